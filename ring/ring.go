@@ -1,0 +1,205 @@
+// Package ring says which node owns which key. Follow one key:
+//
+//  1. The key's hash picks one of 4093 partitions: Partition(hash) is a remainder, the same on every node and for ever.
+//  2. The Ring has a flat table with one owner per partition. New filled it once, from nothing but the sorted ids of
+//     the members, so nodes that know the same members agree on every owner without asking each other.
+//  3. When a member comes or goes, a new Ring is built beside the old one and published whole. Moves lists what has
+//     changed hands: about one partition in N, nearly all of them from or to the member that came or went.
+//  4. Heir names who owns a partition if its owner vanishes. It is not a separate choice but the owner in the ring
+//     without the owner, so a replica that is kept there is already where the next ring will look for it.
+//
+// The table comes from consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam: "Consistent Hashing
+// with Bounded Loads", 2016): every member has 100 points on a circle, a partition goes clockwise to the first member
+// that has room, and nobody gets more than 1.25 times the average. github.com/buraksezer/consistent computes it; it is
+// used to fill the table and then thrown away, because its own lookups lock and allocate and its Remove can panic.
+//
+// Nothing here reads a clock, waits, logs or draws a random number.
+package ring
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/buraksezer/consistent"
+	"github.com/cespare/xxhash/v2"
+)
+
+// Partitions is the number of partitions of every ring. It is part of the protocol: another number moves nearly every
+// key. A prime, so that a Table may take its shards from the same hash without meeting the same remainder again; large
+// enough that each of 100 members owns about 41.
+const Partitions = 4093
+
+const (
+	// MaxMembers is the most members that a Ring takes. The library sorts its circle again for each member, so the
+	// time to build grows with the square of their number: 1 ms for 10, 50 ms for 100, 1.4 s for 512 and minutes for
+	// some thousands, which would look like a hang.
+	MaxMembers = 512
+	// MaxID is the longest id in bytes.
+	MaxID = 255
+
+	replicas = 100  // points on the circle per member
+	load     = 1.25 // no member owns more than ceil(Partitions / members × load)
+
+	// libraryVersion is part of the ring's hash: another version of the library gives another table (v0.10.0 and
+	// v1.0.0 differ in 64 to 98 % of the partitions), and a cluster must not mix them.
+	libraryVersion = "v1.1.0"
+
+	noHeir = 1<<16 - 1 // in Ring.heirs
+)
+
+// Algorithm names all that decides a table besides the ids of the members. Nodes with different Algorithms disagree
+// on most owners and must not be in one cluster.
+func Algorithm() string {
+	return fmt.Sprintf("penstock/ring/1 consistent/%s xxh64 partitions=%d replicas=%d load=%g",
+		libraryVersion, Partitions, replicas, load)
+}
+
+// Partition is the partition of the key with this hash, 0 … Partitions-1.
+func Partition(hash uint64) int { return int(hash % Partitions) }
+
+// Ring is who owns what among some members. It is immutable and safe for concurrent use.
+type Ring struct {
+	hash   uint64
+	ids    []string           // sorted
+	owners [Partitions]uint16 // index in ids
+
+	// heirs[p] is filled, for all partitions of one owner at once, under heirsOf[owner].
+	heirs   [Partitions]uint16 // index in ids, or noHeir
+	heirsOf []sync.Once
+}
+
+// New builds the ring of the members with these ids: 1 … MaxMembers of them, each 1 … MaxID bytes and different from
+// the others, in any order. It does not keep the slice.
+func New(ids []string) (*Ring, error) {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	if err := validate(ids); err != nil {
+		return nil, err
+	}
+	r := &Ring{hash: hash(ids), ids: ids, heirsOf: make([]sync.Once, len(ids))}
+	if err := fill(&r.owners, ids); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Hash identifies the table: rings with the same hash have the same owners. It covers Algorithm and the ids, and is
+// never 0.
+func (r *Ring) Hash() uint64 { return r.hash }
+
+// Members are the ids, sorted. The slice is shared and must not be modified.
+func (r *Ring) Members() []string { return r.ids }
+
+// Owner is the index in Members of who owns the partition, which must be 0 … Partitions-1.
+func (r *Ring) Owner(partition int) int { return int(r.owners[partition]) }
+
+// Index is where id stands in Members; false if it is not a member.
+func (r *Ring) Index(id string) (int, bool) { return slices.BinarySearch(r.ids, id) }
+
+// Heir is the index in Members of who owns the partition once its owner is gone; false if the owner is alone.
+//
+// The first call for any partition of an owner builds the ring without that owner, which takes as long as New; later
+// calls for partitions of the same owner are a lookup.
+func (r *Ring) Heir(partition int) (int, bool) {
+	owner := r.Owner(partition)
+	r.heirsOf[owner].Do(func() { r.inherit(owner) })
+	heir := r.heirs[partition]
+	return int(heir), heir != noHeir
+}
+
+// inherit fills in the heirs of all partitions of owner.
+func (r *Ring) inherit(owner int) {
+	rest, err := r.Without(r.ids[owner])
+	for p := range r.owners {
+		switch {
+		case r.Owner(p) != owner:
+		case err != nil: // nobody is left (or the library gave up)
+			r.heirs[p] = noHeir
+		case rest.Owner(p) < owner:
+			r.heirs[p] = rest.owners[p]
+		default: // everyone after the owner stands one place further in the full ring
+			r.heirs[p] = rest.owners[p] + 1
+		}
+	}
+}
+
+// Without is the ring of the same members but id. It is an error if id is not a member or the only one.
+func (r *Ring) Without(id string) (*Ring, error) {
+	i, ok := r.Index(id)
+	if !ok {
+		return nil, fmt.Errorf("ring: %q cannot be taken out: it is not one of the %d members", id, len(r.ids))
+	}
+	if len(r.ids) == 1 {
+		return nil, fmt.Errorf("ring: %q cannot be taken out: it is the only member, and a ring has at least one", id)
+	}
+	return New(slices.Delete(slices.Clone(r.ids), i, i+1))
+}
+
+// validate refuses what the library would turn into a panic, a hang or a table that depends on chance.
+func validate(sorted []string) error {
+	if len(sorted) == 0 {
+		return fmt.Errorf("ring: no members: a ring has at least one")
+	}
+	if len(sorted) > MaxMembers {
+		return fmt.Errorf("ring: %d members, at most %d are supported; let some join as agents, which own no keys",
+			len(sorted), MaxMembers)
+	}
+	for i, id := range sorted {
+		switch {
+		case id == "":
+			return fmt.Errorf("ring: a member has an empty id; give every node a name")
+		case len(id) > MaxID:
+			return fmt.Errorf("ring: the id %.32q… has %d bytes, at most %d are supported", id, len(id), MaxID)
+		case i > 0 && sorted[i-1] == id:
+			return fmt.Errorf("ring: the id %q is given twice; every node needs a name of its own", id)
+		}
+	}
+	return nil
+}
+
+func hash(sorted []string) uint64 {
+	b := []byte(Algorithm())
+	for _, id := range sorted {
+		b = binary.AppendUvarint(b, uint64(len(id))) // so that {"ab"} and {"a","b"} differ
+		b = append(b, id...)
+	}
+	return max(1, xxhash.Sum64(b))
+}
+
+// fill asks the library for the owner of every partition. The library panics where it finds no room; validated ids
+// give it no reason to, but a node that cannot build a ring must keep its old one and not die.
+func fill(owners *[Partitions]uint16, sorted []string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("ring: consistent %s gave up on %d members: %v", libraryVersion, len(sorted), p)
+		}
+	}()
+	members := make([]consistent.Member, len(sorted))
+	for i, id := range sorted {
+		members[i] = member{id: id, index: uint16(i)}
+	}
+	c := consistent.New(members, consistent.Config{
+		Hasher:            hasher{},
+		PartitionCount:    Partitions,
+		ReplicationFactor: replicas,
+		Load:              load,
+	})
+	for p := range owners {
+		owners[p] = c.GetPartitionOwner(p).(member).index
+	}
+	return nil
+}
+
+// member is a node as the library knows it.
+type member struct {
+	id    string
+	index uint16
+}
+
+func (m member) String() string { return m.id }
+
+type hasher struct{}
+
+func (hasher) Sum64(b []byte) uint64 { return xxhash.Sum64(b) }
