@@ -1,0 +1,220 @@
+// Package cluster lets many nodes keep one limit. Follow one check:
+//
+//  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key; the node looks
+//     the limit up, hashes the key once, and takes the current View: who is there and who owns what. That one View
+//     serves the request from beginning to end.
+//  2. The key is its own: it decides from memory (limiter.Table) and is done. The key is another's: it asks the
+//     owner through Network.Call, all owners of a batch at once, and passes their answers on.
+//  3. The owner hears the Ask at Node.Deliver. It serves a key only if by its own View it owns it, and otherwise
+//     answers NotOwner with the owner it believes in; the asker looks at its View again and tries once more.
+//  4. Every forwarded take has an ID that its owner remembers for two seconds, so a repeat is charged once. When
+//     nobody answers, one function (fallback.go) does what the limit says: share, allow or deny, and marks the
+//     decision as degraded with the bound in force.
+//
+// A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts itself. It has
+// two hands: Clock and Network. Whoever supplies the hands, gRPC or the simulator, runs the same node; so this
+// package starts no goroutine, reads no clock of its own, and waits nowhere but in Network.Call.
+package cluster
+
+import (
+	"time"
+
+	"penstock/limiter"
+)
+
+// Bounds of a request. What exceeds them is an InputError and charges nothing.
+const (
+	MaxItems = 1000
+	MaxKey   = 1024 // bytes
+	MinKey   = 1
+)
+
+// DefaultDeadline is how long a request without a deadline may take.
+const DefaultDeadline = time.Second
+
+// Request is what a client asks at once.
+type Request struct {
+	Items    []Item          // 1 … MaxItems
+	Atomic   bool            // all items are admitted, or none is charged
+	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
+}
+
+// Item is one limit applied to one key.
+type Item struct {
+	Limit  string         // name of a limit that the node has; or
+	Inline *limiter.Limit // a limit that the client brings along
+	Key    string         // MinKey … MaxKey bytes, any bytes
+	Cost   int64          // 0 reports the state, negative gives back
+	Op     Op
+	ID     ID // drawn by a client that may repeat the request; zero: the node draws one
+
+	limit *limiter.Limit
+	hash  uint64
+}
+
+// Source says who took a decision.
+type Source uint8
+
+const (
+	SourceOwner     Source = iota // this node owns the key
+	SourceForwarded               // the owner, asked by this node
+	SourceFallback                // nobody answered: the limit's on_error
+)
+
+func (s Source) String() string {
+	switch s {
+	case SourceOwner:
+		return "owner"
+	case SourceForwarded:
+		return "forwarded"
+	}
+	return "fallback"
+}
+
+// Unbounded is the Bound of a decision that admits without counting.
+const Unbounded int64 = -1
+
+// Decision is the answer to one Item.
+type Decision struct {
+	limiter.Decision
+	Rule     *limiter.Limit // the limit that decided
+	Owner    string         // id of the node that owns the key, as far as known
+	Source   Source
+	Degraded bool  // taken under less than the full promise
+	Bound    int64 // if Degraded: the most the whole cluster may admit beyond the limit meanwhile, or Unbounded
+	Shadow   bool  // the limit refused, but says so only here: dry_run, or on_deny: shadow
+}
+
+// Check decides every item of r into out, which must be as long as r.Items. It returns an error only if nothing was
+// decided and nothing charged: an *InputError, an *UnknownLimitError, ErrNoView, ErrExpired or ErrSpread. A denial
+// is an answer, never an error.
+func (n *Node) Check(r *Request, out []Decision) error {
+	now := n.clock.Now()
+	view := n.view.Load()
+	if err := n.admit(now, view, r); err != nil {
+		n.stats.Refused.Add(1)
+		return err
+	}
+	if r.Atomic && len(r.Items) > 1 {
+		if err := n.checkAtomic(now, view, r, out); err != nil {
+			n.stats.Refused.Add(1)
+			return err
+		}
+	} else {
+		n.checkEach(now, view, r, out)
+	}
+	n.conclude(r, out)
+	return nil
+}
+
+func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Decision) {
+	var away []int // items owned by others
+	for i := range r.Items {
+		it := &r.Items[i]
+		if view.Owns(it.hash) {
+			out[i] = Decision{Decision: n.decide(now, it), Owner: n.id, Source: SourceOwner}
+		} else {
+			away = append(away, i)
+		}
+	}
+	if len(away) > 0 {
+		n.forward(now, view, r, away, out)
+	}
+}
+
+// decide is the owner's decision on one item, from memory. What changes the key's state happens once per ID.
+func (n *Node) decide(now limiter.Instant, it *Item) limiter.Decision {
+	if it.Op == OpPeek {
+		return n.table.Peek(now, it.limit, it.Key, it.hash, it.Cost)
+	}
+	if it.ID == (ID{}) {
+		return n.act(now, it)
+	}
+	answer := [1]limiter.Decision{}
+	if n.recent.once(now, it.ID, answer[:], func() { answer[0] = n.act(now, it) }) {
+		n.stats.Repeated.Add(1)
+	}
+	return answer[0]
+}
+
+// act takes from a key, or resets it.
+func (n *Node) act(now limiter.Instant, it *Item) limiter.Decision {
+	if it.Op == OpReset {
+		n.table.Reset(it.limit, it.Key, it.hash)
+		return n.table.Peek(now, it.limit, it.Key, it.hash, 0)
+	}
+	return n.table.Take(now, it.limit, it.Key, it.hash, it.Cost)
+}
+
+// admit checks r, looks its limits up and hashes its keys.
+func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
+	if view == nil {
+		return ErrNoView
+	}
+	if r.Deadline == 0 {
+		r.Deadline = now.Add(DefaultDeadline)
+	}
+	if now >= r.Deadline {
+		return ErrExpired
+	}
+	if len(r.Items) == 0 || len(r.Items) > MaxItems {
+		return &InputError{Field: "items", Reason: itemsReason(len(r.Items))}
+	}
+	limits := *n.limits.Load()
+	for i := range r.Items {
+		it := &r.Items[i]
+		if len(it.Key) < MinKey {
+			return inputErrorf(i, "key", "is empty; give %d to %d bytes", MinKey, MaxKey)
+		}
+		if len(it.Key) > MaxKey {
+			return inputErrorf(i, "key", "has %d bytes; at most %d are accepted", len(it.Key), MaxKey)
+		}
+		named := limits[it.Limit]
+		switch {
+		case it.Inline == nil && it.Limit == "":
+			return inputErrorf(i, "limit", "is missing; name a limit or send one inline")
+		case it.Inline == nil && named == nil:
+			return &UnknownLimitError{Item: i, Name: it.Limit}
+		case it.Inline == nil:
+			it.limit = named
+		case limits[it.Inline.Name] != nil:
+			return inputErrorf(i, "inline.name", "%q is a limit of this cluster; an inline limit needs another name", it.Inline.Name)
+		default:
+			it.limit = it.Inline
+		}
+		it.hash = limiter.Hash(it.Key)
+		it.ID.Origin &^= nodeOrigin
+	}
+	return nil
+}
+
+// conclude turns refusals into what the limit wants the caller to hear, and counts.
+func (n *Node) conclude(r *Request, out []Decision) {
+	var allowed, denied, degraded, shadow uint64
+	for i := range out {
+		d := &out[i]
+		d.Rule = r.Items[i].limit
+		if !d.Allowed && !denies(d.Rule) && r.Items[i].Op == OpTake {
+			d.Allowed, d.Shadow = true, true
+			shadow++
+		}
+		if d.Allowed {
+			allowed++
+		} else {
+			denied++
+		}
+		if d.Degraded {
+			degraded++
+		}
+	}
+	n.stats.Allowed.Add(allowed)
+	if denied > 0 {
+		n.stats.Denied.Add(denied)
+	}
+	if degraded > 0 {
+		n.stats.Degraded.Add(degraded)
+	}
+	if shadow > 0 {
+		n.stats.Shadowed.Add(shadow)
+	}
+}

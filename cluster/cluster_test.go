@@ -1,0 +1,550 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// world is a few nodes in one goroutine: a call is a function call, time moves only when a test says so.
+type world struct {
+	t     testing.TB
+	now   limiter.Instant
+	nodes map[string]*Node
+	calls int
+	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself and set the
+	// call's fields.
+	meet func(c *Call, deliver func() *Answer)
+}
+
+func (w *world) Now() limiter.Instant { return w.now }
+
+func (w *world) AfterFunc(time.Duration, func()) func() { return func() {} }
+
+func (w *world) Call(calls []Call) {
+	for i := range calls {
+		c := &calls[i]
+		w.calls++
+		deliver := func() *Answer { return w.nodes[c.To.ID].Deliver(c.Ask) }
+		if w.meet != nil {
+			w.meet(c, deliver)
+		} else {
+			c.Answer = deliver()
+		}
+	}
+}
+
+// newWorld makes nodes n1 … nk that see each other, with the limits of specs.
+func newWorld(t testing.TB, k int, specs ...limiter.Spec) *world {
+	w := &world{t: t, now: 1_700_000_000_000_000_000, nodes: map[string]*Node{}}
+	limits := Limits{}
+	for _, s := range specs {
+		l, err := limiter.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits[s.Name] = l
+	}
+	for i := 1; i <= k; i++ {
+		id := fmt.Sprintf("n%d", i)
+		n, err := New(Config{ID: id, Boot: uint64(i), Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.SetLimits(limits)
+		w.nodes[id] = n
+	}
+	for id, n := range w.nodes {
+		n.SetView(w.view(id, w.members(k)))
+	}
+	return w
+}
+
+func (w *world) members(k int) (ms []Member) {
+	for i := 1; i <= k; i++ {
+		ms = append(ms, Member{ID: fmt.Sprintf("n%d", i), Boot: uint64(i), State: StateActive})
+	}
+	return ms
+}
+
+func (w *world) view(self string, ms []Member) *View {
+	w.t.Helper()
+	v, err := NewView(self, ms)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
+// key returns a key that owner owns in the view of everybody, the i-th of them.
+func (w *world) key(owner string, i int) string {
+	v := w.nodes[owner].View()
+	for k := 0; ; k++ {
+		key := fmt.Sprintf("key-%d", k)
+		if v.Owns(limiter.Hash(key)) {
+			if i == 0 {
+				return key
+			}
+			i--
+		}
+	}
+}
+
+// take asks node for one unit of limit for key.
+func (w *world) take(node, limit, key string) Decision {
+	w.t.Helper()
+	return w.check(node, Item{Limit: limit, Key: key, Cost: 1})[0]
+}
+
+func (w *world) check(node string, items ...Item) []Decision {
+	w.t.Helper()
+	out := make([]Decision, len(items))
+	if err := w.nodes[node].Check(&Request{Items: items}, out); err != nil {
+		w.t.Fatalf("check at %s: %v", node, err)
+	}
+	return out
+}
+
+// remaining is what the owner has left for key, without touching it.
+func (w *world) remaining(owner, limit, key string) int64 {
+	w.t.Helper()
+	return w.check(owner, Item{Limit: limit, Key: key, Op: OpPeek})[0].Remaining
+}
+
+var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute}
+
+// Promise: healthy cluster, any entry node: 0 extra, every charge counted exactly once.
+func TestOneLimitWhicheverNodeIsAsked(t *testing.T) {
+	w := newWorld(t, 3, five)
+	for _, owner := range []string{"n1", "n2", "n3"} {
+		key := w.key(owner, 0)
+		allowed := 0
+		for i := range 15 {
+			entry := fmt.Sprintf("n%d", i%3+1)
+			d := w.take(entry, "five", key)
+			if d.Allowed {
+				allowed++
+			}
+			want := SourceForwarded
+			if entry == owner {
+				want = SourceOwner
+			}
+			if d.Owner != owner || d.Source != want || d.Degraded {
+				t.Errorf("%s asked for %s's key: owner %s, source %s, degraded %t", entry, owner, d.Owner, d.Source, d.Degraded)
+			}
+		}
+		if allowed != 5 {
+			t.Errorf("%s's key: admitted %d of 15, limit is 5", owner, allowed)
+		}
+	}
+}
+
+func TestBatchIsOneCallPerOwner(t *testing.T) {
+	w := newWorld(t, 3, five)
+	var items []Item
+	for _, owner := range []string{"n1", "n2", "n3"} {
+		for i := range 4 {
+			items = append(items, Item{Limit: "five", Key: w.key(owner, i), Cost: int64(i)})
+		}
+	}
+	for i, d := range w.check("n1", items...) {
+		if want := 5 - int64(i%4); !d.Allowed || d.Remaining != want || d.Owner != fmt.Sprintf("n%d", i/4+1) {
+			t.Errorf("item %d: allowed %t, remaining %d (want %d), owner %s", i, d.Allowed, d.Remaining, want, d.Owner)
+		}
+	}
+	if w.calls != 2 {
+		t.Errorf("%d calls for 12 items of 3 owners, one of them the asker; want 2", w.calls)
+	}
+}
+
+// Promise: a request delivered twice or retried: 0 extra charges.
+func TestRepeatIsChargedOnce(t *testing.T) {
+	w := newWorld(t, 2, five)
+	key := w.key("n2", 0)
+
+	t.Run("the network doubles a frame", func(t *testing.T) {
+		w.meet = func(c *Call, deliver func() *Answer) { deliver(); c.Answer = deliver() }
+		if d := w.take("n1", "five", key); !d.Allowed || d.Remaining != 4 {
+			t.Errorf("allowed %t, remaining %d; want true, 4", d.Allowed, d.Remaining)
+		}
+	})
+	t.Run("an answer gets lost and the asker asks again", func(t *testing.T) {
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if c.Answer = deliver(); c.Ask.Hop == 1 {
+				c.Answer, c.Err = nil, errors.New("lost on the way back")
+			}
+		}
+		if d := w.take("n1", "five", key); !d.Allowed || d.Remaining != 3 || d.Source != SourceForwarded {
+			t.Errorf("allowed %t, remaining %d, source %s; want true, 3, forwarded", d.Allowed, d.Remaining, d.Source)
+		}
+	})
+	w.meet = nil
+	t.Run("a client repeats its request at another node", func(t *testing.T) {
+		for _, node := range []string{"n1", "n2", "n1"} {
+			d := w.check(node, Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]
+			if !d.Allowed || d.Remaining != 2 {
+				t.Errorf("at %s: allowed %t, remaining %d; want true, 2", node, d.Allowed, d.Remaining)
+			}
+		}
+	})
+	t.Run("two seconds later it is another request", func(t *testing.T) {
+		w.now = w.now.Add(recentWindow)
+		if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]; d.Remaining != 1 {
+			t.Errorf("remaining %d, want 1", d.Remaining)
+		}
+	})
+	t.Run("a client cannot pass for a node", func(t *testing.T) {
+		forged := ID{Origin: 1 | nodeOrigin, Sequence: w.nodes["n1"].sequence.Load() + 1}
+		other := w.key("n2", 1)
+		w.check("n2", Item{Limit: "five", Key: other, Cost: 2, ID: forged})
+		if d := w.take("n1", "five", key); d.Limit != 5 || d.Remaining != 0 || !d.Allowed {
+			t.Errorf("answered from the forged take: %+v", d)
+		}
+	})
+}
+
+func TestNotOwnerIsAskedOnceMore(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n3", 0)
+
+	t.Run("at the owner that the peer names", func(t *testing.T) {
+		w.calls = 0
+		// n1 has not heard that n3 is active: it believes that n1 and n2 share everything. n2 knows better.
+		ms := w.members(3)
+		ms[2].State = StateJoining
+		w.nodes["n1"].SetView(w.view("n1", ms))
+		for i := 0; ; i++ {
+			key = w.key("n3", i)
+			if !w.nodes["n1"].View().Owns(limiter.Hash(key)) {
+				break
+			}
+		}
+		if d := w.take("n1", "five", key); d.Owner != "n3" || d.Degraded || d.Remaining != 4 {
+			t.Errorf("owner %s, degraded %t, remaining %d; want n3, false, 4", d.Owner, d.Degraded, d.Remaining)
+		}
+		if w.calls != 2 {
+			t.Errorf("%d calls, want 2", w.calls)
+		}
+	})
+	t.Run("at the owner of a view that came meanwhile", func(t *testing.T) {
+		w.meet = func(c *Call, deliver func() *Answer) {
+			w.nodes["n1"].SetView(w.view("n1", w.members(3)))
+			c.Answer = deliver()
+		}
+		if d := w.take("n1", "five", key); d.Owner != "n3" || d.Degraded || d.Remaining != 3 {
+			t.Errorf("owner %s, degraded %t, remaining %d; want n3, false, 3", d.Owner, d.Degraded, d.Remaining)
+		}
+		w.meet = nil
+	})
+	t.Run("two peers that name each other end in a fallback, not in a loop", func(t *testing.T) {
+		w.calls = 0
+		w.meet = func(c *Call, _ func() *Answer) {
+			other := map[string]string{"n2": "n3", "n3": "n2"}[c.To.ID]
+			c.Answer = &Answer{Items: []AnswerItem{{Status: StatusNotOwner, Owner: other}}}
+		}
+		if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Degraded {
+			t.Errorf("source %s, degraded %t; want fallback, true", d.Source, d.Degraded)
+		}
+		if w.calls != maxHop {
+			t.Errorf("%d calls, want %d", w.calls, maxHop)
+		}
+	})
+}
+
+func TestPeerServesOnlyWhatItOwns(t *testing.T) {
+	w := newWorld(t, 2, five)
+	l := w.nodes["n1"].Limits()["five"]
+	ask := func(hop uint8, deadline time.Duration) *Ask {
+		return &Ask{Hop: hop, Deadline: w.now.Add(deadline), Items: []AskItem{
+			{Limit: l, Key: w.key("n1", 0), Cost: 1}, {Limit: l, Key: w.key("n2", 0), Cost: 1},
+		}}
+	}
+	for _, c := range []struct {
+		name string
+		ask  *Ask
+		want [2]Status
+	}{
+		{"its own key and another's", ask(1, time.Second), [2]Status{StatusDone, StatusNotOwner}},
+		{"sent on too often", ask(3, time.Second), [2]Status{StatusRefused, StatusRefused}},
+		{"too late", ask(1, 0), [2]Status{StatusExpired, StatusExpired}},
+	} {
+		before := w.remaining("n1", "five", w.key("n1", 0))
+		a := w.nodes["n1"].Deliver(c.ask)
+		for i, want := range c.want {
+			if got := a.Items[i]; got.Status != want {
+				t.Errorf("%s: item %d: status %d, want %d", c.name, i, got.Status, want)
+			} else if want == StatusNotOwner && got.Owner != "n2" {
+				t.Errorf("%s: names %q as owner, want n2", c.name, got.Owner)
+			}
+		}
+		charged := before - w.remaining("n1", "five", w.key("n1", 0))
+		if want := int64(0); (c.want[0] == StatusDone) != (charged == 1) {
+			t.Errorf("%s: charged %d, want %d", c.name, charged, want)
+		}
+	}
+}
+
+// Promise: when nobody answers, the limit's on_error decides, and every such decision says so with its bound.
+func TestOnError(t *testing.T) {
+	spec := func(name string, e limiter.OnError) limiter.Spec {
+		s := five
+		s.Name, s.OnError, s.Limit = name, e, 9
+		return s
+	}
+	w := newWorld(t, 3, spec("local", limiter.ErrorLocal), spec("allow", limiter.ErrorAllow), spec("deny", limiter.ErrorDeny))
+	key := w.key("n2", 0)
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = fmt.Errorf("%w: it is dead", ErrUnsent) }
+	for _, c := range []struct {
+		limit   string
+		allowed int
+		bound   int64
+	}{{"local", 3, 9}, {"allow", 20, Unbounded}, {"deny", 0, 0}} {
+		allowed := 0
+		for range 20 {
+			d := w.take("n1", c.limit, key)
+			if d.Allowed {
+				allowed++
+			}
+			if !d.Degraded || d.Source != SourceFallback || d.Bound != c.bound || d.Owner != "n2" {
+				t.Fatalf("%s: degraded %t, source %s, bound %d, owner %s", c.limit, d.Degraded, d.Source, d.Bound, d.Owner)
+			}
+		}
+		if allowed != c.allowed {
+			t.Errorf("on_error %s: admitted %d of 20, want %d", c.limit, allowed, c.allowed)
+		}
+	}
+	w.meet = nil
+	w.now = w.now.Add(breakerPauseMax)
+	if d := w.take("n1", "local", key); d.Degraded || d.Remaining != 8 {
+		t.Errorf("owner is back: degraded %t, remaining %d; want false, 8: a share must not count on the owner's state", d.Degraded, d.Remaining)
+	}
+}
+
+func TestBreakerKeepsCallsAway(t *testing.T) {
+	w := newWorld(t, 2, five)
+	key := w.key("n2", 0)
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = errors.New("no answer") }
+	for range 10 {
+		w.take("n1", "five", key)
+	}
+	if w.calls != breakerTrips {
+		t.Errorf("%d calls to a dead peer, want %d", w.calls, breakerTrips)
+	}
+	if got := w.nodes["n1"].Unreachable(); len(got) != 1 || got[0] != "n2" {
+		t.Errorf("unreachable: %v, want [n2]", got)
+	}
+	w.nodes["n1"].SetView(w.view("n1", w.members(2))) // the same peers: what is known of them stays known
+	w.take("n1", "five", key)
+	if w.calls != breakerTrips {
+		t.Errorf("%d calls after a new view, want %d", w.calls, breakerTrips)
+	}
+	w.now = w.now.Add(breakerPause)
+	w.take("n1", "five", key)
+	w.take("n1", "five", key)
+	if w.calls != breakerTrips+1 {
+		t.Errorf("%d calls after one pause, want %d", w.calls, breakerTrips+1)
+	}
+	w.meet = nil
+	w.now = w.now.Add(breakerPauseMax)
+	if d := w.take("n1", "five", key); d.Source != SourceForwarded {
+		t.Errorf("the peer is back, and the decision comes from %s", d.Source)
+	}
+	if d := w.take("n1", "five", key); d.Source != SourceForwarded {
+		t.Errorf("the breaker did not close: decision comes from %s", d.Source)
+	}
+}
+
+func TestNoCallOutlivesTheDeadline(t *testing.T) {
+	w := newWorld(t, 2, five)
+	key := w.key("n2", 0)
+	end := w.now.Add(100 * time.Millisecond)
+	w.meet = func(c *Call, _ func() *Answer) {
+		if c.Deadline >= end {
+			t.Errorf("a call may last until %v after the request's deadline", time.Duration(c.Deadline-end))
+		}
+		w.now = c.Deadline
+		c.Err = errors.New("no answer in time")
+	}
+	out := make([]Decision, 1)
+	r := &Request{Deadline: end, Items: []Item{{Limit: "five", Key: key, Cost: 1}}}
+	if err := w.nodes["n1"].Check(r, out); err != nil || !out[0].Degraded {
+		t.Errorf("err %v, degraded %t; want a fallback before the deadline", err, out[0].Degraded)
+	}
+	w.now = end
+	if err := w.nodes["n1"].Check(r, out); !errors.Is(err, ErrExpired) {
+		t.Errorf("at the deadline: %v, want ErrExpired", err)
+	}
+}
+
+func TestAtomicChargesAllOrNone(t *testing.T) {
+	ten := limiter.Spec{Name: "ten", Algorithm: limiter.GCRA, Limit: 10, Per: time.Hour}
+	w := newWorld(t, 2, five, ten)
+	atomic := func(node string, items ...Item) ([]Decision, error) {
+		out := make([]Decision, len(items))
+		err := w.nodes[node].Check(&Request{Items: items, Atomic: true}, out)
+		return out, err
+	}
+	for _, node := range []string{"n1", "n2"} { // the owner, and a forwarder
+		key := w.key("n1", map[string]int{"n1": 0, "n2": 1}[node])
+		for i := range 7 {
+			out, err := atomic(node, Item{Limit: "five", Key: key, Cost: 1}, Item{Limit: "ten", Key: key, Cost: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := out[0].Allowed, i < 5; got != want {
+				t.Errorf("at %s, request %d: allowed %t, want %t", node, i, got, want)
+			}
+		}
+		if left := w.remaining("n1", "ten", key); left != 5 {
+			t.Errorf("asked at %s: refused requests burnt the other limit: %d left of 10, want 5", node, left)
+		}
+	}
+	if _, err := atomic("n1", Item{Limit: "five", Key: w.key("n1", 2), Cost: 1}, Item{Limit: "five", Key: w.key("n2", 2), Cost: 1}); !errors.Is(err, ErrSpread) {
+		t.Errorf("keys of two owners: %v, want ErrSpread", err)
+	}
+	if left := w.remaining("n1", "five", w.key("n1", 2)); left != 5 {
+		t.Errorf("a refused request charged: %d left of 5", left)
+	}
+}
+
+func TestAtomicRepeatIsChargedOnce(t *testing.T) {
+	w := newWorld(t, 2, five)
+	key := w.key("n2", 0)
+	w.meet = func(c *Call, deliver func() *Answer) { deliver(); c.Answer = deliver() }
+	out := make([]Decision, 2)
+	items := []Item{{Limit: "five", Key: key, Cost: 1}, {Limit: "five", Key: key, Cost: 1}}
+	if err := w.nodes["n1"].Check(&Request{Items: items, Atomic: true}, out); err != nil {
+		t.Fatal(err)
+	}
+	if out[1].Remaining != 3 || w.remaining("n2", "five", key) != 3 {
+		t.Errorf("remaining %d and %d, want 3 and 3", out[1].Remaining, w.remaining("n2", "five", key))
+	}
+}
+
+// Promise: hostile or malformed input gets a clear error that names the field, and nothing is charged.
+func TestBadInput(t *testing.T) {
+	w := newWorld(t, 2, five)
+	inline := func(name string) *limiter.Limit {
+		s := five
+		s.Name = name
+		l, err := limiter.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	good := Item{Limit: "five", Key: w.key("n1", 0), Cost: 1}
+	long := make([]byte, MaxKey+1)
+	for _, c := range []struct {
+		name, field string
+		items       []Item
+	}{
+		{"no items", "items", nil},
+		{"1001 items", "items", make([]Item, MaxItems+1)},
+		{"empty key", "items[1].key", []Item{good, {Limit: "five"}}},
+		{"long key", "items[1].key", []Item{good, {Limit: "five", Key: string(long)}}},
+		{"no limit", "items[1].limit", []Item{good, {Key: "k"}}},
+		{"inline limit with a taken name", "items[1].inline.name", []Item{good, {Key: "k", Inline: inline("five")}}},
+	} {
+		err := w.nodes["n1"].Check(&Request{Items: c.items}, make([]Decision, len(c.items)))
+		var bad *InputError
+		if !errors.As(err, &bad) || bad.Field != c.field {
+			t.Errorf("%s: %v, want an InputError of %s", c.name, err, c.field)
+		}
+	}
+	var unknown *UnknownLimitError
+	err := w.nodes["n1"].Check(&Request{Items: []Item{good, {Limit: "six", Key: "k"}}}, make([]Decision, 2))
+	if !errors.As(err, &unknown) || unknown.Name != "six" || unknown.Item != 1 {
+		t.Errorf("unknown limit: %v", err)
+	}
+	if left := w.remaining("n1", "five", good.Key); left != 5 {
+		t.Errorf("a request in error charged its good item: %d left of 5", left)
+	}
+}
+
+func TestShadowSaysYesAndCounts(t *testing.T) {
+	dry, shadow := five, five
+	dry.Name, dry.DryRun = "dry", true
+	shadow.Name, shadow.OnDeny = "shadow", limiter.DenyShadow
+	w := newWorld(t, 2, dry, shadow)
+	for _, limit := range []string{"dry", "shadow"} {
+		for _, owner := range []string{"n1", "n2"} {
+			for i := range 7 {
+				if d := w.take("n1", limit, w.key(owner, 0)); !d.Allowed || d.Shadow != (i >= 5) {
+					t.Errorf("%s: request %d: allowed %t, shadow %t", limit, i, d.Allowed, d.Shadow)
+				}
+			}
+		}
+	}
+}
+
+func TestPeekAndReset(t *testing.T) {
+	w := newWorld(t, 2, five)
+	for _, owner := range []string{"n1", "n2"} {
+		key := w.key(owner, 0)
+		w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
+		if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 1, Op: OpPeek})[0]; d.Allowed || d.Remaining != 0 {
+			t.Errorf("peek of a spent key: %+v", d)
+		}
+		if d := w.check("n1", Item{Limit: "five", Key: key, Op: OpReset})[0]; !d.Allowed || d.Remaining != 5 {
+			t.Errorf("reset: %+v", d)
+		}
+		if left := w.remaining("n1", "five", key); left != 5 {
+			t.Errorf("after the reset %d are left, want 5", left)
+		}
+	}
+}
+
+func TestAgentAsksAndOwnsNothing(t *testing.T) {
+	w := newWorld(t, 2, five)
+	ms := w.members(2)
+	ms[0].Role = RoleAgent
+	for id, n := range w.nodes {
+		n.SetView(w.view(id, ms))
+	}
+	for i := range 20 {
+		if d := w.take("n1", "five", fmt.Sprintf("k%d", i)); d.Owner != "n2" || d.Source != SourceForwarded {
+			t.Errorf("owner %s, source %s; want n2, forwarded", d.Owner, d.Source)
+		}
+	}
+	if !w.nodes["n1"].Ready() {
+		t.Error("an agent of a cluster with members is not ready")
+	}
+}
+
+func TestReadyNeedsTheRing(t *testing.T) {
+	w := newWorld(t, 1, five)
+	n, err := New(Config{ID: "n1", Boot: 9, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Ready() {
+		t.Error("ready without a view")
+	}
+	if err := n.Check(&Request{Items: []Item{{Limit: "five", Key: "k"}}}, make([]Decision, 1)); !errors.Is(err, ErrNoView) {
+		t.Errorf("%v, want ErrNoView", err)
+	}
+	ms := w.members(1)
+	for _, c := range []struct {
+		state State
+		ready bool
+	}{{StateJoining, false}, {StateActive, true}, {StateLeaving, false}} {
+		ms[0].State = c.state
+		n.SetView(w.view("n1", ms))
+		if n.Ready() != c.ready {
+			t.Errorf("%s: ready %t, want %t", c.state, n.Ready(), c.ready)
+		}
+	}
+}
+
+func TestViewRefusesNonsense(t *testing.T) {
+	a := Member{ID: "a", State: StateActive}
+	for name, ms := range map[string][]Member{"twice": {a, a}, "not in it": {{ID: "b"}}, "nobody": nil} {
+		if v, err := NewView("a", ms); err == nil {
+			t.Errorf("%s: got a view %+v", name, v)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+)
+
+// InputError says which field of a request is wrong. Nothing was charged.
+type InputError struct {
+	Field  string // as the doors name it: "items[3].key"
+	Reason string
+}
+
+func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
+
+func inputErrorf(item int, field, format string, args ...any) error {
+	return &InputError{Field: fmt.Sprintf("items[%d].%s", item, field), Reason: fmt.Sprintf(format, args...)}
+}
+
+// UnknownLimitError says that a request names a limit that this node does not have. Nothing was charged.
+type UnknownLimitError struct {
+	Item int // index of the item
+	Name string
+}
+
+func (e *UnknownLimitError) Error() string {
+	return fmt.Sprintf("items[%d].limit: no limit is named %q here; load it with --limits or send it inline", e.Item, e.Name)
+}
+
+var (
+	// ErrExpired: the deadline had passed before anything was done. Nothing was charged.
+	ErrExpired = errors.New("deadline passed before the check was decided; nothing was charged")
+	// ErrNoView: the node has not joined a cluster yet. Nothing was charged.
+	ErrNoView = errors.New("this node has not joined its cluster yet; nothing was charged")
+	// ErrSpread: an atomic request has keys of several owners. Nothing was charged.
+	ErrSpread = errors.New("atomic: the keys of this request have different owners, and all-or-nothing across owners is not built yet; " +
+		"limits of one and the same key always share an owner; nothing was charged")
+)

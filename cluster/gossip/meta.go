@@ -1,0 +1,118 @@
+package gossip
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/hashicorp/memberlist"
+
+	"penstock/cluster"
+	"penstock/ring"
+)
+
+// meta is what the others must know about a node besides its id. It travels with every message about the node:
+//
+//	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address
+//
+// Integers are little endian, an address is its length as a uvarint and its bytes. A later version 1 may append to it,
+// so what follows is ignored; another version is another protocol and is refused.
+type meta struct {
+	state     cluster.State
+	role      cluster.Role
+	boot      uint64
+	started   uint64 // nanoseconds since the Unix epoch
+	algorithm uint64 // hash of ring.Algorithm: nodes with another one would disagree on most owners
+	peer      string
+	grpc      string
+	http      string
+}
+
+const (
+	metaVersion = 1
+	metaFixed   = 3 + 3*8 // bytes before the addresses
+)
+
+var errMetaShort = errors.New("its record ends too early")
+
+var algorithm = xxhash.Sum64String(ring.Algorithm())
+
+// encode fails if the addresses are too long for the library, which would panic.
+func (m meta) encode() ([]byte, error) {
+	b := []byte{metaVersion, byte(m.state), byte(m.role)}
+	b = binary.LittleEndian.AppendUint64(b, m.boot)
+	b = binary.LittleEndian.AppendUint64(b, m.started)
+	b = binary.LittleEndian.AppendUint64(b, m.algorithm)
+	for _, s := range []string{m.peer, m.grpc, m.http} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	if len(b) > memberlist.MetaMaxSize {
+		return nil, fmt.Errorf("the peer, gRPC and HTTP addresses are %d bytes too long together for gossip to carry",
+			len(b)-memberlist.MetaMaxSize)
+	}
+	return b, nil
+}
+
+func decodeMeta(b []byte) (meta, error) {
+	if len(b) == 0 {
+		return meta{}, errMetaShort
+	}
+	if b[0] != metaVersion {
+		return meta{}, fmt.Errorf("its record has version %d, this node understands %d", b[0], metaVersion)
+	}
+	if len(b) < metaFixed {
+		return meta{}, errMetaShort
+	}
+	m := meta{
+		state:     cluster.State(b[1]),
+		role:      cluster.Role(b[2]),
+		boot:      binary.LittleEndian.Uint64(b[3:]),
+		started:   binary.LittleEndian.Uint64(b[11:]),
+		algorithm: binary.LittleEndian.Uint64(b[19:]),
+	}
+	if m.state > cluster.StateLeaving || m.role > cluster.RoleAgent {
+		return meta{}, fmt.Errorf("its record has the state %d and the role %d, which this node does not know", b[1], b[2])
+	}
+	b = b[metaFixed:]
+	for _, s := range []*string{&m.peer, &m.grpc, &m.http} {
+		n, width := binary.Uvarint(b)
+		if width <= 0 || n > uint64(len(b)-width) {
+			return meta{}, errMetaShort
+		}
+		*s, b = string(b[width:width+int(n)]), b[width+int(n):]
+	}
+	return m, nil
+}
+
+// later reports whether m started after o. Two boots never compare equal on one node and the other way on another.
+func (m meta) later(o meta) bool {
+	if m.started != o.started {
+		return m.started > o.started
+	}
+	return m.boot > o.boot
+}
+
+func (m meta) member(id string) cluster.Member {
+	return cluster.Member{
+		ID: id, Boot: m.boot, PeerAddr: m.peer, GRPCAddr: m.grpc, HTTPAddr: m.http, Role: m.role, State: m.state,
+	}
+}
+
+// nodeName is the name by which the library knows one boot of a node.
+func nodeName(id string, boot uint64) string { return fmt.Sprintf("%s/%016x", id, boot) }
+
+func parseNodeName(name string) (id string, boot uint64, err error) {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return "", 0, fmt.Errorf("its name %.300q is not id/boot", name)
+	}
+	boot, err = strconv.ParseUint(name[i+1:], 16, 64)
+	if err != nil || nodeName(name[:i], boot) != name {
+		return "", 0, fmt.Errorf("its name %.300q is not id/boot", name)
+	}
+	return name[:i], boot, validateID(name[:i])
+}

@@ -1,0 +1,147 @@
+package gossip
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"penstock/cluster"
+)
+
+func drawMeta(t *rapid.T) meta {
+	addr := rapid.StringN(0, 40, 130)
+	return meta{
+		state:     cluster.State(rapid.IntRange(0, int(cluster.StateLeaving)).Draw(t, "state")),
+		role:      cluster.Role(rapid.IntRange(0, int(cluster.RoleAgent)).Draw(t, "role")),
+		boot:      rapid.Uint64().Draw(t, "boot"),
+		started:   rapid.Uint64().Draw(t, "started"),
+		algorithm: rapid.Uint64().Draw(t, "algorithm"),
+		peer:      addr.Draw(t, "peer"),
+		grpc:      addr.Draw(t, "grpc"),
+		http:      addr.Draw(t, "http"),
+	}
+}
+
+// The promise: a record arrives as it was sent, also if a later version has appended to it, and never if it was cut.
+func TestMetaRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMeta(t)
+		b, err := m.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		more := append(bytes.Clone(b), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "appended")...)
+		if got, err := decodeMeta(more); err != nil || got != m {
+			t.Fatalf("%+v came back as %+v, %v", m, got, err)
+		}
+		cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
+		if got, err := decodeMeta(b[:cut]); err == nil {
+			t.Fatalf("%d of %d bytes are taken for %+v", cut, len(b), got)
+		}
+	})
+}
+
+// The promise: the bytes do not change, or nodes of two versions could not meet.
+func TestMetaGolden(t *testing.T) {
+	m := meta{
+		state: cluster.StateActive, role: cluster.RoleAgent, boot: 0x0102030405060708, started: 0x1112131415161718,
+		algorithm: 0x2122232425262728, peer: "10.0.0.1:7947", grpc: "", http: "h:1",
+	}
+	const want = "01" + "01" + "01" + "0807060504030201" + "1817161514131211" + "2827262524232221" +
+		"0d" + "31302e302e302e313a37393437" + "00" + "03" + "683a31"
+	b, err := m.encode()
+	if got := hex.EncodeToString(b); err != nil || got != want {
+		t.Errorf("%v\n got %s\nwant %s", err, got, want)
+	}
+}
+
+func TestMetaRefused(t *testing.T) {
+	good, err := meta{}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(i int, v byte) []byte { b := bytes.Clone(good); b[i] = v; return b }
+	for _, row := range []struct {
+		bytes []byte
+		want  string
+	}{
+		{nil, "ends too early"},
+		{set(0, 2), "version 2"},
+		{set(1, 3), "state 3"},
+		{set(2, 2), "role 2"},
+		{set(len(good)-1, 1), "ends too early"},
+		{append(good[:len(good)-1:len(good)-1], bytes.Repeat([]byte{0xff}, 11)...), "ends too early"}, // no uvarint
+	} {
+		if _, err := decodeMeta(row.bytes); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%x: %v; want an error with %q", row.bytes, err, row.want)
+		}
+	}
+	if _, err := (meta{peer: strings.Repeat("x", 481)}).encode(); err != nil {
+		t.Errorf("as long as possible: %v", err)
+	}
+	if _, err := (meta{peer: strings.Repeat("x", 482)}).encode(); err == nil || !strings.Contains(err.Error(), "1 bytes too long") {
+		t.Errorf("one byte longer: %v", err)
+	}
+}
+
+// The promise: whatever arrives, the decoder neither panics nor invents: what it takes is what encoding it again gives.
+func FuzzMeta(f *testing.F) {
+	b, _ := meta{boot: 1, started: 2, peer: "10.0.0.1:7947", http: "h:1"}.encode()
+	f.Add(b)
+	f.Add(append(b, "later"...))
+	f.Add(b[:20])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decodeMeta(b)
+		if err != nil {
+			return
+		}
+		again, err := m.encode()
+		if err != nil {
+			return // longer than the library would have delivered
+		}
+		if got, err := decodeMeta(again); err != nil || got != m {
+			t.Fatalf("%+v came back as %+v, %v", m, got, err)
+		}
+	})
+}
+
+// The promise: id and boot come back from a name, whatever the id, and other names are refused.
+func TestNodeNames(t *testing.T) {
+	for _, id := range []string{"a", "a/b", "héron", "a/0000000000000001"} {
+		for _, boot := range []uint64{1, 0xabc, math.MaxUint64} {
+			gotID, gotBoot, err := parseNodeName(nodeName(id, boot))
+			if err != nil || gotID != id || gotBoot != boot {
+				t.Errorf("%q, %x came back as %q, %x, %v", id, boot, gotID, gotBoot, err)
+			}
+		}
+	}
+	for _, name := range []string{
+		"", "a", "a/", "a/1", "a/000000000000000G", "a/00000000000000AB", "a/+000000000000001", "/0000000000000001",
+		"a\n/0000000000000001", fmt.Sprintf("%s/%016x", strings.Repeat("x", 256), 1),
+	} {
+		if id, boot, err := parseNodeName(name); err == nil {
+			t.Errorf("%q is taken for %q, %x", name, id, boot)
+		}
+	}
+}
+
+// The promise: of two boots exactly one is later, and nothing is later than itself.
+func TestLater(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		small := rapid.Uint64Range(0, 3)
+		a := meta{started: small.Draw(t, "a started"), boot: small.Draw(t, "a boot")}
+		b := meta{started: small.Draw(t, "b started"), boot: small.Draw(t, "b boot")}
+		if a == b && (a.later(b) || b.later(a)) || a != b && a.later(b) == b.later(a) {
+			t.Fatalf("%+v and %+v", a, b)
+		}
+		if a.started > b.started && !a.later(b) {
+			t.Fatalf("%+v is not later than %+v", a, b)
+		}
+	})
+}

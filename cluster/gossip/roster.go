@@ -1,0 +1,282 @@
+package gossip
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"penstock/cluster"
+)
+
+const (
+	// mourned is how long a node that died without a goodbye is looked for.
+	mourned = 24 * time.Hour
+	// maxLost bounds how many are: nodes with names that never come back would add up.
+	maxLost = 256
+)
+
+// roster is everyone that the library believes alive, kept up by its callbacks. They run under the library's lock, so
+// they never wait and never call it back: they copy, and ring one of two bells.
+type roster struct {
+	id   string
+	name string // of this boot of this node
+
+	came bell   // someone is new or has changed
+	went bell   // someone died, said goodbye or is about to
+	met  func() // someone else is there
+
+	mu    sync.Mutex // guards what follows
+	me    meta
+	alive map[string]peer // by name; several boots of one id may be alive for a while
+	lost  map[string]loss // by id: died without a goodbye
+	twin  error           // another process runs as this very boot
+}
+
+// peer is one boot of a node.
+type peer struct {
+	id   string
+	addr string // of its gossip
+	meta
+}
+
+type loss struct {
+	addr string
+	at   time.Time
+}
+
+func newRoster(m cluster.Member, started time.Time, met func()) (*roster, error) {
+	me := meta{
+		state: m.State, role: m.Role, boot: m.Boot, started: uint64(started.UnixNano()), algorithm: algorithm,
+		peer: m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr,
+	}
+	encoded, err := me.encode()
+	if err != nil {
+		return nil, fmt.Errorf("gossip: %w", err)
+	}
+	if _, err := decodeMeta(encoded); err != nil { // the others would refuse it
+		return nil, fmt.Errorf("gossip: this node cannot be described to others: %w", err)
+	}
+	return &roster{
+		id: m.ID, name: nodeName(m.ID, m.Boot), met: met, me: me,
+		came: newBell(), went: newBell(),
+		alive: map[string]peer{}, lost: map[string]loss{},
+	}, nil
+}
+
+// members are the members of a View, sorted by id, one per id: of several boots the last to start. The error says that
+// this is not this boot, which then shows itself as LEAVING: it owns nothing, and whom it asks knows the other one.
+func (r *roster) members() ([]cluster.Member, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rival, conflict := r.me, r.twin
+	latest := map[string]peer{}
+	for name, p := range r.alive {
+		switch old, ok := latest[p.id]; {
+		case name == r.name:
+		case p.id == r.id:
+			if p.later(rival) {
+				rival = p.meta
+				conflict = fmt.Errorf("gossip: the node id %q was taken over by another node (peer address %s, boot %016x, started %s); "+
+					"this one owns nothing any more and must stop; give every node a --name of its own",
+					r.id, p.peer, p.boot, time.Unix(0, int64(p.started)).UTC().Format(time.RFC3339))
+			}
+		case !ok || p.later(old.meta):
+			latest[p.id] = p
+		}
+	}
+	me := r.me.member(r.id)
+	if conflict != nil {
+		me.State = cluster.StateLeaving
+	}
+	members := []cluster.Member{me}
+	for id, p := range latest {
+		members = append(members, p.member(id))
+	}
+	slices.SortFunc(members, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
+	return members, conflict
+}
+
+// setState reports whether the state is another than before.
+func (r *roster) setState(s cluster.State) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := r.me.state != s
+	r.me.state = s
+	return changed
+}
+
+// addr is where this node's gossip is reached. Known as soon as the library runs: it counts this node as a member.
+func (r *roster) addr() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.alive[r.name].addr
+}
+
+// addrs are where the gossip of everyone alive is reached, this node included.
+func (r *roster) addrs() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	addrs := make(map[string]bool, len(r.alive))
+	for _, p := range r.alive {
+		addrs[p.addr] = true
+	}
+	return addrs
+}
+
+// missing are the addresses of at most n members that died without a goodbye, drawn at random.
+func (r *roster) missing(n int) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.lost, func(_ string, l loss) bool { return time.Since(l.at) > mourned })
+	addrs := make([]string, 0, len(r.lost))
+	for _, l := range r.lost {
+		addrs = append(addrs, l.addr)
+	}
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	return addrs[:min(n, len(addrs))]
+}
+
+// understand checks what the library has heard about a node and copies it.
+func understand(n *memberlist.Node) (peer, error) {
+	id, boot, err := parseNodeName(n.Name)
+	if err != nil {
+		return peer{}, fmt.Errorf("%s is refused: %w", n.Address(), err)
+	}
+	m, err := decodeMeta(n.Meta)
+	if err != nil {
+		return peer{}, fmt.Errorf("%q at %s is refused: %w", id, n.Address(), err)
+	}
+	if m.boot != boot {
+		return peer{}, fmt.Errorf("%q at %s is refused: its name and its record are of different boots", id, n.Address())
+	}
+	if m.algorithm != algorithm {
+		return peer{}, fmt.Errorf("%q at %s is refused: it distributes keys by another algorithm than this node (%016x, here %016x); "+
+			"run the same version on all nodes of a cluster", id, n.Address(), m.algorithm, algorithm)
+	}
+	return peer{id: id, addr: n.Address(), meta: m}, nil
+}
+
+// NotifyAlive refuses nodes with which this one cannot work.
+func (r *roster) NotifyAlive(n *memberlist.Node) error {
+	_, err := understand(n)
+	return err
+}
+
+// NotifyMerge does the same for a whole cluster at a join, so that the join itself fails and says why.
+func (r *roster) NotifyMerge(nodes []*memberlist.Node) error {
+	for _, n := range nodes {
+		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
+			continue
+		}
+		if _, err := understand(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NotifyJoin is also called for this node itself, as the first.
+func (r *roster) NotifyJoin(n *memberlist.Node) { r.put(n) }
+
+// NotifyUpdate tells of a new record of a node that was there already.
+func (r *roster) NotifyUpdate(n *memberlist.Node) { r.put(n) }
+
+func (r *roster) put(n *memberlist.Node) {
+	p, err := understand(n)
+	if err != nil {
+		return // NotifyAlive has refused it before
+	}
+	r.mu.Lock()
+	r.alive[n.Name] = p
+	delete(r.lost, p.id)
+	r.mu.Unlock()
+	if p.state == cluster.StateLeaving {
+		r.went.ring()
+	} else {
+		r.came.ring()
+	}
+	if p.id != r.id {
+		r.met()
+	}
+}
+
+// NotifyLeave tells of a node that died or said goodbye. The library does not say which, but who says goodbye is
+// LEAVING before.
+func (r *roster) NotifyLeave(n *memberlist.Node) {
+	r.mu.Lock()
+	p, known := r.alive[n.Name]
+	delete(r.alive, n.Name)
+	if known && p.state != cluster.StateLeaving && p.id != r.id && !r.aliveLocked(p.id) {
+		r.loseLocked(p)
+	}
+	r.mu.Unlock()
+	r.went.ring()
+}
+
+func (r *roster) aliveLocked(id string) bool {
+	for _, p := range r.alive {
+		if p.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *roster) loseLocked(p peer) {
+	if len(r.lost) >= maxLost {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(r.lost)), func(a, b string) int {
+			return cmp.Or(r.lost[a].at.Compare(r.lost[b].at), strings.Compare(a, b))
+		})
+		delete(r.lost, oldest)
+	}
+	r.lost[p.id] = loss{addr: p.addr, at: time.Now()}
+}
+
+// NotifyConflict tells of one name at two addresses. Names carry a random boot id, so this is a process that was
+// copied while it ran (a snapshot of a virtual machine started twice).
+func (r *roster) NotifyConflict(existing, other *memberlist.Node) {
+	if existing.Name != r.name {
+		return
+	}
+	r.mu.Lock()
+	r.twin = fmt.Errorf("gossip: a copy of this very process (node id %q, boot %016x) runs at %s; this one must stop", r.id, r.me.boot, other.Address())
+	r.mu.Unlock()
+	r.went.ring()
+}
+
+// NodeMeta is asked for when this node speaks of itself.
+func (r *roster) NodeMeta(int) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, err := r.me.encode()
+	if err != nil {
+		panic("gossip: a record that fitted at the start no longer does: " + err.Error()) // only one byte ever changes
+	}
+	return b
+}
+
+// Nothing but membership travels by gossip: its messages are lossy, unordered and small.
+
+func (r *roster) NotifyMsg([]byte)                {}
+func (r *roster) GetBroadcasts(int, int) [][]byte { return nil }
+func (r *roster) LocalState(bool) []byte          { return nil }
+func (r *roster) MergeRemoteState([]byte, bool)   {}
+
+// bell rings on until it is answered, however often it was rung.
+type bell chan struct{}
+
+func newBell() bell { return make(bell, 1) }
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}

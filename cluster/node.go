@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Config makes a Node. ID, Boot, Clock, Network and Table are required.
+type Config struct {
+	ID          string // stable over restarts
+	Boot        uint64 // never used before: drawn at random by whoever starts the node
+	Clock       Clock
+	Network     Network
+	Table       *limiter.Table
+	CallTimeout time.Duration // of one call to a peer; default DefaultCallTimeout
+	SweepEvery  time.Duration // pause between two looks at a part of the table; default 250 ms
+}
+
+// Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc for the path of
+// a check.
+type Node struct {
+	id          string
+	boot        uint64
+	clock       Clock
+	net         Network
+	table       *limiter.Table
+	callTimeout time.Duration
+	sweepEvery  time.Duration
+
+	view     atomic.Pointer[route]
+	limits   atomic.Pointer[Limits]
+	sequence atomic.Uint64 // of the last ID drawn
+	recent   recent
+	stats    Stats
+
+	mu        sync.Mutex // guards below, and makes SetView one at a time
+	stopSweep func()
+	stopped   bool
+}
+
+// Limits are the named limits of a node. A set is immutable: a new one replaces the whole.
+type Limits map[string]*limiter.Limit
+
+// route is a View with what this node remembers of each peer.
+type route struct {
+	*View
+	peers []*breaker // by index in Members; kept from View to View while the peer's boot lives
+}
+
+// New makes a node that knows nobody and no limits. It answers after the first SetView; Start begins its timers.
+func New(c Config) (*Node, error) {
+	if c.ID == "" || c.Boot == 0 || c.Clock == nil || c.Network == nil || c.Table == nil {
+		return nil, fmt.Errorf("cluster: a node needs an ID, a Boot other than 0, a Clock, a Network and a Table; got %+v", c)
+	}
+	n := &Node{
+		id: c.ID, boot: c.Boot, clock: c.Clock, net: c.Network, table: c.Table,
+		callTimeout: c.CallTimeout, sweepEvery: c.SweepEvery,
+	}
+	if n.callTimeout == 0 {
+		n.callTimeout = DefaultCallTimeout
+	}
+	if n.sweepEvery == 0 {
+		n.sweepEvery = 250 * time.Millisecond
+	}
+	n.limits.Store(&Limits{})
+	return n, nil
+}
+
+// ID is the node's stable id.
+func (n *Node) ID() string { return n.id }
+
+// Boot is what tells this start of the node from all others.
+func (n *Node) Boot() uint64 { return n.boot }
+
+// View is who is there and who owns what, or nil before the first SetView.
+func (n *Node) View() *View {
+	if r := n.view.Load(); r != nil {
+		return r.View
+	}
+	return nil
+}
+
+// SetView makes v the View of all requests that begin from now on.
+func (n *Node) SetView(v *View) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := &route{View: v, peers: make([]*breaker, len(v.Members))}
+	old := n.view.Load()
+	for i, m := range v.Members {
+		if old != nil {
+			if k := old.Find(m.ID); k >= 0 && old.Members[k].Boot == m.Boot {
+				r.peers[i] = old.peers[k]
+				continue
+			}
+		}
+		r.peers[i] = new(breaker)
+	}
+	n.view.Store(r)
+}
+
+// Limits are the named limits in force.
+func (n *Node) Limits() Limits { return *n.limits.Load() }
+
+// SetLimits replaces the named limits. Counters of limits that keep name, algorithm and window live on.
+func (n *Node) SetLimits(l Limits) { n.limits.Store(&l) }
+
+// Ready reports whether checks can be answered: the node has a View in which somebody owns keys, and if it is a
+// member itself, it is in the ring. It does not depend on the health of others.
+func (n *Node) Ready() bool {
+	v := n.View()
+	return v != nil && v.Ring != nil && (v.Me().Role == RoleAgent || v.Me().State == StateActive)
+}
+
+// Stats are the node's counters; they are read while they change.
+func (n *Node) Stats() *Stats { return &n.stats }
+
+// Table holds the state of the keys this node owns.
+func (n *Node) Table() *limiter.Table { return n.table }
+
+// Unreachable lists the members that this node keeps calls away from at the moment.
+func (n *Node) Unreachable() (ids []string) {
+	now := n.clock.Now()
+	if r := n.view.Load(); r != nil {
+		for i, m := range r.Members {
+			if r.peers[i].open(now) {
+				ids = append(ids, m.ID)
+			}
+		}
+	}
+	return ids
+}
+
+// Start begins the node's timers.
+func (n *Node) Start() { n.scheduleSweep() }
+
+// Stop ends the node's timers. Its doors go on answering.
+func (n *Node) Stop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopped = true
+	if n.stopSweep != nil {
+		n.stopSweep()
+	}
+}
+
+func (n *Node) scheduleSweep() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.stopped {
+		n.stopSweep = n.clock.AfterFunc(n.sweepEvery, n.sweep)
+	}
+}
+
+// sweep looks at a 120th of the table: every key is looked at once in half a minute, and none waits long for it.
+func (n *Node) sweep() {
+	n.table.Sweep(n.clock.Now(), max(256, n.table.Stats().Slots/120))
+	n.scheduleSweep()
+}
+
+// nodeOrigin marks the IDs that nodes draw. Clients cannot draw such an ID (Check clears the bit), so nobody can take
+// the place of another node's take in an owner's memory.
+const nodeOrigin = 1 << 63
+
+func (n *Node) nextID() ID { return ID{Origin: n.boot | nodeOrigin, Sequence: n.sequence.Add(1)} }
+
+func itemsReason(got int) string {
+	return fmt.Sprintf("has %d items; 1 to %d are accepted", got, MaxItems)
+}

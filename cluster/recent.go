@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	"penstock/limiter"
+)
+
+// recent remembers the answers of the last two seconds by the ID of their take. A take that arrives twice, because
+// the network doubled it or because the asker gave up waiting and asked again, is charged once and answered the
+// same. It is split by ID so that takes of different askers rarely meet at one lock.
+type recent struct {
+	shards [recentShards]recentShard
+}
+
+const (
+	recentShards = 16
+	recentWindow = 2 * time.Second
+	// recentMax bounds the memory: per shard, hence a million takes per two seconds and about 150 MB at the very
+	// most. Beyond it the oldest answer is forgotten early, which can only charge a late repeat twice.
+	recentMax = 1 << 16
+)
+
+type recentShard struct {
+	mu    sync.Mutex // guards all below, and is held while a take is charged: its repeat waits for the answer
+	index map[ID]int // position in queue, counted from the first record ever
+	queue []record   // ring buffer, oldest first
+	head  int        // number of records ever removed
+	tail  int        // number of records ever added
+}
+
+type record struct {
+	id      ID
+	at      limiter.Instant
+	answers []limiter.Decision // one, or one per item of an atomic ask
+	one     [1]limiter.Decision
+}
+
+func (r *recent) shard(id ID) *recentShard {
+	h := (id.Sequence ^ id.Origin) * 0x9e3779b97f4a7c15
+	return &r.shards[h>>60]
+}
+
+// once runs take unless the take id was answered in the last two seconds; then it copies that answer into out and
+// reports true. take must fill out.
+func (r *recent) once(now limiter.Instant, id ID, out []limiter.Decision, take func()) (repeated bool) {
+	s := r.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked(now)
+	if i, ok := s.index[id]; ok {
+		copy(out, s.queue[i%len(s.queue)].answers)
+		return true
+	}
+	take()
+	s.addLocked(now, id, out)
+	return false
+}
+
+func (s *recentShard) expireLocked(now limiter.Instant) {
+	for s.head < s.tail {
+		if r := &s.queue[s.head%len(s.queue)]; r.at.Add(recentWindow) > now {
+			return
+		}
+		s.dropLocked()
+	}
+}
+
+func (s *recentShard) dropLocked() {
+	r := &s.queue[s.head%len(s.queue)]
+	delete(s.index, r.id)
+	*r = record{}
+	s.head++
+}
+
+func (s *recentShard) addLocked(now limiter.Instant, id ID, answers []limiter.Decision) {
+	if s.tail-s.head == len(s.queue) {
+		s.growLocked()
+	}
+	r := &s.queue[s.tail%len(s.queue)]
+	r.id, r.at = id, now
+	if len(answers) == 1 {
+		r.one[0] = answers[0]
+		r.answers = r.one[:]
+	} else {
+		r.answers = append([]limiter.Decision(nil), answers...)
+	}
+	s.index[id] = s.tail
+	s.tail++
+}
+
+// growLocked makes room for one record: twice the queue, or at its bound the oldest record's place.
+func (s *recentShard) growLocked() {
+	if len(s.queue) >= recentMax {
+		s.dropLocked()
+		return
+	}
+	queue := make([]record, max(64, 2*len(s.queue)))
+	for i := s.head; i < s.tail; i++ {
+		r := &queue[i%len(queue)]
+		*r = s.queue[i%len(s.queue)]
+		if len(r.answers) == 1 {
+			r.answers = r.one[:]
+		}
+	}
+	s.queue = queue
+	if s.index == nil {
+		s.index = make(map[ID]int)
+	}
+}

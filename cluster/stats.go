@@ -1,0 +1,23 @@
+package cluster
+
+import "sync/atomic"
+
+// Stats counts since the start of the node. Items are counted, not requests, unless a line says otherwise.
+type Stats struct {
+	Allowed   atomic.Uint64 // answered yes at this node's client doors
+	Denied    atomic.Uint64 // answered no
+	Shadowed  atomic.Uint64 // answered yes although the limit refuses (dry_run, on_deny: shadow)
+	Refused   atomic.Uint64 // requests that were in error: nothing decided, nothing charged
+	Degraded  atomic.Uint64 // answered under less than the full promise
+	Fallback  atomic.Uint64 // answered by the limit's on_error
+	Forwarded atomic.Uint64 // sent to their owners
+	Retried   atomic.Uint64 // sent a second time
+	Unsent    atomic.Uint64 // calls that never reached their peer
+	Lost      atomic.Uint64 // calls whose fate is unknown
+	NotOwner  atomic.Uint64 // refused by a peer that does not own the key
+	Delivered atomic.Uint64 // asked of this node by peers
+	Disowned  atomic.Uint64 // refused to a peer because this node does not own the key
+	Expired   atomic.Uint64 // dropped uncharged because their deadline had passed
+	Repeated  atomic.Uint64 // delivered twice and charged once
+	Loops     atomic.Uint64 // asks dropped because they had been sent on too often
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"penstock/ring"
+)
+
+// Role says what a node may do with keys.
+type Role uint8
+
+const (
+	RoleMember Role = iota // owns keys
+	RoleAgent              // owns none: forwards, and may come and go freely (sidecars)
+)
+
+func (r Role) String() string {
+	if r == RoleAgent {
+		return "agent"
+	}
+	return "member"
+}
+
+// State is where a node stands in its life. Only ACTIVE members are in the ring.
+type State uint8
+
+const (
+	StateJoining State = iota // known to others, owns nothing yet
+	StateActive               // in the ring
+	StateLeaving              // out of the ring, still answering
+)
+
+func (s State) String() string {
+	switch s {
+	case StateJoining:
+		return "joining"
+	case StateActive:
+		return "active"
+	case StateLeaving:
+		return "leaving"
+	}
+	return fmt.Sprintf("state(%d)", uint8(s))
+}
+
+// Member is one node as the others see it.
+type Member struct {
+	ID       string // stable over restarts; the ring knows nodes by it
+	Boot     uint64 // drawn at every start: another boot has lost the memory of the one before
+	PeerAddr string // host:port of its peer door
+	GRPCAddr string // host:port of its client gRPC door, for people and clients; may be empty
+	HTTPAddr string // the same for HTTP
+	Role     Role
+	State    State
+}
+
+// View is who is there and who owns what, at one instant, as one node sees it. It is immutable: a request is served
+// from beginning to end under the View it began with.
+type View struct {
+	Self    int        // index of this node in Members
+	Members []Member   // sorted by ID, all states and roles
+	Ring    *ring.Ring // of the ACTIVE members; nil if there is none
+
+	owners []int // index in Ring.Members → index in Members
+	mine   int   // this node's index in Ring.Members, or -1: compared with an owner to know "is it me"
+}
+
+// NewView builds the View of the node self. Members may come in any order; ids must differ and self must be one of
+// them.
+func NewView(self string, members []Member) (*View, error) {
+	v := &View{Members: slices.Clone(members), Self: -1, mine: -1}
+	slices.SortFunc(v.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	var ids []string
+	for i, m := range v.Members {
+		if i > 0 && v.Members[i-1].ID == m.ID {
+			return nil, fmt.Errorf("cluster: view of %q names the member %q twice", self, m.ID)
+		}
+		if m.ID == self {
+			v.Self = i
+		}
+		if m.State == StateActive && m.Role == RoleMember {
+			if m.ID == self {
+				v.mine = len(ids)
+			}
+			ids = append(ids, m.ID)
+			v.owners = append(v.owners, i)
+		}
+	}
+	if v.Self < 0 {
+		return nil, fmt.Errorf("cluster: view of %q does not contain it", self)
+	}
+	if len(ids) == 0 {
+		return v, nil
+	}
+	r, err := ring.New(ids)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: view of %q: %w", self, err)
+	}
+	v.Ring = r
+	return v, nil
+}
+
+// Me is this node's own entry.
+func (v *View) Me() Member { return v.Members[v.Self] }
+
+// RingHash identifies the ring; two nodes with the same hash agree on every owner. 0 = no ring.
+func (v *View) RingHash() uint64 {
+	if v.Ring == nil {
+		return 0
+	}
+	return v.Ring.Hash()
+}
+
+// Owner is the index in Members of the owner of the key with this hash, or -1 if nobody owns anything.
+func (v *View) Owner(hash uint64) int {
+	if v.Ring == nil {
+		return -1
+	}
+	return v.owners[v.Ring.Owner(ring.Partition(hash))]
+}
+
+// Owns reports whether this node owns the key with this hash.
+func (v *View) Owns(hash uint64) bool {
+	return v.mine >= 0 && v.Ring.Owner(ring.Partition(hash)) == v.mine
+}
+
+// Active is the number of members in the ring.
+func (v *View) Active() int { return len(v.owners) }
+
+// Find returns the index in Members of the node id, or -1.
+func (v *View) Find(id string) int {
+	i, ok := slices.BinarySearchFunc(v.Members, id, func(m Member, id string) int { return strings.Compare(m.ID, id) })
+	if !ok {
+		return -1
+	}
+	return i
+}
