@@ -1,0 +1,78 @@
+package limiter
+
+// An algorithm is a file with a pure function on a few words of state, and three facts about them: when a state is
+// as good as never seen, how two states merge, and how many words there are. This file is the list. Whoever adds an
+// algorithm adds a line to each switch; nothing else knows them apart.
+
+// words is the length of a state of l.
+func (l *Limit) words() int { return l.stateWords }
+
+// decide answers into d a request of cost at now, and leaves the state after it in w, which has l.words() words. It is
+// the whole of a decision: same words, same now, same cost, same answer. now must be within bounds (see within). A
+// cost of 0 and a refusal leave w as it was, except where a limit counts what it rejects.
+//
+// d is a parameter and no result because a Decision is too large for the compiler to keep in registers: handed up
+// through three functions it would be copied three times.
+func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
+	*d = Decision{Allowed: true, Limit: l.Capacity(), RetryAfter: Never}
+	switch l.Algorithm {
+	case GCRA:
+		l.gcra(w, now, cost, d)
+	case FixedWindow:
+		l.fixedWindow(w, now, cost, d)
+	default:
+		l.slidingCounter(w, now, cost, d)
+	}
+}
+
+// fresh reports whether a key in state w is treated from now on like one that was never seen. Its entry can be
+// removed without loss, as long as the clock does not go back before now.
+func (l *Limit) fresh(w []int64, now Instant) bool {
+	switch l.Algorithm {
+	case GCRA:
+		return freshGCRA(w, now)
+	case FixedWindow:
+		return l.freshFixedWindow(w, now)
+	default:
+		return l.freshSlidingCounter(w, now)
+	}
+}
+
+// merge makes w the state of a key of which both w and other are true: more consumed wins. At one now it is
+// commutative, associative and idempotent, and admits nothing that w or other would have refused. It may change
+// other. Both have l.words() words.
+func (l *Limit) merge(w, other []int64, now Instant) {
+	switch l.Algorithm {
+	case GCRA:
+		mergeGCRA(w, other)
+	case FixedWindow:
+		l.mergeFixedWindow(w, other, now)
+	default:
+		l.mergeSlidingCounter(w, other, now)
+	}
+}
+
+// refit writes into w, which has l.words() words, a state that was written when the limit had other parameters or
+// that came from elsewhere, and may be shorter or longer. It never gives back what was consumed.
+func (l *Limit) refit(w, old []int64) {
+	clear(w)
+	if len(old) == 0 {
+		return
+	}
+	switch l.Algorithm {
+	case GCRA:
+		refitGCRA(w, old)
+	default:
+		copy(w, old)
+	}
+}
+
+// Bounds of the instants that the arithmetic works with, the years 1896 to 2116: wide enough that sums and
+// differences of two instants and a period cannot overflow. A clock beyond them stands still at the bound, so
+// nothing refills there and nothing is admitted twice.
+const (
+	earliest Instant = -1 << 61
+	latest   Instant = 1 << 62
+)
+
+func within(now Instant) Instant { return min(max(now, earliest), latest) }

@@ -1,0 +1,114 @@
+package limiter_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"penstock/limiter"
+)
+
+// draws is a stream of keys by number. Their bytes are composed one after the other in the same place, as requests
+// come out of a network buffer, so what is measured does not include fetching a million keys from memory.
+type draws []uint32
+
+const drawn = 1 << 20
+
+func newDraws(keys int, dist string) draws {
+	rnd := rand.New(rand.NewSource(1))
+	draw := func() uint64 { return uint64(rnd.Int63n(int64(keys))) }
+	if dist == "zipf" {
+		draw = rand.NewZipf(rnd, 1.01, 1, uint64(keys-1)).Uint64
+	}
+	d := make(draws, drawn)
+	for i := range d {
+		d[i] = uint32(draw() * 0x9e3779b1 % uint64(keys)) // neighbours in rank are none in number
+	}
+	return d
+}
+
+// keyBuffer composes keys of 16 to 40 bytes.
+type keyBuffer [40]byte
+
+// key is key number i. It is gone when the next one is composed.
+func (b *keyBuffer) key(i uint32) string {
+	x := uint64(i+1) * 0x9e3779b97f4a7c15
+	binary.LittleEndian.PutUint64(b[0:], x)
+	return unsafe.String(&b[0], 16+x>>32%25)
+}
+
+var benchLimits = []limiter.Spec{
+	{Name: "bench", Algorithm: limiter.GCRA, Limit: 1000, Per: time.Hour},
+	{Name: "bench", Algorithm: limiter.FixedWindow, Limit: 1000, Per: time.Hour},
+	{Name: "bench", Algorithm: limiter.SlidingCounter, Limit: 1000, Per: time.Hour},
+}
+
+// BenchmarkTake is the decision on one request, with the key hashed: the keys are all in the table, 1000 an hour each,
+// and a microsecond passes between two requests.
+func BenchmarkTake(b *testing.B) {
+	for _, spec := range benchLimits {
+		for _, keys := range []int{1e3, 1e6} {
+			for _, dist := range []string{"zipf", "uniform"} {
+				name := fmt.Sprintf("alg=%v/keys=%.0e/dist=%s", spec.Algorithm, float64(keys), dist)
+				b.Run(name, func(b *testing.B) { benchTake(b, spec, keys, dist) })
+			}
+		}
+	}
+}
+
+func benchTake(b *testing.B, spec limiter.Spec, keys int, dist string) {
+	l, err := limiter.New(spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	t := limiter.NewTable(limiter.TableConfig{})
+	stream := newDraws(keys, dist)
+	start := limiter.Instant(1_700_000_000e9)
+	buf := &keyBuffer{}
+	keyBytes := 0
+	for i := range keys {
+		key := buf.key(uint32(i))
+		keyBytes += len(key)
+		t.Take(start, l, key, limiter.Hash(key), 1)
+	}
+	if got := t.Stats().Keys; got != keys {
+		b.Fatalf("%d keys in the table, want %d", got, keys)
+	}
+	var workers, allowed atomic.Int64
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		buf := &keyBuffer{}
+		i := int(workers.Add(1)-1) * drawn / 2
+		now, yes := start, int64(0)
+		for pb.Next() {
+			key := buf.key(stream[i%drawn])
+			if t.Take(now, l, key, limiter.Hash(key), 1).Allowed {
+				yes++
+			}
+			now += 1000
+			i++
+		}
+		allowed.Add(yes)
+	})
+	b.StopTimer()
+	s := t.Stats()
+	b.ReportMetric(float64(s.Bytes)/float64(s.Keys), "bytes/key")
+	b.ReportMetric(float64(s.Bytes-int64(keyBytes))/float64(s.Keys), "bytes-beyond-key/key")
+	b.ReportMetric(100*float64(allowed.Load())/float64(b.N), "%allowed")
+}
+
+// BenchmarkKey is what BenchmarkTake measures beside the table: a key is composed and hashed.
+func BenchmarkKey(b *testing.B) {
+	stream := newDraws(1e6, "zipf")
+	buf := &keyBuffer{}
+	var sum uint64
+	for i := 0; b.Loop(); i++ {
+		sum += limiter.Hash(buf.key(stream[i%drawn]))
+	}
+	_ = sum
+}

@@ -1,0 +1,257 @@
+package policy
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"penstock/limiter"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestEveryFieldArrives(t *testing.T) {
+	set, err := Parse("limits.yaml", []byte(`
+limits:
+  - {name: plain, algorithm: gcra, limit: 10, per: 1m}
+  - name: login
+    algorithm: gcra
+    limit: 10
+    per: 1m
+    burst: 20
+    on_error: deny
+    on_deny: shadow
+    dry_run: true
+    consistency: exact
+    replication: async
+    on_partition: proportional
+  - name: "günther's"
+    algorithm: fixed_window
+    limit: 5
+    per: 1d
+    anchor: first_hit
+    count_rejected: true
+    on_error: allow
+  - {name: sliding, algorithm: sliding_window, limit: 7, per: week}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []limiter.Spec{
+		{Name: "plain", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 10},
+		{Name: "login", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 20, OnError: limiter.ErrorDeny, OnDeny: limiter.DenyShadow, DryRun: true},
+		{Name: "günther's", Algorithm: limiter.FixedWindow, Limit: 5, Per: 24 * time.Hour, Anchor: limiter.FirstHit, CountRejected: true, OnError: limiter.ErrorAllow},
+		{Name: "sliding", Algorithm: limiter.SlidingCounter, Limit: 7, Per: 7 * 24 * time.Hour},
+	} {
+		if l := set.Limits[want.Name]; l == nil || l.Spec != want {
+			t.Errorf("%s: got %+v, want %+v", want.Name, l, want)
+		}
+	}
+	if len(set.Limits) != 4 {
+		t.Errorf("%d limits, want 4", len(set.Limits))
+	}
+}
+
+func TestAFileMayBeEmpty(t *testing.T) {
+	for _, text := range []string{"", "# nothing yet\n", "limits:\n", "limits: []\n"} {
+		if set, err := Parse("f", []byte(text)); err != nil || len(set.Limits) != 0 {
+			t.Errorf("%q: %v, %v", text, set, err)
+		}
+	}
+}
+
+// Promise: unknown fields, contradictions and bad values are errors with file, line and column.
+func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
+	const good = "limits:\n  - name: a\n    algorithm: gcra\n    limit: 1\n    per: 1m\n"
+	for _, c := range []struct{ text, want string }{
+		{"limits: [", "f:1:"},
+		{"limit: 1\n", "f:1:1: limit: is unknown; the file has: limits, rules"},
+		{"- a\n", "f:1:1: the file must be a mapping of fields, not a list"},
+		{"limits: 3\n", "f:1:9: limits: must be a list"},
+		{"limits:\n  - 3\n", "f:2:5: a limit must be a mapping of fields, not a number"},
+		{good + "    windw: 2\n", "f:6:5: windw: is unknown; a limit has: name, algorithm"},
+		{good + "    burst: 0\n", "f:6:12: burst: must be at least 1"},
+		{good + "    burst: many\n", "f:6:12: burst: must be a whole number, not a text"},
+		{good + "    burst: 99999999999999999999\n", "f:6:12: burst: "},
+		{good + "    burst: 9000000000000000000\n", "f:6:12: burst: is 9000000000000000000; 1 to"},
+		{good + "    anchor: first_hit\n", "f:6:13: anchor: a gcra has none"},
+		{good + "    dry_run: maybe\n", "f:6:14: dry_run: must be true or false, not a text"},
+		{good + "    on_error: shrug\n", `f:6:15: on_error: "shrug" is unknown; there is: local, allow, deny`},
+		{good + "    on_deny: delay\n", "f:6:14: on_deny: delay is not built yet; there is: reject, shadow"},
+		{good + "    consistency: leased\n", "f:6:18: consistency: leased is not built yet"},
+		{good + "    overrides: []\n", "f:6:16: overrides: is not built yet"},
+		{good + "rules: []\n", "f:6:8: rules: is not built yet"},
+		{good + "    name: b\n", "f:6:5: is not YAML: "},
+		{good + "  - {name: a, algorithm: gcra, limit: 1, per: 1m}\n", `f:6:12: name: "a" is the name of another limit of this file`},
+		{good + "---\n" + good, "f:7:1: a second document begins here"},
+		{strings.Replace(good, "gcra", "tokens", 1), `f:3:16: algorithm: "tokens" is unknown; there is: gcra, fixed_window, sliding_window`},
+		{strings.Replace(good, "gcra", "sliding_log", 1), "f:3:16: algorithm: sliding_log is not built yet"},
+		{strings.Replace(good, "limit: 1\n", "limit: 0\n", 1), "f:4:12: limit: is 0; 1 to"},
+		{strings.Replace(good, "limit: 1\n", "limit: 1.5\n", 1), "f:4:12: limit: must be a whole number, not a number with a fraction"},
+		{strings.Replace(good, "1m", "60", 1), "f:5:10: per: has no unit; write 10s"},
+		{strings.Replace(good, "1m", "soon", 1), `f:5:10: per: "soon" is no period`},
+		{strings.Replace(good, "1m", "400d", 1), `f:5:10: per: "400d" is no period up to 366 days`},
+		{strings.Replace(good, "1m", "month", 1), "f:5:10: per: calendar windows (month) are not built yet"},
+		{strings.Replace(good, "1m", "0s", 1), "f:5:10: per: is 0s; 1ms to"},
+		{strings.Replace(good, "name: a", "name: \"\"", 1), "f:2:11: name: is empty"},
+		{strings.Replace(good, "name: a", "name: 7", 1), "f:2:11: name: must be a text, not a number; put it in quotes"},
+		{strings.Replace(good, "  - name: a\n    algo", "  - algo", 1), "name: has 0 bytes"},
+	} {
+		set, err := Parse("f", []byte(c.text))
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) && !(strings.HasPrefix(c.want, "name") && strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s\ngot:  %v\nwant: %s (set %v)", c.text, err, c.want, set)
+		}
+	}
+}
+
+func TestAllFaultsAreSaidAtOnce(t *testing.T) {
+	_, err := Parse("f", []byte("limits:\n  - {name: a, algorithm: x, limit: y, per: z}\n  - {nme: b}\n"))
+	for _, want := range []string{"f:2:26: algorithm", "f:2:36: limit", "f:2:44: per", "f:3:6: nme"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s in:\n%v", want, err)
+		}
+	}
+}
+
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "without .yaml or .yml files") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	write("a.yaml", one("a"))
+	write("b.yml", one("b"))
+	write("notes.txt", "not: [yaml")
+	write(".hidden.yaml", "not: [yaml")
+	if set, err := Load(dir); err != nil || len(set.Limits) != 2 {
+		t.Errorf("%v, %v", set, err)
+	}
+	write("c.yaml", one("a"))
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), `"a" is also a limit of `+filepath.Join(dir, "a.yaml")) {
+		t.Errorf("a name in two files: %v", err)
+	}
+	if _, err := Load(filepath.Join(dir, "absent.yaml")); !os.IsNotExist(err) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func one(name string) string {
+	return fmt.Sprintf("limits:\n  - {name: %s, algorithm: gcra, limit: 1, per: 1m}\n", name)
+}
+
+// Promise: a bad file never replaces a good one.
+func TestWatch(t *testing.T) {
+	// Kubernetes lays a ConfigMap out like this and swaps the link ..data to change all files at once.
+	dir := t.TempDir()
+	version := func(v, text string) {
+		if err := os.Mkdir(filepath.Join(dir, v), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, v, "limits.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(v, filepath.Join(dir, "..tmp")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version("..v1", one("first"))
+	if err := os.Symlink(filepath.Join("..data", "limits.yaml"), filepath.Join(dir, "limits.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "limits.yaml")} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			sets := make(chan *Set, 100)
+			var logged logBuffer
+			w, err := Watch(path, slog.New(slog.NewTextHandler(&logged, nil)), func(s *Set) { sets <- s })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			first := <-sets
+			v := "..of-" + filepath.Base(path)
+			version(v+"-bad", "limits: 7\n")
+			until(t, "the fault is logged", func() bool { return strings.Contains(logged.String(), "must be a list") })
+			if len(sets) != 0 {
+				t.Fatal("a bad file replaced a good one")
+			}
+			version(v, one("next"))
+			select {
+			case s := <-sets:
+				if s.Limits["next"] == nil || first.Limits["next"] != nil {
+					t.Errorf("before %v, after %v", first.Limits, s.Limits)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the change was not seen")
+			}
+			if err := w.Reload(); err != nil || (<-sets).Limits["next"] == nil {
+				t.Errorf("reload on demand: %v", err)
+			}
+			version(v+"-again", one("first"))
+			<-sets
+		})
+	}
+	if _, err := Watch(filepath.Join(dir, "absent"), slog.New(slog.DiscardHandler), func(*Set) {}); err == nil {
+		t.Error("watching a file that is not there succeeded")
+	}
+}
+
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(10 * time.Second)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("waited 10 s: %s", what)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(one("a")))
+	f.Add([]byte("limits:\n  - &x {name: a}\n  - *x\n  - <<: *x\n"))
+	f.Add([]byte("limits: !!map [\n"))
+	f.Add([]byte("? [a]\n: b\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		set, err := Parse("f", data)
+		if (set == nil) == (err == nil) {
+			t.Fatalf("set %v, error %v", set, err)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "f") {
+			t.Fatalf("an error without a place: %v", err)
+		}
+	})
+}

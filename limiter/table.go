@@ -1,0 +1,386 @@
+package limiter
+
+import (
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// Bounds of a Table.
+const (
+	// MaxKey is the longest key, in bytes, that gets an entry of its own. Longer ones share the crowd's cells, and
+	// so may be admitted too little.
+	MaxKey = 1024
+	// DefaultBytes is the budget of a table that is given none, MinBytes the smallest there is.
+	DefaultBytes = 256 << 20
+	MinBytes     = 64 << 10
+
+	minShardBytes = 32 << 10
+	shardBytes    = 1 << 20 // so that a pass over a shard is short
+	minCrowdBytes = 8 << 10
+	maxShards     = 1 << 12
+)
+
+// TableConfig sizes a Table.
+type TableConfig struct {
+	Bytes  int64 // budget for all states and keys; below MinBytes counts as that; default DefaultBytes
+	Shards int   // locks, rounded up to a power of two, at most 4096 and one per 32 KiB; default: one per MiB, and enough for the cores
+}
+
+// Table keeps the states of all keys under all limits within a budget of memory. It may be used by many goroutines.
+//
+// Instants come from the caller. A clock that goes back is borne as each algorithm says, except that an entry which
+// has been removed as fresh stays so.
+type Table struct {
+	shards []shard
+	bits   int // of the mix, that pick the shard
+	budget int64
+	rules  rules
+
+	cursor struct {
+		sync.Mutex  // guards where the next Sweep begins
+		shard, slot int
+	}
+}
+
+// Item is one request of several that stand or fall together.
+type Item struct {
+	Limit *Limit
+	Key   string
+	Hash  uint64 // Hash(Key)
+	Cost  int64
+}
+
+// TableStats are counted since the table was made, except where they are sizes.
+type TableStats struct {
+	Keys       int    // entries, the crowd's cells not among them
+	Cells      int    // of the crowd
+	Slots      int    // places for entries and cells, taken or not
+	Limits     int    // that are known, at most 4095
+	Bytes      int64  // memory in use by slots and what does not fit into them
+	Budget     int64  // most that Bytes can become
+	Swept      uint64 // entries removed because they were as good as never seen
+	Overflowed uint64 // charges to the crowd for want of room for an entry
+	Refused    uint64 // requests refused because not even the crowd had room
+}
+
+// NewTable makes an empty table. It reserves the whole budget as address space and uses memory as keys come.
+func NewTable(c TableConfig) *Table {
+	if c.Bytes == 0 {
+		c.Bytes = DefaultBytes
+	}
+	c.Bytes = max(c.Bytes, MinBytes)
+	t := &Table{budget: c.Bytes}
+	n := min(max(c.Shards, 1), maxShards)
+	if c.Shards == 0 {
+		n = int(min(max(c.Bytes/shardBytes, int64(16*runtime.GOMAXPROCS(0))), maxShards, c.Bytes/(2*minShardBytes)))
+	}
+	t.bits = bits.Len(uint(n - 1))
+	for c.Bytes>>t.bits < minShardBytes {
+		t.bits--
+	}
+	t.shards = make([]shard, 1<<t.bits)
+	t.rules.index.Store(newRuleIndex(nil))
+
+	part := staggered(int(c.Bytes>>t.bits)/64) * 8
+	crowd := max(part/16, minCrowdBytes/8) / 8 * 8
+	memory := reserve(part<<t.bits, &t.shards[0])
+	for i := range t.shards {
+		s := &t.shards[i]
+		m := memory[i*part : (i+1)*part]
+		s.entries = newStore(m[:part-crowd])
+		s.crowd = newStore(m[part-crowd:])
+		s.rules = &t.rules
+	}
+	return t
+}
+
+// staggered is a number of cache lines a little below lines, such that parts of this size begin at different places
+// in the caches. At a power of two they would compete for the same few places, with their most used first lines.
+func staggered(lines int) int { return lines - (lines-37)&63 }
+
+// shard returns the shard of t, and the mix by which it knows the key: with the bits that all its keys share last.
+func (t *Table) shard(hash uint64, l *Limit) (*shard, uint64) {
+	mix := bits.RotateLeft64(mixOf(hash, l), t.bits)
+	return &t.shards[mix&uint64(len(t.shards)-1)], mix
+}
+
+// lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not locked, if the table
+// knows too many limits.
+func (t *Table) lock(s *shard, l *Limit) *rule {
+	r := t.rules.index.Load().find(l)
+	for {
+		if r == nil {
+			if r = t.rules.learn(l, t.shards); r == nil {
+				return nil
+			}
+		}
+		s.mu.Lock()
+		if !r.dead.Load() {
+			if r.limit.Load() != l {
+				r.limit.Store(l) // the limit was changed in place
+			}
+			return r
+		}
+		s.mu.Unlock()
+		r = nil
+	}
+}
+
+// Take decides on a request of cost units for key under l, and charges it if it is admitted. hash is Hash(key).
+// A cost of 0 reports the state and never writes; a negative cost gives back, at most all that was charged; a cost
+// above l.Capacity() is refused, with RetryAfter Never. It allocates nothing.
+func (t *Table) Take(now Instant, l *Limit, key string, hash uint64, cost int64) (d Decision) {
+	if cost == 0 {
+		return t.Peek(now, l, key, hash, 0)
+	}
+	s, mix := t.shard(hash, l)
+	r := t.lock(s, l)
+	if r == nil {
+		return noRoom(l)
+	}
+	s.take(within(now), &target{r, l, mix, key}, cost, &d)
+	s.mu.Unlock()
+	return d
+}
+
+// Peek is what Take would answer. It never writes.
+func (t *Table) Peek(now Instant, l *Limit, key string, hash uint64, cost int64) (d Decision) {
+	s, mix := t.shard(hash, l)
+	r := t.rules.index.Load().find(l)
+	s.mu.Lock()
+	s.peek(within(now), &target{r, l, mix, key}, cost, &d)
+	s.mu.Unlock()
+	return d
+}
+
+// TakeAll takes all items at once, or none: if one is refused, nothing is charged anywhere, not even by a limit that
+// counts what it rejects. It reports which, and out, as long as items, says for each what it got or would have got.
+// Items of one key and limit add up.
+func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
+	targets := make([]target, len(items))
+	var locks shardSet
+	for i := range items {
+		it := &items[i]
+		_, mix := t.shard(it.Hash, it.Limit)
+		targets[i] = target{limit: it.Limit, mix: mix, key: it.Key}
+		locks.add(mix & uint64(len(t.shards)-1))
+	}
+	if !t.lockAll(&locks, targets) {
+		for i, it := range items {
+			out[i] = t.Peek(now, it.Limit, it.Key, it.Hash, it.Cost)
+			if t.rules.index.Load().find(it.Limit) == nil {
+				out[i] = noRoom(it.Limit)
+			}
+		}
+		return false
+	}
+	all := t.takeAllLocked(within(now), items, targets, out)
+	t.unlockAll(&locks)
+	return all
+}
+
+func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out []Decision) bool {
+	all := true
+	marks := make([]mark, len(items))
+	notes := make([]int64, 0, 4*len(items))
+	for i := range items {
+		s, x := &t.shards[targets[i].mix&uint64(len(t.shards)-1)], &targets[i]
+		if items[i].Cost == 0 {
+			s.peek(now, x, 0, &out[i])
+			continue
+		}
+		marks[i], notes = s.mark(x, notes)
+		s.take(now, x, items[i].Cost, &out[i])
+		all = all && out[i].Allowed
+	}
+	if all {
+		return true
+	}
+	for i, x := range slices.Backward(targets) {
+		if items[i].Cost != 0 {
+			t.shards[x.mix&uint64(len(t.shards)-1)].undo(now, &x, marks[i])
+		}
+	}
+	return false
+}
+
+// lockAll finds or makes the rules of all targets and locks the shards, always in the same order. It reports false,
+// and has not locked, if the table knows too many limits.
+func (t *Table) lockAll(locks *shardSet, targets []target) bool {
+	for {
+		for i := range targets {
+			x := &targets[i]
+			if x.rule = t.rules.index.Load().find(x.limit); x.rule == nil || x.rule.dead.Load() {
+				x.rule = t.rules.learn(x.limit, t.shards)
+			}
+			if x.rule == nil {
+				return false
+			}
+		}
+		for i := range locks.all {
+			t.shards[i].mu.Lock()
+		}
+		if !slices.ContainsFunc(targets, func(x target) bool { return x.rule.dead.Load() }) {
+			break
+		}
+		t.unlockAll(locks)
+	}
+	for _, x := range targets {
+		if x.rule.limit.Load() != x.limit {
+			x.rule.limit.Store(x.limit)
+		}
+	}
+	return true
+}
+
+func (t *Table) unlockAll(locks *shardSet) {
+	for i := range locks.all {
+		t.shards[i].mu.Unlock()
+	}
+}
+
+// shardSet is a set of shards.
+type shardSet [maxShards / 64]uint64
+
+func (set *shardSet) add(i uint64) { set[i/64] |= 1 << (i % 64) }
+
+// all yields the shards in ascending order.
+func (set *shardSet) all(yield func(int) bool) {
+	for i, w := range set {
+		for ; w != 0; w &= w - 1 {
+			if !yield(i*64 + bits.TrailingZeros64(w)) {
+				return
+			}
+		}
+	}
+}
+
+// Reset forgets what key has consumed under l, and reports whether it was known.
+func (t *Table) Reset(l *Limit, key string, hash uint64) bool {
+	r := t.rules.index.Load().find(l)
+	if r == nil {
+		return false
+	}
+	s, mix := t.shard(hash, l)
+	s.mu.Lock()
+	known := s.forget(&target{r, l, mix, key})
+	s.mu.Unlock()
+	return known
+}
+
+// Merge takes over a state that comes from elsewhere, with words as Each gives them: of that and what the table has,
+// more consumed wins. At one now it is commutative, associative and idempotent, and it never gives back what was
+// consumed. If there is no room for an entry, the state is merged into the crowd.
+func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []int64) {
+	s, mix := t.shard(hash, l)
+	r := t.lock(s, l)
+	if r == nil {
+		return
+	}
+	other := s.words(1, l.words())
+	l.refit(other, state)
+	s.merge(within(now), &target{r, l, mix, key}, other)
+	s.mu.Unlock()
+}
+
+// Sweep looks at the next n slots, shard after shard and from the beginning again, and removes entries that equal
+// those of keys never seen. It holds no lock for longer than a thousand slots take, except that a shard which has
+// become nearly empty is shrunk at once. A timer above calls it.
+func (t *Table) Sweep(now Instant, n int) (removed int) {
+	now = within(now)
+	t.cursor.Lock()
+	defer t.cursor.Unlock()
+	for n > 0 {
+		s := &t.shards[t.cursor.shard]
+		s.mu.Lock()
+		index := s.rules.index.Load()
+		end := 0
+		if s.entries.count > 0 {
+			end = s.entries.capacity + s.entries.spill
+		}
+		step := max(0, min(n, sweepStep, end-t.cursor.slot))
+		k := s.entries.sweep(now, index, t.cursor.slot, step)
+		t.cursor.slot += step
+		n -= max(1, step)
+		if t.cursor.slot >= end {
+			k += s.crowd.sweep(now, index, 0, s.crowd.capacity+s.crowd.spill)
+			s.entries.trim(now, index)
+			s.crowd.trim(now, index)
+			t.cursor.slot, t.cursor.shard = 0, (t.cursor.shard+1)%len(t.shards)
+		}
+		s.swept += uint64(k)
+		removed += k
+		s.mu.Unlock()
+	}
+	return removed
+}
+
+// sweepStep is how many slots are looked at under one lock.
+const sweepStep = 1024
+
+// Each calls fn with every entry until fn returns false. Entries are copied shard by shard, so nobody waits for fn,
+// which may use the table, and what fn sees of one shard was true at one time. The crowd's cells belong to no key
+// and are left out. state is fn's only during the call; d is what a Take of cost 0 would answer.
+func (t *Table) Each(now Instant, fn func(l *Limit, key string, state []int64, d Decision) bool) {
+	now = within(now)
+	var c shardCopy
+	for i := range t.shards {
+		c.take(&t.shards[i])
+		keys := string(c.keys)
+		for _, e := range c.entries {
+			w := c.words[e.words : e.words+e.limit.words()]
+			var d Decision
+			e.limit.decide(w, now, 0, &d)
+			if !fn(e.limit, keys[e.key:e.key+e.keyLen], w, d) {
+				return
+			}
+		}
+	}
+}
+
+// shardCopy is the entries of a shard at one time.
+type shardCopy struct {
+	entries []entryCopy
+	keys    []byte
+	words   []int64
+}
+
+type entryCopy struct {
+	limit              *Limit
+	key, keyLen, words int // where in keys and words
+}
+
+func (c *shardCopy) take(s *shard) {
+	c.entries, c.keys, c.words = c.entries[:0], c.keys[:0], c.words[:0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	index := s.rules.index.Load()
+	for e := range s.entries.all {
+		l := index.byID(e.rule).limit.Load()
+		c.entries = append(c.entries, entryCopy{l, len(c.keys), int(e.keyLen), len(c.words)})
+		c.keys = append(c.keys, s.entries.key(e)...)
+		at := len(c.words)
+		c.words = slices.Grow(c.words, l.words())[:at+l.words()]
+		l.refit(c.words[at:], s.entries.state(e))
+	}
+}
+
+// Stats adds up the shards, one after the other.
+func (t *Table) Stats() TableStats {
+	sum := TableStats{Budget: t.budget, Limits: t.rules.index.Load().count}
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		sum.Keys += s.entries.count
+		sum.Cells += s.crowd.count
+		sum.Slots += s.entries.capacity + s.crowd.capacity
+		sum.Bytes += int64(s.entries.bytes() + s.crowd.bytes())
+		sum.Swept += s.swept
+		sum.Overflowed += s.overflowed
+		sum.Refused += s.refused
+		s.mu.Unlock()
+	}
+	return sum
+}
