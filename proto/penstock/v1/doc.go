@@ -1,0 +1,2 @@
+// Package penstockv1 is generated from penstock.proto, the API for clients.
+package penstockv1

@@ -1,0 +1,73 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/ring"
+)
+
+// admin is penstock.v1.Admin.
+type admin struct {
+	penstockv1.UnimplementedAdminServer
+	node *cluster.Node
+}
+
+// Members lists the nodes that this node knows.
+func (a *admin) Members(context.Context, *penstockv1.MembersRequest) (*penstockv1.MembersResponse, error) {
+	v := a.node.View()
+	if v == nil {
+		return nil, statusError(cluster.ErrNoView)
+	}
+	out := &penstockv1.MembersResponse{Ring: ringName(v)}
+	for i, m := range v.Members {
+		out.Members = append(out.Members, &penstockv1.Member{
+			Name: m.ID, State: m.State.String(), Role: m.Role.String(),
+			PeerAddress: m.PeerAddr, GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr,
+			Boot: m.Boot, Self: i == v.Self,
+		})
+	}
+	return out, nil
+}
+
+// Ring tells who owns a key.
+func (a *admin) Ring(_ context.Context, in *penstockv1.RingRequest) (*penstockv1.RingResponse, error) {
+	if len(in.Key) < cluster.MinKey || len(in.Key) > cluster.MaxKey {
+		return nil, status.Errorf(codes.InvalidArgument, "key: has %d bytes; %d to %d are accepted", len(in.Key), cluster.MinKey, cluster.MaxKey)
+	}
+	v := a.node.View()
+	if v == nil {
+		return nil, statusError(cluster.ErrNoView)
+	}
+	p := locate(v, string(in.Key))
+	return &penstockv1.RingResponse{Owner: p.owner, Heir: p.heir, Partition: int32(p.partition), Ring: ringName(v)}, nil
+}
+
+// place is where a key lives.
+type place struct {
+	partition   int
+	owner, heir string // empty if there is none
+}
+
+func locate(v *cluster.View, key string) place {
+	hash := limiter.Hash(key)
+	p := place{partition: ring.Partition(hash)}
+	if v.Ring == nil {
+		return p
+	}
+	names := v.Ring.Members()
+	p.owner = names[v.Ring.Owner(p.partition)]
+	if heir, ok := v.Ring.Heir(p.partition); ok {
+		p.heir = names[heir]
+	}
+	return p
+}
+
+// ringName is the hash of v's ring, as people and doors write it.
+func ringName(v *cluster.View) string { return fmt.Sprintf("%016x", v.RingHash()) }

@@ -1,0 +1,223 @@
+// Package client asks a cluster for decisions. Follow one Take:
+//
+//  1. Take draws an id for the request, so that repeating it within two seconds charges once, and joins the takes that
+//     wait for the stream to the node.
+//  2. All that waits goes out as one request (natural batching: no timer, a lone take goes at once), and the answer wakes
+//     each caller with its decision.
+//  3. If the stream breaks, the takes without an answer are sent once more under their ids, to the next target that
+//     can be reached.
+//
+// A denial is an answer: Decision.Allowed is false and the error nil. Errors are gRPC statuses; with INVALID_ARGUMENT,
+// NOT_FOUND and FAILED_PRECONDITION nothing was charged.
+//
+// Not built yet: leases in the process, reservations, interceptors, net/http middleware, and leaving a node that can be
+// reached but is not ready.
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// DefaultTimeout is how long a call may take whose context has no deadline.
+const DefaultTimeout = 2 * time.Second
+
+// repeatWithin is how long after it was sent a take may be repeated. Its owner knows it again for two seconds.
+const repeatWithin = 1500 * time.Millisecond
+
+// Config says how to reach a cluster.
+type Config struct {
+	// Targets are the client doors of nodes: host:port, or unix:///path. At least one. The first that can be reached is
+	// used until it cannot be any more; any node answers for all keys.
+	Targets []string
+	TLS     *tls.Config // nil: plaintext
+	Token   string      // sent as bearer token; empty: none
+}
+
+// Client is a connection to one node of a cluster. Its methods are safe for concurrent use.
+type Client struct {
+	conn     *grpc.ClientConn
+	limits   penstockv1.RateLimiterClient
+	admin    penstockv1.AdminClient
+	takes    *takes
+	origin   uint64        // of all ids that this client draws
+	sequence atomic.Uint64 // of the last one
+}
+
+// New makes a Client. It connects in the background: an error is one of the Config.
+func New(c Config) (*Client, error) {
+	if len(c.Targets) == 0 {
+		return nil, errors.New("client: Config.Targets is empty; give host:port of at least one node")
+	}
+	var state resolver.State
+	for _, target := range c.Targets {
+		if _, _, err := net.SplitHostPort(target); err != nil && !strings.HasPrefix(target, "unix:///") {
+			return nil, fmt.Errorf("client: target %q: give host:port or unix:///path", target)
+		}
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: target, ServerName: serverName(target)})
+	}
+	targets := manual.NewBuilderWithScheme("penstock")
+	targets.InitialState(state)
+	transport := insecure.NewCredentials()
+	if c.TLS != nil {
+		transport = credentials.NewTLS(c.TLS)
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(transport),
+		grpc.WithResolvers(targets),
+		grpc.WithContextDialer(dial),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
+	}
+	if c.Token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(token(c.Token)))
+	}
+	conn, err := grpc.NewClient("penstock:///"+serverName(c.Targets[0]), options...)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	conn.Connect()
+	client := &Client{conn: conn, limits: penstockv1.NewRateLimiterClient(conn), admin: penstockv1.NewAdminClient(conn), origin: newOrigin()}
+	client.takes = newTakes(client.limits)
+	return client, nil
+}
+
+// serverName is what the certificate of target must be for.
+func serverName(target string) string {
+	if strings.HasPrefix(target, "unix:") {
+		return "localhost"
+	}
+	return target
+}
+
+func dial(ctx context.Context, target string) (net.Conn, error) {
+	var d net.Dialer
+	if path, found := strings.CutPrefix(target, "unix://"); found {
+		return d.DialContext(ctx, "unix", path)
+	}
+	return d.DialContext(ctx, "tcp", target)
+}
+
+// newOrigin draws what tells this client's ids from all others. The highest bit belongs to the nodes.
+func newOrigin() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails: it would end the process
+	return binary.LittleEndian.Uint64(b[:])>>1 | 1
+}
+
+// token sends itself with each call. It does so in plaintext too: loopback has no certificates, and a node that listens
+// elsewhere without TLS has been told to by --insecure.
+type token string
+
+func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(t)}, nil
+}
+
+func (token) RequireTransportSecurity() bool { return false }
+
+// Close ends the connection. Calls under way end with CANCELED or UNAVAILABLE.
+func (c *Client) Close() error {
+	c.takes.close()
+	return c.conn.Close()
+}
+
+// Check charges 1 to 1000 items and returns a decision for each, in order; atomic: all are admitted, or none is charged.
+// Items without an id get one for this call.
+func (c *Client) Check(ctx context.Context, items []*penstockv1.Item, atomic bool) ([]*penstockv1.Decision, error) {
+	in := &penstockv1.CheckRequest{Atomic: atomic, Items: make([]*penstockv1.Item, len(items))}
+	for i, it := range items {
+		in.Items[i] = it
+		if it.Id == nil {
+			in.Items[i] = &penstockv1.Item{Limit: it.Limit, Inline: it.Inline, Key: it.Key, Cost: it.Cost, Id: c.nextID()}
+		}
+	}
+	var out *penstockv1.CheckResponse
+	err := twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.limits.Check(ctx, in)
+		return err
+	})
+	return out.GetDecisions(), err
+}
+
+// Peek answers as Check would, and changes nothing.
+func (c *Client) Peek(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
+	var out *penstockv1.PeekResponse
+	err := twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.limits.Peek(ctx, &penstockv1.PeekRequest{Items: items})
+		return err
+	})
+	return out.GetDecisions(), err
+}
+
+// Reset forgets the keys of items, and returns their states after that. A decision that is degraded and not allowed says
+// that the owner of its key could not be reached.
+func (c *Client) Reset(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
+	var out *penstockv1.ResetResponse
+	err := twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.limits.Reset(ctx, &penstockv1.ResetRequest{Items: items})
+		return err
+	})
+	return out.GetDecisions(), err
+}
+
+// Members lists the nodes as the connected one sees them.
+func (c *Client) Members(ctx context.Context) (out *penstockv1.MembersResponse, err error) {
+	err = twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.admin.Members(ctx, &penstockv1.MembersRequest{})
+		return err
+	})
+	return out, err
+}
+
+// Ring tells who owns key.
+func (c *Client) Ring(ctx context.Context, key string) (out *penstockv1.RingResponse, err error) {
+	err = twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte(key)})
+		return err
+	})
+	return out, err
+}
+
+func (c *Client) nextID() *penstockv1.RequestId {
+	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
+}
+
+// twice calls, and calls again if the connection broke. Whatever was charged the first time is not charged again: takes
+// have ids, and all else charges nothing.
+func twice(ctx context.Context, call func(context.Context) error) error {
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
+		defer cancel()
+	}
+	sent := time.Now()
+	err := call(ctx)
+	if status.Code(err) == codes.Unavailable && time.Since(sent) < repeatWithin {
+		err = call(ctx)
+	}
+	return err
+}

@@ -1,0 +1,317 @@
+package client
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// Decision is the answer to a Take.
+type Decision struct {
+	Allowed    bool
+	Limit      int64         // the most that can be admitted at once
+	Remaining  int64         // units that could still be admitted
+	RetryAfter time.Duration // smallest wait after which the same cost is admitted; -1 if it was admitted, or never
+	ResetAfter time.Duration // wait until the key is as new
+	Delay      time.Duration // how long an admitted caller must wait before it goes on
+	LimitName  string        // the limit that decided
+	Owner      string        // id of the node that owns the key
+	Source     string        // who decided: owner, forwarded or fallback
+	Degraded   bool          // decided under less than the full promise
+	Bound      int64         // if degraded: the most that the cluster may admit beyond the limit meanwhile; -1 is unbounded
+	Shadow     bool          // the limit refused, but only says so here
+}
+
+// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back.
+func (c *Client) Take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
+		defer cancel()
+	}
+	t := &take{
+		item: &penstockv1.Item{Limit: limit, Key: []byte(key), Cost: &cost, Id: c.nextID()},
+		ctx:  ctx,
+		done: make(chan struct{}),
+	}
+	if err := c.takes.post(t); err != nil {
+		return Decision{}, err
+	}
+	select {
+	case <-t.done:
+		return t.decision, t.err
+	case <-ctx.Done():
+		return Decision{}, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// take is one Take on its way.
+type take struct {
+	item  *penstockv1.Item
+	ctx   context.Context
+	alone bool // sent without others, because it was in a request that was refused
+	again bool // sent a second time, because the stream broke
+	sent  time.Time
+
+	done     chan struct{} // closed when decision or err is set
+	decision Decision
+	err      error
+}
+
+func (t *take) finish(d Decision, err error) {
+	t.decision, t.err = d, err
+	close(t.done)
+}
+
+// takes shares one stream among all takes. Two goroutines work while there is a stream: run opens it and reads, write
+// writes what waits; between streams there is run alone, and before the first take none.
+type takes struct {
+	client penstockv1.RateLimiterClient
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
+	wake   chan struct{} // holds a token if something waits
+	ended  chan struct{} // closed when run has returned
+
+	mu      sync.Mutex // guards all below
+	started bool
+	waiting []*take
+	sent    map[uint64][]*take // requests without an answer, by tag
+	tag     uint64
+}
+
+const (
+	// maxJoined is how many takes travel in one request; a node accepts 1000.
+	maxJoined = 500
+	// maxWaiting is how many takes may wait to be sent.
+	maxWaiting = 1 << 16
+)
+
+var errClosed = status.Error(codes.Canceled, "client: it is closed")
+
+func newTakes(c penstockv1.RateLimiterClient) *takes {
+	t := &takes{client: c, wake: make(chan struct{}, 1), ended: make(chan struct{}), sent: map[uint64][]*take{}}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+func (t *takes) close() {
+	t.mu.Lock()
+	started := t.started
+	t.cancel() // from here on post refuses
+	t.mu.Unlock()
+	if started {
+		<-t.ended
+	}
+}
+
+func (t *takes) post(one *take) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.ctx.Err() != nil:
+		return errClosed
+	case len(t.waiting) >= maxWaiting:
+		return status.Errorf(codes.ResourceExhausted, "client: %d takes wait already; the node answers too slowly", len(t.waiting))
+	}
+	if !t.started {
+		t.started = true
+		go t.run()
+	}
+	t.waiting = append(t.waiting, one)
+	if len(t.waiting) == 1 {
+		t.wakeUp()
+	}
+	return nil
+}
+
+func (t *takes) wakeUp() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run opens a stream when something waits, and serves it to its end.
+func (t *takes) run() {
+	defer close(t.ended)
+	for {
+		select {
+		case <-t.wake:
+		case <-t.ctx.Done():
+			t.failAll(errClosed)
+			return
+		}
+		if err := t.converse(); err != nil {
+			t.failAll(err)
+		}
+	}
+}
+
+// converse serves one stream. An error says that there was none.
+func (t *takes) converse() error {
+	ctx, hangUp := context.WithCancel(t.ctx)
+	defer hangUp()
+	stream, err := t.client.CheckStream(ctx)
+	if err != nil {
+		return err
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		t.write(ctx, stream)
+	}()
+	for {
+		var out *penstockv1.CheckStreamResponse
+		if out, err = stream.Recv(); err != nil {
+			break
+		}
+		t.receive(out)
+	}
+	hangUp()
+	<-written
+	t.repeat(err)
+	return nil
+}
+
+// write sends what waits until the stream ends. It lets callers that are ready run once before it looks, so that their
+// takes join.
+func (t *takes) write(ctx context.Context, stream penstockv1.RateLimiter_CheckStreamClient) {
+	for {
+		runtime.Gosched()
+		for in := t.join(); in != nil; in = t.join() {
+			if stream.Send(in) != nil {
+				return // the reader learns why, and repeats what was not answered
+			}
+			runtime.Gosched()
+		}
+		select {
+		case <-t.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// join makes one request of what waits; nil if nothing does.
+func (t *takes) join() *penstockv1.CheckStreamRequest {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var joined []*take
+	var latest time.Time
+	n := 0
+	for ; n < len(t.waiting) && len(joined) < maxJoined; n++ {
+		one := t.waiting[n]
+		if one.alone && len(joined) > 0 {
+			break
+		}
+		if one.ctx.Err() != nil {
+			continue // its caller has gone
+		}
+		if d, _ := one.ctx.Deadline(); d.After(latest) {
+			latest = d
+		}
+		joined = append(joined, one)
+		if one.alone {
+			n++
+			break
+		}
+	}
+	rest := copy(t.waiting, t.waiting[n:])
+	clear(t.waiting[rest:])
+	t.waiting = t.waiting[:rest]
+	if len(joined) == 0 {
+		return nil
+	}
+	t.tag++
+	t.sent[t.tag] = joined
+	now := time.Now()
+	in := &penstockv1.CheckRequest{Items: make([]*penstockv1.Item, len(joined))}
+	for i, one := range joined {
+		in.Items[i], one.sent = one.item, now
+	}
+	return &penstockv1.CheckStreamRequest{Tag: t.tag, Check: in, TimeoutMs: max(1, latest.Sub(now).Milliseconds())}
+}
+
+// receive hands the decisions of one request to their callers.
+func (t *takes) receive(out *penstockv1.CheckStreamResponse) {
+	t.mu.Lock()
+	joined := t.sent[out.Tag]
+	delete(t.sent, out.Tag)
+	if out.Error != nil && len(joined) > 1 {
+		// One bad take has spoilt the request, and nothing was charged: send each by itself.
+		for _, one := range joined {
+			one.alone = true
+		}
+		t.waiting = append(t.waiting, joined...)
+		t.wakeUp()
+		joined = nil
+	}
+	t.mu.Unlock()
+	for i, one := range joined {
+		switch {
+		case out.Error != nil:
+			one.finish(Decision{}, status.Error(codes.Code(out.Error.Code), out.Error.Message))
+		case i >= len(out.Check.GetDecisions()):
+			one.finish(Decision{}, status.Errorf(codes.Internal, "client: the node answered %d of %d takes", len(out.Check.GetDecisions()), len(joined)))
+		default:
+			one.finish(decision(out.Check.Decisions[i]), nil)
+		}
+	}
+}
+
+// repeat puts the takes back that a broken stream has left without an answer, once.
+func (t *takes) repeat(err error) {
+	var failed []*take
+	t.mu.Lock()
+	for tag, joined := range t.sent {
+		delete(t.sent, tag)
+		for _, one := range joined {
+			if one.again || time.Since(one.sent) > repeatWithin || t.ctx.Err() != nil || status.Code(err) != codes.Unavailable {
+				failed = append(failed, one)
+			} else {
+				one.again = true
+				t.waiting = append(t.waiting, one)
+			}
+		}
+	}
+	if len(t.waiting) > 0 {
+		t.wakeUp()
+	}
+	t.mu.Unlock()
+	for _, one := range failed {
+		one.finish(Decision{}, err)
+	}
+}
+
+func (t *takes) failAll(err error) {
+	t.mu.Lock()
+	failed := t.waiting
+	t.waiting = nil
+	t.mu.Unlock()
+	for _, one := range failed {
+		one.finish(Decision{}, err)
+	}
+}
+
+func decision(d *penstockv1.Decision) Decision {
+	return Decision{
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
+		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs), Delay: duration(d.DelayMs),
+		LimitName: d.LimitName, Owner: d.Owner, Source: strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
+		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+	}
+}
+
+func duration(ms int64) time.Duration {
+	if ms < 0 {
+		return -1
+	}
+	return time.Duration(ms) * time.Millisecond
+}

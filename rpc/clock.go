@@ -1,0 +1,33 @@
+package rpc
+
+import (
+	"time"
+
+	"penstock/limiter"
+)
+
+// Clock is the machine's clock as a node wants it (cluster.Clock): the wall is read once, when the Clock is made, and
+// from then on only the monotonic clock counts. So windows are aligned to the epoch, and whoever sets the wall clock
+// changes no decision. A node, its Peers and its doors share one Clock.
+type Clock struct {
+	start time.Time
+	began limiter.Instant // start, as the node counts
+}
+
+// NewClock reads the wall clock.
+func NewClock() *Clock {
+	now := time.Now()
+	return &Clock{start: now, began: limiter.Instant(now.UnixNano())}
+}
+
+// Now is the present.
+func (c *Clock) Now() limiter.Instant { return c.began + limiter.Instant(time.Since(c.start)) }
+
+// At is the Instant of t, which must come from this process (a context's deadline).
+func (c *Clock) At(t time.Time) limiter.Instant { return c.began.Add(t.Sub(c.start)) }
+
+// AfterFunc runs f in a goroutine of its own, d from now, unless stop is called first.
+func (c *Clock) AfterFunc(d time.Duration, f func()) (stop func()) {
+	t := time.AfterFunc(d, f)
+	return func() { t.Stop() }
+}

@@ -1,0 +1,103 @@
+package rpc
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// work is the memory of one request at the door for clients, used again and again.
+type work struct {
+	request cluster.Request
+	out     []cluster.Decision
+}
+
+var works = sync.Pool{New: func() any { return new(work) }}
+
+func (w *work) release() {
+	clear(w.request.Items)
+	clear(w.out)
+	works.Put(w)
+}
+
+// decode makes a request of the items in; their keys stay where they are.
+func (w *work) decode(in []*penstockv1.Item, op cluster.Op, inlines *inlineLimits) error {
+	if len(in) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
+		return &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(in), cluster.MaxItems)}
+	}
+	if cap(w.out) < len(in) {
+		w.request.Items, w.out = make([]cluster.Item, len(in)), make([]cluster.Decision, len(in))
+	}
+	w.request.Items, w.out = w.request.Items[:len(in)], w.out[:len(in)]
+	for i, it := range in {
+		to := &w.request.Items[i]
+		*to = cluster.Item{Limit: it.Limit, Key: borrow(it.Key), Op: op}
+		switch {
+		case it.Cost != nil:
+			to.Cost = *it.Cost
+		case op == cluster.OpTake:
+			to.Cost = 1
+		}
+		if it.Id != nil {
+			to.ID = cluster.ID{Origin: it.Id.Origin, Sequence: it.Id.Sequence}
+		}
+		if it.Inline != nil {
+			if it.Limit != "" {
+				return &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
+			}
+			l, err := inlines.get(inlineSpec(it.Inline))
+			if err != nil {
+				return inlineError(i, err)
+			}
+			to.Inline = l
+		}
+	}
+	return nil
+}
+
+// inlineSpec is in in the words of package limiter, which says what is wrong with it.
+func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
+	s := limiter.Spec{
+		Name:          in.Name,
+		Algorithm:     limiter.Algorithm(small(int32(in.Algorithm))),
+		Limit:         in.Limit,
+		Per:           fromMillis(in.PerMs),
+		Burst:         in.Burst,
+		CountRejected: in.CountRejected,
+	}
+	if in.Anchor != penstockv1.Anchor_ANCHOR_UNSPECIFIED {
+		s.Anchor = limiter.Anchor(small(int32(in.Anchor) - 1))
+	}
+	if in.OnError != penstockv1.OnError_ON_ERROR_UNSPECIFIED {
+		s.OnError = limiter.OnError(small(int32(in.OnError) - 1))
+	}
+	return s
+}
+
+// small keeps an enum that this release does not know unknown, instead of cutting it to one that it knows.
+func small(v int32) uint8 {
+	if v < 0 || v > math.MaxUint8 {
+		return math.MaxUint8
+	}
+	return uint8(v)
+}
+
+// encode makes the decisions of a response.
+func encode(out []cluster.Decision) []*penstockv1.Decision {
+	all := make([]penstockv1.Decision, len(out))
+	decisions := make([]*penstockv1.Decision, len(out))
+	for i := range out {
+		d := &out[i]
+		to := &all[i]
+		to.Allowed, to.Limit, to.Remaining = d.Allowed, d.Limit, d.Remaining
+		to.RetryAfterMs, to.ResetAfterMs, to.DelayMs = millis(d.RetryAfter), millis(d.ResetAfter), millis(d.Delay)
+		to.LimitName, to.Owner, to.Source = d.Rule.Name, d.Owner, penstockv1.Source(d.Source)+penstockv1.Source_SOURCE_OWNER
+		to.Degraded, to.Bound, to.Shadow = d.Degraded, d.Bound, d.Shadow
+		decisions[i] = to
+	}
+	return decisions
+}

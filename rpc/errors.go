@@ -1,0 +1,59 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// fault is what a door says instead of an answer. With each of them nothing was charged.
+type fault struct {
+	Code   codes.Code // for gRPC
+	Status int        // for HTTP
+	Field  string     // of the request that is wrong, as in "items[3].key"; empty if no field is
+	Text   string     // what is wrong, where, and what to do; begins with the field
+}
+
+// explain maps the errors of Node.Check to what the doors say. An error that it does not know is a fault of ours.
+func explain(err error) fault {
+	var input *cluster.InputError
+	var unknown *cluster.UnknownLimitError
+	f := fault{Text: err.Error()}
+	switch {
+	case errors.As(err, &input):
+		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
+	case errors.As(err, &unknown):
+		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf("items[%d].limit", unknown.Item)
+	case errors.Is(err, cluster.ErrSpread):
+		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusUnprocessableEntity, "atomic"
+	case errors.Is(err, cluster.ErrNoView):
+		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
+	case errors.Is(err, cluster.ErrExpired):
+		f.Code, f.Status = codes.DeadlineExceeded, http.StatusGatewayTimeout
+	default:
+		f.Code, f.Status = codes.Internal, http.StatusInternalServerError
+	}
+	return f
+}
+
+// statusError is err as gRPC carries it.
+func statusError(err error) error {
+	f := explain(err)
+	return status.Error(f.Code, f.Text)
+}
+
+// inlineError says that the inline limit of an item is wrong: it turns a *limiter.SpecError into an
+// *cluster.InputError that names the field as the client wrote it.
+func inlineError(item int, err error) error {
+	var spec *limiter.SpecError
+	if errors.As(err, &spec) {
+		return &cluster.InputError{Field: fmt.Sprintf("items[%d].inline.%s", item, spec.Field), Reason: spec.Reason}
+	}
+	return &cluster.InputError{Field: fmt.Sprintf("items[%d].inline", item), Reason: err.Error()}
+}

@@ -1,0 +1,134 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"io"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	peerv1 "penstock/proto/penstock/peer/v1"
+)
+
+// PeerServerConfig makes the door for other nodes. Node, Cluster and Clock are required.
+type PeerServerConfig struct {
+	Node    *cluster.Node
+	Cluster string      // name of the cluster; nodes of another one are refused
+	Clock   *Clock      // the node's
+	TLS     *tls.Config // nil: plaintext. See ServerTLS
+}
+
+// NewPeerServer makes the door for other nodes: it reads the asks of each frame, has the node answer them from
+// memory, and writes the answers as one reply. So answers are batched as the asks were, and nothing here waits.
+func NewPeerServer(c PeerServerConfig) *Server {
+	d := &peerDoor{
+		node: c.Node, clock: c.Clock, ending: make(chan struct{}),
+		me: greeting{c.Cluster, c.Node.ID(), c.Node.Boot()},
+	}
+	s := grpc.NewServer(append(doorOptions(c.TLS),
+		grpc.ForceServerCodecV2(rawCodec{}),
+		grpc.MaxConcurrentStreams(4096),
+		grpc.MaxRecvMsgSize(4<<20),
+	)...)
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: peerv1.Peer_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName: peerv1.Peer_ServiceDesc.Streams[0].StreamName, ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error { return d.exchange(stream) },
+		}},
+	}, nil)
+	return &Server{Server: s, ending: d.ending}
+}
+
+// peerDoor serves the streams of other nodes.
+type peerDoor struct {
+	node   *cluster.Node
+	clock  *Clock
+	me     greeting
+	limits limitCache
+	ending chan struct{} // closed when the door closes
+}
+
+// exchange serves one stream until the peer or the door ends it. In both cases the trailer says how far it got.
+func (d *peerDoor) exchange(stream grpc.ServerStream) error {
+	if err := stream.SendHeader(d.me.metadata()); err != nil {
+		return err
+	}
+	if err := d.me.admit(stream.Context()); err != nil {
+		return err
+	}
+	e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+	over := make(chan error, 1)
+	go func() { over <- e.run(stream) }()
+	var err error
+	select {
+	case err = <-over:
+	case <-d.ending:
+		err = status.Error(codes.Unavailable, "this node is stopping")
+	}
+	e.mu.Lock() // waits for the frame that is being served
+	defer e.mu.Unlock()
+	e.ended = true
+	stream.SetTrailer(metadata.Pairs(servedKey, strconv.FormatUint(e.served, 10)))
+	return err
+}
+
+// exchange is one stream at work.
+type exchange struct {
+	door   *peerDoor
+	frames frameReader
+	reply  []byte
+
+	mu     sync.Mutex // held while a frame is served; guards the two below
+	served uint64     // tag of the last ask
+	ended  bool       // no further frame is served
+}
+
+func (e *exchange) run(stream grpc.ServerStream) error {
+	for {
+		var m message
+		if err := stream.RecvMsg(&m); err != nil {
+			return err
+		}
+		err := e.answer(stream, m.bytes())
+		m.free()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *exchange) answer(stream grpc.ServerStream, frame []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return io.EOF
+	}
+	if err := e.serve(frame); err != nil {
+		return err
+	}
+	return stream.SendMsg(&e.reply)
+}
+
+// serve has the asks of a frame answered into e.reply. The keys that the node sees lie in b.
+func (e *exchange) serve(b []byte) error {
+	e.reply = e.reply[:0]
+	err := e.frames.read(b, e.door.clock.Now(), func(tag uint64, a *cluster.Ask, err error) {
+		e.served = tag
+		if err != nil {
+			e.reply = appendRefusal(e.reply, tag, err.Error())
+			return
+		}
+		e.reply = appendAnswer(e.reply, tag, e.door.node.Deliver(a))
+	})
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "a frame %v", err)
+	}
+	return nil
+}

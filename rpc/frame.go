@@ -1,0 +1,494 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// This file reads and writes the messages of proto/penstock/peer/v1/peer.proto by hand. The generated code would
+// allocate five times for each item and copy each key; here a key stays in the frame until the table keeps it.
+// The tests hold the two against each other.
+
+// errFrame is what is wrong with bytes that are no protobuf message at all.
+var errFrame = errors.New("is no protobuf message")
+
+// maxAsks bounds what one frame can cost: a frame of 4 MiB has room for a million asks of nothing, each with its refusal.
+// A line stops at 1 MiB (maxFrame), where the smallest asks are not yet ten thousand.
+const maxAsks = 1 << 14
+
+// Field numbers of peer.proto.
+const (
+	frameLimits, frameAsks = 1, 2
+
+	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitCountRejected = 1, 2, 3, 4, 5, 6, 7
+
+	askTag, askRingHash, askHop, askAtomic, askLeft, askItems = 1, 2, 3, 4, 5, 6
+
+	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence = 1, 2, 3, 4, 5, 6
+
+	replyAnswers = 1
+
+	answerTag, answerRingHash, answerOutcomes, answerError = 1, 2, 3, 4
+
+	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
+)
+
+// frameWriter makes a frame of asks.
+type frameWriter struct {
+	buf    []byte
+	limits []*limiter.Limit // written so far, by index
+	last   int              // index of the limit of the item before
+	index  map[*limiter.Limit]int
+}
+
+func (w *frameWriter) reset() {
+	w.buf = w.buf[:0]
+	clear(w.limits)
+	w.limits, w.last = w.limits[:0], 0
+	clear(w.index)
+}
+
+// add appends a with its tag; left is what remains of its deadline, in nanoseconds.
+func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
+	size := 0
+	for i := range a.Items {
+		it := &a.Items[i]
+		size += sizeBytes(itemSize(it, w.limit(it.Limit)))
+	}
+	size += sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left))
+
+	b := appendHead(w.buf, frameAsks, size)
+	b = appendUint(b, askTag, tag)
+	b = appendFixed(b, askRingHash, a.RingHash)
+	b = appendUint(b, askHop, uint64(a.Hop))
+	b = appendBool(b, askAtomic, a.Atomic)
+	b = appendUint(b, askLeft, uint64(left))
+	for i := range a.Items {
+		it := &a.Items[i]
+		limit := w.limit(it.Limit)
+		b = appendHead(b, askItems, itemSize(it, limit))
+		b = appendUint(b, itemLimit, uint64(limit))
+		b = appendString(b, itemKey, it.Key)
+		b = appendUint(b, itemCost, protowire.EncodeZigZag(it.Cost))
+		b = appendUint(b, itemOp, uint64(it.Op))
+		b = appendFixed(b, itemOrigin, it.ID.Origin)
+		b = appendUint(b, itemSequence, it.ID.Sequence)
+	}
+	w.buf = b
+}
+
+func itemSize(it *cluster.AskItem, limit int) int {
+	return sizeUint(uint64(limit)) + sizeString(it.Key) + sizeUint(protowire.EncodeZigZag(it.Cost)) + sizeUint(uint64(it.Op)) +
+		sizeFixed(it.ID.Origin) + sizeUint(it.ID.Sequence)
+}
+
+// limit is the index of l in the frame; it writes l if the frame does not have it yet.
+func (w *frameWriter) limit(l *limiter.Limit) int {
+	if w.last < len(w.limits) && w.limits[w.last] == l {
+		return w.last
+	}
+	i, found := w.index[l]
+	if !found {
+		i = len(w.limits)
+		if w.index == nil {
+			w.index = make(map[*limiter.Limit]int)
+		}
+		w.index[l] = i
+		w.limits = append(w.limits, l)
+		w.buf = appendLimit(w.buf, l)
+	}
+	w.last = i
+	return i
+}
+
+func appendLimit(b []byte, l *limiter.Limit) []byte {
+	size := sizeString(l.Name) + sizeUint(uint64(l.Algorithm)) + sizeUint(uint64(l.Limit)) + sizeUint(uint64(l.Per)) +
+		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeBool(l.CountRejected)
+	b = appendHead(b, frameLimits, size)
+	b = appendString(b, limitName, l.Name)
+	b = appendUint(b, limitAlgorithm, uint64(l.Algorithm))
+	b = appendUint(b, limitLimit, uint64(l.Limit))
+	b = appendUint(b, limitPer, uint64(l.Per))
+	b = appendUint(b, limitBurst, uint64(l.Burst))
+	b = appendUint(b, limitAnchor, uint64(l.Anchor))
+	return appendBool(b, limitCountRejected, l.CountRejected)
+}
+
+// frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes of the frame.
+type frameReader struct {
+	known  *limitCache
+	limits []frameLimit // of the frame under way, by index
+	ask    cluster.Ask  // the ask under way
+}
+
+// frameLimit is a limit of a frame, or why it is none.
+type frameLimit struct {
+	limit *limiter.Limit
+	err   error
+}
+
+// read hands each ask of a frame to serve, in order, with its tag, or with the reason why it cannot be served. An
+// error says that the frame itself is broken; what was served until then is served. Deadlines count from now.
+func (r *frameReader) read(b []byte, now limiter.Instant, serve func(tag uint64, a *cluster.Ask, err error)) error {
+	clear(r.limits)
+	r.limits = r.limits[:0]
+	asks := 0
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.wire != protowire.BytesType:
+		case f.num == frameAsks && asks == maxAsks:
+			return fmt.Errorf("has more than %d asks", maxAsks)
+		case f.num == frameLimits:
+			l, err := r.readLimit(f.bytes)
+			r.limits = append(r.limits, frameLimit{l, err})
+		case f.num == frameAsks:
+			asks++
+			tag, err := r.readAsk(f.bytes, now)
+			serve(tag, &r.ask, err)
+		}
+	}
+	return f.err
+}
+
+func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
+	var s limiter.Spec
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case limitName:
+			s.Name = borrow(f.bytes)
+		case limitAlgorithm:
+			s.Algorithm = limiter.Algorithm(min(f.value, math.MaxUint8))
+		case limitLimit:
+			s.Limit = int64(f.value)
+		case limitPer:
+			s.Per = time.Duration(f.value)
+		case limitBurst:
+			s.Burst = int64(f.value)
+		case limitAnchor:
+			s.Anchor = limiter.Anchor(min(f.value, math.MaxUint8))
+		case limitCountRejected:
+			s.CountRejected = f.value != 0
+		}
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	return r.known.get(s)
+}
+
+// readAsk reads b into r.ask.
+func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err error) {
+	clear(r.ask.Items)
+	r.ask = cluster.Ask{Items: r.ask.Items[:0]}
+	left := time.Duration(0)
+	var wrong error // of an item; the tag may still come
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case askTag:
+			tag = f.value
+		case askRingHash:
+			r.ask.RingHash = f.value
+		case askHop:
+			r.ask.Hop = uint8(min(f.value, math.MaxUint8))
+		case askAtomic:
+			r.ask.Atomic = f.value != 0
+		case askLeft:
+			left = time.Duration(f.value)
+		case askItems:
+			if e := r.readItem(f.bytes); e != nil && wrong == nil {
+				wrong = e
+			}
+		}
+	}
+	r.ask.Deadline = now.Add(left)
+	switch {
+	case f.err != nil:
+		return tag, fmt.Errorf("ask %w", f.err)
+	case wrong != nil:
+		return tag, fmt.Errorf("items[%d]%w", len(r.ask.Items), wrong)
+	case len(r.ask.Items) == 0:
+		return tag, fmt.Errorf("items has 0 items; 1 to %d are accepted", cluster.MaxItems)
+	}
+	return tag, nil
+}
+
+// readItem appends an item to r.ask. Its key lies in b.
+func (r *frameReader) readItem(b []byte) error {
+	if len(r.ask.Items) == cluster.MaxItems {
+		return fmt.Errorf(": an ask has at most %d items", cluster.MaxItems)
+	}
+	var it cluster.AskItem
+	limit, op := uint64(0), uint64(0)
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case itemLimit:
+			limit = f.value
+		case itemKey:
+			it.Key = borrow(f.bytes)
+		case itemCost:
+			it.Cost = protowire.DecodeZigZag(f.value)
+		case itemOp:
+			op = f.value
+		case itemOrigin:
+			it.ID.Origin = f.value
+		case itemSequence:
+			it.ID.Sequence = f.value
+		}
+	}
+	switch {
+	case f.err != nil:
+		return fmt.Errorf(" %w", f.err)
+	case limit >= uint64(len(r.limits)):
+		return fmt.Errorf(".limit is %d; this frame has brought %d limits so far", limit, len(r.limits))
+	case r.limits[limit].err != nil:
+		return fmt.Errorf(".limit is %d: %w", limit, r.limits[limit].err)
+	case len(it.Key) < cluster.MinKey || len(it.Key) > cluster.MaxKey:
+		return fmt.Errorf(".key has %d bytes; %d to %d are accepted", len(it.Key), cluster.MinKey, cluster.MaxKey)
+	case op > uint64(cluster.OpReset):
+		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpReset)
+	}
+	it.Limit, it.Op = r.limits[limit].limit, cluster.Op(op)
+	r.ask.Items = append(r.ask.Items, it)
+	return nil
+}
+
+// appendAnswer appends the answer to the ask with tag to a reply.
+func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
+	size := sizeUint(tag) + sizeFixed(a.RingHash)
+	for i := range a.Items {
+		size += sizeBytes(outcomeSize(&a.Items[i]))
+	}
+	b = appendHead(b, replyAnswers, size)
+	b = appendUint(b, answerTag, tag)
+	b = appendFixed(b, answerRingHash, a.RingHash)
+	for i := range a.Items {
+		it := &a.Items[i]
+		d := &it.Decision
+		b = appendHead(b, answerOutcomes, outcomeSize(it))
+		b = appendUint(b, outcomeStatus, uint64(it.Status))
+		b = appendString(b, outcomeOwner, it.Owner)
+		b = appendBool(b, outcomeAllowed, d.Allowed)
+		b = appendUint(b, outcomeLimit, uint64(d.Limit))
+		b = appendUint(b, outcomeRemaining, uint64(d.Remaining))
+		b = appendUint(b, outcomeRetry, protowire.EncodeZigZag(int64(d.RetryAfter)))
+		b = appendUint(b, outcomeReset, uint64(d.ResetAfter))
+		b = appendUint(b, outcomeDelay, uint64(d.Delay))
+	}
+	return b
+}
+
+func outcomeSize(it *cluster.AnswerItem) int {
+	d := &it.Decision
+	return sizeUint(uint64(it.Status)) + sizeString(it.Owner) + sizeBool(d.Allowed) + sizeUint(uint64(d.Limit)) + sizeUint(uint64(d.Remaining)) +
+		sizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + sizeUint(uint64(d.ResetAfter)) + sizeUint(uint64(d.Delay))
+}
+
+// appendRefusal appends to a reply why the ask with tag could not be read.
+func appendRefusal(b []byte, tag uint64, reason string) []byte {
+	b = appendHead(b, replyAnswers, sizeUint(tag)+sizeString(reason))
+	b = appendUint(b, answerTag, tag)
+	return appendString(b, answerError, reason)
+}
+
+// eachAnswer hands the bytes of each answer of a reply to take, with its tag.
+func eachAnswer(b []byte, take func(tag uint64, answer []byte)) error {
+	reply := fields{rest: b}
+	for reply.next() {
+		if reply.num != replyAnswers || reply.wire != protowire.BytesType {
+			continue
+		}
+		tag := uint64(0)
+		f := fields{rest: reply.bytes}
+		for tag == 0 && f.next() { // the tag comes first, unless the peer is built otherwise
+			if f.num == answerTag {
+				tag = f.value
+			}
+		}
+		if f.err != nil {
+			return f.err
+		}
+		take(tag, reply.bytes)
+	}
+	return reply.err
+}
+
+// readAnswer reads one answer to an ask of items items. refusal is the peer's reason for not having read the ask.
+func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err error) {
+	a = &cluster.Answer{Items: make([]cluster.AnswerItem, 0, items)}
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case answerRingHash:
+			a.RingHash = f.value
+		case answerOutcomes:
+			if len(a.Items) == items {
+				return nil, "", fmt.Errorf("has more than the %d outcomes that were asked for", items)
+			}
+			it, err := readOutcome(f.bytes)
+			if err != nil {
+				return nil, "", err
+			}
+			a.Items = append(a.Items, it)
+		case answerError:
+			refusal = string(f.bytes)
+		}
+	}
+	return a, refusal, f.err
+}
+
+func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
+	status := uint64(0)
+	d := &it.Decision
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case outcomeStatus:
+			status = f.value
+		case outcomeOwner:
+			it.Owner = string(f.bytes)
+		case outcomeAllowed:
+			d.Allowed = f.value != 0
+		case outcomeLimit:
+			d.Limit = int64(f.value)
+		case outcomeRemaining:
+			d.Remaining = int64(f.value)
+		case outcomeRetry:
+			d.RetryAfter = time.Duration(protowire.DecodeZigZag(f.value))
+		case outcomeReset:
+			d.ResetAfter = time.Duration(f.value)
+		case outcomeDelay:
+			d.Delay = time.Duration(f.value)
+		}
+	}
+	if f.err == nil && status > uint64(cluster.StatusRefused) {
+		return it, fmt.Errorf("has an outcome with status %d; 0 to %d are known", status, cluster.StatusRefused)
+	}
+	it.Status = cluster.Status(status)
+	return it, f.err
+}
+
+// fields walks over the fields of one message:
+//
+//	f := fields{rest: b}
+//	for f.next() {
+//		switch f.num { … }
+//	}
+//	return f.err
+type fields struct {
+	rest []byte
+	err  error // why the walk ended early
+
+	num   protowire.Number
+	wire  protowire.Type
+	value uint64 // of a varint, fixed64 or fixed32
+	bytes []byte // of a string, bytes or message; part of the walked bytes
+}
+
+func (f *fields) next() bool {
+	if len(f.rest) == 0 {
+		return false
+	}
+	num, wire, n := protowire.ConsumeTag(f.rest)
+	if n < 0 {
+		f.err = errFrame
+		return false
+	}
+	f.num, f.wire, f.value, f.bytes, f.rest = num, wire, 0, nil, f.rest[n:]
+	switch wire {
+	case protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(f.rest)
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(f.rest)
+	case protowire.Fixed64Type:
+		f.value, n = protowire.ConsumeFixed64(f.rest)
+	default:
+		n = protowire.ConsumeFieldValue(num, wire, f.rest)
+	}
+	if n < 0 {
+		f.err = errFrame
+		return false
+	}
+	f.rest = f.rest[n:]
+	return true
+}
+
+// borrow is b as a string without a copy: good as long as b is not changed.
+func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// The append functions write one field, the size functions say how long it gets. As in all of proto3, zero is not
+// written. Every field number here is below 16, so a tag is one byte.
+
+func appendHead(b []byte, num protowire.Number, size int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(size))
+}
+
+func appendUint(b []byte, num protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
+}
+
+func appendBool(b []byte, num protowire.Number, v bool) []byte {
+	if !v {
+		return b
+	}
+	return appendUint(b, num, 1)
+}
+
+func appendFixed(b []byte, num protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendFixed64(protowire.AppendTag(b, num, protowire.Fixed64Type), v)
+}
+
+func appendString(b []byte, num protowire.Number, v string) []byte {
+	if v == "" {
+		return b
+	}
+	return append(appendHead(b, num, len(v)), v...)
+}
+
+// sizeBytes is the size of a field that holds size bytes, also if there are none.
+func sizeBytes(size int) int { return 1 + protowire.SizeBytes(size) }
+
+func sizeUint(v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return 1 + protowire.SizeVarint(v)
+}
+
+func sizeBool(v bool) int {
+	if !v {
+		return 0
+	}
+	return 2
+}
+
+func sizeFixed(v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return 9
+}
+
+func sizeString(v string) int {
+	if v == "" {
+		return 0
+	}
+	return sizeBytes(len(v))
+}

@@ -1,0 +1,428 @@
+package rpc
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	peerv1 "penstock/proto/penstock/peer/v1"
+)
+
+// readAsk is what a frameReader has handed over, copied out of the frame.
+type readAsk struct {
+	tag uint64
+	ask cluster.Ask
+	err string
+}
+
+func readFrame(r *frameReader, b []byte, now limiter.Instant) (asks []readAsk, err error) {
+	err = r.read(b, now, func(tag uint64, a *cluster.Ask, err error) {
+		got := readAsk{tag: tag}
+		if err != nil {
+			got.err = err.Error()
+		} else {
+			got.ask = *a
+			got.ask.Items = slices.Clone(a.Items)
+			for i := range got.ask.Items {
+				got.ask.Items[i].Key = strings.Clone(a.Items[i].Key)
+			}
+		}
+		asks = append(asks, got)
+	})
+	return asks, err
+}
+
+func drawLimit(t *rapid.T) *limiter.Limit {
+	s := limiter.Spec{
+		Name:      rapid.StringMatching(`[a-zä]{1,20}`).Draw(t, "name"),
+		Algorithm: limiter.Algorithm(rapid.IntRange(1, 3).Draw(t, "algorithm")),
+		Limit:     rapid.Int64Range(1, limiter.MaxLimit).Draw(t, "limit"),
+		Per:       time.Duration(rapid.Int64Range(int64(limiter.MinPer), int64(limiter.MaxPer)).Draw(t, "per")),
+	}
+	if s.Algorithm == limiter.FixedWindow {
+		s.Anchor = limiter.Anchor(rapid.IntRange(0, 1).Draw(t, "anchor"))
+		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
+	}
+	l, err := limiter.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
+	a := &cluster.Ask{
+		RingHash: rapid.Uint64().Draw(t, "ring"), Hop: rapid.Uint8().Draw(t, "hop"), Atomic: rapid.Bool().Draw(t, "atomic"),
+	}
+	for range rapid.IntRange(1, 5).Draw(t, "items") {
+		a.Items = append(a.Items, cluster.AskItem{
+			Limit: rapid.SampledFrom(limits).Draw(t, "of"),
+			Key:   string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")),
+			Cost:  rapid.Int64().Draw(t, "cost"),
+			Op:    cluster.Op(rapid.IntRange(0, 2).Draw(t, "op")),
+			ID:    cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
+		})
+	}
+	return a
+}
+
+// TestFramesAreProtobuf holds the codec against the generated one: what it writes, the generated code reads as the same
+// asks; what either writes, it reads as what was asked.
+func TestFramesAreProtobuf(t *testing.T) {
+	reader := &frameReader{known: new(limitCache)}
+	var w frameWriter
+	rapid.Check(t, func(t *rapid.T) {
+		var limits []*limiter.Limit
+		for range rapid.IntRange(1, 4).Draw(t, "limits") {
+			limits = append(limits, drawLimit(t))
+		}
+		now := limiter.Instant(rapid.Int64Range(0, 1<<60).Draw(t, "now"))
+		var want []readAsk
+		w.reset()
+		for range rapid.IntRange(0, 4).Draw(t, "asks") {
+			a := drawAsk(t, limits)
+			left := rapid.Int64Range(1, int64(time.Hour)).Draw(t, "left")
+			tag := rapid.Uint64().Draw(t, "tag")
+			w.add(tag, a, left)
+			a.Deadline = now.Add(time.Duration(left))
+			want = append(want, readAsk{tag: tag, ask: *a})
+		}
+
+		var message peerv1.Frame
+		if err := proto.Unmarshal(w.buf, &message); err != nil {
+			t.Fatalf("generated code cannot read the frame: %v", err)
+		}
+		for i, a := range message.Asks {
+			compareAsk(t, now, &want[i], &message, a)
+		}
+		theirs, err := proto.Marshal(&message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, b := range map[string][]byte{"own": w.buf, "generated": theirs} {
+			got, err := readFrame(reader, b, now)
+			if err != nil || len(got) != len(want) {
+				t.Fatalf("%s frame: %d asks of %d, error %v", name, len(got), len(want), err)
+			}
+			for i := range got {
+				for k := range got[i].ask.Items { // the reader has limits of its own, equal to ours
+					g, o := &got[i].ask.Items[k], &want[i].ask.Items[k]
+					if g.Limit.Spec != o.Limit.Spec {
+						t.Fatalf("%s frame, ask %d: limit %+v, want %+v", name, i, g.Limit.Spec, o.Limit.Spec)
+					}
+					g.Limit = o.Limit
+				}
+				if !reflect.DeepEqual(got[i], want[i]) {
+					t.Fatalf("%s frame, ask %d:\n got %+v\nwant %+v", name, i, got[i], want[i])
+				}
+			}
+		}
+	})
+}
+
+func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Frame, a *peerv1.Ask) {
+	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) || a.Atomic != want.ask.Atomic ||
+		now.Add(time.Duration(a.LeftNs)) != want.ask.Deadline || len(a.Items) != len(want.ask.Items) {
+		t.Fatalf("generated code reads %v, want %+v", a, want)
+	}
+	for i, it := range a.Items {
+		w := &want.ask.Items[i]
+		l := frame.Limits[it.Limit]
+		if string(it.Key) != w.Key || it.Cost != w.Cost || it.Op != uint32(w.Op) || it.Origin != w.ID.Origin || it.Sequence != w.ID.Sequence ||
+			string(l.Name) != w.Limit.Name || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
+			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
+		}
+	}
+}
+
+// TestRepliesAreProtobuf is the same for answers.
+func TestRepliesAreProtobuf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tag := rapid.Uint64Min(1).Draw(t, "tag")
+		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring")}
+		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
+			want.Items = append(want.Items, cluster.AnswerItem{
+				Status: cluster.Status(rapid.IntRange(0, 3).Draw(t, "status")),
+				Owner:  string(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "owner")),
+				Decision: limiter.Decision{
+					Allowed:   rapid.Bool().Draw(t, "allowed"),
+					Limit:     rapid.Int64Range(0, math.MaxInt64).Draw(t, "limit"),
+					Remaining: rapid.Int64Range(0, math.MaxInt64).Draw(t, "remaining"),
+
+					RetryAfter: time.Duration(rapid.Int64Range(-1, math.MaxInt64).Draw(t, "retry")),
+					ResetAfter: time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "reset")),
+					Delay:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "delay")),
+				},
+			})
+		}
+		b := appendAnswer(nil, tag, want)
+		b = appendRefusal(b, tag+1, "no")
+
+		var message peerv1.Reply
+		if err := proto.Unmarshal(b, &message); err != nil {
+			t.Fatalf("generated code cannot read the reply: %v", err)
+		}
+		if a := message.Answers[1]; a.Tag != tag+1 || a.Error != "no" {
+			t.Fatalf("generated code reads the refusal as %v", a)
+		}
+		theirs, err := proto.Marshal(&message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(b, theirs) {
+			t.Fatalf("own bytes     %x\nof generated %x", b, theirs)
+		}
+		var tags []uint64
+		if err := eachAnswer(b, func(tag uint64, b []byte) {
+			tags = append(tags, tag)
+			got, refusal, err := readAnswer(b, len(want.Items))
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case refusal == "no":
+			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items):
+				t.Fatalf("got %+v\nwant %+v", got, want)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(tags, []uint64{tag, tag + 1}) {
+			t.Fatalf("tags %d", tags)
+		}
+	})
+}
+
+// frameOf is a frame of generated messages: tests break it as the codec's own writer would not.
+func frameOf(t testing.TB, f *peerv1.Frame) []byte {
+	t.Helper()
+	b, err := proto.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func goodFrame() *peerv1.Frame {
+	return &peerv1.Frame{
+		Limits: []*peerv1.Limit{{Name: []byte("five"), Algorithm: 2, Limit: 5, PerNs: int64(time.Minute), Anchor: 1}},
+		Asks: []*peerv1.Ask{
+			{Tag: 1, Hop: 1, LeftNs: int64(time.Second), Items: []*peerv1.Item{{Key: []byte("a"), Cost: 1}}},
+			{Tag: 2, Hop: 1, LeftNs: int64(time.Second), Items: []*peerv1.Item{{Key: []byte("b"), Cost: 1}, {Key: []byte("c"), Cost: 1}}},
+		},
+	}
+}
+
+// Promise: hostile or malformed input: a clear error, nothing charged. A broken ask is refused and names its field; the
+// other asks of the frame are served.
+func TestBrokenAsksAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		breaks func(f *peerv1.Frame)
+		want   string
+	}{
+		{"no items", func(f *peerv1.Frame) { f.Asks[0].Items = nil }, "items has 0 items"},
+		{"1001 items", func(f *peerv1.Frame) { f.Asks[0].Items = slices.Repeat(f.Asks[0].Items, 1001) }, "items[1000]: an ask has at most 1000"},
+		{"empty key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = nil }, "items[0].key has 0 bytes"},
+		{"long key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = make([]byte, 2048) }, "items[0].key has 2048 bytes"},
+		{"unknown op", func(f *peerv1.Frame) { f.Asks[0].Items[0].Op = 3 }, "items[0].op is 3"},
+		{"no such limit", func(f *peerv1.Frame) { f.Asks[0].Items[0].Limit = 1 }, "items[0].limit is 1; this frame has brought 1"},
+		{"limit that is none", func(f *peerv1.Frame) {
+			f.Limits = append(f.Limits, &peerv1.Limit{Name: []byte("x"), Algorithm: 2, Limit: 0, PerNs: 1e9})
+			f.Asks[0].Items[0].Limit = 1
+		}, "items[0].limit is 1: limit: is 0"},
+		{"limit with a strange algorithm", func(f *peerv1.Frame) {
+			f.Limits = append(f.Limits, &peerv1.Limit{Name: []byte("x"), Algorithm: 258, Limit: 1, PerNs: 1e9})
+			f.Asks[0].Items[0].Limit = 1
+		}, "items[0].limit is 1: algorithm"},
+	} {
+		f := goodFrame()
+		c.breaks(f)
+		asks, err := readFrame(&frameReader{known: new(limitCache)}, frameOf(t, f), 0)
+		if err != nil || len(asks) != 2 {
+			t.Errorf("%s: %d asks, error %v", c.name, len(asks), err)
+			continue
+		}
+		if asks[0].tag != 1 || !strings.Contains(asks[0].err, c.want) {
+			t.Errorf("%s: ask %d is refused with %q, want %q", c.name, asks[0].tag, asks[0].err, c.want)
+		}
+		if asks[1].tag != 2 || asks[1].err != "" || len(asks[1].ask.Items) != 2 {
+			t.Errorf("%s: the next ask suffers: %+v", c.name, asks[1])
+		}
+	}
+}
+
+// Promise: the same limit is the same pointer for everybody, and memory stays bounded however many are sent.
+func TestLimitCache(t *testing.T) {
+	var c limitCache
+	spec := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute}
+	first, err := c.get(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 * limitCacheSize {
+		other := spec
+		other.Name = fmt.Sprint("other-", i)
+		if _, err := c.get(other); err != nil {
+			t.Fatal(err)
+		}
+		if i%100 == 0 {
+			if again, _ := c.get(spec); again != first {
+				t.Fatalf("after %d others an often used limit is another pointer", i)
+			}
+		}
+	}
+	if n := len(c.young) + len(c.old); n > 2*limitCacheSize {
+		t.Errorf("%d limits are kept, want at most %d", n, 2*limitCacheSize)
+	}
+	if _, err := c.get(limiter.Spec{Name: "bad", Algorithm: limiter.GCRA, Per: time.Minute}); err == nil {
+		t.Error("a limit of 0 is accepted")
+	}
+}
+
+// newDoor is a peer door of a node that owns everything.
+func newDoor(t testing.TB) *peerDoor {
+	t.Helper()
+	clock := NewClock()
+	node, err := cluster.New(cluster.Config{
+		ID: "n1", Boot: 1, Clock: clock, Network: NewPeers(PeersConfig{ID: "n1", Boot: 1, Clock: clock}),
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.SetView(v)
+	return &peerDoor{node: node, clock: clock, ending: make(chan struct{})}
+}
+
+// exchangeFrame has door serve b and returns its reply.
+func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
+	t.Helper()
+	e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+	if err := e.serve(b); err != nil {
+		t.Fatal(err)
+	}
+	var reply peerv1.Reply
+	if err := proto.Unmarshal(e.reply, &reply); err != nil {
+		t.Fatal(err)
+	}
+	return &reply
+}
+
+// Promise: nothing keeps the bytes of a frame. They are overwritten after each frame, as gRPC's buffers are when the
+// next message comes; keys, names of limits and answers must not change with them.
+func TestPoisonedFrames(t *testing.T) {
+	d := newDoor(t)
+	e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+	const keys = 50
+	for round := range 6 {
+		for k := range keys {
+			f := goodFrame()
+			f.Limits[0].Name = fmt.Appendf(nil, "limit-%d", k%7)
+			f.Asks = f.Asks[:1]
+			f.Asks[0].Items[0].Key = fmt.Appendf(nil, "some-key-%d", k)
+			f.Asks[0].Items[0].Origin, f.Asks[0].Items[0].Sequence = 7, uint64(round*keys+k+1)
+			b := frameOf(t, f)
+			if err := e.serve(b); err != nil {
+				t.Fatal(err)
+			}
+			for i := range b {
+				b[i] = 0xdb
+			}
+			var reply peerv1.Reply
+			if err := proto.Unmarshal(e.reply, &reply); err != nil {
+				t.Fatal(err)
+			}
+			o := reply.Answers[0].Outcomes[0]
+			if want := max(0, int64(4-round)); o.Remaining != want || o.Allowed != (round < 5) {
+				t.Fatalf("key %d, take %d: allowed %t, remaining %d; want %t, %d", k, round+1, o.Allowed, o.Remaining, round < 5, want)
+			}
+		}
+	}
+	if got := d.node.Table().Stats().Keys; got != keys {
+		t.Errorf("the table has %d keys, want %d", got, keys)
+	}
+}
+
+// Promise: a request delivered twice: 0 extra.
+func TestFrameTwiceIsChargedOnce(t *testing.T) {
+	d := newDoor(t)
+	f := goodFrame()
+	for i, a := range f.Asks {
+		for k, it := range a.Items {
+			it.Origin, it.Sequence = 1<<63|9, uint64(10*i+k+1)
+		}
+	}
+	b := frameOf(t, f)
+	first, second := d.exchangeFrame(t, b), d.exchangeFrame(t, b)
+	for i := range first.Answers {
+		for k, o := range first.Answers[i].Outcomes {
+			if again := second.Answers[i].Outcomes[k]; o.Remaining != 4 || again.Remaining != 4 || !again.Allowed {
+				t.Errorf("ask %d, item %d: remaining %d, and %d the second time; want 4 and 4", i, k, o.Remaining, again.Remaining)
+			}
+		}
+	}
+}
+
+// Promise: deadlines travel; what comes too late is not charged.
+func TestExpiredFrameIsNotCharged(t *testing.T) {
+	d := newDoor(t)
+	late := goodFrame()
+	late.Asks[0].LeftNs, late.Asks[1].LeftNs = 0, -1
+	for _, a := range d.exchangeFrame(t, frameOf(t, late)).Answers {
+		for _, o := range a.Outcomes {
+			if o.Status != uint32(cluster.StatusExpired) {
+				t.Errorf("ask %d: status %d, want %d", a.Tag, o.Status, cluster.StatusExpired)
+			}
+		}
+	}
+	if o := d.exchangeFrame(t, frameOf(t, goodFrame())).Answers[0].Outcomes[0]; o.Remaining != 4 {
+		t.Errorf("after an expired take %d are left of 5, want 4 with this one", o.Remaining)
+	}
+}
+
+// Promise: no bytes of a peer crash a node, and each ask that can be told from the others is answered.
+func FuzzFrame(f *testing.F) {
+	f.Add(frameOf(f, goodFrame()))
+	f.Add([]byte{})
+	broken := goodFrame()
+	broken.Asks[0].Items[0].Limit = 9
+	f.Add(frameOf(f, broken))
+	d := newDoor(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+		err := e.serve(b)
+		var reply peerv1.Reply
+		if e := proto.Unmarshal(e.reply, &reply); e != nil {
+			t.Fatalf("the reply cannot be read: %v", e)
+		}
+		var frame peerv1.Frame
+		if proto.Unmarshal(b, &frame) == nil && (err != nil || len(reply.Answers) != len(frame.Asks)) {
+			t.Fatalf("%d answers to %d asks, error %v", len(reply.Answers), len(frame.Asks), err)
+		}
+	})
+}
+
+// FuzzReply is the same for what peers answer.
+func FuzzReply(f *testing.F) {
+	f.Add(appendRefusal(appendAnswer(nil, 7, &cluster.Answer{RingHash: 1, Items: make([]cluster.AnswerItem, 3)}), 8, "no"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		eachAnswer(b, func(_ uint64, answer []byte) {
+			if a, _, err := readAnswer(answer, 3); err == nil && len(a.Items) > 3 {
+				t.Fatalf("%d items to an ask of 3", len(a.Items))
+			}
+		})
+	})
+}

@@ -1,0 +1,288 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"penstock/cluster"
+)
+
+// HTTPConfig makes the HTTP door and the pages of the admin listener. Node is required.
+type HTTPConfig struct {
+	Node      *cluster.Node
+	AuthToken string    // clients must send it as bearer token, except for /healthz and /readyz; empty: anyone may ask
+	Admin     bool      // NewHTTP serves the admin pages too
+	Version   string    // of the program
+	Started   time.Time // of the node
+	Draining  func() bool
+	// TrustedProxies are the networks whose X-Forwarded-For names the client in key templates ({ip}). Default: none, and
+	// {ip} is whoever is connected.
+	TrustedProxies []netip.Prefix
+}
+
+// Bounds of the door. Who is slower or larger is cut off.
+const (
+	maxHeader      = 16 << 10
+	maxBody        = 2 << 20 // the largest request that is not in error, 1000 items with keys of 1 KiB, has 1.3 MiB
+	headerTimeout  = 2 * time.Second
+	requestTimeout = 5 * time.Second
+	idleTimeout    = 60 * time.Second
+	// pageTimeout is for profiles, which take as long as whoever asks for one wants.
+	pageTimeout = 2 * time.Minute
+)
+
+// NewHTTPServer makes a server for h that cuts off slow and large requests.
+func NewHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      pageTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+	}
+}
+
+// web answers HTTP. Its handlers decode, ask the node, and encode.
+type web struct {
+	HTTPConfig
+	inlines inlineLimits
+	metrics *prometheus.Registry
+	seconds *prometheus.HistogramVec // of /v1/check and /v1/auth
+}
+
+func newWeb(c HTTPConfig) *web {
+	w := &web{HTTPConfig: c}
+	w.metrics, w.seconds = newMetrics(c.Node)
+	return w
+}
+
+// NewHTTP makes the HTTP door: checks, forward-auth, health, and who is in the cluster.
+func NewHTTP(c HTTPConfig) http.Handler {
+	w := newWeb(c)
+	m := w.mux()
+	m.handle("GET /v1/check", w.timed("check", w.checkQuery))
+	m.handle("POST /v1/check", w.timed("check", w.checkBody))
+	m.handle("GET /v1/peek", w.peekQuery)
+	m.Handle("/v1/auth", w.timed("auth", w.auth)) // proxies pass the client's method on
+	m.handle("GET /v1/members", w.members)
+	m.handle("GET /v1/ring", w.ring)
+	if c.Admin {
+		w.adminPages(m)
+	}
+	return w.guarded(m)
+}
+
+// NewAdmin makes the admin listener: metrics, profiles, status, reset.
+func NewAdmin(c HTTPConfig) http.Handler {
+	w := newWeb(c)
+	m := w.mux()
+	w.adminPages(m)
+	return w.guarded(m)
+}
+
+func (w *web) adminPages(m *mux) {
+	m.handle("POST /v1/reset", w.resetBody)
+	m.handle("GET /v1/status", w.status)
+	m.handle("GET /metrics", promhttp.HandlerFor(w.metrics, promhttp.HandlerOpts{}).ServeHTTP)
+	m.HandleFunc("GET /debug/pprof/", pprof.Index)
+	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	m.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	m.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+}
+
+// mux says in its own words what it does not have.
+type mux struct {
+	*http.ServeMux
+	methods map[string]string // path → Allow
+}
+
+// mux makes one with what every listener has.
+func (w *web) mux() *mux {
+	m := &mux{ServeMux: http.NewServeMux(), methods: make(map[string]string)}
+	m.handle("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
+	m.handle("GET /readyz", w.ready)
+	m.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
+		writeProblem(rw, &problem{Status: http.StatusNotFound, Title: "Not Found", Detail: fmt.Sprintf("path: there is nothing at %.100q", r.URL.Path)})
+	})
+	return m
+}
+
+// handle adds "METHOD /path", and an answer to other methods of that path.
+func (m *mux) handle(pattern string, h http.HandlerFunc) {
+	var method, path string
+	fmt.Sscan(pattern, &method, &path)
+	m.HandleFunc(pattern, h)
+	if method == http.MethodGet {
+		method += ", " + http.MethodHead
+	}
+	if allow, known := m.methods[path]; known {
+		m.methods[path] = allow + ", " + method
+		return
+	}
+	m.methods[path] = method
+	m.HandleFunc(path, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Allow", m.methods[path])
+		writeProblem(rw, &problem{Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
+			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path, m.methods[path])})
+	})
+}
+
+// guarded lets in only who has the token, if there is one, and outlives a panic of a handler.
+func (w *web) guarded(next http.Handler) http.Handler {
+	token := newBearer(w.AuthToken)
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if w.AuthToken != "" && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" && !token.accepts(r.Header.Get("Authorization")) {
+			rw.Header().Set("WWW-Authenticate", "Bearer")
+			writeProblem(rw, &problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Detail: "authorization: send the cluster's token as \"Bearer TOKEN\""})
+			return
+		}
+		next.ServeHTTP(rw, r)
+	})
+}
+
+// timed measures h as path.
+func (w *web) timed(path string, h http.HandlerFunc) http.HandlerFunc {
+	seconds := w.seconds.WithLabelValues(path)
+	return func(rw http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		h(rw, r)
+		seconds.Observe(time.Since(began).Seconds())
+	}
+}
+
+func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
+	switch {
+	case w.Draining != nil && w.Draining():
+		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Draining", Detail: "this node is leaving its cluster"})
+	case !w.Node.Ready():
+		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Not ready", Detail: "this node has not joined its cluster yet"})
+	default:
+		fmt.Fprintln(rw, "ready")
+	}
+}
+
+// memberJSON is a node as /v1/members shows it.
+type memberJSON struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Role  string `json:"role"`
+	Peer  string `json:"peer_address,omitempty"`
+	GRPC  string `json:"grpc_address,omitempty"`
+	HTTP  string `json:"http_address,omitempty"`
+	Boot  string `json:"boot"`
+	Self  bool   `json:"self"`
+}
+
+func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
+	v := w.Node.View()
+	if v == nil {
+		writeFault(rw, explain(cluster.ErrNoView))
+		return
+	}
+	out := struct {
+		Members []memberJSON `json:"members"`
+		Ring    string       `json:"ring"`
+	}{Ring: ringName(v)}
+	for i, m := range v.Members {
+		out.Members = append(out.Members, memberJSON{
+			Name: m.ID, State: m.State.String(), Role: m.Role.String(), Peer: m.PeerAddr, GRPC: m.GRPCAddr, HTTP: m.HTTPAddr,
+			Boot: fmt.Sprintf("%016x", m.Boot), Self: i == v.Self,
+		})
+	}
+	writeJSON(rw, http.StatusOK, out)
+}
+
+func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "key")
+	key := q["key"]
+	if f == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
+		f = &fault{Status: http.StatusBadRequest, Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)}
+	}
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	v := w.Node.View()
+	if v == nil {
+		writeFault(rw, explain(cluster.ErrNoView))
+		return
+	}
+	p := locate(v, key)
+	writeJSON(rw, http.StatusOK, struct {
+		Key       string `json:"key"`
+		Partition int    `json:"partition"`
+		Owner     string `json:"owner"`
+		Heir      string `json:"heir"`
+		Ring      string `json:"ring"`
+	}{key, p.partition, p.owner, p.heir, ringName(v)})
+}
+
+// status is for people and their scripts: everything that a node says of itself, without keys.
+func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	counters := make(map[string]uint64)
+	for _, c := range nodeCounters {
+		counters[c.name] = c.read(w.Node.Stats())
+	}
+	build := ""
+	if b, ok := debug.ReadBuildInfo(); ok {
+		build = b.GoVersion
+	}
+	members, active, hash := 0, 0, ""
+	if v := w.Node.View(); v != nil {
+		members, active, hash = len(v.Members), v.Active(), ringName(v)
+	}
+	unreachable := w.Node.Unreachable()
+	if unreachable == nil {
+		unreachable = []string{}
+	}
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"name":          w.Node.ID(),
+		"boot":          fmt.Sprintf("%016x", w.Node.Boot()),
+		"version":       w.Version,
+		"go":            build,
+		"uptime_ms":     time.Since(w.Started).Milliseconds(),
+		"ready":         w.Node.Ready() && (w.Draining == nil || !w.Draining()),
+		"members":       members,
+		"active":        active,
+		"ring":          hash,
+		"unreachable":   unreachable,
+		"limits":        len(w.Node.Limits()),
+		"items":         counters,
+		"table":         tableStatus(w.Node),
+		"heap_bytes":    memory.HeapAlloc,
+		"goroutines":    runtime.NumGoroutine(),
+		"trusted_proxy": len(w.TrustedProxies) > 0,
+	})
+}
+
+func writeJSON(rw http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := rw.Header()
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(b)+1))
+	rw.WriteHeader(status)
+	rw.Write(append(b, '\n'))
+}

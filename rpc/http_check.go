@@ -1,0 +1,420 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// decisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound: without bound.
+type decisionJSON struct {
+	Allowed      bool   `json:"allowed"`
+	Limit        int64  `json:"limit"`
+	Remaining    int64  `json:"remaining"`
+	RetryAfterMs int64  `json:"retry_after_ms"`
+	ResetAfterMs int64  `json:"reset_after_ms"`
+	DelayMs      int64  `json:"delay_ms"`
+	Name         string `json:"name"` // of the limit
+	Owner        string `json:"owner"`
+	Source       string `json:"source"`
+	Degraded     bool   `json:"degraded"`
+	Bound        int64  `json:"bound"` // 0 unless degraded
+	Shadow       bool   `json:"shadow"`
+}
+
+func newDecisionJSON(d *cluster.Decision) decisionJSON {
+	return decisionJSON{
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
+		RetryAfterMs: millis(d.RetryAfter), ResetAfterMs: millis(d.ResetAfter), DelayMs: millis(d.Delay),
+		Name: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
+		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+	}
+}
+
+// checkQuery is GET /v1/check?limit=&key=&cost=: one item, answered by status, headers and body.
+func (w *web) checkQuery(rw http.ResponseWriter, r *http.Request) {
+	item, f := queryItem(r, cluster.OpTake)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	w.answer(rw, item, http.StatusTooManyRequests)
+}
+
+// answer decides one item and says so by status, headers and body.
+func (w *web) answer(rw http.ResponseWriter, item cluster.Item, denied int) {
+	out, err := w.decide(item)
+	if err != nil {
+		writeFault(rw, explain(err).ofQuery())
+		return
+	}
+	setRateLimit(rw.Header(), &out)
+	body := newDecisionJSON(&out)
+	if out.Allowed {
+		writeJSON(rw, http.StatusOK, body)
+		return
+	}
+	rw.Header().Set("Content-Type", "application/problem+json")
+	writeJSON(rw, denied, exceeded{
+		problem: problem{
+			Type: quotaExceeded, Status: denied, Title: "Request cannot be satisfied as assigned quota has been exceeded",
+			Detail: denialText(&out),
+		},
+		Violated:     []string{out.Rule.Name},
+		decisionJSON: body,
+	})
+}
+
+func denialText(d *cluster.Decision) string {
+	if d.RetryAfter < 0 {
+		return fmt.Sprintf("limit %q never admits that much at once; it is %d", d.Rule.Name, d.Limit)
+	}
+	return fmt.Sprintf("limit %q admits this again in %d ms", d.Rule.Name, millis(d.RetryAfter))
+}
+
+// decide asks the node about one item.
+func (w *web) decide(item cluster.Item) (cluster.Decision, error) {
+	var out [1]cluster.Decision
+	err := w.Node.Check(&cluster.Request{Items: []cluster.Item{item}}, out[:])
+	return out[0], err
+}
+
+// peekQuery is GET /v1/peek: the decision that a check would get. Always 200, nothing changes.
+func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
+	item, f := queryItem(r, cluster.OpPeek)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	out, err := w.decide(item)
+	if err != nil {
+		writeFault(rw, explain(err).ofQuery())
+		return
+	}
+	setRateLimit(rw.Header(), &out)
+	writeJSON(rw, http.StatusOK, newDecisionJSON(&out))
+}
+
+// queryItem reads the item of a query. A cost that is not given is 1, and 0 for a peek: the state as it is.
+func queryItem(r *http.Request, op cluster.Op) (cluster.Item, *fault) {
+	q, f := readQuery(r, "limit", "key", "cost")
+	if f != nil {
+		return cluster.Item{}, f
+	}
+	item := cluster.Item{Limit: q["limit"], Key: q["key"], Op: op}
+	if op == cluster.OpTake {
+		item.Cost = 1
+	}
+	if cost, given := q["cost"]; given {
+		if item.Cost, f = readCost(cost); f != nil {
+			return item, f
+		}
+	}
+	return item, nil
+}
+
+func readCost(s string) (int64, *fault) {
+	cost, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, &fault{Status: http.StatusBadRequest, Field: "cost", Text: fmt.Sprintf("cost: %.40q is no whole number of 64 bits", s)}
+	}
+	return cost, nil
+}
+
+// readQuery reads the parameters of a query, each given at most once. A parameter with another name is an error: a
+// typing mistake must not become a default.
+func readQuery(r *http.Request, names ...string) (map[string]string, *fault) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, &fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: cannot be read: %v", err)}
+	}
+	q := make(map[string]string, len(values))
+	for _, name := range names {
+		if v, given := values[name]; given {
+			if len(v) > 1 {
+				return nil, &fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: is given %d times", name, len(v))}
+			}
+			q[name] = v[0]
+			delete(values, name)
+		}
+	}
+	for name := range values {
+		return nil, &fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: %.40q is unknown; there is: %s", name, strings.Join(names, ", "))}
+	}
+	return q, nil
+}
+
+// itemJSON is an item of a body.
+type itemJSON struct {
+	Limit  string      `json:"limit"`
+	Inline *inlineJSON `json:"inline"`
+	Key    string      `json:"key"`
+	Cost   *int64      `json:"cost"`
+}
+
+// inlineJSON is a limit that comes along, in the words of the limits' files.
+type inlineJSON struct {
+	Name          string `json:"name"`
+	Algorithm     string `json:"algorithm"`
+	Limit         int64  `json:"limit"`
+	Per           string `json:"per"`
+	Burst         int64  `json:"burst"`
+	Anchor        string `json:"anchor"`
+	CountRejected bool   `json:"count_rejected"`
+	OnError       string `json:"on_error"`
+}
+
+// bodyJSON is either items, or the fields of one item.
+type bodyJSON struct {
+	Items  []itemJSON `json:"items"`
+	Atomic bool       `json:"atomic"`
+	itemJSON
+}
+
+// decisionsJSON answers a body. Allowed says that all items were. A body that was one item has its decision's fields
+// here too, so that a client which only ever sends one need not look into a list.
+type decisionsJSON struct {
+	*decisionJSON
+	Allowed   bool           `json:"allowed"`
+	Decisions []decisionJSON `json:"decisions"`
+}
+
+func (w *web) checkBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpTake) }
+
+func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpReset) }
+
+// body is POST: any number of items, each answered with a decision, in order. The status is 200 also if some or all
+// are denied.
+func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
+	request, single, err := w.readBody(rw, r, op)
+	if err != nil {
+		f := fault{Status: http.StatusBadRequest, Text: err.Error()}
+		var large *http.MaxBytesError
+		var input *cluster.InputError
+		switch {
+		case errors.As(err, &large):
+			f.Status, f.Field = http.StatusRequestEntityTooLarge, "body"
+			f.Text = fmt.Sprintf("body: has more than %d bytes", large.Limit)
+		case errors.As(err, &input):
+			f.Field = input.Field
+		}
+		if single {
+			f = f.ofQuery()
+		}
+		writeFault(rw, f)
+		return
+	}
+	out := make([]cluster.Decision, len(request.Items))
+	if err := w.Node.Check(request, out); err != nil {
+		f := explain(err)
+		if single {
+			f = f.ofQuery()
+		}
+		writeFault(rw, f)
+		return
+	}
+	answer := decisionsJSON{Allowed: true, Decisions: make([]decisionJSON, len(out))}
+	for i := range out {
+		answer.Decisions[i] = newDecisionJSON(&out[i])
+		answer.Allowed = answer.Allowed && out[i].Allowed
+	}
+	if single {
+		answer.decisionJSON = &answer.Decisions[0]
+	}
+	writeJSON(rw, http.StatusOK, answer)
+}
+
+// readBody reads a body. single says that it is one item and no list.
+func (w *web) readBody(rw http.ResponseWriter, r *http.Request, op cluster.Op) (_ *cluster.Request, single bool, err error) {
+	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	if err != nil {
+		return nil, false, err
+	}
+	body, err := decodeBody(b)
+	if err != nil {
+		return nil, false, err
+	}
+	single = body.Items == nil
+	if single {
+		if body.itemJSON == (itemJSON{}) {
+			return nil, false, &cluster.InputError{Field: "items", Reason: "is missing; send {\"items\":[{\"limit\":…,\"key\":…}]} or one item"}
+		}
+		body.Items = []itemJSON{body.itemJSON}
+	} else if body.itemJSON != (itemJSON{}) {
+		return nil, false, &cluster.InputError{Field: "items", Reason: "is given beside the fields of an item; send one or the other"}
+	}
+	if len(body.Items) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
+		return nil, false, &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(body.Items), cluster.MaxItems)}
+	}
+	request := &cluster.Request{Atomic: body.Atomic, Items: make([]cluster.Item, len(body.Items))}
+	for i := range body.Items {
+		if request.Items[i], err = w.item(i, &body.Items[i], op); err != nil {
+			return nil, single, err
+		}
+	}
+	return request, single, nil
+}
+
+func decodeBody(b []byte) (body bodyJSON, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&body); err != nil {
+		return body, bodyError(err, d.InputOffset())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its end at byte %d", d.InputOffset())}
+	}
+	return body, nil
+}
+
+// bodyError says in our words what encoding/json says in its.
+func bodyError(err error, offset int64) error {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind):
+		field := kind.Field
+		if field == "" {
+			field = "body"
+		}
+		return &cluster.InputError{Field: strings.TrimPrefix(field, "itemJSON."), Reason: fmt.Sprintf("%.60s is not what is expected there: %s (byte %d)", kind.Value, kind.Type, kind.Offset)}
+	case errors.As(err, &syntax):
+		return &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not JSON: %v (byte %d)", syntax, syntax.Offset)}
+	case errors.Is(err, io.EOF):
+		return &cluster.InputError{Field: "body", Reason: "is empty; send JSON"}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &cluster.InputError{Field: "body", Reason: "is not JSON: it ends too early"}
+	}
+	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
+		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); a body has items, atomic or the fields of one item; an item has limit, inline, key, cost", offset)}
+	}
+	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
+}
+
+func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
+	it := cluster.Item{Limit: in.Limit, Key: in.Key, Op: op}
+	if op == cluster.OpTake {
+		it.Cost = 1
+	}
+	if in.Cost != nil {
+		it.Cost = *in.Cost
+	}
+	if in.Inline == nil {
+		return it, nil
+	}
+	if in.Limit != "" {
+		return it, &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
+	}
+	spec, err := in.Inline.spec()
+	if err == nil {
+		it.Inline, err = w.inlines.get(spec)
+	}
+	if err != nil {
+		return it, inlineError(i, err)
+	}
+	return it, nil
+}
+
+// spec is in in the words of package limiter. Its errors are *limiter.SpecError.
+func (in *inlineJSON) spec() (s limiter.Spec, err error) {
+	s = limiter.Spec{Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected}
+	var known bool
+	if s.Algorithm, known = map[string]limiter.Algorithm{
+		"gcra": limiter.GCRA, "fixed_window": limiter.FixedWindow, "sliding_window": limiter.SlidingCounter,
+	}[in.Algorithm]; !known {
+		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not there; there is: gcra, fixed_window, sliding_window", in.Algorithm)}
+	}
+	if s.Anchor, known = map[string]limiter.Anchor{"": limiter.Epoch, "epoch": limiter.Epoch, "first_hit": limiter.FirstHit}[in.Anchor]; !known {
+		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; there is: epoch, first_hit", in.Anchor)}
+	}
+	if s.OnError, known = map[string]limiter.OnError{
+		"": limiter.ErrorLocal, "local": limiter.ErrorLocal, "allow": limiter.ErrorAllow, "deny": limiter.ErrorDeny,
+	}[in.OnError]; !known {
+		return s, &limiter.SpecError{Field: "on_error", Reason: fmt.Sprintf("%.40q is unknown; there is: local, allow, deny", in.OnError)}
+	}
+	if s.Per, err = limiter.ParsePer(in.Per); err != nil {
+		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}
+	}
+	return s, nil
+}
+
+// setRateLimit writes the fields of draft-ietf-httpapi-ratelimit-headers-10, and Retry-After (RFC 9110, 10.2.3) on a
+// denial that waiting ends.
+func setRateLimit(h http.Header, d *cluster.Decision) {
+	name := structuredString(d.Rule.Name)
+	quota, window := policyOf(d.Rule)
+	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for what the draft writes.
+	h["RateLimit-Policy"] = []string{fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)}
+	h["RateLimit"] = []string{fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))}
+	if !d.Allowed && d.RetryAfter >= 0 {
+		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d.RetryAfter)), 10))
+	}
+	if d.Degraded {
+		h.Set("Penstock-Degraded", strconv.FormatInt(d.Bound, 10))
+	}
+	if d.Shadow {
+		h.Set("Penstock-Shadow", "1")
+	}
+}
+
+// policyOf is what a limit grants, and in which time. A bucket grants its burst, in the time that it takes to fill.
+func policyOf(l *limiter.Limit) (quota, window int64) {
+	if l.Algorithm == limiter.GCRA {
+		return l.Burst, max(1, seconds(time.Duration(float64(l.Per)*float64(l.Burst)/float64(l.Limit))))
+	}
+	return l.Limit, max(1, seconds(l.Per))
+}
+
+// untilMore is the wait until more remains than now: for a denial, until what was asked for; for a bucket, until the
+// next unit; else until the window is over.
+func untilMore(d *cluster.Decision) time.Duration {
+	switch {
+	case !d.Allowed && d.RetryAfter >= 0:
+		return d.RetryAfter
+	case d.Rule.Algorithm == limiter.GCRA && d.ResetAfter > 0:
+		unit := max(1, d.Rule.Per/time.Duration(d.Rule.Limit))
+		if rest := d.ResetAfter % unit; rest > 0 {
+			return rest
+		}
+		return unit
+	}
+	return d.ResetAfter
+}
+
+// seconds is d in seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// structuredString writes s as a String of RFC 9651, which has only printable ASCII. What is not is written as %XX.
+func structuredString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20 || c > 0x7e:
+			fmt.Fprintf(&b, "%%%02X", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,45 @@
+package rpc
+
+import (
+	"net/http"
+	"strings"
+)
+
+// problem is an answer of RFC 9457, application/problem+json. Fields says where a request is wrong.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Field  string `json:"field,omitempty"`
+}
+
+func writeProblem(rw http.ResponseWriter, p *problem) {
+	if p.Type == "" {
+		p.Type = "about:blank"
+	}
+	rw.Header().Set("Content-Type", "application/problem+json")
+	writeJSON(rw, p.Status, p)
+}
+
+// writeFault says that nothing was decided and nothing charged.
+func writeFault(rw http.ResponseWriter, f fault) {
+	writeProblem(rw, &problem{Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Field: f.Field})
+}
+
+// ofQuery names the fields of a request with one item as its query does: key, and not items[0].key.
+func (f fault) ofQuery() fault {
+	f.Field = strings.TrimPrefix(f.Field, "items[0].")
+	f.Text = strings.Replace(f.Text, "items[0].", "", 1)
+	return f
+}
+
+// exceeded is the body of a 429: why, and the decision's own fields.
+type exceeded struct {
+	problem
+	Violated []string `json:"violated-policies"`
+	decisionJSON
+}
+
+// quotaExceeded is registered by the IETF draft on RateLimit fields.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"

@@ -1,0 +1,121 @@
+package rpc
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"penstock/cluster"
+)
+
+// newMetrics makes what /metrics shows of a node: its counters, read when somebody asks and not before, and how long
+// the HTTP door takes. Nothing has a key in a label. Each node has a registry of its own, so that two fit in a process.
+func newMetrics(n *cluster.Node) (*prometheus.Registry, *prometheus.HistogramVec) {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:                        "penstock_http_request_seconds",
+		Help:                        "Time from a request's header to its answer, by path.",
+		Buckets:                     []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		NativeHistogramBucketFactor: 1.1,
+	}, []string{"path"})
+	r := prometheus.NewRegistry()
+	r.MustRegister(&nodeCollector{n}, seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r, seconds
+}
+
+// counter is one number of cluster.Stats.
+type counter struct {
+	name, help string
+	read       func(*cluster.Stats) uint64
+}
+
+var nodeCounters = []counter{
+	{"allowed", "Items answered yes at this node's doors.", func(s *cluster.Stats) uint64 { return s.Allowed.Load() }},
+	{"denied", "Items answered no at this node's doors.", func(s *cluster.Stats) uint64 { return s.Denied.Load() }},
+	{"shadowed", "Items answered yes although the limit refuses.", func(s *cluster.Stats) uint64 { return s.Shadowed.Load() }},
+	{"refused", "Requests in error: nothing decided, nothing charged.", func(s *cluster.Stats) uint64 { return s.Refused.Load() }},
+	{"degraded", "Items answered under less than the full promise.", func(s *cluster.Stats) uint64 { return s.Degraded.Load() }},
+	{"fallback", "Items answered by on_error.", func(s *cluster.Stats) uint64 { return s.Fallback.Load() }},
+	{"forwarded", "Items sent to their owners.", func(s *cluster.Stats) uint64 { return s.Forwarded.Load() }},
+	{"retried", "Items sent a second time.", func(s *cluster.Stats) uint64 { return s.Retried.Load() }},
+	{"unsent", "Calls that never reached their peer.", func(s *cluster.Stats) uint64 { return s.Unsent.Load() }},
+	{"lost", "Calls whose fate is unknown.", func(s *cluster.Stats) uint64 { return s.Lost.Load() }},
+	{"not_owner", "Items refused by a peer that does not own the key.", func(s *cluster.Stats) uint64 { return s.NotOwner.Load() }},
+	{"delivered", "Items asked of this node by peers.", func(s *cluster.Stats) uint64 { return s.Delivered.Load() }},
+	{"disowned", "Items refused to a peer because this node does not own the key.", func(s *cluster.Stats) uint64 { return s.Disowned.Load() }},
+	{"expired", "Items dropped uncharged because their deadline had passed.", func(s *cluster.Stats) uint64 { return s.Expired.Load() }},
+	{"repeated", "Items delivered twice and charged once.", func(s *cluster.Stats) uint64 { return s.Repeated.Load() }},
+	{"loops", "Asks dropped because they had been sent on too often.", func(s *cluster.Stats) uint64 { return s.Loops.Load() }},
+}
+
+// gauge is one number of a node that goes up and down.
+type gauge struct {
+	name, help string
+	read       func(*cluster.Node) float64
+}
+
+var nodeGauges = []gauge{
+	{"ready", "1 if the node can answer checks.", func(n *cluster.Node) float64 {
+		if n.Ready() {
+			return 1
+		}
+		return 0
+	}},
+	{"members", "Nodes known, of all states and roles.", func(n *cluster.Node) float64 {
+		if v := n.View(); v != nil {
+			return float64(len(v.Members))
+		}
+		return 0
+	}},
+	{"active_members", "Members in the ring.", func(n *cluster.Node) float64 {
+		if v := n.View(); v != nil {
+			return float64(v.Active())
+		}
+		return 0
+	}},
+	{"unreachable_members", "Members that calls are kept away from.", func(n *cluster.Node) float64 { return float64(len(n.Unreachable())) }},
+	{"limits", "Named limits in force.", func(n *cluster.Node) float64 { return float64(len(n.Limits())) }},
+	{"table_keys", "Keys in the table.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Keys) }},
+	{"table_bytes", "Memory of the table.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Bytes) }},
+	{"table_budget_bytes", "Most memory that the table takes.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Budget) }},
+}
+
+// tableCounters are the counters of the table.
+var tableCounters = []struct {
+	name, help string
+	read       func(*cluster.Node) uint64
+}{
+	{"table_swept", "Entries removed because they were as good as never seen.", func(n *cluster.Node) uint64 { return n.Table().Stats().Swept }},
+	{"table_overflowed", "Charges to shared cells for want of room.", func(n *cluster.Node) uint64 { return n.Table().Stats().Overflowed }},
+	{"table_refused", "Requests refused because not even a shared cell had room.", func(n *cluster.Node) uint64 { return n.Table().Stats().Refused }},
+}
+
+// tableStatus is the table as /v1/status shows it.
+func tableStatus(n *cluster.Node) map[string]any {
+	s := n.Table().Stats()
+	return map[string]any{
+		"keys": s.Keys, "cells": s.Cells, "slots": s.Slots, "limits": s.Limits, "bytes": s.Bytes, "budget_bytes": s.Budget,
+		"swept": s.Swept, "overflowed": s.Overflowed, "refused": s.Refused,
+	}
+}
+
+// nodeCollector reads a node's numbers when it is asked for them.
+type nodeCollector struct{ node *cluster.Node }
+
+func desc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("penstock_"+name, help, nil, nil)
+}
+
+// Describe says nothing: what Collect sends is described there.
+func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends every number.
+func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
+	for _, x := range nodeCounters {
+		to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node.Stats())))
+	}
+	for _, x := range tableCounters {
+		to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node)))
+	}
+	for _, x := range nodeGauges {
+		to <- prometheus.MustNewConstMetric(desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node))
+	}
+}

@@ -1,0 +1,161 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"penstock/cluster"
+)
+
+// PeersConfig makes Peers. ID, Boot, Cluster and Clock are required.
+type PeersConfig struct {
+	ID      string       // of this node
+	Boot    uint64       // of this node
+	Cluster string       // name of the cluster; nodes of another one refuse
+	Clock   *Clock       // the node's
+	TLS     *tls.Config  // nil: plaintext. See ClientTLS
+	Logger  *slog.Logger // default slog.Default
+}
+
+// Peers is a node's hand to other nodes (cluster.Network): a line to each, over gRPC. All methods are safe for
+// concurrent use.
+type Peers struct {
+	config PeersConfig
+	stats  PeersStats
+
+	mu     sync.Mutex // guards closed, and makes changes of lines one at a time
+	closed bool
+	lines  atomic.Pointer[map[lineTo]*line] // never changed, only replaced
+}
+
+// lineTo says where a line ends. Another boot of a node is another end: it has lost the memory of the one before.
+type lineTo struct {
+	id, addr string
+	boot     uint64
+}
+
+// PeersStats counts since the start.
+type PeersStats struct {
+	Asks     atomic.Uint64 // written to peers
+	Frames   atomic.Uint64 // that carried them
+	Streams  atomic.Uint64 // opened
+	Expired  atomic.Uint64 // asks dropped unsent because their deadline came while they waited
+	Overflow atomic.Uint64 // asks refused because too much waited already
+}
+
+// NewPeers makes the hand; lines are made when they are needed, or by Keep. Close ends it.
+func NewPeers(c PeersConfig) *Peers {
+	if c.Clock == nil {
+		panic("rpc: PeersConfig.Clock is missing; give it the node's Clock")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	p := &Peers{config: c}
+	p.lines.Store(&map[lineTo]*line{})
+	return p
+}
+
+// Stats are the counters; they are read while they change.
+func (p *Peers) Stats() *PeersStats { return &p.stats }
+
+// Call carries each Ask to its peer, all at once, and returns when each Call has its Answer or its Err, at the latest
+// when the last of their deadlines comes. See cluster.Network.
+func (p *Peers) Call(calls []cluster.Call) {
+	var few [8]*letter
+	letters := few[:0]
+	for i := range calls {
+		c := &calls[i]
+		l, err := p.line(c.To)
+		if err != nil {
+			c.Err = err
+			continue
+		}
+		if lt := l.post(c); lt != nil {
+			letters = append(letters, lt)
+		}
+	}
+	for _, lt := range letters {
+		lt.await()
+	}
+}
+
+// line returns the line to m, and makes it if there is none.
+func (p *Peers) line(m cluster.Member) (*line, error) {
+	to := lineTo{m.ID, m.PeerAddr, m.Boot}
+	if l := (*p.lines.Load())[to]; l != nil {
+		return l, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lineLocked(to)
+}
+
+func (p *Peers) lineLocked(to lineTo) (*line, error) {
+	lines := *p.lines.Load()
+	if l := lines[to]; l != nil {
+		return l, nil
+	}
+	if p.closed {
+		return nil, fmt.Errorf("%w: this node is stopping", cluster.ErrUnsent)
+	}
+	l, err := newLine(&p.config, &p.stats, to)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", cluster.ErrUnsent, err)
+	}
+	more := maps.Clone(lines)
+	more[to] = l
+	p.lines.Store(&more)
+	return l, nil
+}
+
+// Keep tells who is there (the Members of a new View): lines to them are made ahead, so that the first check does not
+// wait for one, and lines to others, earlier boots among them, are closed. Call it before Node.SetView.
+func (p *Peers) Keep(members []cluster.Member) {
+	wanted := make(map[lineTo]bool, len(members))
+	for _, m := range members {
+		if m.ID != p.config.ID && m.PeerAddr != "" {
+			wanted[lineTo{m.ID, m.PeerAddr, m.Boot}] = true
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	for to := range wanted {
+		if _, err := p.lineLocked(to); err != nil {
+			p.config.Logger.Warn("no line to a peer", "peer", to.id, "address", to.addr, "error", err)
+		}
+	}
+	p.dropLocked(func(to lineTo) bool { return !wanted[to] })
+}
+
+// dropLocked closes the lines that drop names.
+func (p *Peers) dropLocked(drop func(lineTo) bool) {
+	kept := make(map[lineTo]*line)
+	var dropped []*line
+	for to, l := range *p.lines.Load() {
+		if drop(to) {
+			dropped = append(dropped, l)
+		} else {
+			kept[to] = l
+		}
+	}
+	p.lines.Store(&kept)
+	for _, l := range dropped {
+		l.close()
+	}
+}
+
+// Close closes all lines. Calls under way get an Err, later ones too.
+func (p *Peers) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.dropLocked(func(lineTo) bool { return true })
+}

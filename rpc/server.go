@@ -1,0 +1,209 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// ServerConfig makes the gRPC door for clients. Node and Clock are required.
+type ServerConfig struct {
+	Node      *cluster.Node
+	Clock     *Clock      // the node's
+	TLS       *tls.Config // nil: plaintext. See ServerTLS
+	AuthToken string      // clients must send it as bearer token, except to ask for health; empty: anyone may ask
+	Draining  func() bool // while it is true, health says NOT_SERVING; nil: never
+}
+
+// maxRequest is the most that a client may send at once, in bytes. The largest request that is not in error, 1000 items
+// with keys of 1 KiB and inline limits with names of 256 bytes, has 1.4 MiB; the rest lets an error name the field.
+const maxRequest = 2 << 20
+
+// maxStreams is how many calls one connection may have open at a time.
+const maxStreams = 1000
+
+// NewServer makes the gRPC door for clients: penstock.v1, grpc.health.v1 and reflection.
+func NewServer(c ServerConfig) *Server {
+	ending := make(chan struct{})
+	s := grpc.NewServer(append(append(doorOptions(c.TLS), guard(c.AuthToken)...),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxRequest),
+	)...)
+	penstockv1.RegisterRateLimiterServer(s, &rateLimiter{node: c.Node, clock: c.Clock, ending: ending})
+	penstockv1.RegisterAdminServer(s, &admin{node: c.Node})
+	healthv1.RegisterHealthServer(s, &health{node: c.Node, draining: c.Draining, ending: ending})
+	reflection.Register(s)
+	return &Server{Server: s, ending: ending}
+}
+
+// doorOptions are what both gRPC doors have in common.
+func doorOptions(t *tls.Config) []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.ConnectionTimeout(5 * time.Second),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
+	}
+	if t != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(t)))
+	}
+	return options
+}
+
+// Server is a gRPC door: a *grpc.Server that can end its streams.
+type Server struct {
+	*grpc.Server
+	ending chan struct{} // closed when streams shall end
+	once   sync.Once
+}
+
+// GracefulStop takes no more calls, lets those under way be answered, and returns when all are. Streams end with
+// UNAVAILABLE after the requests that they have taken in; without that they would last as long as their clients like.
+func (s *Server) GracefulStop() {
+	s.once.Do(func() { close(s.ending) })
+	s.Server.GracefulStop()
+}
+
+// Stop ends all calls at once, and returns when their handlers have. It may hurry a GracefulStop along.
+func (s *Server) Stop() {
+	s.once.Do(func() { close(s.ending) })
+	s.Server.Stop()
+}
+
+// rateLimiter is penstock.v1.RateLimiter.
+type rateLimiter struct {
+	penstockv1.UnimplementedRateLimiterServer
+	node    *cluster.Node
+	clock   *Clock
+	inlines inlineLimits
+	ending  <-chan struct{}
+}
+
+// Check charges items.
+func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+	decisions, err := s.decide(s.deadline(ctx), in.Items, in.Atomic, cluster.OpTake)
+	if err != nil {
+		return nil, statusError(err)
+	}
+	return &penstockv1.CheckResponse{Decisions: decisions}, nil
+}
+
+// Peek answers as Check would, and changes nothing.
+func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*penstockv1.PeekResponse, error) {
+	decisions, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek)
+	if err != nil {
+		return nil, statusError(err)
+	}
+	return &penstockv1.PeekResponse{Decisions: decisions}, nil
+}
+
+// Reset forgets keys.
+func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*penstockv1.ResetResponse, error) {
+	decisions, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset)
+	if err != nil {
+		return nil, statusError(err)
+	}
+	return &penstockv1.ResetResponse{Decisions: decisions}, nil
+}
+
+// deadline is ctx's deadline on the node's clock, or 0 if it has none.
+func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
+	if t, ok := ctx.Deadline(); ok {
+		return s.clock.At(t)
+	}
+	return 0
+}
+
+// decide is every call of this service: decode, Node.Check, encode.
+func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op) ([]*penstockv1.Decision, error) {
+	w := works.Get().(*work)
+	defer w.release()
+	if err := w.decode(in, op, &s.inlines); err != nil {
+		return nil, err
+	}
+	w.request.Atomic, w.request.Deadline = atomic, deadline
+	if err := s.node.Check(&w.request, w.out); err != nil {
+		return nil, err
+	}
+	return encode(w.out), nil
+}
+
+// maxInFlight is how many requests of one stream are decided at once; further ones are not read.
+const maxInFlight = 256
+
+// maxTimeout bounds timeout_ms.
+const maxTimeout = time.Hour
+
+// CheckStream decides requests as they come, each in a goroutine of its own: some wait for other nodes.
+func (s *rateLimiter) CheckStream(stream penstockv1.RateLimiter_CheckStreamServer) error {
+	slots := make(chan struct{}, maxInFlight)
+	var sending sync.Mutex // a stream takes one answer at a time
+	over := make(chan error, 1)
+	go func() {
+		for {
+			in, err := stream.Recv()
+			if err != nil {
+				over <- err
+				return
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-stream.Context().Done():
+				return
+			}
+			go func() {
+				defer func() { <-slots }()
+				out := s.answer(in)
+				sending.Lock()
+				defer sending.Unlock()
+				stream.Send(out) // an error means that the client is gone; Recv says so too
+			}()
+		}
+	}()
+	var err error
+	select {
+	case err = <-over:
+	case <-s.ending:
+		err = status.Error(codes.Unavailable, "this node is stopping")
+	}
+	for range cap(slots) {
+		slots <- struct{}{} // waits for the requests under way, and keeps new ones from starting
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// answer decides one request of a stream.
+func (s *rateLimiter) answer(in *penstockv1.CheckStreamRequest) *penstockv1.CheckStreamResponse {
+	out := &penstockv1.CheckStreamResponse{Tag: in.Tag}
+	timeout := cluster.DefaultDeadline
+	if in.TimeoutMs != 0 {
+		timeout = time.Duration(min(max(in.TimeoutMs, 0), maxTimeout.Milliseconds())) * time.Millisecond
+	}
+	decisions, err := s.decide(s.clock.Now().Add(timeout), in.Check.GetItems(), in.Check.GetAtomic(), cluster.OpTake)
+	if err != nil {
+		f := explain(err)
+		out.Error = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
+	} else {
+		out.Check = &penstockv1.CheckResponse{Decisions: decisions}
+	}
+	return out
+}

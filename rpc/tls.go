@@ -1,0 +1,158 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// ServerTLS is what a door shows: the certificate in the file cert with its key, both PEM. If ca is not empty, callers
+// must show a certificate of one of the authorities in it. The files are read again when they change; while they
+// cannot be read, what was read last stays in force. An error names the file.
+func ServerTLS(cert, key, ca string) (*tls.Config, error) {
+	if cert == "" {
+		return nil, errors.New("a door with TLS needs a certificate; give the file")
+	}
+	f, err := openCredentials(cert, key, ca)
+	if err != nil {
+		return nil, err
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := f.now()
+		c := base.Clone()
+		c.GetConfigForClient = nil
+		c.Certificates = []tls.Certificate{now.cert}
+		if now.roots != nil {
+			c.ClientCAs, c.ClientAuth = now.roots, tls.RequireAndVerifyClientCert
+		}
+		return c, nil
+	}
+	// net/http wants to see a certificate before it serves.
+	base.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		c := f.now().cert
+		return &c, nil
+	}
+	return base, nil
+}
+
+// ClientTLS is what a caller shows, and whom it trusts: the certificate in the file cert with its key, both PEM and both
+// empty if it shows none, and the authorities in the file ca; the system's if that is empty. The certificate is read
+// again when it changes, as for ServerTLS; the authorities are not, since crypto/tls cannot exchange them: to replace
+// one, let the file hold both for the time of a rolling restart.
+func ClientTLS(cert, key, ca string) (*tls.Config, error) {
+	f, err := openCredentials(cert, key, ca)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.now().roots}
+	if cert != "" {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			c := f.now().cert
+			return &c, nil
+		}
+	}
+	return c, nil
+}
+
+// credentialFiles are PEM files that may change.
+type credentialFiles struct {
+	cert, key, ca string // paths; empty: none
+
+	mu     sync.Mutex // guards all below
+	read   credentialSet
+	stamp  string    // of the files when they were read
+	looked time.Time // for a change
+}
+
+type credentialSet struct {
+	cert  tls.Certificate
+	roots *x509.CertPool
+}
+
+// lookEvery is how often the files are looked at, at most, and only when a handshake needs them.
+const lookEvery = time.Second
+
+func openCredentials(cert, key, ca string) (*credentialFiles, error) {
+	f := &credentialFiles{cert: cert, key: key, ca: ca}
+	f.stamp = f.stampNow()
+	set, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	f.read, f.looked = set, time.Now()
+	return f, nil
+}
+
+// now is what the files say.
+func (f *credentialFiles) now() credentialSet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.looked) < lookEvery {
+		return f.read
+	}
+	f.looked = time.Now()
+	if stamp := f.stampNow(); stamp != f.stamp {
+		set, err := f.load()
+		if err != nil { // half written, perhaps: look again in a second
+			slog.Warn("changed TLS files cannot be read; those before stay in force", "error", err)
+			return f.read
+		}
+		f.read, f.stamp = set, stamp
+		slog.Info("TLS files read again", "cert", f.cert, "ca", f.ca)
+	}
+	return f.read
+}
+
+// stampNow tells one state of the files from another.
+func (f *credentialFiles) stampNow() (s string) {
+	for _, path := range []string{f.cert, f.key, f.ca} {
+		if info, err := os.Stat(path); err == nil {
+			s += fmt.Sprint(info.ModTime().UnixNano(), info.Size(), " ")
+		}
+	}
+	return s
+}
+
+func (f *credentialFiles) load() (set credentialSet, err error) {
+	if f.cert != "" || f.key != "" {
+		if set.cert, err = loadPair(f.cert, f.key); err != nil {
+			return set, err
+		}
+	}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return set, err
+		}
+		set.roots = x509.NewCertPool()
+		if !set.roots.AppendCertsFromPEM(pem) {
+			return set, fmt.Errorf("%s: holds no certificate in PEM", f.ca)
+		}
+	}
+	return set, nil
+}
+
+func loadPair(cert, key string) (tls.Certificate, error) {
+	if cert == "" || key == "" {
+		return tls.Certificate{}, fmt.Errorf("certificate %q and key %q: give both files or none", cert, key)
+	}
+	certPEM, err := os.ReadFile(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyPEM, err := os.ReadFile(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return pair, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
+	}
+	return pair, nil
+}
