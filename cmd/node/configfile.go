@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/goccy/go-yaml"
+)
+
+// configFile gives kong the values of serve's --config: a flat YAML file whose fields are the flags' names. kong asks
+// it only for flags that the command line does not give; variables of the environment go before it too.
+type configFile struct {
+	read   bool
+	values map[string]any
+}
+
+// Validate has nothing to say before the file is known.
+func (c *configFile) Validate(*kong.Application) error { return nil }
+
+// Resolve returns the value that the file has for flag, or nil.
+func (c *configFile) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag) (any, error) {
+	if parent.Command == nil || parent.Command.Name != "serve" {
+		return nil, nil
+	}
+	if !c.read {
+		c.read = true
+		if err := c.load(ctx, parent.Command); err != nil {
+			return nil, err
+		}
+	}
+	for _, env := range flag.Envs {
+		if _, set := os.LookupEnv(env); set {
+			return nil, nil
+		}
+	}
+	return c.values[flag.Name], nil
+}
+
+func (c *configFile) load(ctx *kong.Context, serve *kong.Command) error {
+	flags := map[string]*kong.Flag{}
+	for _, f := range serve.Flags {
+		flags[f.Name] = f
+	}
+	path, _ := ctx.FlagValue(flags["config"]).(string)
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := yaml.Unmarshal(text, &c.values); err != nil {
+		return fmt.Errorf("%s:\n%s", path, yaml.FormatError(err, false, true))
+	}
+	for name, value := range c.values {
+		if flags[name] == nil || name == "config" || name == "help" {
+			return fmt.Errorf("%s: %q is no flag of serve; the fields of this file are the flags' names without the dashes", path, name)
+		}
+		if list, ok := value.([]any); ok {
+			c.values[name] = joinWords(list)
+		}
+	}
+	return nil
+}
+
+// joinWords makes of a YAML list what the command line takes: words with commas between.
+func joinWords(list []any) string {
+	words := make([]string, len(list))
+	for i, w := range list {
+		words[i] = fmt.Sprint(w)
+	}
+	return strings.Join(words, ",")
+}

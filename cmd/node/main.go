@@ -1,0 +1,126 @@
+// Command penstock is a node of the cluster and everything one does with it. Follow serve:
+//
+//  1. kong turns flags, PENSTOCK_… variables and a --config file into a config (settings.go), which says what is
+//     wrong with itself before anything is opened.
+//  2. start (node.go) opens the sockets, then makes the node and its hands (package rpc), the doors for clients and
+//     peers, the watcher of the limits file, and gossip, in this order: whoever can reach the node gets an answer.
+//  3. gossip reaches a seed, the node's state goes from joining to active, every View it sees is handed to
+//     Node.SetView, and /readyz turns green.
+//  4. A SIGTERM runs the same way back: not ready, leaving, a second of grace, gone (stop in node.go).
+//
+// demo and bench --self start three such nodes in one process; the other verbs are clients of a running node, or
+// need none at all.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], shell{out: os.Stdout, err: os.Stderr}))
+}
+
+// shell is where a verb writes.
+type shell struct {
+	out io.Writer // what was asked for: answers, tables, JSON
+	err io.Writer // everything about it: logs, progress, errors
+}
+
+// verbs is the grammar of the command line.
+type verbs struct {
+	Serve       serveVerb       `cmd:"" help:"Run a node. Alone and without flags: a working limiter on loopback."`
+	Demo        demoVerb        `cmd:"" help:"Run three nodes in this process, and show how to use them."`
+	Check       checkVerb       `cmd:"" help:"Charge a key. Exits 0 if allowed, 2 if denied, 1 on error."`
+	Peek        peekVerb        `cmd:"" help:"Show the state of a key, and charge nothing."`
+	Reset       resetVerb       `cmd:"" help:"Forget a key: it is as new."`
+	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
+	Ring        ringVerb        `cmd:"" help:"Tell who owns a key."`
+	Bench       benchVerb       `cmd:"" help:"Load a cluster, measure it, and count what it admits."`
+	Sim         simVerb         `cmd:"" help:"Run imagined clusters: one seed, one world, the same bytes again."`
+	Keygen      keygenVerb      `cmd:"" help:"Draw a gossip key."`
+	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
+	Version     versionVerb     `cmd:"" help:"Print the version."`
+}
+
+// exitCode ends the process with a code and no further words.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// exitDenied is check's answer to a denial. It is not an error: 1 is.
+const exitDenied = exitCode(2)
+
+// run is the process as a function: it returns the exit code.
+func run(args []string, sh shell) (code int) {
+	// kong ends --help by calling exit in the middle of parsing.
+	type exited int
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case exited:
+			code = int(e)
+		default:
+			panic(e)
+		}
+	}()
+	var v verbs
+	parser, err := kong.New(&v,
+		kong.Name("penstock"),
+		kong.Description("A peer-to-peer rate limiter: every key has one owner, which decides from memory."),
+		kong.DefaultEnvars("PENSTOCK"),
+		kong.Resolvers(&configFile{}),
+		kong.Vars{"hostname": hostname()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.ValueFormatter(helpWithoutEnv),
+		kong.ExplicitGroups(groups),
+		kong.Writers(sh.out, sh.err),
+		kong.Exit(func(c int) { panic(exited(c)) }),
+	)
+	if err != nil {
+		panic(err) // the grammar itself is wrong
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(sh.err, "penstock: %v\n%s\n", err, helpHint(err))
+		return 1
+	}
+	err = ctx.Run(sh)
+	var silent exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &silent):
+		return int(silent)
+	}
+	fmt.Fprintf(sh.err, "penstock %s: %v\n", ctx.Selected().Name, err)
+	return 1
+}
+
+// helpHint names the page of help that is nearest to a mistake on the command line.
+func helpHint(err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context.Selected() != nil {
+		return fmt.Sprintf("Run \"%s --help\" for its flags.", parse.Context.Selected().FullPath())
+	}
+	return `Run "penstock --help" for the verbs.`
+}
+
+// helpWithoutEnv keeps the variable's name out of every line of help: it follows from the flag's, and serve's help
+// says how.
+func helpWithoutEnv(v *kong.Value) string { return v.Help }
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "penstock"
+	}
+	return name
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// built is penstock, built once for all tests that run it as users do.
+var built string
+
+func TestMain(m *testing.M) { os.Exit(withBinary(m)) }
+
+func withBinary(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "penstock-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built = filepath.Join(dir, "penstock")
+	if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return m.Run()
+}
+
+// The scripts are what a user types, with exit codes and words. Nodes in them listen on sockets in the script's
+// directory, so that no two scripts meet.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Deadline:            time.Now().Add(time.Minute), // for a node that runs although its flags are wrong
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ready":  waitReady,
+			"occupy": occupy,
+		},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("COLUMNS", "80")
+			return nil
+		},
+	})
+}
+
+// waitReady waits until the node behind the HTTP door $1 (host:port or unix:///path) is ready.
+func waitReady(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ready DOOR")
+	}
+	var err error
+	for range 200 {
+		if err = ts.Exec("penstock", "healthcheck", "--http", args[0]); err == nil {
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	ts.Fatalf("%s is not ready: %v", args[0], err)
+}
+
+// occupy takes a free port for as long as the script runs, and sets $1 to its address.
+func occupy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: occupy NAME")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { l.Close() })
+	ts.Setenv(args[0], l.Addr().String())
+}

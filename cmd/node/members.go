@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"penstock/rpc/client"
+)
+
+type membersVerb struct {
+	remote
+	output
+}
+
+// memberRow is a member as the HTTP door writes it.
+type memberRow struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Role  string `json:"role"`
+	Peer  string `json:"peer"`
+	GRPC  string `json:"grpc"`
+	HTTP  string `json:"http"`
+	Boot  string `json:"boot"`
+	Self  bool   `json:"self"`
+}
+
+func (v *membersVerb) Run(sh shell) error {
+	list := struct {
+		Members []memberRow `json:"members"`
+		Ring    string      `json:"ring"`
+	}{Members: []memberRow{}}
+	err := v.ask(func(ctx context.Context, c *client.Client) error {
+		answer, err := c.Members(ctx)
+		if err != nil {
+			return err
+		}
+		list.Ring = answer.Ring
+		for _, m := range answer.Members {
+			list.Members = append(list.Members, memberRow{
+				Name: m.Name, State: m.State, Role: m.Role, Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress,
+				Boot: fmt.Sprintf("%016x", m.Boot), Self: m.Self,
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.print(sh.out, list, func(w io.Writer) error {
+		rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER"}}
+		for _, m := range list.Members {
+			name := m.Name
+			if m.Self {
+				name += "*"
+			}
+			rows = append(rows, []string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer})
+		}
+		if err := columns(w, rows); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "\n* has answered. Ring %s: nodes with the same agree on every owner.\n", list.Ring)
+		return err
+	})
+}
+
+type ringVerb struct {
+	Key string `arg:"" help:"The key, 1 to 1024 bytes."`
+	remote
+	output
+}
+
+func (v *ringVerb) Run(sh shell) error {
+	place := struct {
+		Key       string `json:"key"`
+		Partition int32  `json:"partition"`
+		Owner     string `json:"owner"`
+		Heir      string `json:"heir"`
+		Ring      string `json:"ring"`
+	}{Key: v.Key}
+	err := v.ask(func(ctx context.Context, c *client.Client) error {
+		answer, err := c.Ring(ctx, v.Key)
+		if err == nil {
+			place.Partition, place.Owner, place.Heir, place.Ring = answer.Partition, answer.Owner, answer.Heir, answer.Ring
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return v.print(sh.out, place, func(w io.Writer) error {
+		heir := place.Heir
+		if heir == "" {
+			heir = "nobody: there is no other member"
+		}
+		return columns(w, [][]string{
+			{"key", place.Key},
+			{"owner", place.Owner},
+			{"heir", heir},
+			{"partition", fmt.Sprint(place.Partition)},
+			{"ring", place.Ring},
+		})
+	})
+}

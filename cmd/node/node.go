@@ -1,0 +1,472 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"penstock/cluster"
+	"penstock/cluster/gossip"
+	"penstock/limiter"
+	"penstock/limiter/policy"
+	"penstock/rpc"
+)
+
+// running is one node with everything around it, from start to stop. Any number of them live in one process.
+type running struct {
+	settings settings
+	log      *slog.Logger
+	member   cluster.Member // this node as others see it
+	host     string         // for listeners on all addresses: one by which others reach them
+	clock    *rpc.Clock
+	node     *cluster.Node
+	peers    *rpc.Peers
+	gossip   *gossip.Gossip  // nil if --gossip is off
+	limits   *policy.Watcher // nil without --limits
+	doors    []*openDoor
+	started  time.Time
+	draining atomic.Bool // /readyz says no
+
+	ready  chan struct{} // closed when the node is in the ring, or knows one if it is an agent
+	failed chan error    // gets the first error that ends a node at work
+
+	leave   context.CancelFunc // ends the wait for the cluster
+	leaving context.Context
+	tasks   sync.WaitGroup
+}
+
+// openDoor is a listener and what serves it.
+type openDoor struct {
+	door
+	listener net.Listener
+	serve    func(net.Listener) error  // until close
+	close    func(ctx context.Context) // lets requests under way end, at most until ctx ends
+}
+
+// start makes a node of s that answers when start returns, though perhaps not ready yet: see ready. The caller must
+// stop what it gets.
+func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) {
+	d, err := s.check()
+	if err != nil {
+		return nil, err
+	}
+	r := &running{settings: s, log: log, started: time.Now(), ready: make(chan struct{}), failed: make(chan error, 1)}
+	r.leaving, r.leave = context.WithCancel(context.Background())
+	for _, step := range []func(context.Context, doors) error{r.open, r.makeNode, r.makeDoors, r.readLimits, r.serve, r.join} {
+		if err := step(ctx, d); err != nil {
+			now, cancel := context.WithCancel(context.Background())
+			cancel()
+			r.stop(now, 0)
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// open takes every address, before anything else: what is in use is then known at once.
+func (r *running) open(_ context.Context, d doors) error {
+	for _, door := range []door{d.http, d.grpc, d.admin, d.peer} {
+		if door.off() {
+			continue
+		}
+		l, err := door.listen()
+		if err != nil {
+			return err
+		}
+		r.doors = append(r.doors, &openDoor{door: door, listener: l})
+	}
+	return nil
+}
+
+// opened is the open door of a flag, or nil.
+func (r *running) opened(flag string) *openDoor {
+	for _, d := range r.doors {
+		if d.flag == flag {
+			return d
+		}
+	}
+	return nil
+}
+
+// address is where others reach the door of a flag; empty if it is off.
+func (r *running) address(flag string) string {
+	if d := r.opened(flag); d != nil {
+		return reachable(d.listener, r.host)
+	}
+	return ""
+}
+
+// makeNode makes the node and its hands.
+func (r *running) makeNode(_ context.Context, d doors) error {
+	s := &r.settings
+	r.member = cluster.Member{ID: s.Name, Boot: newBoot(), State: cluster.StateJoining}
+	if s.Role == cluster.RoleAgent.String() {
+		r.member.Role = cluster.RoleAgent
+	}
+	if err := r.advertise(d); err != nil {
+		return err
+	}
+
+	var peerTLS *tls.Config
+	if s.PeerTLSCert != "" {
+		var err error
+		if peerTLS, err = rpc.ClientTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
+			return fmt.Errorf("--peer-tls-cert: %w", err)
+		}
+	}
+	r.clock = rpc.NewClock()
+	r.peers = rpc.NewPeers(rpc.PeersConfig{
+		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log,
+	})
+	var err error
+	r.node, err = cluster.New(cluster.Config{
+		ID: r.member.ID, Boot: r.member.Boot, Clock: r.clock, Network: r.peers,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: int64(s.Memory)}),
+	})
+	if err != nil {
+		return err
+	}
+	r.node.Start()
+	return nil
+}
+
+// advertise finds the addresses by which others reach this node.
+func (r *running) advertise(d doors) (err error) {
+	s, m := &r.settings, &r.member
+	if r.host = s.Advertise; r.host == "" {
+		r.host, err = ownAddress()
+		if err != nil && (d.gossip.everywhere() || d.peer.everywhere()) {
+			return err
+		}
+	}
+	m.PeerAddr = r.address("--peer")
+	if s.Advertise != "" && m.PeerAddr != "" {
+		_, port, _ := net.SplitHostPort(m.PeerAddr)
+		m.PeerAddr = net.JoinHostPort(s.Advertise, port)
+	}
+	if d.gossip.everywhere() {
+		s.Advertise = r.host
+	}
+	m.GRPCAddr, m.HTTPAddr = r.address("--grpc"), r.address("--http")
+	return nil
+}
+
+// newBoot draws what tells this start from all others.
+func newBoot() uint64 {
+	var b [8]byte
+	for {
+		rand.Read(b[:]) // never fails: it would end the process
+		if boot := binary.LittleEndian.Uint64(b[:]); boot != 0 {
+			return boot
+		}
+	}
+}
+
+// makeDoors puts a server behind each listener.
+func (r *running) makeDoors(_ context.Context, d doors) error {
+	s := &r.settings
+	clientTLS, err := r.clientTLS()
+	if err != nil {
+		return err
+	}
+	token := ""
+	if s.AuthTokenFile != "" {
+		if token, err = readToken(s.AuthTokenFile); err != nil {
+			return err
+		}
+		warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile)
+	}
+	pages := rpc.HTTPConfig{
+		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
+		Draining: r.draining.Load,
+	}
+	if o := r.opened("--http"); o != nil {
+		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
+	}
+	if o := r.opened("--admin"); o != nil {
+		o.serveHTTP(rpc.NewHTTPServer(rpc.NewAdmin(pages)), clientTLS)
+	}
+	if o := r.opened("--grpc"); o != nil {
+		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
+			Node: r.node, Clock: r.clock, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load,
+		}))
+	}
+	if o := r.opened("--peer"); o != nil {
+		var peerTLS *tls.Config
+		if s.PeerTLSCert != "" {
+			if peerTLS, err = rpc.ServerTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
+				return fmt.Errorf("--peer-tls-cert: %w", err)
+			}
+		}
+		o.serveGRPC(rpc.NewPeerServer(rpc.PeerServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS}))
+	}
+	return nil
+}
+
+// clientTLS is what the doors for clients show; nil without --tls-cert.
+func (r *running) clientTLS() (*tls.Config, error) {
+	s := &r.settings
+	if s.TLSCert == "" {
+		return nil, nil
+	}
+	c, err := rpc.ServerTLS(s.TLSCert, s.TLSKey, s.TLSCA)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert: %w", err)
+	}
+	return c, nil
+}
+
+func (o *openDoor) serveHTTP(s *http.Server, t *tls.Config) {
+	o.serve = func(l net.Listener) error {
+		if t != nil {
+			s.TLSConfig = t
+			return ignore(s.ServeTLS(l, "", ""), http.ErrServerClosed)
+		}
+		return ignore(s.Serve(l), http.ErrServerClosed)
+	}
+	o.close = func(ctx context.Context) {
+		if s.Shutdown(ctx) != nil {
+			s.Close()
+		}
+	}
+}
+
+// grpcServer is what a node needs of *grpc.Server.
+type grpcServer interface {
+	Serve(net.Listener) error
+	GracefulStop()
+	Stop()
+}
+
+func (o *openDoor) serveGRPC(s grpcServer) {
+	o.serve = s.Serve
+	o.close = func(ctx context.Context) {
+		hurry := context.AfterFunc(ctx, s.Stop)
+		defer hurry()
+		s.GracefulStop()
+	}
+}
+
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// readLimits loads the named limits and goes on watching them.
+func (r *running) readLimits(context.Context, doors) error {
+	s := &r.settings
+	r.node.SetLimits(s.named)
+	if s.Limits == "" {
+		if len(s.named) == 0 {
+			r.log.Info("no --limits: this node knows only limits that come with a request")
+		}
+		return nil
+	}
+	var err error
+	r.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) { r.node.SetLimits(set.Limits) })
+	if err != nil {
+		return fmt.Errorf("--limits: %w", err)
+	}
+	return nil
+}
+
+// serve opens the doors. Whoever comes before the node has joined its cluster is told so.
+func (r *running) serve(context.Context, doors) error {
+	for _, o := range r.doors {
+		r.tasks.Go(func() {
+			if err := o.serve(o.listener); err != nil {
+				r.fail(fmt.Errorf("%s %s: %w", o.flag, o.address, err))
+			}
+		})
+	}
+	return nil
+}
+
+// fail ends a node at work. Only the first reason counts.
+func (r *running) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
+	}
+}
+
+// join makes the node part of its cluster: at once if it is alone, else as soon as a seed answers.
+func (r *running) join(ctx context.Context, d doors) error {
+	if d.gossip.off() {
+		r.member.State = cluster.StateActive
+		view, err := cluster.NewView(r.member.ID, []cluster.Member{r.member})
+		if err != nil {
+			return err
+		}
+		r.node.SetView(view)
+		r.announce()
+		return nil
+	}
+	s := &r.settings
+	var keys [][]byte
+	if s.GossipKeyFile != "" {
+		var err error
+		if keys, err = readGossipKeys(s.GossipKeyFile); err != nil {
+			return err
+		}
+		warnIfShared(r.log, "--gossip-key-file", s.GossipKeyFile)
+	}
+	if len(s.Join) == 0 {
+		r.member.State = cluster.StateActive
+	}
+	g, err := gossip.Start(ctx, gossip.Config{
+		Member: r.member, Started: r.started,
+		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys, Join: s.Join,
+		OnView:     r.see,
+		OnConflict: r.fail,
+		Logger:     r.log,
+		Timing:     s.timing,
+	})
+	if err != nil {
+		return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
+	}
+	r.gossip = g
+	r.tasks.Go(r.becomeActive)
+	return nil
+}
+
+// see is what gossip calls with every new View.
+func (r *running) see(v *cluster.View) {
+	r.peers.Keep(v.Members)
+	r.node.SetView(v)
+	names := make([]string, len(v.Members))
+	for i, m := range v.Members {
+		names[i] = m.ID + " " + m.State.String()
+	}
+	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
+}
+
+// becomeActive waits for the cluster, however long that takes, and enters the ring.
+func (r *running) becomeActive() {
+	for {
+		patience, cancel := context.WithTimeout(r.leaving, joinReminder)
+		err := r.gossip.Wait(patience)
+		cancel()
+		if err == nil {
+			break
+		}
+		if r.leaving.Err() != nil {
+			return
+		}
+		r.log.Warn("no seed has answered yet; still trying", "join", r.settings.Join, "err", err)
+	}
+	if err := r.gossip.SetState(cluster.StateActive); err != nil && !errors.Is(err, gossip.ErrStopped) {
+		r.log.Warn("entering the ring", "err", err)
+	}
+	r.announce()
+}
+
+// joinReminder is how often a node that reaches nobody says so.
+const joinReminder = 10 * time.Second
+
+// announce logs where the node is to be found.
+func (r *running) announce() {
+	where := []any{"name", r.member.ID, "cluster", r.settings.Cluster, "role", r.member.Role.String()}
+	if r.gossip != nil {
+		where = append(where, "gossip", r.gossip.Addr(), "peer", r.member.PeerAddr)
+	}
+	for _, o := range r.doors {
+		if o.flag != "--peer" {
+			where = append(where, o.flag[2:], reachable(o.listener, r.host))
+		}
+	}
+	r.log.Info("ready", where...)
+	close(r.ready)
+}
+
+// reloadLimits reads the limits file again, as a SIGHUP asks for.
+func (r *running) reloadLimits() {
+	if r.limits == nil {
+		r.log.Warn("nothing to read again: no --limits were given")
+		return
+	}
+	_ = r.limits.Reload() // it logs what is wrong, and the limits in force stay
+}
+
+// stop takes the node out: the others stop asking it, then the doors close, then it is gone. For grace it goes on
+// answering, so that the others and load balancers notice; without grace there is no goodbye either, and to others it
+// looks like a crash. ctx bounds the whole. Call it once.
+func (r *running) stop(ctx context.Context, grace time.Duration) {
+	goodbye := grace > 0 && r.gossip != nil
+	r.draining.Store(true)
+	r.leave()
+	if goodbye && r.othersActive() {
+		if err := r.gossip.SetState(cluster.StateLeaving); err != nil {
+			r.log.Warn("leaving", "err", err)
+		}
+	}
+	sleep(ctx, grace)
+	// Clients first: what they still have under way may need the peers. The goodbye comes after them, because a node
+	// that is alone stops being an owner with it.
+	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag != "--peer" })
+	if goodbye {
+		if err := r.gossip.Leave(leaveTimeout); err != nil {
+			r.log.Warn("leaving", "err", err)
+		}
+	}
+	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag == "--peer" })
+	if r.gossip != nil {
+		r.gossip.Close()
+	}
+	if r.limits != nil {
+		r.limits.Close()
+	}
+	if r.node != nil {
+		r.node.Stop()
+		r.peers.Close()
+	}
+	r.tasks.Wait()
+}
+
+// closeDoors closes some doors at once and waits for them.
+func (r *running) closeDoors(ctx context.Context, some func(*openDoor) bool) {
+	var closing sync.WaitGroup
+	for _, o := range r.doors {
+		if !some(o) {
+			continue
+		}
+		closing.Go(func() {
+			if o.close != nil {
+				o.close(ctx)
+			}
+			o.listener.Close()
+		})
+	}
+	closing.Wait()
+}
+
+// leaveTimeout bounds each message of the goodbye.
+const leaveTimeout = time.Second
+
+// othersActive reports whether somebody else can take over. A node that is alone stays in its own ring to the end:
+// outside of it, it could answer only from an empty share.
+func (r *running) othersActive() bool {
+	v := r.gossip.View()
+	return v.Active() > 1 || v.Active() == 1 && v.Me().State != cluster.StateActive
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

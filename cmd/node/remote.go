@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc"
+	"penstock/rpc/client"
+)
+
+// remote is how a verb reaches a running node.
+type remote struct {
+	Addr    []string      `default:"127.0.0.1:7948" placeholder:"HOST:PORT" help:"gRPC door of a node, or several with commas: the first that answers."`
+	Timeout time.Duration `default:"2s" help:"How long to wait for the answer."`
+	access
+}
+
+// access is what a client shows and demands where nodes are protected.
+type access struct {
+	TLS           bool   `name:"tls" help:"Speak TLS, and trust the authorities of this machine."`
+	TLSCA         string `name:"tls-ca" type:"path" placeholder:"FILE" help:"Speak TLS, and trust this authority."`
+	TLSCert       string `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate to show, with --tls-key."`
+	TLSKey        string `name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	AuthTokenFile string `type:"path" placeholder:"FILE" help:"Bearer token to send."`
+}
+
+// dial makes a client for addrs.
+func (a access) dial(addrs []string) (*client.Client, error) {
+	c := client.Config{Targets: addrs}
+	for _, addr := range addrs {
+		if _, err := parseDoor("--addr", addr, true); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if a.AuthTokenFile != "" {
+		if c.Token, err = readToken(a.AuthTokenFile); err != nil {
+			return nil, err
+		}
+	}
+	if c.TLS, err = a.config(); err != nil {
+		return nil, err
+	}
+	return client.New(c)
+}
+
+// config is nil for plaintext.
+func (a access) config() (*tls.Config, error) {
+	if (a.TLSCert == "") != (a.TLSKey == "") {
+		return nil, errors.New("--tls-cert and --tls-key belong together; one of them is missing")
+	}
+	if a.TLSCA != "" || a.TLSCert != "" {
+		return rpc.ClientTLS(a.TLSCert, a.TLSKey, a.TLSCA)
+	}
+	if a.TLS {
+		return &tls.Config{MinVersion: tls.VersionTLS12}, nil
+	}
+	return nil, nil
+}
+
+// ask runs one question with the verb's timeout.
+func (r remote) ask(question func(context.Context, *client.Client) error) error {
+	c, err := r.dial(r.Addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
+	defer cancel()
+	return plain(question(ctx, c))
+}
+
+// inline is a limit that comes with the request.
+type inline struct {
+	Algorithm  string        `group:"inline" placeholder:"NAME" help:"gcra, fixed_window or sliding_window."`
+	LimitCount int64         `group:"inline" placeholder:"N" help:"Units per --per."`
+	Per        time.Duration `group:"inline" help:"Length of the window, as in 10s or 1h."`
+	Burst      int64         `group:"inline" placeholder:"N" help:"gcra: most units at once. Default: --limit-count."`
+	FirstHit   bool          `group:"inline" help:"fixed_window: begin with the first request, not with the clock."`
+}
+
+var algorithms = map[string]struct {
+	limiter limiter.Algorithm
+	wire    penstockv1.Algorithm
+}{
+	"gcra":           {limiter.GCRA, penstockv1.Algorithm_ALGORITHM_GCRA},
+	"fixed_window":   {limiter.FixedWindow, penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW},
+	"sliding_window": {limiter.SlidingCounter, penstockv1.Algorithm_ALGORITHM_SLIDING_WINDOW},
+}
+
+// given reports whether the command line describes a limit.
+func (l inline) given() bool { return l != inline{} }
+
+// limit checks the limit and gives it both as the arithmetic and as the wire have it.
+func (l inline) limit(name string) (*limiter.Limit, *penstockv1.InlineLimit, error) {
+	a, known := algorithms[l.Algorithm]
+	if !known {
+		return nil, nil, fmt.Errorf("--algorithm %q: choose gcra, fixed_window or sliding_window", l.Algorithm)
+	}
+	spec := limiter.Spec{Name: name, Algorithm: a.limiter, Limit: l.LimitCount, Per: l.Per, Burst: l.Burst}
+	wire := &penstockv1.InlineLimit{
+		Name: name, Algorithm: a.wire, Limit: l.LimitCount, PerMs: l.Per.Milliseconds(), Burst: l.Burst,
+	}
+	if l.Per%time.Millisecond != 0 {
+		return nil, nil, fmt.Errorf("--per %v: give whole milliseconds", l.Per)
+	}
+	if l.FirstHit {
+		spec.Anchor, wire.Anchor = limiter.FirstHit, penstockv1.Anchor_ANCHOR_FIRST_HIT
+	}
+	made, err := limiter.New(spec)
+	if err != nil {
+		return nil, nil, flagError(err)
+	}
+	return made, wire, nil
+}
+
+// flagError names the flag of a field that limiter.New refuses.
+func flagError(err error) error {
+	var spec *limiter.SpecError
+	if !errors.As(err, &spec) {
+		return err
+	}
+	flags := map[string]string{"limit": "--limit-count", "anchor": "--first-hit"}
+	flag := flags[spec.Field]
+	if flag == "" {
+		flag = "--" + spec.Field
+	}
+	return fmt.Errorf("%s: %s", flag, spec.Reason)
+}
+
+// keyed is one limit and one key on the command line.
+type keyed struct {
+	Limit string `arg:"" help:"Name of the limit."`
+	Key   string `arg:"" help:"The key, 1 to 1024 bytes."`
+	inline
+}
+
+func (k keyed) item(cost *int64) (*penstockv1.Item, error) {
+	item := &penstockv1.Item{Limit: k.Limit, Key: []byte(k.Key), Cost: cost}
+	if k.given() {
+		_, wire, err := k.limit(k.Limit)
+		if err != nil {
+			return nil, err
+		}
+		item.Limit, item.Inline = "", wire
+	}
+	return item, nil
+}
+
+type checkVerb struct {
+	keyed
+	Cost int64 `default:"1" help:"Units to charge; 0 reports the state, --cost=-1 gives back."`
+	remote
+	output
+}
+
+func (v *checkVerb) Run(sh shell) error {
+	d, err := v.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
+		return c.Check(ctx, []*penstockv1.Item{i}, false)
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.print(sh.out, v.output); err != nil {
+		return err
+	}
+	if !d.Allowed {
+		return exitDenied
+	}
+	return nil
+}
+
+type peekVerb struct {
+	keyed
+	Cost int64 `default:"0" help:"Say whether a check of so many units would be allowed now."`
+	remote
+	output
+}
+
+func (v *peekVerb) Run(sh shell) error {
+	d, err := v.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
+		return c.Peek(ctx, []*penstockv1.Item{i})
+	})
+	if err != nil {
+		return err
+	}
+	return d.print(sh.out, v.output)
+}
+
+type resetVerb struct {
+	keyed
+	remote
+	output
+}
+
+func (v *resetVerb) Run(sh shell) error {
+	d, err := v.decide(nil, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
+		return c.Reset(ctx, []*penstockv1.Item{i})
+	})
+	if err != nil {
+		return err
+	}
+	if d.Degraded {
+		return fmt.Errorf("not done: %s, which owns the key, cannot be reached; try again", d.Owner)
+	}
+	return d.print(sh.out, v.output)
+}
+
+// decide asks about the one item of the command line.
+func (k keyed) decide(cost *int64, r remote, ask func(context.Context, *client.Client, *penstockv1.Item) ([]*penstockv1.Decision, error)) (decision, error) {
+	item, err := k.item(cost)
+	if err != nil {
+		return decision{}, err
+	}
+	var d decision
+	err = r.ask(func(ctx context.Context, c *client.Client) error {
+		answers, err := ask(ctx, c, item)
+		if err != nil {
+			return err
+		}
+		if len(answers) != 1 {
+			return fmt.Errorf("the node answered %d decisions to one item; is it of this version?", len(answers))
+		}
+		d = decisionOf(k.Key, answers[0])
+		return nil
+	})
+	return d, err
+}
+
+// decision is an answer as check, peek and reset print it; the names are those of the HTTP door.
+type decision struct {
+	Allowed    bool   `json:"allowed"`
+	Limit      int64  `json:"limit"`
+	Remaining  int64  `json:"remaining"`
+	RetryAfter int64  `json:"retry_after_ms"`
+	ResetAfter int64  `json:"reset_after_ms"`
+	Delay      int64  `json:"delay_ms"`
+	Name       string `json:"name"`
+	Key        string `json:"key"`
+	Owner      string `json:"owner"`
+	Source     string `json:"source"`
+	Degraded   bool   `json:"degraded"`
+	Bound      int64  `json:"bound"`
+	Shadow     bool   `json:"shadow"`
+}
+
+func decisionOf(key string, d *penstockv1.Decision) decision {
+	return decision{
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfterMs,
+		ResetAfter: d.ResetAfterMs, Delay: d.DelayMs, Name: d.LimitName, Key: key, Owner: d.Owner,
+		Source:   strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
+		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+	}
+}
+
+func (d decision) print(w io.Writer, o output) error {
+	return o.print(w, d, func(w io.Writer) error { return columns(w, d.rows()) })
+}
+
+func (d decision) rows() [][]string {
+	word := "denied"
+	if d.Allowed {
+		word = "allowed"
+	}
+	if d.Shadow {
+		word += ", although the limit refuses (dry run)"
+	}
+	rows := [][]string{
+		{word},
+		{"limit", fmt.Sprintf("%s, %d at once", d.Name, d.Limit)},
+		{"remaining", fmt.Sprint(d.Remaining)},
+	}
+	if !d.Allowed {
+		rows = append(rows, []string{"retry after", wait(d.RetryAfter)})
+	}
+	rows = append(rows, []string{"as new after", wait(d.ResetAfter)}, []string{"owner", d.Owner}, []string{"source", d.Source})
+	if d.Degraded {
+		rows = append(rows, []string{"degraded", degradation(d.Bound)})
+	}
+	return rows
+}
+
+// wait writes milliseconds of the wire.
+func wait(ms int64) string {
+	if ms < 0 {
+		return "never"
+	}
+	return (time.Duration(ms) * time.Millisecond).String()
+}
+
+// degradation says what a bound means.
+func degradation(bound int64) string {
+	if bound < 0 {
+		return "the owner did not answer; admitted without counting"
+	}
+	return fmt.Sprintf("the owner did not answer; the cluster may admit up to %d more meanwhile", bound)
+}
+
+// plain drops what gRPC puts before the words of an error.
+func plain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, text, found := strings.Cut(err.Error(), " desc = "); found {
+		return errors.New(text)
+	}
+	return err
+}

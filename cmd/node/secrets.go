@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+)
+
+// gossipKeyBytes is the length of a gossip key: AES-256.
+const gossipKeyBytes = 32
+
+// readGossipKeys reads a key file: one key of 32 bytes per line, base64 or hex; empty lines and lines that begin with
+// # do not count. Errors name file and line and never show a key.
+func readGossipKeys(path string) (keys [][]byte, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--gossip-key-file: %w", err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key := decodeKey(line)
+		if len(key) != gossipKeyBytes {
+			return nil, fmt.Errorf("--gossip-key-file %s:%d: this is no key of %d bytes in base64 or hex; draw one with penstock keygen",
+				path, i+1, gossipKeyBytes)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("--gossip-key-file %s: holds no key; draw one with penstock keygen", path)
+	}
+	return keys, nil
+}
+
+// decodeKey reads hex or one of the spellings of base64; nil if line is neither.
+func decodeKey(line string) []byte {
+	if len(line) == hex.EncodedLen(gossipKeyBytes) {
+		if key, err := hex.DecodeString(line); err == nil {
+			return key
+		}
+	}
+	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		if key, err := e.DecodeString(line); err == nil {
+			return key
+		}
+	}
+	return nil
+}
+
+// minToken is the shortest bearer token that is accepted: shorter ones can be guessed.
+const minToken = 16
+
+// readToken reads the bearer token: the first line of the file.
+func readToken(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--auth-token-file: %w", err)
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	token := strings.TrimSpace(string(line))
+	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("--auth-token-file %s: the first line must be a token of at least %d printable ASCII characters", path, minToken)
+	}
+	return token, nil
+}
+
+// warnIfShared says loudly that others on this machine can read a secret.
+func warnIfShared(log *slog.Logger, flag, path string) {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("a secret can be read by other users of this machine; chmod it to 600",
+			"flag", flag, "file", path, "mode", info.Mode().Perm().String())
+	}
+}

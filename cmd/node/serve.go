@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// serveVerb runs one node until a signal.
+type serveVerb struct {
+	Config string `type:"path" placeholder:"FILE" help:"YAML file with the values of flags, by their names without dashes. Flags and variables go before it."`
+	settings
+}
+
+// Help is printed below the verb's line.
+func (serveVerb) Help() string {
+	return "Every flag is also read from the environment: --peer-tls-cert from PENSTOCK_PEER_TLS_CERT. A flag goes before " +
+		"the variable, the variable before the --config file, the file before the default. SIGTERM takes the node out " +
+		"gracefully, SIGHUP reads the limits again."
+}
+
+const (
+	// stopGrace is how long a leaving node goes on answering, so that others and load balancers notice.
+	stopGrace = time.Second
+	// stopBudget bounds a graceful stop. Orchestrators kill after 10 s or more.
+	stopBudget = 8 * time.Second
+)
+
+func (v *serveVerb) Run(sh shell) error {
+	log := newLogger(sh.err, levelOf(v.LogLevel))
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	r, err := start(context.Background(), v.settings, log)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				r.reloadLimits()
+				continue
+			}
+			log.Info("stopping; a second signal stops at once", "signal", s.String())
+			return stopUnlessHurried(r, signals)
+		case err := <-r.failed:
+			log.Error("stopping, because this node cannot go on", "err", err)
+			_ = stopUnlessHurried(r, signals)
+			return err
+		}
+	}
+}
+
+// stopUnlessHurried stops r gracefully, or leaves everything as it is at the next signal to stop.
+func stopUnlessHurried(r *running, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopBudget)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.stop(ctx, stopGrace)
+	}()
+	for {
+		select {
+		case <-done:
+			r.log.Info("stopped")
+			return nil
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				r.log.Warn("stopped at once by a second signal")
+				return exitCode(1)
+			}
+		}
+	}
+}

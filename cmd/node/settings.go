@@ -1,0 +1,274 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"penstock/cluster"
+	"penstock/cluster/gossip"
+)
+
+// settings are one node in the words of serve's flags. demo and bench fill in what they need.
+type settings struct {
+	Name      string   `default:"${hostname}" placeholder:"ID" help:"Stable id of this node, 1 to 128 bytes. Default: the host's name."`
+	Cluster   string   `default:"penstock" help:"Name of the cluster: nodes of another one are refused."`
+	Role      string   `default:"member" enum:"member,agent" help:"member owns keys; agent owns none, it forwards."`
+	Join      []string `placeholder:"SEED" help:"Nodes to find the cluster by, with commas: host:port, dns+name:port or dnssrv+name. Tried for ever. Without it this node is the first."`
+	Advertise string   `placeholder:"HOST" help:"Host or address that other nodes dial. Default: that of --gossip and --peer."`
+
+	Gossip string `group:"doors" default:"127.0.0.1:7946" help:"Membership, TCP and UDP."`
+	Peer   string `group:"doors" default:"127.0.0.1:7947" help:"Node to node, gRPC."`
+	GRPC   string `group:"doors" name:"grpc" default:"127.0.0.1:7948" help:"Clients, gRPC; unix:///path too."`
+	HTTP   string `group:"doors" name:"http" default:"127.0.0.1:7949" help:"Clients, HTTP and JSON; unix:///path too."`
+	Admin  string `group:"doors" placeholder:"HOST:PORT" help:"Metrics, pprof, reset and status on a listener of their own. Default: on --http."`
+	Redis  string `group:"doors" default:"off" help:"Redis protocol. Not built yet: nothing listens there."`
+
+	Limits      string `group:"limits" type:"path" placeholder:"PATH" help:"YAML file, or directory of them, with the named limits. Watched; SIGHUP reads it again."`
+	Memory      size   `group:"limits" default:"256MiB" help:"Budget of the table of counters, in B, KiB, MiB or GiB."`
+	EnvoyConfig string `group:"limits" hidden:"" type:"path" help:"Not built yet."`
+	DataDir     string `group:"limits" hidden:"" type:"path" help:"Not built yet."`
+
+	TLSCert       string `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http and --admin (PEM). Read again when it changes."`
+	TLSKey        string `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	TLSCA         string `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
+	PeerTLSCert   string `group:"security" name:"peer-tls-cert" type:"path" placeholder:"FILE" help:"Certificate that this node shows to other nodes."`
+	PeerTLSKey    string `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	PeerTLSCA     string `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
+	AuthTokenFile string `group:"security" type:"path" placeholder:"FILE" help:"Clients must send this bearer token. First line of the file."`
+	GossipKeyFile string `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts. See keygen."`
+	Insecure      bool   `group:"security" help:"Listen off loopback although the flags above do not protect it."`
+
+	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+
+	// What no flag gives: demo, bench and tests use it.
+	named  cluster.Limits // in force if Limits is empty
+	timing gossip.Timing
+}
+
+var groups = []kong.Group{
+	{Key: "doors", Title: "Doors: where this node listens, host:port, or off"},
+	{Key: "limits", Title: "Limits and memory"},
+	{Key: "inline", Title: "A limit that comes with the request, instead of one that the cluster has"},
+	{Key: "security", Title: "Security: a listener off loopback needs these, or --insecure"},
+}
+
+// size is a number of bytes, written with its unit.
+type size int64
+
+// UnmarshalText reads "256MiB".
+func (s *size) UnmarshalText(text []byte) error {
+	units := []struct {
+		suffix string
+		bytes  int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+	for _, u := range units {
+		digits, found := strings.CutSuffix(string(text), u.suffix)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n <= 0 || n > (1<<62)/u.bytes {
+			break
+		}
+		*s = size(n * u.bytes)
+		return nil
+	}
+	return fmt.Errorf("%q is no size; write a whole number and B, KiB, MiB or GiB, as in 256MiB", text)
+}
+
+// door is one place to listen.
+type door struct {
+	flag    string // its name on the command line, for errors and logs: "--grpc"
+	network string // tcp or unix; empty if it is off
+	address string // host:port or path
+}
+
+func (d door) off() bool { return d.network == "" }
+
+// loopback reports whether only this machine can reach d.
+func (d door) loopback() bool {
+	if d.network != "tcp" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(d.address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// everywhere reports whether d listens on all addresses of the machine.
+func (d door) everywhere() bool {
+	host, _, err := net.SplitHostPort(d.address)
+	if err != nil || d.network != "tcp" {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// parseDoor reads "host:port", "off" and, where it is allowed, "unix:///path".
+func parseDoor(flag, text string, unix bool) (door, error) {
+	if text == "off" {
+		return door{flag: flag}, nil
+	}
+	if path, found := strings.CutPrefix(text, "unix://"); found {
+		if !unix {
+			return door{}, fmt.Errorf("%s %s: a unix socket is not possible here; give host:port", flag, text)
+		}
+		if !strings.HasPrefix(path, "/") {
+			return door{}, fmt.Errorf("%s %s: give an absolute path, as in unix:///run/penstock.sock", flag, text)
+		}
+		return door{flag, "unix", path}, nil
+	}
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		forms := "host:port or off"
+		if unix {
+			forms = "host:port, unix:///path or off"
+		}
+		return door{}, fmt.Errorf("%s %q: give %s", flag, text, forms)
+	}
+	return door{flag, "tcp", text}, nil
+}
+
+// doors are where a node listens.
+type doors struct {
+	gossip, peer, grpc, http, admin door
+}
+
+// check says what is wrong with s, before anything is opened.
+func (s *settings) check() (d doors, err error) {
+	if s.EnvoyConfig != "" {
+		return d, errors.New("--envoy-config is not built yet; leave it away, and write the limits as in --limits")
+	}
+	if s.DataDir != "" {
+		return d, errors.New("--data-dir is not built yet: counters live in memory only; leave it away")
+	}
+	if s.Name == "" || len(s.Name) > maxName || strings.ContainsAny(s.Name, "/ \t\r\n") {
+		return d, fmt.Errorf("--name %q: give 1 to %d bytes without blanks and slashes", s.Name, maxName)
+	}
+	if s.Cluster == "" || len(s.Cluster) > maxName {
+		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
+	}
+	for _, p := range []struct {
+		door *door
+		flag string
+		text string
+		unix bool
+	}{
+		{&d.gossip, "--gossip", s.Gossip, false},
+		{&d.peer, "--peer", s.Peer, false},
+		{&d.grpc, "--grpc", s.GRPC, true},
+		{&d.http, "--http", s.HTTP, true},
+		{&d.admin, "--admin", orOff(s.Admin), true},
+	} {
+		if *p.door, err = parseDoor(p.flag, p.text, p.unix); err != nil {
+			return d, err
+		}
+	}
+	if _, err := parseDoor("--redis", s.Redis, true); err != nil {
+		return d, err
+	}
+	if d.peer.off() != d.gossip.off() {
+		return d, errors.New("--peer and --gossip are open or off together: a node that others know of must be reachable for them, and the other way round")
+	}
+	if d.gossip.off() && len(s.Join) > 0 {
+		return d, errors.New("--join needs --gossip and --peer, and they are off")
+	}
+	if d.gossip.off() && s.Role == "agent" {
+		return d, errors.New("--role agent needs --gossip and --peer: alone it would own nothing and reach nobody")
+	}
+	if err := s.checkFiles(); err != nil {
+		return d, err
+	}
+	return d, s.checkExposure(d)
+}
+
+// maxName bounds --name and --cluster: both travel in every gossip packet.
+const maxName = 128
+
+func orOff(text string) string {
+	if text == "" {
+		return "off"
+	}
+	return text
+}
+
+// checkFiles demands the halves of pairs.
+func (s *settings) checkFiles() error {
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key belong together; one of them is missing")
+	}
+	if s.TLSCA != "" && s.TLSCert == "" {
+		return errors.New("--tls-ca needs --tls-cert and --tls-key")
+	}
+	given := 0
+	for _, f := range []string{s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA} {
+		if f != "" {
+			given++
+		}
+	}
+	if given != 0 && given != 3 {
+		return errors.New("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: nodes show each other certificates of one authority")
+	}
+	return nil
+}
+
+// checkExposure refuses listeners that strangers could reach and use, unless --insecure says that this is meant.
+func (s *settings) checkExposure(d doors) error {
+	if s.Insecure {
+		return nil
+	}
+	exposed := s.exposed(d)
+	if len(exposed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("other machines could reach and use this node:\n  %s\n"+
+		"Give these files, listen on loopback, or say --insecure if the network is trusted", strings.Join(exposed, "\n  "))
+}
+
+// exposed names each listener off loopback that has less than its protection, and what is missing.
+func (s *settings) exposed(d doors) (lines []string) {
+	need := func(door door, missing ...string) {
+		var words []string
+		for _, m := range missing {
+			if m != "" {
+				words = append(words, m)
+			}
+		}
+		if !door.off() && !door.loopback() && len(words) > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s lacks %s", door.flag, door.address, strings.Join(words, " and ")))
+		}
+	}
+	if s.GossipKeyFile == "" {
+		need(d.gossip, "--gossip-key-file")
+	}
+	if s.PeerTLSCert == "" {
+		need(d.peer, "--peer-tls-cert, --peer-tls-key, --peer-tls-ca")
+	}
+	var cert, who string
+	if s.TLSCert == "" {
+		cert = "--tls-cert, --tls-key"
+	}
+	if s.TLSCA == "" && s.AuthTokenFile == "" {
+		who = "--auth-token-file (or --tls-ca)"
+	}
+	need(d.grpc, cert, who)
+	need(d.http, cert, who)
+	need(d.admin, cert, who)
+	return lines
+}

@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// account is one key under one limit as clients see it: what they asked, when, and what they heard. It knows nothing
+// of how the decision came about.
+type account struct {
+	spec  *limiter.Spec
+	key   string
+	hash  uint64
+	owner *machine
+
+	supply curve  // of the limit
+	heard  window // admitted by the owner
+	spare  window // admitted from the shares of others while the owner was away
+}
+
+// term is one item of a request, from its first visit to the end of its last.
+type term struct {
+	account      *account
+	heard, spare int  // the numbers of its questions
+	counted      bool // as admitted by the owner; a repeat is not a second admission
+	settled      bool // an owner has answered
+}
+
+// posed begins to follow a request, before its first visit.
+func (j *judge) posed(r *request) {
+	j.requests.Requests++
+	j.requests.Items += len(r.items)
+	if r.broken {
+		return
+	}
+	r.terms = make([]term, len(r.items))
+	for i := range r.items {
+		a := j.account(limitName(&r.items[i]), r.items[i].Key)
+		r.terms[i] = term{account: a, heard: a.heard.ask(j.supplied(a)), spare: a.spare.ask(j.spareSupplied(a))}
+	}
+}
+
+// visited notes what a visit may give back, from the moment it begins.
+func (j *judge) visited(r *request) {
+	for i := range r.terms {
+		a := r.terms[i].account
+		back := a.givesBack(&r.items[i])
+		a.heard.begun += back * a.supply.unit
+		a.spare.begun += back * int64(a.spec.Per)
+	}
+}
+
+// left ends a visit; the last one ends the request.
+func (j *judge) left(r *request) {
+	if r.open--; r.open > 0 || r.broken {
+		return
+	}
+	for i := range r.terms {
+		t := &r.terms[i]
+		if t.settled { // surely over, and only then
+			t.account.heard.returned += t.account.givesBack(&r.items[i]) * t.account.supply.unit
+		}
+		t.account.heard.answer(t.heard)
+		t.account.spare.answer(t.spare)
+	}
+}
+
+func (j *judge) account(limit, key string) *account {
+	id := naiveKey{limit, key}
+	a := j.accounts[id]
+	if a == nil {
+		s := j.world.specs[limit]
+		a = &account{spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s), heard: newWindow(), spare: newWindow()}
+		j.accounts[id] = a
+		j.order = append(j.order, a)
+	}
+	return a
+}
+
+// givesBack is the most that an item can give back of what was charged, in units.
+func (a *account) givesBack(it *cluster.Item) int64 {
+	switch {
+	case it.Op == cluster.OpReset:
+		return a.capacity()
+	case it.Op == cluster.OpTake && it.Cost < 0:
+		return min(-max(it.Cost, -1<<40), a.capacity())
+	}
+	return 0
+}
+
+func (a *account) capacity() int64 {
+	if a.spec.Algorithm == limiter.GCRA {
+		return a.spec.Burst
+	}
+	return a.spec.Limit
+}
+
+// supplied is what the limit has supplied so far, by the clock that decides.
+func (j *judge) supplied(a *account) int64 {
+	return a.supply.supply(a.owner.clock.start, a.owner.now())
+}
+
+// spareSupplied is what the shares of all nodes have supplied so far. Each goes by its own clock, so the time is
+// stretched to the fastest that may be.
+func (j *judge) spareSupplied(a *account) int64 {
+	s := spareCurve(a.spec, len(j.world.machines), 0)
+	return s.supply(0, limiter.Instant(j.world.now+j.world.now/500))
+}
+
+// admitted checks an admission by an owner against all spans of time that end now.
+func (j *judge) admitted(t *term, cost int64) {
+	a := t.account
+	if t.counted {
+		return
+	}
+	t.counted = true
+	a.heard.admit(t.heard, cost*a.supply.unit)
+	j.checked[bounded]++
+	if over := a.heard.excess(a.supply.capacity, j.supplied(a)); over > 0 {
+		j.fail(bounded, "%s under %s: clients of all nodes were granted at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
+			keyText(a.key), a.spec.Name, (over+a.supply.unit-1)/a.supply.unit, a.spec.Algorithm, a.spec.Limit, a.spec.Per, a.spec.Burst)
+	}
+}
+
+// spared checks an admission without the owner against the bound that came with it.
+func (j *judge) spared(t *term, cost, bound int64) {
+	a := t.account
+	a.spare.admit(t.spare, cost*int64(a.spec.Per))
+	j.checked[marked]++
+	if over := a.spare.excess(spareCurve(a.spec, len(j.world.machines), bound).capacity, j.spareSupplied(a)); over > 0 {
+		j.fail(marked, "%s under %s: decisions without the owner admitted at least %d more than the bound of %d that they state",
+			keyText(a.key), a.spec.Name, (over+int64(a.spec.Per)-1)/int64(a.spec.Per), bound)
+	}
+}
+
+// forgot grants what a crash costs as long as nothing is replicated: whatever the machine had counted can be admitted
+// once more.
+func (j *judge) forgot(m *machine) {
+	for _, a := range j.order {
+		if a.owner == m {
+			a.heard.forgive(a.supply.capacity)
+		}
+		a.spare.forgive(2 * a.capacity() * int64(a.spec.Per))
+	}
+}

@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"bufio"
+	"embed"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Summary is what became of many seeds.
+type Summary struct {
+	Seeds    int       `json:"seeds"` // run, the kept ones included
+	Kept     int       `json:"kept"`  // of them, run first because they failed once
+	From     uint64    `json:"from"`  // the first of the others
+	Held     int       `json:"held"`
+	Failed   []uint64  `json:"failed"`
+	Failures []*Report `json:"failures"` // of the first few that failed
+
+	Skies     map[string]int    `json:"skies"`
+	Decisions int               `json:"decisions"` // items that clients heard about
+	Admitted  int               `json:"admitted"`
+	Denied    int               `json:"denied"`
+	Degraded  int               `json:"degraded"`
+	Messages  MessageReport     `json:"messages"`
+	Faults    FaultReport       `json:"faults"`
+	Checks    map[string]uint64 `json:"checks"` // by promise
+	VirtualMS float64           `json:"virtual_ms"`
+}
+
+// reportedFailures is how many failing seeds a Summary has the whole Report of.
+const reportedFailures = 5
+
+//go:embed testdata/seeds
+var seedFiles embed.FS
+
+// KeptSeeds are the seeds that failed once, oldest first. Check runs them before all others.
+func KeptSeeds() []uint64 {
+	text, err := seedFiles.ReadFile("testdata/seeds/failed.txt")
+	if err != nil {
+		panic(err) // embedded when this was compiled
+	}
+	var seeds []uint64
+	lines := bufio.NewScanner(strings.NewReader(string(text)))
+	for n := 1; lines.Scan(); n++ {
+		word, _, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+		if word == "" || word[0] == '#' {
+			continue
+		}
+		seed, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			panic(fmt.Sprintf("sim: testdata/seeds/failed.txt, line %d: %q is not a seed", n, word))
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
+// Check runs the kept seeds and then the n seeds from from on, in several worlds at a time, one per worker. progress
+// is called after each with what is known so far; it may be nil, and the calls do not overlap. What is summed up does
+// not depend on the number of workers.
+func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
+	seeds := KeptSeeds()
+	s := &Summary{Kept: len(seeds), From: from, Skies: make(map[string]int), Checks: make(map[string]uint64), Failed: []uint64{}, Failures: []*Report{}}
+	for i := range n {
+		seeds = append(seeds, from+uint64(i))
+	}
+	reports := make([]chan *Report, len(seeds))
+	for i := range reports {
+		reports[i] = make(chan *Report, 1)
+	}
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range max(1, workers) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(seeds)); i = next.Add(1) - 1 {
+				reports[i] <- Run(seeds[i])
+			}
+		})
+	}
+	for _, r := range reports { // in the order of the seeds, whoever is done first
+		s.add(<-r)
+		if progress != nil {
+			progress(s)
+		}
+	}
+	work.Wait()
+	return s
+}
+
+func (s *Summary) add(r *Report) {
+	s.Seeds++
+	if r.OK() {
+		s.Held++
+	} else {
+		s.Failed = append(s.Failed, r.Seed)
+		if len(s.Failures) < reportedFailures {
+			s.Failures = append(s.Failures, r)
+		}
+	}
+	s.Skies[r.World.Sky]++
+	for _, l := range r.Limits {
+		s.Decisions += l.Asked
+		s.Admitted += l.Admitted
+		s.Denied += l.Denied
+		s.Degraded += l.Degraded
+	}
+	for _, p := range r.Promises {
+		s.Checks[p.Name] += p.Checked
+	}
+	s.Messages.add(&r.Messages)
+	s.Faults.Crashes += r.Faults.Crashes
+	s.Faults.Freezes += r.Faults.Freezes
+	s.Faults.Cuts += r.Faults.Cuts
+	s.VirtualMS += r.VirtualMS
+}
+
+func (m *MessageReport) add(o *MessageReport) {
+	m.Sent += o.Sent
+	m.Lost += o.Lost
+	m.Doubled += o.Doubled
+	m.Overtaken += o.Overtaken
+	m.Refused += o.Refused
+	m.TimedOut += o.TimedOut
+}
+
+// OK reports whether every promise held in every world.
+func (s *Summary) OK() bool { return len(s.Failed) == 0 }
+
+// WriteText writes s for people, 80 columns wide, failures first. The last line says it all.
+func (s *Summary) WriteText(w io.Writer) error {
+	var b strings.Builder
+	for _, r := range s.Failures {
+		fmt.Fprintf(&b, "seed %d", r.Seed)
+		r.Failure.write(&b)
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "worlds     %d calm, %d lossy, %d with outages; %v of virtual time\n",
+		s.Skies[string(calm)], s.Skies[string(lossy)], s.Skies[string(outage)], (time.Duration(s.VirtualMS) * time.Millisecond).Round(time.Second))
+	fmt.Fprintf(&b, "decisions  %d: %d admitted, %d denied, %d degraded\n", s.Decisions, s.Admitted, s.Denied, s.Degraded)
+	m := &s.Messages
+	fmt.Fprintf(&b, "messages   %d: %d lost, %d doubled, %d overtaken, %d turned away\n", m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused)
+	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts\n", s.Faults.Crashes, s.Faults.Freezes, s.Faults.Cuts)
+	for _, p := range promiseWords {
+		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
+	}
+	if s.OK() {
+		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d)\n", s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept, s.From)
+	} else {
+		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func someOf(seeds []uint64) string {
+	const shown = 6
+	text := strings.Trim(fmt.Sprint(seeds[:min(shown, len(seeds))]), "[]")
+	if len(seeds) > shown {
+		text += " …"
+	}
+	return text
+}

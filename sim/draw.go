@@ -1,0 +1,199 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"penstock/limiter"
+)
+
+// plan is what a seed draws before its world begins. The rest (which message is lost, who asks what) is drawn while
+// it runs, from two more streams of the same seed.
+type plan struct {
+	seed    uint64
+	sky     sky
+	clocks  []clock // one per machine
+	weather weather
+	limits  []rule
+	traffic traffic
+	length  time.Duration // from the first request to the last
+	faults  []fault       // by time
+
+	sweepEvery time.Duration
+}
+
+// sky is the general kind of a world. It decides which promises hold in it.
+type sky string
+
+const (
+	calm   sky = "calm"   // nothing is lost, nobody fails: every promise holds without exception
+	lossy  sky = "lossy"  // messages get lost and may take longer than anybody waits
+	outage sky = "outage" // machines crash, freeze, or are cut off from each other as well
+)
+
+// rule is a limit of the world: one that all nodes know by name, or one that clients bring along.
+type rule struct {
+	limiter.Spec
+	inline bool
+}
+
+// weather is what a message meets on its way. A delay is near, plus something exponential with the given mean, but
+// at most far.
+type weather struct {
+	near, mean, far time.Duration
+	loss            float64 // part of the messages that get lost
+	twice           float64 // part of the messages that arrive twice
+	inOrder         bool    // a line delivers in the order of sending, as a stream does
+}
+
+func (x *weather) delay(dice *rand.Rand) time.Duration {
+	return min(x.far, x.near+time.Duration(dice.ExpFloat64()*float64(x.mean)))
+}
+
+// fault is something that goes wrong, or is put right again.
+type fault struct {
+	at   time.Duration
+	kind kind // crashes, boots, freezes, thaws, cuts, mends
+	node int
+	peer int // of cuts and mends: nothing passes from node to peer
+}
+
+// Streams of a seed: a change in how one thing is drawn leaves the others alone.
+const (
+	planStream    = 1
+	dicesStream   = 2
+	trafficStream = 3
+	bootStream    = 4
+)
+
+func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+
+// draw is the world of a seed.
+func draw(seed uint64) *plan {
+	r := stream(seed, planStream)
+	p := &plan{seed: seed, sky: drawSky(r)}
+	p.clocks = drawClocks(r)
+	p.weather = drawWeather(r, p.sky)
+	p.limits = drawLimits(r)
+	p.sweepEvery = oneOf(r, 250*time.Millisecond, 5*time.Second, 5*time.Second) // the pause in production, or one that costs less here
+	p.length = time.Duration(2+r.IntN(40)) * time.Second
+	p.traffic = drawTraffic(r, p.length)
+	if p.sky == outage {
+		p.faults = drawFaults(r, len(p.clocks), p.length)
+	}
+	return p
+}
+
+func drawSky(r *rand.Rand) sky {
+	switch x := r.IntN(10); {
+	case x < 5:
+		return calm
+	case x < 8:
+		return lossy
+	}
+	return outage
+}
+
+// drawClocks puts 1 to 7 machines on the same minute or hours apart, with clocks that gain or lose up to 0.2 ms a second.
+func drawClocks(r *rand.Rand) []clock {
+	clocks := make([]clock, 1+r.IntN(7))
+	start := limiter.Instant(1_700_000_000_000_000_000 + r.Int64N(int64(100*24*time.Hour)))
+	apart := oneOf(r, 0, time.Millisecond, time.Second, 3*time.Hour)
+	for i := range clocks {
+		clocks[i] = clock{start: start + limiter.Instant(r.Int64N(int64(apart)+1)), drift: r.Int64N(401) - 200}
+	}
+	return clocks
+}
+
+func drawWeather(r *rand.Rand, s sky) weather {
+	x := weather{
+		near:    time.Duration(r.Int64N(int64(2 * time.Millisecond))),
+		mean:    oneOf(r, 0, 50*time.Microsecond, time.Millisecond, 10*time.Millisecond),
+		far:     60 * time.Millisecond, // there and back again well within any timeout
+		twice:   oneOf(r, 0, 0.01, 0.3),
+		inOrder: r.IntN(2) == 0,
+	}
+	switch s {
+	case lossy:
+		x.loss = oneOf(r, 0.001, 0.02, 0.2)
+		x.mean = oneOf(r, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond)
+		x.far = 400 * time.Millisecond
+	case outage:
+		x.loss = oneOf(r, 0, 0, 0.02)
+	}
+	return x
+}
+
+// drawLimits draws 2 to 6 limits, of any algorithm.
+func drawLimits(r *rand.Rand) []rule {
+	rules := make([]rule, 2+r.IntN(5))
+	for i := range rules {
+		s := &rules[i].Spec
+		s.Algorithm = oneOf(r, limiter.GCRA, limiter.FixedWindow, limiter.SlidingCounter)
+		s.Name = fmt.Sprintf("%s-%d", s.Algorithm, i+1)
+		s.Limit = oneOf[int64](r, 1, 2, 3, 7, 10, 50, 300, 1000)
+		s.Per = oneOf(r, 100*time.Millisecond, time.Second, 7*time.Second, time.Minute)
+		switch s.Algorithm {
+		case limiter.GCRA:
+			s.Burst = oneOf[int64](r, 0, 1, 3, 100)
+		case limiter.FixedWindow:
+			s.Anchor = oneOf(r, limiter.Epoch, limiter.FirstHit)
+			s.CountRejected = r.IntN(4) == 0
+		}
+		s.OnError = oneOf(r, limiter.ErrorLocal, limiter.ErrorLocal, limiter.ErrorAllow, limiter.ErrorDeny)
+		switch r.IntN(12) {
+		case 0:
+			s.DryRun = true
+		case 1:
+			s.OnDeny = limiter.DenyShadow
+		}
+		rules[i].inline = r.IntN(6) == 0
+	}
+	return rules
+}
+
+func drawTraffic(r *rand.Rand, length time.Duration) traffic {
+	t := traffic{
+		requests: 100 + r.IntN(1400),
+		keys:     oneOf(r, 1, 10, 100, 1000),
+		skew:     oneOf(r, "uniform", "zipf", "hot"),
+		crowd:    oneOf(r, 0, 0.3, 0.9),
+		batch:    oneOf(r, 0, 0.1, 0.5),
+		together: oneOf(r, 0, 0.1, 0.3),
+		again:    oneOf(r, 0, 0.05, 0.3),
+		odd:      oneOf(r, 0, 0.1, 0.4),
+		broken:   oneOf(r, 0, 0.02),
+		hurry:    oneOf(r, 0, 0.2),
+		patience: oneOf(r, 0, 0.2),
+	}
+	t.gap = time.Duration(float64(length) / (float64(t.requests) * (1 - t.crowd)))
+	return t
+}
+
+// drawFaults has 1 to 6 things go wrong. Each is put right again, most within the world's length.
+func drawFaults(r *rand.Rand, machines int, length time.Duration) (faults []fault) {
+	for range 1 + r.IntN(6) {
+		wrong := fault{at: time.Duration(r.Int64N(int64(length))), kind: oneOf(r, crashes, freezes, cuts), node: r.IntN(machines), peer: r.IntN(machines)}
+		right := wrong
+		right.kind = wrong.kind + 1
+		right.at += time.Duration(r.Int64N(int64(oneOf(r, 100*time.Millisecond, time.Second, 6*time.Second))))
+		faults = append(faults, wrong, right)
+		if wrong.kind == cuts && r.IntN(2) == 0 { // the way back as well
+			wrong.node, wrong.peer = wrong.peer, wrong.node
+			right.node, right.peer = right.peer, right.node
+			faults = append(faults, wrong, right)
+		}
+	}
+	slices.SortStableFunc(faults, func(a, b fault) int { return int(a.at - b.at) })
+	return faults
+}
+
+// oneOf draws one of the choices.
+func oneOf[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
+
+// boot is the number that the n-th process on a machine draws when it starts; never 0.
+func (p *plan) boot(machine, n int) uint64 {
+	return rand.NewPCG(p.seed, bootStream<<32|uint64(machine)<<16|uint64(n)).Uint64()>>1 | 1
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// machine is one computer of the world. It outlives the processes that run on it.
+type machine struct {
+	world   *world
+	id      string
+	index   int // in world.machines
+	clock   clock
+	process *process      // nil while it is down
+	frozen  bool          // paused: nothing runs, while time and messages go on
+	backlog []func()      // what will happen when it thaws
+	thawed  time.Duration // when it last did, or -1
+	boots   int           // processes started
+}
+
+// process is one start of a node on a machine, from boot to crash. It is the node's two hands: Clock and Network.
+type process struct {
+	machine  *machine
+	boot     uint64
+	node     *cluster.Node
+	door     door
+	waiting  []*task    // in the middle of a call
+	visits   []*request // of clients that have not heard yet
+	ledger   *ledger    // what its table must hold, kept by the judge
+	received map[limiter.Spec]*limiter.Limit
+	dead     bool
+}
+
+// door is how the world speaks to a node. It is the node itself, unless a test plants a fault in between.
+type door interface {
+	Check(r *cluster.Request, out []cluster.Decision) error
+	Deliver(a *cluster.Ask) *cluster.Answer
+}
+
+// tableBytes is the budget of a node's table: more than any world has keys for, so that nobody is crowded out.
+const tableBytes = 4 << 20
+
+// boot starts a new process with an empty memory.
+func (m *machine) boot() {
+	m.boots++
+	p := &process{
+		machine: m, boot: m.world.plan.boot(m.index, m.boots),
+		ledger: newLedger(), received: make(map[limiter.Spec]*limiter.Limit),
+	}
+	node, err := cluster.New(cluster.Config{
+		ID: m.id, Boot: p.boot, Clock: p, Network: p,
+		Table:      limiter.NewTable(limiter.TableConfig{Bytes: tableBytes, Shards: 1}),
+		SweepEvery: m.world.plan.sweepEvery,
+	})
+	if err != nil {
+		panic(err)
+	}
+	node.SetLimits(m.world.limits)
+	p.node, p.door = node, node
+	m.process = p
+	node.Start()
+}
+
+// crash ends the process at once: what it waits for never comes back, what it knew is gone.
+func (m *machine) crash() {
+	p := m.process
+	m.process, m.backlog, m.frozen = nil, nil, false
+	p.dead = true
+	p.end()
+	for _, r := range p.visits {
+		m.world.judge.left(r)
+	}
+}
+
+// end unwinds all that p is in the middle of.
+func (p *process) end() {
+	for _, t := range slices.Clone(p.waiting) {
+		t.end()
+	}
+	p.waiting = nil
+}
+
+func (p *process) forget(t *task) {
+	i := slices.Index(p.waiting, t)
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+}
+
+// do has f happen to p now; later if its machine is frozen; never if p is dead.
+func (p *process) do(f func()) {
+	switch {
+	case p.dead:
+	case p.machine.frozen:
+		p.machine.backlog = append(p.machine.backlog, func() { p.do(f) })
+	default:
+		f()
+	}
+}
+
+// freeze stops the machine between two instructions.
+func (m *machine) freeze() { m.frozen = true }
+
+// thaw lets it go on, with all that has come in meanwhile, in the order in which it came.
+func (m *machine) thaw() {
+	m.frozen = false
+	m.thawed = m.world.now
+	for len(m.backlog) > 0 && !m.frozen {
+		f := m.backlog[0]
+		m.backlog = m.backlog[1:]
+		f()
+	}
+}
+
+// Now is the machine's clock.
+func (p *process) Now() limiter.Instant { return p.machine.now() }
+
+func (m *machine) now() limiter.Instant { return m.clock.at(m.world.now) }
+
+// AfterFunc has f happen as a task of the process.
+func (p *process) AfterFunc(d time.Duration, f func()) (stop func()) {
+	w := p.machine.world
+	pending := true
+	e := w.at(p.machine.clock.when(p.Now().Add(d)), func() {
+		pending = false
+		p.do(func() {
+			w.trace.add(happening{at: w.now, kind: fires, node: p.machine})
+			w.tasks.start(p, f)
+		})
+	})
+	return func() {
+		if pending {
+			pending = false
+			w.schedule.remove(e)
+		}
+	}
+}
+
+// limit is this process's own copy of a limit that came with an Ask: a peer gets bytes, not a pointer.
+func (p *process) limit(l *limiter.Limit) *limiter.Limit {
+	own := p.received[l.Spec]
+	if own == nil {
+		var err error
+		if own, err = limiter.New(l.Spec); err != nil {
+			panic(err)
+		}
+		p.received[l.Spec] = own
+	}
+	return own
+}

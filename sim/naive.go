@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"sort"
+	"time"
+
+	"penstock/limiter"
+)
+
+// naive is the reference that the cluster is held against: a single limiter with a single map, written for the eye
+// and not for speed, which shares no line with package limiter. Buckets are filled by pouring, not by arrival times;
+// waits are found by trying them out.
+type naive struct {
+	keys map[naiveKey]*naiveState
+}
+
+type naiveKey struct{ limit, key string }
+
+// naiveState is what is remembered of one key under one limit. Each algorithm uses some of it.
+type naiveState struct {
+	used     int64           // GCRA: what is missing in the bucket, in parts: a unit is Per parts, and Limit of them refill per ns
+	poured   limiter.Instant // GCRA: when it was last refilled
+	start    limiter.Instant // windows: when the current one began
+	count    int64           // windows: what it counts
+	previous int64           // sliding counter: what the window before it counted
+}
+
+// take is what a single limiter answers to a request at now, after all that it was asked before.
+func (n *naive) take(now limiter.Instant, s *limiter.Spec, key string, cost int64) limiter.Decision {
+	state := n.keys[naiveKey{s.Name, key}]
+	if state == nil {
+		state = &naiveState{}
+		n.keys[naiveKey{s.Name, key}] = state
+	}
+	return state.take(now, s, cost)
+}
+
+// peek is what take would answer. It changes nothing.
+func (n *naive) peek(now limiter.Instant, s *limiter.Spec, key string, cost int64) limiter.Decision {
+	return n.keys[naiveKey{s.Name, key}].copy().take(now, s, cost)
+}
+
+func (n *naive) reset(s *limiter.Spec, key string) { delete(n.keys, naiveKey{s.Name, key}) }
+
+// copy is a state of its own, equal to st. A nil st is that of a key never seen.
+func (st *naiveState) copy() *naiveState {
+	if st == nil {
+		return &naiveState{}
+	}
+	c := *st
+	return &c
+}
+
+func (st *naiveState) take(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
+	switch s.Algorithm {
+	case limiter.GCRA:
+		return st.bucket(now, s, cost)
+	case limiter.FixedWindow:
+		return st.window(now, s, cost)
+	case limiter.SlidingCounter:
+		return st.sliding(now, s, cost)
+	}
+	panic("sim: the reference does not know " + s.Algorithm.String())
+}
+
+func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
+	unit, full := int64(s.Per), s.Burst*int64(s.Per)
+	if elapsed := int64(now - st.poured); elapsed >= st.used/s.Limit+1 {
+		st.used = 0
+	} else {
+		st.used = max(0, st.used-elapsed*s.Limit)
+	}
+	st.poured = now
+	d := limiter.Decision{Allowed: true, Limit: s.Burst, RetryAfter: limiter.Never}
+	switch {
+	case cost > s.Burst:
+		d.Allowed = false
+	case cost > 0 && st.used+cost*unit > full:
+		d.Allowed = false
+		d.RetryAfter = wait(st.used+cost*unit-full, s.Limit)
+	case cost > 0:
+		st.used += cost * unit
+	case cost < -s.Burst:
+		st.used = 0
+	default:
+		st.used = max(0, st.used+cost*unit)
+	}
+	d.Remaining = max(0, full-st.used) / unit
+	d.ResetAfter = wait(st.used, s.Limit)
+	return d
+}
+
+// wait is how long it takes until parts have flowed in at rate parts per nanosecond.
+func wait(parts, rate int64) time.Duration { return time.Duration((parts + rate - 1) / rate) }
+
+func (st *naiveState) window(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
+	if st.count == 0 || now >= st.start.Add(s.Per) {
+		st.count = 0
+		st.start = now
+		if s.Anchor == limiter.Epoch {
+			st.start = aligned(now, s.Per)
+		}
+	}
+	end := time.Duration(st.start.Add(s.Per) - now)
+	d := limiter.Decision{Allowed: true, Limit: s.Limit, RetryAfter: limiter.Never}
+	switch {
+	case cost > s.Limit:
+		d.Allowed = false
+	case cost > 0 && st.count+cost > s.Limit:
+		d.Allowed = false
+		d.RetryAfter = end
+		if s.CountRejected {
+			st.count += cost
+		}
+	default:
+		st.count = max(0, st.count+max(cost, -st.count))
+	}
+	d.Remaining = max(0, s.Limit-st.count)
+	if st.count > 0 || s.Anchor == limiter.Epoch {
+		d.ResetAfter = end
+	}
+	return d
+}
+
+func (st *naiveState) sliding(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
+	switch this := aligned(now, s.Per); {
+	case this == st.start:
+	case this == st.start.Add(s.Per):
+		st.start, st.previous, st.count = this, st.count, 0
+	default:
+		st.start, st.previous, st.count = this, 0, 0
+	}
+	d := limiter.Decision{Allowed: true, Limit: s.Limit, RetryAfter: limiter.Never}
+	switch {
+	case cost > s.Limit:
+		d.Allowed = false
+	case cost > 0 && st.estimate(now, s)+cost > s.Limit:
+		d.Allowed = false
+		d.RetryAfter = st.waitFor(s.Limit-cost, now, s)
+	case cost > 0:
+		st.count += cost
+	case cost < 0:
+		back := min(-max(cost, -1<<62), st.count+st.previous)
+		current := min(back, st.count)
+		st.count -= current
+		st.previous -= back - current
+	}
+	d.Remaining = max(0, s.Limit-st.estimate(now, s))
+	d.ResetAfter = st.waitFor(0, now, s)
+	return d
+}
+
+// estimate is what a sliding counter takes to lie within the last Per at some instant, if nothing comes until then.
+func (st *naiveState) estimate(at limiter.Instant, s *limiter.Spec) int64 {
+	current, previous := st.count, st.previous
+	switch this := aligned(at, s.Per); {
+	case this == st.start:
+	case this == st.start.Add(s.Per):
+		current, previous = 0, current
+	default:
+		return 0
+	}
+	inside := int64(s.Per) - int64(at-aligned(at, s.Per))
+	return current + previous*inside/int64(s.Per)
+}
+
+// waitFor is the shortest wait until the estimate is at most k. The estimate only falls, so half of the waits can be
+// ruled out with each try.
+func (st *naiveState) waitFor(k int64, now limiter.Instant, s *limiter.Spec) time.Duration {
+	return time.Duration(sort.Search(2*int(s.Per), func(d int) bool {
+		return st.estimate(now.Add(time.Duration(d)), s) <= k
+	}))
+}
+
+// aligned is the last multiple of per since the epoch that is not after t. No world is older than the epoch.
+func aligned(t limiter.Instant, per time.Duration) limiter.Instant { return t - t%limiter.Instant(per) }

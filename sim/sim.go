@@ -1,0 +1,34 @@
+// Package sim runs the cluster in an imagined world. Follow one seed:
+//
+//  1. draw makes a plan of it: how many machines there are and how wrong their clocks go, how long messages take and
+//     how many get lost or doubled, which limits there are, who asks what, what crashes, freezes or is cut off.
+//  2. A world is made of the plan. Each machine runs the same cluster.Node as in production; only its two hands,
+//     Clock and Network, belong to the world. One goroutine plays them all: what will happen is an event on a heap,
+//     ordered by time and then by age, and a node that waits for a peer is a coroutine that an event enters again.
+//  3. Whatever a client is told and whatever an owner decides goes to the judge, who decides it once more with a
+//     naive limiter that shares no line with the real one, and holds the world to the promises of judge.go after
+//     every single decision.
+//  4. When nothing more happens, the judge looks at what the tables hold and whether anybody still waits. The Report
+//     says what happened. The same seed gives the same world, the same trace and the same bytes, always.
+//
+// Worlds come under three skies. Under a calm one messages may be slow, doubled and overtaken, but nothing fails,
+// and every promise holds without exception. In lossy ones messages vanish, in outages machines do; there, decisions
+// without the owner must be marked and keep to their bound, and everything else still holds. Until counters are
+// replicated, a crash forgets what its machine had counted, and the judge grants that, once per crash.
+//
+// Not built yet: nodes that join and leave, views that are late or differ, replayed request logs, scenarios from
+// files, and shrinking a failing seed.
+package sim
+
+// Run lets the world of a seed happen.
+func Run(seed uint64) *Report { return run(draw(seed), nil) }
+
+// run lets the world of a plan happen. A test may plant a fault in it first.
+func run(p *plan, plant func(*world)) *Report {
+	w := newWorld(p)
+	if plant != nil {
+		plant(w)
+	}
+	w.run()
+	return w.report()
+}

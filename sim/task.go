@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+)
+
+// tasks are the coroutines of a world. A node's code is straight-line: it calls Network.Call and goes on with the
+// answer. Here it runs as a coroutine that is left at Call and entered again when the answer is there, so that one
+// goroutine plays all nodes, in an order that the schedule alone decides.
+type tasks struct {
+	running *task   // nil between events
+	idle    []*task // coroutines that are done with their job, to be given another
+	waiting int     // tasks that are left in the middle of their job
+	panicAt string  // where in the code a job panicked
+}
+
+// task is one coroutine.
+type task struct {
+	tasks   *tasks
+	process *process // whose code it runs
+	job     func()
+	next    func() (struct{}, bool) // enters it; returns when it is left
+	stop    func()                  // ends it: whatever it is in the middle of is unwound
+	leave   func(struct{}) bool     // called inside: returns when it is entered again, false to unwind
+}
+
+// unwound is the panic that takes an ended task out of the middle of its job.
+type unwound struct{}
+
+// start runs job as a task of p until it is done or waits for the first time.
+func (ts *tasks) start(p *process, job func()) {
+	var t *task
+	if n := len(ts.idle); n > 0 {
+		t, ts.idle = ts.idle[n-1], ts.idle[:n-1]
+	} else {
+		t = &task{tasks: ts}
+		t.next, t.stop = iter.Pull(t.life)
+	}
+	t.process, t.job = p, job
+	t.enter()
+}
+
+// enter goes on with the task until it is done or waits again.
+func (t *task) enter() {
+	if t.tasks.running != nil {
+		panic("sim: a task was entered while another one runs; only events may enter tasks")
+	}
+	t.tasks.running = t
+	t.next()
+	t.tasks.running = nil
+}
+
+// wait leaves the running task until somebody calls enter.
+func (ts *tasks) wait() {
+	t := ts.running
+	if t == nil {
+		panic("sim: Network.Call outside of a task: nobody could go on meanwhile")
+	}
+	ts.waiting++
+	t.process.waiting = append(t.process.waiting, t)
+	entered := t.leave(struct{}{})
+	ts.waiting--
+	if !entered {
+		panic(unwound{})
+	}
+	t.process.forget(t)
+}
+
+// end unwinds a task that waits: its process is dead, or the world is over.
+func (t *task) end() { t.stop() }
+
+// close ends the coroutines that have no job.
+func (ts *tasks) close() {
+	for _, t := range ts.idle {
+		t.stop()
+	}
+	ts.idle = nil
+}
+
+// life is what a task does: one job after another.
+func (t *task) life(leave func(struct{}) bool) {
+	defer t.lastWords()
+	t.leave = leave
+	for {
+		t.job()
+		t.job, t.process = nil, nil
+		t.tasks.idle = append(t.tasks.idle, t)
+		if !leave(struct{}{}) {
+			return
+		}
+	}
+}
+
+// lastWords ends an unwound task quietly, and notes where any other panic came from: the stack is lost when the
+// panic crosses from the coroutine to the world.
+func (t *task) lastWords() {
+	p := recover()
+	if p == nil || p == (unwound{}) {
+		return
+	}
+	t.tasks.panicAt = panicSite()
+	panic(p)
+}
+
+// panicSite names the function that panicked. It must be called while the panic is being recovered.
+func panicSite() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	panicking := false
+	for {
+		f, more := frames.Next()
+		if panicking && !strings.HasPrefix(f.Function, "runtime.") {
+			return fmt.Sprintf("%s, line %d", f.Function, f.Line)
+		}
+		panicking = panicking || f.Function == "runtime.gopanic"
+		if !more {
+			return "unknown"
+		}
+	}
+}

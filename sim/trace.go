@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"penstock/cluster"
+)
+
+// trace folds all that happens into one number, so that two runs can be compared at a glance, and remembers the last
+// of it for whoever has to find out why a promise broke.
+type trace struct {
+	hash   *xxhash.Digest
+	buf    []byte
+	events uint64
+	recent [recentHappenings]happening
+}
+
+const recentHappenings = 48
+
+// happening is one line of a trace. Fields that do not matter to its kind are zero.
+type happening struct {
+	at         time.Duration
+	kind       kind
+	node, peer *machine
+	seq        uint64 // of a request's ID, or of a message
+	limit, key string
+	op         cluster.Op
+	cost       int64
+	allowed    bool
+	remaining  int64
+}
+
+// kind is what happened.
+type kind uint8
+
+const (
+	asks      kind = 1 + iota // a client asks node
+	hears                     // a client hears node's decision
+	refuses                   // node answers a client with an error
+	absent                    // a client finds node down
+	sends                     // node posts a message to peer
+	loses                     // the network lost a message of node to peer
+	doubles                   // the network doubled one
+	decides                   // node decides for peer, as owner
+	declines                  // node answers peer that it decides nothing
+	turnsAway                 // node is down, peer hears that
+	returns                   // node's call to peer ended: allowed = with an answer
+	fires                     // a timer of node
+	crashes
+	boots
+	freezes
+	thaws
+	cuts // nothing passes from node to peer
+	mends
+)
+
+var kindNames = [...]string{
+	asks: "is asked", hears: "answers", refuses: "refuses", absent: "is down for a client", sends: "sends to", loses: "loses a message to",
+	doubles: "doubles a message to", decides: "decides for", declines: "declines", turnsAway: "is down for", returns: "hears from",
+	fires: "wakes up", crashes: "crashes", boots: "boots", freezes: "freezes", thaws: "thaws", cuts: "is cut off from", mends: "is mended to",
+}
+
+func newTrace() trace { return trace{hash: xxhash.New()} }
+
+func (t *trace) add(h happening) {
+	b := append(t.buf[:0], byte(h.kind), bit(h.allowed))
+	b = binary.LittleEndian.AppendUint16(b, index(h.node))
+	b = binary.LittleEndian.AppendUint16(b, index(h.peer))
+	b = binary.LittleEndian.AppendUint64(b, uint64(h.at))
+	b = binary.LittleEndian.AppendUint64(b, h.seq)
+	if h.limit != "" {
+		b = append(b, byte(h.op))
+		b = binary.LittleEndian.AppendUint64(b, uint64(h.cost))
+		b = binary.LittleEndian.AppendUint64(b, uint64(h.remaining))
+		b = append(append(append(b, h.limit...), 0), h.key...)
+	}
+	if watch != nil {
+		watch(h)
+	}
+	t.hash.Write(b)
+	t.buf = b
+	t.recent[t.events%recentHappenings] = h
+	t.events++
+}
+
+// sum identifies all that happened so far.
+func (t *trace) sum() uint64 { return t.hash.Sum64() }
+
+// last are the latest happenings, one line each, oldest first.
+func (t *trace) last() (lines []string) {
+	for i := max(t.events, recentHappenings) - recentHappenings; i < t.events; i++ {
+		lines = append(lines, t.recent[i%recentHappenings].String())
+	}
+	return lines
+}
+
+func (h happening) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%12.6fs  %s %s", h.at.Seconds(), h.node.id, kindNames[h.kind])
+	if h.peer != nil {
+		b.WriteString(" " + h.peer.id)
+	}
+	if h.limit != "" {
+		fmt.Fprintf(&b, ": %s of %s under %s", opText(h.op, h.cost), keyText(h.key), h.limit)
+	}
+	switch h.kind {
+	case hears, decides:
+		fmt.Fprintf(&b, ": %s, %d left", yesNo(h.allowed), h.remaining)
+	case returns:
+		if !h.allowed {
+			b.WriteString(": nothing")
+		}
+	}
+	if h.seq != 0 {
+		fmt.Fprintf(&b, " (#%d)", h.seq)
+	}
+	return b.String()
+}
+
+func index(m *machine) uint16 {
+	if m == nil {
+		return 1<<16 - 1
+	}
+	return uint16(m.index)
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var watch func(happening)
