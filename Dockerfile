@@ -1,0 +1,21 @@
+# Penstock from its sources: a static binary alone in an empty image.
+#
+#   docker build -t penstock .
+#
+# GO_IMAGE is any image with Go 1.26 and a shell. deploy/try-image.sh makes one without a registry.
+ARG GO_IMAGE=golang:1.26
+FROM ${GO_IMAGE} AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w" -o /penstock ./cmd/node
+
+FROM scratch
+COPY --from=build /penstock /penstock
+USER 65532:65532
+# gossip (TCP and UDP), peers, gRPC, HTTP
+EXPOSE 7946/tcp 7946/udp 7947/tcp 7948/tcp 7949/tcp
+HEALTHCHECK --interval=2s --timeout=3s --start-period=30s --retries=3 CMD ["/penstock", "healthcheck"]
+ENTRYPOINT ["/penstock"]
+CMD ["serve"]

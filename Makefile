@@ -1,0 +1,47 @@
+# What one does here, by name. `make` alone lists it.
+GO      ?= go
+COMPOSE ?= docker-compose
+IMAGE   ?= penstock
+tool    := $(GO) tool -modfile=tools/go.mod
+sources  = $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v '\.pb\.go$$')
+
+.PHONY: help build test race lint format generate check bench demo image compose
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/penstock, static
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/penstock ./cmd/node
+
+test: ## all tests
+	$(GO) test ./...
+
+race: ## all tests with the race detector (needs a C compiler)
+	$(GO) test -race -short ./...
+
+lint: ## vet, staticcheck, and whether the format is right
+	$(GO) vet ./...
+	$(tool) staticcheck ./...
+	@bad=$$($(tool) gofumpt -l $(sources)) && test -z "$$bad" || { echo "not formatted: $$bad"; exit 1; }
+
+format: ## format all sources
+	$(tool) gofumpt -w $(sources)
+
+generate: ## Go code of the .proto files (needs protoc)
+	sh proto/generate.sh
+
+check: ## everything that must hold before a change is accepted
+	bash .ci/run
+
+bench: ## benchmarks of all rooms; bench/README.md says what they compare
+	$(GO) test -run '^$$' -bench . -benchmem ./limiter ./ring ./cluster ./rpc ./sim
+
+demo: ## three nodes in one process, on the default ports
+	$(GO) run ./cmd/node demo
+
+image: ## container image, from a binary built here
+	$(MAKE) build
+	docker build -f Dockerfile.prebuilt -t $(IMAGE) .
+
+compose: image ## three containers; Ctrl-C stops them
+	PENSTOCK_IMAGE=$(IMAGE) $(COMPOSE) up --no-build

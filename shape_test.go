@@ -1,0 +1,647 @@
+package penstock_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// This file keeps the shape of the house. The tables come first: each entry's value is the reason for it. Below
+// them stand the tests, then how sources are read. A test that fails prints the place and the reason.
+
+// arrows are all imports between packages of this module. "a -> b": a imports b, because …
+// Tests may also import what their package may, and what stands in testArrows.
+var arrows = map[string]string{
+	"limiter/policy -> limiter": "a file of limits becomes *limiter.Limit values",
+
+	"cluster -> limiter":        "the owner of a key decides",
+	"cluster -> ring":           "the owner of a key is found",
+	"cluster/gossip -> cluster": "membership becomes Views",
+	"cluster/gossip -> ring":    "a node whose ring is built differently is refused",
+
+	"rpc -> cluster":      "a door hands decoded requests to the node; peers carry its calls",
+	"rpc -> limiter":      "doors translate limits, decisions and instants",
+	"rpc -> ring":         "the status pages show who owns a key",
+	"rpc -> proto":        "the doors' messages",
+	"rpc/client -> proto": "the client speaks the public protocol, and knows nothing else of the house",
+
+	"sim -> cluster": "the imagined world runs the real node",
+	"sim -> limiter": "it gives each node a real table",
+	"sim -> ring":    "it shows who owns a key",
+
+	"cmd/node -> limiter":        "wiring",
+	"cmd/node -> limiter/policy": "wiring",
+	"cmd/node -> ring":           "wiring",
+	"cmd/node -> cluster":        "wiring",
+	"cmd/node -> cluster/gossip": "wiring",
+	"cmd/node -> rpc":            "wiring",
+	"cmd/node -> rpc/client":     "the verbs that ask a running node",
+	"cmd/node -> proto":          "the verbs that ask a running node",
+	"cmd/node -> sim":            "the verb sim",
+}
+
+// testArrows are imports that only tests have.
+var testArrows = map[string]string{
+	"rpc/client -> rpc":     "the client is tested against the real door",
+	"rpc/client -> cluster": "… of a real node",
+	"rpc/client -> limiter": "… with a real table",
+}
+
+// walls say why an import that is no arrow is forbidden. A room's "*" is the reason for everything it has no entry
+// of its own for.
+var walls = map[string]string{
+	"penstock -> *": "the root is a page of documentation",
+
+	"limiter -> ring":    "limiter and ring are strangers: a decision does not depend on where it is made",
+	"limiter -> cluster": "a table serves one process without any cluster; cluster stands on it",
+	"limiter -> *":       "limiter is arithmetic at the bottom of the house: it knows nobody",
+
+	"limiter/policy -> cluster": "policy reads files into limits; what a cluster does with them is not its business",
+	"limiter/policy -> *":       "policy stands on limiter alone",
+
+	"ring -> limiter": "ring and limiter are strangers: an owner does not depend on what is decided there",
+	"ring -> cluster": "the ring is a pure function of member ids; cluster stands on it",
+	"ring -> *":       "ring is arithmetic at the bottom of the house: it knows nobody",
+
+	"cluster -> cluster/gossip": "a node is handed Views, so that the simulator can hand them over as well",
+	"cluster -> limiter/policy": "a node is handed limits, wherever they were written",
+	"cluster -> rpc":            "a node speaks through the Network it is given: the same node runs in the simulator",
+	"cluster -> proto":          "the wire's messages stop at rpc; the node has types of its own",
+	"cluster -> sim":            "the node does not know in which world it runs",
+	"cluster -> *":              "cluster stands on limiter and ring alone",
+
+	"cluster/gossip -> limiter": "membership does not depend on what the members decide",
+	"cluster/gossip -> *":       "gossip makes Views and nothing else",
+
+	"proto -> *": "generated messages stand alone",
+
+	"rpc -> cluster/gossip": "doors serve whatever View the node has",
+	"rpc -> limiter/policy": "limits reach the doors through the node, whatever file they came from",
+	"rpc -> rpc/client":     "a server does not need its own client; it would come along into every node",
+	"rpc -> sim":            "the real world's hands do not know the imagined world's",
+	"rpc -> *":              "rpc turns wires into calls of the node; wiring is cmd/node's work",
+
+	"rpc/client -> rpc":     "a program that uses the client must not get a server with it",
+	"rpc/client -> cluster": "a program that uses the client must not get a node with it",
+	"rpc/client -> *":       "the client knows the protocol only",
+
+	"sim -> rpc":            "the imagined world has no sockets: its runs are the same bytes for the same seed",
+	"sim -> cluster/gossip": "memberlist has goroutines and clocks of its own; the simulator gives Views itself",
+	"sim -> *":              "the imagined world holds nodes and nothing of the real world",
+
+	"cmd/node -> *": "what only cmd/node would use belongs to cmd/node",
+}
+
+// modules says which rooms may know a module of somebody else, and why no other may. A module that is not here is
+// refused.
+var modules = map[string]struct{ rooms, reason string }{
+	"github.com/cespare/xxhash/v2": {
+		rooms:  "limiter ring cluster cluster/gossip sim",
+		reason: "a key is hashed once, by limiter.Hash, and the hash is passed on",
+	},
+	"github.com/buraksezer/consistent": {
+		rooms:  "ring",
+		reason: "the library panics and hangs on bad input; ring guards it and copies its answer into a table",
+	},
+	"github.com/hashicorp/memberlist": {
+		rooms:  "cluster/gossip",
+		reason: "memberlist brings goroutines, clocks and callbacks under locks; only Views leave cluster/gossip",
+	},
+	"google.golang.org/grpc": {
+		rooms:  "rpc rpc/client proto",
+		reason: "the transport is a hand of the node: what stands below rpc runs without it in the simulator",
+	},
+	"google.golang.org/protobuf": {
+		rooms:  "rpc rpc/client proto cmd/node",
+		reason: "messages of the wire stop at rpc; the node has types of its own",
+	},
+	"google.golang.org/genproto": {
+		rooms:  "rpc rpc/client",
+		reason: "details of gRPC errors are the doors' matter",
+	},
+	"github.com/prometheus/client_golang": {
+		rooms:  "rpc",
+		reason: "rooms count in plain fields beside the branch they count; a door reads them at scrape",
+	},
+	"github.com/goccy/go-yaml": {
+		rooms:  "limiter/policy cmd/node",
+		reason: "YAML is how people write limits and settings; nothing else reads it",
+	},
+	"github.com/fsnotify/fsnotify": {
+		rooms:  "limiter/policy rpc",
+		reason: "files are watched where they are read: limits, and certificates",
+	},
+	"github.com/alecthomas/kong": {
+		rooms:  "cmd/node",
+		reason: "flags become plain fields at the top of the house",
+	},
+	"github.com/HdrHistogram/hdrhistogram-go": {
+		rooms:  "cmd/node",
+		reason: "load is generated by the verb bench; a node counts in plain fields",
+	},
+}
+
+// testModules are modules that only tests may import, in any room.
+var testModules = map[string]string{
+	"pgregory.net/rapid":                  "properties",
+	"go.uber.org/goleak":                  "goroutines that stayed",
+	"github.com/rogpeppe/go-internal":     "scripts of command lines",
+	"github.com/anishathalye/porcupine":   "linearizability",
+	"google.golang.org/grpc/test/bufconn": "connections in memory",
+}
+
+// pure are the rooms where a decision is a function of (state, now, request): the same in production, in a test and
+// in the simulator. Rooms below them (limiter/policy, cluster/gossip) are not meant.
+var pure = []string{"limiter", "ring", "cluster"}
+
+// impure says what a pure room does not contain, and why.
+var impure = map[string]string{
+	"go":        "a goroutine runs in an order that no seed decides; Clock.AfterFunc starts what must start",
+	"select":    "select picks at random; Network.Call is the only place to wait",
+	"channel":   "who waits on a channel waits for a goroutine; Network.Call is the only place to wait",
+	"clock":     "a decision is taken at the instant that it is given; Clock is the only clock",
+	"random":    "a random number that no seed decides makes a run that nobody can repeat",
+	"log":       "what is worth saying is returned or counted; rpc and cmd/node say it",
+	"context":   "deadlines are instants, on the node's own clock; a context brings channels and timers along",
+	"system":    "rooms below rpc know no files, sockets, processes or signals",
+	"dotimport": "a dot import hides whose functions are called, from readers and from this test",
+}
+
+// impureImports are packages whose import alone breaks a rule of impure.
+var impureImports = map[string]string{
+	"context":          "context",
+	"log":              "log",
+	"log/slog":         "log",
+	"crypto/rand":      "random",
+	"net":              "system",
+	"net/http":         "system",
+	"os":               "system",
+	"os/exec":          "system",
+	"os/signal":        "system",
+	"syscall":          "system",
+	"testing/synctest": "system",
+}
+
+// impureExceptions are places that may break a rule, and why.
+var impureExceptions = map[string]string{
+	"limiter/memory_linux.go: import syscall": "the table's slots lie outside the collector's heap, which would keep as much again in reserve",
+}
+
+// impureNames are functions and types of a package that break a rule of impure. Durations, and generators with a
+// seed of their own, do not.
+var impureNames = map[string]map[string]string{
+	"time": {
+		"Now": "clock", "Since": "clock", "Until": "clock",
+		"Sleep": "clock", "After": "clock", "AfterFunc": "clock", "Tick": "clock",
+		"NewTimer": "clock", "NewTicker": "clock", "Timer": "clock", "Ticker": "clock",
+	},
+	"math/rand":    globalRandom,
+	"math/rand/v2": globalRandom,
+	"hash/maphash": {"MakeSeed": "random", "String": "random", "Bytes": "random", "Comparable": "random"},
+}
+
+var globalRandom = func() map[string]string {
+	names := map[string]string{}
+	for _, name := range strings.Fields(`Exp ExpFloat64 Float32 Float64 Int Int31 Int31n Int32 Int32N Int63 Int63n Int64
+		Int64N IntN Intn N NormFloat64 Perm Read Seed Shuffle Uint Uint32 Uint32N Uint64 Uint64N UintN`) {
+		names[name] = "random"
+	}
+	return names
+}()
+
+// emptyNames are names of folders and packages that say nothing about what is inside. (A word that fits everything
+// attracts everything.)
+var emptyNames = []string{
+	"base", "common", "helper", "helpers", "impl", "internal", "lib", "manager", "misc", "pkg", "shared", "types",
+	"util", "utils",
+}
+
+func TestArrowsBetweenRooms(t *testing.T) {
+	files := readModule(t)
+	report(t, findForbiddenArrows(files))
+
+	used := map[string]bool{}
+	for _, f := range files {
+		for _, to := range f.rooms() {
+			used[f.room()+" -> "+to] = true
+		}
+	}
+	for arrow := range arrows {
+		if !used[arrow] {
+			t.Errorf("%q: no file imports it any more; strike it out", arrow)
+		}
+	}
+}
+
+func TestModulesStayInTheirRooms(t *testing.T) { report(t, findForeignModules(readModule(t))) }
+
+func TestPureRooms(t *testing.T) {
+	files := readModule(t)
+	for _, room := range pure {
+		if !slices.ContainsFunc(files, func(f *file) bool { return f.dir == room && !f.test }) {
+			t.Errorf("room %s has no source: has it moved? Then move the rule with it", room)
+		}
+	}
+	report(t, findImpurities(files))
+}
+
+func TestEveryPackageTellsWhatItDoes(t *testing.T) { report(t, findUndocumented(readModule(t))) }
+
+func TestNamesSaySomething(t *testing.T) { report(t, findEmptyNames(readModule(t))) }
+
+// TestTablesAreComplete keeps the tables themselves in order: a room that is in no table would be free to do
+// anything, and an arrow that is a wall as well would mean that nobody has decided.
+func TestTablesAreComplete(t *testing.T) {
+	rooms := map[string]bool{}
+	for _, f := range readModule(t) {
+		rooms[f.room()] = true
+	}
+	for room := range rooms {
+		if _, found := walls[room+" -> *"]; !found {
+			t.Errorf("room %s has no entry %q in walls: say what it is not for", room, room+" -> *")
+		}
+	}
+	for name, table := range map[string]map[string]string{"arrows": arrows, "testArrows": testArrows, "walls": walls} {
+		for arrow, reason := range table {
+			from, to, found := strings.Cut(arrow, " -> ")
+			if !found || reason == "" {
+				t.Errorf("%s: %q: write \"a -> b\" and a reason", name, arrow)
+			}
+			for _, room := range []string{from, to} {
+				if room != "*" && !rooms[room] {
+					t.Errorf("%s: %q: there is no room %s", name, arrow, room)
+				}
+			}
+		}
+	}
+	for arrow := range arrows {
+		if _, found := walls[arrow]; found {
+			t.Errorf("%q is an arrow and a wall", arrow)
+		}
+	}
+}
+
+// TestShapeTestsCanFail plants every kind of fault in sources that exist only here.
+func TestShapeTestsCanFail(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		path string // where the source would stand
+		body string // what follows "package x"
+		find func([]*file) []finding
+		want string // a part of the only finding; empty: none
+	}{
+		{"arrow", "cluster/a.go", `import "penstock/limiter"`, findForbiddenArrows, ""},
+		{"wall with a reason of its own", "limiter/a.go", `import "penstock/ring"`, findForbiddenArrows, "strangers"},
+		{"wall by default", "ring/a.go", `import "penstock/sim"`, findForbiddenArrows, "it knows nobody"},
+		{"wall under another name", "cluster/a.go", `import x "penstock/rpc"`, findForbiddenArrows, "the same node runs in the simulator"},
+		{"wall behind a build tag", "limiter/a_windows.go", `import "penstock/cluster"`, findForbiddenArrows, "cluster stands on it"},
+		{"wall in a test", "limiter/a_test.go", `import "penstock/ring"`, findForbiddenArrows, "strangers"},
+		{"arrow of tests in a test", "rpc/client/a_test.go", `import "penstock/rpc"`, findForbiddenArrows, ""},
+		{"arrow of tests in the product", "rpc/client/a.go", `import "penstock/rpc"`, findForbiddenArrows, "must not get a server"},
+		{"room below proto", "cluster/a.go", `import "penstock/proto/penstock/v1"`, findForbiddenArrows, "messages stop at rpc"},
+		{"new room", "attic/a.go", `import "penstock/limiter"`, findForbiddenArrows, "attic is in no table"},
+
+		{"module in its room", "cluster/gossip/a.go", `import "github.com/hashicorp/memberlist"`, findForeignModules, ""},
+		{"module elsewhere", "cluster/a.go", `import "github.com/hashicorp/memberlist"`, findForeignModules, "only Views leave"},
+		{"package of a module", "sim/a.go", `import "google.golang.org/grpc/codes"`, findForeignModules, "the transport is a hand"},
+		{"module like a known one", "rpc/a.go", `import "google.golang.org/grpcx"`, findForeignModules, "in no table"},
+		{"unknown module", "rpc/a.go", `import "example.com/x"`, findForeignModules, "in no table"},
+		{"module of tests in a test", "ring/a_test.go", `import "pgregory.net/rapid"`, findForeignModules, ""},
+		{"module of tests in the product", "ring/a.go", `import "pgregory.net/rapid"`, findForeignModules, "only for tests"},
+		{"standard library", "ring/a.go", `import "slices"`, findForeignModules, ""},
+
+		{"go", "limiter/a.go", `func f() { go f() }`, findImpurities, impure["go"]},
+		{"WaitGroup.Go", "cluster/a.go", "import \"sync\"\nfunc f() { var g sync.WaitGroup; g.Go(f) }", findImpurities, impure["go"]},
+		{"select", "ring/a.go", `func f() { select {} }`, findImpurities, impure["select"]},
+		{"channel", "cluster/a.go", `var c chan int`, findImpurities, impure["channel"]},
+		{"receive", "cluster/a.go", `func f(x T) { <-x.Done() }`, findImpurities, impure["channel"]},
+		{"send", "cluster/a.go", `func f(x T) { x.c <- 1 }`, findImpurities, impure["channel"]},
+		{"now", "limiter/a.go", "import \"time\"\nvar t = time.Now()", findImpurities, impure["clock"]},
+		{"now as a value", "limiter/a.go", "import \"time\"\nvar now = time.Now", findImpurities, impure["clock"]},
+		{"now under another name", "limiter/a.go", "import chronos \"time\"\nvar t = chronos.Now()", findImpurities, impure["clock"]},
+		{"timer", "cluster/a.go", "import \"time\"\ntype t struct { *time.Timer }", findImpurities, impure["clock"]},
+		{"AfterFunc of the library", "cluster/a.go", "import \"time\"\nfunc f() { time.AfterFunc(1, f) }", findImpurities, impure["clock"]},
+		{"AfterFunc of a Clock", "cluster/a.go", `func f(c Clock) { c.AfterFunc(1, g) }`, findImpurities, ""},
+		{"duration", "limiter/a.go", "import \"time\"\nconst d = 3 * time.Second", findImpurities, ""},
+		{"global random", "ring/a.go", "import \"math/rand/v2\"\nvar n = rand.IntN(3)", findImpurities, impure["random"]},
+		{"random with a seed", "ring/a.go", "import \"math/rand/v2\"\nvar r = rand.New(rand.NewPCG(1, 2))", findImpurities, ""},
+		{"crypto/rand", "cluster/a.go", `import "crypto/rand"`, findImpurities, impure["random"]},
+		{"log", "cluster/a.go", `import "log/slog"`, findImpurities, impure["log"]},
+		{"context", "cluster/a.go", `import "context"`, findImpurities, impure["context"]},
+		{"file", "limiter/a.go", `import "os"`, findImpurities, impure["system"]},
+		{"dot import", "limiter/a.go", `import . "time"`, findImpurities, impure["dotimport"]},
+		{"go in a test", "limiter/a_test.go", `func f() { go f() }`, findImpurities, ""},
+		{"go in gossip", "cluster/gossip/a.go", `func f() { go f() }`, findImpurities, ""},
+		{"file in an excepted source", "limiter/memory_linux.go", `import "os"`, findImpurities, impure["system"]},
+		{"exception", "limiter/memory_linux.go", `import "syscall"`, findImpurities, ""},
+		{"file of limits", "limiter/policy/a.go", `import "os"`, findImpurities, ""},
+
+		{"no package doc", "ring/a.go", ``, findUndocumented, "ring: no file says"},
+		{"util", "rpc/util/a.go", ``, findEmptyNames, "rpc/util"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, err := parse(test.path, []byte("package x\n"+test.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := test.find([]*file{f})
+			switch {
+			case test.want == "" && len(found) == 0:
+			case test.want != "" && len(found) == 1 && strings.Contains(found[0].String(), test.want):
+			default:
+				t.Errorf("found %v, want %q", found, test.want)
+			}
+		})
+	}
+}
+
+// finding is one fault: where, what, and why it is one.
+type finding struct{ where, what, why string }
+
+func (f finding) String() string { return fmt.Sprintf("%s: %s: %s", f.where, f.what, f.why) }
+
+func report(t *testing.T, findings []finding) {
+	t.Helper()
+	for _, f := range findings {
+		t.Error(f)
+	}
+}
+
+func findForbiddenArrows(files []*file) (findings []finding) {
+	for _, f := range files {
+		for _, to := range f.rooms() {
+			arrow := f.room() + " -> " + to
+			if _, found := arrows[arrow]; found {
+				continue
+			}
+			if _, found := testArrows[arrow]; found && f.test {
+				continue
+			}
+			why := cmp.Or(walls[arrow], walls[f.room()+" -> *"], "room "+f.room()+" is in no table of shape_test.go")
+			findings = append(findings, finding{f.path, "imports " + to, why})
+		}
+	}
+	return findings
+}
+
+func findForeignModules(files []*file) (findings []finding) {
+	for _, f := range files {
+		for _, imported := range f.imports {
+			if why := foreign(f, imported); why != "" {
+				findings = append(findings, finding{f.path, "imports " + imported, why})
+			}
+		}
+	}
+	return findings
+}
+
+// foreign says why f must not import a package of somebody else, or nothing.
+func foreign(f *file, imported string) (why string) {
+	if host, _, _ := strings.Cut(imported, "/"); !strings.Contains(host, ".") {
+		return "" // the standard library, or this module
+	}
+	if m := longest(maps.Keys(testModules), imported); m != "" {
+		if f.test {
+			return ""
+		}
+		return "only for tests: " + testModules[m]
+	}
+	m := modules[longest(maps.Keys(modules), imported)]
+	if slices.Contains(strings.Fields(m.rooms), f.room()) {
+		return ""
+	}
+	return cmp.Or(m.reason, "the module is in no table of shape_test.go: say there which room may know it, and why")
+}
+
+func findImpurities(files []*file) (findings []finding) {
+	for _, f := range files {
+		if f.test || !slices.Contains(pure, f.dir) {
+			continue
+		}
+		names := map[string]string{} // what an imported package is called in f → its path
+		for _, spec := range f.syntax.Imports {
+			imported := importPath(spec)
+			rule := impureImports[imported]
+			if rule != "" && impureExceptions[f.path+": import "+imported] == "" {
+				findings = append(findings, f.impurity(spec, "import "+imported, rule))
+			}
+			if spec.Name != nil && spec.Name.Name == "." {
+				findings = append(findings, f.impurity(spec, "import . "+imported, "dotimport"))
+			}
+			names[localName(spec)] = imported
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if what, rule := impurity(n, names); rule != "" {
+				findings = append(findings, f.impurity(n, what, rule))
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// impurity says which rule the node itself breaks, if any.
+func impurity(n ast.Node, names map[string]string) (what, rule string) {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		return "go", "go"
+	case *ast.CallExpr:
+		if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" {
+			return "a call of Go", "go"
+		}
+	case *ast.SelectStmt:
+		return "select", "select"
+	case *ast.ChanType:
+		return "chan", "channel"
+	case *ast.SendStmt:
+		return "a send", "channel"
+	case *ast.UnaryExpr:
+		if n.Op == token.ARROW {
+			return "a receive", "channel"
+		}
+	case *ast.SelectorExpr:
+		if x, ok := n.X.(*ast.Ident); ok {
+			return names[x.Name] + "." + n.Sel.Name, impureNames[names[x.Name]][n.Sel.Name]
+		}
+	}
+	return "", ""
+}
+
+func (f *file) impurity(n ast.Node, what, rule string) finding {
+	return finding{fmt.Sprintf("%s:%d", f.path, f.positions.Position(n.Pos()).Line), what, impure[rule]}
+}
+
+func findUndocumented(files []*file) (findings []finding) {
+	told := map[string]bool{}
+	for _, f := range files {
+		if !f.test {
+			told[f.dir] = told[f.dir] || f.syntax.Doc != nil && len(strings.Fields(f.syntax.Doc.Text())) >= 5
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(told)) {
+		if !told[dir] {
+			findings = append(findings, finding{dir, "no file says what the package does", "a newcomer begins with the comment above the word package"})
+		}
+	}
+	return findings
+}
+
+func findEmptyNames(files []*file) (findings []finding) {
+	seen := map[string]bool{}
+	for _, f := range files {
+		name := f.syntax.Name.Name
+		for _, word := range append(strings.Split(f.dir, "/"), name) {
+			if slices.Contains(emptyNames, word) && !seen[f.dir] {
+				seen[f.dir] = true
+				findings = append(findings, finding{f.dir, "is called " + word, "a word that fits everything attracts everything; say what it is"})
+			}
+		}
+	}
+	return findings
+}
+
+// file is one source of this module, whatever its build tags.
+type file struct {
+	path      string // slashes, from the module's root
+	dir       string
+	test      bool
+	imports   []string
+	syntax    *ast.File
+	positions *token.FileSet
+}
+
+const modulePath = "penstock"
+
+// room is the room that f stands in: its folder, but one room for everything below proto.
+func (f *file) room() string { return roomOf(f.dir) }
+
+func roomOf(dir string) string {
+	switch {
+	case dir == "." || dir == "":
+		return modulePath
+	case within(dir, "proto"):
+		return "proto"
+	}
+	return dir
+}
+
+// rooms are the other rooms of this module that f imports.
+func (f *file) rooms() (rooms []string) {
+	for _, imported := range f.imports {
+		if !within(imported, modulePath) {
+			continue
+		}
+		room := roomOf(strings.TrimPrefix(strings.TrimPrefix(imported, modulePath), "/"))
+		if room != f.room() {
+			rooms = append(rooms, room)
+		}
+	}
+	return rooms
+}
+
+// within reports whether the package or folder p is root or below it.
+func within(p, root string) bool { return p == root || strings.HasPrefix(p, root+"/") }
+
+// longest is the longest of roots that p is within, or empty.
+func longest(roots iter.Seq[string], p string) (best string) {
+	for root := range roots {
+		if within(p, root) && len(root) > len(best) {
+			best = root
+		}
+	}
+	return best
+}
+
+func parse(name string, source []byte) (*file, error) {
+	positions := token.NewFileSet()
+	syntax, err := parser.ParseFile(positions, name, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), syntax: syntax, positions: positions}
+	for _, spec := range syntax.Imports {
+		f.imports = append(f.imports, importPath(spec))
+	}
+	return f, nil
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	imported, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		panic(fmt.Sprintf("the parser let %s through as an import", spec.Path.Value))
+	}
+	return imported
+}
+
+// localName is what an imported package is called in its file, as far as its path tells.
+func localName(spec *ast.ImportSpec) string {
+	if spec.Name != nil {
+		return spec.Name.Name
+	}
+	elements := strings.Split(importPath(spec), "/")
+	last := elements[len(elements)-1]
+	if len(elements) > 1 && len(last) > 1 && last[0] == 'v' && strings.Trim(last[1:], "0123456789") == "" {
+		last = elements[len(elements)-2]
+	}
+	return last
+}
+
+// readModule parses every Go file of this module: all build tags, tests as well, no other module's folder.
+func readModule(t *testing.T) (files []*file) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			return enter(name)
+		case filepath.Ext(name) != ".go":
+			return nil
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		f, err := parse(filepath.ToSlash(name), source)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("no Go file here: run in the module's root")
+	}
+	return files
+}
+
+// enter skips the folders that the go tool skips.
+func enter(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	name := filepath.Base(dir)
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); !errors.Is(err, fs.ErrNotExist) {
+		return fs.SkipDir
+	}
+	return nil
+}
