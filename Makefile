@@ -3,7 +3,6 @@ GO      ?= go
 COMPOSE ?= docker-compose
 IMAGE   ?= penstock
 tool    := $(GO) tool -modfile=tools/go.mod
-sources  = $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v '\.pb\.go$$')
 
 .PHONY: help build test race lint format generate check bench demo image compose
 
@@ -22,10 +21,10 @@ race: ## all tests with the race detector (needs a C compiler)
 lint: ## vet, staticcheck, and whether the format is right
 	$(GO) vet ./...
 	$(tool) staticcheck ./...
-	@bad=$$($(tool) gofumpt -l $(sources)) && test -z "$$bad" || { echo "not formatted: $$bad"; exit 1; }
+	@bad=$$($(tool) gofumpt -l .) && test -z "$$bad" || { echo "not formatted: $$bad"; exit 1; }
 
 format: ## format all sources
-	$(tool) gofumpt -w $(sources)
+	$(tool) gofumpt -w .
 
 generate: ## Go code of the .proto files (needs protoc)
 	sh proto/generate.sh

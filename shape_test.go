@@ -40,7 +40,6 @@ var arrows = map[string]string{
 
 	"sim -> cluster": "the imagined world runs the real node",
 	"sim -> limiter": "it gives each node a real table",
-	"sim -> ring":    "it shows who owns a key",
 
 	"cmd/node -> limiter":        "wiring",
 	"cmd/node -> limiter/policy": "wiring",
@@ -55,6 +54,8 @@ var arrows = map[string]string{
 
 // testArrows are imports that only tests have.
 var testArrows = map[string]string{
+	"penstock -> limiter/policy": "the limits that README.md shows are read",
+
 	"rpc/client -> rpc":     "the client is tested against the real door",
 	"rpc/client -> cluster": "… of a real node",
 	"rpc/client -> limiter": "… with a real table",
@@ -125,7 +126,7 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in the simulator",
 	},
 	"google.golang.org/protobuf": {
-		rooms:  "rpc rpc/client proto cmd/node",
+		rooms:  "rpc rpc/client proto",
 		reason: "messages of the wire stop at rpc; the node has types of its own",
 	},
 	"google.golang.org/genproto": {

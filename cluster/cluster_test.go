@@ -190,6 +190,14 @@ func TestRepeatIsChargedOnce(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the network doubles a reset and the take after it", func(t *testing.T) {
+		w.meet = func(c *Call, deliver func() *Answer) { deliver(); c.Answer = deliver() }
+		w.check("n1", Item{Limit: "five", Key: key, Op: OpReset}, Item{Limit: "five", Key: key, Cost: 3})
+		w.meet = nil
+		if left := w.remaining("n2", "five", key); left != 2 {
+			t.Errorf("%d left, want 2: the second reset must not forget the take", left)
+		}
+	})
 	t.Run("two seconds later it is another request", func(t *testing.T) {
 		w.now = w.now.Add(recentWindow)
 		if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]; d.Remaining != 1 {
@@ -294,14 +302,16 @@ func TestOnError(t *testing.T) {
 		s.Name, s.OnError, s.Limit = name, e, 9
 		return s
 	}
-	w := newWorld(t, 3, spec("local", limiter.ErrorLocal), spec("allow", limiter.ErrorAllow), spec("deny", limiter.ErrorDeny))
+	single := spec("single", limiter.ErrorLocal) // a share cannot be less than one unit, so three of them add up to 3
+	single.Limit = 1
+	w := newWorld(t, 3, spec("local", limiter.ErrorLocal), single, spec("allow", limiter.ErrorAllow), spec("deny", limiter.ErrorDeny))
 	key := w.key("n2", 0)
 	w.meet = func(c *Call, _ func() *Answer) { c.Err = fmt.Errorf("%w: it is dead", ErrUnsent) }
 	for _, c := range []struct {
 		limit   string
 		allowed int
 		bound   int64
-	}{{"local", 3, 9}, {"allow", 20, Unbounded}, {"deny", 0, 0}} {
+	}{{"local", 3, 9}, {"single", 1, 3}, {"allow", 20, Unbounded}, {"deny", 0, 0}} {
 		allowed := 0
 		for range 20 {
 			d := w.take("n1", c.limit, key)
@@ -478,6 +488,36 @@ func TestShadowSaysYesAndCounts(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A limit that never denies must not make others fall that stand with it: the client would hear yes for all of them,
+// and none would be charged.
+func TestShadowHasNoSayInAtomic(t *testing.T) {
+	dry := five
+	dry.Name, dry.DryRun, dry.Limit = "dry", true, 1
+	w := newWorld(t, 2, five, dry)
+	admitted := func(key string) (n int) {
+		for range 9 {
+			out := make([]Decision, 2)
+			items := []Item{{Limit: "five", Key: key, Cost: 1}, {Limit: "dry", Key: key, Cost: 1}}
+			if err := w.nodes["n1"].Check(&Request{Items: items, Atomic: true}, out); err != nil {
+				t.Fatal(err)
+			}
+			if out[0].Allowed && out[1].Allowed {
+				n++
+			}
+		}
+		return n
+	}
+	for _, owner := range []string{"n1", "n2"} {
+		if n := admitted(w.key(owner, 0)); n != 5 {
+			t.Errorf("owner %s: admitted %d of 9, the limit that denies is 5", owner, n)
+		}
+	}
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = ErrUnsent }
+	if n := admitted(w.key("n2", 1)); n != 2 {
+		t.Errorf("without the owner: admitted %d of 9, this node's share is 2", n)
 	}
 }
 

@@ -15,10 +15,16 @@ const DefaultCallTimeout = 500 * time.Millisecond
 // maxHop is how often an Ask may be sent: to the owner, and once more after NotOwner or a lost call.
 const maxHop = 2
 
+// repeatWithin is how long after its beginning a check may send for the second time. A node that was stopped in the
+// middle must not: its owner remembers a take for recentWindow and would charge it again. The other half is for the
+// way there.
+const repeatWithin = recentWindow / 2
+
 // forward has the items away decided by their owners: one call per owner, all at once, and a second round for those
 // that were not executed or may be repeated under their ID. What is left after that falls back. (It is the longest
 // function here because it is the story of a forwarded check; the facts it uses are the small functions below.)
 func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int, out []Decision) {
+	began := now
 	targets := make([]int, len(r.Items)) // item → index in view.Members, or -1
 	for _, i := range away {
 		it := &r.Items[i]
@@ -29,8 +35,10 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 	}
 	for hop := uint8(1); hop <= maxHop && len(away) > 0; hop++ {
 		if hop > 1 {
+			if now = n.clock.Now(); now > began.Add(repeatWithin) {
+				break
+			}
 			n.stats.Retried.Add(uint64(len(away)))
-			now = n.clock.Now()
 		}
 		calls, sent, held := n.address(now, view, r, away, targets, hop)
 		if len(calls) > 0 {

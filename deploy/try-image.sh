@@ -30,7 +30,8 @@ done
 cp "$shell" "$root/bin/sh"
 cp -L /bin/mkdir "$root/bin/"
 goroot=$(go env GOROOT)
-cp -r "$goroot"/{bin,pkg,src,lib,VERSION,go.env} "$root/usr/local/go/"
+tar -C "$goroot" -c --exclude=src/cmd --exclude=testdata --exclude='*_test.go' bin pkg src lib VERSION go.env |
+	tar -C "$root/usr/local/go" -x
 # The modules as a proxy would serve them; GOFLAGS=-modcacherw lets them be removed again.
 GOFLAGS=-modcacherw GOMODCACHE=$root/modules GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download
 mkdir "$root/proxy"
@@ -41,7 +42,7 @@ tar -C "$root" -c . | docker import \
 	--change "LABEL penstock.try=$$" - "$go_image" >/dev/null
 ok "a Go image without a registry"
 
-if DOCKER_BUILDKIT=0 docker build --build-arg "GO_IMAGE=$go_image" --label "penstock.try=$$" -t "$image" . >"$root/log" 2>&1; then
+if DOCKER_BUILDKIT=0 docker build --force-rm --build-arg "GO_IMAGE=$go_image" --label "penstock.try=$$" -t "$image" . >"$root/log" 2>&1; then
 	ok "docker build"
 else
 	tail -n 40 "$root/log"

@@ -55,15 +55,13 @@ func (l *Limit) gcra(w []int64, now Instant, cost int64, d *Decision) {
 			d.RetryAfter = saturated(ahead - (l.depth - need))
 			break
 		}
-		ahead += need
-		w[0] = arrival(now, ahead)
+		ahead = arrive(w, now, ahead+need)
 	case cost < 0 && ahead > 0:
-		over, back := bits.Mul64(-uint64(cost), l.interval)
-		if over != 0 || back > ahead {
-			back = ahead
+		if over, back := bits.Mul64(-uint64(cost), l.interval); over == 0 && back < ahead {
+			ahead = arrive(w, now, ahead-back)
+		} else {
+			ahead, w[0] = 0, 0
 		}
-		ahead -= back
-		w[0] = arrival(now, ahead)
 	}
 	if ahead < l.depth {
 		d.Remaining = int64((l.depth - ahead) / l.interval)
@@ -75,7 +73,7 @@ func (l *Limit) gcra(w []int64, now Instant, cost int64, d *Decision) {
 func (l *Limit) gcraFraction(w []int64, now Instant, cost int64, d *Decision) {
 	ahead := span{ns: aheadOf(w[0], now)}
 	if ahead.ns > 0 || w[0] == int64(now) {
-		ahead.fraction = uint64(w[1])
+		ahead.fraction = uint64(w[1]) // else it is over
 	}
 	depth := span{l.depth, l.depthFraction}
 	switch {
@@ -90,18 +88,19 @@ func (l *Limit) gcraFraction(w []int64, now Instant, cost int64, d *Decision) {
 			break
 		}
 		ahead = ahead.plus(need)
-		w[0], w[1] = arrival(now, ahead.ns), int64(ahead.fraction)
+		ahead.ns, w[1] = arrive(w, now, ahead.ns), int64(ahead.fraction)
 	case cost < 0 && ahead != span{}:
-		// More than twice the burst cannot be given back to a bucket, but a TAT may be farther away than the
-		// burst after the limit or the clock was changed: beyond what fits in a span, all is given back.
+		// Interval + 1 is at least what a unit gives back: if that many fit into 64 bits, units does not overflow.
 		back := ahead
 		if over, _ := bits.Mul64(-uint64(cost), l.interval+1); over == 0 {
-			if b := l.units(-uint64(cost)); b.less(ahead) {
-				back = b
-			}
+			back = l.units(-uint64(cost))
 		}
-		ahead = ahead.minus(back)
-		w[0], w[1] = arrival(now, ahead.ns), int64(ahead.fraction)
+		if back.less(ahead) {
+			ahead = ahead.minus(back)
+			ahead.ns, w[1] = arrive(w, now, ahead.ns), int64(ahead.fraction)
+		} else {
+			ahead, w[0], w[1] = span{}, 0, 0
+		}
 	}
 	if ahead.less(depth) {
 		d.Remaining = depth.minus(ahead).over(span{l.interval, l.fraction})
@@ -125,19 +124,17 @@ func mergeGCRA(w, other []int64) {
 	if other[0] == 0 {
 		return
 	}
-	tat := min(other[0], latestArrival)
 	switch {
-	case w[0] == 0 || tat > w[0]:
-		w[0] = tat
-		copy(w[1:], other[1:])
-	case tat == w[0] && len(w) > 1:
+	case w[0] == 0 || other[0] > w[0]:
+		copy(w, other)
+	case other[0] == w[0] && len(w) > 1:
 		w[1] = int64(max(uint64(w[1]), uint64(other[1])))
 	}
 }
 
 // refitGCRA takes over a state written while the interval was of the other kind (see refit).
 func refitGCRA(w, old []int64) {
-	w[0] = old[0]
+	w[0] = min(old[0], latestArrival)
 	if len(w) > 1 {
 		copy(w[1:], old[1:])
 	} else if len(old) > 1 && old[1] != 0 {
@@ -156,14 +153,14 @@ func aheadOf(tat int64, now Instant) uint64 {
 	return uint64(tat) - uint64(now)
 }
 
-// arrival is the TAT ahead of now, as it is stored. Zero is taken, it means never seen; so an arrival at the epoch
-// itself is stored a nanosecond late.
-func arrival(now Instant, ahead uint64) int64 {
-	tat := int64(uint64(now) + ahead)
-	if tat == 0 {
-		return 1
+// arrive stores the TAT that lies ahead of now, and returns how far. Zero is taken, it means never seen; so an arrival
+// at the epoch itself is put off by a nanosecond.
+func arrive(w []int64, now Instant, ahead uint64) uint64 {
+	if uint64(now)+ahead == 0 {
+		ahead++
 	}
-	return tat
+	w[0] = int64(uint64(now) + ahead)
+	return ahead
 }
 
 func saturated(ns uint64) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"strings"
 	"sync"
+	"unsafe"
 )
 
 // A shard is a part of the table with a lock of its own: the entries of its keys, and the crowd.
@@ -14,17 +15,19 @@ import (
 // too little. A newcomer that gets an entry later begins with a copy of its cell. The crowd has memory of its own;
 // if even that is full, newcomers are refused.
 type shard struct {
+	shardState
+	_ [64 - unsafe.Sizeof(shardState{})%64]byte // so that each shard begins with a cache line
+}
+
+type shardState struct {
 	mu      sync.Mutex // guards all below; with what a lookup reads of entries it is one cache line
 	entries store
 	crowd   store
 	rules   *rules
 	scratch []int64
 
-	swept      uint64 // entries removed because they were as good as never seen
 	overflowed uint64 // charges to the crowd
 	refused    uint64 // requests for which not even the crowd had room
-
-	_ [64]byte // keeps the next shard's lock out of this one's cache lines
 }
 
 // target is whom a request is about.
@@ -70,10 +73,22 @@ func (s *shard) take(now Instant, t *target, cost int64, d *Decision) {
 // takeNew decides on a key without an entry, and makes one if it is charged. There is nothing to give back to it: its
 // cell in the crowd is not its alone.
 func (s *shard) takeNew(now Instant, t *target, cost int64, d *Decision) {
-	w := s.begin(t)
+	w, shared := s.begin(t)
 	t.limit.decide(w, now, max(0, cost), d)
-	charged := cost > 0 && (d.Allowed || t.limit.CountRejected && cost <= t.limit.Limit)
-	if charged && !s.keep(now, t, w) {
+	if cost <= 0 || !d.Allowed && !(t.limit.CountRejected && cost <= t.limit.Limit) {
+		return
+	}
+	if shared {
+		// The cell's window may be older than the one that the key opens by itself, and must not end before it.
+		var alone Decision
+		own := s.words(1, len(w))
+		clear(own)
+		t.limit.decide(own, now, cost, &alone)
+		t.limit.merge(w, own, now)
+		t.limit.decide(w, now, 0, &alone)
+		d.Remaining, d.ResetAfter = alone.Remaining, alone.ResetAfter
+	}
+	if !s.keep(now, t, w) {
 		*d = noRoom(t.limit)
 	}
 }
@@ -90,7 +105,8 @@ func (s *shard) peek(now Instant, t *target, cost int64, d *Decision) {
 		i = s.entries.find(t.mix, t.rule.id, t.key)
 	}
 	if i < 0 {
-		t.limit.decide(s.begin(t), now, max(0, cost), d)
+		w, _ := s.begin(t)
+		t.limit.decide(w, now, max(0, cost), d)
 		return
 	}
 	w := s.words(0, t.limit.words())
@@ -106,7 +122,7 @@ func (s *shard) merge(now Instant, t *target, other []int64) {
 		}
 		return
 	}
-	w := s.begin(t)
+	w, _ := s.begin(t)
 	t.limit.merge(w, other, now)
 	if !t.limit.fresh(w, now) {
 		s.keep(now, t, w)
@@ -114,14 +130,17 @@ func (s *shard) merge(now Instant, t *target, other []int64) {
 }
 
 // begin is the state from which a key without an entry begins: that of its cell, if there is one.
-func (s *shard) begin(t *target) []int64 {
-	w := s.words(0, t.limit.words())
+func (s *shard) begin(t *target) (w []int64, shared bool) {
+	w = s.words(0, t.limit.words())
 	clear(w)
-	if c := s.cell(t); c != nil {
+	c := s.cell(t)
+	if c != nil {
 		t.limit.refit(w, s.crowd.state(c))
 	}
-	return w
+	return w, c != nil
 }
+
+func (s *shard) swept() uint64 { return s.entries.swept + s.crowd.swept }
 
 func (s *shard) cell(t *target) *slot {
 	if s.crowd.count == 0 || t.rule == nil {

@@ -31,10 +31,12 @@ type store struct {
 	memory  []int64
 	low     int // blocks lie in memory[low:]
 	garbage int // words of freed blocks among them
+
+	swept uint64 // entries removed because they were as good as never seen
 }
 
 type slot struct {
-	mix    uint64 // hash of key and limit, the shard's bits last; 0 is an empty slot
+	mix    uint64 // hash of key and limit; 0 is an empty slot
 	rule   uint32
 	keyLen uint16
 	words  uint16
@@ -136,7 +138,8 @@ func (st *store) insert(now Instant, rules *ruleIndex, mix uint64, rule uint32, 
 	for i < 0 && st.grow(now, rules) {
 		i, end = st.spot(mix)
 	}
-	if i < 0 && st.sweep(now, rules, st.home(mix), nearby) > 0 {
+	if i < 0 {
+		st.sweep(now, rules, st.home(mix), nearby)
 		i, end = st.spot(mix)
 	}
 	s := slot{mix: mix, rule: rule}
@@ -190,30 +193,38 @@ func (st *store) drop(rules *ruleIndex, s *slot) {
 	s.mix = 0
 }
 
-// sweep removes what is fresh among the n slots from slot from, and moves up those behind that stand too far from
-// home. It costs a look at each slot, and at those after them up to the end of their run.
-func (st *store) sweep(now Instant, rules *ruleIndex, from, n int) (removed int) {
+// end is the number of the slot after the last that is taken, or a little more.
+func (st *store) end() int {
+	end := st.capacity
+	for st.slots[end].mix != 0 {
+		end++
+	}
+	return end
+}
+
+// sweep removes what is fresh among the n slots from slot from, and behind the last home, and moves up those behind
+// that stand too far from home. It costs a look at each slot, and at those after them up to the end of their run.
+func (st *store) sweep(now Instant, rules *ruleIndex, from, n int) {
 	to := from // where the next entry stands if its home allows
-	for i := from; i < st.capacity+st.spill; i++ {
+	for i, end := from, st.end(); i < end; i++ {
 		s := &st.slots[i]
 		switch {
 		case s.mix == 0 && i >= from+n:
-			return removed
+			return
 		case s.mix == 0:
 			continue
-		case i < from+n && st.fresh(now, rules, s):
+		case (i < from+n || i >= st.capacity) && st.fresh(now, rules, s):
 			st.drop(rules, s)
-			removed++
+			st.swept++
 			continue
 		}
 		to = max(to, st.home(s.mix))
 		if to == i && i >= from+n {
-			return removed
+			return
 		}
 		st.move(to, i)
 		to++
 	}
-	return removed
 }
 
 // move brings the entry in slot from to the empty slot to; they may be the same.
@@ -263,13 +274,14 @@ func (st *store) roomFor() int { return st.low/slotWords - st.spill }
 func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 	top := max(st.capacity, capacity) + st.spill
 	first := top
-	for i := st.capacity + st.spill - 1; i >= 0; i-- {
+	for i := st.end() - 1; i >= 0; i-- {
 		s := &st.slots[i]
 		if s.mix == 0 {
 			continue
 		}
 		if st.fresh(now, rules, s) {
 			st.drop(rules, s)
+			st.swept++
 			continue
 		}
 		first--
@@ -317,7 +329,7 @@ func (st *store) fits(capacity int) bool {
 
 // all yields the slots that are taken. The store must not change meanwhile.
 func (st *store) all(yield func(*slot) bool) {
-	for i := range st.capacity + st.spill {
+	for i := range st.end() {
 		if st.slots[i].mix != 0 && !yield(&st.slots[i]) {
 			return
 		}

@@ -33,8 +33,7 @@ type TableConfig struct {
 // Instants come from the caller. A clock that goes back is borne as each algorithm says, except that an entry which
 // has been removed as fresh stays so.
 type Table struct {
-	shards []shard
-	bits   int // of the mix, that pick the shard
+	shards []shard // a power of two of them
 	budget int64
 	rules  rules
 
@@ -60,7 +59,7 @@ type TableStats struct {
 	Limits     int    // that are known, at most 4095
 	Bytes      int64  // memory in use by slots and what does not fit into them
 	Budget     int64  // most that Bytes can become
-	Swept      uint64 // entries removed because they were as good as never seen
+	Swept      uint64 // entries and cells removed because they were as good as never seen
 	Overflowed uint64 // charges to the crowd for want of room for an entry
 	Refused    uint64 // requests refused because not even the crowd had room
 }
@@ -71,21 +70,20 @@ func NewTable(c TableConfig) *Table {
 		c.Bytes = DefaultBytes
 	}
 	c.Bytes = max(c.Bytes, MinBytes)
-	t := &Table{budget: c.Bytes}
 	n := min(max(c.Shards, 1), maxShards)
 	if c.Shards == 0 {
 		n = int(min(max(c.Bytes/shardBytes, int64(16*runtime.GOMAXPROCS(0))), maxShards, c.Bytes/(2*minShardBytes)))
 	}
-	t.bits = bits.Len(uint(n - 1))
-	for c.Bytes>>t.bits < minShardBytes {
-		t.bits--
+	shift := bits.Len(uint(n - 1))
+	for c.Bytes>>shift < minShardBytes {
+		shift--
 	}
-	t.shards = make([]shard, 1<<t.bits)
+	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift)}
 	t.rules.index.Store(newRuleIndex(nil))
 
-	part := staggered(int(c.Bytes>>t.bits)/64) * 8
+	part := staggered(int(c.Bytes>>shift)/64) * 8
 	crowd := max(part/16, minCrowdBytes/8) / 8 * 8
-	memory := reserve(part<<t.bits, &t.shards[0])
+	memory := reserve(part<<shift, &t.shards[0])
 	for i := range t.shards {
 		s := &t.shards[i]
 		m := memory[i*part : (i+1)*part]
@@ -100,11 +98,15 @@ func NewTable(c TableConfig) *Table {
 // in the caches. At a power of two they would compete for the same few places, with their most used first lines.
 func staggered(lines int) int { return lines - (lines-37)&63 }
 
-// shard returns the shard of t, and the mix by which it knows the key: with the bits that all its keys share last.
+// shard returns the shard for a key with this hash under l, and the mix by which it knows the key. The low bits of the
+// mix pick the shard and the high ones the slot, so the keys of a shard of one table are spread over all slots of
+// another with more or fewer shards.
 func (t *Table) shard(hash uint64, l *Limit) (*shard, uint64) {
-	mix := bits.RotateLeft64(mixOf(hash, l), t.bits)
-	return &t.shards[mix&uint64(len(t.shards)-1)], mix
+	mix := mixOf(hash, l)
+	return t.shardOf(mix), mix
 }
+
+func (t *Table) shardOf(mix uint64) *shard { return &t.shards[mix&uint64(len(t.shards)-1)] }
 
 // lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not locked, if the table
 // knows too many limits.
@@ -186,7 +188,7 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 	marks := make([]mark, len(items))
 	notes := make([]int64, 0, 4*len(items))
 	for i := range items {
-		s, x := &t.shards[targets[i].mix&uint64(len(t.shards)-1)], &targets[i]
+		s, x := t.shardOf(targets[i].mix), &targets[i]
 		if items[i].Cost == 0 {
 			s.peek(now, x, 0, &out[i])
 			continue
@@ -200,7 +202,7 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 	}
 	for i, x := range slices.Backward(targets) {
 		if items[i].Cost != 0 {
-			t.shards[x.mix&uint64(len(t.shards)-1)].undo(now, &x, marks[i])
+			t.shardOf(x.mix).undo(now, &x, marks[i])
 		}
 	}
 	return false
@@ -296,22 +298,19 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 		s := &t.shards[t.cursor.shard]
 		s.mu.Lock()
 		index := s.rules.index.Load()
-		end := 0
-		if s.entries.count > 0 {
-			end = s.entries.capacity + s.entries.spill
-		}
+		before := s.swept()
+		end := s.entries.capacity
 		step := max(0, min(n, sweepStep, end-t.cursor.slot))
-		k := s.entries.sweep(now, index, t.cursor.slot, step)
+		s.entries.sweep(now, index, t.cursor.slot, step)
 		t.cursor.slot += step
 		n -= max(1, step)
 		if t.cursor.slot >= end {
-			k += s.crowd.sweep(now, index, 0, s.crowd.capacity+s.crowd.spill)
+			s.crowd.sweep(now, index, 0, s.crowd.capacity)
 			s.entries.trim(now, index)
 			s.crowd.trim(now, index)
 			t.cursor.slot, t.cursor.shard = 0, (t.cursor.shard+1)%len(t.shards)
 		}
-		s.swept += uint64(k)
-		removed += k
+		removed += int(s.swept() - before)
 		s.mu.Unlock()
 	}
 	return removed
@@ -323,13 +322,19 @@ const sweepStep = 1024
 // Each calls fn with every entry until fn returns false. Entries are copied shard by shard, so nobody waits for fn,
 // which may use the table, and what fn sees of one shard was true at one time. The crowd's cells belong to no key
 // and are left out. state is fn's only during the call; d is what a Take of cost 0 would answer.
+//
+// The order within a shard is spread: entries that come one after the other are far apart in the slots. In the order
+// of the slots they would fill a small table, into which they are merged, from one end.
 func (t *Table) Each(now Instant, fn func(l *Limit, key string, state []int64, d Decision) bool) {
 	now = within(now)
 	var c shardCopy
 	for i := range t.shards {
 		c.take(&t.shards[i])
 		keys := string(c.keys)
-		for _, e := range c.entries {
+		step := spread(len(c.entries))
+		for k, n := 0, len(c.entries); n > 0; n-- {
+			e := c.entries[k]
+			k = (k + step) % len(c.entries)
 			w := c.words[e.words : e.words+e.limit.words()]
 			var d Decision
 			e.limit.decide(w, now, 0, &d)
@@ -338,6 +343,22 @@ func (t *Table) Each(now Instant, fn func(l *Limit, key string, state []int64, d
 			}
 		}
 	}
+}
+
+// spread is a step by which one comes to each of n places before the first again: by the golden ratio, or a little more.
+func spread(n int) int {
+	step := n*618/1000 + 1
+	for gcd(step, n) > 1 {
+		step++
+	}
+	return step
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // shardCopy is the entries of a shard at one time.
@@ -377,7 +398,7 @@ func (t *Table) Stats() TableStats {
 		sum.Cells += s.crowd.count
 		sum.Slots += s.entries.capacity + s.crowd.capacity
 		sum.Bytes += int64(s.entries.bytes() + s.crowd.bytes())
-		sum.Swept += s.swept
+		sum.Swept += s.swept()
 		sum.Overflowed += s.overflowed
 		sum.Refused += s.refused
 		s.mu.Unlock()

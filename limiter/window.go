@@ -29,8 +29,12 @@ func (l *Limit) fixedWindow(w []int64, now Instant, cost int64, d *Decision) {
 		count += cost
 		w[0], w[1] = start, count
 	case cost < 0 && count > 0:
-		count -= min(count, magnitude(cost))
-		w[0], w[1] = start, count
+		if count -= min(count, magnitude(cost)); count > 0 {
+			w[0], w[1] = start, count
+		} else {
+			w[0], w[1] = 0, 0
+			start, _ = l.windowAt(w, now) // the clock may have gone back
+		}
 	}
 	d.Remaining = max(0, l.Limit-count)
 	if l.Anchor == Epoch || count > 0 {
@@ -66,6 +70,9 @@ func (l *Limit) mergeFixedWindow(w, other []int64, now Instant) {
 // settleFixedWindow makes a window that is over the state of a key never seen, and puts bad numbers right.
 func (l *Limit) settleFixedWindow(w []int64, now Instant) {
 	w[0] = min(max(w[0], int64(earliest)), int64(latest))
+	if l.Anchor == Epoch {
+		w[0] = floorTo(w[0], int64(l.Per))
+	}
 	w[1] = min(max(w[1], 0), maxCount)
 	if l.freshFixedWindow(w, now) {
 		w[0], w[1] = 0, 0

@@ -1,3 +1,5 @@
+//go:build unix
+
 package rpc
 
 import (
@@ -5,10 +7,10 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"penstock/cluster"
@@ -16,19 +18,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// emptyMethod is a unary call that does nothing, on the same server, with the same options: what gRPC costs here.
-const emptyMethod = "/bench.Empty/Call"
-
-var emptyService = grpc.ServiceDesc{
-	ServiceName: "bench.Empty", HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Call", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		in := new(emptypb.Empty)
-		return in, decode(in)
-	}}},
-}
-
-// ways are the calls that are compared: an empty one, a Check at the owner of the key, one at another node, and the
-// same two with 100 keys at once.
+// ways are the calls that are compared: an empty one, a Check at the owner of the key, and one at another node.
 func ways(b *testing.B) map[string]func(i int) error {
 	spec := limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second}
 	stations := newStations(b, 2, spec)
@@ -92,29 +82,47 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// BenchmarkShare reports what a Check reaches of the calls per second of an empty gRPC call in the same run: the ways take
+// BenchmarkShare reports what a Check reaches of the calls per second of an empty gRPC call in the same run, by the clock and by
+// the processor time that client and nodes took together: the second counts only what this process does. The ways take
 // turns, so that what else the machine does hits all of them.
 func BenchmarkShare(b *testing.B) {
+	names := []string{"empty", "owner", "forwarded"}
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			all := ways(b)
-			var took [3]time.Duration
-			for _, call := range all {
-				spread(b, callers, 200, call)
+			var wall, cpu [3]time.Duration
+			turn := max(200, 50*callers)
+			for _, name := range names {
+				spread(b, callers, turn, all[name])
 			}
 			b.ResetTimer()
 			for range b.N {
-				for k, way := range []string{"empty", "owner", "forwarded"} {
-					began := time.Now()
-					spread(b, callers, 50*callers, all[way])
-					took[k] += time.Since(began)
+				for k, name := range names {
+					began, used := time.Now(), cpuTime(b)
+					spread(b, callers, turn, all[name])
+					wall[k] += time.Since(began)
+					cpu[k] += cpuTime(b) - used
 				}
 			}
-			b.ReportMetric(float64(took[0])/float64(took[1]), "owner/empty")
-			b.ReportMetric(float64(took[0])/float64(took[2]), "forwarded/empty")
-			b.ReportMetric(float64(b.N*50*callers)/took[0].Seconds(), "empty-calls/s")
+			for k, name := range names {
+				b.ReportMetric(float64(b.N*turn)/wall[k].Seconds(), name+"/s")
+				b.ReportMetric(float64(cpu[k].Microseconds())/float64(b.N*turn), name+"-cpu-µs")
+				if k > 0 {
+					b.ReportMetric(float64(wall[0])/float64(wall[k]), name+"/empty")
+					b.ReportMetric(float64(cpu[0])/float64(cpu[k]), name+"/empty-by-cpu")
+				}
+			}
 		})
 	}
+}
+
+// cpuTime is the processor time of this process so far.
+func cpuTime(b *testing.B) time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // BenchmarkPeers is the wire between nodes alone: each caller waits for its own answer, the node asked decides.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -34,6 +35,17 @@ type station struct {
 }
 
 const testCluster = "test"
+
+// emptyMethod is a unary call that does nothing, on the same server, with the same options: what gRPC costs here.
+const emptyMethod = "/bench.Empty/Call"
+
+var emptyService = grpc.ServiceDesc{
+	ServiceName: "bench.Empty", HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{{MethodName: "Call", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		in := new(emptypb.Empty)
+		return in, decode(in)
+	}}},
+}
 
 // newStations makes nodes n1 … nk that know each other and the limits of specs. There is no gossip: their Views are given.
 func newStations(t testing.TB, k int, specs ...limiter.Spec) []*station {
@@ -131,16 +143,6 @@ func keyOf(owner *station, i int) string {
 
 func item(limit, key string, cost int64) *penstockv1.Item {
 	return &penstockv1.Item{Limit: limit, Key: []byte(key), Cost: &cost}
-}
-
-// check asks s for one item.
-func (s *station) check(limit, key string, cost int64) *penstockv1.Decision {
-	s.t.Helper()
-	out, err := s.client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item(limit, key, cost)}})
-	if err != nil {
-		s.t.Fatalf("check at %s: %v", s.member.ID, err)
-	}
-	return out.Decisions[0]
 }
 
 func remaining(t *testing.T, s *station, limit, key string) int64 {

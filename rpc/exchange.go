@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"strconv"
 	"sync"
@@ -76,6 +77,9 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 	defer e.mu.Unlock()
 	e.ended = true
 	stream.SetTrailer(metadata.Pairs(servedKey, strconv.FormatUint(e.served, 10)))
+	if errors.Is(err, io.EOF) { // the peer closes the stream
+		return nil
+	}
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -184,8 +185,8 @@ type bodyJSON struct {
 // decisionsJSON answers a body. Allowed says that all items were. A body that was one item has its decision's fields
 // here too, so that a client which only ever sends one need not look into a list.
 type decisionsJSON struct {
+	Allowed bool `json:"allowed"`
 	*decisionJSON
-	Allowed   bool           `json:"allowed"`
 	Decisions []decisionJSON `json:"decisions"`
 }
 
@@ -287,7 +288,7 @@ func bodyError(err error, offset int64) error {
 		if field == "" {
 			field = "body"
 		}
-		return &cluster.InputError{Field: strings.TrimPrefix(field, "itemJSON."), Reason: fmt.Sprintf("%.60s is not what is expected there: %s (byte %d)", kind.Value, kind.Type, kind.Offset)}
+		return &cluster.InputError{Field: strings.TrimPrefix(field, "itemJSON."), Reason: fmt.Sprintf("is %.60s (byte %d); %s is expected there", kind.Value, kind.Offset, jsonKind(kind.Type))}
 	case errors.As(err, &syntax):
 		return &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not JSON: %v (byte %d)", syntax, syntax.Offset)}
 	case errors.Is(err, io.EOF):
@@ -299,6 +300,21 @@ func bodyError(err error, offset int64) error {
 		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); a body has items, atomic or the fields of one item; an item has limit, inline, key, cost", offset)}
 	}
 	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
+}
+
+// jsonKind is what JSON calls values of t.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Int64:
+		return "a whole number of 64 bits"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a " + t.Kind().String()
 }
 
 func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {

@@ -44,14 +44,15 @@ const (
 // else only joins. The writer lets the callers that are ready run once (runtime.Gosched) and then takes all that
 // waits. There is no timer: a lone ask goes out at once, and while one frame is written the next one fills.
 type line struct {
-	config *PeersConfig
-	stats  *PeersStats
-	to     lineTo
-	conn   *grpc.ClientConn
-	ctx    context.Context // ends with close
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when run has returned
-	wake   chan struct{} // holds a token if something waits
+	config  *PeersConfig
+	stats   *PeersStats
+	letters *sync.Pool // of used ones
+	to      lineTo
+	conn    *grpc.ClientConn
+	ctx     context.Context // ends with close
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when run has returned
+	wake    chan struct{} // holds a token if something waits
 
 	pen   sync.Mutex // held while asks are written down: who holds it may read the Ask of a letter that was sent
 	frame frameWriter
@@ -85,13 +86,14 @@ const (
 	letterDropped                    // in line.waiting, but its caller has gone
 )
 
-var letters = sync.Pool{New: func() any {
+func newLetter() any {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
 	return &letter{done: make(chan struct{}, 1), timer: t}
-}}
+}
 
-func newLine(c *PeersConfig, stats *PeersStats, to lineTo) (*line, error) {
+func (p *Peers) newLine(to lineTo) (*line, error) {
+	c := &p.config
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
@@ -115,7 +117,7 @@ func newLine(c *PeersConfig, stats *PeersStats, to lineTo) (*line, error) {
 		return nil, fmt.Errorf("peer %s at %q: %w", to.id, to.addr, err)
 	}
 	l := &line{
-		config: c, stats: stats, to: to, conn: conn,
+		config: c, stats: &p.stats, letters: &p.letters, to: to, conn: conn,
 		ended: make(chan struct{}), wake: make(chan struct{}, 1), sent: make(map[uint64]*letter),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -132,7 +134,7 @@ func (l *line) close() {
 
 // post takes c in, or fills its Err in and returns nil.
 func (l *line) post(c *cluster.Call) *letter {
-	lt := letters.Get().(*letter)
+	lt := l.letters.Get().(*letter)
 	lt.line, lt.call, lt.state = l, c, letterWaiting
 	lt.weight = weigh(c.Ask)
 
@@ -215,9 +217,11 @@ func (lt *letter) giveUp() {
 	}
 }
 
+// release gives lt back for the next call. Nobody else may hold it.
 func (lt *letter) release() {
+	pool := lt.line.letters
 	lt.call, lt.line = nil, nil
-	letters.Put(lt)
+	pool.Put(lt)
 }
 
 // finish fills the call in and lets its caller go on. The letter must have been claimed.
@@ -325,23 +329,29 @@ func (l *line) open(ctx context.Context, hangUp func()) (grpc.ClientStream, erro
 		return nil, err
 	}
 	timeout := time.AfterFunc(greetingTimeout, hangUp)
-	defer timeout.Stop()
+	if err = l.meet(stream); !timeout.Stop() {
+		err = fmt.Errorf("it does not say who it is within %v", greetingTimeout)
+	}
+	return stream, err
+}
+
+// meet reads who answers on stream, and says what is wrong with them.
+func (l *line) meet(stream grpc.ClientStream) error {
 	header, err := stream.Header()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	g, version, ok := readGreeting(header)
-	if g.cluster != l.config.Cluster || !ok { // it refuses, and says why
+	switch {
+	case !ok || g.cluster != l.config.Cluster: // it refuses this node too, and says why
 		if err := stream.RecvMsg(&message{}); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, fmt.Errorf("it is no node of the cluster %q that speaks protocol %s: it names cluster %q and protocol %q",
-			l.config.Cluster, protocol, g.cluster, version)
+		return fmt.Errorf("it names cluster %q and protocol %q, this node %q and %q", g.cluster, version, l.config.Cluster, protocol)
+	case g.node != l.to.id || g.boot != l.to.boot:
+		return fmt.Errorf("another node answers there: %s, boot %016x, instead of %s, boot %016x", g.node, g.boot, l.to.id, l.to.boot)
 	}
-	if g.node != l.to.id || g.boot != l.to.boot {
-		return nil, fmt.Errorf("another node answers there: %s, boot %016x, instead of %s, boot %016x", g.node, g.boot, l.to.id, l.to.boot)
-	}
-	return stream, nil
+	return nil
 }
 
 // write writes what waits until the stream ends.

@@ -24,8 +24,9 @@ type PeersConfig struct {
 // Peers is a node's hand to other nodes (cluster.Network): a line to each, over gRPC. All methods are safe for
 // concurrent use.
 type Peers struct {
-	config PeersConfig
-	stats  PeersStats
+	config  PeersConfig
+	stats   PeersStats
+	letters sync.Pool // of *letter
 
 	mu     sync.Mutex // guards closed, and makes changes of lines one at a time
 	closed bool
@@ -55,7 +56,7 @@ func NewPeers(c PeersConfig) *Peers {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	p := &Peers{config: c}
+	p := &Peers{config: c, letters: sync.Pool{New: newLetter}}
 	p.lines.Store(&map[lineTo]*line{})
 	return p
 }
@@ -67,7 +68,7 @@ func (p *Peers) Stats() *PeersStats { return &p.stats }
 // when the last of their deadlines comes. See cluster.Network.
 func (p *Peers) Call(calls []cluster.Call) {
 	var few [8]*letter
-	letters := few[:0]
+	sent := few[:0]
 	for i := range calls {
 		c := &calls[i]
 		l, err := p.line(c.To)
@@ -76,10 +77,10 @@ func (p *Peers) Call(calls []cluster.Call) {
 			continue
 		}
 		if lt := l.post(c); lt != nil {
-			letters = append(letters, lt)
+			sent = append(sent, lt)
 		}
 	}
-	for _, lt := range letters {
+	for _, lt := range sent {
 		lt.await()
 	}
 }
@@ -103,7 +104,7 @@ func (p *Peers) lineLocked(to lineTo) (*line, error) {
 	if p.closed {
 		return nil, fmt.Errorf("%w: this node is stopping", cluster.ErrUnsent)
 	}
-	l, err := newLine(&p.config, &p.stats, to)
+	l, err := p.newLine(to)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrUnsent, err)
 	}

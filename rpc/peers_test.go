@@ -25,7 +25,7 @@ import (
 
 var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Minute}
 
-// call asks to for one unit of its key-0 through s, within timeout.
+// call asks to for one unit of key through s.
 func (s *station) call(to cluster.Member, key string, timeout time.Duration) cluster.Call {
 	deadline := s.clock.Now().Add(timeout)
 	calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{
@@ -89,8 +89,9 @@ func TestDeadPeerIsUnsent(t *testing.T) {
 	addr := l.Addr().String()
 	l.Close()
 	dead := cluster.Member{ID: "n2", Boot: 2, PeerAddr: addr}
-	wantCall(t, s.call(dead, "a", 10*time.Second), true, addr)
-	wantCall(t, s.call(dead, "a", 10*time.Second), true, "peer n2")
+	for range 3 {
+		wantCall(t, s.call(dead, "a", 10*time.Second), true, addr+": connect: connection refused")
+	}
 }
 
 // Promise: no request hangs past its deadline. The peer takes the connection and never says a word.
@@ -105,12 +106,13 @@ func TestSilentPeerIsUnsent(t *testing.T) {
 	wantCall(t, s.call(silent, "a", 30*time.Millisecond), true, "deadline")
 }
 
-// mute is a peer that greets and reads, and answers only what release lets through.
+// mute is a peer that greets and reads, and never answers.
 type mute struct {
 	peerv1.UnimplementedPeerServer
-	me       greeting
-	got      atomic.Int64 // asks
-	released chan struct{}
+	me     greeting
+	got    atomic.Int64 // asks
+	leave  int64        // ends the stream after so many asks
+	served string       // what the trailer says then
 }
 
 func (m *mute) Exchange(stream peerv1.Peer_ExchangeServer) error {
@@ -120,11 +122,9 @@ func (m *mute) Exchange(stream peerv1.Peer_ExchangeServer) error {
 		if err != nil {
 			return err
 		}
-		m.got.Add(int64(len(f.Asks)))
-		select {
-		case <-m.released:
-			return status.Error(codes.Internal, "gone")
-		default:
+		if m.got.Add(int64(len(f.Asks))) == m.leave {
+			stream.SetTrailer(metadata.Pairs(servedKey, m.served))
+			return status.Error(codes.Unavailable, "stopping")
 		}
 	}
 }
@@ -135,7 +135,7 @@ func serveMute(t *testing.T, id string, boot uint64) (*mute, cluster.Member, *gr
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mute{me: greeting{testCluster, id, boot}, released: make(chan struct{})}
+	m := &mute{me: greeting{testCluster, id, boot}}
 	s := grpc.NewServer(grpc.WaitForHandlers(true))
 	peerv1.RegisterPeerServer(s, m)
 	go s.Serve(l)
@@ -147,7 +147,7 @@ func serveMute(t *testing.T, id string, boot uint64) (*mute, cluster.Member, *gr
 func TestUnansweredIsUnknown(t *testing.T) {
 	s := newStations(t, 1)[0]
 	m, member, server := serveMute(t, "n2", 2)
-	wantCall(t, s.call(member, "a", 50*time.Millisecond), false, "no answer from peer n2")
+	wantCall(t, s.call(member, "a", 500*time.Millisecond), false, "no answer from peer n2")
 	if m.got.Load() != 1 {
 		t.Fatalf("the peer got %d asks, want 1", m.got.Load())
 	}
@@ -165,6 +165,24 @@ func TestUnansweredIsUnknown(t *testing.T) {
 	eventually(t, "the line knows that the peer is gone", func() bool {
 		return errors.Is(s.call(member, "a", time.Minute).Err, cluster.ErrUnsent)
 	})
+}
+
+// Promise: what a stopping peer did not come to is "not sent", and may be repeated anywhere.
+func TestUntouchedIsUnsent(t *testing.T) {
+	s := newStations(t, 1)[0]
+	m, member, _ := serveMute(t, "n2", 2)
+	m.leave, m.served = 3, "1"
+	calls := make([]chan cluster.Call, m.leave)
+	for i := range calls {
+		calls[i] = make(chan cluster.Call, 1)
+		go func() { calls[i] <- s.call(member, "a", time.Minute) }()
+		if i < len(calls)-1 { // one after the other, so that each has a frame and a known tag
+			eventually(t, "the ask is there", func() bool { return m.got.Load() == int64(i+1) })
+		}
+	}
+	wantCall(t, <-calls[0], false, "ended before it answered")
+	wantCall(t, <-calls[1], true, "before it came to this ask")
+	wantCall(t, <-calls[2], true, "before it came to this ask")
 }
 
 // Promise: a line that is closed under a call ends the call.
@@ -314,12 +332,21 @@ func TestDrainedDoorSaysWhatItServed(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	s[1].doors[0].GracefulStop() // returns although streams are open
+	s[1].doors[0].GracefulStop() // returns although a stream is open
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream ended with %v, want Unavailable", err)
 	}
 	if got := first(stream.Trailer(), servedKey); got != "2" {
 		t.Errorf("the trailer says that %q was the last tag served, want 2", got)
+	}
+}
+
+// Promise: once the trailer is written, no frame is served any more.
+func TestEndedStreamServesNothing(t *testing.T) {
+	d := newDoor(t)
+	e := &exchange{door: d, frames: frameReader{known: &d.limits}, ended: true}
+	if err := e.answer(nil, frameOf(t, goodFrame())); !errors.Is(err, io.EOF) || d.node.Stats().Delivered.Load() != 0 {
+		t.Errorf("ended with %v, %d items were delivered", err, d.node.Stats().Delivered.Load())
 	}
 }
 

@@ -135,6 +135,7 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 	w := works.Get().(*work)
 	defer w.release()
 	if err := w.decode(in, op, &s.inlines); err != nil {
+		s.node.Stats().Refused.Add(1)
 		return nil, err
 	}
 	w.request.Atomic, w.request.Deadline = atomic, deadline

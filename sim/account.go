@@ -8,7 +8,8 @@ import (
 // account is one key under one limit as clients see it: what they asked, when, and what they heard. It knows nothing
 // of how the decision came about.
 type account struct {
-	spec  *limiter.Spec
+	limit *limiter.Limit
+	spec  *limiter.Spec // of limit
 	key   string
 	hash  uint64
 	owner *machine
@@ -62,6 +63,7 @@ func (j *judge) left(r *request) {
 		}
 		t.account.heard.answer(t.heard)
 		t.account.spare.answer(t.spare)
+		delete(j.said, r.items[i].ID)
 	}
 }
 
@@ -69,8 +71,9 @@ func (j *judge) account(limit, key string) *account {
 	id := naiveKey{limit, key}
 	a := j.accounts[id]
 	if a == nil {
-		s := j.world.specs[limit]
-		a = &account{spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s), heard: newWindow(), spare: newWindow()}
+		l := j.world.named[limit]
+		s := &l.Spec
+		a = &account{limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s), heard: newWindow(), spare: newWindow()}
 		j.accounts[id] = a
 		j.order = append(j.order, a)
 	}
@@ -81,18 +84,11 @@ func (j *judge) account(limit, key string) *account {
 func (a *account) givesBack(it *cluster.Item) int64 {
 	switch {
 	case it.Op == cluster.OpReset:
-		return a.capacity()
+		return a.limit.Capacity()
 	case it.Op == cluster.OpTake && it.Cost < 0:
-		return min(-max(it.Cost, -1<<40), a.capacity())
+		return min(-max(it.Cost, -1<<40), a.limit.Capacity())
 	}
 	return 0
-}
-
-func (a *account) capacity() int64 {
-	if a.spec.Algorithm == limiter.GCRA {
-		return a.spec.Burst
-	}
-	return a.spec.Limit
 }
 
 // supplied is what the limit has supplied so far, by the clock that decides.
@@ -140,6 +136,6 @@ func (j *judge) forgot(m *machine) {
 		if a.owner == m {
 			a.heard.forgive(a.supply.capacity)
 		}
-		a.spare.forgive(2 * a.capacity() * int64(a.spec.Per))
+		a.spare.forgive(2 * a.limit.Capacity() * int64(a.spec.Per))
 	}
 }

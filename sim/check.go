@@ -7,8 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -64,31 +62,36 @@ func KeptSeeds() []uint64 {
 // is called after each with what is known so far; it may be nil, and the calls do not overlap. What is summed up does
 // not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
-	seeds := KeptSeeds()
-	s := &Summary{Kept: len(seeds), From: from, Skies: make(map[string]int), Checks: make(map[string]uint64), Failed: []uint64{}, Failures: []*Report{}}
-	for i := range n {
-		seeds = append(seeds, from+uint64(i))
+	keptSeeds := KeptSeeds()
+	s := &Summary{
+		Kept: len(keptSeeds), From: from, Failed: []uint64{}, Failures: []*Report{},
+		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
-	reports := make([]chan *Report, len(seeds))
-	for i := range reports {
-		reports[i] = make(chan *Report, 1)
+	seed := func(i int) uint64 {
+		if i < len(keptSeeds) {
+			return keptSeeds[i]
+		}
+		return from + uint64(i-len(keptSeeds))
 	}
-	var next atomic.Int64
-	var work sync.WaitGroup
-	for range max(1, workers) {
-		work.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(seeds)); i = next.Add(1) - 1 {
-				reports[i] <- Run(seeds[i])
+	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order of the seeds by
+	// asking one worker after the other.
+	workers = max(1, workers)
+	reports := make([]chan *Report, workers)
+	total := len(keptSeeds) + n
+	for k := range reports {
+		reports[k] = make(chan *Report, 64)
+		go func() {
+			for i := k; i < total; i += workers {
+				reports[k] <- Run(seed(i))
 			}
-		})
+		}()
 	}
-	for _, r := range reports { // in the order of the seeds, whoever is done first
-		s.add(<-r)
+	for i := range total {
+		s.add(<-reports[i%workers])
 		if progress != nil {
 			progress(s)
 		}
 	}
-	work.Wait()
 	return s
 }
 

@@ -3,6 +3,8 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -30,15 +32,15 @@ const (
 
 // promiseWords are a promise's name, and what it says.
 var promiseWords = [promises][2]string{
-	exact:   {"exact", "an owner decides as one naive limiter would, to the last field"},
-	bounded: {"bounded", "no span of time admits more than one naive limiter supplies"},
-	once:    {"once", "a take is charged once, however often it is sent or delivered"},
+	exact:   {"exact", "an owner decides in all as one naive limiter would"},
+	bounded: {"bounded", "no span of time admits more than one limiter supplies"},
+	once:    {"once", "a take is charged once, however often it is sent or comes"},
 	owned:   {"owner", "the owner of a key decides, and nobody else"},
 	honest:  {"answer", "a client hears what the owner decided"},
-	marked:  {"marked", "a decision without the owner says so, and keeps its bound"},
+	marked:  {"marked", "a decision without the owner says so and keeps its bound"},
 	inTime:  {"deadline", "no check, call or ask outlives its deadline"},
 	refused: {"input", "a request in error is refused as a whole, others never"},
-	kept:    {"kept", "in the end tables hold what was charged, no more, no less"},
+	kept:    {"kept", "in the end tables hold what was charged, no more or less"},
 	live:    {"live", "nobody is left waiting, the world comes to rest"},
 	sound:   {"panic", "no code panics"},
 }
@@ -56,6 +58,14 @@ type judge struct {
 	tallies  map[string]*LimitReport // by limit
 	requests RequestReport
 	failure  *Failure
+	scratch  scratch
+}
+
+// scratch are buffers for one event; no event uses them while another does.
+type scratch struct {
+	items    []asked
+	status   []cluster.Status
+	expected []limiter.Decision
 }
 
 // saying is what owners answered under an ID: always the same, unless an owner had to forget.
@@ -75,6 +85,13 @@ type hearing struct {
 	question *cluster.Request
 	began    time.Duration
 	expected []limiter.Decision // of items that are this very node's own
+	alone    []alone            // of items whose owner did not answer; nil if there are none
+}
+
+// alone is what the reference decides where a node finds no owner.
+type alone struct {
+	limiter.Decision      // in full only with on_error: local
+	charged          bool // to the node's share
 }
 
 func newJudge(w *world) *judge {
@@ -128,7 +145,7 @@ func (j *judge) opened(p *process, r *request, q *cluster.Request) *hearing {
 
 // decide has the reference decide for p, and follows where takes are charged.
 func (j *judge) decide(p *process, items []asked, atomic bool, out []limiter.Decision) {
-	now := p.Now()
+	now := p.machine.now()
 	if atomic {
 		ds, fresh := p.ledger.all(now, items)
 		copy(out, ds)
@@ -171,19 +188,23 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 		j.fail(owned, "%s answers %d of %d items", p.machine.id, len(answer.Items), len(a.Items))
 		return
 	}
-	items := make([]asked, len(a.Items))
-	want := make([]cluster.Status, len(a.Items))
+	s := &j.scratch
+	items, want := s.items[:0], s.status[:0]
 	for i := range a.Items {
 		it := &a.Items[i]
-		items[i] = asked{&it.Limit.Spec, it.Key, it.Cost, it.Op, it.ID}
+		items = append(items, asked{&it.Limit.Spec, it.Key, it.Cost, it.Op, it.ID})
+		status := cluster.StatusDone
 		switch {
-		case p.Now() >= deadline:
-			want[i] = cluster.StatusExpired
+		case p.machine.now() >= deadline:
+			status = cluster.StatusExpired
 		case j.world.owner(it.Key) != p.machine:
-			want[i] = cluster.StatusNotOwner
+			status = cluster.StatusNotOwner
 		}
+		want = append(want, status)
 	}
-	expected := make([]limiter.Decision, len(items))
+	expected := slices.Grow(s.expected[:0], len(items))[:len(items)]
+	clear(expected)
+	s.items, s.status, s.expected = items, want, expected
 	switch {
 	case !a.Atomic:
 		for i := range items {
@@ -248,7 +269,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	r, p := h.request, h.process
 	defer j.left(r)
 	j.checked[inTime]++
-	if late := p.Now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
+	if late := p.machine.now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
 		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id, time.Duration(late))
 		return
 	}
@@ -259,9 +280,15 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	yes := true
 	for i := range out {
 		yes = yes && out[i].Allowed
+		if out[i].Source == cluster.SourceFallback && h.alone == nil {
+			j.decideAlone(h, out)
+		}
 	}
 	for i := range out {
 		j.heard(h, i, &out[i], !r.atomic || yes)
+		if id := h.question.Items[i].ID; id.Origin != clientOrigin {
+			delete(j.said, id) // nobody else will ask for it
+		}
 	}
 }
 
@@ -290,7 +317,6 @@ func (j *judge) refusal(p *process, err error, due bool) {
 func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
 	a := t.account
-	ask := j.asking(h.question.Items[i : i+1])[0]
 	j.world.trace.add(happening{
 		at: j.world.now, kind: hears, node: p.machine, seq: it.ID.Sequence,
 		limit: a.spec.Name, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed, remaining: d.Remaining,
@@ -307,9 +333,9 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	local := a.owner == p.machine
 	switch {
 	case d.Source == cluster.SourceFallback:
-		charged := j.fellBack(h, &ask, d, got)
+		j.fellBack(h, i, d, got)
 		j.tallies[a.spec.Name].count(it, d)
-		if charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {
+		if h.alone[i].charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {
 			j.spared(t, it.Cost, d.Bound)
 		}
 		return
@@ -317,6 +343,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		j.fail(owned, "%s, asked for %s, which is %s's, says that %s decided (%s)", p.machine.id, keyText(it.Key), a.owner.id, d.Owner, d.Source)
 		return
 	case local:
+		ask := j.ask(it)
 		j.same(p, &ask, got, h.expected[i])
 	case it.Op != cluster.OpPeek:
 		if s, known := j.said[it.ID]; !known || s.first != got && s.last != got {
@@ -332,35 +359,50 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 }
 
-// fellBack checks a decision that was taken because no owner answered, and reports whether it charged a share.
-func (j *judge) fellBack(h *hearing, it *asked, d *cluster.Decision, got limiter.Decision) (charged bool) {
-	j.checked[marked]++
-	p, n := h.process, len(j.world.machines)
-	ok := d.Degraded && j.world.plan.sky != calm
-	switch {
-	case !ok:
-	case it.op == cluster.OpReset:
-		ok = !d.Allowed
-	case it.spec.OnError == limiter.ErrorAllow:
-		ok = (got.Allowed || h.request.atomic) && d.Bound == cluster.Unbounded // others may have made it fall
-	case it.spec.OnError == limiter.ErrorDeny:
-		ok = !got.Allowed
-	default:
-		own := *it
-		own.spec = share(it.spec, n)
-		var want limiter.Decision
-		want, charged = p.ledger.one(p.Now(), own)
-		if h.request.atomic && want.Allowed {
-			want.Allowed = got.Allowed
+// decideAlone has the reference decide what the node decided without an owner, at the end of the visit: by on_error,
+// and from the node's own share where that is local. Of items that stand or fall together, one refusal is for all.
+func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
+	h.alone = make([]alone, len(out))
+	fallen := false
+	for i := range out {
+		if out[i].Source != cluster.SourceFallback {
+			continue
 		}
-		j.same(p, &own, got, want)
-		ok = d.Bound >= 0
+		it, a := j.ask(&h.question.Items[i]), &h.alone[i]
+		switch {
+		case it.op == cluster.OpReset, it.spec.OnError == limiter.ErrorDeny:
+		case it.spec.OnError == limiter.ErrorAllow:
+			a.Allowed = true
+		default:
+			own := it
+			own.spec = share(it.spec, len(j.world.machines))
+			a.Decision, a.charged = h.process.ledger.one(h.process.machine.now(), own)
+		}
+		fallen = fallen || h.request.atomic && !a.Allowed && !watches(it.spec)
+	}
+	for i := range h.alone {
+		h.alone[i].Allowed = h.alone[i].Allowed && !fallen
+	}
+}
+
+// fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken back.
+func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
+	j.checked[marked]++
+	p, it, want := h.process, j.ask(&h.question.Items[i]), &h.alone[i]
+	ok := j.world.plan.sky != calm && d.Degraded && got.Allowed == want.Allowed
+	if it.op != cluster.OpReset {
+		switch it.spec.OnError {
+		case limiter.ErrorAllow:
+			ok = ok && d.Bound == cluster.Unbounded
+		case limiter.ErrorLocal:
+			ok = ok && d.Bound >= 0
+			j.same(p, &it, got, want.Decision)
+		}
 	}
 	if !ok {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.key), it.spec.Name, j.world.plan.sky, answerText(d))
 	}
-	return charged
 }
 
 // settled checks that a call came back in time.
@@ -368,7 +410,7 @@ func (j *judge) settled(l *letter, answered bool) {
 	j.checked[inTime]++
 	p := l.from
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
-	if late := p.Now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
+	if late := p.machine.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
 		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id, time.Duration(late))
 	}
 }
@@ -382,20 +424,34 @@ func (j *judge) atRest() {
 		return
 	}
 	for _, m := range j.world.machines {
-		p := m.process
-		if p == nil {
-			continue
-		}
-		for _, a := range j.order {
-			j.checked[kept]++
-			got := p.node.Table().Peek(p.Now(), mustLimit(*a.spec), a.key, a.hash, 0)
-			if want := p.ledger.peek(p.Now(), a.spec, a.key, 0); got != want {
-				j.fail(kept, "the table of %s holds for %s under %s, owned by %s:\n  %s\nwhere it was charged:\n  %s",
-					m.id, keyText(a.key), a.spec.Name, a.owner.id, decisionText(got), decisionText(want))
-				return
-			}
+		if m.process != nil {
+			j.audit(m.process)
 		}
 	}
+}
+
+// audit compares the table of p with its ledger: whatever was asked for anywhere has to be there, or not; and nothing
+// else may be.
+func (j *judge) audit(p *process) {
+	now, table := p.machine.now(), p.node.Table()
+	for _, a := range j.order {
+		j.checked[kept]++
+		got := table.Peek(now, a.limit, a.key, a.hash, 0)
+		if want := p.ledger.peek(now, a.spec, a.key, 0); got != want {
+			j.fail(kept, "the table of %s holds for %s under %s, owned by %s:\n  %s\nwhere it was charged:\n  %s",
+				p.machine.id, keyText(a.key), a.spec.Name, a.owner.id, decisionText(got), decisionText(want))
+			return
+		}
+	}
+	table.Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+		j.checked[kept]++
+		name, _, ofShare := strings.Cut(l.Name, "\x00") // a share's name goes on after the limit's
+		a := j.accounts[naiveKey{name, key}]
+		if a == nil || !ofShare && a.owner != p.machine {
+			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s", p.machine.id, keyText(key), l.Name, decisionText(d))
+		}
+		return j.failure == nil
+	})
 }
 
 // restless says that the world goes on and on.
@@ -413,14 +469,18 @@ func (j *judge) panicked(p any) {
 	j.fail(sound, "%v\nin %s", p, where)
 }
 
-// asking is what an owner hears of items.
+// asking is what an owner hears of items. It holds until the next call.
 func (j *judge) asking(items []cluster.Item) []asked {
-	as := make([]asked, len(items))
+	as := j.scratch.items[:0]
 	for i := range items {
-		it := &items[i]
-		as[i] = asked{j.world.specs[limitName(it)], it.Key, it.Cost, it.Op, it.ID}
+		as = append(as, j.ask(&items[i]))
 	}
+	j.scratch.items = as
 	return as
+}
+
+func (j *judge) ask(it *cluster.Item) asked {
+	return asked{&j.world.named[limitName(it)].Spec, it.Key, it.Cost, it.Op, it.ID}
 }
 
 // limitName is the name of the limit that an item is about.

@@ -27,9 +27,10 @@ type process struct {
 	boot     uint64
 	node     *cluster.Node
 	door     door
-	waiting  []*task    // in the middle of a call
-	visits   []*request // of clients that have not heard yet
-	ledger   *ledger    // what its table must hold, kept by the judge
+	clock    func() limiter.Instant // the node's: the machine's, unless a test plants a fault
+	waiting  []*task                // in the middle of a call
+	visits   []*request             // of clients that have not heard yet
+	ledger   *ledger                // what its table must hold, kept by the judge
 	received map[limiter.Spec]*limiter.Limit
 	dead     bool
 }
@@ -47,7 +48,7 @@ const tableBytes = 4 << 20
 func (m *machine) boot() {
 	m.boots++
 	p := &process{
-		machine: m, boot: m.world.plan.boot(m.index, m.boots),
+		machine: m, boot: m.world.plan.boot(m.index, m.boots), clock: m.now,
 		ledger: newLedger(), received: make(map[limiter.Spec]*limiter.Limit),
 	}
 	node, err := cluster.New(cluster.Config{
@@ -61,6 +62,9 @@ func (m *machine) boot() {
 	node.SetLimits(m.world.limits)
 	p.node, p.door = node, node
 	m.process = p
+	if m.world.plant != nil {
+		m.world.plant(p)
+	}
 	node.Start()
 }
 
@@ -113,8 +117,8 @@ func (m *machine) thaw() {
 	}
 }
 
-// Now is the machine's clock.
-func (p *process) Now() limiter.Instant { return p.machine.now() }
+// Now is the node's clock.
+func (p *process) Now() limiter.Instant { return p.clock() }
 
 func (m *machine) now() limiter.Instant { return m.clock.at(m.world.now) }
 
@@ -122,7 +126,7 @@ func (m *machine) now() limiter.Instant { return m.clock.at(m.world.now) }
 func (p *process) AfterFunc(d time.Duration, f func()) (stop func()) {
 	w := p.machine.world
 	pending := true
-	e := w.at(p.machine.clock.when(p.Now().Add(d)), func() {
+	e := w.at(p.machine.clock.when(p.machine.now().Add(d)), func() {
 		pending = false
 		p.do(func() {
 			w.trace.add(happening{at: w.now, kind: fires, node: p.machine})

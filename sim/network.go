@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"penstock/cluster"
+	"penstock/limiter"
 )
 
 // Errors of a call whose fate its caller does not know. They must not wrap cluster.ErrUnsent.
@@ -18,9 +19,22 @@ var (
 
 // network is what lies between the machines: it delays, loses, doubles and reorders.
 type network struct {
-	cut   map[[2]int]bool          // from, to: nothing passes in this direction
-	last  map[[2]int]time.Duration // arrival of the last message, where a line keeps order
+	lines [][]line // from, to
 	tally MessageReport
+}
+
+// line is one way between two machines.
+type line struct {
+	cut  bool          // nothing passes
+	last time.Duration // when the latest message so far arrives
+}
+
+func newNetwork(machines int) network {
+	n := network{lines: make([][]line, machines)}
+	for i := range n.lines {
+		n.lines[i] = make([]line, machines)
+	}
+	return n
 }
 
 // letter is one Ask on its way there and back.
@@ -54,7 +68,7 @@ func (p *process) Call(calls []cluster.Call) {
 }
 
 func (w *world) send(p *process, c *cluster.Call, r *reply) {
-	l := &letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.Now()), sent: w.now, reply: r}
+	l := &letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.machine.now()), sent: w.now, reply: r}
 	l.ask.Items = slices.Clone(c.Ask.Items)
 	l.alarm = w.at(p.machine.clock.when(c.Deadline), func() {
 		l.alarm = nil
@@ -66,9 +80,9 @@ func (w *world) send(p *process, c *cluster.Call, r *reply) {
 // post carries a message from one machine to another, or loses it, or carries it twice.
 func (w *world) post(from, to *machine, arrive func()) {
 	n, x := &w.network, &w.plan.weather
-	line := [2]int{from.index, to.index}
+	line := &n.lines[from.index][to.index]
 	n.tally.Sent++
-	if n.cut[line] || w.dice.Float64() < x.loss {
+	if line.cut || w.dice.Float64() < x.loss {
 		n.tally.Lost++
 		w.trace.add(happening{at: w.now, kind: loses, node: from, peer: to})
 		return
@@ -83,11 +97,11 @@ func (w *world) post(from, to *machine, arrive func()) {
 	for range copies {
 		at := w.now + x.delay(w.dice)
 		if x.inOrder {
-			at = max(at, n.last[line])
-		} else if at < n.last[line] {
+			at = max(at, line.last)
+		} else if at < line.last {
 			n.tally.Overtaken++
 		}
-		n.last[line] = max(at, n.last[line])
+		line.last = max(at, line.last)
 		w.at(at, arrive)
 	}
 }
@@ -101,7 +115,18 @@ func (l *letter) arrive() {
 		l.turnAway()
 	default:
 		l.acted = true // from here on nobody can promise that it was not
-		p.do(func() { w.tasks.start(p, func() { l.deliver(p) }) })
+		deadline := l.to.now().Add(l.left)
+		if !p.machine.frozen {
+			w.tasks.start(p, func() { l.deliver(p, deadline) })
+			return
+		}
+		unread := w.dice.IntN(2) == 0 // it froze before it could read the letter: the time runs from when it does
+		p.do(func() {
+			if unread {
+				deadline = l.to.now().Add(l.left)
+			}
+			w.tasks.start(p, func() { l.deliver(p, deadline) })
+		})
 	}
 }
 
@@ -115,21 +140,21 @@ func (l *letter) turnAway() {
 		err = fmt.Errorf("sim: %s is down: %w", l.to.id, cluster.ErrUnsent)
 		w.network.tally.Refused++
 	}
-	w.at(w.now+w.plan.weather.delay(w.dice), func() {
+	w.post(l.to, l.from.machine, func() {
 		l.from.do(func() { l.settle(nil, err) })
 	})
 }
 
 // deliver has the node answer, and sends the answer back. The keys that the node sees lie in a frame that is
 // overwritten afterwards, as a real one is: a node that keeps them keeps garbage.
-func (l *letter) deliver(p *process) {
+func (l *letter) deliver(p *process, deadline limiter.Instant) {
 	w := p.machine.world
 	f := w.frame()
 	ask := f.read(&l.ask, p)
-	ask.Deadline = p.Now().Add(l.left)
+	ask.Deadline = deadline
 	answer := p.door.Deliver(ask)
 	f.erase()
-	w.judge.delivered(p, &l.ask, ask.Deadline, answer)
+	w.judge.delivered(p, &l.ask, deadline, answer)
 	w.post(p.machine, l.from.machine, func() {
 		l.from.do(func() { l.settle(answer, nil) })
 	})
@@ -203,7 +228,7 @@ func (f *frame) erase() {
 }
 
 // cutOff keeps all messages from one machine to another; one way only.
-func (w *world) cutOff(from, to *machine) { w.network.cut[[2]int{from.index, to.index}] = true }
+func (w *world) cutOff(from, to *machine) { w.network.lines[from.index][to.index].cut = true }
 
 // mend lets them pass again.
-func (w *world) mend(from, to *machine) { delete(w.network.cut, [2]int{from.index, to.index}) }
+func (w *world) mend(from, to *machine) { w.network.lines[from.index][to.index].cut = false }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,20 +169,15 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteText writes r for people, 80 columns wide. Only what a failure quotes may be wider.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d nodes, %s, %.1f s of virtual time, trace %s\n", r.Seed, len(r.World.Clocks), r.World.Sky, r.VirtualMS/1000, r.TraceHash)
-	x := &r.World
-	order := "any order"
-	if x.InOrder {
-		order = "in order"
-	}
-	fmt.Fprintf(&b, "\nnetwork   %.3g ms + %.3g ms on average, at most %.3g ms; %.3g%% lost,\n          %.3g%% doubled, %s\n",
-		x.DelayMS[0], x.DelayMS[1], x.DelayMS[2], 100*x.Loss, 100*x.Duplicates, order)
-	m := &r.Messages
-	fmt.Fprintf(&b, "messages  %d sent, %d lost, %d doubled, %d overtaken, %d turned away,\n          %d calls timed out\n",
+	x, m, q := &r.World, &r.Messages, &r.Requests
+	fmt.Fprintf(&b, "seed %d: %d nodes, %s, %.1f s of virtual time, trace %s\n\n", r.Seed, len(x.Clocks), x.Sky, r.VirtualMS/1000, r.TraceHash)
+	fmt.Fprintf(&b, "clocks    %v apart, %+d to %+d µs a second\n", x.apart(), x.drift(slices.Min), x.drift(slices.Max))
+	fmt.Fprintf(&b, "network   %.3g ms + %.3g ms on average, at most %.3g ms; %.3g%% lost,\n          %.3g%% doubled, %s\n",
+		x.DelayMS[0], x.DelayMS[1], x.DelayMS[2], 100*x.Loss, 100*x.Duplicates, map[bool]string{true: "in order", false: "in any order"}[x.InOrder])
+	fmt.Fprintf(&b, "messages  %d sent, %d lost, %d doubled, %d overtaken,\n          %d turned away; %d calls timed out\n",
 		m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused, m.TimedOut)
 	fmt.Fprintf(&b, "faults    %d crashes, %d freezes, %d cuts\n", r.Faults.Crashes, r.Faults.Freezes, r.Faults.Cuts)
-	q := &r.Requests
-	fmt.Fprintf(&b, "traffic   %d requests, %d items, %s keys of %d; %d visits, %d refused,\n          %d found their node down\n",
+	fmt.Fprintf(&b, "traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d found their node down\n",
 		q.Requests, q.Items, x.Skew, x.Keys, q.Visits, q.Refused, q.Absent)
 	r.writeLimits(&b)
 	fmt.Fprintf(&b, "\n%-10s%10s  promise\n", "", "checked")
@@ -195,6 +191,24 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// apart is by how much the clocks differ when the world begins.
+func (x *WorldReport) apart() time.Duration {
+	least, most := 0.0, 0.0
+	for _, c := range x.Clocks {
+		least, most = min(least, c.OffsetMS), max(most, c.OffsetMS)
+	}
+	return time.Duration((most - least) * 1e6).Round(time.Millisecond)
+}
+
+// drift is the least or the most that a clock gains.
+func (x *WorldReport) drift(of func([]int64) int64) int64 {
+	var ppm []int64
+	for _, c := range x.Clocks {
+		ppm = append(ppm, c.DriftPPM)
+	}
+	return of(ppm)
 }
 
 func (r *Report) writeLimits(b *strings.Builder) {

@@ -21,14 +21,8 @@
 package sim
 
 // Run lets the world of a seed happen.
-func Run(seed uint64) *Report { return run(draw(seed), nil) }
-
-// run lets the world of a plan happen. A test may plant a fault in it first.
-func run(p *plan, plant func(*world)) *Report {
-	w := newWorld(p)
-	if plant != nil {
-		plant(w)
-	}
+func Run(seed uint64) *Report {
+	w := newWorld(draw(seed), nil)
 	w.run()
 	return w.report()
 }

@@ -79,9 +79,6 @@ func (t *trace) add(h happening) {
 		b = binary.LittleEndian.AppendUint64(b, uint64(h.remaining))
 		b = append(append(append(b, h.limit...), 0), h.key...)
 	}
-	if watch != nil {
-		watch(h)
-	}
 	t.hash.Write(b)
 	t.buf = b
 	t.recent[t.events%recentHappenings] = h
@@ -135,5 +132,3 @@ func bit(b bool) byte {
 	}
 	return 0
 }
-
-var watch func(happening)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,7 +192,7 @@ func (c *clients) item(key string) cluster.Item {
 func (c *clients) nonsense() []cluster.Item {
 	items := []cluster.Item{c.item(c.key())}
 	bad := c.item(c.key())
-	switch c.dice.IntN(5) {
+	switch c.dice.IntN(7) {
 	case 0:
 		bad.Key = ""
 	case 1:
@@ -201,6 +202,14 @@ func (c *clients) nonsense() []cluster.Item {
 	case 3:
 		bad.Limit, bad.Inline = "", nil
 	case 4:
+		known := c.world.rules[0]
+		bad.Limit, bad.Inline = "", mustLimit(known.limit.Spec)
+		if known.inline { // nobody knows it by that name
+			bad.Key = ""
+		}
+	case 5:
+		return slices.Repeat(items, cluster.MaxItems+1)
+	case 6:
 		return nil
 	}
 	return append(items, bad)

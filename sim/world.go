@@ -23,12 +23,13 @@ type world struct {
 	dice     *rand.Rand // of the network
 	clients  *clients
 	rules    []limitRule
-	specs    map[string]*limiter.Spec // of all rules, by name
-	limits   cluster.Limits           // those that nodes know by name
-	owners   *cluster.View            // who owns what, in truth
-	frames   []*frame                 // buffers not in use
+	named    map[string]*limiter.Limit // of all rules
+	limits   cluster.Limits            // those that nodes know by name
+	owners   *cluster.View             // who owns what, in truth
+	frames   []*frame                  // buffers not in use
 	judge    *judge
 	trace    trace
+	plant    func(*process) // of a test: a fault in every process that boots
 	faults   FaultReport
 	resting  bool          // no timers any more, and no requests
 	rested   time.Duration // since when
@@ -44,15 +45,15 @@ type limitRule struct {
 // fault, and so long it then has to come to rest by itself.
 const restAfter = 30 * time.Second
 
-func newWorld(p *plan) *world {
+func newWorld(p *plan, plant func(*process)) *world {
 	w := &world{
-		plan: p, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), specs: make(map[string]*limiter.Spec), trace: newTrace(),
-		network: network{cut: make(map[[2]int]bool), last: make(map[[2]int]time.Duration)},
+		plan: p, plant: plant, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
+		network: newNetwork(len(p.clocks)),
 	}
 	for _, rule := range p.limits {
 		l := mustLimit(rule.Spec)
 		w.rules = append(w.rules, limitRule{l, rule.inline})
-		w.specs[l.Name] = &l.Spec
+		w.named[l.Name] = l
 		if !rule.inline {
 			w.limits[l.Name] = l
 		}
@@ -90,6 +91,7 @@ func (w *world) run() {
 			return
 		}
 		w.now = at
+		w.judge.checked[sound]++
 		happen()
 		if w.resting && w.now > w.rested+restAfter {
 			w.judge.restless()
@@ -234,7 +236,7 @@ func (w *world) visit(m *machine, r *request) {
 func (p *process) check(r *request) {
 	w := p.machine.world
 	items := append([]cluster.Item(nil), r.items...) // the node writes into them
-	q := &cluster.Request{Items: items, Atomic: r.atomic, Deadline: p.Now().Add(r.patience)}
+	q := &cluster.Request{Items: items, Atomic: r.atomic, Deadline: p.machine.now().Add(r.patience)}
 	out := make([]cluster.Decision, len(items))
 	h := w.judge.opened(p, r, q)
 	err := p.door.Check(q, out)

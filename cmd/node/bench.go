@@ -10,7 +10,6 @@ import (
 	"math"
 	mathrand "math/rand/v2"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -77,8 +76,6 @@ func (v *benchVerb) Run(sh shell) error {
 		return err
 	}
 
-	// The time keeper sleeps in a system call and holds its place in the scheduler meanwhile; it gets one of its own.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1))
 	l := load{rate: v.Rate, duration: v.Duration, workers: v.Workers, seed: v.Seed, pause: pause, sender: t.sender}
 	counts := new(tally)
 	done := showProgress(sh.err, v.Duration, counts)
@@ -138,6 +135,7 @@ func selfSettings(i int, first *running) (settings, error) {
 
 // target is what the workers of a run share.
 type target struct {
+	addrs   []string
 	clients []*client.Client                         // one per address
 	drawer  func(r *mathrand.Rand) (draw func() int) // of keys' numbers
 	prefix  string
@@ -151,7 +149,7 @@ type target struct {
 }
 
 func (v *benchVerb) target() (*target, error) {
-	t := &target{prefix: v.Prefix, limit: v.Limit, batch: v.Batch, cost: v.Cost, timeout: v.Timeout}
+	t := &target{addrs: v.Addr, prefix: v.Prefix, limit: v.Limit, batch: v.Batch, cost: v.Cost, timeout: v.Timeout}
 	if t.prefix == "" {
 		t.prefix = "bench-" + rand.Text()[:8] + "-"
 	}
@@ -164,7 +162,7 @@ func (v *benchVerb) target() (*target, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.inline, t.oracle = wire, newOracle(limit, v.Keys)
+		t.inline, t.oracle = wire, newOracle(limit, v.Cost, v.Keys)
 		t.rule = fmt.Sprintf("%s, %s per %v", l.Algorithm, thousands(limit.Limit), limit.Per)
 	} else {
 		t.rule = v.Limit + " of the cluster"
@@ -198,12 +196,12 @@ func (t *target) close() {
 
 // warmUp opens every connection, and finds out whether anybody is there before the clock runs.
 func (t *target) warmUp(ctx context.Context, timeout time.Duration) error {
-	for _, c := range t.clients {
+	for i, c := range t.clients {
 		ctx, cancel := context.WithTimeout(ctx, max(timeout, 2*time.Second))
 		_, err := c.Members(ctx)
 		cancel()
 		if err != nil {
-			return plain(err)
+			return client.Explain(err, t.addrs[i:i+1])
 		}
 	}
 	return nil
@@ -242,7 +240,7 @@ func (t *target) count(keys []int, decisions []*penstockv1.Decision) (o outcome)
 			o.degraded++
 		}
 		if t.oracle != nil {
-			t.oracle.count(keys[i], t.cost, d.Allowed)
+			t.oracle.count(keys[i], d.Allowed)
 		}
 	}
 	return o
@@ -299,10 +297,10 @@ func (v *benchVerb) report(t *target, c *tally, m measured) *benchReport {
 	b.Checks = b.Allowed + b.Denied + b.Failed
 	b.ChecksPS = round(float64(b.Checks) / seconds)
 	if err := c.firstErr.Load(); err != nil {
-		b.FirstErr = plain(*err).Error()
+		b.FirstErr = client.Explain(*err, b.Targets).Error()
 	}
 	if t.oracle != nil {
-		verdict := t.oracle.judge(m.first, m.last)
+		verdict := t.oracle.judge(m.first, m.last, b.Failed)
 		b.Verdict = &verdict
 	}
 	return b
@@ -369,7 +367,7 @@ func (b *benchReport) failure(c *tally) error {
 	switch {
 	case b.Allowed+b.Denied == 0:
 		if err := c.firstErr.Load(); err != nil {
-			return fmt.Errorf("no check was answered: %w", plain(*err))
+			return fmt.Errorf("no check was answered: %w", client.Explain(*err, b.Targets))
 		}
 		return errors.New("no check was answered")
 	case b.Verdict != nil && b.Verdict.Extra > 0:

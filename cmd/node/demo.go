@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -45,6 +46,10 @@ func (v *demoVerb) Run(sh shell) error {
 		log = slog.New(slog.NewTextHandler(bottom, &slog.HandlerOptions{Level: level}))
 	}
 	nodes, err := startThree(signals, log, demoSettings)
+	var taken *inUseError
+	if errors.As(err, &taken) {
+		return fmt.Errorf("%w; the demo needs the ports 7946 to 7949, 7956 to 7959 and 7966 to 7969", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -142,9 +147,15 @@ func demoGreeting(nodes []*running) string {
 	for _, r := range nodes {
 		fmt.Fprintf(&b, "  curl -i 'http://%s/v1/check?limit=%s&key=%s'\n", r.member.HTTPAddr, demoLimit.Name, demoKey)
 	}
-	fmt.Fprintf(&b, "\nAll six at once, over all nodes:\n\n"+
-		"  for p in %s %s; do curl -s -o /dev/null -w '%%{http_code}\\n' \\\n"+
-		"    \"http://127.0.0.1:$p/v1/check?limit=%s&key=bob\"; done\n\n", ports(nodes), ports(nodes), demoLimit.Name)
+	fmt.Fprintf(&b, `
+All six at once, over all nodes:
+
+  for p in %s %s; do
+    curl -s -o /dev/null -w '%%{http_code}\n' \
+      "http://127.0.0.1:$p/v1/check?limit=%s&key=bob"
+  done
+
+`, ports(nodes), ports(nodes), demoLimit.Name)
 	fmt.Fprintf(&b, "Ctrl-C ends it.\n\n")
 	return b.String()
 }

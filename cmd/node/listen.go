@@ -11,6 +11,13 @@ import (
 	"time"
 )
 
+// inUseError says that somebody else listens there already.
+type inUseError struct{ door }
+
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("%s %s is in use, perhaps by another node", e.flag, e.address)
+}
+
 // listen opens d. Errors name the flag and the address, and say what to do.
 func (d door) listen() (net.Listener, error) {
 	if d.network == "unix" {
@@ -21,7 +28,7 @@ func (d door) listen() (net.Listener, error) {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s %s is in use, perhaps by another node; stop that, or give %s another address", d.flag, d.address, d.flag)
+		return nil, &inUseError{d}
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%s %s: this user may not listen there: %w", d.flag, d.address, err)
 	}

@@ -41,7 +41,7 @@ type verbs struct {
 	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
 	Ring        ringVerb        `cmd:"" help:"Tell who owns a key."`
 	Bench       benchVerb       `cmd:"" help:"Load a cluster, measure it, and count what it admits."`
-	Sim         simVerb         `cmd:"" help:"Run imagined clusters: one seed, one world, the same bytes again."`
+	Sim         simVerb         `cmd:"" help:"Run imagined clusters: sim --seed 7 is one, the same bytes every time."`
 	Keygen      keygenVerb      `cmd:"" help:"Draw a gossip key."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
 	Version     versionVerb     `cmd:"" help:"Print the version."`

@@ -10,8 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"penstock/cluster"
@@ -60,6 +63,7 @@ func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) 
 		return nil, err
 	}
 	r := &running{settings: s, log: log, started: time.Now(), ready: make(chan struct{}), failed: make(chan error, 1)}
+	r.warn(d)
 	r.leaving, r.leave = context.WithCancel(context.Background())
 	for _, step := range []func(context.Context, doors) error{r.open, r.makeNode, r.makeDoors, r.readLimits, r.serve, r.join} {
 		if err := step(ctx, d); err != nil {
@@ -70,6 +74,16 @@ func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) 
 		}
 	}
 	return r, nil
+}
+
+// warn says once and loudly what whoever started this node may not have meant.
+func (r *running) warn(d doors) {
+	if exposed := r.settings.exposed(d); len(exposed) > 0 {
+		r.log.Warn("INSECURE: other machines can reach and use this node", "missing", exposed)
+	}
+	if r.settings.Redis != "off" {
+		r.log.Warn("the door for the Redis protocol is not built yet: nothing listens there", "--redis", r.settings.Redis)
+	}
 }
 
 // open takes every address, before anything else: what is in use is then known at once.
@@ -187,7 +201,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	pages := rpc.HTTPConfig{
 		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
-		Draining: r.draining.Load,
+		Draining: r.draining.Load, TrustedProxies: s.TrustedProxy,
 	}
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
@@ -333,6 +347,9 @@ func (r *running) join(ctx context.Context, d doors) error {
 		Logger:     r.log,
 		Timing:     s.timing,
 	})
+	if err != nil && strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // memberlist does not wrap it
+		return &inUseError{d.gossip}
+	}
 	if err != nil {
 		return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
 	}
@@ -342,14 +359,27 @@ func (r *running) join(ctx context.Context, d doors) error {
 }
 
 // see is what gossip calls with every new View.
+//
+// A node that is leaving stays an owner in its own eyes until its doors close. The others hear of it one after the
+// other, within some tenths of a second; whoever has not heard yet still asks this node, and if it refused, nobody
+// would decide: the others do not own its keys in their own eyes yet. (Counts do not move to the new owners: handover
+// is not built yet.)
 func (r *running) see(v *cluster.View) {
-	r.peers.Keep(v.Members)
-	r.node.SetView(v)
 	names := make([]string, len(v.Members))
 	for i, m := range v.Members {
 		names[i] = m.ID + " " + m.State.String()
 	}
 	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
+	r.peers.Keep(v.Members)
+	before := r.node.View()
+	if v.Me().State == cluster.StateLeaving && before != nil && before.Me().State == cluster.StateActive {
+		members := slices.Clone(v.Members)
+		members[v.Self].State = cluster.StateActive
+		if mine, err := cluster.NewView(r.member.ID, members); err == nil {
+			v = mine
+		}
+	}
+	r.node.SetView(v)
 }
 
 // becomeActive waits for the cluster, however long that takes, and enters the ring.
@@ -373,7 +403,7 @@ func (r *running) becomeActive() {
 }
 
 // joinReminder is how often a node that reaches nobody says so.
-const joinReminder = 10 * time.Second
+const joinReminder = 30 * time.Second
 
 // announce logs where the node is to be found.
 func (r *running) announce() {
@@ -406,14 +436,13 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	goodbye := grace > 0 && r.gossip != nil
 	r.draining.Store(true)
 	r.leave()
-	if goodbye && r.othersActive() {
+	if goodbye {
 		if err := r.gossip.SetState(cluster.StateLeaving); err != nil {
 			r.log.Warn("leaving", "err", err)
 		}
 	}
 	sleep(ctx, grace)
-	// Clients first: what they still have under way may need the peers. The goodbye comes after them, because a node
-	// that is alone stops being an owner with it.
+	// Clients first: what they still have under way may need the peers.
 	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag != "--peer" })
 	if goodbye {
 		if err := r.gossip.Leave(leaveTimeout); err != nil {
@@ -453,13 +482,6 @@ func (r *running) closeDoors(ctx context.Context, some func(*openDoor) bool) {
 
 // leaveTimeout bounds each message of the goodbye.
 const leaveTimeout = time.Second
-
-// othersActive reports whether somebody else can take over. A node that is alone stays in its own ring to the end:
-// outside of it, it could answer only from an empty share.
-func (r *running) othersActive() bool {
-	v := r.gossip.View()
-	return v.Active() > 1 || v.Active() == 1 && v.Me().State != cluster.StateActive
-}
 
 // sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {

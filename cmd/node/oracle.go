@@ -12,18 +12,19 @@ import (
 // admitted of each key and compares. Its keys must be new when the run begins.
 type oracle struct {
 	limit    *limiter.Limit
+	cost     int64          // of every check
 	offered  []atomic.Int64 // units asked for and decided, by key
 	admitted []atomic.Int64 // units allowed, by key
 }
 
-func newOracle(l *limiter.Limit, keys int) *oracle {
-	return &oracle{limit: l, offered: make([]atomic.Int64, keys), admitted: make([]atomic.Int64, keys)}
+func newOracle(l *limiter.Limit, cost int64, keys int) *oracle {
+	return &oracle{limit: l, cost: cost, offered: make([]atomic.Int64, keys), admitted: make([]atomic.Int64, keys)}
 }
 
-func (o *oracle) count(key int, cost int64, allowed bool) {
-	o.offered[key].Add(cost)
+func (o *oracle) count(key int, allowed bool) {
+	o.offered[key].Add(o.cost)
 	if allowed {
-		o.admitted[key].Add(cost)
+		o.admitted[key].Add(o.cost)
 	}
 }
 
@@ -36,14 +37,18 @@ type verdict struct {
 	Keys     int    `json:"keys"`  // that were asked for
 	Over     int    `json:"keys_over"`
 	Rule     string `json:"rule"` // how Bound follows from the limit and the run
-	// Missing counts refusals that one limiter would not have made. It is known only if a single window spans the
-	// run; otherwise it is -1.
+	// Missing counts units refused that one limiter would have admitted. It is known only if a single window spans the
+	// run and every check was answered; otherwise it is -1.
 	Missing int64 `json:"missing"`
 }
 
-// judge compares after a run in which every decision was taken between first and last.
-func (o *oracle) judge(first, last time.Time) verdict {
+// judge compares after a run in which every decision was taken between first and last. Of unanswered checks nobody
+// knows whether they were charged.
+func (o *oracle) judge(first, last time.Time, unanswered int64) verdict {
 	bound, single, rule := admissionBound(o.limit, first, last)
+	if single {
+		bound -= bound % o.cost // the rest is too little for another check
+	}
 	v := verdict{Rule: rule}
 	for k := range o.offered {
 		offered, admitted := o.offered[k].Load(), o.admitted[k].Load()
@@ -59,7 +64,7 @@ func (o *oracle) judge(first, last time.Time) verdict {
 		}
 		v.Missing += min(bound, offered) - min(bound, admitted)
 	}
-	if !single {
+	if !single || unanswered > 0 {
 		v.Missing = -1
 	}
 	v.Exact = v.Extra == 0 && v.Missing <= 0
@@ -70,7 +75,7 @@ func (o *oracle) judge(first, last time.Time) verdict {
 const clockSlack = time.Second
 
 // admissionBound is the most units that l admits for one new key between first and last. single says that one window
-// spans the run, so that exactly the bound is admitted if it is asked for (in units of 1).
+// spans the run, so that exactly the bound is admitted if it is asked for.
 func admissionBound(l *limiter.Limit, first, last time.Time) (bound int64, single bool, rule string) {
 	run := last.Sub(first)
 	switch {

@@ -52,7 +52,7 @@ func TestOracleJudges(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	ask := func(o *oracle, key int, answers ...bool) {
 		for _, a := range answers {
-			o.count(key, 1, a)
+			o.count(key, a)
 		}
 	}
 	for _, c := range []struct {
@@ -67,11 +67,35 @@ func TestOracleJudges(t *testing.T) {
 		{"one too few", func(o *oracle) { ask(o, 0, true, false, false); ask(o, 1, true) }, false, 0, 1},
 		{"too many of one key do not make up for too few of another", func(o *oracle) { ask(o, 0, true, true, true); ask(o, 1, true, false) }, false, 1, 1},
 	} {
-		o := newOracle(l, 3)
+		o := newOracle(l, 1, 3)
 		c.run(o)
-		v := o.judge(now, now.Add(time.Second))
+		v := o.judge(now, now.Add(time.Second), 0)
 		if v.Exact != c.exact || v.Extra != c.extra || v.Missing != c.missing || v.Keys != 2 {
 			t.Errorf("%s: %+v; want exact %v, extra %d, missing %d, 2 keys", c.name, v, c.exact, c.extra, c.missing)
 		}
+	}
+}
+
+// What is left of a window and too little for one more check is not missing, and neither is what unanswered checks may
+// have taken.
+func TestOracleDoesNotBlameTheInnocent(t *testing.T) {
+	l := mustLimit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour})
+	now := time.Unix(1_700_000_000, 0)
+	o := newOracle(l, 3, 1)
+	for _, allowed := range []bool{true, true, true, false, false} {
+		o.count(0, allowed)
+	}
+	if v := o.judge(now, now, 0); !v.Exact || v.Admitted != 9 || v.Bound != 9 {
+		t.Errorf("cost 3, limit 10: %+v; want 9 of 9 and exact", v)
+	}
+	o = newOracle(l, 1, 1)
+	for i := range 20 {
+		o.count(0, i < 8)
+	}
+	if v := o.judge(now, now, 2); !v.Exact || v.Missing != -1 {
+		t.Errorf("8 of 10 admitted and 2 unanswered: %+v; want missing unknown", v)
+	}
+	if v := o.judge(now, now, 0); v.Exact || v.Missing != 2 {
+		t.Errorf("8 of 10 admitted: %+v; want 2 missing", v)
 	}
 }

@@ -241,52 +241,69 @@ func TestExactlyTheLimit(t *testing.T) {
 		keys, batch, requests int // requests per client, of batch items each
 	}{
 		{1, 1, 200},
-		{200, 1000, 32},
+		{200, 200, 160},
 	} {
 		t.Run(fmt.Sprintf("keys=%d", c.keys), func(t *testing.T) {
-			admitted := make([]atomic.Int64, c.keys)
-			names := make([]string, c.keys)
-			for k := range names {
-				names[k] = fmt.Sprintf("exact-%d-%d", c.keys, k)
-			}
-			var all sync.WaitGroup
-			for i := range 64 {
-				all.Go(func() {
-					items := make([]*penstockv1.Item, c.batch)
-					for k := range items {
-						items[k] = item("big", names[k%c.keys])
+			// A machine that is so busy that a peer stalls for half a second makes decisions without the owner; they are
+			// marked, and outside of this promise. Such a run proves nothing and is done again, with new keys.
+			for try := 1; ; try++ {
+				admitted, degraded := offer(t, clients, fmt.Sprintf("exact-%d-%d-", c.keys, try), c.keys, c.batch, c.requests)
+				if degraded > 0 && try < 3 {
+					t.Logf("try %d: %d degraded decisions", try, degraded)
+					continue
+				}
+				if degraded > 0 {
+					t.Errorf("%d degraded decisions in a healthy cluster", degraded)
+				}
+				for k, n := range admitted {
+					if n != 10000 {
+						t.Errorf("key %d: %d admitted; want exactly 10000", k, n)
 					}
-					for range c.requests {
-						ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-						decisions, err := clients[i%3].Check(ctx, items, false)
-						cancel()
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						for k, d := range decisions {
-							if d.Degraded {
-								t.Errorf("a degraded decision in a healthy cluster: %v", d)
-								return
-							}
-							if d.Allowed {
-								admitted[k%c.keys].Add(1)
-							}
-						}
+				}
+				return
+			}
+		})
+	}
+}
+
+// offer has 64 clients send requests of batch items each, over keys in turn, and counts what is admitted of each key.
+func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch, requests int) (admitted []int64, degraded int64) {
+	t.Helper()
+	if offered := 64 * requests * batch / keys; offered <= 10000 {
+		t.Fatalf("only %d checks per key: this proves nothing", offered)
+	}
+	counts, marked := make([]atomic.Int64, keys), new(atomic.Int64)
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			items := make([]*penstockv1.Item, batch)
+			for k := range items {
+				items[k] = item("big", prefix+fmt.Sprint(k%keys))
+			}
+			for range requests {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				decisions, err := clients[i%len(clients)].Check(ctx, items, false)
+				cancel()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for k, d := range decisions {
+					switch {
+					case d.Degraded:
+						marked.Add(1)
+					case d.Allowed:
+						counts[k%keys].Add(1)
 					}
-				})
-			}
-			all.Wait()
-			if offered := 64 * c.requests * c.batch / c.keys; offered <= 10000 {
-				t.Fatalf("only %d checks per key: this proves nothing", offered)
-			}
-			for k := range admitted {
-				if n := admitted[k].Load(); n != 10000 {
-					t.Errorf("key %d: %d admitted; want exactly 10000", k, n)
 				}
 			}
 		})
 	}
+	all.Wait()
+	for k := range counts {
+		admitted = append(admitted, counts[k].Load())
+	}
+	return admitted, marked.Load()
 }
 
 // After kill -9 of a node its keys are answered again within 5 s, by owners and not by fallback, and no request
@@ -393,7 +410,7 @@ func TestTermination(t *testing.T) {
 	eventually(t, "the node says that it is not ready", func() error {
 		answer, err := http.Get("http://" + nodes[2].http + "/readyz")
 		if err != nil {
-			return nil // gone already
+			return fmt.Errorf("gone without having said it: %w", err)
 		}
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusServiceUnavailable {
@@ -404,8 +421,19 @@ func TestTermination(t *testing.T) {
 	if code := nodes[2].exitCode(t); code != 0 {
 		t.Errorf("exit code %d; want 0", code)
 	}
-	waitForMembers(t, nodes[0], 2)
-	waitForMembers(t, nodes[1], 2)
+	for _, p := range nodes[:2] {
+		waitForMembers(t, p, 2)
+		eventually(t, p.name+" forgets who has left", func() error {
+			answer, err := dial(t, p).Members(t.Context())
+			if err == nil && len(answer.Members) != 2 {
+				err = fmt.Errorf("%v", answer.Members)
+			}
+			return err
+		})
+		if strings.Contains(p.log(), "as failed") {
+			t.Errorf("%s had to find out by silence that n3 is gone: it got no goodbye", p.name)
+		}
+	}
 	close(stop)
 	load.Wait()
 }
@@ -452,12 +480,18 @@ func TestStrangersDoNotJoin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, ready := startProcess(t, name, append(args, "--join", first.gossip)...)
+			eventually(t, "it says that nobody lets it in", func() error {
+				if strings.Contains(p.log(), "no seed was reached") {
+					return nil
+				}
+				return errors.New(p.log())
+			})
 			select {
 			case <-ready:
 				t.Errorf("%s has joined", name)
 			case <-p.exited:
 				t.Errorf("%s has ended instead of trying on", name)
-			case <-time.After(2 * time.Second):
+			default:
 			}
 			waitForMembers(t, first, 2)
 			waitForMembers(t, friend, 2)

@@ -74,7 +74,7 @@ func (r remote) ask(question func(context.Context, *client.Client) error) error 
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
 	defer cancel()
-	return plain(question(ctx, c))
+	return client.Explain(question(ctx, c), r.Addr)
 }
 
 // inline is a limit that comes with the request.
@@ -301,15 +301,4 @@ func degradation(bound int64) string {
 		return "the owner did not answer; admitted without counting"
 	}
 	return fmt.Sprintf("the owner did not answer; the cluster may admit up to %d more meanwhile", bound)
-}
-
-// plain drops what gRPC puts before the words of an error.
-func plain(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, text, found := strings.Cut(err.Error(), " desc = "); found {
-		return errors.New(text)
-	}
-	return err
 }

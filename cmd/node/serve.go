@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -35,6 +37,10 @@ func (v *serveVerb) Run(sh shell) error {
 	defer signal.Stop(signals)
 
 	r, err := start(context.Background(), v.settings, log)
+	var taken *inUseError
+	if errors.As(err, &taken) {
+		return fmt.Errorf("%w; stop that, or give %s another address", err, taken.flag)
+	}
 	if err != nil {
 		return err
 	}

@@ -34,15 +34,16 @@ type settings struct {
 	EnvoyConfig string `group:"limits" hidden:"" type:"path" help:"Not built yet."`
 	DataDir     string `group:"limits" hidden:"" type:"path" help:"Not built yet."`
 
-	TLSCert       string `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http and --admin (PEM). Read again when it changes."`
-	TLSKey        string `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
-	TLSCA         string `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
-	PeerTLSCert   string `group:"security" name:"peer-tls-cert" type:"path" placeholder:"FILE" help:"Certificate that this node shows to other nodes."`
-	PeerTLSKey    string `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Its key."`
-	PeerTLSCA     string `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
-	AuthTokenFile string `group:"security" type:"path" placeholder:"FILE" help:"Clients must send this bearer token. First line of the file."`
-	GossipKeyFile string `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts. See keygen."`
-	Insecure      bool   `group:"security" help:"Listen off loopback although the flags above do not protect it."`
+	TLSCert       string         `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http and --admin (PEM). Read again when it changes."`
+	TLSKey        string         `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	TLSCA         string         `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
+	PeerTLSCert   string         `group:"security" name:"peer-tls-cert" type:"path" placeholder:"FILE" help:"Certificate that this node shows to other nodes."`
+	PeerTLSKey    string         `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	PeerTLSCA     string         `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
+	AuthTokenFile string         `group:"security" type:"path" placeholder:"FILE" help:"Clients must send this bearer token. First line of the file."`
+	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts. See keygen."`
+	TrustedProxy  []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks whose X-Forwarded-For names the client in the key {ip}, with commas. Default: none."`
+	Insecure      bool           `group:"security" help:"Listen off loopback although the flags above do not protect it."`
 
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
 
@@ -230,11 +231,8 @@ func (s *settings) checkFiles() error {
 
 // checkExposure refuses listeners that strangers could reach and use, unless --insecure says that this is meant.
 func (s *settings) checkExposure(d doors) error {
-	if s.Insecure {
-		return nil
-	}
 	exposed := s.exposed(d)
-	if len(exposed) == 0 {
+	if s.Insecure || len(exposed) == 0 {
 		return nil
 	}
 	return fmt.Errorf("other machines could reach and use this node:\n  %s\n"+

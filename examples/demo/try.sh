@@ -33,6 +33,8 @@ for node in "${nodes[@]}"; do
 	fi
 done
 
+if kill -0 $demo; then ok "the demo runs"; else not_ok "the demo has ended: who answered?"; fi
+
 for last in "${nodes[@]}"; do
 	key=$last-$RANDOM
 	for i in 0 1 2 3 4; do

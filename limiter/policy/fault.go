@@ -11,7 +11,7 @@ import (
 type Fault struct {
 	File         string
 	Line, Column int    // from 1; columns count characters
-	Field        string // "limits[3].per"; empty if no field is at fault
+	Field        string // "per"; empty if no field is at fault
 	Reason       string // what is wrong, what is accepted
 
 	source string // the line
@@ -34,8 +34,7 @@ func (f *Fault) Error() string {
 	return b.String()
 }
 
-// Faults are all that is wrong, in the order of the files and lines; there is at least one. Beyond the twentieth they
-// are counted only.
+// Faults are all that is wrong, file by file; there is at least one. Beyond the twentieth they are counted only.
 type Faults []*Fault
 
 func (fs Faults) Error() string {

@@ -1,15 +1,78 @@
 package policy
 
 import (
+	"fmt"
 	"time"
 
 	"penstock/limiter"
 )
 
-// week is a word of its own, because the epoch was a Thursday.
+const perForms = "write 10s, 5m, 1h30m, 1d, 2w, or second, minute, hour, day, week"
+
+// perUnits are what a number in a period counts.
+var perUnits = map[string]time.Duration{
+	"ms": time.Millisecond,
+	"s":  time.Second,
+	"m":  time.Minute,
+	"h":  time.Hour,
+	"d":  24 * time.Hour,
+	"w":  7 * 24 * time.Hour,
+}
+
+// perWords are periods by name. In UTC each of them has one length.
+var perWords = map[string]time.Duration{
+	"second": time.Second,
+	"minute": time.Minute,
+	"hour":   time.Hour,
+	"day":    24 * time.Hour,
+	week:     7 * 24 * time.Hour,
+}
+
+// week is the one word whose windows the epoch does not align: it was a Thursday.
 const week = "week"
 
-const perAccepts = limiter.PerAccepts
+// ParsePer reads how long a window is: whole numbers with units from ms to w, or one of the words second, minute, hour,
+// day and week. It accepts up to limiter.MaxPer; what is too short, limiter.New refuses.
+func ParsePer(text string) (time.Duration, error) {
+	if d, found := perWords[text]; found {
+		return d, nil
+	}
+	if text == "month" || text == "year" {
+		return 0, fmt.Errorf("calendar windows (%s) are not built yet; %s", text, perForms)
+	}
+	sum := time.Duration(0)
+	for rest := text; ; {
+		n, digits := leadingNumber(rest)
+		unit := leadingWord(rest[digits:])
+		size := perUnits[unit]
+		if digits == 0 || size == 0 {
+			return 0, fmt.Errorf("%q is no period; %s", shorten(text), perForms)
+		}
+		if n > int64((limiter.MaxPer-sum)/size) {
+			return 0, fmt.Errorf("%q is no period up to %d days", shorten(text), limiter.MaxPer/(24*time.Hour))
+		}
+		sum += time.Duration(n) * size
+		if rest = rest[digits+len(unit):]; rest == "" {
+			return sum, nil
+		}
+	}
+}
 
-// parsePer reads how long a window is.
-func parsePer(text string) (time.Duration, error) { return limiter.ParsePer(text) }
+// leadingNumber reads the digits at the beginning of s. What is too large for any period stays too large.
+func leadingNumber(s string) (n int64, length int) {
+	for length < len(s) && s[length] >= '0' && s[length] <= '9' {
+		n = min(10*n+int64(s[length]-'0'), int64(limiter.MaxPer))
+		length++
+	}
+	return n, length
+}
+
+// leadingWord is s up to the next digit.
+func leadingWord(s string) string {
+	for i := range len(s) {
+		if s[i] >= '0' && s[i] <= '9' {
+			return s[:i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,155 @@
+package limiter_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// TestNewRefuses: a bad Spec is refused with the name of the field that is wrong and what it accepts.
+func TestNewRefuses(t *testing.T) {
+	good := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute}
+	window := good
+	window.Algorithm = limiter.FixedWindow
+	with := func(s limiter.Spec, change func(*limiter.Spec)) limiter.Spec { change(&s); return s }
+	for _, c := range []struct {
+		spec          limiter.Spec
+		field, reason string
+	}{
+		{with(good, func(s *limiter.Spec) { s.Name = "" }), "name", "1 to 256"},
+		{with(good, func(s *limiter.Spec) { s.Name = strings.Repeat("x", 257) }), "name", "1 to 256"},
+		{with(good, func(s *limiter.Spec) { s.Name = "a\x00share" }), "name", "control"},
+		{with(good, func(s *limiter.Spec) { s.Name = "a\xff" }), "name", "UTF-8"},
+		{with(good, func(s *limiter.Spec) { s.Algorithm = 0 }), "algorithm", "gcra"},
+		{with(good, func(s *limiter.Spec) { s.Algorithm = 99 }), "algorithm", "gcra"},
+		{with(good, func(s *limiter.Spec) { s.Limit = 0 }), "limit", "1 to 1099511627776"},
+		{with(good, func(s *limiter.Spec) { s.Limit = -1 }), "limit", "1 to 1099511627776"},
+		{with(good, func(s *limiter.Spec) { s.Limit = limiter.MaxLimit + 1 }), "limit", "1 to 1099511627776"},
+		{with(good, func(s *limiter.Spec) { s.Limit = math.MinInt64 }), "limit", "1 to"},
+		{with(good, func(s *limiter.Spec) { s.Per = 0 }), "per", "1ms to 8784h"},
+		{with(good, func(s *limiter.Spec) { s.Per = -time.Second }), "per", "1ms to 8784h"},
+		{with(good, func(s *limiter.Spec) { s.Per = limiter.MaxPer + 1 }), "per", "1ms to 8784h"},
+		{with(good, func(s *limiter.Spec) { s.Per = time.Millisecond - 1 }), "per", "1ms to 8784h"},
+		{with(good, func(s *limiter.Spec) { s.Burst = -1 }), "burst", "1 to 1099511627776"},
+		{with(good, func(s *limiter.Spec) { s.Burst = limiter.MaxLimit + 1 }), "burst", "1 to 1099511627776"},
+		{with(good, func(s *limiter.Spec) { s.Limit, s.Per, s.Burst = 1, limiter.MaxPer, 1000 }), "burst", "2^61 ns"},
+		{with(good, func(s *limiter.Spec) { s.Limit, s.Per, s.Burst = 1, limiter.MaxPer, limiter.MaxLimit }), "burst", "2^61 ns"},
+		{with(good, func(s *limiter.Spec) { s.Anchor = limiter.FirstHit }), "anchor", "gcra has none"},
+		{with(good, func(s *limiter.Spec) { s.CountRejected = true }), "count_rejected", "gcra never"},
+		{with(window, func(s *limiter.Spec) { s.Burst = 1 }), "burst", "fixed_window has none"},
+		{with(window, func(s *limiter.Spec) { s.Anchor = 7 }), "anchor", "epoch and first_hit"},
+		{with(window, func(s *limiter.Spec) { s.OnError = 7 }), "on_error", "local, allow and deny"},
+		{with(window, func(s *limiter.Spec) { s.OnDeny = 7 }), "on_deny", "reject and shadow"},
+	} {
+		l, err := limiter.New(c.spec)
+		var bad *limiter.SpecError
+		if l != nil || !errors.As(err, &bad) || bad.Field != c.field || !strings.Contains(bad.Reason, c.reason) ||
+			!strings.HasPrefix(err.Error(), c.field+": ") {
+			t.Errorf("%+v: %v; want %s: … %s …", c.spec, err, c.field, c.reason)
+		}
+	}
+}
+
+// TestNewFillsDefaults: the burst of a bucket is its limit unless it is given, and the ends of all ranges are accepted.
+func TestNewFillsDefaults(t *testing.T) {
+	l := mustNew(t, limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute})
+	if l.Burst != 10 || l.Capacity() != 10 || l.Anchor != limiter.Epoch || l.OnError != limiter.ErrorLocal {
+		t.Errorf("%+v", l.Spec)
+	}
+	for _, s := range []limiter.Spec{
+		{Name: strings.Repeat("é", 128), Algorithm: limiter.GCRA, Limit: 1, Per: time.Millisecond},
+		{Name: "x", Algorithm: limiter.GCRA, Limit: limiter.MaxLimit, Burst: limiter.MaxLimit, Per: limiter.MaxPer},
+		{Name: "x", Algorithm: limiter.GCRA, Limit: limiter.MaxLimit, Burst: 1, Per: time.Millisecond},
+		{Name: "x", Algorithm: limiter.SlidingCounter, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
+	} {
+		if l := mustNew(t, s); l.Capacity() != max(s.Burst, s.Limit) && s.Burst != 1 {
+			t.Errorf("%+v has capacity %d", s, l.Capacity())
+		}
+	}
+}
+
+// TestShare: the shares of n nodes add up to at most the limit, or to one each, and are limits like others.
+func TestShare(t *testing.T) {
+	for _, s := range []limiter.Spec{
+		{Algorithm: limiter.GCRA, Limit: 10, Burst: 25, Per: time.Minute},
+		{Algorithm: limiter.GCRA, Limit: 3, Burst: 200, Per: limiter.MaxPer}, // one a year: 200 would take too long to refill
+		{Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute, CountRejected: true},
+		{Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Minute, OnError: limiter.ErrorDeny, DryRun: true},
+	} {
+		s.Name = strings.Repeat("n", limiter.MaxName)
+		l := mustNew(t, s)
+		for _, n := range []int{-1, 0, 1, 2, 3, 7, 1000, math.MaxInt} {
+			share := l.Share(n)
+			of := int64(max(1, n))
+			if share.Limit != max(1, s.Limit/of) || share.Capacity() > max(1, l.Capacity()/of) || share.Capacity() < 1 {
+				t.Errorf("a share in %d of %+v is %+v", n, s, share.Spec)
+			}
+			if share.Name == l.Name || share.OnError != s.OnError || share.DryRun != s.DryRun || share.CountRejected != s.CountRejected {
+				t.Errorf("a share in %d of %+v is %+v", n, s, share.Spec)
+			}
+			if _, err := limiter.New(share.Spec); err == nil {
+				t.Errorf("a user can have a limit with the name of a share, %q", share.Name)
+			}
+			table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+			if d := table.Take(start, share, "k", 1, share.Capacity()); !d.Allowed || d.Remaining != 0 {
+				t.Errorf("a share in %d of %+v answers %+v", n, s, d)
+			}
+		}
+	}
+}
+
+// TestChangeInPlace: a limit that is changed keeps what was consumed, and a higher one gives the difference and no more.
+func TestChangeInPlace(t *testing.T) {
+	for _, s := range everyKind {
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+		s.Limit = 100
+		take := func(limit, cost int64) limiter.Decision {
+			s.Limit = limit
+			return table.Take(start, mustNew(t, s), "k", 1, cost)
+		}
+		take(100, 60)
+		if s.Algorithm == limiter.GCRA { // keeps the debt in time: 60 of 100 an hour are 36 minutes
+			if d, e := take(50, 0), take(200, 0); d.Remaining != 50-30 || e.Remaining != 200-120 {
+				t.Errorf("%s: 60 of 100, then %+v and %+v", s.Name, d, e)
+			}
+			continue
+		}
+		if d := take(50, 1); d.Allowed || d.Remaining != 0 {
+			t.Errorf("%s: 60 of 100, then 1 of 50: %+v", s.Name, d)
+		}
+		used := int64(60)
+		if s.CountRejected {
+			used++
+		}
+		if d := take(200, 0); d.Remaining != 200-used {
+			t.Errorf("%s: 60 of 100, then of 200: %+v", s.Name, d)
+		}
+	}
+}
+
+func TestInstantAdd(t *testing.T) {
+	for _, c := range []struct {
+		t    limiter.Instant
+		d    time.Duration
+		want limiter.Instant
+	}{
+		{5, 3, 8}, {5, -8, -3}, {math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64 - 1, 5, math.MaxInt64},
+		{math.MinInt64, -1, math.MinInt64}, {math.MinInt64 + 2, -5, math.MinInt64}, {math.MinInt64, math.MaxInt64, -1},
+		{0, math.MinInt64, math.MinInt64},
+	} {
+		if got := c.t.Add(c.d); got != c.want {
+			t.Errorf("%d + %d is %d, want %d", c.t, c.d, got, c.want)
+		}
+	}
+}
+
+func ExampleNew() {
+	_, err := limiter.New(limiter.Spec{Name: "login", Algorithm: limiter.GCRA, Limit: 10})
+	fmt.Println(err)
+	// Output: per: is 0s; 1ms to 8784h0m0s are accepted
+}

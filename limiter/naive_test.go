@@ -1,0 +1,257 @@
+package limiter_test
+
+import (
+	"math"
+	"math/big"
+	"sort"
+	"time"
+
+	"penstock/limiter"
+)
+
+// naive is the limiter that the tests believe: one map, big integers, no bounds, and each rule written down as
+// facts say it and not as the code does it. Waits are found by trying, since waiting alone never makes anything worse.
+type naive map[string]*naiveState
+
+type naiveState struct {
+	tat      *big.Int                // GCRA: in 2^-64 ns, nil = never seen
+	start    *big.Int                // FixedWindow: in ns
+	count    *big.Int                // FixedWindow
+	windows  map[string]*naiveWindow // SlidingCounter: by number
+	lastSeen *big.Int                // SlidingCounter: number of the last window that was counted in
+}
+
+type naiveWindow struct{ number, count *big.Int }
+
+func newNaiveState() *naiveState {
+	return &naiveState{count: new(big.Int), windows: map[string]*naiveWindow{}}
+}
+
+func (s *naiveState) clone() *naiveState {
+	c := newNaiveState()
+	if s.tat != nil {
+		c.tat = new(big.Int).Set(s.tat)
+	}
+	if s.start != nil {
+		c.start = new(big.Int).Set(s.start)
+	}
+	c.count.Set(s.count)
+	c.lastSeen = s.lastSeen
+	for k, w := range s.windows {
+		c.windows[k] = &naiveWindow{w.number, new(big.Int).Set(w.count)}
+	}
+	return c
+}
+
+func big64(x int64) *big.Int { return big.NewInt(x) }
+
+func add(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }
+func sub(a, b *big.Int) *big.Int { return new(big.Int).Sub(a, b) }
+func mul(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
+
+// floorDiv is floor(a/b) for b > 0.
+func floorDiv(a, b *big.Int) *big.Int {
+	q, m := new(big.Int).QuoRem(a, b, new(big.Int))
+	if m.Sign() < 0 {
+		q.Sub(q, big64(1))
+	}
+	return q
+}
+
+func larger(a, b *big.Int) *big.Int {
+	if a.Cmp(b) < 0 {
+		return b
+	}
+	return a
+}
+
+func smaller(a, b *big.Int) *big.Int {
+	if a.Cmp(b) < 0 {
+		return a
+	}
+	return b
+}
+
+var nanosecond = new(big.Int).Lsh(big64(1), 64) // in units of 2^-64 ns
+
+// interval is Per/Limit, rounded down to 2^-64 ns.
+func interval(s limiter.Spec) *big.Int {
+	return floorDiv(mul(big64(int64(s.Per)), nanosecond), big64(s.Limit))
+}
+
+func capacity(s limiter.Spec) int64 {
+	if s.Algorithm == limiter.GCRA && s.Burst != 0 {
+		return s.Burst
+	}
+	return s.Limit
+}
+
+// used is how much of the capacity is taken at now, in the unit of full.
+func (s *naiveState) used(spec limiter.Spec, now *big.Int) *big.Int {
+	switch spec.Algorithm {
+	case limiter.GCRA:
+		if s.tat == nil {
+			return new(big.Int)
+		}
+		return larger(new(big.Int), sub(s.tat, mul(now, nanosecond)))
+	case limiter.FixedWindow:
+		if _, open := s.window(spec, now); open {
+			return s.count
+		}
+		return new(big.Int)
+	}
+	k := s.current(spec, now)
+	per := big64(int64(spec.Per))
+	elapsed := larger(new(big.Int), sub(now, mul(k, per)))
+	previous := s.in(sub(k, big64(1)))
+	return add(s.in(k), floorDiv(mul(previous, sub(per, elapsed)), per))
+}
+
+func unit(spec limiter.Spec) *big.Int {
+	if spec.Algorithm == limiter.GCRA {
+		return interval(spec)
+	}
+	return big64(1)
+}
+
+// window is the fixed window that counts at now, and whether something is counted in it.
+func (s *naiveState) window(spec limiter.Spec, now *big.Int) (start *big.Int, open bool) {
+	per := big64(int64(spec.Per))
+	if s.count.Sign() > 0 && now.Cmp(add(s.start, per)) < 0 {
+		return s.start, true
+	}
+	if spec.Anchor == limiter.FirstHit {
+		return now, false
+	}
+	return mul(floorDiv(now, per), per), false
+}
+
+// current is the window of the sliding counter that counts at now: never one before the last that was counted in.
+func (s *naiveState) current(spec limiter.Spec, now *big.Int) *big.Int {
+	k := floorDiv(now, big64(int64(spec.Per)))
+	if s.lastSeen != nil && s.in(s.lastSeen).Sign()+s.in(sub(s.lastSeen, big64(1))).Sign() > 0 {
+		k = larger(k, s.lastSeen)
+	}
+	return k
+}
+
+func (s *naiveState) in(k *big.Int) *big.Int {
+	if w := s.windows[k.String()]; w != nil {
+		return w.count
+	}
+	return new(big.Int)
+}
+
+func (s *naiveState) set(k, count *big.Int) { s.windows[k.String()] = &naiveWindow{k, count} }
+
+// admits reports whether a positive cost is admitted at now.
+func (s *naiveState) admits(spec limiter.Spec, now *big.Int, cost int64) bool {
+	u := unit(spec)
+	return add(s.used(spec, now), mul(big64(cost), u)).Cmp(mul(big64(capacity(spec)), u)) <= 0
+}
+
+// charge adds a cost, or gives back a negative one.
+func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
+	c := big64(cost)
+	switch spec.Algorithm {
+	case limiter.GCRA:
+		used := s.used(spec, now)
+		if cost < 0 && used.Sign() == 0 {
+			return
+		}
+		if used = add(used, mul(c, interval(spec))); used.Sign() <= 0 {
+			s.tat = nil // all given back
+			return
+		}
+		s.tat = add(mul(now, nanosecond), used)
+		if floorDiv(s.tat, nanosecond).Sign() == 0 { // a word of 0 means never seen: one nanosecond late
+			s.tat.Add(s.tat, nanosecond)
+		}
+	case limiter.FixedWindow:
+		start, open := s.window(spec, now)
+		if !open {
+			if cost < 0 {
+				return
+			}
+			s.count = new(big.Int)
+		}
+		s.start, s.count = start, larger(new(big.Int), add(s.count, c))
+	default:
+		k := s.current(spec, now)
+		before := sub(k, big64(1))
+		if cost < 0 && s.in(k).Sign()+s.in(before).Sign() == 0 {
+			return
+		}
+		s.lastSeen = k
+		for name, w := range s.windows { // of older ones nothing is left, also when the clock goes back
+			if w.number.Cmp(before) < 0 {
+				delete(s.windows, name)
+			}
+		}
+		rest := add(s.in(k), c)
+		s.set(k, larger(new(big.Int), rest))
+		if rest.Sign() < 0 {
+			s.set(before, larger(new(big.Int), add(s.in(before), rest)))
+		}
+	}
+}
+
+// take decides, and if write is set, charges.
+func (n naive) take(now limiter.Instant, spec limiter.Spec, key string, cost int64, write bool) limiter.Decision {
+	t := big64(min(max(int64(now), -1<<61), 1<<62))
+	s := n[key]
+	if s == nil {
+		s = newNaiveState()
+		if write {
+			n[key] = s
+		}
+	}
+	if !write {
+		s = s.clone()
+	}
+	if spec.Algorithm == limiter.GCRA && s.tat != nil && int64(spec.Per)%spec.Limit == 0 && cost != 0 {
+		s.tat = mul(floorDiv(add(s.tat, sub(nanosecond, big64(1))), nanosecond), nanosecond) // whole nanoseconds suffice
+	}
+	d := limiter.Decision{Allowed: true, Limit: capacity(spec), RetryAfter: limiter.Never}
+	switch {
+	case cost > d.Limit:
+		d.Allowed = false
+	case cost > 0:
+		if d.Allowed = s.admits(spec, t, cost); !d.Allowed {
+			d.RetryAfter = wait(func(w *big.Int) bool { return s.admits(spec, add(t, w), cost) })
+		}
+		if d.Allowed || spec.CountRejected {
+			s.charge(spec, t, cost)
+		}
+	case cost < 0:
+		s.charge(spec, t, cost)
+	}
+	left := floorDiv(sub(mul(big64(d.Limit), unit(spec)), s.used(spec, t)), unit(spec))
+	d.Remaining = larger(new(big.Int), left).Int64()
+	if start, open := s.window(spec, t); spec.Algorithm == limiter.FixedWindow && (open || spec.Anchor == limiter.Epoch) {
+		d.ResetAfter = time.Duration(sub(add(start, big64(int64(spec.Per))), t).Int64())
+	} else {
+		d.ResetAfter = wait(func(w *big.Int) bool { return s.used(spec, add(t, w)).Sign() == 0 })
+	}
+	return d
+}
+
+// wait is the smallest wait for which done holds, and the longest there is if that is farther away.
+func wait(done func(*big.Int) bool) time.Duration {
+	if done(new(big.Int)) {
+		return 0
+	}
+	high := int64(1)
+	for !done(big64(high)) {
+		if high > math.MaxInt64/2 {
+			high = math.MaxInt64
+			break
+		}
+		high *= 2
+	}
+	low := high / 2
+	// The answer lies in (low, high].
+	return time.Duration(low + 1 + int64(sort.Search(int(high-low-1), func(i int) bool {
+		return done(big64(low + 1 + int64(i)))
+	})))
+}

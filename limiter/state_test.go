@@ -1,0 +1,262 @@
+package limiter
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var shapes = []Spec{
+	{Algorithm: GCRA, Limit: 6, Per: time.Second},
+	{Algorithm: GCRA, Limit: 7, Burst: 3, Per: time.Second}, // an interval with a fraction
+	{Algorithm: FixedWindow, Limit: 6, Per: time.Second},
+	{Algorithm: FixedWindow, Limit: 6, Per: time.Second, Anchor: FirstHit},
+	{Algorithm: SlidingCounter, Limit: 6, Per: time.Second},
+}
+
+func drawLimit(t *rapid.T) *Limit {
+	s := rapid.SampledFrom(shapes).Draw(t, "shape")
+	s.Name = "state"
+	l, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// drawState is a state that some node could have at about now, or, now and then, a broken one.
+func drawState(t *rapid.T, l *Limit, now Instant, name string) []int64 {
+	w := make([]int64, l.words())
+	if rapid.IntRange(0, 9).Draw(t, name+" broken?") == 0 {
+		for i := range w {
+			w[i] = rapid.Int64().Draw(t, name)
+		}
+		return w
+	}
+	at := now - 3*Instant(l.Per)
+	var d Decision
+	for range rapid.IntRange(0, 8).Draw(t, name+" requests") {
+		at += Instant(rapid.Int64Range(0, int64(l.Per)).Draw(t, name+" step"))
+		l.decide(w, at, rapid.Int64Range(-1, 6).Draw(t, name+" cost"), &d)
+	}
+	return w
+}
+
+func merged(l *Limit, now Instant, states ...[]int64) []int64 {
+	w := make([]int64, l.words())
+	for _, s := range states {
+		l.merge(w, slices.Clone(s), now)
+	}
+	return w
+}
+
+// TestMergeLaws: in whatever order states arrive, and however often, the same comes out.
+func TestMergeLaws(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLimit(t)
+		a, b, c := drawState(t, l, now, "a"), drawState(t, l, now, "b"), drawState(t, l, now, "c")
+		same := func(law string, x, y []int64) {
+			if !slices.Equal(x, y) {
+				t.Fatalf("%v is not %s: %v and %v of %v, %v, %v", l.Algorithm, law, x, y, a, b, c)
+			}
+		}
+		ab, ba := merged(l, now, a, b), merged(l, now, b, a)
+		same("commutative", ab, ba)
+		same("associative", merged(l, now, ab, c), merged(l, now, a, merged(l, now, b, c)))
+		same("idempotent", merged(l, now, ab, a, b, ab), ab)
+	})
+}
+
+// TestMergeGivesNothingBack: what either of two states refuses, at once or later, their merger refuses too.
+func TestMergeGivesNothingBack(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLimit(t)
+		a, b := drawState(t, l, now, "a"), drawState(t, l, now, "b")
+		both := merged(l, now, a, b)
+		at := now + Instant(rapid.Int64Range(0, 3*int64(l.Per)).Draw(t, "later"))
+		cost := rapid.SampledFrom([]int64{0, 1, 2, 3, 4, 5, 6}).Draw(t, "cost")
+		var one, two, m Decision
+		l.decide(merged(l, now, a), at, cost, &one)
+		l.decide(merged(l, now, b), at, cost, &two)
+		l.decide(both, at, cost, &m)
+		bad := m.Allowed && !(one.Allowed && two.Allowed)
+		if cost == 0 { // else what they admit is charged
+			bad = m.Remaining > min(one.Remaining, two.Remaining) || m.ResetAfter < max(one.ResetAfter, two.ResetAfter)
+		}
+		if bad {
+			t.Fatalf("%v at +%d: %v and %v make %v, which answers\n%+v instead of\n%+v and\n%+v",
+				l.Algorithm, at-now, a, b, both, m, one, two)
+		}
+	})
+}
+
+// TestMergeAloneIsTheState: merging into nothing changes no decision, so a state survives being handed over.
+func TestMergeAloneIsTheState(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLimit(t)
+		w := make([]int64, l.words())
+		at := now - 3*Instant(l.Per)
+		var d, e Decision
+		for range rapid.IntRange(0, 8).Draw(t, "requests") {
+			at += Instant(rapid.Int64Range(0, int64(l.Per)).Draw(t, "step"))
+			l.decide(w, at, rapid.Int64Range(-1, 6).Draw(t, "cost"), &d)
+		}
+		cost := rapid.Int64Range(0, 6).Draw(t, "cost")
+		l.decide(merged(l, at, w), at, cost, &d)
+		l.decide(w, at, cost, &e)
+		if d != e {
+			t.Fatalf("%v: %+v before, %+v after", l.Algorithm, e, d)
+		}
+	})
+}
+
+// TestFreshIsNeverSeen: a state that is called fresh decides like one of zeros from then on, and not a nanosecond
+// after ResetAfter is it called otherwise.
+func TestFreshIsNeverSeen(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	rapid.Check(t, func(t *rapid.T) {
+		l := drawLimit(t)
+		w := drawState(t, l, now, "a")
+		l.merge(w, make([]int64, len(w)), now)
+		at := now + Instant(rapid.Int64Range(0, 3*int64(l.Per)).Draw(t, "later"))
+		var d, e Decision
+		l.decide(slices.Clone(w), at, 0, &d)
+		if l.Algorithm != FixedWindow && l.fresh(w, at) != (d.ResetAfter == 0) {
+			t.Fatalf("%v %v: fresh is %v at %+v", l.Algorithm, w, l.fresh(w, at), d)
+		}
+		if !l.fresh(w, at) {
+			return
+		}
+		z := make([]int64, len(w))
+		for range 5 {
+			at += Instant(rapid.Int64Range(0, int64(l.Per)).Draw(t, "step"))
+			cost := rapid.Int64Range(-1, 7).Draw(t, "cost")
+			l.decide(w, at, cost, &d)
+			l.decide(z, at, cost, &e)
+			if d != e {
+				t.Fatalf("%v at %d, cost %d: a fresh state answers %+v, zeros %+v", l.Algorithm, at, cost, d, e)
+			}
+		}
+	})
+}
+
+// TestRefitGivesNothingBack: a bucket whose interval gets or loses a fraction keeps its debt in time, at most a
+// nanosecond more.
+func TestRefitGivesNothingBack(t *testing.T) {
+	whole, fraction := *newLimit(Spec{Algorithm: GCRA, Limit: 10, Burst: 10, Per: time.Minute}), *newLimit(Spec{Algorithm: GCRA, Limit: 7, Burst: 7, Per: time.Minute})
+	w, two := make([]int64, 1), make([]int64, 2)
+	var d Decision
+	fraction.decide(two, 5, 3, &d)
+	whole.refit(w, two)
+	if got, want := w[0]-5, int64(3*time.Minute/7)+1; got != want {
+		t.Errorf("three sevenths of a minute became %d ns, want %d", got, want)
+	}
+	fraction.refit(two, w)
+	if two[0] != w[0] || two[1] != 0 {
+		t.Errorf("%v became %v", w, two)
+	}
+}
+
+// TestMostAdmitted searches all ways of asking for the most that is admitted in any span (t−Per, t]: the figure that
+// each algorithm's file promises is reached and never exceeded.
+func TestMostAdmitted(t *testing.T) {
+	const limit, ticks = 3, 12 // requests come at full milliseconds, a window has ticks of them
+	for _, c := range []struct {
+		spec Spec
+		want int
+	}{
+		{Spec{Algorithm: GCRA}, 2*limit - 1},
+		{Spec{Algorithm: FixedWindow}, 2 * limit},
+		{Spec{Algorithm: FixedWindow, Anchor: FirstHit}, 2*limit - 1},
+		{Spec{Algorithm: SlidingCounter}, 2 * limit},
+	} {
+		c.spec.Name, c.spec.Limit, c.spec.Per = "search", limit, ticks*time.Millisecond
+		l, err := New(c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(fmt.Sprintf("%v/%d", l.Algorithm, l.Anchor), func(t *testing.T) {
+			s := search{l: l, ticks: ticks, seen: map[searchState]bool{}}
+			s.from(0, searchState{}, 3*ticks)
+			if s.most != c.want {
+				t.Errorf("%d admitted in a window, want %d", s.most, c.want)
+			}
+			t.Logf("%d admitted at most, %d states", s.most, len(s.seen))
+		})
+	}
+}
+
+type search struct {
+	l     *Limit
+	ticks int
+	seen  map[searchState]bool
+	most  int
+}
+
+// searchState is all that the future depends on.
+type searchState struct {
+	tick     int
+	words    [3]int64
+	admitted uint64 // of the last ticks, four bits each, the newest lowest
+}
+
+// from tries every number of requests at this tick, and then every future.
+func (s *search) from(tick int, state searchState, left int) {
+	state.tick = tick
+	if s.seen[state] || left == 0 {
+		return
+	}
+	s.seen[state] = true
+	window := state.admitted << 4 & (1<<(4*s.ticks) - 1)
+	for {
+		s.most = max(s.most, nibbles(window))
+		next := state
+		next.admitted = window
+		s.from(tick+1, next, left-1)
+		var d Decision
+		s.l.decide(state.words[:s.l.words()], Instant(tick)*1e6, 1, &d)
+		if !d.Allowed {
+			return
+		}
+		window++
+	}
+}
+
+func nibbles(x uint64) (sum int) {
+	for ; x != 0; x >>= 4 {
+		sum += int(x & 15)
+	}
+	return sum
+}
+
+// TestSpanDivision: floor(a/e) of 128 by 128 bits is what schoolbook division by trying makes it.
+func TestSpanDivision(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := span{rapid.Uint64Range(0, 1<<55).Draw(t, "ns"), rapid.Uint64Range(1, math.MaxUint64).Draw(t, "fraction")}
+		if rapid.Bool().Draw(t, "below a nanosecond") {
+			e.ns = 0
+		}
+		q := rapid.Uint64Range(0, MaxLimit).Draw(t, "q")
+		l := Limit{interval: e.ns, fraction: e.fraction}
+		if over, _ := bits.Mul64(q, e.ns+1); over != 0 {
+			return
+		}
+		a := l.units(q)
+		if got := a.over(e); got != int64(q) {
+			t.Fatalf("%d × %v / %v is %d", q, e, e, got)
+		}
+		if q > 0 {
+			if got := a.minus(span{0, 1}).over(e); got != int64(q)-1 {
+				t.Fatalf("(%d × %v − 2^-64) / %v is %d", q, e, e, got)
+			}
+		}
+	})
+}

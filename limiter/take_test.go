@@ -1,0 +1,205 @@
+package limiter_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"penstock/limiter"
+)
+
+func mustNew(t interface{ Fatal(...any) }, s limiter.Spec) *limiter.Limit {
+	l, err := limiter.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// start is a Tuesday afternoon, not at the beginning of any window.
+const start = limiter.Instant(1_700_000_123_456_789_012)
+
+// drawShape draws what counters belong to.
+func drawShape(t *rapid.T) limiter.Spec {
+	s := limiter.Spec{Name: "drawn", Algorithm: rapid.SampledFrom([]limiter.Algorithm{
+		limiter.GCRA, limiter.FixedWindow, limiter.SlidingCounter,
+	}).Draw(t, "algorithm")}
+	s.Per = rapid.OneOf(
+		rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, limiter.MaxPer, 7 * time.Millisecond}),
+		rapid.Map(rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour)), func(n int64) time.Duration { return time.Duration(n) }),
+	).Draw(t, "per")
+	if s.Algorithm == limiter.FixedWindow {
+		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t, "anchor")
+	}
+	return s
+}
+
+// drawParams draws what may change in place, of a shape.
+func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
+	amount := rapid.OneOf(rapid.Int64Range(1, 10), rapid.Int64Range(1, 1000), rapid.Int64Range(1, limiter.MaxLimit))
+	s.Limit = amount.Draw(t, "limit")
+	switch s.Algorithm {
+	case limiter.GCRA:
+		s.Burst = amount.Draw(t, "burst")
+		if _, err := limiter.New(s); err != nil {
+			s.Burst = 0 // that much would take too long to refill
+		}
+	case limiter.FixedWindow:
+		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
+	}
+	return s
+}
+
+// drawStep draws how far the clock goes, often to where something happens, sometimes back.
+func drawStep(t *rapid.T, s limiter.Spec) limiter.Instant {
+	per := int64(s.Per)
+	return limiter.Instant(rapid.OneOf(
+		rapid.Just(int64(0)), rapid.Int64Range(0, per/max(1, s.Limit)+1), rapid.Int64Range(0, per), rapid.Int64Range(0, 3*per),
+		rapid.SampledFrom([]int64{per / s.Limit, per, per - 1, per + 1, 2 * per}),
+		rapid.Int64Range(-per, 0), rapid.Int64Range(-3*per, per),
+	).Draw(t, "step"))
+}
+
+func drawCost(t *rapid.T, s limiter.Spec) int64 {
+	c := capacity(s)
+	return rapid.OneOf(
+		rapid.Just(int64(1)), rapid.Int64Range(-3, 5), rapid.Int64Range(1, c), rapid.Int64Range(-c, c),
+		rapid.SampledFrom([]int64{0, c, c + 1, c - 1, -c, math.MaxInt64, math.MinInt64, math.MinInt64 + 1}),
+		rapid.Int64(),
+	).Draw(t, "cost")
+}
+
+// drawnKeys are kept in a slot, in a slot or a block depending on the limit's fraction, and in a block.
+var drawnKeys = []string{"a", strings.Repeat("b", 36), strings.Repeat("c", 100)}
+
+// TestTakeEqualsNaive: whatever is asked, however the clock jumps and the limit changes, every field of every
+// decision is that of the naive limiter, whose waits are found by trying.
+func TestTakeEqualsNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shape := drawShape(t)
+		spec := drawParams(t, shape)
+		table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}), naive{}
+		now := start
+		for range rapid.IntRange(1, 40).Draw(t, "requests") {
+			if rapid.IntRange(0, 9).Draw(t, "change?") == 0 {
+				spec = drawParams(t, shape)
+			}
+			now += drawStep(t, spec)
+			key := rapid.SampledFrom(drawnKeys).Draw(t, "key")
+			cost := drawCost(t, spec)
+			l := mustNew(t, spec)
+			compare(t, table, believed, now, l, spec, key, cost, rapid.IntRange(0, 4).Draw(t, "peek?") == 0)
+		}
+	})
+}
+
+func compare(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, table *limiter.Table, believed naive, now limiter.Instant, l *limiter.Limit, spec limiter.Spec, key string, cost int64, peek bool,
+) {
+	t.Helper()
+	ask := table.Take
+	if peek {
+		ask = table.Peek
+	}
+	got := ask(now, l, key, limiter.Hash(key), cost)
+	if want := believed.take(now, spec, key, cost, !peek); got != want {
+		t.Fatalf("cost %d at %d (peek %v) under %+v:\n got %+v\nwant %+v", cost, now, peek, spec, got, want)
+	}
+}
+
+// TestEndsOfTime: at the extremes of int64, and before the epoch, decisions are those of the naive limiter, and a
+// clock beyond the bounds stands still instead of refilling.
+func TestEndsOfTime(t *testing.T) {
+	instants := []limiter.Instant{
+		math.MinInt64, math.MinInt64 + 1, -1 << 62, -1 << 61, -1<<61 + 1, -60e9, -60e9 + 1, -1, 0, 1, 60e9, 1 << 61, 1<<62 - 1,
+		1 << 62, 1<<62 + 1, math.MaxInt64 - 1, math.MaxInt64,
+	}
+	costs := []int64{1, 5, -1, 5, math.MaxInt64, math.MinInt64, 4, 0, 1}
+	for _, s := range []limiter.Spec{
+		{Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute},
+		{Algorithm: limiter.GCRA, Limit: 7, Per: time.Minute},
+		{Algorithm: limiter.GCRA, Limit: 1, Burst: 1 << 6, Per: limiter.MaxPer},
+		{Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute},
+		{Algorithm: limiter.FixedWindow, Limit: 5, Per: limiter.MaxPer, Anchor: limiter.FirstHit},
+		{Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Minute},
+		{Algorithm: limiter.SlidingCounter, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
+	} {
+		s.Name = fmt.Sprint(s)
+		l := mustNew(t, s)
+		for _, first := range instants {
+			for _, second := range instants {
+				table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1}), naive{}
+				for i, cost := range costs {
+					now := first
+					if i >= 4 {
+						now = second
+					}
+					got := table.Take(now, l, "k", limiter.Hash("k"), cost)
+					want := believed.take(now, s, "k", cost, true)
+					if got.Allowed != want.Allowed || got.Remaining != want.Remaining {
+						t.Fatalf("%v, request %d, cost %d at %d after %d:\n got %+v\nwant %+v", s, i, cost, now, first, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestRetryAfter: a refused request is admitted after RetryAfter and not a nanosecond earlier, and after ResetAfter
+// the key is as good as new.
+func TestRetryAfter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := drawParams(t, drawShape(t))
+		l := mustNew(t, spec)
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+		now := start
+		for range rapid.IntRange(1, 30).Draw(t, "requests") {
+			now += drawStep(t, spec)
+			cost := drawCost(t, spec)
+			d := table.Take(now, l, "k", 1, cost)
+			if never := cost > l.Capacity(); d.Allowed == (never || d.RetryAfter != limiter.Never) {
+				t.Fatalf("cost %d: %+v", cost, d)
+			}
+			if d.RetryAfter != limiter.Never {
+				if !table.Peek(now.Add(d.RetryAfter), l, "k", 1, cost).Allowed {
+					t.Fatalf("cost %d: refused after RetryAfter: %+v", cost, d)
+				}
+				if table.Peek(now.Add(d.RetryAfter-1), l, "k", 1, cost).Allowed {
+					t.Fatalf("cost %d: admitted before RetryAfter: %+v", cost, d)
+				}
+			}
+			if r := table.Peek(now.Add(d.ResetAfter), l, "k", 1, 0); r.Remaining != d.Limit {
+				t.Fatalf("after ResetAfter of %+v: %+v", d, r)
+			}
+		}
+	})
+}
+
+// TestRatesAboveAMillion: what is admitted in ten seconds of greed is the burst and ten seconds' worth, to the unit,
+// at rates where rounding the interval to nanoseconds would show.
+func TestRatesAboveAMillion(t *testing.T) {
+	for _, rate := range []int64{7, 700_001, 1_500_000, 3_000_000_000, 777_777_777_777} {
+		s := limiter.Spec{Name: "fast", Algorithm: limiter.GCRA, Limit: rate, Per: time.Second}
+		l := mustNew(t, s)
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+		const steps = 5000
+		var sum int64
+		for i := range int64(steps + 1) {
+			now := start + limiter.Instant(10e9*i/steps)
+			left := table.Peek(now, l, "k", 1, 0).Remaining
+			if left > 0 && !table.Take(now, l, "k", 1, left).Allowed {
+				t.Fatalf("%d a second: %d remain and are refused", rate, left)
+			}
+			sum += left
+		}
+		if want := 11 * rate; sum != want {
+			t.Errorf("%d a second: %d in ten seconds, want %d", rate, sum, want)
+		}
+	}
+}

@@ -1,0 +1,397 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc"
+	"penstock/rpc/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serveNode runs a node that owns everything, with a limit "five" and a limit "big", and returns its server and address.
+func serveNode(t testing.TB, id string) (*rpc.Server, string) {
+	t.Helper()
+	clock := rpc.NewClock()
+	peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: 1, Cluster: "test", Clock: clock})
+	node, err := cluster.New(cluster.Config{ID: id, Boot: 1, Clock: clock, Network: peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := cluster.Limits{}
+	for name, units := range map[string]int64{"five": 5, "big": 10_000} {
+		l, err := limiter.New(limiter.Spec{Name: name, Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: units, Per: 10 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		named[name] = l
+	}
+	node.SetLimits(named)
+	v, err := cluster.NewView(id, []cluster.Member{{ID: id, Boot: 1, State: cluster.StateActive}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.SetView(v)
+	l := listen(t)
+	s := rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock})
+	go s.Serve(l)
+	t.Cleanup(s.Stop)
+	return s, l.Addr().String()
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// deadAddress is one where nobody listens.
+func deadAddress(t testing.TB) string {
+	t.Helper()
+	l := listen(t)
+	l.Close()
+	return l.Addr().String()
+}
+
+func newClient(t testing.TB, targets ...string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{Targets: targets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func item(limit, key string, cost int64) *penstockv1.Item {
+	return &penstockv1.Item{Limit: limit, Key: []byte(key), Cost: &cost}
+}
+
+// A transcript of one key.
+func TestTranscript(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	ctx := context.Background()
+	for i, want := range []bool{true, true, false} {
+		d, err := c.Take(ctx, "five", "alice", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed != want || d.Limit != 5 || d.Remaining != []int64{3, 1, 1}[i] || d.LimitName != "five" || d.Owner != "n1" || d.Source != "owner" {
+			t.Errorf("take %d: %+v", i+1, d)
+		}
+		if want && d.RetryAfter != -1 || !want && (d.RetryAfter <= 0 || d.RetryAfter > 10*time.Minute) || d.ResetAfter <= 0 {
+			t.Errorf("take %d: retry after %v, reset after %v", i+1, d.RetryAfter, d.ResetAfter)
+		}
+	}
+	items := []*penstockv1.Item{item("five", "alice", 1), item("five", "bob", 5)}
+	for range 2 { // a Check draws new ids each time, also for the same items
+		out, err := c.Check(ctx, items, true)
+		if err != nil || len(out) != 2 {
+			t.Fatalf("%v, %v", out, err)
+		}
+	}
+	out, err := c.Peek(ctx, items)
+	if err != nil || out[0].Allowed || out[0].Remaining != 0 || out[1].Allowed {
+		t.Errorf("peek: %v, %v", out, err)
+	}
+	if out, err = c.Reset(ctx, items); err != nil || out[0].Remaining != 5 || out[1].Remaining != 5 {
+		t.Errorf("reset: %v, %v", out, err)
+	}
+	if m, err := c.Members(ctx); err != nil || m.Members[0].Name != "n1" {
+		t.Errorf("members: %v, %v", m, err)
+	}
+	if r, err := c.Ring(ctx, "alice"); err != nil || r.Owner != "n1" {
+		t.Errorf("ring: %v, %v", r, err)
+	}
+}
+
+// Promise: concurrent takes share requests, and each is charged exactly once.
+func TestConcurrentTakes(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for range 200 {
+				d, err := c.Take(context.Background(), "big", "k", 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if d.Allowed {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if allowed.Load() != 10_000 {
+		t.Errorf("admitted %d of 12,800, limit is 10,000", allowed.Load())
+	}
+}
+
+// Promise: a take that is in error does not spoil those that travel with it.
+func TestBadTakeAmongGoodOnes(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for k := range 20 {
+				limit, want := "big", codes.OK
+				if (i+k)%8 == 0 {
+					limit, want = "unknown", codes.NotFound
+				}
+				if d, err := c.Take(context.Background(), limit, fmt.Sprint(i), 1); status.Code(err) != want || want == codes.OK && d.Remaining != 10_000-int64(remainingAfter(i, k)) {
+					t.Errorf("caller %d, take %d of %s: %+v, %v", i, k, limit, d, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// remainingAfter counts the good takes of caller i up to the k-th.
+func remainingAfter(i, k int) (n int) {
+	for j := range k + 1 {
+		if (i+j)%8 != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Promise: the next target is used when the first cannot be reached, now or later.
+func TestFailover(t *testing.T) {
+	first, firstAddr := serveNode(t, "n1")
+	_, secondAddr := serveNode(t, "n2")
+	c := newClient(t, deadAddress(t), firstAddr, secondAddr)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if d, err := c.Take(ctx, "five", "a", 1); err != nil || d.Owner != "n1" {
+		t.Fatalf("%+v, %v; want an answer of n1", d, err)
+	}
+	first.Stop()
+	if d, err := c.Take(ctx, "five", "a", 1); err != nil || d.Owner != "n2" {
+		t.Errorf("take after the node was killed: %+v, %v; want an answer of n2", d, err)
+	}
+	if out, err := c.Check(ctx, []*penstockv1.Item{item("five", "a", 1)}, false); err != nil || out[0].Owner != "n2" {
+		t.Errorf("check after the node was killed: %v, %v; want an answer of n2", out, err)
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	c := newClient(t, deadAddress(t), deadAddress(t))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if _, err := c.Take(ctx, "five", "a", 1); status.Code(err) != codes.Unavailable {
+		t.Errorf("take: %v, want Unavailable", err)
+	}
+	if _, err := c.Check(ctx, []*penstockv1.Item{item("five", "a", 1)}, false); status.Code(err) != codes.Unavailable {
+		t.Errorf("check: %v, want Unavailable", err)
+	}
+}
+
+// script is a node that does as a test says.
+type script struct {
+	penstockv1.UnimplementedRateLimiterServer
+	stream func(n int64, s penstockv1.RateLimiter_CheckStreamServer) error
+	check  func(n int64, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error)
+
+	streams, checks atomic.Int64
+}
+
+func (s *script) CheckStream(stream penstockv1.RateLimiter_CheckStreamServer) error {
+	return s.stream(s.streams.Add(1), stream)
+}
+
+func (s *script) Check(_ context.Context, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+	return s.check(s.checks.Add(1), in)
+}
+
+func (s *script) serve(t *testing.T) string {
+	t.Helper()
+	l := listen(t)
+	server := grpc.NewServer()
+	penstockv1.RegisterRateLimiterServer(server, s)
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	return l.Addr().String()
+}
+
+func allow(in *penstockv1.CheckRequest) *penstockv1.CheckResponse {
+	out := new(penstockv1.CheckResponse)
+	for range in.Items {
+		out.Decisions = append(out.Decisions, &penstockv1.Decision{Allowed: true})
+	}
+	return out
+}
+
+func ids(in *penstockv1.CheckRequest) (ids []string) {
+	for _, it := range in.Items {
+		ids = append(ids, it.Id.String())
+	}
+	return ids
+}
+
+// Promise: a retry is the same take to its owner: it has the same id.
+func TestRetryHasTheSameID(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	note := func(in *penstockv1.CheckRequest) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, ids(in)...)
+	}
+	s := &script{
+		stream: func(n int64, stream penstockv1.RateLimiter_CheckStreamServer) error {
+			in, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			note(in.Check)
+			if n == 1 {
+				return status.Error(codes.Unavailable, "gone")
+			}
+			stream.Send(&penstockv1.CheckStreamResponse{Tag: in.Tag, Check: allow(in.Check)})
+			_, err = stream.Recv()
+			return err
+		},
+		check: func(n int64, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+			note(in)
+			if n == 1 {
+				return nil, status.Error(codes.Unavailable, "gone")
+			}
+			return allow(in), nil
+		},
+	}
+	c := newClient(t, s.serve(t))
+	if d, err := c.Take(context.Background(), "five", "a", 1); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	given := item("five", "b", 1)
+	if _, err := c.Check(context.Background(), []*penstockv1.Item{given}, false); err != nil {
+		t.Fatal(err)
+	}
+	if given.Id != nil {
+		t.Errorf("Check has left an id in the caller's item: %v; the next Check of it would be a repeat", given.Id)
+	}
+	if len(seen) != 4 || seen[0] != seen[1] || seen[2] != seen[3] || seen[0] == seen[2] || slices.Contains(seen, "") {
+		t.Errorf("ids of take, its retry, check, its retry: %q", seen)
+	}
+}
+
+func TestTakeIsRepeatedOnce(t *testing.T) {
+	s := &script{stream: func(int64, penstockv1.RateLimiter_CheckStreamServer) error {
+		return status.Error(codes.Unavailable, "gone")
+	}}
+	c := newClient(t, s.serve(t))
+	if _, err := c.Take(context.Background(), "five", "a", 1); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v, want Unavailable", err)
+	}
+	if n := s.streams.Load(); n > 3 {
+		t.Errorf("%d streams for one take", n)
+	}
+}
+
+// Promise: no call outlives its context, whatever the node does.
+func TestTakeEndsWithItsContext(t *testing.T) {
+	got := make(chan int64, 1)
+	s := &script{stream: func(_ int64, stream penstockv1.RateLimiter_CheckStreamServer) error {
+		in, err := stream.Recv()
+		if err == nil {
+			got <- in.TimeoutMs
+		}
+		<-stream.Context().Done()
+		return nil
+	}}
+	c := newClient(t, s.serve(t))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	go func() {
+		if ms := <-got; ms <= 50_000 || ms > 60_000 {
+			t.Errorf("the node was told %d ms of a minute", ms)
+		}
+		cancel()
+	}()
+	if _, err := c.Take(ctx, "five", "a", 1); status.Code(err) != codes.Canceled {
+		t.Errorf("%v, want Canceled", err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := c.Take(context.Background(), "five", "b", 1)
+		done <- err
+	}()
+	c.Close()
+	if err := <-done; status.Code(err) != codes.Canceled && status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a take at a closed client: %v", err)
+	}
+	if _, err := c.Take(context.Background(), "five", "c", 1); status.Code(err) != codes.Canceled {
+		t.Errorf("a take after Close: %v, want Canceled", err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for target, want := range map[string]string{"": "Targets is empty", "nowhere": `"nowhere"`} {
+		config := client.Config{}
+		if target != "" {
+			config.Targets = []string{target}
+		}
+		if _, err := client.New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("targets %v: %v, want %q", config.Targets, err, want)
+		}
+	}
+}
+
+// The token goes with every call, and a unix socket is as good as a port.
+func TestTokenOverUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := make(chan []string, 1)
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		tokens <- md.Get("authorization")
+		return next(ctx, in)
+	}))
+	penstockv1.RegisterRateLimiterServer(server, &script{check: func(_ int64, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+		return allow(in), nil
+	}})
+	go server.Serve(l)
+	defer server.Stop()
+	c, err := client.New(client.Config{Targets: []string{"unix://" + path}, Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Check(context.Background(), []*penstockv1.Item{item("five", "a", 1)}, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-tokens; len(got) != 1 || got[0] != "Bearer secret" {
+		t.Errorf("sent %q", got)
+	}
+}

@@ -1,0 +1,53 @@
+package rpc
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: the node's clock begins at the wall's time and goes on by itself.
+func TestClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewClock()
+		began := c.Now()
+		if want := limiter.Instant(time.Now().UnixNano()); began != want {
+			t.Errorf("begins at %d, the wall says %d", began, want)
+		}
+		if got := c.At(time.Now().Add(time.Minute)); got != began.Add(time.Minute) {
+			t.Errorf("a minute from now is %v from now", time.Duration(got-began))
+		}
+		fired := limiter.Instant(0)
+		c.AfterFunc(time.Second, func() { fired = c.Now() })
+		stop := c.AfterFunc(time.Second, func() { t.Error("a timer that was stopped has fired") })
+		stop()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if fired != began.Add(time.Second) {
+			t.Errorf("AfterFunc(1 s) fired after %v", time.Duration(fired-began))
+		}
+		if now := c.Now(); now != began.Add(time.Hour) {
+			t.Errorf("after an hour %v have passed", time.Duration(now-began))
+		}
+	})
+}
+
+// Promise: who waits as long as a door says has waited long enough.
+func TestMillisRoundsUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{
+		limiter.Never: -1, 0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, time.Hour: 3_600_000,
+		math.MaxInt64: math.MaxInt64/1_000_000 + 1,
+	} {
+		if got := millis(d); got != want {
+			t.Errorf("%v is %d ms, want %d", d, got, want)
+		}
+	}
+	for ms, want := range map[int64]time.Duration{0: 0, 5: 5 * time.Millisecond, -1: -time.Millisecond, math.MaxInt64: math.MaxInt64, math.MinInt64: math.MinInt64} {
+		if got := fromMillis(ms); got != want {
+			t.Errorf("%d ms are %v, want %v", ms, got, want)
+		}
+	}
+}

@@ -1,0 +1,460 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// unreached is a Network for a node that is alone: nobody is asked.
+type unreached struct{ t testing.TB }
+
+func (u unreached) Call([]cluster.Call) { u.t.Error("a node that is alone asked a peer") }
+
+// alone makes a node by itself, with the limits of specs.
+func alone(t testing.TB, specs ...limiter.Spec) *cluster.Node {
+	t.Helper()
+	n, err := cluster.New(cluster.Config{
+		ID: "n1", Boot: 1, Clock: NewClock(), Network: unreached{t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := cluster.Limits{}
+	for _, s := range specs {
+		if limits[s.Name], err = limiter.New(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.SetLimits(limits)
+	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive, HTTPAddr: "127.0.0.1:7949"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.SetView(v)
+	return n
+}
+
+var (
+	perHour   = limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour}
+	bucket    = limiter.Spec{Name: `a "quoted\ bucket" ü`, Algorithm: limiter.GCRA, Limit: 2, Per: time.Second, Burst: 10}
+	shadowed  = limiter.Spec{Name: "shadow", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, OnDeny: limiter.DenyShadow}
+	httpSpecs = []limiter.Spec{perHour, bucket, shadowed}
+)
+
+// page asks h, and returns the answer with its body.
+func page(h http.Handler, method, target, body string, header ...string) (*http.Response, string) {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	rw := httptest.NewRecorder()
+	h.ServeHTTP(rw, r)
+	return rw.Result(), rw.Body.String()
+}
+
+func TestHTTPCheck(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	for i := range 7 {
+		answer, body := page(h, "GET", "/v1/check?limit=demo&key=alice", "")
+		want, remaining := http.StatusOK, int64(4-i)
+		if i >= 5 {
+			want, remaining = http.StatusTooManyRequests, 0
+		}
+		if answer.StatusCode != want {
+			t.Fatalf("check %d: status %d, want %d: %s", i+1, answer.StatusCode, want, body)
+		}
+		var d struct {
+			decisionJSON
+			Type     string   `json:"type"`
+			Status   int      `json:"status"`
+			Violated []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal([]byte(body), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed != (i < 5) || d.Remaining != remaining || d.Limit != 5 || d.Owner != "n1" || d.Source != "owner" || d.Name != "demo" {
+			t.Errorf("check %d: %+v", i+1, d)
+		}
+		if got := answer.Header["RateLimit-Policy"]; len(got) != 1 || got[0] != `"demo";q=5;w=3600` {
+			t.Errorf("RateLimit-Policy: %q", got)
+		}
+		if got := answer.Header["RateLimit"]; len(got) != 1 || got[0] != fmt.Sprintf(`"demo";r=%d;t=3600`, remaining) {
+			t.Errorf("RateLimit: %q", got)
+		}
+		retry := answer.Header.Get("Retry-After")
+		if i < 5 {
+			if retry != "" || d.RetryAfterMs != -1 || answer.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("an admitted check has Retry-After %q, retry_after_ms %d, type %s", retry, d.RetryAfterMs, answer.Header.Get("Content-Type"))
+			}
+			continue
+		}
+		if retry != "3600" || d.RetryAfterMs < 3_590_000 || answer.Header.Get("Content-Type") != "application/problem+json" ||
+			d.Type != quotaExceeded || d.Status != 429 || len(d.Violated) != 1 || d.Violated[0] != "demo" {
+			t.Errorf("Retry-After %q: %s", retry, body)
+		}
+	}
+	if answer, body := page(h, "HEAD", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 200 {
+		t.Errorf("HEAD: %d %s", answer.StatusCode, body)
+	}
+}
+
+func TestHTTPRateLimitOfABucket(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	const query = "/v1/check?limit=a+%22quoted%5C+bucket%22+%C3%BC&key=k&cost="
+	// 10 at once, 2 a second: a full bucket takes 5 s to fill, and the next unit half a second.
+	answer, _ := page(h, "GET", query+"3", "")
+	if got := answer.Header["RateLimit-Policy"][0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
+		t.Errorf("RateLimit-Policy: %s", got)
+	}
+	if got := answer.Header["RateLimit"][0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
+		t.Errorf("RateLimit: %s", got)
+	}
+	answer, body := page(h, "GET", query+"11", "")
+	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "" || !strings.Contains(body, `"retry_after_ms":-1`) {
+		t.Errorf("more than the bucket ever holds: %d, Retry-After %q, %s", answer.StatusCode, answer.Header.Get("Retry-After"), body)
+	}
+	if answer, body = page(h, "GET", query+"9", ""); answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("2 too many at 2 a second: %d, Retry-After %q, %s", answer.StatusCode, answer.Header.Get("Retry-After"), body)
+	}
+	if answer, body = page(h, "GET", query+"-3", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":10,`) {
+		t.Errorf("a refund: %d %s", answer.StatusCode, body)
+	}
+}
+
+func TestHTTPShadow(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	for i, want := range []string{"", "1"} {
+		answer, _ := page(h, "GET", "/v1/check?limit=shadow&key=k", "")
+		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
+			t.Errorf("check %d: %d, Penstock-Shadow %q, want %q", i+1, answer.StatusCode, answer.Header.Get("Penstock-Shadow"), want)
+		}
+	}
+}
+
+func TestHTTPBody(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), Admin: true})
+	post := func(path, body string) map[string]any {
+		t.Helper()
+		answer, text := page(h, "POST", path, body)
+		var out map[string]any
+		if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != 200 {
+			t.Fatalf("%s %s: %d %s", path, body, answer.StatusCode, text)
+		}
+		return out
+	}
+	first := func(out map[string]any) map[string]any { return out["decisions"].([]any)[0].(map[string]any) }
+
+	out := post("/v1/check", `{"items":[{"limit":"demo","key":"a","cost":5},{"limit":"demo","key":"a"},{"limit":"demo","key":"b"}]}`)
+	all := out["decisions"].([]any)
+	if out["allowed"] != false || len(all) != 3 || all[0].(map[string]any)["allowed"] != true ||
+		all[1].(map[string]any)["allowed"] != false || all[2].(map[string]any)["remaining"] != 4.0 {
+		t.Errorf("a batch: %v", out)
+	}
+	if out = post("/v1/check", `{"items":[{"limit":"demo","key":"c","cost":4},{"limit":"demo","key":"c","cost":2}],"atomic":true}`); out["allowed"] != false {
+		t.Errorf("all or nothing: %v", out)
+	}
+	if out = post("/v1/check", `{"limit":"demo","key":"c","cost":0}`); out["remaining"] != 5.0 || first(out)["remaining"] != 5.0 {
+		t.Errorf("a denied atomic request charged something: %v", out)
+	}
+	inline := `{"key":"d","inline":{"algorithm":"gcra","limit":10,"per":"1m","burst":3}}`
+	for i := range 4 {
+		if out = post("/v1/check", inline); out["allowed"] != (i < 3) || out["name"] != "inline" {
+			t.Errorf("inline, check %d: %v", i+1, out)
+		}
+	}
+	if out = post("/v1/reset", `{"limit":"demo","key":"a"}`); out["remaining"] != 5.0 {
+		t.Errorf("reset: %v", out)
+	}
+	if out = post("/v1/check", `{"limit":"demo","key":"a"}`); out["remaining"] != 4.0 {
+		t.Errorf("after the reset: %v", out)
+	}
+}
+
+// Promise: hostile or malformed input gets a clear error that names the field, and nothing is charged.
+func TestHTTPBadInput(t *testing.T) {
+	node := alone(t, httpSpecs...)
+	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
+	items := func(n int) string {
+		return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"limit":"demo","key":"k"},`, n), ",") + `]}`
+	}
+	for _, c := range []struct {
+		method, target, body string
+		status               int
+		field                string
+	}{
+		{"GET", "/v1/check?limit=demo&key=", "", 400, "key"},
+		{"GET", "/v1/check?limit=demo", "", 400, "key"},
+		{"GET", "/v1/check?limit=demo&key=" + strings.Repeat("k", 2048), "", 400, "key"},
+		{"GET", "/v1/check?limit=none&key=k", "", 404, "limit"},
+		{"GET", "/v1/check?key=k", "", 400, "limit"},
+		{"GET", "/v1/check?limit=demo&key=k&cost=9223372036854775808", "", 400, "cost"},
+		{"GET", "/v1/check?limit=demo&key=k&cost=1.5", "", 400, "cost"},
+		{"GET", "/v1/check?limit=demo&key=k&cots=2", "", 400, "query"},
+		{"GET", "/v1/check?limit=demo&key=k&key=l", "", 400, "key"},
+		{"GET", "/v1/check?limit=demo&key=%zz", "", 400, "query"},
+		{"POST", "/v1/check", "", 400, "body"},
+		{"POST", "/v1/check", "{", 400, "body"},
+		{"POST", "/v1/check", "nonsense", 400, "body"},
+		{"POST", "/v1/check", "[]", 400, "body"},
+		{"POST", "/v1/check", "{}", 400, "items"},
+		{"POST", "/v1/check", "null", 400, "items"},
+		{"POST", "/v1/check", `{"items":[]}`, 400, "items"},
+		{"POST", "/v1/check", items(1001), 400, "items"},
+		{"POST", "/v1/check", items(1) + "{}", 400, "body"},
+		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"}],"key":"k"}`, 400, "items"},
+		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"demo","key":""}]}`, 400, "items[1].key"},
+		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`, 404, "items[1].limit"},
+		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","cost":1e30}]}`, 400, "items.cost"},
+		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","cost":"1"}]}`, 400, "items.cost"},
+		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","costs":1}]}`, 400, "costs"},
+		{"POST", "/v1/check", `{"items":[{"limit":"demo","inline":{"algorithm":"gcra","limit":1,"per":"1s"},"key":"k"}]}`, 400, "items[0].limit"},
+		{"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":0,"per":"1s"},"key":"k"}`, 400, "inline.limit"},
+		{"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":1,"per":"1y"},"key":"k"}`, 400, "inline.per"},
+		{"POST", "/v1/check", `{"inline":{"algorithm":"magic","limit":1,"per":"1s"},"key":"k"}`, 400, "inline.algorithm"},
+		{"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":1,"per":"1s","on_error":"cry"},"key":"k"}`, 400, "inline.on_error"},
+		{"POST", "/v1/check", `{"inline":{"name":"demo","algorithm":"gcra","limit":1,"per":"1s"},"key":"k"}`, 400, "inline.name"},
+		{"POST", "/v1/check", `{"limit":"demo","key":"` + strings.Repeat("k", maxBody) + `"}`, 413, "body"},
+		{"POST", "/v1/reset", `{"limit":"none","key":"k"}`, 404, "limit"},
+		{"GET", "/v1/auth?limit=demo&key={header:X-User}", "", 400, "key"},
+		{"GET", "/v1/auth?limit=demo&key={user}", "", 400, "key"},
+		{"GET", "/v1/auth?limit=demo&key={ip", "", 400, "key"},
+		{"GET", "/v1/auth?limit=demo&key=ip}", "", 400, "key"},
+		{"GET", "/v1/auth?limit=demo&key=k&deny_status=404", "", 400, "deny_status"},
+		{"GET", "/v1/ring", "", 400, ""},
+		{"GET", "/v1/nothing", "", 404, ""},
+		{"DELETE", "/v1/check?limit=demo&key=k", "", 405, ""},
+		{"GET", "/v1/reset", "", 405, ""},
+	} {
+		answer, body := page(h, c.method, c.target, c.body)
+		var p problem
+		if err := json.Unmarshal([]byte(body), &p); err != nil {
+			t.Errorf("%s %.80s %.80s: no JSON: %s", c.method, c.target, c.body, body)
+			continue
+		}
+		if answer.StatusCode != c.status || p.Status != c.status || p.Field != c.field ||
+			answer.Header.Get("Content-Type") != "application/problem+json" || p.Title == "" || p.Detail == "" {
+			t.Errorf("%s %.80s %.80s:\n got %d, field %q: %s\nwant %d, field %q", c.method, c.target, c.body, answer.StatusCode, p.Field, body, c.status, c.field)
+		}
+		if c.status == 405 && answer.Header.Get("Allow") == "" {
+			t.Errorf("%s %s: no Allow", c.method, c.target)
+		}
+	}
+	if keys := node.Table().Stats().Keys; keys != 0 {
+		t.Errorf("requests in error left %d keys", keys)
+	}
+}
+
+func TestHTTPBadInputChargesNothingOnABusyKey(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	page(h, "GET", "/v1/check?limit=demo&key=k", "")
+	page(h, "POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`)
+	if _, body := page(h, "GET", "/v1/peek?limit=demo&key=k", ""); !strings.Contains(body, `"remaining":4,`) {
+		t.Errorf("the good item of a request in error was charged: %s", body)
+	}
+}
+
+func TestHTTPAuth(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
+	w := newWeb(HTTPConfig{Node: alone(t, httpSpecs...), TrustedProxies: trusted})
+	key := func(template, remote string, header ...string) string {
+		r := httptest.NewRequest("GET", "/v1/auth", nil)
+		r.RemoteAddr = remote
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Add(header[i], header[i+1])
+		}
+		k, err := w.fill(template, r)
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		return k
+	}
+	const client, proxy = "198.51.100.7:1", "192.0.2.1:1"
+	for _, c := range []struct{ name, got, want string }{
+		{"text", key("all", client), "all"},
+		{"a header", key("u:{header:X-User}!", client, "X-User", "bo"), "u:bo!"},
+		{"who is connected", key("{ip}", client), "198.51.100.7"},
+		{"a stranger's X-Forwarded-For", key("{ip}", client, "X-Forwarded-For", "203.0.113.9"), "198.51.100.7"},
+		{"a trusted proxy's", key("{ip}", proxy, "X-Forwarded-For", "203.0.113.9"), "203.0.113.9"},
+		{"what a client wrote before it", key("{ip}", proxy, "X-Forwarded-For", "6.6.6.6, 203.0.113.9"), "203.0.113.9"},
+		{"two trusted proxies", key("{ip}", proxy, "X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.1.1.1"), "203.0.113.9"},
+		{"two headers", key("{ip}", proxy, "X-Forwarded-For", "203.0.113.9", "X-Forwarded-For", "10.1.1.1"), "203.0.113.9"},
+		{"nonsense in it", key("{ip}", proxy, "X-Forwarded-For", "203.0.113.9, me"), "192.0.2.1"},
+		{"IPv6 by /64", key("{ip}", "[2001:db8:1:2:3:4:5:6]:1"), "2001:db8:1:2::/64"},
+		{"IPv4 in IPv6", key("{ip}", "[::ffff:198.51.100.7]:1"), "198.51.100.7"},
+		{"method and path", key("{method} {path}", client), "GET /v1/auth"},
+		{"of Traefik", key("{method} {path}", client, "X-Forwarded-Method", "PUT", "X-Forwarded-Uri", "/a/b?c=d"), "PUT /a/b"},
+		{"of nginx", key("{method} {path}", client, "X-Original-Method", "PUT", "X-Original-URI", "/a/b?c=d"), "PUT /a/b"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
+		}
+	}
+
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	for i := range 6 {
+		want := map[bool]int{true: 200, false: 403}[i < 5]
+		answer, _ := page(h, "PUT", "/v1/auth?limit=demo&key={header:X-User}&deny_status=403", "", "X-User", "bo")
+		if answer.StatusCode != want || answer.Header["RateLimit"] == nil {
+			t.Errorf("check %d: %d, want %d", i+1, answer.StatusCode, want)
+		}
+	}
+	if answer, _ := page(h, "GET", "/v1/auth?limit=demo&key={header:X-User}", "", "X-User", "bo"); answer.StatusCode != 429 {
+		t.Errorf("without deny_status: %d", answer.StatusCode)
+	}
+}
+
+func TestHTTPHealthAndShow(t *testing.T) {
+	node := alone(t, httpSpecs...)
+	draining := false
+	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Draining: func() bool { return draining }, Version: "v9", Started: time.Now()})
+	status := func(path string) int { a, _ := page(h, "GET", path, ""); return a.StatusCode }
+	if status("/healthz") != 200 || status("/readyz") != 200 {
+		t.Error("a node at work is not healthy or not ready")
+	}
+	draining = true
+	if status("/healthz") != 200 || status("/readyz") != 503 {
+		t.Error("a node that drains must be alive and not ready")
+	}
+	draining = false
+	_, body := page(h, "GET", "/v1/members", "")
+	if want := fmt.Sprintf(`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","self":true}],"ring":"%s"}`+"\n", ringName(node.View())); body != want {
+		t.Errorf("members:\n%s\nwant\n%s", body, want)
+	}
+	if _, body = page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body, `"owner":"n1","heir":""`) {
+		t.Errorf("ring: %s", body)
+	}
+	page(h, "GET", "/v1/check?limit=demo&key=secret-person", "")
+	if _, body = page(h, "GET", "/v1/status", ""); !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body, `"allowed":1`) {
+		t.Errorf("status: %s", body)
+	}
+	_, body = page(h, "GET", "/metrics", "")
+	for _, want := range []string{"penstock_allowed_total 1\n", "penstock_table_keys 1\n", "penstock_ready 1\n", `penstock_http_request_seconds_count{path="check"} 1`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %q", want)
+		}
+	}
+	// Keys are addresses and names of people: they stand in no metric and no status.
+	if strings.Contains(body, "secret-person") {
+		t.Error("a key stands in the metrics")
+	}
+}
+
+func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
+	node := alone(t, httpSpecs...)
+	public, admin := NewHTTP(HTTPConfig{Node: node}), NewAdmin(HTTPConfig{Node: node})
+	for _, path := range []string{"/metrics", "/v1/status", "/debug/pprof/"} {
+		a, _ := page(public, "GET", path, "")
+		b, _ := page(admin, "GET", path, "")
+		if a.StatusCode != 404 || b.StatusCode != 200 {
+			t.Errorf("%s: %d at the public door, %d at the admin's", path, a.StatusCode, b.StatusCode)
+		}
+	}
+	if a, _ := page(public, "POST", "/v1/reset", `{"limit":"demo","key":"k"}`); a.StatusCode != 404 {
+		t.Errorf("the public door resets: %d", a.StatusCode)
+	}
+}
+
+func TestHTTPToken(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), AuthToken: "s3cret", Admin: true})
+	for _, c := range []struct {
+		path, authorization string
+		want                int
+	}{
+		{"/v1/check?limit=demo&key=k", "", 401},
+		{"/v1/check?limit=demo&key=k", "Bearer wrong", 401},
+		{"/v1/check?limit=demo&key=k", "s3cret", 401},
+		{"/v1/check?limit=demo&key=k", "Bearer s3cret", 200},
+		{"/metrics", "", 401},
+		{"/debug/pprof/", "", 401},
+		{"/nothing", "", 401},
+		{"/healthz", "", 200},
+		{"/readyz", "", 200},
+	} {
+		if a, _ := page(h, "GET", c.path, "", "Authorization", c.authorization); a.StatusCode != c.want {
+			t.Errorf("%s with %q: %d, want %d", c.path, c.authorization, a.StatusCode, c.want)
+		}
+	}
+}
+
+// Promise: slow clients time out. A door that waited for ever could be filled by anybody.
+func TestHTTPCutsOffSlowAndLargeHeaders(t *testing.T) {
+	s := NewHTTPServer(NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)}))
+	s.ReadHeaderTimeout = 50 * time.Millisecond
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	defer func() { s.Close(); <-served }()
+
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if b, err := io.ReadAll(conn); err != nil {
+		t.Errorf("a slow header was not cut off: %v (%q)", err, b)
+	}
+
+	conn, err = net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Large: %s\r\n\r\n", strings.Repeat("x", 2*maxHeader))
+	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
+		t.Errorf("a large header: %q, %v", answer, err)
+	}
+	conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	for err == nil { // the server lingers for half a second, and is gone then
+		_, err = conn.Write(make([]byte, 1<<16))
+	}
+}
+
+func FuzzHTTPBody(f *testing.F) {
+	f.Add(`{"items":[{"limit":"demo","key":"alice","cost":1}],"atomic":true}`)
+	f.Add(`{"key":"d","inline":{"algorithm":"gcra","limit":10,"per":"1m","burst":3}}`)
+	f.Add(`{"items":[{"inline":{"name":"\u0000","per":"1d1d"}}]}`)
+	h := NewHTTP(HTTPConfig{Node: alone(f, httpSpecs...)})
+	f.Fuzz(func(t *testing.T, body string) {
+		answer, text := page(h, "POST", "/v1/check", body)
+		if !json.Valid([]byte(text)) {
+			t.Fatalf("%q: %d, no JSON: %s", body, answer.StatusCode, text)
+		}
+		switch answer.StatusCode {
+		case 200, 400, 404, 413:
+		default:
+			t.Fatalf("%q: status %d: %s", body, answer.StatusCode, text)
+		}
+	})
+}
+
+func FuzzKeyTemplate(f *testing.F) {
+	f.Add("{header:X-User}:{ip}{method}{path}", "bo", "/a%zz?b")
+	f.Add("}{", "", "")
+	w := newWeb(HTTPConfig{Node: alone(f)})
+	f.Fuzz(func(t *testing.T, template, user, uri string) {
+		r := httptest.NewRequest("GET", "/v1/auth", nil)
+		r.Header["X-User"], r.Header["X-Forwarded-Uri"] = []string{user}, []string{uri}
+		key, err := w.fill(template, r)
+		if err == nil && strings.ContainsAny(template, "{}") && key == template {
+			t.Fatalf("%q was taken as it is", template)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package rpc
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// authority signs certificates for 127.0.0.1 and keeps them in files.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir()}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.cert, a.key = a.sign("ca", template, nil, nil)
+	return a
+}
+
+// sign writes NAME.pem and NAME.key.
+func (a *authority) sign(name string, c, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if parent == nil {
+		parent, by = c, key
+	}
+	c.SerialNumber = big.NewInt(time.Now().UnixNano())
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.write(name+".pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	a.write(name+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return parsed, key
+}
+
+// issue writes a certificate for a node called name.
+func (a *authority) issue(name, file string) {
+	a.t.Helper()
+	a.sign(file, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, a.key)
+}
+
+func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
+
+func (a *authority) write(name string, b []byte) {
+	a.t.Helper()
+	if err := os.WriteFile(a.path(name), b, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// shake connects c to s and returns the name in the certificate that s shows.
+func shake(t *testing.T, s, c *tls.Config) (string, error) {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			err = conn.(*tls.Conn).Handshake()
+			conn.Write([]byte("x"))
+			conn.Close()
+		}
+		served <- err
+	}()
+	conn, err := tls.Dial("tcp", l.Addr().String(), c)
+	if err == nil {
+		defer conn.Close()
+		_, err = conn.Read(make([]byte, 1)) // in TLS 1.3 a refused client learns it here
+	}
+	if serverErr := <-served; serverErr != nil && err == nil {
+		err = serverErr
+	}
+	if err != nil {
+		return "", err
+	}
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
+}
+
+// expire makes the next handshake look at the files again, as if a second had passed.
+func (f *credentialFiles) expire() {
+	f.mu.Lock()
+	f.looked = time.Time{}
+	f.mu.Unlock()
+}
+
+func TestTLS(t *testing.T) {
+	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
+	ours.issue("n1", "n1")
+	others.issue("stranger", "n1")
+	server, err := ServerTLS(ours.path("n1.pem"), ours.path("n1.key"), ours.path("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	anyone, err := ServerTLS(ours.path("n1.pem"), ours.path("n1.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := func(a *authority, cert string, ca *authority) *tls.Config {
+		t.Helper()
+		certFile, key := "", ""
+		if cert != "" {
+			certFile, key = a.path(cert+".pem"), a.path(cert+".key")
+		}
+		c, err := ClientTLS(certFile, key, ca.path("ca.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for _, c := range []struct {
+		name   string
+		server *tls.Config
+		client *tls.Config
+		want   string // part of the error; empty: it works
+	}{
+		{"with a certificate", server, client(ours, "n1", ours), ""},
+		{"without one", server, client(ours, "", ours), "certificate required"},
+		{"with a stranger's", server, client(others, "n1", ours), "tls: "},
+		{"to a door that asks for none", anyone, client(ours, "", ours), ""},
+		{"of a client that trusts others", anyone, client(ours, "", others), "unknown authority"},
+	} {
+		name, err := shake(t, c.server, c.client)
+		switch {
+		case c.want == "" && (err != nil || name != "n1"):
+			t.Errorf("%s: %q, %v", c.name, name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// Promise: a new certificate is shown without a restart, and a broken one never replaces a good one.
+func TestTLSFilesChange(t *testing.T) {
+	a := newAuthority(t, "ours")
+	a.issue("first", "n1")
+	f, err := openCredentials(a.path("n1.pem"), a.path("n1.key"), a.path("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func() string {
+		t.Helper()
+		c, err := x509.ParseCertificate(f.now().cert.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Subject.CommonName
+	}
+	a.issue("second", "n1")
+	if got := shows(); got != "first" {
+		t.Errorf("within a second of the last look: shows %q", got)
+	}
+	f.expire()
+	if got := shows(); got != "second" {
+		t.Errorf("after a change: shows %q", got)
+	}
+	a.write("n1.key", []byte("half of a k"))
+	f.expire()
+	if got := shows(); got != "second" {
+		t.Errorf("after a broken change: shows %q", got)
+	}
+	a.issue("third", "n1")
+	f.expire()
+	if got := shows(); got != "third" {
+		t.Errorf("after it was repaired: shows %q", got)
+	}
+}
+
+// Promise: what is wrong with a file says which file.
+func TestTLSErrorsNameTheFile(t *testing.T) {
+	a := newAuthority(t, "ours")
+	a.issue("n1", "n1")
+	a.issue("n2", "n2")
+	a.write("empty.pem", nil)
+	for _, c := range []struct{ cert, key, ca, want string }{
+		{"missing.pem", "n1.key", "", "missing.pem"},
+		{"n1.pem", "missing.key", "", "missing.key"},
+		{"n1.pem", "n2.key", "", "n2.key"},
+		{"empty.pem", "n1.key", "", "empty.pem"},
+		{"n1.pem", "n1.key", "missing.pem", "missing.pem"},
+		{"n1.pem", "n1.key", "empty.pem", "empty.pem: holds no certificate"},
+	} {
+		ca := ""
+		if c.ca != "" {
+			ca = a.path(c.ca)
+		}
+		if _, err := ServerTLS(a.path(c.cert), a.path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if _, err := ClientTLS(a.path(c.cert), a.path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if _, err := ClientTLS(a.path("n1.pem"), "", ""); err == nil {
+		t.Error("a certificate without a key is accepted")
+	}
+	if _, err := ServerTLS("", "", ""); err == nil {
+		t.Error("a door without a certificate is accepted")
+	}
+}
+
+// Promise: nodes with certificates of one authority reach each other; one without does not.
+func TestPeersOverTLS(t *testing.T) {
+	a := newAuthority(t, "ours")
+	a.issue("n2", "node")
+	s := newStations(t, 2, five)
+	server, err := ServerTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ClientTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := s[1].member
+	to.PeerAddr = s[1].open(NewPeerServer(PeerServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock, TLS: server}))
+	config := s[0].peers.config
+	config.TLS = client
+	safe := &station{clock: s[0].clock, peers: NewPeers(config)}
+	defer safe.peers.Close()
+	if c := safe.call(to, keyOf(s[1], 0), time.Minute); c.Err != nil || !c.Answer.Items[0].Decision.Allowed {
+		t.Errorf("over TLS: %+v", c)
+	}
+	c := s[0].call(to, keyOf(s[1], 0), time.Minute)
+	wantCall(t, c, true, "peer n2")
+
+	public := s[0].open(NewServer(ServerConfig{Node: s[0].node, Clock: s[0].clock, TLS: server}))
+	conn, err := grpc.NewClient("passthrough:///"+public, grpc.WithTransportCredentials(credentials.NewTLS(client)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if _, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
+		t.Errorf("the public door over TLS: %v", err)
+	}
+}
