@@ -2,82 +2,73 @@ package limiter
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
-// perUnits are the units of a duration, in the order in which errors list them.
-var perUnits = []struct {
-	name string
-	size time.Duration
-}{
-	{"ms", time.Millisecond},
-	{"s", time.Second},
-	{"m", time.Minute},
-	{"h", time.Hour},
-	{"d", 24 * time.Hour},
-	{"w", 7 * 24 * time.Hour},
+// PerForms says what ParsePer reads.
+const PerForms = "write 10s, 5m, 1h30m, 1d, 2w, or second, minute, hour, day, week"
+
+// perUnits are what a number in a period counts.
+var perUnits = map[string]time.Duration{
+	"ms": time.Millisecond,
+	"s":  time.Second,
+	"m":  time.Minute,
+	"h":  time.Hour,
+	"d":  24 * time.Hour,
+	"w":  7 * 24 * time.Hour,
 }
 
-// perWords are the units of the calendar that have one length everywhere in UTC.
+// perWords are periods by name. In UTC each of them has one length.
 var perWords = map[string]time.Duration{
+	"second": time.Second,
 	"minute": time.Minute,
 	"hour":   time.Hour,
 	"day":    24 * time.Hour,
 	"week":   7 * 24 * time.Hour,
 }
 
-// PerAccepts says what ParsePer reads.
-const PerAccepts = "write whole numbers with units, as in 500ms, 10s, 5m, 1h30m, 1d, 1w, or one of minute, hour, day, week"
-
-// ParsePer reads a period as people write one, in files and in requests: whole numbers with units, as in 500ms, 10s,
-// 1h30m, 1d, 1w, or one of minute, hour, day, week. A day has 24 hours. It does not check the bounds of a Spec.
+// ParsePer reads how long a window is: whole numbers with units from ms to w, or one of the words second, minute, hour,
+// day and week. It accepts up to MaxPer; what is too short, New refuses.
 func ParsePer(text string) (time.Duration, error) {
 	if d, found := perWords[text]; found {
 		return d, nil
 	}
 	if text == "month" || text == "year" {
-		return 0, fmt.Errorf("calendar windows of a %s are not built yet; minute, hour, day and week are, and lengths as in 30d", text)
+		return 0, fmt.Errorf("calendar windows (%s) are not built yet; %s", text, PerForms)
 	}
 	sum := time.Duration(0)
 	for rest := text; ; {
 		n, digits := leadingNumber(rest)
-		size, letters := leadingUnit(rest[digits:])
-		if digits == 0 || letters == 0 {
-			return 0, fmt.Errorf("%q is no length of time; %s", text, PerAccepts)
+		unit := leadingWord(rest[digits:])
+		size := perUnits[unit]
+		if digits == 0 || size == 0 {
+			return 0, fmt.Errorf("%.40q is no period; %s", text, PerForms)
 		}
-		if n < 0 || n > int64((math.MaxInt64-sum)/size) {
-			return 0, fmt.Errorf("%q is longer than this program can count", text)
+		if n > int64((MaxPer-sum)/size) {
+			return 0, fmt.Errorf("%.40q is no period up to %d days", text, MaxPer/(24*time.Hour))
 		}
 		sum += time.Duration(n) * size
-		if rest = rest[digits+letters:]; rest == "" {
+		if rest = rest[digits+len(unit):]; rest == "" {
 			return sum, nil
 		}
 	}
 }
 
-// leadingNumber reads the digits at the beginning of s; n is -1 if they say more than an int64 holds.
+// leadingNumber reads the digits at the beginning of s. What is too large for any period stays too large.
 func leadingNumber(s string) (n int64, length int) {
 	for length < len(s) && s[length] >= '0' && s[length] <= '9' {
-		if digit := int64(s[length] - '0'); n < 0 || n > (math.MaxInt64-digit)/10 {
-			n = -1
-		} else {
-			n = 10*n + digit
-		}
+		n = min(10*n+int64(s[length]-'0'), int64(MaxPer))
 		length++
 	}
 	return n, length
 }
 
-// leadingUnit finds the unit at the beginning of s: its letters up to the next digit.
-func leadingUnit(s string) (size time.Duration, length int) {
-	for length < len(s) && (s[length] < '0' || s[length] > '9') {
-		length++
-	}
-	for _, u := range perUnits {
-		if u.name == s[:length] {
-			return u.size, length
+// leadingWord is s up to the next digit.
+func leadingWord(s string) string {
+	for i := range len(s) {
+		if s[i] >= '0' && s[i] <= '9' {
+			return s[:i]
 		}
 	}
-	return 0, 0
+	return s
 }

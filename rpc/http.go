@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"penstock/cluster"
@@ -29,6 +28,8 @@ type HTTPConfig struct {
 	// TrustedProxies are the networks whose X-Forwarded-For names the client in key templates ({ip}). Default: none, and
 	// {ip} is whoever is connected.
 	TrustedProxies []netip.Prefix
+	// Metrics are shared by the listeners of a node, so that --admin shows what --http measured. Default: each has its own.
+	Metrics *Metrics
 }
 
 // Bounds of the door. Who is slower or larger is cut off.
@@ -38,8 +39,8 @@ const (
 	headerTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 	idleTimeout    = 60 * time.Second
-	// pageTimeout is for profiles, which take as long as whoever asks for one wants.
-	pageTimeout = 2 * time.Minute
+	// answerTimeout bounds how slowly a client may read. Profiles add to it what they take (net/http/pprof does).
+	answerTimeout = 10 * time.Second
 )
 
 // NewHTTPServer makes a server for h that cuts off slow and large requests.
@@ -48,7 +49,7 @@ func NewHTTPServer(h http.Handler) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
-		WriteTimeout:      pageTimeout,
+		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
@@ -59,14 +60,13 @@ func NewHTTPServer(h http.Handler) *http.Server {
 type web struct {
 	HTTPConfig
 	inlines inlineLimits
-	metrics *prometheus.Registry
-	seconds *prometheus.HistogramVec // of /v1/check and /v1/auth
 }
 
 func newWeb(c HTTPConfig) *web {
-	w := &web{HTTPConfig: c}
-	w.metrics, w.seconds = newMetrics(c.Node)
-	return w
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(c.Node)
+	}
+	return &web{HTTPConfig: c}
 }
 
 // NewHTTP makes the HTTP door: checks, forward-auth, health, and who is in the cluster.
@@ -74,7 +74,7 @@ func NewHTTP(c HTTPConfig) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
 	m.handle("GET /v1/check", w.timed("check", w.checkQuery))
-	m.handle("POST /v1/check", w.timed("check", w.checkBody))
+	m.handle("POST /v1/check", w.timed("check", ownPagesOnly(w.checkBody)))
 	m.handle("GET /v1/peek", w.peekQuery)
 	m.Handle("/v1/auth", w.timed("auth", w.auth)) // proxies pass the client's method on
 	m.handle("GET /v1/members", w.members)
@@ -94,9 +94,9 @@ func NewAdmin(c HTTPConfig) http.Handler {
 }
 
 func (w *web) adminPages(m *mux) {
-	m.handle("POST /v1/reset", w.resetBody)
+	m.handle("POST /v1/reset", ownPagesOnly(w.resetBody))
 	m.handle("GET /v1/status", w.status)
-	m.handle("GET /metrics", promhttp.HandlerFor(w.metrics, promhttp.HandlerOpts{}).ServeHTTP)
+	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -136,12 +136,14 @@ func (m *mux) handle(pattern string, h http.HandlerFunc) {
 	m.methods[path] = method
 	m.HandleFunc(path, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Allow", m.methods[path])
-		writeProblem(rw, &problem{Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
-			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path, m.methods[path])})
+		writeProblem(rw, &problem{
+			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
+			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path, m.methods[path]),
+		})
 	})
 }
 
-// guarded lets in only who has the token, if there is one, and outlives a panic of a handler.
+// guarded lets in only who has the token, if there is one.
 func (w *web) guarded(next http.Handler) http.Handler {
 	token := newBearer(w.AuthToken)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -154,9 +156,22 @@ func (w *web) guarded(next http.Handler) http.Handler {
 	})
 }
 
+// ownPagesOnly refuses what a browser sends on behalf of somebody else's page: a node on loopback would do what any
+// page tells the browser of its owner to send.
+func ownPagesOnly(h http.HandlerFunc) http.HandlerFunc {
+	protection := http.NewCrossOriginProtection()
+	return func(rw http.ResponseWriter, r *http.Request) {
+		if err := protection.Check(r); err != nil {
+			writeProblem(rw, &problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "origin: a page of another site asks; that is refused"})
+			return
+		}
+		h(rw, r)
+	}
+}
+
 // timed measures h as path.
 func (w *web) timed(path string, h http.HandlerFunc) http.HandlerFunc {
-	seconds := w.seconds.WithLabelValues(path)
+	seconds := w.Metrics.seconds.WithLabelValues(path)
 	return func(rw http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		h(rw, r)

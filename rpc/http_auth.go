@@ -1,11 +1,12 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -14,10 +15,14 @@ import (
 
 // auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik ForwardAuth, Caddy
 // forward_auth. The query names the limit, a template of the key, a cost, and with deny_status=403 the answer to a
-// denial for proxies that understand no 429 (nginx). The body is not read.
+// denial for proxies that understand no 429 (nginx). The body is not read, nor waited for: some proxies pass on how long
+// it is and not the body.
 //
 //	/v1/auth?limit=per-user&key={header:X-User}
 func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		rw.Header().Set("Connection", "close") // else net/http would read the body before it answers
+	}
 	item, denied, f := w.authItem(r)
 	if f != nil {
 		writeFault(rw, *f)
@@ -60,9 +65,13 @@ const placeholders = "{header:NAME}, {ip}, {method}, {path}"
 //	{header:NAME}  a header, which must be there
 //	{ip}           the client's address; an IPv6 address as its /64, which one client has as a whole
 //	{method}       X-Forwarded-Method, X-Original-Method, or the method itself
-//	{path}         of X-Forwarded-Uri, X-Original-URI, or the path itself; without its query
+//	{path}         of X-Forwarded-Uri or X-Original-URI, decoded and cleaned, without its query; else the path itself
+//
+// What a client chooses must not end one value and begin the next, or it could take the key of somebody else. So in a
+// template with several placeholders, % and every byte of its text is written as %XX in the values.
 func (w *web) fill(template string, r *http.Request) (string, error) {
 	var key strings.Builder
+	escape := separators(template)
 	for rest := template; rest != ""; {
 		text, from, found := strings.Cut(rest, "{")
 		if strings.Contains(text, "}") {
@@ -80,15 +89,43 @@ func (w *web) fill(template string, r *http.Request) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		key.WriteString(value)
+		for _, c := range []byte(value) {
+			if strings.IndexByte(escape, c) >= 0 {
+				fmt.Fprintf(&key, "%%%02X", c)
+			} else {
+				key.WriteByte(c)
+			}
+		}
+		if escape != "" && strings.HasPrefix(after, "{") {
+			return "", fmt.Errorf("%.100q has two placeholders side by side; put text between them", template)
+		}
 		rest = after
 	}
 	return key.String(), nil
 }
 
+// separators are the bytes to escape in the values of a template; none if it has one placeholder at most.
+func separators(template string) string {
+	if strings.Count(template, "{") < 2 {
+		return ""
+	}
+	text := "%"
+	for rest := template; ; {
+		literal, after, found := strings.Cut(rest, "{")
+		text += literal
+		if !found {
+			return text
+		}
+		_, rest, _ = strings.Cut(after, "}")
+	}
+}
+
 func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	if header, ok := strings.CutPrefix(name, "header:"); ok {
-		value := r.Header.Get(header)
+		value := strings.Join(r.Header.Values(header), ", ") // as one line, which means the same (RFC 9110, 5.3)
+		if strings.EqualFold(header, "Host") {
+			value = r.Host
+		}
 		if value == "" {
 			return "", fmt.Errorf("the request has no header %.60q, which the template needs", header)
 		}
@@ -96,19 +133,23 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	}
 	switch name {
 	case "ip":
-		return w.clientAddress(r), nil
+		return w.clientAddress(r)
 	case "method":
 		return firstOf(r.Header.Get("X-Forwarded-Method"), r.Header.Get("X-Original-Method"), r.Method), nil
 	case "path":
-		uri := firstOf(r.Header.Get("X-Forwarded-Uri"), r.Header.Get("X-Original-URI"))
-		if uri == "" {
+		forwarded, original := r.Header.Get("X-Forwarded-Uri"), r.Header.Get("X-Original-URI")
+		switch {
+		case forwarded == "" && original == "":
 			return r.URL.Path, nil
+		case forwarded != "" && original != "" && forwarded != original:
+			return "", errors.New("{path}: X-Forwarded-Uri and X-Original-URI differ, so one of them is the client's; let the proxy remove it")
 		}
+		uri := firstOf(forwarded, original)
 		u, err := url.ParseRequestURI(uri)
 		if err != nil {
 			return "", fmt.Errorf("{path}: %.100q is no URI", uri)
 		}
-		return u.Path, nil
+		return path.Clean("/" + u.Path), nil
 	}
 	return "", fmt.Errorf("{%.60s} is unknown; there is: %s", name, placeholders)
 }
@@ -122,29 +163,35 @@ func firstOf(words ...string) string {
 }
 
 // clientAddress is whoever is connected, or if that is a trusted proxy, the last address of X-Forwarded-For that is
-// none: what stands before it may be anybody's invention.
-func (w *web) clientAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr // a Unix socket has no address
+// none: what stands before it may be anybody's invention. Who is connected by a Unix socket is on this machine and has no
+// address, so it is believed.
+func (w *web) clientAddress(r *http.Request) (string, error) {
+	var addr netip.Addr
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		addr = at.Addr()
 	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
+	var hops []string
+	if lines := r.Header.Values("X-Forwarded-For"); len(lines) > 0 {
+		hops = strings.Split(strings.Join(lines, ","), ",")
 	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && w.trusted(addr); i-- {
-		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+	for i := len(hops) - 1; i >= 0 && (!addr.IsValid() || w.trusted(addr)); i-- {
+		hop := strings.TrimSpace(hops[i])
+		next, err := netip.ParseAddr(strings.Trim(hop, "[]"))
+		if withPort, e := netip.ParseAddrPort(hop); e == nil {
+			next, err = withPort.Addr(), nil
+		}
 		if err != nil {
 			break
 		}
 		addr = next
 	}
-	addr = addr.Unmap().WithZone("")
-	if addr.Is6() {
-		return netip.PrefixFrom(addr, 64).Masked().String()
+	if !addr.IsValid() {
+		return "", errors.New("{ip}: who is connected by a Unix socket has no address, and X-Forwarded-For names none")
 	}
-	return addr.String()
+	if addr = addr.Unmap().WithZone(""); addr.Is6() {
+		return netip.PrefixFrom(addr, 64).Masked().String(), nil
+	}
+	return addr.String(), nil
 }
 
 func (w *web) trusted(a netip.Addr) bool {

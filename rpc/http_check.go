@@ -267,10 +267,14 @@ func (w *web) readBody(rw http.ResponseWriter, r *http.Request, op cluster.Op) (
 }
 
 func decodeBody(b []byte) (body bodyJSON, err error) {
+	outline, err := survey(b)
+	if err != nil {
+		return body, err
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&body); err != nil {
-		return body, bodyError(err, d.InputOffset())
+		return body, bodyError(err, d.InputOffset(), outline)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its end at byte %d", d.InputOffset())}
@@ -279,7 +283,7 @@ func decodeBody(b []byte) (body bodyJSON, err error) {
 }
 
 // bodyError says in our words what encoding/json says in its.
-func bodyError(err error, offset int64) error {
+func bodyError(err error, offset int64, outline *outline) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
@@ -287,6 +291,9 @@ func bodyError(err error, offset int64) error {
 		field := kind.Field
 		if field == "" {
 			field = "body"
+		}
+		if i := outline.item(kind.Offset); i >= 0 && (field == "items" || strings.HasPrefix(field, "items.")) {
+			field = fmt.Sprintf("items[%d]%s", i, field[len("items"):])
 		}
 		return &cluster.InputError{Field: strings.TrimPrefix(field, "itemJSON."), Reason: fmt.Sprintf("is %.60s (byte %d); %s is expected there", kind.Value, kind.Offset, jsonKind(kind.Type))}
 	case errors.As(err, &syntax):

@@ -7,18 +7,25 @@ import (
 	"penstock/cluster"
 )
 
-// newMetrics makes what /metrics shows of a node: its counters, read when somebody asks and not before, and how long
-// the HTTP door takes. Nothing has a key in a label. Each node has a registry of its own, so that two fit in a process.
-func newMetrics(n *cluster.Node) (*prometheus.Registry, *prometheus.HistogramVec) {
+// Metrics are what /metrics shows of a node: its counters, read when somebody asks and not before, and how long the HTTP
+// door takes. Nothing has a key in a label. Each node has a registry of its own, so that two fit in a process.
+type Metrics struct {
+	registry *prometheus.Registry
+	seconds  *prometheus.HistogramVec // of /v1/check and /v1/auth
+}
+
+// NewMetrics makes the metrics of n.
+func NewMetrics(n *cluster.Node) *Metrics {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:                        "penstock_http_request_seconds",
-		Help:                        "Time from a request's header to its answer, by path.",
-		Buckets:                     []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
-		NativeHistogramBucketFactor: 1.1,
+		Name:                           "penstock_http_request_seconds",
+		Help:                           "Time from a request's header to its answer, by path.",
+		Buckets:                        []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		NativeHistogramBucketFactor:    1.1,
+		NativeHistogramMaxBucketNumber: 100,
 	}, []string{"path"})
 	r := prometheus.NewRegistry()
 	r.MustRegister(&nodeCollector{n}, seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r, seconds
+	return &Metrics{r, seconds}
 }
 
 // counter is one number of cluster.Stats.

@@ -50,14 +50,14 @@ var limitFields = []limitField{
 	{"limit", func(v value, d *draft) (err error) { d.spec.Limit, err = v.number(); return err }},
 	{"per", func(v value, d *draft) error {
 		if _, bare := v.node.(*ast.IntegerNode); bare {
-			return errors.New("has no unit; " + perForms)
+			return errors.New("has no unit; " + limiter.PerForms)
 		}
 		text, err := v.text()
 		if err != nil {
 			return err
 		}
-		d.week = text == week
-		d.spec.Per, err = ParsePer(text)
+		d.week = text == "week"
+		d.spec.Per, err = limiter.ParsePer(text)
 		return err
 	}},
 	{"burst", func(v value, d *draft) (err error) {

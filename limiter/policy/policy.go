@@ -1,17 +1,17 @@
 // Package policy reads limits that people write down as YAML. Follow one file:
 //
-//	limits:
-//	  - name: login
-//	    algorithm: sliding_window
-//	    limit: 10
-//	    per: 1m
+//		limits:
+//		  - name: login
+//		    algorithm: sliding_window
+//		    limit: 10
+//		    per: 1m
 //
-//  1. Load finds the file, or the files of a directory, and walks through each. What is wrong is a Fault with file,
-//     line, column, the field and what it accepts; all faults of all files are reported together.
-//  2. Each entry becomes a limiter.Spec, and limiter.New has the last word on it. The result is a Set: all limits by
-//     their names, of all files at once. There is no half of a Set.
-//  3. Watch goes on looking at the files and hands over a new Set when they change. A bad file never replaces a good
-//     one: its faults are logged, and the Set before stays in force.
+//	 1. Load finds the file, or the files of a directory, and walks through each. What is wrong is a Fault with file,
+//	    line, column, the field and what it accepts; all faults of all files are reported together.
+//	 2. Each entry becomes a limiter.Spec, and limiter.New has the last word on it. The result is a Set: all limits by
+//	    their names, of all files at once. There is no half of a Set.
+//	 3. Watch goes on looking at the files and hands over a new Set when they change. A bad file never replaces a good
+//	    one: its faults are logged, and the Set before stays in force.
 //
 // The language is YAML with one meaning for each text: unknown and repeated fields are faults, words are not numbers,
 // and anchors, aliases, tags and merge keys are not read. What the language has a field for but this release cannot do

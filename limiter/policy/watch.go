@@ -3,16 +3,24 @@ package policy
 import (
 	"fmt"
 	"log/slog"
-	"os"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"penstock/limiter"
 )
 
-// settle is how long a change waits for others: an editor or a ConfigMap makes several of one.
-const settle = 100 * time.Millisecond
+const (
+	// settle is how long the files must be left alone before they are read: an editor or a ConfigMap makes several
+	// changes of one. After patience they are read in any case.
+	settle   = 100 * time.Millisecond
+	patience = time.Second
+	// lookAgain is how often a directory that cannot be watched, because it is gone, is looked for.
+	lookAgain = 2 * time.Second
+)
 
 // Watcher keeps the limits of a path up to date.
 type Watcher struct {
@@ -22,50 +30,76 @@ type Watcher struct {
 	files *fsnotify.Watcher
 	done  sync.WaitGroup
 
-	mu sync.Mutex // held while a set is loaded and applied: sets are applied in the order in which they were read
+	mu    sync.Mutex // held while a set is loaded and applied: sets are applied in the order in which they were read
+	last  *Set       // that was applied
+	fault string     // of the last load, "" if there was none
 }
 
-// Watch loads path, hands the set to apply, and does so again whenever the path changes, until Close. If the first load
-// fails Watch fails; if a later one fails the error is logged and the set in force stays. apply is called by one
+// Watch loads path, hands the set to apply, and does so again whenever the limits change, until Close. If the first
+// load fails Watch fails; if a later one fails the error is logged and the set in force stays. apply is called by one
 // goroutine at a time.
 func Watch(path string, log *slog.Logger, apply func(*Set)) (*Watcher, error) {
-	w := &Watcher{path: path, log: log, apply: apply}
-	if err := w.Reload(); err != nil {
-		return nil, err
-	}
-	var err error
-	if w.files, err = fsnotify.NewWatcher(); err != nil {
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", path, err)
 	}
-	// The folder of a file is watched and not the file: editors replace a file, and a ConfigMap replaces a link beside
-	// it. A directory is watched itself; what it links to stands in it too.
-	dirs := []string{filepath.Dir(path), path}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		dirs = dirs[:1]
+	w := &Watcher{path: path, log: log, apply: apply, files: files}
+	// First watched and then read, so that no change falls between.
+	if err := w.follow(); err != nil {
+		files.Close()
+		return nil, err
 	}
-	for _, dir := range dirs {
-		if err := w.files.Add(dir); err != nil {
-			w.files.Close()
-			return nil, fmt.Errorf("watching %s: %w", dir, err)
-		}
+	if err := w.Reload(); err != nil {
+		files.Close()
+		return nil, err
 	}
 	w.done.Go(w.watch)
 	return w, nil
 }
 
+// follow watches where the limits lie: the folder of the path, because editors replace files and a ConfigMap a link
+// beside them; the path itself if it is a directory; and where both lead to if they are links.
+func (w *Watcher) follow() error {
+	dirs := []string{filepath.Dir(w.path)}
+	if real, err := filepath.EvalSymlinks(w.path); err == nil {
+		dirs = append(dirs, filepath.Dir(real))
+	}
+	if files, err := list(w.path); err == nil && (len(files) != 1 || files[0] != w.path) {
+		dirs = append(dirs, w.path)
+	}
+	for _, dir := range dirs {
+		if err := w.files.Add(dir); err != nil {
+			return fmt.Errorf("watching %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
 // Reload loads the path now. On an error, which it also logs, the set in force stays.
-func (w *Watcher) Reload() error {
+func (w *Watcher) Reload() error { return w.load(true) }
+
+// load loads the path. Unless asked for it is silent if nothing has changed: other files may lie beside the limits.
+func (w *Watcher) load(asked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	set, err := Load(w.path)
 	if err != nil {
-		w.log.Error("limits are not loaded; those in force stay", "path", w.path, "error", err)
+		if text := err.Error(); asked || text != w.fault {
+			w.fault = text
+			w.log.Error("limits are not loaded; those in force stay", "path", w.path, "error", err)
+		}
 		return err
 	}
+	if !asked && w.fault == "" && w.last != nil && maps.EqualFunc(set.Limits, w.last.Limits, sameSpec) {
+		return nil
+	}
+	w.last, w.fault = set, ""
 	w.log.Info("limits are loaded", "path", w.path, "limits", len(set.Limits))
 	w.apply(set)
 	return nil
 }
+
+func sameSpec(a, b *limiter.Limit) bool { return a.Spec == b.Spec }
 
 // Close stops watching and waits for a load under way.
 func (w *Watcher) Close() error {
@@ -75,24 +109,36 @@ func (w *Watcher) Close() error {
 }
 
 func (w *Watcher) watch() {
-	var settled <-chan time.Time
+	var first time.Time // of the changes that are not read yet
+	due := time.NewTimer(0)
+	if !due.Stop() {
+		<-due.C
+	}
+	defer due.Stop()
 	for {
 		select {
 		case _, open := <-w.files.Events:
 			if !open {
 				return
 			}
-			if settled == nil {
-				settled = time.After(settle)
+			now := time.Now()
+			if first.IsZero() {
+				first = now
 			}
+			due.Reset(min(settle, patience-now.Sub(first)))
 		case err, open := <-w.files.Errors:
 			if !open {
 				return
 			}
-			w.log.Warn("watching the limits", "path", w.path, "error", err)
-		case <-settled:
-			settled = nil
-			w.Reload() //nolint:errcheck // logged there
+			w.log.Warn("watching the limits; they are read again", "path", w.path, "error", err)
+			due.Reset(settle)
+		case <-due.C:
+			first = time.Time{}
+			missing := w.follow() // links may lead elsewhere now, and directories be new ones
+			w.load(false)         // logs what is wrong
+			if missing != nil {
+				due.Reset(lookAgain)
+			}
 		}
 	}
 }

@@ -1,0 +1,84 @@
+package policy
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// inForce watches path and returns how to ask whether a limit is in force.
+func inForce(t *testing.T, path string) (has func(name string) func() bool, applied *atomic.Int64, logged *logBuffer) {
+	t.Helper()
+	var set atomic.Pointer[Set]
+	applied, logged = new(atomic.Int64), new(logBuffer)
+	w, err := Watch(path, slog.New(slog.NewTextHandler(logged, nil)), func(s *Set) {
+		applied.Add(1)
+		set.Store(s)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return func(name string) func() bool {
+		return func() bool { return set.Load().Limits[name] != nil }
+	}, applied, logged
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Promise: limits are watched, also where the path is a link or its directory is replaced.
+func TestWatchFollows(t *testing.T) {
+	t.Run("link", func(t *testing.T) {
+		real, link := filepath.Join(t.TempDir(), "real.yaml"), filepath.Join(t.TempDir(), "limits.yaml")
+		put(t, real, one("a"))
+		if err := os.Symlink(real, link); err != nil {
+			t.Fatal(err)
+		}
+		has, _, _ := inForce(t, link)
+		put(t, real, one("b"))
+		until(t, "a change behind the link is seen", has("b"))
+	})
+	t.Run("directory", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "limits")
+		file := filepath.Join(dir, "a.yaml")
+		make := func(name string) {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			put(t, file, one(name))
+		}
+		make("a")
+		has, _, _ := inForce(t, dir)
+		if err := os.Rename(dir, dir+".old"); err != nil {
+			t.Fatal(err)
+		}
+		make("b")
+		until(t, "the new directory is seen", has("b"))
+		put(t, file, one("c"))
+		until(t, "a change in the new directory is seen", has("c"))
+	})
+}
+
+// Promise: what lies beside the limits changes nothing, and fills no log.
+func TestOtherFilesAreSilent(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "limits.yaml")
+	put(t, file, one("a"))
+	has, applied, logged := inForce(t, file)
+	put(t, filepath.Join(dir, "other.log"), "x")
+	put(t, file, "limits: 7\n")
+	until(t, "the fault is logged", func() bool { return strings.Contains(logged.String(), "must be a list") })
+	put(t, file, one("b"))
+	until(t, "the next good file is in force", has("b"))
+	if n := applied.Load(); n != 2 {
+		t.Errorf("applied %d times: a at the start and b at the end are two", n)
+	}
+}

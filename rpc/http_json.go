@@ -1,0 +1,157 @@
+package rpc
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"penstock/cluster"
+)
+
+// maxNesting is how deep a request goes: body, items, item, inline.
+const maxNesting = 4
+
+// outline is what a body looks like before it is decoded: where each of its items begins.
+type outline struct{ items []int64 }
+
+// item is the index of the item that has the byte at offset, or -1.
+func (o *outline) item(offset int64) int {
+	return sort.Search(len(o.items), func(i int) bool { return o.items[i] > offset }) - 1
+}
+
+// survey walks through a body and refuses what encoding/json would bear in silence: it takes "KEY" for "key" and the
+// last of two fields, and replaces what is not Unicode, so that two keys would be counted as one. It stops at the first
+// item too many, before memory is spent on the rest. Bad syntax it leaves to the decoder, which words it better.
+func survey(b []byte) (*outline, error) {
+	if at := notUnicode(b); at >= 0 {
+		return nil, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("has a text that is not Unicode at byte %d; keys of any bytes can be sent in a query or over gRPC", at+1)}
+	}
+	o := &outline{}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var levels []level
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return o, nil
+		}
+		if delim, ok := token.(json.Delim); ok && (delim == '}' || delim == ']') {
+			levels = levels[:len(levels)-1]
+		} else {
+			if n := len(levels); n > 0 {
+				if isName, err := levels[n-1].next(levels, token); err != nil {
+					return o, err
+				} else if isName {
+					continue
+				}
+				if n == 2 && levels[0].name == "items" && levels[1].fields == nil {
+					if o.items = append(o.items, d.InputOffset()); len(o.items) > cluster.MaxItems {
+						return o, &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has more than %d items; 1 to %d are accepted", cluster.MaxItems, cluster.MaxItems)}
+					}
+				}
+			}
+			if ok {
+				if len(levels) == maxNesting {
+					return o, &cluster.InputError{Field: where(levels), Reason: "goes deeper than any request does"}
+				}
+				l := level{index: -1}
+				if delim == '{' {
+					l.fields = map[string]bool{}
+				}
+				levels = append(levels, l)
+			}
+		}
+		if len(levels) == 0 {
+			return o, nil
+		}
+	}
+}
+
+// level is an object or array that a survey is in.
+type level struct {
+	fields map[string]bool // of an object, so far; nil for an array
+	name   string          // of the field whose value comes or came last
+	value  bool            // a value is next, and not a name
+	index  int             // of the element that came last
+}
+
+// next takes note of a name, or of the beginning of a value.
+func (l *level) next(levels []level, token json.Token) (isName bool, err error) {
+	switch {
+	case l.fields == nil:
+		l.index++
+		return false, nil
+	case l.value:
+		l.value = false
+		return false, nil
+	}
+	l.name, l.value = token.(string), true
+	switch {
+	case l.name == "":
+		return true, &cluster.InputError{Field: cmp.Or(where(levels), "body"), Reason: "has a field without a name"}
+	case strings.Trim(l.name, "abcdefghijklmnopqrstuvwxyz_") != "":
+		return true, &cluster.InputError{Field: where(levels), Reason: "is unknown; the names of all fields are in lower case"}
+	case l.fields[l.name]:
+		return true, &cluster.InputError{Field: where(levels), Reason: "is given twice"}
+	}
+	l.fields[l.name] = true
+	return true, nil
+}
+
+// where is where a survey stands, as in "items[3].key".
+func where(levels []level) string {
+	var b strings.Builder
+	for _, l := range levels {
+		switch {
+		case l.fields == nil && l.index >= 0:
+			b.WriteString("[" + strconv.Itoa(l.index) + "]")
+		case l.name != "":
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			fmt.Fprintf(&b, "%.40s", l.name)
+		}
+	}
+	return b.String()
+}
+
+// notUnicode is where b has bytes that are not UTF-8, or the escape of half a surrogate pair; -1 if nowhere.
+func notUnicode(b []byte) int {
+	for i := 0; i < len(b); {
+		switch r, size := utf8.DecodeRune(b[i:]); {
+		case r == utf8.RuneError && size == 1:
+			return i
+		case r != '\\':
+			i += size
+		default:
+			unit := escaped(b[i:])
+			if !utf16.IsSurrogate(unit) {
+				i += 2
+				continue
+			}
+			if i+6 > len(b) || utf16.DecodeRune(unit, escaped(b[i+6:])) == utf8.RuneError {
+				return i
+			}
+			i += 12
+		}
+	}
+	return -1
+}
+
+// escaped is the value of a \uXXXX at the beginning of b, or 0.
+func escaped(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
+}

@@ -1,0 +1,154 @@
+package rpc
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Promise: two keys are never confused, and what is not understood to the letter is refused and charges nothing.
+func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, perHour)})
+	for body, field := range map[string]string{
+		`{"items":[{"limit":"demo","key":"k"},{"limit":"demo","key":"k","cost":"1"}]}`: "items[1].cost",
+		`{"items":[{"limit":"demo","key":"k"},3]}`:                                     "items[1]",
+		`{"items":[{"limit":"demo","key":"k"},{"limit":"demo","KEY":"k"}]}`:            "items[1].KEY",
+		"{\"limit\":\"demo\",\"\u212aey\":\"k\"}":                                      "\u212aey",
+		`{"limit":"demo","key":"k","key":"j"}`:                                         "key",
+		`{"":"k"}`:                                                                     "body",
+		`{"limit":"demo","key":"k\ud800"}`:                                             "body",
+		`{"limit":"demo","key":"k\ud800\u0041"}`:                                       "body",
+		"{\"limit\":\"demo\",\"key\":\"k\xff\"}":                                       "body",
+		`{"items":[{"limit":"demo","key":[[["k"]]]}]}`:                                 "items[0].key[0]",
+		`{"items":[` + strings.Repeat("{},", 600_000) + `{}]}`:                         "items",
+	} {
+		answer, text := page(h, "POST", "/v1/check", body)
+		var p problem
+		if err := json.Unmarshal([]byte(text), &p); err != nil || answer.StatusCode != 400 || p.Field != field {
+			t.Errorf("%.90s: %d %.300s\nwant 400, field %q", body, answer.StatusCode, text, field)
+		}
+	}
+	for _, key := range []string{"k", "j", "k\ufffd"} {
+		if _, text := page(h, "GET", "/v1/peek?limit=demo&key="+key, ""); !strings.Contains(text, `"remaining":5`) {
+			t.Errorf("%q was charged: %s", key, text)
+		}
+	}
+	if answer, text := page(h, "POST", "/v1/check", `{"limit":"demo","key":"\ud83d\ude00 \\ud800 \u0041"}`); answer.StatusCode != 200 {
+		t.Errorf("whole pairs and escaped backslashes are Unicode: %s", text)
+	}
+}
+
+// Promise: a page of another site cannot spend or reset limits by a browser on the node's machine.
+func TestHTTPRefusesOtherSites(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t, perHour), Admin: true})
+	for _, target := range []string{"/v1/check", "/v1/reset"} {
+		for _, site := range []struct {
+			header, value string
+			status        int
+		}{{"Sec-Fetch-Site", "cross-site", 403}, {"Origin", "http://elsewhere.example", 403}, {"Sec-Fetch-Site", "same-origin", 200}} {
+			if answer, text := page(h, "POST", target, `{"limit":"demo","key":"k"}`, site.header, site.value); answer.StatusCode != site.status {
+				t.Errorf("%s with %s: %s: %d %s", target, site.header, site.value, answer.StatusCode, text)
+			}
+		}
+	}
+}
+
+// Promise: --admin shows what --http measured, and no key.
+func TestHTTPDoorsShareMetrics(t *testing.T) {
+	c := HTTPConfig{Node: alone(t, perHour)}
+	c.Metrics = NewMetrics(c.Node)
+	page(NewHTTP(c), "GET", "/v1/check?limit=demo&key=secret", "")
+	_, text := page(NewAdmin(c), "GET", "/metrics", "")
+	if !strings.Contains(text, `penstock_http_request_seconds_count{path="check"} 1`+"\n") || strings.Contains(text, "secret") {
+		t.Errorf("/metrics at the admin listener:\n%s", text)
+	}
+}
+
+// Promise: forward-auth does not wait for a body that the proxy announces and does not send.
+func TestHTTPAuthReadsNoBody(t *testing.T) {
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = NewHTTPServer(NewHTTP(HTTPConfig{Node: alone(t, perHour)}))
+	s.Config.ReadTimeout = time.Hour
+	s.Start()
+	defer s.Close()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(c, "POST /v1/auth?limit=demo&key=k HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
+	if line, err := bufio.NewReader(c).ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 200") {
+		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// Promise: a key says who is asked about, and nobody can make it say somebody else.
+func TestHTTPKeysNameOneClient(t *testing.T) {
+	w := newWeb(HTTPConfig{Node: alone(t), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	for _, row := range []struct {
+		template, peer string
+		headers        []string
+		want           string // "" for an error
+	}{
+		{"plain", "1.2.3.4:5", nil, "plain"},
+		{"u:{header:X-User}", "1.2.3.4:5", []string{"X-User", "a:b"}, "u:a:b"},
+		{"{header:X}", "1.2.3.4:5", []string{"X", "a", "X", "b"}, "a, b"},
+		{"{header:X}", "1.2.3.4:5", nil, ""},
+		{"{header:Host}", "1.2.3.4:5", nil, "example.com"},
+		{"{header:A}:{header:B}", "1.2.3.4:5", []string{"A", "x:y", "B", "z"}, "x%3Ay:z"},
+		{"{header:A}:{header:B}", "1.2.3.4:5", []string{"A", "x", "B", "y:z"}, "x:y%3Az"},
+		{"{header:A}:{header:B}", "1.2.3.4:5", []string{"A", "x%3Ay", "B", "z"}, "x%253Ay:z"},
+		{"{header:A}{header:B}", "1.2.3.4:5", []string{"A", "x", "B", "y"}, ""},
+		{"{method} {path}", "1.2.3.4:5", []string{"X-Forwarded-Method", "PUT", "X-Forwarded-Uri", "/a%2e/b/../c?q"}, "PUT /a./c"},
+		{"{path}", "1.2.3.4:5", []string{"X-Original-URI", "//login"}, "/login"},
+		{"{path}", "1.2.3.4:5", []string{"X-Original-URI", "/login", "X-Forwarded-Uri", "/free"}, ""},
+		{"{ip}", "1.2.3.4:5", []string{"X-Forwarded-For", "9.9.9.9"}, "1.2.3.4"},
+		{"{ip}", "10.1.1.1:5", []string{"X-Forwarded-For", "6.6.6.6, 9.9.9.9"}, "9.9.9.9"},
+		{"{ip}", "10.1.1.1:5", []string{"X-Forwarded-For", "6.6.6.6", "X-Forwarded-For", "9.9.9.9:77, 10.2.2.2"}, "9.9.9.9"},
+		{"{ip}", "10.1.1.1:5", nil, "10.1.1.1"},
+		{"{ip}", "[2001:db8:1:2:3:4:5:6]:5", nil, "2001:db8:1:2::/64"},
+		{"{ip}", "[::ffff:1.2.3.4]:5", nil, "1.2.3.4"},
+		{"{ip}", "@", []string{"X-Forwarded-For", "9.9.9.9"}, "9.9.9.9"},
+		{"{ip}", "@", nil, ""},
+		{"{who}", "1.2.3.4:5", nil, ""},
+		{"{ip", "1.2.3.4:5", nil, ""},
+		{"ip}", "1.2.3.4:5", nil, ""},
+	} {
+		r := httptest.NewRequest("GET", "/v1/auth", nil)
+		r.RemoteAddr = row.peer
+		for i := 0; i < len(row.headers); i += 2 {
+			r.Header.Add(row.headers[i], row.headers[i+1])
+		}
+		got, err := w.fill(row.template, r)
+		if (err != nil) != (row.want == "") || got != row.want {
+			t.Errorf("%s from %s with %v: %q, %v; want %q", row.template, row.peer, row.headers, got, err, row.want)
+		}
+	}
+}
+
+// Promise: two keys are never confused: what a body is decoded to says the same again.
+func FuzzHTTPKeysStayApart(f *testing.F) {
+	f.Add([]byte(`{"items":[{"limit":"a","key":"b","cost":-1},{"inline":{"algorithm":"gcra","limit":1,"per":"1m"},"key":"c"}],"atomic":true}`))
+	f.Add([]byte(`{"limit":"a","key":"\ud83d\ude00\\u0041"}`))
+	f.Add([]byte(`{"limit":"a","key":"\ud800"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		body, err := decodeBody(b)
+		if err != nil {
+			if f := explain(err); f.Status != 400 || f.Field == "" {
+				t.Fatalf("%q: an error without a field: %v", b, err)
+			}
+			return
+		}
+		again, err := json.Marshal([]any{body.Items, body.itemJSON})
+		if err != nil || strings.Contains(string(again), "\ufffd") && !strings.Contains(string(b), "\ufffd") && !strings.Contains(strings.ToLower(string(b)), `\ufffd`) {
+			t.Fatalf("%q became %q, %v", b, again, err)
+		}
+	})
+}
