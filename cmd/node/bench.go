@@ -48,7 +48,7 @@ type benchVerb struct {
 }
 
 // The limit that is checked if the command line has none.
-var benchLimit = inline{Algorithm: "gcra", LimitCount: 100, Per: time.Second}
+var benchLimit = inline{Algorithm: "gcra", LimitCount: 100, Per: per(time.Second)}
 
 func (v *benchVerb) Run(sh shell) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown field", "POST", "/v1/check", `{"items":[{"limit":"demo","key":"victim","csot":1}]}`, 400, "csot"},
 		{"cost beyond int64 in JSON", "POST", "/v1/check", `{"items":[{"limit":"demo","key":"victim","cost":9223372036854775808}]}`, 400, "cost"},
 		{"empty key in the second item", "POST", "/v1/check", `{"items":[{"limit":"demo","key":"victim"},{"limit":"demo","key":""}]}`, 400, "items[1].key"},
-		{"1001 items", "POST", "/v1/check", manyJSON, 400, "1001"},
+		{"1001 items", "POST", "/v1/check", manyJSON, 400, "1 to 1000"},
 		{"no items", "POST", "/v1/check", `{"items":[]}`, 400, "items"},
 		{"inline limit of 0", "POST", "/v1/check", `{"items":[{"inline":{"algorithm":"gcra","limit":0,"per":"1m"},"key":"victim"}]}`, 400, "limit"},
 		{"wrong method", "DELETE", "/v1/check?limit=demo&key=victim", "", 405, ""},

@@ -44,7 +44,8 @@ type running struct {
 
 	leave   context.CancelFunc // ends the wait for the cluster
 	leaving context.Context
-	tasks   sync.WaitGroup
+	joining sync.WaitGroup // becomeActive
+	tasks   sync.WaitGroup // the doors
 }
 
 // openDoor is a listener and what serves it.
@@ -354,7 +355,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
 	}
 	r.gossip = g
-	r.tasks.Go(r.becomeActive)
+	r.joining.Go(r.becomeActive)
 	return nil
 }
 
@@ -388,16 +389,16 @@ func (r *running) becomeActive() {
 		patience, cancel := context.WithTimeout(r.leaving, joinReminder)
 		err := r.gossip.Wait(patience)
 		cancel()
-		if err == nil {
-			break
-		}
 		if r.leaving.Err() != nil {
 			return
 		}
+		if err == nil {
+			break
+		}
 		r.log.Warn("no seed has answered yet; still trying", "join", r.settings.Join, "err", err)
 	}
-	if err := r.gossip.SetState(cluster.StateActive); err != nil && !errors.Is(err, gossip.ErrStopped) {
-		r.log.Warn("entering the ring", "err", err)
+	if err := r.gossip.SetState(cluster.StateActive); err != nil {
+		r.log.Warn("in the ring, but the others may not have heard of it yet", "err", err)
 	}
 	r.announce()
 }
@@ -436,6 +437,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	goodbye := grace > 0 && r.gossip != nil
 	r.draining.Store(true)
 	r.leave()
+	r.joining.Wait() // or it could enter the ring after having left it
 	if goodbye {
 		if err := r.gossip.SetState(cluster.StateLeaving); err != nil {
 			r.log.Warn("leaving", "err", err)

@@ -79,11 +79,21 @@ func (r remote) ask(question func(context.Context, *client.Client) error) error 
 
 // inline is a limit that comes with the request.
 type inline struct {
-	Algorithm  string        `group:"inline" placeholder:"NAME" help:"gcra, fixed_window or sliding_window."`
-	LimitCount int64         `group:"inline" placeholder:"N" help:"Units per --per."`
-	Per        time.Duration `group:"inline" help:"Length of the window, as in 10s or 1h."`
-	Burst      int64         `group:"inline" placeholder:"N" help:"gcra: most units at once. Default: --limit-count."`
-	FirstHit   bool          `group:"inline" help:"fixed_window: begin with the first request, not with the clock."`
+	Algorithm  string `group:"inline" placeholder:"NAME" help:"gcra, fixed_window or sliding_window."`
+	LimitCount int64  `group:"inline" placeholder:"N" help:"Units per --per."`
+	Per        per    `group:"inline" placeholder:"WINDOW" help:"Length of the window, as in 10s, 1h, 7d or day."`
+	Burst      int64  `group:"inline" placeholder:"N" help:"gcra: most units at once. Default: --limit-count."`
+	FirstHit   bool   `group:"inline" help:"fixed_window: begin with the first request, not with the clock."`
+}
+
+// per is the length of a window in the words of limits files.
+type per time.Duration
+
+// UnmarshalText reads "10s".
+func (p *per) UnmarshalText(text []byte) error {
+	d, err := limiter.ParsePer(string(text))
+	*p = per(d)
+	return err
 }
 
 var algorithms = map[string]struct {
@@ -104,12 +114,10 @@ func (l inline) limit(name string) (*limiter.Limit, *penstockv1.InlineLimit, err
 	if !known {
 		return nil, nil, fmt.Errorf("--algorithm %q: choose gcra, fixed_window or sliding_window", l.Algorithm)
 	}
-	spec := limiter.Spec{Name: name, Algorithm: a.limiter, Limit: l.LimitCount, Per: l.Per, Burst: l.Burst}
+	window := time.Duration(l.Per)
+	spec := limiter.Spec{Name: name, Algorithm: a.limiter, Limit: l.LimitCount, Per: window, Burst: l.Burst}
 	wire := &penstockv1.InlineLimit{
-		Name: name, Algorithm: a.wire, Limit: l.LimitCount, PerMs: l.Per.Milliseconds(), Burst: l.Burst,
-	}
-	if l.Per%time.Millisecond != 0 {
-		return nil, nil, fmt.Errorf("--per %v: give whole milliseconds", l.Per)
+		Name: name, Algorithm: a.wire, Limit: l.LimitCount, PerMs: window.Milliseconds(), Burst: l.Burst,
 	}
 	if l.FirstHit {
 		spec.Anchor, wire.Anchor = limiter.FirstHit, penstockv1.Anchor_ANCHOR_FIRST_HIT
