@@ -33,7 +33,7 @@ check: ## everything that must hold before a change is accepted
 	bash .ci/run
 
 bench: ## benchmarks of all rooms; bench/README.md says what they compare
-	$(GO) test -run '^$$' -bench . -benchmem ./limiter ./ring ./cluster ./rpc ./sim
+	$(GO) test -run '^$$' -bench . -benchmem ./limiter ./ring ./cluster ./rpc/... ./sim
 
 demo: ## three nodes in one process, on the default ports
 	$(GO) run ./cmd/node demo

@@ -48,7 +48,7 @@ func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decisi
 func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision) {
 	them := make([]limiter.Item, 0, len(items))
 	for i := range items {
-		if it := &items[i]; denies(it.limit) {
+		if it := &items[i]; !it.limit.NeverDenies() {
 			them = append(them, limiter.Item{Limit: it.limit, Key: it.Key, Hash: it.hash, Cost: it.Cost})
 		}
 	}
@@ -56,7 +56,7 @@ func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision
 	all := n.table.TakeAll(now, them, decisions)
 	for i := range items {
 		switch it := &items[i]; {
-		case denies(it.limit):
+		case !it.limit.NeverDenies():
 			out[i], decisions = decisions[0], decisions[1:]
 		case all:
 			out[i] = n.table.Take(now, it.limit, it.Key, it.hash, it.Cost)
@@ -66,14 +66,11 @@ func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision
 	}
 }
 
-// denies reports whether a refusal by l is one for the caller (see dry_run, and on_deny: shadow).
-func denies(l *limiter.Limit) bool { return !l.DryRun && l.OnDeny != limiter.DenyShadow }
-
 // unite makes one answer of decisions that fell back one by one: if one of them refuses, all do. What the others
 // charged to this node's share stays charged, which can only deny too early.
 func unite(items []Item, out []Decision) {
 	for i := range out {
-		if !out[i].Allowed && denies(items[i].limit) {
+		if !out[i].Allowed && !items[i].limit.NeverDenies() {
 			for k := range out {
 				if out[k].Source == SourceFallback {
 					out[k].Allowed = false

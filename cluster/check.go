@@ -194,7 +194,7 @@ func (n *Node) conclude(r *Request, out []Decision) {
 	for i := range out {
 		d := &out[i]
 		d.Rule = r.Items[i].limit
-		if !d.Allowed && !denies(d.Rule) && r.Items[i].Op == OpTake {
+		if !d.Allowed && d.Rule.NeverDenies() && r.Items[i].Op == OpTake {
 			d.Allowed, d.Shadow = true, true
 			shadow++
 		}

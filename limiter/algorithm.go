@@ -9,7 +9,7 @@ func (l *Limit) words() int { return l.stateWords }
 
 // decide answers into d a request of cost at now, and leaves the state after it in w, which has l.words() words. It is
 // the whole of a decision: same words, same now, same cost, same answer. now must be within bounds (see within). A
-// cost of 0 and a refusal leave w as it was, except where a limit counts what it rejects.
+// cost of 0 and a refusal leave w as it was, except where a limit counts or drains what it rejects, or is strict.
 //
 // d is a parameter and no result because a Decision is too large for the compiler to keep in registers: handed up
 // through three functions it would be copied three times.
@@ -20,19 +20,34 @@ func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
 		l.gcra(w, now, cost, d)
 	case FixedWindow:
 		l.fixedWindow(w, now, cost, d)
+	case SlidingLog:
+		l.slidingLog(w, now, cost, d)
+	case TokenBucket:
+		l.tokenBucket(w, now, cost, d)
+	case LeakyBucket:
+		l.leakyBucket(w, now, cost, d)
+	case SubWindows:
+		l.subWindows(w, now, cost, d)
 	default:
 		l.slidingCounter(w, now, cost, d)
 	}
 }
 
 // fresh reports whether a key in state w is treated from now on like one that was never seen. Its entry can be
-// removed without loss, as long as the clock does not go back before now.
+// removed without loss, as long as the clock does not go back before now. (One loss there is: the phase of a token
+// bucket, see there.)
 func (l *Limit) fresh(w []int64, now Instant) bool {
 	switch l.Algorithm {
-	case GCRA:
+	case GCRA, LeakyBucket:
 		return freshGCRA(w, now)
 	case FixedWindow:
 		return l.freshFixedWindow(w, now)
+	case SlidingLog:
+		return l.freshSlidingLog(w, now)
+	case TokenBucket:
+		return l.freshTokenBucket(w, now)
+	case SubWindows:
+		return l.freshSubWindows(w, now)
 	default:
 		return l.freshSlidingCounter(w, now)
 	}
@@ -43,10 +58,16 @@ func (l *Limit) fresh(w []int64, now Instant) bool {
 // other. Both have l.words() words.
 func (l *Limit) merge(w, other []int64, now Instant) {
 	switch l.Algorithm {
-	case GCRA:
+	case GCRA, LeakyBucket:
 		mergeGCRA(w, other)
 	case FixedWindow:
 		l.mergeFixedWindow(w, other, now)
+	case SlidingLog:
+		l.mergeSlidingLog(w, other, now)
+	case TokenBucket:
+		l.mergeTokenBucket(w, other, now)
+	case SubWindows:
+		l.mergeSubWindows(w, other, now)
 	default:
 		l.mergeSlidingCounter(w, other, now)
 	}
@@ -59,9 +80,11 @@ func (l *Limit) refit(w, old []int64) {
 	if len(old) == 0 {
 		return
 	}
-	switch l.Algorithm {
-	case GCRA:
+	switch {
+	case l.Algorithm == GCRA || l.Algorithm == LeakyBucket:
 		refitGCRA(w, old)
+	case l.Algorithm == SlidingLog && len(w) != len(old):
+		refitSlidingLog(w, old)
 	default:
 		copy(w, old)
 	}

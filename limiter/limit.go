@@ -20,6 +20,10 @@ const (
 	GCRA           Algorithm = 1 + iota // continuous token bucket, leaky bucket as a meter
 	FixedWindow                         // one counter per window
 	SlidingCounter                      // two windows, the older one weighted
+	SlidingLog                          // the instant of each unit
+	TokenBucket                         // token bucket with discrete refills
+	LeakyBucket                         // leaky bucket as a queue: admits with a delay
+	SubWindows                          // counters of the parts of a window
 )
 
 func (a Algorithm) String() string {
@@ -30,16 +34,24 @@ func (a Algorithm) String() string {
 		return "fixed_window"
 	case SlidingCounter:
 		return "sliding_counter"
+	case SlidingLog:
+		return "sliding_log"
+	case TokenBucket:
+		return "token_bucket"
+	case LeakyBucket:
+		return "leaky_bucket"
+	case SubWindows:
+		return "sub_windows"
 	}
 	return "algorithm(" + strconv.Itoa(int(a)) + ")"
 }
 
-// Anchor says where a fixed window begins.
+// Anchor says where a fixed window begins, or when a token bucket is refilled.
 type Anchor uint8
 
 const (
-	Epoch    Anchor = iota // windows are aligned to the Unix epoch: minute windows begin at the full minute
-	FirstHit               // a window opens with the first counted request and lasts Per
+	Epoch    Anchor = iota // windows and refills are aligned to the Unix epoch: minute windows begin at the full minute
+	FirstHit               // a window opens with the first counted request and lasts Per; a bucket is refilled Per after it, and so on
 )
 
 // OnError says what a limit answers while its owner cannot be reached.
@@ -73,11 +85,17 @@ const (
 type Spec struct {
 	Name          string        // 1 … 256 bytes of UTF-8 without control characters; part of the identity of every counter
 	Algorithm     Algorithm     // required; part of the identity
-	Limit         int64         // units per Per, 1 … 2^40
+	Limit         int64         // units per Per, 1 … 2^40, for a SlidingLog 1 … 2048; TokenBucket: most tokens
 	Per           time.Duration // 1 ms … 366 days; part of the identity
-	Burst         int64         // GCRA: most units at once, 1 … 2^40, refilled within MaxFill; default Limit
-	Anchor        Anchor        // FixedWindow: default Epoch; part of the identity
-	CountRejected bool          // FixedWindow: a refused request counts too, unless its cost is above Limit
+	Burst         int64         // GCRA: most units at once, 1 … 2^40, refilled within MaxFill; default Limit. LeakyBucket: most units that wait, from 0
+	Anchor        Anchor        // FixedWindow, TokenBucket: default Epoch; part of the identity
+	CountRejected bool          // FixedWindow, SlidingLog, SubWindows: a refused request counts too, unless its cost is above Limit
+	MinGap        time.Duration // SlidingLog: least time between two requests that count, 0 … Per
+	Refill        int64         // TokenBucket: tokens that come every Per, 1 … 2^40; default Limit. There, both are part of the identity
+	Strict        bool          // TokenBucket, FirstHit: a request that leaves the bucket empty puts the refill off by Per
+	Drain         bool          // TokenBucket: a refused request takes all tokens there are
+	Buckets       int           // SubWindows: parts of a window, 1 … 2048, of whole nanoseconds and 1 ms at least; default 60; part of the identity
+	Lenient       bool          // SubWindows: the part that is cut by the beginning of the window does not count
 	OnError       OnError       // default ErrorLocal
 	OnDeny        OnDeny        // default DenyReject
 	DryRun        bool          // decide and count, never deny
@@ -85,7 +103,8 @@ type Spec struct {
 
 // Limit is a checked Spec with what its arithmetic needs worked out. It is immutable and shared by all goroutines.
 //
-// Counters belong to a limit's identity (name, algorithm, per, anchor). Two Limits with one identity use the same
+// Counters belong to a limit's identity: name, algorithm, per, anchor, and where the algorithm has them buckets, or limit
+// and refill of a token bucket. Two Limits with one identity use the same
 // counters, so the limit, the burst and all else may change in place and keep what was consumed.
 type Limit struct {
 	Spec
@@ -95,6 +114,9 @@ type Limit struct {
 	interval, fraction   uint64
 	depth, depthFraction uint64
 	stateWords           int
+
+	meter *Limit // LeakyBucket: the GCRA that decides the same
+	step  int64  // SubWindows: length of a part, in ns
 }
 
 // SpecError says which field of a Spec is wrong, and what it accepts.
@@ -110,14 +132,26 @@ func New(s Spec) (*Limit, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	if s.Algorithm == GCRA && s.Burst == 0 {
-		s.Burst = s.Limit
+	if err := s.checkOwn(); err != nil {
+		return nil, err
 	}
-	if s.Algorithm == GCRA && !fills(s.Burst, s.Limit, s.Per) {
-		return nil, &SpecError{"burst", fmt.Sprintf("%d units at %d per %v take over %d years to refill; burst/limit×per must be at most 2^61 ns",
-			s.Burst, s.Limit, s.Per, MaxFill/MaxPer)}
+	s.fill()
+	if err := s.checkTogether(); err != nil {
+		return nil, err
 	}
 	return newLimit(s), nil
+}
+
+// fill puts the defaults of its algorithm in.
+func (s *Spec) fill() {
+	switch {
+	case s.Algorithm == GCRA && s.Burst == 0:
+		s.Burst = s.Limit
+	case s.Algorithm == TokenBucket && s.Refill == 0:
+		s.Refill = s.Limit
+	case s.Algorithm == SubWindows && s.Buckets == 0:
+		s.Buckets = defaultBuckets
+	}
 }
 
 // check accepts or refuses each field by itself, in the order in which they are written down.
@@ -127,26 +161,81 @@ func (s *Spec) check() error {
 		return &SpecError{"name", fmt.Sprintf("has %d bytes; 1 to %d are accepted", len(s.Name), MaxName)}
 	case !utf8.ValidString(s.Name) || strings.ContainsFunc(s.Name, isControl):
 		return &SpecError{"name", fmt.Sprintf("%q is not UTF-8 text without control characters", s.Name)}
-	case s.Algorithm < GCRA || s.Algorithm > SlidingCounter:
-		return &SpecError{"algorithm", "is missing or unknown; gcra, fixed_window and sliding_counter are built"}
+	case s.Algorithm < GCRA || s.Algorithm > SubWindows:
+		return &SpecError{"algorithm", "is missing or unknown; gcra, fixed_window, sliding_counter, sliding_log, token_bucket, leaky_bucket and sub_windows are built"}
 	case s.Limit < 1 || s.Limit > MaxLimit:
 		return &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", s.Limit, int64(MaxLimit))}
 	case s.Per < MinPer || s.Per > MaxPer:
 		return &SpecError{"per", fmt.Sprintf("is %v; %v to %v are accepted", s.Per, MinPer, MaxPer)}
-	case s.Algorithm != GCRA && s.Burst != 0:
-		return &SpecError{"burst", fmt.Sprintf("a %v has none; leave it out", s.Algorithm)}
-	case s.Burst < 0 || s.Burst > MaxLimit:
-		return &SpecError{"burst", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the limit", s.Burst, int64(MaxLimit))}
-	case s.Anchor > FirstHit:
-		return &SpecError{"anchor", "is unknown; epoch and first_hit are built"}
-	case s.Algorithm != FixedWindow && s.Anchor != Epoch:
-		return &SpecError{"anchor", fmt.Sprintf("a %v has none; leave it out", s.Algorithm)}
-	case s.Algorithm != FixedWindow && s.CountRejected:
-		return &SpecError{"count_rejected", fmt.Sprintf("a %v never counts what it refuses; leave it out", s.Algorithm)}
 	case s.OnError > ErrorDeny:
 		return &SpecError{"on_error", "is unknown; local, allow and deny are accepted"}
 	case s.OnDeny > DenyShadow:
 		return &SpecError{"on_deny", "is unknown; reject and shadow are built"}
+	}
+	return nil
+}
+
+// checkOwn accepts or refuses the fields that only some algorithms have.
+func (s *Spec) checkOwn() error {
+	windows := s.Algorithm == FixedWindow || s.Algorithm == SlidingLog || s.Algorithm == SubWindows
+	anchored := s.Algorithm == FixedWindow || s.Algorithm == TokenBucket
+	switch {
+	case s.Algorithm == SlidingLog && s.Limit > MaxLog:
+		return &SpecError{"limit", fmt.Sprintf("is %d; a sliding_log keeps an instant for each unit and accepts 1 to %d", s.Limit, MaxLog)}
+	case s.Algorithm != GCRA && s.Algorithm != LeakyBucket && s.Burst != 0:
+		return s.hasNone("burst")
+	case s.Algorithm == LeakyBucket && (s.Burst < 0 || s.Burst > MaxLimit):
+		return &SpecError{"burst", fmt.Sprintf("is %d; 0 to %d units may wait", s.Burst, int64(MaxLimit))}
+	case s.Burst < 0 || s.Burst > MaxLimit:
+		return &SpecError{"burst", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the limit", s.Burst, int64(MaxLimit))}
+	case s.Anchor > FirstHit:
+		return &SpecError{"anchor", "is unknown; epoch and first_hit are built"}
+	case !anchored && s.Anchor != Epoch:
+		return s.hasNone("anchor")
+	case !windows && s.CountRejected:
+		return &SpecError{"count_rejected", fmt.Sprintf("a %v never counts what it refuses; leave it out", s.Algorithm)}
+	case s.Algorithm != SlidingLog && s.MinGap != 0:
+		return s.hasNone("min_gap")
+	case s.MinGap < 0 || s.MinGap > s.Per:
+		return &SpecError{"min_gap", fmt.Sprintf("is %v; 0 to per, %v, are accepted, since what is older is forgotten", s.MinGap, s.Per)}
+	case s.Algorithm != TokenBucket && s.Refill != 0:
+		return s.hasNone("refill")
+	case s.Refill < 0 || s.Refill > MaxLimit:
+		return &SpecError{"refill", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the limit", s.Refill, int64(MaxLimit))}
+	case s.Algorithm != TokenBucket && s.Strict:
+		return s.hasNone("strict")
+	case s.Strict && s.Anchor == Epoch:
+		return &SpecError{"strict", "moves the refills, which an anchor at the epoch holds; leave it out, or make the anchor first_hit"}
+	case s.Algorithm != TokenBucket && s.Drain:
+		return s.hasNone("drain")
+	case s.Algorithm != SubWindows && s.Buckets != 0:
+		return s.hasNone("buckets")
+	case s.Algorithm != SubWindows && s.Lenient:
+		return s.hasNone("lenient")
+	case s.Buckets < 0 || s.Buckets > MaxBuckets:
+		return &SpecError{"buckets", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for %d", s.Buckets, MaxBuckets, defaultBuckets)}
+	}
+	return nil
+}
+
+func (s *Spec) hasNone(field string) error {
+	return &SpecError{field, fmt.Sprintf("a %v has none; leave it out", s.Algorithm)}
+}
+
+// checkTogether refuses what is right field by field but not together, once the defaults are in.
+func (s *Spec) checkTogether() error {
+	switch {
+	case s.Algorithm == GCRA && !fills(s.Burst, s.Limit, s.Per):
+		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v take over %d years to refill; burst/limit×per must be at most 2^61 ns",
+			s.Burst, s.Limit, s.Per, MaxFill/MaxPer)}
+	case s.Algorithm == LeakyBucket && !fills(s.Burst+1, s.Limit, s.Per):
+		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v would wait for over %d years; (burst+1)/limit×per must be at most 2^61 ns",
+			s.Burst, s.Limit, s.Per, MaxFill/MaxPer)}
+	case s.Algorithm == TokenBucket && !s.fillsInTime():
+		return &SpecError{"refill", fmt.Sprintf("%d tokens, %d every %v, take over %d years to refill; limit/refill×per must be at most 2^61 ns",
+			s.Limit, s.Refill, s.Per, MaxFill/MaxPer)}
+	case s.Algorithm == SubWindows && (s.Per%time.Duration(s.Buckets) != 0 || s.Per/time.Duration(s.Buckets) < time.Millisecond):
+		return &SpecError{"buckets", fmt.Sprintf("%d do not divide %v into equal parts of at least 1ms", s.Buckets, s.Per)}
 	}
 	return nil
 }
@@ -170,22 +259,39 @@ func newLimit(s Spec) *Limit {
 		l.stateWords = fixedWindowWords
 	case SlidingCounter:
 		l.stateWords = slidingCounterWords
+	case SlidingLog:
+		l.stateWords = 1 + int(s.Limit)
+	case TokenBucket:
+		l.stateWords = tokenBucketWords
+	case LeakyBucket:
+		l.prepareQueue()
+	case SubWindows:
+		l.stateWords = 2 + s.Buckets
+		l.step = int64(s.Per) / int64(s.Buckets)
 	}
 	return l
 }
 
 // identity hashes what a counter belongs to.
 func (s *Spec) identity() uint64 {
-	b := make([]byte, 0, MaxName+16)
+	b := make([]byte, 0, MaxName+32)
 	b = append(b, byte(s.Algorithm), byte(s.Anchor))
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Per))
+	switch s.Algorithm {
+	case TokenBucket:
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Limit))
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Refill))
+	case SubWindows:
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Buckets))
+	}
 	b = append(b, s.Name...)
 	return xxhash.Sum64(b)
 }
 
 // sameIdentity reports whether l and other use the same counters.
 func (l *Limit) sameIdentity(other *Limit) bool {
-	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor && l.Per == other.Per && l.Name == other.Name
+	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor && l.Per == other.Per && l.Name == other.Name &&
+		l.Buckets == other.Buckets && l.Refill == other.Refill && (l.Algorithm != TokenBucket || l.Limit == other.Limit)
 }
 
 // shareMark ends the name of a share. New accepts no control character, so no other limit can have such a name.
@@ -198,19 +304,42 @@ func (l *Limit) Share(n int) *Limit {
 	s := l.Spec
 	s.Name = strings.TrimSuffix(s.Name, shareMark) + shareMark
 	s.Limit = max(1, s.Limit/int64(max(1, n)))
-	if s.Algorithm == GCRA {
+	switch s.Algorithm {
+	case GCRA:
 		s.Burst = max(1, s.Burst/int64(max(1, n)))
 		if !fills(s.Burst, s.Limit, s.Per) { // rounding down has slowed the refill more than it has cut the burst
 			s.Burst = max(1, s.Limit)
+		}
+	case LeakyBucket:
+		s.Burst = max(1, (s.Burst+1)/int64(max(1, n))) - 1
+		if !fills(s.Burst+1, s.Limit, s.Per) {
+			s.Burst = s.Limit - 1
+		}
+	case TokenBucket:
+		s.Refill = max(1, s.Refill/int64(max(1, n)))
+		if !s.fillsInTime() {
+			s.Refill = s.Limit
 		}
 	}
 	return newLimit(s)
 }
 
-// Capacity is the most that l admits at once: the burst of a bucket, the limit of a window.
+// NeverDenies reports whether a refusal by l is hidden from its caller (dry_run, or on_deny: shadow).
+func (l *Limit) NeverDenies() bool { return l.DryRun || l.OnDeny == DenyShadow }
+
+// Capacity is the most that l admits at once: the burst of a bucket, the limit of a window. A queue admits one unit at
+// once and as many as may wait.
 func (l *Limit) Capacity() int64 {
-	if l.Algorithm == GCRA {
+	switch l.Algorithm {
+	case GCRA:
 		return l.Burst
+	case LeakyBucket:
+		return l.Burst + 1
 	}
 	return l.Limit
+}
+
+// countsRefused reports whether a request of that cost, which is refused, is to be kept nevertheless.
+func (l *Limit) countsRefused(cost int64) bool {
+	return l.CountRejected && cost <= l.Limit || l.Drain
 }

@@ -16,6 +16,8 @@ func TestNewRefuses(t *testing.T) {
 	good := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute}
 	window := good
 	window.Algorithm = limiter.FixedWindow
+	log, tokens, queue, parts := good, good, good, good
+	log.Algorithm, tokens.Algorithm, queue.Algorithm, parts.Algorithm = limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SubWindows
 	with := func(s limiter.Spec, change func(*limiter.Spec)) limiter.Spec { change(&s); return s }
 	for _, c := range []struct {
 		spec          limiter.Spec
@@ -43,6 +45,32 @@ func TestNewRefuses(t *testing.T) {
 		{with(good, func(s *limiter.Spec) { s.CountRejected = true }), "count_rejected", "gcra never"},
 		{with(window, func(s *limiter.Spec) { s.Burst = 1 }), "burst", "fixed_window has none"},
 		{with(window, func(s *limiter.Spec) { s.Anchor = 7 }), "anchor", "epoch and first_hit"},
+		{with(window, func(s *limiter.Spec) { s.MinGap = 1 }), "min_gap", "fixed_window has none"},
+		{with(window, func(s *limiter.Spec) { s.Refill = 1 }), "refill", "fixed_window has none"},
+		{with(window, func(s *limiter.Spec) { s.Strict = true }), "strict", "fixed_window has none"},
+		{with(window, func(s *limiter.Spec) { s.Drain = true }), "drain", "fixed_window has none"},
+		{with(window, func(s *limiter.Spec) { s.Buckets = 6 }), "buckets", "fixed_window has none"},
+		{with(window, func(s *limiter.Spec) { s.Lenient = true }), "lenient", "fixed_window has none"},
+		{with(log, func(s *limiter.Spec) { s.Limit = limiter.MaxLog + 1 }), "limit", "1 to 2048"},
+		{with(log, func(s *limiter.Spec) { s.MinGap = time.Minute + 1 }), "min_gap", "0 to per, 1m0s"},
+		{with(log, func(s *limiter.Spec) { s.MinGap = -1 }), "min_gap", "0 to per"},
+		{with(log, func(s *limiter.Spec) { s.Burst = 1 }), "burst", "sliding_log has none"},
+		{with(tokens, func(s *limiter.Spec) { s.Refill = -1 }), "refill", "1 to 1099511627776"},
+		{with(tokens, func(s *limiter.Spec) { s.Refill = limiter.MaxLimit + 1 }), "refill", "1 to 1099511627776"},
+		{with(tokens, func(s *limiter.Spec) { s.Limit, s.Refill, s.Per = 1000, 1, limiter.MaxPer }), "refill", "2^61 ns"},
+		{with(tokens, func(s *limiter.Spec) { s.Limit, s.Refill, s.Per = limiter.MaxLimit, 1, limiter.MaxPer }), "refill", "2^61 ns"},
+		{with(tokens, func(s *limiter.Spec) { s.Strict = true }), "strict", "first_hit"},
+		{with(tokens, func(s *limiter.Spec) { s.Anchor = 7 }), "anchor", "epoch and first_hit"},
+		{with(tokens, func(s *limiter.Spec) { s.CountRejected = true }), "count_rejected", "token_bucket never"},
+		{with(queue, func(s *limiter.Spec) { s.Burst = -1 }), "burst", "0 to 1099511627776"},
+		{with(queue, func(s *limiter.Spec) { s.Burst = limiter.MaxLimit + 1 }), "burst", "0 to 1099511627776"},
+		{with(queue, func(s *limiter.Spec) { s.Limit, s.Per, s.Burst = 1, limiter.MaxPer, 1000 }), "burst", "2^61 ns"},
+		{with(queue, func(s *limiter.Spec) { s.Anchor = limiter.FirstHit }), "anchor", "leaky_bucket has none"},
+		{with(parts, func(s *limiter.Spec) { s.Buckets = -1 }), "buckets", "1 to 2048"},
+		{with(parts, func(s *limiter.Spec) { s.Buckets = limiter.MaxBuckets + 1 }), "buckets", "1 to 2048"},
+		{with(parts, func(s *limiter.Spec) { s.Buckets = 7 }), "buckets", "equal parts of at least 1ms"},
+		{with(parts, func(s *limiter.Spec) { s.Buckets, s.Per = 1001, 1001*time.Millisecond-1001 }), "buckets", "equal parts of at least 1ms"},
+		{with(parts, func(s *limiter.Spec) { s.Per = 30 * time.Millisecond }), "buckets", "60 do not divide 30ms"},
 		{with(window, func(s *limiter.Spec) { s.OnError = 7 }), "on_error", "local, allow and deny"},
 		{with(window, func(s *limiter.Spec) { s.OnDeny = 7 }), "on_deny", "reject and shadow"},
 	} {
@@ -80,6 +108,12 @@ func TestShare(t *testing.T) {
 		{Algorithm: limiter.GCRA, Limit: 3, Burst: 200, Per: limiter.MaxPer}, // one a year: 200 would take too long to refill
 		{Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute, CountRejected: true},
 		{Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Minute, OnError: limiter.ErrorDeny, DryRun: true},
+		{Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: time.Second},
+		{Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Minute, Refill: 3, Anchor: limiter.FirstHit, Strict: true, Drain: true},
+		{Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Minute, Burst: 24},
+		{Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Minute},
+		{Algorithm: limiter.LeakyBucket, Limit: 3, Burst: 200, Per: limiter.MaxPer},
+		{Algorithm: limiter.SubWindows, Limit: 10, Per: time.Minute, Lenient: true, CountRejected: true},
 	} {
 		s.Name = strings.Repeat("n", limiter.MaxName)
 		l := mustNew(t, s)
@@ -110,10 +144,19 @@ func TestChangeInPlace(t *testing.T) {
 		s.Limit = 100
 		take := func(limit, cost int64) limiter.Decision {
 			s.Limit = limit
+			if s.Algorithm == limiter.LeakyBucket {
+				s.Burst = limit - 1
+			}
 			return table.Take(start, mustNew(t, s), "k", 1, cost)
 		}
 		take(100, 60)
-		if s.Algorithm == limiter.GCRA { // keeps the debt in time: 60 of 100 an hour are 36 minutes
+		if s.Algorithm == limiter.TokenBucket { // another one, and full
+			if d, e := take(50, 1), take(100, 0); d.Remaining != 49 || e.Remaining != 40 {
+				t.Errorf("%s: 60 of 100, then %+v and %+v", s.Name, d, e)
+			}
+			continue
+		}
+		if isMeter(s) { // keeps the debt in time: 60 of 100 an hour are 36 minutes
 			if d, e := take(50, 0), take(200, 0); d.Remaining != 50-30 || e.Remaining != 200-120 {
 				t.Errorf("%s: 60 of 100, then %+v and %+v", s.Name, d, e)
 			}
@@ -138,8 +181,13 @@ func TestInstantAdd(t *testing.T) {
 		d    time.Duration
 		want limiter.Instant
 	}{
-		{5, 3, 8}, {5, -8, -3}, {math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64 - 1, 5, math.MaxInt64},
-		{math.MinInt64, -1, math.MinInt64}, {math.MinInt64 + 2, -5, math.MinInt64}, {math.MinInt64, math.MaxInt64, -1},
+		{5, 3, 8},
+		{5, -8, -3},
+		{math.MaxInt64, 1, math.MaxInt64},
+		{math.MaxInt64 - 1, 5, math.MaxInt64},
+		{math.MinInt64, -1, math.MinInt64},
+		{math.MinInt64 + 2, -5, math.MinInt64},
+		{math.MinInt64, math.MaxInt64, -1},
 		{0, math.MinInt64, math.MinInt64},
 	} {
 		if got := c.t.Add(c.d); got != c.want {

@@ -43,7 +43,9 @@ type Decision struct {
 	Limit      int64         // the most that can be admitted at once: the limit of a window, the burst of a bucket
 	Remaining  int64         // whole units that could still be admitted at this instant, 0 … Limit
 	RetryAfter time.Duration // smallest wait after which the same cost is admitted if nothing else comes, or Never
-	ResetAfter time.Duration // wait until the state equals that of a key never seen, 0 if it does already; see below
+	// ResetAfter is the wait until the state equals that of a key never seen, 0 if it does already. Of a fixed window
+	// that is aligned to the epoch it is always the time to the window's end.
+	ResetAfter time.Duration
 	Delay      time.Duration // how long an admitted caller must wait first (queues only)
 }
 

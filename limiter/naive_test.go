@@ -19,12 +19,16 @@ type naiveState struct {
 	count    *big.Int                // FixedWindow
 	windows  map[string]*naiveWindow // SlidingCounter: by number
 	lastSeen *big.Int                // SlidingCounter: number of the last window that was counted in
+	naiveKinds
 }
 
 type naiveWindow struct{ number, count *big.Int }
 
 func newNaiveState() *naiveState {
-	return &naiveState{count: new(big.Int), windows: map[string]*naiveWindow{}}
+	return &naiveState{
+		count: new(big.Int), windows: map[string]*naiveWindow{},
+		naiveKinds: naiveKinds{buckets: map[[2]int64]*naiveBucket{}, parts: map[int64]*big.Int{}},
+	}
 }
 
 func (s *naiveState) clone() *naiveState {
@@ -37,6 +41,7 @@ func (s *naiveState) clone() *naiveState {
 	}
 	c.count.Set(s.count)
 	c.lastSeen = s.lastSeen
+	c.naiveKinds = s.naiveKinds.clone()
 	for k, w := range s.windows {
 		c.windows[k] = &naiveWindow{w.number, new(big.Int).Set(w.count)}
 	}
@@ -65,13 +70,6 @@ func larger(a, b *big.Int) *big.Int {
 	return a
 }
 
-func smaller(a, b *big.Int) *big.Int {
-	if a.Cmp(b) < 0 {
-		return a
-	}
-	return b
-}
-
 var nanosecond = new(big.Int).Lsh(big64(1), 64) // in units of 2^-64 ns
 
 // interval is Per/Limit, rounded down to 2^-64 ns.
@@ -80,16 +78,31 @@ func interval(s limiter.Spec) *big.Int {
 }
 
 func capacity(s limiter.Spec) int64 {
+	if s.Algorithm == limiter.LeakyBucket {
+		return s.Burst + 1
+	}
 	if s.Algorithm == limiter.GCRA && s.Burst != 0 {
 		return s.Burst
 	}
 	return s.Limit
 }
 
+// isMeter reports whether a limit is one of those that keep the instant at which the bucket is full, or idle.
+func isMeter(s limiter.Spec) bool {
+	return s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket
+}
+
 // used is how much of the capacity is taken at now, in the unit of full.
 func (s *naiveState) used(spec limiter.Spec, now *big.Int) *big.Int {
 	switch spec.Algorithm {
-	case limiter.GCRA:
+	case limiter.SlidingLog:
+		_, live := s.logAt(spec, now.Int64())
+		return big64(int64(live))
+	case limiter.TokenBucket:
+		return sub(big64(spec.Limit), s.bucket(spec, now).value)
+	case limiter.SubWindows:
+		return s.sumOfParts(spec, now.Int64())
+	case limiter.GCRA, limiter.LeakyBucket:
 		if s.tat == nil {
 			return new(big.Int)
 		}
@@ -108,7 +121,7 @@ func (s *naiveState) used(spec limiter.Spec, now *big.Int) *big.Int {
 }
 
 func unit(spec limiter.Spec) *big.Int {
-	if spec.Algorithm == limiter.GCRA {
+	if isMeter(spec) {
 		return interval(spec)
 	}
 	return big64(1)
@@ -147,6 +160,9 @@ func (s *naiveState) set(k, count *big.Int) { s.windows[k.String()] = &naiveWind
 // admits reports whether a positive cost is admitted at now.
 func (s *naiveState) admits(spec limiter.Spec, now *big.Int, cost int64) bool {
 	u := unit(spec)
+	if spec.Algorithm == limiter.SlidingLog && !s.gapIsOver(spec, now.Int64()) {
+		return false
+	}
 	return add(s.used(spec, now), mul(big64(cost), u)).Cmp(mul(big64(capacity(spec)), u)) <= 0
 }
 
@@ -154,7 +170,13 @@ func (s *naiveState) admits(spec limiter.Spec, now *big.Int, cost int64) bool {
 func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 	c := big64(cost)
 	switch spec.Algorithm {
-	case limiter.GCRA:
+	case limiter.SlidingLog:
+		s.chargeLog(spec, now.Int64(), cost)
+	case limiter.TokenBucket:
+		s.chargeBucket(spec, now, c)
+	case limiter.SubWindows:
+		s.chargeParts(spec, now.Int64(), c)
+	case limiter.GCRA, limiter.LeakyBucket:
 		used := s.used(spec, now)
 		if cost < 0 && used.Sign() == 0 {
 			return
@@ -196,6 +218,16 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 	}
 }
 
+// refuse is what a refusal charges.
+func (s *naiveState) refuse(spec limiter.Spec, now *big.Int, cost int64) {
+	switch {
+	case spec.Algorithm == limiter.TokenBucket:
+		s.refuseBucket(spec, now)
+	case spec.CountRejected && cost <= capacity(spec):
+		s.charge(spec, now, cost)
+	}
+}
+
 // take decides, and if write is set, charges.
 func (n naive) take(now limiter.Instant, spec limiter.Spec, key string, cost int64, write bool) limiter.Decision {
 	t := big64(min(max(int64(now), -1<<61), 1<<62))
@@ -209,20 +241,28 @@ func (n naive) take(now limiter.Instant, spec limiter.Spec, key string, cost int
 	if !write {
 		s = s.clone()
 	}
-	if spec.Algorithm == limiter.GCRA && s.tat != nil && int64(spec.Per)%spec.Limit == 0 && cost != 0 {
+	if spec.Algorithm == limiter.SlidingLog && cost != 0 {
+		s.bound(spec.Limit)
+	}
+	if isMeter(spec) && s.tat != nil && int64(spec.Per)%spec.Limit == 0 && cost != 0 {
 		s.tat = mul(floorDiv(add(s.tat, sub(nanosecond, big64(1))), nanosecond), nanosecond) // whole nanoseconds suffice
 	}
 	d := limiter.Decision{Allowed: true, Limit: capacity(spec), RetryAfter: limiter.Never}
 	switch {
 	case cost > d.Limit:
 		d.Allowed = false
+		s.refuse(spec, t, cost)
 	case cost > 0:
-		if d.Allowed = s.admits(spec, t, cost); !d.Allowed {
-			d.RetryAfter = wait(func(w *big.Int) bool { return s.admits(spec, add(t, w), cost) })
-		}
-		if d.Allowed || spec.CountRejected {
+		if d.Allowed = s.admits(spec, t, cost); d.Allowed {
+			if spec.Algorithm == limiter.LeakyBucket {
+				turn := s.used(spec, t) // what is before it, in 2^-64 ns
+				d.Delay = time.Duration(floorDiv(add(turn, sub(nanosecond, big64(1))), nanosecond).Int64())
+			}
 			s.charge(spec, t, cost)
+			break
 		}
+		s.refuse(spec, t, cost)
+		d.RetryAfter = wait(func(w *big.Int) bool { return s.admits(spec, add(t, w), cost) })
 	case cost < 0:
 		s.charge(spec, t, cost)
 	}

@@ -20,49 +20,54 @@ const (
 	maxRules = 1<<ruleBits - 1
 )
 
-// rules knows the limits of a table. Reading takes no lock: the index is replaced as a whole.
+// rules knows the limits of a table. Reading takes no lock: a rule is added to the index by storing a pointer, and the
+// index is replaced as a whole when it must grow or forget.
 type rules struct {
 	index atomic.Pointer[ruleIndex]
 
-	mu          sync.Mutex           // guards below, and makes changes one at a time
-	generations [maxRules + 1]uint32 // how often each number was given away: none is used twice
+	mu          sync.Mutex // guards below, and makes changes one at a time
+	count       int
+	free        []uint32             // numbers that were given back
+	generations [maxRules + 1]uint32 // how often each number was given away: no id is used twice
 }
 
-// ruleIndex is immutable; the rules that it points to are not.
+// ruleIndex finds rules by limit and by number. It has room for half as many as it has probes.
 type ruleIndex struct {
-	probe []*rule // open addressing by seed, at most half full
-	rules []*rule // by number; 0 is nobody's
-	count int
+	probe []atomic.Pointer[rule] // open addressing by seed
+	rules []atomic.Pointer[rule] // by number; 0 is nobody's
 }
 
-func newRuleIndex(list []*rule) *ruleIndex {
-	x := &ruleIndex{rules: list}
-	size := 16
-	for size < 2*len(list) {
-		size *= 2
-	}
-	x.probe = make([]*rule, size)
-	for _, r := range list {
-		if r == nil {
-			continue
-		}
-		x.count++
-		i := int(r.limit.Load().seed) & (size - 1)
-		for x.probe[i] != nil {
-			i = (i + 1) & (size - 1)
-		}
-		x.probe[i] = r
-	}
-	return x
+func newRuleIndex(size int) *ruleIndex {
+	return &ruleIndex{probe: make([]atomic.Pointer[rule], size), rules: make([]atomic.Pointer[rule], size/2)}
 }
 
-func (x *ruleIndex) byID(id uint32) *rule { return x.rules[id&maxRules] }
+// add makes r known. Its number comes first: who finds r may ask for it by number.
+func (x *ruleIndex) add(r *rule) {
+	x.rules[r.id&maxRules].Store(r)
+	mask := len(x.probe) - 1
+	i := int(r.limit.Load().seed) & mask
+	for x.probe[i].Load() != nil {
+		i = (i + 1) & mask
+	}
+	x.probe[i].Store(r)
+}
+
+// all yields the rules there are.
+func (x *ruleIndex) all(yield func(*rule) bool) {
+	for i := range x.rules {
+		if r := x.rules[i].Load(); r != nil && !yield(r) {
+			return
+		}
+	}
+}
+
+func (x *ruleIndex) byID(id uint32) *rule { return x.rules[id&maxRules].Load() }
 
 // find returns the rule of l's identity, or nil.
 func (x *ruleIndex) find(l *Limit) *rule {
 	mask := len(x.probe) - 1
 	for i := int(l.seed) & mask; ; i = (i + 1) & mask {
-		r := x.probe[i]
+		r := x.probe[i].Load()
 		if r == nil {
 			return nil
 		}
@@ -81,22 +86,26 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 	if r := x.find(l); r != nil {
 		return r
 	}
-	if x.count == maxRules {
-		if x = rs.reclaimLocked(x, shards); x.count == maxRules {
+	if rs.count == maxRules {
+		if x = rs.reclaimLocked(x, shards); rs.count == maxRules {
 			return nil
 		}
 	}
-	i := 1
-	for i < len(x.rules) && x.rules[i] != nil {
-		i++
+	if rs.count+1 == len(x.rules) {
+		larger := newRuleIndex(2 * len(x.probe))
+		x.all(func(r *rule) bool { larger.add(r); return true })
+		x = larger
+		rs.index.Store(x)
 	}
-	list := make([]*rule, max(len(x.rules), i+1))
-	copy(list, x.rules)
-	rs.generations[i]++
-	r := &rule{id: uint32(i) | rs.generations[i]<<ruleBits}
+	rs.count++
+	number := uint32(rs.count)
+	if n := len(rs.free); n > 0 {
+		number, rs.free = rs.free[n-1], rs.free[:n-1]
+	}
+	rs.generations[number]++
+	r := &rule{id: number | rs.generations[number]<<ruleBits}
 	r.limit.Store(l)
-	list[i] = r
-	rs.index.Store(newRuleIndex(list))
+	x.add(r)
 	return r
 }
 
@@ -104,8 +113,8 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 // entry: so it is first marked, then every shard's lock is taken once, after which all who hold one see the mark,
 // and those who came before it have made their entry.
 func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
-	for _, r := range x.rules {
-		if r != nil && r.live.Load() == 0 {
+	for r := range x.all {
+		if r.live.Load() == 0 {
 			r.dead.Store(true)
 		}
 	}
@@ -114,17 +123,16 @@ func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 		//lint:ignore SA2001 passing through is the point
 		shards[i].mu.Unlock()
 	}
-	list := append([]*rule(nil), x.rules...)
-	for i, r := range list {
-		switch {
-		case r == nil || !r.dead.Load():
-		case r.live.Load() == 0:
-			list[i] = nil
-		default:
-			r.dead.Store(false)
+	kept := newRuleIndex(len(x.probe))
+	for r := range x.all {
+		if r.dead.Load() && r.live.Load() == 0 {
+			rs.free = append(rs.free, r.id&maxRules)
+			rs.count--
+			continue
 		}
+		r.dead.Store(false)
+		kept.add(r)
 	}
-	x = newRuleIndex(list)
-	rs.index.Store(x)
-	return x
+	rs.index.Store(kept)
+	return kept
 }

@@ -75,7 +75,7 @@ func (s *shard) take(now Instant, t *target, cost int64, d *Decision) {
 func (s *shard) takeNew(now Instant, t *target, cost int64, d *Decision) {
 	w, shared := s.begin(t)
 	t.limit.decide(w, now, max(0, cost), d)
-	if cost <= 0 || !d.Allowed && !(t.limit.CountRejected && cost <= t.limit.Limit) {
+	if cost <= 0 || !d.Allowed && !t.limit.countsRefused(cost) {
 		return
 	}
 	if shared {

@@ -60,14 +60,10 @@ func TestStoreKeepsItsOrder(t *testing.T) {
 	var limits []*Limit
 	for i, s := range shapes {
 		s.Name = fmt.Sprint(i)
-		limits = append(limits, newLimit(s))
-	}
-	limits[0].Burst = 6
-	for i, s := range shapes {
-		if s.Algorithm == GCRA { // the same identity with the other kind of interval
-			s.Name, s.Limit = fmt.Sprint(i), s.Limit^1
+		limits = append(limits, mustBe(New(s)))
+		if s.Algorithm == GCRA {
+			s.Limit ^= 1 // the same identity with the other kind of interval
 			limits = append(limits, mustBe(New(s)))
-			limits[i] = mustBe(New(limits[i].Spec))
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -125,8 +121,8 @@ func (t *Table) check(tt interface{ Fatalf(string, ...any) }) {
 			}
 		}
 	}
-	for _, r := range t.rules.index.Load().rules {
-		if r != nil && r.live.Load() != live[r.id] {
+	for r := range t.rules.index.Load().all {
+		if r.live.Load() != live[r.id] {
 			tt.Fatalf("limit %s has %d entries and counts %d", r.limit.Load().Name, live[r.id], r.live.Load())
 		}
 	}
@@ -156,8 +152,14 @@ func TestCacheLines(t *testing.T) {
 // TestBudget: all memory that a table can ever use is within its budget, whatever the budget and the shards.
 func TestBudget(t *testing.T) {
 	for _, c := range []TableConfig{
-		{}, {Bytes: 1}, {Bytes: 1, Shards: 64}, {Bytes: 100_000, Shards: 3}, {Bytes: 1 << 20, Shards: 1 << 20}, {Bytes: 3_333_333},
-		{Bytes: 1 << 30, Shards: 1}, {Bytes: -5, Shards: -5},
+		{},
+		{Bytes: 1},
+		{Bytes: 1, Shards: 64},
+		{Bytes: 100_000, Shards: 3},
+		{Bytes: 1 << 20, Shards: 1 << 20},
+		{Bytes: 3_333_333},
+		{Bytes: 1 << 30, Shards: 1},
+		{Bytes: -5, Shards: -5},
 	} {
 		table := NewTable(c)
 		words := 0

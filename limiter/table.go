@@ -79,7 +79,7 @@ func NewTable(c TableConfig) *Table {
 		shift--
 	}
 	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift)}
-	t.rules.index.Store(newRuleIndex(nil))
+	t.rules.index.Store(newRuleIndex(16))
 
 	part := staggered(int(c.Bytes>>shift)/64) * 8
 	crowd := max(part/16, minCrowdBytes/8) / 8 * 8
@@ -390,7 +390,10 @@ func (c *shardCopy) take(s *shard) {
 
 // Stats adds up the shards, one after the other.
 func (t *Table) Stats() TableStats {
-	sum := TableStats{Budget: t.budget, Limits: t.rules.index.Load().count}
+	sum := TableStats{Budget: t.budget}
+	t.rules.mu.Lock()
+	sum.Limits = t.rules.count
+	t.rules.mu.Unlock()
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()

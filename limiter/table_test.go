@@ -24,7 +24,18 @@ var everyKind = []limiter.Spec{
 	{Name: "rejected", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, CountRejected: true},
 	{Name: "first hit", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Anchor: limiter.FirstHit},
 	{Name: "sliding", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour},
+	{Name: "log", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Hour},
+	{Name: "log of all", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Hour, CountRejected: true},
+	{Name: "bucket", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Refill: 2},
+	{Name: "phase", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Refill: 3, Anchor: limiter.FirstHit},
+	{Name: "drain", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Drain: true},
+	{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 5, Per: time.Hour, Burst: 4},
+	{Name: "harsh", Algorithm: limiter.SubWindows, Limit: 5, Per: time.Hour, Buckets: 4, CountRejected: true},
+	{Name: "lenient", Algorithm: limiter.SubWindows, Limit: 5, Per: time.Hour, Buckets: 5, Lenient: true},
 }
+
+// allOver is a time after which nothing is left of any of them.
+const allOver = 8 * limiter.Instant(time.Hour)
 
 func forEveryKind(t *testing.T, f func(t *testing.T, spec limiter.Spec, l *limiter.Limit)) {
 	for _, s := range everyKind {
@@ -108,7 +119,7 @@ func TestFlood(t *testing.T) {
 				believed.take(start, spec, key, 2, true)
 			}
 			now := start
-			for range 8000 {
+			for range 4000 {
 				now += limiter.Instant(rnd.Int63n(1e6))
 				key := fmt.Sprintf("%0*d", 1+rnd.Intn(maxKey), rnd.Intn(4000))
 				cost := rnd.Int63n(8) - 1
@@ -155,8 +166,10 @@ func (n naive) follow(t interface {
 		s.charge(spec, at, cost)
 	case got.Allowed && !s.admits(spec, at, cost):
 		t.Fatalf("%.40q, cost %d, is admitted too much: %+v", key, cost, got)
-	case got.Allowed, spec.CountRejected && cost <= capacity(spec):
+	case got.Allowed:
 		s.charge(spec, at, cost)
+	default:
+		s.refuse(spec, at, cost)
 	}
 }
 
@@ -166,6 +179,9 @@ func (n naive) follow(t interface {
 func TestFloodInTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom(everyKind).Draw(t, "limit")
+		if spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit {
+			t.Skip("a bucket that loses its phase admits no more in a span, but earlier than one that has kept it")
+		}
 		spec.Per = time.Second
 		l := mustNew(t, spec)
 		rnd := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
@@ -220,7 +236,7 @@ func TestSweep(t *testing.T) {
 			if n := table.Sweep(now, 2*s.Slots); n != 0 {
 				t.Fatalf("round %d: %d entries removed that are in use", round, n)
 			}
-			now += 2*limiter.Instant(l.Per) + 1
+			now += allOver
 			if n := table.Sweep(now, s.Slots+1000); n != 1200 {
 				t.Fatalf("round %d: %d entries removed, want 1200", round, n)
 			}
@@ -239,20 +255,23 @@ func TestCrowdEnds(t *testing.T) {
 			key := fmt.Sprintf("key-%d", i)
 			return table.Take(now, l, key, limiter.Hash(key), 1).Allowed
 		}
-		for i := range 20_000 {
+		for i := range 5000 {
 			take(start, i)
 		}
 		s := table.Stats()
 		if s.Overflowed == 0 || s.Cells == 0 || s.Keys == 0 || take(start, 20_001) {
 			t.Fatalf("the flood has found room: %+v", s)
 		}
-		later := start + 2*limiter.Instant(l.Per) + 1
+		later := start + allOver
 		if !take(later, 20_001) {
 			t.Error("a newcomer is refused although all that was there is over")
 		}
 		table.Sweep(later, 100_000)
-		if s := table.Stats(); s.Cells != 0 || s.Keys != 1 {
+		if s := table.Stats(); s.Cells+s.Keys != 1 { // a state in a block had to wait for the sweep to find room
 			t.Errorf("%+v", s)
+		}
+		if take(later, 20_002); table.Stats().Keys == 0 {
+			t.Errorf("a newcomer has found no room after the sweep: %+v", table.Stats())
 		}
 	})
 }
@@ -392,8 +411,18 @@ func TestMergeOddStates(t *testing.T) {
 		table.Take(start, l, "k", 1, 3)
 		left := table.Peek(start, l, "k", 1, 0).Remaining
 		for _, state := range [][]int64{
-			nil, {}, {0}, {0, 0, 0}, {1}, {-1 << 63}, {-1 << 63, -1, -1}, {-5, -5, -5, -5}, {int64(start), -1 << 63, -1 << 63},
-			make([]int64, 100), {1<<63 - 1, 1<<63 - 1, 1<<63 - 1, 1<<63 - 1},
+			nil,
+			{},
+			{0},
+			{0, 0, 0},
+			{1},
+			{-1 << 63},
+			{-1 << 63, -1, -1},
+			{-5, -5, -5, -5},
+			{int64(start), -1 << 63, -1 << 63},
+			make([]int64, 100),
+			{1<<63 - 1, 1<<63 - 1, 1<<63 - 1, 1<<63 - 1},
+			slices.Repeat([]int64{1<<63 - 1}, 10),
 		} {
 			table.Merge(start, l, "k", 1, state)
 			table.Merge(start, l, "new", 2, state)
@@ -434,7 +463,7 @@ func TestReset(t *testing.T) {
 
 // TestPeekWritesNothing: peeks and costs of 0 make no entry and no limit known.
 func TestPeekWritesNothing(t *testing.T) {
-	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
+	forEveryKind(t, func(t *testing.T, spec limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 		table.Peek(start, l, "k", 1, 1)
 		table.Take(start, l, "k", 1, 0)
@@ -442,7 +471,9 @@ func TestPeekWritesNothing(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		table.Take(start, l, "k", 1, -5)
-		table.Take(start, l, "k", 1, l.Capacity()+1)
+		if !spec.Drain {
+			table.Take(start, l, "k", 1, l.Capacity()+1)
+		}
 		if s := table.Stats(); s.Keys != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -457,7 +488,7 @@ func TestManyLimits(t *testing.T) {
 		return mustNew(t, limiter.Spec{Name: fmt.Sprint("limit-", i), Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Second})
 	}
 	now := start
-	for i := range 10_000 {
+	for i := range 6000 {
 		now += 1e6 // a thousand limits a second, so few have live entries at once
 		if d := table.Take(now, limit(i), "k", 1, 1); !d.Allowed || d.Remaining != 1 {
 			t.Fatalf("limit %d: %+v", i, d)
@@ -469,7 +500,7 @@ func TestManyLimits(t *testing.T) {
 	if s := table.Stats(); s.Limits > 4095 || s.Refused != 0 {
 		t.Errorf("%+v", s)
 	}
-	for i := range 10_000 { // all within one window
+	for i := range 4200 { // all within one window
 		table.Take(now, limit(i), "k", 1, 2)
 	}
 	refused := limit(1 << 20)
@@ -486,16 +517,15 @@ func TestManyLimits(t *testing.T) {
 // TestShardsAreNotPartitions: the keys of one partition, which one node owns, are spread over all of its shards.
 func TestShardsAreNotPartitions(t *testing.T) {
 	l := mustNew(t, everyKind[0])
-	table := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 128})
-	one := 0
-	for i := 0; one < 3000; i++ {
-		key := fmt.Sprint(i)
-		if h := limiter.Hash(key); h%4093 == 17 {
-			table.Take(start, l, key, h, 1)
-			one++
-		}
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 2 << 20, Shards: 64})
+	rnd := rand.New(rand.NewSource(1))
+	const keys = 10_000 // shards hold some 300 each
+	for i := range keys {
+		partition := uint64(17)
+		hash := rnd.Uint64()/4093*4093 + partition
+		table.Take(start, l, fmt.Sprint(i), hash, 1)
 	}
-	if s := table.Stats(); s.Overflowed != 0 || s.Keys != one {
+	if s := table.Stats(); s.Overflowed != 0 || s.Keys != keys {
 		t.Errorf("the keys of one partition overflow some shards: %+v", s)
 	}
 }
@@ -504,6 +534,12 @@ func TestShardsAreNotPartitions(t *testing.T) {
 func TestOneKeyFromManyGoroutines(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, s limiter.Spec, _ *limiter.Limit) {
 		s.Limit = 10_000
+		switch s.Algorithm {
+		case limiter.SlidingLog:
+			s.Limit = limiter.MaxLog
+		case limiter.LeakyBucket:
+			s.Burst = s.Limit - 1
+		}
 		l := mustNew(t, s)
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 		var admitted atomic.Int64
@@ -514,8 +550,8 @@ func TestOneKeyFromManyGoroutines(t *testing.T) {
 				}
 			}
 		})
-		if admitted.Load() != 10_000 {
-			t.Errorf("%d admitted", admitted.Load())
+		if admitted.Load() != s.Limit {
+			t.Errorf("%d admitted of %d", admitted.Load(), s.Limit)
 		}
 	})
 }
@@ -578,7 +614,7 @@ func TestManyLimitsFromManyGoroutines(t *testing.T) {
 	var admitted atomic.Int64
 	steady := mustNew(t, limiter.Spec{Name: "steady", Algorithm: limiter.GCRA, Limit: 5000, Per: 1000 * time.Hour})
 	parallel(4, func(worker int) {
-		for i := range 4000 {
+		for i := range 2000 {
 			l := mustNew(t, limiter.Spec{Name: fmt.Sprint(worker, "-", i), Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Millisecond})
 			now := start + limiter.Instant(i)*1e6
 			if d := table.Take(now, l, "k", 1, 2); !d.Allowed {
@@ -706,7 +742,10 @@ func TestChangeWithoutRoom(t *testing.T) {
 // TestTakeAllUndoesWhatWasSwept: a key that was given all back, and then removed to make room for another, has its
 // debt again when the whole is refused.
 func TestTakeAllUndoesWhatWasSwept(t *testing.T) {
-	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
+	forEveryKind(t, func(t *testing.T, spec limiter.Spec, l *limiter.Limit) {
+		if spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit {
+			t.Skip("given all back, it has its phase still, and is not removed")
+		}
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 1})
 		table.Take(start, l, "debtor", 1, 5)
 		before := table.Peek(start, l, "debtor", 1, 0)

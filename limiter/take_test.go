@@ -23,17 +23,32 @@ func mustNew(t interface{ Fatal(...any) }, s limiter.Spec) *limiter.Limit {
 // start is a Tuesday afternoon, not at the beginning of any window.
 const start = limiter.Instant(1_700_000_123_456_789_012)
 
-// drawShape draws what counters belong to.
-func drawShape(t *rapid.T) limiter.Spec {
-	s := limiter.Spec{Name: "drawn", Algorithm: rapid.SampledFrom([]limiter.Algorithm{
-		limiter.GCRA, limiter.FixedWindow, limiter.SlidingCounter,
-	}).Draw(t, "algorithm")}
+var algorithms = []limiter.Algorithm{
+	limiter.GCRA, limiter.FixedWindow, limiter.SlidingCounter,
+	limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SubWindows,
+}
+
+func forEveryAlgorithm(t *testing.T, f func(*rapid.T, limiter.Algorithm)) {
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { f(t, a) }) })
+	}
+}
+
+// drawShapeOf draws what counters belong to.
+func drawShapeOf(t *rapid.T, a limiter.Algorithm) limiter.Spec {
+	s := limiter.Spec{Name: "drawn", Algorithm: a}
 	s.Per = rapid.OneOf(
 		rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, limiter.MaxPer, 7 * time.Millisecond}),
 		rapid.Map(rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour)), func(n int64) time.Duration { return time.Duration(n) }),
 	).Draw(t, "per")
-	if s.Algorithm == limiter.FixedWindow {
+	switch s.Algorithm {
+	case limiter.FixedWindow, limiter.TokenBucket:
 		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t, "anchor")
+	case limiter.SubWindows:
+		s.Buckets = rapid.SampledFrom([]int{1, 2, 3, 5, 7, 60}).Draw(t, "buckets")
+		if part := s.Per / time.Duration(s.Buckets); part < time.Millisecond || part*time.Duration(s.Buckets) != s.Per {
+			s.Buckets = 1
+		}
 	}
 	return s
 }
@@ -48,8 +63,27 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 		if _, err := limiter.New(s); err != nil {
 			s.Burst = 0 // that much would take too long to refill
 		}
+	case limiter.LeakyBucket:
+		s.Burst = amount.Draw(t, "burst") - 1
+		if _, err := limiter.New(s); err != nil {
+			s.Burst = 0
+		}
+	case limiter.TokenBucket:
+		s.Refill = amount.Draw(t, "refill")
+		if _, err := limiter.New(s); err != nil {
+			s.Refill = 0
+		}
+		s.Drain = rapid.Bool().Draw(t, "drain")
+		s.Strict = s.Anchor == limiter.FirstHit && rapid.Bool().Draw(t, "strict")
+	case limiter.SlidingLog:
+		s.Limit = min(s.Limit, limiter.MaxLog)
+		s.MinGap = time.Duration(rapid.SampledFrom([]int64{0, 0, 1, int64(s.Per) / 10, int64(s.Per)}).Draw(t, "min_gap"))
+		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
 	case limiter.FixedWindow:
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
+	case limiter.SubWindows:
+		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
+		s.Lenient = rapid.Bool().Draw(t, "lenient")
 	}
 	return s
 }
@@ -79,10 +113,11 @@ var drawnKeys = []string{"a", strings.Repeat("b", 36), strings.Repeat("c", 100)}
 // TestTakeEqualsNaive: whatever is asked, however the clock jumps and the limit changes, every field of every
 // decision is that of the naive limiter, whose waits are found by trying.
 func TestTakeEqualsNaive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		shape := drawShape(t)
+	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
+		shape := drawShapeOf(t, a)
 		spec := drawParams(t, shape)
-		table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}), naive{}
+		// In one shard, for all keys have room there even with the longest logs.
+		table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 1}), naive{}
 		now := start
 		for range rapid.IntRange(1, 40).Draw(t, "requests") {
 			if rapid.IntRange(0, 9).Draw(t, "change?") == 0 {
@@ -129,6 +164,12 @@ func TestEndsOfTime(t *testing.T) {
 		{Algorithm: limiter.FixedWindow, Limit: 5, Per: limiter.MaxPer, Anchor: limiter.FirstHit},
 		{Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Minute},
 		{Algorithm: limiter.SlidingCounter, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
+		{Algorithm: limiter.SlidingLog, Limit: 5, Per: limiter.MaxPer, MinGap: time.Minute, CountRejected: true},
+		{Algorithm: limiter.TokenBucket, Limit: 5, Per: limiter.MaxPer, Refill: 1, Anchor: limiter.FirstHit, Strict: true, Drain: true},
+		{Algorithm: limiter.TokenBucket, Limit: limiter.MaxLimit, Per: time.Minute, Refill: limiter.MaxLimit},
+		{Algorithm: limiter.LeakyBucket, Limit: 1, Burst: 1 << 6, Per: limiter.MaxPer},
+		{Algorithm: limiter.SubWindows, Limit: 5, Per: time.Minute, Buckets: 3, CountRejected: true},
+		{Algorithm: limiter.SubWindows, Limit: 5, Per: limiter.MaxPer, Buckets: 2, Lenient: true},
 	} {
 		s.Name = fmt.Sprint(s)
 		l := mustNew(t, s)
@@ -154,8 +195,8 @@ func TestEndsOfTime(t *testing.T) {
 // TestRetryAfter: a refused request is admitted after RetryAfter and not a nanosecond earlier, and after ResetAfter
 // the key is as good as new.
 func TestRetryAfter(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		spec := drawParams(t, drawShape(t))
+	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
+		spec := drawParams(t, drawShapeOf(t, a))
 		l := mustNew(t, spec)
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 		now := start

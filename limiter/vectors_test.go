@@ -32,6 +32,12 @@ type vector struct {
 			RetryAfterMS *int64 `json:"retry_after_ms"`
 			ResetMS      *int64 `json:"reset_ms"`
 			Estimate     *int64
+			Value        *int64
+			DelayMS      *int64 `json:"delay_ms"`
+			Count        *int64
+			ByCount      *bool   `json:"blocked_by_count"`
+			ByGap        *bool   `json:"blocked_by_gap"`
+			NextMS       *int64  `json:"next_allowed_ms"`
 			CLThrottle   []int64 `json:"cl_throttle"`
 		}
 	}
@@ -50,6 +56,13 @@ type vectorParams struct {
 	CountRejected bool   `json:"count_rejected"`
 	OnReject      string `json:"on_reject"`
 	Backward      string
+	Max           int64
+	RefillTimeMS  int64 `json:"refill_time_ms"`
+	RefillAmount  int64 `json:"refill_amount"`
+	Align         string
+	MinGapMS      int64 `json:"min_gap_ms"`
+	Buckets       int
+	Mode          string
 }
 
 // spec is the limit that a vector describes; false if the algorithm is not built.
@@ -70,6 +83,23 @@ func (p vectorParams) spec(algorithm string) (limiter.Spec, bool) {
 			s.Anchor = limiter.FirstHit
 		}
 		return s, p.OnReject != "drain"
+	case "token_bucket_discrete":
+		s := limiter.Spec{Algorithm: limiter.TokenBucket, Limit: p.Max, Refill: p.RefillAmount, Per: ms(p.RefillTimeMS), Drain: true}
+		if p.Align != "epoch" {
+			s.Anchor = limiter.FirstHit
+		}
+		return s, true
+	case "leaky_bucket_queue":
+		return limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: p.Count, Per: ms(p.PeriodMS), Burst: p.Capacity}, true
+	case "sliding_log":
+		return limiter.Spec{
+			Algorithm: limiter.SlidingLog, Limit: p.Limit, Per: ms(p.WindowMS), CountRejected: p.CountRejected, MinGap: ms(p.MinGapMS),
+		}, true
+	case "sliding_window_buckets":
+		return limiter.Spec{
+			Algorithm: limiter.SubWindows, Limit: p.Limit, Per: ms(p.WindowMS), CountRejected: p.CountRejected,
+			Buckets: p.Buckets, Lenient: p.Mode == "lenient",
+		}, true
 	case "sliding_window_counter":
 		return limiter.Spec{Algorithm: limiter.SlidingCounter, Limit: p.Limit, Per: ms(p.WindowMS)}, true
 	}
@@ -103,7 +133,10 @@ func TestVectors(t *testing.T) {
 	for _, a := range slices.Sorted(maps.Keys(skipped)) {
 		t.Logf("%-24s %2d vectors skipped: the algorithm is not built yet", a, skipped[a])
 	}
-	for _, a := range []string{"gcra", "token_bucket_continuous", "fixed_window", "sliding_window_counter"} {
+	for _, a := range []string{
+		"gcra", "token_bucket_continuous", "fixed_window", "sliding_window_counter",
+		"token_bucket_discrete", "leaky_bucket_queue", "sliding_log", "sliding_window_buckets",
+	} {
 		if ran[a] == 0 || skipped[a] != 0 {
 			t.Errorf("%s: %d vectors ran, %d were skipped", a, ran[a], skipped[a])
 		}
@@ -121,16 +154,37 @@ func replay(t *testing.T, v vector) {
 		}
 		spec, _ := params.spec(v.Algorithm)
 		spec.Name = v.Name
-		l, err := limiter.New(spec)
-		if err != nil {
-			t.Fatal(err)
+		l := mustNew(t, spec)
+		now, hash := limiter.Instant(step.AtMS)*1e6, limiter.Hash(step.Key)
+		peek := func(s limiter.Spec, cost int64) limiter.Decision { // the same counters under other conditions
+			return table.Peek(now, mustNew(t, s), step.Key, hash, cost)
 		}
-		if step.Op != "" {
+		before := peek(spec, 0)
+		var byCount, byGap bool
+		if spec.Algorithm == limiter.SlidingLog {
+			noGap, noCount := spec, spec
+			noGap.MinGap, noCount.Limit = 0, limiter.MaxLog
+			byCount, byGap = !peek(noGap, step.Cost).Allowed, !peek(noCount, step.Cost).Allowed
+		}
+		var d limiter.Decision
+		switch step.Op {
+		case "":
+			d = table.Take(now, l, step.Key, hash, step.Cost)
+		case "get", "would":
+			d = table.Peek(now, l, step.Key, hash, step.Cost)
+		default:
 			t.Fatalf("step %d: op %q is unknown", i, step.Op)
 		}
-		now, hash := limiter.Instant(step.AtMS)*1e6, limiter.Hash(step.Key)
-		before := table.Peek(now, l, step.Key, hash, 0)
-		d := table.Take(now, l, step.Key, hash, step.Cost)
+		next := d.RetryAfter // until a request would be admitted that is not entered if it is refused
+		if step.Op == "" {
+			s := spec
+			s.CountRejected = false
+			next = peek(s, 1).RetryAfter
+		}
+		delay := d.Delay
+		if !d.Allowed {
+			delay = limiter.Never
+		}
 
 		e := step.Expect
 		check := func(field string, got int64, want *int64) {
@@ -143,6 +197,16 @@ func replay(t *testing.T, v vector) {
 		}
 		check("tokens before", before.Remaining, e.Tokens)
 		check("estimate before", before.Limit-before.Remaining, e.Estimate)
+		check("value", before.Remaining, e.Value)
+		check("delay_ms", roundUp(delay, time.Millisecond), e.DelayMS)
+		check("count", before.Limit-before.Remaining, e.Count)
+		check("next_allowed_ms", max(0, roundUp(next, time.Millisecond)), e.NextMS)
+		if e.ByCount != nil && byCount != *e.ByCount {
+			t.Errorf("step %d, at %d: blocked by count %v, want %v", i, step.AtMS, byCount, *e.ByCount)
+		}
+		if e.ByGap != nil && byGap != *e.ByGap {
+			t.Errorf("step %d, at %d: blocked by gap %v, want %v", i, step.AtMS, byGap, *e.ByGap)
+		}
 		check("remaining", d.Remaining, e.Remaining)
 		check("limit", d.Limit, e.Limit)
 		check("retry_after_ms", roundUp(d.RetryAfter, time.Millisecond), e.RetryAfterMS)

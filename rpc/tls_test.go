@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -272,9 +271,7 @@ func TestPeersOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if _, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
+	if _, err := healthv1.NewHealthClient(conn).Check(patience(t), &healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
 		t.Errorf("the public door over TLS: %v", err)
 	}
 }

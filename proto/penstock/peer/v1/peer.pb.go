@@ -98,6 +98,8 @@ type Limit struct {
 	// Of a fixed window: 0 the Unix epoch, 1 the first hit.
 	Anchor        uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	CountRejected bool   `protobuf:"varint,7,opt,name=count_rejected,json=countRejected,proto3" json:"count_rejected,omitempty"`
+	// It never denies its caller (dry_run, or on_deny: shadow), so it has no say in an atomic ask.
+	NeverDenies   bool `protobuf:"varint,8,opt,name=never_denies,json=neverDenies,proto3" json:"never_denies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -177,6 +179,13 @@ func (x *Limit) GetAnchor() uint32 {
 func (x *Limit) GetCountRejected() bool {
 	if x != nil {
 		return x.CountRejected
+	}
+	return false
+}
+
+func (x *Limit) GetNeverDenies() bool {
+	if x != nil {
+		return x.NeverDenies
 	}
 	return false
 }
@@ -588,7 +597,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x1bpenstock/peer/v1/peer.proto\x12\x10penstock.peer.v1\"c\n" +
 	"\x05Frame\x12/\n" +
 	"\x06limits\x18\x01 \x03(\v2\x17.penstock.peer.v1.LimitR\x06limits\x12)\n" +
-	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xbb\x01\n" +
+	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xde\x01\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
@@ -596,7 +605,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06per_ns\x18\x04 \x01(\x03R\x05perNs\x12\x14\n" +
 	"\x05burst\x18\x05 \x01(\x03R\x05burst\x12\x16\n" +
 	"\x06anchor\x18\x06 \x01(\rR\x06anchor\x12%\n" +
-	"\x0ecount_rejected\x18\a \x01(\bR\rcountRejected\"\xa5\x01\n" +
+	"\x0ecount_rejected\x18\a \x01(\bR\rcountRejected\x12!\n" +
+	"\fnever_denies\x18\b \x01(\bR\vneverDenies\"\xa5\x01\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +

@@ -1,0 +1,153 @@
+package limiter
+
+import (
+	"math/bits"
+	"time"
+)
+
+// The token bucket with discrete refills holds up to Limit tokens, and at every mark, Per apart, gets Refill more.
+//
+//	k = floor((now − mark) / Per);  mark += k×Per;  tokens = min(Limit, tokens + k×Refill)
+//	admit c  iff  c ≤ tokens
+//
+// The first request that is charged sets the first mark (FirstHit, as Smyte's limiter does), and that phase is kept
+// also while the bucket is full; or the marks lie at multiples of Per since the Unix epoch (Epoch, "refilled at the
+// top of the minute"). A clock that goes back refills nothing and moves no mark. A bucket with another Limit, Refill
+// or Per is another bucket, and full.
+//
+// Two flags imitate what Smyte's commands do beyond that. They belong to no bucket, so one request may be asked with
+// them and the next without:
+//   - Strict: a request that leaves the bucket empty, refused or not, moves the mark to now, so who goes on asking
+//     waits a whole Per. The mark never moves back.
+//   - Drain: a refused request takes all tokens that there are, also one that asks for more than Limit.
+//
+// In a half-open span T there are at most ceil(T/Per) marks, so at most Limit + Refill×ceil(T/Per) are admitted.
+//
+// The state is how many tokens are missing, and the mark. A full bucket with a phase is not quite one that was never
+// seen, but it cannot be kept for ever: it is forgotten once it has stood full for as long as an empty one takes to
+// fill. The next request then sets a new phase, which keeps the bound.
+const tokenBucketWords = 2
+
+func (l *Limit) tokenBucket(w []int64, now Instant, cost int64, d *Decision) {
+	missing, mark := l.bucketAt(w, now)
+	switch {
+	case cost > l.Limit-missing && cost > 0:
+		d.Allowed = false
+		if l.Drain {
+			missing = l.Limit
+		}
+		if l.Drain || l.Strict && missing == l.Limit {
+			mark = l.charge(w, now, missing, mark)
+		}
+		if cost <= l.Limit {
+			d.RetryAfter = l.untilMissing(l.Limit-cost, missing, mark, now)
+		}
+	case cost > 0:
+		missing += cost
+		mark = l.charge(w, now, missing, mark)
+	case cost < 0 && missing > 0:
+		missing -= min(missing, magnitude(cost))
+		l.storeBucket(w, missing, mark)
+	}
+	d.Remaining = l.Limit - missing
+	if missing > 0 {
+		d.ResetAfter = l.untilMissing(0, missing, mark, now)
+	}
+}
+
+// bucketAt is the state at now.
+func (l *Limit) bucketAt(w []int64, now Instant) (missing, mark int64) {
+	missing, mark = w[0], w[1]
+	if missing == 0 && mark == 0 {
+		if l.Anchor == Epoch {
+			return 0, floorTo(int64(now), int64(l.Per))
+		}
+		return 0, int64(now)
+	}
+	if k := (int64(now) - mark) / int64(l.Per); k > 0 {
+		missing = l.refilled(missing, k)
+		mark += k * int64(l.Per)
+	}
+	return missing, mark
+}
+
+// refilled is what is missing after k refills.
+func (l *Limit) refilled(missing, k int64) int64 {
+	if k >= l.refills(missing) {
+		return 0
+	}
+	return missing - k*l.Refill
+}
+
+// refills is how many refills bring at least n tokens.
+func (l *Limit) refills(n int64) int64 { return (n + l.Refill - 1) / l.Refill }
+
+// charge stores the state after a request for tokens, and returns its mark.
+func (l *Limit) charge(w []int64, now Instant, missing, mark int64) int64 {
+	if l.Strict && missing == l.Limit {
+		mark = max(mark, int64(now))
+	}
+	l.storeBucket(w, missing, mark)
+	return mark
+}
+
+// storeBucket writes a state. Two zeros mean never seen, so the full bucket whose mark lies at the epoch is written
+// with the mark before that, which makes no difference.
+func (l *Limit) storeBucket(w []int64, missing, mark int64) {
+	switch {
+	case missing == 0 && l.Anchor == Epoch:
+		mark = 0
+	case missing == 0 && mark == 0:
+		mark = -int64(l.Per)
+	}
+	w[0], w[1] = missing, mark
+}
+
+// untilMissing is the wait until at most k tokens are missing, k < missing.
+func (l *Limit) untilMissing(k, missing, mark int64, now Instant) time.Duration {
+	return saturated(uint64(mark) - uint64(now) + uint64(l.refills(missing-k))*uint64(l.Per))
+}
+
+func (l *Limit) freshTokenBucket(w []int64, now Instant) bool {
+	missing, mark := w[0], w[1]
+	if missing == 0 && mark == 0 {
+		return true
+	}
+	n := l.refills(missing)
+	if l.Anchor == FirstHit {
+		n += l.refills(l.Limit)
+	}
+	return (int64(now)-mark)/int64(l.Per) >= n
+}
+
+// mergeTokenBucket settles both states at now and keeps the larger of each word: as many tokens missing as in the
+// emptier one, and refilled no earlier than either.
+func (l *Limit) mergeTokenBucket(w, other []int64, now Instant) {
+	l.settleTokenBucket(w, now)
+	l.settleTokenBucket(other, now)
+	keepLarger(w, other)
+}
+
+// settleTokenBucket refills up to now, but leaves the mark at which the bucket became full, and puts bad numbers right.
+func (l *Limit) settleTokenBucket(w []int64, now Instant) {
+	missing := min(max(w[0], 0), l.Limit)
+	mark := min(max(w[1], int64(earliest)), int64(latest))
+	if l.Anchor == Epoch {
+		mark = floorTo(mark, int64(l.Per))
+	}
+	if missing == 0 && mark == 0 {
+		w[0], w[1] = 0, 0
+		return
+	}
+	if k := min((int64(now)-mark)/int64(l.Per), l.refills(missing)); k > 0 {
+		missing = l.refilled(missing, k)
+		mark += k * int64(l.Per)
+	}
+	l.storeBucket(w, missing, mark)
+}
+
+// fillsInTime reports whether an empty bucket with discrete refills is full within MaxFill.
+func (s *Spec) fillsInTime() bool {
+	hi, lo := bits.Mul64(uint64((s.Limit+s.Refill-1)/s.Refill), uint64(s.Per))
+	return hi == 0 && lo <= uint64(MaxFill)
+}
