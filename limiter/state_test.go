@@ -31,14 +31,12 @@ var shapes = []Spec{
 // keepsPhase reports whether l is a bucket whose phase outlasts its being full.
 func keepsPhase(l *Limit) bool { return l.Algorithm == TokenBucket && l.Anchor == FirstHit }
 
-func drawLimit(t *rapid.T) *Limit {
-	s := rapid.SampledFrom(shapes).Draw(t, "shape")
-	s.Name = "state"
-	l, err := New(s)
-	if err != nil {
-		t.Fatal(err)
+func forEveryShape(t *testing.T, f func(*rapid.T, *Limit)) {
+	for _, s := range shapes {
+		s.Name = fmt.Sprintf("%v/%d/%v/%v/%v", s.Algorithm, s.Anchor, s.CountRejected, s.Strict, s.Lenient)
+		l := mustBe(New(s))
+		t.Run(s.Name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { f(t, l) }) })
 	}
-	return l
 }
 
 // drawState is a state that some node could have at about now, or, now and then, a broken one.
@@ -50,7 +48,7 @@ func drawState(t *rapid.T, l *Limit, now Instant, name string) []int64 {
 		}
 		return w
 	}
-	at := now - 3*Instant(l.Per)
+	at := now - Instant(l.Per)*Instant(rapid.SampledFrom([]int{1, 0, 2, 3}).Draw(t, name+" begins"))
 	var d Decision
 	for range rapid.IntRange(0, 8).Draw(t, name+" requests") {
 		at += Instant(rapid.Int64Range(0, int64(l.Per)).Draw(t, name+" step"))
@@ -70,8 +68,7 @@ func merged(l *Limit, now Instant, states ...[]int64) []int64 {
 // TestMergeLaws: in whatever order states arrive, and however often, the same comes out.
 func TestMergeLaws(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
-	rapid.Check(t, func(t *rapid.T) {
-		l := drawLimit(t)
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
 		a, b, c := drawState(t, l, now, "a"), drawState(t, l, now, "b"), drawState(t, l, now, "c")
 		same := func(law string, x, y []int64) {
 			if !slices.Equal(x, y) {
@@ -88,8 +85,7 @@ func TestMergeLaws(t *testing.T) {
 // TestMergeGivesNothingBack: what either of two states refuses, at once or later, their merger refuses too.
 func TestMergeGivesNothingBack(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
-	rapid.Check(t, func(t *rapid.T) {
-		l := drawLimit(t)
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
 		a, b := drawState(t, l, now, "a"), drawState(t, l, now, "b")
 		both := merged(l, now, a, b)
 		at := now + Instant(rapid.Int64Range(0, 3*int64(l.Per)).Draw(t, "later"))
@@ -112,8 +108,7 @@ func TestMergeGivesNothingBack(t *testing.T) {
 // TestMergeAloneIsTheState: merging into nothing changes no decision, so a state survives being handed over.
 func TestMergeAloneIsTheState(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
-	rapid.Check(t, func(t *rapid.T) {
-		l := drawLimit(t)
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
 		w := make([]int64, l.words())
 		at := now - 3*Instant(l.Per)
 		var d, e Decision
@@ -134,8 +129,7 @@ func TestMergeAloneIsTheState(t *testing.T) {
 // after ResetAfter is it called otherwise.
 func TestFreshIsNeverSeen(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
-	rapid.Check(t, func(t *rapid.T) {
-		l := drawLimit(t)
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
 		w := drawState(t, l, now, "a")
 		l.merge(w, make([]int64, len(w)), now)
 		at := now + Instant(rapid.Int64Range(0, 3*int64(l.Per)).Draw(t, "later"))
@@ -143,6 +137,11 @@ func TestFreshIsNeverSeen(t *testing.T) {
 		l.decide(slices.Clone(w), at, 0, &d)
 		if l.Algorithm != FixedWindow && !keepsPhase(l) && l.fresh(w, at) != (d.ResetAfter == 0) {
 			t.Fatalf("%v %v: fresh is %v at %+v", l.Algorithm, w, l.fresh(w, at), d)
+		}
+		if l.Algorithm != FixedWindow && !keepsPhase(l) && d.ResetAfter > 0 && d.ResetAfter < MaxFill { // a broken one may be later
+			if end := at.Add(d.ResetAfter); l.fresh(w, end-1) || !l.fresh(w, end) {
+				t.Fatalf("%v %v: after %v fresh is %v, and %v before", l.Algorithm, w, d.ResetAfter, l.fresh(w, end), l.fresh(w, end-1))
+			}
 		}
 		if !l.fresh(w, at) {
 			return

@@ -17,8 +17,8 @@ import "time"
 // state is where that sub-window begins, and the Buckets + 1 counters, the newest first. A decision adds them up, so
 // its cost grows with Buckets.
 
-// MaxBuckets is the most sub-windows that a limit may have.
 const (
+	// MaxBuckets is the most sub-windows that a limit may have: a state of 16 KiB, as that of the longest log.
 	MaxBuckets     = 2048
 	defaultBuckets = 60
 )

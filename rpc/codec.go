@@ -68,7 +68,14 @@ func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
 		Per:           fromMillis(in.PerMs),
 		Burst:         in.Burst,
 		CountRejected: in.CountRejected,
+		MinGap:        fromMillis(in.MinGapMs),
+		Refill:        in.Refill,
+		Strict:        in.Strict,
+		Drain:         in.Drain,
+		Buckets:       int(in.Buckets),
+		Lenient:       in.Lenient,
 	}
+	s.Anchor = limiter.DefaultAnchor(s.Algorithm)
 	if in.Anchor != penstockv1.Anchor_ANCHOR_UNSPECIFIED {
 		s.Anchor = limiter.Anchor(small(int32(in.Anchor) - 1))
 	}

@@ -29,6 +29,7 @@ const (
 	frameLimits, frameAsks = 1, 2
 
 	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitCountRejected, limitNeverDenies = 1, 2, 3, 4, 5, 6, 7, 8
+	limitMinGap, limitRefill, limitStrict, limitDrain, limitBuckets, limitLenient                                  = 9, 10, 11, 12, 13, 14
 
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems = 1, 2, 3, 4, 5, 6
 
@@ -111,7 +112,9 @@ func (w *frameWriter) limit(l *limiter.Limit) int {
 
 func appendLimit(b []byte, l *limiter.Limit) []byte {
 	size := sizeString(l.Name) + sizeUint(uint64(l.Algorithm)) + sizeUint(uint64(l.Limit)) + sizeUint(uint64(l.Per)) +
-		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeBool(l.CountRejected) + sizeBool(l.NeverDenies())
+		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeBool(l.CountRejected) + sizeBool(l.NeverDenies()) +
+		sizeUint(uint64(l.MinGap)) + sizeUint(uint64(l.Refill)) + sizeBool(l.Strict) + sizeBool(l.Drain) +
+		sizeUint(uint64(l.Buckets)) + sizeBool(l.Lenient)
 	b = appendHead(b, frameLimits, size)
 	b = appendString(b, limitName, l.Name)
 	b = appendUint(b, limitAlgorithm, uint64(l.Algorithm))
@@ -120,7 +123,13 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 	b = appendUint(b, limitBurst, uint64(l.Burst))
 	b = appendUint(b, limitAnchor, uint64(l.Anchor))
 	b = appendBool(b, limitCountRejected, l.CountRejected)
-	return appendBool(b, limitNeverDenies, l.NeverDenies())
+	b = appendBool(b, limitNeverDenies, l.NeverDenies())
+	b = appendUint(b, limitMinGap, uint64(l.MinGap))
+	b = appendUint(b, limitRefill, uint64(l.Refill))
+	b = appendBool(b, limitStrict, l.Strict)
+	b = appendBool(b, limitDrain, l.Drain)
+	b = appendUint(b, limitBuckets, uint64(l.Buckets))
+	return appendBool(b, limitLenient, l.Lenient)
 }
 
 // frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes of the frame.
@@ -181,6 +190,18 @@ func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
 			s.CountRejected = f.value != 0
 		case limitNeverDenies:
 			s.DryRun = f.value != 0
+		case limitMinGap:
+			s.MinGap = time.Duration(f.value)
+		case limitRefill:
+			s.Refill = int64(f.value)
+		case limitStrict:
+			s.Strict = f.value != 0
+		case limitDrain:
+			s.Drain = f.value != 0
+		case limitBuckets:
+			s.Buckets = int(f.value)
+		case limitLenient:
+			s.Lenient = f.value != 0
 		}
 	}
 	if f.err != nil {

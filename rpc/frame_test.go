@@ -44,13 +44,25 @@ func readFrame(r *frameReader, b []byte, now limiter.Instant) (asks []readAsk, e
 func drawLimit(t *rapid.T) *limiter.Limit {
 	s := limiter.Spec{
 		Name:      rapid.StringMatching(`[a-zä]{1,20}`).Draw(t, "name"),
-		Algorithm: limiter.Algorithm(rapid.IntRange(1, 3).Draw(t, "algorithm")),
+		Algorithm: limiter.Algorithm(rapid.IntRange(1, 7).Draw(t, "algorithm")),
 		Limit:     rapid.Int64Range(1, limiter.MaxLimit).Draw(t, "limit"),
 		Per:       time.Duration(rapid.Int64Range(int64(limiter.MinPer), int64(limiter.MaxPer)).Draw(t, "per")),
 	}
 	if s.Algorithm == limiter.FixedWindow {
 		s.Anchor = limiter.Anchor(rapid.IntRange(0, 1).Draw(t, "anchor"))
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
+	}
+	switch s.Algorithm {
+	case limiter.SlidingLog:
+		s.Limit = min(s.Limit, limiter.MaxLog)
+		s.MinGap = time.Duration(rapid.Int64Range(0, int64(s.Per)).Draw(t, "min_gap"))
+	case limiter.TokenBucket:
+		s.Refill = s.Limit/2 + 1
+		s.Anchor = limiter.FirstHit
+		s.Strict, s.Drain = rapid.Bool().Draw(t, "strict"), rapid.Bool().Draw(t, "drain")
+	case limiter.SubWindows:
+		s.Buckets = 1
+		s.Lenient = rapid.Bool().Draw(t, "lenient")
 	}
 	s.DryRun = rapid.Bool().Draw(t, "never_denies")
 	l, err := limiter.New(s)
@@ -258,6 +270,14 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 		if asks[1].tag != 2 || asks[1].err != "" || len(asks[1].ask.Items) != 2 {
 			t.Errorf("%s: the next ask suffers: %+v", c.name, asks[1])
 		}
+	}
+}
+
+// Promise: a frame cannot cost without bound.
+func TestFrameOfTooManyAsks(t *testing.T) {
+	asks, err := readFrame(&frameReader{known: new(limitCache)}, frameOf(t, &peerv1.Frame{Asks: slices.Repeat([]*peerv1.Ask{{}}, maxAsks+1)}), 0)
+	if err == nil || len(asks) != maxAsks {
+		t.Errorf("%d asks were handed over, error %v; want %d and an error", len(asks), err, maxAsks)
 	}
 }
 

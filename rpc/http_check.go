@@ -173,6 +173,12 @@ type inlineJSON struct {
 	Anchor        string `json:"anchor"`
 	CountRejected bool   `json:"count_rejected"`
 	OnError       string `json:"on_error"`
+	MinGap        string `json:"min_gap"`
+	Refill        int64  `json:"refill"`
+	Strict        bool   `json:"strict"`
+	Drain         bool   `json:"drain"`
+	Buckets       int    `json:"buckets"`
+	Lenient       bool   `json:"lenient"`
 }
 
 // bodyJSON is either items, or the fields of one item.
@@ -350,14 +356,15 @@ func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
 
 // spec is in in the words of package limiter. Its errors are *limiter.SpecError.
 func (in *inlineJSON) spec() (s limiter.Spec, err error) {
-	s = limiter.Spec{Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected}
-	var known bool
-	if s.Algorithm, known = map[string]limiter.Algorithm{
-		"gcra": limiter.GCRA, "fixed_window": limiter.FixedWindow, "sliding_window": limiter.SlidingCounter,
-	}[in.Algorithm]; !known {
-		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not there; there is: gcra, fixed_window, sliding_window", in.Algorithm)}
+	s = limiter.Spec{
+		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
+		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets, Lenient: in.Lenient,
 	}
-	if s.Anchor, known = map[string]limiter.Anchor{"": limiter.Epoch, "epoch": limiter.Epoch, "first_hit": limiter.FirstHit}[in.Anchor]; !known {
+	var known bool
+	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
+		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
+	}
+	if s.Anchor, known = map[string]limiter.Anchor{"": limiter.DefaultAnchor(s.Algorithm), "epoch": limiter.Epoch, "first_hit": limiter.FirstHit}[in.Anchor]; !known {
 		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; there is: epoch, first_hit", in.Anchor)}
 	}
 	if s.OnError, known = map[string]limiter.OnError{
@@ -367,6 +374,11 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	}
 	if s.Per, err = limiter.ParsePer(in.Per); err != nil {
 		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}
+	}
+	if in.MinGap != "" {
+		if s.MinGap, err = limiter.ParsePer(in.MinGap); err != nil {
+			return s, &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
+		}
 	}
 	return s, nil
 }
@@ -390,26 +402,34 @@ func setRateLimit(h http.Header, d *cluster.Decision) {
 	}
 }
 
-// policyOf is what a limit grants, and in which time. A bucket grants its burst, in the time that it takes to fill.
+// policyOf is what a limit grants, and in which time. A bucket grants what it holds, in the time that it takes to fill.
 func policyOf(l *limiter.Limit) (quota, window int64) {
-	if l.Algorithm == limiter.GCRA {
-		return l.Burst, max(1, seconds(time.Duration(float64(l.Per)*float64(l.Burst)/float64(l.Limit))))
+	refill := l.Limit // units that come in Per
+	if l.Algorithm == limiter.TokenBucket {
+		refill = l.Refill
 	}
-	return l.Limit, max(1, seconds(l.Per))
+	quota = l.Capacity()
+	return quota, max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill))))
 }
 
 // untilMore is the wait until more remains than now: for a denial, until what was asked for; for a bucket, until the
-// next unit; else until the window is over.
+// next unit or refill; else until the window is over.
 func untilMore(d *cluster.Decision) time.Duration {
+	step := time.Duration(0)
+	switch d.Rule.Algorithm {
+	case limiter.GCRA, limiter.LeakyBucket:
+		step = max(1, d.Rule.Per/time.Duration(d.Rule.Limit))
+	case limiter.TokenBucket:
+		step = d.Rule.Per
+	}
 	switch {
 	case !d.Allowed && d.RetryAfter >= 0:
 		return d.RetryAfter
-	case d.Rule.Algorithm == limiter.GCRA && d.ResetAfter > 0:
-		unit := max(1, d.Rule.Per/time.Duration(d.Rule.Limit))
-		if rest := d.ResetAfter % unit; rest > 0 {
+	case step > 0 && d.ResetAfter > 0:
+		if rest := d.ResetAfter % step; rest > 0 {
 			return rest
 		}
-		return unit
+		return step
 	}
 	return d.ResetAfter
 }

@@ -63,6 +63,9 @@ func page(h http.Handler, method, target, body string, header ...string) (*http.
 	return rw.Result(), rw.Body.String()
 }
 
+// written is a header field as it is written on the wire, to the letter.
+func written(answer *http.Response, name string) []string { return answer.Header[name] }
+
 func TestHTTPCheck(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
 	for i := range 7 {
@@ -86,10 +89,10 @@ func TestHTTPCheck(t *testing.T) {
 		if d.Allowed != (i < 5) || d.Remaining != remaining || d.Limit != 5 || d.Owner != "n1" || d.Source != "owner" || d.Name != "demo" {
 			t.Errorf("check %d: %+v", i+1, d)
 		}
-		if got := answer.Header["RateLimit-Policy"]; len(got) != 1 || got[0] != `"demo";q=5;w=3600` {
+		if got := written(answer, "RateLimit-Policy"); len(got) != 1 || got[0] != `"demo";q=5;w=3600` {
 			t.Errorf("RateLimit-Policy: %q", got)
 		}
-		if got := answer.Header["RateLimit"]; len(got) != 1 || got[0] != fmt.Sprintf(`"demo";r=%d;t=3600`, remaining) {
+		if got := written(answer, "RateLimit"); len(got) != 1 || got[0] != fmt.Sprintf(`"demo";r=%d;t=3600`, remaining) {
 			t.Errorf("RateLimit: %q", got)
 		}
 		retry := answer.Header.Get("Retry-After")
@@ -114,10 +117,10 @@ func TestHTTPRateLimitOfABucket(t *testing.T) {
 	const query = "/v1/check?limit=a+%22quoted%5C+bucket%22+%C3%BC&key=k&cost="
 	// 10 at once, 2 a second: a full bucket takes 5 s to fill, and the next unit half a second.
 	answer, _ := page(h, "GET", query+"3", "")
-	if got := answer.Header["RateLimit-Policy"][0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
+	if got := written(answer, "RateLimit-Policy")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
-	if got := answer.Header["RateLimit"][0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
+	if got := written(answer, "RateLimit")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
 		t.Errorf("RateLimit: %s", got)
 	}
 	answer, body := page(h, "GET", query+"11", "")
@@ -178,6 +181,56 @@ func TestHTTPBody(t *testing.T) {
 	}
 	if out = post("/v1/check", `{"limit":"demo","key":"a"}`); out["remaining"] != 4.0 {
 		t.Errorf("after the reset: %v", out)
+	}
+}
+
+// Every algorithm can be had at the door, under the name that files use, with the fields that only it has.
+func TestHTTPEveryAlgorithm(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t)})
+	for _, c := range []struct {
+		inline string // beside limit 3 per 1h
+		third  int64  // delay_ms of the third check
+		retry  int64  // retry_after_ms of the fourth; 0: the window's rest, whatever that is
+	}{
+		{`"algorithm":"gcra"`, 0, 1_200_000},
+		{`"algorithm":"gcra","burst":3`, 0, 1_200_000},
+		{`"algorithm":"fixed_window","anchor":"first_hit"`, 0, 3_600_000},
+		{`"algorithm":"sliding_window"`, 0, 0},
+		{`"algorithm":"sliding_log"`, 0, 3_600_000},
+		{`"algorithm":"token_bucket"`, 0, 3_600_000},
+		{`"algorithm":"token_bucket","refill":1,"strict":true,"drain":true`, 0, 3_600_000},
+		{`"algorithm":"leaky_bucket","burst":2`, 2_400_000, 1_200_000},
+		{`"algorithm":"sliding_counter","buckets":60,"lenient":true`, 0, 0},
+	} {
+		for i := range 4 {
+			_, body := page(h, "POST", "/v1/check", fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`, strings.ReplaceAll(c.inline, `"`, ""), c.inline))
+			var d decisionJSON
+			if err := json.Unmarshal([]byte(body), &d); err != nil {
+				t.Fatal(err)
+			}
+			near := func(got, want int64) bool { return got <= want && got > want-60_000 }
+			switch {
+			case d.Allowed != (i < 3):
+				t.Errorf("%s: check %d: %s", c.inline, i+1, body)
+			case i == 2 && !near(d.DelayMs, c.third):
+				t.Errorf("%s: the third waits %d ms, want about %d", c.inline, d.DelayMs, c.third)
+			case i == 3 && c.retry > 0 && !near(d.RetryAfterMs, c.retry):
+				t.Errorf("%s: the fourth may retry after %d ms, want about %d", c.inline, d.RetryAfterMs, c.retry)
+			}
+		}
+	}
+	for inline, field := range map[string]string{
+		`"algorithm":"gcra","min_gap":"1s"`:           "inline.min_gap",
+		`"algorithm":"sliding_log","min_gap":"2h"`:    "inline.min_gap",
+		`"algorithm":"sliding_log","refill":1`:        "inline.refill",
+		`"algorithm":"sliding_counter","buckets":7`:   "inline.buckets",
+		`"algorithm":"sliding_counter","strict":true`: "inline.strict",
+		`"algorithm":"concurrency"`:                   "inline.algorithm",
+	} {
+		answer, body := page(h, "POST", "/v1/check", `{"key":"k","inline":{"limit":3,"per":"1h",`+inline+`}}`)
+		if answer.StatusCode != 400 || !strings.Contains(body, fmt.Sprintf(`"field":%q`, field)) {
+			t.Errorf("%s: %s", inline, body)
+		}
 	}
 }
 
@@ -305,7 +358,7 @@ func TestHTTPAuth(t *testing.T) {
 	for i := range 6 {
 		want := map[bool]int{true: 200, false: 403}[i < 5]
 		answer, _ := page(h, "PUT", "/v1/auth?limit=demo&key={header:X-User}&deny_status=403", "", "X-User", "bo")
-		if answer.StatusCode != want || answer.Header["RateLimit"] == nil {
+		if answer.StatusCode != want || written(answer, "RateLimit") == nil {
 			t.Errorf("check %d: %d, want %d", i+1, answer.StatusCode, want)
 		}
 	}

@@ -15,12 +15,20 @@ import (
 type draft struct {
 	spec limiter.Spec
 	week bool // per is the word "week"
+
+	anchored, noBurst bool // anchor is given; burst is given as 0
 }
 
 // finish makes the limit. An error is a *limiter.SpecError.
 func (d *draft) finish() (*limiter.Limit, error) {
 	if d.week && d.spec.Algorithm == limiter.FixedWindow && d.spec.Anchor == limiter.Epoch {
 		return nil, &limiter.SpecError{Field: "per", Reason: "calendar weeks are not built yet; write 1w for windows of seven days, which begin on Thursdays at 0:00 UTC"}
+	}
+	if d.noBurst && d.spec.Algorithm != limiter.LeakyBucket {
+		return nil, &limiter.SpecError{Field: "burst", Reason: "must be at least 1; leave it out to have the limit"}
+	}
+	if !d.anchored {
+		d.spec.Anchor = limiter.DefaultAnchor(d.spec.Algorithm)
 	}
 	return limiter.New(d.spec)
 }
@@ -42,10 +50,18 @@ var limitFields = []limitField{
 		return err
 	}},
 	{"algorithm", func(v value, d *draft) (err error) {
-		d.spec.Algorithm, err = word(v, []choice[limiter.Algorithm]{
-			{"gcra", limiter.GCRA}, {"fixed_window", limiter.FixedWindow}, {"sliding_window", limiter.SlidingCounter},
-		}, "token_bucket", "leaky_bucket", "sliding_log", "sliding_counter", "concurrency")
-		return err
+		text, err := v.text()
+		if err != nil {
+			return fmt.Errorf("is %s; %s are accepted", describe(v.node), limiter.AlgorithmNames())
+		}
+		var known bool
+		switch d.spec.Algorithm, known = limiter.AlgorithmNamed(text); {
+		case text == "concurrency":
+			return fmt.Errorf("%q is not built yet; %s are accepted", text, limiter.AlgorithmNames())
+		case !known:
+			return fmt.Errorf("%q is unknown; %s are accepted", text, limiter.AlgorithmNames())
+		}
+		return nil
 	}},
 	{"limit", func(v value, d *draft) (err error) { d.spec.Limit, err = v.number(); return err }},
 	{"per", func(v value, d *draft) error {
@@ -62,16 +78,42 @@ var limitFields = []limitField{
 	}},
 	{"burst", func(v value, d *draft) (err error) {
 		d.spec.Burst, err = v.number()
-		if err == nil && d.spec.Burst < 1 {
-			err = errors.New("must be at least 1; leave it out to have the limit")
-		}
+		d.noBurst = err == nil && d.spec.Burst == 0
 		return err
 	}},
 	{"anchor", func(v value, d *draft) (err error) {
+		d.anchored = true
 		d.spec.Anchor, err = word(v, []choice[limiter.Anchor]{{"epoch", limiter.Epoch}, {"first_hit", limiter.FirstHit}})
 		return err
 	}},
 	{"count_rejected", func(v value, d *draft) (err error) { d.spec.CountRejected, err = v.flag(); return err }},
+	{"min_gap", func(v value, d *draft) error {
+		text, err := v.text()
+		if err == nil {
+			d.spec.MinGap, err = limiter.ParsePer(text)
+		}
+		return err
+	}},
+	{"refill", func(v value, d *draft) (err error) {
+		if d.spec.Refill, err = v.number(); err == nil && d.spec.Refill == 0 {
+			err = errors.New("must be at least 1; leave it out to have the limit")
+		}
+		return err
+	}},
+	{"strict", func(v value, d *draft) (err error) { d.spec.Strict, err = v.flag(); return err }},
+	{"drain", func(v value, d *draft) (err error) { d.spec.Drain, err = v.flag(); return err }},
+	{"buckets", func(v value, d *draft) error {
+		n, err := v.number()
+		if err == nil && (n < 1 || n > limiter.MaxBuckets) {
+			err = fmt.Errorf("is %d; 1 to %d are accepted", n, limiter.MaxBuckets)
+		}
+		d.spec.Buckets = int(n)
+		return err
+	}},
+	{"mode", func(v value, d *draft) (err error) {
+		d.spec.Lenient, err = word(v, []choice[bool]{{"harsh", false}, {"lenient", true}})
+		return err
+	}},
 	{"on_error", func(v value, d *draft) (err error) {
 		d.spec.OnError, err = word(v, []choice[limiter.OnError]{
 			{"local", limiter.ErrorLocal}, {"allow", limiter.ErrorAllow}, {"deny", limiter.ErrorDeny},
@@ -90,7 +132,6 @@ var limitFields = []limitField{
 	{"replication", onlyDefault("async", "sync")},
 	{"on_partition", onlyDefault("proportional", "deny", "open")},
 	{"overrides", notBuilt},
-	{"min_gap", notBuilt},
 	{"time_zone", notBuilt},
 }
 

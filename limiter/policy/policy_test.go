@@ -40,6 +40,11 @@ limits:
     count_rejected: true
     on_error: allow
   - {name: sliding, algorithm: sliding_window, limit: 7, per: week}
+  - {name: log, algorithm: sliding_log, limit: 10, per: 1m, min_gap: 2s, count_rejected: true}
+  - {name: smyte, algorithm: token_bucket, limit: 10, per: 1h, refill: 1, strict: true, drain: true}
+  - {name: aligned, algorithm: token_bucket, limit: 3, per: 1m, anchor: epoch}
+  - {name: queue, algorithm: leaky_bucket, limit: 10, per: 1s, burst: 0}
+  - {name: figma, algorithm: sliding_counter, limit: 500, per: 1h, buckets: 30, mode: lenient}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -49,13 +54,18 @@ limits:
 		{Name: "login", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 20, OnError: limiter.ErrorDeny, OnDeny: limiter.DenyShadow, DryRun: true},
 		{Name: "günther's", Algorithm: limiter.FixedWindow, Limit: 5, Per: 24 * time.Hour, Anchor: limiter.FirstHit, CountRejected: true, OnError: limiter.ErrorAllow},
 		{Name: "sliding", Algorithm: limiter.SlidingCounter, Limit: 7, Per: 7 * 24 * time.Hour},
+		{Name: "log", Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: 2 * time.Second, CountRejected: true},
+		{Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Hour, Refill: 1, Anchor: limiter.FirstHit, Strict: true, Drain: true},
+		{Name: "aligned", Algorithm: limiter.TokenBucket, Limit: 3, Per: time.Minute, Refill: 3, Anchor: limiter.Epoch},
+		{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Second},
+		{Name: "figma", Algorithm: limiter.SubWindows, Limit: 500, Per: time.Hour, Buckets: 30, Lenient: true},
 	} {
 		if l := set.Limits[want.Name]; l == nil || l.Spec != want {
 			t.Errorf("%s: got %+v, want %+v", want.Name, l, want)
 		}
 	}
-	if len(set.Limits) != 4 {
-		t.Errorf("%d limits, want 4", len(set.Limits))
+	if len(set.Limits) != 9 {
+		t.Errorf("%d limits, want 9", len(set.Limits))
 	}
 }
 
@@ -91,8 +101,8 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{good + "    name: b\n", "f:6:5: is not YAML: "},
 		{good + "  - {name: a, algorithm: gcra, limit: 1, per: 1m}\n", `f:6:12: name: "a" is the name of another limit of this file`},
 		{good + "---\n" + good, "f:7:1: a second document begins here"},
-		{strings.Replace(good, "gcra", "tokens", 1), `f:3:16: algorithm: "tokens" is unknown; there is: gcra, fixed_window, sliding_window`},
-		{strings.Replace(good, "gcra", "sliding_log", 1), "f:3:16: algorithm: sliding_log is not built yet"},
+		{strings.Replace(good, "gcra", "tokens", 1), `f:3:16: algorithm: "tokens" is unknown; gcra, fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, sliding_counter are accepted`},
+		{strings.Replace(good, "gcra", "concurrency", 1), `f:3:16: algorithm: "concurrency" is not built yet`},
 		{strings.Replace(good, "limit: 1\n", "limit: 0\n", 1), "f:4:12: limit: is 0; 1 to"},
 		{strings.Replace(good, "limit: 1\n", "limit: 1.5\n", 1), "f:4:12: limit: must be a whole number, not a number with a fraction"},
 		{strings.Replace(good, "1m", "60", 1), "f:5:10: per: has no unit; write 10s"},

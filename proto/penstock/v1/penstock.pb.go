@@ -30,10 +30,21 @@ const (
 type Algorithm int32
 
 const (
-	Algorithm_ALGORITHM_UNSPECIFIED    Algorithm = 0
-	Algorithm_ALGORITHM_GCRA           Algorithm = 1
-	Algorithm_ALGORITHM_FIXED_WINDOW   Algorithm = 2
+	Algorithm_ALGORITHM_UNSPECIFIED Algorithm = 0
+	// A token bucket that refills all the time; a leaky bucket used as a meter.
+	Algorithm_ALGORITHM_GCRA Algorithm = 1
+	// One counter per window.
+	Algorithm_ALGORITHM_FIXED_WINDOW Algorithm = 2
+	// Two windows, the older one weighted.
 	Algorithm_ALGORITHM_SLIDING_WINDOW Algorithm = 3
+	// The instant of each unit: exact.
+	Algorithm_ALGORITHM_SLIDING_LOG Algorithm = 4
+	// A token bucket that refills in steps.
+	Algorithm_ALGORITHM_TOKEN_BUCKET Algorithm = 5
+	// A leaky bucket as a queue: admits with a delay.
+	Algorithm_ALGORITHM_LEAKY_BUCKET Algorithm = 6
+	// A counter for each part of the window.
+	Algorithm_ALGORITHM_SLIDING_COUNTER Algorithm = 7
 )
 
 // Enum value maps for Algorithm.
@@ -43,12 +54,20 @@ var (
 		1: "ALGORITHM_GCRA",
 		2: "ALGORITHM_FIXED_WINDOW",
 		3: "ALGORITHM_SLIDING_WINDOW",
+		4: "ALGORITHM_SLIDING_LOG",
+		5: "ALGORITHM_TOKEN_BUCKET",
+		6: "ALGORITHM_LEAKY_BUCKET",
+		7: "ALGORITHM_SLIDING_COUNTER",
 	}
 	Algorithm_value = map[string]int32{
-		"ALGORITHM_UNSPECIFIED":    0,
-		"ALGORITHM_GCRA":           1,
-		"ALGORITHM_FIXED_WINDOW":   2,
-		"ALGORITHM_SLIDING_WINDOW": 3,
+		"ALGORITHM_UNSPECIFIED":     0,
+		"ALGORITHM_GCRA":            1,
+		"ALGORITHM_FIXED_WINDOW":    2,
+		"ALGORITHM_SLIDING_WINDOW":  3,
+		"ALGORITHM_SLIDING_LOG":     4,
+		"ALGORITHM_TOKEN_BUCKET":    5,
+		"ALGORITHM_LEAKY_BUCKET":    6,
+		"ALGORITHM_SLIDING_COUNTER": 7,
 	}
 )
 
@@ -79,15 +98,15 @@ func (Algorithm) EnumDescriptor() ([]byte, []int) {
 	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{0}
 }
 
-// Anchor says where a fixed window begins.
+// Anchor says where a fixed window begins, or when a token bucket is refilled.
 type Anchor int32
 
 const (
-	// Means ANCHOR_EPOCH.
+	// Means ANCHOR_EPOCH, and of a token bucket ANCHOR_FIRST_HIT.
 	Anchor_ANCHOR_UNSPECIFIED Anchor = 0
-	// Windows are aligned to the Unix epoch.
+	// Windows and refills are aligned to the Unix epoch.
 	Anchor_ANCHOR_EPOCH Anchor = 1
-	// A window opens with the first counted request.
+	// A window opens with the first counted request; a bucket is refilled one period after it, and so on.
 	Anchor_ANCHOR_FIRST_HIT Anchor = 2
 )
 
@@ -389,16 +408,29 @@ type InlineLimit struct {
 	// At most 256 bytes; absent means "inline". Must not be the name of a limit that the cluster has.
 	Name      string    `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Algorithm Algorithm `protobuf:"varint,2,opt,name=algorithm,proto3,enum=penstock.v1.Algorithm" json:"algorithm,omitempty"`
-	// Units per window, at least 1.
+	// Units per window, at least 1; of a token bucket: the most tokens.
 	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Milliseconds, at least 1.
+	// Milliseconds, at least 1; of a token bucket: from one refill to the next.
 	PerMs int64 `protobuf:"varint,4,opt,name=per_ms,json=perMs,proto3" json:"per_ms,omitempty"`
-	// GCRA: most units at once; absent means limit.
-	Burst  int64  `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
+	// GCRA: most units at once; absent means limit. Leaky bucket: most units that wait; absent means none.
+	Burst int64 `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
+	// Fixed window and token bucket.
 	Anchor Anchor `protobuf:"varint,6,opt,name=anchor,proto3,enum=penstock.v1.Anchor" json:"anchor,omitempty"`
-	// Fixed window: refused requests count too.
+	// Fixed window, sliding log and sliding counter: refused requests count too.
 	CountRejected bool    `protobuf:"varint,7,opt,name=count_rejected,json=countRejected,proto3" json:"count_rejected,omitempty"`
 	OnError       OnError `protobuf:"varint,8,opt,name=on_error,json=onError,proto3,enum=penstock.v1.OnError" json:"on_error,omitempty"`
+	// Sliding log: least milliseconds between two requests that count.
+	MinGapMs int64 `protobuf:"varint,9,opt,name=min_gap_ms,json=minGapMs,proto3" json:"min_gap_ms,omitempty"`
+	// Token bucket: tokens that come with each refill; absent means limit.
+	Refill int64 `protobuf:"varint,10,opt,name=refill,proto3" json:"refill,omitempty"`
+	// Token bucket anchored at the first hit: a request that leaves it empty puts the refill off by a whole period.
+	Strict bool `protobuf:"varint,11,opt,name=strict,proto3" json:"strict,omitempty"`
+	// Token bucket: a refused request takes all tokens there are.
+	Drain bool `protobuf:"varint,12,opt,name=drain,proto3" json:"drain,omitempty"`
+	// Sliding counter: parts of the window; absent means 60.
+	Buckets int32 `protobuf:"varint,13,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	// Sliding counter: the part that is cut by the beginning of the window does not count.
+	Lenient       bool `protobuf:"varint,14,opt,name=lenient,proto3" json:"lenient,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -487,6 +519,48 @@ func (x *InlineLimit) GetOnError() OnError {
 		return x.OnError
 	}
 	return OnError_ON_ERROR_UNSPECIFIED
+}
+
+func (x *InlineLimit) GetMinGapMs() int64 {
+	if x != nil {
+		return x.MinGapMs
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetRefill() int64 {
+	if x != nil {
+		return x.Refill
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
+}
+
+func (x *InlineLimit) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *InlineLimit) GetBuckets() int32 {
+	if x != nil {
+		return x.Buckets
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetLenient() bool {
+	if x != nil {
+		return x.Lenient
+	}
+	return false
 }
 
 // Decision is the answer to one item.
@@ -1421,7 +1495,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05_cost\"?\n" +
 	"\tRequestId\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x9f\x02\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb7\x03\n" +
 	"\vInlineLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x16.penstock.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -1430,7 +1504,15 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05burst\x18\x05 \x01(\x03R\x05burst\x12+\n" +
 	"\x06anchor\x18\x06 \x01(\x0e2\x13.penstock.v1.AnchorR\x06anchor\x12%\n" +
 	"\x0ecount_rejected\x18\a \x01(\bR\rcountRejected\x12/\n" +
-	"\bon_error\x18\b \x01(\x0e2\x14.penstock.v1.OnErrorR\aonError\"\xeb\x02\n" +
+	"\bon_error\x18\b \x01(\x0e2\x14.penstock.v1.OnErrorR\aonError\x12\x1c\n" +
+	"\n" +
+	"min_gap_ms\x18\t \x01(\x03R\bminGapMs\x12\x16\n" +
+	"\x06refill\x18\n" +
+	" \x01(\x03R\x06refill\x12\x16\n" +
+	"\x06strict\x18\v \x01(\bR\x06strict\x12\x14\n" +
+	"\x05drain\x18\f \x01(\bR\x05drain\x12\x18\n" +
+	"\abuckets\x18\r \x01(\x05R\abuckets\x12\x18\n" +
+	"\alenient\x18\x0e \x01(\bR\alenient\"\xeb\x02\n" +
 	"\bDecision\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x1c\n" +
@@ -1490,12 +1572,16 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04heir\x18\x02 \x01(\tR\x04heir\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x05R\tpartition\x12\x12\n" +
-	"\x04ring\x18\x04 \x01(\tR\x04ring*t\n" +
+	"\x04ring\x18\x04 \x01(\tR\x04ring*\xe6\x01\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eALGORITHM_GCRA\x10\x01\x12\x1a\n" +
 	"\x16ALGORITHM_FIXED_WINDOW\x10\x02\x12\x1c\n" +
-	"\x18ALGORITHM_SLIDING_WINDOW\x10\x03*H\n" +
+	"\x18ALGORITHM_SLIDING_WINDOW\x10\x03\x12\x19\n" +
+	"\x15ALGORITHM_SLIDING_LOG\x10\x04\x12\x1a\n" +
+	"\x16ALGORITHM_TOKEN_BUCKET\x10\x05\x12\x1a\n" +
+	"\x16ALGORITHM_LEAKY_BUCKET\x10\x06\x12\x1d\n" +
+	"\x19ALGORITHM_SLIDING_COUNTER\x10\a*H\n" +
 	"\x06Anchor\x12\x16\n" +
 	"\x12ANCHOR_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fANCHOR_EPOCH\x10\x01\x12\x14\n" +

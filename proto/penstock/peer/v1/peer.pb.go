@@ -90,16 +90,23 @@ type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 256 bytes of any value.
 	Name []byte `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// 1 GCRA, 2 fixed window, 3 sliding window.
+	// As Algorithm of penstock.v1.
 	Algorithm uint32 `protobuf:"varint,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
 	Limit     int64  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	PerNs     int64  `protobuf:"varint,4,opt,name=per_ns,json=perNs,proto3" json:"per_ns,omitempty"`
 	Burst     int64  `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Of a fixed window: 0 the Unix epoch, 1 the first hit.
+	// 0 the Unix epoch, 1 the first hit.
 	Anchor        uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	CountRejected bool   `protobuf:"varint,7,opt,name=count_rejected,json=countRejected,proto3" json:"count_rejected,omitempty"`
 	// It never denies its caller (dry_run, or on_deny: shadow), so it has no say in an atomic ask.
-	NeverDenies   bool `protobuf:"varint,8,opt,name=never_denies,json=neverDenies,proto3" json:"never_denies,omitempty"`
+	NeverDenies bool `protobuf:"varint,8,opt,name=never_denies,json=neverDenies,proto3" json:"never_denies,omitempty"`
+	// The rest belongs to some algorithms only; see InlineLimit of penstock.v1.
+	MinGapNs      int64  `protobuf:"varint,9,opt,name=min_gap_ns,json=minGapNs,proto3" json:"min_gap_ns,omitempty"`
+	Refill        int64  `protobuf:"varint,10,opt,name=refill,proto3" json:"refill,omitempty"`
+	Strict        bool   `protobuf:"varint,11,opt,name=strict,proto3" json:"strict,omitempty"`
+	Drain         bool   `protobuf:"varint,12,opt,name=drain,proto3" json:"drain,omitempty"`
+	Buckets       uint32 `protobuf:"varint,13,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	Lenient       bool   `protobuf:"varint,14,opt,name=lenient,proto3" json:"lenient,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +193,48 @@ func (x *Limit) GetCountRejected() bool {
 func (x *Limit) GetNeverDenies() bool {
 	if x != nil {
 		return x.NeverDenies
+	}
+	return false
+}
+
+func (x *Limit) GetMinGapNs() int64 {
+	if x != nil {
+		return x.MinGapNs
+	}
+	return 0
+}
+
+func (x *Limit) GetRefill() int64 {
+	if x != nil {
+		return x.Refill
+	}
+	return 0
+}
+
+func (x *Limit) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
+}
+
+func (x *Limit) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *Limit) GetBuckets() uint32 {
+	if x != nil {
+		return x.Buckets
+	}
+	return 0
+}
+
+func (x *Limit) GetLenient() bool {
+	if x != nil {
+		return x.Lenient
 	}
 	return false
 }
@@ -597,7 +646,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x1bpenstock/peer/v1/peer.proto\x12\x10penstock.peer.v1\"c\n" +
 	"\x05Frame\x12/\n" +
 	"\x06limits\x18\x01 \x03(\v2\x17.penstock.peer.v1.LimitR\x06limits\x12)\n" +
-	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xde\x01\n" +
+	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xf6\x02\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
@@ -606,7 +655,15 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05burst\x18\x05 \x01(\x03R\x05burst\x12\x16\n" +
 	"\x06anchor\x18\x06 \x01(\rR\x06anchor\x12%\n" +
 	"\x0ecount_rejected\x18\a \x01(\bR\rcountRejected\x12!\n" +
-	"\fnever_denies\x18\b \x01(\bR\vneverDenies\"\xa5\x01\n" +
+	"\fnever_denies\x18\b \x01(\bR\vneverDenies\x12\x1c\n" +
+	"\n" +
+	"min_gap_ns\x18\t \x01(\x03R\bminGapNs\x12\x16\n" +
+	"\x06refill\x18\n" +
+	" \x01(\x03R\x06refill\x12\x16\n" +
+	"\x06strict\x18\v \x01(\bR\x06strict\x12\x14\n" +
+	"\x05drain\x18\f \x01(\bR\x05drain\x12\x18\n" +
+	"\abuckets\x18\r \x01(\rR\abuckets\x12\x18\n" +
+	"\alenient\x18\x0e \x01(\bR\alenient\"\xa5\x01\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +

@@ -1,0 +1,36 @@
+package limiter
+
+import "strings"
+
+// algorithmNames are the algorithms as files, requests and errors call them, in the order of their numbers.
+var algorithmNames = [...]string{
+	GCRA:           "gcra",
+	FixedWindow:    "fixed_window",
+	SlidingCounter: "sliding_window",
+	SlidingLog:     "sliding_log",
+	TokenBucket:    "token_bucket",
+	LeakyBucket:    "leaky_bucket",
+	SubWindows:     "sliding_counter",
+}
+
+// AlgorithmNamed returns the algorithm that people call name.
+func AlgorithmNamed(name string) (a Algorithm, known bool) {
+	for i, n := range algorithmNames {
+		if n == name && n != "" {
+			return Algorithm(i), true
+		}
+	}
+	return 0, false
+}
+
+// AlgorithmNames lists the names of all algorithms.
+func AlgorithmNames() string { return strings.Join(algorithmNames[1:], ", ") }
+
+// DefaultAnchor is the anchor of an algorithm where none is given: a token bucket is refilled from its first request
+// on, as the origin of that algorithm does it; windows are aligned to the epoch.
+func DefaultAnchor(a Algorithm) Anchor {
+	if a == TokenBucket {
+		return FirstHit
+	}
+	return Epoch
+}
