@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,10 @@ func (t *Table) check(tt interface{ Fatalf(string, ...any) }) {
 		if r.live.Load() != live[r.id] {
 			tt.Fatalf("limit %s has %d entries and counts %d", r.limit.Load().Name, live[r.id], r.live.Load())
 		}
+		delete(live, r.id)
+	}
+	if len(live) > 0 {
+		tt.Fatalf("there are entries of limits that are not known: %v", live)
 	}
 }
 
@@ -198,5 +203,151 @@ func TestNoHomeBehindTheLast(t *testing.T) {
 		if st.find(^uint64(0), r.id, fmt.Sprint(i)) < 0 {
 			t.Errorf("key %d is lost", i)
 		}
+	}
+	st.sweep(latest, table.rules.index.Load(), 0, st.capacity)
+	if st.check(t); st.count != 0 {
+		t.Errorf("%d of them are never swept", st.count)
+	}
+}
+
+// TestOneMixTwoLimits: also where the hash of key and limit is the same, counters of two limits are two.
+func TestOneMixTwoLimits(t *testing.T) {
+	table := NewTable(TableConfig{Bytes: 1, Shards: 1})
+	one := mustBe(New(Spec{Name: "one", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
+	two := mustBe(New(Spec{Name: "two", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
+	for _, l := range []*Limit{one, two} {
+		if d := table.Take(5, l, "k", 77^l.seed, 3); d.Remaining != 2 {
+			t.Errorf("%s: %+v", l.Name, d)
+		}
+	}
+	if n := table.Stats().Keys; n != 2 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+// TestShrinkLeavesClusters: a store that has become nearly empty stays large if the keys that are left would be too
+// close together in a small one, and shrinks when they are gone.
+func TestShrinkLeavesClusters(t *testing.T) {
+	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
+	st, index := &table.shards[0].entries, table.rules.index.Load()
+	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})), table.shards)
+	put := func(mix uint64, key string) {
+		if !st.insert(5, index, mix, r.id, key, []int64{1 << 60}) {
+			t.Fatalf("no room for %s", key)
+		}
+	}
+	const others = 6000
+	for i := range uint64(others) {
+		put(i*0x9e3779b97f4a7c15|1, fmt.Sprint(i))
+	}
+	for i := range uint64(3 * 150) {
+		put(1<<63+i/150*(300<<64/uint64(st.capacity)), fmt.Sprint("cluster", i))
+	}
+	for i := range uint64(others) {
+		st.remove(index, st.find(i*0x9e3779b97f4a7c15|1, r.id, fmt.Sprint(i)))
+	}
+	large := st.capacity
+	st.trim(5, index)
+	if st.check(t); st.capacity != large || st.count != 450 {
+		t.Errorf("capacity %d, then %d, with %d entries", large, st.capacity, st.count)
+	}
+	st.trim(latest, index) // all are over, but only a sweep removes them
+	st.sweep(latest, index, 0, st.capacity)
+	st.trim(latest, index)
+	if st.check(t); st.capacity != firstCapacity || st.count != 0 {
+		t.Errorf("capacity %d with %d entries", st.capacity, st.count)
+	}
+}
+
+// TestRoomOfTheForgotten: the blocks of long keys that were reset are used again without a sweep, although they lie
+// scattered among others.
+func TestRoomOfTheForgotten(t *testing.T) {
+	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
+	l := mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour}))
+	key := func(i int) string { return fmt.Sprintf("%0*d", 500+i%500, i) }
+	const n = 900
+	for i := range n {
+		table.Take(5, l, key(i), Hash(key(i)), 1)
+	}
+	for i := range 20 * n {
+		if i%3 > 0 { // every third stays
+			table.Reset(l, key(i), Hash(key(i)))
+			table.Take(5, l, key(i+n), Hash(key(i+n)), 1)
+		} else {
+			table.Reset(l, key(i+n-1), Hash(key(i+n-1)))
+			table.Take(5, l, key(i+n), Hash(key(i+n)), 1)
+		}
+	}
+	table.check(t)
+	if s := table.Stats(); s.Overflowed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestRuleIsReclaimed plays the three moments at which somebody may hold a rule that is just being reclaimed.
+func TestRuleIsReclaimed(t *testing.T) {
+	limit := func(i int) *Limit {
+		return mustBe(New(Spec{Name: fmt.Sprint(i), Algorithm: GCRA, Limit: 5, Per: time.Hour}))
+	}
+	full := func() (*Table, *rule) {
+		table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 2})
+		for i := range maxRules {
+			table.rules.learn(limit(i), table.shards)
+		}
+		return table, table.rules.index.Load().find(limit(7))
+	}
+
+	// An entry is made before the reclaimer has passed the shard's lock: the rule stays.
+	table, r := full()
+	s := &table.shards[1]
+	s.mu.Lock()
+	done := make(chan *rule)
+	go func() { done <- table.rules.learn(limit(maxRules), table.shards) }()
+	for !r.dead.Load() {
+		runtime.Gosched()
+	}
+	s.entries.insert(5, s.rules.index.Load(), 1, r.id, "k", []int64{1 << 60})
+	s.mu.Unlock()
+	other := <-done
+	if kept := table.rules.index.Load().find(limit(7)); kept != r || r.dead.Load() {
+		t.Error("a rule with an entry was reclaimed")
+	}
+	if other.id == r.id || table.rules.count != 2 {
+		t.Errorf("%d rules are left, want the one with an entry and the new one", table.rules.count)
+	}
+	table.check(t)
+
+	// A request finds the mark: it waits, and makes its entry under a new rule.
+	table, r = full()
+	table.rules.mu.Lock()
+	r.dead.Store(true)
+	decided := make(chan Decision)
+	go func() { decided <- table.Take(5, limit(7), "k", 1, 1) }()
+	go func() {
+		out := make([]Decision, 1)
+		table.TakeAll(5, []Item{{limit(7), "k", 1, 1}}, out)
+		decided <- out[0]
+	}()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	table.rules.reclaimLocked(table.rules.index.Load(), table.shards)
+	table.rules.mu.Unlock()
+	if a, b := <-decided, <-decided; a.Remaining+b.Remaining != 4+3 {
+		t.Errorf("%+v and %+v", a, b)
+	}
+	table.check(t)
+
+	// The number is used again, and the id is not.
+	if again := table.rules.index.Load().find(limit(7)); again == r || again.id == r.id {
+		t.Errorf("the id %d is used twice", r.id)
+	}
+	seen := map[uint32]bool{}
+	for i := range 3 * maxRules {
+		id := table.rules.learn(limit(maxRules+i), table.shards).id
+		if seen[id] {
+			t.Fatalf("the id %d is used twice", id)
+		}
+		seen[id] = true
 	}
 }

@@ -404,6 +404,25 @@ func TestEachAndMerge(t *testing.T) {
 	}
 }
 
+// TestEachFillsEvenly: a large table can be merged into an empty one of its size, entry by entry as Each gives them.
+func TestEachFillsEvenly(t *testing.T) {
+	l := mustNew(t, everyKind[0])
+	for _, shards := range [][2]int{{1, 1}, {16, 1}, {1, 16}, {8, 8}} {
+		one := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: shards[0]})
+		two := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: shards[1]})
+		for i := range 20_000 {
+			one.Take(start, l, fmt.Sprint(i), limiter.Hash(fmt.Sprint(i)), 1)
+		}
+		one.Each(start, func(l *limiter.Limit, key string, state []int64, _ limiter.Decision) bool {
+			two.Merge(start, l, key, limiter.Hash(key), state)
+			return true
+		})
+		if s := two.Stats(); s.Keys != 20_000 || s.Overflowed != 0 {
+			t.Errorf("%v shards: %+v", shards, s)
+		}
+	}
+}
+
 // TestMergeOddStates: a state that is too short, too long or broken neither panics nor gives anything back.
 func TestMergeOddStates(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {

@@ -89,11 +89,12 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 }
 
 // drawStep draws how far the clock goes, often to where something happens, sometimes back.
-func drawStep(t *rapid.T, s limiter.Spec) limiter.Instant {
+func drawStep(t *rapid.T, s limiter.Spec, now limiter.Instant) limiter.Instant {
 	per := int64(s.Per)
+	edge := per - int64(now)%per // the next window that is aligned to the epoch
 	return limiter.Instant(rapid.OneOf(
 		rapid.Just(int64(0)), rapid.Int64Range(0, per/max(1, s.Limit)+1), rapid.Int64Range(0, per), rapid.Int64Range(0, 3*per),
-		rapid.SampledFrom([]int64{per / s.Limit, per, per - 1, per + 1, 2 * per}),
+		rapid.SampledFrom([]int64{per / s.Limit, per, per - 1, per + 1, 2 * per, edge, edge - 1, edge + 1, edge + per}),
 		rapid.Int64Range(-per, 0), rapid.Int64Range(-3*per, per),
 	).Draw(t, "step"))
 }
@@ -123,7 +124,7 @@ func TestTakeEqualsNaive(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "change?") == 0 {
 				spec = drawParams(t, shape)
 			}
-			now += drawStep(t, spec)
+			now += drawStep(t, spec, now)
 			key := rapid.SampledFrom(drawnKeys).Draw(t, "key")
 			cost := drawCost(t, spec)
 			l := mustNew(t, spec)
@@ -201,7 +202,7 @@ func TestRetryAfter(t *testing.T) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 		now := start
 		for range rapid.IntRange(1, 30).Draw(t, "requests") {
-			now += drawStep(t, spec)
+			now += drawStep(t, spec, now)
 			cost := drawCost(t, spec)
 			d := table.Take(now, l, "k", 1, cost)
 			if never := cost > l.Capacity(); d.Allowed == (never || d.RetryAfter != limiter.Never) {
