@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand"
 	"sync/atomic"
 	"testing"
@@ -51,9 +52,10 @@ var benchLimits = []limiter.Spec{
 // and a microsecond passes between two requests.
 func BenchmarkTake(b *testing.B) {
 	for _, spec := range benchLimits {
-		for _, keys := range []int{1e3, 1e6} {
+		for _, exponent := range []int{3, 6} {
+			keys := int(math.Pow10(exponent))
 			for _, dist := range []string{"zipf", "uniform"} {
-				name := fmt.Sprintf("alg=%v/keys=%.0e/dist=%s", spec.Algorithm, float64(keys), dist)
+				name := fmt.Sprintf("alg=%v/keys=1e%d/dist=%s", spec.Algorithm, exponent, dist)
 				b.Run(name, func(b *testing.B) { benchTake(b, spec, keys, dist) })
 			}
 		}

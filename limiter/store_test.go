@@ -240,8 +240,9 @@ func TestShrinkLeavesClusters(t *testing.T) {
 	for i := range uint64(others) {
 		put(i*0x9e3779b97f4a7c15|1, fmt.Sprint(i))
 	}
+	apart := ^uint64(0) / uint64(st.capacity) * 300 // homes
 	for i := range uint64(3 * 150) {
-		put(1<<63+i/150*(300<<64/uint64(st.capacity)), fmt.Sprint("cluster", i))
+		put(1<<63+i/150*apart, fmt.Sprint("cluster", i))
 	}
 	for i := range uint64(others) {
 		st.remove(index, st.find(i*0x9e3779b97f4a7c15|1, r.id, fmt.Sprint(i)))
@@ -265,21 +266,19 @@ func TestRoomOfTheForgotten(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	l := mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour}))
 	key := func(i int) string { return fmt.Sprintf("%0*d", 500+i%500, i) }
-	const n = 900
-	for i := range n {
+	var live []int
+	for i := range 20_000 {
+		if len(live) < 900 {
+			live = append(live, i)
+		} else {
+			old := &live[i*7919%len(live)]
+			table.Reset(l, key(*old), Hash(key(*old)))
+			*old = i
+		}
 		table.Take(5, l, key(i), Hash(key(i)), 1)
 	}
-	for i := range 20 * n {
-		if i%3 > 0 { // every third stays
-			table.Reset(l, key(i), Hash(key(i)))
-			table.Take(5, l, key(i+n), Hash(key(i+n)), 1)
-		} else {
-			table.Reset(l, key(i+n-1), Hash(key(i+n-1)))
-			table.Take(5, l, key(i+n), Hash(key(i+n)), 1)
-		}
-	}
 	table.check(t)
-	if s := table.Stats(); s.Overflowed != 0 {
+	if s := table.Stats(); s.Keys != 900 || s.Overflowed != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -215,6 +215,35 @@ func TestFloodInTime(t *testing.T) {
 	})
 }
 
+// TestCellWindowLasts: a newcomer's window does not end when that of another ends, who opened their cell before it.
+func TestCellWindowLasts(t *testing.T) {
+	table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1}), naive{}
+	for i := range 2000 {
+		key := fmt.Sprint("full-", i)
+		table.Take(start, mustNew(t, everyKind[0]), key, limiter.Hash(key), 1)
+	}
+	spec := limiter.Spec{Name: "cell", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1000, Per: time.Second}
+	l := mustNew(t, spec)
+	admitted := 0
+	for _, step := range []struct {
+		after limiter.Instant
+		who   string
+		cost  int64
+	}{{0, "early", 1}, {900e6, "late", 600}, {1100e6, "late", 600}} {
+		for i := range 300 {
+			key := fmt.Sprint(step.who, i)
+			d := table.Take(start+step.after, l, key, limiter.Hash(key), step.cost)
+			believed.follow(t, start+step.after, spec, key, step.cost, d)
+			if d.Allowed && step.cost > 1 {
+				admitted++
+			}
+		}
+	}
+	if admitted == 0 {
+		t.Error("nobody came late: the test does not show what it should")
+	}
+}
+
 // TestSweep: once all is over, looking at each slot once removes every entry, and the memory is free again: for slots,
 // for long keys, for the crowd, round after round.
 func TestSweep(t *testing.T) {
