@@ -26,10 +26,10 @@ func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
 		l.tokenBucket(w, now, cost, d)
 	case LeakyBucket:
 		l.leakyBucket(w, now, cost, d)
-	case SubWindows:
+	case SlidingCounter:
 		l.subWindows(w, now, cost, d)
 	default:
-		l.slidingCounter(w, now, cost, d)
+		l.slidingWindow(w, now, cost, d)
 	}
 }
 
@@ -46,10 +46,10 @@ func (l *Limit) fresh(w []int64, now Instant) bool {
 		return l.freshSlidingLog(w, now)
 	case TokenBucket:
 		return l.freshTokenBucket(w, now)
-	case SubWindows:
-		return l.freshSubWindows(w, now)
-	default:
+	case SlidingCounter:
 		return l.freshSlidingCounter(w, now)
+	default:
+		return l.freshSlidingWindow(w, now)
 	}
 }
 
@@ -66,10 +66,10 @@ func (l *Limit) merge(w, other []int64, now Instant) {
 		l.mergeSlidingLog(w, other, now)
 	case TokenBucket:
 		l.mergeTokenBucket(w, other, now)
-	case SubWindows:
-		l.mergeSubWindows(w, other, now)
-	default:
+	case SlidingCounter:
 		l.mergeSlidingCounter(w, other, now)
+	default:
+		l.mergeSlidingWindow(w, other, now)
 	}
 }
 

@@ -45,7 +45,7 @@ func (b *keyBuffer) key(i uint32) string {
 var benchLimits = []limiter.Spec{
 	{Name: "bench", Algorithm: limiter.GCRA, Limit: 1000, Per: time.Hour},
 	{Name: "bench", Algorithm: limiter.FixedWindow, Limit: 1000, Per: time.Hour},
-	{Name: "bench", Algorithm: limiter.SlidingCounter, Limit: 1000, Per: time.Hour},
+	{Name: "bench", Algorithm: limiter.SlidingWindow, Limit: 1000, Per: time.Hour},
 }
 
 // BenchmarkTake is the decision on one request, with the key hashed: the keys are all in the table, 1000 an hour each,

@@ -17,8 +17,8 @@ func BenchmarkDecide(b *testing.B) {
 		{Algorithm: LeakyBucket, Limit: 100, Burst: 99},
 		{Algorithm: FixedWindow, Limit: 100},
 		{Algorithm: SlidingLog, Limit: 100},
+		{Algorithm: SlidingWindow, Limit: 100},
 		{Algorithm: SlidingCounter, Limit: 100},
-		{Algorithm: SubWindows, Limit: 100},
 	} {
 		s.Name, s.Per = "bench", time.Hour
 		l := mustBe(New(s))

@@ -83,8 +83,8 @@ func Example_twiceTheLimit() {
 
 // Seven a minute, five requests in the minute before, three in this one, and a request after 30 % of it: of the five,
 // 70 % still count, 3 + 3.5 is rounded down to 6, and there is room for one.
-func Example_slidingCounter() {
-	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingCounter, Limit: 7, Per: time.Minute})
+func Example_slidingWindow() {
+	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 7, Per: time.Minute})
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("alice")
 	table.Take(at("30s"), l, "alice", hash, 5)
@@ -101,8 +101,8 @@ func Example_slidingCounter() {
 
 // Fifty a minute, 42 requests in the minute before and 18 in the first 15 seconds of this one: 42 × 45/60 + 18 = 49.5,
 // which is rounded down.
-func Example_slidingCounterEstimate() {
-	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingCounter, Limit: 50, Per: time.Minute})
+func Example_slidingWindowEstimate() {
+	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 50, Per: time.Minute})
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("10.0.0.1")
 	table.Take(at("1s"), l, "10.0.0.1", hash, 42)

@@ -19,29 +19,17 @@ type Algorithm uint8
 const (
 	GCRA           Algorithm = 1 + iota // continuous token bucket, leaky bucket as a meter
 	FixedWindow                         // one counter per window
-	SlidingCounter                      // two windows, the older one weighted
+	SlidingWindow                       // two windows, the older one weighted
 	SlidingLog                          // the instant of each unit
 	TokenBucket                         // token bucket with discrete refills
 	LeakyBucket                         // leaky bucket as a queue: admits with a delay
-	SubWindows                          // counters of the parts of a window
+	SlidingCounter                      // counters of the parts of a window
 )
 
+// String is the name that files, requests and errors use.
 func (a Algorithm) String() string {
-	switch a {
-	case GCRA:
-		return "gcra"
-	case FixedWindow:
-		return "fixed_window"
-	case SlidingCounter:
-		return "sliding_counter"
-	case SlidingLog:
-		return "sliding_log"
-	case TokenBucket:
-		return "token_bucket"
-	case LeakyBucket:
-		return "leaky_bucket"
-	case SubWindows:
-		return "sub_windows"
+	if int(a) < len(algorithmNames) && a != 0 {
+		return algorithmNames[a]
 	}
 	return "algorithm(" + strconv.Itoa(int(a)) + ")"
 }
@@ -89,13 +77,13 @@ type Spec struct {
 	Per           time.Duration // 1 ms … 366 days; part of the identity
 	Burst         int64         // GCRA: most units at once, 1 … 2^40, refilled within MaxFill; default Limit. LeakyBucket: most units that wait, from 0
 	Anchor        Anchor        // FixedWindow, TokenBucket: default Epoch; part of the identity
-	CountRejected bool          // FixedWindow, SlidingLog, SubWindows: a refused request counts too, unless its cost is above Limit
+	CountRejected bool          // FixedWindow, SlidingLog, SlidingCounter: a refused request counts too, unless its cost is above Limit
 	MinGap        time.Duration // SlidingLog: least time between two requests that count, 0 … Per
 	Refill        int64         // TokenBucket: tokens that come every Per, 1 … 2^40; default Limit. There, both are part of the identity
 	Strict        bool          // TokenBucket, FirstHit: a request that leaves the bucket empty puts the refill off by Per
 	Drain         bool          // TokenBucket: a refused request takes all tokens there are
-	Buckets       int           // SubWindows: parts of a window, 1 … 2048, of whole nanoseconds and 1 ms at least; default 60; part of the identity
-	Lenient       bool          // SubWindows: the part that is cut by the beginning of the window does not count
+	Buckets       int           // SlidingCounter: parts of a window, 1 … 2048, of whole nanoseconds and 1 ms at least; default 60; part of the identity
+	Lenient       bool          // SlidingCounter: the part that is cut by the beginning of the window does not count
 	OnError       OnError       // default ErrorLocal
 	OnDeny        OnDeny        // default DenyReject
 	DryRun        bool          // decide and count, never deny
@@ -116,7 +104,7 @@ type Limit struct {
 	stateWords           int
 
 	meter *Limit // LeakyBucket: the GCRA that decides the same
-	step  int64  // SubWindows: length of a part, in ns
+	step  int64  // SlidingCounter: length of a part, in ns
 }
 
 // SpecError says which field of a Spec is wrong, and what it accepts.
@@ -149,7 +137,7 @@ func (s *Spec) fill() {
 		s.Burst = s.Limit
 	case s.Algorithm == TokenBucket && s.Refill == 0:
 		s.Refill = s.Limit
-	case s.Algorithm == SubWindows && s.Buckets == 0:
+	case s.Algorithm == SlidingCounter && s.Buckets == 0:
 		s.Buckets = defaultBuckets
 	}
 }
@@ -161,8 +149,8 @@ func (s *Spec) check() error {
 		return &SpecError{"name", fmt.Sprintf("has %d bytes; 1 to %d are accepted", len(s.Name), MaxName)}
 	case !utf8.ValidString(s.Name) || strings.ContainsFunc(s.Name, isControl):
 		return &SpecError{"name", fmt.Sprintf("%q is not UTF-8 text without control characters", s.Name)}
-	case s.Algorithm < GCRA || s.Algorithm > SubWindows:
-		return &SpecError{"algorithm", "is missing or unknown; gcra, fixed_window, sliding_counter, sliding_log, token_bucket, leaky_bucket and sub_windows are built"}
+	case s.Algorithm < GCRA || s.Algorithm > SlidingCounter:
+		return &SpecError{"algorithm", "is missing or unknown; there is: " + AlgorithmNames()}
 	case s.Limit < 1 || s.Limit > MaxLimit:
 		return &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", s.Limit, int64(MaxLimit))}
 	case s.Per < MinPer || s.Per > MaxPer:
@@ -177,7 +165,7 @@ func (s *Spec) check() error {
 
 // checkOwn accepts or refuses the fields that only some algorithms have.
 func (s *Spec) checkOwn() error {
-	windows := s.Algorithm == FixedWindow || s.Algorithm == SlidingLog || s.Algorithm == SubWindows
+	windows := s.Algorithm == FixedWindow || s.Algorithm == SlidingLog || s.Algorithm == SlidingCounter
 	anchored := s.Algorithm == FixedWindow || s.Algorithm == TokenBucket
 	switch {
 	case s.Algorithm == SlidingLog && s.Limit > MaxLog:
@@ -208,9 +196,9 @@ func (s *Spec) checkOwn() error {
 		return &SpecError{"strict", "moves the refills, which an anchor at the epoch holds; leave it out, or make the anchor first_hit"}
 	case s.Algorithm != TokenBucket && s.Drain:
 		return s.hasNone("drain")
-	case s.Algorithm != SubWindows && s.Buckets != 0:
+	case s.Algorithm != SlidingCounter && s.Buckets != 0:
 		return s.hasNone("buckets")
-	case s.Algorithm != SubWindows && s.Lenient:
+	case s.Algorithm != SlidingCounter && s.Lenient:
 		return s.hasNone("lenient")
 	case s.Buckets < 0 || s.Buckets > MaxBuckets:
 		return &SpecError{"buckets", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for %d", s.Buckets, MaxBuckets, defaultBuckets)}
@@ -234,7 +222,7 @@ func (s *Spec) checkTogether() error {
 	case s.Algorithm == TokenBucket && !s.fillsInTime():
 		return &SpecError{"refill", fmt.Sprintf("%d tokens, %d every %v, take over %d years to refill; limit/refill×per must be at most 2^61 ns",
 			s.Limit, s.Refill, s.Per, MaxFill/MaxPer)}
-	case s.Algorithm == SubWindows && (s.Per%time.Duration(s.Buckets) != 0 || s.Per/time.Duration(s.Buckets) < time.Millisecond):
+	case s.Algorithm == SlidingCounter && (s.Per%time.Duration(s.Buckets) != 0 || s.Per/time.Duration(s.Buckets) < time.Millisecond):
 		return &SpecError{"buckets", fmt.Sprintf("%d do not divide %v into equal parts of at least 1ms", s.Buckets, s.Per)}
 	}
 	return nil
@@ -257,15 +245,15 @@ func newLimit(s Spec) *Limit {
 		l.prepareGCRA()
 	case FixedWindow:
 		l.stateWords = fixedWindowWords
-	case SlidingCounter:
-		l.stateWords = slidingCounterWords
+	case SlidingWindow:
+		l.stateWords = slidingWindowWords
 	case SlidingLog:
 		l.stateWords = 1 + int(s.Limit)
 	case TokenBucket:
 		l.stateWords = tokenBucketWords
 	case LeakyBucket:
 		l.prepareQueue()
-	case SubWindows:
+	case SlidingCounter:
 		l.stateWords = 2 + s.Buckets
 		l.step = int64(s.Per) / int64(s.Buckets)
 	}
@@ -281,7 +269,7 @@ func (s *Spec) identity() uint64 {
 	case TokenBucket:
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.Limit))
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.Refill))
-	case SubWindows:
+	case SlidingCounter:
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.Buckets))
 	}
 	b = append(b, s.Name...)

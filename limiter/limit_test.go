@@ -17,7 +17,7 @@ func TestNewRefuses(t *testing.T) {
 	window := good
 	window.Algorithm = limiter.FixedWindow
 	log, tokens, queue, parts := good, good, good, good
-	log.Algorithm, tokens.Algorithm, queue.Algorithm, parts.Algorithm = limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SubWindows
+	log.Algorithm, tokens.Algorithm, queue.Algorithm, parts.Algorithm = limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter
 	with := func(s limiter.Spec, change func(*limiter.Spec)) limiter.Spec { change(&s); return s }
 	for _, c := range []struct {
 		spec          limiter.Spec
@@ -93,7 +93,7 @@ func TestNewFillsDefaults(t *testing.T) {
 		{Name: strings.Repeat("é", 128), Algorithm: limiter.GCRA, Limit: 1, Per: time.Millisecond},
 		{Name: "x", Algorithm: limiter.GCRA, Limit: limiter.MaxLimit, Burst: limiter.MaxLimit, Per: limiter.MaxPer},
 		{Name: "x", Algorithm: limiter.GCRA, Limit: limiter.MaxLimit, Burst: 1, Per: time.Millisecond},
-		{Name: "x", Algorithm: limiter.SlidingCounter, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
+		{Name: "x", Algorithm: limiter.SlidingWindow, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
 	} {
 		if l := mustNew(t, s); l.Capacity() != max(s.Burst, s.Limit) && s.Burst != 1 {
 			t.Errorf("%+v has capacity %d", s, l.Capacity())
@@ -107,13 +107,13 @@ func TestShare(t *testing.T) {
 		{Algorithm: limiter.GCRA, Limit: 10, Burst: 25, Per: time.Minute},
 		{Algorithm: limiter.GCRA, Limit: 3, Burst: 200, Per: limiter.MaxPer}, // one a year: 200 would take too long to refill
 		{Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute, CountRejected: true},
-		{Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Minute, OnError: limiter.ErrorDeny, DryRun: true},
+		{Algorithm: limiter.SlidingWindow, Limit: 10, Per: time.Minute, OnError: limiter.ErrorDeny, DryRun: true},
 		{Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: time.Second},
 		{Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Minute, Refill: 3, Anchor: limiter.FirstHit, Strict: true, Drain: true},
 		{Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Minute, Burst: 24},
 		{Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Minute},
 		{Algorithm: limiter.LeakyBucket, Limit: 3, Burst: 200, Per: limiter.MaxPer},
-		{Algorithm: limiter.SubWindows, Limit: 10, Per: time.Minute, Lenient: true, CountRejected: true},
+		{Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Minute, Lenient: true, CountRejected: true},
 	} {
 		s.Name = strings.Repeat("n", limiter.MaxName)
 		l := mustNew(t, s)

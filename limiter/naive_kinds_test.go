@@ -12,8 +12,8 @@ import (
 type naiveKinds struct {
 	log     []int64                   // SlidingLog: every entry, in order
 	buckets map[[2]int64]*naiveBucket // TokenBucket: by limit and refill; absent = never seen
-	parts   map[int64]*big.Int        // SubWindows: by beginning
-	last    int64                     // SubWindows: the last that was counted in, if there are parts
+	parts   map[int64]*big.Int        // SlidingCounter: by beginning
+	last    int64                     // SlidingCounter: the last that was counted in, if there are parts
 }
 
 type naiveBucket struct{ value, mark *big.Int }

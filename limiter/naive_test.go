@@ -17,8 +17,8 @@ type naiveState struct {
 	tat      *big.Int                // GCRA: in 2^-64 ns, nil = never seen
 	start    *big.Int                // FixedWindow: in ns
 	count    *big.Int                // FixedWindow
-	windows  map[string]*naiveWindow // SlidingCounter: by number
-	lastSeen *big.Int                // SlidingCounter: number of the last window that was counted in
+	windows  map[string]*naiveWindow // SlidingWindow: by number
+	lastSeen *big.Int                // SlidingWindow: number of the last window that was counted in
 	naiveKinds
 }
 
@@ -100,7 +100,7 @@ func (s *naiveState) used(spec limiter.Spec, now *big.Int) *big.Int {
 		return big64(int64(live))
 	case limiter.TokenBucket:
 		return sub(big64(spec.Limit), s.bucket(spec, now).value)
-	case limiter.SubWindows:
+	case limiter.SlidingCounter:
 		return s.sumOfParts(spec, now.Int64())
 	case limiter.GCRA, limiter.LeakyBucket:
 		if s.tat == nil {
@@ -174,7 +174,7 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 		s.chargeLog(spec, now.Int64(), cost)
 	case limiter.TokenBucket:
 		s.chargeBucket(spec, now, c)
-	case limiter.SubWindows:
+	case limiter.SlidingCounter:
 		s.chargeParts(spec, now.Int64(), c)
 	case limiter.GCRA, limiter.LeakyBucket:
 		used := s.used(spec, now)

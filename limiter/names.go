@@ -6,11 +6,11 @@ import "strings"
 var algorithmNames = [...]string{
 	GCRA:           "gcra",
 	FixedWindow:    "fixed_window",
-	SlidingCounter: "sliding_window",
+	SlidingWindow:  "sliding_window",
 	SlidingLog:     "sliding_log",
 	TokenBucket:    "token_bucket",
 	LeakyBucket:    "leaky_bucket",
-	SubWindows:     "sliding_counter",
+	SlidingCounter: "sliding_counter",
 }
 
 // AlgorithmNamed returns the algorithm that people call name.

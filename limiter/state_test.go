@@ -16,7 +16,7 @@ var shapes = []Spec{
 	{Algorithm: GCRA, Limit: 7, Burst: 3, Per: time.Second}, // an interval with a fraction
 	{Algorithm: FixedWindow, Limit: 6, Per: time.Second},
 	{Algorithm: FixedWindow, Limit: 6, Per: time.Second, Anchor: FirstHit},
-	{Algorithm: SlidingCounter, Limit: 6, Per: time.Second},
+	{Algorithm: SlidingWindow, Limit: 6, Per: time.Second},
 	{Algorithm: SlidingLog, Limit: 6, Per: time.Second},
 	{Algorithm: SlidingLog, Limit: 6, Per: time.Second, MinGap: time.Second / 5, CountRejected: true},
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Refill: 4},
@@ -24,8 +24,8 @@ var shapes = []Spec{
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Anchor: FirstHit, Strict: true, Drain: true},
 	{Algorithm: LeakyBucket, Limit: 6, Per: time.Second, Burst: 5},
 	{Algorithm: LeakyBucket, Limit: 7, Per: time.Second, Burst: 2},
-	{Algorithm: SubWindows, Limit: 6, Per: time.Second, Buckets: 4, CountRejected: true},
-	{Algorithm: SubWindows, Limit: 6, Per: time.Second, Buckets: 5, Lenient: true},
+	{Algorithm: SlidingCounter, Limit: 6, Per: time.Second, Buckets: 4, CountRejected: true},
+	{Algorithm: SlidingCounter, Limit: 6, Per: time.Second, Buckets: 5, Lenient: true},
 }
 
 // keepsPhase reports whether l is a bucket whose phase outlasts its being full.
@@ -194,15 +194,15 @@ func TestMostAdmitted(t *testing.T) {
 		{Spec{Algorithm: GCRA}, 2*limit - 1},
 		{Spec{Algorithm: FixedWindow}, 2 * limit},
 		{Spec{Algorithm: FixedWindow, Anchor: FirstHit}, 2*limit - 1},
-		{Spec{Algorithm: SlidingCounter}, 2 * limit},
+		{Spec{Algorithm: SlidingWindow}, 2 * limit},
 		{Spec{Algorithm: SlidingLog}, limit},
 		{Spec{Algorithm: SlidingLog, CountRejected: true}, limit},
 		{Spec{Algorithm: TokenBucket, Anchor: FirstHit}, 2 * limit},
 		{Spec{Algorithm: TokenBucket}, 2 * limit},
 		{Spec{Algorithm: TokenBucket, Anchor: FirstHit, Strict: true}, 2*limit - 1},
 		{Spec{Algorithm: LeakyBucket, Burst: limit - 1}, 2*limit - 1},
-		{Spec{Algorithm: SubWindows, Buckets: 4}, limit},
-		{Spec{Algorithm: SubWindows, Buckets: 4, Lenient: true}, 2 * limit},
+		{Spec{Algorithm: SlidingCounter, Buckets: 4}, limit},
+		{Spec{Algorithm: SlidingCounter, Buckets: 4, Lenient: true}, 2 * limit},
 	} {
 		c.spec.Name, c.spec.Limit, c.spec.Per = "search", limit, ticks*time.Millisecond
 		l, err := New(c.spec)

@@ -23,15 +23,15 @@ var everyKind = []limiter.Spec{
 	{Name: "fixed", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour},
 	{Name: "rejected", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, CountRejected: true},
 	{Name: "first hit", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Anchor: limiter.FirstHit},
-	{Name: "sliding", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour},
+	{Name: "sliding", Algorithm: limiter.SlidingWindow, Limit: 5, Per: time.Hour},
 	{Name: "log", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Hour},
 	{Name: "log of all", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Hour, CountRejected: true},
 	{Name: "bucket", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Refill: 2},
 	{Name: "phase", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Refill: 3, Anchor: limiter.FirstHit},
 	{Name: "drain", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Drain: true},
 	{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 5, Per: time.Hour, Burst: 4},
-	{Name: "harsh", Algorithm: limiter.SubWindows, Limit: 5, Per: time.Hour, Buckets: 4, CountRejected: true},
-	{Name: "lenient", Algorithm: limiter.SubWindows, Limit: 5, Per: time.Hour, Buckets: 5, Lenient: true},
+	{Name: "harsh", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 4, CountRejected: true},
+	{Name: "lenient", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 5, Lenient: true},
 }
 
 // allOver is a time after which nothing is left of any of them.

@@ -24,8 +24,8 @@ func mustNew(t interface{ Fatal(...any) }, s limiter.Spec) *limiter.Limit {
 const start = limiter.Instant(1_700_000_123_456_789_012)
 
 var algorithms = []limiter.Algorithm{
-	limiter.GCRA, limiter.FixedWindow, limiter.SlidingCounter,
-	limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SubWindows,
+	limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow,
+	limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter,
 }
 
 func forEveryAlgorithm(t *testing.T, f func(*rapid.T, limiter.Algorithm)) {
@@ -44,7 +44,7 @@ func drawShapeOf(t *rapid.T, a limiter.Algorithm) limiter.Spec {
 	switch s.Algorithm {
 	case limiter.FixedWindow, limiter.TokenBucket:
 		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t, "anchor")
-	case limiter.SubWindows:
+	case limiter.SlidingCounter:
 		s.Buckets = rapid.SampledFrom([]int{1, 2, 3, 5, 7, 60}).Draw(t, "buckets")
 		if part := s.Per / time.Duration(s.Buckets); part < time.Millisecond || part*time.Duration(s.Buckets) != s.Per {
 			s.Buckets = 1
@@ -81,7 +81,7 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
 	case limiter.FixedWindow:
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
-	case limiter.SubWindows:
+	case limiter.SlidingCounter:
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
 		s.Lenient = rapid.Bool().Draw(t, "lenient")
 	}
@@ -163,14 +163,14 @@ func TestEndsOfTime(t *testing.T) {
 		{Algorithm: limiter.GCRA, Limit: 1, Burst: 1 << 6, Per: limiter.MaxPer},
 		{Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute},
 		{Algorithm: limiter.FixedWindow, Limit: 5, Per: limiter.MaxPer, Anchor: limiter.FirstHit},
-		{Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Minute},
-		{Algorithm: limiter.SlidingCounter, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
+		{Algorithm: limiter.SlidingWindow, Limit: 5, Per: time.Minute},
+		{Algorithm: limiter.SlidingWindow, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
 		{Algorithm: limiter.SlidingLog, Limit: 5, Per: limiter.MaxPer, MinGap: time.Minute, CountRejected: true},
 		{Algorithm: limiter.TokenBucket, Limit: 5, Per: limiter.MaxPer, Refill: 1, Anchor: limiter.FirstHit, Strict: true, Drain: true},
 		{Algorithm: limiter.TokenBucket, Limit: limiter.MaxLimit, Per: time.Minute, Refill: limiter.MaxLimit},
 		{Algorithm: limiter.LeakyBucket, Limit: 1, Burst: 1 << 6, Per: limiter.MaxPer},
-		{Algorithm: limiter.SubWindows, Limit: 5, Per: time.Minute, Buckets: 3, CountRejected: true},
-		{Algorithm: limiter.SubWindows, Limit: 5, Per: limiter.MaxPer, Buckets: 2, Lenient: true},
+		{Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Minute, Buckets: 3, CountRejected: true},
+		{Algorithm: limiter.SlidingCounter, Limit: 5, Per: limiter.MaxPer, Buckets: 2, Lenient: true},
 	} {
 		s.Name = fmt.Sprint(s)
 		l := mustNew(t, s)

@@ -97,11 +97,11 @@ func (p vectorParams) spec(algorithm string) (limiter.Spec, bool) {
 		}, true
 	case "sliding_window_buckets":
 		return limiter.Spec{
-			Algorithm: limiter.SubWindows, Limit: p.Limit, Per: ms(p.WindowMS), CountRejected: p.CountRejected,
+			Algorithm: limiter.SlidingCounter, Limit: p.Limit, Per: ms(p.WindowMS), CountRejected: p.CountRejected,
 			Buckets: p.Buckets, Lenient: p.Mode == "lenient",
 		}, true
 	case "sliding_window_counter":
-		return limiter.Spec{Algorithm: limiter.SlidingCounter, Limit: p.Limit, Per: ms(p.WindowMS)}, true
+		return limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: p.Limit, Per: ms(p.WindowMS)}, true
 	}
 	return limiter.Spec{}, false
 }

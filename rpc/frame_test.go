@@ -60,7 +60,7 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 		s.Refill = s.Limit/2 + 1
 		s.Anchor = limiter.FirstHit
 		s.Strict, s.Drain = rapid.Bool().Draw(t, "strict"), rapid.Bool().Draw(t, "drain")
-	case limiter.SubWindows:
+	case limiter.SlidingCounter:
 		s.Buckets = 1
 		s.Lenient = rapid.Bool().Draw(t, "lenient")
 	}

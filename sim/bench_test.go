@@ -21,7 +21,7 @@ func BenchmarkWorld(b *testing.B) {
 	for _, s := range []limiter.Spec{
 		{Name: "a", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 30},
 		{Name: "b", Algorithm: limiter.FixedWindow, Limit: 100, Per: time.Second},
-		{Name: "c", Algorithm: limiter.SlidingCounter, Limit: 50, Per: time.Second},
+		{Name: "c", Algorithm: limiter.SlidingWindow, Limit: 50, Per: time.Second},
 	} {
 		p.limits = append(p.limits, rule{Spec: s})
 	}

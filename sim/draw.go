@@ -131,7 +131,7 @@ func drawLimits(r *rand.Rand) []rule {
 	rules := make([]rule, 2+r.IntN(5))
 	for i := range rules {
 		s := &rules[i].Spec
-		s.Algorithm = oneOf(r, limiter.GCRA, limiter.FixedWindow, limiter.SlidingCounter)
+		s.Algorithm = oneOf(r, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow)
 		s.Name = fmt.Sprintf("%s-%d", s.Algorithm, i+1)
 		s.Limit = oneOf[int64](r, 1, 2, 3, 7, 10, 50, 300, 1000)
 		s.Per = oneOf(r, 100*time.Millisecond, time.Second, 7*time.Second, time.Minute)

@@ -57,7 +57,7 @@ func (st *naiveState) take(now limiter.Instant, s *limiter.Spec, cost int64) lim
 		return st.bucket(now, s, cost)
 	case limiter.FixedWindow:
 		return st.window(now, s, cost)
-	case limiter.SlidingCounter:
+	case limiter.SlidingWindow:
 		return st.sliding(now, s, cost)
 	}
 	panic("sim: the reference does not know " + s.Algorithm.String())

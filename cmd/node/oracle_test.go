@@ -37,7 +37,7 @@ func TestAdmissionBound(t *testing.T) {
 		{"fixed window near a border: clocks may differ", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 7, Per: time.Minute}, minute.Add(500 * time.Millisecond), 10 * time.Second, 14, false},
 		{"first hit inside one", limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 7, Per: time.Minute}, minute.Add(55 * time.Second), 10 * time.Second, 7, true},
 		{"first hit over two", limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 7, Per: 4 * time.Second}, minute, 10 * time.Second, 21, false},
-		{"sliding window", limiter.Spec{Algorithm: limiter.SlidingCounter, Limit: 7, Per: time.Minute}, minute.Add(20 * time.Second), 10 * time.Second, 7, false},
+		{"sliding window", limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 7, Per: time.Minute}, minute.Add(20 * time.Second), 10 * time.Second, 7, false},
 	} {
 		bound, single, _ := admissionBound(mustLimit(t, c.spec), c.first, c.first.Add(c.run))
 		if bound != c.bound || single != c.single {

@@ -102,7 +102,7 @@ var algorithms = map[string]struct {
 }{
 	"gcra":           {limiter.GCRA, penstockv1.Algorithm_ALGORITHM_GCRA},
 	"fixed_window":   {limiter.FixedWindow, penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW},
-	"sliding_window": {limiter.SlidingCounter, penstockv1.Algorithm_ALGORITHM_SLIDING_WINDOW},
+	"sliding_window": {limiter.SlidingWindow, penstockv1.Algorithm_ALGORITHM_SLIDING_WINDOW},
 }
 
 // given reports whether the command line describes a limit.

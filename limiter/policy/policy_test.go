@@ -53,12 +53,12 @@ limits:
 		{Name: "plain", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 10},
 		{Name: "login", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 20, OnError: limiter.ErrorDeny, OnDeny: limiter.DenyShadow, DryRun: true},
 		{Name: "günther's", Algorithm: limiter.FixedWindow, Limit: 5, Per: 24 * time.Hour, Anchor: limiter.FirstHit, CountRejected: true, OnError: limiter.ErrorAllow},
-		{Name: "sliding", Algorithm: limiter.SlidingCounter, Limit: 7, Per: 7 * 24 * time.Hour},
+		{Name: "sliding", Algorithm: limiter.SlidingWindow, Limit: 7, Per: 7 * 24 * time.Hour},
 		{Name: "log", Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: 2 * time.Second, CountRejected: true},
 		{Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Hour, Refill: 1, Anchor: limiter.FirstHit, Strict: true, Drain: true},
 		{Name: "aligned", Algorithm: limiter.TokenBucket, Limit: 3, Per: time.Minute, Refill: 3, Anchor: limiter.Epoch},
 		{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Second},
-		{Name: "figma", Algorithm: limiter.SubWindows, Limit: 500, Per: time.Hour, Buckets: 30, Lenient: true},
+		{Name: "figma", Algorithm: limiter.SlidingCounter, Limit: 500, Per: time.Hour, Buckets: 30, Lenient: true},
 	} {
 		if l := set.Limits[want.Name]; l == nil || l.Spec != want {
 			t.Errorf("%s: got %+v, want %+v", want.Name, l, want)

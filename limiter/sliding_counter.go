@@ -2,8 +2,8 @@ package limiter
 
 import "time"
 
-// Sub-windows count in pieces of Per/Buckets, aligned to the epoch, and add up those that lie in the last Per. They
-// come between the sliding log, which keeps each instant, and the two windows of the sliding counter.
+// The sliding counter counts in sub-windows of Per/Buckets, aligned to the epoch, and add up those that lie in the last Per. They
+// come between the sliding log, which keeps each instant, and the two windows of the sliding window.
 //
 //	admit c  iff  sum of the counters in force + c ≤ Limit
 //
@@ -128,22 +128,22 @@ func (l *Limit) untilSumAtMost(w []int64, k int64, now Instant) time.Duration {
 	return time.Duration(over - int64(now))
 }
 
-func (l *Limit) freshSubWindows(w []int64, now Instant) bool {
+func (l *Limit) freshSlidingCounter(w []int64, now Instant) bool {
 	_, sum := l.inForce(w, now)
 	return sum == 0
 }
 
-// mergeSubWindows settles both states at now and keeps the larger of each word. If both stand in one sub-window, that
+// mergeSlidingCounter settles both states at now and keeps the larger of each word. If both stand in one sub-window, that
 // is the larger count per sub-window; if one is ahead (clocks that differ), the counts of the other move along, which
 // is never looser than either.
-func (l *Limit) mergeSubWindows(w, other []int64, now Instant) {
-	l.settleSubWindows(w, now)
-	l.settleSubWindows(other, now)
+func (l *Limit) mergeSlidingCounter(w, other []int64, now Instant) {
+	l.settleSlidingCounter(w, now)
+	l.settleSlidingCounter(other, now)
 	keepLarger(w, other)
 }
 
-// settleSubWindows moves a state to the sub-window of now, and puts bad numbers right.
-func (l *Limit) settleSubWindows(w []int64, now Instant) {
+// settleSlidingCounter moves a state to the sub-window of now, and puts bad numbers right.
+func (l *Limit) settleSlidingCounter(w []int64, now Instant) {
 	w[0] = floorTo(min(max(w[0], int64(earliest)), int64(latest)), l.step)
 	for i, c := range w[1:] {
 		w[1+i] = min(max(c, 0), maxCounter)

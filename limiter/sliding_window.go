@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The sliding window counter estimates the last Per from two windows aligned to the epoch: what the current one has
+// The sliding window (a counter, in full) estimates the last Per from two windows aligned to the epoch: what the current one has
 // admitted, and of the one before the part that still lies inside.
 //
 //	estimate = current + floor(previous × (Per − elapsed) / Per)
@@ -15,9 +15,9 @@ import (
 // count. The state is the start of the current window and the two counts. If the clock goes back before the start,
 // the stored window stays the current one with nothing elapsed. In any span of length Per at most 2×Limit are
 // admitted, and that only by a ramp that follows a burst at the last instant of a window.
-const slidingCounterWords = 3
+const slidingWindowWords = 3
 
-func (l *Limit) slidingCounter(w []int64, now Instant, cost int64, d *Decision) {
+func (l *Limit) slidingWindow(w []int64, now Instant, cost int64, d *Decision) {
 	c := l.countsAt(w, now)
 	switch {
 	case cost > l.Limit:
@@ -44,7 +44,7 @@ func (l *Limit) slidingCounter(w []int64, now Instant, cost int64, d *Decision) 
 	}
 }
 
-// counts are the two windows of a sliding counter at one instant.
+// counts are the two windows of a sliding window at one instant.
 type counts struct {
 	start, current, previous int64
 	estimate                 int64
@@ -98,24 +98,24 @@ func fadeTo(count, k, per int64) int64 {
 	return int64(inside)
 }
 
-func (l *Limit) freshSlidingCounter(w []int64, now Instant) bool {
+func (l *Limit) freshSlidingWindow(w []int64, now Instant) bool {
 	c := l.countsAt(w, now)
 	// The estimate of a fading count stays 0 once it is. A clock that stands before the window may still see it
 	// grow when the window begins: never, for nothing has elapsed then either.
 	return c.estimate == 0
 }
 
-// mergeSlidingCounter settles both states at now and keeps the larger of each word. If both stand in one window,
+// mergeSlidingWindow settles both states at now and keeps the larger of each word. If both stand in one window,
 // that is the larger count per window; if one is ahead (clocks that differ), the later window gets both larger
 // counts, which is never looser than either.
-func (l *Limit) mergeSlidingCounter(w, other []int64, now Instant) {
-	l.settleSlidingCounter(w, now)
-	l.settleSlidingCounter(other, now)
+func (l *Limit) mergeSlidingWindow(w, other []int64, now Instant) {
+	l.settleSlidingWindow(w, now)
+	l.settleSlidingWindow(other, now)
 	keepLarger(w, other)
 }
 
-// settleSlidingCounter moves a state to the window of now, and puts bad numbers right.
-func (l *Limit) settleSlidingCounter(w []int64, now Instant) {
+// settleSlidingWindow moves a state to the window of now, and puts bad numbers right.
+func (l *Limit) settleSlidingWindow(w []int64, now Instant) {
 	w[0] = floorTo(min(max(w[0], int64(earliest)), int64(latest)), int64(l.Per))
 	w[1] = min(max(w[1], 0), maxCount)
 	w[2] = min(max(w[2], 0), maxCount)
