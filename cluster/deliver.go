@@ -4,8 +4,8 @@ import (
 	"penstock/limiter"
 )
 
-// Deliver is the peer's door: it answers an Ask from memory and never waits. The keys and limits of a may be
-// borrowed from the frame that carried it: nothing keeps them after Deliver returns.
+// Deliver is the peer's door: it answers an Ask from memory and never waits. The keys of a may be borrowed
+// from the frame that carried it, nothing keeps them after Deliver returns; its limits may be kept.
 func (n *Node) Deliver(a *Ask) *Answer {
 	now := n.clock.Now()
 	view := n.view.Load()

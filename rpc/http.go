@@ -64,7 +64,7 @@ type web struct {
 
 func newWeb(c HTTPConfig) *web {
 	if c.Metrics == nil {
-		c.Metrics = NewMetrics(c.Node)
+		c.Metrics = NewMetrics(c.Node, nil)
 	}
 	return &web{HTTPConfig: c}
 }

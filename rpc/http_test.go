@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
 )
 
 // unreached is a Network for a node that is alone: nobody is asked.
@@ -400,6 +402,22 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	// Keys are addresses and names of people: they stand in no metric and no status.
 	if strings.Contains(body, "secret-person") {
 		t.Error("a key stands in the metrics")
+	}
+}
+
+func TestHTTPMetricsOfPeers(t *testing.T) {
+	s := newStations(t, 2, five)
+	key := keyOf(s[1], 7200)
+	for range 3 {
+		if _, err := s[0].client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", key, 1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, body := page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: NewMetrics(s[0].node, s[0].peers)}), "GET", "/metrics", "")
+	for _, want := range []string{"penstock_peer_asks_total 3\n", "penstock_peer_streams_total 1\n", "penstock_forwarded_total 3\n"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %q", want)
+		}
 	}
 }
 

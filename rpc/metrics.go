@@ -15,7 +15,7 @@ type Metrics struct {
 }
 
 // NewMetrics makes the metrics of n.
-func NewMetrics(n *cluster.Node) *Metrics {
+func NewMetrics(n *cluster.Node, p *Peers) *Metrics {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:                           "penstock_http_request_seconds",
 		Help:                           "Time from a request's header to its answer, by path.",
@@ -24,7 +24,7 @@ func NewMetrics(n *cluster.Node) *Metrics {
 		NativeHistogramMaxBucketNumber: 100,
 	}, []string{"path"})
 	r := prometheus.NewRegistry()
-	r.MustRegister(&nodeCollector{n}, seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(&nodeCollector{n, p}, seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &Metrics{r, seconds}
 }
 
@@ -105,7 +105,22 @@ func tableStatus(n *cluster.Node) map[string]any {
 }
 
 // nodeCollector reads a node's numbers when it is asked for them.
-type nodeCollector struct{ node *cluster.Node }
+type nodeCollector struct {
+	node  *cluster.Node
+	peers *Peers // nil: none
+}
+
+// peerCounters are the counters of the lines to peers.
+var peerCounters = []struct {
+	name, help string
+	read       func(*PeersStats) uint64
+}{
+	{"peer_asks", "Asks written to peers.", func(s *PeersStats) uint64 { return s.Asks.Load() }},
+	{"peer_frames", "Frames that carried them: asks per frame say how well they join.", func(s *PeersStats) uint64 { return s.Frames.Load() }},
+	{"peer_streams", "Streams opened to peers.", func(s *PeersStats) uint64 { return s.Streams.Load() }},
+	{"peer_expired", "Asks dropped unsent because their deadline came first.", func(s *PeersStats) uint64 { return s.Expired.Load() }},
+	{"peer_overflow", "Asks refused because too much waited for the peer.", func(s *PeersStats) uint64 { return s.Overflow.Load() }},
+}
 
 func desc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("penstock_"+name, help, nil, nil)
@@ -121,6 +136,11 @@ func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, x := range tableCounters {
 		to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node)))
+	}
+	if c.peers != nil {
+		for _, x := range peerCounters {
+			to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.peers.Stats())))
+		}
 	}
 	for _, x := range nodeGauges {
 		to <- prometheus.MustNewConstMetric(desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node))

@@ -202,7 +202,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	pages := rpc.HTTPConfig{
 		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
-		Draining: r.draining.Load, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node),
+		Draining: r.draining.Load, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
 	}
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)

@@ -110,10 +110,7 @@ var limitFields = []limitField{
 		d.spec.Buckets = int(n)
 		return err
 	}},
-	{"mode", func(v value, d *draft) (err error) {
-		d.spec.Lenient, err = word(v, []choice[bool]{{"harsh", false}, {"lenient", true}})
-		return err
-	}},
+	{"lenient", func(v value, d *draft) (err error) { d.spec.Lenient, err = v.flag(); return err }},
 	{"on_error", func(v value, d *draft) (err error) {
 		d.spec.OnError, err = word(v, []choice[limiter.OnError]{
 			{"local", limiter.ErrorLocal}, {"allow", limiter.ErrorAllow}, {"deny", limiter.ErrorDeny},

@@ -44,7 +44,7 @@ limits:
   - {name: smyte, algorithm: token_bucket, limit: 10, per: 1h, refill: 1, strict: true, drain: true}
   - {name: aligned, algorithm: token_bucket, limit: 3, per: 1m, anchor: epoch}
   - {name: queue, algorithm: leaky_bucket, limit: 10, per: 1s, burst: 0}
-  - {name: figma, algorithm: sliding_counter, limit: 500, per: 1h, buckets: 30, mode: lenient}
+  - {name: figma, algorithm: sliding_counter, limit: 500, per: 1h, buckets: 30, lenient: true}
 `))
 	if err != nil {
 		t.Fatal(err)
