@@ -26,8 +26,12 @@ func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
 		l.tokenBucket(w, now, cost, d)
 	case LeakyBucket:
 		l.leakyBucket(w, now, cost, d)
-	case SlidingCounter:
+	case SlidingCounter, Concurrency:
 		l.subWindows(w, now, cost, d)
+	case StatedWindow:
+		l.statedWindow(w, now, cost, d)
+	case StatedBucket:
+		l.statedBucket(w, now, cost, d)
 	default:
 		l.slidingWindow(w, now, cost, d)
 	}
@@ -45,9 +49,16 @@ func (l *Limit) fresh(w []int64, now Instant) bool {
 	case SlidingLog:
 		return l.freshSlidingLog(w, now)
 	case TokenBucket:
+		if l.ClientTime {
+			return l.freshClientBucket(w, now)
+		}
 		return l.freshTokenBucket(w, now)
-	case SlidingCounter:
+	case SlidingCounter, Concurrency:
 		return l.freshSlidingCounter(w, now)
+	case StatedWindow:
+		return freshStatedWindow(w, now)
+	case StatedBucket:
+		return freshStatedBucket(w, now)
 	default:
 		return l.freshSlidingWindow(w, now)
 	}
@@ -65,9 +76,17 @@ func (l *Limit) merge(w, other []int64, now Instant) {
 	case SlidingLog:
 		l.mergeSlidingLog(w, other, now)
 	case TokenBucket:
-		l.mergeTokenBucket(w, other, now)
-	case SlidingCounter:
+		if l.ClientTime {
+			l.mergeClientBucket(w, other, now)
+		} else {
+			l.mergeTokenBucket(w, other, now)
+		}
+	case SlidingCounter, Concurrency:
 		l.mergeSlidingCounter(w, other, now)
+	case StatedWindow:
+		mergeStatedWindow(w, other, now)
+	case StatedBucket:
+		mergeStatedBucket(w, other, now)
 	default:
 		l.mergeSlidingWindow(w, other, now)
 	}

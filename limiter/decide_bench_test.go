@@ -16,14 +16,21 @@ func BenchmarkDecide(b *testing.B) {
 		{Algorithm: TokenBucket, Limit: 100, Anchor: FirstHit},
 		{Algorithm: LeakyBucket, Limit: 100, Burst: 99},
 		{Algorithm: FixedWindow, Limit: 100},
+		{Algorithm: FixedWindow, Limit: 100, Calendar: Hours, TimeZone: "Europe/Berlin"},
+		{Algorithm: FixedWindow, Limit: 2400, Calendar: Days, TimeZone: "Europe/Berlin"},
+		{Algorithm: FixedWindow, Limit: 72000, Calendar: Months, TimeZone: "Europe/Berlin"},
 		{Algorithm: SlidingLog, Limit: 100},
 		{Algorithm: SlidingWindow, Limit: 100},
 		{Algorithm: SlidingCounter, Limit: 100},
+		{Algorithm: Concurrency, Limit: 100},
 	} {
-		s.Name, s.Per = "bench", time.Hour
+		s.Name = "bench"
+		if s.Calendar == 0 {
+			s.Per = time.Hour
+		}
 		l := mustBe(New(s))
 		for name, step := range map[string]time.Duration{"refused": time.Second, "admitted": time.Minute} {
-			b.Run(fmt.Sprintf("alg=%v/limit=%d/mostly=%s", l.Algorithm, l.Limit, name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("alg=%v/limit=%d/per=%v/mostly=%s", l.Algorithm, l.Limit, l.Per, name), func(b *testing.B) {
 				w := make([]int64, l.words())
 				now, yes := Instant(1_700_000_000e9), 0
 				var d Decision

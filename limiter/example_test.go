@@ -133,7 +133,7 @@ func ExampleTable_TakeAll() {
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("alice")
 	for _, clock := range []string{"0s", "1m", "2m"} {
-		items := []limiter.Item{{Limit: minute, Key: "alice", Hash: hash, Cost: 8}, {Limit: hour, Key: "alice", Hash: hash, Cost: 8}}
+		items := []limiter.Item{{Limit: minute, Key: "alice", Hash: hash, Request: limiter.Request{Cost: 8}}, {Limit: hour, Key: "alice", Hash: hash, Request: limiter.Request{Cost: 8}}}
 		out := make([]limiter.Decision, len(items))
 		all := table.TakeAll(at(clock), items, out)
 		fmt.Println(all, answer(out[0]), "/", answer(out[1]))

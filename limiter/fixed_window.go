@@ -4,58 +4,84 @@ import "time"
 
 // A fixed window counts what it admits, and forgets it all at its end. Anchored at the epoch, window k is
 // [k×Per, (k+1)×Per); anchored at the first hit, it opens with the first counted request and lasts Per (a request
-// exactly then opens the next one).
+// exactly then opens the next one). A calendar has windows of its own, from a minute to a year, in a time zone (see zone).
 //
 //	admit c  iff  count + c ≤ Limit
 //
 // The state is the start of the window and its count. A clock that goes back before the start goes on counting in
 // the stored window, so an old budget is never opened again. Two windows may meet inside any span of length Per:
-// at most 2×Limit are admitted in one (2×Limit − 1 from the first hit, whose opening request lies outside).
+// at most 2×Limit are admitted in one (2×Limit − 1 from the first hit, whose opening request lies outside). Windows of a
+// calendar have several lengths: it is 2×Limit in any span that is no longer than the shorter of two neighbours.
+//
+// With Drain the count of a window that has refused a request is more than Limit, and it then refuses a cost of 0 too: who
+// only asks, because the price comes later, hears that it is used up. (Envoy's rate limits on what a response cost.)
 const fixedWindowWords = 2
 
 func (l *Limit) fixedWindow(w []int64, now Instant, cost int64, d *Decision) {
-	start, count := l.windowAt(w, now)
+	start, end, count := l.windowAt(w, now)
 	switch {
-	case cost > l.Limit:
-		d.Allowed = false
 	case cost > 0 && count > l.Limit-cost:
 		d.Allowed = false
-		d.RetryAfter = time.Duration(start + int64(l.Per) - int64(now))
-		if l.CountRejected {
+		if cost <= l.Limit {
+			d.RetryAfter = time.Duration(end - int64(now))
+		}
+		switch {
+		case l.Drain:
+			d.Drained = max(0, l.Limit-count)
+			count = max(count, l.Limit+1)
+			w[0], w[1] = start, count
+		case l.CountRejected && cost <= l.Limit:
 			count += min(cost, maxCount-count)
 			w[0], w[1] = start, count
 		}
 	case cost > 0:
 		count += cost
 		w[0], w[1] = start, count
+	case cost == 0 && l.Drain && count > l.Limit:
+		d.Allowed = false
+		d.RetryAfter = time.Duration(end - int64(now))
 	case cost < 0 && count > 0:
+		if l.Drain {
+			count = min(count, l.Limit)
+		}
 		if count -= min(count, magnitude(cost)); count > 0 {
 			w[0], w[1] = start, count
 		} else {
 			w[0], w[1] = 0, 0
-			start, _ = l.windowAt(w, now) // the clock may have gone back
+			_, end, _ = l.windowAt(w, now) // the clock may have gone back
 		}
 	}
 	d.Remaining = max(0, l.Limit-count)
 	if l.Anchor == Epoch || count > 0 {
-		d.ResetAfter = time.Duration(start + int64(l.Per) - int64(now))
+		d.ResetAfter = time.Duration(end - int64(now))
 	}
 }
 
 // windowAt is the window that counts at now: the stored one, or a new one if that is over or was never counted in.
-func (l *Limit) windowAt(w []int64, now Instant) (start, count int64) {
-	start, count = w[0], w[1]
-	if count > 0 && int64(now)-start < int64(l.Per) {
-		return start, count
+func (l *Limit) windowAt(w []int64, now Instant) (start, end, count int64) {
+	if w[1] > 0 {
+		if start, end = l.windowOf(w[0]); int64(now) < end {
+			return start, end, w[1]
+		}
 	}
-	if l.Anchor == FirstHit {
-		return int64(now), 0
+	start, end = l.windowOf(int64(now))
+	return start, end, 0
+}
+
+// windowOf is the window that t lies in, or begins.
+func (l *Limit) windowOf(t int64) (start, end int64) {
+	switch {
+	case l.zone != nil:
+		return l.zone.window(l.Calendar, t)
+	case l.Anchor == Epoch:
+		t = floorTo(t, int64(l.Per))
 	}
-	return floorTo(int64(now), int64(l.Per)), 0
+	return t, t + int64(l.Per)
 }
 
 func (l *Limit) freshFixedWindow(w []int64, now Instant) bool {
-	return w[1] == 0 || int64(now)-w[0] >= int64(l.Per)
+	_, _, count := l.windowAt(w, now)
+	return count == 0
 }
 
 // mergeFixedWindow settles both states at now and keeps the larger of each word. In one window that is the larger
@@ -69,10 +95,7 @@ func (l *Limit) mergeFixedWindow(w, other []int64, now Instant) {
 
 // settleFixedWindow makes a window that is over the state of a key never seen, and puts bad numbers right.
 func (l *Limit) settleFixedWindow(w []int64, now Instant) {
-	w[0] = min(max(w[0], int64(earliest)), int64(latest))
-	if l.Anchor == Epoch {
-		w[0] = floorTo(w[0], int64(l.Per))
-	}
+	w[0], _ = l.windowOf(min(max(w[0], int64(earliest)), int64(latest)))
 	w[1] = min(max(w[1], 0), maxCount)
 	if l.freshFixedWindow(w, now) {
 		w[0], w[1] = 0, 0

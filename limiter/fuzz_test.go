@@ -3,31 +3,206 @@ package limiter_test
 import (
 	"encoding/binary"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"penstock/limiter"
 )
 
-// input reads numbers from fuzzed bytes; at their end it reads zeros.
-type input []byte
+// input reads numbers from fuzzed bytes, at whose end there are zeros, or from a source of random ones.
+type input struct {
+	data []byte
+	rnd  *rand.Rand
+}
 
 func (in *input) number(bytes int) uint64 {
+	if in.rnd != nil {
+		return in.rnd.Uint64() >> (64 - 8*bytes)
+	}
 	var b [8]byte
-	*in = (*in)[copy(b[:bytes], *in):]
+	in.data = in.data[copy(b[:bytes], in.data):]
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-func (in *input) spec() limiter.Spec {
-	s := limiter.Spec{
-		Name: "fuzz", Algorithm: limiter.Algorithm(in.number(1)), Limit: int64(in.number(6)), Per: time.Duration(in.number(7)),
+func (in *input) over() bool { return in.rnd == nil && len(in.data) == 0 }
+
+// below is a number from 0 to n−1; one is true for one of n.
+func (in *input) below(n int64) int64 { return int64(in.number(8) % uint64(n)) }
+func (in *input) one(n byte) bool     { return byte(in.number(1))%n == 0 }
+
+// amount is a number from 1 on, small or large.
+func (in *input) amount() int64 {
+	switch in.number(1) % 4 {
+	case 0:
+		return 1 + int64(in.number(1)%10)
+	case 1:
+		return 1 + int64(in.number(2)%1000)
+	case 2:
+		return 1 + in.below(limiter.MaxLimit)
 	}
-	if x := in.number(1); s.Algorithm == limiter.GCRA && x&1 == 1 {
-		s.Burst = int64(in.number(6))
-	} else if s.Algorithm == limiter.FixedWindow {
-		s.Anchor, s.CountRejected = limiter.Anchor(x>>1&1), x&4 == 4
+	return 3
+}
+
+// shape is what counters of an algorithm belong to.
+func (in *input) shape(a limiter.Algorithm) limiter.Spec {
+	s := limiter.Spec{Name: "fuzz", Algorithm: a}
+	pers := []time.Duration{time.Second, time.Minute, time.Millisecond, limiter.MaxPer, 7 * time.Millisecond}
+	if i := int(in.number(1)) % (len(pers) + 2); i < len(pers) {
+		s.Per = pers[i]
+	} else {
+		s.Per = limiter.MinPer + time.Duration(in.below(int64(time.Hour)))
+	}
+	flags := in.number(1)
+	switch s.Algorithm {
+	case limiter.FixedWindow:
+		s.Anchor = limiter.Anchor(flags & 1)
+		if flags&3 == 2 {
+			s.Calendar = limiter.Calendar(1 + flags>>2%6)
+			s.TimeZone = []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"}[flags>>5%4]
+			s.Per = s.Calendar.Per()
+		}
+	case limiter.TokenBucket:
+		s.Anchor, s.ClientTime = limiter.Anchor(flags&1), flags&2 != 0
+		s.Sessions = flags&5 == 5
+		s.Limit, s.Refill = in.amount(), in.amount()
+		if _, err := limiter.New(s); err != nil {
+			s.Refill = 0
+		}
+	case limiter.SlidingCounter, limiter.Concurrency:
+		s.Buckets = []int{1, 2, 3, 5, 7, 60}[flags%6]
+		if part := s.Per / time.Duration(s.Buckets); part < time.Millisecond || part*time.Duration(s.Buckets) != s.Per {
+			s.Buckets = 1
+		}
 	}
 	return s
+}
+
+// params is what may change in place of a shape.
+func (in *input) params(s limiter.Spec) limiter.Spec {
+	if s.Algorithm != limiter.TokenBucket {
+		s.Limit = in.amount()
+	}
+	try := func(change func(*limiter.Spec)) {
+		changed := s
+		if change(&changed); in.one(2) {
+			if _, err := limiter.New(changed); err == nil {
+				s = changed
+			}
+		}
+	}
+	if s.Algorithm == limiter.SlidingLog {
+		s.Limit = min(s.Limit, 100)
+	}
+	other := in.amount()
+	try(func(s *limiter.Spec) { s.Burst = other })
+	try(func(s *limiter.Spec) { s.MaxDebt = other })
+	try(func(s *limiter.Spec) { s.MinGap = s.Per / time.Duration(1+other%20) })
+	try(func(s *limiter.Spec) { s.CountRejected = true })
+	try(func(s *limiter.Spec) { s.Drain = true })
+	try(func(s *limiter.Spec) { s.Strict = true })
+	try(func(s *limiter.Spec) { s.Lenient = true })
+	return s
+}
+
+// step is how far the clock goes, often to where something happens, sometimes back.
+func (in *input) step(s limiter.Spec, now limiter.Instant) limiter.Instant {
+	per := int64(s.Per)
+	edge := per - int64(now)%per
+	switch k := in.number(1); k % 16 {
+	case 0, 1, 2:
+		return 0
+	case 3, 4, 5:
+		return limiter.Instant(in.below(per/s.Limit + 2))
+	case 6, 7:
+		return limiter.Instant(in.below(per))
+	case 8:
+		return limiter.Instant(in.below(3 * per))
+	case 9:
+		return -limiter.Instant(in.below(2 * per))
+	case 10:
+		return limiter.Instant(in.below(40 * int64(time.Hour) * 24))
+	}
+	steps := []int64{per / s.Limit, per, per - 1, per + 1, edge, edge - 1, edge + 1, -1}
+	return limiter.Instant(steps[in.number(1)%uint64(len(steps))])
+}
+
+// request is any request, mostly a plain one.
+func (in *input) request(s limiter.Spec, now limiter.Instant) (r limiter.Request) {
+	c := capacity(s)
+	switch in.number(1) % 8 {
+	case 0:
+		r.Cost = int64(in.number(8))
+	case 1:
+		r.Cost = in.below(2*min(c, 1<<40)+1) - c
+	case 2:
+		r.Cost = 1 + in.below(c)
+	case 3:
+		r.Cost = []int64{0, c, c + 1, -c, math.MaxInt64, math.MinInt64}[in.number(1)%6]
+	case 4:
+		r.Cost = int64(in.number(1)%8) - 3
+	default:
+		r.Cost = 1
+	}
+	if flags := in.number(1); flags&128 != 0 {
+		r.Report, r.Drain, r.Strict, r.Timed = flags&3 == 3, flags&12 == 12, flags&16 != 0, flags&32 != 0
+	}
+	if r.Timed {
+		r.At = now + limiter.Instant(in.below(int64(2*s.Per))) - limiter.Instant(s.Per)
+	}
+	return r
+}
+
+// walk asks steps times, and compares with the naive limiter: every decision, and the waits of one in every.
+func (in *input) walk(t interface {
+	Helper()
+	Fatalf(string, ...any)
+	Fatal(...any)
+}, a limiter.Algorithm, steps, every int,
+) {
+	t.Helper()
+	shape := in.shape(a)
+	spec := in.params(shape)
+	l := mustNew(t, spec)
+	table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 18, Shards: 1}), naive{}
+	now := start
+	for i := 0; i < steps && !in.over(); i++ {
+		if in.one(32) {
+			spec = in.params(shape)
+			l = mustNew(t, spec)
+		}
+		now += in.step(spec, now)
+		now = min(max(now, 0), 1<<61)
+		key, r := drawnKeys[in.number(1)%3], in.request(spec, now)
+		if i%every == 0 {
+			compare(t, table, believed, now, l, spec, key, r, in.one(4))
+			continue
+		}
+		got := table.Do(now, l, key, limiter.Hash(key), r)
+		want, _ := believed.decide(now, spec, key, r, true)
+		want.RetryAfter, want.ResetAfter = got.RetryAfter, got.ResetAfter
+		if got != want {
+			t.Fatalf("step %d: %+v at %d under %+v:\n got %+v\nwant %+v", i, r, now, spec, got, want)
+		}
+	}
+}
+
+// TestLongWalks is TestTakeEqualsNaive with a million requests: a thousand walks for every algorithm, of requests of
+// all kinds under limits that change, on a clock that jumps. The waits of one in 47 are found by trying.
+func TestLongWalks(t *testing.T) {
+	const length = 130
+	walks := 1000
+	if testing.Short() { // the race detector multiplies the time, and has nothing to find here
+		walks = 50
+	}
+	for _, a := range algorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			for seed := range uint64(walks) {
+				(&input{rnd: rand.New(rand.NewPCG(seed, 0))}).walk(t, a, length, 47)
+			}
+		})
+	}
 }
 
 // FuzzNew: no Spec panics, and what is accepted decides sanely.
@@ -59,37 +234,18 @@ func FuzzNew(f *testing.F) {
 	})
 }
 
-// FuzzTake: any requests, clocks and changes of a limit are answered as by the naive limiter.
+// FuzzTake: any requests, clocks and changes of a limit, under any algorithm, are answered as by the naive limiter.
 func FuzzTake(f *testing.F) {
-	f.Add([]byte{1, 10, 0, 0, 0, 0, 0, 0, 0xca, 0x9a, 0x3b, 0, 0, 0, 0, 1, 1, 0})
-	f.Add([]byte{2, 3, 0, 0, 0, 0, 0, 0, 0xca, 0x9a, 0x3b, 0, 0, 0, 6, 1, 1, 0, 1, 2, 0, 1, 3, 0})
-	f.Add([]byte{3, 7, 0, 0, 0, 0, 0, 0, 0xca, 0x9a, 0x3b, 0, 0, 0, 0, 1, 5, 1, 1, 3, 2})
+	for i := range len(algorithms) {
+		rnd := rand.New(rand.NewPCG(uint64(i), 1))
+		data := []byte{byte(i)}
+		for range 200 {
+			data = append(data, byte(rnd.Uint32()))
+		}
+		f.Add(data)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		in := input(data)
-		spec := in.spec()
-		l, err := limiter.New(spec)
-		if err != nil {
-			return
-		}
-		table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1}), naive{}
-		now := start
-		for n := 0; len(in) > 0 && n < 64; n++ {
-			op := in.number(1)
-			if op&1 == 0 {
-				now += limiter.Instant(int64(in.number(7)<<8) >> 8 % (4 * int64(spec.Per)))
-			}
-			cost := int64(int8(in.number(1)))
-			if op&2 == 0 {
-				cost = int64(in.number(8))
-			}
-			if op&12 == 12 {
-				next := in.spec()
-				next.Algorithm, next.Per, next.Anchor = spec.Algorithm, spec.Per, spec.Anchor
-				if other, err := limiter.New(next); err == nil {
-					spec, l = next, other
-				}
-			}
-			compare(t, table, believed, now, l, spec, drawnKeys[op>>4%3], cost, op&128 != 0)
-		}
+		in := &input{data: data}
+		in.walk(t, algorithms[in.number(1)%uint64(len(algorithms))], 64, 1)
 	})
 }

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,6 +37,48 @@ func TestQueueOutput(t *testing.T) {
 				t.Fatalf("the last of %d units waits %v, longer than %d units take", cost, last, l.Burst)
 			}
 			idle = leaves.Add(time.Duration(cost) * interval)
+		}
+	})
+}
+
+// TestPermits: as long as holders return what they took, or have died, no more permits are out than there are,
+// whoever returns which and in whatever order; and a permit that nobody returns comes back.
+func TestPermits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := mustNew(t, limiter.Spec{
+			Name: "jobs", Algorithm: limiter.Concurrency, Limit: rapid.Int64Range(1, 6).Draw(t, "limit"), Per: time.Second,
+			Buckets: rapid.SampledFrom([]int{1, 2, 5}).Draw(t, "buckets"),
+		})
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+		type permit struct {
+			until limiter.Instant
+			n     int64
+		}
+		var out []permit
+		now := start
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			now += limiter.Instant(rapid.Int64Range(0, int64(time.Second)/4).Draw(t, "step"))
+			out = slices.DeleteFunc(out, func(p permit) bool { return p.until <= now }) // its holder has died, or lost it
+			if len(out) > 0 && rapid.Bool().Draw(t, "return?") {
+				i := rapid.IntRange(0, len(out)-1).Draw(t, "which")
+				table.Take(now, l, "k", 1, -out[i].n)
+				out = slices.Delete(out, i, i+1)
+				continue
+			}
+			n := rapid.Int64Range(1, 3).Draw(t, "permits")
+			if table.Take(now, l, "k", 1, n).Allowed {
+				out = append(out, permit{now.Add(time.Second), n})
+			}
+			sum := int64(0)
+			for _, p := range out {
+				sum += p.n
+			}
+			if sum > l.Limit {
+				t.Fatalf("%d of %d permits are out", sum, l.Limit)
+			}
+		}
+		if d := table.Peek(now.Add(time.Second+time.Second/time.Duration(l.Buckets)), l, "k", 1, 0); d.Remaining != l.Limit {
+			t.Fatalf("%d permits never come back", l.Limit-d.Remaining)
 		}
 	})
 }
@@ -132,6 +175,21 @@ func TestDrain(t *testing.T) {
 		{110 * time.Second, nil, 4, false, 3},
 		{110 * time.Second, drain, 4, false, 0},
 		{110 * time.Second, nil, 1, false, 0},
+	})
+	transcript(t, limiter.Spec{Name: "drain", Algorithm: limiter.FixedWindow, Limit: 5, Per: 10 * time.Second}, []row{
+		{100 * time.Second, drain, 5, true, 0},
+		{100 * time.Second, drain, 0, true, 0}, // all is taken, and nothing was refused yet
+		{109 * time.Second, drain, 1, false, 0},
+		{109 * time.Second, drain, 0, false, 0},
+		{109 * time.Second, drain, -2, true, 2},
+		{109 * time.Second, drain, 0, true, 2},
+		{109 * time.Second, nil, 6, false, 2},
+		{109 * time.Second, drain, 6, false, 0},
+		{109 * time.Second, drain, 0, false, 0},
+		{110 * time.Second, drain, 0, true, 5},
+		{110 * time.Second, drain, 3, true, 2},
+		{111 * time.Second, drain, 3, false, 0},
+		{111 * time.Second, drain, 1, false, 0},
 	})
 }
 

@@ -16,7 +16,7 @@ package limiter
 func (l *Limit) prepareQueue() {
 	meter := l.Spec
 	meter.Algorithm, meter.Burst = GCRA, l.Burst+1
-	l.meter = newLimit(meter)
+	l.meter = bareLimit(meter)
 	l.stateWords = l.meter.stateWords
 }
 

@@ -24,6 +24,9 @@ const (
 	TokenBucket                         // token bucket with discrete refills
 	LeakyBucket                         // leaky bucket as a queue: admits with a delay
 	SlidingCounter                      // counters of the parts of a window
+	StatedWindow                        // fixed window whose limit and period each request states
+	StatedBucket                        // continuous token bucket whose limit, period and burst each request states
+	Concurrency                         // permits that are out at once
 )
 
 // String is the name that files, requests and errors use.
@@ -51,6 +54,23 @@ const (
 	ErrorDeny                 // deny
 )
 
+// Consistency says which node of a cluster decides.
+type Consistency uint8
+
+const (
+	Exact      Consistency = iota // the one that holds the key
+	Replicated                    // whichever is asked: each tells the others what it has admitted ten times a second
+)
+
+// OnPartition says what a node answers that is cut off from most of its cluster.
+type OnPartition uint8
+
+const (
+	PartitionProportional OnPartition = iota // decide from this node's share: limit divided by the number of members
+	PartitionDeny                            // deny
+	PartitionOpen                            // decide as if this node were alone: each such node admits up to the limit
+)
+
 // OnDeny says what the caller is told when the limit refuses.
 type OnDeny uint8
 
@@ -65,6 +85,7 @@ const (
 	MaxLimit = 1 << 40
 	MinPer   = time.Millisecond
 	MaxPer   = 366 * 24 * time.Hour
+	MaxZone  = 64 // bytes
 	// MaxFill is the longest that an empty bucket may take to fill, Burst/Limit×Per: 2^61 ns, about 73 years.
 	MaxFill = 1 << 61 * time.Nanosecond
 )
@@ -74,29 +95,42 @@ type Spec struct {
 	Name          string        // 1 … 256 bytes of UTF-8 without control characters; part of the identity of every counter
 	Algorithm     Algorithm     // required; part of the identity
 	Limit         int64         // units per Per, 1 … 2^40, for a SlidingLog 1 … 2048; TokenBucket: most tokens
-	Per           time.Duration // 1 ms … 366 days; part of the identity
-	Burst         int64         // GCRA: most units at once, 1 … 2^40, refilled within MaxFill; default Limit. LeakyBucket: most units that wait, from 0
+	Per           time.Duration // 1 ms … 366 days; part of the identity. Calendar sets it. Concurrency: when a permit comes back that nobody returns
+	Burst         int64         // GCRA, StatedBucket: most units at once, 1 … 2^40, refilled within MaxFill; default Limit. LeakyBucket: most units that wait, from 0
 	Anchor        Anchor        // FixedWindow, TokenBucket: default Epoch; part of the identity
+	Calendar      Calendar      // FixedWindow, Epoch, and StatedWindow: windows of a calendar, instead of Per; part of the identity
+	TimeZone      string        // Calendar: whose local time, by its name in the IANA database; default UTC; part of the identity
 	CountRejected bool          // FixedWindow, SlidingLog, SlidingCounter: a refused request counts too, unless its cost is above Limit
 	MinGap        time.Duration // SlidingLog: least time between two requests that count, 0 … Per
 	Refill        int64         // TokenBucket: tokens that come every Per, 1 … 2^40; default Limit. There, both are part of the identity
 	Strict        bool          // TokenBucket, FirstHit: a request that leaves the bucket empty puts the refill off by Per
-	Drain         bool          // TokenBucket: a refused request takes all tokens there are
-	Buckets       int           // SlidingCounter: parts of a window, 1 … 2048, of whole nanoseconds and 1 ms at least; default 60; part of the identity
+	Drain         bool          // TokenBucket, FixedWindow: a refused request takes all there is; see there
+	ClientTime    bool          // TokenBucket: requests may say what time it is (Request.At), and are believed; part of the identity
+	Sessions      bool          // TokenBucket, FirstHit: strict, and a decision says when its session began (Decision.Session); part of the identity
+	Buckets       int           // SlidingCounter, Concurrency: parts of Per, 1 … 2048, of whole nanoseconds and 1 ms at least; default 60, and 16; part of the identity
 	Lenient       bool          // SlidingCounter: the part that is cut by the beginning of the window does not count
+	MaxDebt       int64         // most units that a report may charge beyond what there is, 0 … 2^40
 	OnError       OnError       // default ErrorLocal
+	Consistency   Consistency   // default Exact; Replicated needs an algorithm that can have a MaxDebt, and gets one
+	OnPartition   OnPartition   // default PartitionProportional
+	Sync          bool          // in a cluster: a charge is answered when the key's heir has a copy of it, so a crash forgets none
 	OnDeny        OnDeny        // default DenyReject
 	DryRun        bool          // decide and count, never deny
 }
 
 // Limit is a checked Spec with what its arithmetic needs worked out. It is immutable and shared by all goroutines.
 //
-// Counters belong to a limit's identity: name, algorithm, per, anchor, and where the algorithm has them buckets, or limit
-// and refill of a token bucket. Two Limits with one identity use the same
-// counters, so the limit, the burst and all else may change in place and keep what was consumed.
+// Counters belong to a limit's identity: name, algorithm, per, anchor, calendar and time zone, and where the algorithm has
+// them buckets, or limit, refill, client_time and sessions of a token bucket; of a stated window or bucket, name and
+// algorithm alone. Two Limits with one identity use the same
+// counters, so the limit, the burst and all else may change in place and keep what was consumed. What belongs to the
+// identity cannot: a limit with another algorithm or another period begins with fresh counters. A Decision does not say
+// so, since nothing leads from the new counters of a key to the old ones, which are forgotten as all others are; only
+// DecodeState does, of a state that comes from elsewhere.
 type Limit struct {
 	Spec
-	seed uint64 // hash of the identity: mixed with a key's hash to find shard and slot
+	seed      uint64 // hash of the identity: mixed with a key's hash to find shard and slot
+	crowdSeed uint64 // says whose newcomers share a cell of the crowd: those of one seed, and if it is stated, of one limit
 
 	// GCRA: one unit occupies the bucket for interval + fraction/2^64 ns; a full burst for depth likewise.
 	interval, fraction   uint64
@@ -104,7 +138,12 @@ type Limit struct {
 	stateWords           int
 
 	meter *Limit // LeakyBucket: the GCRA that decides the same
-	step  int64  // SlidingCounter: length of a part, in ns
+	step  int64  // SlidingCounter, Concurrency: length of a part, in ns
+
+	zone zone // FixedWindow: local time, if its windows are those of a calendar
+
+	strict *Limit // decides requests with Strict, nil where there are none
+	debtor *Limit // decides reports
 }
 
 // SpecError says which field of a Spec is wrong, and what it accepts.
@@ -117,6 +156,9 @@ func (e *SpecError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Rea
 
 // New checks s, fills its defaults in and works out what its arithmetic needs. What it refuses is a *SpecError.
 func New(s Spec) (*Limit, error) {
+	if s.Per == 0 && s.Calendar <= Years {
+		s.Per = s.Calendar.Per()
+	}
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -133,12 +175,23 @@ func New(s Spec) (*Limit, error) {
 // fill puts the defaults of its algorithm in.
 func (s *Spec) fill() {
 	switch {
-	case s.Algorithm == GCRA && s.Burst == 0:
+	case (s.Algorithm == GCRA || s.Algorithm == StatedBucket) && s.Burst == 0:
 		s.Burst = s.Limit
 	case s.Algorithm == TokenBucket && s.Refill == 0:
 		s.Refill = s.Limit
 	case s.Algorithm == SlidingCounter && s.Buckets == 0:
 		s.Buckets = defaultBuckets
+	case s.Algorithm == Concurrency && s.Buckets == 0:
+		s.Buckets = concurrencyBuckets
+	}
+	if s.Consistency == Replicated && s.MaxDebt == 0 {
+		// What several nodes admit at once is more than there is; it must be remembered until it is paid.
+		for s.MaxDebt = s.mostOwed(); s.MaxDebt > 0 && !s.paysInTime(); s.MaxDebt /= 2 {
+		}
+	}
+	s.Strict = s.Strict || s.Sessions
+	if s.Calendar != 0 && s.TimeZone == "" {
+		s.TimeZone = "UTC"
 	}
 }
 
@@ -149,7 +202,7 @@ func (s *Spec) check() error {
 		return &SpecError{"name", fmt.Sprintf("has %d bytes; 1 to %d are accepted", len(s.Name), MaxName)}
 	case !utf8.ValidString(s.Name) || strings.ContainsFunc(s.Name, isControl):
 		return &SpecError{"name", fmt.Sprintf("%q is not UTF-8 text without control characters", s.Name)}
-	case s.Algorithm < GCRA || s.Algorithm > SlidingCounter:
+	case s.Algorithm < GCRA || s.Algorithm > Concurrency:
 		return &SpecError{"algorithm", "is missing or unknown; there is: " + AlgorithmNames()}
 	case s.Limit < 1 || s.Limit > MaxLimit:
 		return &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", s.Limit, int64(MaxLimit))}
@@ -157,6 +210,10 @@ func (s *Spec) check() error {
 		return &SpecError{"per", fmt.Sprintf("is %v; %v to %v are accepted", s.Per, MinPer, MaxPer)}
 	case s.OnError > ErrorDeny:
 		return &SpecError{"on_error", "is unknown; local, allow and deny are accepted"}
+	case s.Consistency > Replicated:
+		return &SpecError{"consistency", "is unknown; exact and replicated are built"}
+	case s.OnPartition > PartitionOpen:
+		return &SpecError{"on_partition", "is unknown; proportional, deny and open are accepted"}
 	case s.OnDeny > DenyShadow:
 		return &SpecError{"on_deny", "is unknown; reject and shadow are built"}
 	}
@@ -170,7 +227,7 @@ func (s *Spec) checkOwn() error {
 	switch {
 	case s.Algorithm == SlidingLog && s.Limit > MaxLog:
 		return &SpecError{"limit", fmt.Sprintf("is %d; a sliding_log keeps an instant for each unit and accepts 1 to %d", s.Limit, MaxLog)}
-	case s.Algorithm != GCRA && s.Algorithm != LeakyBucket && s.Burst != 0:
+	case s.Algorithm != GCRA && s.Algorithm != LeakyBucket && s.Algorithm != StatedBucket && s.Burst != 0:
 		return s.hasNone("burst")
 	case s.Algorithm == LeakyBucket && (s.Burst < 0 || s.Burst > MaxLimit):
 		return &SpecError{"burst", fmt.Sprintf("is %d; 0 to %d units may wait", s.Burst, int64(MaxLimit))}
@@ -180,6 +237,18 @@ func (s *Spec) checkOwn() error {
 		return &SpecError{"anchor", "is unknown; epoch and first_hit are built"}
 	case !anchored && s.Anchor != Epoch:
 		return s.hasNone("anchor")
+	case s.Calendar > Years:
+		return &SpecError{"per", "is no window of a calendar; minute, hour, day, week, month and year are accepted"}
+	case s.Calendar != 0 && s.Algorithm != FixedWindow && s.Algorithm != StatedWindow:
+		return &SpecError{"per", fmt.Sprintf("a %v has no windows of a calendar; write a length, like 24h", s.Algorithm)}
+	case s.Calendar != 0 && s.Anchor != Epoch:
+		return &SpecError{"anchor", "is the calendar for windows of one; leave it out, or write a length, like 24h"}
+	case s.Calendar != 0 && s.Per != s.Calendar.Per():
+		return &SpecError{"per", fmt.Sprintf("is %v; windows of a calendar have their own length, leave it out", s.Per)}
+	case s.Calendar == 0 && s.TimeZone != "":
+		return &SpecError{"time_zone", "is for windows of a calendar: per minute, hour, day, week, month or year"}
+	case s.TimeZone != "" && !isZone(s.TimeZone):
+		return &SpecError{"time_zone", fmt.Sprintf("%.40q is unknown; names of the IANA database are accepted, like Europe/Berlin or UTC", s.TimeZone)}
 	case !windows && s.CountRejected:
 		return &SpecError{"count_rejected", fmt.Sprintf("a %v never counts what it refuses; leave it out", s.Algorithm)}
 	case s.Algorithm != SlidingLog && s.MinGap != 0:
@@ -194,14 +263,30 @@ func (s *Spec) checkOwn() error {
 		return s.hasNone("strict")
 	case s.Strict && s.Anchor == Epoch:
 		return &SpecError{"strict", "moves the refills, which an anchor at the epoch holds; leave it out, or make the anchor first_hit"}
-	case s.Algorithm != TokenBucket && s.Drain:
+	case s.Algorithm != TokenBucket && s.Algorithm != FixedWindow && s.Drain:
 		return s.hasNone("drain")
-	case s.Algorithm != SlidingCounter && s.Buckets != 0:
+	case s.Algorithm != TokenBucket && s.ClientTime:
+		return s.hasNone("client_time")
+	case s.Algorithm != TokenBucket && s.Sessions:
+		return s.hasNone("sessions")
+	case s.Sessions && s.Anchor == Epoch:
+		return &SpecError{"sessions", "begin when a request is admitted, and need the anchor first_hit"}
+	case (s.stated() || s.Algorithm == Concurrency) && s.MaxDebt != 0:
+		return s.hasNone("max_debt")
+	case (s.stated() || s.Algorithm == Concurrency) && s.Consistency == Replicated:
+		return &SpecError{"consistency", fmt.Sprintf("a %v cannot be replicated, since it has no max_debt; use exact", s.Algorithm)}
+	case s.Sync && s.Consistency == Replicated:
+		return &SpecError{"replication", "sync waits for an heir, which a replicated limit does not have; use async"}
+	case s.MaxDebt < 0 || s.MaxDebt > MaxLimit:
+		return &SpecError{"max_debt", fmt.Sprintf("is %d; 0 to %d are accepted", s.MaxDebt, int64(MaxLimit))}
+	case s.Algorithm == SlidingLog && s.MaxDebt > MaxLog:
+		return &SpecError{"max_debt", fmt.Sprintf("is %d; a sliding_log accepts 0 to %d", s.MaxDebt, MaxLog)}
+	case s.Algorithm != SlidingCounter && s.Algorithm != Concurrency && s.Buckets != 0:
 		return s.hasNone("buckets")
 	case s.Algorithm != SlidingCounter && s.Lenient:
 		return s.hasNone("lenient")
 	case s.Buckets < 0 || s.Buckets > MaxBuckets:
-		return &SpecError{"buckets", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for %d", s.Buckets, MaxBuckets, defaultBuckets)}
+		return &SpecError{"buckets", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the default", s.Buckets, MaxBuckets)}
 	}
 	return nil
 }
@@ -213,7 +298,7 @@ func (s *Spec) hasNone(field string) error {
 // checkTogether refuses what is right field by field but not together, once the defaults are in.
 func (s *Spec) checkTogether() error {
 	switch {
-	case s.Algorithm == GCRA && !fills(s.Burst, s.Limit, s.Per):
+	case (s.Algorithm == GCRA || s.Algorithm == StatedBucket) && !fills(s.Burst, s.Limit, s.Per):
 		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v take over %d years to refill; burst/limit×per must be at most 2^61 ns",
 			s.Burst, s.Limit, s.Per, MaxFill/MaxPer)}
 	case s.Algorithm == LeakyBucket && !fills(s.Burst+1, s.Limit, s.Per):
@@ -222,7 +307,10 @@ func (s *Spec) checkTogether() error {
 	case s.Algorithm == TokenBucket && !s.fillsInTime():
 		return &SpecError{"refill", fmt.Sprintf("%d tokens, %d every %v, take over %d years to refill; limit/refill×per must be at most 2^61 ns",
 			s.Limit, s.Refill, s.Per, MaxFill/MaxPer)}
-	case s.Algorithm == SlidingCounter && (s.Per%time.Duration(s.Buckets) != 0 || s.Per/time.Duration(s.Buckets) < time.Millisecond):
+	case s.MaxDebt > 0 && !s.paysInTime():
+		return &SpecError{"max_debt", fmt.Sprintf("%d units at %d per %v take over %d years to pay; with what a full bucket has it must be at most 2^61 ns",
+			s.MaxDebt, s.Limit, s.Per, MaxFill/MaxPer)}
+	case s.Buckets != 0 && (s.Per%time.Duration(s.Buckets) != 0 || s.Per/time.Duration(s.Buckets) < time.Millisecond):
 		return &SpecError{"buckets", fmt.Sprintf("%d do not divide %v into equal parts of at least 1ms", s.Buckets, s.Per)}
 	}
 	return nil
@@ -237,25 +325,52 @@ func fills(burst, limit int64, per time.Duration) bool {
 	return hi < most || hi == most && lo <= rest
 }
 
+// paysInTime reports whether the bucket of s is full within MaxFill also from its largest debt on.
+func (s Spec) paysInTime() bool {
+	switch s.Algorithm {
+	case GCRA:
+		return fills(s.Burst+s.MaxDebt, s.Limit, s.Per)
+	case LeakyBucket:
+		return fills(s.Burst+1+s.MaxDebt, s.Limit, s.Per)
+	case TokenBucket:
+		s.Limit += s.MaxDebt
+		return s.fillsInTime()
+	}
+	return true
+}
+
 // newLimit works out the rest of a Limit from a Spec without faults.
 func newLimit(s Spec) *Limit {
+	l := bareLimit(s)
+	l.prepareRequests()
+	return l
+}
+
+// bareLimit is a Limit that only decides.
+func bareLimit(s Spec) *Limit {
 	l := &Limit{Spec: s, seed: s.identity()}
+	l.crowdSeed = l.seed
 	switch s.Algorithm {
 	case GCRA:
 		l.prepareGCRA()
 	case FixedWindow:
 		l.stateWords = fixedWindowWords
+		if s.Calendar != 0 {
+			l.zone, _ = zoneNamed(s.TimeZone)
+		}
 	case SlidingWindow:
 		l.stateWords = slidingWindowWords
 	case SlidingLog:
 		l.stateWords = 1 + int(s.Limit)
 	case TokenBucket:
-		l.stateWords = tokenBucketWords
+		l.stateWords = s.bucketWords()
 	case LeakyBucket:
 		l.prepareQueue()
-	case SlidingCounter:
+	case SlidingCounter, Concurrency:
 		l.stateWords = 2 + s.Buckets
 		l.step = int64(s.Per) / int64(s.Buckets)
+	case StatedWindow, StatedBucket:
+		l.prepareStated()
 	}
 	return l
 }
@@ -264,13 +379,19 @@ func newLimit(s Spec) *Limit {
 func (s *Spec) identity() uint64 {
 	b := make([]byte, 0, MaxName+32)
 	b = append(b, byte(s.Algorithm), byte(s.Anchor))
-	b = binary.LittleEndian.AppendUint64(b, uint64(s.Per))
+	if !s.stated() {
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Per))
+	}
 	switch s.Algorithm {
 	case TokenBucket:
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.Limit))
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.Refill))
-	case SlidingCounter:
+		b = fmt.Appendf(b, "%t,%t,", s.ClientTime, s.Sessions)
+	case SlidingCounter, Concurrency:
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.Buckets))
+	}
+	if s.Calendar != 0 && !s.stated() {
+		b = fmt.Appendf(b, "%v,%s,", s.Calendar, s.TimeZone)
 	}
 	b = append(b, s.Name...)
 	return xxhash.Sum64(b)
@@ -278,8 +399,9 @@ func (s *Spec) identity() uint64 {
 
 // sameIdentity reports whether l and other use the same counters.
 func (l *Limit) sameIdentity(other *Limit) bool {
-	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor && l.Per == other.Per && l.Name == other.Name &&
-		l.Buckets == other.Buckets && l.Refill == other.Refill && (l.Algorithm != TokenBucket || l.Limit == other.Limit)
+	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor && l.Name == other.Name &&
+		(l.stated() || l.Per == other.Per && l.Calendar == other.Calendar && l.TimeZone == other.TimeZone) &&
+		l.Buckets == other.Buckets && l.Refill == other.Refill && l.ClientTime == other.ClientTime && l.Sessions == other.Sessions && (l.Algorithm != TokenBucket || l.Limit == other.Limit)
 }
 
 // shareMark ends the name of a share. New accepts no control character, so no other limit can have such a name.
@@ -293,7 +415,7 @@ func (l *Limit) Share(n int) *Limit {
 	s.Name = strings.TrimSuffix(s.Name, shareMark) + shareMark
 	s.Limit = max(1, s.Limit/int64(max(1, n)))
 	switch s.Algorithm {
-	case GCRA:
+	case GCRA, StatedBucket:
 		s.Burst = max(1, s.Burst/int64(max(1, n)))
 		if !fills(s.Burst, s.Limit, s.Per) { // rounding down has slowed the refill more than it has cut the burst
 			s.Burst = max(1, s.Limit)
@@ -309,7 +431,23 @@ func (l *Limit) Share(n int) *Limit {
 			s.Refill = s.Limit
 		}
 	}
+	if s.MaxDebt /= int64(max(1, n)); !s.paysInTime() {
+		s.MaxDebt = 0
+	}
 	return newLimit(s)
+}
+
+func (l *Limit) isShare() bool { return strings.HasSuffix(l.Name, shareMark) }
+
+// isLocal reports whether a node's states under l are its alone: those of a share, or of a replicated limit.
+func (l *Limit) isLocal() bool { return l.Consistency == Replicated || l.isShare() }
+
+// mostOwed is the debt that a replicated limit may have: what a hundred nodes admit at once.
+func (s *Spec) mostOwed() int64 {
+	if s.Algorithm == SlidingLog {
+		return MaxLog - s.Limit
+	}
+	return min(100*max(s.Limit, s.Burst), MaxLimit)
 }
 
 // NeverDenies reports whether a refusal by l is hidden from its caller (dry_run, or on_deny: shadow).
@@ -319,7 +457,7 @@ func (l *Limit) NeverDenies() bool { return l.DryRun || l.OnDeny == DenyShadow }
 // once and as many as may wait.
 func (l *Limit) Capacity() int64 {
 	switch l.Algorithm {
-	case GCRA:
+	case GCRA, StatedBucket:
 		return l.Burst
 	case LeakyBucket:
 		return l.Burst + 1

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"penstock/limiter"
 )
 
@@ -18,6 +20,8 @@ func TestNewRefuses(t *testing.T) {
 	window.Algorithm = limiter.FixedWindow
 	log, tokens, queue, parts := good, good, good, good
 	log.Algorithm, tokens.Algorithm, queue.Algorithm, parts.Algorithm = limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter
+	permits := good
+	permits.Algorithm = limiter.Concurrency
 	with := func(s limiter.Spec, change func(*limiter.Spec)) limiter.Spec { change(&s); return s }
 	for _, c := range []struct {
 		spec          limiter.Spec
@@ -48,7 +52,7 @@ func TestNewRefuses(t *testing.T) {
 		{with(window, func(s *limiter.Spec) { s.MinGap = 1 }), "min_gap", "fixed_window has none"},
 		{with(window, func(s *limiter.Spec) { s.Refill = 1 }), "refill", "fixed_window has none"},
 		{with(window, func(s *limiter.Spec) { s.Strict = true }), "strict", "fixed_window has none"},
-		{with(window, func(s *limiter.Spec) { s.Drain = true }), "drain", "fixed_window has none"},
+		{with(good, func(s *limiter.Spec) { s.Drain = true }), "drain", "gcra has none"},
 		{with(window, func(s *limiter.Spec) { s.Buckets = 6 }), "buckets", "fixed_window has none"},
 		{with(window, func(s *limiter.Spec) { s.Lenient = true }), "lenient", "fixed_window has none"},
 		{with(log, func(s *limiter.Spec) { s.Limit = limiter.MaxLog + 1 }), "limit", "1 to 2048"},
@@ -62,10 +66,30 @@ func TestNewRefuses(t *testing.T) {
 		{with(tokens, func(s *limiter.Spec) { s.Strict = true }), "strict", "first_hit"},
 		{with(tokens, func(s *limiter.Spec) { s.Anchor = 7 }), "anchor", "epoch and first_hit"},
 		{with(tokens, func(s *limiter.Spec) { s.CountRejected = true }), "count_rejected", "token_bucket never"},
+		{with(window, func(s *limiter.Spec) { s.Calendar = limiter.Days }), "per", "1m0s; windows of a calendar"},
+		{with(window, func(s *limiter.Spec) { s.Calendar = 7 }), "per", "minute, hour, day, week, month and year"},
+		{with(window, func(s *limiter.Spec) { s.Calendar, s.Per = 7, 0 }), "per", "is 0s; 1ms to"},
+		{with(window, func(s *limiter.Spec) { s.Calendar, s.Per, s.Anchor = limiter.Days, 0, limiter.FirstHit }), "anchor", "calendar"},
+		{with(good, func(s *limiter.Spec) { s.Calendar, s.Per = limiter.Days, 0 }), "per", "gcra has no windows of a calendar"},
+		{with(window, func(s *limiter.Spec) { s.TimeZone = "UTC" }), "time_zone", "per minute, hour, day, week, month or year"},
+		{with(window, func(s *limiter.Spec) { s.Calendar, s.Per, s.TimeZone = limiter.Days, 0, "Mars/Olympus" }), "time_zone", "like Europe/Berlin"},
+		{with(tokens, func(s *limiter.Spec) { s.Sessions = true }), "sessions", "first_hit"},
+		{with(window, func(s *limiter.Spec) { s.Sessions = true }), "sessions", "fixed_window has none"},
+		{with(window, func(s *limiter.Spec) { s.ClientTime = true }), "client_time", "fixed_window has none"},
+		{with(good, func(s *limiter.Spec) { s.MaxDebt = -1 }), "max_debt", "0 to 1099511627776"},
+		{with(good, func(s *limiter.Spec) { s.MaxDebt = limiter.MaxLimit + 1 }), "max_debt", "0 to 1099511627776"},
+		{with(good, func(s *limiter.Spec) { s.Per, s.MaxDebt = limiter.MaxPer, 1000 }), "max_debt", "2^61 ns"},
+		{with(tokens, func(s *limiter.Spec) { s.Per, s.MaxDebt, s.Refill = limiter.MaxPer, 1000, 1 }), "max_debt", "2^61 ns"},
+		{with(queue, func(s *limiter.Spec) { s.Per, s.MaxDebt = limiter.MaxPer, 1000 }), "max_debt", "2^61 ns"},
+		{with(log, func(s *limiter.Spec) { s.MaxDebt = limiter.MaxLog + 1 }), "max_debt", "0 to 2048"},
 		{with(queue, func(s *limiter.Spec) { s.Burst = -1 }), "burst", "0 to 1099511627776"},
 		{with(queue, func(s *limiter.Spec) { s.Burst = limiter.MaxLimit + 1 }), "burst", "0 to 1099511627776"},
 		{with(queue, func(s *limiter.Spec) { s.Limit, s.Per, s.Burst = 1, limiter.MaxPer, 1000 }), "burst", "2^61 ns"},
 		{with(queue, func(s *limiter.Spec) { s.Anchor = limiter.FirstHit }), "anchor", "leaky_bucket has none"},
+		{with(permits, func(s *limiter.Spec) { s.Per = 15 * time.Millisecond }), "buckets", "16 do not divide 15ms"},
+		{with(permits, func(s *limiter.Spec) { s.MaxDebt = 1 }), "max_debt", "concurrency has none"},
+		{with(permits, func(s *limiter.Spec) { s.CountRejected = true }), "count_rejected", "concurrency never"},
+		{with(permits, func(s *limiter.Spec) { s.Lenient = true }), "lenient", "concurrency has none"},
 		{with(parts, func(s *limiter.Spec) { s.Buckets = -1 }), "buckets", "1 to 2048"},
 		{with(parts, func(s *limiter.Spec) { s.Buckets = limiter.MaxBuckets + 1 }), "buckets", "1 to 2048"},
 		{with(parts, func(s *limiter.Spec) { s.Buckets = 7 }), "buckets", "equal parts of at least 1ms"},
@@ -114,6 +138,8 @@ func TestShare(t *testing.T) {
 		{Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Minute},
 		{Algorithm: limiter.LeakyBucket, Limit: 3, Burst: 200, Per: limiter.MaxPer},
 		{Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Minute, Lenient: true, CountRejected: true},
+		{Algorithm: limiter.Concurrency, Limit: 10, Per: time.Minute},
+		{Algorithm: limiter.FixedWindow, Limit: 10, Calendar: limiter.Months, TimeZone: "Europe/Berlin"},
 	} {
 		s.Name = strings.Repeat("n", limiter.MaxName)
 		l := mustNew(t, s)
@@ -162,6 +188,12 @@ func TestChangeInPlace(t *testing.T) {
 			}
 			continue
 		}
+		if s.Algorithm == limiter.StatedBucket { // keeps its tokens
+			if d, e := take(50, 1), take(30, 0); d.Remaining != 39 || e.Remaining != 30 {
+				t.Errorf("%s: 60 of 100, then %+v and %+v", s.Name, d, e)
+			}
+			continue
+		}
 		if d := take(50, 1); d.Allowed || d.Remaining != 0 {
 			t.Errorf("%s: 60 of 100, then 1 of 50: %+v", s.Name, d)
 		}
@@ -173,6 +205,48 @@ func TestChangeInPlace(t *testing.T) {
 			t.Errorf("%s: 60 of 100, then of 200: %+v", s.Name, d)
 		}
 	}
+}
+
+// TestChangesMintNothing: whatever a limit or a burst is changed to, and however often, at one instant no more is admitted
+// than the largest of them; and a change adds to what remains no more than it adds to the limit. (The rate of a gcra or a
+// leaky_bucket is not changed here: it keeps its debt in time, so at half the rate it owes half as many units.)
+func TestChangesMintNothing(t *testing.T) {
+	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
+		if a == limiter.TokenBucket {
+			return // another limit is another bucket
+		}
+		spec := drawShapeOf(t, a)
+		spec.Limit = rapid.Int64Range(1, 20).Draw(t, "rate")
+		change := func() *limiter.Limit {
+			n := rapid.Int64Range(1, 20).Draw(t, "limit")
+			switch a {
+			case limiter.GCRA:
+				spec.Burst = n
+			case limiter.LeakyBucket:
+				spec.Burst = n - 1
+			default:
+				spec.Limit = n
+			}
+			return mustNew(t, spec)
+		}
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+		l, sum, most := change(), int64(0), int64(0)
+		for range rapid.IntRange(1, 20).Draw(t, "requests") {
+			before := table.Peek(start, l, "k", 1, 0)
+			l = change()
+			after := table.Peek(start, l, "k", 1, 0)
+			if after.Remaining > max(0, before.Remaining+after.Limit-before.Limit) {
+				t.Fatalf("%+v became %+v", before, after)
+			}
+			cost := rapid.Int64Range(1, 8).Draw(t, "cost")
+			if most = max(most, l.Capacity()); table.Take(start, l, "k", 1, cost).Allowed {
+				sum += cost
+			}
+			if sum > most {
+				t.Fatalf("%d admitted, the limit was %d at most", sum, most)
+			}
+		}
+	})
 }
 
 func TestInstantAdd(t *testing.T) {

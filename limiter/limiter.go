@@ -9,6 +9,25 @@
 //
 // Every algorithm is integer arithmetic on a few int64 words that saturates instead of overflowing. All words zero
 // is the state of a key that was never seen, so an entry that has decayed to zero is removed without loss.
+//
+// What an algorithm keeps of a key, in bytes beside the key's own, and the most that it admits within a span of the
+// limit's period, of a limit of L:
+//
+//	algorithm        bytes                     most in a period
+//	token_bucket     16, client_time and       2L, strict 2L−1
+//	                 sessions 8 more each
+//	gcra             8, or 16 where the limit  2L−1
+//	                 does not divide the period
+//	leaky_bucket     as gcra                   in as gcra; out L, evenly
+//	fixed_window     16                        2L, from the first hit 2L−1
+//	sliding_log      8 + 8L                    L
+//	sliding_window   24                        2L, by a ramp after a burst
+//	sliding_counter  16 + 8 per bucket: 496    L, lenient 2L
+//	concurrency      16 + 8 per bucket: 144    (L are out at once)
+//	stated_window    24                        as fixed_window from the first hit
+//	stated_bucket    32                        as gcra
+//
+// What a decision costs: go test -run '^$' -bench Decide ./limiter
 package limiter
 
 import (
@@ -47,9 +66,33 @@ type Decision struct {
 	// that is aligned to the epoch it is always the time to the window's end.
 	ResetAfter time.Duration
 	Delay      time.Duration // how long an admitted caller must wait first (queues only)
+	Drained    int64         // units that a refused request has taken along (Drain); Remaining is what is left then
+	Session    Instant       // when the session began (token buckets with Sessions), on the clock that the request went by
+	Closed     bool          // nothing was decided, nothing else is set: the key is not this table's (see Table.Guard)
 }
 
-// Hash is the one hash of a key. It is computed once at the door and passed on: its remainder picks the partition
+// Together is the one answer to a request that several limits have a say in ("10 a minute, and 2 s between two"; see
+// Table.TakeAll): allowed if all allow it, with what remains under the tightest, and the longest of all waits. Once a
+// limit admits a request, it goes on to do so while nothing comes, so that wait is exact. ds has one decision at least.
+func Together(ds []Decision) Decision {
+	sum := ds[0]
+	for _, d := range ds[1:] {
+		if d.Remaining < sum.Remaining {
+			sum.Limit, sum.Remaining = d.Limit, d.Remaining
+		}
+		switch {
+		case sum.Allowed, !d.Allowed && d.RetryAfter == Never:
+			sum.RetryAfter = d.RetryAfter
+		case !d.Allowed && sum.RetryAfter != Never:
+			sum.RetryAfter = max(sum.RetryAfter, d.RetryAfter)
+		}
+		sum.Allowed = sum.Allowed && d.Allowed
+		sum.ResetAfter, sum.Delay = max(sum.ResetAfter, d.ResetAfter), max(sum.Delay, d.Delay)
+	}
+	return sum
+}
+
+// Hash is the one hash of a key. It is computed once at the door and passed on: its top bits pick the partition
 // (ring), its mix with the limit picks shard and slot (Table). Only the key is hashed, not the limit's name, so
 // that all limits of one key live on one owner and "10 a minute and 1000 a day for alice" is one message, decided
 // at once or not at all.

@@ -12,16 +12,19 @@ import (
 type naiveKinds struct {
 	log     []int64                   // SlidingLog: every entry, in order
 	buckets map[[2]int64]*naiveBucket // TokenBucket: by limit and refill; absent = never seen
-	parts   map[int64]*big.Int        // SlidingCounter: by beginning
+	parts   map[int64]*big.Int        // SlidingCounter, Concurrency: by beginning
 	last    int64                     // SlidingCounter: the last that was counted in, if there are parts
 }
 
-type naiveBucket struct{ value, mark *big.Int }
+type naiveBucket struct {
+	value, mark *big.Int
+	session     limiter.Instant
+}
 
 func (s naiveKinds) clone() naiveKinds {
 	c := naiveKinds{log: slices.Clone(s.log), buckets: map[[2]int64]*naiveBucket{}, parts: maps.Clone(s.parts), last: s.last}
 	for k, b := range s.buckets {
-		c.buckets[k] = &naiveBucket{b.value, b.mark}
+		c.buckets[k] = &naiveBucket{b.value, b.mark, b.session}
 	}
 	return c
 }
@@ -74,16 +77,16 @@ func (s *naiveKinds) bucket(spec limiter.Spec, now *big.Int) naiveBucket {
 	b := s.buckets[bucketName(spec)]
 	if b == nil {
 		if spec.Anchor == limiter.Epoch {
-			return naiveBucket{big64(spec.Limit), mul(floorDiv(now, per), per)}
+			return naiveBucket{value: big64(spec.Limit), mark: mul(floorDiv(now, per), per)}
 		}
-		return naiveBucket{big64(spec.Limit), now}
+		return naiveBucket{value: big64(spec.Limit), mark: now}
 	}
 	k := floorDiv(larger(new(big.Int), sub(now, b.mark)), per)
 	value := add(b.value, mul(k, big64(refill(spec))))
 	if full := big64(spec.Limit); value.Cmp(full) > 0 {
 		value = full
 	}
-	return naiveBucket{value, add(b.mark, mul(k, per))}
+	return naiveBucket{value, add(b.mark, mul(k, per)), b.session}
 }
 
 func bucketName(spec limiter.Spec) [2]int64 { return [2]int64{spec.Limit, refill(spec)} }
@@ -100,6 +103,7 @@ func (s *naiveKinds) chargeBucket(spec limiter.Spec, now *big.Int, cost *big.Int
 	if cost.Sign() < 0 && b.value.Cmp(big64(spec.Limit)) == 0 {
 		return
 	}
+	spec.Strict = spec.Strict && cost.Sign() > 0
 	if b.value = sub(b.value, cost); b.value.Cmp(big64(spec.Limit)) > 0 {
 		b.value = big64(spec.Limit)
 	}
@@ -109,16 +113,13 @@ func (s *naiveKinds) chargeBucket(spec limiter.Spec, now *big.Int, cost *big.Int
 // refuseBucket is what a refusal does to a bucket.
 func (s *naiveKinds) refuseBucket(spec limiter.Spec, now *big.Int) {
 	b := s.bucket(spec, now)
-	if spec.Drain {
-		b.value = new(big.Int)
-	}
-	if spec.Drain || spec.Strict && b.value.Sign() == 0 {
+	if spec.Strict && b.value.Sign() <= 0 {
 		s.putBucket(spec, now, b)
 	}
 }
 
 func (s *naiveKinds) putBucket(spec limiter.Spec, now *big.Int, b naiveBucket) {
-	if spec.Strict && b.value.Sign() == 0 {
+	if spec.Strict && b.value.Sign() <= 0 {
 		b.mark = larger(b.mark, now)
 	}
 	s.buckets[bucketName(spec)] = &b
@@ -133,11 +134,7 @@ func (s *naiveKinds) partsAt(spec limiter.Spec, now int64) (at int64, counted []
 	if len(s.parts) > 0 {
 		at = max(at, s.last)
 	}
-	buckets := int64(spec.Buckets)
-	if buckets == 0 {
-		buckets = 60
-	}
-	from, part := at-int64(spec.Per), int64(spec.Per)/buckets
+	from, part := at-int64(spec.Per), partOf(spec)
 	if !spec.Lenient && at%part != 0 {
 		from -= part
 	}
@@ -149,6 +146,16 @@ func (s *naiveKinds) partsAt(spec limiter.Spec, now int64) (at int64, counted []
 	slices.Sort(counted)
 	slices.Reverse(counted)
 	return at, counted
+}
+
+func partOf(spec limiter.Spec) int64 {
+	switch {
+	case spec.Buckets == 0 && spec.Algorithm == limiter.Concurrency:
+		spec.Buckets = 16
+	case spec.Buckets == 0:
+		spec.Buckets = 60
+	}
+	return int64(spec.Per) / int64(spec.Buckets)
 }
 
 func (s *naiveKinds) sumOfParts(spec limiter.Spec, now int64) *big.Int {
@@ -170,10 +177,7 @@ func (s *naiveKinds) chargeParts(spec limiter.Spec, now int64, cost *big.Int) {
 		at, counted = now, nil
 	}
 	maps.DeleteFunc(s.parts, func(begin int64, _ *big.Int) bool { return !slices.Contains(counted, begin) })
-	part := big64(int64(spec.Per) / int64(max(1, spec.Buckets)))
-	if spec.Buckets == 0 {
-		part = big64(int64(spec.Per) / 60)
-	}
+	part := big64(partOf(spec))
 	s.last = mul(floorDiv(big64(at), part), part).Int64()
 	if s.parts[s.last] == nil {
 		s.parts[s.last] = new(big.Int)
@@ -183,6 +187,9 @@ func (s *naiveKinds) chargeParts(spec limiter.Spec, now int64, cost *big.Int) {
 		return
 	}
 	back := new(big.Int).Neg(cost)
+	if spec.Algorithm == limiter.Concurrency { // what is returned counts as the oldest
+		slices.Reverse(counted)
+	}
 	for _, begin := range counted {
 		left := larger(new(big.Int), sub(s.parts[begin], back))
 		back = sub(back, sub(s.parts[begin], left))

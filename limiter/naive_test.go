@@ -17,6 +17,7 @@ type naiveState struct {
 	tat      *big.Int                // GCRA: in 2^-64 ns, nil = never seen
 	start    *big.Int                // FixedWindow: in ns
 	count    *big.Int                // FixedWindow
+	credits  bool                    // FixedWindow: the count may be below 0
 	windows  map[string]*naiveWindow // SlidingWindow: by number
 	lastSeen *big.Int                // SlidingWindow: number of the last window that was counted in
 	naiveKinds
@@ -40,12 +41,23 @@ func (s *naiveState) clone() *naiveState {
 		c.start = new(big.Int).Set(s.start)
 	}
 	c.count.Set(s.count)
-	c.lastSeen = s.lastSeen
+	c.lastSeen, c.credits = s.lastSeen, s.credits
 	c.naiveKinds = s.naiveKinds.clone()
 	for k, w := range s.windows {
 		c.windows[k] = &naiveWindow{w.number, new(big.Int).Set(w.count)}
 	}
 	return c
+}
+
+// plain is spec, or what a stated limit is as long as it stays the same.
+func (s *naiveState) plain(spec limiter.Spec) limiter.Spec {
+	switch spec.Algorithm {
+	case limiter.StatedWindow:
+		spec.Algorithm, spec.Anchor, s.credits = limiter.FixedWindow, limiter.FirstHit, true
+	case limiter.StatedBucket:
+		spec.Algorithm = limiter.GCRA
+	}
+	return spec
 }
 
 func big64(x int64) *big.Int { return big.NewInt(x) }
@@ -100,7 +112,7 @@ func (s *naiveState) used(spec limiter.Spec, now *big.Int) *big.Int {
 		return big64(int64(live))
 	case limiter.TokenBucket:
 		return sub(big64(spec.Limit), s.bucket(spec, now).value)
-	case limiter.SlidingCounter:
+	case limiter.SlidingCounter, limiter.Concurrency:
 		return s.sumOfParts(spec, now.Int64())
 	case limiter.GCRA, limiter.LeakyBucket:
 		if s.tat == nil {
@@ -108,7 +120,7 @@ func (s *naiveState) used(spec limiter.Spec, now *big.Int) *big.Int {
 		}
 		return larger(new(big.Int), sub(s.tat, mul(now, nanosecond)))
 	case limiter.FixedWindow:
-		if _, open := s.window(spec, now); open {
+		if _, _, open := s.window(spec, now); open {
 			return s.count
 		}
 		return new(big.Int)
@@ -128,15 +140,60 @@ func unit(spec limiter.Spec) *big.Int {
 }
 
 // window is the fixed window that counts at now, and whether something is counted in it.
-func (s *naiveState) window(spec limiter.Spec, now *big.Int) (start *big.Int, open bool) {
-	per := big64(int64(spec.Per))
-	if s.count.Sign() > 0 && now.Cmp(add(s.start, per)) < 0 {
-		return s.start, true
+func (s *naiveState) window(spec limiter.Spec, now *big.Int) (start, end *big.Int, open bool) {
+	if s.count.Sign() != 0 {
+		if start, end = windowOf(spec, s.start); now.Cmp(end) < 0 {
+			return start, end, true
+		}
 	}
-	if spec.Anchor == limiter.FirstHit {
-		return now, false
+	if s.credits {
+		now = mul(floorDiv(now, big64(1e6)), big64(1e6))
 	}
-	return mul(floorDiv(now, per), per), false
+	start, end = windowOf(spec, now)
+	return start, end, false
+}
+
+// windowOf is the window that begins with t, or in which it lies.
+func windowOf(spec limiter.Spec, t *big.Int) (start, end *big.Int) {
+	if spec.Calendar > limiter.Hours {
+		return calendarOf(spec, t)
+	}
+	per, ahead := big64(int64(spec.Per)), new(big.Int)
+	if spec.Calendar != 0 {
+		_, seconds := time.Unix(0, t.Int64()).In(place(spec)).Zone()
+		ahead = big64(int64(seconds) * int64(time.Second))
+	}
+	if spec.Anchor == limiter.Epoch {
+		t = sub(mul(floorDiv(add(t, ahead), per), per), ahead)
+	}
+	return t, add(t, per)
+}
+
+func place(spec limiter.Spec) *time.Location {
+	place, err := time.LoadLocation(spec.TimeZone)
+	if err != nil {
+		panic(err)
+	}
+	return place
+}
+
+// calendarOf is for places where midnight comes once on every day.
+func calendarOf(spec limiter.Spec, t *big.Int) (start, end *big.Int) {
+	at := time.Unix(0, t.Int64()).In(place(spec))
+	year, month, date := at.Date()
+	midnight := func(year int, month time.Month, date int) *big.Int {
+		return big64(time.Date(year, month, date, 0, 0, 0, 0, at.Location()).UnixNano())
+	}
+	switch spec.Calendar {
+	case limiter.Days:
+		return midnight(year, month, date), midnight(year, month, date+1)
+	case limiter.Weeks:
+		monday := date - (int(at.Weekday())+6)%7
+		return midnight(year, month, monday), midnight(year, month, monday+7)
+	case limiter.Months:
+		return midnight(year, month, 1), midnight(year, month+1, 1)
+	}
+	return midnight(year, 1, 1), midnight(year+1, 1, 1)
 }
 
 // current is the window of the sliding counter that counts at now: never one before the last that was counted in.
@@ -174,7 +231,7 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 		s.chargeLog(spec, now.Int64(), cost)
 	case limiter.TokenBucket:
 		s.chargeBucket(spec, now, c)
-	case limiter.SlidingCounter:
+	case limiter.SlidingCounter, limiter.Concurrency:
 		s.chargeParts(spec, now.Int64(), c)
 	case limiter.GCRA, limiter.LeakyBucket:
 		used := s.used(spec, now)
@@ -190,14 +247,19 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 			s.tat.Add(s.tat, nanosecond)
 		}
 	case limiter.FixedWindow:
-		start, open := s.window(spec, now)
+		start, _, open := s.window(spec, now)
 		if !open {
-			if cost < 0 {
+			if cost < 0 && !s.credits {
 				return
 			}
 			s.count = new(big.Int)
 		}
-		s.start, s.count = start, larger(new(big.Int), add(s.count, c))
+		if limit := big64(spec.Limit); spec.Drain && cost < 0 && s.count.Cmp(limit) > 0 {
+			s.count = limit // the mark of a refusal is nothing that could be given back
+		}
+		if s.start, s.count = start, add(s.count, c); !s.credits {
+			s.count = larger(new(big.Int), s.count)
+		}
 	default:
 		k := s.current(spec, now)
 		before := sub(k, big64(1))
@@ -218,19 +280,67 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 	}
 }
 
-// refuse is what a refusal charges.
-func (s *naiveState) refuse(spec limiter.Spec, now *big.Int, cost int64) {
-	switch {
-	case spec.Algorithm == limiter.TokenBucket:
+// refuse is what a refusal charges, and how much of what there was it has taken along.
+func (s *naiveState) refuse(spec limiter.Spec, now *big.Int, r limiter.Request) (drained int64) {
+	if spec.Algorithm == limiter.FixedWindow && spec.Drain { // and one more, so that a cost of 0 hears of it
+		left := s.left(spec, now).Int64()
+		if left >= 0 {
+			s.charge(spec, now, left+1)
+		}
+		return max(0, left)
+	}
+	if spec.CountRejected {
+		if r.Cost <= capacity(spec) {
+			s.charge(spec, now, r.Cost)
+		}
+		return 0
+	}
+	if n := s.left(spec, now).Int64(); (r.Drain || spec.Drain) && n > 0 && s.admits(spec, now, n) {
+		s.charge(spec, now, n)
+		return n
+	}
+	if spec.Algorithm == limiter.TokenBucket {
 		s.refuseBucket(spec, now)
-	case spec.CountRejected && cost <= capacity(spec):
-		s.charge(spec, now, cost)
+	}
+	return 0
+}
+
+// left is how many whole units could still be admitted; less than none is a debt.
+func (s *naiveState) left(spec limiter.Spec, now *big.Int) *big.Int {
+	return floorDiv(sub(mul(big64(capacity(spec)), unit(spec)), s.used(spec, now)), unit(spec))
+}
+
+// report charges what there is, and what may be owed.
+func (s *naiveState) report(spec limiter.Spec, now *big.Int, cost int64) {
+	most := larger(new(big.Int), add(s.left(spec, now), big64(spec.MaxDebt)))
+	if big64(cost).Cmp(most) < 0 {
+		most = big64(cost)
+	}
+	if most.Sign() > 0 {
+		spec.Strict = false
+		s.charge(spec, now, most.Int64())
 	}
 }
 
 // take decides, and if write is set, charges.
 func (n naive) take(now limiter.Instant, spec limiter.Spec, key string, cost int64, write bool) limiter.Decision {
-	t := big64(min(max(int64(now), -1<<61), 1<<62))
+	return n.do(now, spec, key, limiter.Request{Cost: cost}, write)
+}
+
+// do is take for any request.
+func (n naive) do(now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool) limiter.Decision {
+	d, waits := n.decide(now, spec, key, r, write)
+	waits(&d)
+	return d
+}
+
+// decide is do without the waits, which are found by trying and take most of the time.
+func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool) (d limiter.Decision, waits func(*limiter.Decision)) {
+	if r.Timed && spec.ClientTime {
+		now = r.At
+	}
+	spec.Strict = spec.Strict || spec.Sessions || r.Strict && spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit
+	t, cost := big64(min(max(int64(now), -1<<61), 1<<62)), r.Cost
 	s := n[key]
 	if s == nil {
 		s = newNaiveState()
@@ -241,17 +351,19 @@ func (n naive) take(now limiter.Instant, spec limiter.Spec, key string, cost int
 	if !write {
 		s = s.clone()
 	}
+	spec = s.plain(spec)
 	if spec.Algorithm == limiter.SlidingLog && cost != 0 {
 		s.bound(spec.Limit)
 	}
 	if isMeter(spec) && s.tat != nil && int64(spec.Per)%spec.Limit == 0 && cost != 0 {
 		s.tat = mul(floorDiv(add(s.tat, sub(nanosecond, big64(1))), nanosecond), nanosecond) // whole nanoseconds suffice
 	}
-	d := limiter.Decision{Allowed: true, Limit: capacity(spec), RetryAfter: limiter.Never}
+	d = limiter.Decision{Allowed: true, Limit: capacity(spec), RetryAfter: limiter.Never}
+	admits := func(*big.Int) bool { return true }
+	before := s.buckets[bucketName(spec)]
 	switch {
-	case cost > d.Limit:
-		d.Allowed = false
-		s.refuse(spec, t, cost)
+	case cost > 0 && r.Report:
+		s.report(spec, t, cost)
 	case cost > 0:
 		if d.Allowed = s.admits(spec, t, cost); d.Allowed {
 			if spec.Algorithm == limiter.LeakyBucket {
@@ -261,19 +373,33 @@ func (n naive) take(now limiter.Instant, spec limiter.Spec, key string, cost int
 			s.charge(spec, t, cost)
 			break
 		}
-		s.refuse(spec, t, cost)
-		d.RetryAfter = wait(func(w *big.Int) bool { return s.admits(spec, add(t, w), cost) })
+		d.Drained = s.refuse(spec, t, r)
+		admits = func(w *big.Int) bool { return s.admits(spec, add(t, w), cost) }
 	case cost < 0:
 		s.charge(spec, t, cost)
+	case spec.Algorithm == limiter.FixedWindow && spec.Drain:
+		admits = func(w *big.Int) bool { return s.used(spec, add(t, w)).Cmp(big64(spec.Limit)) <= 0 }
+		d.Allowed = admits(new(big.Int))
 	}
-	left := floorDiv(sub(mul(big64(d.Limit), unit(spec)), s.used(spec, t)), unit(spec))
-	d.Remaining = larger(new(big.Int), left).Int64()
-	if start, open := s.window(spec, t); spec.Algorithm == limiter.FixedWindow && (open || spec.Anchor == limiter.Epoch) {
-		d.ResetAfter = time.Duration(sub(add(start, big64(int64(spec.Per))), t).Int64())
-	} else {
-		d.ResetAfter = wait(func(w *big.Int) bool { return s.used(spec, add(t, w)).Sign() == 0 })
+	d.Remaining = larger(new(big.Int), s.left(spec, t)).Int64()
+	if spec.Sessions {
+		if d.Session = limiter.Instant(t.Int64()); before != nil && !(d.Allowed && cost > 0) {
+			d.Session = before.session
+		}
+		if b := s.buckets[bucketName(spec)]; b != nil {
+			b.session = d.Session
+		}
 	}
-	return d
+	return d, func(d *limiter.Decision) {
+		if !d.Allowed && cost <= d.Limit {
+			d.RetryAfter = wait(admits)
+		}
+		if _, end, open := s.window(spec, t); spec.Algorithm == limiter.FixedWindow && (open || spec.Anchor == limiter.Epoch) {
+			d.ResetAfter = time.Duration(sub(end, t).Int64())
+		} else {
+			d.ResetAfter = wait(func(w *big.Int) bool { return s.used(spec, add(t, w)).Sign() == 0 })
+		}
+	}
 }
 
 // wait is the smallest wait for which done holds, and the longest there is if that is farther away.

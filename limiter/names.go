@@ -11,6 +11,9 @@ var algorithmNames = [...]string{
 	TokenBucket:    "token_bucket",
 	LeakyBucket:    "leaky_bucket",
 	SlidingCounter: "sliding_counter",
+	StatedWindow:   "stated_window",
+	StatedBucket:   "stated_bucket",
+	Concurrency:    "concurrency",
 }
 
 // AlgorithmNamed returns the algorithm that people call name.

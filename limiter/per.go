@@ -6,7 +6,7 @@ import (
 )
 
 // PerForms says what ParsePer reads.
-const PerForms = "write 10s, 5m, 1h30m, 1d, 2w, or second, minute, hour, day, week"
+const PerForms = "write 10s, 5m, 1h30m, 1d, 2w, or second, minute, hour, day, week; for a fixed_window also month, year"
 
 // perUnits are what a number in a period counts.
 var perUnits = map[string]time.Duration{
@@ -18,13 +18,27 @@ var perUnits = map[string]time.Duration{
 	"w":  7 * 24 * time.Hour,
 }
 
-// perWords are periods by name. In UTC each of them has one length.
+// perWords are periods by name that have one length in UTC.
 var perWords = map[string]time.Duration{
 	"second": time.Second,
 	"minute": time.Minute,
 	"hour":   time.Hour,
 	"day":    24 * time.Hour,
 	"week":   7 * 24 * time.Hour,
+}
+
+// ReadPer sets the period of s to what text says: a length, as ParsePer reads it; or where s is a fixed window without
+// an anchor of its own, and has a time zone or text is week, month or year, a window of a calendar. It is called when
+// s has all else.
+func (s *Spec) ReadPer(text string) (err error) {
+	c, named := CalendarNamed(text)
+	if named && s.Algorithm == FixedWindow && s.Anchor == Epoch && (c >= Weeks || s.TimeZone != "") {
+		s.Calendar, s.Per = c, c.Per()
+		return nil
+	}
+	s.Calendar = 0
+	s.Per, err = ParsePer(text)
+	return err
 }
 
 // ParsePer reads how long a window is: whole numbers with units from ms to w, or one of the words second, minute, hour,
@@ -34,7 +48,7 @@ func ParsePer(text string) (time.Duration, error) {
 		return d, nil
 	}
 	if text == "month" || text == "year" {
-		return 0, fmt.Errorf("calendar windows (%s) are not built yet; %s", text, PerForms)
+		return 0, fmt.Errorf("%ss differ in length, and only a fixed_window anchored at the epoch counts by them; %s", text, PerForms)
 	}
 	sum := time.Duration(0)
 	for rest := text; ; {

@@ -5,12 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// A rule is a limit as a table knows it: an entry holds the rule's number, 4 bytes, instead of its parameters.
+// A rule is a limit as a table knows it: an entry holds the rule's number, 12 bits, instead of its parameters.
 type rule struct {
-	id    uint32                // index in ruleIndex.rules | generation<<ruleBits
+	id    uint32                // its number, 1 to maxRules
 	limit atomic.Pointer[Limit] // the latest of this identity that was asked for
 	live  atomic.Int64          // entries
 	dead  atomic.Bool           // being reclaimed: whoever holds a shard's lock makes no entry for it
+	gone  atomic.Bool           // reclaimed: its number may be another's
+	shut  atomic.Int64          // keys without an entry are refused until this Instant; 0: they are not
 }
 
 // maxRules bounds the limits that have entries in one table at once. Clients may send limits of their own, so this
@@ -25,10 +27,9 @@ const (
 type rules struct {
 	index atomic.Pointer[ruleIndex]
 
-	mu          sync.Mutex // guards below, and makes changes one at a time
-	count       int
-	free        []uint32             // numbers that were given back
-	generations [maxRules + 1]uint32 // how often each number was given away: no id is used twice
+	mu    sync.Mutex // guards below, and makes changes one at a time
+	count int
+	free  []uint32 // numbers that were given back
 }
 
 // ruleIndex finds rules by limit and by number. It has room for half as many as it has probes.
@@ -43,7 +44,7 @@ func newRuleIndex(size int) *ruleIndex {
 
 // add makes r known. Its number comes first: who finds r may ask for it by number.
 func (x *ruleIndex) add(r *rule) {
-	x.rules[r.id&maxRules].Store(r)
+	x.rules[r.id].Store(r)
 	mask := len(x.probe) - 1
 	i := int(r.limit.Load().seed) & mask
 	for x.probe[i].Load() != nil {
@@ -61,7 +62,27 @@ func (x *ruleIndex) all(yield func(*rule) bool) {
 	}
 }
 
-func (x *ruleIndex) byID(id uint32) *rule { return x.rules[id&maxRules].Load() }
+// shutFor refuses keys without an entry for as long as the state w counts, for which there is no room anywhere: it may be
+// anyone's.
+func (r *rule) shutFor(now Instant, l *Limit, w []int64) {
+	until := int64(now.Add(l.debtOf(w, now).reset))
+	if until == 0 {
+		until = 1
+	}
+	for old := r.shut.Load(); (old == 0 || old < until) && !r.shut.CompareAndSwap(old, until); old = r.shut.Load() {
+	}
+}
+
+// reopen ends what is over of shutFor, so that the rule can be reclaimed.
+func (x *ruleIndex) reopen(now Instant) {
+	for r := range x.all {
+		if until := r.shut.Load(); until != 0 && until <= int64(now) {
+			r.shut.CompareAndSwap(until, 0)
+		}
+	}
+}
+
+func (x *ruleIndex) byID(id uint32) *rule { return x.rules[id].Load() }
 
 // find returns the rule of l's identity, or nil.
 func (x *ruleIndex) find(l *Limit) *rule {
@@ -102,8 +123,7 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 	if n := len(rs.free); n > 0 {
 		number, rs.free = rs.free[n-1], rs.free[:n-1]
 	}
-	rs.generations[number]++
-	r := &rule{id: number | rs.generations[number]<<ruleBits}
+	r := &rule{id: number}
 	r.limit.Store(l)
 	x.add(r)
 	return r
@@ -114,7 +134,7 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 // and those who came before it have made their entry.
 func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 	for r := range x.all {
-		if r.live.Load() == 0 {
+		if r.live.Load() == 0 && r.shut.Load() == 0 {
 			r.dead.Store(true)
 		}
 	}
@@ -126,7 +146,8 @@ func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 	kept := newRuleIndex(len(x.probe))
 	for r := range x.all {
 		if r.dead.Load() && r.live.Load() == 0 {
-			rs.free = append(rs.free, r.id&maxRules)
+			r.gone.Store(true)
+			rs.free = append(rs.free, r.id)
 			rs.count--
 			continue
 		}

@@ -7,13 +7,8 @@ import (
 	"unsafe"
 )
 
-// A shard is a part of the table with a lock of its own: the entries of its keys, and the crowd.
-//
-// The crowd is for when the budget is spent and nothing can be removed without loss. A newcomer gets no entry then,
-// and nobody's entry is dropped for it. It is decided from a cell that it shares with other newcomers of its limit:
-// what they are admitted adds up there, so the cell has consumed at least what each of them has, and can only admit
-// too little. A newcomer that gets an entry later begins with a copy of its cell. The crowd has memory of its own;
-// if even that is full, newcomers are refused.
+// A shard is a part of the table with a lock of its own: the entries of its keys, and the crowd of those that have
+// none (see crowd.go).
 type shard struct {
 	shardState
 	_ [64 - unsafe.Sizeof(shardState{})%64]byte // so that each shard begins with a cache line
@@ -24,8 +19,11 @@ type shardState struct {
 	entries store
 	crowd   store
 	rules   *rules
-	scratch []int64
+	scratch [4][]int64
 
+	changed *changes // since they were last asked for, or nil: nobody will ask
+
+	evicted    uint64 // entries that made room for others
 	overflowed uint64 // charges to the crowd
 	refused    uint64 // requests for which not even the crowd had room
 }
@@ -34,63 +32,79 @@ type shardState struct {
 type target struct {
 	rule  *rule
 	limit *Limit
-	mix   uint64
+	mix   uint32
 	key   string
 }
 
-// mixOf joins a key's hash with a limit. Every bit of both counts for every bit of the result, so shard and slot do
-// not follow from the partition (hash mod 4093), and the limits of one key are spread. It is never 0.
-func mixOf(hash uint64, l *Limit) uint64 {
+// mixOf joins a key's hash with a limit. Every bit of both counts for every bit of the result, so the slot does not
+// follow from the shard (the top bits of the hash), and the limits of one key are spread. It is never 0.
+func mixOf(hash uint64, l *Limit) uint32 {
 	hi, lo := bits.Mul64(hash^l.seed, 0x9e3779b97f4a7c15)
-	return max(1, hi^lo)
-}
-
-// crowdCells is how many cells the newcomers of one limit share, per shard.
-const crowdCells = 16
-
-// cellMix is the mix of the cell for a newcomer.
-func (t *target) cellMix() uint64 {
-	cell := t.mix >> 32 % crowdCells
-	hi, lo := bits.Mul64(t.limit.seed^0xd6e8feb86659fd93, 2*cell+0x9e3779b97f4a7c15)
-	return max(1, hi^lo)
+	return max(1, uint32((hi^lo)>>32))
 }
 
 // take decides into d, and stores.
-func (s *shard) take(now Instant, t *target, cost int64, d *Decision) {
+func (s *shard) take(now Instant, t *target, r *Request, d *Decision) {
 	i := s.entries.find(t.mix, t.rule.id, t.key)
 	if i < 0 {
-		s.takeNew(now, t, cost, d)
+		s.takeNew(now, t, r, d)
 		return
 	}
-	if e := &s.entries.slots[i]; int(e.words) == t.limit.words() || s.entries.fit(i, t.limit) {
-		t.limit.decide(s.entries.state(e), now, cost, d)
+	if e := &s.entries.slots[i]; e.words() == t.limit.words() || s.entries.fit(i, t.limit) {
+		t.limit.answer(s.entries.state(e), now, r, d)
+		if s.changed != nil && r.writes(t.limit, d) {
+			s.changed.add(t.mix, t.rule.id)
+		}
 		return
 	}
 	s.refused++
 	*d = noRoom(t.limit)
 }
 
-// takeNew decides on a key without an entry, and makes one if it is charged. There is nothing to give back to it: its
-// cell in the crowd is not its alone.
-func (s *shard) takeNew(now Instant, t *target, cost int64, d *Decision) {
-	w, shared := s.begin(t)
-	t.limit.decide(w, now, max(0, cost), d)
-	if cost <= 0 || !d.Allowed && !t.limit.countsRefused(cost) {
+// takeNew decides on a key without an entry, and makes one if it is charged.
+func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
+	if t.shut(now) {
+		s.refused++
+		*d = noRoom(t.limit)
 		return
 	}
-	if shared {
-		// The cell's window may be older than the one that the key opens by itself, and must not end before it.
-		var alone Decision
-		own := s.words(1, len(w))
-		clear(own)
-		t.limit.decide(own, now, cost, &alone)
-		t.limit.merge(w, own, now)
-		t.limit.decide(w, now, 0, &alone)
-		d.Remaining, d.ResetAfter = alone.Remaining, alone.ResetAfter
-	}
-	if !s.keep(now, t, w) {
+	w, bound := s.begin(now, t)
+	own, charged := s.charge(now, t, w, bound, r, d)
+	switch {
+	case !charged:
+	case !s.keep(now, t, w, own, true):
 		*d = noRoom(t.limit)
+	case t.limit.inCredit(w) && s.entries.find(t.mix, t.rule.id, t.key) < 0: // it was lost
+		clear(w)
+		t.limit.answer(w, now, r.charging(), d)
 	}
+}
+
+// charge decides on a key without an entry, which begins from w, and reports whether w has to be kept, and what debt is
+// surely the key's own. bound says that w comes from the crowd. There is nothing to give back to such a key, its cells
+// are not its alone, but a credit may be given.
+func (s *shard) charge(now Instant, t *target, w []int64, bound bool, r *Request, d *Decision) (own debt, charged bool) {
+	if r.Cost < 0 && !bound && t.limit.credits() {
+		t.limit.answer(w, now, r, d)
+		return debt{}, true
+	}
+	t.limit.answer(w, now, r.charging(), d)
+	if r.Cost <= 0 || !d.Allowed && d.Drained == 0 && !t.limit.countsRefused(r.Cost) {
+		return debt{}, false
+	}
+	if !bound {
+		return t.limit.debtOf(w, now), true
+	}
+	var alone Decision
+	other := s.words(1, len(w))
+	clear(other)
+	t.limit.answer(other, now, r, &alone)
+	own = t.limit.debtOf(other, now)
+	// The cell's window may be older than the one that the key opens by itself, and must not end before it.
+	t.limit.merge(w, other, now)
+	t.limit.decide(w, now, 0, &alone)
+	d.Remaining, d.ResetAfter = alone.Remaining, alone.ResetAfter
+	return own, true
 }
 
 // noRoom is the answer where nothing can be counted. Room comes as windows end, so a window's length is its hint.
@@ -98,20 +112,42 @@ func noRoom(l *Limit) Decision {
 	return Decision{Limit: l.Capacity(), RetryAfter: l.Per, ResetAfter: l.Per}
 }
 
-// peek answers into d what take would. t.rule may be nil: nothing is known of the limit.
-func (s *shard) peek(now Instant, t *target, cost int64, d *Decision) {
-	i := -1
-	if t.rule != nil {
-		i = s.entries.find(t.mix, t.rule.id, t.key)
+// known reports whether there is a rule whose entries can be looked up, t.rule, which may be nil.
+func (t *target) known() bool { return t.rule != nil && !t.rule.gone.Load() }
+
+// shut reports whether keys of the limit that have no entry are refused.
+func (t *target) shut(now Instant) bool {
+	if !t.known() {
+		return false
 	}
-	if i < 0 {
-		w, _ := s.begin(t)
-		t.limit.decide(w, now, max(0, cost), d)
+	until := t.rule.shut.Load()
+	return until != 0 && until > int64(now)
+}
+
+// peek answers into d what take would. t.rule may be nil: nothing is known of the limit.
+func (s *shard) peek(now Instant, t *target, r *Request, d *Decision) {
+	w, bound, entry := s.read(now, t)
+	if !entry && t.shut(now) {
+		*d = noRoom(t.limit)
 		return
 	}
-	w := s.words(0, t.limit.words())
-	t.limit.refit(w, s.entries.state(&s.entries.slots[i]))
-	t.limit.decide(w, now, cost, d)
+	if !entry && (bound || !t.limit.credits()) {
+		r = r.charging()
+	}
+	t.limit.answer(w, now, r, d)
+}
+
+// read copies the state of the key: of its entry, or what it begins from.
+func (s *shard) read(now Instant, t *target) (w []int64, bound, entry bool) {
+	if t.known() {
+		if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
+			w = s.words(0, t.limit.words())
+			t.limit.refit(w, s.entries.state(&s.entries.slots[i]))
+			return w, false, true
+		}
+	}
+	w, bound = s.begin(now, t)
+	return w, bound, false
 }
 
 // merge makes the key's state one of which both it and other are true. It may change other.
@@ -122,141 +158,163 @@ func (s *shard) merge(now Instant, t *target, other []int64) {
 		}
 		return
 	}
-	w, _ := s.begin(t)
+	w, _ := s.begin(now, t)
+	own := t.limit.debtOf(other, now)
 	t.limit.merge(w, other, now)
-	if !t.limit.fresh(w, now) {
-		s.keep(now, t, w)
+	if !t.limit.fresh(w, now) && !s.keep(now, t, w, own, false) {
+		t.rule.shutFor(now, t.limit, w)
 	}
 }
 
-// begin is the state from which a key without an entry begins: that of its cell, if there is one.
-func (s *shard) begin(t *target) (w []int64, shared bool) {
+// begin is the state from which a key without an entry begins, and whether that comes from the crowd.
+func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	w = s.words(0, t.limit.words())
 	clear(w)
-	c := s.cell(t)
-	if c != nil {
-		t.limit.refit(w, s.crowd.state(c))
+	if s.crowd.count == 0 || !t.known() {
+		return w, false
 	}
-	return w, c != nil
+	for level := range uint32(crowdLevels) {
+		if least := s.bound(now, level, t.mix, t.rule.id, t.limit); least != nil {
+			bound = true
+			other := s.words(2, len(w))
+			copy(other, least)
+			t.limit.merge(w, other, now)
+		}
+	}
+	return w, bound
 }
 
 func (s *shard) swept() uint64 { return s.entries.swept + s.crowd.swept }
 
-func (s *shard) cell(t *target) *slot {
-	if s.crowd.count == 0 || t.rule == nil {
-		return nil
+// keep stores the state of a key that has no entry, in one or else in its cells, from which w must have come. own is the
+// part of its debt that is surely its own; changed says that Changed has to tell. It reports false if there is no room
+// for either.
+func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) bool {
+	if changed && s.changed != nil {
+		s.changed.add(t.mix, t.rule.id)
 	}
-	i := s.crowd.find(t.cellMix(), t.rule.id, "")
-	if i < 0 {
-		return nil
-	}
-	return &s.crowd.slots[i]
-}
-
-// keep stores the state of a key that has no entry, in one or else in its cell, where w must have come from. It
-// reports false if there is no room for either.
-func (s *shard) keep(now Instant, t *target, w []int64) bool {
-	index := s.rules.index.Load()
-	if len(t.key) <= MaxKey && s.entries.insert(now, index, t.mix, t.rule.id, t.key, w) {
-		return true
-	}
-	s.overflowed++
-	mix := t.cellMix()
-	if i := s.crowd.find(mix, t.rule.id, ""); i < 0 {
-		if s.crowd.insert(now, index, mix, t.rule.id, "", w) {
+	o := &owner{t.mix, t.rule.id, t.key, 1}
+	if len(t.key) <= MaxKey {
+		index := s.rules.index.Load()
+		if s.entries.insert(now, index, o, w) || s.evictFor(now, index, o, len(w), own) && s.entries.insert(now, index, o, w) {
 			return true
 		}
-	} else if s.crowd.fit(i, t.limit) {
-		copy(s.crowd.state(&s.crowd.slots[i]), w)
-		return true
 	}
-	s.refused++
-	return false
-}
-
-// forget removes the entry of the key, and reports whether there was one.
-func (s *shard) forget(t *target) bool {
-	i := s.entries.find(t.mix, t.rule.id, t.key)
-	if i < 0 {
+	if t.limit.inCredit(w) {
+		return true // and it is lost: in a cell it would be everybody's
+	}
+	if changed && !s.tell(now, t.limit, t.key, w) || !s.share(now, t.mix, t.rule.id, t.limit, w) {
+		s.refused++
 		return false
 	}
-	s.entries.remove(s.rules.index.Load(), i)
 	return true
 }
 
-// A mark is what is needed to undo a take: the state that was, and where.
-type mark struct {
-	where place
-	words []int64
-}
-
-type place uint8
-
-const (
-	nowhere place = iota
-	inEntry
-	inCell
-)
-
-// mark notes the state of the key before a take, at the end of notes.
-func (s *shard) mark(t *target, notes []int64) (mark, []int64) {
-	var m mark
-	var w []int64
-	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
-		m.where, w = inEntry, s.entries.state(&s.entries.slots[i])
-	} else if c := s.cell(t); c != nil {
-		m.where, w = inCell, s.crowd.state(c)
+// evictFor moves an entry into the crowd, if there is room, that is as near to full as a newcomer is by what it has
+// consumed itself, or nearer. What newcomers have got from the crowd does not count: that adds up over all of them, and would
+// drive out keys that have consumed more than any newcomer.
+func (s *shard) evictFor(now Instant, index *ruleIndex, o *owner, words int, own debt) bool {
+	i := s.entries.nearestToFull(now, index, o, words, own)
+	if i < 0 {
+		return false
 	}
-	from := len(notes)
-	notes = append(notes, w...)
-	m.words = notes[from:len(notes):len(notes)]
-	return m, notes
+	e := &s.entries.slots[i]
+	l, state := index.byID(e.rule()).limit.Load(), s.entries.state(e)
+	if !s.tell(now, l, s.entries.key(e), state) || !s.share(now, e.mix(), e.rule(), l, state) {
+		return false
+	}
+	s.entries.remove(index, i)
+	s.evicted++
+	return true
 }
 
-// undo makes the state of the key what it was at the mark. Marks are undone from the last to the first.
-func (s *shard) undo(now Instant, t *target, m mark) {
-	if m.where == inEntry {
-		if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
-			t.limit.refit(s.entries.state(&s.entries.slots[i]), m.words)
-			return
-		}
-		// It was given back so much that it was removed to make room for another.
-		s.merge(now, t, m.words)
+// put stores what was read and charged where the key's state is now.
+func (s *shard) put(now Instant, t *target, c *stateCopy) bool {
+	i := s.entries.find(t.mix, t.rule.id, t.key)
+	if i < 0 {
+		return s.keep(now, t, c.now, c.own, true)
+	}
+	if !s.entries.fit(i, t.limit) {
+		s.refused++
+		return false
+	}
+	copy(s.entries.state(&s.entries.slots[i]), c.now)
+	if s.changed != nil {
+		s.changed.add(t.mix, t.rule.id)
+	}
+	return true
+}
+
+// forget removes the entry of the key, if there is one.
+func (s *shard) forget(t *target) {
+	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
+		s.entries.remove(s.rules.index.Load(), i)
+	}
+}
+
+// reset makes the key as good as never seen. Where changes are tracked its entry stays until they have been asked for,
+// or the next sweep: somebody who has a copy must hear of it.
+func (s *shard) reset(t *target) {
+	i := s.entries.find(t.mix, t.rule.id, t.key)
+	if i >= 0 && s.changed != nil {
+		clear(s.entries.state(&s.entries.slots[i]))
+		s.changed.add(t.mix, t.rule.id)
 		return
 	}
 	s.forget(t)
-	c := s.cell(t)
+}
+
+// stateCopy is the state of a key while several requests are decided together.
+type stateCopy struct {
+	before, now           []int64
+	own                   debt // if it has no entry
+	bound, entry, charged bool // whether it began in the crowd, whether it has an entry, whether it is to be stored
+}
+
+// restore makes the state of the key what it was before it was put.
+func (s *shard) restore(t *target, c *stateCopy) {
+	i := s.entries.find(t.mix, t.rule.id, t.key)
 	switch {
-	case c == nil:
-	case m.where == inCell:
-		t.limit.refit(s.crowd.state(c), m.words)
+	case i < 0: // it lies in cells, or has been evicted into them
+	case c.entry:
+		t.limit.refit(s.entries.state(&s.entries.slots[i]), c.before)
 	default:
-		s.crowd.remove(s.rules.index.Load(), s.crowd.find(t.cellMix(), t.rule.id, ""))
+		s.forget(t)
 	}
 }
 
-// words is the scratch space, the same for each call with the same part: 0 or 1, of n words.
+// same reports whether t and other are about one state.
+func (t *target) same(other target) bool {
+	return t.mix == other.mix && t.rule == other.rule && t.key == other.key
+}
+
+// words is n words of scratch space, the same for each call with the same part.
 func (s *shard) words(part, n int) []int64 {
-	if len(s.scratch) < 2*n {
-		s.scratch = make([]int64, 2*n)
+	if len(s.scratch[part]) < n {
+		s.scratch[part] = make([]int64, n)
 	}
-	return s.scratch[part*n : (part+1)*n]
+	return s.scratch[part][:n]
 }
 
 // fit makes the state in slot i as long as l has it now. A limit that is changed in place may need more words or
 // fewer. It reports false if there is no room.
 func (st *store) fit(i int, l *Limit) bool {
 	old := &st.slots[i]
-	if int(old.words) == l.words() {
+	if old.words() == l.words() {
 		return true
 	}
 	w := make([]int64, l.words())
 	l.refit(w, st.state(old))
-	s := slot{mix: old.mix, rule: old.rule}
-	if !st.fill(&s, w, strings.Clone(st.key(old))) {
+	return st.replace(i, &owner{old.mix(), old.rule(), strings.Clone(st.key(old)), old.cells()}, w)
+}
+
+// replace gives slot i another state, of another length. It reports false if there is no room.
+func (st *store) replace(i int, o *owner, state []int64) bool {
+	var s slot
+	if !st.fill(&s, o, state) {
 		return false
 	}
-	st.free(old)
-	*old = s
+	st.free(&st.slots[i])
+	st.slots[i] = s
 	return true
 }

@@ -41,7 +41,11 @@ func (l *Limit) subWindows(w []int64, now Instant, cost int64, d *Decision) {
 		}
 	case cost < 0 && sum > 0:
 		l.roll(w, at)
-		sum -= takeBack(w[1:], magnitude(cost))
+		back := takeBack
+		if l.Algorithm == Concurrency {
+			back = takeOldest
+		}
+		sum -= back(w[1:], magnitude(cost))
 		if sum == 0 {
 			clear(w)
 		}

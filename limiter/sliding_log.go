@@ -195,8 +195,11 @@ func (g *instants) keep(live int) {
 	}
 }
 
-// enter adds c entries. Where there is no room, the oldest become older. c is at most the length of the ring.
+// enter adds c entries. Where there is no room, the oldest become older.
 func (g *instants) enter(t int64, c int) {
+	for ; c > len(g.ring); c -= len(g.ring) {
+		g.enter(t, len(g.ring))
+	}
 	if k := g.n + c - len(g.ring); k > 0 {
 		g.oldest, g.n = g.place(k), g.n-k
 		g.older = min(g.older+k, MaxLog)

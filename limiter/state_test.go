@@ -16,16 +16,32 @@ var shapes = []Spec{
 	{Algorithm: GCRA, Limit: 7, Burst: 3, Per: time.Second}, // an interval with a fraction
 	{Algorithm: FixedWindow, Limit: 6, Per: time.Second},
 	{Algorithm: FixedWindow, Limit: 6, Per: time.Second, Anchor: FirstHit},
+	{Algorithm: FixedWindow, Limit: 6, Per: time.Second, Drain: true},
+	{Algorithm: FixedWindow, Limit: 6, Calendar: Minutes},
+	{Algorithm: FixedWindow, Limit: 6, Calendar: Days, TimeZone: "Europe/Berlin"},
+	{Algorithm: FixedWindow, Limit: 6, Calendar: Months, TimeZone: "America/St_Johns"},
 	{Algorithm: SlidingWindow, Limit: 6, Per: time.Second},
 	{Algorithm: SlidingLog, Limit: 6, Per: time.Second},
 	{Algorithm: SlidingLog, Limit: 6, Per: time.Second, MinGap: time.Second / 5, CountRejected: true},
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Refill: 4},
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second / 2, Refill: 3, Anchor: FirstHit},
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Anchor: FirstHit, Strict: true, Drain: true},
+	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, MaxDebt: 8, Anchor: FirstHit, Sessions: true},
+	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Refill: 4, Anchor: FirstHit, ClientTime: true, Sessions: true},
+	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, ClientTime: true, MaxDebt: 3},
+	{Algorithm: GCRA, Limit: 6, Per: time.Second, MaxDebt: 9},
+	{Algorithm: GCRA, Limit: 7, Per: time.Second, MaxDebt: 9},
+	{Algorithm: SlidingLog, Limit: 6, Per: time.Second, MaxDebt: 20},
+	{Algorithm: SlidingWindow, Limit: 6, Per: time.Second, MaxDebt: 20},
+	{Algorithm: SlidingCounter, Limit: 6, Per: time.Second, Buckets: 4, MaxDebt: 20},
 	{Algorithm: LeakyBucket, Limit: 6, Per: time.Second, Burst: 5},
 	{Algorithm: LeakyBucket, Limit: 7, Per: time.Second, Burst: 2},
 	{Algorithm: SlidingCounter, Limit: 6, Per: time.Second, Buckets: 4, CountRejected: true},
 	{Algorithm: SlidingCounter, Limit: 6, Per: time.Second, Buckets: 5, Lenient: true},
+	{Algorithm: Concurrency, Limit: 6, Per: time.Second, Buckets: 4},
+	{Algorithm: StatedWindow, Limit: 6, Per: time.Second},
+	{Algorithm: StatedBucket, Limit: 6, Per: time.Second},
+	{Algorithm: StatedBucket, Limit: 7, Burst: 3, Per: time.Second},
 }
 
 // keepsPhase reports whether l is a bucket whose phase outlasts its being full.
@@ -33,7 +49,7 @@ func keepsPhase(l *Limit) bool { return l.Algorithm == TokenBucket && l.Anchor =
 
 func forEveryShape(t *testing.T, f func(*rapid.T, *Limit)) {
 	for _, s := range shapes {
-		s.Name = fmt.Sprintf("%v/%d/%v/%v/%v", s.Algorithm, s.Anchor, s.CountRejected, s.Strict, s.Lenient)
+		s.Name = fmt.Sprintf("%v/%d/%v/%v/%v/%v/%v/%d", s.Algorithm, s.Anchor, s.CountRejected, s.Strict, s.Lenient, s.ClientTime, s.Sessions, s.MaxDebt)
 		l := mustBe(New(s))
 		t.Run(s.Name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { f(t, l) }) })
 	}
@@ -52,9 +68,19 @@ func drawState(t *rapid.T, l *Limit, now Instant, name string) []int64 {
 	var d Decision
 	for range rapid.IntRange(0, 8).Draw(t, name+" requests") {
 		at += Instant(rapid.Int64Range(0, int64(l.Per)).Draw(t, name+" step"))
-		l.decide(w, at, rapid.Int64Range(-1, 6).Draw(t, name+" cost"), &d)
+		l.answer(w, at, drawRequest(t, l, at, name), &d)
 	}
 	return w
+}
+
+func drawRequest(t *rapid.T, l *Limit, now Instant, name string) *Request {
+	r := &Request{Cost: rapid.Int64Range(-1, 6).Draw(t, name+" cost")}
+	flags := rapid.IntRange(0, 31).Draw(t, name+" flags")
+	r.Report, r.Drain, r.Strict, r.Timed = flags&17 == 17, flags&18 == 18, flags&20 == 20, flags&24 == 24
+	if r.Timed {
+		r.At = now + Instant(rapid.Int64Range(-2*int64(l.Per), 2*int64(l.Per)).Draw(t, name+" at"))
+	}
+	return r
 }
 
 func merged(l *Limit, now Instant, states ...[]int64) []int64 {
@@ -94,6 +120,12 @@ func TestMergeGivesNothingBack(t *testing.T) {
 		l.decide(merged(l, now, a), at, cost, &one)
 		l.decide(merged(l, now, b), at, cost, &two)
 		l.decide(both, at, cost, &m)
+		switch { // of a credit and nothing, the credit is what was handed over
+		case l.credits() && l.fresh(merged(l, now, a), at):
+			one = two
+		case l.credits() && l.fresh(merged(l, now, b), at):
+			two = one
+		}
 		bad := m.Allowed && !(one.Allowed && two.Allowed)
 		if cost == 0 { // else what they admit is charged
 			bad = m.Remaining > min(one.Remaining, two.Remaining) || m.ResetAfter < max(one.ResetAfter, two.ResetAfter)
@@ -114,7 +146,7 @@ func TestMergeAloneIsTheState(t *testing.T) {
 		var d, e Decision
 		for range rapid.IntRange(0, 8).Draw(t, "requests") {
 			at += Instant(rapid.Int64Range(0, int64(l.Per)).Draw(t, "step"))
-			l.decide(w, at, rapid.Int64Range(-1, 6).Draw(t, "cost"), &d)
+			l.answer(w, at, drawRequest(t, l, at, "a"), &d)
 		}
 		cost := rapid.Int64Range(0, 6).Draw(t, "cost")
 		l.decide(merged(l, at, w), at, cost, &d)
@@ -130,6 +162,9 @@ func TestMergeAloneIsTheState(t *testing.T) {
 func TestFreshIsNeverSeen(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
 	forEveryShape(t, func(t *rapid.T, l *Limit) {
+		if l.ClientTime {
+			return // it is forgotten by another clock than it decides by, see TestClientTime
+		}
 		w := drawState(t, l, now, "a")
 		l.merge(w, make([]int64, len(w)), now)
 		at := now + Instant(rapid.Int64Range(0, 3*int64(l.Per)).Draw(t, "later"))
@@ -202,7 +237,10 @@ func TestMostAdmitted(t *testing.T) {
 		{Spec{Algorithm: TokenBucket, Anchor: FirstHit, Strict: true}, 2*limit - 1},
 		{Spec{Algorithm: LeakyBucket, Burst: limit - 1}, 2*limit - 1},
 		{Spec{Algorithm: SlidingCounter, Buckets: 4}, limit},
+		{Spec{Algorithm: Concurrency, Buckets: 4}, limit},
 		{Spec{Algorithm: SlidingCounter, Buckets: 4, Lenient: true}, 2 * limit},
+		{Spec{Algorithm: StatedWindow}, 2*limit - 1},
+		{Spec{Algorithm: StatedBucket}, 2*limit - 1},
 	} {
 		c.spec.Name, c.spec.Limit, c.spec.Per = "search", limit, ticks*time.Millisecond
 		l, err := New(c.spec)

@@ -2,7 +2,7 @@ package limiter
 
 import (
 	"fmt"
-	"math/bits"
+	"iter"
 	"unsafe"
 )
 
@@ -14,11 +14,11 @@ import (
 // block, and the slot holds the block's place. Slots grow upwards and blocks downwards until they meet, so the budget
 // is kept by construction, and nothing is ever copied to a second, larger array.
 //
-// Slots are open addressing with linear probing, in the order of their mix. A slot's home is mix × capacity / 2^64,
+// Slots are open addressing with linear probing, in the order of their mix. A slot's home is mix × capacity / 2^32,
 // so this order is that of the homes at any capacity, and a store is grown, shrunk or swept by passes from one end to
 // the other. A lookup reads on from the home, on average two slots, which lie side by side in memory: the processor has
 // the second before it is asked for. (A separate array of one-byte tags was tried: it saves reading slots that are not
-// wanted, and costs a wait for memory of its own, 280 ns instead of 240 where both are out of the caches.)
+// wanted, and costs a wait for memory of its own, which is as long.)
 //
 // All state is owned by whoever holds the shard's lock.
 type store struct {
@@ -31,20 +31,27 @@ type store struct {
 	memory  []int64
 	low     int // blocks lie in memory[low:]
 	garbage int // words of freed blocks among them
+	hole    hole
 
 	swept uint64 // entries removed because they were as good as never seen
 }
 
 type slot struct {
-	mix    uint64 // hash of key and limit; 0 is an empty slot
-	rule   uint32
-	keyLen uint16
-	words  uint16
-	body   [bodyWords]int64 // state words, then key; or body[0] is the place of the block that has them
+	head uint64           // whose it is and how long; 0 is an empty slot
+	body [bodyWords]int64 // state words, then key; or body[0] is place | words<<32 | bytes of key<<48 of a block
 }
 
+// The head of a slot, from its highest bits: 32 of mix, which is never 0, 12 of the rule's number, 3 of how many cells
+// its words are, 3 of how many words and 6 of how many bytes of key there are in the body, and whether those are
+// in a block instead.
 const (
-	bodyWords = 6
+	mixAt, ruleAt, cellsAt, wordsAt, keyLenAt = 32, 20, 17, 14, 8
+
+	inBlock = 1
+)
+
+const (
+	bodyWords = 7
 	slotWords = int(unsafe.Sizeof(slot{})) / 8
 
 	firstCapacity = 16
@@ -54,6 +61,29 @@ const (
 	// which growth ends.
 	reachSlack = 8
 )
+
+func (s *slot) mix() uint32   { return uint32(s.head >> mixAt) }
+func (s *slot) rule() uint32  { return uint32(s.head>>ruleAt) & maxRules }
+func (s *slot) cells() int    { return int(s.head >> cellsAt & 7) }
+func (s *slot) inlined() bool { return s.head&inBlock == 0 }
+
+func (s *slot) words() int {
+	if s.inlined() {
+		return int(s.head >> wordsAt & 7)
+	}
+	return int(s.body[0] >> 32 & 0xffff)
+}
+
+func (s *slot) keyLen() int {
+	if s.inlined() {
+		return int(s.head >> keyLenAt & 63)
+	}
+	return int(s.body[0] >> 48)
+}
+
+func (s *slot) place() int { return int(uint32(s.body[0])) }
+
+func (s *slot) setPlace(at int) { s.body[0] = s.body[0]&^0xffffffff | int64(at) }
 
 // newStore makes an empty store of memory, which must be zero and begin with a cache line.
 func newStore(memory []int64) store {
@@ -68,105 +98,165 @@ func newStore(memory []int64) store {
 	}
 }
 
-func homeOf(mix uint64, capacity int) int {
-	hi, _ := bits.Mul64(mix, uint64(capacity))
-	return int(hi)
-}
+func homeOf(mix uint32, capacity int) int { return int(uint64(mix) * uint64(capacity) >> 32) }
 
-func (st *store) home(mix uint64) int { return homeOf(mix, st.capacity) }
+func (st *store) home(mix uint32) int { return homeOf(mix, st.capacity) }
 
 // find returns the index of the slot of rule and key, or -1.
-func (st *store) find(mix uint64, rule uint32, key string) int {
+func (st *store) find(mix, rule uint32, key string) int {
+	who := uint64(mix)<<mixAt | uint64(rule)<<ruleAt
+	least := uint64(mix)<<mixAt - 1
 	at := st.home(mix)
-	for st.slots[at].mix-1 < mix-1 { // an empty slot, 0, becomes the largest
+	for st.slots[at].head-1 < least { // an empty slot, 0, becomes the largest
 		at++
 	}
 	for ; ; at++ {
 		s := &st.slots[at]
-		if s.mix != mix {
+		if (s.head^who)>>ruleAt == 0 {
+			if st.hasKey(s, key) {
+				return at
+			}
+		} else if s.mix() != mix {
 			return -1
-		}
-		if s.rule == rule && st.key(s) == key {
-			return at
 		}
 	}
 }
 
-func inlined(words, keyLen int) bool { return words*8+keyLen <= bodyWords*8 }
+func (st *store) hasKey(s *slot, key string) bool {
+	if s.keyLen() != len(key) {
+		return false
+	}
+	if !s.inlined() || len(key) < 8 {
+		return st.key(s) == key
+	}
+	return equalBytes(unsafe.Pointer(&s.body[s.head>>wordsAt&7]), unsafe.Pointer(unsafe.StringData(key)), uintptr(len(key)))
+}
 
-func (s *slot) inlined() bool { return inlined(int(s.words), int(s.keyLen)) }
+// equalBytes compares n bytes, 8 to 48, without a branch that depends on n: lengths of keys are what a processor guesses
+// wrong. Of a short key it compares the last 8 bytes several times.
+func equalBytes(a, b unsafe.Pointer, n uintptr) bool {
+	last := n - 8
+	return difference(a, b, 0)|difference(a, b, min(8, last))|difference(a, b, min(16, last))|
+		difference(a, b, min(24, last))|difference(a, b, min(32, last))|difference(a, b, last) == 0
+}
+
+func difference(a, b unsafe.Pointer, at uintptr) uint64 {
+	return *(*uint64)(unsafe.Add(a, at)) ^ *(*uint64)(unsafe.Add(b, at))
+}
+
+func inlined(words, keyLen int) bool { return words*8+keyLen <= bodyWords*8 }
 
 // state is the words of s, in place.
 func (st *store) state(s *slot) []int64 {
 	if s.inlined() {
-		return s.body[:s.words]
+		return s.body[:s.head>>wordsAt&7]
 	}
-	at := int(s.body[0])
-	return st.memory[at : at+int(s.words)]
+	at := s.place()
+	return st.memory[at : at+s.words()]
 }
 
 // key is the key of s, in place: it is gone when the store is next changed.
 func (st *store) key(s *slot) string {
 	p := unsafe.Pointer(&s.body)
 	if !s.inlined() {
-		p = unsafe.Pointer(&st.memory[s.body[0]])
+		p = unsafe.Pointer(&st.memory[s.place()])
 	}
-	return unsafe.String((*byte)(unsafe.Add(p, int(s.words)*8)), int(s.keyLen))
+	return unsafe.String((*byte)(unsafe.Add(p, s.words()*8)), s.keyLen())
 }
 
-// fill puts a state and a key into s, which has not been placed yet. It reports false if there is no room for them.
-func (st *store) fill(s *slot, state []int64, key string) bool {
-	s.words, s.keyLen = uint16(len(state)), uint16(len(key))
-	if s.inlined() {
+// owner says whose a slot is.
+type owner struct {
+	mix, rule uint32
+	key       string
+	cells     int // states of one length, one after the other; 1 but in the crowd
+}
+
+// fill puts owner and state into s, which has not been placed yet. It reports false if there is no room for them.
+func (st *store) fill(s *slot, o *owner, state []int64) bool {
+	words, keyLen := len(state), len(o.key)
+	s.head = uint64(o.mix)<<mixAt | uint64(o.rule)<<ruleAt | uint64(o.cells)<<cellsAt
+	if inlined(words, keyLen) {
+		s.head |= uint64(words)<<wordsAt | uint64(keyLen)<<keyLenAt
 		copy(s.body[:], state)
-		copy(bytesOf(s.body[len(state):]), key)
+		copy(bytesOf(s.body[words:]), o.key)
 		return true
 	}
-	at := st.alloc(s)
+	at := st.alloc(o.mix, blockSize(words, keyLen))
 	if at < 0 {
 		return false
 	}
+	s.head |= inBlock
+	s.body[0] = int64(at) | int64(words)<<32 | int64(keyLen)<<48
 	copy(st.memory[at:], state)
-	copy(bytesOf(st.memory[at+len(state):]), key)
-	s.body[0] = int64(at)
+	copy(bytesOf(st.memory[at+words:]), o.key)
 	return true
 }
 
 // insert adds an entry that is not there yet. It reports false, and has added nothing, if there is no room for it.
-func (st *store) insert(now Instant, rules *ruleIndex, mix uint64, rule uint32, key string, state []int64) bool {
-	i, end := st.spot(mix)
+func (st *store) insert(now Instant, rules *ruleIndex, o *owner, state []int64) bool {
+	if st.count >= st.capacity-st.capacity/4 {
+		st.grow(now, rules)
+	}
+	i, end := st.spot(o.mix)
 	for i < 0 && st.grow(now, rules) {
-		i, end = st.spot(mix)
+		i, end = st.spot(o.mix)
 	}
-	if i < 0 {
-		st.sweep(now, rules, st.home(mix), nearby)
-		i, end = st.spot(mix)
-	}
-	s := slot{mix: mix, rule: rule}
-	if i < 0 || !st.fill(&s, state, key) {
-		return false
+	var s slot
+	if i < 0 || !st.fill(&s, o, state) {
+		st.sweep(now, rules, st.home(o.mix), nearby)
+		if i, end = st.spot(o.mix); i < 0 || !st.fill(&s, o, state) {
+			return false
+		}
 	}
 	copy(st.slots[i+1:end+1], st.slots[i:end])
 	st.slots[i] = s
 	st.count++
-	rules.byID(rule).live.Add(1)
+	rules.byID(o.rule).live.Add(1)
 	return true
 }
 
-// nearby is how many slots a newcomer looks at for one that is as good as empty, once the store cannot grow.
+// nearby is how many slots a newcomer looks at, once the store cannot grow, for one that is as good as empty or that
+// can be given up.
 const nearby = 32
+
+// nearestToFull is the slot whose key has the least debt, of those near home whose removal makes room for a newcomer:
+// any of the same run, or one with a block that is large enough if it is a block that is wanting. It returns -1 if
+// all have more than most.
+func (st *store) nearestToFull(now Instant, rules *ruleIndex, o *owner, words int, most debt) int {
+	least := -1
+	block := 0
+	if !inlined(words, len(o.key)) {
+		if i, _ := st.spot(o.mix); i >= 0 {
+			block = blockSize(words, len(o.key))
+		}
+	}
+	for i, end := st.home(o.mix), st.end(); i < min(end, st.home(o.mix)+nearby); i++ {
+		s := &st.slots[i]
+		if s.head == 0 || block > 0 && (s.inlined() || s.blockSize() < block) {
+			continue
+		}
+		l := rules.byID(s.rule()).limit.Load()
+		if s.words() != l.words() || l.stated() { // of a stated limit, nobody knows what the next request will state
+			continue
+		}
+		if d := l.debtOf(st.state(s), now); !most.less(d) {
+			least, most = i, d
+		}
+	}
+	return least
+}
 
 // spot is where a newcomer with mix belongs: in slot i, once those from there to the empty slot end have moved up by
 // one. i is -1 if the store is full for its capacity, or too full here: nobody may be pushed farther than reach, or
 // keys chosen for their hashes could make lookups long.
-func (st *store) spot(mix uint64) (i, end int) {
+func (st *store) spot(mix uint32) (i, end int) {
 	if st.count >= st.capacity-st.capacity/8 {
 		return -1, 0
 	}
 	home := st.home(mix)
-	for i = home; st.slots[i].mix != 0 && st.slots[i].mix <= mix; i++ {
+	for i = home; st.slots[i].head != 0 && st.slots[i].mix() <= mix; i++ {
 	}
-	for end = i; st.slots[end].mix != 0; end++ {
+	for end = i; st.slots[end].head != 0; end++ {
 	}
 	if end-home > st.reach {
 		return -1, 0
@@ -178,25 +268,25 @@ func (st *store) spot(mix uint64) (i, end int) {
 func (st *store) remove(rules *ruleIndex, i int) {
 	st.drop(rules, &st.slots[i])
 	end := i + 1
-	for st.slots[end].mix != 0 && st.home(st.slots[end].mix) < end {
+	for st.slots[end].head != 0 && st.home(st.slots[end].mix()) < end {
 		end++
 	}
 	copy(st.slots[i:], st.slots[i+1:end])
-	st.slots[end-1].mix = 0
+	st.slots[end-1].head = 0
 }
 
 // drop ends what belongs to s; its place in the order is the caller's.
 func (st *store) drop(rules *ruleIndex, s *slot) {
-	rules.byID(s.rule).live.Add(-1)
+	rules.byID(s.rule()).live.Add(-1)
 	st.count--
 	st.free(s)
-	s.mix = 0
+	s.head = 0
 }
 
 // end is the number of the slot after the last that is taken, or a little more.
 func (st *store) end() int {
 	end := st.capacity
-	for st.slots[end].mix != 0 {
+	for st.slots[end].head != 0 {
 		end++
 	}
 	return end
@@ -209,17 +299,17 @@ func (st *store) sweep(now Instant, rules *ruleIndex, from, n int) {
 	for i, end := from, st.end(); i < end; i++ {
 		s := &st.slots[i]
 		switch {
-		case s.mix == 0 && i >= from+n:
+		case s.head == 0 && i >= from+n:
 			return
-		case s.mix == 0:
+		case s.head == 0:
 			continue
 		case (i < from+n || i >= st.capacity) && st.fresh(now, rules, s):
 			st.drop(rules, s)
 			st.swept++
 			continue
 		}
-		to = max(to, st.home(s.mix))
-		if to == i && i >= from+n {
+		to = max(to, st.home(s.mix()))
+		if to == i && i >= from+n && i < st.capacity {
 			return
 		}
 		st.move(to, i)
@@ -227,34 +317,65 @@ func (st *store) sweep(now Instant, rules *ruleIndex, from, n int) {
 	}
 }
 
+// discard makes those of the n slots from slot from, or behind the last home, whose keys are not wanted the states of
+// keys never seen, which the next sweep removes. Shares are always wanted.
+func (st *store) discard(rules *ruleIndex, from, n int, wanted func(hash uint64) bool) {
+	end := st.end()
+	for i := from; i < end; i++ {
+		if i == from+n {
+			i = max(i, st.capacity)
+		}
+		s := &st.slots[i]
+		if s.head != 0 && !wanted(Hash(st.key(s))) && !rules.byID(s.rule()).limit.Load().isLocal() {
+			clear(st.state(s))
+		}
+	}
+}
+
 // move brings the entry in slot from to the empty slot to; they may be the same.
 func (st *store) move(to, from int) {
 	if to != from {
 		st.slots[to] = st.slots[from]
-		st.slots[from].mix = 0
+		st.slots[from].head = 0
 	}
 }
 
 func (st *store) fresh(now Instant, rules *ruleIndex, s *slot) bool {
-	l := rules.byID(s.rule).limit.Load()
-	w := st.state(s)
-	if len(w) != l.words() {
-		fitted := make([]int64, l.words())
-		l.refit(fitted, w)
-		w = fitted
+	l := rules.byID(s.rule()).limit.Load()
+	for w := range st.cellsOf(s) {
+		if len(w) != l.words() {
+			fitted := make([]int64, l.words())
+			l.refit(fitted, w)
+			w = fitted
+		}
+		if !l.fresh(w, now) {
+			return false
+		}
 	}
-	return l.fresh(w, now)
+	return true
 }
 
-// grow makes a quarter more homes, unless removing fresh entries makes room enough. It reports false, and has changed
+// cellsOf yields the states of s: one, but in the crowd.
+func (st *store) cellsOf(s *slot) iter.Seq[[]int64] {
+	return func(yield func([]int64) bool) {
+		all, n := st.state(s), s.cells()
+		for i := range n {
+			if !yield(all[i*len(all)/n : (i+1)*len(all)/n]) {
+				return
+			}
+		}
+	}
+}
+
+// grow makes an eighth more homes, unless removing fresh entries makes room enough. It reports false, and has changed
 // nothing, if there is no memory for more, or if the store is so empty that more homes would not help: then somebody
 // has chosen keys for their hashes.
 func (st *store) grow(now Instant, rules *ruleIndex) bool {
-	if st.count < st.capacity/2 {
+	if st.count < st.capacity/8*5 {
 		return false
 	}
-	grown := max(firstCapacity, st.capacity+st.capacity/4)
-	if st.roomFor() < grown && st.garbage > st.blockWords()/8 {
+	grown := st.capacity + max(firstCapacity, st.capacity/8)
+	if st.roomFor() < grown && st.garbage > st.blockWords()/32 {
 		st.compact()
 	}
 	capacity := min(grown, st.roomFor())
@@ -268,15 +389,16 @@ func (st *store) grow(now Instant, rules *ruleIndex) bool {
 // roomFor is the largest capacity for which there is memory.
 func (st *store) roomFor() int { return st.low/slotWords - st.spill }
 
-// relay lays all slots out anew for a capacity, and leaves out what is fresh. If that empties half of a store that was
+// relay lays all slots out anew for a capacity, and leaves out what is fresh. If that empties much of a store that was
 // to grow, it keeps the capacity it has. One pass moves the slots up to the end, in order; a second brings each to its
 // place, which is never behind where the first pass put it.
 func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 	top := max(st.capacity, capacity) + st.spill
+	clear(st.slots[min(st.capacity+st.spill, top):top]) // blocks may have lain there
 	first := top
 	for i := st.end() - 1; i >= 0; i-- {
 		s := &st.slots[i]
-		if s.mix == 0 {
+		if s.head == 0 {
 			continue
 		}
 		if st.fresh(now, rules, s) {
@@ -287,12 +409,12 @@ func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 		first--
 		st.move(first, i)
 	}
-	if capacity < st.capacity || st.count >= st.capacity/2 {
+	if capacity < st.capacity || st.count >= st.capacity/8*5 {
 		st.capacity = capacity
 	}
 	to := 0
 	for i := first; i < top; i++ {
-		to = max(to, st.home(st.slots[i].mix))
+		to = max(to, st.home(st.slots[i].mix()))
 		if to > i || to >= st.capacity+st.spill {
 			panic(fmt.Sprintf("limiter: slot %d of %d belongs to %d, which is not free", i, top, to))
 		}
@@ -318,7 +440,7 @@ func (st *store) trim(now Instant, rules *ruleIndex) {
 func (st *store) fits(capacity int) bool {
 	to := 0
 	for s := range st.all {
-		home := homeOf(s.mix, capacity)
+		home := homeOf(s.mix(), capacity)
 		to = max(to, home) + 1
 		if to-home > st.reach {
 			return false
@@ -330,11 +452,17 @@ func (st *store) fits(capacity int) bool {
 // all yields the slots that are taken. The store must not change meanwhile.
 func (st *store) all(yield func(*slot) bool) {
 	for i := range st.end() {
-		if st.slots[i].mix != 0 && !yield(&st.slots[i]) {
+		if st.slots[i].head != 0 && !yield(&st.slots[i]) {
 			return
 		}
 	}
 }
+
+// size is the memory there is, in bytes.
+func (st *store) size() int { return len(st.memory) * 8 }
+
+// taken is the memory of slots and blocks that are taken, in bytes.
+func (st *store) taken() int { return (st.count*slotWords + st.blockWords() - st.garbage) * 8 }
 
 // bytes is the memory in use.
 func (st *store) bytes() int { return (st.capacity*slotWords + st.blockWords()) * 8 }

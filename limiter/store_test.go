@@ -14,35 +14,37 @@ import (
 // check panics unless everything that a store relies on is so: the order, the places, the counts, the blocks.
 func (st *store) check(t interface{ Fatalf(string, ...any) }) {
 	taken, blocks, to := 0, 0, 0
-	var last uint64
+	var last uint32
 	for i := range st.slots {
 		s := &st.slots[i]
 		if i >= st.capacity+st.spill {
 			break
 		}
-		if s.mix == 0 {
+		if s.head == 0 {
 			continue
 		}
 		taken++
-		if s.mix < last {
+		if s.mix() < last {
 			t.Fatalf("slot %d is out of order", i)
 		}
-		last = s.mix
-		if to = max(to, st.home(s.mix)); to != i {
+		last = s.mix()
+		if to = max(to, st.home(s.mix())); to != i {
 			t.Fatalf("slot %d belongs to %d", i, to)
 		}
 		to++
-		if i-st.home(s.mix) > st.reach+reachSlack {
-			t.Fatalf("slot %d is %d from home, more than %d", i, i-st.home(s.mix), st.reach)
+		if i-st.home(s.mix()) > st.reach+reachSlack {
+			t.Fatalf("slot %d is %d from home, more than %d", i, i-st.home(s.mix()), st.reach)
 		}
 		if !s.inlined() {
-			at := int(s.body[0])
+			at := s.place()
 			blocks += s.blockSize()
-			if at < st.low || st.memory[at+s.blockSize()-2] != int64(s.mix) ||
-				st.memory[at+s.blockSize()-1] != int64(s.rule)<<32|int64(s.blockSize()) {
+			if at < st.low || st.memory[at+s.blockSize()-1] != int64(s.mix())<<32|int64(s.blockSize()) {
 				t.Fatalf("slot %d has lost its block", i)
 			}
 		}
+	}
+	if h := st.hole; h.size > 0 && (h.at < st.low || st.memory[h.at+h.size-1] != int64(h.size)) {
+		t.Fatalf("the hole of %d words at %d is none", h.size, h.at)
 	}
 	if taken != st.count {
 		t.Fatalf("%d slots are taken, %d counted", taken, st.count)
@@ -83,7 +85,7 @@ func TestStoreKeepsItsOrder(t *testing.T) {
 			l := limits[draw(len(limits))]
 			switch k := draw(20); k {
 			case 0:
-				table.Reset(l, key, hash)
+				table.Reset(now, l, key, hash)
 			case 1:
 				table.Sweep(now, draw(300))
 			case 2:
@@ -91,7 +93,7 @@ func TestStoreKeepsItsOrder(t *testing.T) {
 			case 3:
 				table.Merge(now, l, key, hash, []int64{int64(now) + int64(draw(1e9)), int64(draw(5)), int64(draw(5))})
 			case 4:
-				items := []Item{{l, key, hash, int64(draw(5))}, {l, key + "x", hash, int64(draw(9))}, {limits[draw(len(limits))], key, hash, 1}}
+				items := []Item{{l, key, hash, Request{Cost: int64(draw(5))}}, {l, key + "x", hash, Request{Cost: int64(draw(9))}}, {limits[draw(len(limits))], key, hash, Request{Cost: 1}}}
 				table.TakeAll(now, items, make([]Decision, 3))
 			default:
 				table.Take(now, l, key, hash, int64(k%5)-1)
@@ -118,7 +120,7 @@ func (t *Table) check(tt interface{ Fatalf(string, ...any) }) {
 		for _, st := range []*store{&t.shards[i].entries, &t.shards[i].crowd} {
 			st.check(tt)
 			for s := range st.all {
-				live[s.rule]++
+				live[s.rule()]++
 			}
 		}
 	}
@@ -190,7 +192,7 @@ func TestNoHomeBehindTheLast(t *testing.T) {
 	r := table.rules.learn(l, table.shards)
 	n := 0
 	for i := range 1000 {
-		if !st.insert(5, table.rules.index.Load(), ^uint64(0), r.id, fmt.Sprint(i), []int64{1 << 60}) {
+		if !st.insert(5, table.rules.index.Load(), &owner{^uint32(0), r.id, fmt.Sprint(i), 1}, []int64{1 << 60}) {
 			break
 		}
 		n++
@@ -200,7 +202,7 @@ func TestNoHomeBehindTheLast(t *testing.T) {
 		t.Errorf("%d keys with the largest mix, reach is %d", n, st.reach)
 	}
 	for i := range n {
-		if st.find(^uint64(0), r.id, fmt.Sprint(i)) < 0 {
+		if st.find(^uint32(0), r.id, fmt.Sprint(i)) < 0 {
 			t.Errorf("key %d is lost", i)
 		}
 	}
@@ -231,25 +233,26 @@ func TestShrinkLeavesClusters(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	st, index := &table.shards[0].entries, table.rules.index.Load()
 	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})), table.shards)
-	put := func(mix uint64, key string) {
-		if !st.insert(5, index, mix, r.id, key, []int64{1 << 60}) {
+	put := func(mix uint32, key string) {
+		if !st.insert(5, index, &owner{mix, r.id, key, 1}, []int64{1 << 60}) {
 			t.Fatalf("no room for %s", key)
 		}
 	}
 	const others = 6000
-	for i := range uint64(others) {
-		put(i*0x9e3779b97f4a7c15|1, fmt.Sprint(i))
+	for i := range uint32(others) {
+		put(i*0x9e3779b1|1, fmt.Sprint(i))
 	}
-	apart := ^uint64(0) / uint64(st.capacity) * 300 // homes
-	for i := range uint64(3 * 150) {
-		put(1<<63+i/150*apart, fmt.Sprint("cluster", i))
+	st.relay(5, index, 11_000)                      // as if it had grown just now
+	apart := ^uint32(0) / uint32(st.capacity) * 300 // homes
+	for i := range uint32(3 * 100) {
+		put(1<<31+i/100*apart, fmt.Sprint("cluster", i))
 	}
-	for i := range uint64(others) {
-		st.remove(index, st.find(i*0x9e3779b97f4a7c15|1, r.id, fmt.Sprint(i)))
+	for i := range uint32(others) {
+		st.remove(index, st.find(i*0x9e3779b1|1, r.id, fmt.Sprint(i)))
 	}
 	large := st.capacity
 	st.trim(5, index)
-	if st.check(t); st.capacity != large || st.count != 450 {
+	if st.check(t); st.capacity != large || st.count != 300 {
 		t.Errorf("capacity %d, then %d, with %d entries", large, st.capacity, st.count)
 	}
 	st.trim(latest, index) // all are over, but only a sweep removes them
@@ -272,7 +275,7 @@ func TestRoomOfTheForgotten(t *testing.T) {
 			live = append(live, i)
 		} else {
 			old := &live[i*7919%len(live)]
-			table.Reset(l, key(*old), Hash(key(*old)))
+			table.Reset(5, l, key(*old), Hash(key(*old)))
 			*old = i
 		}
 		table.Take(5, l, key(i), Hash(key(i)), 1)
@@ -305,7 +308,7 @@ func TestRuleIsReclaimed(t *testing.T) {
 	for !r.dead.Load() {
 		runtime.Gosched()
 	}
-	s.entries.insert(5, s.rules.index.Load(), 1, r.id, "k", []int64{1 << 60})
+	s.entries.insert(5, s.rules.index.Load(), &owner{1, r.id, "k", 1}, []int64{1 << 60})
 	s.mu.Unlock()
 	other := <-done
 	if kept := table.rules.index.Load().find(limit(7)); kept != r || r.dead.Load() {
@@ -324,7 +327,7 @@ func TestRuleIsReclaimed(t *testing.T) {
 	go func() { decided <- table.Take(5, limit(7), "k", 1, 1) }()
 	go func() {
 		out := make([]Decision, 1)
-		table.TakeAll(5, []Item{{limit(7), "k", 1, 1}}, out)
+		table.TakeAll(5, []Item{{limit(7), "k", 1, Request{Cost: 1}}}, out)
 		decided <- out[0]
 	}()
 	for range 1000 {
@@ -337,16 +340,22 @@ func TestRuleIsReclaimed(t *testing.T) {
 	}
 	table.check(t)
 
-	// The number is used again, and the id is not.
-	if again := table.rules.index.Load().find(limit(7)); again == r || again.id == r.id {
-		t.Errorf("the id %d is used twice", r.id)
+	// The number is used again, and who still holds the old rule finds nothing.
+	if again := table.rules.index.Load().find(limit(7)); again == r || !r.gone.Load() || again.gone.Load() {
+		t.Error("a reclaimed rule is in use")
 	}
-	seen := map[uint32]bool{}
-	for i := range 3 * maxRules {
-		id := table.rules.learn(limit(maxRules+i), table.shards).id
-		if seen[id] {
-			t.Fatalf("the id %d is used twice", id)
-		}
-		seen[id] = true
+	other = table.rules.learn(limit(maxRules+1), table.shards)
+	for other.id != r.id {
+		other = table.rules.learn(limit(maxRules+int(other.id)), table.shards)
+	}
+	x := target{rule: other, limit: other.limit.Load(), mix: 9, key: "k"}
+	s.mu.Lock()
+	s.entries.insert(5, s.rules.index.Load(), &owner{x.mix, other.id, x.key, 1}, []int64{1 << 60})
+	_, _, known := s.read(5, &x)
+	x.rule = r
+	_, _, taken := s.read(5, &x)
+	s.mu.Unlock()
+	if !known || taken {
+		t.Errorf("an entry of the rule that has the number now is found: %v, by the one that had it: %v", known, taken)
 	}
 }

@@ -34,8 +34,11 @@ type TableConfig struct {
 // has been removed as fresh stays so.
 type Table struct {
 	shards []shard // a power of two of them
+	shift  uint    // of a hash, to the number of its shard
 	budget int64
 	rules  rules
+	guard  func(l *Limit, hash uint64) bool // see Guard
+	kept   func(hash uint64) bool
 
 	cursor struct {
 		sync.Mutex  // guards where the next Sweep begins
@@ -48,19 +51,20 @@ type Item struct {
 	Limit *Limit
 	Key   string
 	Hash  uint64 // Hash(Key)
-	Cost  int64
+	Request
 }
 
 // TableStats are counted since the table was made, except where they are sizes.
 type TableStats struct {
 	Keys       int    // entries, the crowd's cells not among them
-	Cells      int    // of the crowd
-	Slots      int    // places for entries and cells, taken or not
+	Cells      int    // groups of the crowd's cells
+	Slots      int    // places for entries and groups, taken or not
 	Limits     int    // that are known, at most 4095
 	Bytes      int64  // memory in use by slots and what does not fit into them
 	Budget     int64  // most that Bytes can become
-	Swept      uint64 // entries and cells removed because they were as good as never seen
-	Overflowed uint64 // charges to the crowd for want of room for an entry
+	Swept      uint64 // entries and groups removed because they were as good as never seen
+	Evicted    uint64 // entries that went into the crowd to make room for others, who were farther from full
+	Overflowed uint64 // charges to the crowd's cells, of newcomers without an entry and of entries that were evicted
 	Refused    uint64 // requests refused because not even the crowd had room
 }
 
@@ -78,7 +82,7 @@ func NewTable(c TableConfig) *Table {
 	for c.Bytes>>shift < minShardBytes {
 		shift--
 	}
-	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift)}
+	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift), shift: uint(64 - shift)}
 	t.rules.index.Store(newRuleIndex(16))
 
 	part := staggered(int(c.Bytes>>shift)/64) * 8
@@ -98,15 +102,12 @@ func NewTable(c TableConfig) *Table {
 // in the caches. At a power of two they would compete for the same few places, with their most used first lines.
 func staggered(lines int) int { return lines - (lines-37)&63 }
 
-// shard returns the shard for a key with this hash under l, and the mix by which it knows the key. The low bits of the
-// mix pick the shard and the high ones the slot, so the keys of a shard of one table are spread over all slots of
-// another with more or fewer shards.
-func (t *Table) shard(hash uint64, l *Limit) (*shard, uint64) {
-	mix := mixOf(hash, l)
-	return t.shardOf(mix), mix
-}
+// shardOf returns the shard for a key with this hash. The top bits of the hash pick it, whatever the limit: all limits
+// of a key lie under one lock.
+func (t *Table) shardOf(hash uint64) *shard { return &t.shards[hash>>t.shift] }
 
-func (t *Table) shardOf(mix uint64) *shard { return &t.shards[mix&uint64(len(t.shards)-1)] }
+// shard returns the shard for a key with this hash, and the mix by which it knows the key under l.
+func (t *Table) shard(hash uint64, l *Limit) (*shard, uint32) { return t.shardOf(hash), mixOf(hash, l) }
 
 // lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not locked, if the table
 // knows too many limits.
@@ -134,78 +135,132 @@ func (t *Table) lock(s *shard, l *Limit) *rule {
 // A cost of 0 reports the state and never writes; a negative cost gives back, at most all that was charged; a cost
 // above l.Capacity() is refused, with RetryAfter Never. It allocates nothing.
 func (t *Table) Take(now Instant, l *Limit, key string, hash uint64, cost int64) (d Decision) {
-	if cost == 0 {
-		return t.Peek(now, l, key, hash, 0)
+	t.do(now, l, key, hash, &Request{Cost: cost}, &d)
+	return d
+}
+
+// Do is Take for a request that asks for more than a cost.
+func (t *Table) Do(now Instant, l *Limit, key string, hash uint64, r Request) (d Decision) {
+	t.do(now, l, key, hash, &r, &d)
+	return d
+}
+
+func (t *Table) do(now Instant, l *Limit, key string, hash uint64, r *Request, d *Decision) {
+	if r.Cost == 0 {
+		t.peek(now, l, key, hash, r, d)
+		return
 	}
 	s, mix := t.shard(hash, l)
-	r := t.lock(s, l)
-	if r == nil {
-		return noRoom(l)
+	rule := t.lock(s, l)
+	if rule == nil {
+		*d = noRoom(l)
+		return
 	}
-	s.take(within(now), &target{r, l, mix, key}, cost, &d)
+	if t.closed(l, hash) {
+		d.Closed = true
+	} else {
+		s.take(within(now), &target{rule, l, mix, key}, r, d)
+	}
 	s.mu.Unlock()
-	return d
 }
 
 // Peek is what Take would answer. It never writes.
 func (t *Table) Peek(now Instant, l *Limit, key string, hash uint64, cost int64) (d Decision) {
-	s, mix := t.shard(hash, l)
-	r := t.rules.index.Load().find(l)
-	s.mu.Lock()
-	s.peek(within(now), &target{r, l, mix, key}, cost, &d)
-	s.mu.Unlock()
+	t.peek(now, l, key, hash, &Request{Cost: cost}, &d)
 	return d
+}
+
+// Would is what Do would answer. It never writes.
+func (t *Table) Would(now Instant, l *Limit, key string, hash uint64, r Request) (d Decision) {
+	t.peek(now, l, key, hash, &r, &d)
+	return d
+}
+
+func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request, d *Decision) {
+	s, mix := t.shard(hash, l)
+	rule := t.rules.index.Load().find(l)
+	s.mu.Lock()
+	if t.closed(l, hash) {
+		d.Closed = true
+	} else {
+		s.peek(within(now), &target{rule, l, mix, key}, r, d)
+	}
+	s.mu.Unlock()
 }
 
 // TakeAll takes all items at once, or none: if one is refused, nothing is charged anywhere, not even by a limit that
 // counts what it rejects. It reports which, and out, as long as items, says for each what it got or would have got.
-// Items of one key and limit add up.
+// Items of one key and limit add up. If one is Closed, all are.
 func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 	targets := make([]target, len(items))
 	var locks shardSet
 	for i := range items {
 		it := &items[i]
-		_, mix := t.shard(it.Hash, it.Limit)
-		targets[i] = target{limit: it.Limit, mix: mix, key: it.Key}
-		locks.add(mix & uint64(len(t.shards)-1))
+		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
+		locks.add(it.Hash >> t.shift)
 	}
 	if !t.lockAll(&locks, targets) {
 		for i, it := range items {
-			out[i] = t.Peek(now, it.Limit, it.Key, it.Hash, it.Cost)
+			t.peek(now, it.Limit, it.Key, it.Hash, &items[i].Request, &out[i])
 			if t.rules.index.Load().find(it.Limit) == nil {
 				out[i] = noRoom(it.Limit)
 			}
 		}
 		return false
 	}
-	all := t.takeAllLocked(within(now), items, targets, out)
-	t.unlockAll(&locks)
-	return all
+	defer t.unlockAll(&locks)
+	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(it.Limit, it.Hash) }) {
+		for i := range out {
+			out[i] = Decision{Closed: true}
+		}
+		return false
+	}
+	return t.takeAllLocked(within(now), items, targets, out)
 }
 
+// takeAllLocked decides on copies of the states first, and stores them if all items are admitted.
 func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out []Decision) bool {
+	copies := make([]stateCopy, len(items))
 	all := true
-	marks := make([]mark, len(items))
-	notes := make([]int64, 0, 4*len(items))
 	for i := range items {
-		s, x := t.shardOf(targets[i].mix), &targets[i]
-		if items[i].Cost == 0 {
-			s.peek(now, x, 0, &out[i])
+		x, c, d := &targets[i], &copies[i], &out[i]
+		if j := slices.IndexFunc(targets[:i], x.same); j >= 0 { // the first item of a key has the state of all
+			if c = &copies[j]; len(c.now) != x.limit.words() { // two limits of one identity
+				w := make([]int64, x.limit.words())
+				x.limit.refit(w, c.now)
+				c.now, targets[j].limit = w, x.limit
+			}
+		} else {
+			w, bound, entry := t.shardOf(items[i].Hash).read(now, x)
+			*c = stateCopy{before: slices.Clone(w), now: slices.Clone(w), bound: bound, entry: entry}
+		}
+		if !c.entry && x.shut(now) {
+			*d = noRoom(x.limit)
+		} else if c.entry || c.charged {
+			x.limit.answer(c.now, now, &items[i].Request, d)
+			c.charged = c.charged || items[i].Cost != 0
+		} else {
+			c.own, c.charged = t.shardOf(items[i].Hash).charge(now, x, c.now, c.bound, &items[i].Request, d)
+		}
+		all = all && d.Allowed
+	}
+	if !all {
+		return false
+	}
+	for i := range items {
+		if !copies[i].charged || t.shardOf(items[i].Hash).put(now, &targets[i], &copies[i]) {
 			continue
 		}
-		marks[i], notes = s.mark(x, notes)
-		s.take(now, x, items[i].Cost, &out[i])
-		all = all && out[i].Allowed
-	}
-	if all {
-		return true
-	}
-	for i, x := range slices.Backward(targets) {
-		if items[i].Cost != 0 {
-			t.shardOf(x.mix).undo(now, &x, marks[i])
+		// There is no room. What has been put already is taken back; cells are left as they are, and so may admit too little.
+		out[i] = noRoom(items[i].Limit)
+		for j := range i {
+			if copies[j].charged {
+				t.shardOf(items[j].Hash).restore(&targets[j], &copies[j])
+			}
 		}
+		return false
 	}
-	return false
+	return true
 }
 
 // lockAll finds or makes the rules of all targets and locks the shards, always in the same order. It reports false,
@@ -259,22 +314,38 @@ func (set *shardSet) all(yield func(int) bool) {
 	}
 }
 
-// Reset forgets what key has consumed under l, and reports whether it was known.
-func (t *Table) Reset(l *Limit, key string, hash uint64) bool {
-	r := t.rules.index.Load().find(l)
-	if r == nil {
-		return false
-	}
+// Reset forgets what key has consumed under l, and answers what Peek of cost 0 would after that.
+func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decision) {
 	s, mix := t.shard(hash, l)
+	x := target{t.rules.index.Load().find(l), l, mix, key}
 	s.mu.Lock()
-	known := s.forget(&target{r, l, mix, key})
-	s.mu.Unlock()
-	return known
+	defer s.mu.Unlock()
+	if t.closed(l, hash) {
+		d.Closed = true
+		return d
+	}
+	if x.known() {
+		s.reset(&x)
+	}
+	s.peek(within(now), &x, &Request{}, &d)
+	return d
 }
+
+// Guard makes the table ask open, under the lock of the key, before it decides: where that says no, nothing happens
+// and the Decision is Closed. So a node can stop deciding for some keys, and hand over exactly what was decided until
+// then (see Changed). What kept says no to is removed by Sweep, fresh or not. Neither is asked about a share
+// (Limit.Share) or a replicated limit. Guard must be called before the table is used by several goroutines.
+func (t *Table) Guard(open, kept func(hash uint64) bool) {
+	t.guard = func(l *Limit, hash uint64) bool { return open(hash) || l.isLocal() }
+	t.kept = kept
+}
+
+func (t *Table) closed(l *Limit, hash uint64) bool { return t.guard != nil && !t.guard(l, hash) }
 
 // Merge takes over a state that comes from elsewhere, with words as Each gives them: of that and what the table has,
 // more consumed wins. At one now it is commutative, associative and idempotent, and it never gives back what was
-// consumed. If there is no room for an entry, the state is merged into the crowd.
+// consumed. If there is no room for an entry, the state is merged into the crowd; if there is
+// none there either, keys of l that have no entry are refused for as long as it counts.
 func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []int64) {
 	s, mix := t.shard(hash, l)
 	r := t.lock(s, l)
@@ -294,13 +365,16 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 	now = within(now)
 	t.cursor.Lock()
 	defer t.cursor.Unlock()
-	for n > 0 {
+	for rounds := 0; n > 0 && rounds < 2; { // the second time around ends with what it has not seen, at the least
 		s := &t.shards[t.cursor.shard]
 		s.mu.Lock()
 		index := s.rules.index.Load()
 		before := s.swept()
 		end := s.entries.capacity
 		step := max(0, min(n, sweepStep, end-t.cursor.slot))
+		if t.kept != nil {
+			s.entries.discard(index, t.cursor.slot, step, t.kept)
+		}
 		s.entries.sweep(now, index, t.cursor.slot, step)
 		t.cursor.slot += step
 		n -= max(1, step)
@@ -309,6 +383,10 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 			s.entries.trim(now, index)
 			s.crowd.trim(now, index)
 			t.cursor.slot, t.cursor.shard = 0, (t.cursor.shard+1)%len(t.shards)
+			if t.cursor.shard == 0 {
+				index.reopen(now)
+				rounds++
+			}
 		}
 		removed += int(s.swept() - before)
 		s.mu.Unlock()
@@ -379,8 +457,8 @@ func (c *shardCopy) take(s *shard) {
 	defer s.mu.Unlock()
 	index := s.rules.index.Load()
 	for e := range s.entries.all {
-		l := index.byID(e.rule).limit.Load()
-		c.entries = append(c.entries, entryCopy{l, len(c.keys), int(e.keyLen), len(c.words)})
+		l := index.byID(e.rule()).limit.Load()
+		c.entries = append(c.entries, entryCopy{l, len(c.keys), e.keyLen(), len(c.words)})
 		c.keys = append(c.keys, s.entries.key(e)...)
 		at := len(c.words)
 		c.words = slices.Grow(c.words, l.words())[:at+l.words()]
@@ -402,6 +480,7 @@ func (t *Table) Stats() TableStats {
 		sum.Slots += s.entries.capacity + s.crowd.capacity
 		sum.Bytes += int64(s.entries.bytes() + s.crowd.bytes())
 		sum.Swept += s.swept()
+		sum.Evicted += s.evicted
 		sum.Overflowed += s.overflowed
 		sum.Refused += s.refused
 		s.mu.Unlock()

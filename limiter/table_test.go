@@ -21,6 +21,7 @@ var everyKind = []limiter.Spec{
 	{Name: "gcra", Algorithm: limiter.GCRA, Limit: 5, Per: time.Hour},
 	{Name: "fraction", Algorithm: limiter.GCRA, Limit: 7, Per: time.Hour},
 	{Name: "fixed", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour},
+	{Name: "drained", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Drain: true},
 	{Name: "rejected", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, CountRejected: true},
 	{Name: "first hit", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Anchor: limiter.FirstHit},
 	{Name: "sliding", Algorithm: limiter.SlidingWindow, Limit: 5, Per: time.Hour},
@@ -32,6 +33,10 @@ var everyKind = []limiter.Spec{
 	{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 5, Per: time.Hour, Burst: 4},
 	{Name: "harsh", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 4, CountRejected: true},
 	{Name: "lenient", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 5, Lenient: true},
+	{Name: "permits", Algorithm: limiter.Concurrency, Limit: 5, Per: time.Hour, Buckets: 4},
+	{Name: "calendar", Algorithm: limiter.FixedWindow, Limit: 5, Calendar: limiter.Hours, Per: time.Hour, TimeZone: "Asia/Kathmandu"},
+	{Name: "stated window", Algorithm: limiter.StatedWindow, Limit: 5, Per: time.Hour},
+	{Name: "stated bucket", Algorithm: limiter.StatedBucket, Limit: 5, Per: time.Hour},
 }
 
 // allOver is a time after which nothing is left of any of them.
@@ -122,10 +127,10 @@ func TestFlood(t *testing.T) {
 			for range 4000 {
 				now += limiter.Instant(rnd.Int63n(1e6))
 				key := fmt.Sprintf("%0*d", 1+rnd.Intn(maxKey), rnd.Intn(4000))
-				cost := rnd.Int63n(8) - 1
+				cost := rnd.Int63n(3) - 1
 				if rnd.Intn(10) == 0 {
 					key = fmt.Sprintf("known-%d", rnd.Intn(30))
-					cost = max(0, cost) // who gives all back is as good as never seen
+					cost = rnd.Int63n(7) // who gives back may be nearer to full than strangers
 				}
 				got := table.Take(now, l, key, limiter.Hash(key), cost)
 				if known[key] {
@@ -159,6 +164,7 @@ func (n naive) follow(t interface {
 		s = newNaiveState()
 		n[key] = s
 	}
+	spec = s.plain(spec)
 	at := big64(int64(now))
 	switch {
 	case cost == 0:
@@ -169,7 +175,7 @@ func (n naive) follow(t interface {
 	case got.Allowed:
 		s.charge(spec, at, cost)
 	default:
-		s.refuse(spec, at, cost)
+		s.refuse(spec, at, limiter.Request{Cost: cost})
 	}
 }
 
@@ -182,7 +188,7 @@ func TestFloodInTime(t *testing.T) {
 		if spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit {
 			t.Skip("a bucket that loses its phase admits no more in a span, but earlier than one that has kept it")
 		}
-		spec.Per = time.Second
+		spec.Per, spec.Calendar, spec.TimeZone = time.Second, 0, ""
 		l := mustNew(t, spec)
 		rnd := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
@@ -205,7 +211,7 @@ func TestFloodInTime(t *testing.T) {
 			case 0:
 				table.Sweep(now, rnd.Intn(2000))
 			case 1:
-				table.Reset(l, key, hash)
+				table.Reset(start, l, key, hash)
 				delete(believed, key)
 			}
 		}
@@ -276,6 +282,34 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestSweepLooksAtTheLiving: a sweep of as many slots as there are, which is a period of it, costs in the order of the keys that
+// are left and not of those that there were.
+func TestSweepLooksAtTheLiving(t *testing.T) {
+	short := mustNew(t, limiter.Spec{Name: "short", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute})
+	long := mustNew(t, limiter.Spec{Name: "long", Algorithm: limiter.GCRA, Limit: 5, Per: 100 * time.Hour})
+	for _, live := range []int{0, 100, 3000, 20_000} {
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20, Shards: 8})
+		for i := range 60_000 {
+			l := short
+			if i < live {
+				l = long
+			}
+			key := fmt.Sprintf("%0*d", 5+i%60, i)
+			table.Take(start, l, key, limiter.Hash(key), 5)
+		}
+		before := table.Stats()
+		now := start + limiter.Instant(time.Hour)
+		if removed := table.Sweep(now, before.Slots); removed < (60_000-live)*9/10 {
+			t.Errorf("%d live: %d removed by a sweep of all slots", live, removed)
+		}
+		table.Sweep(now, before.Slots)
+		s := table.Stats()
+		if s.Keys != live || s.Slots > 5*live+8*64 || s.Bytes > int64(live)*400+8*64*64 {
+			t.Errorf("%d live: %+v before, %+v after", live, before, s)
+		}
+	}
+}
+
 // TestCrowdEnds: what strangers were admitted together is forgotten when it is over, and they get entries again.
 func TestCrowdEnds(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
@@ -327,7 +361,7 @@ func TestTakeAll(t *testing.T) {
 				key := rapid.SampledFrom(drawnKeys).Draw(t, "key")
 				items[i] = limiter.Item{
 					Limit: limits[rapid.SampledFrom(names).Draw(t, "limit")], Key: key, Hash: limiter.Hash(key),
-					Cost: rapid.Int64Range(-1, 6).Draw(t, "cost"),
+					Request: limiter.Request{Cost: rapid.Int64Range(-1, 6).Draw(t, "cost")},
 				}
 			}
 			keys := table.Stats().Keys
@@ -359,7 +393,7 @@ func TestTakeAll(t *testing.T) {
 			}
 			for n, l := range limits {
 				for _, key := range drawnKeys {
-					compare(t, table, believed[n], now, l, specs[n], key, 0, true)
+					compare(t, table, believed[n], now, l, specs[n], key, limiter.Request{}, true)
 				}
 			}
 		}
@@ -378,9 +412,9 @@ func TestTakeAllInTheCrowd(t *testing.T) {
 		items := make([]limiter.Item, 40)
 		for i := range items {
 			key := fmt.Sprintf("stranger-%d", i)
-			items[i] = limiter.Item{Limit: other, Key: key, Hash: limiter.Hash(key), Cost: 1}
+			items[i] = limiter.Item{Limit: other, Key: key, Hash: limiter.Hash(key), Request: limiter.Request{Cost: 1}}
 		}
-		items = append(items, limiter.Item{Limit: other, Key: "x", Hash: limiter.Hash("x"), Cost: l.Capacity() + 1})
+		items = append(items, limiter.Item{Limit: other, Key: "x", Hash: limiter.Hash("x"), Request: limiter.Request{Cost: l.Capacity() + 1}})
 		out := make([]limiter.Decision, len(items))
 		before := table.Stats()
 		if table.TakeAll(start, items, out) {
@@ -492,14 +526,15 @@ func TestMergeOddStates(t *testing.T) {
 func TestReset(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 1})
-		if table.Reset(l, "k0", 1) {
-			t.Error("a key was known before its limit")
+		table.Reset(start, l, "k0", 1)
+		if s := table.Stats(); s.Limits != 0 {
+			t.Error("a reset has made its limit known")
 		}
 		for i := range 50 {
 			table.Take(start, l, fmt.Sprint("k", i), 1, 5)
 		}
-		if !table.Reset(l, "k20", 1) || table.Reset(l, "k20", 1) {
-			t.Error("known once, want that")
+		if d := table.Reset(start, l, "k20", 1); d.Remaining != d.Limit {
+			t.Errorf("after a reset: %+v", d)
 		}
 		for i := range 50 {
 			if d := table.Peek(start, l, fmt.Sprint("k", i), 1, 5); d.Allowed != (i == 20) {
@@ -518,7 +553,9 @@ func TestPeekWritesNothing(t *testing.T) {
 		if s := table.Stats(); s.Keys != 0 || s.Limits != 0 {
 			t.Errorf("%+v", s)
 		}
-		table.Take(start, l, "k", 1, -5)
+		if spec.Algorithm != limiter.StatedWindow { // which keeps a credit
+			table.Take(start, l, "k", 1, -5)
+		}
 		if !spec.Drain {
 			table.Take(start, l, "k", 1, l.Capacity()+1)
 		}
@@ -555,7 +592,7 @@ func TestManyLimits(t *testing.T) {
 	if d := table.Take(now, refused, "k", 1, 1); d.Allowed || d.RetryAfter <= 0 {
 		t.Errorf("%+v", d)
 	}
-	items := []limiter.Item{{Limit: limit(4000), Key: "new", Cost: 1}, {Limit: refused, Key: "k", Cost: 1}}
+	items := []limiter.Item{{Limit: limit(4000), Key: "new", Request: limiter.Request{Cost: 1}}, {Limit: refused, Key: "k", Request: limiter.Request{Cost: 1}}}
 	out := make([]limiter.Decision, 2)
 	if table.TakeAll(now, items, out) || out[1].Allowed || table.Peek(now, limit(4000), "new", 0, 0).Remaining != 2 {
 		t.Errorf("%+v", out)
@@ -621,7 +658,7 @@ func TestManyKeysFromManyGoroutines(t *testing.T) {
 				switch rnd.Intn(10) {
 				case 0:
 					partner := fmt.Sprintf("pair-%d-%d-%d", worker, round, i)
-					items := []limiter.Item{{l, key, hash, 1}, {l, partner, limiter.Hash(partner), 1}}
+					items := []limiter.Item{{l, key, hash, limiter.Request{Cost: 1}}, {l, partner, limiter.Hash(partner), limiter.Request{Cost: 1}}}
 					if worker%2 == 0 {
 						slices.Reverse(items)
 					}
@@ -763,9 +800,9 @@ func TestChangeWithoutRoom(t *testing.T) {
 	whole := mustNew(t, s)
 	s.Limit = 7
 	fraction := mustNew(t, s)
-	keys := make([]string, 2000) // of 40 bytes: with one word they fit into a slot, with two they do not
+	keys := make([]string, 2000) // of 48 bytes: with one word they fit into a slot, with two they do not
 	for i := range keys {
-		keys[i] = fmt.Sprintf("%040d", i)
+		keys[i] = fmt.Sprintf("%048d", i)
 		table.Take(start, whole, keys[i], limiter.Hash(keys[i]), 6)
 	}
 	full := table.Stats()
@@ -787,29 +824,28 @@ func TestChangeWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestTakeAllUndoesWhatWasSwept: a key that was given all back, and then removed to make room for another, has its
-// debt again when the whole is refused.
-func TestTakeAllUndoesWhatWasSwept(t *testing.T) {
-	forEveryKind(t, func(t *testing.T, spec limiter.Spec, l *limiter.Limit) {
-		if spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit {
-			t.Skip("given all back, it has its phase still, and is not removed")
-		}
-		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 1})
-		table.Take(start, l, "debtor", 1, 5)
-		before := table.Peek(start, l, "debtor", 1, 0)
-		items := []limiter.Item{{Limit: l, Key: "debtor", Hash: 1, Cost: -5}}
-		for i := range 100 {
-			items = append(items, limiter.Item{Limit: l, Key: fmt.Sprint(i), Hash: limiter.Hash(fmt.Sprint(i)), Cost: 1})
-		}
-		items = append(items, limiter.Item{Limit: l, Key: "x", Hash: 9, Cost: l.Capacity() + 1})
-		if table.TakeAll(start, items, make([]limiter.Decision, len(items))) {
-			t.Fatal("admitted")
-		}
-		if table.Stats().Swept == 0 {
-			t.Fatal("nothing was swept: the test does not show what it should")
-		}
-		if after := table.Peek(start, l, "debtor", 1, 0); after != before || table.Stats().Keys != 1 {
-			t.Errorf("%+v before, %+v after, %d keys", before, after, table.Stats().Keys)
+// TestTakeAllLeavesNoTrace: what is refused as a whole has changed nothing, in whatever order keys were charged, given
+// back to, and in want of room.
+func TestTakeAllLeavesNoTrace(t *testing.T) {
+	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
+		for _, others := range []int{10, 3000} {
+			table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
+			for i := range others {
+				table.Take(start, l, fmt.Sprint("other", i), limiter.Hash(fmt.Sprint("other", i)), 1)
+			}
+			table.Take(start, l, "debtor", 1, 5)
+			before, stats := table.Peek(start, l, "debtor", 1, 0), table.Stats()
+			items := []limiter.Item{{Limit: l, Key: "debtor", Hash: 1, Request: limiter.Request{Cost: -5}}}
+			for i := range 100 {
+				items = append(items, limiter.Item{Limit: l, Key: fmt.Sprint(i), Hash: limiter.Hash(fmt.Sprint(i)), Request: limiter.Request{Cost: 1}})
+			}
+			items = append(items, limiter.Item{Limit: l, Key: "x", Hash: 9, Request: limiter.Request{Cost: l.Capacity() + 1}})
+			if table.TakeAll(start, items, make([]limiter.Decision, len(items))) {
+				t.Fatal("admitted")
+			}
+			if after := table.Peek(start, l, "debtor", 1, 0); after != before || table.Stats() != stats {
+				t.Errorf("%+v %+v before, %+v %+v after", before, stats, after, table.Stats())
+			}
 		}
 	})
 }

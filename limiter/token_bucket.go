@@ -15,11 +15,9 @@ import (
 // top of the minute"). A clock that goes back refills nothing and moves no mark. A bucket with another Limit, Refill
 // or Per is another bucket, and full.
 //
-// Two flags imitate what Smyte's commands do beyond that. They belong to no bucket, so one request may be asked with
-// them and the next without:
-//   - Strict: a request that leaves the bucket empty, refused or not, moves the mark to now, so who goes on asking
-//     waits a whole Per. The mark never moves back.
-//   - Drain: a refused request takes all tokens that there are, also one that asks for more than Limit.
+// Strict imitates a flag of Smyte's commands. It belongs to no bucket, so one request may be asked with it and the next
+// without: a request that leaves the bucket empty, refused or not, moves the mark to now, so who goes on asking waits a
+// whole Per. The mark never moves back.
 //
 // In a half-open span T there are at most ceil(T/Per) marks, so at most Limit + Refill×ceil(T/Per) are admitted.
 //
@@ -33,10 +31,7 @@ func (l *Limit) tokenBucket(w []int64, now Instant, cost int64, d *Decision) {
 	switch {
 	case cost > l.Limit-missing && cost > 0:
 		d.Allowed = false
-		if l.Drain {
-			missing = l.Limit
-		}
-		if l.Drain || l.Strict && missing == l.Limit {
+		if l.Strict && missing >= l.Limit {
 			mark = l.charge(w, now, missing, mark)
 		}
 		if cost <= l.Limit {
@@ -49,7 +44,7 @@ func (l *Limit) tokenBucket(w []int64, now Instant, cost int64, d *Decision) {
 		missing -= min(missing, magnitude(cost))
 		l.storeBucket(w, missing, mark)
 	}
-	d.Remaining = l.Limit - missing
+	d.Remaining = max(0, l.Limit-missing)
 	if missing > 0 {
 		d.ResetAfter = l.untilMissing(0, missing, mark, now)
 	}
@@ -84,7 +79,7 @@ func (l *Limit) refills(n int64) int64 { return (n + l.Refill - 1) / l.Refill }
 
 // charge stores the state after a request for tokens, and returns its mark.
 func (l *Limit) charge(w []int64, now Instant, missing, mark int64) int64 {
-	if l.Strict && missing == l.Limit {
+	if l.Strict && missing >= l.Limit {
 		mark = max(mark, int64(now))
 	}
 	l.storeBucket(w, missing, mark)
@@ -130,13 +125,13 @@ func (l *Limit) mergeTokenBucket(w, other []int64, now Instant) {
 
 // settleTokenBucket refills up to now, but leaves the mark at which the bucket became full, and puts bad numbers right.
 func (l *Limit) settleTokenBucket(w []int64, now Instant) {
-	missing := min(max(w[0], 0), l.Limit)
+	missing := min(max(w[0], 0), l.Limit+l.MaxDebt)
 	mark := min(max(w[1], int64(earliest)), int64(latest))
 	if l.Anchor == Epoch {
 		mark = floorTo(mark, int64(l.Per))
 	}
 	if missing == 0 && mark == 0 {
-		w[0], w[1] = 0, 0
+		clear(w)
 		return
 	}
 	if k := min((int64(now)-mark)/int64(l.Per), l.refills(missing)); k > 0 {

@@ -14,21 +14,23 @@ import (
 // draft is a limit while its fields are read.
 type draft struct {
 	spec limiter.Spec
-	week bool // per is the word "week"
+	per  string
 
 	anchored, noBurst bool // anchor is given; burst is given as 0
 }
 
 // finish makes the limit. An error is a *limiter.SpecError.
 func (d *draft) finish() (*limiter.Limit, error) {
-	if d.week && d.spec.Algorithm == limiter.FixedWindow && d.spec.Anchor == limiter.Epoch {
-		return nil, &limiter.SpecError{Field: "per", Reason: "calendar weeks are not built yet; write 1w for windows of seven days, which begin on Thursdays at 0:00 UTC"}
-	}
 	if d.noBurst && d.spec.Algorithm != limiter.LeakyBucket {
 		return nil, &limiter.SpecError{Field: "burst", Reason: "must be at least 1; leave it out to have the limit"}
 	}
 	if !d.anchored {
 		d.spec.Anchor = limiter.DefaultAnchor(d.spec.Algorithm)
+	}
+	if d.per != "" {
+		if err := d.spec.ReadPer(d.per); err != nil {
+			return nil, &limiter.SpecError{Field: "per", Reason: err.Error()}
+		}
 	}
 	return limiter.New(d.spec)
 }
@@ -55,10 +57,7 @@ var limitFields = []limitField{
 			return fmt.Errorf("is %s; %s are accepted", describe(v.node), limiter.AlgorithmNames())
 		}
 		var known bool
-		switch d.spec.Algorithm, known = limiter.AlgorithmNamed(text); {
-		case text == "concurrency":
-			return fmt.Errorf("%q is not built yet; %s are accepted", text, limiter.AlgorithmNames())
-		case !known:
+		if d.spec.Algorithm, known = limiter.AlgorithmNamed(text); !known {
 			return fmt.Errorf("%q is unknown; %s are accepted", text, limiter.AlgorithmNames())
 		}
 		return nil
@@ -72,8 +71,16 @@ var limitFields = []limitField{
 		if err != nil {
 			return err
 		}
-		d.week = text == "week"
-		d.spec.Per, err = limiter.ParsePer(text)
+		if d.per = text; !isCalendar(text) { // what a calendar word means depends on the other fields
+			_, err = limiter.ParsePer(text)
+		}
+		return err
+	}},
+	{"time_zone", func(v value, d *draft) (err error) {
+		d.spec.TimeZone, err = v.text()
+		if err == nil && d.spec.TimeZone == "" {
+			err = errors.New("is empty; leave it out for UTC")
+		}
 		return err
 	}},
 	{"burst", func(v value, d *draft) (err error) {
@@ -111,12 +118,10 @@ var limitFields = []limitField{
 		return err
 	}},
 	{"lenient", func(v value, d *draft) (err error) { d.spec.Lenient, err = v.flag(); return err }},
-	{"on_error", func(v value, d *draft) (err error) {
-		d.spec.OnError, err = word(v, []choice[limiter.OnError]{
-			{"local", limiter.ErrorLocal}, {"allow", limiter.ErrorAllow}, {"deny", limiter.ErrorDeny},
-		})
-		return err
-	}},
+	{"max_debt", func(v value, d *draft) (err error) { d.spec.MaxDebt, err = v.number(); return err }},
+	{"client_time", func(v value, d *draft) (err error) { d.spec.ClientTime, err = v.flag(); return err }},
+	{"sessions", func(v value, d *draft) (err error) { d.spec.Sessions, err = v.flag(); return err }},
+	{"on_error", func(v value, d *draft) (err error) { d.spec.OnError, err = v.onError(); return err }},
 	{"on_deny", func(v value, d *draft) (err error) {
 		d.spec.OnDeny, err = word(v, []choice[limiter.OnDeny]{
 			{"reject", limiter.DenyReject}, {"shadow", limiter.DenyShadow},
@@ -125,11 +130,28 @@ var limitFields = []limitField{
 	}},
 	{"dry_run", func(v value, d *draft) (err error) { d.spec.DryRun, err = v.flag(); return err }},
 
-	{"consistency", onlyDefault("exact", "leased", "replicated")},
-	{"replication", onlyDefault("async", "sync")},
-	{"on_partition", onlyDefault("proportional", "deny", "open")},
+	{"consistency", func(v value, d *draft) (err error) {
+		d.spec.Consistency, err = word(v, []choice[limiter.Consistency]{
+			{"exact", limiter.Exact}, {"replicated", limiter.Replicated},
+		}, "leased")
+		return err
+	}},
+	{"replication", func(v value, d *draft) (err error) {
+		d.spec.Sync, err = word(v, []choice[bool]{{"async", false}, {"sync", true}})
+		return err
+	}},
+	{"on_partition", func(v value, d *draft) (err error) {
+		d.spec.OnPartition, err = word(v, []choice[limiter.OnPartition]{
+			{"proportional", limiter.PartitionProportional}, {"deny", limiter.PartitionDeny}, {"open", limiter.PartitionOpen},
+		})
+		return err
+	}},
 	{"overrides", notBuilt},
-	{"time_zone", notBuilt},
+}
+
+func isCalendar(word string) bool {
+	_, found := limiter.CalendarNamed(word)
+	return found
 }
 
 func limitFieldNames() string {
@@ -138,14 +160,6 @@ func limitFieldNames() string {
 		names[i] = f.name
 	}
 	return strings.Join(names, ", ")
-}
-
-// onlyDefault reads a field of which only the default is built.
-func onlyDefault(builtin string, later ...string) func(value, *draft) error {
-	return func(v value, _ *draft) error {
-		_, err := word(v, []choice[struct{}]{{name: builtin}}, later...)
-		return err
-	}
 }
 
 func notBuilt(value, *draft) error { return errors.New("is not built yet; leave it out") }
@@ -186,6 +200,12 @@ func (v value) flag() (bool, error) {
 		return n.Value, nil
 	}
 	return false, fmt.Errorf("must be true or false, not %s", describe(v.node))
+}
+
+func (v value) onError() (limiter.OnError, error) {
+	return word(v, []choice[limiter.OnError]{
+		{"local", limiter.ErrorLocal}, {"allow", limiter.ErrorAllow}, {"deny", limiter.ErrorDeny},
+	})
 }
 
 // choice is a word that a field accepts, and what it means.

@@ -22,8 +22,8 @@ type page struct {
 	lines []string
 }
 
-// parse reads one file into b.
-func (b *book) parse(file string, data []byte) {
+// parse reads one file into b; its document, nil if there is none, is read by top.
+func (b *book) parse(file string, data []byte, top func(*page, ast.Node)) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	p := &page{book: b, file: file}
 	for line := range strings.Lines(string(data)) {
@@ -52,9 +52,7 @@ func (b *book) parse(file string, data []byte) {
 			body = d.Body
 		}
 	}
-	if body != nil {
-		p.top(body)
-	}
+	top(p, body)
 }
 
 // readable refuses what is no text, and what the YAML library would take minutes over: its time grows with the square
@@ -124,6 +122,9 @@ func (p *page) count() int { return len(p.faults) + p.hidden }
 
 // top reads the whole document.
 func (p *page) top(n ast.Node) {
+	if n == nil {
+		return
+	}
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
 		p.fault(n, "", "the file must be a mapping of fields, not "+describe(n))

@@ -16,6 +16,9 @@
 // The language is YAML with one meaning for each text: unknown and repeated fields are faults, words are not numbers,
 // and anchors, aliases, tags and merge keys are not read. What the language has a field for but this release cannot do
 // is a fault that says "not built yet", never a silence; where such a field has a default, the default may be written.
+//
+// The files of another limiter, envoyproxy/ratelimit, are read as that program reads them (LoadEnvoy): each is a tree in
+// which Domain.Match finds the limit for what an Envoy says of a request.
 package policy
 
 import (
@@ -23,8 +26,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+
+	"github.com/goccy/go-yaml/ast"
 
 	"penstock/limiter"
 )
@@ -32,6 +38,12 @@ import (
 // Set is the limits of one file or directory. It is immutable.
 type Set struct {
 	Limits map[string]*limiter.Limit // by name
+}
+
+func (s *Set) count() int { return len(s.Limits) }
+
+func (s *Set) equal(other *Set) bool {
+	return maps.EqualFunc(s.Limits, other.Limits, func(a, b *limiter.Limit) bool { return a.Spec == b.Spec })
 }
 
 // Bounds of what is read.
@@ -49,17 +61,26 @@ const (
 // Load reads the limits of a file, or of all *.yaml and *.yml in a directory, in the order of their names. What is
 // wrong with the content is Faults.
 func Load(path string) (*Set, error) {
+	b, err := load(path, (*page).top)
+	if err != nil {
+		return nil, err
+	}
+	return b.set()
+}
+
+// load reads the documents of all files of a path, each by top.
+func load(path string, top func(*page, ast.Node)) (*book, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		before := generation(path)
-		b, err := load(path)
+		b, err := loadOnce(path, top)
 		changed := generation(path) != before
 		switch {
 		case try < tries && (changed || before != "" && errors.Is(err, fs.ErrNotExist)):
 		case err != nil:
 			return nil, err
 		default:
-			return b.set()
+			return b, nil
 		}
 	}
 }
@@ -74,7 +95,7 @@ func generation(dir string) string {
 	return target
 }
 
-func load(path string) (*book, error) {
+func loadOnce(path string, top func(*page, ast.Node)) (*book, error) {
 	files, err := list(path)
 	if err != nil {
 		return nil, err
@@ -85,7 +106,7 @@ func load(path string) (*book, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.parse(file, data)
+		b.parse(file, data, top)
 	}
 	return b, nil
 }
@@ -118,7 +139,7 @@ func list(path string) (files []string, err error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: a directory without .yaml or .yml files; for no limits at all, put a file there that says \"limits: []\"", path)
+		return nil, fmt.Errorf("%s: a directory without .yaml or .yml files", path)
 	}
 	return files, nil
 }
@@ -136,26 +157,36 @@ func readFile(path string) ([]byte, error) {
 // Parse reads the limits of one file that is in memory. name is what faults call it.
 func Parse(name string, data []byte) (*Set, error) {
 	b := newBook()
-	b.parse(name, data)
+	b.parse(name, data, (*page).top)
 	return b.set()
 }
 
 // book gathers what several files say.
 type book struct {
 	limits map[string]*limiter.Limit
-	files  map[string]string // name of a limit → its file
+	files  map[string]string // name of a limit, or of an Envoy domain → its file
+	envoy  *Envoy
+	nodes  int // that were read of Envoy's files
 	faults Faults
 	hidden int // faults beyond maxFaults
 }
 
 func newBook() *book {
-	return &book{limits: map[string]*limiter.Limit{}, files: map[string]string{}}
+	return &book{limits: map[string]*limiter.Limit{}, files: map[string]string{}, envoy: &Envoy{domains: map[string]*Domain{}}}
 }
 
 func (b *book) set() (*Set, error) {
+	if err := b.fault(); err != nil {
+		return nil, err
+	}
+	return &Set{Limits: b.limits}, nil
+}
+
+// fault is all that is wrong, or nil.
+func (b *book) fault() error {
 	if len(b.faults) == 0 {
-		return &Set{Limits: b.limits}, nil
+		return nil
 	}
 	b.faults[len(b.faults)-1].more = b.hidden
-	return nil, b.faults
+	return b.faults
 }

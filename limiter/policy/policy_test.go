@@ -44,6 +44,13 @@ limits:
   - {name: smyte, algorithm: token_bucket, limit: 10, per: 1h, refill: 1, strict: true, drain: true}
   - {name: aligned, algorithm: token_bucket, limit: 3, per: 1m, anchor: epoch}
   - {name: queue, algorithm: leaky_bucket, limit: 10, per: 1s, burst: 0}
+  - {name: visit, algorithm: token_bucket, limit: 1, per: 30m, client_time: true, sessions: true, max_debt: 3}
+  - {name: month, algorithm: fixed_window, limit: 10, per: month, time_zone: Europe/Berlin}
+  - {name: week, algorithm: fixed_window, limit: 10, per: week}
+  - {name: day, algorithm: fixed_window, limit: 10, per: day, time_zone: UTC}
+  - {name: plain day, algorithm: fixed_window, limit: 10, per: day}
+  - {name: seven days, algorithm: fixed_window, limit: 10, per: week, anchor: first_hit}
+  - {name: jobs, algorithm: concurrency, limit: 10, per: 30s}
   - {name: figma, algorithm: sliding_counter, limit: 500, per: 1h, buckets: 30, lenient: true}
 `))
 	if err != nil {
@@ -58,14 +65,21 @@ limits:
 		{Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Hour, Refill: 1, Anchor: limiter.FirstHit, Strict: true, Drain: true},
 		{Name: "aligned", Algorithm: limiter.TokenBucket, Limit: 3, Per: time.Minute, Refill: 3, Anchor: limiter.Epoch},
 		{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Second},
+		{Name: "visit", Algorithm: limiter.TokenBucket, Limit: 1, Per: 30 * time.Minute, Refill: 1, Anchor: limiter.FirstHit, ClientTime: true, Sessions: true, Strict: true, MaxDebt: 3},
+		{Name: "month", Algorithm: limiter.FixedWindow, Limit: 10, Per: 31 * 24 * time.Hour, Calendar: limiter.Months, TimeZone: "Europe/Berlin"},
+		{Name: "week", Algorithm: limiter.FixedWindow, Limit: 10, Per: 7 * 24 * time.Hour, Calendar: limiter.Weeks, TimeZone: "UTC"},
+		{Name: "day", Algorithm: limiter.FixedWindow, Limit: 10, Per: 24 * time.Hour, Calendar: limiter.Days, TimeZone: "UTC"},
+		{Name: "plain day", Algorithm: limiter.FixedWindow, Limit: 10, Per: 24 * time.Hour},
+		{Name: "seven days", Algorithm: limiter.FixedWindow, Limit: 10, Per: 7 * 24 * time.Hour, Anchor: limiter.FirstHit},
+		{Name: "jobs", Algorithm: limiter.Concurrency, Limit: 10, Per: 30 * time.Second, Buckets: 16},
 		{Name: "figma", Algorithm: limiter.SlidingCounter, Limit: 500, Per: time.Hour, Buckets: 30, Lenient: true},
 	} {
 		if l := set.Limits[want.Name]; l == nil || l.Spec != want {
 			t.Errorf("%s: got %+v, want %+v", want.Name, l, want)
 		}
 	}
-	if len(set.Limits) != 9 {
-		t.Errorf("%d limits, want 9", len(set.Limits))
+	if len(set.Limits) != 16 {
+		t.Errorf("%d limits, want 16", len(set.Limits))
 	}
 }
 
@@ -101,14 +115,21 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{good + "    name: b\n", "f:6:5: is not YAML: "},
 		{good + "  - {name: a, algorithm: gcra, limit: 1, per: 1m}\n", `f:6:12: name: "a" is the name of another limit of this file`},
 		{good + "---\n" + good, "f:7:1: a second document begins here"},
-		{strings.Replace(good, "gcra", "tokens", 1), `f:3:16: algorithm: "tokens" is unknown; gcra, fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, sliding_counter are accepted`},
-		{strings.Replace(good, "gcra", "concurrency", 1), `f:3:16: algorithm: "concurrency" is not built yet`},
+		{strings.Replace(good, "gcra", "tokens", 1), `f:3:16: algorithm: "tokens" is unknown; gcra, fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, sliding_counter, stated_window, stated_bucket, concurrency are accepted`},
+		{strings.Replace(good, "gcra", "concurrency", 1) + "    burst: 2\n", "f:6:12: burst: a concurrency has none"},
 		{strings.Replace(good, "limit: 1\n", "limit: 0\n", 1), "f:4:12: limit: is 0; 1 to"},
 		{strings.Replace(good, "limit: 1\n", "limit: 1.5\n", 1), "f:4:12: limit: must be a whole number, not a number with a fraction"},
 		{strings.Replace(good, "1m", "60", 1), "f:5:10: per: has no unit; write 10s"},
 		{strings.Replace(good, "1m", "soon", 1), `f:5:10: per: "soon" is no period`},
 		{strings.Replace(good, "1m", "400d", 1), `f:5:10: per: "400d" is no period up to 366 days`},
-		{strings.Replace(good, "1m", "month", 1), "f:5:10: per: calendar windows (month) are not built yet"},
+		{strings.Replace(good, "1m", "month", 1), "f:5:10: per: months differ in length, and only a fixed_window anchored at the epoch counts by them"},
+		{good + "    time_zone: UTC\n", "f:6:16: time_zone: is for windows of a calendar"},
+		{good + "    time_zone: 7\n", "f:6:16: time_zone: must be a text"},
+		{good + "    time_zone: \"\"\n", "f:6:16: time_zone: is empty"},
+		{strings.Replace(strings.Replace(good, "gcra", "fixed_window", 1), "1m", "year", 1) + "    time_zone: Mars/Olympus\n", `f:6:16: time_zone: "Mars/Olympus" is unknown; names of the IANA`},
+		{strings.Replace(strings.Replace(good, "gcra", "fixed_window", 1), "1m", "year", 1) + "    anchor: first_hit\n", "f:5:10: per: years differ in length"},
+		{good + "    max_debt: -1\n", "f:6:15: max_debt: is -1; 0 to"},
+		{good + "    sessions: true\n", "f:6:15: sessions: a gcra has none"},
 		{strings.Replace(good, "1m", "0s", 1), "f:5:10: per: is 0s; 1ms to"},
 		{strings.Replace(good, "name: a", "name: \"\"", 1), "f:2:11: name: is empty"},
 		{strings.Replace(good, "name: a", "name: 7", 1), "f:2:11: name: must be a text, not a number; put it in quotes"},

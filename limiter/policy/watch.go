@@ -3,14 +3,11 @@ package policy
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-
-	"penstock/limiter"
 )
 
 const (
@@ -26,24 +23,48 @@ const (
 type Watcher struct {
 	path  string
 	log   *slog.Logger
-	apply func(*Set)
 	files *fsnotify.Watcher
 	done  sync.WaitGroup
 
-	mu    sync.Mutex // held while a set is loaded and applied: sets are applied in the order in which they were read
-	last  *Set       // that was applied
-	fault string     // of the last load, "" if there was none
+	mu    sync.Mutex // held while limits are loaded and applied: they are applied in the order in which they were read
+	renew func(always bool) (limits int, renewed bool, err error)
+	fault string // of the last load, "" if there was none
+}
+
+// content is limits as Load and LoadEnvoy return them.
+type content[T any] interface {
+	equal(T) bool
+	count() int // of limits
 }
 
 // Watch loads path, hands the set to apply, and does so again whenever the limits change, until Close. If the first
 // load fails Watch fails; if a later one fails the error is logged and the set in force stays. apply is called by one
 // goroutine at a time.
 func Watch(path string, log *slog.Logger, apply func(*Set)) (*Watcher, error) {
+	return watch(path, log, Load, apply)
+}
+
+// WatchEnvoy is Watch for files of the Envoy rate limit service.
+func WatchEnvoy(path string, log *slog.Logger, apply func(*Envoy)) (*Watcher, error) {
+	return watch(path, log, LoadEnvoy, apply)
+}
+
+func watch[T content[T]](path string, log *slog.Logger, load func(string) (T, error), apply func(T)) (*Watcher, error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", path, err)
 	}
-	w := &Watcher{path: path, log: log, apply: apply, files: files}
+	w := &Watcher{path: path, log: log, files: files}
+	var last *T // that was applied
+	w.renew = func(always bool) (limits int, renewed bool, err error) {
+		next, err := load(path)
+		if err != nil || !always && last != nil && next.equal(*last) {
+			return 0, false, err
+		}
+		last = &next
+		apply(next)
+		return next.count(), true, nil
+	}
 	// First watched and then read, so that no change falls between.
 	if err := w.follow(); err != nil {
 		files.Close()
@@ -82,24 +103,19 @@ func (w *Watcher) Reload() error { return w.load(true) }
 func (w *Watcher) load(asked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	set, err := Load(w.path)
-	if err != nil {
+	limits, renewed, err := w.renew(asked || w.fault != "")
+	switch {
+	case err != nil:
 		if text := err.Error(); asked || text != w.fault {
 			w.fault = text
 			w.log.Error("limits are not loaded; those in force stay", "path", w.path, "error", err)
 		}
-		return err
+	case renewed:
+		w.fault = ""
+		w.log.Info("limits are loaded", "path", w.path, "limits", limits)
 	}
-	if !asked && w.fault == "" && w.last != nil && maps.EqualFunc(set.Limits, w.last.Limits, sameSpec) {
-		return nil
-	}
-	w.last, w.fault = set, ""
-	w.log.Info("limits are loaded", "path", w.path, "limits", len(set.Limits))
-	w.apply(set)
-	return nil
+	return err
 }
-
-func sameSpec(a, b *limiter.Limit) bool { return a.Spec == b.Spec }
 
 // Close stops watching and waits for a load under way.
 func (w *Watcher) Close() error {

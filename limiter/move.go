@@ -1,0 +1,255 @@
+package limiter
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// What leaves a table, and what comes in from another: replication, handover and snapshots are the same act, entries
+// in binary form that are merged or put into a table.
+
+// Entry is the state of a key on its way, or of a cell that keys share which have no entry (see crowd.go).
+type Entry struct {
+	Limit *Limit
+	Key   string // of a cell: any key that was wanted
+	State []byte // binary form (see Limit.EncodeState); empty: as good as never seen
+}
+
+// Scan calls fn with the entries of part i of Parts whose hashes are wanted, without shares, and with the cells that
+// wanted keys may have been charged to. They are copied at one
+// time, so nobody waits for fn, which may use the table. A pass over all parts, in any pace, sees every entry that was
+// there all the while; what comes or changes meanwhile is told by Changed.
+func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry)) {
+	s := &t.shards[i]
+	s.mu.Lock()
+	entries := s.copyEntries(within(now), wanted)
+	cells := s.copyCells(within(now), i, len(t.shards))
+	s.mu.Unlock()
+	if len(cells) > 0 {
+		if label, ok := anyKey(wanted); ok {
+			for _, e := range cells {
+				e.Key = label
+				entries = append(entries, e)
+			}
+		}
+	}
+	for _, e := range entries {
+		fn(Hash(e.Key), e)
+	}
+}
+
+// Parts is the number of parts that a Scan goes through one by one. It never changes.
+func (t *Table) Parts() int { return len(t.shards) }
+
+func (s *shard) copyEntries(now Instant, wanted func(hash uint64) bool) (entries []Entry) {
+	var bytes []byte // of all keys and states: one piece instead of two per entry
+	index := s.rules.index.Load()
+	for e := range s.entries.all {
+		l := index.byID(e.rule()).limit.Load()
+		if !wanted(Hash(s.entries.key(e))) || l.isLocal() {
+			continue
+		}
+		var entry Entry
+		if entry, bytes = s.entry(now, l, e, bytes); len(entry.State) > 0 {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// anyKey is a key whose hash is wanted. If one in some thousand is, it finds it but once in 10^13 times.
+func anyKey(wanted func(hash uint64) bool) (string, bool) {
+	var b [24]byte
+	for i := range uint64(1 << 17) {
+		if k := strconv.AppendUint(append(b[:0], "cell-"...), i, 10); wanted(xxhash.Sum64(k)) {
+			return string(k), true
+		}
+	}
+	return "", false
+}
+
+// entry copies e into new bytes behind bytes.
+func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []byte) {
+	if cap(bytes)-len(bytes) < e.keyLen()+16*l.words() {
+		bytes = make([]byte, 0, max(4096, e.keyLen()+16*l.words()))
+	}
+	at := len(bytes)
+	bytes = append(bytes, s.entries.key(e)...)
+	keyEnd := len(bytes)
+	w := s.words(0, l.words())
+	l.refit(w, s.entries.state(e))
+	bytes = l.appendState(bytes, w, now)
+	key := bytes[at:keyEnd]
+	return Entry{l, unsafe.String(unsafe.SliceData(key), len(key)), slices.Clip(bytes[keyEnd:])}, bytes
+}
+
+// Entry is a copy of the key's state under l, also if that is in the crowd.
+func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
+	s, mix := t.shard(hash, l)
+	x := target{t.rules.index.Load().find(l), l, mix, key}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, _, _ := s.read(within(now), &x)
+	return Entry{l, strings.Clone(key), l.appendState(nil, w, within(now))}
+}
+
+// Import takes e over. What the table knows of the key is merged with it, more consumed wins; or, if replace is set,
+// forgotten, because e comes from who decides for the key and is newer. It reports false if e is broken.
+func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
+	now = within(now)
+	if len(e.State) > 0 && e.State[0] == wireCell {
+		return t.importCell(now, e)
+	}
+	hash := Hash(e.Key)
+	s, mix := t.shard(hash, e.Limit)
+	r := t.lock(s, e.Limit)
+	if r == nil {
+		return true // no room for the limit: whoever asks for it is refused
+	}
+	defer s.mu.Unlock()
+	other := s.words(1, e.Limit.words())
+	if _, err := e.Limit.readState(other, e.State, now); err != nil {
+		return false
+	}
+	x := &target{r, e.Limit, mix, e.Key}
+	if replace {
+		s.forget(x)
+	}
+	s.merge(now, x, other)
+	return true
+}
+
+// Track makes the table remember which entries have changed, for Changed. It must be called before the table is used
+// by several goroutines.
+func (t *Table) Track() {
+	for i := range t.shards {
+		t.shards[i].changed = new(changes)
+	}
+}
+
+// Changed calls fn with every entry that was charged, given back to or reset since Changed was last called, once, and
+// with its state now, and with the keys that have no entry and were charged since. It copies shard by shard, so nobody waits for fn, which may use the table. Entries that are
+// merged or imported do not count as changed, nor do shares. Changed takes the lock of every key once: what was closed by a
+// Guard before is decided no more, and whatever had been decided until then is told.
+func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
+	now = within(now)
+	var entries []Entry
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		entries = s.takeChanged(now, entries[:0])
+		s.mu.Unlock()
+		for _, e := range entries {
+			fn(Hash(e.Key), e)
+		}
+	}
+}
+
+func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
+	c := s.changed
+	dst = append(dst, c.crowd...) // before entries: who has got one since has the later state there
+	c.crowd, c.where, c.crowdBytes = nil, nil, 0
+	if len(c.list) == 0 {
+		return dst
+	}
+	var bytes []byte
+	index := s.rules.index.Load()
+	slices.SortFunc(c.list, func(a, b changedEntry) int {
+		switch {
+		case a.mix != b.mix && a.mix < b.mix, a.mix == b.mix && a.rule < b.rule:
+			return -1
+		case a == b:
+			return 0
+		}
+		return 1
+	})
+	for _, x := range slices.Compact(c.list) {
+		r := index.byID(x.rule)
+		if r == nil || r.limit.Load().isLocal() {
+			continue
+		}
+		for i := s.entries.home(x.mix); s.entries.slots[i].mix()-1 <= x.mix-1; i++ {
+			if e := &s.entries.slots[i]; e.mix() == x.mix && e.rule() == x.rule {
+				var entry Entry
+				entry, bytes = s.entry(now, r.limit.Load(), e, bytes)
+				dst = append(dst, entry)
+			}
+		}
+	}
+	c.list, c.filter = c.list[:0], [32]changedEntry{}
+	return dst
+}
+
+// changes lists entries that have changed. An entry may stand in it several times: a filter of the last few keeps a
+// hot key from filling it, and it is sorted out when it is read. Of keys without an entry, nothing but this knows who
+// they are: it has copies of them.
+type changes struct {
+	list   []changedEntry
+	filter [32]changedEntry
+
+	crowd      []Entry // the latest of each key
+	where      map[crowdKey]int
+	crowdBytes int
+}
+
+type crowdKey struct {
+	limit *Limit
+	key   string
+}
+
+// tell notes the state of a key that lives in the crowd from now on. It reports false if there is no room for that,
+// because too many have come since Changed was last called: then what cannot be told must not happen.
+func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
+	c := s.changed
+	if c == nil || l.isLocal() {
+		return true
+	}
+	i, again := c.where[crowdKey{l, key}]
+	if !again && c.crowdBytes+len(key)+16*len(w) > s.crowd.size() {
+		return false
+	}
+	settled := make([]int64, len(w))
+	copy(settled, w)
+	key = strings.Clone(key)
+	e := Entry{l, key, l.appendState(nil, settled, now)}
+	if again {
+		c.crowd[i] = e
+		return true
+	}
+	if c.where == nil {
+		c.where = map[crowdKey]int{}
+	}
+	c.where[crowdKey{l, key}] = len(c.crowd)
+	c.crowd = append(c.crowd, e)
+	c.crowdBytes += len(key) + 16*len(w)
+	return true
+}
+
+type changedEntry struct{ mix, rule uint32 }
+
+func (c *changes) add(mix, rule uint32) {
+	x := changedEntry{mix, rule}
+	f := &c.filter[mix>>27]
+	if *f == x {
+		return
+	}
+	*f = x
+	c.list = append(c.list, x)
+	if len(c.list)&0xffff == 0 { // nobody has asked for long
+		c.compact()
+	}
+}
+
+// compact keeps each entry once, so the list stays as short as twice the entries there are, or 2^16.
+func (c *changes) compact() {
+	seen := make(map[changedEntry]struct{}, len(c.list))
+	c.list = slices.DeleteFunc(c.list, func(x changedEntry) bool {
+		_, again := seen[x]
+		seen[x] = struct{}{}
+		return again
+	})
+}

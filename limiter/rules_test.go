@@ -1,0 +1,48 @@
+package limiter
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestGroupMeetsReclaiming: a group has found its limits and waits for the second of its shards, when one of the limits,
+// which has no entries, is marked to be reclaimed. It lets go of what it holds, so the reclaimer can pass, and looks
+// again.
+func TestGroupMeetsReclaiming(t *testing.T) {
+	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 2})
+	l := mustBe(New(Spec{Name: "group", Algorithm: FixedWindow, Limit: 5, Per: time.Hour}))
+	r := table.rules.learn(l, table.shards)
+	var items []Item
+	for i := range 2 { // a key in each shard
+		key, n := "", 0
+		for Hash(key)>>63 != uint64(i) {
+			n++
+			key = fmt.Sprint(n)
+		}
+		items = append(items, Item{l, key, Hash(key), Request{Cost: 2}})
+	}
+
+	table.rules.mu.Lock()
+	table.shards[1].mu.Lock()
+	out := make([]Decision, 2)
+	done := make(chan bool)
+	go func() { done <- table.TakeAll(5, items, out) }()
+	for table.shards[0].mu.TryLock() { // until the group has it, with r not yet marked
+		table.shards[0].mu.Unlock()
+		runtime.Gosched()
+	}
+	r.dead.Store(true)
+	table.shards[1].mu.Unlock()
+	table.rules.reclaimLocked(table.rules.index.Load(), table.shards)
+	table.rules.mu.Unlock()
+
+	if !<-done || out[0].Remaining != 3 || out[1].Remaining != 3 {
+		t.Errorf("%+v", out)
+	}
+	if again := table.rules.index.Load().find(l); again == nil || again == r || again.live.Load() != 2 {
+		t.Errorf("the entries belong to %+v, and the limit that was reclaimed was %p", again, r)
+	}
+	table.check(t)
+}

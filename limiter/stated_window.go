@@ -1,0 +1,109 @@
+package limiter
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// A stated window is a fixed window from the first hit for callers who state the whole limit with each request, as
+// Gubernator's do: whatever limit and period a request brings, it meets what was counted under the ones before.
+//
+//	the window of a request is [start, start + Per), or of a calendar, the one that start lies in; and no longer than
+//	the request that was charged last has said
+//	admit c  iff  count + c ≤ Limit
+//
+// A window opens at the beginning of the millisecond of its first charge, so that all who write its end in milliseconds
+// write the same.
+//
+// What is given back beyond what was taken is a credit: it may be taken on top of Limit until the window is over.
+//
+// The state is the start of the window, its count and its end. Since the end stands there, entries of one name with
+// different periods are forgotten each in its time, and no period is part of the identity. A clock that goes back goes
+// on counting in the stored window. While the period stays the same, at most 2×Limit are admitted in any span of length
+// Per, and what was given back.
+const statedWindowWords = 3
+
+func (l *Limit) statedWindow(w []int64, now Instant, cost int64, d *Decision) {
+	start, count := floorTo(int64(now), int64(time.Millisecond)), int64(0)
+	start, end := l.windowFrom(start)
+	over := end // when the next window may open
+	if _, stated := l.windowFrom(w[0]); w[1] != 0 && int64(now) < min(w[2], stated) {
+		start, count, end = w[0], w[1], stated
+		over = min(w[2], end)
+	}
+	switch left := l.Limit - count; {
+	case cost > left && cost > 0:
+		d.Allowed = false
+		if cost <= l.Limit {
+			d.RetryAfter = time.Duration(over - int64(now))
+		}
+	case cost != 0:
+		if count = max(count+max(cost, -maxCount), -maxCount); count != 0 {
+			w[0], w[1], w[2] = start, count, end
+			over = end
+		} else {
+			clear(w)
+		}
+	}
+	d.Remaining = max(0, l.Limit-count)
+	if count != 0 {
+		d.ResetAfter = time.Duration(over - int64(now))
+	}
+}
+
+// windowFrom is the window that t opens. One of a calendar has opened before.
+func (l *Limit) windowFrom(t int64) (start, end int64) {
+	if l.zone != nil {
+		return l.zone.window(l.Calendar, t)
+	}
+	return t, t + int64(l.Per)
+}
+
+func freshStatedWindow(w []int64, now Instant) bool { return w[1] == 0 || int64(now) >= w[2] }
+
+// mergeStatedWindow keeps of two windows the later start and end and the larger count, which is the smaller credit.
+func mergeStatedWindow(w, other []int64, now Instant) {
+	settleStatedWindow(w, now)
+	settleStatedWindow(other, now)
+	keepLarger(w, other)
+	settleStatedWindow(w, now)
+}
+
+// settleStatedWindow makes a window that is over the state of a key never seen, and puts bad numbers right.
+func settleStatedWindow(w []int64, now Instant) {
+	over := freshStatedWindow(w, now) // before its end is put right, which could make it live again
+	w[0] = min(max(w[0], int64(earliest)), int64(latest))
+	w[1] = min(max(w[1], -maxCount), maxCount)
+	w[2] = min(max(w[2], w[0]), w[0]+int64(MaxPer))
+	if over || freshStatedWindow(w, now) {
+		clear(w)
+	}
+}
+
+// stated reports whether each request states the whole limit anew.
+func (s *Spec) stated() bool { return s.Algorithm == StatedWindow || s.Algorithm == StatedBucket }
+
+// prepareStated gives newcomers who state different limits different cells in the crowd: in a window or at a rate of
+// another, one would be admitted what it has had already.
+func (l *Limit) prepareStated() {
+	l.stateWords = statedWindowWords
+	if l.Calendar != 0 {
+		l.zone, _ = zoneNamed(l.TimeZone)
+	}
+	if l.Algorithm == StatedBucket {
+		l.stateWords = statedBucketWords
+	}
+	b := []byte(l.TimeZone)
+	for _, x := range []int64{int64(l.seed), l.Limit, int64(l.Per), l.Burst, int64(l.Calendar)} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(x))
+	}
+	l.crowdSeed = xxhash.Sum64(b)
+}
+
+// credits reports whether what is given back beyond what was taken is kept.
+func (l *Limit) credits() bool { return l.Algorithm == StatedWindow }
+
+// inCredit reports whether w, a state of l, is a credit.
+func (l *Limit) inCredit(w []int64) bool { return l.credits() && w[1] < 0 }

@@ -1,0 +1,192 @@
+package limiter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The binary form of a state is what travels between nodes and lies on disks. It is a protobuf message, so that
+// another program can read it and a later one can add to it:
+//
+//	message State {
+//	  uint32 algorithm = 1;
+//	  repeated sint64 words = 2; // packed
+//	}
+//
+// Instants among the words are relative to the sender's now: clocks of two nodes may differ by hours, and a state
+// that was on its way for d arrives d too late, which admits too little, never too much. A window that is aligned to
+// the epoch is laid on the nearest boundary of the reader's clock, so the way there does not push it into the next
+// one. Fields that are not known are skipped, words too many are dropped, words too few are zero.
+const (
+	wireAlgorithm = 1 << 3   // field 1, varint
+	wireWords     = 2<<3 | 2 // field 2, bytes
+)
+
+var errState = errors.New("limiter: a state in binary form is cut off or broken")
+
+// appendState appends the binary form of w, the state of a key under l at now. A key never seen has none. It changes w.
+func (l *Limit) appendState(b []byte, w []int64, now Instant) []byte {
+	if l.fresh(w, now) {
+		return b
+	}
+	if l.Algorithm == SlidingLog {
+		l.settleSlidingLog(w, now)
+		w = w[:1+logOf(w).n] // what of the ring is not in use stays here
+	}
+	l.shift(w, -int64(now))
+	size := 0
+	for _, x := range w {
+		size += uvarintLen(zigzag(x))
+	}
+	b = append(b, wireAlgorithm, byte(l.Algorithm), wireWords)
+	b = binary.AppendUvarint(b, uint64(size))
+	for _, x := range w {
+		b = binary.AppendUvarint(b, zigzag(x))
+	}
+	return b
+}
+
+// readState reads into w, of l.words() words, the state under l at now that b is the binary form of. The state of
+// another algorithm is none of l's: it is that of a key never seen, and says so by same.
+func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err error) {
+	clear(w)
+	same = true
+	var words []int64
+	for len(b) > 0 {
+		tag, n := binary.Uvarint(b)
+		if n <= 0 {
+			return same, errState
+		}
+		b = b[n:]
+		var x uint64
+		var body []byte
+		switch tag & 7 {
+		case 0:
+			x, n = binary.Uvarint(b)
+		case 1:
+			n = 8
+		case 2:
+			size, k := binary.Uvarint(b)
+			if k <= 0 || size > uint64(len(b)-k) {
+				return same, errState
+			}
+			n = k + int(size)
+			body = b[k:n]
+		case 5:
+			n = 4
+		default:
+			n = 0
+		}
+		if n <= 0 || n > len(b) {
+			return same, errState
+		}
+		b = b[n:]
+		switch tag {
+		case wireAlgorithm:
+			same = Algorithm(x) == l.Algorithm && x < 256
+		case wireWords:
+			words = words[:0]
+			for len(body) > 0 && len(words) <= maxWords {
+				x, n := binary.Uvarint(body)
+				if n <= 0 {
+					return same, errState
+				}
+				words, body = append(words, int64(x>>1)^-int64(x&1)), body[n:]
+			}
+		}
+	}
+	if !same || len(words) == 0 {
+		return same, nil
+	}
+	l.shift(words, int64(now))
+	l.land(words)
+	l.refit(w, words)
+	settled := make([]int64, len(w))
+	l.merge(settled, w, now) // settles what it takes over
+	copy(w, settled)
+	return same, nil
+}
+
+// maxWords is the length of the longest state there is.
+const maxWords = 2 + max(MaxLog, MaxBuckets)
+
+func zigzag(x int64) uint64 { return uint64(x)<<1 ^ uint64(x>>63) }
+
+func uvarintLen(x uint64) int {
+	n := 1
+	for ; x >= 0x80; x >>= 7 {
+		n++
+	}
+	return n
+}
+
+// shift moves all instants of the state w by ns.
+func (l *Limit) shift(w []int64, ns int64) {
+	first, last, step := 0, 0, 1
+	switch l.Algorithm {
+	case TokenBucket:
+		first, last = 1, len(w)-1
+		if l.ClientTime { // the mark and the session are of the clients' time, which is the same everywhere
+			first, last = askedAt, askedAt
+		}
+	case SlidingLog:
+		first, last = 1, len(w)-1
+	case StatedWindow:
+		last, step = 2, 2
+	case StatedBucket:
+		last, step = 3, 3
+	}
+	for i := first; i <= last && i < len(w); i += step {
+		w[i] = int64(Instant(w[i]).Add(time.Duration(ns)))
+	}
+}
+
+// land lays a state that has just been shifted on the boundaries of this clock, the nearest ones.
+func (l *Limit) land(w []int64) {
+	switch {
+	case l.Algorithm == TokenBucket && l.Anchor == Epoch && len(w) > 1:
+		w[1] = nearest(w[1], int64(l.Per))
+	case l.Algorithm == StatedWindow: // its end stands there, and it began when somebody came
+	case l.zone != nil:
+		t := min(max(w[0], int64(earliest)), int64(latest))
+		start, end := l.windowOf(t)
+		if w[0] = start; end-t <= t-start {
+			w[0] = end
+		}
+	case l.Algorithm == FixedWindow && l.Anchor == Epoch, l.Algorithm == SlidingWindow:
+		w[0] = nearest(w[0], int64(l.Per))
+	case l.Algorithm == SlidingCounter, l.Algorithm == Concurrency:
+		w[0] = nearest(w[0], l.step)
+	}
+}
+
+// nearest is the multiple of step that is nearest to t, within the bounds of all instants.
+func nearest(t, step int64) int64 {
+	t = min(max(t, int64(earliest)), int64(latest))
+	return floorTo(t+step/2, step)
+}
+
+// EncodeState is the binary form of words, the state of a key under l at now, as Each gives them. It is empty for a key
+// that is as good as never seen.
+func (l *Limit) EncodeState(words []int64, now Instant) []byte {
+	w, settled := make([]int64, l.words()), make([]int64, l.words())
+	l.refit(w, words)
+	l.merge(settled, w, within(now))
+	return l.appendState(nil, settled, within(now))
+}
+
+// DecodeState is the state under l at now that b is the binary form of, as Merge takes it. A state of another
+// algorithm is an error, as is one that is cut off.
+func (l *Limit) DecodeState(b []byte, now Instant) ([]int64, error) {
+	w := make([]int64, l.words())
+	same, err := l.readState(w, b, within(now))
+	if err == nil && !same {
+		err = fmt.Errorf("limiter: the state of another algorithm is none of the %v %q; the key begins anew", l.Algorithm, l.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}

@@ -1,0 +1,290 @@
+package limiter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// settledState is w as a table would take it over.
+func settledState(l *Limit, now Instant, w []int64) []int64 {
+	fitted := make([]int64, l.words())
+	l.refit(fitted, w)
+	return merged(l, now, fitted)
+}
+
+// TestWireIsTheState: what is read where it was written, at the same instant, is the state that was written. A reader
+// later or with another clock admits nothing that the writer would have refused, whatever was on the way.
+func TestWireIsTheState(t *testing.T) {
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
+		now := Instant(rapid.Int64Range(1e18, 2e18).Draw(t, "now"))
+		w := drawState(t, l, now, "state")
+		b := l.EncodeState(slices.Clone(w), now)
+		got, err := l.DecodeState(b, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := settledState(l, now, slices.Clone(w))
+		if l.fresh(want, now) {
+			clear(want)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("wrote %v (settled %v), read %v", w, want, got)
+		}
+
+		late := Instant(rapid.Int64Range(0, int64(l.Per)/4).Draw(t, "on the way"))
+		skew := Instant(rapid.Int64Range(-1e15, 1e15).Draw(t, "skew") / int64(l.Per) * int64(l.Per))
+		if l.ClientTime {
+			skew = 0 // nobody's clock counts but the clients'
+		}
+		got, err = l.DecodeState(b, now+late+skew)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait := Instant(rapid.Int64Range(0, 2*int64(l.Per)).Draw(t, "wait"))
+		cost := rapid.Int64Range(1, 6).Draw(t, "cost")
+		var here, there Decision
+		l.decide(slices.Clone(want), now+wait+late, cost, &here)
+		l.decide(got, now+wait+late+skew, cost, &there)
+		if there.Allowed && !here.Allowed {
+			t.Fatalf("%v after %v with %v on the way: the reader admits %d, which the writer refuses (%+v)", w, wait, late, cost, here)
+		}
+	})
+}
+
+// TestWireOfAnotherForm: fields of the future are skipped, another algorithm is none of ours, and what is cut off is an
+// error.
+func TestWireOfAnotherForm(t *testing.T) {
+	now := Instant(1e18)
+	l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 5, Per: time.Minute}))
+	var d Decision
+	w := make([]int64, l.words())
+	l.decide(w, now, 3, &d)
+	b := l.EncodeState(w, now)
+	for _, more := range [][]byte{{7 << 3, 200, 1}, {9<<3 | 2, 3, 'a', 'b', 'c'}, {5<<3 | 5, 1, 2, 3, 4}, {6<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}} {
+		for _, form := range [][]byte{append(slices.Clone(b), more...), append(slices.Clone(more), b...)} {
+			if got, err := l.DecodeState(form, now); err != nil || !slices.Equal(got, w) {
+				t.Errorf("with field %d: %v, %v", more[0]>>3, got, err)
+			}
+		}
+	}
+	for n := 1; n < len(b); n++ {
+		if got, err := l.DecodeState(b[:n], now); err == nil && !slices.Equal(got, make([]int64, 2)) {
+			t.Errorf("the first %d of %d bytes are read as %v", n, len(b), got)
+		}
+	}
+	other := mustBe(New(Spec{Name: "l", Algorithm: SlidingWindow, Limit: 5, Per: time.Minute}))
+	if _, err := other.DecodeState(b, now); err == nil {
+		t.Error("the state of a fixed window is read as one of a sliding window")
+	}
+}
+
+func FuzzDecodeState(f *testing.F) {
+	limits := make([]*Limit, len(shapes))
+	for i, s := range shapes {
+		s.Name = "l"
+		limits[i] = mustBe(New(s))
+		w := make([]int64, limits[i].words())
+		var d Decision
+		limits[i].decide(w, 1e18, 2, &d)
+		f.Add(uint8(i), int64(1e18), limits[i].EncodeState(w, 1e18))
+	}
+	f.Add(uint8(5), int64(0), append([]byte{wireWords}, binary.AppendUvarint(nil, 1<<63)...))
+	f.Fuzz(func(t *testing.T, kind uint8, now int64, b []byte) {
+		l := limits[int(kind)%len(limits)]
+		at := within(Instant(now))
+		w, err := l.DecodeState(b, at)
+		if err != nil {
+			return
+		}
+		if again, err := l.DecodeState(l.EncodeState(w, at), at); err != nil || !l.fresh(w, at) && !slices.Equal(w, again) {
+			t.Fatalf("%v reads %v, which reads %v after %v", b, w, again, err)
+		}
+		var d Decision
+		l.decide(w, at, 1, &d)
+		if d.Remaining < 0 || d.Remaining > d.Limit || d.RetryAfter < Never || d.Delay < 0 {
+			t.Fatalf("%v: %+v", w, d)
+		}
+	})
+}
+
+// TestScanAndSweep: what is wanted and nothing else leaves, with its state, and what is no longer wanted is swept; shares
+// stay.
+func TestScanAndSweep(t *testing.T) {
+	now := Instant(1e18)
+	for _, shards := range []int{1, 8, 64} {
+		from, to := NewTable(TableConfig{Bytes: 8 << 20, Shards: shards}), NewTable(TableConfig{Bytes: 8 << 20, Shards: 4})
+		var limits []*Limit
+		for i, s := range shapes {
+			s.Name = string(rune('α' + i))
+			limits = append(limits, mustBe(New(s)))
+		}
+		wanted := func(hash uint64) bool { return hash%3 == 0 }
+		inside := 0
+		key := func(i int) string { return string(rune('A'+i%26)) + string(binary.AppendUvarint(nil, uint64(i))) }
+		for i := range 3000 {
+			l := limits[i%len(limits)]
+			from.Take(now, l, key(i), Hash(key(i)), 1+int64(i%3))
+			from.Take(now, l.Share(3), key(i), Hash(key(i)), 1)
+			if wanted(Hash(key(i))) {
+				inside++
+			}
+		}
+		moved := 0
+		for part := range from.Parts() {
+			from.Scan(now, part, wanted, func(hash uint64, e Entry) {
+				if hash != Hash(e.Key) || !to.Import(now, &e, false) {
+					t.Fatalf("the table does not read its own %+v", e)
+				}
+				moved++
+			})
+		}
+		if moved != inside || to.Stats().Keys != inside {
+			t.Fatalf("%d left, %d came in, want %d", moved, to.Stats().Keys, inside)
+		}
+		for i := range 3000 {
+			l := limits[i%len(limits)]
+			want := from.Peek(now, l, key(i), Hash(key(i)), 4)
+			if !wanted(Hash(key(i))) {
+				want = NewTable(TableConfig{}).Peek(now, l, key(i), Hash(key(i)), 4)
+			}
+			if got := to.Peek(now, l, key(i), Hash(key(i)), 4); got != want {
+				t.Fatalf("%v: %+v here, %+v there", l.Name, want, got)
+			}
+		}
+		from.Guard(wanted, wanted)
+		for range 3 { // an entry may move from what comes next to what has been looked at
+			from.Sweep(now, 2*from.Stats().Slots)
+		}
+		if s := from.Stats(); s.Keys != 3000+inside {
+			t.Fatalf("%d entries are left, want %d and 3000 shares", s.Keys, inside)
+		}
+	}
+}
+
+// TestGuard: what the guard refuses is not decided by any door of the table.
+func TestGuard(t *testing.T) {
+	now := Instant(1e18)
+	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
+	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 8})
+	open := true
+	table.Guard(func(hash uint64) bool { return open || hash < 1<<63 }, nil)
+	low, high := "", ""
+	for i := 0; low == "" || high == ""; i++ {
+		k := string(binary.AppendUvarint(nil, uint64(i)))
+		if Hash(k) < 1<<63 {
+			low = k
+		} else {
+			high = k
+		}
+	}
+	table.Take(now, l, high, Hash(high), 2)
+	open = false
+	var all [2]Decision
+	items := []Item{{l, low, Hash(low), Request{Cost: 1}}, {l, high, Hash(high), Request{Cost: 1}}}
+	if table.TakeAll(now, items, all[:]) || !all[0].Closed || !all[1].Closed {
+		t.Errorf("%+v", all)
+	}
+	for _, d := range []Decision{
+		table.Take(now, l, high, Hash(high), 1), table.Take(now, l, high, Hash(high), 0), table.Peek(now, l, high, Hash(high), 1),
+		table.Reset(now, l, high, Hash(high)),
+	} {
+		if d != (Decision{Closed: true}) {
+			t.Errorf("%+v", d)
+		}
+	}
+	if d := table.Take(now, l, low, Hash(low), 1); !d.Allowed || d.Closed {
+		t.Errorf("%+v", d)
+	}
+	if d := table.Take(now, l.Share(2), high, Hash(high), 1); !d.Allowed || d.Closed {
+		t.Errorf("of a share: %+v", d)
+	}
+	open = true
+	if d := table.Peek(now, l, high, Hash(high), 0); d.Remaining != 3 {
+		t.Errorf("something was charged or forgotten while the key was closed: %+v", d)
+	}
+}
+
+// TestChanged: each entry that has changed is told once, with its state at that time, also one that was reset.
+func TestChanged(t *testing.T) {
+	now := Instant(1e18)
+	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 50, Per: time.Hour}))
+	table, copied := NewTable(TableConfig{Bytes: 1 << 20, Shards: 8}), NewTable(TableConfig{Bytes: 1 << 20})
+	table.Track()
+	rnd := rand.New(rand.NewSource(1))
+	for round := range 50 {
+		touched := map[string]bool{}
+		for range rnd.Intn(400) {
+			k := string(rune('a' + rnd.Intn(100)))
+			switch cost := int64(rnd.Intn(4)) - 1; {
+			case rnd.Intn(30) == 0:
+				table.Reset(now, l, k, Hash(k))
+			case cost == 0 || !table.Take(now, l, k, Hash(k), cost).Allowed:
+			default:
+				touched[k] = true
+			}
+		}
+		told := map[string]bool{}
+		table.Changed(now, func(hash uint64, e Entry) {
+			if told[e.Key] || hash != Hash(e.Key) || e.Limit != l {
+				t.Fatalf("round %d: %q is told twice or wrong: %+v", round, e.Key, e)
+			}
+			told[e.Key] = true
+			copied.Import(now, &e, true)
+		})
+		for k := range touched {
+			if !told[k] && table.Peek(now, l, k, Hash(k), 0).Remaining != l.Limit {
+				t.Fatalf("round %d: %q is not told", round, k)
+			}
+		}
+		for i := range 100 {
+			k := string(rune('α' + i))
+			if a, b := table.Peek(now, l, k, Hash(k), 0), copied.Peek(now, l, k, Hash(k), 0); a != b {
+				t.Fatalf("round %d, %q: %+v, its copy %+v", round, k, a, b)
+			}
+		}
+	}
+	b := 0
+	table.Changed(now, func(uint64, Entry) { b++ })
+	if b != 0 {
+		t.Errorf("%d entries are told again", b)
+	}
+}
+
+// TestChangesStayShort: if nobody asks, each entry is listed about once.
+func TestChangesStayShort(t *testing.T) {
+	var c changes
+	for i := range 1 << 20 {
+		c.add(uint32(i%1000)*0x9e3779b1, 1)
+	}
+	if len(c.list) > 1<<17 {
+		t.Errorf("%d changes of 1000 entries", len(c.list))
+	}
+}
+
+// TestStateOfTheDocs: the binary form is what its doc says, byte for byte, so that another program can read it.
+func TestStateOfTheDocs(t *testing.T) {
+	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 1, Per: time.Second}))
+	w := []int64{1e18 + 1e9}
+	if got, want := l.EncodeState(w, 1e18), []byte{0x08, 1, 0x12, 5, 0x80, 0xa8, 0xd6, 0xb9, 0x07}; !bytes.Equal(got, want) {
+		t.Errorf("% x, want % x", got, want)
+	}
+}
+
+// TestClientsTimeIsTheSameEverywhere: the mark and the session of a bucket that goes by its clients' time are not moved
+// to the reader's clock, only the instant at which it was last asked.
+func TestClientsTimeIsTheSameEverywhere(t *testing.T) {
+	l := mustBe(New(Spec{Name: "smyte", Algorithm: TokenBucket, Limit: 5, Per: time.Minute, Anchor: FirstHit, ClientTime: true, Sessions: true}))
+	w := make([]int64, l.words())
+	var d Decision
+	l.answer(w, 1000e9, &Request{Cost: 2, At: 77e9, Timed: true}, &d)
+	got, err := l.DecodeState(l.EncodeState(w, 1010e9), 5010e9)
+	if want := []int64{2, 77e9, 5000e9, 77e9}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+}
