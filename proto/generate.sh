@@ -21,7 +21,7 @@ command -v protoc >/dev/null || {
 PATH=$bin:$PATH protoc -I . \
 	--go_out="$out" --go_opt=paths=source_relative \
 	--go-grpc_out="$out" --go-grpc_opt=paths=source_relative \
-	$(find penstock -name '*.proto' | LC_ALL=C sort)
+	$(find . -name '*.proto' | LC_ALL=C sort)
 # The plugins write protoc's version into a comment: without it, any protoc gives the same bytes.
 find "$out" -name '*.pb.go' -exec sed -i -E '/^\/\/ (\t|- )protoc +(v|\()/d' {} +
 if [ "$out" != . ]; then

@@ -3,6 +3,7 @@
 package proto_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -11,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"penstock/proto/gubernator"
 	peerv1 "penstock/proto/penstock/peer/v1"
 	penstockv1 "penstock/proto/penstock/v1"
 )
@@ -146,5 +148,47 @@ func TestGeneratedCodeIsCurrent(t *testing.T) {
 	}
 	if out, err := exec.Command("./generate.sh", "--check").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestGubernatorIsAsItsClientsKnowIt: their API breaks the rules above, and cannot be changed. Names, numbers and types
+// of all fields, values of all enums.
+func TestGubernatorIsAsItsClientsKnowIt(t *testing.T) {
+	want := `GetRateLimitsReq: 1 requests message
+GetRateLimitsResp: 1 responses message
+RateLimitReq: 1 name string, 2 unique_key string, 3 hits int64, 4 limit int64, 5 duration int64, 6 algorithm enum, 7 behavior enum, 8 burst int64, 9 metadata message, 10 created_at int64
+RateLimitResp: 1 status enum, 2 limit int64, 3 remaining int64, 4 reset_time int64, 5 error string, 6 metadata message
+HealthCheckReq:
+HealthCheckResp: 1 status string, 2 message string, 3 peer_count int32, 4 advertise_address string, 5 local_peers message, 6 region_peers message
+PeerHealthResp: 1 grpc_address string, 2 http_address string, 3 data_center string, 4 error string
+LiveCheckReq:
+LiveCheckResp:
+Algorithm: 0 TOKEN_BUCKET, 1 LEAKY_BUCKET
+Behavior: 0 BATCHING, 1 NO_BATCHING, 2 GLOBAL, 4 DURATION_IS_GREGORIAN, 8 RESET_REMAINING, 16 MULTI_REGION, 32 DRAIN_OVER_LIMIT
+Status: 0 UNDER_LIMIT, 1 OVER_LIMIT
+/pb.gubernator.V1/GetRateLimits /pb.gubernator.V1/HealthCheck /pb.gubernator.V1/LiveCheck
+`
+	var got strings.Builder
+	f := gubernator.File_gubernator_gubernator_proto
+	for i := range f.Messages().Len() {
+		m := f.Messages().Get(i)
+		var fields []string
+		for k := range m.Fields().Len() {
+			x := m.Fields().Get(k)
+			fields = append(fields, fmt.Sprintf(" %d %s %v", x.Number(), x.Name(), x.Kind()))
+		}
+		fmt.Fprintf(&got, "%s:%s\n", m.Name(), strings.Join(fields, ","))
+	}
+	for i := range f.Enums().Len() {
+		e := f.Enums().Get(i)
+		var values []string
+		for k := range e.Values().Len() {
+			values = append(values, fmt.Sprintf(" %d %s", e.Values().Get(k).Number(), e.Values().Get(k).Name()))
+		}
+		fmt.Fprintf(&got, "%s:%s\n", e.Name(), strings.Join(values, ","))
+	}
+	fmt.Fprintln(&got, gubernator.V1_GetRateLimits_FullMethodName, gubernator.V1_HealthCheck_FullMethodName, gubernator.V1_LiveCheck_FullMethodName)
+	if got.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}
 }

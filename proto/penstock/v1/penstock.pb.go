@@ -45,19 +45,30 @@ const (
 	Algorithm_ALGORITHM_LEAKY_BUCKET Algorithm = 6
 	// A counter for each part of the window.
 	Algorithm_ALGORITHM_SLIDING_COUNTER Algorithm = 7
+	// A fixed window from the first hit that keeps its count whatever limit and period the next request brings. What is
+	// given back beyond what was taken may be taken on top of the limit until the window is over.
+	Algorithm_ALGORITHM_STATED_WINDOW Algorithm = 8
+	// A token bucket that refills all the time, and keeps its tokens whatever limit, period and burst the next request
+	// brings.
+	Algorithm_ALGORITHM_STATED_BUCKET Algorithm = 9
+	// Permits that are out at once: a cost takes them, a negative cost returns them.
+	Algorithm_ALGORITHM_CONCURRENCY Algorithm = 10
 )
 
 // Enum value maps for Algorithm.
 var (
 	Algorithm_name = map[int32]string{
-		0: "ALGORITHM_UNSPECIFIED",
-		1: "ALGORITHM_GCRA",
-		2: "ALGORITHM_FIXED_WINDOW",
-		3: "ALGORITHM_SLIDING_WINDOW",
-		4: "ALGORITHM_SLIDING_LOG",
-		5: "ALGORITHM_TOKEN_BUCKET",
-		6: "ALGORITHM_LEAKY_BUCKET",
-		7: "ALGORITHM_SLIDING_COUNTER",
+		0:  "ALGORITHM_UNSPECIFIED",
+		1:  "ALGORITHM_GCRA",
+		2:  "ALGORITHM_FIXED_WINDOW",
+		3:  "ALGORITHM_SLIDING_WINDOW",
+		4:  "ALGORITHM_SLIDING_LOG",
+		5:  "ALGORITHM_TOKEN_BUCKET",
+		6:  "ALGORITHM_LEAKY_BUCKET",
+		7:  "ALGORITHM_SLIDING_COUNTER",
+		8:  "ALGORITHM_STATED_WINDOW",
+		9:  "ALGORITHM_STATED_BUCKET",
+		10: "ALGORITHM_CONCURRENCY",
 	}
 	Algorithm_value = map[string]int32{
 		"ALGORITHM_UNSPECIFIED":     0,
@@ -68,6 +79,9 @@ var (
 		"ALGORITHM_TOKEN_BUCKET":    5,
 		"ALGORITHM_LEAKY_BUCKET":    6,
 		"ALGORITHM_SLIDING_COUNTER": 7,
+		"ALGORITHM_STATED_WINDOW":   8,
+		"ALGORITHM_STATED_BUCKET":   9,
+		"ALGORITHM_CONCURRENCY":     10,
 	}
 )
 
@@ -219,6 +233,8 @@ const (
 	Source_SOURCE_FORWARDED Source = 2
 	// Nobody answered: the limit's on_error.
 	Source_SOURCE_FALLBACK Source = 3
+	// The node that was asked, of a replicated limit: it has told the others, and heard of them, some 100 ms ago.
+	Source_SOURCE_REPLICA Source = 4
 )
 
 // Enum value maps for Source.
@@ -228,12 +244,14 @@ var (
 		1: "SOURCE_OWNER",
 		2: "SOURCE_FORWARDED",
 		3: "SOURCE_FALLBACK",
+		4: "SOURCE_REPLICA",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_UNSPECIFIED": 0,
 		"SOURCE_OWNER":       1,
 		"SOURCE_FORWARDED":   2,
 		"SOURCE_FALLBACK":    3,
+		"SOURCE_REPLICA":     4,
 	}
 )
 
@@ -410,9 +428,10 @@ type InlineLimit struct {
 	Algorithm Algorithm `protobuf:"varint,2,opt,name=algorithm,proto3,enum=penstock.v1.Algorithm" json:"algorithm,omitempty"`
 	// Units per window, at least 1; of a token bucket: the most tokens.
 	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Milliseconds, at least 1; of a token bucket: from one refill to the next.
+	// Milliseconds, at least 1; of a token bucket: from one refill to the next; of permits: when one comes back that nobody
+	// returns.
 	PerMs int64 `protobuf:"varint,4,opt,name=per_ms,json=perMs,proto3" json:"per_ms,omitempty"`
-	// GCRA: most units at once; absent means limit. Leaky bucket: most units that wait; absent means none.
+	// GCRA and stated bucket: most units at once; absent means limit. Leaky bucket: most units that wait; absent means none.
 	Burst int64 `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
 	// Fixed window and token bucket.
 	Anchor Anchor `protobuf:"varint,6,opt,name=anchor,proto3,enum=penstock.v1.Anchor" json:"anchor,omitempty"`
@@ -425,12 +444,17 @@ type InlineLimit struct {
 	Refill int64 `protobuf:"varint,10,opt,name=refill,proto3" json:"refill,omitempty"`
 	// Token bucket anchored at the first hit: a request that leaves it empty puts the refill off by a whole period.
 	Strict bool `protobuf:"varint,11,opt,name=strict,proto3" json:"strict,omitempty"`
-	// Token bucket: a refused request takes all tokens there are.
+	// Token bucket, fixed window: a refused request takes all there is.
 	Drain bool `protobuf:"varint,12,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Sliding counter: parts of the window; absent means 60.
+	// Sliding counter and concurrency: parts of the window; absent means 60, and 16.
 	Buckets int32 `protobuf:"varint,13,opt,name=buckets,proto3" json:"buckets,omitempty"`
 	// Sliding counter: the part that is cut by the beginning of the window does not count.
-	Lenient       bool `protobuf:"varint,14,opt,name=lenient,proto3" json:"lenient,omitempty"`
+	Lenient bool `protobuf:"varint,14,opt,name=lenient,proto3" json:"lenient,omitempty"`
+	// TOKEN_BUCKET, part of the identity: requests may say what time it is, as RL.REDUCE … AT of the Redis door does. The
+	// buckets of that door have it.
+	ClientTime bool `protobuf:"varint,15,opt,name=client_time,json=clientTime,proto3" json:"client_time,omitempty"`
+	// TOKEN_BUCKET, part of the identity: strict, and sessions are told of, as RL.SESSIONIZE of the Redis door does.
+	Sessions      bool `protobuf:"varint,16,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -559,6 +583,20 @@ func (x *InlineLimit) GetBuckets() int32 {
 func (x *InlineLimit) GetLenient() bool {
 	if x != nil {
 		return x.Lenient
+	}
+	return false
+}
+
+func (x *InlineLimit) GetClientTime() bool {
+	if x != nil {
+		return x.ClientTime
+	}
+	return false
+}
+
+func (x *InlineLimit) GetSessions() bool {
+	if x != nil {
+		return x.Sessions
 	}
 	return false
 }
@@ -1495,7 +1533,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05_cost\"?\n" +
 	"\tRequestId\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb7\x03\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xf4\x03\n" +
 	"\vInlineLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x16.penstock.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -1512,7 +1550,10 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06strict\x18\v \x01(\bR\x06strict\x12\x14\n" +
 	"\x05drain\x18\f \x01(\bR\x05drain\x12\x18\n" +
 	"\abuckets\x18\r \x01(\x05R\abuckets\x12\x18\n" +
-	"\alenient\x18\x0e \x01(\bR\alenient\"\xeb\x02\n" +
+	"\alenient\x18\x0e \x01(\bR\alenient\x12\x1f\n" +
+	"\vclient_time\x18\x0f \x01(\bR\n" +
+	"clientTime\x12\x1a\n" +
+	"\bsessions\x18\x10 \x01(\bR\bsessions\"\xeb\x02\n" +
 	"\bDecision\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x1c\n" +
@@ -1572,7 +1613,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04heir\x18\x02 \x01(\tR\x04heir\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x05R\tpartition\x12\x12\n" +
-	"\x04ring\x18\x04 \x01(\tR\x04ring*\xe6\x01\n" +
+	"\x04ring\x18\x04 \x01(\tR\x04ring*\xbb\x02\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eALGORITHM_GCRA\x10\x01\x12\x1a\n" +
@@ -1581,7 +1622,11 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x15ALGORITHM_SLIDING_LOG\x10\x04\x12\x1a\n" +
 	"\x16ALGORITHM_TOKEN_BUCKET\x10\x05\x12\x1a\n" +
 	"\x16ALGORITHM_LEAKY_BUCKET\x10\x06\x12\x1d\n" +
-	"\x19ALGORITHM_SLIDING_COUNTER\x10\a*H\n" +
+	"\x19ALGORITHM_SLIDING_COUNTER\x10\a\x12\x1b\n" +
+	"\x17ALGORITHM_STATED_WINDOW\x10\b\x12\x1b\n" +
+	"\x17ALGORITHM_STATED_BUCKET\x10\t\x12\x19\n" +
+	"\x15ALGORITHM_CONCURRENCY\x10\n" +
+	"*H\n" +
 	"\x06Anchor\x12\x16\n" +
 	"\x12ANCHOR_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fANCHOR_EPOCH\x10\x01\x12\x14\n" +
@@ -1590,12 +1635,13 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x14ON_ERROR_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_ERROR_LOCAL\x10\x01\x12\x12\n" +
 	"\x0eON_ERROR_ALLOW\x10\x02\x12\x11\n" +
-	"\rON_ERROR_DENY\x10\x03*]\n" +
+	"\rON_ERROR_DENY\x10\x03*q\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSOURCE_OWNER\x10\x01\x12\x14\n" +
 	"\x10SOURCE_FORWARDED\x10\x02\x12\x13\n" +
-	"\x0fSOURCE_FALLBACK\x10\x032\xa0\x02\n" +
+	"\x0fSOURCE_FALLBACK\x10\x03\x12\x12\n" +
+	"\x0eSOURCE_REPLICA\x10\x042\xa0\x02\n" +
 	"\vRateLimiter\x12>\n" +
 	"\x05Check\x12\x19.penstock.v1.CheckRequest\x1a\x1a.penstock.v1.CheckResponse\x12T\n" +
 	"\vCheckStream\x12\x1f.penstock.v1.CheckStreamRequest\x1a .penstock.v1.CheckStreamResponse(\x010\x01\x12;\n" +

@@ -96,17 +96,19 @@ type Limit struct {
 	PerNs     int64  `protobuf:"varint,4,opt,name=per_ns,json=perNs,proto3" json:"per_ns,omitempty"`
 	Burst     int64  `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
 	// 0 the Unix epoch, 1 the first hit.
-	Anchor        uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
-	CountRejected bool   `protobuf:"varint,7,opt,name=count_rejected,json=countRejected,proto3" json:"count_rejected,omitempty"`
-	// It never denies its caller (dry_run, or on_deny: shadow), so it has no say in an atomic ask.
-	NeverDenies bool `protobuf:"varint,8,opt,name=never_denies,json=neverDenies,proto3" json:"never_denies,omitempty"`
+	Anchor uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	// Bits, from the lowest: count_rejected; never_denies (dry_run, or on_deny: shadow), so that it has no say in an
+	// atomic ask; strict; drain; lenient; client_time; sessions; sync (the heir keeps a copy before the answer); replicated.
+	Flags   uint32 `protobuf:"varint,7,opt,name=flags,proto3" json:"flags,omitempty"`
+	MaxDebt int64  `protobuf:"varint,8,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
 	// The rest belongs to some algorithms only; see InlineLimit of penstock.v1.
-	MinGapNs      int64  `protobuf:"varint,9,opt,name=min_gap_ns,json=minGapNs,proto3" json:"min_gap_ns,omitempty"`
-	Refill        int64  `protobuf:"varint,10,opt,name=refill,proto3" json:"refill,omitempty"`
-	Strict        bool   `protobuf:"varint,11,opt,name=strict,proto3" json:"strict,omitempty"`
-	Drain         bool   `protobuf:"varint,12,opt,name=drain,proto3" json:"drain,omitempty"`
-	Buckets       uint32 `protobuf:"varint,13,opt,name=buckets,proto3" json:"buckets,omitempty"`
-	Lenient       bool   `protobuf:"varint,14,opt,name=lenient,proto3" json:"lenient,omitempty"`
+	MinGapNs int64  `protobuf:"varint,9,opt,name=min_gap_ns,json=minGapNs,proto3" json:"min_gap_ns,omitempty"`
+	Refill   int64  `protobuf:"varint,10,opt,name=refill,proto3" json:"refill,omitempty"`
+	Buckets  uint32 `protobuf:"varint,11,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	// Of windows of a calendar: 1 minute, 2 hour, 3 day, 4 week, 5 month, 6 year; else 0.
+	Calendar uint32 `protobuf:"varint,12,opt,name=calendar,proto3" json:"calendar,omitempty"`
+	// Whose calendar: a name of the IANA database.
+	TimeZone      []byte `protobuf:"bytes,13,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -183,18 +185,18 @@ func (x *Limit) GetAnchor() uint32 {
 	return 0
 }
 
-func (x *Limit) GetCountRejected() bool {
+func (x *Limit) GetFlags() uint32 {
 	if x != nil {
-		return x.CountRejected
+		return x.Flags
 	}
-	return false
+	return 0
 }
 
-func (x *Limit) GetNeverDenies() bool {
+func (x *Limit) GetMaxDebt() int64 {
 	if x != nil {
-		return x.NeverDenies
+		return x.MaxDebt
 	}
-	return false
+	return 0
 }
 
 func (x *Limit) GetMinGapNs() int64 {
@@ -211,20 +213,6 @@ func (x *Limit) GetRefill() int64 {
 	return 0
 }
 
-func (x *Limit) GetStrict() bool {
-	if x != nil {
-		return x.Strict
-	}
-	return false
-}
-
-func (x *Limit) GetDrain() bool {
-	if x != nil {
-		return x.Drain
-	}
-	return false
-}
-
 func (x *Limit) GetBuckets() uint32 {
 	if x != nil {
 		return x.Buckets
@@ -232,11 +220,18 @@ func (x *Limit) GetBuckets() uint32 {
 	return 0
 }
 
-func (x *Limit) GetLenient() bool {
+func (x *Limit) GetCalendar() uint32 {
 	if x != nil {
-		return x.Lenient
+		return x.Calendar
 	}
-	return false
+	return 0
+}
+
+func (x *Limit) GetTimeZone() []byte {
+	if x != nil {
+		return x.TimeZone
+	}
+	return nil
 }
 
 // Ask is what one node asks of the owner of some keys.
@@ -251,8 +246,10 @@ type Ask struct {
 	Atomic bool `protobuf:"varint,4,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// What is left of the deadline when the frame is written.
 	LeftNs int64 `protobuf:"varint,5,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"`
-	// 1 to 1000.
-	Items         []*Item `protobuf:"bytes,6,rep,name=items,proto3" json:"items,omitempty"`
+	// 0 to 1000; 0 only beside a move.
+	Items []*Item `protobuf:"bytes,6,rep,name=items,proto3" json:"items,omitempty"`
+	// What is said about partitions rather than keys.
+	Move          *Move `protobuf:"bytes,7,opt,name=move,proto3" json:"move,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,6 +326,377 @@ func (x *Ask) GetItems() []*Item {
 	return nil
 }
 
+func (x *Ask) GetMove() *Move {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+// Move is what members say to each other about partitions. An empty one is a sign of life.
+type Move struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Boots of who says it and of whom it is meant for, and the id of the former.
+	From uint64 `protobuf:"fixed64,1,opt,name=from,proto3" json:"from,omitempty"`
+	To   uint64 `protobuf:"fixed64,2,opt,name=to,proto3" json:"to,omitempty"`
+	Id   []byte `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// Of the claim or the gift, or the highest that the sender has heard of.
+	Term uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	// Partitions that the sender would hold.
+	Claim []uint32 `protobuf:"varint,5,rep,packed,name=claim,proto3" json:"claim,omitempty"`
+	// Not 0 if what follows is to be taken in once and in order: it grows from message to message of one boot.
+	Sequence uint64 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Partitions that the sender holds, and keeps the receiver's copies of from now on.
+	Begin []uint32 `protobuf:"varint,7,rep,packed,name=begin,proto3" json:"begin,omitempty"`
+	// Without a sequence they are merged whenever they come.
+	Entries []*Entry `protobuf:"bytes,8,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Partitions that the sender holds no longer, and the receiver does from now on if it accepts.
+	Gift []uint32 `protobuf:"varint,9,rep,packed,name=gift,proto3" json:"gift,omitempty"`
+	// Takes of the gift's keys that were answered lately.
+	Taken []*Memory `protobuf:"bytes,10,rep,name=taken,proto3" json:"taken,omitempty"`
+	// Partitions whose copies somebody else has from now on.
+	End []uint32 `protobuf:"varint,11,rep,packed,name=end,proto3" json:"end,omitempty"`
+	// Partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has.
+	Lent []uint32 `protobuf:"varint,12,rep,packed,name=lent,proto3" json:"lent,omitempty"`
+	// What the sender has charged to replicated limits.
+	Charges       []*Charge `protobuf:"bytes,13,rep,name=charges,proto3" json:"charges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Move) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Move) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Move) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Move) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Move) GetClaim() []uint32 {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+func (x *Move) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Move) GetBegin() []uint32 {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *Move) GetEntries() []*Entry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *Move) GetGift() []uint32 {
+	if x != nil {
+		return x.Gift
+	}
+	return nil
+}
+
+func (x *Move) GetTaken() []*Memory {
+	if x != nil {
+		return x.Taken
+	}
+	return nil
+}
+
+func (x *Move) GetEnd() []uint32 {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *Move) GetLent() []uint32 {
+	if x != nil {
+		return x.Lent
+	}
+	return nil
+}
+
+func (x *Move) GetCharges() []*Charge {
+	if x != nil {
+		return x.Charges
+	}
+	return nil
+}
+
+// Charge is what a node has charged to one key of a replicated limit since it last said so.
+type Charge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index in Frame.limits.
+	Limit uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Key   []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// Negative: given back.
+	Units int64 `protobuf:"zigzag64,3,opt,name=units,proto3" json:"units,omitempty"`
+	// The key was reset before.
+	WasReset      bool `protobuf:"varint,4,opt,name=was_reset,json=wasReset,proto3" json:"was_reset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Charge) Reset() {
+	*x = Charge{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Charge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Charge) ProtoMessage() {}
+
+func (x *Charge) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Charge.ProtoReflect.Descriptor instead.
+func (*Charge) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Charge) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Charge) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Charge) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *Charge) GetWasReset() bool {
+	if x != nil {
+		return x.WasReset
+	}
+	return false
+}
+
+// Entry is a copy of the state of one key.
+type Entry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index in Frame.limits.
+	Limit uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Key   []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// A State (see package limiter); empty: as good as never seen.
+	State         []byte `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Entry) Reset() {
+	*x = Entry{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Entry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Entry) ProtoMessage() {}
+
+func (x *Entry) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Entry.ProtoReflect.Descriptor instead.
+func (*Entry) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Entry) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Entry) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Entry) GetState() []byte {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+// Memory is the answer to a take, kept in case it is asked again.
+type Memory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        uint64                 `protobuf:"fixed64,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Partition     uint32                 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	AgeNs         int64                  `protobuf:"varint,4,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
+	Decisions     []*Outcome             `protobuf:"bytes,5,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Memory) GetOrigin() uint64 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
+}
+
+func (x *Memory) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Memory) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Memory) GetAgeNs() int64 {
+	if x != nil {
+		return x.AgeNs
+	}
+	return 0
+}
+
+func (x *Memory) GetDecisions() []*Outcome {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
 // Item is one check of an Ask.
 type Item struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -340,15 +708,19 @@ type Item struct {
 	// 0 take, 1 peek, 2 reset.
 	Op uint32 `protobuf:"varint,4,opt,name=op,proto3" json:"op,omitempty"`
 	// The take's id: whoever drew it, and its count there. Both 0 if it has none.
-	Origin        uint64 `protobuf:"fixed64,5,opt,name=origin,proto3" json:"origin,omitempty"`
-	Sequence      uint64 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Origin   uint64 `protobuf:"fixed64,5,opt,name=origin,proto3" json:"origin,omitempty"`
+	Sequence uint64 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// What is asked besides the cost. Bits, from the lowest: report; drain; strict; at_ns is the time.
+	Terms uint32 `protobuf:"varint,7,opt,name=terms,proto3" json:"terms,omitempty"`
+	// On the clock of the client.
+	AtNs          int64 `protobuf:"zigzag64,8,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +732,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +745,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Item) GetLimit() uint32 {
@@ -418,6 +790,20 @@ func (x *Item) GetSequence() uint64 {
 	return 0
 }
 
+func (x *Item) GetTerms() uint32 {
+	if x != nil {
+		return x.Terms
+	}
+	return 0
+}
+
+func (x *Item) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
 // Reply carries answers back.
 type Reply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -428,7 +814,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +826,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +839,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Reply) GetAnswers() []*Answer {
@@ -472,14 +858,16 @@ type Answer struct {
 	// One for each item, in order.
 	Outcomes []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	// Set if the whole ask could not be read; nothing was charged.
-	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// To the ask's move, unless the answerer does not know its sender.
+	Move          *MoveAnswer `protobuf:"bytes,5,opt,name=move,proto3" json:"move,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +879,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +892,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Answer) GetTag() uint64 {
@@ -535,27 +923,114 @@ func (x *Answer) GetError() string {
 	return ""
 }
 
+func (x *Answer) GetMove() *MoveAnswer {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+// MoveAnswer answers a Move.
+type MoveAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The highest that the answerer has heard of.
+	Term uint64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	// One byte for each partition of the claim: 0 free, 1 held, 2 busy.
+	Standings []byte `protobuf:"bytes,2,opt,name=standings,proto3" json:"standings,omitempty"`
+	// Partitions of the gift that the answerer does not take.
+	Refused []uint32 `protobuf:"varint,3,rep,packed,name=refused,proto3" json:"refused,omitempty"`
+	// The copies and the gift were taken in, but for what is refused.
+	Applied       bool `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveAnswer) Reset() {
+	*x = MoveAnswer{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveAnswer) ProtoMessage() {}
+
+func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveAnswer.ProtoReflect.Descriptor instead.
+func (*MoveAnswer) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *MoveAnswer) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *MoveAnswer) GetStandings() []byte {
+	if x != nil {
+		return x.Standings
+	}
+	return nil
+}
+
+func (x *MoveAnswer) GetRefused() []uint32 {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *MoveAnswer) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
 // Outcome says what became of one item.
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0 done, 1 not owner, 2 expired, 3 refused. The fields from allowed on are those of done.
 	Status uint32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
-	// Of not owner: id of the owner in the answerer's view, or empty.
+	// Of not owner: id of the node that holds the key, as far as the answerer knows, or empty.
 	Owner     []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	Allowed   bool   `protobuf:"varint,3,opt,name=allowed,proto3" json:"allowed,omitempty"`
 	Limit     int64  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	Remaining int64  `protobuf:"varint,5,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	// Nanoseconds; -1 is never.
-	RetryAfterNs  int64 `protobuf:"zigzag64,6,opt,name=retry_after_ns,json=retryAfterNs,proto3" json:"retry_after_ns,omitempty"`
-	ResetAfterNs  int64 `protobuf:"varint,7,opt,name=reset_after_ns,json=resetAfterNs,proto3" json:"reset_after_ns,omitempty"`
-	DelayNs       int64 `protobuf:"varint,8,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"`
+	RetryAfterNs int64 `protobuf:"zigzag64,6,opt,name=retry_after_ns,json=retryAfterNs,proto3" json:"retry_after_ns,omitempty"`
+	ResetAfterNs int64 `protobuf:"varint,7,opt,name=reset_after_ns,json=resetAfterNs,proto3" json:"reset_after_ns,omitempty"`
+	DelayNs      int64 `protobuf:"varint,8,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"`
+	// Units that a refused request has taken along.
+	Drained int64 `protobuf:"varint,9,opt,name=drained,proto3" json:"drained,omitempty"`
+	// On the clock by which the request went.
+	SessionNs int64 `protobuf:"zigzag64,10,opt,name=session_ns,json=sessionNs,proto3" json:"session_ns,omitempty"`
+	// Taken under less than the full promise, with this bound in force; -1 is none.
+	Degraded      bool  `protobuf:"varint,11,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	Bound         int64 `protobuf:"zigzag64,12,opt,name=bound,proto3" json:"bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +1042,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +1055,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Outcome) GetStatus() uint32 {
@@ -639,6 +1114,34 @@ func (x *Outcome) GetDelayNs() int64 {
 	return 0
 }
 
+func (x *Outcome) GetDrained() int64 {
+	if x != nil {
+		return x.Drained
+	}
+	return 0
+}
+
+func (x *Outcome) GetSessionNs() int64 {
+	if x != nil {
+		return x.SessionNs
+	}
+	return 0
+}
+
+func (x *Outcome) GetDegraded() bool {
+	if x != nil {
+		return x.Degraded
+	}
+	return false
+}
+
+func (x *Outcome) GetBound() int64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
 var File_penstock_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_penstock_peer_v1_peer_proto_rawDesc = "" +
@@ -646,45 +1149,84 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x1bpenstock/peer/v1/peer.proto\x12\x10penstock.peer.v1\"c\n" +
 	"\x05Frame\x12/\n" +
 	"\x06limits\x18\x01 \x03(\v2\x17.penstock.peer.v1.LimitR\x06limits\x12)\n" +
-	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xf6\x02\n" +
+	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xce\x02\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x15\n" +
 	"\x06per_ns\x18\x04 \x01(\x03R\x05perNs\x12\x14\n" +
 	"\x05burst\x18\x05 \x01(\x03R\x05burst\x12\x16\n" +
-	"\x06anchor\x18\x06 \x01(\rR\x06anchor\x12%\n" +
-	"\x0ecount_rejected\x18\a \x01(\bR\rcountRejected\x12!\n" +
-	"\fnever_denies\x18\b \x01(\bR\vneverDenies\x12\x1c\n" +
+	"\x06anchor\x18\x06 \x01(\rR\x06anchor\x12\x14\n" +
+	"\x05flags\x18\a \x01(\rR\x05flags\x12\x19\n" +
+	"\bmax_debt\x18\b \x01(\x03R\amaxDebt\x12\x1c\n" +
 	"\n" +
 	"min_gap_ns\x18\t \x01(\x03R\bminGapNs\x12\x16\n" +
 	"\x06refill\x18\n" +
-	" \x01(\x03R\x06refill\x12\x16\n" +
-	"\x06strict\x18\v \x01(\bR\x06strict\x12\x14\n" +
-	"\x05drain\x18\f \x01(\bR\x05drain\x12\x18\n" +
-	"\abuckets\x18\r \x01(\rR\abuckets\x12\x18\n" +
-	"\alenient\x18\x0e \x01(\bR\alenient\"\xa5\x01\n" +
+	" \x01(\x03R\x06refill\x12\x18\n" +
+	"\abuckets\x18\v \x01(\rR\abuckets\x12\x1a\n" +
+	"\bcalendar\x18\f \x01(\rR\bcalendar\x12\x1b\n" +
+	"\ttime_zone\x18\r \x01(\fR\btimeZone\"\xd1\x01\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +
 	"\x03hop\x18\x03 \x01(\rR\x03hop\x12\x16\n" +
 	"\x06atomic\x18\x04 \x01(\bR\x06atomic\x12\x17\n" +
 	"\aleft_ns\x18\x05 \x01(\x03R\x06leftNs\x12,\n" +
-	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\"\x86\x01\n" +
+	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\x12*\n" +
+	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\"\xe7\x02\n" +
+	"\x04Move\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\fR\x02id\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05claim\x18\x05 \x03(\rR\x05claim\x12\x1a\n" +
+	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
+	"\x05begin\x18\a \x03(\rR\x05begin\x121\n" +
+	"\aentries\x18\b \x03(\v2\x17.penstock.peer.v1.EntryR\aentries\x12\x12\n" +
+	"\x04gift\x18\t \x03(\rR\x04gift\x12.\n" +
+	"\x05taken\x18\n" +
+	" \x03(\v2\x18.penstock.peer.v1.MemoryR\x05taken\x12\x10\n" +
+	"\x03end\x18\v \x03(\rR\x03end\x12\x12\n" +
+	"\x04lent\x18\f \x03(\rR\x04lent\x122\n" +
+	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\"c\n" +
+	"\x06Charge\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\x12R\x05units\x12\x1b\n" +
+	"\twas_reset\x18\x04 \x01(\bR\bwasReset\"E\n" +
+	"\x05Entry\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\fR\x05state\"\xaa\x01\n" +
+	"\x06Memory\x12\x16\n" +
+	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1c\n" +
+	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x15\n" +
+	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\x127\n" +
+	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\xb1\x01\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
 	"\x04cost\x18\x03 \x01(\x12R\x04cost\x12\x0e\n" +
 	"\x02op\x18\x04 \x01(\rR\x02op\x12\x16\n" +
 	"\x06origin\x18\x05 \x01(\x06R\x06origin\x12\x1a\n" +
-	"\bsequence\x18\x06 \x01(\x04R\bsequence\";\n" +
+	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
+	"\x05terms\x18\a \x01(\rR\x05terms\x12\x13\n" +
+	"\x05at_ns\x18\b \x01(\x12R\x04atNs\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x84\x01\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xb6\x01\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
 	"\boutcomes\x18\x03 \x03(\v2\x19.penstock.peer.v1.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\xec\x01\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
+	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\"r\n" +
+	"\n" +
+	"MoveAnswer\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
+	"\tstandings\x18\x02 \x01(\fR\tstandings\x12\x18\n" +
+	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
+	"\aapplied\x18\x04 \x01(\bR\aapplied\"\xd7\x02\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +
@@ -693,7 +1235,13 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\tremaining\x18\x05 \x01(\x03R\tremaining\x12$\n" +
 	"\x0eretry_after_ns\x18\x06 \x01(\x12R\fretryAfterNs\x12$\n" +
 	"\x0ereset_after_ns\x18\a \x01(\x03R\fresetAfterNs\x12\x19\n" +
-	"\bdelay_ns\x18\b \x01(\x03R\adelayNs2H\n" +
+	"\bdelay_ns\x18\b \x01(\x03R\adelayNs\x12\x18\n" +
+	"\adrained\x18\t \x01(\x03R\adrained\x12\x1d\n" +
+	"\n" +
+	"session_ns\x18\n" +
+	" \x01(\x12R\tsessionNs\x12\x1a\n" +
+	"\bdegraded\x18\v \x01(\bR\bdegraded\x12\x14\n" +
+	"\x05bound\x18\f \x01(\x12R\x05bound2H\n" +
 	"\x04Peer\x12@\n" +
 	"\bExchange\x12\x17.penstock.peer.v1.Frame\x1a\x17.penstock.peer.v1.Reply(\x010\x01B(Z&penstock/proto/penstock/peer/v1;peerv1b\x06proto3"
 
@@ -709,29 +1257,40 @@ func file_penstock_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_penstock_peer_v1_peer_proto_rawDescData
 }
 
-var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_penstock_peer_v1_peer_proto_goTypes = []any{
-	(*Frame)(nil),   // 0: penstock.peer.v1.Frame
-	(*Limit)(nil),   // 1: penstock.peer.v1.Limit
-	(*Ask)(nil),     // 2: penstock.peer.v1.Ask
-	(*Item)(nil),    // 3: penstock.peer.v1.Item
-	(*Reply)(nil),   // 4: penstock.peer.v1.Reply
-	(*Answer)(nil),  // 5: penstock.peer.v1.Answer
-	(*Outcome)(nil), // 6: penstock.peer.v1.Outcome
+	(*Frame)(nil),      // 0: penstock.peer.v1.Frame
+	(*Limit)(nil),      // 1: penstock.peer.v1.Limit
+	(*Ask)(nil),        // 2: penstock.peer.v1.Ask
+	(*Move)(nil),       // 3: penstock.peer.v1.Move
+	(*Charge)(nil),     // 4: penstock.peer.v1.Charge
+	(*Entry)(nil),      // 5: penstock.peer.v1.Entry
+	(*Memory)(nil),     // 6: penstock.peer.v1.Memory
+	(*Item)(nil),       // 7: penstock.peer.v1.Item
+	(*Reply)(nil),      // 8: penstock.peer.v1.Reply
+	(*Answer)(nil),     // 9: penstock.peer.v1.Answer
+	(*MoveAnswer)(nil), // 10: penstock.peer.v1.MoveAnswer
+	(*Outcome)(nil),    // 11: penstock.peer.v1.Outcome
 }
 var file_penstock_peer_v1_peer_proto_depIdxs = []int32{
-	1, // 0: penstock.peer.v1.Frame.limits:type_name -> penstock.peer.v1.Limit
-	2, // 1: penstock.peer.v1.Frame.asks:type_name -> penstock.peer.v1.Ask
-	3, // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
-	5, // 3: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
-	6, // 4: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
-	0, // 5: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
-	4, // 6: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	1,  // 0: penstock.peer.v1.Frame.limits:type_name -> penstock.peer.v1.Limit
+	2,  // 1: penstock.peer.v1.Frame.asks:type_name -> penstock.peer.v1.Ask
+	7,  // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
+	3,  // 3: penstock.peer.v1.Ask.move:type_name -> penstock.peer.v1.Move
+	5,  // 4: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
+	6,  // 5: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
+	4,  // 6: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
+	11, // 7: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
+	9,  // 8: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
+	11, // 9: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
+	10, // 10: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
+	0,  // 11: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
+	8,  // 12: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
+	12, // [12:13] is the sub-list for method output_type
+	11, // [11:12] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_penstock_peer_v1_peer_proto_init() }
@@ -745,7 +1304,7 @@ func file_penstock_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_peer_v1_peer_proto_rawDesc), len(file_penstock_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
