@@ -1,6 +1,11 @@
 package cluster
 
-import "penstock/limiter"
+import (
+	"slices"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
 
 // checkAtomic admits all items or charges none. They must have one owner, which decides them under its locks at
 // once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for alice" works on any
@@ -16,12 +21,7 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 			return ErrSpread
 		}
 	}
-	if owner == view.Self {
-		decisions := make([]limiter.Decision, len(r.Items))
-		n.decideAll(now, r.Items, decisions)
-		for i := range out {
-			out[i] = Decision{Decision: decisions[i], Owner: n.id, Source: SourceOwner}
-		}
+	if n.decideAllHere(now, r.Items, out) {
 		return nil
 	}
 	away := make([]int, len(r.Items))
@@ -33,14 +33,38 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 	return nil
 }
 
-// decideAll is the owner's decision on items that stand or fall together.
-func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decision) {
-	take := func() { n.takeAll(now, items, out) }
+// decideAllHere decides on items that stand or fall together if this node holds all their keys, and reports whether it
+// does.
+func (n *Node) decideAllHere(now limiter.Instant, items []Item, out []Decision) bool {
+	decisions := make([]limiter.Decision, len(items))
+	if !n.decideAll(now, items, decisions) {
+		return false
+	}
+	for i := range out {
+		out[i] = n.own(decisions[i], &items[i])
+	}
+	return true
+}
+
+// decideAll is the holder's decision on items that stand or fall together, if it holds them all.
+func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decision) bool {
+	for i := range items {
+		if items[i].limit.Consistency == limiter.Exact && !n.Holds(items[i].hash) {
+			return false
+		}
+	}
+	take := func() bool {
+		n.takeAll(now, items, out)
+		return !slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed })
+	}
 	if items[0].ID == (ID{}) {
-		take()
-	} else if n.recent.once(now, items[0].ID, out, take) {
+		return take()
+	}
+	open := true
+	if n.recent.once(now, items[0].ID, ring.Partition(items[0].hash), out, func() bool { open = take(); return open }) {
 		n.stats.Repeated.Add(1)
 	}
+	return open
 }
 
 // takeAll charges all items or none. Limits that never deny have no say in it: their refusal would reach the client
@@ -49,7 +73,7 @@ func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision
 	them := make([]limiter.Item, 0, len(items))
 	for i := range items {
 		if it := &items[i]; !it.limit.NeverDenies() {
-			them = append(them, limiter.Item{Limit: it.limit, Key: it.Key, Hash: it.hash, Cost: it.Cost})
+			them = append(them, limiter.Item{Limit: it.limit, Key: it.Key, Hash: it.hash, Request: it.of(it.Cost)})
 		}
 	}
 	decisions := make([]limiter.Decision, len(them))
@@ -59,9 +83,9 @@ func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision
 		case !it.limit.NeverDenies():
 			out[i], decisions = decisions[0], decisions[1:]
 		case all:
-			out[i] = n.table.Take(now, it.limit, it.Key, it.hash, it.Cost)
+			out[i] = n.table.Do(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 		default:
-			out[i] = n.table.Peek(now, it.limit, it.Key, it.hash, it.Cost)
+			out[i] = n.table.Would(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 		}
 	}
 }

@@ -45,6 +45,14 @@ func (b *breaker) fail(now limiter.Instant) {
 	}
 }
 
+// trip opens the breaker at once: the peer is known to be away.
+func (b *breaker) trip(now limiter.Instant) {
+	if b.failures.Load() < breakerTrips {
+		b.failures.Store(breakerTrips - 1)
+	}
+	b.fail(now)
+}
+
 // open reports whether calls are being kept away at now.
 func (b *breaker) open(now limiter.Instant) bool {
 	return b.failures.Load() >= breakerTrips && int64(now) < b.until.Load()

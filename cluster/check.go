@@ -3,23 +3,25 @@
 //  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key; the node looks
 //     the limit up, hashes the key once, and takes the current View: who is there and who owns what. That one View
 //     serves the request from beginning to end.
-//  2. The key is its own: it decides from memory (limiter.Table) and is done. The key is another's: it asks the
-//     owner through Network.Call, all owners of a batch at once, and passes their answers on.
-//  3. The owner hears the Ask at Node.Deliver. It serves a key only if by its own View it owns it, and otherwise
-//     answers NotOwner with the owner it believes in; the asker looks at its View again and tries once more.
+//  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks that one, the owner
+//     in its View, through Network.Call, all owners of a batch at once, and passes their answers on.
+//  3. The owner hears the Ask at Node.Deliver. It serves a key only if it holds it (hold.go), and otherwise answers
+//     NotOwner with the node it believes in; the asker goes there, or waits a moment for a handover to be done.
 //  4. Every forwarded take has an ID that its owner remembers for two seconds, so a repeat is charged once. When
 //     nobody answers, one function (fallback.go) does what the limit says: share, allow or deny, and marks the
 //     decision as degraded with the bound in force.
 //
 // A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts itself. It has
 // two hands: Clock and Network. Whoever supplies the hands, gRPC or the simulator, runs the same node; so this
-// package starts no goroutine, reads no clock of its own, and waits nowhere but in Network.Call.
+// package starts no goroutine, reads no clock of its own, and waits nowhere but in Network.
 package cluster
 
 import (
+	"errors"
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // Bounds of a request. What exceeds them is an InputError and charges nothing.
@@ -43,10 +45,11 @@ type Request struct {
 type Item struct {
 	Limit  string         // name of a limit that the node has; or
 	Inline *limiter.Limit // a limit that the client brings along
-	Key    string         // MinKey … MaxKey bytes, any bytes
+	Key    string         // MinKey … MaxKey bytes, any bytes; may be borrowed: nothing keeps it after Check returns
 	Cost   int64          // 0 reports the state, negative gives back
 	Op     Op
 	ID     ID // drawn by a client that may repeat the request; zero: the node draws one
+	Terms     // most ask for nothing else
 
 	limit *limiter.Limit
 	hash  uint64
@@ -59,6 +62,7 @@ const (
 	SourceOwner     Source = iota // this node owns the key
 	SourceForwarded               // the owner, asked by this node
 	SourceFallback                // nobody answered: the limit's on_error
+	SourceReplica                 // this node, for a replicated limit
 )
 
 func (s Source) String() string {
@@ -67,6 +71,8 @@ func (s Source) String() string {
 		return "owner"
 	case SourceForwarded:
 		return "forwarded"
+	case SourceReplica:
+		return "replica"
 	}
 	return "fallback"
 }
@@ -81,7 +87,7 @@ type Decision struct {
 	Owner    string         // id of the node that owns the key, as far as known
 	Source   Source
 	Degraded bool  // taken under less than the full promise
-	Bound    int64 // if Degraded: the most the whole cluster may admit beyond the limit meanwhile, or Unbounded
+	Bound    int64 // if Degraded or of a replica: the most the whole cluster may admit beyond the limit meanwhile, or Unbounded
 	Shadow   bool  // the limit refused, but says so only here: dry_run, or on_deny: shadow
 }
 
@@ -90,6 +96,9 @@ type Decision struct {
 // is an answer, never an error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
+	if n.stalled(now) {
+		n.fence()
+	}
 	view := n.view.Load()
 	if err := n.admit(now, view, r); err != nil {
 		n.stats.Refused.Add(1)
@@ -103,17 +112,15 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	} else {
 		n.checkEach(now, view, r, out)
 	}
+	n.confirmOwn(now, r.Items, out)
 	n.conclude(r, out)
 	return nil
 }
 
 func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Decision) {
-	var away []int // items owned by others
+	var away []int // items that this node does not decide
 	for i := range r.Items {
-		it := &r.Items[i]
-		if view.Owns(it.hash) {
-			out[i] = Decision{Decision: n.decide(now, it), Owner: n.id, Source: SourceOwner}
-		} else {
+		if !n.decideHere(now, &r.Items[i], &out[i]) {
 			away = append(away, i)
 		}
 	}
@@ -122,16 +129,46 @@ func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Dec
 	}
 }
 
-// decide is the owner's decision on one item, from memory. What changes the key's state happens once per ID.
+// decideHere decides on an item if this node holds its key, and reports whether it does.
+func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
+	if it.limit.Consistency == limiter.Replicated {
+		*out = n.decideReplica(now, it)
+		return true
+	}
+	if !n.Holds(it.hash) {
+		return false
+	}
+	d := n.decide(now, it)
+	if d.Closed { // the key has just been given away
+		return false
+	}
+	*out = n.own(d, it)
+	return true
+}
+
+// own is a decision of this node as the holder of the key.
+func (n *Node) own(d limiter.Decision, it *Item) Decision {
+	out := Decision{Decision: d, Owner: n.id, Source: SourceOwner}
+	if n.tied.Load() { // the other of two may go on too
+		out.Degraded, out.Bound = true, it.limit.Capacity()
+	}
+	return out
+}
+
+// decide is the holder's decision on one item, from memory. What changes the key's state happens once per ID.
 func (n *Node) decide(now limiter.Instant, it *Item) limiter.Decision {
 	if it.Op == OpPeek {
-		return n.table.Peek(now, it.limit, it.Key, it.hash, it.Cost)
+		return n.table.Would(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 	}
 	if it.ID == (ID{}) {
 		return n.act(now, it)
 	}
 	answer := [1]limiter.Decision{}
-	if n.recent.once(now, it.ID, answer[:], func() { answer[0] = n.act(now, it) }) {
+	act := func() bool {
+		answer[0] = n.act(now, it)
+		return !answer[0].Closed
+	}
+	if n.recent.once(now, it.ID, ring.Partition(it.hash), answer[:], act) {
 		n.stats.Repeated.Add(1)
 	}
 	return answer[0]
@@ -140,10 +177,9 @@ func (n *Node) decide(now limiter.Instant, it *Item) limiter.Decision {
 // act takes from a key, or resets it.
 func (n *Node) act(now limiter.Instant, it *Item) limiter.Decision {
 	if it.Op == OpReset {
-		n.table.Reset(it.limit, it.Key, it.hash)
-		return n.table.Peek(now, it.limit, it.Key, it.hash, 0)
+		return n.table.Reset(now, it.limit, it.Key, it.hash)
 	}
-	return n.table.Take(now, it.limit, it.Key, it.hash, it.Cost)
+	return n.table.Do(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 }
 
 // admit checks r, looks its limits up and hashes its keys.
@@ -182,10 +218,29 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 		default:
 			it.limit = it.Inline
 		}
+		if it.Terms != (Terms{}) {
+			if err := it.accepted(i); err != nil {
+				return err
+			}
+		}
 		it.hash = limiter.Hash(it.Key)
 		it.ID.Origin &^= nodeOrigin
 	}
 	return nil
+}
+
+// accepted says what the limit of the item, which is the i-th, does not have of what is asked.
+func (it *Item) accepted(i int) error {
+	r := it.of(it.Cost)
+	err := it.limit.Accepts(&r)
+	if err == nil {
+		return nil
+	}
+	var spec *limiter.SpecError
+	if errors.As(err, &spec) {
+		return inputErrorf(i, spec.Field, "%s", spec.Reason)
+	}
+	return err
 }
 
 // conclude turns refusals into what the limit wants the caller to hear, and counts.

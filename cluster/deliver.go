@@ -2,26 +2,34 @@ package cluster
 
 import (
 	"penstock/limiter"
+	"penstock/ring"
 )
 
-// Deliver is the peer's door: it answers an Ask from memory and never waits. The keys of a may be borrowed
+// Deliver is the peer's door: it answers an Ask from memory. It waits only where Ask.Waits says that it may. The keys of a may be borrowed
 // from the frame that carried it, nothing keeps them after Deliver returns; its limits may be kept.
 func (n *Node) Deliver(a *Ask) *Answer {
 	now := n.clock.Now()
+	if n.stalled(now) {
+		n.fence()
+	}
 	view := n.view.Load()
 	answer := &Answer{Items: make([]AnswerItem, len(a.Items))}
+	if a.Move != nil {
+		answer.Move = n.hear(now, view, a.Move)
+	}
 	n.stats.Delivered.Add(uint64(len(a.Items)))
 	items := make([]Item, len(a.Items))
 	for i := range a.Items {
 		it := &a.Items[i]
-		items[i] = Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, limit: it.Limit, hash: limiter.Hash(it.Key)}
+		items[i] = Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, limit: it.Limit, hash: limiter.Hash(it.Key)}
 	}
 	status := n.accept(now, view, a)
 	if view != nil {
 		answer.RingHash = view.RingHash()
 	}
-	if status == StatusDone && a.Atomic {
+	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.answerAll(now, view, items, answer)
+		n.confirmAnswer(now, items, answer)
 		return answer
 	}
 	for i := range items {
@@ -29,13 +37,24 @@ func (n *Node) Deliver(a *Ask) *Answer {
 		switch {
 		case status != StatusDone:
 			out.Status = status
-		case !view.Owns(items[i].hash):
-			n.disown(view, items[i].hash, out)
+		case !n.Holds(items[i].hash):
+			n.disown(now, view, items[i].hash, out)
 		default:
-			out.Decision = n.decide(now, &items[i])
+			n.answerHeld(now, view, &items[i], out)
 		}
 	}
+	n.confirmAnswer(now, items, answer)
 	return answer
+}
+
+// answerHeld answers with the decision of this node, unless it has just given the key away.
+func (n *Node) answerHeld(now limiter.Instant, view *route, it *Item, out *AnswerItem) {
+	var d Decision
+	if n.decideHere(now, it, &d) {
+		out.Decision, out.Degraded, out.Bound = d.Decision, d.Degraded, d.Bound
+	} else {
+		n.disown(now, view, it.hash, out)
+	}
 }
 
 // accept says whether a can be served at all.
@@ -53,28 +72,42 @@ func (n *Node) accept(now limiter.Instant, view *route, a *Ask) Status {
 	return StatusDone
 }
 
-// disown answers NotOwner, with the owner that this node believes in.
-func (n *Node) disown(view *route, hash uint64, out *AnswerItem) {
+// disown answers NotOwner, with the node that this one believes in. If it is asked as the heir, it looks whether the
+// owner is gone.
+func (n *Node) disown(now limiter.Instant, view *route, hash uint64, out *AnswerItem) {
 	n.stats.Disowned.Add(1)
-	out.Status = StatusNotOwner
-	if o := view.Owner(hash); o >= 0 {
-		out.Owner = view.Members[o].ID
+	*out = AnswerItem{Status: StatusNotOwner, Owner: n.whereabouts(view, hash)}
+	if o := view.Owner(hash); o >= 0 && o != view.Self && view.Me().Role == RoleMember && view.heir(ring.Partition(hash)) == view.Self {
+		n.suspect(now, view.peers[o])
 	}
 }
 
-func (n *Node) answerAll(now limiter.Instant, view *route, items []Item, answer *Answer) {
-	for i := range items {
-		if view.Owns(items[i].hash) {
-			continue
+// whereabouts is the id of the node that holds the key with this hash, as far as this one knows without holding it; or
+// empty.
+func (n *Node) whereabouts(view *route, hash uint64) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.parts != nil {
+		if hint := n.parts[ring.Partition(hash)].hint; hint != "" && hint != n.id {
+			return hint
 		}
-		for k := range items {
-			n.disown(view, items[i].hash, &answer.Items[k])
+	}
+	if o := view.Owner(hash); o >= 0 && o != view.Self {
+		return view.Members[o].ID
+	}
+	return ""
+}
+
+func (n *Node) answerAll(now limiter.Instant, view *route, items []Item, answer *Answer) {
+	decisions := make([]limiter.Decision, len(items))
+	if n.decideAll(now, items, decisions) {
+		for i := range decisions {
+			d := n.own(decisions[i], &items[i])
+			answer.Items[i].Decision, answer.Items[i].Degraded, answer.Items[i].Bound = d.Decision, d.Degraded, d.Bound
 		}
 		return
 	}
-	decisions := make([]limiter.Decision, len(items))
-	n.decideAll(now, items, decisions)
-	for i := range decisions {
-		answer.Items[i].Decision = decisions[i]
+	for i := range items {
+		n.disown(now, view, items[0].hash, &answer.Items[i])
 	}
 }

@@ -9,31 +9,45 @@ import (
 // fallbackRetry is when a client denied by on_error: deny may ask again: by then a breaker has looked once more.
 const fallbackRetry = time.Second
 
-// fallback answers an item that no owner has decided, by its limit's on_error. This is the only place that knows
-// what happens when nobody answers.
+// fallback answers an item that nobody who holds it has decided: by its limit's on_error, or, if this node is cut off
+// from most of the others, by its on_partition. This is the only place that knows what happens when nobody answers.
 //
-//	local  this node decides from its own share, limit divided by the members in the ring. The shares of all nodes
-//	       add up to one limit, or to one unit each if there are more nodes than units: that is the most that the
-//	       cluster admits beyond what the owner did.
+//	local, proportional  this node decides from its own share, limit divided by the members that there should be. The
+//	       shares of all nodes add up to one limit, or to one unit each if there are more nodes than units: that is the
+//	       most that the cluster admits beyond what the owner did. Cut off, only the shares on this side are used.
 //	allow  admitted, unbounded.
+//	open   decided by this node alone as if it were the only one.
 //	deny   denied.
 //
 // A reset has nothing to fall back on: it is answered as not done, by a degraded denial.
-func (n *Node) fallback(now limiter.Instant, view *route, it *Item, owner string) Decision {
-	d := Decision{Owner: owner, Source: SourceFallback, Degraded: true}
+func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
+	d := Decision{Source: SourceFallback, Degraded: true}
+	if o := view.Owner(it.hash); o >= 0 {
+		d.Owner = view.Members[o].ID
+	}
 	d.Decision = limiter.Decision{Limit: it.limit.Capacity(), RetryAfter: limiter.Never}
 	n.stats.Fallback.Add(1)
+	nodes := max(1, view.Active(), int(n.expected.Load()))
+	cutOff := n.minority.Load()
 	switch {
-	case it.Op == OpReset, it.limit.OnError == limiter.ErrorDeny:
+	case it.Op == OpReset,
+		cutOff && it.limit.OnPartition == limiter.PartitionDeny,
+		!cutOff && it.limit.OnError == limiter.ErrorDeny:
 		d.RetryAfter = fallbackRetry
-	case it.limit.OnError == limiter.ErrorAllow:
+	case !cutOff && it.limit.OnError == limiter.ErrorAllow:
 		d.Allowed, d.Bound = true, Unbounded
+	case cutOff && it.limit.OnPartition == limiter.PartitionOpen:
+		d.Decision, d.Bound = n.decideShare(now, it, 1), int64(nodes)*it.limit.Capacity()
 	default:
-		share := *it
-		nodes := max(1, view.Active())
-		share.limit = it.limit.Share(nodes)
-		d.Decision = n.decide(now, &share)
-		d.Bound = max(it.limit.Capacity(), int64(nodes)*share.limit.Capacity())
+		d.Decision = n.decideShare(now, it, nodes)
+		d.Bound = max(it.limit.Capacity(), int64(nodes)*it.limit.Share(nodes).Capacity())
 	}
 	return d
+}
+
+// decideShare decides from this node's share of the limit, one of so many.
+func (n *Node) decideShare(now limiter.Instant, it *Item, of int) limiter.Decision {
+	share := *it
+	share.limit = it.limit.Share(of)
+	return n.decide(now, &share)
 }

@@ -3,65 +3,143 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // DefaultCallTimeout is how long one call to a peer may take, unless the request's deadline comes first. A dead
 // process is noticed at once (its connections break); this is for the peer that hangs.
 const DefaultCallTimeout = 500 * time.Millisecond
 
-// maxHop is how often an Ask may be sent: to the owner, and once more after NotOwner or a lost call.
-const maxHop = 2
+// maxHop is how often an item may be sent. The first two are at once: to the owner in the View, and to whom its NotOwner
+// names. All others wait before, longer and longer, for a handover to be done.
+const maxHop = 32
 
-// repeatWithin is how long after its beginning a check may send for the second time. A node that was stopped in the
-// middle must not: its owner remembers a take for recentWindow and would charge it again. The other half is for the
-// way there.
+// settleTime is how long a check waits for a handover, or for an heir to take over.
+const settleTime = 250 * time.Millisecond
+
+// repeatWithin is how long after its beginning a check may send again. A node that was stopped in the middle must not:
+// its owner remembers a take for recentWindow and would charge it again. The other half is for the way there.
 const repeatWithin = recentWindow / 2
 
-// forward has the items away decided by their owners: one call per owner, all at once, and a second round for those
-// that were not executed or may be repeated under their ID. What is left after that falls back. (It is the longest
-// function here because it is the story of a forwarded check; the facts it uses are the small functions below.)
+// Targets of an item that is none: wait for one, or give up.
+const (
+	nobodyYet = -1
+	nobody    = -2
+)
+
+// forward has the items away decided by whoever holds them: one call per node, all at once, and again for those that
+// were not executed or may be repeated under their ID. What is left after that falls back. (It is the longest function
+// here because it is the story of a forwarded check; the facts it uses are the small functions below.)
 func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int, out []Decision) {
 	began := now
-	targets := make([]int, len(r.Items)) // item → index in view.Members, or -1
+	targets := make([]int, len(r.Items)) // item → index in view.Members, or nobody
 	for _, i := range away {
 		it := &r.Items[i]
-		targets[i] = view.Owner(it.hash)
+		targets[i] = n.aim(now, view, r, it)
 		if it.Op != OpPeek && it.ID == (ID{}) {
 			it.ID = n.nextID()
 		}
 	}
-	for hop := uint8(1); hop <= maxHop && len(away) > 0; hop++ {
+	for hop := 1; hop <= maxHop && !hopeless(away, targets) && !n.minority.Load(); hop++ {
 		if hop > 1 {
-			if now = n.clock.Now(); now > began.Add(repeatWithin) {
+			if hop > 2 {
+				n.net.Wait(min(now.Add(pauseBefore(hop)), r.Deadline))
+			}
+			if now = n.clock.Now(); tooLate(began, now, r.Deadline, hop) {
+				break
+			}
+			if fresh := n.view.Load(); fresh != view {
+				view = fresh
+				for _, i := range away {
+					targets[i] = nobodyYet
+				}
+			}
+			if away = n.decideNow(now, view, r, away, targets, out); hopeless(away, targets) {
 				break
 			}
 			n.stats.Retried.Add(uint64(len(away)))
 		}
-		calls, sent, held := n.address(now, view, r, away, targets, hop)
+		sentAt := now
+		calls, sent, held := n.address(now, view, r, away, targets, uint8(hop))
 		if len(calls) > 0 {
 			n.stats.Forwarded.Add(uint64(len(away) - len(held)))
 			n.net.Call(calls)
-			now = n.clock.Now()
+			sentAt, now = now, n.clock.Now()
 		}
 		away = held
 		for c := range calls {
-			away = append(away, n.receive(now, view, r, &calls[c], sent[c], targets, out)...)
-		}
-		if fresh := n.view.Load(); fresh != view {
-			away = n.reroute(now, fresh, r, away, targets, out)
-			view = fresh
+			away = append(away, n.receive(sentAt, now, view, r, &calls[c], sent[c], targets, out)...)
 		}
 	}
 	for _, i := range away {
-		owner := ""
-		if t := view.Owner(r.Items[i].hash); t >= 0 {
-			owner = view.Members[t].ID
+		if targets[i] == nobody || !n.decideHere(now, &r.Items[i], &out[i]) {
+			out[i] = n.fallback(now, view, &r.Items[i])
 		}
-		out[i] = n.fallback(now, view, &r.Items[i], owner)
 	}
+}
+
+// aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner is gone or does not
+// answer. If it is gone, the heir is about to take over; if it is only silent, that lasts too long to wait for. Items of
+// an atomic request go where the first one goes.
+func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item) int {
+	if r.Atomic {
+		it = &r.Items[0]
+	}
+	t := view.Owner(it.hash)
+	switch {
+	case t < 0:
+		return nobodyYet
+	case t == view.Self:
+		t = view.Find(n.whereabouts(view, it.hash))
+	case n.gone(now, view.peers[t]):
+		t = view.heir(ring.Partition(it.hash))
+	case view.peers[t].open(now):
+		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
+			return nobody
+		}
+	}
+	if t < 0 || t == view.Self {
+		return nobodyYet
+	}
+	return t
+}
+
+// decideNow decides what has become this node's to decide meanwhile, aims the rest again if it has no target, and
+// returns it.
+func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, targets []int, out []Decision) (left []int) {
+	if r.Atomic && len(r.Items) > 1 {
+		if n.decideAllHere(now, r.Items, out) {
+			return nil
+		}
+	}
+	for _, i := range away {
+		it := &r.Items[i]
+		if !r.Atomic && targets[i] != nobody && n.decideHere(now, it, &out[i]) {
+			continue
+		}
+		if targets[i] == nobodyYet || targets[i] == view.Self {
+			targets[i] = n.aim(now, view, r, it)
+		}
+		left = append(left, i)
+	}
+	return left
+}
+
+// hopeless reports whether none of the items could be decided by anybody.
+func hopeless(away, targets []int) bool {
+	return !slices.ContainsFunc(away, func(i int) bool { return targets[i] != nobody })
+}
+
+// pauseBefore is how long to wait before an item is sent for the third time and later.
+func pauseBefore(hop int) time.Duration { return time.Millisecond << min(hop-3, 4) }
+
+// tooLate reports whether a check that began then must not send again.
+func tooLate(began, now, deadline limiter.Instant, hop int) bool {
+	return now >= deadline || now > began.Add(repeatWithin) || hop > 2 && now > began.Add(settleTime)
 }
 
 // address groups items into one call per target. Items without a target, or whose target's breaker is open, are
@@ -71,7 +149,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 	callOf := make(map[int]int, 4) // target → index in calls, or -1: its breaker is open
 	for _, i := range away {
 		t := targets[i]
-		if t < 0 || t == view.Self || now >= deadline {
+		if t < 0 || now >= deadline {
 			held = append(held, i)
 			continue
 		}
@@ -94,7 +172,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			continue
 		}
 		it := &r.Items[i]
-		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID})
+		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms})
 		sent[c] = append(sent[c], i)
 	}
 	return calls, sent, held
@@ -108,50 +186,48 @@ func callDeadline(now, request limiter.Instant, timeout time.Duration) limiter.I
 }
 
 // receive files the answers of one call and returns the items to try again, with their new targets. A call that got
-// lost on its way is repeated: its takes carry IDs, so an owner that did act on them answers the same again.
-func (n *Node) receive(now limiter.Instant, view *route, r *Request, c *Call, items, targets []int, out []Decision) (again []int) {
-	peer := view.peers[targets[items[0]]]
+// lost on its way is repeated: its takes carry IDs, so an owner that did act on them answers the same again. If another
+// holds the key by then, and has not been told of the take, it is charged there as well: who decides must have counted
+// it.
+func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *Call, items, targets []int, out []Decision) (again []int) {
 	if c.Err == nil && len(c.Answer.Items) != len(items) {
 		c.Err = fmt.Errorf("cluster: %s answered %d of %d items", c.To.ID, len(c.Answer.Items), len(items))
 	}
+	peer := view.peers[targets[items[0]]]
+	n.note(sentAt, now, peer, c)
 	if c.Err != nil {
-		peer.fail(now)
 		if errors.Is(c.Err, ErrUnsent) {
 			n.stats.Unsent.Add(1)
 		} else {
 			n.stats.Lost.Add(1)
 		}
+		if n.gone(now, peer) || peer.open(now) {
+			for _, i := range items {
+				targets[i] = nobodyYet
+			}
+		}
 		return items
 	}
-	peer.succeed()
 	for k, i := range items {
 		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
-			out[i] = Decision{Decision: a.Decision, Owner: c.To.ID, Source: SourceForwarded}
+			out[i] = Decision{Decision: a.Decision, Owner: c.To.ID, Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
 		case StatusNotOwner:
 			n.stats.NotOwner.Add(1)
-			targets[i] = view.Find(a.Owner)
+			targets[i] = max(view.Find(a.Owner), nobodyYet)
+			if t := targets[i]; t >= 0 && t != view.Self { // an heir may send back to who does not answer
+				switch p := view.peers[t]; {
+				case n.gone(now, p):
+					targets[i] = nobodyYet
+				case p.open(now):
+					targets[i] = nobody
+				}
+			}
 			again = append(again, i)
 		default:
-			targets[i] = -1
+			targets[i] = nobody
 			again = append(again, i)
 		}
 	}
 	return again
-}
-
-// reroute aims the items again at a newer View. What turns out to be this node's own is decided here. An item whose
-// call got lost may have been charged by its old owner; charging the new one as well is right, because the new
-// owner's count is the one that decides from now on.
-func (n *Node) reroute(now limiter.Instant, fresh *route, r *Request, away, targets []int, out []Decision) (left []int) {
-	for _, i := range away {
-		it := &r.Items[i]
-		if fresh.Owns(it.hash) {
-			out[i] = Decision{Decision: n.decide(now, it), Owner: n.id, Source: SourceOwner}
-			continue
-		}
-		targets[i] = fresh.Owner(it.hash)
-		left = append(left, i)
-	}
-	return left
 }

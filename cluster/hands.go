@@ -15,11 +15,13 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) (stop func())
 }
 
-// Network is the other hand, and the only place where a node waits.
+// Network is the other hand, and the only place where a node waits: for answers, or for a moment.
 type Network interface {
 	// Call carries every Ask to its peer, all at once, and returns when each Call has its Answer or its Err.
 	// It never waits past a Call's Deadline.
 	Call(calls []Call)
+	// Wait returns at until.
+	Wait(until limiter.Instant)
 }
 
 // Call is one message to a peer and what came back.
@@ -34,6 +36,10 @@ type Call struct {
 
 // ErrUnsent marks a Call that never reached its peer: it may be repeated, anywhere.
 var ErrUnsent = errors.New("not sent")
+
+// ErrGone marks a Call whose peer exists no more, as far as one can know: its machine says that nobody listens there,
+// or another boot does. Silence is not that. It says nothing about whether an earlier message was acted on.
+var ErrGone = errors.New("peer is gone")
 
 // ID names one take or reset, so that it happens once however often it is delivered: Origin is the boot of the node
 // (or client) that drew it, Sequence counts there. The zero ID is no name: such a take cannot be recognised.
@@ -50,14 +56,70 @@ const (
 	OpReset           // forget the key: it is as new; answers with its state after that
 )
 
+// Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.
+type Terms struct {
+	Report, Drain, Strict, Timed bool
+	At                           limiter.Instant // if Timed
+}
+
+// of is a request of cost on these terms.
+func (t *Terms) of(cost int64) limiter.Request {
+	return limiter.Request{Cost: cost, Report: t.Report, Drain: t.Drain, Strict: t.Strict, Timed: t.Timed, At: t.At}
+}
+
 // Ask is what a node asks of the owner of some keys.
 type Ask struct {
 	RingHash uint64          // of the asker's View
-	Hop      uint8           // 1: straight from the door; 2: sent on after NotOwner. More is refused
+	Hop      uint8           // how often its items have been sent, with this time. More than maxHop is refused
 	Atomic   bool            // all items or none
 	Deadline limiter.Instant // on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
 	Items    []AskItem
+	Move     *Move // what is said about partitions; nil in a check
 }
+
+// Move is what members say to each other about partitions (see hold.go). An empty one is a sign of life.
+type Move struct {
+	From, To uint64 // boots of who says it and of whom it is meant for
+	ID       string // of who says it
+	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
+
+	Claim []uint16 // partitions that the sender would hold
+
+	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message to message of one boot.
+	Sequence uint64
+	Begin    []uint16        // partitions whose holder the sender is: from now on it keeps the receiver's copies of them
+	Entries  []limiter.Entry // copies; without a Sequence they are merged whenever they come
+	End      []uint16        // partitions whose copies somebody else has from now on
+	Lent     []uint16        // partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has
+	Gift     []uint16        // partitions that the sender holds no longer, and the receiver does from now on if it accepts
+	Taken    []Memory        // takes of the gift's keys that were answered within the last two seconds
+	Charges  []Charge        // what the sender has charged to replicated limits
+}
+
+// Memory is the answer to a take, kept in case it is asked again.
+type Memory struct {
+	ID        ID
+	Partition uint16
+	Age       time.Duration // since it was answered
+	Decisions []limiter.Decision
+}
+
+// MoveAnswer answers a Move.
+type MoveAnswer struct {
+	Term      uint64     // the highest that the answerer has heard of
+	Standings []Standing // one for each partition of Claim
+	Refused   []uint16   // partitions of Gift that the answerer does not take, or of Begin that it holds itself
+	Applied   bool       // the copies and the gift were taken in, but for what is refused
+}
+
+// Standing is how a node stands to a partition that another one claims.
+type Standing uint8
+
+const (
+	StandingFree Standing = iota // it does not hold the partition, and will accept it from nobody under a term up to the claim's
+	StandingHeld                 // it holds the partition, and will hand it over
+	StandingBusy                 // it is handing the partition or a copy to somebody, or has promised it under a later term
+)
 
 // AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration of its own and
 // two nodes with different files still count on one state.
@@ -67,12 +129,14 @@ type AskItem struct {
 	Cost  int64
 	Op    Op
 	ID    ID
+	Terms
 }
 
 // Answer has an item for each item of its Ask, in order.
 type Answer struct {
 	RingHash uint64 // of the answerer's View
 	Items    []AnswerItem
+	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender
 }
 
 // Status says what became of one item.
@@ -80,7 +144,7 @@ type Status uint8
 
 const (
 	StatusDone     Status = iota // decided; Decision is set
-	StatusNotOwner               // not charged: the answerer does not own the key; Owner says who does, if it knows
+	StatusNotOwner               // not charged: the answerer does not hold the key; Owner says who might, if it knows
 	StatusExpired                // not charged: the deadline had passed
 	StatusRefused                // not charged: the Ask broke a rule (hops, atomic over several owners)
 )
@@ -90,4 +154,6 @@ type AnswerItem struct {
 	Status   Status
 	Owner    string // of StatusNotOwner
 	Decision limiter.Decision
+	Degraded bool  // taken under less than the full promise,
+	Bound    int64 // with this bound in force
 }

@@ -36,9 +36,27 @@ type Node struct {
 	sequence atomic.Uint64 // of the last ID drawn
 	recent   recent
 	stats    Stats
+	holdings holdings
+	ticked   atomic.Int64 // Instant of the last tick; 0 before the first
+	minority atomic.Bool  // cut off from most of the others: this node decides nothing but by on_partition
+	tied     atomic.Bool  // one of a cluster of two, and the other is missed
+	expected atomic.Int32 // members that there should be
 
-	mu        sync.Mutex // guards below, and makes SetView one at a time
+	chargesMu sync.Mutex // guards charges; taken after mu
+	charges   charges
+
+	mu        sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
+	parts     []part     // by partition; nil if this node is no member
+	term      uint64     // the highest that was heard of
+	moves     uint64     // sequence of the last message about copies
+	inbox     map[uint64]*inbox
+	lost      map[string]limiter.Instant // members that vanished without leaving, and when
+	fences    uint64
+	ticks     uint64
+	probing   int  // index of the peer that was probed last
+	tending   bool // a claim is under way
 	stopSweep func()
+	stopTick  func()
 	stopped   bool
 }
 
@@ -48,7 +66,7 @@ type Limits map[string]*limiter.Limit
 // route is a View with what this node remembers of each peer.
 type route struct {
 	*View
-	peers []*breaker // by index in Members; kept from View to View while the peer's boot lives
+	peers []*peer // by index in Members; kept from View to View while the peer's boot lives
 }
 
 // New makes a node that knows nobody and no limits. It answers after the first SetView; Start begins its timers.
@@ -67,6 +85,9 @@ func New(c Config) (*Node, error) {
 		n.sweepEvery = 250 * time.Millisecond
 	}
 	n.limits.Store(&Limits{})
+	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
+	n.table.Guard(n.Holds, n.keeps)
+	n.table.Track()
 	return n, nil
 }
 
@@ -82,24 +103,6 @@ func (n *Node) View() *View {
 		return r.View
 	}
 	return nil
-}
-
-// SetView makes v the View of all requests that begin from now on.
-func (n *Node) SetView(v *View) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	r := &route{View: v, peers: make([]*breaker, len(v.Members))}
-	old := n.view.Load()
-	for i, m := range v.Members {
-		if old != nil {
-			if k := old.Find(m.ID); k >= 0 && old.Members[k].Boot == m.Boot {
-				r.peers[i] = old.peers[k]
-				continue
-			}
-		}
-		r.peers[i] = new(breaker)
-	}
-	n.view.Store(r)
 }
 
 // Limits are the named limits in force.
@@ -135,7 +138,10 @@ func (n *Node) Unreachable() (ids []string) {
 }
 
 // Start begins the node's timers.
-func (n *Node) Start() { n.scheduleSweep() }
+func (n *Node) Start() {
+	n.scheduleSweep()
+	n.tick()
+}
 
 // Stop ends the node's timers. Its doors go on answering.
 func (n *Node) Stop() {
@@ -144,6 +150,9 @@ func (n *Node) Stop() {
 	n.stopped = true
 	if n.stopSweep != nil {
 		n.stopSweep()
+	}
+	if n.stopTick != nil {
+		n.stopTick()
 	}
 }
 
@@ -157,7 +166,13 @@ func (n *Node) scheduleSweep() {
 
 // sweep looks at a 120th of the table: every key is looked at once in half a minute, and none waits long for it.
 func (n *Node) sweep() {
-	n.table.Sweep(n.clock.Now(), max(256, n.table.Stats().Slots/120))
+	now := n.clock.Now()
+	n.mu.Lock()
+	if n.parts != nil {
+		n.collectLocked(now) // what a refund or a reset made as good as new is told before it is removed
+	}
+	n.mu.Unlock()
+	n.table.Sweep(now, max(256, n.table.Stats().Slots/120))
 	n.scheduleSweep()
 }
 

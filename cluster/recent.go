@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -31,10 +32,11 @@ type recentShard struct {
 }
 
 type record struct {
-	id      ID
-	at      limiter.Instant
-	answers []limiter.Decision // one, or one per item of an atomic ask
-	one     [1]limiter.Decision
+	id        ID
+	at        limiter.Instant
+	partition uint16             // of its first key
+	answers   []limiter.Decision // one, or one per item of an atomic ask
+	one       [1]limiter.Decision
 }
 
 func (r *recent) shard(id ID) *recentShard {
@@ -43,8 +45,8 @@ func (r *recent) shard(id ID) *recentShard {
 }
 
 // once runs take unless the take id was answered in the last two seconds; then it copies that answer into out and
-// reports true. take must fill out.
-func (r *recent) once(now limiter.Instant, id ID, out []limiter.Decision, take func()) (repeated bool) {
+// reports true. take must fill out, and reports whether there is something to remember. partition is that of its first key.
+func (r *recent) once(now limiter.Instant, id ID, partition int, out []limiter.Decision, take func() bool) (repeated bool) {
 	s := r.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,9 +55,36 @@ func (r *recent) once(now limiter.Instant, id ID, out []limiter.Decision, take f
 		copy(out, s.queue[i%len(s.queue)].answers)
 		return true
 	}
-	take()
-	s.addLocked(now, id, out)
+	if take() {
+		s.addLocked(now, id, uint16(partition), out)
+	}
 	return false
+}
+
+// of calls fn with what is remembered of the partitions that are wanted.
+func (r *recent) of(now limiter.Instant, wanted func(partition uint16) bool, fn func(Memory)) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		s.expireLocked(now)
+		for k := s.head; k < s.tail; k++ {
+			if x := &s.queue[k%len(s.queue)]; wanted(x.partition) {
+				fn(Memory{x.id, x.partition, time.Duration(now - x.at), slices.Clone(x.answers)})
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// learn takes over what another node remembers. It lives as long as a record that is made now, which is a little long.
+func (r *recent) learn(now limiter.Instant, m *Memory) {
+	s := r.shard(m.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked(now)
+	if _, ok := s.index[m.ID]; !ok {
+		s.addLocked(now, m.ID, m.Partition, m.Decisions)
+	}
 }
 
 func (s *recentShard) expireLocked(now limiter.Instant) {
@@ -74,12 +103,12 @@ func (s *recentShard) dropLocked() {
 	s.head++
 }
 
-func (s *recentShard) addLocked(now limiter.Instant, id ID, answers []limiter.Decision) {
+func (s *recentShard) addLocked(now limiter.Instant, id ID, partition uint16, answers []limiter.Decision) {
 	if s.tail-s.head == len(s.queue) {
 		s.growLocked()
 	}
 	r := &s.queue[s.tail%len(s.queue)]
-	r.id, r.at = id, now
+	r.id, r.at, r.partition = id, now, partition
 	if len(answers) == 1 {
 		r.one[0] = answers[0]
 		r.answers = r.one[:]

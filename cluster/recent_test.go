@@ -12,7 +12,7 @@ func TestRecentForgetsAfterItsWindow(t *testing.T) {
 	taken := 0
 	once := func(now limiter.Instant, seq uint64) limiter.Decision {
 		var out [1]limiter.Decision
-		r.once(now, ID{Origin: 1, Sequence: seq}, out[:], func() { taken++; out[0].Remaining = int64(taken) })
+		r.once(now, ID{Origin: 1, Sequence: seq}, 0, out[:], func() bool { taken++; out[0].Remaining = int64(taken); return true })
 		return out[0]
 	}
 	const many = 5000
@@ -36,10 +36,10 @@ func TestRecentForgetsAfterItsWindow(t *testing.T) {
 
 func TestRecentIsBounded(t *testing.T) {
 	var r recent
-	nothing := func() {}
+	nothing := func() bool { return true }
 	out := make([]limiter.Decision, 1)
 	for seq := range uint64(recentShards*recentMax + 100_000) {
-		r.once(0, ID{Origin: 1, Sequence: seq}, out, nothing)
+		r.once(0, ID{Origin: 1, Sequence: seq}, 0, out, nothing)
 	}
 	for i := range r.shards {
 		if s := &r.shards[i]; len(s.queue) > recentMax || len(s.index) > recentMax {

@@ -11,13 +11,19 @@ type Stats struct {
 	Degraded  atomic.Uint64 // answered under less than the full promise
 	Fallback  atomic.Uint64 // answered by the limit's on_error
 	Forwarded atomic.Uint64 // sent to their owners
-	Retried   atomic.Uint64 // sent a second time
+	Retried   atomic.Uint64 // sent again
 	Unsent    atomic.Uint64 // calls that never reached their peer
 	Lost      atomic.Uint64 // calls whose fate is unknown
-	NotOwner  atomic.Uint64 // refused by a peer that does not own the key
+	NotOwner  atomic.Uint64 // refused by a peer that does not hold the key
 	Delivered atomic.Uint64 // asked of this node by peers
-	Disowned  atomic.Uint64 // refused to a peer because this node does not own the key
+	Disowned  atomic.Uint64 // refused to a peer because this node does not hold the key
 	Expired   atomic.Uint64 // dropped uncharged because their deadline had passed
 	Repeated  atomic.Uint64 // delivered twice and charged once
 	Loops     atomic.Uint64 // asks dropped because they had been sent on too often
+
+	// Partitions are counted from here on.
+	Claimed  atomic.Uint64 // held because nobody did
+	Received atomic.Uint64 // held because whoever did has given them
+	Given    atomic.Uint64 // given to others
+	Fenced   atomic.Uint64 // times that this node has stopped deciding, because it was stopped or cut off
 }

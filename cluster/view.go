@@ -69,6 +69,12 @@ type View struct {
 // NewView builds the View of the node self. Members may come in any order; ids must differ and self must be one of
 // them.
 func NewView(self string, members []Member) (*View, error) {
+	return NewViewOn(self, members, ring.New)
+}
+
+// NewViewOn is NewView with rings from somebody who keeps them: to build one takes long, and the same members often
+// come back.
+func NewViewOn(self string, members []Member, rings func(ids []string) (*ring.Ring, error)) (*View, error) {
 	v := &View{Members: slices.Clone(members), Self: -1, mine: -1}
 	slices.SortFunc(v.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	var ids []string
@@ -93,7 +99,7 @@ func NewView(self string, members []Member) (*View, error) {
 	if len(ids) == 0 {
 		return v, nil
 	}
-	r, err := ring.New(ids)
+	r, err := rings(ids)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: view of %q: %w", self, err)
 	}
@@ -123,6 +129,20 @@ func (v *View) Owner(hash uint64) int {
 // Owns reports whether this node owns the key with this hash.
 func (v *View) Owns(hash uint64) bool {
 	return v.mine >= 0 && v.Ring.Owner(ring.Partition(hash)) == v.mine
+}
+
+// owner is the index in Members of the owner of a partition. There must be a Ring.
+func (v *View) owner(partition int) int { return v.owners[v.Ring.Owner(partition)] }
+
+// heir is the index in Members of who owns the partition once its owner is gone, or -1.
+func (v *View) heir(partition int) int {
+	if v.Ring == nil {
+		return -1
+	}
+	if h, ok := v.Ring.Heir(partition); ok {
+		return v.owners[h]
+	}
+	return -1
 }
 
 // Active is the number of members in the ring.

@@ -1,0 +1,343 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// start adds a node that the others do not know yet.
+func (w *world) start(id string, boot uint64) *Node {
+	w.t.Helper()
+	n, err := New(Config{ID: id, Boot: boot, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, other := range w.nodes {
+		n.SetLimits(other.Limits())
+	}
+	w.nodes[id] = n
+	n.Start()
+	return n
+}
+
+// pass lets d go by.
+func (w *world) pass(d time.Duration) { w.Wait(w.now.Add(d)) }
+
+// show gives the view of ms to nodes, in this order, with a pause before each.
+func (w *world) show(ms []Member, pause time.Duration, ids ...string) {
+	for _, id := range ids {
+		w.pass(pause)
+		w.nodes[id].SetView(w.view(id, ms))
+	}
+}
+
+// holders counts for each partition how many nodes decide for it.
+func (w *world) holders() (none, many int) {
+	counts := make(map[int]int)
+	for _, n := range w.nodes {
+		for p := range n.holdings.held {
+			if n.holdings.held[p].Load() {
+				counts[p]++
+			}
+		}
+	}
+	for p := range 4093 {
+		switch c := counts[p]; {
+		case c == 0:
+			none++
+		case c > 1:
+			many++
+		}
+	}
+	return none, many
+}
+
+// claimed counts the partitions that somebody began to hold because nobody did.
+func (w *world) claimed() (n uint64) {
+	for _, node := range w.nodes {
+		n += node.Stats().Claimed.Load()
+	}
+	return n
+}
+
+func (w *world) wantOneHolderEach(when string) {
+	w.t.Helper()
+	if none, many := w.holders(); none != 0 || many != 0 {
+		held := ""
+		for id, n := range w.nodes {
+			held += fmt.Sprint(" ", id, ":", n.Held())
+		}
+		w.t.Errorf("%s: %d partitions are held by nobody, %d by several;%s", when, none, many, held)
+	}
+}
+
+// spend takes two of five from each of many keys, through the nodes in turn.
+func (w *world) spend(keys int, nodes ...string) {
+	w.t.Helper()
+	for i := range keys {
+		d := w.check(nodes[i%len(nodes)], Item{Limit: "five", Key: fmt.Sprint("k", i), Cost: 2})[0]
+		if !d.Allowed || d.Degraded || d.Remaining != 3 {
+			w.t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+}
+
+func (w *world) wantRemaining(when string, keys int, want int64, nodes ...string) {
+	w.t.Helper()
+	wrong := 0
+	for i := range keys {
+		d := w.check(nodes[i%len(nodes)], Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
+		if d.Degraded || d.Remaining != want {
+			if wrong++; wrong <= 3 {
+				w.t.Errorf("%s: key %d at %s: %+v", when, i, nodes[i%len(nodes)], d)
+			}
+		}
+	}
+	if wrong > 0 {
+		w.t.Errorf("%s: %d of %d keys are wrong", when, wrong, keys)
+	}
+}
+
+func TestOneHolderFromTheBeginning(t *testing.T) {
+	for _, k := range []int{1, 2, 3, 5} {
+		newWorld(t, k, five).wantOneHolderEach(fmt.Sprintf("%d nodes", k))
+	}
+}
+
+// Promise: a node that joins changes no count, whatever order the news comes in.
+func TestJoinMovesEveryCount(t *testing.T) {
+	for _, order := range [][]string{{"n1", "n2", "n3", "n4"}, {"n4", "n3", "n2", "n1"}, {"n2", "n4", "n1", "n3"}} {
+		for _, pause := range []time.Duration{0, 300 * time.Millisecond} {
+			w := newWorld(t, 3, five)
+			const keys = 3000
+			w.spend(keys, "n1", "n2", "n3")
+			ms := w.members(4)
+			ms[3].State = StateJoining
+			w.start("n4", 4)
+			w.show(ms, 0, order...)
+			w.pass(time.Second)
+			if w.nodes["n4"].Held() != 0 {
+				t.Fatal("a node that is joining holds something")
+			}
+			w.show(w.members(4), pause, order...)
+			w.wantRemaining("while it joins", 300, 3, order...)
+			w.pass(2 * time.Second)
+			w.wantOneHolderEach("after the join")
+			w.wantRemaining("after the join", keys, 3, order...)
+			if held := w.nodes["n4"].Held(); held < 800 || w.nodes["n4"].Stats().Claimed.Load() != 0 {
+				t.Errorf("the new node holds %d partitions, of which it has %d from nobody", held, w.nodes["n4"].Stats().Claimed.Load())
+			}
+		}
+	}
+}
+
+// Promise: a node that leaves takes no count along.
+func TestLeaveHandsEverythingOver(t *testing.T) {
+	w := newWorld(t, 3, five)
+	const keys = 3000
+	w.spend(keys, "n1", "n2", "n3")
+	w.pass(time.Second)
+	before := w.claimed()
+	ms := w.members(3)
+	ms[1].State = StateLeaving
+	w.show(ms, 50*time.Millisecond, "n3", "n2", "n1")
+	w.pass(time.Second)
+	if held := w.nodes["n2"].Held(); held != 0 {
+		t.Errorf("the node that leaves holds %d partitions a second later", held)
+	}
+	w.wantOneHolderEach("after the leave")
+	w.wantRemaining("before it is gone", keys, 3, "n1", "n2", "n3")
+	if n := w.claimed(); n != before {
+		t.Errorf("%d partitions were taken from nobody", n-before)
+	}
+	delete(w.nodes, "n2")
+	w.show([]Member{ms[0], ms[2]}, 0, "n1", "n3")
+	w.pass(time.Second)
+	w.wantRemaining("after it is gone", keys, 3, "n1", "n3")
+}
+
+// Promise: when an owner dies its heirs go on from their copies, which lack what came after the last tick, at most.
+func TestHeirsGoOn(t *testing.T) {
+	w := newWorld(t, 3, five)
+	const keys = 3000
+	w.spend(keys, "n1", "n2", "n3")
+	w.pass(time.Second) // copies
+	w.kill("n2")
+	w.wantRemaining("right after the crash", keys, 3, "n1", "n3")
+	w.pass(time.Second)
+	w.wantOneHolderEach("after the crash")
+	ms := w.members(3)
+	w.show([]Member{ms[0], ms[2]}, 100*time.Millisecond, "n3", "n1")
+	w.pass(time.Second)
+	w.wantOneHolderEach("after the news of it")
+	w.wantRemaining("after the news of it", keys, 3, "n1", "n3")
+
+	ms[1].Boot = 12
+	w.meet = nil
+	w.start("n2", 12)
+	w.show(ms, 100*time.Millisecond, "n2", "n3", "n1")
+	w.pass(2 * time.Second)
+	w.wantOneHolderEach("after the restart")
+	w.wantRemaining("after the restart", keys, 3, "n1", "n2", "n3")
+}
+
+// kill ends a node: its machine says that nobody listens.
+func (w *world) kill(id string) {
+	w.nodes[id].Stop()
+	delete(w.nodes, id)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if n := w.nodes[c.To.ID]; n == nil || n.Boot() != c.To.Boot {
+			c.Err = fmt.Errorf("%w, %w", ErrUnsent, ErrGone)
+			return
+		}
+		c.Answer = deliver()
+	}
+}
+
+// Promise: who has been stopped decides nothing before it has claimed again, and by then others may hold it.
+func TestWhoWasStoppedIsFenced(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	w.take("n2", "five", key)
+	w.pass(time.Second)
+	stopped := w.nodes["n2"]
+	stopped.mu.Lock()
+	stopTick := stopped.stopTick
+	stopped.mu.Unlock()
+	stopTick()
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.To.ID == "n2" {
+			c.Err = fmt.Errorf("silence")
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.pass(goneAfter + time.Second)
+	if d := w.take("n1", "five", key); d.Degraded || d.Owner == "n2" || d.Remaining != 3 {
+		t.Errorf("the heir of a silent node: %+v", d)
+	}
+	l := w.nodes["n1"].Limits()["five"]
+	a := stopped.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Items: []AskItem{{Limit: l, Key: key, Cost: 1}}})
+	if a.Items[0].Status != StatusNotOwner || stopped.Held() != 0 {
+		t.Errorf("a node that was stopped for %v decides: %+v, and holds %d", goneAfter, a.Items[0], stopped.Held())
+	}
+	w.meet = nil
+	stopped.tick()
+	w.pass(2 * time.Second)
+	w.wantOneHolderEach("after it went on")
+	if d := w.take("n3", "five", key); d.Degraded || d.Owner != "n2" || d.Remaining != 2 {
+		t.Errorf("after it went on: %+v", d)
+	}
+}
+
+// Promise: who is cut off from most of the others stops before one of them takes over, and answers by on_partition.
+func TestMinority(t *testing.T) {
+	spec := func(name string, p limiter.OnPartition) limiter.Spec {
+		s := five
+		s.Name, s.OnPartition, s.Limit = name, p, 9
+		return s
+	}
+	w := newWorld(t, 3, spec("share", limiter.PartitionProportional), spec("deny", limiter.PartitionDeny), spec("open", limiter.PartitionOpen))
+	key := w.key("n1", 0)
+	w.take("n2", "share", key)
+	w.pass(time.Second)
+	began := w.now
+	cut := func(c *Call, deliver func() *Answer) {
+		from := "n1"
+		if c.Ask.Move != nil {
+			from = c.Ask.Move.ID
+		}
+		if (from == "n1") != (c.To.ID == "n1") {
+			c.Err = fmt.Errorf("silence")
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.meet = cut
+	for w.nodes["n1"].Held() > 0 {
+		w.pass(10 * time.Millisecond)
+		if w.now > began.Add(contactLasts+2*tickEvery+probeEvery+probeTimeout) {
+			t.Fatal("a node without any contact goes on holding")
+		}
+	}
+	if _, many := w.holders(); many > 0 {
+		t.Errorf("%d partitions have two holders", many)
+	}
+	for _, c := range []struct {
+		limit   string
+		allowed int
+		bound   int64
+	}{{"share", 3, 9}, {"deny", 0, 0}, {"open", 9, 27}} {
+		allowed := 0
+		for range 20 {
+			d := w.take("n1", c.limit, key)
+			if d.Allowed {
+				allowed++
+			}
+			if !d.Degraded || d.Source != SourceFallback || d.Bound != c.bound {
+				t.Fatalf("%s: %+v", c.limit, d)
+			}
+		}
+		if allowed != c.allowed {
+			t.Errorf("on_partition of %s: admitted %d of 20, want %d", c.limit, allowed, c.allowed)
+		}
+	}
+	w.pass(2 * time.Second)
+	ms := w.members(3)
+	w.show(ms[1:], 0, "n2", "n3")
+	w.show(ms[:1], 0, "n1")
+	w.pass(time.Second)
+	if w.nodes["n1"].Held() != 0 {
+		t.Error("one of three, alone in its view, holds something")
+	}
+	w.meet = func(c *Call, deliver func() *Answer) { c.Answer = deliver() }
+	if d := w.take("n2", "share", key); d.Degraded || d.Remaining != 7 {
+		t.Errorf("on the side of the majority: %+v", d)
+	}
+	w.show(ms, 100*time.Millisecond, "n1", "n2", "n3")
+	w.pass(2 * time.Second)
+	w.wantOneHolderEach("after the heal")
+	if d := w.take("n1", "share", key); d.Degraded || d.Owner != "n1" || d.Remaining != 6 {
+		t.Errorf("after the heal: %+v", d)
+	}
+}
+
+// Promise: with replication: sync a crash forgets nothing that a client has heard of; if the heir cannot confirm, the
+// answer says so.
+func TestSyncReplication(t *testing.T) {
+	spec := func(name string, e limiter.OnError) limiter.Spec {
+		s := five
+		s.Name, s.OnError, s.Sync = name, e, true
+		return s
+	}
+	w := newWorld(t, 3, spec("five", limiter.ErrorLocal), spec("deny", limiter.ErrorDeny))
+	w.pass(time.Second)
+	const keys = 300
+	w.spend(keys, "n1", "n2", "n3")
+	w.kill("n2") // with no tick in between
+	w.wantRemaining("after the crash", keys, 3, "n1", "n3")
+
+	silent := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0 {
+			c.Err = fmt.Errorf("silence")
+			return
+		}
+		silent(c, deliver)
+	}
+	key := w.key("n1", 0)
+	for _, c := range []struct {
+		limit   string
+		allowed bool
+		bound   int64
+	}{{"five", true, 5}, {"deny", false, 0}} {
+		for _, entry := range []string{"n1", "n3"} {
+			if d := w.take(entry, c.limit, key); d.Allowed != c.allowed || !d.Degraded || d.Bound != c.bound {
+				t.Errorf("%s at %s, unconfirmed: %+v", c.limit, entry, d)
+			}
+		}
+	}
+}

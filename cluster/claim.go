@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"errors"
+
+	"penstock/limiter"
+)
+
+// A claim asks all other members at once, under a term that is higher than all that the claimer has heard of. A member
+// that holds none of it says so, and promises to accept the partition from nobody under a term up to that one: so no
+// gift can slip through between two answers, and of two that claim one partition at once, only the one with the higher
+// term can get all answers. If all say so, nobody holds the partition, and the claimer does from then on. Members
+// that hold it begin to hand it over; members that have a copy of it, whose holder is gone, send that first.
+//
+// Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
+// back).
+
+// tendLocked begins to claim what this node should hold and does not, unless it is at it.
+func (n *Node) tendLocked() {
+	if !n.tending && !n.stopped {
+		n.tending = true
+		n.clock.AfterFunc(0, n.tend)
+	}
+}
+
+func (n *Node) tend() {
+	now := n.clock.Now()
+	n.mu.Lock()
+	r := n.view.Load()
+	wanted := n.wantedLocked(now, r)
+	if len(wanted) == 0 {
+		n.tending = false
+		n.mu.Unlock()
+		return
+	}
+	term := n.nextTermLocked()
+	for _, p := range wanted {
+		n.parts[p].term = term
+	}
+	n.mu.Unlock()
+
+	calls := n.ask(now, r, wanted, term)
+	if len(calls) > 0 {
+		n.net.Call(calls)
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tending = false
+	now = n.clock.Now()
+	if n.stalled(now) || n.minority.Load() || n.view.Load() != r {
+		n.tendLocked() // what was asked is old
+		return
+	}
+	n.concludeClaimLocked(now, r, wanted, term, calls)
+	n.startPushesLocked(r)
+}
+
+// wantedLocked lists the partitions that this node should hold and does not: its own, and those that it is the heir of
+// and whose owner is gone.
+func (n *Node) wantedLocked(now limiter.Instant, r *route) (wanted []uint16) {
+	if r.Ring == nil || n.parts == nil || n.minority.Load() || r.Me().State != StateActive {
+		return nil
+	}
+	for p := range n.parts {
+		if !n.holdings.held[p].Load() && !n.parts[p].giving && n.should(now, r, p) {
+			wanted = append(wanted, uint16(p))
+		}
+	}
+	return wanted
+}
+
+func (n *Node) should(now limiter.Instant, r *route, p int) bool {
+	owner := r.owner(p)
+	return owner == r.Self || n.gone(now, r.peers[owner]) && r.heir(p) == r.Self
+}
+
+// ask prepares a claim's calls to all members that are not gone.
+func (n *Node) ask(now limiter.Instant, r *route, wanted []uint16, term uint64) (calls []Call) {
+	deadline := now.Add(n.callTimeout)
+	for i, p := range r.peers {
+		if i == r.Self || r.Members[i].Role != RoleMember || n.gone(now, p) {
+			continue
+		}
+		calls = append(calls, Call{
+			To: r.Members[i], Deadline: deadline,
+			Ask: &Ask{RingHash: r.RingHash(), Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Term: term, Claim: wanted}},
+		})
+	}
+	return calls
+}
+
+// concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to hold it.
+func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call) {
+	free := make([]bool, len(wanted))
+	for k := range free {
+		free[k] = true
+	}
+	for i := range calls {
+		c := &calls[i]
+		p := r.peers[r.Find(c.To.ID)]
+		switch {
+		case c.Err == nil && c.Answer.Move != nil && len(c.Answer.Move.Standings) == len(wanted):
+			p.met(now)
+			n.heardLocked(c.Answer.Move.Term)
+			for k, s := range c.Answer.Move.Standings {
+				free[k] = free[k] && s == StandingFree
+				if s == StandingHeld {
+					n.parts[wanted[k]].hint = p.id
+				}
+			}
+		case errors.Is(c.Err, ErrGone):
+			p.left.Store(true)
+		default: // it may hold any of it: ask again
+			clear(free)
+		}
+	}
+	for k, p := range wanted {
+		pt := &n.parts[p]
+		if free[k] && pt.term == term && !n.holdings.held[p].Load() && n.should(now, r, int(p)) {
+			n.holdLocked(int(p), term)
+			pt.to, pt.copied = r.copyTarget(int(p)), copyWanted
+			n.stats.Claimed.Add(1)
+		}
+	}
+}
+
+// standLocked answers a claim of m.
+func (n *Node) standLocked(r *route, claimer *peer, m *Move) []Standing {
+	standings := make([]Standing, len(m.Claim))
+	if n.parts == nil {
+		return standings
+	}
+	for k, p := range m.Claim {
+		if int(p) >= len(n.parts) {
+			continue
+		}
+		pt := &n.parts[p]
+		switch {
+		case n.holdings.held[p].Load():
+			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too
+		case pt.giving, m.Term <= pt.term:
+			standings[k] = StandingBusy
+		case pt.copyOf != 0 && pt.copyOf != m.From && pt.lentTo != m.From:
+			standings[k] = StandingBusy
+			if claimer != nil && pt.to != claimer {
+				pt.to, pt.copied = claimer, copyWanted
+			}
+		default:
+			pt.term = m.Term
+		}
+	}
+	return standings
+}

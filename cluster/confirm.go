@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// A limit with synchronous replication is answered when the heir of its key has a copy of what was charged: then a
+// crash of the holder forgets nothing that a client has heard of. The copy goes by itself, beside those of copy.go,
+// and is merged whenever it comes, so neither has to wait for the other.
+//
+// If the heir does not confirm, the answer is the limit's on_error: a denial, or a yes that says by how much it may be
+// wrong, the limit itself, if the holder dies before its next tick.
+
+// Waits reports whether Deliver of a may wait, for an heir.
+func (a *Ask) Waits() bool {
+	for i := range a.Items {
+		if a.Items[i].Limit.Sync && a.Items[i].Op != OpPeek {
+			return true
+		}
+	}
+	return false
+}
+
+// charged is one item that needs a copy before it is answered.
+type charged struct {
+	item *Item
+	d    *limiter.Decision
+	// where the doubt is said if there is no copy
+	degraded *bool
+	bound    *int64
+}
+
+// confirmOwn waits for the copies of what this node has decided itself.
+func (n *Node) confirmOwn(now limiter.Instant, items []Item, out []Decision) {
+	var list []charged
+	for i := range items {
+		if it, d := &items[i], &out[i]; it.limit.Sync && it.Op != OpPeek && d.Allowed && d.Source == SourceOwner {
+			list = append(list, charged{it, &d.Decision, &d.Degraded, &d.Bound})
+		}
+	}
+	n.confirm(now, list)
+}
+
+// confirmAnswer is confirmOwn for what a peer has asked for.
+func (n *Node) confirmAnswer(now limiter.Instant, items []Item, answer *Answer) {
+	var list []charged
+	for i := range items {
+		if it, a := &items[i], &answer.Items[i]; it.limit.Sync && it.Op != OpPeek && a.Status == StatusDone && a.Decision.Allowed {
+			list = append(list, charged{it, &a.Decision, &a.Degraded, &a.Bound})
+		}
+	}
+	n.confirm(now, list)
+}
+
+func (n *Node) confirm(now limiter.Instant, list []charged) {
+	if len(list) == 0 {
+		return
+	}
+	calls, of := n.copiesOf(now, list)
+	if len(calls) > 0 {
+		n.net.Call(calls)
+	}
+	for i, c := range list {
+		switch {
+		case of[i] == alone:
+		case of[i] >= 0 && calls[of[i]].Err == nil && calls[of[i]].Answer.Move != nil && calls[of[i]].Answer.Move.Applied:
+		case c.item.limit.OnError == limiter.ErrorDeny:
+			*c.d = limiter.Decision{Limit: c.d.Limit, Remaining: c.d.Remaining, RetryAfter: fallbackRetry, ResetAfter: c.d.ResetAfter}
+			*c.degraded, *c.bound = true, 0
+		default:
+			*c.degraded, *c.bound = true, c.item.limit.Capacity()
+		}
+	}
+}
+
+// Places in calls of an item that is in none: nobody else could keep a copy, or there is no way to who should.
+const (
+	alone      = -1
+	unreceived = -2
+)
+
+// copiesOf prepares one call for each heir, and says for each item in which of them its copy travels.
+func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of []int) {
+	of = make([]int, len(list))
+	deadline := now.Add(moveTimeout)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	callOf := make(map[*peer]int)
+	for i, c := range list {
+		p := n.parts[ring.Partition(c.item.hash)].to
+		switch {
+		case p == nil:
+			of[i] = alone
+			continue
+		case p.open(now):
+			of[i] = unreceived
+			continue
+		}
+		k, known := callOf[p]
+		if !known {
+			k = len(calls)
+			callOf[p] = k
+			calls = append(calls, Call{
+				To: *p.member.Load(), Deadline: deadline,
+				Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}},
+			})
+		}
+		m := calls[k].Ask.Move
+		m.Entries = append(m.Entries, n.table.Entry(now, c.item.limit, c.item.Key, c.item.hash))
+		of[i] = k
+	}
+	return calls, of
+}

@@ -1,0 +1,248 @@
+package cluster
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"penstock/limiter"
+)
+
+// A member that others cannot reach must stop deciding before one of them begins to. So:
+//
+//   - every member looks at its clock each tick; if much more than a tick has gone by, it was stopped, and whatever it
+//     held may be held by others by now: it holds nothing until it has claimed it again (fence);
+//   - it asks a few others each probeEvery for a sign of life; if for contactLasts it has had one from less than half of
+//     the members that there should be, it is cut off, and does the same;
+//   - the others take a member for gone if nobody listens at its address any more, or after goneAfter without a sign of
+//     life from it. That is later than contactLasts, so by then it has stopped.
+//
+// What a cut off member answers then is up to the limit's on_partition.
+const (
+	tickEvery    = 100 * time.Millisecond
+	stallAfter   = 300 * time.Millisecond
+	probeEvery   = 200 * time.Millisecond
+	probeTimeout = 400 * time.Millisecond
+	contactLasts = 1200 * time.Millisecond
+	goneAfter    = 1500 * time.Millisecond
+	probesAtOnce = 8
+	// forgetAfter is how long a member that vanished counts among those that there should be.
+	forgetAfter = 10 * time.Minute
+)
+
+// peer is what a node remembers of another one, from View to View while its boot lives.
+type peer struct {
+	breaker
+	id     string
+	boot   uint64
+	member atomic.Pointer[Member] // as the latest View has it
+	heard  atomic.Int64           // Instant of its last sign of life
+	left   atomic.Bool            // nobody of this boot listens at its address
+	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
+	asking bool                   // a probe is under way
+	out    outbox
+}
+
+func newPeer(m *Member, now limiter.Instant) *peer {
+	p := &peer{id: m.ID, boot: m.Boot}
+	p.member.Store(m)
+	p.heard.Store(int64(now))
+	return p
+}
+
+// met notes a sign of life.
+func (p *peer) met(now limiter.Instant) {
+	if int64(now) > p.heard.Load() {
+		p.heard.Store(int64(now))
+	}
+	if p.left.Load() {
+		p.left.Store(false)
+	}
+}
+
+// gone reports whether p is taken for gone. A node that has not begun to tick asks nobody for signs of life, so silence says
+// nothing to it.
+func (n *Node) gone(now limiter.Instant, p *peer) bool {
+	return p.left.Load() || n.ticked.Load() != 0 && now > limiter.Instant(p.heard.Load()).Add(goneAfter)
+}
+
+// stalled reports whether this node has been stopped for so long that it must not decide before its next tick.
+func (n *Node) stalled(now limiter.Instant) bool {
+	ticked := n.ticked.Load()
+	return ticked != 0 && now > limiter.Instant(ticked).Add(stallAfter)
+}
+
+// fence makes the node hold nothing. What it held it claims again as soon as it may.
+func (n *Node) fence() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fenceLocked()
+}
+
+func (n *Node) fenceLocked() {
+	if r := n.view.Load(); n.parts == nil || r == nil || n.soloLocked(r) {
+		return // nobody could have taken anything over
+	}
+	if n.Held() == 0 {
+		return
+	}
+	for p := range n.parts {
+		n.dropLocked(p)
+	}
+	n.fences++
+	n.stats.Fenced.Add(1)
+}
+
+// tick is the node's pulse.
+func (n *Node) tick() {
+	now := n.clock.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stalled(now) {
+		n.fenceLocked()
+	}
+	n.ticked.Store(int64(now))
+	r := n.view.Load()
+	if r != nil {
+		n.spreadLocked(r)
+	}
+	if r != nil && n.parts != nil && !n.soloLocked(r) {
+		n.countContactsLocked(now, r)
+		n.probeLocked(now, r)
+		n.collectLocked(now)
+		n.startPushesLocked(r)
+		n.tendLocked()
+		if n.ticks++; n.ticks%64 == 0 {
+			n.tidyLocked(now)
+		}
+	} else if r != nil {
+		n.collectLocked(now)
+		n.startPushesLocked(r)
+	}
+	if !n.stopped {
+		n.stopTick = n.clock.AfterFunc(tickEvery, n.tick)
+	}
+}
+
+// countContactsLocked finds out whether this node is with the majority. Of two equal halves the one with the smallest id
+// goes on; of a cluster of two, both do.
+func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
+	reached, missed := 1, 0
+	here, there := n.id, "" // the smallest ids on this side and on the other
+	miss := func(id string) {
+		if missed++; there == "" || id < there {
+			there = id
+		}
+	}
+	for i, p := range r.peers {
+		switch m := &r.Members[i]; {
+		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
+		case now > limiter.Instant(p.heard.Load()).Add(contactLasts):
+			miss(m.ID)
+		default:
+			reached++
+			here = min(here, m.ID)
+		}
+	}
+	for id, since := range n.lost {
+		if now >= since.Add(forgetAfter) {
+			delete(n.lost, id)
+		} else {
+			miss(id)
+		}
+	}
+	n.expected.Store(int32(reached + missed))
+	n.tied.Store(reached == 1 && missed == 1)
+	minority := reached < missed || reached == missed && reached > 1 && here > there
+	if minority && !n.minority.Swap(true) {
+		n.fenceLocked()
+	} else if !minority && n.minority.Swap(false) {
+		n.tendLocked()
+	}
+}
+
+// soloLocked reports whether nobody else could hold anything: there is no other member, and none is missed.
+func (n *Node) soloLocked(r *route) bool { return r.alone() && len(n.lost) == 0 }
+
+// expectLocked notes who has vanished without leaving.
+func (n *Node) expectLocked(now limiter.Instant, v *View, old *route) {
+	if old != nil {
+		for _, m := range old.Members {
+			if m.Role == RoleMember && m.State == StateActive && m.ID != n.id && v.Find(m.ID) < 0 {
+				n.lost[m.ID] = now
+			}
+		}
+	}
+	for _, m := range v.Members {
+		delete(n.lost, m.ID)
+	}
+}
+
+// probeLocked asks the next few members for a sign of life.
+func (n *Node) probeLocked(now limiter.Instant, r *route) {
+	for range min(probesAtOnce, len(r.peers)) {
+		n.probing = (n.probing + 1) % len(r.peers)
+		p := r.peers[n.probing]
+		if n.probing != r.Self && r.Members[n.probing].Role == RoleMember && now >= p.asked.Add(probeEvery) {
+			n.probePeerLocked(now, p)
+		}
+	}
+}
+
+func (n *Node) probePeerLocked(now limiter.Instant, p *peer) {
+	if p.asking || n.stopped {
+		return
+	}
+	p.asking, p.asked = true, now
+	n.clock.AfterFunc(0, func() { n.probe(p) })
+}
+
+func (n *Node) probe(p *peer) {
+	sent := n.clock.Now()
+	deadline := sent.Add(probeTimeout)
+	calls := []Call{{
+		To: *p.member.Load(), Deadline: deadline,
+		Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id}},
+	}}
+	n.net.Call(calls)
+	now := n.clock.Now()
+	n.note(sent, now, p, &calls[0])
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p.asking = false
+}
+
+// note learns from the fate of a call, which was made at sent, whether its peer lives.
+func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
+	switch {
+	case c.Err != nil && now >= c.Deadline && c.Deadline < sent.Add(fairTime):
+		// Whoever asks for an answer within microseconds learns nothing of the peer by not getting one.
+	case c.Err == nil:
+		p.met(now)
+		p.succeed()
+	case errors.Is(c.Err, ErrGone):
+		if !p.left.Swap(true) {
+			n.mu.Lock()
+			n.tendLocked()
+			n.mu.Unlock()
+		}
+		p.trip(now)
+	default:
+		p.fail(now)
+	}
+}
+
+// suspect looks at once whether the owner of a key that this node is asked for, without being it, is gone.
+func (n *Node) suspect(now limiter.Instant, p *peer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now >= p.asked.Add(suspectAgain) {
+		n.probePeerLocked(now, p)
+	}
+}
+
+const (
+	suspectAgain = 20 * time.Millisecond
+	// fairTime is the least that a peer must have had to answer before its silence counts against it.
+	fairTime = 100 * time.Millisecond
+)

@@ -1,0 +1,441 @@
+package cluster
+
+import (
+	"time"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// Copies travel in messages to one peer, one after the other: the next is made when the one before was taken in, and what was
+// not answered is sent again as it was. So they arrive in order, each once, whatever becomes of messages and answers,
+// and who is slow is sent less often: what changes twice meanwhile travels once.
+//
+//  1. Of a partition whose copy is wanted, every entry is sent: the table is looked through part by part.
+//  2. Every tick, what has changed since is sent.
+//  3. If the peer should hold the partition, and has all of it, it is given: this node stops deciding, passes through
+//     the table's locks for the last changes, and sends them with the takes of the last two seconds. From then on the
+//     peer decides; for the time in between, askers are told to wait a moment.
+//
+// Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay here, and after
+// that the giver is told of every change if it is the heir, or forgets them.
+const (
+	copiesAtOnce  = 1000    // entries in a message
+	copyBytes     = 1 << 19 // and about their size
+	copiesWaiting = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
+	giftsAtOnce   = 256     // partitions in a gift
+	takenAtOnce   = 4000    // memories that a gift may bring before it takes no more partitions
+	moveTimeout   = 200 * time.Millisecond
+)
+
+// outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
+type outbox struct {
+	busy    bool            // push is at work
+	due     bool            // there is something to look for
+	pending []limiter.Entry // in the order in which they changed
+	begun   []uint16        // partitions to be announced by the next message
+	ended   []uint16        // likewise: copies that are not needed any more
+	lent    []uint16        // likewise: copies that are complete, of partitions whose holder is gone
+	charges []Charge        // to replicated limits (replica.go)
+	part    int             // of the table: those before it have been looked through for what is copyBegun
+	looking bool            // through the table
+	gift    []uint16        // not held any more; to be sent when pending is empty
+	term    uint64          // of the gift
+	fences  uint64          // of the node when it stopped deciding for the gift
+	quiet   limiter.Instant // no gift before: the last one was refused
+	last    *Move           // sent, and not known to be taken in
+}
+
+// collectLocked sorts what has changed in the table into the outboxes.
+func (n *Node) collectLocked(now limiter.Instant) {
+	n.table.Changed(now, func(hash uint64, e limiter.Entry) {
+		if n.parts == nil {
+			return
+		}
+		pt := &n.parts[ring.Partition(hash)]
+		if pt.to != nil && pt.copied >= copyBegun {
+			pt.to.out.pending = append(pt.to.out.pending, e)
+		}
+	})
+	if r := n.view.Load(); r != nil {
+		for _, p := range r.peers {
+			if len(p.out.pending) > copiesWaiting {
+				n.copyAnewLocked(p)
+			}
+		}
+	}
+}
+
+// copyAnewLocked gives up what waits for p. What is being given stays: it will not grow.
+func (n *Node) copyAnewLocked(p *peer) {
+	if len(p.out.gift) > 0 {
+		return
+	}
+	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
+	for i := range n.parts {
+		if n.parts[i].to == p {
+			n.parts[i].copied = copyWanted
+		}
+	}
+}
+
+// startPushesLocked sends to every peer what there is to be said.
+func (n *Node) startPushesLocked(r *route) {
+	if n.stopped {
+		return
+	}
+	now := n.clock.Now()
+	for i := range n.parts {
+		if pt := &n.parts[i]; pt.to != nil && (pt.copied != copyWhole || n.mayGiveLocked(r, i)) {
+			pt.to.out.due = true
+		}
+	}
+	for i, p := range r.peers {
+		o := &p.out
+		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 || len(o.gift) > 0 || o.last != nil
+		o.due = false
+		if i != r.Self && due && !o.busy && !p.open(now) {
+			o.busy = true
+			n.clock.AfterFunc(0, func() { n.push(p) })
+		}
+	}
+}
+
+// mayGiveLocked reports whether partition i is held here and should be held by the peer that it is copied to.
+func (n *Node) mayGiveLocked(r *route, i int) bool {
+	pt := &n.parts[i]
+	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
+		return false
+	}
+	owner := r.owner(i)
+	return owner != r.Self && r.peers[owner] == pt.to && pt.copied == copyWhole
+}
+
+// push says to p what there is to be said, until there is nothing more or it does not answer. There is one push per peer.
+func (n *Node) push(p *peer) {
+	for {
+		now := n.clock.Now()
+		n.mu.Lock()
+		r := n.view.Load()
+		var m *Move
+		if r.has(p) && !n.stopped {
+			m = n.composeLocked(now, r, p)
+		}
+		if m == nil {
+			p.out.busy = false
+			n.mu.Unlock()
+			return
+		}
+		p.out.last = m
+		n.mu.Unlock()
+
+		deadline := now.Add(moveTimeout)
+		calls := []Call{{To: *p.member.Load(), Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}, Deadline: deadline}}
+		n.net.Call(calls)
+		sent := now
+		now = n.clock.Now()
+		n.note(sent, now, p, &calls[0])
+
+		n.mu.Lock()
+		switch a := calls[0].Answer; {
+		case calls[0].Err == nil && a.Move != nil && a.Move.Applied:
+			p.out.last = nil
+			n.takenLocked(now, p, m, a.Move)
+		case calls[0].Err != nil && !p.open(now): // again
+		default: // the next tick tries again
+			p.out.busy = false
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+	}
+}
+
+// composeLocked makes the next message to p, or none.
+func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
+	o := &p.out
+	if o.last != nil {
+		return o.last
+	}
+	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}
+	if len(o.gift) == 0 {
+		n.lookLocked(now, p)
+		if len(o.pending) == 0 && len(o.begun) == 0 && !o.looking {
+			n.lentLocked(p)
+			if now >= o.quiet {
+				n.sealLocked(now, r, p)
+			}
+		}
+	}
+	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
+	size := 0
+	for len(o.pending) > 0 && len(m.Entries) < copiesAtOnce && size < copyBytes {
+		e := o.pending[0]
+		o.pending = o.pending[1:]
+		m.Entries = append(m.Entries, e)
+		size += len(e.Key) + len(e.State)
+	}
+	if len(o.pending) == 0 && len(o.gift) > 0 {
+		m.Gift, m.Term, o.gift = o.gift, o.term, nil
+		n.recent.of(now, memberOf(m.Gift), func(x Memory) { m.Taken = append(m.Taken, x) })
+	}
+	if len(o.pending) == 0 {
+		m.Lent, o.lent = o.lent, nil
+	}
+	most := min(len(o.charges), copiesAtOnce)
+	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
+	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Entries)+len(m.Gift) == 0 {
+		return nil
+	}
+	n.moves++
+	m.Sequence = n.moves
+	return m
+}
+
+// memberOf reports membership in a short list of partitions.
+func memberOf(list []uint16) func(uint16) bool {
+	var set [ring.Partitions]bool
+	for _, p := range list {
+		set[p] = true
+	}
+	return func(p uint16) bool { return set[p] }
+}
+
+// lookLocked goes on looking through the table for what is to be copied to p, until a message is full.
+func (n *Node) lookLocked(now limiter.Instant, p *peer) {
+	o := &p.out
+	if !o.looking {
+		for i := range n.parts {
+			if pt := &n.parts[i]; pt.to == p && pt.copied == copyWanted {
+				pt.copied, o.looking, o.part = copyBegun, true, 0
+				if n.holdings.held[i].Load() {
+					o.begun = append(o.begun, uint16(i))
+				}
+			}
+		}
+	}
+	wanted := func(hash uint64) bool {
+		pt := &n.parts[ring.Partition(hash)]
+		return pt.to == p && pt.copied == copyBegun
+	}
+	for o.looking && len(o.pending) < copiesAtOnce {
+		if o.part == n.table.Parts() {
+			o.looking = false
+			for i := range n.parts {
+				pt := &n.parts[i]
+				if pt.to != p || pt.copied != copyBegun {
+					continue
+				}
+				pt.copied = copyWhole
+				if pt.former != nil && pt.former != p && n.holdings.held[i].Load() {
+					pt.former.out.ended = append(pt.former.out.ended, uint16(i))
+				}
+				pt.former = nil
+			}
+			return
+		}
+		n.table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, e) })
+		o.part++
+	}
+}
+
+// sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as travel well at once.
+func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
+	o := &p.out
+	var memories [ring.Partitions]int32
+	counted := false
+	total := int32(0)
+	for i := range n.parts {
+		if n.parts[i].to != p || !n.mayGiveLocked(r, i) {
+			continue
+		}
+		if !counted {
+			n.recent.of(now, func(p uint16) bool { memories[p]++; return false }, nil)
+			counted = true
+		}
+		if total += memories[i]; len(o.gift) > 0 && total > takenAtOnce {
+			break
+		}
+		n.dropLocked(i)
+		n.parts[i].giving, n.parts[i].hint = true, p.id
+		o.gift = append(o.gift, uint16(i))
+		if len(o.gift) == giftsAtOnce {
+			break
+		}
+	}
+	if len(o.gift) > 0 {
+		o.term, o.fences = n.nextTermLocked(), n.fences
+		n.collectLocked(now) // passes through the locks: from here on nothing of it is decided
+	}
+}
+
+// lentLocked notes that p has got all of the copies whose holders are gone: it may claim them again.
+func (n *Node) lentLocked(p *peer) {
+	for i := range n.parts {
+		if pt := &n.parts[i]; pt.to == p && pt.copied == copyWhole && !n.holdings.held[i].Load() && !pt.giving {
+			pt.lentTo, pt.to = p.boot, nil
+			p.out.lent = append(p.out.lent, uint16(i))
+		}
+	}
+}
+
+// takenLocked notes that p has taken m in.
+func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
+	n.heardLocked(a.Term)
+	if len(m.Gift) == 0 {
+		return
+	}
+	r := n.view.Load()
+	refused := memberOf(a.Refused)
+	for _, i := range m.Gift {
+		pt := &n.parts[i]
+		if !pt.giving || pt.hint != p.id {
+			continue // it was given up meanwhile
+		}
+		pt.giving = false
+		switch {
+		case !refused(i):
+			n.stats.Given.Add(1)
+			pt.term, pt.to = max(pt.term, m.Term), nil
+			if r.Me().State == StateActive && r.heir(int(i)) == r.Self {
+				pt.copyOf, pt.pure = p.boot, true
+			} else {
+				n.forgetLocked(int(i))
+			}
+		case p.out.fences == n.fences && !n.stalled(now):
+			n.holdLocked(int(i), n.nextTermLocked()) // nobody else can hold it, so this node goes on
+		default:
+			pt.hint, pt.copyOf = "", n.boot
+		}
+	}
+	if len(a.Refused) > 0 {
+		p.out.quiet = now.Add(tickEvery)
+	}
+}
+
+// hear answers what a peer says about partitions, or nil if it is for another boot, or from a stranger.
+func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
+	if m.To != n.boot {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heardLocked(m.Term)
+	var sender *peer
+	if r != nil {
+		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From {
+			sender = r.peers[i]
+			sender.met(now)
+		}
+	}
+	a := &MoveAnswer{}
+	if len(m.Claim) > 0 {
+		a.Standings = n.standLocked(r, sender, m)
+		if r != nil && n.parts != nil {
+			n.startPushesLocked(r)
+		}
+	}
+	if m.Sequence != 0 {
+		if sender == nil || n.parts == nil && len(m.Charges) == 0 {
+			return nil
+		}
+		n.applyLocked(now, r, m, a)
+	} else if len(m.Entries) > 0 && sender != nil && n.parts != nil {
+		for i := range m.Entries {
+			n.importLocked(now, m, &m.Entries[i], false)
+		}
+		a.Applied = true
+	}
+	a.Term = n.term
+	return a
+}
+
+// inbox is what was last taken in from a boot.
+type inbox struct {
+	sequence uint64
+	refused  []uint16
+}
+
+// applyLocked takes the copies and the gift of m in, unless it has done so before.
+func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer) {
+	in := n.inbox[m.From]
+	if in == nil {
+		in = new(inbox)
+		n.inbox[m.From] = in
+	}
+	a.Applied = true
+	switch {
+	case m.Sequence == in.sequence:
+		a.Refused = in.refused
+		return
+	case m.Sequence < in.sequence: // an old one, that nobody waits for
+		return
+	}
+	in.sequence, in.refused = m.Sequence, nil
+	n.chargedElsewhere(now, m.Charges)
+	if n.parts == nil {
+		return
+	}
+	for _, p := range m.Begin {
+		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
+			pt := &n.parts[p]
+			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From
+			pt.copyOf, pt.lost = m.From, 0
+			n.holdings.kept[p].Store(true)
+		}
+	}
+	for _, p := range m.End {
+		if int(p) < len(n.parts) && n.parts[p].copyOf == m.From && !n.holdings.held[p].Load() && !n.parts[p].giving {
+			n.forgetLocked(int(p))
+		}
+	}
+	for i := range m.Entries {
+		n.importLocked(now, m, &m.Entries[i], true)
+	}
+	if len(m.Lent) > 0 {
+		n.tendLocked()
+	}
+	for i := range m.Taken {
+		n.recent.learn(now, &m.Taken[i])
+	}
+	for _, p := range m.Gift {
+		if int(p) >= len(n.parts) || !n.acceptsLocked(now, r, m, int(p)) {
+			in.refused = append(in.refused, p)
+			continue
+		}
+		if !n.holdings.held[p].Load() {
+			n.stats.Received.Add(1)
+			n.holdLocked(int(p), m.Term)
+			n.parts[p].to, n.parts[p].copied = r.copyTarget(int(p)), copyWanted
+		}
+	}
+	a.Refused = in.refused
+	if len(m.Gift) > 0 {
+		n.startPushesLocked(r)
+	}
+}
+
+// importLocked takes one entry over: in the place of what was known, if that is an earlier copy from the same holder and
+// what comes is in order, or merged with it.
+func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
+	p := ring.Partition(limiter.Hash(e.Key))
+	pt := &n.parts[p]
+	replace := inOrder && !n.holdings.held[p].Load() && !pt.giving && pt.copyOf == m.From && pt.pure
+	if pt.copyOf == 0 {
+		pt.copyOf, pt.pure = m.From, true
+		n.holdings.kept[p].Store(true)
+	}
+	n.table.Import(now, e, replace)
+}
+
+// acceptsLocked reports whether this node takes the partition of a gift.
+func (n *Node) acceptsLocked(now limiter.Instant, r *route, m *Move, p int) bool {
+	pt := &n.parts[p]
+	switch {
+	case n.holdings.held[p].Load():
+		return true // two have held it; what the giver had is merged by now
+	case n.stalled(now), n.minority.Load(), r.Ring == nil, r.Me().State != StateActive, !n.should(now, r, p):
+		return false
+	}
+	return m.Term > pt.term || pt.term&(1<<termBits-1) == n.boot&(1<<termBits-1) // its own claim
+}

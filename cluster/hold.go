@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"sync/atomic"
+	"time"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// Who decides for a key is not who a View says, but who holds its partition; and of those there is one at a time.
+// Views only say who should. They come late, early and in any order, so they cannot say who does.
+//
+//	claim.go    a member that should hold a partition asks all others whether somebody does. If nobody does, it holds
+//	            it from then on; if somebody does, it gets it as a gift.
+//	copy.go     who holds a partition keeps a copy of its entries at its heir, or at the member that should hold it. A
+//	            gift is the end of a copy: the holder stops deciding, and the last changes travel with the right to
+//	            decide.
+//	contact.go  who has been out of contact, or stopped, holds nothing any more until it has claimed it again.
+//
+// All this is done by partition, never by key, and costs a check nothing but the look whether its partition is held.
+
+// A part is what a member knows about one partition.
+type part struct {
+	term   uint64 // no claim and no gift up to this term is accepted any more
+	copyOf uint64 // boot of the holder whose entries are copied here; own boot: this node held it itself; 0: of nobody
+	hint   string // id of the node that holds it, as far as is known
+	giving bool   // not held any more, and not yet taken: a gift is under way to whom it is copied
+	pure   bool   // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
+
+	to     *peer // who gets copies
+	former *peer // who got them before, and may forget them as soon as to has all
+	copied copyState
+	lentTo uint64          // boot of the last claimer that has got the copy of a partition whose holder is gone
+	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
+}
+
+// copyState says how much of a partition its copy has.
+type copyState uint8
+
+const (
+	copyWanted copyState = iota // nothing yet
+	copyBegun                   // what has changed, and the parts of the table that were looked at
+	copyWhole                   // all, up to the last message
+)
+
+// holdings say what this node holds. Whoever decides reads held under the lock of the key's shard in the table, and
+// without a lock else; all changes are made under Node.mu.
+type holdings struct {
+	held [ring.Partitions]atomic.Bool
+	kept [ring.Partitions]atomic.Bool // held, copied or being given away: its entries stay in the table
+	n    atomic.Int32                 // held
+}
+
+// Holds reports whether this node decides for the key with this hash.
+func (n *Node) Holds(hash uint64) bool { return n.holdings.held[ring.Partition(hash)].Load() }
+
+func (n *Node) keeps(hash uint64) bool { return n.holdings.kept[ring.Partition(hash)].Load() }
+
+// Held is the number of partitions that this node decides for.
+func (n *Node) Held() int { return int(n.holdings.n.Load()) }
+
+// holdLocked begins to decide for p under term.
+func (n *Node) holdLocked(p int, term uint64) {
+	pt := &n.parts[p]
+	pt.term = max(pt.term, term)
+	pt.copyOf, pt.hint, pt.giving, pt.lentTo, pt.lost = n.boot, "", false, 0, 0
+	if !n.holdings.held[p].Swap(true) {
+		n.holdings.n.Add(1)
+	}
+	n.holdings.kept[p].Store(true)
+}
+
+// dropLocked stops deciding for p. Decisions under way may still be taken; who has to know them all passes through the
+// table's locks after this (limiter.Table.Changed).
+func (n *Node) dropLocked(p int) {
+	if n.holdings.held[p].Swap(false) {
+		n.holdings.n.Add(-1)
+	}
+}
+
+// forgetLocked lets go of the entries of p.
+func (n *Node) forgetLocked(p int) {
+	n.parts[p].copyOf = 0
+	n.holdings.kept[p].Store(false)
+}
+
+// nextTermLocked is a term higher than all that were heard of, and no other node's: its low bits are of the boot.
+func (n *Node) nextTermLocked() uint64 {
+	n.term = (n.term>>termBits+1)<<termBits | n.boot&(1<<termBits-1)
+	return n.term
+}
+
+const termBits = 24
+
+func (n *Node) heardLocked(term uint64) { n.term = max(n.term, term) }
+
+// SetView makes v the View of all requests that begin from now on.
+func (n *Node) SetView(v *View) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.clock.Now()
+	r := &route{View: v, peers: make([]*peer, len(v.Members))}
+	old := n.view.Load()
+	for i, m := range v.Members {
+		if old != nil {
+			if k := old.Find(m.ID); k >= 0 && old.Members[k].Boot == m.Boot {
+				r.peers[i] = old.peers[k]
+				r.peers[i].member.Store(&v.Members[i])
+				continue
+			}
+		}
+		r.peers[i] = newPeer(&v.Members[i], now)
+	}
+	n.expectLocked(now, v, old)
+	n.view.Store(r)
+	if n.parts == nil && v.Me().Role == RoleMember {
+		n.parts = make([]part, ring.Partitions)
+	}
+	if n.parts == nil {
+		return
+	}
+	n.retargetLocked(now, r)
+	if n.soloLocked(r) {
+		n.minority.Store(false)
+		for p := range n.parts {
+			if v.Ring != nil && v.owner(p) == v.Self && !n.holdings.held[p].Load() && !n.parts[p].giving {
+				n.holdLocked(p, n.nextTermLocked())
+			}
+		}
+		return
+	}
+	n.tendLocked()
+	n.startPushesLocked(r)
+}
+
+// alone reports whether nobody else could hold anything.
+func (r *route) alone() bool {
+	for i, m := range r.Members {
+		if i != r.Self && m.Role == RoleMember {
+			return false
+		}
+	}
+	return true
+}
+
+// retargetLocked decides anew who gets copies of what this node holds: the member that should hold the partition, or, of
+// what it should hold itself, the heir.
+func (n *Node) retargetLocked(now limiter.Instant, r *route) {
+	for p := range n.parts {
+		pt := &n.parts[p]
+		if pt.to != nil && !r.has(pt.to) {
+			pt.to = nil
+			if pt.giving { // whether it arrived nobody knows: claim it again
+				pt.giving, pt.copyOf = false, n.boot
+			}
+		}
+		if pt.hint != "" && r.Find(pt.hint) < 0 {
+			pt.hint = ""
+		}
+		pt.lost = n.lostSince(now, r, pt)
+		if !n.holdings.held[p].Load() {
+			continue
+		}
+		to := r.copyTarget(p)
+		if to != pt.to {
+			if pt.to != nil {
+				pt.former = pt.to
+			}
+			pt.to, pt.copied = to, copyWanted
+		}
+	}
+}
+
+// lostSince is since when nobody in r is the boot that pt is a copy of.
+func (n *Node) lostSince(now limiter.Instant, r *route, pt *part) limiter.Instant {
+	switch {
+	case pt.copyOf == 0 || pt.copyOf == n.boot || r.hasBoot(pt.copyOf):
+		return 0
+	case pt.lost != 0:
+		return pt.lost
+	}
+	return now
+}
+
+// copyTarget is who gets copies of p, which this node holds; nil if nobody could.
+func (r *route) copyTarget(p int) *peer {
+	if r.Ring == nil {
+		return nil
+	}
+	to := r.owner(p)
+	if to == r.Self {
+		to = r.heir(p)
+	}
+	if to < 0 || to == r.Self {
+		return nil
+	}
+	return r.peers[to]
+}
+
+// has reports whether p is a peer of this View.
+func (r *route) has(p *peer) bool {
+	i := r.Find(p.id)
+	return i >= 0 && r.peers[i] == p
+}
+
+func (r *route) hasBoot(boot uint64) bool {
+	for i := range r.Members {
+		if r.Members[i].Boot == boot {
+			return true
+		}
+	}
+	return false
+}
+
+// copyLives is how long a copy is kept whose holder is gone. By then its heirs have asked for it.
+const copyLives = time.Minute
+
+// tidyLocked lets go of copies that have outlived their holder.
+func (n *Node) tidyLocked(now limiter.Instant) {
+	for p := range n.parts {
+		pt := &n.parts[p]
+		if pt.lost != 0 && now >= pt.lost.Add(copyLives) && !n.holdings.held[p].Load() {
+			pt.lost = 0
+			n.forgetLocked(p)
+		}
+	}
+}
