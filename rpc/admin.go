@@ -23,7 +23,7 @@ type admin struct {
 func (a *admin) Members(context.Context, *penstockv1.MembersRequest) (*penstockv1.MembersResponse, error) {
 	v := a.node.View()
 	if v == nil {
-		return nil, statusError(cluster.ErrNoView)
+		return nil, StatusError(cluster.ErrNoView)
 	}
 	out := &penstockv1.MembersResponse{Ring: ringName(v)}
 	for i, m := range v.Members {
@@ -43,7 +43,7 @@ func (a *admin) Ring(_ context.Context, in *penstockv1.RingRequest) (*penstockv1
 	}
 	v := a.node.View()
 	if v == nil {
-		return nil, statusError(cluster.ErrNoView)
+		return nil, StatusError(cluster.ErrNoView)
 	}
 	p := locate(v, string(in.Key))
 	return &penstockv1.RingResponse{Owner: p.owner, Heir: p.heir, Partition: int32(p.partition), Ring: ringName(v)}, nil

@@ -18,6 +18,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/ring"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,6 +69,13 @@ func newStations(t testing.TB, k int, specs ...limiter.Spec) []*station {
 	for _, s := range all {
 		s.see(members)
 	}
+	eventually(t, "every partition has a holder", func() bool {
+		held := 0
+		for _, s := range all {
+			held += s.node.Held()
+		}
+		return held == ring.Partitions
+	})
 	return all
 }
 

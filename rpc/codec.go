@@ -74,6 +74,8 @@ func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
 		Drain:         in.Drain,
 		Buckets:       int(in.Buckets),
 		Lenient:       in.Lenient,
+		ClientTime:    in.ClientTime,
+		Sessions:      in.Sessions,
 	}
 	s.Anchor = limiter.DefaultAnchor(s.Algorithm)
 	if in.Anchor != penstockv1.Anchor_ANCHOR_UNSPECIFIED {

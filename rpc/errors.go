@@ -42,8 +42,8 @@ func explain(err error) fault {
 	return f
 }
 
-// statusError is err as gRPC carries it.
-func statusError(err error) error {
+// StatusError is an error of Node.Check as gRPC carries it.
+func StatusError(err error) error {
 	f := explain(err)
 	return status.Error(f.Code, f.Text)
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -25,7 +27,8 @@ type PeerServerConfig struct {
 }
 
 // NewPeerServer makes the door for other nodes: it reads the asks of each frame, has the node answer them from
-// memory, and writes the answers as one reply. So answers are batched as the asks were, and nothing here waits.
+// memory, and writes the answers as one reply. So answers are batched as the asks were, and nothing here waits; an ask
+// that may wait (cluster.Ask.Waits) gets a goroutine and a reply of its own.
 func NewPeerServer(c PeerServerConfig) *Server {
 	d := &peerDoor{
 		node: c.Node, clock: c.Clock, ending: make(chan struct{}),
@@ -64,7 +67,7 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 	if err := d.me.admit(stream.Context()); err != nil {
 		return err
 	}
-	e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+	e := &exchange{door: d, send: stream.SendMsg, frames: frameReader{known: &d.limits}}
 	over := make(chan error, 1)
 	go func() { over <- e.run(stream) }()
 	var err error
@@ -86,6 +89,7 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 // exchange is one stream at work.
 type exchange struct {
 	door   *peerDoor
+	send   func(reply any) error
 	frames frameReader
 	reply  []byte
 
@@ -100,7 +104,7 @@ func (e *exchange) run(stream grpc.ServerStream) error {
 		if err := stream.RecvMsg(&m); err != nil {
 			return err
 		}
-		err := e.answer(stream, m.bytes())
+		err := e.answer(m.bytes())
 		m.free()
 		if err != nil {
 			return err
@@ -108,7 +112,7 @@ func (e *exchange) run(stream grpc.ServerStream) error {
 	}
 }
 
-func (e *exchange) answer(stream grpc.ServerStream, frame []byte) error {
+func (e *exchange) answer(frame []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.ended {
@@ -117,7 +121,30 @@ func (e *exchange) answer(stream grpc.ServerStream, frame []byte) error {
 	if err := e.serve(frame); err != nil {
 		return err
 	}
-	return stream.SendMsg(&e.reply)
+	if len(e.reply) == 0 { // all of it is answered later
+		return nil
+	}
+	return e.send(&e.reply)
+}
+
+// answerLater answers an ask that may wait.
+func (e *exchange) answerLater(tag uint64, a *cluster.Ask) {
+	reply := appendAnswer(nil, tag, e.door.node.Deliver(a))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.ended {
+		_ = e.send(&reply) // the reader learns that the stream has ended
+	}
+}
+
+// keep is a with keys of its own instead of those in the frame.
+func keep(a *cluster.Ask) *cluster.Ask {
+	kept := *a
+	kept.Items = slices.Clone(a.Items)
+	for i := range kept.Items {
+		kept.Items[i].Key = strings.Clone(kept.Items[i].Key)
+	}
+	return &kept
 }
 
 // serve has the asks of a frame answered into e.reply. The keys that the node sees lie in b.
@@ -127,6 +154,10 @@ func (e *exchange) serve(b []byte) error {
 		e.served = tag
 		if err != nil {
 			e.reply = appendRefusal(e.reply, tag, err.Error())
+			return
+		}
+		if a.Waits() {
+			go e.answerLater(tag, keep(a))
 			return
 		}
 		e.reply = appendAnswer(e.reply, tag, e.door.node.Deliver(a))

@@ -28,18 +28,19 @@ const maxAsks = 1 << 14
 const (
 	frameLimits, frameAsks = 1, 2
 
-	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitCountRejected, limitNeverDenies = 1, 2, 3, 4, 5, 6, 7, 8
-	limitMinGap, limitRefill, limitStrict, limitDrain, limitBuckets, limitLenient                                  = 9, 10, 11, 12, 13, 14
+	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitFlags = 1, 2, 3, 4, 5, 6, 7
+	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone   = 8, 9, 10, 11, 12, 13
 
-	askTag, askRingHash, askHop, askAtomic, askLeft, askItems = 1, 2, 3, 4, 5, 6
+	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove = 1, 2, 3, 4, 5, 6, 7
 
-	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence = 1, 2, 3, 4, 5, 6
+	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
 
 	replyAnswers = 1
 
-	answerTag, answerRingHash, answerOutcomes, answerError = 1, 2, 3, 4
+	answerTag, answerRingHash, answerOutcomes, answerError, answerMove = 1, 2, 3, 4, 5
 
 	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
+	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound                                                         = 9, 10, 11, 12
 )
 
 // frameWriter makes a frame of asks.
@@ -48,6 +49,7 @@ type frameWriter struct {
 	limits []*limiter.Limit // written so far, by index
 	last   int              // index of the limit of the item before
 	index  map[*limiter.Limit]int
+	move   []byte // the move of the ask that is being added
 }
 
 func (w *frameWriter) reset() {
@@ -65,6 +67,10 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 		size += sizeBytes(itemSize(it, w.limit(it.Limit)))
 	}
 	size += sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left))
+	if a.Move != nil {
+		w.move = w.appendMove(w.move[:0], a.Move)
+		size += sizeBytes(len(w.move))
+	}
 
 	b := appendHead(w.buf, frameAsks, size)
 	b = appendUint(b, askTag, tag)
@@ -82,13 +88,58 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 		b = appendUint(b, itemOp, uint64(it.Op))
 		b = appendFixed(b, itemOrigin, it.ID.Origin)
 		b = appendUint(b, itemSequence, it.ID.Sequence)
+		if it.Terms != (cluster.Terms{}) {
+			b = appendUint(b, itemTerms, termsBits(&it.Terms))
+			b = appendUint(b, itemAt, protowire.EncodeZigZag(int64(it.At)))
+		}
+	}
+	if a.Move != nil {
+		b = append(appendHead(b, askMove, len(w.move)), w.move...)
 	}
 	w.buf = b
 }
 
 func itemSize(it *cluster.AskItem, limit int) int {
-	return sizeUint(uint64(limit)) + sizeString(it.Key) + sizeUint(protowire.EncodeZigZag(it.Cost)) + sizeUint(uint64(it.Op)) +
+	n := sizeUint(uint64(limit)) + sizeString(it.Key) + sizeUint(protowire.EncodeZigZag(it.Cost)) + sizeUint(uint64(it.Op)) +
 		sizeFixed(it.ID.Origin) + sizeUint(it.ID.Sequence)
+	if it.Terms != (cluster.Terms{}) {
+		n += sizeUint(termsBits(&it.Terms)) + sizeUint(protowire.EncodeZigZag(int64(it.At)))
+	}
+	return n
+}
+
+func termsBits(t *cluster.Terms) uint64 { return bitsOf(&t.Report, &t.Drain, &t.Strict, &t.Timed) }
+
+func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.Strict, &t.Timed) }
+
+// limitBits are the flags of l.
+func limitBits(l *limiter.Limit) uint64 {
+	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated)
+}
+
+func setLimitBits(s *limiter.Spec, v uint64) {
+	var replicated bool
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated)
+	if replicated {
+		s.Consistency = limiter.Replicated
+	}
+}
+
+// bitsOf has a bit for each flag, the first one lowest.
+func bitsOf(flags ...*bool) (v uint64) {
+	for i, f := range flags {
+		if *f {
+			v |= 1 << i
+		}
+	}
+	return v
+}
+
+func setBits(v uint64, flags ...*bool) {
+	for i, f := range flags {
+		*f = v>>i&1 != 0
+	}
 }
 
 // limit is the index of l in the frame; it writes l if the frame does not have it yet.
@@ -112,9 +163,9 @@ func (w *frameWriter) limit(l *limiter.Limit) int {
 
 func appendLimit(b []byte, l *limiter.Limit) []byte {
 	size := sizeString(l.Name) + sizeUint(uint64(l.Algorithm)) + sizeUint(uint64(l.Limit)) + sizeUint(uint64(l.Per)) +
-		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeBool(l.CountRejected) + sizeBool(l.NeverDenies()) +
-		sizeUint(uint64(l.MinGap)) + sizeUint(uint64(l.Refill)) + sizeBool(l.Strict) + sizeBool(l.Drain) +
-		sizeUint(uint64(l.Buckets)) + sizeBool(l.Lenient)
+		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeUint(limitBits(l)) + sizeUint(uint64(l.MaxDebt)) +
+		sizeUint(uint64(l.MinGap)) + sizeUint(uint64(l.Refill)) + sizeUint(uint64(l.Buckets)) +
+		sizeUint(uint64(l.Calendar)) + sizeString(l.TimeZone)
 	b = appendHead(b, frameLimits, size)
 	b = appendString(b, limitName, l.Name)
 	b = appendUint(b, limitAlgorithm, uint64(l.Algorithm))
@@ -122,14 +173,13 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 	b = appendUint(b, limitPer, uint64(l.Per))
 	b = appendUint(b, limitBurst, uint64(l.Burst))
 	b = appendUint(b, limitAnchor, uint64(l.Anchor))
-	b = appendBool(b, limitCountRejected, l.CountRejected)
-	b = appendBool(b, limitNeverDenies, l.NeverDenies())
+	b = appendUint(b, limitFlags, limitBits(l))
+	b = appendUint(b, limitMaxDebt, uint64(l.MaxDebt))
 	b = appendUint(b, limitMinGap, uint64(l.MinGap))
 	b = appendUint(b, limitRefill, uint64(l.Refill))
-	b = appendBool(b, limitStrict, l.Strict)
-	b = appendBool(b, limitDrain, l.Drain)
 	b = appendUint(b, limitBuckets, uint64(l.Buckets))
-	return appendBool(b, limitLenient, l.Lenient)
+	b = appendUint(b, limitCalendar, uint64(l.Calendar))
+	return appendString(b, limitTimeZone, l.TimeZone)
 }
 
 // frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes of the frame.
@@ -186,22 +236,20 @@ func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
 			s.Burst = int64(f.value)
 		case limitAnchor:
 			s.Anchor = limiter.Anchor(min(f.value, math.MaxUint8))
-		case limitCountRejected:
-			s.CountRejected = f.value != 0
-		case limitNeverDenies:
-			s.DryRun = f.value != 0
+		case limitFlags:
+			setLimitBits(&s, f.value)
+		case limitMaxDebt:
+			s.MaxDebt = int64(f.value)
 		case limitMinGap:
 			s.MinGap = time.Duration(f.value)
 		case limitRefill:
 			s.Refill = int64(f.value)
-		case limitStrict:
-			s.Strict = f.value != 0
-		case limitDrain:
-			s.Drain = f.value != 0
 		case limitBuckets:
 			s.Buckets = int(f.value)
-		case limitLenient:
-			s.Lenient = f.value != 0
+		case limitCalendar:
+			s.Calendar = limiter.Calendar(min(f.value, math.MaxUint8))
+		case limitTimeZone:
+			s.TimeZone = borrow(f.bytes)
 		}
 	}
 	if f.err != nil {
@@ -215,7 +263,7 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 	clear(r.ask.Items)
 	r.ask = cluster.Ask{Items: r.ask.Items[:0]}
 	left := time.Duration(0)
-	var wrong error // of an item; the tag may still come
+	var wrong, broken error // of an item, of the move; the tag may still come
 	f := fields{rest: b}
 	for f.next() {
 		switch f.num {
@@ -233,15 +281,19 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 			if e := r.readItem(f.bytes); e != nil && wrong == nil {
 				wrong = e
 			}
+		case askMove:
+			r.ask.Move, broken = r.readMove(f.bytes)
 		}
 	}
 	r.ask.Deadline = now.Add(left)
 	switch {
 	case f.err != nil:
 		return tag, fmt.Errorf("ask %w", f.err)
+	case broken != nil:
+		return tag, fmt.Errorf("move %w", broken)
 	case wrong != nil:
 		return tag, fmt.Errorf("items[%d]%w", len(r.ask.Items), wrong)
-	case len(r.ask.Items) == 0:
+	case len(r.ask.Items) == 0 && r.ask.Move == nil:
 		return tag, fmt.Errorf("items has 0 items; 1 to %d are accepted", cluster.MaxItems)
 	}
 	return tag, nil
@@ -269,6 +321,10 @@ func (r *frameReader) readItem(b []byte) error {
 			it.ID.Origin = f.value
 		case itemSequence:
 			it.ID.Sequence = f.value
+		case itemTerms:
+			setTerms(&it.Terms, f.value)
+		case itemAt:
+			it.At = limiter.Instant(protowire.DecodeZigZag(f.value))
 		}
 	}
 	switch {
@@ -294,29 +350,43 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	for i := range a.Items {
 		size += sizeBytes(outcomeSize(&a.Items[i]))
 	}
+	if a.Move != nil {
+		size += sizeBytes(moveAnswerSize(a.Move))
+	}
 	b = appendHead(b, replyAnswers, size)
 	b = appendUint(b, answerTag, tag)
 	b = appendFixed(b, answerRingHash, a.RingHash)
 	for i := range a.Items {
-		it := &a.Items[i]
-		d := &it.Decision
-		b = appendHead(b, answerOutcomes, outcomeSize(it))
-		b = appendUint(b, outcomeStatus, uint64(it.Status))
-		b = appendString(b, outcomeOwner, it.Owner)
-		b = appendBool(b, outcomeAllowed, d.Allowed)
-		b = appendUint(b, outcomeLimit, uint64(d.Limit))
-		b = appendUint(b, outcomeRemaining, uint64(d.Remaining))
-		b = appendUint(b, outcomeRetry, protowire.EncodeZigZag(int64(d.RetryAfter)))
-		b = appendUint(b, outcomeReset, uint64(d.ResetAfter))
-		b = appendUint(b, outcomeDelay, uint64(d.Delay))
+		b = appendOutcome(b, answerOutcomes, &a.Items[i])
+	}
+	if a.Move != nil {
+		b = appendMoveAnswer(b, a.Move)
 	}
 	return b
+}
+
+func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byte {
+	d := &it.Decision
+	b = appendHead(b, num, outcomeSize(it))
+	b = appendUint(b, outcomeStatus, uint64(it.Status))
+	b = appendString(b, outcomeOwner, it.Owner)
+	b = appendBool(b, outcomeAllowed, d.Allowed)
+	b = appendUint(b, outcomeLimit, uint64(d.Limit))
+	b = appendUint(b, outcomeRemaining, uint64(d.Remaining))
+	b = appendUint(b, outcomeRetry, protowire.EncodeZigZag(int64(d.RetryAfter)))
+	b = appendUint(b, outcomeReset, uint64(d.ResetAfter))
+	b = appendUint(b, outcomeDelay, uint64(d.Delay))
+	b = appendUint(b, outcomeDrained, uint64(d.Drained))
+	b = appendUint(b, outcomeSession, protowire.EncodeZigZag(int64(d.Session)))
+	b = appendBool(b, outcomeDegraded, it.Degraded)
+	return appendUint(b, outcomeBound, protowire.EncodeZigZag(it.Bound))
 }
 
 func outcomeSize(it *cluster.AnswerItem) int {
 	d := &it.Decision
 	return sizeUint(uint64(it.Status)) + sizeString(it.Owner) + sizeBool(d.Allowed) + sizeUint(uint64(d.Limit)) + sizeUint(uint64(d.Remaining)) +
-		sizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + sizeUint(uint64(d.ResetAfter)) + sizeUint(uint64(d.Delay))
+		sizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + sizeUint(uint64(d.ResetAfter)) + sizeUint(uint64(d.Delay)) +
+		sizeUint(uint64(d.Drained)) + sizeUint(protowire.EncodeZigZag(int64(d.Session))) + sizeBool(it.Degraded) + sizeUint(protowire.EncodeZigZag(it.Bound))
 }
 
 // appendRefusal appends to a reply why the ask with tag could not be read.
@@ -367,6 +437,12 @@ func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err err
 			a.Items = append(a.Items, it)
 		case answerError:
 			refusal = string(f.bytes)
+		case answerMove:
+			m, err := readMoveAnswer(f.bytes)
+			if err != nil {
+				return nil, "", err
+			}
+			a.Move = m
 		}
 	}
 	return a, refusal, f.err
@@ -394,6 +470,14 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 			d.ResetAfter = time.Duration(f.value)
 		case outcomeDelay:
 			d.Delay = time.Duration(f.value)
+		case outcomeDegraded:
+			it.Degraded = f.value != 0
+		case outcomeBound:
+			it.Bound = protowire.DecodeZigZag(f.value)
+		case outcomeDrained:
+			d.Drained = int64(f.value)
+		case outcomeSession:
+			d.Session = limiter.Instant(protowire.DecodeZigZag(f.value))
 		}
 	}
 	if f.err == nil && status > uint64(cluster.StatusRefused) {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"reflect"
@@ -9,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"penstock/cluster"
 	"penstock/limiter"
 	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/ring"
 )
 
 // readAsk is what a frameReader has handed over, copied out of the frame.
@@ -44,13 +47,17 @@ func readFrame(r *frameReader, b []byte, now limiter.Instant) (asks []readAsk, e
 func drawLimit(t *rapid.T) *limiter.Limit {
 	s := limiter.Spec{
 		Name:      rapid.StringMatching(`[a-zä]{1,20}`).Draw(t, "name"),
-		Algorithm: limiter.Algorithm(rapid.IntRange(1, 7).Draw(t, "algorithm")),
+		Algorithm: limiter.Algorithm(rapid.IntRange(1, 10).Draw(t, "algorithm")),
 		Limit:     rapid.Int64Range(1, limiter.MaxLimit).Draw(t, "limit"),
 		Per:       time.Duration(rapid.Int64Range(int64(limiter.MinPer), int64(limiter.MaxPer)).Draw(t, "per")),
 	}
 	if s.Algorithm == limiter.FixedWindow {
 		s.Anchor = limiter.Anchor(rapid.IntRange(0, 1).Draw(t, "anchor"))
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
+		if s.Anchor == limiter.Epoch && rapid.Bool().Draw(t, "calendar?") {
+			s.Calendar, s.Per = limiter.Calendar(rapid.IntRange(1, 6).Draw(t, "calendar")), 0
+			s.TimeZone = rapid.SampledFrom([]string{"UTC", "Europe/Berlin"}).Draw(t, "time_zone")
+		}
 	}
 	switch s.Algorithm {
 	case limiter.SlidingLog:
@@ -60,11 +67,19 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 		s.Refill = s.Limit/2 + 1
 		s.Anchor = limiter.FirstHit
 		s.Strict, s.Drain = rapid.Bool().Draw(t, "strict"), rapid.Bool().Draw(t, "drain")
+		s.ClientTime, s.Sessions = rapid.Bool().Draw(t, "client_time"), rapid.Bool().Draw(t, "sessions")
 	case limiter.SlidingCounter:
 		s.Buckets = 1
 		s.Lenient = rapid.Bool().Draw(t, "lenient")
+	case limiter.Concurrency:
+		s.Buckets = 1
+	case limiter.StatedBucket:
+		s.Burst = 1 + s.Limit/2
 	}
 	s.DryRun = rapid.Bool().Draw(t, "never_denies")
+	if s.Algorithm < limiter.StatedWindow {
+		s.MaxDebt = rapid.Int64Range(0, 20).Draw(t, "max_debt")
+	}
 	l, err := limiter.New(s)
 	if err != nil {
 		t.Fatal(err)
@@ -83,9 +98,61 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 			Cost:  rapid.Int64().Draw(t, "cost"),
 			Op:    cluster.Op(rapid.IntRange(0, 2).Draw(t, "op")),
 			ID:    cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
+			Terms: drawTerms(t),
 		})
 	}
+	if rapid.Bool().Draw(t, "move?") {
+		a.Move = drawMove(t, limits)
+	}
 	return a
+}
+
+func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
+	m := &cluster.Move{
+		From: rapid.Uint64().Draw(t, "from"), To: rapid.Uint64().Draw(t, "to"), ID: rapid.StringN(0, 9, 9).Draw(t, "id"),
+		Term: rapid.Uint64().Draw(t, "term"), Sequence: rapid.Uint64().Draw(t, "sequence"),
+		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
+		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "entries") {
+		m.Entries = append(m.Entries, limiter.Entry{
+			Limit: rapid.SampledFrom(limits).Draw(t, "of"),
+			Key:   string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")),
+			State: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "state"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "charges") {
+		m.Charges = append(m.Charges, cluster.Charge{
+			Limit: rapid.SampledFrom(limits).Draw(t, "of"), Key: string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")),
+			Units: rapid.Int64().Draw(t, "units"), Reset: rapid.Bool().Draw(t, "reset"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "taken") {
+		m.Taken = append(m.Taken, cluster.Memory{
+			ID:        cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
+			Partition: uint16(rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition")),
+			Age:       time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "age")),
+			Decisions: []limiter.Decision{{Allowed: rapid.Bool().Draw(t, "allowed"), Limit: 9, Remaining: 3, RetryAfter: -1, Drained: 2}},
+		})
+	}
+	return m
+}
+
+func drawPartitions(t *rapid.T, name string) (list []uint16) {
+	for range rapid.IntRange(0, 4).Draw(t, name+"s") {
+		list = append(list, uint16(rapid.IntRange(0, ring.Partitions-1).Draw(t, name)))
+	}
+	return list
+}
+
+func drawTerms(t *rapid.T) cluster.Terms {
+	if rapid.Bool().Draw(t, "plain") {
+		return cluster.Terms{}
+	}
+	return cluster.Terms{
+		Report: rapid.Bool().Draw(t, "report"), Drain: rapid.Bool().Draw(t, "drain"), Strict: rapid.Bool().Draw(t, "strict"),
+		Timed: rapid.Bool().Draw(t, "timed"), At: limiter.Instant(rapid.Int64().Draw(t, "at")),
+	}
 }
 
 // TestFramesAreProtobuf holds the codec against the generated one: what it writes, the generated code reads as the same
@@ -134,6 +201,18 @@ func TestFramesAreProtobuf(t *testing.T) {
 					}
 					g.Limit = o.Limit
 				}
+				if m := got[i].ask.Move; m != nil && want[i].ask.Move != nil {
+					for k := range m.Entries {
+						g, o := &m.Entries[k], &want[i].ask.Move.Entries[k]
+						if g.Limit.Spec != o.Limit.Spec {
+							t.Fatalf("%s frame, move %d: limit %+v, want %+v", name, i, g.Limit.Spec, o.Limit.Spec)
+						}
+						g.Limit = o.Limit
+					}
+					for k := range m.Charges {
+						m.Charges[k].Limit = want[i].ask.Move.Charges[k].Limit
+					}
+				}
 				if !reflect.DeepEqual(got[i], want[i]) {
 					t.Fatalf("%s frame, ask %d:\n got %+v\nwant %+v", name, i, got[i], want[i])
 				}
@@ -151,10 +230,42 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		w := &want.ask.Items[i]
 		l := frame.Limits[it.Limit]
 		if string(it.Key) != w.Key || it.Cost != w.Cost || it.Op != uint32(w.Op) || it.Origin != w.ID.Origin || it.Sequence != w.ID.Sequence ||
-			string(l.Name) != w.Limit.Name || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
+			it.Terms != uint32(termsBits(&w.Terms)) || it.AtNs != int64(w.At) || l.Flags != uint32(limitBits(w.Limit)) || l.MaxDebt != w.Limit.MaxDebt ||
+			string(l.Name) != w.Limit.Name || l.Calendar != uint32(w.Limit.Calendar) || string(l.TimeZone) != w.Limit.TimeZone || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
 			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
 		}
 	}
+	if (a.Move == nil) != (want.ask.Move == nil) {
+		t.Fatalf("generated code reads the move %v, want %+v", a.Move, want.ask.Move)
+	}
+	if m, w := a.Move, want.ask.Move; m != nil {
+		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Sequence != w.Sequence ||
+			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) || !samePartitions(m.End, w.End) ||
+			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
+			t.Fatalf("generated code reads the move %v, want %+v", m, w)
+		}
+		for i, e := range m.Entries {
+			if string(e.Key) != w.Entries[i].Key || string(e.State) != string(w.Entries[i].State) || string(frame.Limits[e.Limit].Name) != w.Entries[i].Limit.Name {
+				t.Fatalf("generated code reads the entry %v, want %+v", e, w.Entries[i])
+			}
+		}
+		for i, c := range m.Charges {
+			x := w.Charges[i]
+			if string(c.Key) != x.Key || c.Units != x.Units || c.WasReset != x.Reset || string(frame.Limits[c.Limit].Name) != x.Limit.Name {
+				t.Fatalf("generated code reads the charge %v, want %+v", c, x)
+			}
+		}
+		for i, x := range m.Taken {
+			y := w.Taken[i]
+			if x.Origin != y.ID.Origin || x.Sequence != y.ID.Sequence || x.Partition != uint32(y.Partition) || x.AgeNs != int64(y.Age) || x.Decisions[0].Drained != 2 {
+				t.Fatalf("generated code reads the memory %v, want %+v", x, y)
+			}
+		}
+	}
+}
+
+func samePartitions(a []uint32, b []uint16) bool {
+	return slices.EqualFunc(a, b, func(x uint32, y uint16) bool { return x == uint32(y) })
 }
 
 // TestRepliesAreProtobuf is the same for answers.
@@ -174,8 +285,20 @@ func TestRepliesAreProtobuf(t *testing.T) {
 					RetryAfter: time.Duration(rapid.Int64Range(-1, math.MaxInt64).Draw(t, "retry")),
 					ResetAfter: time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "reset")),
 					Delay:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "delay")),
+					Drained:    rapid.Int64Range(0, math.MaxInt64).Draw(t, "drained"),
+					Session:    limiter.Instant(rapid.Int64().Draw(t, "session")),
 				},
+				Degraded: rapid.Bool().Draw(t, "degraded"),
+				Bound:    rapid.Int64().Draw(t, "bound"),
 			})
+		}
+		if rapid.Bool().Draw(t, "move?") {
+			want.Move = &cluster.MoveAnswer{
+				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"), Applied: rapid.Bool().Draw(t, "applied"),
+			}
+			for range rapid.IntRange(0, 4).Draw(t, "standings") {
+				want.Move.Standings = append(want.Move.Standings, cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))
+			}
 		}
 		b := appendAnswer(nil, tag, want)
 		b = appendRefusal(b, tag+1, "no")
@@ -202,7 +325,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 			case err != nil:
 				t.Fatal(err)
 			case refusal == "no":
-			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items):
+			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items), !reflect.DeepEqual(got.Move, want.Move):
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
 		}); err != nil {
@@ -320,7 +443,7 @@ func newDoor(t testing.TB) *peerDoor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive}})
+	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive}, {ID: "n2", Boot: 2, Role: cluster.RoleAgent}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +454,7 @@ func newDoor(t testing.TB) *peerDoor {
 // exchangeFrame has door serve b and returns its reply.
 func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
 	t.Helper()
-	e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{known: &d.limits}}
 	if err := e.serve(b); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +469,7 @@ func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
 // next message comes; keys, names of limits and answers must not change with them.
 func TestPoisonedFrames(t *testing.T) {
 	d := newDoor(t)
-	e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{known: &d.limits}}
 	const keys = 50
 	for round := range 6 {
 		for k := range keys {
@@ -421,16 +544,24 @@ func FuzzFrame(f *testing.F) {
 	broken := goodFrame()
 	broken.Asks[0].Items[0].Limit = 9
 	f.Add(frameOf(f, broken))
+	moving := goodFrame()
+	moving.Asks[0].Move = &peerv1.Move{
+		From: 2, To: 1, Id: []byte("n2"), Term: 9, Sequence: 1, Claim: []uint32{1, 2}, Begin: []uint32{3}, Gift: []uint32{3}, End: []uint32{4}, Lent: []uint32{5},
+		Entries: []*peerv1.Entry{{Key: []byte("k"), State: []byte{8, 1, 18, 1, 2}}},
+		Taken:   []*peerv1.Memory{{Origin: 1, Sequence: 2, Decisions: []*peerv1.Outcome{{Allowed: true}}}},
+	}
+	f.Add(frameOf(f, moving))
 	d := newDoor(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e := &exchange{door: d, frames: frameReader{known: &d.limits}}
+		e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{known: &d.limits}}
 		err := e.serve(b)
 		var reply peerv1.Reply
 		if e := proto.Unmarshal(e.reply, &reply); e != nil {
 			t.Fatalf("the reply cannot be read: %v", e)
 		}
 		var frame peerv1.Frame
-		if proto.Unmarshal(b, &frame) == nil && (err != nil || len(reply.Answers) != len(frame.Asks)) {
+		later := func(l *peerv1.Limit) bool { return l.Flags>>7&1 != 0 } // an ask of it may have to wait for the heir
+		if proto.Unmarshal(b, &frame) == nil && !slices.ContainsFunc(frame.Limits, later) && (err != nil || len(reply.Answers) != len(frame.Asks)) {
 			t.Fatalf("%d answers to %d asks, error %v", len(reply.Answers), len(frame.Asks), err)
 		}
 	})
@@ -446,4 +577,56 @@ func FuzzReply(f *testing.F) {
 			}
 		})
 	})
+}
+
+// oldestFrame is a frame as the first release of protocol 1 writes it: a limit, an ask of two items, and an ask that
+// claims partition 7, copies an entry and gives partition 9. It must never change: nodes of that release may be in the
+// cluster.
+const oldestFrame = "0a130a0464656d6f100218052080b09dc2df0130011" +
+	"22e08011103000000000000001801288094ebdc03321012016118022905000000000000003006320712016218012001" +
+	"123808021801288094ebdc033a2c090b00000000000000110c000000000000001a026e32200d2a0107300e3a010942071201631a0208024a0109"
+
+// Promise: nodes of two releases understand each other, as long as they speak one protocol: what is not known is skipped,
+// what is missing is zero.
+func TestFramesOfOtherReleases(t *testing.T) {
+	limit := mustLimit(limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute, Anchor: limiter.FirstHit})
+	var w frameWriter
+	w.reset()
+	w.add(1, &cluster.Ask{RingHash: 3, Hop: 1, Items: []cluster.AskItem{
+		{Limit: limit, Key: "a", Cost: 1, ID: cluster.ID{Origin: 5, Sequence: 6}}, {Limit: limit, Key: "b", Cost: -1, Op: cluster.OpPeek},
+	}}, int64(time.Second))
+	w.add(2, &cluster.Ask{Hop: 1, Move: &cluster.Move{
+		From: 11, To: 12, ID: "n2", Term: 13, Claim: []uint16{7}, Sequence: 14, Begin: []uint16{9}, Gift: []uint16{9},
+		Entries: []limiter.Entry{{Limit: limit, Key: "c", State: []byte{8, 2}}},
+	}}, int64(time.Second))
+	if got := fmt.Sprintf("%x", w.buf); got != oldestFrame {
+		t.Errorf("this release writes\n%s instead of\n%s", got, oldestFrame)
+	}
+
+	old, err := hex.DecodeString(oldestFrame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var later peerv1.Frame // the same with fields of a later release in every message
+	if err := proto.Unmarshal(old, &later); err != nil {
+		t.Fatal(err)
+	}
+	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)
+	unknown = protowire.AppendString(protowire.AppendTag(unknown, 100, protowire.BytesType), "later")
+	for _, m := range []proto.Message{
+		&later, later.Limits[0], later.Asks[0], later.Asks[0].Items[0], later.Asks[1].Move, later.Asks[1].Move.Entries[0],
+	} {
+		m.ProtoReflect().SetUnknown(unknown)
+	}
+	for name, b := range map[string][]byte{"the oldest": old, "a later": frameOf(t, &later)} {
+		asks, err := readFrame(&frameReader{known: new(limitCache)}, b, 0)
+		if err != nil || len(asks) != 2 || asks[0].err != "" || asks[1].err != "" {
+			t.Fatalf("%s release's frame: %+v, %v", name, asks, err)
+		}
+		items, m := asks[0].ask.Items, asks[1].ask.Move
+		if len(items) != 2 || items[0].Limit.Spec != limit.Spec || items[0].Key != "a" || items[0].ID.Sequence != 6 || items[1].Cost != -1 ||
+			m == nil || m.From != 11 || m.Term != 13 || m.Gift[0] != 9 || m.Entries[0].Key != "c" || m.Entries[0].Limit.Spec != limit.Spec {
+			t.Errorf("%s release's frame is read as %+v and %+v", name, items, m)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"penstock/cluster"
-	penstockv1 "penstock/proto/penstock/v1"
 )
 
 // health is grpc.health.v1: SERVING while the node is ready. It is worked out when somebody asks, so there is nothing
@@ -18,6 +18,7 @@ import (
 type health struct {
 	healthv1.UnimplementedHealthServer
 	node     *cluster.Node
+	services []string // whose health can be asked for; it is that of the node
 	draining func() bool
 	ending   <-chan struct{}
 }
@@ -26,9 +27,7 @@ type health struct {
 const watchEvery = 500 * time.Millisecond
 
 func (h *health) status(service string) healthv1.HealthCheckResponse_ServingStatus {
-	switch service {
-	case "", penstockv1.RateLimiter_ServiceDesc.ServiceName, penstockv1.Admin_ServiceDesc.ServiceName:
-	default:
+	if service != "" && !slices.Contains(h.services, service) {
 		return healthv1.HealthCheckResponse_SERVICE_UNKNOWN
 	}
 	if !h.node.Ready() || h.draining != nil && h.draining() {
@@ -37,7 +36,7 @@ func (h *health) status(service string) healthv1.HealthCheckResponse_ServingStat
 	return healthv1.HealthCheckResponse_SERVING
 }
 
-// Check tells whether the node is ready. The service is empty or one of penstock.v1.
+// Check tells whether the node is ready. The service is empty or one that is served.
 func (h *health) Check(_ context.Context, in *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 	s := h.status(in.Service)
 	if s == healthv1.HealthCheckResponse_SERVICE_UNKNOWN {
@@ -49,7 +48,7 @@ func (h *health) Check(_ context.Context, in *healthv1.HealthCheckRequest) (*hea
 // List tells the same of all services.
 func (h *health) List(context.Context, *healthv1.HealthListRequest) (*healthv1.HealthListResponse, error) {
 	out := &healthv1.HealthListResponse{Statuses: map[string]*healthv1.HealthCheckResponse{}}
-	for _, service := range []string{"", penstockv1.RateLimiter_ServiceDesc.ServiceName, penstockv1.Admin_ServiceDesc.ServiceName} {
+	for _, service := range append([]string{""}, h.services...) {
 		out.Statuses[service] = &healthv1.HealthCheckResponse{Status: h.status(service)}
 	}
 	return out, nil

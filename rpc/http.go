@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -30,6 +31,8 @@ type HTTPConfig struct {
 	TrustedProxies []netip.Prefix
 	// Metrics are shared by the listeners of a node, so that --admin shows what --http measured. Default: each has its own.
 	Metrics *Metrics
+	// Doors are further pages of NewHTTP, by "METHOD /path".
+	Doors map[string]http.Handler
 }
 
 // Bounds of the door. Who is slower or larger is cut off.
@@ -77,6 +80,11 @@ func NewHTTP(c HTTPConfig) http.Handler {
 	m.handle("POST /v1/check", w.timed("check", ownPagesOnly(w.checkBody)))
 	m.handle("GET /v1/peek", w.peekQuery)
 	m.Handle("/v1/auth", w.timed("auth", w.auth)) // proxies pass the client's method on
+	w.gubernatorPages(m)
+	for pattern, door := range c.Doors {
+		_, path, _ := strings.Cut(pattern, " /")
+		m.handle(pattern, w.timed(path, ownPagesOnly(door.ServeHTTP)))
+	}
 	m.handle("GET /v1/members", w.members)
 	m.handle("GET /v1/ring", w.ring)
 	if c.Admin {
@@ -292,6 +300,11 @@ func writeJSON(rw http.ResponseWriter, status int, v any) {
 		http.Error(rw, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	writeBody(rw, status, b)
+}
+
+// writeBody answers with JSON, and a line's end.
+func writeBody(rw http.ResponseWriter, status int, b []byte) {
 	h := rw.Header()
 	if h.Get("Content-Type") == "" {
 		h.Set("Content-Type", "application/json")

@@ -8,54 +8,50 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"penstock/cluster"
 )
 
 // auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik ForwardAuth, Caddy
-// forward_auth. The query names the limit, a template of the key, a cost, and with deny_status=403 the answer to a
-// denial for proxies that understand no 429 (nginx). The body is not read, nor waited for: some proxies pass on how long
-// it is and not the body.
+// forward_auth. The query names the limit, a template of the key, a cost, and what a denial looks like, since most proxies
+// hand it on to their client: its status (nginx understands no other than 403) and its body, a plain text. The body of the
+// question is not read, nor waited for: some proxies pass on how long it is and not the body.
 //
-//	/v1/auth?limit=per-user&key={header:X-User}
+//	/v1/auth?limit=per-user&key={header:X-User}&deny_status=503&deny_body=Come+back+later
 func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		rw.Header().Set("Connection", "close") // else net/http would read the body before it answers
 	}
-	item, denied, f := w.authItem(r)
+	item, style, f := w.authItem(r)
 	if f != nil {
 		writeFault(rw, *f)
 		return
 	}
-	w.answer(rw, item, denied)
+	w.answer(rw, item, style)
 }
 
-func (w *web) authItem(r *http.Request) (item cluster.Item, denied int, f *fault) {
-	q, f := readQuery(r, "limit", "key", "cost", "deny_status")
+func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f *fault) {
+	q, f := readQuery(r, "limit", "key", "cost", "headers", "deny_status", "deny_body")
 	if f != nil {
-		return item, 0, f
+		return item, style, f
 	}
-	denied = http.StatusTooManyRequests
-	switch q["deny_status"] {
-	case "", "429":
-	case "403":
-		denied = http.StatusForbidden
-	default:
-		return item, 0, &fault{Status: http.StatusBadRequest, Field: "deny_status", Text: "deny_status: must be 429 or 403"}
+	if item, style, f = readItem(q, cluster.OpTake); f != nil {
+		return item, style, f
 	}
-	item = cluster.Item{Limit: q["limit"], Cost: 1}
-	if cost, given := q["cost"]; given {
-		if item.Cost, f = readCost(cost); f != nil {
-			return item, 0, f
+	if status, given := q["deny_status"]; given {
+		var err error
+		if style.denied, err = strconv.Atoi(status); err != nil || style.denied < 400 || style.denied > 599 {
+			return item, style, &fault{Status: http.StatusBadRequest, Field: "deny_status", Text: "deny_status: must be a number from 400 to 599"}
 		}
 	}
-	key, err := w.fill(q["key"], r)
-	if err != nil {
-		return item, 0, &fault{Status: http.StatusBadRequest, Field: "key", Text: "key: " + err.Error()}
+	style.text = q["deny_body"]
+	var err error
+	if item.Key, err = w.fill(item.Key, r); err != nil {
+		return item, style, &fault{Status: http.StatusBadRequest, Field: "key", Text: "key: " + err.Error()}
 	}
-	item.Key = key
-	return item, denied, nil
+	return item, style, nil
 }
 
 const placeholders = "{header:NAME}, {ip}, {method}, {path}"

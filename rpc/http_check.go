@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -44,36 +43,48 @@ func newDecisionJSON(d *cluster.Decision) decisionJSON {
 
 // checkQuery is GET /v1/check?limit=&key=&cost=: one item, answered by status, headers and body.
 func (w *web) checkQuery(rw http.ResponseWriter, r *http.Request) {
-	item, f := queryItem(r, cluster.OpTake)
+	item, style, f := queryItem(r, cluster.OpTake)
 	if f != nil {
 		writeFault(rw, *f)
 		return
 	}
-	w.answer(rw, item, http.StatusTooManyRequests)
+	w.answer(rw, item, style)
+}
+
+// answerStyle is how one item is answered.
+type answerStyle struct {
+	headers headerForms
+	denied  int    // status of a denial
+	text    string // body of a denial; empty: a problem with the decision
 }
 
 // answer decides one item and says so by status, headers and body.
-func (w *web) answer(rw http.ResponseWriter, item cluster.Item, denied int) {
+func (w *web) answer(rw http.ResponseWriter, item cluster.Item, style answerStyle) {
 	out, err := w.decide(item)
 	if err != nil {
 		writeFault(rw, explain(err).ofQuery())
 		return
 	}
-	setRateLimit(rw.Header(), &out)
+	setRateLimit(rw.Header(), &out, style.headers)
 	body := newDecisionJSON(&out)
-	if out.Allowed {
+	switch {
+	case out.Allowed:
 		writeJSON(rw, http.StatusOK, body)
-		return
+	case style.text != "":
+		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		rw.Header().Set("X-Content-Type-Options", "nosniff") // it is of the question, and a browser may have asked
+		writeBody(rw, style.denied, []byte(style.text))
+	default:
+		rw.Header().Set("Content-Type", "application/problem+json")
+		writeJSON(rw, style.denied, exceeded{
+			problem: problem{
+				Type: quotaExceeded, Status: style.denied, Title: "Request cannot be satisfied as assigned quota has been exceeded",
+				Detail: denialText(&out),
+			},
+			Violated:     []string{out.Rule.Name},
+			decisionJSON: body,
+		})
 	}
-	rw.Header().Set("Content-Type", "application/problem+json")
-	writeJSON(rw, denied, exceeded{
-		problem: problem{
-			Type: quotaExceeded, Status: denied, Title: "Request cannot be satisfied as assigned quota has been exceeded",
-			Detail: denialText(&out),
-		},
-		Violated:     []string{out.Rule.Name},
-		decisionJSON: body,
-	})
 }
 
 func denialText(d *cluster.Decision) string {
@@ -92,7 +103,7 @@ func (w *web) decide(item cluster.Item) (cluster.Decision, error) {
 
 // peekQuery is GET /v1/peek: the decision that a check would get. Always 200, nothing changes.
 func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
-	item, f := queryItem(r, cluster.OpPeek)
+	item, style, f := queryItem(r, cluster.OpPeek)
 	if f != nil {
 		writeFault(rw, *f)
 		return
@@ -102,26 +113,34 @@ func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, explain(err).ofQuery())
 		return
 	}
-	setRateLimit(rw.Header(), &out)
+	setRateLimit(rw.Header(), &out, style.headers)
 	writeJSON(rw, http.StatusOK, newDecisionJSON(&out))
 }
 
-// queryItem reads the item of a query. A cost that is not given is 1, and 0 for a peek: the state as it is.
-func queryItem(r *http.Request, op cluster.Op) (cluster.Item, *fault) {
-	q, f := readQuery(r, "limit", "key", "cost")
+// queryItem reads the item of a query, and how to answer it.
+func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *fault) {
+	q, f := readQuery(r, "limit", "key", "cost", "headers")
 	if f != nil {
-		return cluster.Item{}, f
+		return cluster.Item{}, answerStyle{}, f
 	}
-	item := cluster.Item{Limit: q["limit"], Key: q["key"], Op: op}
+	return readItem(q, op)
+}
+
+// readItem makes an item of the parameters of a query. A cost that is not given is 1, and 0 for a peek: the state as it
+// is.
+func readItem(q map[string]string, op cluster.Op) (item cluster.Item, style answerStyle, f *fault) {
+	item = cluster.Item{Limit: q["limit"], Key: q["key"], Op: op}
+	style.denied = http.StatusTooManyRequests
 	if op == cluster.OpTake {
 		item.Cost = 1
 	}
 	if cost, given := q["cost"]; given {
 		if item.Cost, f = readCost(cost); f != nil {
-			return item, f
+			return item, style, f
 		}
 	}
-	return item, nil
+	style.headers, f = readForms(q["headers"])
+	return item, style, f
 }
 
 func readCost(s string) (int64, *fault) {
@@ -179,6 +198,10 @@ type inlineJSON struct {
 	Drain         bool   `json:"drain"`
 	Buckets       int    `json:"buckets"`
 	Lenient       bool   `json:"lenient"`
+	ClientTime    bool   `json:"client_time"`
+	Sessions      bool   `json:"sessions"`
+	TimeZone      string `json:"time_zone"`
+	MaxDebt       int64  `json:"max_debt"`
 }
 
 // bodyJSON is either items, or the fields of one item.
@@ -358,7 +381,8 @@ func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
 func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
 		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
-		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets, Lenient: in.Lenient,
+		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets, Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
+		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt,
 	}
 	var known bool
 	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
@@ -372,7 +396,7 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	}[in.OnError]; !known {
 		return s, &limiter.SpecError{Field: "on_error", Reason: fmt.Sprintf("%.40q is unknown; there is: local, allow, deny", in.OnError)}
 	}
-	if s.Per, err = limiter.ParsePer(in.Per); err != nil {
+	if err = s.ReadPer(in.Per); err != nil {
 		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}
 	}
 	if in.MinGap != "" {
@@ -381,83 +405,4 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 		}
 	}
 	return s, nil
-}
-
-// setRateLimit writes the fields of draft-ietf-httpapi-ratelimit-headers-10, and Retry-After (RFC 9110, 10.2.3) on a
-// denial that waiting ends.
-func setRateLimit(h http.Header, d *cluster.Decision) {
-	name := structuredString(d.Rule.Name)
-	quota, window := policyOf(d.Rule)
-	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for what the draft writes.
-	h["RateLimit-Policy"] = []string{fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)}
-	h["RateLimit"] = []string{fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))}
-	if !d.Allowed && d.RetryAfter >= 0 {
-		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d.RetryAfter)), 10))
-	}
-	if d.Degraded {
-		h.Set("Penstock-Degraded", strconv.FormatInt(d.Bound, 10))
-	}
-	if d.Shadow {
-		h.Set("Penstock-Shadow", "1")
-	}
-}
-
-// policyOf is what a limit grants, and in which time. A bucket grants what it holds, in the time that it takes to fill.
-func policyOf(l *limiter.Limit) (quota, window int64) {
-	refill := l.Limit // units that come in Per
-	if l.Algorithm == limiter.TokenBucket {
-		refill = l.Refill
-	}
-	quota = l.Capacity()
-	return quota, max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill))))
-}
-
-// untilMore is the wait until more remains than now: for a denial, until what was asked for; for a bucket, until the
-// next unit or refill; else until the window is over.
-func untilMore(d *cluster.Decision) time.Duration {
-	step := time.Duration(0)
-	switch d.Rule.Algorithm {
-	case limiter.GCRA, limiter.LeakyBucket:
-		step = max(1, d.Rule.Per/time.Duration(d.Rule.Limit))
-	case limiter.TokenBucket:
-		step = d.Rule.Per
-	}
-	switch {
-	case !d.Allowed && d.RetryAfter >= 0:
-		return d.RetryAfter
-	case step > 0 && d.ResetAfter > 0:
-		if rest := d.ResetAfter % step; rest > 0 {
-			return rest
-		}
-		return step
-	}
-	return d.ResetAfter
-}
-
-// seconds is d in seconds, rounded up.
-func seconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
-}
-
-// structuredString writes s as a String of RFC 9651, which has only printable ASCII. What is not is written as %XX.
-func structuredString(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range []byte(s) {
-		switch {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < 0x20 || c > 0x7e:
-			fmt.Fprintf(&b, "%%%02X", c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }

@@ -27,6 +27,9 @@ func writeFault(rw http.ResponseWriter, f fault) {
 	writeProblem(rw, &problem{Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Field: f.Field})
 }
 
+// WriteError says an error of Node.Check as HTTP carries it.
+func WriteError(rw http.ResponseWriter, err error) { writeFault(rw, explain(err)) }
+
 // ofQuery names the fields of a request with one item as its query does: key, and not items[0].key.
 func (f fault) ofQuery() fault {
 	f.Field = strings.TrimPrefix(f.Field, "items[0].")

@@ -33,7 +33,7 @@ type limitCache struct {
 // limitCacheSize bounds each half of a limitCache: at most some 5 MB in all.
 const limitCacheSize = 4096
 
-// get returns the limit of spec. The name may lie in borrowed memory: what is kept has a copy.
+// get returns the limit of spec. Its texts may lie in borrowed memory: what is kept has a copy.
 func (c *limitCache) get(spec limiter.Spec) (*limiter.Limit, error) {
 	c.mu.RLock()
 	l := c.young[spec]
@@ -41,7 +41,7 @@ func (c *limitCache) get(spec limiter.Spec) (*limiter.Limit, error) {
 	if l != nil {
 		return l, nil
 	}
-	spec.Name = strings.Clone(spec.Name)
+	spec.Name, spec.TimeZone = strings.Clone(spec.Name), strings.Clone(spec.TimeZone)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l = c.young[spec]; l != nil {

@@ -2,11 +2,15 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -53,6 +57,7 @@ type line struct {
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when run has returned
 	wake    chan struct{} // holds a token if something waits
+	refused atomic.Bool   // nobody listens at the address
 
 	pen   sync.Mutex // held while asks are written down: who holds it may read the Ask of a letter that was sent
 	frame frameWriter
@@ -98,12 +103,17 @@ func (p *Peers) newLine(to lineTo) (*line, error) {
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
+	l := &line{
+		config: c, stats: &p.stats, letters: &p.letters, to: to,
+		ended: make(chan struct{}), wake: make(chan struct{}, 1), sent: make(map[uint64]*letter),
+	}
 	conn, err := grpc.NewClient("passthrough:///"+to.addr,
 		grpc.WithTransportCredentials(transport),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(), // a take that was perhaps charged is repeated by the cluster, under its ID, or not at all
 		grpc.WithIdleTimeout(0),
+		grpc.WithContextDialer(l.dial),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},
 			MinConnectTimeout: time.Second,
@@ -116,13 +126,17 @@ func (p *Peers) newLine(to lineTo) (*line, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer %s at %q: %w", to.id, to.addr, err)
 	}
-	l := &line{
-		config: c, stats: &p.stats, letters: &p.letters, to: to, conn: conn,
-		ended: make(chan struct{}), wake: make(chan struct{}, 1), sent: make(map[uint64]*letter),
-	}
+	l.conn = conn
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.run()
 	return l, nil
+}
+
+// dial connects, and notes whether the machine says that nobody listens there.
+func (l *line) dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	l.refused.Store(errors.Is(err, syscall.ECONNREFUSED))
+	return conn, err
 }
 
 // close ends the line. What was not sent fails as unsent, the rest as unknown.
@@ -168,11 +182,34 @@ func (l *line) post(c *cluster.Call) *letter {
 // weigh is the size of a in a frame, about, and never less.
 func weigh(a *cluster.Ask) int {
 	n := 64
+	if a.Move != nil {
+		n += weighMove(a.Move)
+	}
 	for i := range a.Items {
 		n += len(a.Items[i].Key) + 48
 		if i == 0 || a.Items[i].Limit != a.Items[i-1].Limit {
 			n += len(a.Items[i].Limit.Name) + 64
 		}
+	}
+	return n
+}
+
+func weighMove(m *cluster.Move) int {
+	n := 64 + len(m.ID) + 2*(len(m.Claim)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Gift))
+	for i := range m.Entries {
+		n += len(m.Entries[i].Key) + len(m.Entries[i].State) + 16
+		if i == 0 || m.Entries[i].Limit != m.Entries[i-1].Limit {
+			n += len(m.Entries[i].Limit.Name) + 64
+		}
+	}
+	for i := range m.Charges {
+		n += len(m.Charges[i].Key) + 16
+		if i == 0 || m.Charges[i].Limit != m.Charges[i-1].Limit {
+			n += len(m.Charges[i].Limit.Name) + 64
+		}
+	}
+	for i := range m.Taken {
+		n += 32 + 48*len(m.Taken[i].Decisions)
 	}
 	return n
 }
@@ -257,6 +294,9 @@ func (l *line) run() {
 			if time.Since(opened) > retryMax { // it was a good stream: try for another one before anybody is told
 				continue
 			}
+		}
+		if l.refused.Load() && !errors.Is(err, cluster.ErrGone) {
+			err = fmt.Errorf("%w: %w", cluster.ErrGone, err)
 		}
 		l.fail(fmt.Errorf("%w: peer %s at %s: %w", cluster.ErrUnsent, l.to.id, l.to.addr, err))
 		select {
@@ -349,7 +389,7 @@ func (l *line) meet(stream grpc.ClientStream) error {
 		}
 		return fmt.Errorf("it names cluster %q and protocol %q, this node %q and %q", g.cluster, version, l.config.Cluster, protocol)
 	case g.node != l.to.id || g.boot != l.to.boot:
-		return fmt.Errorf("another node answers there: %s, boot %016x, instead of %s, boot %016x", g.node, g.boot, l.to.id, l.to.boot)
+		return fmt.Errorf("%w: another node answers there: %s, boot %016x, instead of %s, boot %016x", cluster.ErrGone, g.node, g.boot, l.to.id, l.to.boot)
 	}
 	return nil
 }

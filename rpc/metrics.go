@@ -11,7 +11,7 @@ import (
 // door takes. Nothing has a key in a label. Each node has a registry of its own, so that two fit in a process.
 type Metrics struct {
 	registry *prometheus.Registry
-	seconds  *prometheus.HistogramVec // of /v1/check and /v1/auth
+	seconds  *prometheus.HistogramVec // of the pages that decide
 }
 
 // NewMetrics makes the metrics of n.
@@ -19,7 +19,7 @@ func NewMetrics(n *cluster.Node, p *Peers) *Metrics {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:                           "penstock_http_request_seconds",
 		Help:                           "Time from a request's header to its answer, by path.",
-		Buckets:                        []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		Buckets:                        secondsBuckets,
 		NativeHistogramBucketFactor:    1.1,
 		NativeHistogramMaxBucketNumber: 100,
 	}, []string{"path"})
@@ -27,6 +27,47 @@ func NewMetrics(n *cluster.Node, p *Peers) *Metrics {
 	r.MustRegister(&nodeCollector{n, p}, seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &Metrics{r, seconds}
 }
+
+// redisCounters are the counters of the door for the Redis protocol.
+var redisCounters = []struct {
+	name, help string
+	read       func(*redisStats) uint64
+}{
+	{"redis_connections", "Connections accepted.", func(s *redisStats) uint64 { return s.connections.Load() }},
+	{"redis_turned_away", "Connections closed because there were too many.", func(s *redisStats) uint64 { return s.turnedAway.Load() }},
+	{"redis_broken", "Connections closed for what their clients sent, or did not send in time.", func(s *redisStats) uint64 { return s.broken.Load() }},
+	{"redis_commands", "Commands replied to.", func(s *redisStats) uint64 { return s.commands.Load() }},
+	{"redis_batches", "Rounds in which they arrived: commands per batch say how deep clients pipeline.", func(s *redisStats) uint64 { return s.batches.Load() }},
+	{"redis_errors", "Replies that are errors.", func(s *redisStats) uint64 { return s.errors.Load() }},
+}
+
+// addRedis shows what d counts, and returns where it is to say how long a batch takes.
+func (m *Metrics) addRedis(d *Redis) prometheus.Observer {
+	for _, x := range redisCounters {
+		m.registry.MustRegister(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: "penstock_" + x.name + "_total", Help: x.help},
+			func() float64 { return float64(x.read(&d.stats)) }))
+	}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "penstock_redis_clients", Help: "Connections that are open."},
+		func() float64 { return float64(d.clients()) }))
+	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "penstock_redis_batch_seconds",
+		Help:    "Time from having read a batch of commands to having written the replies.",
+		Buckets: secondsBuckets,
+
+		NativeHistogramBucketFactor:    1.1,
+		NativeHistogramMaxBucketNumber: 100,
+	})
+	m.registry.MustRegister(seconds)
+	return seconds
+}
+
+// secondsBuckets are the bounds of the histograms of doors.
+var secondsBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
+
+// Register adds what a further door counts.
+func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
 
 // counter is one number of cluster.Stats.
 type counter struct {
@@ -91,6 +132,7 @@ var tableCounters = []struct {
 	read       func(*cluster.Node) uint64
 }{
 	{"table_swept", "Entries removed because they were as good as never seen.", func(n *cluster.Node) uint64 { return n.Table().Stats().Swept }},
+	{"table_evicted", "Entries that made room for others and live on in shared cells.", func(n *cluster.Node) uint64 { return n.Table().Stats().Evicted }},
 	{"table_overflowed", "Charges to shared cells for want of room.", func(n *cluster.Node) uint64 { return n.Table().Stats().Overflowed }},
 	{"table_refused", "Requests refused because not even a shared cell had room.", func(n *cluster.Node) uint64 { return n.Table().Stats().Refused }},
 }
@@ -100,7 +142,7 @@ func tableStatus(n *cluster.Node) map[string]any {
 	s := n.Table().Stats()
 	return map[string]any{
 		"keys": s.Keys, "cells": s.Cells, "slots": s.Slots, "limits": s.Limits, "bytes": s.Bytes, "budget_bytes": s.Budget,
-		"swept": s.Swept, "overflowed": s.Overflowed, "refused": s.Refused,
+		"swept": s.Swept, "evicted": s.Evicted, "overflowed": s.Overflowed, "refused": s.Refused,
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"penstock/cluster"
+	"penstock/limiter"
 )
 
 // PeersConfig makes Peers. ID, Boot, Cluster and Clock are required.
@@ -84,6 +86,9 @@ func (p *Peers) Call(calls []cluster.Call) {
 		lt.await()
 	}
 }
+
+// Wait returns at until. See cluster.Network.
+func (p *Peers) Wait(until limiter.Instant) { time.Sleep(time.Duration(until - p.config.Clock.Now())) }
 
 // line returns the line to m, and makes it if there is none.
 func (p *Peers) line(m cluster.Member) (*line, error) {

@@ -342,7 +342,7 @@ func TestDrainedDoorSaysWhatItServed(t *testing.T) {
 func TestEndedStreamServesNothing(t *testing.T) {
 	d := newDoor(t)
 	e := &exchange{door: d, frames: frameReader{known: &d.limits}, ended: true}
-	if err := e.answer(nil, frameOf(t, goodFrame())); !errors.Is(err, io.EOF) || d.node.Stats().Delivered.Load() != 0 {
+	if err := e.answer(frameOf(t, goodFrame())); !errors.Is(err, io.EOF) || d.node.Stats().Delivered.Load() != 0 {
 		t.Errorf("ended with %v, %d items were delivered", err, d.node.Stats().Delivered.Load())
 	}
 }

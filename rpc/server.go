@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/proto/gubernator"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
@@ -28,7 +31,11 @@ type ServerConfig struct {
 	TLS       *tls.Config // nil: plaintext. See ServerTLS
 	AuthToken string      // clients must send it as bearer token, except to ask for health; empty: anyone may ask
 	Draining  func() bool // while it is true, health says NOT_SERVING; nil: never
+	Doors     []Door      // further services of the same listener
 }
+
+// Door is a service that a gRPC listener may have beside those of this package.
+type Door interface{ Register(grpc.ServiceRegistrar) }
 
 // maxRequest is the most that a client may send at once, in bytes. The largest request that is not in error, 1000 items
 // with keys of 1 KiB and inline limits with names of 256 bytes, has 1.4 MiB; the rest lets an error name the field.
@@ -37,7 +44,7 @@ const maxRequest = 2 << 20
 // maxStreams is how many calls one connection may have open at a time.
 const maxStreams = 1000
 
-// NewServer makes the gRPC door for clients: penstock.v1, grpc.health.v1 and reflection.
+// NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors, grpc.health.v1 and reflection.
 func NewServer(c ServerConfig) *Server {
 	ending := make(chan struct{})
 	s := grpc.NewServer(append(append(doorOptions(c.TLS), guard(c.AuthToken)...),
@@ -45,8 +52,12 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
 	penstockv1.RegisterRateLimiterServer(s, &rateLimiter{node: c.Node, clock: c.Clock, ending: ending})
+	gubernator.RegisterV1Server(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: new(inlineLimits), draining: c.Draining})
 	penstockv1.RegisterAdminServer(s, &admin{node: c.Node})
-	healthv1.RegisterHealthServer(s, &health{node: c.Node, draining: c.Draining, ending: ending})
+	for _, door := range c.Doors {
+		door.Register(s)
+	}
+	healthv1.RegisterHealthServer(s, &health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
 	reflection.Register(s)
 	return &Server{Server: s, ending: ending}
 }
@@ -99,7 +110,7 @@ type rateLimiter struct {
 func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
 	decisions, err := s.decide(s.deadline(ctx), in.Items, in.Atomic, cluster.OpTake)
 	if err != nil {
-		return nil, statusError(err)
+		return nil, StatusError(err)
 	}
 	return &penstockv1.CheckResponse{Decisions: decisions}, nil
 }
@@ -108,7 +119,7 @@ func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*
 func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*penstockv1.PeekResponse, error) {
 	decisions, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek)
 	if err != nil {
-		return nil, statusError(err)
+		return nil, StatusError(err)
 	}
 	return &penstockv1.PeekResponse{Decisions: decisions}, nil
 }
@@ -117,7 +128,7 @@ func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*pe
 func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*penstockv1.ResetResponse, error) {
 	decisions, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset)
 	if err != nil {
-		return nil, statusError(err)
+		return nil, StatusError(err)
 	}
 	return &penstockv1.ResetResponse{Decisions: decisions}, nil
 }

@@ -21,8 +21,13 @@ func newBearer(token string) bearer { return sha256.Sum256([]byte(token)) }
 // accepts reports whether an Authorization header has the token.
 func (b bearer) accepts(authorization string) bool {
 	scheme, token, _ := strings.Cut(authorization, " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], b[:]) == 1
+	return b.is([]byte(strings.TrimSpace(token))) && strings.EqualFold(scheme, "Bearer")
+}
+
+// is reports whether token is the one.
+func (b bearer) is(token []byte) bool {
+	sum := sha256.Sum256(token)
+	return subtle.ConstantTimeCompare(sum[:], b[:]) == 1
 }
 
 // guard keeps out of a gRPC door who does not send token, if there is one. Health stays open: whoever asks for it often

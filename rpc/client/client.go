@@ -10,8 +10,10 @@
 // A denial is an answer: Decision.Allowed is false and the error nil. Errors are gRPC statuses; with INVALID_ARGUMENT,
 // NOT_FOUND and FAILED_PRECONDITION nothing was charged.
 //
-// Not built yet: leases in the process, reservations, interceptors, net/http middleware, and leaving a node that can be
-// reached but is not ready.
+// Programs need little of it: Limiter is that, with Wait and Allow. HTTP puts it before handlers of net/http, GRPC before
+// those of gRPC, Transport is for those who are denied, and Fake stands in for all of it in tests.
+//
+// Not built yet: leases in the process, reservations and permits, and leaving a node that can be reached but is not ready.
 package client
 
 import (
@@ -36,6 +38,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
+	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
@@ -52,6 +55,10 @@ type Config struct {
 	Targets []string
 	TLS     *tls.Config // nil: plaintext
 	Token   string      // sent as bearer token; empty: none
+	OnError OnError     // what Take and Peek answer while no node does; default: the error
+	// Local are the limits of FailLocal, by name. Each process that falls back counts for itself, so their figures are
+	// this process's share.
+	Local []limiter.Spec
 }
 
 // Client is a connection to one node of a cluster. Its methods are safe for concurrent use.
@@ -60,6 +67,7 @@ type Client struct {
 	limits   penstockv1.RateLimiterClient
 	admin    penstockv1.AdminClient
 	takes    *takes
+	fallback fallback
 	origin   uint64        // of all ids that this client draws
 	sequence atomic.Uint64 // of the last one
 }
@@ -68,6 +76,10 @@ type Client struct {
 func New(c Config) (*Client, error) {
 	if len(c.Targets) == 0 {
 		return nil, errors.New("client: Config.Targets is empty; give host:port of at least one node")
+	}
+	fallback, err := newFallback(c)
+	if err != nil {
+		return nil, err
 	}
 	var state resolver.State
 	for _, target := range c.Targets {
@@ -101,7 +113,7 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	conn.Connect()
-	client := &Client{conn: conn, limits: penstockv1.NewRateLimiterClient(conn), admin: penstockv1.NewAdminClient(conn), origin: newOrigin()}
+	client := &Client{conn: conn, limits: penstockv1.NewRateLimiterClient(conn), admin: penstockv1.NewAdminClient(conn), fallback: fallback, origin: newOrigin()}
 	client.takes = newTakes(client.limits)
 	return client, nil
 }
@@ -163,8 +175,20 @@ func (c *Client) Check(ctx context.Context, items []*penstockv1.Item, atomic boo
 	return out.GetDecisions(), err
 }
 
-// Peek answers as Check would, and changes nothing.
-func (c *Client) Peek(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
+// Peek answers as Take would, and changes nothing.
+func (c *Client) Peek(ctx context.Context, limit, key string, cost int64) (Decision, error) {
+	out, err := c.PeekItems(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &cost}})
+	switch {
+	case err != nil:
+		return c.fallback.peek(err, limit, key, cost)
+	case len(out) != 1:
+		return Decision{}, status.Errorf(codes.Internal, "client: the node answered %d of 1 peeks", len(out))
+	}
+	return decision(out[0]), nil
+}
+
+// PeekItems answers as Check would, and changes nothing.
+func (c *Client) PeekItems(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
 	var out *penstockv1.PeekResponse
 	err := twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.limits.Peek(ctx, &penstockv1.PeekRequest{Items: items})

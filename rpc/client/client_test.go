@@ -119,7 +119,7 @@ func TestTranscript(t *testing.T) {
 			t.Fatalf("%v, %v", out, err)
 		}
 	}
-	out, err := c.Peek(ctx, items)
+	out, err := c.PeekItems(ctx, items)
 	if err != nil || out[0].Allowed || out[0].Remaining != 0 || out[1].Allowed {
 		t.Errorf("peek: %v, %v", out, err)
 	}

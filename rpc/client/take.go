@@ -23,14 +23,23 @@ type Decision struct {
 	Delay      time.Duration // how long an admitted caller must wait before it goes on
 	LimitName  string        // the limit that decided
 	Owner      string        // id of the node that owns the key
-	Source     string        // who decided: owner, forwarded or fallback
+	Source     string        // who decided: owner, forwarded, replica, fallback, or client if no node answered
 	Degraded   bool          // decided under less than the full promise
 	Bound      int64         // if degraded: the most that the cluster may admit beyond the limit meanwhile; -1 is unbounded
 	Shadow     bool          // the limit refused, but only says so here
 }
 
-// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back.
+// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back. If no node
+// answers, it is Config.OnError that does.
 func (c *Client) Take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
+	d, err := c.take(ctx, limit, key, cost)
+	if err != nil {
+		return c.fallback.take(err, limit, key, cost)
+	}
+	return d, nil
+}
+
+func (c *Client) take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)

@@ -1,0 +1,321 @@
+// Package embedded runs a node of Penstock inside a Go program. Follow one Take:
+//
+//  1. The program asks its own node, by a function call. There is no socket between them.
+//  2. If that node owns the key, it decides from memory. If another one does, it is asked, as between any two nodes.
+//
+// Alone, that is a limiter in the process. With Gossip and Join it is a member of a cluster, of other such programs and of
+// penstock serve, and all of them keep the same limits together.
+package embedded
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"penstock/cluster"
+	"penstock/cluster/gossip"
+	"penstock/limiter"
+	"penstock/rpc"
+	"penstock/rpc/client"
+)
+
+// Config describes a node. Its zero value is a node that is alone, without limits.
+type Config struct {
+	Limits []limiter.Spec
+	Memory int64  // budget of the counters, in bytes; default limiter.DefaultBytes
+	Name   string // stable and unlike all others' in the cluster; default: the host name
+
+	// Gossip is the host:port, TCP and UDP, by which nodes find each other; port 0 takes a free one. Empty: this node
+	// stays alone, listens nowhere, and what follows has no meaning.
+	Gossip    string
+	Peer      string   // host:port on which other nodes ask this one; default: the host of Gossip, a free port
+	Advertise string   // host by which others reach both; needed if they are bound to all interfaces
+	Join      []string // seeds: host:port, dns+name:port or dnssrv+name; empty: this is the first node
+	Cluster   string   // default: penstock. Nodes of another cluster are refused
+	Agent     bool     // own no keys: ask the members, and come and go freely
+
+	// Off loopback, a node needs GossipKeys and the three files of PeerTLS, or Insecure.
+	GossipKeys [][]byte // AES-256 keys of 32 bytes: the first encrypts, all decrypt
+	PeerTLS    PeerTLS
+	Insecure   bool
+
+	Logger *slog.Logger // default: none
+}
+
+// PeerTLS are PEM files for the connections between nodes, which show their certificates to each other.
+type PeerTLS struct{ Cert, Key, CA string }
+
+// Node is a node that runs in this program. It is a client.Limiter.
+type Node struct {
+	clock  *rpc.Clock
+	node   *cluster.Node
+	peers  *rpc.Peers
+	door   *rpc.Server    // for peers; nil if alone
+	served chan error     // ends with door
+	gossip *gossip.Gossip // nil if alone
+}
+
+var _ client.Limiter = (*Node)(nil)
+
+// Start runs a node, and returns when it can decide: if it is to join others, when it has. The caller must Close it.
+func Start(ctx context.Context, c Config) (*Node, error) {
+	limits, err := limitsOf(c.Limits)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	clientTLS, serverTLS, err := c.PeerTLS.load()
+	if err != nil {
+		return nil, fmt.Errorf("embedded: PeerTLS: %w", err)
+	}
+	member := cluster.Member{ID: c.Name, Boot: newBoot(), State: cluster.StateJoining}
+	if c.Agent {
+		member.Role = cluster.RoleAgent
+	}
+	n := &Node{clock: rpc.NewClock()}
+	n.peers = rpc.NewPeers(rpc.PeersConfig{ID: member.ID, Boot: member.Boot, Cluster: c.Cluster, Clock: n.clock, TLS: clientTLS, Logger: c.Logger})
+	n.node, err = cluster.New(cluster.Config{
+		ID: member.ID, Boot: member.Boot, Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory}),
+	})
+	if err != nil {
+		n.peers.Close()
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
+	n.node.SetLimits(limits)
+	n.node.Start()
+	if c.Gossip == "" {
+		err = n.stayAlone(member)
+	} else {
+		err = n.join(ctx, &c, member, serverTLS)
+	}
+	if err != nil {
+		n.stop()
+		return nil, err
+	}
+	return n, nil
+}
+
+// complete fills the defaults in, and refuses what does not fit together.
+func (c *Config) complete() (err error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Cluster == "" {
+		c.Cluster = "penstock"
+	}
+	if c.Name == "" {
+		if c.Name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("embedded: Name: %w; give one", err)
+		}
+	}
+	if c.Gossip == "" {
+		if c.Peer != "" || len(c.Join) > 0 || c.Agent {
+			return errors.New("embedded: Gossip is empty, but Peer, Join or Agent is set: a node that is alone has none of them; give a host:port")
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Gossip)
+	if err != nil {
+		return fmt.Errorf("embedded: Gossip: %w; give host:port", err)
+	}
+	if c.Peer == "" {
+		c.Peer = net.JoinHostPort(host, "0")
+	}
+	peerHost, _, err := net.SplitHostPort(c.Peer)
+	if err != nil {
+		return fmt.Errorf("embedded: Peer: %w; give host:port", err)
+	}
+	everywhere := isEverywhere(host) || isEverywhere(peerHost)
+	switch {
+	case everywhere && c.Advertise == "":
+		return errors.New("embedded: Advertise is empty, but a node that is bound to all interfaces needs it; give the host by which others reach it")
+	case isLoopback(host) && isLoopback(peerHost) || c.Insecure:
+	case len(c.GossipKeys) == 0 || c.PeerTLS == PeerTLS{}:
+		return errors.New("embedded: other machines can reach this node: give GossipKeys and PeerTLS, or set Insecure")
+	}
+	return nil
+}
+
+func isEverywhere(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// load reads the files, if there are any.
+func (p PeerTLS) load() (asClient, asServer *tls.Config, err error) {
+	if p == (PeerTLS{}) {
+		return nil, nil, nil
+	}
+	if asClient, err = rpc.ClientTLS(p.Cert, p.Key, p.CA); err == nil {
+		asServer, err = rpc.ServerTLS(p.Cert, p.Key, p.CA)
+	}
+	return asClient, asServer, err
+}
+
+// newBoot draws what tells this start from all others. It is never 0.
+func newBoot() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails: it would end the process
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}
+
+func (n *Node) stayAlone(member cluster.Member) error {
+	member.State = cluster.StateActive
+	v, err := cluster.NewView(member.ID, []cluster.Member{member})
+	if err == nil {
+		n.node.SetView(v)
+	}
+	return err
+}
+
+// join opens the door for peers, finds the others, and enters the ring.
+func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tls.Config) error {
+	l, err := net.Listen("tcp", c.Peer)
+	if err != nil {
+		return fmt.Errorf("embedded: Peer: %w", err)
+	}
+	member.PeerAddr = l.Addr().String()
+	if c.Advertise != "" {
+		_, port, _ := net.SplitHostPort(member.PeerAddr)
+		member.PeerAddr = net.JoinHostPort(c.Advertise, port)
+	}
+	if len(c.Join) == 0 {
+		member.State = cluster.StateActive
+	}
+	n.door = rpc.NewPeerServer(rpc.PeerServerConfig{Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t})
+	n.served = make(chan error, 1)
+	go func() { n.served <- n.door.Serve(l) }()
+	n.gossip, err = gossip.Start(ctx, gossip.Config{
+		Member: member, Bind: c.Gossip, Advertise: c.Advertise, Cluster: c.Cluster, Keys: c.GossipKeys, Join: c.Join, Logger: c.Logger,
+		OnView: func(v *cluster.View) {
+			n.peers.Keep(v.Members)
+			n.node.SetView(v)
+		},
+		OnConflict: func(err error) { c.Logger.Error("another node has this node's name", "err", err) },
+	})
+	if err != nil {
+		return fmt.Errorf("embedded: Gossip: %w", err)
+	}
+	if err := n.gossip.Wait(ctx); err != nil {
+		return fmt.Errorf("embedded: Join: no seed has answered: %w", err)
+	}
+	if err := n.gossip.SetState(cluster.StateActive); err != nil {
+		c.Logger.Warn("in the ring, but the others may not have heard of it yet", "err", err)
+	}
+	return nil
+}
+
+// GossipAddr is where others can join this node; empty if it is alone.
+func (n *Node) GossipAddr() string {
+	if n.gossip == nil {
+		return ""
+	}
+	return n.gossip.Addr()
+}
+
+// Members are the names of the nodes that own keys, as this one sees them.
+func (n *Node) Members() (names []string) {
+	for _, m := range n.node.View().Members {
+		if m.State == cluster.StateActive && m.Role == cluster.RoleMember {
+			names = append(names, m.ID)
+		}
+	}
+	return names
+}
+
+// SetLimits replaces the limits. What keys have consumed stays consumed, as far as limits keep name, algorithm and period.
+func (n *Node) SetLimits(specs []limiter.Spec) error {
+	limits, err := limitsOf(specs)
+	if err == nil {
+		n.node.SetLimits(limits)
+	}
+	return err
+}
+
+func limitsOf(specs []limiter.Spec) (cluster.Limits, error) {
+	limits := cluster.Limits{}
+	for _, s := range specs {
+		l, err := limiter.New(s)
+		if err != nil {
+			return nil, fmt.Errorf("embedded: limit %q: %w", s.Name, err)
+		}
+		limits[s.Name] = l
+	}
+	return limits, nil
+}
+
+// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back. It ends at
+// the deadline of ctx, or after cluster.DefaultDeadline.
+func (n *Node) Take(ctx context.Context, limit, key string, cost int64) (client.Decision, error) {
+	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost})
+}
+
+// Peek answers as Take would, and changes nothing.
+func (n *Node) Peek(ctx context.Context, limit, key string, cost int64) (client.Decision, error) {
+	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost, Op: cluster.OpPeek})
+}
+
+func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return client.Decision{}, err
+	}
+	request := cluster.Request{Items: []cluster.Item{item}}
+	if t, limited := ctx.Deadline(); limited {
+		request.Deadline = n.clock.At(t)
+	}
+	var out [1]cluster.Decision
+	if err := n.node.Check(&request, out[:]); err != nil {
+		return client.Decision{}, err
+	}
+	d := &out[0]
+	return client.Decision{
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay,
+		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+	}, nil
+}
+
+// Close takes the node out of its cluster: others take its counters over, then it stops. ctx bounds that; what is not
+// taken over by then goes on from copies.
+func (n *Node) Close(ctx context.Context) error {
+	var err error
+	if n.gossip != nil {
+		err = n.gossip.SetState(cluster.StateLeaving)
+		for n.node.Held() > 0 && n.node.View().Active() > 0 && ctx.Err() == nil {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+		err = errors.Join(err, n.gossip.Leave(time.Second))
+	}
+	n.stop()
+	return err
+}
+
+// stop ends everything, at once.
+func (n *Node) stop() {
+	if n.door != nil {
+		n.door.Stop()
+		<-n.served
+	}
+	if n.gossip != nil {
+		n.gossip.Close()
+	}
+	n.node.Stop()
+	n.peers.Close()
+}

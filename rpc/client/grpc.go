@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// GRPC are interceptors for gRPC servers: they ask a limiter before each call. A call that is not admitted ends with
+// RESOURCE_EXHAUSTED, and says by RetryInfo when to come again; one that could not be decided, with UNAVAILABLE. Limiter
+// and Limit are required.
+type GRPC struct {
+	Limiter Limiter
+	// Limit is the name of the limit that a call falls under; empty: none. The method is "/package.Service/Method".
+	Limit func(ctx context.Context, method string) string
+	// Key is who a call counts for. Default: the address of whoever is connected, IPv6 by /64.
+	Key func(ctx context.Context, method string) string
+	// Cost is what a call costs. Default: 1. A stream is charged once, when it begins.
+	Cost func(ctx context.Context, method string) int64
+}
+
+// Unary is for grpc.ChainUnaryInterceptor.
+func (g GRPC) Unary() grpc.UnaryServerInterceptor {
+	g.check()
+	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if err := g.take(ctx, info.FullMethod); err != nil {
+			return nil, err
+		}
+		return next(ctx, in)
+	}
+}
+
+// Stream is for grpc.ChainStreamInterceptor.
+func (g GRPC) Stream() grpc.StreamServerInterceptor {
+	g.check()
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if err := g.take(stream.Context(), info.FullMethod); err != nil {
+			return err
+		}
+		return next(server, stream)
+	}
+}
+
+func (g GRPC) check() {
+	if g.Limiter == nil || g.Limit == nil {
+		panic("client: GRPC needs a Limiter and a Limit")
+	}
+}
+
+// take charges a call. An error is what the caller gets.
+func (g GRPC) take(ctx context.Context, method string) error {
+	limit, key, cost := g.Limit(ctx, method), "", int64(1)
+	if limit == "" {
+		return nil
+	}
+	if g.Key != nil {
+		key = g.Key(ctx, method)
+	} else if p, ok := peer.FromContext(ctx); ok {
+		key = household(p.Addr.String())
+	}
+	if g.Cost != nil {
+		cost = g.Cost(ctx, method)
+	}
+	d, err := g.Limiter.Take(ctx, limit, key, cost)
+	if err == nil && d.Allowed && d.Delay > 0 {
+		err = sleep(ctx, d.Delay)
+	}
+	switch {
+	case err != nil:
+		return status.Error(codes.Unavailable, "the limits of this service cannot be checked at the moment")
+	case d.Allowed:
+		return nil
+	}
+	s := status.Newf(codes.ResourceExhausted, "limit %q is used up", d.LimitName)
+	if d.RetryAfter >= 0 {
+		if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
+			s = detailed
+		}
+	}
+	return s.Err()
+}

@@ -1,0 +1,137 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// HTTP is middleware for net/http: it asks a limiter before each request, and hands on what is admitted. Limiter and
+// Limit are required.
+type HTTP struct {
+	Limiter Limiter
+	// Limit is the name of the limit that a request falls under; empty: none, and it is handed on.
+	Limit func(*http.Request) string
+	// Key is who a request counts for. Default: the address of whoever is connected, IPv6 by /64. Behind a proxy that is
+	// the proxy.
+	Key func(*http.Request) string
+	// Cost is what a request costs. Default: 1.
+	Cost func(*http.Request) int64
+	// Denied answers a request that is not admitted; the RateLimit fields are set. Default: 429 with problem+json.
+	Denied func(http.ResponseWriter, *http.Request, Decision)
+	// Failed answers a request that could not be decided. Default: 503 with problem+json. To hand requests on then, let
+	// the Client fail open.
+	Failed func(http.ResponseWriter, *http.Request, error)
+}
+
+// Named is a Limit that is the same for all requests.
+func Named(limit string) func(*http.Request) string {
+	return func(*http.Request) string { return limit }
+}
+
+// Wrap puts the limiter before next. It has the form that routers take as middleware. A limit that shapes is waited for.
+func (h HTTP) Wrap(next http.Handler) http.Handler {
+	if h.Limiter == nil || h.Limit == nil {
+		panic("client: HTTP needs a Limiter and a Limit")
+	}
+	if h.Key == nil {
+		h.Key = func(r *http.Request) string { return household(r.RemoteAddr) }
+	}
+	if h.Denied == nil {
+		h.Denied = denied
+	}
+	if h.Failed == nil {
+		h.Failed = failed
+	}
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		limit, cost := h.Limit(r), int64(1)
+		if limit == "" {
+			next.ServeHTTP(rw, r)
+			return
+		}
+		if h.Cost != nil {
+			cost = h.Cost(r)
+		}
+		d, err := h.Limiter.Take(r.Context(), limit, h.Key(r), cost)
+		if err == nil && d.Allowed && d.Delay > 0 {
+			err = sleep(r.Context(), d.Delay)
+		}
+		if err != nil {
+			h.Failed(rw, r, err)
+			return
+		}
+		setRateLimit(rw.Header(), d)
+		if !d.Allowed {
+			h.Denied(rw, r, d)
+			return
+		}
+		next.ServeHTTP(rw, r)
+	})
+}
+
+// household is who is connected from an address, without the port; of an IPv6 address the network that one household
+// has.
+func household(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if a = a.Unmap().WithZone(""); a.Is6() {
+		network, _ := a.Prefix(64)
+		return network.String()
+	}
+	return a.String()
+}
+
+// setRateLimit writes the fields of draft-ietf-httpapi-ratelimit-headers-10, and Retry-After on a denial that waiting
+// ends. Of a decision that no node took there is nothing to say.
+func setRateLimit(h http.Header, d Decision) {
+	name := strconv.QuoteToASCII(d.LimitName)
+	if d.Limit > 0 && !strings.Contains(name, `\u`) && !strings.Contains(name, `\x`) {
+		until := d.ResetAfter
+		if !d.Allowed && d.RetryAfter >= 0 {
+			until = d.RetryAfter
+		}
+		// Not by Set, which would write them as Ratelimit.
+		h["RateLimit-Policy"] = []string{fmt.Sprintf("%s;q=%d", name, d.Limit)}
+		h["RateLimit"] = []string{fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(until))}
+	}
+	if !d.Allowed && d.RetryAfter >= 0 {
+		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d.RetryAfter)), 10))
+	}
+}
+
+// seconds is d in seconds, rounded up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func denied(rw http.ResponseWriter, _ *http.Request, d Decision) {
+	detail := fmt.Sprintf("limit %q never admits that much at once", d.LimitName)
+	if d.RetryAfter >= 0 {
+		detail = fmt.Sprintf("limit %q admits this again in %v", d.LimitName, d.RetryAfter)
+	}
+	problem(rw, http.StatusTooManyRequests, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded", detail)
+}
+
+// failed tells the client nothing of what is behind this program.
+func failed(rw http.ResponseWriter, _ *http.Request, _ error) {
+	problem(rw, http.StatusServiceUnavailable, "about:blank", "Service Unavailable", "the limits of this service cannot be checked at the moment")
+}
+
+func problem(rw http.ResponseWriter, status int, kind, title, detail string) {
+	b, err := json.Marshal(map[string]any{"type": kind, "status": status, "title": title, "detail": detail})
+	if err != nil {
+		panic(err) // strings and a number
+	}
+	rw.Header().Set("Content-Type", "application/problem+json")
+	rw.WriteHeader(status)
+	rw.Write(append(b, '\n'))
+}

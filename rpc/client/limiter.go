@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limiter is what a program needs of Penstock, to be handed around instead of a *Client. A Client is one, and so are a
+// node that is embedded in the program (package penstock/embedded) and, for tests, a Fake. Its methods are safe for
+// concurrent use. With each error nothing was charged, or, after UNAVAILABLE and DEADLINE_EXCEEDED, nobody knows.
+type Limiter interface {
+	// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back.
+	Take(ctx context.Context, limit, key string, cost int64) (Decision, error)
+	// Peek answers as Take would, and changes nothing.
+	Peek(ctx context.Context, limit, key string, cost int64) (Decision, error)
+}
+
+// Allow charges one unit, and reports whether it was admitted.
+func Allow(ctx context.Context, l Limiter, limit, key string) (bool, error) {
+	return AllowN(ctx, l, limit, key, 1)
+}
+
+// AllowN charges n units at once, and reports whether they were admitted.
+func AllowN(ctx context.Context, l Limiter, limit, key string, n int64) (bool, error) {
+	d, err := l.Take(ctx, limit, key, n)
+	return d.Allowed, err
+}
+
+// ErrTooLate says that a limit admits what was asked, but only after the context's deadline. Nothing was charged.
+var ErrTooLate = errors.New("not admitted before the deadline")
+
+// ErrNever says that a limit does not admit that much at once, however long one waits. Nothing was charged.
+var ErrNever = errors.New("more than the limit ever admits at once")
+
+// Wait charges key cost units of the named limit, as soon as they are admitted. If that is not before the deadline of
+// ctx, it fails at once, with ErrTooLate; a denial that no waiting ends is ErrNever. Callers who wait for one key are not
+// served in order: each asks again when the limit said that there would be room for it. What a limit that shapes admits
+// with a delay is waited for too, or given back.
+func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
+	for {
+		d, err := l.Take(ctx, limit, key, cost)
+		if err != nil {
+			return err
+		}
+		wait := d.RetryAfter
+		if d.Allowed {
+			wait = d.Delay
+		}
+		switch deadline, limited := ctx.Deadline(); {
+		case d.Allowed && wait <= 0:
+			return nil
+		case wait < 0:
+			return fmt.Errorf("limit %q, key %q, cost %d: %w", limit, key, cost, ErrNever)
+		case limited && time.Until(deadline) < wait:
+			if d.Allowed {
+				l.Take(ctx, limit, key, -cost) // if it fails, the place stays taken, which admits nobody too much
+			}
+			return fmt.Errorf("limit %q, key %q: admitted in %v: %w", limit, key, wait, ErrTooLate)
+		}
+		if err := sleep(ctx, max(wait, time.Millisecond)); err != nil || d.Allowed {
+			return err
+		}
+	}
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Allow charges one unit, and reports whether it was admitted.
+func (c *Client) Allow(ctx context.Context, limit, key string) (bool, error) {
+	return Allow(ctx, c, limit, key)
+}
+
+// AllowN charges n units at once, and reports whether they were admitted.
+func (c *Client) AllowN(ctx context.Context, limit, key string, n int64) (bool, error) {
+	return AllowN(ctx, c, limit, key, n)
+}
+
+// Wait charges units as soon as they are admitted: see the function Wait.
+func (c *Client) Wait(ctx context.Context, limit, key string, cost int64) error {
+	return Wait(ctx, c, limit, key, cost)
+}

@@ -1,0 +1,221 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"penstock/limiter"
+	"penstock/rpc/client"
+)
+
+var (
+	_ client.Limiter = (*client.Client)(nil)
+	_ client.Limiter = (*client.Fake)(nil)
+)
+
+// counting is a Fake that counts as a real limit does, on the clock of the bubble it is in.
+func counting(t *testing.T, s limiter.Spec) *client.Fake {
+	t.Helper()
+	l, err := limiter.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+	return &client.Fake{Answer: func(limit, key string, cost int64) (client.Decision, error) {
+		d := table.Take(limiter.Instant(time.Now().UnixNano()), l, key, limiter.Hash(key), cost)
+		return client.Decision{Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay, LimitName: limit}, nil
+	}}
+}
+
+// Promise: Wait returns when the limit has room, and at once if that is too late or never.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := counting(t, limiter.Spec{Name: "bucket", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second, Burst: 2})
+		began := time.Now()
+		for i, want := range []time.Duration{0, 0, time.Second, 2 * time.Second, 3 * time.Second} {
+			if err := client.Wait(t.Context(), f, "bucket", "k", 1); err != nil || time.Since(began) != want {
+				t.Errorf("wait %d: %v after %v, want %v", i+1, err, time.Since(began), want)
+			}
+		}
+		now := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second-1)
+		defer cancel()
+		if err := client.Wait(ctx, f, "bucket", "k", 1); !errors.Is(err, client.ErrTooLate) || time.Since(now) != 0 {
+			t.Errorf("a deadline that is too near: %v after %v", err, time.Since(now))
+		}
+		if err := client.Wait(ctx, f, "bucket", "k", 3); !errors.Is(err, client.ErrNever) || time.Since(now) != 0 {
+			t.Errorf("more than ever: %v after %v", err, time.Since(now))
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancel)
+		if err := client.Wait(ctx, f, "bucket", "k", 1); !errors.Is(err, context.Canceled) || time.Since(now) != time.Second/2 {
+			t.Errorf("canceled: %v after %v", err, time.Since(now))
+		}
+		f.Answer = func(string, string, int64) (client.Decision, error) {
+			return client.Decision{}, status.Error(codes.NotFound, "no limit of that name")
+		}
+		if err := client.Wait(t.Context(), f, "none", "k", 1); status.Code(err) != codes.NotFound {
+			t.Errorf("an error: %v", err)
+		}
+	})
+}
+
+// Promise: what a limit that shapes admits with a delay is waited for, and given back where there is no time for it.
+func TestWaitForAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := counting(t, limiter.Spec{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Second, Burst: 3})
+		began := time.Now()
+		for i := range 3 {
+			if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil || time.Since(began) != time.Duration(i)*time.Second {
+				t.Errorf("wait %d: %v after %v", i+1, err, time.Since(began))
+			}
+		}
+		now := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		for range 5 {
+			if err := client.Wait(ctx, f, "queue", "k", 1); !errors.Is(err, client.ErrTooLate) || time.Since(now) != 0 {
+				t.Errorf("%v after %v", err, time.Since(now))
+			}
+		}
+		if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil || time.Since(now) != time.Second {
+			t.Errorf("places that were given back are taken: %v after %v", err, time.Since(now))
+		}
+	})
+}
+
+func TestAllow(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	ctx := patience(t)
+	for i, want := range []bool{true, true, true, false} {
+		if ok, err := c.AllowN(ctx, "five", "k", int64(1+i%2)); ok != want || err != nil {
+			t.Errorf("allow %d: %v, %v", i+1, ok, err)
+		}
+	}
+	if ok, err := c.Allow(ctx, "five", "k"); !ok || err != nil {
+		t.Errorf("the fifth: %v, %v", ok, err)
+	}
+	if d, err := c.Peek(ctx, "five", "k", 1); d.Allowed || d.Remaining != 0 || err != nil {
+		t.Errorf("peek: %+v, %v", d, err)
+	}
+	if d, err := c.Peek(ctx, "five", "other", 0); !d.Allowed || d.Remaining != 5 || d.LimitName != "five" || err != nil {
+		t.Errorf("peek: %+v, %v", d, err)
+	}
+	if err := c.Wait(ctx, "five", "k", 6); !errors.Is(err, client.ErrNever) {
+		t.Errorf("wait: %v", err)
+	}
+	if _, err := c.Allow(ctx, "none", "k"); status.Code(err) != codes.NotFound {
+		t.Errorf("an unknown limit: %v", err)
+	}
+}
+
+// Promise: while no node answers, a client does what it was told to do then; what a node refuses stays refused.
+func TestOnError(t *testing.T) {
+	local := []limiter.Spec{{Name: "five", Algorithm: limiter.GCRA, Limit: 2, Per: time.Hour}}
+	for _, c := range []struct {
+		config client.Config
+		limit  string
+		want   []client.Decision // without the waits
+		code   codes.Code
+	}{
+		{client.Config{}, "five", nil, codes.Unavailable},
+		{client.Config{OnError: client.FailOpen}, "five", []client.Decision{{Allowed: true, Bound: -1}}, 0},
+		{client.Config{OnError: client.FailClosed}, "five", []client.Decision{{}}, 0},
+		{client.Config{OnError: client.FailLocal, Local: local}, "other", nil, codes.Unavailable},
+		{client.Config{OnError: client.FailLocal, Local: local}, "five", []client.Decision{
+			{Allowed: true, Bound: 2, Limit: 2, Remaining: 1}, {Allowed: true, Bound: 2, Limit: 2}, {Bound: 2, Limit: 2},
+		}, 0},
+	} {
+		c.config.Targets = []string{deadAddress(t)}
+		n, err := client.New(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range append(c.want, make([]client.Decision, max(0, 1-len(c.want)))...) {
+			got, err := n.Take(patience(t), c.limit, "k", 1)
+			if status.Code(err) != c.code {
+				t.Errorf("%+v: %v", c.config, err)
+				break
+			}
+			if err != nil {
+				continue
+			}
+			if !got.Allowed && got.RetryAfter <= 0 {
+				t.Errorf("%+v: a denial that does not say when to come again: %+v", c.config, got)
+			}
+			want.LimitName, want.Source, want.Degraded = c.limit, "client", true
+			want.RetryAfter, want.ResetAfter = got.RetryAfter, got.ResetAfter
+			if got != want {
+				t.Errorf("%+v:\n got %+v\nwant %+v", c.config, got, want)
+			}
+		}
+		if d, err := n.Peek(patience(t), c.limit, "new", 1); status.Code(err) != c.code || err == nil && d.Allowed != (c.config.OnError != client.FailClosed) {
+			t.Errorf("%+v: peek: %+v, %v", c.config, d, err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if d, err := n.Take(gone, c.limit, "k", 1); err == nil {
+			t.Errorf("%+v: a caller who has gone is answered %+v", c.config, d)
+		}
+		n.Close()
+	}
+
+	_, addr := serveNode(t, "n1")
+	open, err := client.New(client.Config{Targets: []string{addr}, OnError: client.FailOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if _, err := open.Take(patience(t), "none", "k", 1); status.Code(err) != codes.NotFound {
+		t.Errorf("an unknown limit fails open: %v", err)
+	}
+	for _, bad := range []client.Config{
+		{OnError: client.FailLocal},
+		{OnError: client.FailOpen, Local: local},
+		{OnError: client.FailLocal + 1},
+		{OnError: client.FailLocal, Local: []limiter.Spec{{Name: "bad"}}},
+	} {
+		bad.Targets = []string{addr}
+		if _, err := client.New(bad); err == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+func TestFake(t *testing.T) {
+	f := new(client.Fake)
+	if d, err := f.Take(t.Context(), "login", "alice", 2); !d.Allowed || err != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	f.Answer = func(limit, key string, cost int64) (client.Decision, error) {
+		return client.Decision{Allowed: key == "alice"}, nil
+	}
+	if ok, err := client.Allow(t.Context(), f, "login", "bob"); ok || err != nil {
+		t.Errorf("%v, %v", ok, err)
+	}
+	if d, err := f.Peek(t.Context(), "login", "alice", 0); !d.Allowed || err != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Take(gone, "login", "alice", 1); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	want := []client.Asked{{"login", "alice", 2, false}, {"login", "bob", 1, false}, {"login", "alice", 0, true}, {"login", "alice", 1, false}}
+	got := f.Asked()
+	if len(got) != len(want) {
+		t.Fatalf("asked %v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("asked %v, want %v", got[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Transport is an http.RoundTripper for programs that are limited by others: what is answered with 429 or 503 and a
+// Retry-After is sent again after it, if the context's deadline leaves the time for that and the body can be sent again.
+// Otherwise the answer is handed on as it came, at once.
+type Transport struct {
+	Base http.RoundTripper // default: http.DefaultTransport
+	// Retries is how often a request is sent again. Default: 3.
+	Retries int
+	// MaxWait is the longest Retry-After that is waited for. Default: a minute.
+	MaxWait time.Duration
+}
+
+// maxDrain is how much of an answer is read so that its connection can be used again.
+const maxDrain = 64 << 10
+
+// RoundTrip sends r, and perhaps sends it again.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	base, retries, longest := t.Base, t.Retries, t.MaxWait
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if retries == 0 {
+		retries = 3
+	}
+	if longest == 0 {
+		longest = time.Minute
+	}
+	for sent := 0; ; sent++ {
+		answer, err := base.RoundTrip(r)
+		if err != nil || sent == retries {
+			return answer, err
+		}
+		wait, told := retryAfter(answer)
+		if deadline, limited := r.Context().Deadline(); !told || wait > longest || limited && time.Until(deadline) < wait {
+			return answer, nil
+		}
+		again := r.Clone(r.Context())
+		switch {
+		case r.Body == nil || r.Body == http.NoBody:
+		case r.GetBody == nil:
+			return answer, nil
+		default:
+			if again.Body, err = r.GetBody(); err != nil {
+				return answer, nil
+			}
+		}
+		io.CopyN(io.Discard, answer.Body, maxDrain)
+		answer.Body.Close()
+		if err := sleep(r.Context(), wait); err != nil {
+			return nil, err
+		}
+		r = again
+	}
+}
+
+// retryAfter is how long an answer asks to wait: RFC 9110, 10.2.3, seconds or a date.
+func retryAfter(answer *http.Response) (wait time.Duration, told bool) {
+	if answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	text := answer.Header.Get("Retry-After")
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(n) * time.Second, true
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at)), true
+	}
+	return 0, false
+}

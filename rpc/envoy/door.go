@@ -1,0 +1,130 @@
+// Package envoy is a door for Envoy proxies: the rate limit service envoy.service.ratelimit.v3, with the configuration files
+// of envoyproxy/ratelimit, whose place it takes. Follow one request:
+//
+//  1. An Envoy sends a domain and descriptors, lists of keys and values. The files in force (package policy) say which
+//     limit each descriptor meets; ask (question.go) makes a question of that, or knows the answer without asking: no
+//     limit, no bound, a limit of 0.
+//  2. All questions become one cluster.Request, with a deadline that leaves an Envoy time to hear the answer, and the node
+//     decides them like those of any other door.
+//  3. The decisions become statuses, in the order of the descriptors, and one code for all of them (answer.go).
+//
+// POST /json asks the same in proto3 JSON (json.go). What is counted is shown as metrics (tally.go).
+package envoy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/limiter/policy"
+	"penstock/rpc"
+)
+
+// within is how long a check may take. An Envoy waits 20 ms for an answer unless it is told otherwise, and then passes the
+// request unasked; an owner that hangs must not cost more than that, so that on_error decides and not the Envoy.
+const within = 12 * time.Millisecond
+
+// Door is the service. It answers with an error until Set gives it limits.
+type Door struct {
+	ratelimitv3.UnimplementedRateLimitServiceServer
+	node    *cluster.Node
+	clock   cluster.Clock
+	inForce atomic.Pointer[inForce]
+
+	strangers atomic.Uint64 // requests of a domain that no file has
+	failed    atomic.Uint64 // requests answered with an error
+
+	mu      sync.RWMutex // guards tallies
+	tallies map[series]*tally
+}
+
+// inForce are the limits of all files, and where what they decide is counted.
+type inForce struct {
+	*policy.Envoy
+	tallies []*tally // by Rule.Number
+}
+
+// New makes a door to a node; clock is the node's.
+func New(node *cluster.Node, clock cluster.Clock) *Door {
+	return &Door{node: node, clock: clock, tallies: map[series]*tally{}}
+}
+
+// Set puts limits in force for all requests that begin from now on.
+func (d *Door) Set(limits *policy.Envoy) {
+	d.inForce.Store(&inForce{limits, d.renewTallies(limits)})
+}
+
+// Register adds the service to a server.
+func (d *Door) Register(s grpc.ServiceRegistrar) { ratelimitv3.RegisterRateLimitServiceServer(s, d) }
+
+// ShouldRateLimit says whether a request may pass.
+func (d *Door) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	out, err := d.decide(ctx, in)
+	if err != nil {
+		return nil, rpc.StatusError(err)
+	}
+	return out, nil
+}
+
+// decide is every request of this door: questions, Node.Check, answers.
+func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	limits := d.inForce.Load()
+	if err := check(limits, in); err != nil {
+		d.failed.Add(1)
+		return nil, err
+	}
+	domain := limits.Domain(in.Domain)
+	if domain == nil {
+		d.strangers.Add(1)
+		return unlimited(len(in.Descriptors)), nil
+	}
+	questions, err := ask(domain, in)
+	if err != nil {
+		d.failed.Add(1)
+		return nil, err
+	}
+	now := d.clock.Now()
+	request := gather(questions, domain.Atomic)
+	request.Deadline = deadline(ctx, now)
+	decisions := make([]cluster.Decision, len(request.Items))
+	if len(request.Items) > 0 {
+		if err := d.node.Check(request, decisions); err != nil {
+			d.failed.Add(1)
+			return nil, err
+		}
+	}
+	for i := range questions {
+		questions[i].decide(now, decisions)
+		d.count(limits, domain, &questions[i])
+	}
+	return answer(domain, in, questions), nil
+}
+
+// check refuses what is no request.
+func check(limits *inForce, in *ratelimitv3.RateLimitRequest) error {
+	switch n := len(in.Descriptors); {
+	case limits == nil:
+		return &cluster.InputError{Field: "domain", Reason: "this node has no limits for Envoys; start it with --envoy-config DIR"}
+	case in.Domain == "":
+		return &cluster.InputError{Field: "domain", Reason: "is empty"}
+	case n == 0 || n > cluster.MaxItems:
+		return &cluster.InputError{Field: "descriptors", Reason: fmt.Sprintf("has %d descriptors; 1 to %d are accepted", n, cluster.MaxItems)}
+	}
+	return nil
+}
+
+// deadline is when the node must have decided: within the door's own bound, or earlier if the client waits for less.
+func deadline(ctx context.Context, now limiter.Instant) limiter.Instant {
+	left := within
+	if t, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(t)*3/5) // the rest is for the way back
+	}
+	return now.Add(left)
+}

@@ -1,0 +1,57 @@
+package envoy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"penstock/cluster"
+	"penstock/rpc"
+)
+
+// maxBody bounds a request in JSON.
+const maxBody = 2 << 20
+
+// ServeHTTP is POST /json: a RateLimitRequest in proto3 JSON, answered by a RateLimitResponse with status 200, or 429 if
+// it is over limit.
+func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	in := new(ratelimitv3.RateLimitRequest)
+	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	if err == nil {
+		if err = protojson.Unmarshal(body, in); err != nil {
+			err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is no RateLimitRequest in JSON: %v", err)}
+		}
+	} else if large := new(http.MaxBytesError); errors.As(err, &large) {
+		err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("has more than %d bytes", large.Limit)}
+	} else {
+		err = &cluster.InputError{Field: "body", Reason: err.Error()}
+	}
+	if err != nil {
+		d.failed.Add(1)
+		rpc.WriteError(rw, err)
+		return
+	}
+	out, err := d.decide(r.Context(), in)
+	if err != nil {
+		rpc.WriteError(rw, err)
+		return
+	}
+	text, err := protojson.Marshal(out)
+	if err != nil {
+		rpc.WriteError(rw, err)
+		return
+	}
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Cache-Control", "no-store")
+	for _, h := range out.ResponseHeadersToAdd {
+		rw.Header()[h.Key] = []string{h.Value} // as it is written: case has no meaning, but people look for it
+	}
+	if out.OverallCode == ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		rw.WriteHeader(http.StatusTooManyRequests)
+	}
+	rw.Write(append(text, '\n'))
+}

@@ -1,0 +1,311 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// Field numbers of peer.proto for what is said about partitions.
+const (
+	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+
+	entryLimit, entryKey, entryState = 1, 2, 3
+
+	chargeLimit, chargeKey, chargeUnits, chargeReset = 1, 2, 3, 4
+
+	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
+
+	movedTerm, movedStandings, movedRefused, movedApplied = 1, 2, 3, 4
+)
+
+// maxMemory is the most items that an ask may have, and so the most answers that one memory has.
+const maxMemory = cluster.MaxItems
+
+// appendMove appends the fields of m. Limits of its entries are written to the frame first, where they are not yet.
+func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
+	b = appendFixed(b, moveFrom, m.From)
+	b = appendFixed(b, moveTo, m.To)
+	b = appendString(b, moveID, m.ID)
+	b = appendUint(b, moveTerm, m.Term)
+	b = appendPartitions(b, moveClaim, m.Claim)
+	b = appendUint(b, moveSequence, m.Sequence)
+	b = appendPartitions(b, moveBegin, m.Begin)
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		limit := uint64(w.limit(e.Limit))
+		b = appendHead(b, moveEntries, sizeUint(limit)+sizeString(e.Key)+sizeOf(e.State))
+		b = appendUint(b, entryLimit, limit)
+		b = appendString(b, entryKey, e.Key)
+		if len(e.State) > 0 {
+			b = append(appendHead(b, entryState, len(e.State)), e.State...)
+		}
+	}
+	b = appendPartitions(b, moveGift, m.Gift)
+	for i := range m.Taken {
+		b = appendMemory(b, &m.Taken[i])
+	}
+	b = appendPartitions(b, moveEnd, m.End)
+	b = appendPartitions(b, moveLent, m.Lent)
+	for i := range m.Charges {
+		c := &m.Charges[i]
+		limit, units := uint64(w.limit(c.Limit)), protowire.EncodeZigZag(c.Units)
+		b = appendHead(b, moveCharges, sizeUint(limit)+sizeString(c.Key)+sizeUint(units)+sizeBool(c.Reset))
+		b = appendUint(b, chargeLimit, limit)
+		b = appendString(b, chargeKey, c.Key)
+		b = appendUint(b, chargeUnits, units)
+		b = appendBool(b, chargeReset, c.Reset)
+	}
+	return b
+}
+
+func sizeOf(b []byte) int {
+	if len(b) == 0 {
+		return 0
+	}
+	return sizeBytes(len(b))
+}
+
+func appendMemory(b []byte, x *cluster.Memory) []byte {
+	size := sizeFixed(x.ID.Origin) + sizeUint(x.ID.Sequence) + sizeUint(uint64(x.Partition)) + sizeUint(uint64(x.Age))
+	for i := range x.Decisions {
+		size += sizeBytes(outcomeSize(&cluster.AnswerItem{Decision: x.Decisions[i]}))
+	}
+	b = appendHead(b, moveTaken, size)
+	b = appendFixed(b, memoryOrigin, x.ID.Origin)
+	b = appendUint(b, memorySequence, x.ID.Sequence)
+	b = appendUint(b, memoryPartition, uint64(x.Partition))
+	b = appendUint(b, memoryAge, uint64(x.Age))
+	for i := range x.Decisions {
+		b = appendOutcome(b, memoryDecisions, &cluster.AnswerItem{Decision: x.Decisions[i]})
+	}
+	return b
+}
+
+// appendPartitions writes a packed list.
+func appendPartitions(b []byte, num protowire.Number, list []uint16) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = appendHead(b, num, sizePartitions(list))
+	for _, p := range list {
+		b = protowire.AppendVarint(b, uint64(p))
+	}
+	return b
+}
+
+func sizePartitions(list []uint16) (size int) {
+	for _, p := range list {
+		size += protowire.SizeVarint(uint64(p))
+	}
+	return size
+}
+
+// readPartitions appends a list, packed or a single one of a list that is not.
+func readPartitions(list []uint16, f *fields) ([]uint16, error) {
+	if f.wire == protowire.VarintType {
+		return appendPartition(list, f.value)
+	}
+	for b := f.bytes; len(b) > 0; {
+		v, n := protowire.ConsumeVarint(b)
+		if n < 0 {
+			return nil, errFrame
+		}
+		var err error
+		if list, err = appendPartition(list, v); err != nil {
+			return nil, err
+		}
+		b = b[n:]
+	}
+	return list, nil
+}
+
+func appendPartition(list []uint16, v uint64) ([]uint16, error) {
+	if v >= ring.Partitions {
+		return nil, fmt.Errorf("names partition %d; there are 0 to %d", v, ring.Partitions-1)
+	}
+	if len(list) == ring.Partitions {
+		return nil, fmt.Errorf("lists more than the %d partitions there are", ring.Partitions)
+	}
+	return append(list, uint16(v)), nil
+}
+
+// readMove reads what an ask says about partitions. Keys and states lie in b.
+func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
+	m := new(cluster.Move)
+	f := fields{rest: b}
+	var err error
+	for f.next() && err == nil {
+		switch f.num {
+		case moveFrom:
+			m.From = f.value
+		case moveTo:
+			m.To = f.value
+		case moveID:
+			m.ID = string(f.bytes)
+		case moveTerm:
+			m.Term = f.value
+		case moveClaim:
+			m.Claim, err = readPartitions(m.Claim, &f)
+		case moveSequence:
+			m.Sequence = f.value
+		case moveBegin:
+			m.Begin, err = readPartitions(m.Begin, &f)
+		case moveEntries:
+			var e limiter.Entry
+			if e, err = r.readEntry(f.bytes); e.Limit != nil {
+				m.Entries = append(m.Entries, e)
+			}
+		case moveGift:
+			m.Gift, err = readPartitions(m.Gift, &f)
+		case moveTaken:
+			var x cluster.Memory
+			x, err = readMemory(f.bytes)
+			m.Taken = append(m.Taken, x)
+		case moveEnd:
+			m.End, err = readPartitions(m.End, &f)
+		case moveLent:
+			m.Lent, err = readPartitions(m.Lent, &f)
+		case moveCharges:
+			var c cluster.Charge
+			if c, err = r.readCharge(f.bytes); c.Limit != nil {
+				m.Charges = append(m.Charges, c)
+			}
+		}
+	}
+	return m, errors.Join(err, f.err)
+}
+
+// readEntry reads the copy of an entry. Its Limit is nil if this node cannot make it: then it can do nothing with the
+// state either.
+func (r *frameReader) readEntry(b []byte) (e limiter.Entry, err error) {
+	limit := uint64(0)
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case entryLimit:
+			limit = f.value
+		case entryKey:
+			e.Key = borrow(f.bytes)
+		case entryState:
+			e.State = f.bytes
+		}
+	}
+	switch {
+	case f.err != nil:
+		return e, f.err
+	case limit >= uint64(len(r.limits)):
+		return e, fmt.Errorf("has an entry with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
+	case len(e.Key) < cluster.MinKey || len(e.Key) > cluster.MaxKey:
+		return e, fmt.Errorf("has an entry with a key of %d bytes; %d to %d are accepted", len(e.Key), cluster.MinKey, cluster.MaxKey)
+	}
+	e.Limit = r.limits[limit].limit
+	return e, nil
+}
+
+// readCharge is the same for a charge.
+func (r *frameReader) readCharge(b []byte) (c cluster.Charge, err error) {
+	limit := uint64(0)
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case chargeLimit:
+			limit = f.value
+		case chargeKey:
+			c.Key = borrow(f.bytes)
+		case chargeUnits:
+			c.Units = protowire.DecodeZigZag(f.value)
+		case chargeReset:
+			c.Reset = f.value != 0
+		}
+	}
+	switch {
+	case f.err != nil:
+		return c, f.err
+	case limit >= uint64(len(r.limits)):
+		return c, fmt.Errorf("has a charge with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
+	case len(c.Key) < cluster.MinKey || len(c.Key) > cluster.MaxKey:
+		return c, fmt.Errorf("has a charge with a key of %d bytes; %d to %d are accepted", len(c.Key), cluster.MinKey, cluster.MaxKey)
+	}
+	c.Limit = r.limits[limit].limit
+	return c, nil
+}
+
+func readMemory(b []byte) (x cluster.Memory, err error) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case memoryOrigin:
+			x.ID.Origin = f.value
+		case memorySequence:
+			x.ID.Sequence = f.value
+		case memoryPartition:
+			x.Partition = uint16(min(f.value, math.MaxUint16))
+		case memoryAge:
+			x.Age = time.Duration(f.value)
+		case memoryDecisions:
+			if len(x.Decisions) == maxMemory {
+				return x, fmt.Errorf("remembers more than the %d decisions that an ask can have", maxMemory)
+			}
+			it, err := readOutcome(f.bytes)
+			if err != nil {
+				return x, err
+			}
+			x.Decisions = append(x.Decisions, it.Decision)
+		}
+	}
+	return x, f.err
+}
+
+func moveAnswerSize(m *cluster.MoveAnswer) int {
+	size := sizeUint(m.Term) + sizeBool(m.Applied)
+	if n := len(m.Standings); n > 0 {
+		size += sizeBytes(n)
+	}
+	if len(m.Refused) > 0 {
+		size += sizeBytes(sizePartitions(m.Refused))
+	}
+	return size
+}
+
+func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
+	b = appendHead(b, answerMove, moveAnswerSize(m))
+	b = appendUint(b, movedTerm, m.Term)
+	if n := len(m.Standings); n > 0 {
+		b = appendHead(b, movedStandings, n)
+		for _, s := range m.Standings {
+			b = append(b, byte(s))
+		}
+	}
+	b = appendPartitions(b, movedRefused, m.Refused)
+	return appendBool(b, movedApplied, m.Applied)
+}
+
+func readMoveAnswer(b []byte) (*cluster.MoveAnswer, error) {
+	m := new(cluster.MoveAnswer)
+	f := fields{rest: b}
+	var err error
+	for f.next() && err == nil {
+		switch f.num {
+		case movedTerm:
+			m.Term = f.value
+		case movedStandings:
+			for _, s := range f.bytes {
+				// What is not known is busy: nobody takes the partition for free.
+				m.Standings = append(m.Standings, cluster.Standing(min(s, byte(cluster.StandingBusy))))
+			}
+		case movedRefused:
+			m.Refused, err = readPartitions(m.Refused, &f)
+		case movedApplied:
+			m.Applied = f.value != 0
+		}
+	}
+	return m, errors.Join(err, f.err)
+}

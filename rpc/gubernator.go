@@ -1,0 +1,297 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/proto/gubernator"
+)
+
+// gubernatorDoor is pb.gubernator.V1, over gRPC and as JSON. Follow one request:
+//
+//  1. What needs no state is answered at once: a request in error, a limit of 0, a duration of 0.
+//  2. The others become items. Their limit comes along, as a stated window or bucket; or if the cluster has one of that
+//     name, that decides.
+//  3. Node.Check decides them, and each decision goes to the place of its request.
+type gubernatorDoor struct {
+	gubernator.UnimplementedV1Server
+	node     *cluster.Node
+	clock    *Clock // nil behind HTTP, where requests have no deadlines
+	inlines  *inlineLimits
+	draining func() bool // nil: never
+}
+
+// GetRateLimits decides requests.
+func (g *gubernatorDoor) GetRateLimits(ctx context.Context, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
+	deadline := limiter.Instant(0)
+	if t, ok := ctx.Deadline(); ok {
+		deadline = g.clock.At(t)
+	}
+	return g.answer(deadline, time.Now(), in)
+}
+
+// HealthCheck tells whether the node can answer. As everywhere here, that does not depend on other nodes.
+func (g *gubernatorDoor) HealthCheck(context.Context, *gubernator.HealthCheckReq) (*gubernator.HealthCheckResp, error) {
+	out := &gubernator.HealthCheckResp{Status: "healthy"}
+	switch {
+	case g.draining != nil && g.draining():
+		out.Status, out.Message = "unhealthy", "this node is leaving its cluster"
+	case !g.node.Ready():
+		out.Status, out.Message = "unhealthy", "this node has not joined its cluster yet"
+	}
+	if v := g.node.View(); v != nil {
+		out.PeerCount = int32(len(v.Members))
+		out.AdvertiseAddress = v.Me().GRPCAddr
+		for _, m := range v.Members {
+			out.LocalPeers = append(out.LocalPeers, &gubernator.PeerHealthResp{GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr})
+		}
+	}
+	return out, nil
+}
+
+// LiveCheck answers.
+func (*gubernatorDoor) LiveCheck(context.Context, *gubernator.LiveCheckReq) (*gubernator.LiveCheckResp, error) {
+	return &gubernator.LiveCheckResp{}, nil
+}
+
+// answer decides requests that came at now. An error is a gRPC status, and with each nothing was counted.
+func (g *gubernatorDoor) answer(deadline limiter.Instant, now time.Time, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
+	if len(in.Requests) > cluster.MaxItems {
+		g.node.Stats().Refused.Add(1)
+		return nil, status.Errorf(codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
+	}
+	out := &gubernator.GetRateLimitsResp{Responses: make([]*gubernator.RateLimitResp, len(in.Requests))}
+	request := cluster.Request{Deadline: deadline, Items: make([]cluster.Item, 0, len(in.Requests))}
+	places := make([]int, 0, len(in.Requests)) // of items among the requests
+	named := g.node.Limits()
+	for i, r := range in.Requests {
+		item, done := g.translate(now, named, r)
+		if out.Responses[i] = done; done == nil {
+			request.Items, places = append(request.Items, item), append(places, i)
+		}
+	}
+	if len(places) == 0 {
+		return out, nil
+	}
+	decisions := make([]cluster.Decision, len(places))
+	if err := g.node.Check(&request, decisions); err != nil {
+		return nil, StatusError(err)
+	}
+	view := g.node.View()
+	for k, i := range places {
+		out.Responses[i] = encodeGubernator(now, view, in.Requests[i], &request.Items[k], &decisions[k])
+	}
+	return out, nil
+}
+
+// translate makes an item of r, or the response if that needs no state.
+func (g *gubernatorDoor) translate(now time.Time, named cluster.Limits, r *gubernator.RateLimitReq) (item cluster.Item, done *gubernator.RateLimitResp) {
+	item = cluster.Item{Key: r.GetUniqueKey(), Cost: r.GetHits()}
+	if has(r, gubernator.Behavior_RESET_REMAINING) {
+		item.Op, item.Cost = cluster.OpReset, 0
+	}
+	item.Drain = has(r, gubernator.Behavior_DRAIN_OVER_LIMIT) && item.Op == cluster.OpTake
+	err := checkGubernator(r)
+	switch {
+	case err == nil && named[r.Name] != nil:
+		item.Limit = r.Name
+		item.Drain = item.Drain && !named[r.Name].CountRejected // which counts what it refuses as it is
+		return item, nil
+	case err == nil:
+		err = checkStated(r)
+	}
+	if err == nil {
+		item.Inline, err = g.inlines.get(stated(now, r))
+	}
+	switch {
+	case err != nil:
+		g.node.Stats().Refused.Add(1)
+		return item, refusedGubernator(r, err)
+	case item.Op == cluster.OpReset: // also of a limit that counts nothing now
+	case r.Limit == 0:
+		return item, unstated(now, r, 0)
+	case r.Duration == 0 && !has(r, gubernator.Behavior_DURATION_IS_GREGORIAN):
+		return item, unstated(now, r, item.Inline.Capacity())
+	}
+	return item, nil
+}
+
+func has(r *gubernator.RateLimitReq, flag gubernator.Behavior) bool { return r.GetBehavior()&flag != 0 }
+
+// allBehaviors are the flags that there are.
+const allBehaviors = gubernator.Behavior_NO_BATCHING | gubernator.Behavior_GLOBAL | gubernator.Behavior_DURATION_IS_GREGORIAN |
+	gubernator.Behavior_RESET_REMAINING | gubernator.Behavior_MULTI_REGION | gubernator.Behavior_DRAIN_OVER_LIMIT
+
+// gubernatorError is what is wrong with a request. Missing says that name or key is: Gubernator's clients expect its
+// words and its status then.
+type gubernatorError struct {
+	text    string
+	missing bool
+}
+
+func (e *gubernatorError) Error() string { return e.text }
+
+// checkGubernator says what is wrong with r whatever limit decides.
+func checkGubernator(r *gubernator.RateLimitReq) error {
+	switch {
+	case r.GetUniqueKey() == "":
+		return &gubernatorError{"field 'unique_key' cannot be empty", true}
+	case r.Name == "":
+		return &gubernatorError{"field 'namespace' cannot be empty", true}
+	case len(r.UniqueKey) > cluster.MaxKey:
+		return &gubernatorError{text: fmt.Sprintf("field 'unique_key' has %d bytes; at most %d are accepted", len(r.UniqueKey), cluster.MaxKey)}
+	case r.Behavior&^allBehaviors != 0:
+		return &gubernatorError{text: fmt.Sprintf("field 'behavior' is %d; the flags that are known add up to %d", r.Behavior, allBehaviors)}
+	}
+	return nil
+}
+
+// checkStated says what is wrong with the limit that r states.
+func checkStated(r *gubernator.RateLimitReq) error {
+	switch {
+	case r.Limit < 0:
+		return &gubernatorError{text: fmt.Sprintf("field 'limit' is %d; 0 or more are accepted", r.Limit)}
+	case r.Burst < 0:
+		return &gubernatorError{text: fmt.Sprintf("field 'burst' is %d; 0 or more are accepted", r.Burst)}
+	case r.Algorithm != gubernator.Algorithm_TOKEN_BUCKET && r.Algorithm != gubernator.Algorithm_LEAKY_BUCKET:
+		return &gubernatorError{text: fmt.Sprintf("field 'algorithm' is %d; 0, TOKEN_BUCKET, and 1, LEAKY_BUCKET, are accepted", r.Algorithm)}
+	case has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) && (r.Duration < 0 || r.Duration > gregorianYears):
+		return &gubernatorError{text: "behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid gregorian interval"}
+	case r.Duration < 0:
+		return &gubernatorError{text: fmt.Sprintf("field 'duration' is %d; 0 or more are accepted", r.Duration)}
+	}
+	return nil
+}
+
+// stated is the limit that r states. What is more than any limit here can be becomes the most that there is, so that
+// nothing overflows; 0 becomes the least, for a request that only resets.
+func stated(now time.Time, r *gubernator.RateLimitReq) limiter.Spec {
+	s := limiter.Spec{
+		Name:      r.Name,
+		Algorithm: limiter.StatedWindow,
+		Limit:     min(max(r.Limit, 1), limiter.MaxLimit),
+		Per:       min(max(fromMillis(r.Duration), limiter.MinPer), limiter.MaxPer),
+	}
+	calendar := has(r, gubernator.Behavior_DURATION_IS_GREGORIAN)
+	switch {
+	case r.Algorithm == gubernator.Algorithm_LEAKY_BUCKET:
+		s.Algorithm, s.Burst = limiter.StatedBucket, min(r.Burst, limiter.MaxLimit)
+		if calendar {
+			begin, end := gregorian(now, r.Duration)
+			s.Per = end.Sub(begin)
+		}
+	case calendar:
+		s.Calendar, s.Per = limiter.Minutes+limiter.Calendar(r.Duration), 0
+	}
+	return s
+}
+
+// unstated answers a request that nothing is counted for: it is measured by itself against what is admitted at once.
+func unstated(now time.Time, r *gubernator.RateLimitReq, most int64) *gubernator.RateLimitResp {
+	out := &gubernator.RateLimitResp{Limit: r.Limit, Remaining: most, ResetTime: now.UnixMilli()}
+	switch {
+	case r.Hits > most:
+		out.Status = gubernator.Status_OVER_LIMIT
+		if has(r, gubernator.Behavior_DRAIN_OVER_LIMIT) {
+			out.Remaining = 0
+		}
+	case r.Hits > 0:
+		out.Remaining -= r.Hits
+	}
+	return out
+}
+
+// refusedGubernator is the response to a request in error. Who looks at the status alone must not hear yes, except where
+// their clients rely on it.
+func refusedGubernator(r *gubernator.RateLimitReq, err error) *gubernator.RateLimitResp {
+	out := &gubernator.RateLimitResp{Status: gubernator.Status_OVER_LIMIT, Limit: r.GetLimit(), Error: err.Error()}
+	if e, ok := err.(*gubernatorError); ok && e.missing {
+		out.Status = gubernator.Status_UNDER_LIMIT
+	}
+	return out
+}
+
+// encodeGubernator is the response to a request that was decided.
+func encodeGubernator(now time.Time, view *cluster.View, r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision) *gubernator.RateLimitResp {
+	out := &gubernator.RateLimitResp{Limit: d.Rule.Limit, Remaining: d.Remaining, Metadata: map[string]string{"owner": ownerAddress(view, d.Owner)}}
+	if !d.Allowed {
+		out.Status = gubernator.Status_OVER_LIMIT
+		if d.RetryAfter >= 0 {
+			out.Metadata["retry_after_ms"] = strconv.FormatInt(millis(d.RetryAfter), 10)
+		}
+	}
+	if d.Degraded {
+		out.Metadata["degraded"] = strconv.FormatInt(d.Bound, 10)
+		if d.Bound == cluster.Unbounded {
+			out.Metadata["degraded"] = "unbounded"
+		}
+		if item.Op == cluster.OpReset && !d.Allowed {
+			out.Error = "the node that counts this key cannot be reached; nothing was reset"
+		}
+	}
+	end := now.Add(d.ResetAfter)
+	stated := item.Inline != nil && d.Rule.Algorithm == limiter.StatedWindow
+	switch {
+	case stated && d.ResetAfter == 0 && d.Rule.Calendar != 0: // of the window that the next hit opens
+		_, end = gregorian(now, r.Duration)
+	case stated && d.ResetAfter == 0:
+		end = now.Add(d.Rule.Per)
+	}
+	if out.ResetTime = upMillis(end); stated && d.Rule.Calendar != 0 {
+		out.ResetTime-- // the last millisecond of its last second
+	}
+	if item.Inline != nil && r.Limit == 0 { // it was only reset
+		out.Limit, out.Remaining = 0, 0
+	}
+	return out
+}
+
+// ownerAddress is where clients reach the node id, or its id if that is not known.
+func ownerAddress(view *cluster.View, id string) string {
+	if i := view.Find(id); i >= 0 && view.Members[i].GRPCAddr != "" {
+		return view.Members[i].GRPCAddr
+	}
+	return id
+}
+
+// upMillis is t in milliseconds since the epoch, rounded up.
+func upMillis(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.Nanosecond()%int(time.Millisecond) != 0 {
+		ms++
+	}
+	return ms
+}
+
+// gregorianYears is the last kind of calendar interval; gubernator.proto lists them.
+const gregorianYears = 5
+
+// gregorian is the calendar interval of a kind that t lies in, [begin, end), in UTC.
+func gregorian(t time.Time, kind int64) (begin, end time.Time) {
+	t = t.UTC()
+	y, m, d := t.Date()
+	date := func(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
+	switch kind {
+	case 0:
+		begin = t.Truncate(time.Minute)
+		return begin, begin.Add(time.Minute)
+	case 1:
+		begin = t.Truncate(time.Hour)
+		return begin, begin.Add(time.Hour)
+	case 2:
+		return date(y, m, d), date(y, m, d+1)
+	case 3:
+		monday := d - (int(t.Weekday())+6)%7
+		return date(y, m, monday), date(y, m, monday+7)
+	case 4:
+		return date(y, m, 1), date(y, m+1, 1)
+	}
+	return date(y, 1, 1), date(y+1, 1, 1)
+}

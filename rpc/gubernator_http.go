@@ -1,0 +1,108 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"penstock/cluster"
+	"penstock/proto/gubernator"
+)
+
+// gubernatorPages serves Gubernator's JSON as its own gateway does: field names of the .proto file, and camelCase too;
+// fields that are not known are passed over; all fields are written, 64-bit numbers as strings; errors are
+// google.rpc.Status.
+func (w *web) gubernatorPages(m *mux) {
+	door := &gubernatorDoor{node: w.Node, inlines: &w.inlines, draining: w.Draining}
+	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", ownPagesOnly(func(rw http.ResponseWriter, r *http.Request) {
+		in, err := readGubernator(rw, r)
+		if err != nil {
+			w.Node.Stats().Refused.Add(1)
+			writeGubernator(rw, nil, err)
+			return
+		}
+		out, err := door.GetRateLimits(context.Background(), in)
+		writeGubernator(rw, out, err)
+	})))
+	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {
+		out, err := door.HealthCheck(r.Context(), nil)
+		writeGubernator(rw, out, err)
+	})
+	m.handle("GET /v1/LiveCheck", func(rw http.ResponseWriter, r *http.Request) {
+		out, err := door.LiveCheck(r.Context(), nil)
+		writeGubernator(rw, out, err)
+	})
+}
+
+// maxObjects is how many objects a body has at most: itself, its requests and their metadata, and some that are not known.
+const maxObjects = 4 * cluster.MaxItems
+
+// readGubernator reads a body. An error is a gRPC status.
+func readGubernator(rw http.ResponseWriter, r *http.Request) (*gubernator.GetRateLimitsReq, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, status.Errorf(codes.OutOfRange, "body: has more than %d bytes", large.Limit)
+	case err != nil:
+		return nil, status.Errorf(codes.InvalidArgument, "body: cannot be read: %v", err)
+	case objects(b) > maxObjects: // before each takes the memory of a request
+		return nil, status.Errorf(codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
+	}
+	in := new(gubernator.GetRateLimitsReq)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, in); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "body: %v", err)
+	}
+	return in, nil
+}
+
+// objects is how many objects a JSON text has at most.
+func objects(b []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(b); i++ {
+		switch {
+		case quoted && b[i] == '\\':
+			i++
+		case b[i] == '"':
+			quoted = !quoted
+		case b[i] == '{' && !quoted:
+			n++
+		}
+	}
+	return n
+}
+
+// gatewayStatus is the HTTP status that grpc-gateway has for the codes of this door.
+var gatewayStatus = map[codes.Code]int{
+	codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest, codes.NotFound: http.StatusNotFound,
+	codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Unavailable: http.StatusServiceUnavailable,
+}
+
+func writeGubernator(rw http.ResponseWriter, out proto.Message, err error) {
+	if err != nil {
+		s := status.Convert(err)
+		code, known := gatewayStatus[s.Code()]
+		if !known {
+			code = http.StatusInternalServerError
+		}
+		writeJSON(rw, code, struct {
+			Code    codes.Code `json:"code"`
+			Message string     `json:"message"`
+			Details []struct{} `json:"details"`
+		}{s.Code(), s.Message(), []struct{}{}})
+		return
+	}
+	b, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(out)
+	if err != nil {
+		writeGubernator(rw, nil, fmt.Errorf("the answer cannot be written: %w", err))
+		return
+	}
+	writeBody(rw, http.StatusOK, b)
+}

@@ -1,0 +1,140 @@
+package rpc
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// headerForms are the ways to write what remains of a limit, as bits.
+type headerForms uint8
+
+const (
+	formIETF   headerForms = 1 << iota // RateLimit and RateLimit-Policy, draft-ietf-httpapi-ratelimit-headers-10
+	formTriple                         // RateLimit-Limit, -Remaining, -Reset: the same draft up to its number 06
+	formX                              // X-RateLimit-Limit, -Remaining, -Reset
+)
+
+// formNames are the forms as the parameter headers calls them.
+var formNames = []struct {
+	name string
+	form headerForms
+}{{"ietf", formIETF}, {"triple", formTriple}, {"x", formX}, {"none", 0}}
+
+// readForms reads the parameter headers: names with commas between. The default is ietf.
+func readForms(text string) (forms headerForms, _ *fault) {
+	if text == "" {
+		return formIETF, nil
+	}
+next:
+	for name := range strings.SplitSeq(text, ",") {
+		for _, f := range formNames {
+			if f.name == name {
+				forms |= f.form
+				continue next
+			}
+		}
+		return 0, &fault{Status: http.StatusBadRequest, Field: "headers", Text: fmt.Sprintf("headers: %.40q is unknown; there is: ietf, triple, x, none, with commas between", name)}
+	}
+	return forms, nil
+}
+
+// setRateLimit writes what remains in the forms that are asked for, and whatever form, Retry-After (RFC 9110, 10.2.3) on a
+// denial that waiting ends, and what only this limiter has to say. The older forms have whole numbers: the limit, what
+// remains of it, and the seconds until all of it is there again.
+func setRateLimit(h http.Header, d *cluster.Decision, forms headerForms) {
+	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for what the drafts write.
+	if forms&formIETF != 0 {
+		name := structuredString(d.Rule.Name)
+		quota, window := policyOf(d.Rule)
+		h["RateLimit-Policy"] = []string{fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)}
+		h["RateLimit"] = []string{fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))}
+	}
+	for _, older := range []struct {
+		form   headerForms
+		prefix string
+	}{{formTriple, "RateLimit-"}, {formX, "X-RateLimit-"}} {
+		if forms&older.form != 0 {
+			h[older.prefix+"Limit"] = []string{strconv.FormatInt(d.Limit, 10)}
+			h[older.prefix+"Remaining"] = []string{strconv.FormatInt(d.Remaining, 10)}
+			h[older.prefix+"Reset"] = []string{strconv.FormatInt(seconds(d.ResetAfter), 10)}
+		}
+	}
+	if !d.Allowed && d.RetryAfter >= 0 {
+		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d.RetryAfter)), 10))
+	}
+	if d.Allowed && d.Delay > 0 {
+		h.Set("Penstock-Delay-Ms", strconv.FormatInt(millis(d.Delay), 10))
+	}
+	if d.Degraded {
+		h.Set("Penstock-Degraded", strconv.FormatInt(d.Bound, 10))
+	}
+	if d.Shadow {
+		h.Set("Penstock-Shadow", "1")
+	}
+}
+
+// policyOf is what a limit grants, and in which time. A bucket grants what it holds, in the time that it takes to fill.
+func policyOf(l *limiter.Limit) (quota, window int64) {
+	refill := l.Limit // units that come in Per
+	if l.Algorithm == limiter.TokenBucket {
+		refill = l.Refill
+	}
+	quota = l.Capacity()
+	return quota, max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill))))
+}
+
+// untilMore is the wait until more remains than now: for a denial, until what was asked for; for a bucket, until the
+// next unit or refill; else until the window is over.
+func untilMore(d *cluster.Decision) time.Duration {
+	step := time.Duration(0)
+	switch d.Rule.Algorithm {
+	case limiter.GCRA, limiter.LeakyBucket, limiter.StatedBucket:
+		step = max(1, d.Rule.Per/time.Duration(d.Rule.Limit))
+	case limiter.TokenBucket:
+		step = d.Rule.Per
+	}
+	switch {
+	case !d.Allowed && d.RetryAfter >= 0:
+		return d.RetryAfter
+	case step > 0 && d.ResetAfter > 0:
+		if rest := d.ResetAfter % step; rest > 0 {
+			return rest
+		}
+		return step
+	}
+	return d.ResetAfter
+}
+
+// seconds is d in seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// structuredString writes s as a String of RFC 9651, which has only printable ASCII. What is not is written as %XX.
+func structuredString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < 0x20 || c > 0x7e:
+			fmt.Fprintf(&b, "%%%02X", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,382 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// What the file of OpenAPI says, as far as it is held against the handlers.
+type (
+	openAPI struct {
+		Paths      map[string]map[string]any
+		Components struct {
+			Parameters map[string]apiParameter
+			Responses  map[string]apiResponse
+			Schemas    map[string]apiSchema
+		}
+	}
+	apiOperation struct {
+		Parameters []struct {
+			Ref          string `json:"$ref"`
+			apiParameter `json:",inline"`
+		}
+		RequestBody *struct {
+			Content map[string]struct{ Schema apiSchema }
+		}
+		Responses map[string]apiResponse
+	}
+	apiParameter struct{ Name string }
+	apiResponse  struct {
+		Ref     string `json:"$ref"`
+		Content map[string]struct{ Schema apiSchema }
+	}
+	apiSchema struct {
+		Ref                  string `json:"$ref"`
+		Type                 string
+		Enum                 []string
+		Required             []string
+		Properties           map[string]apiSchema
+		AdditionalProperties any `json:"additionalProperties"`
+		Items                *apiSchema
+	}
+)
+
+func readOpenAPI(t *testing.T) (api *openAPI, operations map[string]*apiOperation) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api = new(openAPI)
+	if err := json.Unmarshal(b, api); err != nil {
+		t.Fatal(err)
+	}
+	operations = map[string]*apiOperation{}
+	for path, item := range api.Paths {
+		for method, v := range item {
+			if method == "description" {
+				continue
+			}
+			b, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := new(apiOperation)
+			if err := json.Unmarshal(b, o); err != nil {
+				t.Fatal(err)
+			}
+			operations[strings.ToUpper(method)+" "+path] = o
+		}
+	}
+	return api, operations
+}
+
+// schema follows a reference.
+func (api *openAPI) schema(s apiSchema) apiSchema {
+	if name, found := strings.CutPrefix(s.Ref, "#/components/schemas/"); found {
+		return api.Components.Schemas[name]
+	}
+	return s
+}
+
+func (api *openAPI) response(r apiResponse) apiResponse {
+	if name, found := strings.CutPrefix(r.Ref, "#/components/responses/"); found {
+		return api.Components.Responses[name]
+	}
+	return r
+}
+
+// names are those of an operation's parameters.
+func (api *openAPI) names(o *apiOperation) (names []string) {
+	for _, p := range o.Parameters {
+		name := p.Name
+		if ref, found := strings.CutPrefix(p.Ref, "#/components/parameters/"); found {
+			name = api.Components.Parameters[ref].Name
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// wrong says where v is not what s says, or nothing.
+func (api *openAPI) wrong(s apiSchema, v any, where string) string {
+	s = api.schema(s)
+	kind := map[reflect.Kind]string{reflect.Map: "object", reflect.Slice: "array", reflect.String: "string", reflect.Bool: "boolean"}[reflect.ValueOf(v).Kind()]
+	if n, ok := v.(json.Number); ok {
+		if kind = "number"; !strings.ContainsAny(n.String(), ".eE") {
+			kind = "integer"
+		}
+	}
+	if kind != s.Type {
+		return fmt.Sprintf("%s is %s %v, not %q", where, kind, v, s.Type)
+	}
+	if text, ok := v.(string); ok && len(s.Enum) > 0 && !slices.Contains(s.Enum, text) {
+		return fmt.Sprintf("%s is %q, not one of %q", where, text, s.Enum)
+	}
+	object, _ := v.(map[string]any)
+	for _, name := range s.Required {
+		if _, given := object[name]; !given {
+			return fmt.Sprintf("%s lacks %s", where, name)
+		}
+	}
+	for name, v := range object {
+		p, known := s.Properties[name]
+		switch more := s.AdditionalProperties.(type) {
+		case bool:
+			if !known && !more {
+				return fmt.Sprintf("%s.%s is not in the file", where, name)
+			}
+		case map[string]any:
+			p.Type, known = fmt.Sprint(more["type"]), true
+		}
+		if known {
+			if text := api.wrong(p, v, where+"."+name); text != "" {
+				return text
+			}
+		}
+	}
+	list, _ := v.([]any)
+	for i := range list {
+		if text := api.wrong(*s.Items, list[i], fmt.Sprintf("%s[%d]", where, i)); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// registered are the pages of this package, as its sources have them, and those that cmd/node adds.
+func registered(t *testing.T) (patterns []string) {
+	t.Helper()
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := regexp.MustCompile(`m\.[hH]andle(?:Func)?\("([^"]+)"`)
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range call.FindAllStringSubmatch(string(text), -1) {
+			patterns = append(patterns, m[1])
+		}
+	}
+	wiring, err := os.ReadFile("../cmd/node/node.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`http\.Handler\{"([^"]+)"`).FindAllStringSubmatch(string(wiring), -1) {
+		patterns = append(patterns, m[1])
+	}
+	return patterns
+}
+
+// undocumented are pages that are for people and their tools, and no interface.
+var undocumented = regexp.MustCompile(`^(/|GET /debug/pprof/.*|GET /ui/.*)$`)
+
+// Promise: docs/openapi.yaml says what the handlers do: paths, parameters, fields of requests, both ways.
+func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
+	api, operations := readOpenAPI(t)
+	seen := map[string]bool{}
+	for _, pattern := range registered(t) {
+		if pattern == "/v1/auth" {
+			pattern = "GET /v1/auth" // all methods are one there
+		}
+		seen[pattern] = true
+		if operations[pattern] == nil && !undocumented.MatchString(pattern) {
+			t.Errorf("%s is served, and not in the file", pattern)
+		}
+	}
+	for name := range operations {
+		if !seen[name] {
+			t.Errorf("%s is in the file, and not served", name)
+		}
+	}
+
+	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), Admin: true})
+	for name, o := range operations {
+		_, path, _ := strings.Cut(name, " ")
+		if len(o.Parameters) == 0 || !strings.HasPrefix(name, "GET") {
+			continue
+		}
+		_, body := page(h, "GET", path+"?nonsense=1", "")
+		_, list, found := strings.Cut(body, "there is: ")
+		list, _, _ = strings.Cut(list, `"`)
+		got := strings.Split(list, ", ")
+		slices.Sort(got)
+		if want := api.names(o); !found || !slices.Equal(got, want) {
+			t.Errorf("%s takes %q; the file says %q", name, got, want)
+		}
+	}
+
+	for name, v := range map[string]any{
+		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
+		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{},
+	} {
+		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the fields\n%q; the file says\n%q", name, got, want)
+		}
+	}
+}
+
+// fieldsOf are the names that t's fields have in JSON.
+func fieldsOf(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name != "":
+			names = append(names, name)
+		case f.Anonymous && f.Type.Kind() == reflect.Pointer:
+			names = append(names, fieldsOf(f.Type.Elem())...)
+		case f.Anonymous:
+			names = append(names, fieldsOf(f.Type)...)
+		}
+	}
+	return names
+}
+
+// Promise: each operation answers with the statuses, the types of body and the fields that the file says, and with no
+// others.
+func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
+	api, operations := readOpenAPI(t)
+	lost, err := cluster.New(cluster.Config{ID: "n1", Boot: 1, Clock: NewClock(), Network: unreached{t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := HTTPConfig{Node: alone(t, httpSpecs...), Admin: true, Version: "v9", Started: time.Now()}
+	h := NewHTTP(config)
+	nowhere := NewHTTP(HTTPConfig{Node: lost, Admin: true})
+	config.AuthToken = "secret"
+	closed := NewHTTP(config)
+	page(h, "GET", "/v1/check?limit=demo&key=full&cost=5", "")
+
+	const item = `{"limit":"demo","key":"k"}`
+	foreign := []string{"Origin", "http://elsewhere.example", "Sec-Fetch-Site", "cross-site"}
+	answered := map[string]bool{}
+	for _, c := range []struct {
+		h         http.Handler
+		operation string
+		query     string
+		body      string
+		header    []string
+		status    int
+	}{
+		{h, "GET /v1/check", "?limit=demo&key=k", "", nil, 200},
+		{h, "GET /v1/check", "?limit=demo", "", nil, 400},
+		{closed, "GET /v1/check", "?limit=demo&key=k", "", nil, 401},
+		{h, "GET /v1/check", "?limit=nowhere&key=k", "", nil, 404},
+		{h, "GET /v1/check", "?limit=demo&key=full", "", nil, 429},
+		{nowhere, "GET /v1/check", "?limit=demo&key=k", "", nil, 503},
+		{h, "POST /v1/check", "", item, nil, 200},
+		{h, "POST /v1/check", "", `{"items":[` + item + `,` + item + `],"atomic":true}`, nil, 200},
+		{h, "POST /v1/check", "", `{`, nil, 400},
+		{h, "POST /v1/check", "", item, foreign, 403},
+		{h, "POST /v1/check", "", `{"limit":"nowhere","key":"k"}`, nil, 404},
+		{h, "POST /v1/check", "", strings.Repeat(" ", maxBody+1), nil, 413},
+		{nowhere, "POST /v1/check", "", item, nil, 503},
+		{h, "GET /v1/peek", "?limit=demo&key=full&cost=1", "", nil, 200},
+		{h, "GET /v1/peek", "?limit=demo", "", nil, 400},
+		{h, "GET /v1/peek", "?limit=nowhere&key=k", "", nil, 404},
+		{nowhere, "GET /v1/peek", "?limit=demo&key=k", "", nil, 503},
+		{h, "GET /v1/auth", "?limit=demo&key={method}", "", nil, 200},
+		{h, "GET /v1/auth", "?limit=demo&key={header:X-User}", "", nil, 400},
+		{h, "GET /v1/auth", "?limit=nowhere&key=k", "", nil, 404},
+		{h, "GET /v1/auth", "?limit=demo&key=full", "", nil, 429},
+		{h, "GET /v1/auth", "?limit=demo&key=full&deny_status=418&deny_body=no", "", nil, 418},
+		{h, "GET /v1/auth", "?limit=demo&key=full&deny_status=403", "", nil, 403},
+		{nowhere, "GET /v1/auth", "?limit=demo&key=k", "", nil, 503},
+		{h, "POST /v1/reset", "", item, nil, 200},
+		{h, "POST /v1/reset", "", `[]`, nil, 400},
+		{h, "POST /v1/reset", "", item, foreign, 403},
+		{h, "POST /v1/reset", "", `{"limit":"nowhere","key":"k"}`, nil, 404},
+		{h, "GET /v1/members", "", "", nil, 200},
+		{nowhere, "GET /v1/members", "", "", nil, 503},
+		{h, "GET /v1/ring", "?key=k", "", nil, 200},
+		{h, "GET /v1/ring", "?key=", "", nil, 400},
+		{nowhere, "GET /v1/ring", "?key=k", "", nil, 503},
+		{h, "GET /v1/status", "", "", nil, 200},
+		{h, "POST /v1/GetRateLimits", "", `{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`, nil, 200},
+		{h, "POST /v1/GetRateLimits", "", `{`, nil, 400},
+		{h, "POST /v1/GetRateLimits", "", `{}`, foreign, 403},
+		{h, "GET /v1/HealthCheck", "", "", nil, 200},
+		{h, "GET /v1/LiveCheck", "", "", nil, 200},
+		{closed, "GET /healthz", "", "", nil, 200},
+		{closed, "GET /readyz", "", "", nil, 200},
+		{nowhere, "GET /readyz", "", "", nil, 503},
+		{h, "GET /metrics", "", "", nil, 200},
+	} {
+		method, path, _ := strings.Cut(c.operation, " ")
+		r := httptest.NewRequest(method, path, strings.NewReader(c.body))
+		r.URL.RawQuery = strings.TrimPrefix(c.query, "?")
+		for i := 0; i < len(c.header); i += 2 {
+			r.Header.Set(c.header[i], c.header[i+1])
+		}
+		rw := httptest.NewRecorder()
+		c.h.ServeHTTP(rw, r)
+		where := fmt.Sprintf("%s%s %.50s: %d", c.operation, c.query, c.body, rw.Code)
+		o := operations[c.operation]
+		if o == nil || rw.Code != c.status {
+			t.Errorf("%s, want %d: %s", where, c.status, rw.Body)
+			continue
+		}
+		code := fmt.Sprint(rw.Code)
+		if _, exact := o.Responses[code]; !exact {
+			code = code[:1] + "XX"
+		}
+		answered[c.operation+" "+code] = true
+		said, documented := o.Responses[code]
+		kind, _, _ := mime.ParseMediaType(rw.Header().Get("Content-Type"))
+		content, known := api.response(said).Content[kind]
+		switch {
+		case !documented:
+			t.Errorf("%s is not in the file", where)
+		case !known && kind != "": // a text without a type of its own is given one by net/http
+			t.Errorf("%s: the type %s is not in the file", where, kind)
+		case strings.HasSuffix(kind, "json"):
+			var v any
+			d := json.NewDecoder(rw.Body)
+			d.UseNumber()
+			if err := d.Decode(&v); err != nil {
+				t.Errorf("%s: %v", where, err)
+			} else if text := api.wrong(content.Schema, v, "body"); text != "" {
+				t.Errorf("%s: %s", where, text)
+			}
+		}
+	}
+	for name, o := range operations {
+		for code := range o.Responses {
+			if !answered[name+" "+code] && name != "POST /json" { // which is a door of its own: rpc/envoy tries it
+				t.Errorf("%s: the file says %s, and nothing here is answered so", name, code)
+			}
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"penstock/cluster"
+	"penstock/rpc/resp"
+)
+
+// RedisConfig makes the door for the Redis protocol. Node is required.
+type RedisConfig struct {
+	Node      *cluster.Node
+	TLS       *tls.Config // nil: plaintext. See ServerTLS
+	AuthToken string      // clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
+	Draining  func() bool // while it is true, READY says 0; nil: never
+	Metrics   *Metrics    // shows what the door counts; nil: nobody does
+}
+
+// Bounds of the door. Who is slower, or more, is cut off. (Those of a command are resp's.)
+const (
+	maxRedisConns = 10_000
+	// redisIdle is for clients that say nothing: pools keep connections for half an hour, and open others when these are gone.
+	redisIdle = 5 * time.Minute
+	// redisHurry is for what must not take long: the rest of a command, the handshake of TLS, saying who one is.
+	redisHurry = 5 * time.Second
+	// redisPatience is how long a client may take to read. Nothing more of its commands is read meanwhile, so its replies
+	// do not pile up.
+	redisPatience = 10 * time.Second
+	// redisReplies is how many bytes of replies are gathered before they are written.
+	redisReplies = 64 << 10
+)
+
+// Redis is the door for clients of the Redis protocol: RL.* as Smyte's rate limiter has them and CL.THROTTLE as redis-cell
+// has it (redis_limits.go), and what such clients say besides (redis_talk.go). Each connection has a goroutine, which
+// decides all that has arrived at once (redis_conn.go).
+type Redis struct {
+	config  RedisConfig
+	token   bearer
+	inlines inlineLimits
+	stats   redisStats
+	seconds prometheus.Observer
+	most    int // connections at a time
+
+	mu       sync.Mutex // guards conns and listener
+	conns    map[*redisConn]struct{}
+	listener net.Listener
+	closing  atomic.Bool    // set under mu
+	serving  sync.WaitGroup // connections
+}
+
+// redisStats count since the start.
+type redisStats struct {
+	connections atomic.Uint64 // accepted
+	turnedAway  atomic.Uint64 // closed because there were too many
+	commands    atomic.Uint64 // replied to
+	batches     atomic.Uint64 // in how many rounds
+	errors      atomic.Uint64 // replies that are errors
+	broken      atomic.Uint64 // connections closed for what their clients sent
+}
+
+// NewRedis makes the door.
+func NewRedis(c RedisConfig) *Redis {
+	d := &Redis{config: c, token: newBearer(c.AuthToken), most: maxRedisConns, conns: make(map[*redisConn]struct{})}
+	if c.TLS != nil {
+		d.config.TLS = withoutProtocols(c.TLS)
+	}
+	if c.Metrics != nil {
+		d.seconds = c.Metrics.addRedis(d)
+	}
+	return d
+}
+
+// withoutProtocols is t for clients that name none in the handshake, or one that t does not know.
+func withoutProtocols(t *tls.Config) *tls.Config {
+	t = t.Clone()
+	t.NextProtos = nil
+	if get := t.GetConfigForClient; get != nil {
+		t.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			c, err := get(hello)
+			if c != nil {
+				c = c.Clone()
+				c.NextProtos = nil
+			}
+			return c, err
+		}
+	}
+	return t
+}
+
+// Serve serves l until Close or Shutdown, and then returns nil.
+func (d *Redis) Serve(l net.Listener) error {
+	d.mu.Lock()
+	d.listener = l
+	closing := d.closing.Load()
+	d.mu.Unlock()
+	if closing {
+		l.Close()
+	}
+	for pause := time.Duration(0); ; {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			d.admit(conn)
+		case d.closing.Load():
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		default: // no file descriptors, perhaps: others will be closed
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			slog.Warn("a connection for the Redis protocol could not be accepted", "error", err, "pause", pause)
+			time.Sleep(pause)
+		}
+	}
+}
+
+// admit serves conn in a goroutine of its own, unless there are too many.
+func (d *Redis) admit(conn net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing.Load() {
+		conn.Close()
+		return
+	}
+	if len(d.conns) >= d.most {
+		d.stats.turnedAway.Add(1)
+		if d.config.TLS == nil { // the socket's buffer is empty, so this does not wait
+			conn.Write(resp.AppendError(nil, "ERR max number of clients reached"))
+		}
+		conn.Close()
+		return
+	}
+	if d.config.TLS != nil {
+		conn = tls.Server(conn, d.config.TLS)
+	}
+	c := newRedisConn(d, conn, d.stats.connections.Add(1))
+	d.conns[c] = struct{}{}
+	d.serving.Go(func() {
+		c.serve()
+		d.mu.Lock()
+		delete(d.conns, c)
+		d.mu.Unlock()
+	})
+}
+
+// Shutdown takes no more connections, lets every client have the replies to what has been read, and closes. When ctx
+// ends, it closes at once. It returns when all connections are gone.
+func (d *Redis) Shutdown(ctx context.Context) {
+	d.mu.Lock()
+	d.closing.Store(true)
+	if d.listener != nil {
+		d.listener.Close()
+	}
+	for c := range d.conns {
+		c.conn.SetReadDeadline(time.Unix(1, 0)) // who waits for commands waits no more
+	}
+	d.mu.Unlock()
+	hurry := context.AfterFunc(ctx, d.closeAll)
+	defer hurry()
+	d.serving.Wait()
+}
+
+// clients is how many connections are open.
+func (d *Redis) clients() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.conns)
+}
+
+func (d *Redis) closeAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.conns {
+		c.closeNow()
+	}
+}

@@ -1,0 +1,273 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/resp"
+)
+
+// redisConn is one connection. Its goroutine owns all of it, except where it says otherwise.
+//
+// What is read at once is decided at once: commands become items of one request until there are no more, a command
+// comes that is no check, or the request is full; then the node decides, and the replies follow in order. Items of one
+// request that concern one key are decided in their order (cluster.Node.Check), so it makes no difference to a client
+// whether its commands travelled together.
+type redisConn struct {
+	door *Redis
+	conn net.Conn // closed by anybody
+	id   uint64
+
+	in    []byte // what has been read begins here
+	held  int    // bytes of it
+	words [][]byte
+	round *redisRound // while there is one
+
+	now     time.Time // when a round was last begun or ended
+	readBy  time.Time // deadlines in force
+	writeBy time.Time
+	partial bool // readBy is for the rest of a command
+
+	version int // of the protocol: 2 or 3
+	known   bool
+	name    string // by CLIENT SETNAME
+	ending  bool   // when the replies are written
+
+	limits    [redisLimits]knownLimit
+	last      *redisCommand // as lastName calls it
+	lastName  string        // in lastBytes
+	lastBytes [longestCommand]byte
+}
+
+const (
+	redisFirstBuffer = 4 << 10 // until somebody sends more at once than that
+	redisBuffer      = resp.MaxCommand
+	// redisItems is how many checks are decided at once. More would not be faster, and a client that does not read its
+	// replies holds the memory of a round until it is cut off.
+	redisItems = 256
+)
+
+// redisRound is the memory of one round of commands, used again and again.
+type redisRound struct {
+	out     []byte
+	items   [redisItems]cluster.Item
+	replies [redisItems]redisReply // of items
+	checks  int                    // items that wait for their decision
+	decided [redisItems]cluster.Decision
+	request cluster.Request
+
+	commands, errors uint64
+}
+
+var redisRounds = sync.Pool{New: func() any { return new(redisRound) }}
+
+func newRedisConn(d *Redis, conn net.Conn, id uint64) *redisConn {
+	return &redisConn{door: d, conn: conn, id: id, version: 2, known: d.config.AuthToken == ""}
+}
+
+// serve answers until the client goes, or has to.
+func (c *redisConn) serve() {
+	defer c.conn.Close()
+	c.now = time.Now()
+	c.readBy = c.now.Add(redisHurry)
+	c.conn.SetDeadline(c.readBy)
+	c.writeBy = c.readBy
+	if t, ok := c.conn.(*tls.Conn); ok {
+		if t.Handshake() != nil {
+			c.door.stats.broken.Add(1)
+			return
+		}
+	}
+	if c.known {
+		c.readBy = time.Time{}
+	}
+	c.in = make([]byte, redisFirstBuffer)
+	for c.read() && c.answer() && !c.ending {
+	}
+}
+
+// closeNow is for other goroutines.
+func (c *redisConn) closeNow() {
+	if t, ok := c.conn.(*tls.Conn); ok {
+		t.NetConn().Close() // Close would wait for whoever writes
+		return
+	}
+	c.conn.Close()
+}
+
+// read waits for bytes.
+func (c *redisConn) read() bool {
+	c.setReadDeadline()
+	if c.door.closing.Load() { // and has moved the deadline, perhaps before it was set here
+		return false
+	}
+	n, err := c.conn.Read(c.in[c.held:])
+	c.held += n
+	if err != nil {
+		var timeout net.Error
+		if c.held > 0 && errors.As(err, &timeout) && timeout.Timeout() && !c.door.closing.Load() {
+			c.door.stats.broken.Add(1)
+		}
+		return n > 0
+	}
+	if c.held == len(c.in) && len(c.in) < redisBuffer {
+		in := make([]byte, redisBuffer)
+		copy(in, c.in)
+		c.in = in
+	}
+	return true
+}
+
+// setReadDeadline sets what is due. Deadlines cost system time, so one that is nearly right stays.
+func (c *redisConn) setReadDeadline() {
+	switch {
+	case !c.known: // the first deadline, whatever comes
+		return
+	case c.held > 0 && c.partial:
+		return
+	case c.held > 0:
+		c.partial, c.readBy = true, c.now.Add(redisHurry)
+	case c.partial || c.readBy.Sub(c.now) < redisIdle:
+		c.partial, c.readBy = false, c.now.Add(redisIdle+redisIdle/10)
+	default:
+		return
+	}
+	c.conn.SetReadDeadline(c.readBy)
+}
+
+// answer replies to all commands that have arrived, and keeps what is left of the next. It reports whether the
+// connection goes on.
+func (c *redisConn) answer() bool {
+	c.now = time.Now()
+	r := redisRounds.Get().(*redisRound)
+	c.round = r
+	rest, err := c.in[:c.held], error(nil)
+	for !c.ending {
+		var n int
+		if c.words, n, err = resp.Parse(rest, c.words); n == 0 || err != nil {
+			break
+		}
+		rest = rest[n:]
+		if len(c.words) > 0 {
+			r.commands++
+			c.command(c.words)
+		}
+	}
+	c.decide()
+	if err != nil {
+		c.ending = true
+		c.door.stats.broken.Add(1)
+		if !errors.Is(err, resp.ErrHTTP) {
+			c.fail(err.Error())
+		}
+	}
+	written := c.write()
+	c.held = copy(c.in, rest)
+	c.count()
+	c.round = nil
+	redisRounds.Put(r)
+	return written
+}
+
+// count ends a round, and adds it to the door's counters.
+func (c *redisConn) count() {
+	began := c.now
+	c.now = time.Now()
+	r, stats := c.round, &c.door.stats
+	if r.commands == 0 && r.errors == 0 {
+		return
+	}
+	stats.batches.Add(1)
+	stats.commands.Add(r.commands)
+	if r.errors > 0 {
+		stats.errors.Add(r.errors)
+	}
+	r.commands, r.errors = 0, 0
+	if c.door.seconds != nil {
+		c.door.seconds.Observe(c.now.Sub(began).Seconds())
+	}
+}
+
+// write sends the replies that there are. A client that does not read them is gone for us.
+func (c *redisConn) write() bool {
+	r := c.round
+	if len(r.out) == 0 {
+		return true
+	}
+	if c.writeBy.Sub(c.now) < redisPatience {
+		c.writeBy = c.now.Add(redisPatience + redisPatience/2)
+		c.conn.SetWriteDeadline(c.writeBy)
+	}
+	_, err := c.conn.Write(r.out)
+	if r.out = r.out[:0]; cap(r.out) > 4*redisReplies {
+		r.out = nil
+	}
+	if err != nil {
+		c.ending = true
+	}
+	return err == nil
+}
+
+// check adds an item to the round; reply says what to make of its decision. The key must stay where it is until then.
+func (c *redisConn) check(l *limiter.Limit, key []byte, cost int64, terms cluster.Terms, reply redisReply) {
+	r := c.round
+	it := &r.items[r.checks]
+	*it = cluster.Item{Inline: l, Key: borrow(key), Cost: cost, Terms: terms}
+	if cost == 0 {
+		it.Op = cluster.OpPeek
+	}
+	r.replies[r.checks] = reply
+	if r.checks++; r.checks == len(r.items) {
+		c.decide()
+	}
+}
+
+// decide has the node decide on the items of the round, and writes their replies down.
+func (c *redisConn) decide() {
+	r := c.round
+	n := r.checks
+	if n == 0 {
+		return
+	}
+	r.checks = 0
+	r.request = cluster.Request{Items: r.items[:n]}
+	out := r.decided[:n]
+	if err := c.door.config.Node.Check(&r.request, out); err != nil {
+		text := "ERR " + explain(err).Text
+		for range n {
+			c.fail(text)
+		}
+	} else {
+		for i := range out {
+			r.out = r.replies[i].append(r.out, &out[i], r.items[i].Cost)
+		}
+	}
+	clear(r.items[:n]) // they point into buffers of connections
+	c.relieve()
+}
+
+// begin makes room for a reply that is no decision: those before it come first.
+func (c *redisConn) begin() *redisRound {
+	c.decide()
+	c.relieve()
+	return c.round
+}
+
+// relieve keeps the replies that were not sent yet from piling up.
+func (c *redisConn) relieve() {
+	if len(c.round.out) >= redisReplies {
+		c.write()
+	}
+}
+
+// fail replies with an error.
+func (c *redisConn) fail(text string) {
+	r := c.begin()
+	r.errors++
+	r.out = resp.AppendError(r.out, text)
+}

@@ -1,0 +1,285 @@
+package rpc
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/resp"
+)
+
+// Limits of the Redis protocol come with each command. They are inline limits without a name, so they count together with
+// those of HTTP and gRPC that have no name either and the same algorithm, period, and for a bucket limit and refill:
+//
+//	RL.REDUCE key max seconds REFILL n       {"algorithm":"token_bucket","client_time":true,"limit":max,"per":"…s","refill":n}
+//	RL.SESSIONIZE key max seconds REFILL n   the same and "sessions":true
+//	CL.THROTTLE key burst count seconds      {"algorithm":"gcra","limit":count,"per":"…s","burst":burst+1}
+//
+// A command does what it does where it comes from, faults of their arithmetic excepted: numbers that overflow there are
+// refused here.
+
+// redisReply says what the reply to a check is.
+type redisReply uint8
+
+const (
+	replyTokens   redisReply = iota // RL.*: the tokens before the take
+	replySession                    // RL.SESSIONIZE: the same, and when the session began, in ms
+	replyThrottle                   // CL.THROTTLE: five numbers
+)
+
+// append writes the reply to a decision on cost.
+func (kind redisReply) append(b []byte, d *cluster.Decision, cost int64) []byte {
+	switch kind {
+	case replyThrottle:
+		b = append(b, "*5\r\n"...)
+		denied := int64(1)
+		if d.Allowed {
+			denied = 0
+		}
+		b = resp.AppendInt(b, denied)
+		b = resp.AppendInt(b, d.Limit)
+		b = resp.AppendInt(b, d.Remaining)
+		b = resp.AppendInt(b, cellSeconds(d.RetryAfter))
+		return resp.AppendInt(b, cellSeconds(d.ResetAfter))
+	case replySession:
+		b = append(b, "*2\r\n"...)
+		b = resp.AppendInt(b, tokensBefore(d, cost))
+		return resp.AppendInt(b, int64(d.Session)/int64(time.Millisecond))
+	default:
+		return resp.AppendInt(b, tokensBefore(d, cost))
+	}
+}
+
+// tokensBefore is what was in the bucket. The client compares it with what it asked for: it is admitted if there was as
+// much.
+func tokensBefore(d *cluster.Decision, cost int64) int64 {
+	if d.Allowed {
+		return d.Remaining + cost
+	}
+	return d.Remaining + d.Drained
+}
+
+// cellSeconds is d in seconds as redis-cell counts: whole milliseconds, rounded up to seconds.
+func cellSeconds(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	s := int64(d / time.Second)
+	if d%time.Second >= time.Millisecond {
+		s++
+	}
+	return s
+}
+
+// Texts of Smyte's server.
+const (
+	smyteInteger = "Value is not an integer or out of range"
+	smyteSyntax  = "Syntax error"
+)
+
+// bucketVerb is a command about a token bucket.
+type bucketVerb struct {
+	unit     time.Duration // of its times
+	reduce   bool          // it takes tokens
+	sessions bool
+}
+
+// bucket is RL.GET, RL.REDUCE and those like them: key max time [REFILL n] [TAKE n] [AT time] [STRICT]. A request that
+// asks for more than there is takes all of it.
+func (c *redisConn) bucket(v bucketVerb, words [][]byte) {
+	limit, ok := smyteInt(words[2])
+	refillTime, ok2 := smyteInt(words[3])
+	if !ok || !ok2 || refillTime > math.MaxInt32 || refillTime < math.MinInt32 {
+		c.fail(smyteInteger)
+		return
+	}
+	refill, take, at := limit, int64(0), int64(0)
+	terms := cluster.Terms{Drain: true}
+	if v.reduce {
+		take = 1
+	}
+	for i := 4; i < len(words); i += 2 {
+		if isWord(words[i], "STRICT") {
+			terms.Strict = true
+			i--
+			continue
+		}
+		if i+1 == len(words) {
+			c.fail(smyteSyntax)
+			return
+		}
+		n, ok := smyteInt(words[i+1])
+		switch {
+		case !ok:
+			c.fail(smyteInteger)
+			return
+		case isWord(words[i], "REFILL"):
+			refill = n
+		case isWord(words[i], "TAKE") && v.reduce:
+			take = n
+		case isWord(words[i], "AT"):
+			terms.Timed, at = true, n
+		default:
+			c.fail(smyteSyntax)
+			return
+		}
+	}
+	if limit < 1 || refillTime < 1 || refill < 1 || take < 0 || at < 0 || at > math.MaxInt64/int64(v.unit/time.Millisecond) {
+		c.fail(smyteInteger)
+		return
+	}
+	terms.At = limiter.Instant(min(at, math.MaxInt64/int64(v.unit)) * int64(v.unit)) // the limiter's time ends before that
+	l, err := c.limit(redisLimit{bucket: true, sessions: v.sessions, count: limit, more: refill, per: time.Duration(refillTime) * v.unit})
+	if err != nil {
+		c.fail(smyteInteger)
+		return
+	}
+	if c.keyed(words[1]) {
+		reply := replyTokens
+		if v.sessions {
+			reply = replySession
+		}
+		c.check(l, words[1], take, terms, reply)
+	}
+}
+
+// throttle is CL.THROTTLE: key max_burst count period [quantity].
+func (c *redisConn) throttle(words [][]byte) {
+	if len(words) != 5 && len(words) != 6 {
+		c.failCell("Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]")
+		return
+	}
+	numbers := [4]int64{3: 1}
+	for i, word := range words[2:] {
+		n, ok := cellInt(word)
+		if !ok {
+			c.failCell(fmt.Sprintf("Couldn't parse as integer: %.128s", word))
+			return
+		}
+		numbers[i] = n
+	}
+	burst, count, period, quantity := numbers[0], numbers[1], numbers[2], numbers[3]
+	if count == 0 || period == 0 || period > 0 && count/int64(time.Second) >= period && count > period*int64(time.Second) {
+		c.failCell("Zero rates are not supported")
+		return
+	}
+	if why := refuseCell(burst, count, period); why != "" {
+		c.failCell(why)
+		return
+	}
+	l, err := c.limit(redisLimit{count: count, more: burst + 1, per: time.Duration(period) * time.Second})
+	if err != nil {
+		c.failCell(err.Error())
+		return
+	}
+	if c.keyed(words[1]) {
+		c.check(l, words[1], quantity, cluster.Terms{}, replyThrottle)
+	}
+}
+
+// refuseCell says which number is beyond what can be counted: redis-cell takes it, and overflows.
+func refuseCell(burst, count, period int64) string {
+	switch {
+	case burst < 0 || burst >= limiter.MaxLimit:
+		return fmt.Sprintf("max_burst is %d; 0 to %d are accepted", burst, int64(limiter.MaxLimit-1))
+	case count < 1 || count > limiter.MaxLimit:
+		return fmt.Sprintf("count per period is %d; 1 to %d are accepted", count, int64(limiter.MaxLimit))
+	case period < 1 || period > int64(limiter.MaxPer/time.Second):
+		return fmt.Sprintf("period is %d; 1 to %d seconds are accepted", period, limiter.MaxPer/time.Second)
+	}
+	return ""
+}
+
+// failCell replies with an error as redis-cell words it.
+func (c *redisConn) failCell(text string) { c.fail("Cell error: Store error: " + text) }
+
+// keyed reports whether key can be one, and replies if it cannot.
+func (c *redisConn) keyed(key []byte) bool {
+	if len(key) < cluster.MinKey || len(key) > cluster.MaxKey {
+		c.fail(fmt.Sprintf("ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey))
+		return false
+	}
+	return true
+}
+
+// redisLimit is a limit in a command's numbers.
+type redisLimit struct {
+	bucket, sessions bool  // of RL.*; else CL.THROTTLE's
+	count            int64 // limit
+	more             int64 // refill or burst
+	per              time.Duration
+}
+
+// redisLimits is how many limits a connection has at hand. Most clients use one or two.
+const redisLimits = 8
+
+// knownLimit is a limit with what it was made of.
+type knownLimit struct {
+	of    redisLimit
+	limit *limiter.Limit
+}
+
+// limit is of as a limit. An error is a *limiter.SpecError.
+func (c *redisConn) limit(of redisLimit) (*limiter.Limit, error) {
+	mix := uint64(of.count)*0x9e3779b97f4a7c15 ^ uint64(of.more)*0xd6e8feb86659fd93 ^ uint64(of.per)*0xff51afd7ed558ccd
+	known := &c.limits[mix>>61]
+	if known.limit != nil && known.of == of {
+		return known.limit, nil
+	}
+	spec := limiter.Spec{Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per}
+	if of.bucket {
+		spec = limiter.Spec{
+			Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: of.count, Refill: of.more, Per: of.per,
+			ClientTime: true, Sessions: of.sessions,
+		}
+	}
+	l, err := c.door.inlines.get(spec)
+	if err == nil {
+		*known = knownLimit{of, l}
+	}
+	return l, err
+}
+
+// smyteInt reads a number as Smyte's server does: with a sign and blanks around it, if there are any.
+func smyteInt(b []byte) (int64, bool) {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return cellInt(b)
+}
+
+func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// cellInt reads a number as redis-cell does: digits, with a sign if there is one.
+func cellInt(b []byte) (n int64, ok bool) {
+	if len(b) == 0 || len(b) > 18 { // it may overflow, or be written with many zeros
+		n, err := strconv.ParseInt(string(b), 10, 64)
+		return n, err == nil
+	}
+	sign := int64(1)
+	switch b[0] {
+	case '-':
+		sign, b = -1, b[1:]
+	case '+':
+		b = b[1:]
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return sign * n, len(b) > 0
+}
+
+// isWord reports whether b is word, which is in capitals, whatever the case of b.
+func isWord(b []byte, word string) bool {
+	return len(b) == len(word) && strings.EqualFold(borrow(b), word)
+}
