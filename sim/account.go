@@ -14,6 +14,8 @@ type account struct {
 	hash  uint64
 	owner *machine
 
+	reference reference // of what is decided on it
+
 	supply curve  // of the limit
 	heard  window // admitted by the owner
 	spare  window // admitted from the shares of others while the owner was away
@@ -73,7 +75,7 @@ func (j *judge) account(limit, key string) *account {
 	if a == nil {
 		l := j.world.named[limit]
 		s := &l.Spec
-		a = &account{limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s), heard: newWindow(), spare: newWindow()}
+		a = &account{limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(), spare: newWindow()}
 		j.accounts[id] = a
 		j.order = append(j.order, a)
 	}
@@ -91,16 +93,36 @@ func (a *account) givesBack(it *cluster.Item) int64 {
 	return 0
 }
 
-// supplied is what the limit has supplied so far, by the clock that decides.
+// clocks is by how many clocks a key may be decided.
+func (j *judge) clocks() int {
+	if j.world.plan.quiet() {
+		return 1
+	}
+	return max(2, len(j.world.machines)) // a machine that boots has another clock
+}
+
+// supplied is what the limit has supplied so far, by the clock that decides; or by the fastest, where several may.
 func (j *judge) supplied(a *account) int64 {
-	return a.supply.supply(a.owner.clock.start, a.owner.now())
+	if j.world.plan.quiet() {
+		return a.supply.supply(a.owner.clock.start, a.owner.clock.at(j.world.now))
+	}
+	return a.supply.supply(0, limiter.Instant(j.world.now+j.world.now/500))
 }
 
 // spareSupplied is what the shares of all nodes have supplied so far. Each goes by its own clock, so the time is
 // stretched to the fastest that may be.
 func (j *judge) spareSupplied(a *account) int64 {
-	s := spareCurve(a.spec, len(j.world.machines), 0)
+	s := j.spare(a, 0)
 	return s.supply(0, limiter.Instant(j.world.now+j.world.now/500))
+}
+
+// spare is what the shares of all nodes supply. Each splits the limit by the number of members that it knows of, and one
+// that knows of nobody else has all of it.
+func (j *judge) spare(a *account, bound int64) curve {
+	c := spareCurve(a.spec, 1, max(bound, a.limit.Capacity()))
+	c.capacity *= int64(len(j.world.machines))
+	c.rate *= int64(len(j.world.machines))
+	return c
 }
 
 // admitted checks an admission by an owner against all spans of time that end now.
@@ -123,19 +145,8 @@ func (j *judge) spared(t *term, cost, bound int64) {
 	a := t.account
 	a.spare.admit(t.spare, cost*int64(a.spec.Per))
 	j.checked[marked]++
-	if over := a.spare.excess(spareCurve(a.spec, len(j.world.machines), bound).capacity, j.spareSupplied(a)); over > 0 {
+	if over := a.spare.excess(j.spare(a, bound).capacity, j.spareSupplied(a)); over > 0 {
 		j.fail(marked, "%s under %s: decisions without the owner admitted at least %d more than the bound of %d that they state",
 			keyText(a.key), a.spec.Name, (over+int64(a.spec.Per)-1)/int64(a.spec.Per), bound)
-	}
-}
-
-// forgot grants what a crash costs as long as nothing is replicated: whatever the machine had counted can be admitted
-// once more.
-func (j *judge) forgot(m *machine) {
-	for _, a := range j.order {
-		if a.owner == m {
-			a.heard.forgive(a.supply.capacity)
-		}
-		a.spare.forgive(2 * a.limit.Capacity() * int64(a.spec.Per))
 	}
 }

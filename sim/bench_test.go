@@ -10,13 +10,13 @@ import (
 // BenchmarkWorld is how fast a world of five nodes goes by, judge included: decisions per second of one core.
 func BenchmarkWorld(b *testing.B) {
 	p := &plan{
-		seed: 1, sky: calm, clocks: make([]clock, 5), sweepEvery: 5 * time.Second,
+		seed: 1, sky: calm, machines: make([]machinePlan, 5), sweepEvery: 5 * time.Second,
 		weather: weather{near: time.Millisecond, mean: time.Millisecond, far: 60 * time.Millisecond, twice: 0.01},
 		length:  20 * time.Second,
 		traffic: traffic{requests: 20_000, gap: time.Millisecond, keys: 1000, skew: "zipf", odd: 0.1, again: 0.01},
 	}
-	for i := range p.clocks {
-		p.clocks[i] = clock{start: 1_700_000_000_000_000_000, drift: int64(i)}
+	for i := range p.machines {
+		p.machines[i].clock = clock{start: 1_700_000_000_000_000_000, drift: int64(i)}
 	}
 	for _, s := range []limiter.Spec{
 		{Name: "a", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 30},

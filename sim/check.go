@@ -18,6 +18,7 @@ type Summary struct {
 	Held     int       `json:"held"`
 	Failed   []uint64  `json:"failed"`
 	Failures []*Report `json:"failures"` // of the first few that failed
+	Smallest *Smallest `json:"smallest"` // the first that failed, made smaller; null if none did
 
 	Skies     map[string]int    `json:"skies"`
 	Decisions int               `json:"decisions"` // items that clients heard about
@@ -119,6 +120,13 @@ func (s *Summary) add(r *Report) {
 	s.Faults.Crashes += r.Faults.Crashes
 	s.Faults.Freezes += r.Faults.Freezes
 	s.Faults.Cuts += r.Faults.Cuts
+	s.Faults.Joins += r.Faults.Joins
+	s.Faults.Leaves += r.Faults.Leaves
+	s.Faults.Restarts += r.Faults.Restarts
+	s.Faults.Rolls += r.Faults.Rolls
+	s.Faults.Steps += r.Faults.Steps
+	s.Faults.Deaths += r.Faults.Deaths
+	s.Faults.Views += r.Faults.Views
 	s.VirtualMS += r.VirtualMS
 }
 
@@ -142,12 +150,17 @@ func (s *Summary) WriteText(w io.Writer) error {
 		r.Failure.write(&b)
 		b.WriteString("\n")
 	}
+	if s.Smallest != nil {
+		s.Smallest.write(&b)
+	}
 	fmt.Fprintf(&b, "worlds     %d calm, %d lossy, %d with outages; %v of virtual time\n",
 		s.Skies[string(calm)], s.Skies[string(lossy)], s.Skies[string(outage)], (time.Duration(s.VirtualMS) * time.Millisecond).Round(time.Second))
 	fmt.Fprintf(&b, "decisions  %d: %d admitted, %d denied, %d degraded\n", s.Decisions, s.Admitted, s.Denied, s.Degraded)
 	m := &s.Messages
 	fmt.Fprintf(&b, "messages   %d: %d lost, %d doubled, %d overtaken, %d turned away\n", m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused)
-	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts\n", s.Faults.Crashes, s.Faults.Freezes, s.Faults.Cuts)
+	f := &s.Faults
+	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts, %d clocks set, %d declared dead\n", f.Crashes, f.Freezes, f.Cuts, f.Steps, f.Deaths)
+	fmt.Fprintf(&b, "members    %d joins, %d leaves, %d restarts, %d rolling, %d views\n", f.Joins, f.Leaves, f.Restarts, f.Rolls, f.Views)
 	for _, p := range promiseWords {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}

@@ -9,63 +9,13 @@ import (
 	"penstock/limiter"
 )
 
-// plan is what a seed draws before its world begins. The rest (which message is lost, who asks what) is drawn while
-// it runs, from two more streams of the same seed.
-type plan struct {
-	seed    uint64
-	sky     sky
-	clocks  []clock // one per machine
-	weather weather
-	limits  []rule
-	traffic traffic
-	length  time.Duration // from the first request to the last
-	faults  []fault       // by time
-
-	sweepEvery time.Duration
-}
-
-// sky is the general kind of a world. It decides which promises hold in it.
-type sky string
-
-const (
-	calm   sky = "calm"   // nothing is lost, nobody fails: every promise holds without exception
-	lossy  sky = "lossy"  // messages get lost and may take longer than anybody waits
-	outage sky = "outage" // machines crash, freeze, or are cut off from each other as well
-)
-
-// rule is a limit of the world: one that all nodes know by name, or one that clients bring along.
-type rule struct {
-	limiter.Spec
-	inline bool
-}
-
-// weather is what a message meets on its way. A delay is near, plus something exponential with the given mean, but
-// at most far.
-type weather struct {
-	near, mean, far time.Duration
-	loss            float64 // part of the messages that get lost
-	twice           float64 // part of the messages that arrive twice
-	inOrder         bool    // a line delivers in the order of sending, as a stream does
-}
-
-func (x *weather) delay(dice *rand.Rand) time.Duration {
-	return min(x.far, x.near+time.Duration(dice.ExpFloat64()*float64(x.mean)))
-}
-
-// fault is something that goes wrong, or is put right again.
-type fault struct {
-	at   time.Duration
-	kind kind // crashes, boots, freezes, thaws, cuts, mends
-	node int
-	peer int // of cuts and mends: nothing passes from node to peer
-}
-
 // Streams of a seed: a change in how one thing is drawn leaves the others alone.
 const (
 	planStream    = 1
 	dicesStream   = 2
 	trafficStream = 3
 	bootStream    = 4
+	gossipStream  = 5
 )
 
 func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
@@ -74,15 +24,16 @@ func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 func draw(seed uint64) *plan {
 	r := stream(seed, planStream)
 	p := &plan{seed: seed, sky: drawSky(r)}
-	p.clocks = drawClocks(r)
+	p.machines = drawMachines(r)
 	p.weather = drawWeather(r, p.sky)
 	p.limits = drawLimits(r)
 	p.sweepEvery = oneOf(r, 250*time.Millisecond, 5*time.Second, 5*time.Second) // the pause in production, or one that costs less here
 	p.length = time.Duration(2+r.IntN(40)) * time.Second
 	p.traffic = drawTraffic(r, p.length)
 	if p.sky == outage {
-		p.faults = drawFaults(r, len(p.clocks), p.length)
+		p.faults = drawFaults(r, len(p.machines), p.length)
 	}
+	p.gossip = drawGossip(stream(seed, gossipStream))
 	return p
 }
 
@@ -96,15 +47,15 @@ func drawSky(r *rand.Rand) sky {
 	return outage
 }
 
-// drawClocks puts 1 to 7 machines on the same minute or hours apart, with clocks that gain or lose up to 0.2 ms a second.
-func drawClocks(r *rand.Rand) []clock {
-	clocks := make([]clock, 1+r.IntN(7))
+// drawMachines puts 1 to 7 machines on the same minute or hours apart, with clocks that gain or lose up to 0.2 ms a second.
+func drawMachines(r *rand.Rand) []machinePlan {
+	machines := make([]machinePlan, 1+r.IntN(7))
 	start := limiter.Instant(1_700_000_000_000_000_000 + r.Int64N(int64(100*24*time.Hour)))
 	apart := oneOf(r, 0, time.Millisecond, time.Second, 3*time.Hour)
-	for i := range clocks {
-		clocks[i] = clock{start: start + limiter.Instant(r.Int64N(int64(apart)+1)), drift: r.Int64N(401) - 200}
+	for i := range machines {
+		machines[i].clock = clock{start: start + limiter.Instant(r.Int64N(int64(apart)+1)), drift: r.Int64N(401) - 200}
 	}
-	return clocks
+	return machines
 }
 
 func drawWeather(r *rand.Rand, s sky) weather {
@@ -131,7 +82,8 @@ func drawLimits(r *rand.Rand) []rule {
 	rules := make([]rule, 2+r.IntN(5))
 	for i := range rules {
 		s := &rules[i].Spec
-		s.Algorithm = oneOf(r, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow)
+		s.Algorithm = oneOf(r, limiter.GCRA, limiter.GCRA, limiter.FixedWindow, limiter.FixedWindow, limiter.SlidingWindow,
+			limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter)
 		s.Name = fmt.Sprintf("%s-%d", s.Algorithm, i+1)
 		s.Limit = oneOf[int64](r, 1, 2, 3, 7, 10, 50, 300, 1000)
 		s.Per = oneOf(r, 100*time.Millisecond, time.Second, 7*time.Second, time.Minute)
@@ -141,6 +93,21 @@ func drawLimits(r *rand.Rand) []rule {
 		case limiter.FixedWindow:
 			s.Anchor = oneOf(r, limiter.Epoch, limiter.FirstHit)
 			s.CountRejected = r.IntN(4) == 0
+		case limiter.LeakyBucket:
+			s.Burst = oneOf[int64](r, 0, 1, 10, 100)
+		case limiter.SlidingLog:
+			s.Limit = min(s.Limit, 50) // the reference looks at every entry
+			s.CountRejected = r.IntN(4) == 0
+			s.MinGap = oneOf(r, 0, 0, s.Per/10)
+		case limiter.TokenBucket:
+			s.Anchor = oneOf(r, limiter.Epoch, limiter.FirstHit)
+			s.Refill = oneOf[int64](r, 0, 1, 3)
+			s.Strict = s.Anchor == limiter.FirstHit && r.IntN(3) == 0
+			s.Drain = r.IntN(6) == 0
+		case limiter.SlidingCounter:
+			s.Buckets = oneOf(r, 1, 5, 10, 50)
+			s.CountRejected = r.IntN(4) == 0
+			s.Lenient = r.IntN(3) == 0
 		}
 		s.OnError = oneOf(r, limiter.ErrorLocal, limiter.ErrorLocal, limiter.ErrorAllow, limiter.ErrorDeny)
 		switch r.IntN(12) {
@@ -188,6 +155,15 @@ func drawFaults(r *rand.Rand, machines int, length time.Duration) (faults []faul
 	}
 	slices.SortStableFunc(faults, func(a, b fault) int { return int(a.at - b.at) })
 	return faults
+}
+
+// drawGossip draws how fast members hear of each other.
+func drawGossip(r *rand.Rand) gossip {
+	return gossip{
+		spread: oneOf(r, 0, 20*time.Millisecond, 500*time.Millisecond, 3*time.Second),
+		detect: 2 * time.Second, doubt: oneOf(r, 0, 500*time.Millisecond, 2500*time.Millisecond),
+		settle: oneOf(r, 50*time.Millisecond, time.Second),
+	}
 }
 
 // oneOf draws one of the choices.

@@ -9,6 +9,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // promise is something that a judge holds a world to.
@@ -17,6 +18,7 @@ type promise int
 // The promises, in the order of the report.
 const (
 	exact promise = iota
+	useful
 	bounded
 	once
 	owned
@@ -33,6 +35,7 @@ const (
 // promiseWords are a promise's name, and what it says.
 var promiseWords = [promises][2]string{
 	exact:   {"exact", "an owner decides in all as one naive limiter would"},
+	useful:  {"useful", "nobody is denied what one limiter would surely grant"},
 	bounded: {"bounded", "no span of time admits more than one limiter supplies"},
 	once:    {"once", "a take is charged once, however often it is sent or comes"},
 	owned:   {"owner", "the owner of a key decides, and nobody else"},
@@ -46,14 +49,15 @@ var promiseWords = [promises][2]string{
 }
 
 // judge watches a world and checks every decision in it against the reference, in two ways that share nothing: from
-// inside, by deciding everything once more in the ledger of the process that decided it; and from outside, by what
-// clients saw (account.go).
+// inside, by deciding everything once more as one naive limiter would (reference.go); and from outside, by what clients
+// saw (account.go).
 type judge struct {
 	world    *world
 	accounts map[naiveKey]*account
 	order    []*account              // as they were opened
-	said     map[cluster.ID]saying   // what owners answered
-	charges  map[cluster.ID]charge   // who charged a take last
+	memories memories                // what nodes decided under an ID
+	gifts    []time.Duration         // when a partition was last given to somebody
+	said     map[cluster.ID]saying   // what clients may hear under an ID
 	checked  [promises]uint64        // how often each promise was looked at
 	tallies  map[string]*LimitReport // by limit
 	requests RequestReport
@@ -63,41 +67,37 @@ type judge struct {
 
 // scratch are buffers for one event; no event uses them while another does.
 type scratch struct {
-	items    []asked
-	status   []cluster.Status
-	expected []limiter.Decision
+	items []asked
+	got   []limiter.Decision
 }
 
-// saying is what owners answered under an ID: always the same, unless an owner had to forget.
+// saying is what was answered under an ID: always the same, unless somebody had to forget.
 type saying struct{ first, last limiter.Decision }
-
-// charge is where and when a take was charged.
-type charge struct {
-	process *process
-	at      limiter.Instant // on its clock
-	now     time.Duration
-}
 
 // hearing is one visit of a client, from the question to the answer.
 type hearing struct {
 	process  *process
 	request  *request
 	question *cluster.Request
+	out      []cluster.Decision // as far as the node has come
+	decided  []bool             // items that this node has decided itself
 	began    time.Duration
-	expected []limiter.Decision // of items that are this very node's own
-	alone    []alone            // of items whose owner did not answer; nil if there are none
+	view     *cluster.View
+	alone    []alone // of items whose owner did not answer; nil if there are none
 }
 
 // alone is what the reference decides where a node finds no owner.
 type alone struct {
-	limiter.Decision      // in full only with on_error: local
-	charged          bool // to the node's share
+	limiter.Decision
+	full    bool // all of it is known, and not only whether it is a yes
+	due     bool // the limit has it so
+	charged bool // to the node's share
 }
 
 func newJudge(w *world) *judge {
 	j := &judge{
 		world: w, accounts: make(map[naiveKey]*account), said: make(map[cluster.ID]saying),
-		charges: make(map[cluster.ID]charge), tallies: make(map[string]*LimitReport),
+		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), tallies: make(map[string]*LimitReport),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
@@ -115,70 +115,216 @@ func (j *judge) fail(p promise, format string, args ...any) {
 	}
 }
 
-// opened begins a visit. What the node owns itself it decides at this very instant, before it waits for others, so
-// the reference decides it now.
-func (j *judge) opened(p *process, r *request, q *cluster.Request) *hearing {
-	h := &hearing{process: p, request: r, question: q, began: j.world.now}
+// opened begins a visit.
+func (j *judge) opened(p *process, r *request, q *cluster.Request, out []cluster.Decision) *hearing {
+	h := &hearing{process: p, request: r, question: q, out: out, began: j.world.now, view: p.node.View()}
 	j.requests.Visits++
 	for i := range r.items {
 		it := &r.items[i]
 		j.world.trace.add(happening{at: j.world.now, kind: asks, node: p.machine, seq: it.ID.Sequence, limit: limitName(it), key: it.Key, op: it.Op, cost: it.Cost})
 	}
-	if r.broken {
-		return h
-	}
-	j.visited(r)
-	h.expected = make([]limiter.Decision, len(r.items))
-	if r.atomic {
-		if !spread(r) && r.terms[0].account.owner == p.machine {
-			j.decide(p, j.asking(r.items), true, h.expected)
-		}
-		return h
-	}
-	for i := range r.items {
-		if r.terms[i].account.owner == p.machine {
-			j.decide(p, j.asking(r.items[i:i+1]), false, h.expected[i:i+1])
-		}
+	if !r.broken {
+		j.visited(r)
+		h.decided = make([]bool, len(r.items))
 	}
 	return h
 }
 
-// decide has the reference decide for p, and follows where takes are charged.
-func (j *judge) decide(p *process, items []asked, atomic bool, out []limiter.Decision) {
-	now := p.machine.now()
-	if atomic {
-		ds, fresh := p.ledger.all(now, items)
-		copy(out, ds)
-		if fresh && !falls(items, ds) {
-			j.charge(p, now, items[0].id)
+// observe looks at what a node has decided itself since it was last looked at: whenever it begins to wait for others,
+// and when it answers. Between two looks no time goes by, so this is when it decided.
+func (j *judge) observe(h *hearing) {
+	p := h.process
+	items, got := j.scratch.items[:0], j.scratch.got[:0]
+	for i := range h.decided {
+		d := &h.out[i]
+		if h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+			continue
+		}
+		h.decided[i] = true
+		raw := d.Decision
+		raw.Allowed = raw.Allowed && !d.Shadow
+		it := &h.question.Items[i]
+		items = append(items, asked{h.request.terms[i].account, it.Cost, it.Op, it.ID})
+		got = append(got, raw)
+		if !h.request.atomic {
+			j.decides(p, items, false, got)
+			items, got = items[:0], got[:0]
+		}
+	}
+	if len(items) > 0 {
+		j.decides(p, items, true, got)
+	}
+	j.scratch.items, j.scratch.got = items, got
+}
+
+// decides checks what p has just decided, as who decides for the keys of items, which stand or fall together.
+func (j *judge) decides(p *process, items []asked, together bool, got []limiter.Decision) {
+	for i := range items {
+		j.mayDecide(p, items[i].account)
+	}
+	id := items[0].id
+	if items[0].op == cluster.OpPeek {
+		id = cluster.ID{}
+	}
+	if before := j.remembered(p, id, items, got); before != nil {
+		for i := range items {
+			j.same(p, &items[i], got[i], before[i])
 		}
 		return
 	}
-	for i, it := range items {
-		d, fresh := p.ledger.one(now, it)
-		out[i] = d
-		if fresh && d.Allowed && it.cost != 0 && it.op == cluster.OpTake {
-			j.charge(p, now, it.id)
+	for i := range items {
+		j.bring(items[i].account, p)
+	}
+	if together && len(items) > 1 {
+		j.decidesAll(p, items, got)
+	} else {
+		j.decidesOne(p, &items[0], got[0])
+	}
+	if id != (cluster.ID{}) {
+		charges := false
+		for i := range items {
+			charges = charges || got[i].Allowed && items[i].cost != 0 && items[i].op == cluster.OpTake
+		}
+		if together {
+			charges = charges && !falls(items, got)
+		}
+		j.remember(p, id, got, charges)
+	}
+}
+
+func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
+	a, now := it.account, p.now()
+	a.reference.settle(now, a.spec)
+	before := a.reference.loose
+	v, want := a.reference.take(now, it, got)
+	switch {
+	case it.op == cluster.OpReset:
+		a.reference.note(j, before.peek(now, a.spec, 0).Remaining-got.Remaining)
+	case got.Allowed && it.op == cluster.OpTake:
+		a.reference.note(j, max(it.cost, -a.limit.Capacity()))
+	}
+	j.judged(p, it, v, got, want)
+}
+
+// decidesAll follows items that stand or fall together. Limits that only watch have no say in it: they are charged if
+// the others are.
+func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
+	now, exactly := p.now(), true
+	for i := range items {
+		r := &items[i].account.reference
+		r.settle(now, items[i].account.spec)
+		if r.strict == nil && r.fresh() {
+			r.loosen(now, items[i].account.spec)
+		}
+		exactly = exactly && r.strict == nil
+	}
+	if exactly {
+		j.decidesAllExactly(p, items, got)
+		return
+	}
+	fallen := falls(items, got)
+	if would := j.wouldFall(now, items, false); would && !fallen {
+		j.judged(p, &items[0], generous, got[0], got[0])
+	}
+	if would := j.wouldFall(now, items, true); !would && fallen {
+		j.judged(p, &items[0], mean, got[0], got[0])
+	}
+	if fallen {
+		return
+	}
+	for i := range items {
+		it := &items[i]
+		r := &it.account.reference
+		if r.strict == nil {
+			strict := r.loose
+			r.strict = &strict
+		}
+		r.commit(now, it, got[i].Allowed)
+		r.learn(now, it.account.spec, got[i])
+		if got[i].Allowed {
+			r.note(j, it.cost)
 		}
 	}
 }
 
-// charge notes that p charged the take id. A second charge is excused if whoever charged it first has lost its
-// memory since; or if it comes after the time in which an owner remembers, because a client has repeated itself too
-// late, or because the ask was lying at the door of a frozen machine. A node never repeats itself too late.
-func (j *judge) charge(p *process, now limiter.Instant, id cluster.ID) {
-	if id == (cluster.ID{}) {
-		return
+// wouldFall reports whether items fall by the strict references, or by the loose ones.
+func (j *judge) wouldFall(now limiter.Instant, items []asked, strictly bool) bool {
+	states := make(map[*account]*naiveState)
+	for i := range items {
+		a := items[i].account
+		if watches(a.spec) {
+			continue
+		}
+		st := states[a]
+		if st == nil {
+			st = a.reference.loose.copy()
+			if strictly && a.reference.strict != nil {
+				st = a.reference.strict.copy()
+			}
+			states[a] = st
+		}
+		if !st.take(now, a.spec, items[i].cost).Allowed {
+			return true
+		}
 	}
-	j.checked[once]++
-	before, again := j.charges[id]
-	j.charges[id] = charge{p, now, j.world.now}
-	switch {
-	case !again:
-	case before.process.dead && before.process.machine == p.machine:
-	case before.process == p && before.at.Add(memory) <= now && (id.Origin == clientOrigin || p.machine.thawed >= before.now):
+	return false
+}
+
+func (j *judge) decidesAllExactly(p *process, items []asked, got []limiter.Decision) {
+	now := p.now()
+	before := make(map[*account]naiveState)
+	wrongs, want := 0, make([]limiter.Decision, len(items))
+	take := func(i int) {
+		a := items[i].account
+		if _, twice := before[a]; !twice {
+			before[a] = a.reference.loose
+		}
+		var v verdict
+		if v, want[i] = a.reference.takeExactly(now, &items[i], got[i]); v != fine {
+			wrongs++
+		}
+	}
+	for i := range items {
+		if !watches(items[i].account.spec) {
+			take(i)
+		}
+	}
+	fallen := falls(items, want)
+	if fallen {
+		for a, state := range before {
+			a.reference.loose = state
+		}
+	}
+	for i := range items {
+		switch a := items[i].account; {
+		case !watches(a.spec):
+		case fallen:
+			look := items[i]
+			look.op = cluster.OpPeek
+			_, want[i] = a.reference.takeExactly(now, &look, got[i])
+		default:
+			take(i)
+		}
+	}
+	for i := range items {
+		j.same(p, &items[i], got[i], want[i])
+		if !fallen && got[i].Allowed {
+			items[i].account.reference.note(j, items[i].cost)
+		}
+	}
+}
+
+// judged says what is wrong with a decision.
+func (j *judge) judged(p *process, it *asked, v verdict, got, want limiter.Decision) {
+	switch v {
 	default:
-		j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id, idText(id), before.process.machine.id)
+		j.same(p, it, got, want)
+	case generous:
+		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and forgives what may be lost, goes no further than:\n  %s",
+			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
+	case mean:
+		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and counts as late as may be, still says:\n  %s",
+			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
 	}
 }
 
@@ -188,68 +334,80 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 		j.fail(owned, "%s answers %d of %d items", p.machine.id, len(answer.Items), len(a.Items))
 		return
 	}
-	s := &j.scratch
-	items, want := s.items[:0], s.status[:0]
+	if a.Move != nil {
+		for _, g := range a.Move.Gift {
+			j.gifts[g] = j.world.now
+		}
+	}
+	late := p.now() >= deadline
+	items, got := j.scratch.items[:0], j.scratch.got[:0]
 	for i := range a.Items {
-		it := &a.Items[i]
-		items = append(items, asked{&it.Limit.Spec, it.Key, it.Cost, it.Op, it.ID})
-		status := cluster.StatusDone
-		switch {
-		case p.machine.now() >= deadline:
-			status = cluster.StatusExpired
-		case j.world.owner(it.Key) != p.machine:
-			status = cluster.StatusNotOwner
+		it, out := &a.Items[i], &answer.Items[i]
+		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID}
+		j.answered(p, &x, late, out)
+		if out.Status != cluster.StatusDone {
+			continue
 		}
-		want = append(want, status)
-	}
-	expected := slices.Grow(s.expected[:0], len(items))[:len(items)]
-	clear(expected)
-	s.items, s.status, s.expected = items, want, expected
-	switch {
-	case !a.Atomic:
-		for i := range items {
-			if want[i] == cluster.StatusDone {
-				j.decide(p, items[i:i+1], false, expected[i:i+1])
-			}
+		items, got = append(items, x), append(got, out.Decision)
+		if !a.Atomic {
+			j.decides(p, items, false, got)
+			items, got = items[:0], got[:0]
 		}
-	case want[0] == cluster.StatusDone: // its keys have one owner: nodes send no others
-		j.decide(p, items, true, expected)
+		j.says(&x, out.Decision)
 	}
-	for i := range items {
-		j.answered(p, &items[i], want[i], &answer.Items[i], expected[i])
+	if len(items) > 0 {
+		j.decides(p, items, true, got)
 	}
+	j.scratch.items, j.scratch.got = items, got
 }
 
-// answered checks one item of an answer.
-func (j *judge) answered(p *process, it *asked, want cluster.Status, got *cluster.AnswerItem, expected limiter.Decision) {
-	j.checked[owned]++
-	if want == cluster.StatusExpired {
-		j.checked[inTime]++
+// says notes what may be passed on to a client.
+func (j *judge) says(it *asked, d limiter.Decision) {
+	if it.id == (cluster.ID{}) {
+		return
 	}
-	h := happening{at: j.world.now, kind: decides, node: p.machine, seq: it.id.Sequence, limit: it.spec.Name, key: it.key, op: it.op, cost: it.cost}
+	s, known := j.said[it.id]
+	if !known {
+		s.first = d
+	}
+	s.last = d
+	j.said[it.id] = s
+}
+
+// answered checks what became of one item of an Ask, but not what was decided.
+func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerItem) {
+	j.checked[owned]++
+	a := it.account
+	h := happening{at: j.world.now, kind: decides, node: p.machine, seq: it.id.Sequence, limit: a.spec.Name, key: a.key, op: it.op, cost: it.cost}
 	if got.Status == cluster.StatusDone {
 		h.allowed, h.remaining = got.Decision.Allowed, got.Decision.Remaining
 	} else {
 		h.kind = declines
 	}
 	j.world.trace.add(h)
+	if late {
+		j.checked[inTime]++
+	}
 	switch {
-	case got.Status != want && want == cluster.StatusExpired:
-		j.fail(inTime, "%s answers an ask for %s with status %d after its deadline, where %d was due", p.machine.id, keyText(it.key), got.Status, want)
-	case got.Status != want:
-		j.fail(owned, "%s answers an ask for %s, which is %s's, with status %d, where %d was due",
-			p.machine.id, keyText(it.key), j.world.owner(it.key).id, got.Status, want)
-	case want == cluster.StatusNotOwner && got.Owner != j.world.owner(it.key).id:
-		j.fail(owned, "%s says that %s is %s's; it is %s's", p.machine.id, keyText(it.key), got.Owner, j.world.owner(it.key).id)
-	case want == cluster.StatusDone:
-		j.same(p, it, got.Decision, expected)
-		if it.id != (cluster.ID{}) {
-			s, known := j.said[it.id]
-			if !known {
-				s.first = got.Decision
-			}
-			s.last = got.Decision
-			j.said[it.id] = s
+	case late != (got.Status == cluster.StatusExpired):
+		j.fail(inTime, "%s answers an ask for %s with status %d; it is %t that its deadline has passed", p.machine.id, keyText(a.key), got.Status, late)
+	case late:
+	case got.Status == cluster.StatusRefused:
+		j.fail(owned, "%s refuses an ask for %s: it has been sent on too often", p.machine.id, keyText(a.key))
+	case got.Status == cluster.StatusNotOwner && got.Owner == p.machine.id:
+		j.fail(owned, "%s does not decide for %s, and says to ask %s", p.machine.id, keyText(a.key), got.Owner)
+	}
+}
+
+// mayDecide checks that p decides for a key and nobody else does.
+func (j *judge) mayDecide(p *process, a *account) {
+	j.checked[owned]++
+	if !p.node.Holds(a.hash) {
+		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
+	}
+	for _, m := range j.world.machines {
+		if q := m.process; q != nil && q != p && !m.frozen && q.node.Holds(a.hash) && j.sure(q) && j.sure(p) {
+			j.fail(owned, "%s decides on %s, for which %s decides as well", p.machine.id, keyText(a.key), m.id)
 		}
 	}
 }
@@ -257,24 +415,32 @@ func (j *judge) answered(p *process, it *asked, want cluster.Status, got *cluste
 // same holds a decision of p against the reference's.
 func (j *judge) same(p *process, it *asked, got, want limiter.Decision) {
 	j.checked[exact]++
+	if !got.Allowed {
+		j.checked[useful]++
+	}
 	if got == want {
 		return
 	}
 	j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter decides:\n  %s",
-		p.machine.id, opText(it.op, it.cost), keyText(it.key), it.spec.Name, decisionText(got), decisionText(want))
+		p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
 }
 
 // closed checks what a client heard at the end of a visit.
 func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	r, p := h.request, h.process
 	defer j.left(r)
+	j.observe(h)
 	j.checked[inTime]++
-	if late := p.machine.now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
+	if late := p.now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
 		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id, time.Duration(late))
 		return
 	}
-	if mustRefuse := r.broken || r.atomic && spread(r); mustRefuse || err != nil {
-		j.refusal(p, err, mustRefuse)
+	due := r.broken
+	if r.atomic && !oneKey(r) && errors.Is(err, cluster.ErrSpread) {
+		due = true // its keys had different owners, in the eyes of this node
+	}
+	if due || err != nil {
+		j.refusal(p, err, due)
 		return
 	}
 	yes := true
@@ -330,7 +496,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		j.fail(honest, "%s answers for %s under %s: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
 		return
 	}
-	local := a.owner == p.machine
+	local := d.Source == cluster.SourceOwner
 	switch {
 	case d.Source == cluster.SourceFallback:
 		j.fellBack(h, i, d, got)
@@ -339,12 +505,14 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 			j.spared(t, it.Cost, d.Bound)
 		}
 		return
-	case d.Owner != a.owner.id || local != (d.Source == cluster.SourceOwner) || d.Degraded:
-		j.fail(owned, "%s, asked for %s, which is %s's, says that %s decided (%s)", p.machine.id, keyText(it.Key), a.owner.id, d.Owner, d.Source)
+	case d.Degraded && j.world.plan.sky == calm:
+		j.fail(marked, "%s answers for %s under %s with less than the full promise, in a world that is %s: %s",
+			p.machine.id, keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d))
+		return
+	case local != (d.Owner == p.machine.id) || j.world.byID[d.Owner] == nil:
+		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key), d.Owner, d.Source)
 		return
 	case local:
-		ask := j.ask(it)
-		j.same(p, &ask, got, h.expected[i])
 	case it.Op != cluster.OpPeek:
 		if s, known := j.said[it.ID]; !known || s.first != got && s.last != got {
 			j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
@@ -359,26 +527,33 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 }
 
-// decideAlone has the reference decide what the node decided without an owner, at the end of the visit: by on_error,
-// and from the node's own share where that is local. Of items that stand or fall together, one refusal is for all.
+// decideAlone has the reference decide what the node decided without an owner, at the end of the visit: by on_error or
+// on_partition, and where those say so from the node's own share. Of items that stand or fall together, one refusal is
+// for all.
 func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 	h.alone = make([]alone, len(out))
 	fallen := false
 	for i := range out {
-		if out[i].Source != cluster.SourceFallback {
+		d := &out[i]
+		if d.Source != cluster.SourceFallback {
 			continue
 		}
-		it, a := j.ask(&h.question.Items[i]), &h.alone[i]
+		it, spec, a := &h.question.Items[i], h.request.terms[i].account.spec, &h.alone[i]
 		switch {
-		case it.op == cluster.OpReset, it.spec.OnError == limiter.ErrorDeny:
-		case it.spec.OnError == limiter.ErrorAllow:
-			a.Allowed = true
+		case d.Bound == cluster.Unbounded:
+			a.Allowed, a.due = true, it.Op != cluster.OpReset && spec.OnError == limiter.ErrorAllow
+		case d.Bound == 0:
+			a.due = it.Op == cluster.OpReset || spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
 		default:
-			own := it
-			own.spec = share(it.spec, len(j.world.machines))
-			a.Decision, a.charged = h.process.ledger.one(h.process.machine.now(), own)
+			shares := h.process.shares
+			n := shares.split(naiveKey{spec.Name, it.Key}, spec, d, len(j.world.machines))
+			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
+			raw := d.Decision
+			raw.Allowed = raw.Allowed && !d.Shadow
+			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
+			a.full = true
 		}
-		fallen = fallen || h.request.atomic && !a.Allowed && !watches(it.spec)
+		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
 	}
 	for i := range h.alone {
 		h.alone[i].Allowed = h.alone[i].Allowed && !fallen
@@ -388,20 +563,12 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 // fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken back.
 func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
 	j.checked[marked]++
-	p, it, want := h.process, j.ask(&h.question.Items[i]), &h.alone[i]
-	ok := j.world.plan.sky != calm && d.Degraded && got.Allowed == want.Allowed
-	if it.op != cluster.OpReset {
-		switch it.spec.OnError {
-		case limiter.ErrorAllow:
-			ok = ok && d.Bound == cluster.Unbounded
-		case limiter.ErrorLocal:
-			ok = ok && d.Bound >= 0
-			j.same(p, &it, got, want.Decision)
-		}
-	}
-	if !ok {
+	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
+	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
-			p.machine.id, keyText(it.key), it.spec.Name, j.world.plan.sky, answerText(d))
+			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
+	} else if want.full {
+		j.same(p, &asked{account, it.Cost, it.Op, it.ID}, got, want.Decision)
 	}
 }
 
@@ -410,7 +577,7 @@ func (j *judge) settled(l *letter, answered bool) {
 	j.checked[inTime]++
 	p := l.from
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
-	if late := p.machine.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
+	if late := p.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
 		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id, time.Duration(late))
 	}
 }
@@ -430,24 +597,31 @@ func (j *judge) atRest() {
 	}
 }
 
-// audit compares the table of p with its ledger: whatever was asked for anywhere has to be there, or not; and nothing
-// else may be.
+// audit compares the table of p with the reference: what p decides for has to be there; and nothing else may be.
 func (j *judge) audit(p *process) {
-	now, table := p.machine.now(), p.node.Table()
+	now, table := p.now(), p.node.Table()
 	for _, a := range j.order {
-		j.checked[kept]++
-		got := table.Peek(now, a.limit, a.key, a.hash, 0)
-		if want := p.ledger.peek(now, a.spec, a.key, 0); got != want {
-			j.fail(kept, "the table of %s holds for %s under %s, owned by %s:\n  %s\nwhere it was charged:\n  %s",
-				p.machine.id, keyText(a.key), a.spec.Name, a.owner.id, decisionText(got), decisionText(want))
-			return
+		if !p.node.Holds(a.hash) {
+			continue
 		}
+		j.checked[kept]++
+		j.bring(a, p)
+		r := &a.reference
+		r.settle(now, a.spec)
+		got := table.Peek(now, a.limit, a.key, a.hash, 0)
+		loose := r.loose.peek(now, a.spec, 0)
+		if r.came == 0 && got == loose || r.came != 0 && got.Remaining <= loose.Remaining {
+			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins
+		}
+		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",
+			p.machine.id, keyText(a.key), a.spec.Name, decisionText(got), decisionText(loose))
+		return
 	}
 	table.Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
 		j.checked[kept]++
-		name, _, ofShare := strings.Cut(l.Name, "\x00") // a share's name goes on after the limit's
+		name, _, _ := strings.Cut(l.Name, "\x00") // a share's name goes on after the limit's
 		a := j.accounts[naiveKey{name, key}]
-		if a == nil || !ofShare && a.owner != p.machine {
+		if a == nil {
 			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s", p.machine.id, keyText(key), l.Name, decisionText(d))
 		}
 		return j.failure == nil
@@ -469,20 +643,6 @@ func (j *judge) panicked(p any) {
 	j.fail(sound, "%v\nin %s", p, where)
 }
 
-// asking is what an owner hears of items. It holds until the next call.
-func (j *judge) asking(items []cluster.Item) []asked {
-	as := j.scratch.items[:0]
-	for i := range items {
-		as = append(as, j.ask(&items[i]))
-	}
-	j.scratch.items = as
-	return as
-}
-
-func (j *judge) ask(it *cluster.Item) asked {
-	return asked{&j.world.named[limitName(it)].Spec, it.Key, it.Cost, it.Op, it.ID}
-}
-
 // limitName is the name of the limit that an item is about.
 func limitName(it *cluster.Item) string {
 	if it.Inline != nil {
@@ -494,19 +654,19 @@ func limitName(it *cluster.Item) string {
 // falls reports whether items that stand or fall together do fall, if each would be answered like this.
 func falls(items []asked, ds []limiter.Decision) bool {
 	for i := range items {
-		if !ds[i].Allowed && !watches(items[i].spec) {
+		if !ds[i].Allowed && !watches(items[i].account.spec) {
 			return true
 		}
 	}
 	return false
 }
 
-// spread reports whether the keys of r have different owners.
-func spread(r *request) bool {
-	for i := range r.terms {
-		if r.terms[i].account.owner != r.terms[0].account.owner {
-			return true
+// oneKey reports whether all items of r are about one key, which has one owner.
+func oneKey(r *request) bool {
+	for i := range r.items {
+		if r.items[i].Key != r.items[0].Key {
+			return false
 		}
 	}
-	return false
+	return true
 }

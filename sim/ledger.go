@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"penstock/cluster"
@@ -10,109 +11,176 @@ import (
 // memory is how long a node must recognise a take that it has answered.
 const memory = 2 * time.Second
 
-// ledger is what one process has to remember of what it was asked: the counters of the reference, and the answers of
-// the last two seconds by ID. The judge keeps it beside the node, in the order in which the node decides.
-type ledger struct {
-	naive
-	answers map[cluster.ID]answered
+// asked is one item as who decides it hears it.
+type asked struct {
+	account *account
+	cost    int64
+	op      cluster.Op
+	id      cluster.ID
+}
+
+// memories are the answers that were given under IDs, the latest under each.
+type memories struct {
+	answers map[cluster.ID]*answered
 	order   []cluster.ID // of answers, oldest first
 }
 
 type answered struct {
-	at        limiter.Instant
+	by        *process
+	at        limiter.Instant // on its clock
+	now       time.Duration
 	decisions []limiter.Decision
+	one       [1]limiter.Decision // what decisions mostly is
+	charges   bool                // something was charged
 }
 
-func newLedger() *ledger {
-	return &ledger{naive: naive{keys: make(map[naiveKey]*naiveState)}, answers: make(map[cluster.ID]answered)}
-}
+func newMemories() memories { return memories{answers: make(map[cluster.ID]*answered)} }
 
-// asked is one item as an owner hears it.
-type asked struct {
-	spec *limiter.Spec
-	key  string
-	cost int64
-	op   cluster.Op
-	id   cluster.ID
-}
+// keptMemories is how long the judge looks back: longer than any node may remember.
+const keptMemories = 10 * time.Second
 
-// one decides a single item. charged is false if it is a repeat, or nothing that charges.
-func (l *ledger) one(now limiter.Instant, a asked) (d limiter.Decision, charged bool) {
-	if a.op == cluster.OpPeek {
-		return l.peek(now, a.spec, a.key, a.cost), false
+// add notes an answer, and drops those that nobody can remember any more.
+func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
+	for len(m.order) > 0 && m.answers[m.order[0]].now+keptMemories < now {
+		delete(m.answers, m.order[0])
+		m.order = m.order[1:]
 	}
-	ds, charged := l.once(now, a.id, func() []limiter.Decision {
-		if a.op == cluster.OpReset {
-			l.reset(a.spec, a.key)
-			return []limiter.Decision{l.peek(now, a.spec, a.key, 0)}
-		}
-		return []limiter.Decision{l.take(now, a.spec, a.key, a.cost)}
-	})
-	return ds[0], charged
+	a := m.answers[id]
+	if a == nil {
+		a = new(answered)
+		m.answers[id] = a
+		m.order = append(m.order, id)
+	}
+	a.by, a.at, a.now, a.charges = p, p.now(), now, charges
+	a.decisions = append(a.one[:0], ds...)
 }
 
-// all decides items that stand or fall together. Limits that only watch have no say in it: they are charged if the
-// others are.
-func (l *ledger) all(now limiter.Instant, items []asked) (ds []limiter.Decision, charged bool) {
-	return l.once(now, items[0].id, func() []limiter.Decision {
-		before := make(map[naiveKey]*naiveState)
-		ds := make([]limiter.Decision, len(items))
-		for i, it := range items {
-			if watches(it.spec) {
-				continue
-			}
-			key := naiveKey{it.spec.Name, it.key}
-			if _, twice := before[key]; !twice {
-				before[key] = l.keys[key].copy()
-			}
-			ds[i] = l.take(now, it.spec, it.key, it.cost)
+// remembered is what was answered under id before, if p has to know that; got is what it answers now. Where it is open
+// whether p still knows, or knows already, its answer tells.
+func (j *judge) remembered(p *process, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
+	if own := p.shares.answers[id]; own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
+		return own.decisions // it has heard of this take before, when it had to decide by itself
+	}
+	a := j.memories.answers[id]
+	if a == nil || len(a.decisions) != len(got) {
+		return nil
+	}
+	if a.by == p {
+		if a.at.Add(memory) > p.now() {
+			return a.decisions
 		}
-		fallen := falls(items, ds)
-		if fallen {
-			for key, state := range before {
-				l.keys[key] = state
-			}
+		return nil
+	}
+	// What was answered elsewhere came along, unless it was lost; and it may live a little longer for that.
+	age := j.world.now - a.now
+	if age+age/1000 < memory && j.sure(a.by) {
+		return a.decisions
+	}
+	if age < memory+carriage && slices.Equal(got, a.decisions) {
+		for i := range items { // or it was decided once more, alike
+			j.bring(items[i].account, p)
+			items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed)
 		}
-		for i, it := range items {
-			switch {
-			case !watches(it.spec):
-			case fallen:
-				ds[i] = l.peek(now, it.spec, it.key, it.cost)
-			default:
-				ds[i] = l.take(now, it.spec, it.key, it.cost)
-			}
+		return a.decisions
+	}
+	return nil
+}
+
+// remember notes what p has answered under id. A second charge is excused if whoever charged it first has lost its
+// memory since; or if it comes after the time in which an owner remembers, because a client has repeated itself too
+// late, or because the ask was lying at the door of a frozen machine. A node never repeats itself too late.
+func (j *judge) remember(p *process, id cluster.ID, got []limiter.Decision, charges bool) {
+	if before := j.memories.answers[id]; before != nil && before.charges && charges {
+		switch {
+		case before.by.dead && !before.by.departed:
+		case j.outlived(before, p) && (id.Origin == clientOrigin || p.machine.thawed >= before.now):
+		default:
+			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id, idText(id), before.by.machine.id)
 		}
-		return ds
-	})
+	}
+	if charges {
+		j.checked[once]++
+	}
+	j.memories.add(id, p, j.world.now, got, charges)
+}
+
+// outlived reports whether p need not know an answer any more.
+func (j *judge) outlived(a *answered, p *process) bool {
+	if a.by == p {
+		return a.at.Add(memory) <= p.now()
+	}
+	return a.now+memory < j.world.now
+}
+
+// shares is what one process has admitted by itself while owners were away.
+type shares struct {
+	naive
+	memories
+	parts map[naiveKey]int // in how many a limit was split; -1: not always in as many, so nothing is known
+}
+
+func newShares() *shares {
+	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, newMemories(), make(map[naiveKey]int)}
+}
+
+// split is in how many shares a node has split a limit, told by what it answers; 0 if no number explains that.
+func (l *shares) split(key naiveKey, s *limiter.Spec, d *cluster.Decision, most int) int {
+	fits := func(n int) bool {
+		own := capacityOf(share(s, n))
+		return own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 && s.OnPartition == limiter.PartitionOpen)
+	}
+	if n := l.parts[naiveKey{share(s, 1).Name, key.key}]; n > 0 && fits(n) {
+		return n
+	}
+	for n := most; n > 0; n-- { // mostly they know all
+		if fits(n) {
+			return n
+		}
+	}
+	return 0
+}
+
+// decide decides from the share s, one of n, where p answered got. charged is false if it is a repeat, or nothing that charges.
+func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, got limiter.Decision) (d limiter.Decision, charged bool) {
+	now := p.now()
+	key := naiveKey{s.Name, it.Key}
+	if before, known := l.parts[key]; known && before != n {
+		n = -1
+	}
+	if l.parts[key] = n; n <= 0 {
+		return got, it.Op == cluster.OpTake
+	}
+	if a := l.answers[it.ID]; a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek {
+		return a.decisions[0], false
+	}
+	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) && st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
+		l.reset(s, it.Key)
+	}
+	if it.Op == cluster.OpPeek {
+		return l.peek(now, s, it.Key, it.Cost), false
+	}
+	d = l.take(now, s, it.Key, it.Cost)
+	if it.ID != (cluster.ID{}) {
+		l.add(it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
+	}
+	return d, true
 }
 
 // watches reports whether s decides without ever denying.
 func watches(s *limiter.Spec) bool { return s.DryRun || s.OnDeny == limiter.DenyShadow }
-
-func (l *ledger) once(now limiter.Instant, id cluster.ID, take func() []limiter.Decision) (ds []limiter.Decision, charged bool) {
-	if id == (cluster.ID{}) {
-		return take(), true
-	}
-	for len(l.order) > 0 && l.answers[l.order[0]].at.Add(memory) <= now {
-		delete(l.answers, l.order[0])
-		l.order = l.order[1:]
-	}
-	if a, ok := l.answers[id]; ok {
-		return a.decisions, false
-	}
-	ds = take()
-	l.answers[id] = answered{now, ds}
-	l.order = append(l.order, id)
-	return ds, true
-}
 
 // share is what each of n nodes may admit by itself of a limit whose owner is away.
 func share(l *limiter.Spec, n int) *limiter.Spec {
 	s := *l
 	s.Name += " (share)"
 	s.Limit = max(1, s.Limit/int64(n))
-	if s.Algorithm == limiter.GCRA {
+	switch s.Algorithm {
+	case limiter.GCRA:
 		s.Burst = max(1, s.Burst/int64(n))
+	case limiter.LeakyBucket:
+		s.Burst = max(1, (s.Burst+1)/int64(n)) - 1
+	case limiter.TokenBucket:
+		s.Refill = max(1, s.Refill/int64(n))
 	}
 	return &s
 }

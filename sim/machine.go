@@ -19,6 +19,10 @@ type machine struct {
 	backlog []func()      // what will happen when it thaws
 	thawed  time.Duration // when it last did, or -1
 	boots   int           // processes started
+	role    cluster.Role
+	version uint64 // of the last fact that it has told
+	returns bool   // it will start again when it has left
+	rolling bool   // the next machine restarts when it has
 }
 
 // process is one start of a node on a machine, from boot to crash. It is the node's two hands: Clock and Network.
@@ -30,9 +34,15 @@ type process struct {
 	clock    func() limiter.Instant // the node's: the machine's, unless a test plants a fault
 	waiting  []*task                // in the middle of a call
 	visits   []*request             // of clients that have not heard yet
-	ledger   *ledger                // what its table must hold, kept by the judge
+	shares   *shares                // what it has admitted without owners, kept by the judge
 	received map[limiter.Spec]*limiter.Limit
 	dead     bool
+	departed bool         // dead, and has left nothing behind
+	leaving  bool         // it says goodbye
+	closed   bool         // to clients
+	known    []fact       // of every machine
+	watching map[int]bool // machines that do not answer
+	time     clock        // the machine's when it booted: whoever sets that later changes nothing here
 }
 
 // door is how the world speaks to a node. It is the node itself, unless a test plants a fault in between.
@@ -48,9 +58,10 @@ const tableBytes = 4 << 20
 func (m *machine) boot() {
 	m.boots++
 	p := &process{
-		machine: m, boot: m.world.plan.boot(m.index, m.boots), clock: m.now,
-		ledger: newLedger(), received: make(map[limiter.Spec]*limiter.Limit),
+		machine: m, boot: m.world.plan.boot(m.index, m.boots),
+		time: m.clock, shares: newShares(), received: make(map[limiter.Spec]*limiter.Limit),
 	}
+	p.clock = p.now
 	node, err := cluster.New(cluster.Config{
 		ID: m.id, Boot: p.boot, Clock: p, Network: p,
 		Table:      limiter.NewTable(limiter.TableConfig{Bytes: tableBytes, Shards: 1}),
@@ -68,6 +79,14 @@ func (m *machine) boot() {
 	node.Start()
 }
 
+// start boots the machine and makes it known.
+func (m *machine) start() {
+	if m.process == nil {
+		m.boot()
+		m.world.enter(m.process)
+	}
+}
+
 // crash ends the process at once: what it waits for never comes back, what it knew is gone.
 func (m *machine) crash() {
 	p := m.process
@@ -76,6 +95,7 @@ func (m *machine) crash() {
 	p.end()
 	for _, r := range p.visits {
 		m.world.judge.left(r)
+		m.world.failed(r)
 	}
 }
 
@@ -120,13 +140,14 @@ func (m *machine) thaw() {
 // Now is the node's clock.
 func (p *process) Now() limiter.Instant { return p.clock() }
 
-func (m *machine) now() limiter.Instant { return m.clock.at(m.world.now) }
+// now is what the clock shows by which the process lives: the machine's, unless a test plants a fault.
+func (p *process) now() limiter.Instant { return p.time.at(p.machine.world.now) }
 
 // AfterFunc has f happen as a task of the process.
 func (p *process) AfterFunc(d time.Duration, f func()) (stop func()) {
 	w := p.machine.world
 	pending := true
-	e := w.at(p.machine.clock.when(p.machine.now().Add(d)), func() {
+	e := w.at(p.time.when(p.now().Add(d)), func() {
 		pending = false
 		p.do(func() {
 			w.trace.add(happening{at: w.now, kind: fires, node: p.machine})

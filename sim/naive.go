@@ -18,11 +18,12 @@ type naiveKey struct{ limit, key string }
 
 // naiveState is what is remembered of one key under one limit. Each algorithm uses some of it.
 type naiveState struct {
-	used     int64           // GCRA: what is missing in the bucket, in parts: a unit is Per parts, and Limit of them refill per ns
-	poured   limiter.Instant // GCRA: when it was last refilled
+	used     int64           // buckets: what is missing, in parts: a unit is Per parts, and Limit of them refill per ns
+	poured   limiter.Instant // buckets: when it was last refilled
 	start    limiter.Instant // windows: when the current one began
 	count    int64           // windows: what it counts
-	previous int64           // sliding counter: what the window before it counted
+	previous int64           // sliding window: what the window before it counted
+	naiveKinds
 }
 
 // take is what a single limiter answers to a request at now, after all that it was asked before.
@@ -51,42 +52,68 @@ func (st *naiveState) copy() *naiveState {
 	return &c
 }
 
+// take answers a request at now, and leaves the state after it.
 func (st *naiveState) take(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
 	switch s.Algorithm {
 	case limiter.GCRA:
-		return st.bucket(now, s, cost)
+		return st.bucket(now, s, s.Burst, cost)
+	case limiter.LeakyBucket:
+		return st.queue(now, s, cost)
 	case limiter.FixedWindow:
 		return st.window(now, s, cost)
 	case limiter.SlidingWindow:
 		return st.sliding(now, s, cost)
+	case limiter.TokenBucket:
+		return st.tokens(now, s, cost)
+	case limiter.SlidingLog:
+		return st.entries(now, s, cost)
+	case limiter.SlidingCounter:
+		return st.parts(now, s, cost)
 	}
 	panic("sim: the reference does not know " + s.Algorithm.String())
 }
 
-func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
-	unit, full := int64(s.Per), s.Burst*int64(s.Per)
+// peek is what take would answer.
+func (st *naiveState) peek(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
+	return st.copy().take(now, s, cost)
+}
+
+// bucket holds up to most units and is filled by pouring.
+func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, most, cost int64) limiter.Decision {
+	unit, full := int64(s.Per), most*int64(s.Per)
 	if elapsed := int64(now - st.poured); elapsed >= st.used/s.Limit+1 {
 		st.used = 0
 	} else {
 		st.used = max(0, st.used-elapsed*s.Limit)
 	}
 	st.poured = now
-	d := limiter.Decision{Allowed: true, Limit: s.Burst, RetryAfter: limiter.Never}
+	d := limiter.Decision{Allowed: true, Limit: most, RetryAfter: limiter.Never}
 	switch {
-	case cost > s.Burst:
+	case cost > most:
 		d.Allowed = false
 	case cost > 0 && st.used+cost*unit > full:
 		d.Allowed = false
 		d.RetryAfter = wait(st.used+cost*unit-full, s.Limit)
 	case cost > 0:
 		st.used += cost * unit
-	case cost < -s.Burst:
+	case cost < -most:
 		st.used = 0
 	default:
 		st.used = max(0, st.used+cost*unit)
 	}
 	d.Remaining = max(0, full-st.used) / unit
 	d.ResetAfter = wait(st.used, s.Limit)
+	return d
+}
+
+// queue lets units leave one after the other: it admits what a bucket of one more would, and says how long until the
+// first of them has its turn, which is when the bucket would have been full.
+func (st *naiveState) queue(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
+	turn := st.copy().bucket(now, s, s.Burst+1, 0).ResetAfter
+	d := st.bucket(now, s, s.Burst+1, cost)
+	if cost > 0 && d.Allowed {
+		d.Delay = turn
+	}
 	return d
 }
 
@@ -124,7 +151,7 @@ func (st *naiveState) window(now limiter.Instant, s *limiter.Spec, cost int64) l
 
 func (st *naiveState) sliding(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
 	switch this := aligned(now, s.Per); {
-	case this == st.start:
+	case this <= st.start: // or it lies ahead, by the clock of another node
 	case this == st.start.Add(s.Per):
 		st.start, st.previous, st.count = this, st.count, 0
 	default:
@@ -154,6 +181,8 @@ func (st *naiveState) sliding(now limiter.Instant, s *limiter.Spec, cost int64) 
 func (st *naiveState) estimate(at limiter.Instant, s *limiter.Spec) int64 {
 	current, previous := st.count, st.previous
 	switch this := aligned(at, s.Per); {
+	case this < st.start:
+		return current + previous
 	case this == st.start:
 	case this == st.start.Add(s.Per):
 		current, previous = 0, current

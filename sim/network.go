@@ -14,12 +14,13 @@ import (
 // Errors of a call whose fate its caller does not know. They must not wrap cluster.ErrUnsent.
 var (
 	errSilence = errors.New("sim: no answer came before the deadline")
-	errBroken  = errors.New("sim: the peer died before it answered")
+	errBroken  = fmt.Errorf("sim: the peer died before it answered: %w", cluster.ErrGone)
 )
 
 // network is what lies between the machines: it delays, loses, doubles and reorders.
 type network struct {
 	lines [][]line // from, to
+	cuts  int      // of lines
 	tally MessageReport
 }
 
@@ -32,7 +33,7 @@ type line struct {
 func newNetwork(machines int) network {
 	n := network{lines: make([][]line, machines)}
 	for i := range n.lines {
-		n.lines[i] = make([]line, machines)
+		n.lines[i] = slices.Repeat([]line{{last: -warmUp}}, machines)
 	}
 	return n
 }
@@ -67,13 +68,22 @@ func (p *process) Call(calls []cluster.Call) {
 	w.tasks.wait()
 }
 
+// Wait returns at until.
+func (p *process) Wait(until limiter.Instant) {
+	w := p.machine.world
+	t := w.tasks.running
+	w.at(max(w.now, p.time.when(until)), func() { p.do(t.enter) })
+	w.tasks.wait()
+}
+
 func (w *world) send(p *process, c *cluster.Call, r *reply) {
-	l := &letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.machine.now()), sent: w.now, reply: r}
+	l := &letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.now()), sent: w.now, reply: r}
 	l.ask.Items = slices.Clone(c.Ask.Items)
-	l.alarm = w.at(p.machine.clock.when(c.Deadline), func() {
+	l.alarm = w.at(p.time.when(c.Deadline), func() {
 		l.alarm = nil
 		p.do(func() { l.settle(nil, errSilence) })
 	})
+	w.course.sent(askBytes(&l.ask))
 	w.post(p.machine, l.to, l.arrive)
 }
 
@@ -115,7 +125,7 @@ func (l *letter) arrive() {
 		l.turnAway()
 	default:
 		l.acted = true // from here on nobody can promise that it was not
-		deadline := l.to.now().Add(l.left)
+		deadline := p.now().Add(l.left)
 		if !p.machine.frozen {
 			w.tasks.start(p, func() { l.deliver(p, deadline) })
 			return
@@ -123,7 +133,7 @@ func (l *letter) arrive() {
 		unread := w.dice.IntN(2) == 0 // it froze before it could read the letter: the time runs from when it does
 		p.do(func() {
 			if unread {
-				deadline = l.to.now().Add(l.left)
+				deadline = p.now().Add(l.left)
 			}
 			w.tasks.start(p, func() { l.deliver(p, deadline) })
 		})
@@ -137,7 +147,7 @@ func (l *letter) turnAway() {
 	w.trace.add(happening{at: w.now, kind: turnsAway, node: l.to, peer: l.from.machine})
 	err := errBroken
 	if !l.acted {
-		err = fmt.Errorf("sim: %s is down: %w", l.to.id, cluster.ErrUnsent)
+		err = fmt.Errorf("sim: %s is down: %w, %w", l.to.id, cluster.ErrUnsent, cluster.ErrGone)
 		w.network.tally.Refused++
 	}
 	w.post(l.to, l.from.machine, func() {
@@ -155,6 +165,7 @@ func (l *letter) deliver(p *process, deadline limiter.Instant) {
 	answer := p.door.Deliver(ask)
 	f.erase()
 	w.judge.delivered(p, &l.ask, deadline, answer)
+	w.course.sent(answerBytes(answer))
 	w.post(p.machine, l.from.machine, func() {
 		l.from.do(func() { l.settle(answer, nil) })
 	})
@@ -187,6 +198,7 @@ type frame struct {
 	world *world
 	bytes []byte
 	items []cluster.AskItem
+	moved []byte // of a Move
 }
 
 func (w *world) frame() *frame {
@@ -216,19 +228,64 @@ func (f *frame) read(a *cluster.Ask, p *process) *cluster.Ask {
 	}
 	ask := *a
 	ask.Items = f.items
+	if a.Move != nil {
+		ask.Move = f.readMove(a.Move, p)
+	}
 	return &ask
+}
+
+// readMove copies what is said about partitions. It has a buffer of its own, which is overwritten as well.
+func (f *frame) readMove(m *cluster.Move, p *process) *cluster.Move {
+	size := 0
+	for i := range m.Entries {
+		size += len(m.Entries[i].Key) + len(m.Entries[i].State)
+	}
+	move := *m
+	f.moved = slices.Grow(f.moved[:0], size)
+	move.Entries = make([]limiter.Entry, 0, len(m.Entries))
+	for _, e := range m.Entries {
+		start := len(f.moved)
+		f.moved = append(f.moved, e.Key...)
+		state := len(f.moved)
+		f.moved = append(f.moved, e.State...)
+		e.Key = unsafe.String(unsafe.SliceData(f.moved[start:]), len(e.Key))
+		e.State = f.moved[state:]
+		e.Limit = p.limit(e.Limit)
+		move.Entries = append(move.Entries, e)
+	}
+	move.Charges = slices.Clone(m.Charges)
+	for i := range move.Charges {
+		move.Charges[i].Limit = p.limit(m.Charges[i].Limit)
+	}
+	return &move
 }
 
 func (f *frame) erase() {
 	for i := range f.bytes {
 		f.bytes[i] = '#'
 	}
+	for i := range f.moved {
+		f.moved[i] = '#'
+	}
+	f.moved = f.moved[:0]
 	clear(f.items)
 	f.world.frames = append(f.world.frames, f)
 }
 
 // cutOff keeps all messages from one machine to another; one way only.
-func (w *world) cutOff(from, to *machine) { w.network.lines[from.index][to.index].cut = true }
+func (w *world) cutOff(from, to *machine) { w.setLine(from, to, true) }
 
 // mend lets them pass again.
-func (w *world) mend(from, to *machine) { w.network.lines[from.index][to.index].cut = false }
+func (w *world) mend(from, to *machine) { w.setLine(from, to, false) }
+
+func (w *world) setLine(from, to *machine, cut bool) {
+	l := &w.network.lines[from.index][to.index]
+	if l.cut != cut {
+		l.cut = cut
+		if cut {
+			w.network.cuts++
+		} else {
+			w.network.cuts--
+		}
+	}
+}

@@ -81,11 +81,18 @@ type MessageReport struct {
 	TimedOut  int `json:"timed_out"` // calls that ended without an answer
 }
 
-// FaultReport counts what went wrong with machines and lines.
+// FaultReport counts what went wrong with machines and lines, and who came and went.
 type FaultReport struct {
-	Crashes int `json:"crashes"`
-	Freezes int `json:"freezes"`
-	Cuts    int `json:"cuts"`
+	Crashes  int `json:"crashes"`
+	Freezes  int `json:"freezes"`
+	Cuts     int `json:"cuts"`
+	Joins    int `json:"joins"`
+	Leaves   int `json:"leaves"`
+	Restarts int `json:"restarts"` // graceful ones of one node
+	Rolls    int `json:"rolls"`    // rolling restarts of all
+	Steps    int `json:"steps"`    // of wall clocks
+	Deaths   int `json:"deaths"`   // declared, by each observer
+	Views    int `json:"views"`    // that nodes were given
 }
 
 // PromiseReport is how often a promise was looked at.

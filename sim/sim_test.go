@@ -30,6 +30,7 @@ func TestPromisesHold(t *testing.T) {
 		"lost messages": s.Messages.Lost, "doubled messages": s.Messages.Doubled, "overtaken messages": s.Messages.Overtaken,
 		"messages to nobody": s.Messages.Refused, "calls that timed out": s.Messages.TimedOut,
 		"crashes": s.Faults.Crashes, "freezes": s.Faults.Freezes, "cuts": s.Faults.Cuts,
+		"declared deaths": s.Faults.Deaths, "views": s.Faults.Views,
 		"admissions": s.Admitted, "denials": s.Denied, "degraded decisions": s.Degraded,
 	} {
 		if count == 0 {

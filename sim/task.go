@@ -21,6 +21,7 @@ type tasks struct {
 type task struct {
 	tasks   *tasks
 	process *process // whose code it runs
+	hearing *hearing // if it answers a client
 	job     func()
 	next    func() (struct{}, bool) // enters it; returns when it is left
 	stop    func()                  // ends it: whatever it is in the middle of is unwound
@@ -59,6 +60,9 @@ func (ts *tasks) wait() {
 	if t == nil {
 		panic("sim: Network.Call outside of a task: nobody could go on meanwhile")
 	}
+	if t.hearing != nil {
+		t.process.machine.world.judge.observe(t.hearing)
+	}
 	ts.waiting++
 	t.process.waiting = append(t.process.waiting, t)
 	entered := t.leave(struct{}{})
@@ -86,7 +90,7 @@ func (t *task) life(leave func(struct{}) bool) {
 	t.leave = leave
 	for {
 		t.job()
-		t.job, t.process = nil, nil
+		t.job, t.process, t.hearing = nil, nil, nil
 		t.tasks.idle = append(t.tasks.idle, t)
 		if !leave(struct{}{}) {
 			return

@@ -57,12 +57,22 @@ const (
 	thaws
 	cuts // nothing passes from node to peer
 	mends
+	looks   // node makes a View
+	buries  // node declares peer dead
+	departs // node has left
+	joins
+	leaves
+	restarts // node leaves and comes back
+	rolls    // all nodes restart, one after the other
+	steps    // somebody sets the clock of node
 )
 
 var kindNames = [...]string{
 	asks: "is asked", hears: "answers", refuses: "refuses", absent: "is down for a client", sends: "sends to", loses: "loses a message to",
 	doubles: "doubles a message to", decides: "decides for", declines: "declines", turnsAway: "is down for", returns: "hears from",
 	fires: "wakes up", crashes: "crashes", boots: "boots", freezes: "freezes", thaws: "thaws", cuts: "is cut off from", mends: "is mended to",
+	looks: "sees other members", buries: "declares dead:", departs: "is gone", joins: "joins", leaves: "leaves", restarts: "restarts",
+	rolls: "is where a rolling restart begins", steps: "has its clock set",
 }
 
 func newTrace() trace { return trace{hash: xxhash.New()} }

@@ -12,22 +12,122 @@ import (
 	"penstock/limiter"
 )
 
-// traffic is what clients do. They ask at their own pace, whatever becomes of what they asked before.
-type traffic struct {
-	requests int
-	gap      time.Duration // mean pause between two
-	keys     int
-	skew     string // how keys are drawn: uniform, zipf, hot (nine of ten ask for the first)
+// arrival is one request of the traffic, as data: what is asked, when, and of whom.
+type arrival struct {
+	at       time.Duration
+	items    []cluster.Item
+	atomic   bool
+	broken   bool          // has to be refused
+	patience time.Duration // from the question to the deadline, on the node's clock
+	calls    []calling     // one, or several that ask the same under the same IDs
+	roams    bool          // the client goes to another node at once if one is down
+	retry    retry
+}
 
-	// Parts of the requests, 0 … 1.
-	crowd    float64 // come at the same instant as the one before
-	batch    float64 // have up to 20 items
-	together float64 // have up to 4 items, all or nothing, nearly always of one key
-	again    float64 // are repeated under the same IDs, once or twice, at any node
-	odd      float64 // of all items: cost 0, back, several, too much; or peek, or reset
-	broken   float64 // are in error
-	hurry    float64 // leave the cluster less time than usual
-	patience float64 // leave it more
+// calling is a client who brings a request to a node, some time after it arose.
+type calling struct {
+	node  int
+	after time.Duration
+}
+
+// source is where the traffic of a world comes from.
+type source interface {
+	// next is the request after the last one, and false when there is none any more. Times never go back.
+	next() (arrival, bool)
+}
+
+// source is that of the plan.
+func (w *world) source() source {
+	if w.plan.traffic.requests > 0 {
+		return newClients(w)
+	}
+	sources := []source{&script{w.plan.script}}
+	for i := range w.plan.replays {
+		sources = append(sources, &player{replay: &w.plan.replays[i], world: w, dice: substream(w.plan.seed, trafficStream, uint64(i)<<32)})
+	}
+	for i := range w.plan.demands {
+		sources = append(sources, newFlow(w, &w.plan.demands[i], uint64(i)))
+	}
+	return mix(sources...)
+}
+
+// await waits for the next request; after the last one the world comes to rest.
+func (w *world) await(from source) {
+	a, more := from.next()
+	if !more {
+		w.rest()
+		return
+	}
+	w.at(a.at, func() {
+		w.arrive(&a)
+		w.await(from)
+	})
+}
+
+// arrive has the nodes that a names hear of it.
+func (w *world) arrive(a *arrival) {
+	r := &request{items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience, open: len(a.calls), roams: a.roams, retry: a.retry}
+	w.judge.posed(r)
+	w.course.posed(r)
+	for _, c := range a.calls {
+		m := w.machines[c.node]
+		if c.after == 0 {
+			w.visit(m, r)
+		} else {
+			w.at(w.now+c.after, func() { w.visit(m, r) })
+		}
+	}
+}
+
+// roam is the machine that a client ends up at who begins at m and goes on from one to the next until one is up.
+func (w *world) roam(m *machine) *machine {
+	for i := range w.machines {
+		if next := w.machines[(m.index+i)%len(w.machines)]; next.process != nil {
+			return next
+		}
+	}
+	return m
+}
+
+// answered is what a client does when it hears.
+func (w *world) answered(r *request, out []cluster.Decision, took time.Duration) {
+	w.course.heard(r, out, took)
+	for i := range out {
+		if !out[i].Allowed {
+			w.retry(r)
+			return
+		}
+	}
+}
+
+// failed is what it does when it will not.
+func (w *world) failed(r *request) {
+	w.course.missed(r)
+	w.retry(r)
+}
+
+// retry has the client of r try again some time later, if it is one who does: at any node, as a request of its own.
+func (w *world) retry(r *request) {
+	if r.retry.times == 0 {
+		return
+	}
+	again := arrival{
+		items: r.items, atomic: r.atomic, patience: r.patience, roams: r.roams, retry: retry{r.retry.times - 1, r.retry.after},
+		calls: []calling{{node: w.dice.IntN(len(w.machines))}},
+	}
+	w.at(w.now+r.retry.after, func() { w.arrive(&again) })
+}
+
+// script is traffic that is known in advance, by time.
+type script struct{ arrivals []arrival }
+
+func (s *script) next() (arrival, bool) {
+	if len(s.arrivals) == 0 {
+		return arrival{}, false
+	}
+	a := s.arrivals[0]
+	s.arrivals = s.arrivals[1:]
+	return a, true
 }
 
 // clients draw the traffic of a world.
@@ -36,8 +136,9 @@ type clients struct {
 	dice     *rand.Rand
 	zipf     *rand.Zipf
 	keys     []string
-	sequence uint64 // of the last ID drawn
-	left     int    // requests still to come
+	sequence uint64        // of the last ID drawn
+	left     int           // requests still to come
+	at       time.Duration // when the next one comes
 }
 
 // clientOrigin is where the IDs of clients come from. They are one program here: it never draws an ID twice.
@@ -65,84 +166,74 @@ func keyName(i int) string {
 	return fmt.Sprintf("key-%d", i)
 }
 
-// next asks, and lets the one after it follow.
-func (c *clients) next() {
+// next draws a request, and when the one after it comes.
+func (c *clients) next() (arrival, bool) {
 	if c.left == 0 {
-		c.world.rest()
-		return
+		return arrival{}, false
 	}
 	c.left--
-	c.ask()
-	pause := time.Duration(0)
+	a := c.arrival()
 	if !c.chance(c.world.plan.traffic.crowd) {
-		pause = time.Duration(c.dice.ExpFloat64() * float64(c.world.plan.traffic.gap))
+		c.at += time.Duration(c.dice.ExpFloat64() * float64(c.world.plan.traffic.gap))
 	}
-	c.world.at(c.world.now+pause, c.next)
+	return a, true
 }
 
 func (c *clients) chance(part float64) bool { return part > 0 && c.dice.Float64() < part }
 
-// ask draws a request and sends it to some nodes.
-func (c *clients) ask() {
+func (c *clients) arrival() arrival {
 	t := &c.world.plan.traffic
-	r := &request{patience: cluster.DefaultDeadline}
+	a := arrival{at: c.at, patience: cluster.DefaultDeadline}
 	switch {
 	case c.chance(t.broken):
-		r.broken = true
-		r.items = c.nonsense()
+		a.broken = true
+		a.items = c.nonsense()
 	case c.chance(t.together):
-		r.atomic = true
+		a.atomic = true
 		key := c.key()
 		for range 2 + c.dice.IntN(3) {
-			r.items = append(r.items, c.item(key))
+			a.items = append(a.items, c.item(key))
 		}
 		if c.chance(0.1) {
-			r.items[0].Key = c.key()
+			a.items[0].Key = c.key()
 		}
-		for i := range r.items {
-			if r.items[i].Op != cluster.OpTake {
-				r.broken = true
+		for i := range a.items {
+			if a.items[i].Op != cluster.OpTake {
+				a.broken = true
 			}
 		}
 	case c.chance(t.batch):
 		for range 1 + c.dice.IntN(20) {
-			r.items = append(r.items, c.item(c.key()))
+			a.items = append(a.items, c.item(c.key()))
 		}
 	default:
-		r.items = append(r.items, c.item(c.key()))
+		a.items = append(a.items, c.item(c.key()))
 	}
 	switch {
 	case c.chance(t.hurry):
-		r.patience = 150*time.Millisecond + time.Duration(c.dice.Int64N(int64(300*time.Millisecond)))
+		a.patience = 150*time.Millisecond + time.Duration(c.dice.Int64N(int64(300*time.Millisecond)))
 	case c.chance(t.patience):
-		r.patience = time.Duration(1+c.dice.IntN(10)) * time.Second
+		a.patience = time.Duration(1+c.dice.IntN(10)) * time.Second
 	}
-	c.send(r)
+	c.call(&a)
+	return a
 }
 
-// send has a node, or several one after the other, hear of r. Repeats come within the time in which an owner
+// call draws who hears of a: a node, or several one after the other. Repeats come within the time in which an owner
 // remembers, less what messages and second attempts may take.
-func (c *clients) send(r *request) {
-	w := c.world
-	w.judge.posed(r)
-	visits := []time.Duration{0}
-	if !r.broken && c.chance(w.plan.traffic.again) {
-		for i := range r.items {
+func (c *clients) call(a *arrival) {
+	repeats := 0
+	if !a.broken && c.chance(c.world.plan.traffic.again) {
+		for i := range a.items {
 			c.sequence++
-			r.items[i].ID = cluster.ID{Origin: clientOrigin, Sequence: c.sequence}
+			a.items[i].ID = cluster.ID{Origin: clientOrigin, Sequence: c.sequence}
 		}
-		for range 1 + c.dice.IntN(2) {
-			visits = append(visits, time.Duration(c.dice.Int64N(int64(700*time.Millisecond))))
-		}
+		repeats = 1 + c.dice.IntN(2)
 	}
-	r.open = len(visits)
-	for _, later := range visits {
-		m := w.machines[c.dice.IntN(len(w.machines))]
-		if later == 0 {
-			w.visit(m, r)
-		} else {
-			w.at(w.now+later, func() { w.visit(m, r) })
-		}
+	a.calls = []calling{{node: c.dice.IntN(len(c.world.machines))}}
+	for range repeats {
+		after := time.Duration(c.dice.Int64N(int64(700 * time.Millisecond)))
+		a.calls = append(a.calls, calling{node: c.dice.IntN(len(c.world.machines)), after: after})
 	}
 }
 

@@ -79,13 +79,33 @@ type curve struct {
 }
 
 // curveOf is the supply of a single limiter: a bucket's burst and its refill; one limit for every window that a span
-// touches. A window that opens at the first hit can lie anywhere, and a span can touch one more than fit into it.
-func curveOf(s *limiter.Spec) curve {
-	switch {
-	case s.Algorithm == limiter.GCRA:
-		return curve{unit: int64(s.Per), capacity: s.Burst * int64(s.Per), rate: s.Limit}
-	case s.Anchor == limiter.FirstHit:
-		return curve{unit: int64(s.Per), capacity: 2 * s.Limit * int64(s.Per), rate: s.Limit}
+// touches. A window that opens at the first hit can lie anywhere, and a span can touch one more than fit into it. So
+// can aligned windows, once several clocks have a say in where they begin.
+func curveOf(s *limiter.Spec, clocks int) curve {
+	flows := curve{unit: int64(s.Per), capacity: s.Limit * int64(s.Per), rate: s.Limit}
+	switch s.Algorithm {
+	case limiter.GCRA:
+		flows.capacity = s.Burst * int64(s.Per)
+		return flows
+	case limiter.LeakyBucket:
+		flows.capacity = (s.Burst + 1) * int64(s.Per)
+		return flows
+	case limiter.SlidingLog:
+		return flows
+	case limiter.TokenBucket:
+		flows.capacity = (s.Limit + s.Refill) * int64(s.Per)
+		flows.rate = s.Refill
+		return flows
+	case limiter.SlidingCounter:
+		if s.Lenient || clocks > 1 {
+			flows.capacity *= 2
+			flows.rate *= 2
+		}
+		return flows
+	}
+	if s.Anchor == limiter.FirstHit || clocks > 1 {
+		flows.capacity *= 2
+		return flows
 	}
 	return curve{unit: 1, capacity: s.Limit, per: s.Per}
 }
@@ -101,11 +121,26 @@ func (c *curve) supply(start, t limiter.Instant) int64 {
 // spareCurve is what the shares of n nodes supply together, if bound is what they claim to add at most. The nodes'
 // clocks differ, so aligned windows may begin at any time; and run up to 0.2 % fast.
 func spareCurve(s *limiter.Spec, n int, bound int64) curve {
-	c := curve{unit: int64(s.Per), capacity: bound * int64(s.Per), rate: int64(n) * max(1, s.Limit/int64(n))}
-	if s.Algorithm != limiter.GCRA {
-		c.capacity *= 2
+	own := share(s, n)
+	c := curveOf(own, max(2, n))
+	c.rate *= int64(n)
+	if s.Algorithm == limiter.TokenBucket {
+		c.capacity = (bound + int64(n)*own.Refill) * int64(s.Per)
+	} else {
+		c.capacity = bound * int64(s.Per) * (c.capacity / (capacityOf(own) * int64(s.Per)))
 	}
 	return c
+}
+
+// capacityOf is the most that s admits at once.
+func capacityOf(s *limiter.Spec) int64 {
+	switch s.Algorithm {
+	case limiter.GCRA:
+		return s.Burst
+	case limiter.LeakyBucket:
+		return s.Burst + 1
+	}
+	return s.Limit
 }
 
 // forgive grants an amount at this very instant.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"penstock/cluster"
@@ -21,15 +20,14 @@ type world struct {
 	byID     map[string]*machine
 	network  network
 	dice     *rand.Rand // of the network
-	clients  *clients
 	rules    []limitRule
 	named    map[string]*limiter.Limit // of all rules
 	limits   cluster.Limits            // those that nodes know by name
-	owners   *cluster.View             // who owns what, in truth
 	frames   []*frame                  // buffers not in use
 	judge    *judge
 	trace    trace
 	plant    func(*process) // of a test: a fault in every process that boots
+	course   *course        // what happens over time; nil if nobody wants to see it
 	faults   FaultReport
 	resting  bool          // no timers any more, and no requests
 	rested   time.Duration // since when
@@ -45,10 +43,13 @@ type limitRule struct {
 // fault, and so long it then has to come to rest by itself.
 const restAfter = 30 * time.Second
 
+// warmUp is how long before its first instant a world is there, so that nodes have found each other by then.
+const warmUp = 2 * time.Second
+
 func newWorld(p *plan, plant func(*process)) *world {
 	w := &world{
-		plan: p, plant: plant, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
-		network: newNetwork(len(p.clocks)),
+		plan: p, plant: plant, now: -warmUp, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
+		network: newNetwork(len(p.machines)),
 	}
 	for _, rule := range p.limits {
 		l := mustLimit(rule.Spec)
@@ -58,18 +59,24 @@ func newWorld(p *plan, plant func(*process)) *world {
 			w.limits[l.Name] = l
 		}
 	}
-	for i, c := range p.clocks {
-		m := &machine{world: w, id: machineID(i), index: i, clock: c, thawed: -1}
+	for i, mp := range p.machines {
+		m := &machine{world: w, id: machineID(i), index: i, clock: mp.clock, thawed: -1}
+		if mp.agent {
+			m.role = cluster.RoleAgent
+		}
 		w.machines = append(w.machines, m)
 		w.byID[m.id] = m
 	}
 	w.judge = newJudge(w)
-	w.clients = newClients(w)
-	for _, m := range w.machines {
-		m.boot()
+	for i, m := range w.machines {
+		if !p.machines[i].later {
+			m.boot()
+		}
 	}
-	w.announce()
-	w.at(0, w.clients.next)
+	w.gather()
+	w.reconcile()
+	w.at(0, func() { w.network.tally = MessageReport{} }) // what it took to find each other is no news
+	w.await(w.source())
 	for _, f := range p.faults {
 		w.at(f.at, func() { w.strike(f) })
 	}
@@ -129,58 +136,28 @@ func (w *world) rest() {
 	})
 }
 
-// announce gives every node that is up a View of all machines with their present boots, all of them ACTIVE, whether
-// they are up or not: gossip that knows everything at once, except who is dead.
-func (w *world) announce() {
+// gather has all machines that are there from the beginning know each other, all of them ACTIVE.
+func (w *world) gather() {
 	for _, m := range w.machines {
-		if m.process == nil {
-			continue
-		}
-		v := *fullViews(len(w.machines))[m.index]
-		v.Members = slices.Clone(v.Members)
-		for i := range v.Members {
-			if p := w.byID[v.Members[i].ID].process; p != nil {
-				v.Members[i].Boot = p.boot
+		if p := m.process; p != nil {
+			m.version = 2
+			p.known = make([]fact, len(w.machines))
+			for i, o := range w.machines {
+				if o.process != nil {
+					p.known[i] = fact{2, o.process.boot, cluster.StateActive, true}
+				}
 			}
 		}
-		m.process.node.SetView(&v)
-		w.owners = &v
 	}
-}
-
-// fullViews are the Views of n machines that all know each other, by machine. The ring depends on ids alone, and to
-// build it takes longer than a small world lasts; so it is built once for all worlds.
-func fullViews(n int) []*cluster.View {
-	fullViewsMu.Lock()
-	defer fullViewsMu.Unlock()
-	if vs, ok := fullViewsOf[n]; ok {
-		return vs
-	}
-	members := make([]cluster.Member, n)
-	for i := range members {
-		members[i] = cluster.Member{ID: machineID(i), State: cluster.StateActive}
-	}
-	vs := make([]*cluster.View, n)
-	for i := range vs {
-		v, err := cluster.NewView(machineID(i), members)
-		if err != nil {
-			panic(err)
+	for _, m := range w.machines {
+		if m.process != nil {
+			m.process.look()
 		}
-		vs[i] = v
 	}
-	fullViewsOf[n] = vs
-	return vs
 }
 
-var (
-	fullViewsMu sync.Mutex // guards below: worlds of different seeds run at the same time
-	fullViewsOf = make(map[int][]*cluster.View)
-)
-
-// owner is the machine that owns key, in truth.
-func (w *world) owner(key string) *machine {
-	return w.byID[w.owners.Members[w.owners.Owner(limiter.Hash(key))].ID]
-}
+// owner is the machine that owns key when the world begins.
+func (w *world) owner(key string) *machine { return w.byID[w.plan.firstOwner(key)] }
 
 // strike has a fault happen. What does not apply any more (a machine that is down cannot freeze) is passed over.
 func (w *world) strike(f fault) {
@@ -190,21 +167,50 @@ func (w *world) strike(f fault) {
 	case f.kind == crashes && m.process != nil:
 		w.faults.Crashes++
 		m.crash()
+		w.doubt()
 	case f.kind == boots && m.process == nil:
-		m.boot()
-		w.announce()
-		w.judge.forgot(m)
+		m.start()
 	case f.kind == freezes && m.process != nil && !m.frozen:
 		w.faults.Freezes++
 		m.freeze()
+		w.doubt()
 	case f.kind == thaws && m.frozen:
 		m.thaw()
 	case f.kind == cuts && m != peer:
 		w.faults.Cuts++
 		w.cutOff(m, peer)
+		w.doubt()
+	case f.kind == joins && m.process == nil:
+		w.faults.Joins++
+		m.start()
+	case f.kind == leaves && m.process != nil && !m.process.leaving && w.othersStay(m):
+		w.faults.Leaves++
+		m.leave()
+	case f.kind == restarts && m.process != nil && !m.process.leaving && w.othersStay(m):
+		w.faults.Restarts++
+		m.restart()
+	case f.kind == rolls:
+		w.faults.Rolls++
+		w.roll(0)
+	case f.kind == steps:
+		w.faults.Steps++
+		m.clock.start = m.clock.start.Add(f.by)
 	case f.kind == mends:
 		w.mend(m, peer)
 	}
+}
+
+// othersStay reports whether there is somebody who can take over what m has.
+func (w *world) othersStay(but *machine) bool {
+	for _, m := range w.machines {
+		if m == but {
+			continue
+		}
+		if p := m.process; p != nil && !p.leaving && p.node.View().Me().State == cluster.StateActive && m.role == cluster.RoleMember {
+			return true
+		}
+	}
+	return false
 }
 
 // request is what a client asks, once or several times under the same IDs.
@@ -215,14 +221,21 @@ type request struct {
 	patience time.Duration // from the question to the deadline, on the node's clock
 	open     int           // visits that are not over
 	terms    []term        // kept by the judge, one per item
+	roams    bool          // its client goes to another node at once if one is down
+	retry    retry         // what its client does when it is refused
+	marks    []int         // kept by the course, one per item
 }
 
 // visit has a client bring r to m.
 func (w *world) visit(m *machine, r *request) {
-	if m.process == nil {
+	if r.roams {
+		m = w.roam(m)
+	}
+	if m.process == nil || m.process.closed {
 		w.trace.add(happening{at: w.now, kind: absent, node: m})
 		w.judge.requests.Absent++
 		w.judge.left(r)
+		w.failed(r)
 		return
 	}
 	p := m.process
@@ -234,13 +247,19 @@ func (w *world) visit(m *machine, r *request) {
 
 // check is one visit at the client's door.
 func (p *process) check(r *request) {
-	w := p.machine.world
+	w, began := p.machine.world, p.machine.world.now
 	items := append([]cluster.Item(nil), r.items...) // the node writes into them
-	q := &cluster.Request{Items: items, Atomic: r.atomic, Deadline: p.machine.now().Add(r.patience)}
+	q := &cluster.Request{Items: items, Atomic: r.atomic, Deadline: p.now().Add(r.patience)}
 	out := make([]cluster.Decision, len(items))
-	h := w.judge.opened(p, r, q)
+	h := w.judge.opened(p, r, q, out)
+	task := w.tasks.running
+	task.hearing = h
 	err := p.door.Check(q, out)
+	task.hearing = nil
 	i := slices.Index(p.visits, r)
 	p.visits = slices.Delete(p.visits, i, i+1)
 	w.judge.closed(h, out, err)
+	if err == nil {
+		w.answered(r, out, w.now-began)
+	}
 }

@@ -1,0 +1,366 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// course is what happens in a world over time, for whoever wants to see it: what clients asked and got, how long they
+// waited, what went over the lines, and what was admitted too much. It watches from outside, by what clients hear, and
+// changes nothing. All its methods do nothing on a nil course.
+type course struct {
+	world  *world
+	step   time.Duration   // of the time axis
+	clocks int             // how many times they show
+	start  limiter.Instant // what the first shows in the beginning
+	limits []*LimitCourse
+	byName map[string]*LimitCourse
+	ideal  naive // one limiter that is asked everything at the instant at which it is asked
+	keys   map[naiveKey]*keyCourse
+	waits  [][]uint32 // in µs, by tick
+	ticks  []Tick
+	marks  []MarkReport
+}
+
+// LimitCourse is what became of the units of one limit, tick by tick.
+type LimitCourse struct {
+	Limit string      `json:"limit"`
+	Ticks []LimitTick `json:"ticks"`
+	Sum   LimitTick   `json:"sum"`
+	spec  *limiter.Spec
+}
+
+// LimitTick counts units of one limit in one step of the time axis.
+type LimitTick struct {
+	Asked    int64 `json:"asked"`    // retries included
+	Ideal    int64 `json:"ideal"`    // what a single limiter admits of the same requests
+	Admitted int64 `json:"admitted"` // what the cluster admits of them
+	Degraded int64 `json:"degraded"` // of these, without the owner
+	Denied   int64 `json:"denied"`
+	Failed   int64 `json:"failed"` // got no answer
+	Extra    int64 `json:"extra"`  // admitted beyond what the limit allows in any span of time
+}
+
+// Tick is one step of the time axis.
+type Tick struct {
+	Answers  int     `json:"answers"`
+	P50MS    float64 `json:"p50_ms"` // how long clients waited for them
+	P99MS    float64 `json:"p99_ms"`
+	MostMS   float64 `json:"most_ms"`
+	Messages int     `json:"messages"`
+	Bytes    int     `json:"bytes"`
+}
+
+// MarkReport is something that was done to the world, and what came of it until the next.
+type MarkReport struct {
+	AtMS     float64 `json:"at_ms"`
+	UntilMS  float64 `json:"until_ms"` // equal to the above if it happened at once
+	What     string  `json:"what"`
+	Extra    int64   `json:"extra"` // units
+	Degraded int64   `json:"degraded"`
+	Failed   int64   `json:"failed"`
+	P99MS    float64 `json:"p99_ms"`
+	Settled  float64 `json:"settled_ms"` // from its beginning to the last degraded or failed request; 0: there was none
+	at       time.Duration
+	waits    []uint32
+}
+
+// keyCourse follows what is admitted for one key: the most, over all spans of time, by which it exceeds what the limit
+// supplies. Whether the owner decided or somebody else makes no difference.
+type keyCourse struct {
+	limit  *LimitCourse
+	supply curve
+	window window
+	extra  int64
+}
+
+// mostTicks is how many steps the time axis has at most.
+const mostTicks = 150
+
+func newCourse(w *world, marks []mark) *course {
+	c := &course{
+		world: w, clocks: 1, byName: make(map[string]*LimitCourse),
+		ideal: naive{keys: make(map[naiveKey]*naiveState)}, keys: make(map[naiveKey]*keyCourse),
+	}
+	c.step = stepOf(w.plan.length)
+	for _, m := range w.machines {
+		if m.clock != w.machines[0].clock || m.clock.drift != 0 {
+			c.clocks = 2
+		}
+	}
+	c.start = w.machines[0].clock.start
+	for _, f := range w.plan.faults {
+		if f.kind == steps { // whoever starts again goes by the new time
+			c.clocks = 2
+		}
+	}
+	for i := range w.rules {
+		l := &LimitCourse{Limit: w.rules[i].limit.Name, spec: &w.rules[i].limit.Spec}
+		c.limits, c.byName[l.Limit] = append(c.limits, l), l
+	}
+	c.marks = append(c.marks, MarkReport{What: "from the beginning"})
+	for _, m := range marks {
+		c.marks = append(c.marks, MarkReport{AtMS: millis(m.at), UntilMS: millis(m.until), What: m.what, at: m.at})
+	}
+	return c
+}
+
+// stepOf is a step that people can read, of which a time axis has no more than mostTicks.
+func stepOf(length time.Duration) time.Duration {
+	for unit := time.Millisecond; ; unit *= 10 {
+		for _, n := range []time.Duration{1, 2, 5} {
+			if step := n * unit; length/step <= mostTicks {
+				return step
+			}
+		}
+	}
+}
+
+func (c *course) tick() int {
+	i := int(c.world.now / c.step)
+	for len(c.ticks) <= i {
+		c.ticks = append(c.ticks, Tick{})
+		c.waits = append(c.waits, nil)
+	}
+	return i
+}
+
+// count is the place where what happens to l now is counted.
+func (c *course) count(l *LimitCourse) *LimitTick {
+	i := c.tick()
+	for len(l.Ticks) <= i {
+		l.Ticks = append(l.Ticks, LimitTick{})
+	}
+	return &l.Ticks[i]
+}
+
+// mark is what was done to the world last.
+func (c *course) mark() *MarkReport {
+	i, _ := slices.BinarySearchFunc(c.marks, c.world.now+1, func(m MarkReport, t time.Duration) int { return int(m.at - t) })
+	return &c.marks[i-1]
+}
+
+// supplied is what the limit of k has supplied so far. Where clocks differ, a little more than that by any of them.
+func (c *course) supplied(k *keyCourse) int64 {
+	if c.clocks == 1 {
+		return k.supply.supply(c.start, c.start.Add(c.world.now))
+	}
+	return k.supply.supply(0, limiter.Instant(c.world.now+c.world.now/500))
+}
+
+// posed begins to follow a request.
+func (c *course) posed(r *request) {
+	if c == nil || r.broken {
+		return
+	}
+	now := c.start.Add(c.world.now)
+	all := true
+	for i := range r.items {
+		it := &r.items[i]
+		s := &c.world.named[limitName(it)].Spec
+		l := c.byName[s.Name]
+		k := c.key(naiveKey{s.Name, it.Key}, l)
+		k.window.begun += c.back(k, it)
+		r.marks = append(r.marks, k.window.ask(c.supplied(k)))
+		if it.Op != cluster.OpTake {
+			continue
+		}
+		c.count(l).Asked += max(0, it.Cost)
+		if r.atomic && !watches(s) {
+			all = all && c.ideal.peek(now, s, it.Key, it.Cost).Allowed
+		}
+	}
+	for i := range r.items {
+		it := &r.items[i]
+		if it.Op != cluster.OpTake || !all {
+			continue
+		}
+		s := &c.world.named[limitName(it)].Spec
+		if c.ideal.take(now, s, it.Key, it.Cost).Allowed {
+			c.count(c.byName[s.Name]).Ideal += max(0, it.Cost)
+		}
+	}
+}
+
+func (c *course) key(id naiveKey, l *LimitCourse) *keyCourse {
+	k := c.keys[id]
+	if k == nil {
+		k = &keyCourse{limit: l, supply: curveOf(l.spec, c.clocks), window: newWindow()}
+		c.keys[id] = k
+	}
+	return k
+}
+
+// back is the most that an item can give back, in parts.
+func (c *course) back(k *keyCourse, it *cluster.Item) int64 {
+	full := max(k.limit.spec.Limit, k.limit.spec.Burst)
+	switch {
+	case it.Op == cluster.OpReset:
+		return full * k.supply.unit
+	case it.Op == cluster.OpTake && it.Cost < 0:
+		return min(-max(it.Cost, -1<<40), full) * k.supply.unit
+	}
+	return 0
+}
+
+// heard notes what a client was told.
+func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
+	if c == nil || r.broken {
+		return
+	}
+	t, m, yes := c.tick(), c.mark(), true
+	us := uint32(min(took/time.Microsecond, math.MaxUint32))
+	c.waits[t] = append(c.waits[t], us)
+	m.waits = append(m.waits, us)
+	for i := range out {
+		yes = yes && out[i].Allowed
+	}
+	for i := range out {
+		it, d := &r.items[i], &out[i]
+		k := c.keys[naiveKey{limitName(it), it.Key}]
+		count := c.count(k.limit)
+		if d.Degraded {
+			m.Degraded++
+			m.Settled = millis(c.world.now - m.at)
+		}
+		switch {
+		case it.Op != cluster.OpTake || it.Cost <= 0:
+		case !d.Allowed || r.atomic && !yes || d.Shadow:
+			count.Denied += it.Cost
+		default:
+			count.Admitted += it.Cost
+			if d.Degraded {
+				count.Degraded += it.Cost
+			}
+			c.admitted(k, r.marks[i], it.Cost)
+		}
+	}
+	c.over(r)
+}
+
+// admitted looks whether too much has been admitted for a key by now.
+func (c *course) admitted(k *keyCourse, number int, cost int64) {
+	k.window.admit(number, cost*k.supply.unit)
+	over := k.window.excess(k.supply.capacity, c.supplied(k))
+	if extra := (over + k.supply.unit - 1) / k.supply.unit; over > 0 && extra > k.extra {
+		c.count(k.limit).Extra += extra - k.extra
+		c.mark().Extra += extra - k.extra
+		k.extra = extra
+	}
+}
+
+// missed notes that a client gets no answer.
+func (c *course) missed(r *request) {
+	if c == nil || r.broken {
+		return
+	}
+	m := c.mark()
+	m.Failed++
+	m.Settled = millis(c.world.now - m.at)
+	for i := range r.items {
+		c.count(c.byName[limitName(&r.items[i])]).Failed += max(0, r.items[i].Cost)
+	}
+	c.over(r)
+}
+
+// over ends a request, if no visit of it is left.
+func (c *course) over(r *request) {
+	if r.open > 0 {
+		return
+	}
+	for i := range r.items {
+		it := &r.items[i]
+		k := c.keys[naiveKey{limitName(it), it.Key}]
+		k.window.returned += c.back(k, it)
+		k.window.answer(r.marks[i])
+	}
+}
+
+// sent counts a message. What nodes say to each other before the traffic and after it is not part of the picture.
+func (c *course) sent(bytes int) {
+	if c == nil || c.world.now < 0 || c.world.now > c.world.plan.length {
+		return
+	}
+	t := &c.ticks[c.tick()]
+	t.Messages++
+	t.Bytes += bytes
+}
+
+// askBytes and answerBytes are about what a frame between peers has: the keys, and the numbers in as few bytes as they
+// need on average.
+func askBytes(a *cluster.Ask) int {
+	const header, perItem = 26, 22
+	n := header
+	for i := range a.Items {
+		n += perItem + len(a.Items[i].Key)
+	}
+	return n
+}
+
+func answerBytes(a *cluster.Answer) int {
+	const header, perItem = 20, 22
+	return header + perItem*len(a.Items)
+}
+
+// finish works the sums out, at the end of the world.
+func (c *course) finish() {
+	ticks := max(1, int((c.world.plan.length+c.step-1)/c.step))
+	for len(c.ticks) < ticks {
+		c.ticks, c.waits = append(c.ticks, Tick{}), append(c.waits, nil)
+	}
+	c.ticks, c.waits = c.cut(ticks)
+	for i, waits := range c.waits {
+		t := &c.ticks[i]
+		t.Answers = len(waits)
+		t.P50MS, t.P99MS, t.MostMS = quantiles(waits)
+	}
+	for _, l := range c.limits {
+		for len(l.Ticks) < len(c.ticks) {
+			l.Ticks = append(l.Ticks, LimitTick{})
+		}
+		for i, t := range l.Ticks {
+			l.Sum.add(t)
+			if last := len(c.ticks) - 1; i > last { // answered after the last request
+				l.Ticks[last].add(t)
+			}
+		}
+		l.Ticks = l.Ticks[:len(c.ticks)]
+	}
+	for i := range c.marks {
+		_, c.marks[i].P99MS, _ = quantiles(c.marks[i].waits)
+	}
+}
+
+// cut folds what happened after the last request into the last tick.
+func (c *course) cut(n int) ([]Tick, [][]uint32) {
+	for i := n; i < len(c.ticks); i++ {
+		c.ticks[n-1].Messages += c.ticks[i].Messages
+		c.ticks[n-1].Bytes += c.ticks[i].Bytes
+		c.waits[n-1] = append(c.waits[n-1], c.waits[i]...)
+	}
+	return c.ticks[:n], c.waits[:n]
+}
+
+func (t *LimitTick) add(o LimitTick) {
+	t.Asked += o.Asked
+	t.Ideal += o.Ideal
+	t.Admitted += o.Admitted
+	t.Degraded += o.Degraded
+	t.Denied += o.Denied
+	t.Failed += o.Failed
+	t.Extra += o.Extra
+}
+
+// quantiles are the median, the 99th percentile and the longest of some waits, in ms. It sorts them.
+func quantiles(us []uint32) (p50, p99, most float64) {
+	if len(us) == 0 {
+		return 0, 0, 0
+	}
+	slices.Sort(us)
+	at := func(q float64) float64 { return float64(us[int(math.Ceil(q*float64(len(us))))-1]) / 1000 }
+	return at(0.50), at(0.99), at(1)
+}

@@ -1,0 +1,325 @@
+package sim
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"penstock/cluster"
+	"penstock/ring"
+)
+
+// gossip is how machines learn of each other. Every fact comes to every machine on its own, so they hear of things
+// late and in different orders, and a member may be the last to hear of itself.
+type gossip struct {
+	spread time.Duration // the longest that a fact is under way
+	detect time.Duration // the shortest time after which somebody who does not answer is declared dead; 0: never
+	doubt  time.Duration // how much longer it may take; each observer has its own patience
+	settle time.Duration // between a node's start and its being ACTIVE
+}
+
+// fact is what is said about a machine. Of two the one with the higher version holds. A machine's own are even; who
+// declares it dead makes an odd one of the last, and it contradicts with the next even one if it lives.
+type fact struct {
+	version uint64
+	boot    uint64
+	state   cluster.State
+	there   bool // false: it is gone, or was declared dead
+}
+
+// tell has p say something new about its own machine.
+func (w *world) tell(p *process, state cluster.State, there bool) {
+	m := p.machine
+	m.version += 2
+	w.rumour(p, m, fact{m.version, p.boot, state, there})
+}
+
+// rumour spreads a fact about a machine from a process that knows it.
+func (w *world) rumour(from *process, about *machine, f fact) {
+	for _, m := range w.machines {
+		q := m.process
+		if q == nil {
+			continue
+		}
+		if w.plan.gossip.spread == 0 {
+			q.do(func() { q.learn(about, f) })
+			continue
+		}
+		late := time.Duration(w.dice.Int64N(int64(w.plan.gossip.spread)))
+		w.at(w.now+late, func() { w.bring(from, q, about, f) })
+	}
+}
+
+// bring has q learn a fact, as soon as it is not cut off from where that comes from.
+func (w *world) bring(from, q *process, about *machine, f fact) {
+	if !q.dead && !w.resting && !w.reaches(from.machine, q.machine) {
+		w.at(w.now+time.Second, func() { w.bring(from, q, about, f) })
+		return
+	}
+	q.do(func() { q.learn(about, f) })
+}
+
+// learn takes a fact in, and makes a View of all that is known if it is news.
+func (p *process) learn(about *machine, f fact) {
+	known := &p.known[about.index]
+	if f.version <= known.version {
+		return
+	}
+	if about == p.machine && !f.there && f.boot == p.boot && !p.leaving { // not dead yet
+		about.version = f.version - 1
+		p.machine.world.tell(p, known.state, true)
+		return
+	}
+	*known = f
+	p.look()
+	if f.there {
+		p.machine.world.watch(p, about) // it may be old news
+	}
+}
+
+// look makes a View of what p knows.
+func (p *process) look() {
+	w := p.machine.world
+	members := make([]cluster.Member, 0, len(p.known))
+	for i := range p.known {
+		f, m := &p.known[i], w.machines[i]
+		if f.there || m == p.machine {
+			members = append(members, cluster.Member{ID: m.id, Boot: f.boot, State: f.state, Role: m.role})
+		}
+	}
+	v, err := cluster.NewViewOn(p.machine.id, members, ringOf)
+	if err != nil {
+		panic(err)
+	}
+	w.trace.add(happening{at: w.now, kind: looks, node: p.machine, seq: v.RingHash()})
+	w.faults.Views++
+	p.node.SetView(v)
+}
+
+// ringOf is the ring of some members. It depends on ids alone, and to build it takes longer than a small world lasts; so
+// rings are kept for all worlds.
+func ringOf(ids []string) (*ring.Ring, error) {
+	name := strings.Join(ids, " ")
+	ringsMu.Lock()
+	defer ringsMu.Unlock()
+	if r := rings[name]; r != nil {
+		return r, nil
+	}
+	r, err := ring.New(ids)
+	if err != nil {
+		return nil, err
+	}
+	if len(rings) >= mostRings {
+		clear(rings)
+	}
+	rings[name] = r
+	return r, nil
+}
+
+const mostRings = 2048 // of 25 KB or so
+
+var (
+	ringsMu sync.Mutex // guards below: worlds of different seeds run at the same time
+	rings   = make(map[string]*ring.Ring)
+)
+
+// enter makes a process known that has just been started: it learns what somebody knows who is there, and is JOINING
+// until it has settled. Who finds nobody begins a cluster of its own.
+func (w *world) enter(p *process) {
+	m := p.machine
+	p.known = make([]fact, len(w.machines))
+	state := cluster.StateActive
+	if seed := w.seedFor(p); seed != nil {
+		copy(p.known, seed.known)
+		if w.plan.gossip.settle > 0 {
+			state = cluster.StateJoining
+		}
+	}
+	m.version = max(m.version, p.known[m.index].version/2*2)
+	p.known[m.index] = fact{m.version + 1, p.boot, state, true} // until its own word comes back to it
+	p.look()
+	w.tell(p, state, true)
+	w.doubt()
+	if state == cluster.StateJoining {
+		w.at(w.now+w.plan.gossip.settle, func() { p.do(func() { w.activate(p) }) })
+	}
+}
+
+// seedFor is somebody who can tell p who is there.
+func (w *world) seedFor(p *process) *process {
+	for i := range w.machines {
+		m := w.machines[(p.machine.index+1+i)%len(w.machines)]
+		if q := m.process; q != nil && q != p && !m.frozen && !q.leaving && w.reaches(m, p.machine) && w.reaches(p.machine, m) {
+			return q
+		}
+	}
+	return nil
+}
+
+func (w *world) activate(p *process) {
+	if p.leaving {
+		return
+	}
+	w.tell(p, cluster.StateActive, true)
+	if p.machine.rolling {
+		p.machine.rolling = false
+		w.at(w.now+w.plan.gossip.settle, func() { w.roll(p.machine.index + 1) })
+	}
+}
+
+// leave takes a node out as a person does who wants nothing to be lost: it is LEAVING until it has given away all that it
+// held, then it answers what it has begun, and is gone.
+func (m *machine) leave() {
+	p := m.process
+	p.leaving = true
+	m.world.tell(p, cluster.StateLeaving, true)
+	m.world.at(m.world.now+lingers, func() { m.depart(p) })
+}
+
+// lingers is how long a node that leaves answers at least, so that all hear that it does.
+const lingers = time.Second
+
+func (m *machine) depart(p *process) {
+	w := m.world
+	switch {
+	case m.process != p || w.resting:
+	case m.frozen || p.node.Held() > 0 || len(p.visits) > 0:
+		p.closed = p.node.Held() == 0
+		w.at(w.now+20*time.Millisecond, func() { m.depart(p) })
+	default:
+		w.trace.add(happening{at: w.now, kind: departs, node: m})
+		w.tell(p, cluster.StateLeaving, false)
+		p.node.Stop()
+		m.process = nil
+		p.dead, p.departed = true, true
+		p.end()
+		if m.returns {
+			m.returns = false
+			w.at(w.now+w.plan.gossip.settle, func() { m.start() })
+		}
+	}
+}
+
+// restart is a graceful leave after which the machine starts again.
+func (m *machine) restart() {
+	m.returns = true
+	m.leave()
+}
+
+// roll restarts machine after machine, from the i-th on: each when the one before is back.
+func (w *world) roll(i int) {
+	for ; i < len(w.machines); i++ {
+		if m := w.machines[i]; m.process != nil && !m.frozen && !m.process.leaving && w.othersStay(m) {
+			m.rolling = true
+			m.restart()
+			return
+		}
+	}
+}
+
+// doubt has everybody watch who does not answer any more, and declare it dead when their patience is over.
+func (w *world) doubt() {
+	g := &w.plan.gossip
+	if g.detect == 0 {
+		return
+	}
+	for _, m := range w.machines {
+		for _, o := range w.machines {
+			q := o.process
+			if m == o || q == nil || !q.known[m.index].there {
+				continue
+			}
+			w.watch(q, m)
+		}
+	}
+}
+
+// watch has q declare m dead if it stays silent for long.
+func (w *world) watch(q *process, m *machine) {
+	if w.plan.gossip.detect == 0 || q.machine == m || q.watching[m.index] || !w.silent(q, m) {
+		return
+	}
+	if q.watching == nil {
+		q.watching = make(map[int]bool)
+	}
+	q.watching[m.index] = true
+	g := &w.plan.gossip
+	patience := g.detect + time.Duration(w.dice.Int64N(int64(g.doubt)+1))
+	const looks = 8 // it has to be silent at each
+	var look func(n int)
+	look = func(n int) {
+		switch f := &q.known[m.index]; {
+		case q.dead:
+		case !f.there || !w.silent(q, m):
+			delete(q.watching, m.index)
+		case q.machine.frozen: // it notices nothing
+			q.do(func() { look(n) })
+		case n > 0:
+			w.at(w.now+patience/looks, func() { look(n - 1) })
+		default:
+			delete(q.watching, m.index)
+			w.trace.add(happening{at: w.now, kind: buries, node: q.machine, peer: m})
+			w.faults.Deaths++
+			w.rumour(q, m, fact{f.version | 1, f.boot, f.state, false})
+		}
+	}
+	look(looks)
+}
+
+// silent reports whether q hears nothing of the boot of m that it knows.
+func (w *world) silent(q *process, m *machine) bool {
+	return m.process == nil || m.frozen || m.process.boot != q.known[m.index].boot || !w.reaches(m, q.machine) || !w.reaches(q.machine, m)
+}
+
+// reaches reports whether what is said on one machine comes to another, by whatever way.
+func (w *world) reaches(from, to *machine) bool {
+	if w.network.cuts == 0 || from == to || !w.network.lines[from.index][to.index].cut {
+		return true
+	}
+	reached := make([]bool, len(w.machines))
+	reached[from.index] = true
+	next := []*machine{from}
+	for len(next) > 0 {
+		m := next[0]
+		next = next[1:]
+		for i, o := range w.machines {
+			if reached[i] || w.network.lines[m.index][i].cut {
+				continue
+			}
+			if o == to {
+				return true
+			}
+			if o.process != nil && !o.frozen {
+				reached[i] = true
+				next = append(next, o)
+			}
+		}
+	}
+	return false
+}
+
+// reconcile lets machines that have lost sight of each other meet again: now and then each tells another all that it
+// knows.
+func (w *world) reconcile() {
+	if w.plan.quiet() {
+		return
+	}
+	w.at(w.now+reconcileEvery, func() {
+		if w.resting {
+			return
+		}
+		for _, m := range w.machines {
+			o := w.machines[w.dice.IntN(len(w.machines))]
+			p, q := m.process, o.process
+			if p == nil || q == nil || p == q || m.frozen || o.frozen || !w.reaches(m, o) {
+				continue
+			}
+			for i, f := range p.known {
+				q.learn(w.machines[i], f)
+			}
+		}
+		w.reconcile()
+	})
+}
+
+const reconcileEvery = 2 * time.Second

@@ -1,0 +1,360 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// reference is what one naive limiter keeps of one key under one limit. It follows the decisions of the cluster wherever
+// they are taken, and there is only one of it: two nodes that both decide for a key are held against the same count.
+//
+// As long as one process decides, the reference knows every field of every decision beforehand. When another goes on,
+// its state has travelled: as time relative to the sender's clock, so what is refilled or forgotten by time may come a
+// little later than it would have; and where windows are aligned they are so to another clock. From then on there are two
+// references, and the truth lies between: loose is the most generous that no promise forbids, strict the least. They
+// become one again when nothing is left of what was carried.
+type reference struct {
+	loose  naiveState
+	strict *naiveState   // nil while there is nothing to tell apart
+	by     *process      // who decided last; nil if nobody has
+	last   time.Duration // when
+	came   time.Duration // when it was last carried from one node to another
+	fences uint64        // how often who decided had let go of all that it held
+	past   []charged     // what was charged lately, where a world may have to look back
+}
+
+// charged is an amount that was charged, or given back.
+type charged struct {
+	at   time.Duration
+	cost int64
+}
+
+// carriage is how much later a state may think it is for having travelled.
+const carriage = time.Second
+
+// inStep is by how much clocks may differ that are kept in step.
+const inStep = 10 * time.Millisecond
+
+// verdict is what the judge finds wrong with a decision.
+type verdict uint8
+
+const (
+	fine verdict = iota
+	wrong
+	generous
+	mean
+)
+
+// take holds a decision against the reference, which then stands as after it. want is what was due, where that is known.
+func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (v verdict, want limiter.Decision) {
+	s := it.account.spec
+	if r.strict == nil {
+		was := r.loose
+		v, want := r.takeExactly(now, it, got)
+		if v == fine || !r.fresh() {
+			return v, want
+		}
+		r.loose = was
+		r.loosen(now, s)
+	}
+	loose, strict := &r.loose, r.strict
+	switch {
+	case it.op == cluster.OpReset:
+	case got.Allowed && !loose.peek(now, s, it.cost).Allowed:
+		return generous, loose.peek(now, s, it.cost)
+	case !got.Allowed && strict.peek(now, s, it.cost).Allowed:
+		return mean, strict.peek(now, s, it.cost)
+	}
+	if it.op == cluster.OpPeek { // it says what would be left
+		was := *r
+		defer func() { r.loose, r.strict = was.loose, was.strict }()
+		l, st := *loose, *strict
+		r.loose, r.strict = l, &st
+	}
+	r.commit(now, it, got.Allowed)
+	switch most, least := r.loose.peek(now, s, 0), r.strict.peek(now, s, 0); {
+	case got.Remaining > most.Remaining:
+		return generous, most
+	case got.Remaining < least.Remaining:
+		return mean, least
+	}
+	if it.op == cluster.OpTake {
+		r.learn(now, s, got)
+	}
+	return fine, got
+}
+
+// fresh reports whether the state has come from elsewhere only just now. Copies that others have kept of it may follow,
+// and make it a little stricter still.
+func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carriage }
+
+// loosen makes two references of one.
+func (r *reference) loosen(now limiter.Instant, s *limiter.Spec) {
+	strict := r.loose
+	r.strict = &strict
+	r.strict.shift(carriage, now)
+	if onTheClock(s) {
+		r.strict.lay(s, now)
+	}
+}
+
+// learn takes over what a decision tells of the state after it, once it was found to lie between the two references: the
+// moment at which a window opened or a bucket is refilled, for instance, which moves a little on the way.
+func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decision) {
+	used := got.Limit - got.Remaining
+	switch {
+	case s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket:
+		full := max(0, int64(got.ResetAfter))
+		r.loose = naiveState{used: max(0, full-1) * s.Limit, poured: now}
+		r.strict = &naiveState{used: full * s.Limit, poured: now}
+	case s.Algorithm == limiter.FixedWindow && s.Anchor == limiter.FirstHit && got.ResetAfter > 0:
+		r.loose.start = now.Add(got.ResetAfter - s.Per)
+		r.strict.start = r.loose.start
+		if got.Remaining > 0 {
+			r.loose.count = used
+			r.strict = nil
+		}
+	case s.Algorithm == limiter.TokenBucket && used > 0:
+		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
+		r.loose, r.strict = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}, nil
+	}
+}
+
+func (r *reference) takeExactly(now limiter.Instant, it *asked, got limiter.Decision) (verdict, limiter.Decision) {
+	s := it.account.spec
+	forgettable := r.loose.forgettable(now, s)
+	before := r.loose
+	want := r.decide(now, it)
+	if got != want && forgettable {
+		r.loose = naiveState{}
+		if anew := r.decide(now, it); got == anew {
+			want = anew
+		} else {
+			r.loose = before
+		}
+	}
+	if got != want {
+		return wrong, want
+	}
+	return fine, want
+}
+
+// decide is what the single limiter answers while there is only one reference.
+func (r *reference) decide(now limiter.Instant, it *asked) limiter.Decision {
+	switch it.op {
+	case cluster.OpPeek:
+		return r.loose.peek(now, it.account.spec, it.cost)
+	case cluster.OpReset:
+		r.loose = naiveState{}
+		return r.loose.peek(now, it.account.spec, 0)
+	}
+	return r.loose.take(now, it.account.spec, it.cost)
+}
+
+// commit follows a decision while there are two references.
+func (r *reference) commit(now limiter.Instant, it *asked, allowed bool) {
+	s := it.account.spec
+	switch {
+	case it.op == cluster.OpReset:
+		r.loose, r.strict = naiveState{}, &naiveState{}
+	case allowed:
+		r.loose.charge(now, s, it.cost)
+		r.strict.charge(now, s, it.cost)
+	default: // a refusal may have its price
+		if !r.loose.peek(now, s, it.cost).Allowed {
+			r.loose.take(now, s, it.cost)
+		}
+		r.strict.take(now, s, it.cost)
+	}
+}
+
+// mayHave notes a decision of which nobody knows whether it was taken again.
+func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
+	if r.strict == nil {
+		strict := r.loose
+		r.strict = &strict
+	}
+	switch s := it.account.spec; {
+	case it.op == cluster.OpReset:
+		r.loose = naiveState{}
+	case it.cost < 0:
+		r.loose.charge(now, s, it.cost)
+	case allowed:
+		r.strict.charge(now, s, it.cost)
+	}
+}
+
+// settle makes one of the two references again once both are as good as new.
+func (r *reference) settle(now limiter.Instant, s *limiter.Spec) {
+	if r.strict == nil || !asNew(&r.loose, now, s) || !asNew(r.strict, now, s) {
+		return
+	}
+	if s.Algorithm == limiter.TokenBucket && s.Anchor == limiter.FirstHit {
+		return // a full one may still know when its refills come
+	}
+	r.loose, r.strict = naiveState{}, nil
+}
+
+func asNew(st *naiveState, now limiter.Instant, s *limiter.Spec) bool {
+	d := st.peek(now, s, 0)
+	return d.Remaining == d.Limit && (d.ResetAfter == 0 || s.Algorithm == limiter.FixedWindow)
+}
+
+// charge is take, whether there is room or not.
+func (st *naiveState) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
+	if cost <= 0 || st.peek(now, s, cost).Allowed {
+		st.take(now, s, cost)
+		return
+	}
+	switch s.Algorithm {
+	case limiter.GCRA, limiter.LeakyBucket:
+		st.take(now, s, 0)
+		st.used += cost * int64(s.Per)
+	case limiter.TokenBucket:
+		missing, mark := st.tokensAt(now, s)
+		st.keepTokens(now, s, min(s.Limit, missing+cost), mark)
+	case limiter.SlidingLog:
+		live := st.log
+		for len(live) > 0 && live[0].Add(s.Per) <= now {
+			live = live[1:]
+		}
+		st.enter(live, now, s, cost)
+	case limiter.SlidingCounter:
+		st.countIn(st.counts, now, s, cost)
+	default:
+		st.take(now, s, 0)
+		st.count += cost
+	}
+}
+
+// note remembers what was charged, in worlds that may have to look back.
+func (r *reference) note(j *judge, cost int64) {
+	if j.world.plan.quiet() || cost == 0 {
+		return
+	}
+	r.past = append(r.past, charged{j.world.now, cost})
+	if n := len(r.past); n > 1000 && n == cap(r.past) { // before it grows
+		r.past = slices.Clone(r.past[n/2:])
+	}
+}
+
+// bring has p go on with the reference where another process has left it.
+func (j *judge) bring(a *account, p *process) {
+	r, now := &a.reference, j.world.now
+	before := r.by
+	r.by = p
+	switch {
+	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
+	default:
+		j.carry(a, before, p)
+		if charges, refunds := j.lost(a, before); charges+refunds > 0 {
+			r.loose.take(p.now(), a.spec, -charges)
+			r.strict.charge(p.now(), a.spec, refunds)
+			a.heard.forgive(charges * a.supply.unit)
+		}
+	}
+	r.last, r.fences = now, p.node.Stats().Fenced.Load()
+}
+
+// carry lays the reference on the clock of p.
+func (j *judge) carry(a *account, from, p *process) {
+	r, s, at := &a.reference, a.spec, p.now()
+	r.came = j.world.now
+	apart := time.Duration(at - from.now())
+	drift := (j.world.now-r.last)/1000 + 1
+	if r.strict == nil {
+		strict := r.loose
+		r.strict = &strict
+	}
+	late := carriage
+	if onTheClock(s) && apart != 0 {
+		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
+	}
+	r.strict.shift(apart+late+drift, at)
+	if !onTheClock(s) {
+		r.loose.shift(apart-drift, at)
+		return
+	}
+	// Windows begin by the clock of who decides. The most generous that a new one can be is to count as if it had
+	// decided all along.
+	r.strict.lay(s, at)
+	switch {
+	case s.Algorithm == limiter.TokenBucket:
+		r.loose.shift(apart-drift, at)
+		r.loose.mark = aligned(r.loose.mark, s.Per)
+	case apart.Abs() > inStep: // the nearest boundary of another clock may be one that has already passed: a known fault
+		r.loose, r.past = naiveState{}, nil
+	default:
+		r.loose = naiveState{}
+		for _, x := range r.past {
+			r.loose.charge(p.time.at(x.at), s, x.cost)
+		}
+	}
+	a.heard.forgive(s.Limit * a.supply.unit)
+}
+
+// onTheClock reports whether time passes for s in steps of the wall clock.
+func onTheClock(s *limiter.Spec) bool {
+	switch s.Algorithm {
+	case limiter.SlidingWindow, limiter.SlidingCounter:
+		return true
+	case limiter.FixedWindow, limiter.TokenBucket:
+		return s.Anchor == limiter.Epoch
+	}
+	return false
+}
+
+// shift moves all instants, but not beyond latest.
+func (st *naiveState) shift(by time.Duration, latest limiter.Instant) {
+	moved := func(t limiter.Instant) limiter.Instant { return min(t.Add(by), latest) }
+	st.poured, st.start, st.mark = moved(st.poured), moved(st.start), moved(st.mark)
+	st.log = slices.Clone(st.log)
+	for i := range st.log {
+		st.log[i] = moved(st.log[i])
+	}
+	st.counts = slices.Clone(st.counts)
+	for i := range st.counts {
+		st.counts[i].begin = moved(st.counts[i].begin)
+	}
+}
+
+// lay puts what has been shifted on the boundaries of the clock that shows now: on the next ones, which is the strictest.
+func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
+	up := func(t limiter.Instant, step time.Duration) limiter.Instant {
+		return min(aligned(t.Add(step-1), step), aligned(now, step).Add(step))
+	}
+	switch s.Algorithm {
+	case limiter.SlidingCounter:
+		step := s.Per / time.Duration(s.Buckets)
+		for i := range st.counts {
+			st.counts[i].begin = up(st.counts[i].begin, step)
+		}
+	default:
+		st.start, st.mark = up(st.start, s.Per), up(st.mark, s.Per)
+	}
+}
+
+// sure reports whether nothing has kept p from speaking with all others lately, so that nothing that it knows may be
+// lost and nobody may take it for dead.
+func (j *judge) sure(p *process) bool {
+	w := j.world
+	return w.plan.sky == calm && (!p.dead || p.departed)
+}
+
+// lost is how much of what from has charged, and of what it has given back, may be forgotten by who goes on.
+func (j *judge) lost(a *account, from *process) (charges, refunds int64) {
+	for _, x := range a.reference.past { // a copy that somebody else has kept may not know yet of what was given back
+		if x.cost < 0 && x.at > j.world.now-5*time.Second {
+			refunds -= x.cost
+		}
+	}
+	refunds = min(refunds, 2*a.limit.Capacity())
+	if j.sure(from) {
+		return 0, refunds
+	}
+	return a.limit.Capacity(), refunds // until it is known how much
+}
