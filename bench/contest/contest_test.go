@@ -1,0 +1,84 @@
+package contest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+)
+
+// imagined are three rounds of a machine that becomes slower: b is always twice a, c exists at one point only.
+func imagined(t *testing.T) Results {
+	t.Helper()
+	speed := 0.0
+	var order []string
+	samples, err := Run(3, []Job{{"a", "1"}, {"b", "1"}, {"a", "2"}, {"b", "2"}, {"c", "2"}}, func(j Job) (map[string]float64, error) {
+		order = append(order, j.Contestant+j.Point)
+		speed = float64(1 + (len(order)-1)/5) // by round
+		return map[string]float64{"ns": speed * map[string]float64{"a": 10, "b": 20, "c": 5}[j.Contestant], Others: 0.5}, nil
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(order, " "); got != "a1 b1 a2 b2 c2 b1 a2 b2 c2 a1 a2 b2 c2 a1 b1" {
+		t.Errorf("the order was %s", got)
+	}
+	return samples
+}
+
+func TestMedians(t *testing.T) {
+	r := imagined(t)
+	a, b := Job{"a", "1"}, Job{"b", "1"}
+	if m := r.Median(a, "ns"); m != 20 {
+		t.Errorf("median %v, want 20", m)
+	}
+	if ratio := r.Ratio(b, a, "ns"); ratio != 2 {
+		t.Errorf("ratio %v, want 2", ratio)
+	}
+	if spread := r.Spread(a, "ns"); spread != 1 {
+		t.Errorf("spread %v, want 1", spread)
+	}
+	if !math.IsNaN(r.Median(a, "never measured")) || !math.IsNaN(r.Ratio(Job{"c", "2"}, Job{"c", "1"}, "ns")) {
+		t.Error("what was not measured has a figure")
+	}
+	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
+		t.Errorf("median of four: %v", m)
+	}
+}
+
+func TestFailureEndsIt(t *testing.T) {
+	_, err := Run(5, []Job{{"a", "1"}}, func(Job) (map[string]float64, error) { return nil, errors.New("no memory") }, io.Discard)
+	if err == nil || err.Error() != "a, 1: no memory" {
+		t.Error(err)
+	}
+}
+
+func TestReport(t *testing.T) {
+	r := Report{
+		Title: "A contest", Command: "run it", Machine: Machine{Cores: 2}, Rounds: 3, Samples: imagined(t), Base: "a",
+		Tables: []Table{{"Cost, ns", "ns", 0, Less}, {"Speed", "ns", 1, More}, {"Nobody's", "x", 0, Less}},
+	}
+	var md, js bytes.Buffer
+	if err := errors.Join(r.Markdown(&md), r.JSON(&js)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"## Cost, ns\n\n| | 1 | 2 |\n|---|--:|--:|\n| a | 20 | 20 |\n| b | 40 (2 ×) | 40 (2 ×) |\n| c |  | 10 (0.5 ×) |\n",
+		"## Speed\n\n| | 1 | 2 |\n|---|--:|--:|\n| a | 20.0 | 20.0 |\n| b | 40.0 (0.5 ×) | 40.0 (0.5 ×) |\n",
+		"differs by 100 %", "Not a quiet machine", "0.50 cores",
+	} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, md.String())
+		}
+	}
+	if strings.Contains(md.String(), "Nobody's") {
+		t.Error("a table without figures is shown")
+	}
+	var back Report
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Samples) != 15 || back.Samples[0].Figures["ns"] != 10 {
+		t.Errorf("%v, %+v", err, back)
+	}
+}

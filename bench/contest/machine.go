@@ -1,0 +1,81 @@
+package contest
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Machine is where a report was made.
+type Machine struct {
+	CPU   string    `json:"cpu"`
+	Cores int       `json:"cores"`
+	Go    string    `json:"go"`
+	OS    string    `json:"os"`
+	Date  time.Time `json:"date"`
+}
+
+// ThisMachine is the one that this runs on.
+func ThisMachine() Machine {
+	return Machine{cpuModel(), runtime.NumCPU(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, time.Now().UTC().Truncate(time.Second)}
+}
+
+func (m Machine) String() string {
+	return fmt.Sprintf("%d cores (%s), %s, %s, %s", m.Cores, m.CPU, m.Go, m.OS, m.Date.Format("2006-01-02 15:04 MST"))
+}
+
+func cpuModel() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if name, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// Watch runs cmd to its end and returns how many cores others used meanwhile, of this machine's, or −1 where nobody
+// can tell.
+func Watch(cmd *exec.Cmd) (others float64, err error) {
+	began, before := time.Now(), busy()
+	err = cmd.Run()
+	if err != nil || before < 0 {
+		return -1, err
+	}
+	own := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	used := busy() - before - own
+	return max(0, used.Seconds()/time.Since(began).Seconds()), nil
+}
+
+// busy is how long all cores together have worked since the machine was started, −1 where /proc/stat does not say.
+func busy() time.Duration {
+	const perSecond = 100 // Linux counts hundredths of a second for everybody, whatever its own clock is
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return -1
+	}
+	line, _, _ := strings.Cut(string(stat), "\n")
+	// cpu user nice system idle iowait irq softirq steal …
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return -1
+	}
+	ticks := 0
+	for _, i := range []int{1, 2, 3, 6, 7, 8} {
+		n, err := strconv.Atoi(fields[i])
+		if err != nil {
+			return -1
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / perSecond
+}
