@@ -48,7 +48,7 @@ func (v *demoVerb) Run(sh shell) error {
 	nodes, err := startThree(signals, log, demoSettings)
 	var taken *inUseError
 	if errors.As(err, &taken) {
-		return fmt.Errorf("%w; the demo needs the ports 7946 to 7949, 7956 to 7959 and 7966 to 7969", err)
+		return fmt.Errorf("%w; the demo needs the ports 7946 to 7950, 7956 to 7960 and 7966 to 7970", err)
 	}
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ const demoLineEvery = 5 * time.Second
 func demoSettings(i int, first *running) (s settings, err error) {
 	port := func(base int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(base+i*demoPortStep)) }
 	s = settings{
-		Name: fmt.Sprintf("node-%d", i+1), Gossip: port(7946), Peer: port(7947), GRPC: port(7948), HTTP: port(7949),
+		Name: fmt.Sprintf("node-%d", i+1), Gossip: port(7946), Peer: port(7947), GRPC: port(7948), HTTP: port(7949), Redis: port(7950),
 	}
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}
@@ -99,7 +99,7 @@ func startThree(ctx context.Context, log *slog.Logger, describe func(i int, firs
 		if err != nil {
 			return nodes, err
 		}
-		s.Cluster, s.Role, s.Redis, s.Memory = "penstock-demo", cluster.RoleMember.String(), "off", 64<<20
+		s.Cluster, s.Role, s.Memory = "penstock-demo", cluster.RoleMember.String(), 64<<20
 		r, err := start(ctx, s, log.With("node", s.Name))
 		if err != nil {
 			return nodes, err
@@ -156,7 +156,12 @@ All six at once, over all nodes:
   done
 
 `, ports(nodes), ports(nodes), demoLimit.Name)
-	fmt.Fprintf(&b, "Ctrl-C ends it.\n\n")
+	fmt.Fprintf(&b, "With a Redis client, where the limit comes along: 5 at once, 5 per 10 s:\n\n")
+	for _, r := range nodes {
+		_, port, _ := net.SplitHostPort(r.address("--redis"))
+		fmt.Fprintf(&b, "  redis-cli -p %s CL.THROTTLE %s 4 5 10\n", port, demoKey)
+	}
+	fmt.Fprintf(&b, "\nCtrl-C ends it.\n\n")
 	return b.String()
 }
 

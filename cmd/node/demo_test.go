@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os/exec"
 	"regexp"
@@ -19,7 +21,7 @@ import (
 // freeDemo are the settings of the demo on free ports.
 func freeDemo(i int, first *running) (settings, error) {
 	s, err := selfSettings(i, first)
-	s.HTTP = "127.0.0.1:0"
+	s.HTTP, s.Redis = "127.0.0.1:0", "127.0.0.1:0"
 	l, err2 := limiter.New(demoLimit)
 	s.named = cluster.Limits{demoLimit.Name: l}
 	if err == nil {
@@ -65,11 +67,49 @@ func TestDemo(t *testing.T) {
 
 	// The loop over all nodes, in a shell, as it stands there.
 	_, loop, _ := strings.Cut(greeting, "over all nodes:\n")
-	loop, _, _ = strings.Cut(loop, "Ctrl-C")
+	loop, redis, _ := strings.Cut(loop, "With a Redis client")
 	out, err := exec.Command("sh", "-c", loop).Output()
 	if want := strings.Repeat("200\n", 5) + "429\n"; err != nil || string(out) != want {
 		t.Errorf("the loop printed %q (%v); want %q", out, err, want)
 	}
+
+	// The same key at the doors for Redis clients.
+	lines := regexp.MustCompile(`redis-cli -p (\d+) (.+)`).FindAllStringSubmatch(redis, -1)
+	if len(lines) != demoNodes {
+		t.Fatalf("%d lines with redis-cli; want one per node:\n%s", len(lines), greeting)
+	}
+	for _, line := range lines {
+		got := sayRedis(t, "127.0.0.1:"+line[1], strings.Fields(line[2])...)
+		if want := "*5\r\n:0\r\n:5\r\n"; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q; want %q first", line[0], got, want)
+		}
+	}
+}
+
+// sayRedis sends one command to the door for Redis clients, and reads up to its end.
+func sayRedis(t *testing.T, address string, words ...string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return talkRedis(t, conn, words...)
+}
+
+func talkRedis(t *testing.T, conn net.Conn, words ...string) string {
+	t.Helper()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(w), w)
+	}
+	fmt.Fprintf(conn, "*1\r\n$4\r\nQUIT\r\n")
+	out, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(string(out), "+OK\r\n")
 }
 
 // A demo whose port is taken says which one, and leaves nothing running.

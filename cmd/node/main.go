@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	_ "time/tzdata" // limits per day or month are in time zones, and an empty image has none
 
 	"github.com/alecthomas/kong"
 )

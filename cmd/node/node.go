@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +21,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
+	"penstock/rpc/envoy"
 )
 
 // running is one node with everything around it, from start to stop. Any number of them live in one process.
@@ -35,6 +35,8 @@ type running struct {
 	peers    *rpc.Peers
 	gossip   *gossip.Gossip  // nil if --gossip is off
 	limits   *policy.Watcher // nil without --limits
+	envoy    *envoy.Door
+	envoys   *policy.Watcher // nil without --envoy-config
 	doors    []*openDoor
 	started  time.Time
 	draining atomic.Bool // /readyz says no
@@ -82,14 +84,11 @@ func (r *running) warn(d doors) {
 	if exposed := r.settings.exposed(d); len(exposed) > 0 {
 		r.log.Warn("INSECURE: other machines can reach and use this node", "missing", exposed)
 	}
-	if r.settings.Redis != "off" {
-		r.log.Warn("the door for the Redis protocol is not built yet: nothing listens there", "--redis", r.settings.Redis)
-	}
 }
 
 // open takes every address, before anything else: what is in use is then known at once.
 func (r *running) open(_ context.Context, d doors) error {
-	for _, door := range []door{d.http, d.grpc, d.admin, d.peer} {
+	for _, door := range []door{d.http, d.grpc, d.redis, d.admin, d.peer} {
 		if door.off() {
 			continue
 		}
@@ -200,10 +199,13 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		}
 		warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile)
 	}
+	r.envoy = envoy.New(r.node, r.clock)
 	pages := rpc.HTTPConfig{
 		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
 		Draining: r.draining.Load, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
+		Doors: map[string]http.Handler{"POST /json": r.envoy},
 	}
+	pages.Metrics.Register(r.envoy)
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
 	}
@@ -213,7 +215,14 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load,
+			Doors: []rpc.Door{r.envoy},
 		}))
+	}
+	if o := r.opened("--redis"); o != nil {
+		server := rpc.NewRedis(rpc.RedisConfig{
+			Node: r.node, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Metrics: pages.Metrics,
+		})
+		o.serve, o.close = server.Serve, server.Shutdown
 	}
 	if o := r.opened("--peer"); o != nil {
 		var peerTLS *tls.Config
@@ -282,13 +291,18 @@ func ignore(err, expected error) error {
 func (r *running) readLimits(context.Context, doors) error {
 	s := &r.settings
 	r.node.SetLimits(s.named)
+	var err error
+	if s.EnvoyConfig != "" {
+		if r.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, r.envoy.Set); err != nil {
+			return fmt.Errorf("--envoy-config: %w", err)
+		}
+	}
 	if s.Limits == "" {
-		if len(s.named) == 0 {
+		if len(s.named) == 0 && s.EnvoyConfig == "" {
 			r.log.Info("no --limits: this node knows only limits that come with a request")
 		}
 		return nil
 	}
-	var err error
 	r.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) { r.node.SetLimits(set.Limits) })
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
@@ -372,14 +386,6 @@ func (r *running) see(v *cluster.View) {
 	}
 	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
 	r.peers.Keep(v.Members)
-	before := r.node.View()
-	if v.Me().State == cluster.StateLeaving && before != nil && before.Me().State == cluster.StateActive {
-		members := slices.Clone(v.Members)
-		members[v.Self].State = cluster.StateActive
-		if mine, err := cluster.NewView(r.member.ID, members); err == nil {
-			v = mine
-		}
-	}
 	r.node.SetView(v)
 }
 
@@ -421,13 +427,16 @@ func (r *running) announce() {
 	close(r.ready)
 }
 
-// reloadLimits reads the limits file again, as a SIGHUP asks for.
+// reloadLimits reads the files of limits again, as a SIGHUP asks for.
 func (r *running) reloadLimits() {
-	if r.limits == nil {
-		r.log.Warn("nothing to read again: no --limits were given")
-		return
+	if r.limits == nil && r.envoys == nil {
+		r.log.Warn("nothing to read again: neither --limits nor --envoy-config were given")
 	}
-	_ = r.limits.Reload() // it logs what is wrong, and the limits in force stay
+	for _, w := range []*policy.Watcher{r.limits, r.envoys} {
+		if w != nil {
+			_ = w.Reload() // it logs what is wrong, and the limits in force stay
+		}
+	}
 }
 
 // stop takes the node out: the others stop asking it, then the doors close, then it is gone. For grace it goes on
@@ -444,6 +453,9 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		}
 	}
 	sleep(ctx, grace)
+	if goodbye {
+		r.handOver(ctx)
+	}
 	// Clients first: what they still have under way may need the peers.
 	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag != "--peer" })
 	if goodbye {
@@ -455,8 +467,10 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	if r.gossip != nil {
 		r.gossip.Close()
 	}
-	if r.limits != nil {
-		r.limits.Close()
+	for _, w := range []*policy.Watcher{r.limits, r.envoys} {
+		if w != nil {
+			w.Close()
+		}
 	}
 	if r.node != nil {
 		r.node.Stop()
@@ -464,6 +478,21 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	}
 	r.tasks.Wait()
 }
+
+// handOver waits until others hold everything that this node held.
+func (r *running) handOver(ctx context.Context) {
+	began := time.Now()
+	for r.node.Held() > 0 && r.node.View().Active() > 0 {
+		if ctx.Err() != nil || time.Since(began) > handOverTimeout {
+			r.log.Warn("leaving with partitions that nobody has taken over; their heirs go on from their copies", "partitions", r.node.Held())
+			return
+		}
+		sleep(ctx, 10*time.Millisecond)
+	}
+}
+
+// handOverTimeout is how long a node that leaves waits for the others to take over what it holds.
+const handOverTimeout = 10 * time.Second
 
 // closeDoors closes some doors at once and waits for them.
 func (r *running) closeDoors(ctx context.Context, some func(*openDoor) bool) {

@@ -25,10 +25,10 @@ import (
 
 // process is penstock serve as a user runs it: the built binary, in a process of its own, on free ports of loopback.
 type process struct {
-	name               string
-	cmd                *exec.Cmd
-	grpc, http, gossip string
-	exited             chan struct{} // closed when the process is gone
+	name                      string
+	cmd                       *exec.Cmd
+	grpc, http, redis, gossip string
+	exited                    chan struct{} // closed when the process is gone
 
 	mu   sync.Mutex // guards said
 	said bytes.Buffer
@@ -55,7 +55,7 @@ func startProcess(t *testing.T, name string, args ...string) (p *process, ready 
 	const free = "127.0.0.1:0"
 	p = &process{name: name, exited: make(chan struct{})}
 	p.cmd = exec.Command(built, append([]string{
-		"serve", "--name", name, "--gossip", free, "--peer", free, "--grpc", free, "--http", free,
+		"serve", "--name", name, "--gossip", free, "--peer", free, "--grpc", free, "--http", free, "--redis", free,
 	}, args...)...)
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -84,13 +84,13 @@ func startProcess(t *testing.T, name string, args ...string) (p *process, ready 
 
 // hear reads one line of the node's log.
 func (p *process) hear(line []byte, ready chan struct{}) {
-	var entry struct{ Msg, GRPC, HTTP, Gossip string }
+	var entry struct{ Msg, GRPC, HTTP, Redis, Gossip string }
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.said.Write(line)
 	p.said.WriteByte('\n')
 	if json.Unmarshal(line, &entry) == nil && entry.Msg == "ready" {
-		p.grpc, p.http, p.gossip = entry.GRPC, entry.HTTP, entry.Gossip
+		p.grpc, p.http, p.redis, p.gossip = entry.GRPC, entry.HTTP, entry.Redis, entry.Gossip
 		close(ready)
 	}
 }

@@ -144,6 +144,21 @@ func TestProtectedCluster(t *testing.T) {
 		}
 	}
 
+	redis := func(password string) string {
+		conn, err := tls.Dial("tcp", first.redis, &tls.Config{RootCAs: pool})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return talkRedis(t, conn, "HELLO", "2", "AUTH", "default", password)
+	}
+	if answer := redis("a-token-of-some-length"); !strings.Contains(answer, "penstock") {
+		t.Errorf("a Redis client with the token: %q", answer)
+	}
+	if answer := redis("guess"); !strings.HasPrefix(answer, "-WRONGPASS") {
+		t.Errorf("a Redis client with a guessed token: %q", answer)
+	}
+
 	wrongToken := write(t, "another-token-of-some-length\n")
 	for name, c := range map[string]struct {
 		args []string

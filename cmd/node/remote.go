@@ -194,7 +194,7 @@ type peekVerb struct {
 
 func (v *peekVerb) Run(sh shell) error {
 	d, err := v.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
-		return c.Peek(ctx, []*penstockv1.Item{i})
+		return c.PeekItems(ctx, []*penstockv1.Item{i})
 	})
 	if err != nil {
 		return err

@@ -27,20 +27,20 @@ type settings struct {
 	GRPC   string `group:"doors" name:"grpc" default:"127.0.0.1:7948" help:"Clients, gRPC; unix:///path too."`
 	HTTP   string `group:"doors" name:"http" default:"127.0.0.1:7949" help:"Clients, HTTP and JSON; unix:///path too."`
 	Admin  string `group:"doors" placeholder:"HOST:PORT" help:"Metrics, pprof, reset and status on a listener of their own. Default: on --http."`
-	Redis  string `group:"doors" default:"off" help:"Redis protocol. Not built yet: nothing listens there."`
+	Redis  string `group:"doors" default:"127.0.0.1:7950" help:"Clients, Redis protocol; unix:///path too."`
 
 	Limits      string `group:"limits" type:"path" placeholder:"PATH" help:"YAML file, or directory of them, with the named limits. Watched; SIGHUP reads it again."`
 	Memory      size   `group:"limits" default:"256MiB" help:"Budget of the table of counters, in B, KiB, MiB or GiB."`
-	EnvoyConfig string `group:"limits" hidden:"" type:"path" help:"Not built yet."`
+	EnvoyConfig string `group:"limits" type:"path" placeholder:"DIR" help:"Files of envoyproxy/ratelimit, YAML, served to Envoys as they are. Watched; SIGHUP reads them again."`
 	DataDir     string `group:"limits" hidden:"" type:"path" help:"Not built yet."`
 
-	TLSCert       string         `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http and --admin (PEM). Read again when it changes."`
+	TLSCert       string         `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http, --redis and --admin (PEM). Read again when it changes."`
 	TLSKey        string         `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
 	TLSCA         string         `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
 	PeerTLSCert   string         `group:"security" name:"peer-tls-cert" type:"path" placeholder:"FILE" help:"Certificate that this node shows to other nodes."`
 	PeerTLSKey    string         `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Its key."`
 	PeerTLSCA     string         `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
-	AuthTokenFile string         `group:"security" type:"path" placeholder:"FILE" help:"Clients must send this bearer token. First line of the file."`
+	AuthTokenFile string         `group:"security" type:"path" placeholder:"FILE" help:"Clients must send this bearer token, of the Redis protocol by AUTH. First line of the file."`
 	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts. See keygen."`
 	TrustedProxy  []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks whose X-Forwarded-For names the client in the key {ip}, with commas. Default: none."`
 	Insecure      bool           `group:"security" help:"Listen off loopback although the flags above do not protect it."`
@@ -148,14 +148,11 @@ func parseDoor(flag, text string, unix bool) (door, error) {
 
 // doors are where a node listens.
 type doors struct {
-	gossip, peer, grpc, http, admin door
+	gossip, peer, grpc, http, redis, admin door
 }
 
 // check says what is wrong with s, before anything is opened.
 func (s *settings) check() (d doors, err error) {
-	if s.EnvoyConfig != "" {
-		return d, errors.New("--envoy-config is not built yet; leave it away, and write the limits as in --limits")
-	}
 	if s.DataDir != "" {
 		return d, errors.New("--data-dir is not built yet: counters live in memory only; leave it away")
 	}
@@ -175,14 +172,12 @@ func (s *settings) check() (d doors, err error) {
 		{&d.peer, "--peer", s.Peer, false},
 		{&d.grpc, "--grpc", s.GRPC, true},
 		{&d.http, "--http", s.HTTP, true},
+		{&d.redis, "--redis", orOff(s.Redis), true},
 		{&d.admin, "--admin", orOff(s.Admin), true},
 	} {
 		if *p.door, err = parseDoor(p.flag, p.text, p.unix); err != nil {
 			return d, err
 		}
-	}
-	if _, err := parseDoor("--redis", s.Redis, true); err != nil {
-		return d, err
 	}
 	if d.peer.off() != d.gossip.off() {
 		return d, errors.New("--peer and --gossip are open or off together: a node that others know of must be reachable for them, and the other way round")
@@ -267,6 +262,7 @@ func (s *settings) exposed(d doors) (lines []string) {
 	}
 	need(d.grpc, cert, who)
 	need(d.http, cert, who)
+	need(d.redis, cert, who)
 	need(d.admin, cert, who)
 	return lines
 }

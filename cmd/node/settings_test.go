@@ -24,7 +24,7 @@ func TestSize(t *testing.T) {
 // valid are settings that check accepts.
 func valid() settings {
 	return settings{
-		Name: "n", Cluster: "c", Role: "member", Redis: "off",
+		Name: "n", Cluster: "c", Role: "member", Redis: "127.0.0.1:5",
 		Gossip: "127.0.0.1:1", Peer: "127.0.0.1:2", GRPC: "127.0.0.1:3", HTTP: "127.0.0.1:4",
 	}
 }
@@ -41,7 +41,6 @@ func TestSettingsCheck(t *testing.T) {
 		change func(*settings)
 		want   []string // in the error
 	}{
-		{"not built", func(s *settings) { s.EnvoyConfig = "x" }, []string{"--envoy-config", "not built yet"}},
 		{"not built", func(s *settings) { s.DataDir = "x" }, []string{"--data-dir", "not built yet"}},
 		{"empty name", func(s *settings) { s.Name = "" }, []string{"--name"}},
 		{"long name", func(s *settings) { s.Name = strings.Repeat("x", 129) }, []string{"--name", "128"}},
@@ -63,6 +62,7 @@ func TestSettingsCheck(t *testing.T) {
 		{"peer off loopback", func(s *settings) { s.Peer = ":2" }, []string{"--peer :2", "--peer-tls-cert", "--insecure"}},
 		{"grpc off loopback", func(s *settings) { s.GRPC = "10.0.0.1:3" }, []string{"--grpc 10.0.0.1:3", "--tls-cert", "--auth-token-file", "--insecure"}},
 		{"http off loopback with a token only", func(s *settings) { s.HTTP, s.AuthTokenFile = "[::]:4", "x" }, []string{"--http [::]:4 lacks --tls-cert", "--insecure"}},
+		{"redis off loopback with a certificate only", func(s *settings) { s.Redis, s.TLSCert, s.TLSKey = ":5", "x", "x" }, []string{"--redis :5 lacks --auth-token-file", "--insecure"}},
 		{"admin off loopback with a certificate only", func(s *settings) { s.Admin, s.TLSCert, s.TLSKey = "host:5", "x", "x" }, []string{"--admin host:5 lacks --auth-token-file", "--insecure"}},
 	} {
 		s := valid()

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 // simVerb runs imagined clusters.
 type simVerb struct {
 	World simWorldVerb `cmd:"" default:"withargs" help:"Run the world that --seed draws (also without the word world)."`
+	Run   simRunVerb   `cmd:"" help:"Run the world that a file describes, and report on it."`
 	Check simCheckVerb `cmd:"" help:"Run many seeds. Exits 0 only if every promise held in all of them."`
 }
 
@@ -33,6 +37,60 @@ func (v *simWorldVerb) Run(sh shell) error {
 	return nil
 }
 
+// simRunVerb runs one world that somebody wrote down. It prints the same bytes for the same file, everywhere and always.
+type simRunVerb struct {
+	Scenario string `arg:"" type:"path" help:"A YAML file; examples/scenarios has some."`
+	HTML     string `name:"html" type:"path" placeholder:"FILE" help:"Write the report as a page as well, with plots."`
+	SVG      string `name:"svg" type:"path" placeholder:"FILE" help:"Write the plots alone as well."`
+	output
+}
+
+func (v *simRunVerb) Run(sh shell) error {
+	scenario, err := loadScenario(v.Scenario)
+	if err != nil {
+		return err
+	}
+	report := scenario.Run()
+	for path, write := range map[string]func(io.Writer) error{v.HTML: report.WriteHTML, v.SVG: report.WriteSVG} {
+		if err := writeFile(path, write); err != nil {
+			return err
+		}
+	}
+	if err := v.write(sh.out, report); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return exitCode(1) // the report's last line says it
+	}
+	return nil
+}
+
+// writeFile has write fill the file of a path; an empty path is none.
+func writeFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}
+
+// loadScenario reads a file; the logs that it names lie beside it.
+func loadScenario(path string) (*sim.Scenario, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return sim.ReadScenario(path, text, func(name string) (io.ReadCloser, error) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+		}
+		return os.Open(name)
+	})
+}
+
 // printable is what package sim reports.
 type printable interface {
 	WriteJSON(io.Writer) error
@@ -51,6 +109,7 @@ type simCheckVerb struct {
 	Seeds   int    `default:"100" help:"How many, 10000000 at most."`
 	From    uint64 `default:"1" help:"The first of them."`
 	Workers int    `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
+	Save    string `type:"path" placeholder:"FILE" help:"Write the first world that fails, made smaller, as a scenario for sim run."`
 	output
 }
 
@@ -66,7 +125,13 @@ func (v *simCheckVerb) Run(sh shell) error {
 	}
 	progress, done := v.progress(sh.err)
 	summary := sim.Check(v.From, v.Seeds, v.Workers, progress)
+	summary.Shrink()
 	done()
+	if summary.Smallest != nil {
+		if err := writeFile(v.Save, func(w io.Writer) error { _, err := io.WriteString(w, summary.Smallest.Scenario); return err }); err != nil {
+			return err
+		}
+	}
 	err := v.print(sh.out, summary, summary.WriteText)
 	if err == nil && !summary.OK() {
 		err = exitCode(1) // the summary's last line says it
@@ -79,12 +144,26 @@ func (v *simCheckVerb) progress(w io.Writer) (show func(*sim.Summary), done func
 	if !isTerminal(w) {
 		return nil, func() {}
 	}
-	bottom, last := &screen{out: w}, time.Time{}
+	began := time.Now()
+	bottom, last := &screen{out: w}, began
 	show = func(s *sim.Summary) {
-		if now := time.Now(); now.Sub(last) >= 100*time.Millisecond {
-			last = now
-			bottom.show(fmt.Sprintf("%s of %s seeds, %d failed\n", thousands(int64(s.Seeds)), thousands(int64(v.Seeds+s.Kept)), len(s.Failed)))
+		now := time.Now()
+		if now.Sub(last) < 100*time.Millisecond && s.Seeds < v.Seeds+s.Kept {
+			return
 		}
+		last = now
+		text := fmt.Sprintf("%s of %s seeds, %s a second; %s decisions, %s a second; %d failed\n",
+			thousands(int64(s.Seeds)), thousands(int64(v.Seeds+s.Kept)), rate(s.Seeds, now.Sub(began)),
+			thousands(int64(s.Decisions)), rate(s.Decisions, now.Sub(began)), len(s.Failed))
+		if s.Seeds == v.Seeds+s.Kept && !s.OK() {
+			text += "making the first that failed smaller …\n"
+		}
+		bottom.show(text)
 	}
 	return show, func() { bottom.show("") }
+}
+
+// rate is how many there are in a second.
+func rate(n int, in time.Duration) string {
+	return thousands(int64(float64(n) / max(in.Seconds(), 1e-3)))
 }

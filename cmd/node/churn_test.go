@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/client"
+)
+
+var (
+	churnNodes = flag.Int("churn.nodes", 3, "nodes of the clusters in TestChurn")
+	churnLive  = flag.Int("churn.live", 3000, "keys in TestChurn that have been charged before, and must keep their counts")
+	churnRate  = flag.Int("churn.rate", 300, "checks per second in TestChurn")
+	churnFor   = flag.Duration("churn.for", 2*time.Second, "how long TestChurn goes on after each fault")
+	churnOut   = flag.String("churn.out", "", "file that TestChurn's table is appended to, as Markdown")
+)
+
+const churnLimits = `
+limits:
+  - {name: hot, algorithm: fixed_window, anchor: first_hit, limit: 40, per: 10m}
+  - {name: live, algorithm: gcra, limit: 10, per: 240h}
+`
+
+// What TestChurn does to a cluster while it is asked. Promised is what may be admitted beyond the limit of a key that
+// is asked lambda times a second.
+var churns = []struct {
+	name     string
+	run      func(c *churn)
+	promised func(lambda float64) int64
+}{
+	{"nothing", func(c *churn) {}, none},
+	{"a node joins", func(c *churn) { c.add(len(c.nodes)) }, none},
+	{"a node leaves (SIGTERM)", func(c *churn) { c.leave(1) }, none},
+	{"rolling restart of all", func(c *churn) {
+		for i := range c.nodes {
+			c.leave(i)
+			c.add(i)
+		}
+	}, none},
+	{"a node dies (kill -9)", func(c *churn) { c.signal(1, syscall.SIGKILL) }, lastTick},
+	{"a node is stopped for 3 s (SIGSTOP)", func(c *churn) {
+		c.signal(1, syscall.SIGSTOP)
+		time.Sleep(3 * time.Second)
+		c.signal(1, syscall.SIGCONT)
+	}, lastTick},
+}
+
+func none(float64) int64 { return 0 }
+
+// lastTick is λ×(s+d): what is charged in the last 100 ms before a crash, and on its way, is forgotten. d is taken as
+// large as s, for a machine on which everything shares a few cores.
+func lastTick(lambda float64) int64 { return int64(math.Ceil(lambda * 0.2)) }
+
+// churn is a cluster of processes under load.
+type churn struct {
+	t      *testing.T
+	limits string
+	nodes  []*process
+
+	clients atomic.Pointer[[]*client.Client] // of the nodes that live
+}
+
+// add starts node i, or starts it again.
+func (c *churn) add(i int) {
+	args := []string{"--limits", c.limits}
+	for _, p := range c.nodes {
+		if p.alive() {
+			args = append(args, "--join", p.gossip)
+			break
+		}
+	}
+	p := serveProcess(c.t, fmt.Sprintf("n%d", i+1), args...)
+	if i == len(c.nodes) {
+		c.nodes = append(c.nodes, p)
+	} else {
+		c.nodes[i] = p
+	}
+	c.dialAll()
+	active := 0
+	for _, p := range c.nodes {
+		if p.alive() {
+			active++
+		}
+	}
+	for _, p := range c.nodes {
+		if p.alive() {
+			waitForMembers(c.t, p, active)
+		}
+	}
+}
+
+func (c *churn) leave(i int) {
+	c.signal(i, syscall.SIGTERM)
+	if code := c.nodes[i].exitCode(c.t); code != 0 {
+		c.t.Errorf("n%d leaves with exit code %d", i+1, code)
+	}
+}
+
+func (c *churn) signal(i int, s syscall.Signal) {
+	if err := c.nodes[i].cmd.Process.Signal(s); err != nil {
+		c.t.Error(err)
+	}
+}
+
+func (p *process) alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// asked is what clients saw.
+type asked struct {
+	checks, failed, degraded atomic.Int64
+	admitted                 []atomic.Int64 // by hot key
+	first                    atomic.Pointer[error]
+
+	mu      sync.Mutex
+	latency []time.Duration
+	right   []time.Time // of answers that were right: by an owner, within the deadline
+}
+
+const hotKeys = 30
+
+// ask asks for the hot keys in turn until stop, at the rate, through all nodes that live. A key is not asked for before its turn, whatever
+// becomes of the others.
+func (c *churn) ask(stop chan struct{}) *asked {
+	a := &asked{admitted: make([]atomic.Int64, hotKeys)}
+	var all sync.WaitGroup
+	every := time.Second / time.Duration(*churnRate)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			all.Wait()
+			return a
+		case <-ticker.C:
+		}
+		clients := *c.clients.Load()
+		all.Go(func() { a.check(c.t.Context(), clients[i%len(clients)], i%hotKeys) })
+	}
+}
+
+func (a *asked) check(ctx context.Context, to *client.Client, key int) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	began := time.Now()
+	d, err := to.Check(ctx, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))}, false)
+	took := time.Since(began)
+	a.checks.Add(1)
+	switch {
+	case err != nil:
+		a.failed.Add(1)
+		a.first.CompareAndSwap(nil, &err)
+		return
+	case d[0].Degraded:
+		a.degraded.Add(1)
+	}
+	if d[0].Allowed {
+		a.admitted[key].Add(1)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.latency = append(a.latency, took)
+	if !d[0].Degraded {
+		a.right = append(a.right, time.Now())
+	}
+}
+
+// extra is what was admitted of the hot keys beyond their limit: of all, and of the worst.
+func (a *asked) extra(limit int64) (sum, worst int64) {
+	for i := range a.admitted {
+		over := max(0, a.admitted[i].Load()-limit)
+		sum, worst = sum+over, max(worst, over)
+	}
+	return sum, worst
+}
+
+func (a *asked) p99() time.Duration {
+	slices.Sort(a.latency)
+	if len(a.latency) == 0 {
+		return 0
+	}
+	return a.latency[len(a.latency)*99/100]
+}
+
+// gap is the longest time without a right answer.
+func (a *asked) gap() (longest time.Duration) {
+	slices.SortFunc(a.right, time.Time.Compare)
+	for i := 1; i < len(a.right); i++ {
+		longest = max(longest, a.right[i].Sub(a.right[i-1]))
+	}
+	return longest
+}
+
+// TestChurn asks real clusters of processes while nodes come, go and die, and counts what is admitted beyond the limit,
+// what fails, and which counts are lost. Joins, leaves and rolling restarts cost nothing of it; a node that dies or is
+// stopped takes its last tick along. With more keys, a higher rate and more time it measures:
+//
+//	go test ./cmd/node -run TestChurn -v -churn.live=1000000 -churn.rate=2000 -churn.for=10s -churn.nodes=5
+func TestChurn(t *testing.T) {
+	table := []string{
+		"| fault | checks | errors | degraded | extra | of one key | promised | counts lost | p99 | longest time without a right answer |",
+		"|---|---|---|---|---|---|---|---|---|---|",
+	}
+	for _, x := range churns {
+		t.Run(x.name, func(t *testing.T) {
+			c := &churn{t: t, limits: write(t, churnLimits)}
+			for i := range *churnNodes {
+				c.add(i)
+			}
+			c.chargeLive()
+
+			stop, done := make(chan struct{}), make(chan *asked)
+			go func() { done <- c.ask(stop) }()
+			time.Sleep(500 * time.Millisecond)
+			x.run(c)
+			time.Sleep(*churnFor)
+			close(stop)
+			a := <-done
+
+			sum, worst := a.extra(40)
+			promised := min(40, x.promised(float64(*churnRate)/hotKeys))
+			lost := c.lostLive()
+			table = append(table, fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d of %d | %v | %v |", x.name,
+				a.checks.Load(), a.failed.Load(), a.degraded.Load(), sum, worst, promised, lost, *churnLive,
+				a.p99().Round(100*time.Microsecond), a.gap().Round(time.Millisecond)))
+			if e := a.first.Load(); e != nil {
+				t.Logf("the first error: %v", *e)
+			}
+			if worst > promised && a.degraded.Load() == 0 {
+				t.Errorf("%d of a key are admitted beyond its limit; promised are %d", worst, promised)
+			}
+			if lost > 0 {
+				t.Errorf("%d of %d keys have lost what was charged to them long before", lost, *churnLive)
+			}
+			if promised == 0 && a.failed.Load() > 0 {
+				t.Errorf("%d of %d checks have failed: %v", a.failed.Load(), a.checks.Load(), *a.first.Load())
+			}
+		})
+	}
+	text := strings.Join(table, "\n") + "\n"
+	t.Logf("%d nodes, %d live keys, %d checks a second over %d keys with limit 40:\n%s", *churnNodes, *churnLive, *churnRate, hotKeys, text)
+	if *churnOut != "" {
+		if err := os.WriteFile(*churnOut, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// dialAll makes a client for each node that uses the others when its own cannot be reached.
+func (c *churn) dialAll() {
+	var clients []*client.Client
+	for i := range c.nodes {
+		var targets []string
+		for k := range c.nodes {
+			if p := c.nodes[(i+k)%len(c.nodes)]; p.alive() {
+				targets = append(targets, p.grpc)
+			}
+		}
+		to, err := client.New(client.Config{Targets: targets})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(func() { to.Close() })
+		clients = append(clients, to)
+	}
+	c.clients.Store(&clients)
+}
+
+// liveBatch is how many live keys are asked for at once.
+const liveBatch = 1000
+
+// chargeLive takes 3 of 10 from every live key.
+func (c *churn) chargeLive() {
+	c.eachLive(3, func(d *penstockv1.Decision) {
+		if !d.Allowed || d.Degraded {
+			c.t.Errorf("a live key before the fault: %v", d)
+		}
+	})
+	time.Sleep(500 * time.Millisecond) // for the copies
+}
+
+// lostLive counts the live keys of which more than 7 are left.
+func (c *churn) lostLive() (lost int) {
+	c.eachLive(0, func(d *penstockv1.Decision) {
+		if d.Remaining > 7 || d.Degraded {
+			lost++
+		}
+	})
+	return lost
+}
+
+func (c *churn) eachLive(cost int64, see func(*penstockv1.Decision)) {
+	to := dial(c.t, c.nodes[0])
+	for from := 0; from < *churnLive; from += liveBatch {
+		var items []*penstockv1.Item
+		for i := from; i < min(from+liveBatch, *churnLive); i++ {
+			items = append(items, &penstockv1.Item{Limit: "live", Key: fmt.Appendf(nil, "live-%d", i), Cost: &cost})
+		}
+		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+		decisions, err := to.Check(ctx, items, false)
+		cancel()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, d := range decisions {
+			see(d)
+		}
+	}
+}
