@@ -15,7 +15,7 @@ FROM scratch
 COPY --from=build /penstock /penstock
 USER 65532:65532
 # gossip (TCP and UDP), peers, gRPC, HTTP
-EXPOSE 7946/tcp 7946/udp 7947/tcp 7948/tcp 7949/tcp
+EXPOSE 7946/tcp 7946/udp 7947/tcp 7948/tcp 7949/tcp 7950/tcp
 HEALTHCHECK --interval=2s --timeout=3s --start-period=30s --retries=3 CMD ["/penstock", "healthcheck"]
 ENTRYPOINT ["/penstock"]
 CMD ["serve"]

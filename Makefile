@@ -4,7 +4,7 @@ COMPOSE ?= docker-compose
 IMAGE   ?= penstock
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check bench demo image compose
+.PHONY: help build test race lint format generate check bench rivals demo image compose
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ check: ## everything that must hold before a change is accepted
 
 bench: ## benchmarks of all rooms; bench/README.md says what they compare
 	$(GO) test -run '^$$' -bench . -benchmem ./limiter ./ring ./cluster ./rpc/... ./sim
+
+rivals: ## penstock beside other limiters, all in one run; takes half an hour
+	cd bench && $(GO) run . limiters -o results
 
 demo: ## three nodes in one process, on the default ports
 	$(GO) run ./cmd/node demo

@@ -50,7 +50,7 @@ for i in 1 2 3; do
 	gossip=$seed join=()
 	[ $i = 1 ] || { gossip=127.0.0.1:$(port) && join=(--join "$seed"); }
 	"$dir/penstock" serve --name node-$i --limits limits.yaml --gossip "$gossip" --peer "127.0.0.1:$(port)" \
-		--grpc off --http "${http[-1]}" "${join[@]}" >"$dir/node-$i.log" 2>&1 &
+		--grpc off --redis off --http "${http[-1]}" "${join[@]}" >"$dir/node-$i.log" 2>&1 &
 	nodes+=($!)
 done
 whole() { [ "$(curl -s --max-time 2 "http://$1/v1/members" | jq '[.members[] | select(.state == "active")] | length')" = 3 ]; }

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Cuts a real cluster in two, with a network namespace per node, and heals it: deploy/try-partition.sh [nodes [minority]]
+# (3 and 1 if not said). It counts what each side admits of keys that everybody asks for, and how long views, and right answers,
+# take to come back. Needs Linux, root, ip, curl, jq and Go; whatever happens, it leaves no namespace behind.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. .ci/report.sh
+need ip iproute2
+need curl curl
+need jq jq
+[ "$(id -u)" = 0 ] || { echo "$0: network namespaces need root" >&2; exit 127; }
+
+nodes=${1:-3} minority=${2:-1}
+limit=60 keys=20 cut_for=${CUT_FOR:-12}
+id=pst$$
+dir=$(mktemp -d)
+clean() {
+	local code=$?
+	for i in $(seq "$nodes"); do
+		[ -f "$dir/$i.pid" ] && kill "$(cat "$dir/$i.pid")" 2>/dev/null || true
+	done
+	if [ $code != 0 ] || [ $failures != 0 ]; then
+		for i in $(seq "$nodes"); do echo "--- n$i"; grep -v '"members"' "$dir/$i.log" | tail -12 || true; done
+	fi
+	wait 2>/dev/null || true
+	for i in $(seq "$nodes"); do ip netns del "$id-$i" 2>/dev/null || true; done
+	ip netns del "$id-switch" 2>/dev/null || true
+	rm -rf "$dir"
+}
+trap clean EXIT
+
+go build -o "$dir/penstock" ./cmd/node
+cat >"$dir/limits.yaml" <<YAML
+limits:
+  - {name: share, algorithm: fixed_window, anchor: first_hit, limit: $limit, per: 1h}
+  - {name: deny, algorithm: fixed_window, anchor: first_hit, limit: $limit, per: 1h, on_partition: deny}
+YAML
+
+# A bridge per side, in a namespace of their own, where no firewall of the machine looks at what passes; all nodes begin
+# on the first.
+ip netns add "$id-switch"
+for b in a b; do ip -n "$id-switch" link add name side-$b type bridge && ip -n "$id-switch" link set side-$b up; done
+# side BRIDGE NODE…: puts those nodes on that bridge
+side() {
+	local b=$1 i
+	shift
+	for i in "$@"; do ip -n "$id-switch" link set "n$i" master "side-$b"; done
+}
+address() { echo "10.97.0.$1"; }
+for i in $(seq "$nodes"); do
+	ip netns add "$id-$i"
+	ip -n "$id-switch" link add "n$i" type veth peer name eth0 netns "$id-$i"
+	ip -n "$id-switch" link set "n$i" master side-a up
+	ip -n "$id-$i" addr add "$(address "$i")/24" dev eth0
+	ip -n "$id-$i" link set eth0 up
+	ip -n "$id-$i" link set lo up
+done
+for i in $(seq "$nodes"); do
+	at=$(address "$i")
+	join=()
+	[ "$i" = 1 ] || join=(--join "$(address 1):7946")
+	ip netns exec "$id-$i" "$dir/penstock" serve --insecure --name "n$i" --limits "$dir/limits.yaml" --redis off \
+		--gossip "$at:7946" --peer "$at:7947" --grpc "$at:7948" --http "$at:7949" "${join[@]}" 2>"$dir/$i.log" &
+	echo $! >"$dir/$i.pid"
+done
+
+# in NODE PATH [CURL-OPTION…]: what the node answers, asked from its own namespace
+in_node() { ip netns exec "$id-$1" curl -s --max-time 3 "${@:3}" "http://$(address "$1"):7949$2"; }
+active() { in_node "$1" /v1/members | jq '[.members[] | select(.state == "active")] | length'; }
+all_see() { # N NODE…: those nodes see N active members, and one ring
+	local want=$1 i
+	shift
+	local rings
+	rings=$(for i in "$@"; do in_node "$i" /v1/members | jq -r '[([.members[] | select(.state == "active")] | length), .ring] | @text'; done | sort -u)
+	[ "$(wc -l <<<"$rings")" = 1 ] && [ "$(jq '.[0]' <<<"$rings")" = "$want" ]
+}
+settled() { # NODE…: those nodes answer for every key, and not by falling back
+	local i
+	for i in "$@"; do
+		[ "$(ask "$i" share 0 | jq '[.decisions[] | select(.degraded)] | length')" = 0 ] || return 1
+	done
+}
+items() { jq -cn --arg limit "$1" --argjson cost "$2" --argjson keys "$keys" '{items: [range($keys) | {limit: $limit, key: "k\(.)", cost: $cost}]}'; }
+ask() { in_node "$1" /v1/check -d "$(items "$2" "$3")"; }
+# take NODE LIMIT COST SIDE: takes from every key, and notes key, units admitted and whether the answer was degraded
+take() {
+	local answer
+	if ! answer=$(ask "$1" "$2" "$3") || ! jq -e .decisions >/dev/null 2>&1 <<<"$answer"; then
+		echo "$4" >>"$dir/errors"
+		return
+	fi
+	jq -r --arg side "$4" --arg limit "$2" --argjson cost "$3" '.decisions | to_entries[] | [$side, $limit, .key, (if .value.allowed then $cost else 0 end), .value.degraded] | @tsv' <<<"$answer" >>"$dir/taken"
+}
+# most LIMIT SIDE-PATTERN: the most units admitted of one key
+most() { awk -v limit="$1" -v side="$2" '$2 == limit && $1 ~ side {n[$3] += $4} END {m = 0; for (k in n) if (n[k] > m) m = n[k]; print m}' "$dir/taken"; }
+since() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN {printf "%.1f", b - a}'; }
+
+all=$(seq "$nodes")
+small=$(seq "$minority")
+large=$(seq $((minority + 1)) "$nodes")
+if until_true 30 all_see "$nodes" $all && until_true 30 settled $all; then ok "$nodes nodes see each other"; else not_ok "the cluster does not come together"; fi
+for i in $all; do
+	for l in share deny; do take "$i" $l 2 before; done
+done
+sleep 1
+
+cut=$(date +%s.%N)
+side b $small
+right=
+while awk -v a="$cut" -v b="$(date +%s.%N)" -v n="$cut_for" 'BEGIN {exit b - a > n}'; do
+	for i in $small; do
+		for l in share deny; do take "$i" $l 1 small; done
+	done
+	for i in $large; do
+		for l in share deny; do take "$i" $l 1 large; done
+	done
+	if [ -z "$right" ] && settled $large; then right=$(since "$cut"); fi
+done
+echo "cut for $(since "$cut") s; the side of $((nodes - minority)) answers as before ${right:-never} s after the cut"
+[ -n "$right" ] && ok "the majority goes on" || not_ok "the majority never gets back to right answers"
+
+healed=$(date +%s.%N)
+side a $small
+if until_true 40 all_see "$nodes" $all; then
+	echo "views agree $(since "$healed") s after the heal"
+	ok "the views agree again"
+else
+	not_ok "the views do not agree: $(for i in $all; do active "$i"; done | xargs)"
+fi
+until_true 20 settled $all && ok "every node answers as before $(since "$healed") s after the heal" || not_ok "some answers stay degraded"
+for _ in $(seq "$limit"); do
+	for l in share deny; do take 1 $l 1 after; done
+done
+
+errors=$( (cat "$dir/errors" 2>/dev/null || true) | wc -l)
+share=$(((limit / nodes) * minority))
+for l in share deny; do
+	total=$(most $l .)
+	echo "limit $limit, on_partition $([ $l = share ] && echo proportional || echo deny): of one key at most $total admitted in all, $(most $l small) of it by the minority while it was cut off"
+	extra=$([ $l = share ] && echo $share || echo 0)
+	# Until it notices the cut, which takes it 1.2 s, the minority goes on with what it holds; the majority falls back meanwhile.
+	noticed=$((limit / nodes * (nodes - minority) + 5 * minority))
+	if [ "$total" -le $((limit + extra + noticed)) ]; then ok "$l: at most $((limit + extra)), and what both sides admit before the cut is noticed"; else not_ok "$l: $total admitted, limit $limit, share $extra"; fi
+done
+echo "$errors requests failed"
+[ "$errors" = 0 ] && ok "no request failed" || not_ok "$errors requests failed"
+finish

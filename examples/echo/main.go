@@ -1,0 +1,33 @@
+// Command echo is a web server with Echo that asks Penstock before it answers: 5 requests an hour for each user.
+package main
+
+import (
+	"flag"
+	"log"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"penstock/rpc/client"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8080", "host:port to serve on")
+	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with commas between them")
+	flag.Parse()
+	limits, err := client.New(client.Config{Targets: strings.Split(*nodes, ","), OnError: client.FailOpen})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e := echo.New()
+	e.Use(echo.WrapMiddleware(client.HTTP{
+		Limiter: limits,
+		Limit:   client.Named("api"),
+		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
+	}.Wrap))
+	e.GET("/", func(c echo.Context) error {
+		return c.String(http.StatusOK, "hello, "+c.Request().Header.Get("X-User")+"\n")
+	})
+	log.Fatal(http.ListenAndServe(*listen, e))
+}

@@ -1,0 +1,32 @@
+// Command nethttp is a web server of the standard library that asks Penstock before it answers: 5 requests an hour for
+// each user.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"strings"
+
+	"penstock/rpc/client"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8080", "host:port to serve on")
+	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with commas between them")
+	flag.Parse()
+	limits, err := client.New(client.Config{Targets: strings.Split(*nodes, ","), OnError: client.FailOpen})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limited := client.HTTP{
+		Limiter: limits,
+		Limit:   client.Named("api"),
+		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
+	}
+	http.Handle("/", limited.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(rw, "hello,", r.Header.Get("X-User"))
+	})))
+	log.Fatal(http.ListenAndServe(*listen, nil))
+}
