@@ -23,7 +23,7 @@ var (
 	churnLive  = flag.Int("churn.live", 3000, "keys in TestChurn that have been charged before, and must keep their counts")
 	churnRate  = flag.Int("churn.rate", 300, "checks per second in TestChurn")
 	churnFor   = flag.Duration("churn.for", 2*time.Second, "how long TestChurn goes on after each fault")
-	churnOut   = flag.String("churn.out", "", "file that TestChurn's table is appended to, as Markdown")
+	churnOut   = flag.String("churn.out", "", "file that TestChurn's table is written to, as Markdown")
 )
 
 const churnLimits = `
