@@ -1,0 +1,419 @@
+package sim
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/limiter/policy"
+)
+
+// traffic reads one entry of the traffic: requests at some rate, a log, or one request.
+func (d *draft) traffic(n ast.Node) {
+	m, ok := n.(*ast.MappingNode)
+	has := func(name string) bool {
+		return ok && slices.ContainsFunc(m.Values, func(v *ast.MappingValueNode) bool { return v.Key.String() == name })
+	}
+	switch {
+	case ok && has("rate") && !has("log") && !has("at"):
+		d.demand(n)
+	case ok && has("log") && !has("rate") && !has("at"):
+		d.log(n)
+	case ok && has("at") && !has("rate") && !has("log"):
+		d.request(n)
+	default:
+		d.page.Fault(n, "traffic", "an entry has one of: rate (requests at random), log (requests of a file), at (a single request)")
+	}
+}
+
+// demand reads requests that come at some rate.
+func (d *draft) demand(n ast.Node) {
+	before := d.page.Faults()
+	s := demand{keys: 1, spread: "uniform", cost: 1, patience: cluster.DefaultDeadline}
+	places := fields(d, n, "traffic at some rate", demandFields, &s)
+	if d.page.Faults() > before {
+		return
+	}
+	switch {
+	case len(s.limits) == 0:
+		d.page.Fault(n, "limit", "is missing")
+	case s.until != 0 && s.until <= s.from:
+		d.page.Fault(places["until"], "until", fmt.Sprintf("is %v, but it begins at %v", s.until, s.from))
+	case s.until == 0 && d.plan.length != 0 && s.from >= d.plan.length:
+		d.page.Fault(places["from"], "from", fmt.Sprintf("is %v, but the scenario lasts %v", s.from, d.plan.length))
+	case s.until > d.plan.length && d.plan.length != 0:
+		d.page.Fault(places["until"], "until", fmt.Sprintf("is %v, but the scenario lasts %v", s.until, d.plan.length))
+	case places["swell"] != nil && places["bursts"] != nil:
+		d.page.Fault(places["bursts"], "bursts", "and swell exclude each other: give one, or write two entries")
+	case s.wave.peak != 0 && s.wave.peak < s.rate:
+		d.page.Fault(n, "peak", "is less than rate; rate is the lowest")
+	}
+	if s.name == "" && len(s.limits) > 0 {
+		s.name = s.limits[0]
+	}
+	d.plan.demands = append(d.plan.demands, s)
+}
+
+var demandFields = []field[demand]{
+	{"limit", func(d *draft, n ast.Node, s *demand) error { return d.limitOf(n, &s.limits) }},
+	{"limits", func(d *draft, n ast.Node, s *demand) error { return d.limitsOf(n, &s.limits) }},
+	{"key", func(_ *draft, n ast.Node, s *demand) (err error) {
+		if s.name, err = oneLine(n); err == nil && len(s.name) > cluster.MaxKey-10 {
+			err = fmt.Errorf("has %d bytes; at most %d are accepted", len(s.name), cluster.MaxKey-10)
+		}
+		return err
+	}},
+	{"keys", func(_ *draft, n ast.Node, s *demand) error {
+		count, err := between(n, 1, 1_000_000)
+		s.keys = int(count)
+		return err
+	}},
+	{"spread", func(_ *draft, n ast.Node, s *demand) (err error) {
+		s.spread, err = word(n, "uniform", "zipf", "hot")
+		return err
+	}},
+	{"rate", func(_ *draft, n ast.Node, s *demand) (err error) { s.rate, err = rate(n); return err }},
+	{"swell", func(d *draft, n ast.Node, s *demand) error {
+		return d.wave(n, s, "a swell", swellFields, "peak", "period")
+	}},
+	{"bursts", func(d *draft, n ast.Node, s *demand) error {
+		return d.wave(n, s, "bursts", burstFields, "rate", "every", "for")
+	}},
+	{"from", func(_ *draft, n ast.Node, s *demand) (err error) {
+		s.from, err = duration(n, 0, maxDuration)
+		return err
+	}},
+	{"until", func(_ *draft, n ast.Node, s *demand) (err error) {
+		s.until, err = duration(n, 1, maxDuration)
+		return err
+	}},
+	{"cost", func(_ *draft, n ast.Node, s *demand) (err error) {
+		s.cost, err = between(n, 1, limiter.MaxLimit)
+		return err
+	}},
+	{"patience", func(_ *draft, n ast.Node, s *demand) (err error) {
+		s.patience, err = duration(n, time.Millisecond, time.Minute)
+		return err
+	}},
+	{"retry", func(d *draft, n ast.Node, s *demand) error {
+		places := fields(d, n, "retry", retryFields, &s.retry)
+		if s.retry.times == 0 || s.retry.after == 0 {
+			return errors.New("needs times and after")
+		}
+		if worst := time.Duration(s.retry.times) * s.retry.after; worst > restAfter/2 {
+			d.page.Fault(places["after"], "after", fmt.Sprintf("%d times %v goes on for %v; at most %v are accepted", s.retry.times, s.retry.after, worst, restAfter/2))
+		}
+		return nil
+	}},
+}
+
+// logEntry is an entry of the traffic that names a log, while it is read.
+type logEntry struct {
+	replay
+	format, time string
+	key, cost    ast.Node
+	skip         bool
+}
+
+// log reads the requests of a file.
+func (d *draft) log(n ast.Node) {
+	before := d.page.Faults()
+	e := logEntry{replay: replay{speed: 1, patience: cluster.DefaultDeadline}, format: "common"}
+	places := fields(d, n, "a log", logFields, &e)
+	if len(e.limits) == 0 && d.page.Faults() == before {
+		d.page.Fault(n, "limit", "is missing")
+	}
+	if places["time"] != nil && e.format != "json" {
+		d.page.Fault(places["time"], "time", "belongs to format json; other logs have it at one place")
+	}
+	known, read := commonFields, logFormat(commonLog)
+	if e.format == "json" {
+		known, read = nil, jsonLog(cmp.Or(e.time, "time"))
+	}
+	key, cost := d.pattern(e.key, "key", "{ip}", known), d.pattern(e.cost, "cost", "1", known)
+	if e.format == "json" && e.key == nil {
+		d.page.Fault(n, "key", "is missing")
+	}
+	if d.page.Faults() > before {
+		return
+	}
+	file, err := d.open(e.file)
+	if err != nil {
+		d.page.Fault(places["log"], "log", err.Error())
+		return
+	}
+	defer file.Close()
+	if e.logged, e.skipped, err = readLog(e.file, file, read, key, cost, e.skip); err != nil {
+		d.page.Fault(places["log"], "log", err.Error())
+		return
+	}
+	e.first = limiter.Instant(e.logged[0].at)
+	if e.format == "common" {
+		spreadSeconds(e.logged)
+	}
+	d.plan.replays = append(d.plan.replays, e.replay)
+}
+
+func (d *draft) pattern(n ast.Node, field, usual string, known []string) *pattern {
+	text := usual
+	if n != nil {
+		text = n.GetToken().Value
+		if _, number := n.(*ast.IntegerNode); !number {
+			var err error
+			if text, err = policy.Text(n); err != nil {
+				d.page.Fault(n, field, err.Error())
+				return nil
+			}
+		}
+	}
+	t, err := parsePattern(text, known)
+	if err != nil {
+		d.page.Fault(n, field, err.Error())
+	}
+	return t
+}
+
+var logFields = []field[logEntry]{
+	{"log", func(_ *draft, n ast.Node, e *logEntry) (err error) { e.file, err = oneLine(n); return err }},
+	{"format", func(_ *draft, n ast.Node, e *logEntry) (err error) {
+		e.format, err = word(n, "common", "json")
+		return err
+	}},
+	{"time", func(_ *draft, n ast.Node, e *logEntry) (err error) { e.time, err = oneLine(n); return err }},
+	{"key", func(_ *draft, n ast.Node, e *logEntry) error { e.key = n; return nil }},
+	{"cost", func(_ *draft, n ast.Node, e *logEntry) error { e.cost = n; return nil }},
+	{"limit", func(d *draft, n ast.Node, e *logEntry) error { return d.limitOf(n, &e.limits) }},
+	{"limits", func(d *draft, n ast.Node, e *logEntry) error { return d.limitsOf(n, &e.limits) }},
+	{"speed", func(_ *draft, n ast.Node, e *logEntry) (err error) {
+		e.speed, err = strconv.ParseFloat(n.GetToken().Value, 64)
+		if err != nil || !(e.speed >= 0.001 && e.speed <= 1e6) {
+			err = errors.New("must be a number from 0.001 to 1000000: how many times as fast the log goes by")
+		}
+		return err
+	}},
+	{"from", func(_ *draft, n ast.Node, e *logEntry) (err error) {
+		e.from, err = duration(n, 0, maxDuration)
+		return err
+	}},
+	{"patience", func(_ *draft, n ast.Node, e *logEntry) (err error) {
+		e.patience, err = duration(n, time.Millisecond, time.Minute)
+		return err
+	}},
+	{"skip_bad_lines", func(_ *draft, n ast.Node, e *logEntry) (err error) { e.skip, err = policy.Flag(n); return err }},
+}
+
+// limitOf reads the one limit of an entry of the traffic.
+func (d *draft) limitOf(n ast.Node, into *[]string) error {
+	name, err := d.limitName(n)
+	*into = append(*into, name)
+	return err
+}
+
+// limitsOf reads the limits of an entry of the traffic, which stand or fall together.
+func (d *draft) limitsOf(n ast.Node, into *[]string) error {
+	if len(*into) > 0 {
+		return errors.New("and limit exclude each other")
+	}
+	return d.items(n, func(n ast.Node) {
+		name, err := d.limitName(n)
+		if err == nil && slices.Contains(*into, name) {
+			err = fmt.Errorf("%q is there twice", name)
+		}
+		if err != nil {
+			d.page.Fault(n, "limits", err.Error())
+		}
+		*into = append(*into, name)
+	})
+}
+
+// request reads a single request, of which everything is known.
+func (d *draft) request(n ast.Node) {
+	before := d.page.Faults()
+	a := arrival{patience: cluster.DefaultDeadline, calls: []calling{{}}}
+	places := fields(d, n, "a single request", requestFields, &a)
+	if d.page.Faults() > before {
+		return
+	}
+	if places["items"] == nil {
+		d.page.Fault(n, "items", "is missing")
+		return
+	}
+	d.plan.script = append(d.plan.script, a)
+}
+
+var requestFields = []field[arrival]{
+	{"at", func(_ *draft, n ast.Node, a *arrival) (err error) {
+		a.at, err = duration(n, 0, maxDuration)
+		return err
+	}},
+	{"to", func(d *draft, n ast.Node, a *arrival) error {
+		text, err := policy.Text(n)
+		if err != nil {
+			return err
+		}
+		a.calls = nil
+		for _, word := range strings.Fields(text) {
+			name, later, repeated := strings.Cut(word, "+")
+			c := calling{node: d.index(name)}
+			if c.node < 0 {
+				return fmt.Errorf("%.40q is no node; there are n1 to n%d", name, len(d.plan.machines))
+			}
+			if repeated {
+				if c.after, err = time.ParseDuration(later); err != nil || c.after < 0 || c.after > restAfter/2 {
+					return fmt.Errorf("%.40q must be a node and how much later it is asked again, up to %v, like n2+300ms", word, restAfter/2)
+				}
+			}
+			a.calls = append(a.calls, c)
+		}
+		if len(a.calls) == 0 {
+			return errors.New("names no node")
+		}
+		return nil
+	}},
+	{"atomic", func(_ *draft, n ast.Node, a *arrival) (err error) { a.atomic, err = policy.Flag(n); return err }},
+	{"refused", func(_ *draft, n ast.Node, a *arrival) (err error) { a.broken, err = policy.Flag(n); return err }},
+	{"patience", func(_ *draft, n ast.Node, a *arrival) (err error) {
+		a.patience, err = duration(n, 1, time.Minute)
+		return err
+	}},
+	{"items", func(d *draft, n ast.Node, a *arrival) error {
+		return d.items(n, func(n ast.Node) {
+			it := requestItem{Item: cluster.Item{Cost: 1}, times: 1, broken: a.broken}
+			places := fields(d, n, "an item", itemFields, &it)
+			if it.brought {
+				it.Limit = ""
+			}
+			if it.Key == "" && !a.broken && places["key"] == nil {
+				d.page.Fault(n, "key", "is missing")
+			}
+			for range it.times {
+				a.items = append(a.items, it.Item)
+			}
+		})
+	}},
+}
+
+// requestItem is an item while it is read.
+type requestItem struct {
+	cluster.Item
+	brought bool // the client brings the limit along
+	times   int64
+	broken  bool // of a request that has to be refused
+}
+
+var itemFields = []field[requestItem]{
+	{"limit", func(d *draft, n ast.Node, it *requestItem) (err error) {
+		if it.broken {
+			it.Limit, err = policy.Text(n)
+			return err
+		}
+		it.Limit, err = d.limitName(n)
+		return err
+	}},
+	{"brought", func(d *draft, n ast.Node, it *requestItem) (err error) {
+		if it.brought, err = policy.Flag(n); err != nil || !it.brought {
+			return err
+		}
+		l := d.page.Limit(it.Limit)
+		if l == nil {
+			return errors.New("goes with the name of a limit of the scenario")
+		}
+		it.Inline = mustLimit(l.Spec)
+		return nil
+	}},
+	{"key", func(_ *draft, n ast.Node, it *requestItem) error {
+		key, err := policy.Text(n)
+		if it.Key = key; err == nil && !it.broken && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
+			err = fmt.Errorf("has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)
+		}
+		return err
+	}},
+	{"key_hex", func(_ *draft, n ast.Node, it *requestItem) error {
+		key, err := hex.DecodeString(n.GetToken().Value)
+		if it.Key = string(key); err != nil || len(key) < cluster.MinKey || len(key) > cluster.MaxKey {
+			return fmt.Errorf("must be the bytes of a key in hexadecimal digits, %d to %d bytes", cluster.MinKey, cluster.MaxKey)
+		}
+		return nil
+	}},
+	{"cost", func(_ *draft, n ast.Node, it *requestItem) error {
+		cost, err := strconv.ParseInt(n.GetToken().Value, 10, 64)
+		if it.Cost = cost; err != nil {
+			return errors.New("must be a whole number of 64 bits")
+		}
+		return nil
+	}},
+	{"op", func(_ *draft, n ast.Node, it *requestItem) error {
+		text, err := word(n, opNames[:]...)
+		it.Op = cluster.Op(slices.Index(opNames[:], text))
+		return err
+	}},
+	{"id", func(_ *draft, n ast.Node, it *requestItem) error {
+		sequence, err := strconv.ParseUint(n.GetToken().Value, 10, 40)
+		if it.ID = (cluster.ID{Origin: clientOrigin, Sequence: sequence}); err != nil || sequence == 0 {
+			return errors.New("must be a whole number from 1 on")
+		}
+		return nil
+	}},
+	{"times", func(_ *draft, n ast.Node, it *requestItem) (err error) {
+		it.times, err = between(n, 1, cluster.MaxItems+1)
+		return err
+	}},
+}
+
+var opNames = [...]string{cluster.OpTake: "take", cluster.OpPeek: "peek", cluster.OpReset: "reset"}
+
+// wave reads how a rate changes. All the fields named must be there.
+func (d *draft) wave(n ast.Node, s *demand, what string, known []field[wave], needed ...string) error {
+	before := d.page.Faults()
+	places := fields(d, n, what, known, &s.wave)
+	for _, name := range needed {
+		if places != nil && places[name] == nil {
+			return fmt.Errorf("needs %s", strings.Join(needed, ", "))
+		}
+	}
+	if d.page.Faults() == before && s.wave.top >= s.wave.period {
+		d.page.Fault(places["for"], "for", fmt.Sprintf("is %v, as long as the pause from one burst to the next", s.wave.top))
+	}
+	return nil
+}
+
+var swellFields = []field[wave]{
+	{"peak", func(_ *draft, n ast.Node, x *wave) (err error) { x.peak, err = rate(n); return err }},
+	{"period", func(_ *draft, n ast.Node, x *wave) (err error) {
+		x.period, err = duration(n, time.Millisecond, maxDuration)
+		return err
+	}},
+}
+
+var burstFields = []field[wave]{
+	{"rate", func(_ *draft, n ast.Node, x *wave) (err error) { x.peak, err = rate(n); return err }},
+	{"every", func(_ *draft, n ast.Node, x *wave) (err error) {
+		x.period, err = duration(n, time.Millisecond, maxDuration)
+		return err
+	}},
+	{"for", func(_ *draft, n ast.Node, x *wave) (err error) {
+		x.top, err = duration(n, time.Millisecond, maxDuration)
+		return err
+	}},
+}
+
+var retryFields = []field[retry]{
+	{"times", func(_ *draft, n ast.Node, r *retry) error {
+		times, err := between(n, 1, 100)
+		r.times = int(times)
+		return err
+	}},
+	{"after", func(_ *draft, n ast.Node, r *retry) (err error) {
+		r.after, err = duration(n, time.Millisecond, restAfter)
+		return err
+	}},
+}
