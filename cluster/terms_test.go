@@ -44,8 +44,8 @@ func TestTermsReachTheOwner(t *testing.T) {
 		{Limit: "bucket", Key: "k", Cost: 1}, {Limit: "five", Key: "k", Cost: 1, Terms: Terms{Timed: true}},
 	}}, make([]Decision, 2))
 	var input *InputError
-	if !errors.As(err, &input) || input.Field != "items[1].at" || !strings.Contains(input.Reason, "client_time") {
-		t.Errorf("a client's time for a limit without client_time: %v; want an error about items[1].at", err)
+	if !errors.As(err, &input) || input.Field != "items[1].at_ms" || !strings.Contains(input.Reason, "client_time") {
+		t.Errorf("a client's time for a limit without client_time: %v; want an error about items[1].at_ms", err)
 	}
 	if n := w.remaining("n1", "bucket", "k"); n != 5 {
 		t.Errorf("the request in error was charged: %d remaining, want 5", n)

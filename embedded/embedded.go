@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -265,6 +266,19 @@ func (n *Node) Take(ctx context.Context, limit, key string, cost int64) (client.
 	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost})
 }
 
+// Do is Take for a Request, which may also report, drain, or say what time it is.
+func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error) {
+	terms := cluster.Terms{Report: r.Report, Drain: r.Drain, Strict: r.Strict}
+	if !r.At.IsZero() {
+		ms := r.At.UnixMilli()
+		if ms < 0 {
+			return client.Decision{}, &cluster.InputError{Field: "At", Reason: fmt.Sprintf("is %v; it cannot be before 1970", r.At)}
+		}
+		terms.Timed, terms.At = true, limiter.Instant(min(ms, math.MaxInt64/int64(time.Millisecond))*int64(time.Millisecond))
+	}
+	return n.ask(ctx, cluster.Item{Limit: r.Limit, Key: r.Key, Cost: r.Cost, Terms: terms})
+}
+
 // Peek answers as Take would, and changes nothing.
 func (n *Node) Peek(ctx context.Context, limit, key string, cost int64) (client.Decision, error) {
 	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost, Op: cluster.OpPeek})
@@ -283,10 +297,15 @@ func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, err
 		return client.Decision{}, err
 	}
 	d := &out[0]
-	return client.Decision{
+	answer := client.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay,
 		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
-	}, nil
+		Drained: d.Drained,
+	}
+	if d.Session != 0 {
+		answer.Session = time.Unix(0, int64(d.Session))
+	}
+	return answer, nil
 }
 
 // Close takes the node out of its cluster: others take its counters over, then it stops. ctx bounds that; what is not

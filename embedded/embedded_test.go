@@ -205,3 +205,26 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// Promise: the node inside answers a Request as a client does.
+func TestDo(t *testing.T) {
+	visit := limiter.Spec{Name: "visit", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true}
+	n := start(t, embedded.Config{Limits: []limiter.Spec{visit, login}})
+	defer n.Close(patience(t))
+	at := time.Unix(90, 0)
+	d, err := n.Do(patience(t), client.Request{Limit: "visit", Key: "alice", Cost: 3, At: at})
+	if err != nil || !d.Allowed || !d.Session.Equal(at) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	d, err = n.Do(patience(t), client.Request{Limit: "visit", Key: "alice", Cost: 3, At: at, Drain: true})
+	if err != nil || d.Allowed || d.Drained != 2 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	for _, r := range []client.Request{{Limit: "login", At: at}, {Limit: "visit", At: time.Unix(-1, 0)}} {
+		r.Key = "alice"
+		var input *cluster.InputError
+		if _, err := n.Do(patience(t), r); !errors.As(err, &input) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}

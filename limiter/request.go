@@ -27,7 +27,7 @@ func (l *Limit) Accepts(r *Request) error {
 	case r.Drain && l.CountRejected && !l.Drain:
 		return &SpecError{"drain", "is not for a limit with count_rejected, which counts what it refuses as it is"}
 	case r.Timed && !l.ClientTime:
-		return &SpecError{"at", "is for a limit with client_time; this one goes by its owner's clock"}
+		return &SpecError{"at_ms", "is for a limit with client_time; this one goes by its owner's clock"}
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func TestAccepts(t *testing.T) {
 	}{
 		{plain, limiter.Request{Cost: -1, Report: true, Drain: true}, ""},
 		{plain, limiter.Request{Strict: true}, "strict"},
-		{plain, limiter.Request{Timed: true}, "at"},
+		{plain, limiter.Request{Timed: true}, "at_ms"},
 		{tokens, limiter.Request{Strict: true, Timed: true, Drain: true}, ""},
 	} {
 		err := mustNew(t, c.spec).Accepts(&c.r)

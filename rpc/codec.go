@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -45,18 +46,33 @@ func (w *work) decode(in []*penstockv1.Item, op cluster.Op, inlines *inlineLimit
 		if it.Id != nil {
 			to.ID = cluster.ID{Origin: it.Id.Origin, Sequence: it.Id.Sequence}
 		}
+		var err error
+		if to.Terms, err = readTerms(i, it.Report, it.Drain, it.Strict, it.AtMs); err != nil {
+			return err
+		}
 		if it.Inline != nil {
 			if it.Limit != "" {
 				return &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
 			}
-			l, err := inlines.get(inlineSpec(it.Inline))
-			if err != nil {
+			if to.Inline, err = inlines.get(inlineSpec(it.Inline)); err != nil {
 				return inlineError(i, err)
 			}
-			to.Inline = l
 		}
 	}
 	return nil
+}
+
+// readTerms are what the i-th item asks for besides a cost. Whether its limit has that, Node.Check says.
+func readTerms(i int, report, drain, strict bool, atMs *int64) (cluster.Terms, error) {
+	t := cluster.Terms{Report: report, Drain: drain, Strict: strict}
+	if atMs == nil {
+		return t, nil
+	}
+	if *atMs < 0 {
+		return t, &cluster.InputError{Field: fmt.Sprintf("items[%d].at_ms", i), Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *atMs)}
+	}
+	t.Timed, t.At = true, limiter.Instant(fromMillis(*atMs))
+	return t, nil
 }
 
 // inlineSpec is in in the words of package limiter, which says what is wrong with it.
@@ -106,6 +122,7 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 		to.RetryAfterMs, to.ResetAfterMs, to.DelayMs = millis(d.RetryAfter), millis(d.ResetAfter), millis(d.Delay)
 		to.LimitName, to.Owner, to.Source = d.Rule.Name, d.Owner, penstockv1.Source(d.Source)+penstockv1.Source_SOURCE_OWNER
 		to.Degraded, to.Bound, to.Shadow = d.Degraded, d.Bound, d.Shadow
+		to.Drained, to.SessionMs = d.Drained, int64(d.Session)/int64(time.Millisecond)
 		decisions[i] = to
 	}
 	return decisions

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -30,6 +31,8 @@ type decisionJSON struct {
 	Degraded     bool   `json:"degraded"`
 	Bound        int64  `json:"bound"` // 0 unless degraded
 	Shadow       bool   `json:"shadow"`
+	Drained      int64  `json:"drained,omitempty"`
+	SessionMs    int64  `json:"session_ms,omitempty"`
 }
 
 func newDecisionJSON(d *cluster.Decision) decisionJSON {
@@ -38,6 +41,7 @@ func newDecisionJSON(d *cluster.Decision) decisionJSON {
 		RetryAfterMs: millis(d.RetryAfter), ResetAfterMs: millis(d.ResetAfter), DelayMs: millis(d.Delay),
 		Name: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+		Drained: d.Drained, SessionMs: int64(d.Session) / int64(time.Millisecond),
 	}
 }
 
@@ -119,7 +123,7 @@ func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 
 // queryItem reads the item of a query, and how to answer it.
 func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *fault) {
-	q, f := readQuery(r, "limit", "key", "cost", "headers")
+	q, f := readQuery(r, "limit", "key", "cost", "report", "drain", "strict", "at_ms", "headers")
 	if f != nil {
 		return cluster.Item{}, answerStyle{}, f
 	}
@@ -139,8 +143,39 @@ func readItem(q map[string]string, op cluster.Op) (item cluster.Item, style answ
 			return item, style, f
 		}
 	}
+	if item.Terms, f = readQueryTerms(q); f != nil {
+		return item, style, f
+	}
 	style.headers, f = readForms(q["headers"])
 	return item, style, f
+}
+
+// readQueryTerms are what a query asks for besides a cost.
+func readQueryTerms(q map[string]string) (cluster.Terms, *fault) {
+	flags := [3]bool{}
+	for i, name := range []string{"report", "drain", "strict"} {
+		switch q[name] {
+		case "", "false":
+		case "true":
+			flags[i] = true
+		default:
+			return cluster.Terms{}, &fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: %.40q is neither true nor false", name, q[name])}
+		}
+	}
+	var at *int64
+	if text, given := q["at_ms"]; given {
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return cluster.Terms{}, &fault{Status: http.StatusBadRequest, Field: "at_ms", Text: fmt.Sprintf("at_ms: %.40q is no whole number of 64 bits", text)}
+		}
+		at = &ms
+	}
+	terms, err := readTerms(0, flags[0], flags[1], flags[2], at)
+	if err != nil {
+		f := explain(err).ofQuery()
+		return terms, &f
+	}
+	return terms, nil
 }
 
 func readCost(s string) (int64, *fault) {
@@ -180,6 +215,10 @@ type itemJSON struct {
 	Inline *inlineJSON `json:"inline"`
 	Key    string      `json:"key"`
 	Cost   *int64      `json:"cost"`
+	Report bool        `json:"report"`
+	Drain  bool        `json:"drain"`
+	Strict bool        `json:"strict"`
+	AtMs   *int64      `json:"at_ms"`
 }
 
 // inlineJSON is a limit that comes along, in the words of the limits' files.
@@ -333,7 +372,7 @@ func bodyError(err error, offset int64, outline *outline) error {
 		return &cluster.InputError{Field: "body", Reason: "is not JSON: it ends too early"}
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
-		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); a body has items, atomic or the fields of one item; an item has limit, inline, key, cost", offset)}
+		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); a body has items, atomic or the fields of one item; an item has limit, inline, key, cost, report, drain, strict, at_ms", offset)}
 	}
 	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
 }
@@ -361,8 +400,9 @@ func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
 	if in.Cost != nil {
 		it.Cost = *in.Cost
 	}
-	if in.Inline == nil {
-		return it, nil
+	var err error
+	if it.Terms, err = readTerms(i, in.Report, in.Drain, in.Strict, in.AtMs); err != nil || in.Inline == nil {
+		return it, err
 	}
 	if in.Limit != "" {
 		return it, &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}

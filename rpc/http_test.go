@@ -510,6 +510,7 @@ func FuzzHTTPBody(f *testing.F) {
 	f.Add(`{"items":[{"limit":"demo","key":"alice","cost":1}],"atomic":true}`)
 	f.Add(`{"key":"d","inline":{"algorithm":"gcra","limit":10,"per":"1m","burst":3}}`)
 	f.Add(`{"items":[{"inline":{"name":"\u0000","per":"1d1d"}}]}`)
+	f.Add(`{"limit":"demo","key":"d","cost":9,"report":true,"drain":true,"strict":true,"at_ms":-1}`)
 	h := NewHTTP(HTTPConfig{Node: alone(f, httpSpecs...)})
 	f.Fuzz(func(t *testing.T, body string) {
 		answer, text := page(h, "POST", "/v1/check", body)

@@ -37,6 +37,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
@@ -164,7 +165,9 @@ func (c *Client) Check(ctx context.Context, items []*penstockv1.Item, atomic boo
 	for i, it := range items {
 		in.Items[i] = it
 		if it.Id == nil {
-			in.Items[i] = &penstockv1.Item{Limit: it.Limit, Inline: it.Inline, Key: it.Key, Cost: it.Cost, Id: c.nextID()}
+			own := &penstockv1.Item{Id: c.nextID()}
+			proto.Merge(own, it)
+			in.Items[i] = own
 		}
 	}
 	var out *penstockv1.CheckResponse

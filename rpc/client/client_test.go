@@ -402,3 +402,27 @@ func TestTokenOverUnixSocket(t *testing.T) {
 		t.Errorf("sent %q", got)
 	}
 }
+
+// Promise: a Request asks for all that the protocol has, and a limit that has it not refuses and charges nothing.
+func TestDo(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	ctx := patience(t)
+	if d, err := c.Do(ctx, client.Request{Limit: "five", Key: "alice", Cost: 7, Drain: true}); err != nil || d.Allowed || d.Drained != 5 || d.Remaining != 0 {
+		t.Errorf("drained: %+v, %v", d, err)
+	}
+	if d, err := c.Do(ctx, client.Request{Limit: "five", Key: "alice", Cost: 7, Report: true}); err != nil || !d.Allowed {
+		t.Errorf("reported: %+v, %v", d, err)
+	}
+	for field, r := range map[string]client.Request{"at_ms": {At: time.Unix(1, 0)}, "strict": {Strict: true}} {
+		r.Limit, r.Key, r.Cost = "five", "bob", 1
+		if _, err := c.Do(ctx, r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	cost := int64(0)
+	out, err := c.Check(ctx, []*penstockv1.Item{{Limit: "five", Key: []byte("bob"), Cost: &cost, Drain: true}}, false)
+	if err != nil || out[0].Remaining != 5 {
+		t.Errorf("refused requests were charged: %v, %v", out, err)
+	}
+}

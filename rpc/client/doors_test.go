@@ -99,7 +99,7 @@ func TestHTTPHandlers(t *testing.T) {
 	if post(wrapped, "/"); reached != 1 || len(f.Asked()) != 0 {
 		t.Errorf("a request without a limit: reached %d, asked %v", reached, f.Asked())
 	}
-	if post(wrapped, "/upload"); reached != 2 || f.Asked()[0] != (client.Asked{Limit: "upload", Key: "alice", Cost: 7}) {
+	if post(wrapped, "/upload"); reached != 2 || f.Asked()[0] != (client.Asked{Request: client.Request{Limit: "upload", Key: "alice", Cost: 7}}) {
 		t.Errorf("reached %d, asked %v", reached, f.Asked())
 	}
 	f.Answer = func(string, string, int64) (client.Decision, error) { return client.Decision{RetryAfter: -1}, nil }
@@ -202,7 +202,7 @@ func TestGRPC(t *testing.T) {
 		t.Errorf("undecided: %v", s)
 	}
 	asked := f.Asked()
-	if len(asked) != 5 || asked[0] != (client.Asked{Limit: "Check", Key: "alice", Cost: 1}) || asked[1].Limit != "Watch" {
+	if len(asked) != 5 || asked[0] != (client.Asked{Request: client.Request{Limit: "Check", Key: "alice", Cost: 1}}) || asked[1].Limit != "Watch" {
 		t.Errorf("asked %v", asked)
 	}
 }

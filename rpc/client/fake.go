@@ -16,9 +16,8 @@ type Fake struct {
 
 // Asked is one call of a Fake.
 type Asked struct {
-	Limit, Key string
-	Cost       int64
-	Peek       bool
+	Request
+	Peek bool
 }
 
 // Asked are the calls so far, in order.
@@ -30,12 +29,17 @@ func (f *Fake) Asked() []Asked {
 
 // Take notes the call and answers. It honours a context that has ended, as a Client does.
 func (f *Fake) Take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	return f.answer(ctx, Asked{Limit: limit, Key: key, Cost: cost})
+	return f.Do(ctx, Request{Limit: limit, Key: key, Cost: cost})
+}
+
+// Do notes the call and answers.
+func (f *Fake) Do(ctx context.Context, r Request) (Decision, error) {
+	return f.answer(ctx, Asked{Request: r})
 }
 
 // Peek notes the call and answers.
 func (f *Fake) Peek(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	return f.answer(ctx, Asked{Limit: limit, Key: key, Cost: cost, Peek: true})
+	return f.answer(ctx, Asked{Request: Request{Limit: limit, Key: key, Cost: cost}, Peek: true})
 }
 
 func (f *Fake) answer(ctx context.Context, a Asked) (Decision, error) {

@@ -13,6 +13,8 @@ import (
 type Limiter interface {
 	// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back.
 	Take(ctx context.Context, limit, key string, cost int64) (Decision, error)
+	// Do is Take for a Request, which may also report, drain, or say what time it is.
+	Do(ctx context.Context, r Request) (Decision, error)
 	// Peek answers as Take would, and changes nothing.
 	Peek(ctx context.Context, limit, key string, cost int64) (Decision, error)
 }

@@ -208,7 +208,14 @@ func TestFake(t *testing.T) {
 	if _, err := f.Take(gone, "login", "alice", 1); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	want := []client.Asked{{"login", "alice", 2, false}, {"login", "bob", 1, false}, {"login", "alice", 0, true}, {"login", "alice", 1, false}}
+	report := client.Request{Limit: "login", Key: "alice", Cost: 9, Report: true, At: time.Unix(5, 0)}
+	if _, err := f.Do(t.Context(), report); err != nil {
+		t.Error(err)
+	}
+	asked := func(key string, cost int64, peek bool) client.Asked {
+		return client.Asked{Request: client.Request{Limit: "login", Key: key, Cost: cost}, Peek: peek}
+	}
+	want := []client.Asked{asked("alice", 2, false), asked("bob", 1, false), asked("alice", 0, true), asked("alice", 1, false), {Request: report}}
 	got := f.Asked()
 	if len(got) != len(want) {
 		t.Fatalf("asked %v", got)

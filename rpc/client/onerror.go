@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -10,7 +11,7 @@ import (
 	"penstock/limiter"
 )
 
-// OnError says what Take and Peek of a Client answer while no node does: none can be reached, or none answers in time.
+// OnError says what Take, Do and Peek of a Client answer while no node does: none can be reached, or none answers in time.
 // (A node that answers while a key's owner cannot be reached goes by the limit's own on_error instead.)
 type OnError uint8
 
@@ -74,7 +75,7 @@ func (f *fallback) decide(err error, limit string, ask func(limiter.Instant, *li
 		if l := f.limits[limit]; l != nil {
 			x := ask(limiter.Instant(f.start.UnixNano()).Add(time.Since(f.start)), l)
 			d.Allowed, d.Limit, d.Remaining = x.Allowed, x.Limit, x.Remaining
-			d.RetryAfter, d.ResetAfter, d.Delay, d.Bound = x.RetryAfter, x.ResetAfter, x.Delay, x.Limit
+			d.RetryAfter, d.ResetAfter, d.Delay, d.Bound, d.Drained = x.RetryAfter, x.ResetAfter, x.Delay, x.Limit, x.Drained
 			return d, nil
 		}
 	}
@@ -91,9 +92,12 @@ func nobodyAnswers(err error) bool {
 }
 
 // take and peek are Take and Peek without any node.
-func (f *fallback) take(err error, limit, key string, cost int64) (Decision, error) {
-	return f.decide(err, limit, func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
-		return f.table.Take(now, l, key, limiter.Hash(key), cost)
+func (f *fallback) take(err error, r Request) (Decision, error) {
+	at := limiter.Instant(max(0, min(r.At.UnixMilli(), math.MaxInt64/int64(time.Millisecond))) * int64(time.Millisecond))
+	return f.decide(err, r.Limit, func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
+		return f.table.Do(now, l, r.Key, limiter.Hash(r.Key), limiter.Request{
+			Cost: r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict, At: at, Timed: !r.At.IsZero(),
+		})
 	})
 }
 

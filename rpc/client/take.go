@@ -27,29 +27,53 @@ type Decision struct {
 	Degraded   bool          // decided under less than the full promise
 	Bound      int64         // if degraded: the most that the cluster may admit beyond the limit meanwhile; -1 is unbounded
 	Shadow     bool          // the limit refused, but only says so here
+	Drained    int64         // what a refused Request with Drain has taken along
+	Session    time.Time     // when the session of the key began, of a limit with sessions; else zero
 }
 
 // Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back. If no node
 // answers, it is Config.OnError that does.
 func (c *Client) Take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	d, err := c.take(ctx, limit, key, cost)
+	return c.Do(ctx, Request{Limit: limit, Key: key, Cost: cost})
+}
+
+// Request is a Take with all that it may ask for. Limits that do not have what is asked refuse it with INVALID_ARGUMENT.
+type Request struct {
+	Limit, Key string
+	Cost       int64
+	Report     bool      // what was spent already: never refused, leaves a debt of at most the limit's max_debt
+	Drain      bool      // if it is refused, it takes all there is; not for a limit with count_rejected
+	Strict     bool      // for a token bucket anchored at the first hit: if it leaves the bucket empty, the refill is put off
+	At         time.Time // for a limit with client_time: when it happened, in milliseconds; zero: now, by the owner's clock
+}
+
+// Do is Take for a Request.
+func (c *Client) Do(ctx context.Context, r Request) (Decision, error) {
+	d, err := c.take(ctx, r)
 	if err != nil {
-		return c.fallback.take(err, limit, key, cost)
+		return c.fallback.take(err, r)
 	}
 	return d, nil
 }
 
-func (c *Client) take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
+// item is r as the protocol has it.
+func (r *Request) item() *penstockv1.Item {
+	it := &penstockv1.Item{Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict}
+	if !r.At.IsZero() {
+		ms := r.At.UnixMilli()
+		it.AtMs = &ms
+	}
+	return it
+}
+
+func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
 		defer cancel()
 	}
-	t := &take{
-		item: &penstockv1.Item{Limit: limit, Key: []byte(key), Cost: &cost, Id: c.nextID()},
-		ctx:  ctx,
-		done: make(chan struct{}),
-	}
+	t := &take{item: r.item(), ctx: ctx, done: make(chan struct{})}
+	t.item.Id = c.nextID()
 	if err := c.takes.post(t); err != nil {
 		return Decision{}, err
 	}
@@ -310,12 +334,16 @@ func (t *takes) failAll(err error) {
 }
 
 func decision(d *penstockv1.Decision) Decision {
-	return Decision{
+	out := Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
 		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs), Delay: duration(d.DelayMs),
 		LimitName: d.LimitName, Owner: d.Owner, Source: strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
-		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained,
 	}
+	if d.SessionMs != 0 {
+		out.Session = time.UnixMilli(d.SessionMs)
+	}
+	return out
 }
 
 func duration(ms int64) time.Duration {

@@ -294,7 +294,17 @@ type Item struct {
 	Cost *int64 `protobuf:"varint,4,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// Lets a client repeat a request within 2 s without being charged twice. Of an atomic request the first item's id
 	// counts, for all items.
-	Id            *RequestId `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	Id *RequestId `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	// Charges what has been spent already, and is never refused: it leaves a debt where it must, of at most the limit's
+	// max_debt units. What would go beyond that is not charged.
+	Report bool `protobuf:"varint,6,opt,name=report,proto3" json:"report,omitempty"`
+	// A refused request takes all there is; Decision.drained says how much. Not for a limit with count_rejected.
+	Drain bool `protobuf:"varint,7,opt,name=drain,proto3" json:"drain,omitempty"`
+	// A token bucket anchored at the first hit: a request that leaves it empty puts the refill off by a whole period.
+	Strict bool `protobuf:"varint,8,opt,name=strict,proto3" json:"strict,omitempty"`
+	// The time of the request, in milliseconds since 1970, by which it is decided; not negative. For a limit with
+	// client_time. Absent: the owner's clock.
+	AtMs          *int64 `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -362,6 +372,34 @@ func (x *Item) GetId() *RequestId {
 		return x.Id
 	}
 	return nil
+}
+
+func (x *Item) GetReport() bool {
+	if x != nil {
+		return x.Report
+	}
+	return false
+}
+
+func (x *Item) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *Item) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
+}
+
+func (x *Item) GetAtMs() int64 {
+	if x != nil && x.AtMs != nil {
+		return *x.AtMs
+	}
+	return 0
 }
 
 // RequestId names one take. Whoever repeats it sends the same one.
@@ -625,7 +663,11 @@ type Decision struct {
 	Degraded bool  `protobuf:"varint,10,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	Bound    int64 `protobuf:"varint,11,opt,name=bound,proto3" json:"bound,omitempty"`
 	// The limit refused, but only says so here (dry_run, on_deny: shadow).
-	Shadow        bool `protobuf:"varint,12,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	Shadow bool `protobuf:"varint,12,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	// What a refused item has taken along (drain); remaining is what is left then.
+	Drained int64 `protobuf:"varint,13,opt,name=drained,proto3" json:"drained,omitempty"`
+	// When the session of the key began, in milliseconds since 1970. Of a limit with sessions, else 0.
+	SessionMs     int64 `protobuf:"varint,14,opt,name=session_ms,json=sessionMs,proto3" json:"session_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -742,6 +784,20 @@ func (x *Decision) GetShadow() bool {
 		return x.Shadow
 	}
 	return false
+}
+
+func (x *Decision) GetDrained() int64 {
+	if x != nil {
+		return x.Drained
+	}
+	return 0
+}
+
+func (x *Decision) GetSessionMs() int64 {
+	if x != nil {
+		return x.SessionMs
+	}
+	return 0
 }
 
 // CheckRequest asks for decisions.
@@ -1523,14 +1579,19 @@ var File_penstock_v1_penstock_proto protoreflect.FileDescriptor
 
 const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\n" +
-	"\x1apenstock/v1/penstock.proto\x12\vpenstock.v1\"\xaa\x01\n" +
+	"\x1apenstock/v1/penstock.proto\x12\vpenstock.v1\"\x94\x02\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x120\n" +
 	"\x06inline\x18\x02 \x01(\v2\x18.penstock.v1.InlineLimitR\x06inline\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\fR\x03key\x12\x17\n" +
 	"\x04cost\x18\x04 \x01(\x03H\x00R\x04cost\x88\x01\x01\x12&\n" +
-	"\x02id\x18\x05 \x01(\v2\x16.penstock.v1.RequestIdR\x02idB\a\n" +
-	"\x05_cost\"?\n" +
+	"\x02id\x18\x05 \x01(\v2\x16.penstock.v1.RequestIdR\x02id\x12\x16\n" +
+	"\x06report\x18\x06 \x01(\bR\x06report\x12\x14\n" +
+	"\x05drain\x18\a \x01(\bR\x05drain\x12\x16\n" +
+	"\x06strict\x18\b \x01(\bR\x06strict\x12\x18\n" +
+	"\x05at_ms\x18\t \x01(\x03H\x01R\x04atMs\x88\x01\x01B\a\n" +
+	"\x05_costB\b\n" +
+	"\x06_at_ms\"?\n" +
 	"\tRequestId\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xf4\x03\n" +
@@ -1553,7 +1614,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\alenient\x18\x0e \x01(\bR\alenient\x12\x1f\n" +
 	"\vclient_time\x18\x0f \x01(\bR\n" +
 	"clientTime\x12\x1a\n" +
-	"\bsessions\x18\x10 \x01(\bR\bsessions\"\xeb\x02\n" +
+	"\bsessions\x18\x10 \x01(\bR\bsessions\"\xa4\x03\n" +
 	"\bDecision\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x1c\n" +
@@ -1568,7 +1629,10 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\bdegraded\x18\n" +
 	" \x01(\bR\bdegraded\x12\x14\n" +
 	"\x05bound\x18\v \x01(\x03R\x05bound\x12\x16\n" +
-	"\x06shadow\x18\f \x01(\bR\x06shadow\"O\n" +
+	"\x06shadow\x18\f \x01(\bR\x06shadow\x12\x18\n" +
+	"\adrained\x18\r \x01(\x03R\adrained\x12\x1d\n" +
+	"\n" +
+	"session_ms\x18\x0e \x01(\x03R\tsessionMs\"O\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\"D\n" +
