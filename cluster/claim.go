@@ -15,8 +15,10 @@ import (
 // Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
 // back).
 
-// tendLocked begins to claim what this node should hold and does not, unless it is at it.
+// tendLocked begins to claim what this node should hold and does not, unless it is at it. To find out what that is takes a
+// look at every partition; the ticks of a node that has found nothing do so again only when something has changed.
 func (n *Node) tendLocked() {
+	n.unsettled = true
 	if !n.tending && !n.stopped {
 		n.tending = true
 		n.clock.AfterFunc(0, n.tend)
@@ -29,7 +31,7 @@ func (n *Node) tend() {
 	r := n.view.Load()
 	wanted := n.wantedLocked(now, r)
 	if len(wanted) == 0 {
-		n.tending = false
+		n.tending, n.unsettled = false, false
 		n.mu.Unlock()
 		return
 	}
@@ -53,7 +55,7 @@ func (n *Node) tend() {
 		return
 	}
 	n.concludeClaimLocked(now, r, wanted, term, calls)
-	n.startPushesLocked(r)
+	n.startPushesLocked()
 }
 
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those that it is the heir of
@@ -120,6 +122,7 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 		if free[k] && pt.term == term && !n.holdings.held[p].Load() && n.should(now, r, int(p)) {
 			n.holdLocked(int(p), term)
 			pt.to, pt.copied = r.copyTarget(int(p)), copyWanted
+			n.dueLocked(pt)
 			n.stats.Claimed.Add(1)
 		}
 	}
@@ -146,6 +149,7 @@ func (n *Node) standLocked(r *route, claimer *peer, m *Move) []Standing {
 			if claimer != nil && pt.to != claimer {
 				pt.to, pt.copied = claimer, copyWanted
 			}
+			n.dueLocked(pt)
 		default:
 			pt.term = m.Term
 		}

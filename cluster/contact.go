@@ -40,7 +40,8 @@ type peer struct {
 	left   atomic.Bool            // nobody of this boot listens at its address
 	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
 	asking bool                   // a probe is under way
-	out    outbox
+	silent bool                   // gone, as of the last tick
+	out    *outbox                // nil: nothing has been said yet about partitions (Node.outboxLocked)
 }
 
 func newPeer(m *Member, now limiter.Instant) *peer {
@@ -88,6 +89,7 @@ func (n *Node) fenceLocked() {
 	}
 	for p := range n.parts {
 		n.dropLocked(p)
+		n.dueLocked(&n.parts[p])
 	}
 	n.fences++
 	n.stats.Fenced.Add(1)
@@ -110,14 +112,16 @@ func (n *Node) tick() {
 		n.countContactsLocked(now, r)
 		n.probeLocked(now, r)
 		n.collectLocked(now)
-		n.startPushesLocked(r)
-		n.tendLocked()
+		n.startPushesLocked()
+		if n.unsettled {
+			n.tendLocked()
+		}
 		if n.ticks++; n.ticks%64 == 0 {
 			n.tidyLocked(now)
 		}
 	} else if r != nil {
 		n.collectLocked(now)
-		n.startPushesLocked(r)
+		n.startPushesLocked()
 	}
 	if !n.stopped {
 		n.stopTick = n.clock.AfterFunc(tickEvery, n.tick)
@@ -135,6 +139,9 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 		}
 	}
 	for i, p := range r.peers {
+		if gone := n.gone(now, p); gone != p.silent {
+			p.silent, n.unsettled = gone, true // heirs take over, or need not any more
+		}
 		switch m := &r.Members[i]; {
 		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
 		case now > limiter.Instant(p.heard.Load()).Add(contactLasts):

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"penstock/limiter"
@@ -31,7 +33,7 @@ const (
 // outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
 type outbox struct {
 	busy    bool            // push is at work
-	due     bool            // there is something to look for
+	due     bool            // there may be partitions whose copies are to be begun, completed, lent or given: look through all
 	pending []limiter.Entry // in the order in which they changed
 	begun   []uint16        // partitions to be announced by the next message
 	ended   []uint16        // likewise: copies that are not needed any more
@@ -57,11 +59,9 @@ func (n *Node) collectLocked(now limiter.Instant) {
 			pt.to.out.pending = append(pt.to.out.pending, e)
 		}
 	})
-	if r := n.view.Load(); r != nil {
-		for _, p := range r.peers {
-			if len(p.out.pending) > copiesWaiting {
-				n.copyAnewLocked(p)
-			}
+	for _, p := range n.outboxes {
+		if len(p.out.pending) > copiesWaiting {
+			n.copyAnewLocked(p)
 		}
 	}
 }
@@ -72,6 +72,7 @@ func (n *Node) copyAnewLocked(p *peer) {
 		return
 	}
 	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
+	p.out.due = true
 	for i := range n.parts {
 		if n.parts[i].to == p {
 			n.parts[i].copied = copyWanted
@@ -79,22 +80,26 @@ func (n *Node) copyAnewLocked(p *peer) {
 	}
 }
 
+// outboxLocked is what is to be said to p, from now on looked at in each tick.
+func (n *Node) outboxLocked(p *peer) *outbox {
+	if p.out == nil {
+		p.out = new(outbox)
+		i, _ := slices.BinarySearchFunc(n.outboxes, p.id, func(o *peer, id string) int { return strings.Compare(o.id, id) })
+		n.outboxes = slices.Insert(n.outboxes, i, p)
+	}
+	return p.out
+}
+
 // startPushesLocked sends to every peer what there is to be said.
-func (n *Node) startPushesLocked(r *route) {
+func (n *Node) startPushesLocked() {
 	if n.stopped {
 		return
 	}
 	now := n.clock.Now()
-	for i := range n.parts {
-		if pt := &n.parts[i]; pt.to != nil && (pt.copied != copyWhole || n.mayGiveLocked(r, i)) {
-			pt.to.out.due = true
-		}
-	}
-	for i, p := range r.peers {
-		o := &p.out
+	for _, p := range n.outboxes {
+		o := p.out
 		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 || len(o.gift) > 0 || o.last != nil
-		o.due = false
-		if i != r.Self && due && !o.busy && !p.open(now) {
+		if due && !o.busy && !p.open(now) {
 			o.busy = true
 			n.clock.AfterFunc(0, func() { n.push(p) })
 		}
@@ -153,17 +158,18 @@ func (n *Node) push(p *peer) {
 
 // composeLocked makes the next message to p, or none.
 func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
-	o := &p.out
+	o := p.out
 	if o.last != nil {
 		return o.last
 	}
 	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}
-	if len(o.gift) == 0 {
+	if len(o.gift) == 0 && o.due {
 		n.lookLocked(now, p)
 		if len(o.pending) == 0 && len(o.begun) == 0 && !o.looking {
 			n.lentLocked(p)
 			if now >= o.quiet {
 				n.sealLocked(now, r, p)
+				o.due = len(o.gift) > 0
 			}
 		}
 	}
@@ -203,7 +209,7 @@ func memberOf(list []uint16) func(uint16) bool {
 
 // lookLocked goes on looking through the table for what is to be copied to p, until a message is full.
 func (n *Node) lookLocked(now limiter.Instant, p *peer) {
-	o := &p.out
+	o := p.out
 	if !o.looking {
 		for i := range n.parts {
 			if pt := &n.parts[i]; pt.to == p && pt.copied == copyWanted {
@@ -228,7 +234,8 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 				}
 				pt.copied = copyWhole
 				if pt.former != nil && pt.former != p && n.holdings.held[i].Load() {
-					pt.former.out.ended = append(pt.former.out.ended, uint16(i))
+					o := n.outboxLocked(pt.former)
+					o.ended = append(o.ended, uint16(i))
 				}
 				pt.former = nil
 			}
@@ -241,7 +248,7 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 
 // sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as travel well at once.
 func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
-	o := &p.out
+	o := p.out
 	var memories [ring.Partitions]int32
 	counted := false
 	total := int32(0)
@@ -304,8 +311,10 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 			}
 		case p.out.fences == n.fences && !n.stalled(now):
 			n.holdLocked(int(i), n.nextTermLocked()) // nobody else can hold it, so this node goes on
+			n.dueLocked(pt)
 		default:
 			pt.hint, pt.copyOf = "", n.boot
+			n.unsettled = true
 		}
 	}
 	if len(a.Refused) > 0 {
@@ -332,7 +341,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if len(m.Claim) > 0 {
 		a.Standings = n.standLocked(r, sender, m)
 		if r != nil && n.parts != nil {
-			n.startPushesLocked(r)
+			n.startPushesLocked()
 		}
 	}
 	if m.Sequence != 0 {
@@ -407,11 +416,12 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 			n.stats.Received.Add(1)
 			n.holdLocked(int(p), m.Term)
 			n.parts[p].to, n.parts[p].copied = r.copyTarget(int(p)), copyWanted
+			n.dueLocked(&n.parts[p])
 		}
 	}
 	a.Refused = in.refused
 	if len(m.Gift) > 0 {
-		n.startPushesLocked(r)
+		n.startPushesLocked()
 	}
 }
 

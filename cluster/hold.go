@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +77,7 @@ func (n *Node) holdLocked(p int, term uint64) {
 func (n *Node) dropLocked(p int) {
 	if n.holdings.held[p].Swap(false) {
 		n.holdings.n.Add(-1)
+		n.unsettled = true
 	}
 }
 
@@ -113,6 +115,7 @@ func (n *Node) SetView(v *View) {
 		r.peers[i] = newPeer(&v.Members[i], now)
 	}
 	n.expectLocked(now, v, old)
+	n.outboxes = slices.DeleteFunc(n.outboxes, func(p *peer) bool { return !r.has(p) })
 	n.view.Store(r)
 	if n.parts == nil && v.Me().Role == RoleMember {
 		n.parts = make([]part, ring.Partitions)
@@ -131,7 +134,7 @@ func (n *Node) SetView(v *View) {
 		return
 	}
 	n.tendLocked()
-	n.startPushesLocked(r)
+	n.startPushesLocked()
 }
 
 // alone reports whether nobody else could hold anything.
@@ -153,6 +156,7 @@ func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 			pt.to = nil
 			if pt.giving { // whether it arrived nobody knows: claim it again
 				pt.giving, pt.copyOf = false, n.boot
+				n.unsettled = true
 			}
 		}
 		if pt.hint != "" && r.Find(pt.hint) < 0 {
@@ -169,6 +173,14 @@ func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 			}
 			pt.to, pt.copied = to, copyWanted
 		}
+		n.dueLocked(pt) // it may be time to give what has been copied for long
+	}
+}
+
+// dueLocked has the next push to who gets copies of pt look for what is to be done about it.
+func (n *Node) dueLocked(pt *part) {
+	if pt.to != nil {
+		n.outboxLocked(pt.to).due = true
 	}
 }
 

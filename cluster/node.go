@@ -53,8 +53,10 @@ type Node struct {
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
 	fences    uint64
 	ticks     uint64
-	probing   int  // index of the peer that was probed last
-	tending   bool // a claim is under way
+	probing   int     // index of the peer that was probed last
+	tending   bool    // a claim is under way
+	unsettled bool    // something has changed since tend last found nothing to claim
+	outboxes  []*peer // of the View: those that something was ever to be said to, by id
 	stopSweep func()
 	stopTick  func()
 	stopped   bool

@@ -85,9 +85,10 @@ func (n *Node) spreadLocked(r *route) {
 		if i == r.Self {
 			continue
 		}
-		p.out.charges = append(p.out.charges, list...)
-		if over := len(p.out.charges) - chargesWaiting; over > 0 {
-			p.out.charges = p.out.charges[over:]
+		o := n.outboxLocked(p)
+		o.charges = append(o.charges, list...)
+		if over := len(o.charges) - chargesWaiting; over > 0 {
+			o.charges = o.charges[over:]
 		}
 	}
 }
