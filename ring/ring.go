@@ -12,6 +12,8 @@
 // with Bounded Loads", 2016): every member has 100 points on a circle, a partition goes clockwise to the first member
 // that has room, and nobody gets more than 1.25 times the average. github.com/buraksezer/consistent computes it; it is
 // used to fill the table and then thrown away, because its own lookups lock and allocate and its Remove can panic.
+// It takes time that grows with the square of the members. So heirs, and rings of more than 100 members, come from a
+// circle of our own (circle.go), which tests hold against the library: whoever computes it, the table is the library's.
 //
 // Nothing here reads a clock, waits, logs or draws a random number.
 package ring
@@ -32,10 +34,8 @@ import (
 const Partitions = 4093
 
 const (
-	// MaxMembers is the most members that a Ring takes. The library sorts its circle again for each member, so the
-	// time to build grows with the square of their number: 1 ms for 10, 50 ms for 100, 1.4 s for 512 and minutes for
-	// some thousands, which would look like a hang.
-	MaxMembers = 512
+	// MaxMembers is the most members that a Ring takes: each owns four partitions then, and a fifth is a lot of work more.
+	MaxMembers = 1024
 	// MaxID is the longest id in bytes.
 	MaxID = 255
 
@@ -45,6 +45,9 @@ const (
 	// libraryVersion is part of the ring's hash: another version of the library gives another table (v0.10.0 and
 	// v1.0.0 differ in 64 to 98 % of the partitions), and a cluster must not mix them.
 	libraryVersion = "v1.1.0"
+
+	// byLibrary is the most members that the library is asked to place: 1 ms for 10, 40 ms for 100, 1.4 s for 512.
+	byLibrary = 100
 
 	noHeir = 1<<16 - 1 // in Ring.heirs
 )
@@ -68,6 +71,7 @@ type Ring struct {
 	// heirs[p] is filled, for all partitions of one owner at once, under heirsOf[owner].
 	heirs   [Partitions]uint16 // index in ids, or noHeir
 	heirsOf []sync.Once
+	circle  func() *circle
 }
 
 // New builds the ring of the members with these ids: 1 … MaxMembers of them, each 1 … MaxID bytes and different from
@@ -79,6 +83,10 @@ func New(ids []string) (*Ring, error) {
 		return nil, err
 	}
 	r := &Ring{hash: hash(ids), ids: ids, heirsOf: make([]sync.Once, len(ids))}
+	r.circle = sync.OnceValue(func() *circle { return newCircle(ids) })
+	if len(ids) > byLibrary && r.circle().place(&r.owners, nobody) == nil {
+		return r, nil
+	}
 	if err := fill(&r.owners, ids); err != nil {
 		return nil, err
 	}
@@ -100,8 +108,8 @@ func (r *Ring) Index(id string) (int, bool) { return slices.BinarySearch(r.ids, 
 
 // Heir is the index in Members of who owns the partition once its owner is gone; false if the owner is alone.
 //
-// The first call for any partition of an owner builds the ring without that owner, which takes as long as New; later
-// calls for partitions of the same owner are a lookup.
+// The first call for any partition of an owner places all partitions without that owner, which takes some hundred
+// microseconds; later calls for partitions of the same owner are a lookup.
 func (r *Ring) Heir(partition int) (int, bool) {
 	owner := r.Owner(partition)
 	r.heirsOf[owner].Do(func() { r.inherit(owner) })
@@ -111,16 +119,28 @@ func (r *Ring) Heir(partition int) (int, bool) {
 
 // inherit fills in the heirs of all partitions of owner.
 func (r *Ring) inherit(owner int) {
-	rest, err := r.Without(r.ids[owner])
+	var heirs [Partitions]uint16
+	if r.circle().place(&heirs, owner) != nil {
+		r.restOf(&heirs, owner)
+	}
 	for p := range r.owners {
+		if r.Owner(p) == owner {
+			r.heirs[p] = heirs[p]
+		}
+	}
+}
+
+// restOf has the library place all partitions without owner.
+func (r *Ring) restOf(heirs *[Partitions]uint16, owner int) {
+	rest, err := r.Without(r.ids[owner])
+	for p := range heirs {
 		switch {
-		case r.Owner(p) != owner:
 		case err != nil: // nobody is left (or the library gave up)
-			r.heirs[p] = noHeir
+			heirs[p] = noHeir
 		case rest.Owner(p) < owner:
-			r.heirs[p] = rest.owners[p]
+			heirs[p] = rest.owners[p]
 		default: // everyone after the owner stands one place further in the full ring
-			r.heirs[p] = rest.owners[p] + 1
+			heirs[p] = rest.owners[p] + 1
 		}
 	}
 }

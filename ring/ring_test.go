@@ -227,7 +227,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"a", ""}, "empty id"},
 		{[]string{"a", "b", "a"}, `"a" is given twice`},
 		{[]string{strings.Repeat("x", MaxID+1)}, "256 bytes, at most 255"},
-		{numbered(MaxMembers + 1), "513 members, at most 512"},
+		{numbered(MaxMembers + 1), "1025 members, at most 1024"},
 		{make([]string, 1<<20), "1048576 members"},
 	} {
 		r, err := New(row.ids)
@@ -239,6 +239,65 @@ func TestBadInput(t *testing.T) {
 	for id, want := range map[string]string{"a": "the only member", "b": "not one of"} {
 		if rest, err := r.Without(id); rest != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Without(%q): %v; want an error with %q", id, err, want)
+		}
+	}
+}
+
+// The promise: whoever places the partitions, the table is the library's.
+func TestCircleIsTheLibrarys(t *testing.T) {
+	same := func(t interface {
+		Helper()
+		Fatalf(string, ...any)
+	}, ids []string,
+	) {
+		t.Helper()
+		var own, library [Partitions]uint16
+		if err := newCircle(ids).place(&own, nobody); err != nil {
+			t.Fatalf("%v", err)
+		}
+		if err := fill(&library, ids); err != nil || own != library {
+			t.Fatalf("the circle of %d members %.100q and the library differ: %v", len(ids), ids, err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		ids := drawIDs(t)
+		slices.Sort(ids)
+		same(t, ids)
+	})
+	sizes := []int{1, 2, 5, 33, byLibrary, byLibrary + 1}
+	if !testing.Short() {
+		sizes = append(sizes, 256)
+	}
+	for _, n := range sizes {
+		same(t, numbered(n))
+	}
+	for _, row := range []struct { // made by the library alone, once: it takes long
+		members int
+		table   uint32
+	}{{512, 0x9493391a}, {MaxMembers, 0x0ef1df7b}} {
+		if r := mustNew(t, numbered(row.members)); checksum(r) != row.table {
+			t.Errorf("%d members: table %#x, want the library's, %#x", row.members, checksum(r), row.table)
+		}
+	}
+}
+
+// The promise: a member that is left out leaves what the library makes of the others, whether or not points fall together.
+func TestCircleWithoutOne(t *testing.T) {
+	ids := numbered(12)
+	r := mustNew(t, ids)
+	for gone := range ids {
+		var library, own [Partitions]uint16
+		r.restOf(&library, gone)
+		if err := r.circle().place(&own, gone); err != nil || own != library {
+			t.Fatalf("without %s the circle and the library differ: %v", ids[gone], err)
+		}
+	}
+	clashing := mustNew(t, ids)
+	clashing.circle = func() *circle { return &circle{members: 12, clashes: true} }
+	for p := range Partitions {
+		a, _ := r.Heir(p)
+		if b, ok := clashing.Heir(p); !ok || a != b {
+			t.Fatalf("heir of %d is %d, and by the library %d", p, a, b)
 		}
 	}
 }
@@ -262,6 +321,17 @@ func BenchmarkOwner(b *testing.B) {
 	}
 	if sum < 0 {
 		b.Fatal("negative owner")
+	}
+}
+
+func BenchmarkHeirs(b *testing.B) {
+	for _, n := range []int{3, 10, 100, MaxMembers} {
+		b.Run(fmt.Sprintf("members=%d", n), func(b *testing.B) {
+			r := mustNew(b, numbered(n))
+			for b.Loop() {
+				r.inherit(n / 2)
+			}
+		})
 	}
 }
 
