@@ -112,6 +112,7 @@ func (n *Node) tick() {
 		n.countContactsLocked(now, r)
 		n.probeLocked(now, r)
 		n.collectLocked(now)
+		n.returnLocked(now, r)
 		n.startPushesLocked()
 		if n.unsettled {
 			n.tendLocked()

@@ -289,10 +289,13 @@ func (n *Node) lentLocked(p *peer) {
 // takenLocked notes that p has taken m in.
 func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
 	n.heardLocked(a.Term)
+	r := n.view.Load()
+	for _, i := range m.Lent {
+		n.returnedLocked(r, p, int(i))
+	}
 	if len(m.Gift) == 0 {
 		return
 	}
-	r := n.view.Load()
 	refused := memberOf(a.Refused)
 	for _, i := range m.Gift {
 		pt := &n.parts[i]
@@ -353,6 +356,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		for i := range m.Entries {
 			n.importLocked(now, m, &m.Entries[i], false)
 		}
+		n.stats.Copied.Add(uint64(len(m.Entries)))
 		a.Applied = true
 	}
 	a.Term = n.term
@@ -381,6 +385,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 		return
 	}
 	in.sequence, in.refused = m.Sequence, nil
+	n.stats.Copied.Add(uint64(len(m.Entries) + len(m.Charges)))
 	n.chargedElsewhere(now, m.Charges)
 	if n.parts == nil {
 		return

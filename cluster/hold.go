@@ -34,6 +34,8 @@ type part struct {
 	copied copyState
 	lentTo uint64          // boot of the last claimer that has got the copy of a partition whose holder is gone
 	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
+
+	restored bool // from a file, and who should hold it may not know of it yet
 }
 
 // copyState says how much of a partition its copy has.
@@ -65,7 +67,7 @@ func (n *Node) Held() int { return int(n.holdings.n.Load()) }
 func (n *Node) holdLocked(p int, term uint64) {
 	pt := &n.parts[p]
 	pt.term = max(pt.term, term)
-	pt.copyOf, pt.hint, pt.giving, pt.lentTo, pt.lost = n.boot, "", false, 0, 0
+	pt.copyOf, pt.hint, pt.giving, pt.lentTo, pt.lost, pt.restored = n.boot, "", false, 0, 0, false
 	if !n.holdings.held[p].Swap(true) {
 		n.holdings.n.Add(1)
 	}
@@ -119,6 +121,9 @@ func (n *Node) SetView(v *View) {
 	n.view.Store(r)
 	if n.parts == nil && v.Me().Role == RoleMember {
 		n.parts = make([]part, ring.Partitions)
+	}
+	if old == nil {
+		n.adoptLocked(v.Me().Role)
 	}
 	if n.parts == nil {
 		return

@@ -57,6 +57,7 @@ type Node struct {
 	tending   bool    // a claim is under way
 	unsettled bool    // something has changed since tend last found nothing to claim
 	outboxes  []*peer // of the View: those that something was ever to be said to, by id
+	restored  bool    // some parts are
 	stopSweep func()
 	stopTick  func()
 	stopped   bool

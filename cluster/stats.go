@@ -26,4 +26,14 @@ type Stats struct {
 	Received atomic.Uint64 // held because whoever did has given them
 	Given    atomic.Uint64 // given to others
 	Fenced   atomic.Uint64 // times that this node has stopped deciding, because it was stopped or cut off
+
+	Copied atomic.Uint64 // entries and charges taken over from others
+}
+
+// Changes grows with everything that may have changed what the node knows. It is how one finds out that nothing has.
+func (s *Stats) Changes() (sum uint64) {
+	for _, c := range []*atomic.Uint64{&s.Allowed, &s.Denied, &s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given} {
+		sum += c.Load()
+	}
+	return sum
 }

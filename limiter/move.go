@@ -26,7 +26,7 @@ type Entry struct {
 func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry)) {
 	s := &t.shards[i]
 	s.mu.Lock()
-	entries := s.copyEntries(within(now), wanted)
+	entries := s.copyEntries(within(now), func(l *Limit, hash uint64) bool { return !l.isLocal() && wanted(hash) })
 	cells := s.copyCells(within(now), i, len(t.shards))
 	s.mu.Unlock()
 	if len(cells) > 0 {
@@ -42,15 +42,31 @@ func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(
 	}
 }
 
+// Save is a copy of all that part i of Parts knows and that outlives the process: the entries of replicated limits as well,
+// no shares, and nothing of what is not kept (see Guard).
+func (t *Table) Save(now Instant, i int) []Entry {
+	s := &t.shards[i]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries := s.copyEntries(within(now), func(l *Limit, hash uint64) bool {
+		return !l.isShare() && (l.isLocal() || t.kept == nil || t.kept(hash))
+	})
+	for _, cell := range s.copyCells(within(now), i, len(t.shards)) {
+		cell.Key = "cell"
+		entries = append(entries, cell)
+	}
+	return entries
+}
+
 // Parts is the number of parts that a Scan goes through one by one. It never changes.
 func (t *Table) Parts() int { return len(t.shards) }
 
-func (s *shard) copyEntries(now Instant, wanted func(hash uint64) bool) (entries []Entry) {
+func (s *shard) copyEntries(now Instant, wanted func(l *Limit, hash uint64) bool) (entries []Entry) {
 	var bytes []byte // of all keys and states: one piece instead of two per entry
 	index := s.rules.index.Load()
 	for e := range s.entries.all {
 		l := index.byID(e.rule()).limit.Load()
-		if !wanted(Hash(s.entries.key(e))) || l.isLocal() {
+		if !wanted(l, Hash(s.entries.key(e))) {
 			continue
 		}
 		var entry Entry

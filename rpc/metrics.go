@@ -91,6 +91,7 @@ var nodeCounters = []counter{
 	{"disowned", "Items refused to a peer because this node does not own the key.", func(s *cluster.Stats) uint64 { return s.Disowned.Load() }},
 	{"expired", "Items dropped uncharged because their deadline had passed.", func(s *cluster.Stats) uint64 { return s.Expired.Load() }},
 	{"repeated", "Items delivered twice and charged once.", func(s *cluster.Stats) uint64 { return s.Repeated.Load() }},
+	{"copied", "Entries and charges taken over from other nodes.", func(s *cluster.Stats) uint64 { return s.Copied.Load() }},
 	{"loops", "Asks dropped because they had been sent on too often.", func(s *cluster.Stats) uint64 { return s.Loops.Load() }},
 }
 

@@ -37,6 +37,7 @@ type running struct {
 	limits   *policy.Watcher // nil without --limits
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
+	data     *dataDir        // nil without --data-dir
 	doors    []*openDoor
 	started  time.Time
 	draining atomic.Bool // /readyz says no
@@ -148,6 +149,15 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	})
 	if err != nil {
 		return err
+	}
+	if s.DataDir != "" {
+		if r.data, err = openDataDir(s.DataDir, r.log); err != nil {
+			return err
+		}
+		if err := r.data.restore(r.node); err != nil {
+			return err
+		}
+		r.tasks.Go(r.keepSaving)
 	}
 	r.node.Start()
 	return nil
@@ -477,6 +487,14 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		r.peers.Close()
 	}
 	r.tasks.Wait()
+	if r.data != nil {
+		if grace > 0 {
+			if err := r.data.save(r.node, r.clock); err != nil {
+				r.log.Error("the last counters are not saved; the file from before stays", "data-dir", r.data.path, "err", err)
+			}
+		}
+		r.data.close()
+	}
 }
 
 // handOver waits until others hold everything that this node held.

@@ -32,7 +32,7 @@ type settings struct {
 	Limits      string `group:"limits" type:"path" placeholder:"PATH" help:"YAML file, or directory of them, with the named limits. Watched; SIGHUP reads it again."`
 	Memory      size   `group:"limits" default:"256MiB" help:"Budget of the table of counters, in B, KiB, MiB or GiB."`
 	EnvoyConfig string `group:"limits" type:"path" placeholder:"DIR" help:"Files of envoyproxy/ratelimit, YAML, served to Envoys as they are. Watched; SIGHUP reads them again."`
-	DataDir     string `group:"limits" hidden:"" type:"path" help:"Not built yet."`
+	DataDir     string `group:"limits" type:"path" placeholder:"DIR" help:"Keep the counters in a file there as well, so that they survive a restart of every node. For this node alone."`
 
 	TLSCert       string         `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http, --redis and --admin (PEM). Read again when it changes."`
 	TLSKey        string         `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
@@ -153,9 +153,6 @@ type doors struct {
 
 // check says what is wrong with s, before anything is opened.
 func (s *settings) check() (d doors, err error) {
-	if s.DataDir != "" {
-		return d, errors.New("--data-dir is not built yet: counters live in memory only; leave it away")
-	}
 	if s.Name == "" || len(s.Name) > maxName || strings.ContainsAny(s.Name, "/ \t\r\n") {
 		return d, fmt.Errorf("--name %q: give 1 to %d bytes without blanks and slashes", s.Name, maxName)
 	}

@@ -41,7 +41,6 @@ func TestSettingsCheck(t *testing.T) {
 		change func(*settings)
 		want   []string // in the error
 	}{
-		{"not built", func(s *settings) { s.DataDir = "x" }, []string{"--data-dir", "not built yet"}},
 		{"empty name", func(s *settings) { s.Name = "" }, []string{"--name"}},
 		{"long name", func(s *settings) { s.Name = strings.Repeat("x", 129) }, []string{"--name", "128"}},
 		{"slash in name", func(s *settings) { s.Name = "a/b" }, []string{"--name", "slash"}},

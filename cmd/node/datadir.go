@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc"
+)
+
+// With --data-dir a node writes what it knows to a file every few seconds, and once more when it stops; what it finds there
+// when it starts is a copy to it, as if it were the heir of what it was before (cluster/restore.go).
+const (
+	countersFile = "counters"
+	lockFile     = "lock"
+	// saveEvery is how long after a file was written the next one is begun, if anything has changed. Of what changed since,
+	// kill -9 on all nodes at once forgets.
+	saveEvery = 5 * time.Second
+	// saveShare bounds the work: a file that takes long to write is written less often, so that one core spends at most one
+	// part in saveShare with it.
+	saveShare = 20
+)
+
+// dataDir is the directory of --data-dir, in use by this process alone.
+type dataDir struct {
+	path string
+	log  *slog.Logger
+	lock *os.File
+
+	mu      sync.Mutex // guards below, and makes files one at a time
+	saved   uint64     // changes of the node when the file was begun
+	damaged bool       // the file is to be written anew, whatever has changed
+}
+
+// openDataDir makes the directory if need be, and takes it.
+func openDataDir(path string, log *slog.Logger) (*dataDir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("--data-dir: %w; give a directory that this node can write to", err)
+	}
+	if err := lockForMe(lock); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("--data-dir %s is in use by another node (%w); give each its own", path, err)
+	}
+	return &dataDir{path: path, log: log, lock: lock}, nil
+}
+
+func (d *dataDir) close() { d.lock.Close() }
+
+// restore has node know what the file says. A file that is cut off or damaged is used as far as it is in order; one that is
+// not of this program is an error, so that nothing of somebody else's is written over.
+func (d *dataDir) restore(node *cluster.Node) error {
+	name := filepath.Join(d.path, countersFile)
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.log.Info("no counters on the disk yet", "data-dir", d.path)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	defer f.Close()
+	began, entries, broken := time.Now(), 0, 0
+	var age time.Duration
+	err = rpc.ReadSnapshot(f, func(written time.Time, list []limiter.Entry) {
+		age = time.Since(written)
+		taken := node.Restore(age, list)
+		entries, broken = entries+taken, broken+len(list)-taken
+	})
+	if errors.Is(err, rpc.ErrForeign) {
+		return fmt.Errorf("--data-dir: %s: %w; move it away, or give another directory", name, err)
+	}
+	if d.damaged = err != nil || broken > 0; d.damaged {
+		d.log.Warn("counters on the disk are damaged; what is in order is used", "file", name, "entries", entries, "broken", broken, "err", err)
+	}
+	if age < 0 {
+		d.log.Warn("counters on the disk are from the future: the clock was set back; they last longer by that much", "by", -age)
+	}
+	d.log.Info("counters restored", "entries", entries, "age", age.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// save writes the file, unless nothing has changed since the last time. Whoever reads it sees the old one or the new one.
+func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changes := node.Stats().Changes()
+	if changes == d.saved && !d.damaged {
+		return nil
+	}
+	name := filepath.Join(d.path, countersFile)
+	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	entries, err := rpc.WriteSnapshot(f, node.Table(), clock)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err = os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	d.saved, d.damaged = changes, false
+	d.log.Debug("counters saved", "entries", entries, "took", time.Since(began))
+	return syncDir(d.path)
+}
+
+// syncDir has a rename in the directory outlive a loss of power, where the system can do that.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_ = dir.Sync() // not all file systems know it
+	return dir.Close()
+}
+
+// keepSaving writes the file again and again until the node leaves.
+func (r *running) keepSaving() {
+	for wait := saveEvery; ; {
+		sleep(r.leaving, wait)
+		if r.leaving.Err() != nil {
+			return
+		}
+		began := time.Now()
+		if err := r.data.save(r.node, r.clock); err != nil {
+			r.log.Error("counters are not saved; the file from before stays", "data-dir", r.data.path, "err", err)
+		}
+		wait = max(saveEvery, saveShare*time.Since(began))
+	}
+}

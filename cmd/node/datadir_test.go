@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc"
+)
+
+// kept are three processes with a directory each, and some keys that have been charged.
+type kept struct {
+	t      *testing.T
+	limits string
+	dirs   []string
+	nodes  []*process
+}
+
+const keptKeys = 500
+
+// start starts all three at once; the first begins the cluster.
+func (k *kept) start() {
+	k.t.Helper()
+	k.nodes = k.nodes[:0]
+	for i, dir := range k.dirs {
+		args := []string{"--limits", k.limits, "--data-dir", dir}
+		if i > 0 {
+			args = append(args, "--join", k.nodes[0].gossip)
+		}
+		k.nodes = append(k.nodes, serveProcess(k.t, fmt.Sprintf("n%d", i+1), args...))
+	}
+	for _, p := range k.nodes {
+		waitForMembers(k.t, p, len(k.dirs))
+	}
+}
+
+// stop has all of them end by s.
+func (k *kept) stop(s os.Signal) {
+	k.t.Helper()
+	for _, p := range k.nodes {
+		if err := p.cmd.Process.Signal(s); err != nil {
+			k.t.Error(err)
+		}
+	}
+	for _, p := range k.nodes {
+		if code := p.exitCode(k.t); code != 0 && s == syscall.SIGTERM {
+			k.t.Errorf("%s ends with exit code %d", p.name, code)
+		}
+	}
+}
+
+// ask asks the first node about every key until no answer is degraded, and returns what is left of each.
+func (k *kept) ask(cost int64) (remaining []int64) {
+	k.t.Helper()
+	to := dial(k.t, k.nodes[0])
+	var items []*penstockv1.Item
+	for i := range keptKeys {
+		items = append(items, &penstockv1.Item{Limit: "big", Key: fmt.Appendf(nil, "kept-%d", i), Cost: &cost})
+	}
+	for range 100 {
+		ctx, cancel := context.WithTimeout(k.t.Context(), 10*time.Second)
+		decisions, err := to.Check(ctx, items, false)
+		cancel()
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		remaining, items = remaining[:0], items[:len(decisions)]
+		degraded := 0
+		for _, d := range decisions {
+			remaining = append(remaining, d.Remaining)
+			if d.Degraded {
+				degraded++
+			}
+		}
+		if degraded == 0 {
+			return remaining
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	k.t.Fatal("answers stay degraded")
+	return nil
+}
+
+// onDisk counts the keys that are in one of the files.
+func (k *kept) onDisk() int {
+	found := map[string]bool{}
+	for _, dir := range k.dirs {
+		f, err := os.Open(filepath.Join(dir, countersFile))
+		if err != nil {
+			continue
+		}
+		err = rpc.ReadSnapshot(f, func(_ time.Time, entries []limiter.Entry) {
+			for _, e := range entries {
+				found[strings.Clone(e.Key)] = true
+			}
+		})
+		if f.Close(); err != nil {
+			k.t.Errorf("a file is not whole while nodes are at work: %v", err)
+		}
+	}
+	return len(found)
+}
+
+// Promise (--data-dir): counters survive a restart of every node. A clean stop forgets nothing, kill -9 nothing that is older
+// than the file.
+func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
+	k := &kept{t: t, limits: write(t, testLimits)}
+	for range 3 {
+		k.dirs = append(k.dirs, filepath.Join(t.TempDir(), "counters of a node"))
+	}
+	k.start()
+	k.ask(2500)
+	k.stop(syscall.SIGTERM)
+	if n := k.onDisk(); n != keptKeys {
+		t.Errorf("after a clean stop %d of %d keys are on a disk", n, keptKeys)
+	}
+
+	k.start()
+	for i, left := range k.ask(2500) {
+		if left != 5000 {
+			t.Fatalf("after SIGTERM and a restart %d of 10000 are left of key %d; 2 x 2500 are taken", left, i)
+		}
+	}
+	for deadline := time.Now().Add(60 * time.Second); k.onDisk() < keptKeys && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond)
+	}
+	k.stop(syscall.SIGKILL)
+
+	k.start()
+	for i, left := range k.ask(0) {
+		if left > 7500 { // at least what the file had when they were started for the second time
+			t.Fatalf("after kill -9 and a restart %d of 10000 are left of key %d", left, i)
+		}
+	}
+}
+
+// A directory belongs to one node at a time; the next one hears why it cannot have it.
+func TestDataDirIsOneNodes(t *testing.T) {
+	dir := t.TempDir()
+	d, err := openDataDir(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDataDir(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "is in use by another node") {
+		t.Errorf("the directory is given twice: %v", err)
+	}
+	d.close()
+	if d, err = openDataDir(dir, slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("a directory that nobody uses any more: %v", err)
+	} else {
+		d.close()
+	}
+}
+
+// Promise: a damaged file costs what is damaged and not the start; what is whole is written anew.
+func TestDamagedCountersAreUsedAsFarAsTheyGo(t *testing.T) {
+	dir := t.TempDir()
+	r, _ := startKept(t, dir)
+	r.take(t, 300)
+	r.stop(t.Context(), time.Nanosecond)
+	file := filepath.Join(dir, countersFile)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, whole[:len(whole)-5], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, said := startKept(t, dir)
+	if keys := r.node.Table().Stats().Keys; keys != 300 {
+		t.Errorf("%d of 300 keys are read of a file that lacks its end", keys)
+	}
+	r.stop(t.Context(), time.Nanosecond)
+	for _, want := range []string{"counters on the disk are damaged", "ends in the middle of the record at byte"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, said.String())
+		}
+	}
+	if again, err := os.ReadFile(file); err != nil || len(again) < len(whole) {
+		t.Errorf("the file is not whole again: %d bytes instead of %d, %v", len(again), len(whole), err)
+	}
+}
+
+// A disk that is full, or gone, costs the file and nothing else.
+func TestCountersThatCannotBeSaved(t *testing.T) {
+	dir := t.TempDir()
+	r, _ := startKept(t, dir)
+	r.take(t, 3)
+	if err := r.data.save(r.node, r.clock); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(filepath.Join(dir, countersFile))
+	if err := os.Mkdir(filepath.Join(dir, countersFile+".new"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.take(t, 3)
+	if err := r.data.save(r.node, r.clock); err == nil {
+		t.Error("a file that cannot be written is said to be saved")
+	}
+	r.take(t, 3)
+	after, _ := os.ReadFile(filepath.Join(dir, countersFile))
+	if string(after) != string(before) {
+		t.Error("the file from before has changed")
+	}
+	r.stop(t.Context(), time.Nanosecond)
+}
+
+// startKept starts a node alone, whose directory is dir.
+func startKept(t *testing.T, dir string) (*running, *logBook) {
+	t.Helper()
+	s, err := selfSettings(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cluster, s.Role, s.Memory, s.Gossip, s.Peer, s.DataDir = "test", "member", 8<<20, "off", "off", dir
+	book := new(logBook)
+	r, err := start(t.Context(), s, slog.New(slog.NewTextHandler(book, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.waitReady(t)
+	return r, book
+}
+
+// take takes one unit from each of many keys.
+func (r *running) take(t *testing.T, keys int) {
+	t.Helper()
+	limit, err := limiter.New(limiter.Spec{Name: "inline", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range keys {
+		out := make([]cluster.Decision, 1)
+		err := r.node.Check(&cluster.Request{Items: []cluster.Item{{Inline: limit, Key: fmt.Sprint("key-", i), Cost: 1}}}, out)
+		if err != nil || !out[0].Allowed {
+			t.Fatalf("key %d: %+v, %v", i, out[0], err)
+		}
+	}
+}

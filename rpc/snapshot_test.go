@@ -1,0 +1,150 @@
+package rpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+func snapshotOf(t testing.TB, table *limiter.Table) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := WriteSnapshot(&b, table, NewClock()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// chargedTable has k keys under each of three limits, and a share, which is not for a file.
+func chargedTable(t testing.TB, k int) *limiter.Table {
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
+	now := NewClock().Now()
+	for _, s := range []limiter.Spec{
+		{Name: "window", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Anchor: limiter.FirstHit},
+		{Name: "log", Algorithm: limiter.SlidingLog, Limit: 50, Per: time.Hour},
+		{Name: "everywhere", Algorithm: limiter.GCRA, Limit: 10, Burst: 10, Per: time.Hour, Consistency: limiter.Replicated},
+	} {
+		l := mustLimit(s)
+		for i := range k {
+			key := fmt.Sprint("key-", i)
+			table.Take(now, l, key, limiter.Hash(key), 2)
+		}
+		if s.Name == "window" {
+			table.Take(now, l.Share(3), "alone", limiter.Hash("alone"), 1)
+		}
+	}
+	return table
+}
+
+// restored is what a table knows after b was read into it.
+func restored(t testing.TB, b []byte) (table *limiter.Table, err error) {
+	table = limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
+	clock := NewClock()
+	err = ReadSnapshot(bytes.NewReader(b), func(written time.Time, entries []limiter.Entry) {
+		if age := time.Since(written); age < 0 || age > time.Hour {
+			t.Errorf("written %v ago", age)
+		}
+		for i := range entries {
+			if !table.Import(clock.Now(), &entries[i], false) {
+				t.Errorf("%q is broken", entries[i].Key)
+			}
+		}
+	})
+	return table, err
+}
+
+// Promise: what is written is read, in bounded pieces.
+func TestSnapshot(t *testing.T) {
+	const keys = 3000
+	table, err := restored(t, snapshotOf(t, chargedTable(t, keys)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	table.Each(NewClock().Now(), func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+		seen[l.Name]++
+		if used := d.Limit - d.Remaining; used != 2 {
+			t.Errorf("%s of %q: %d are charged instead of 2", l.Name, key, used)
+		}
+		return true
+	})
+	if fmt.Sprint(seen) != fmt.Sprint(map[string]int{"window": keys, "log": keys, "everywhere": keys}) {
+		t.Errorf("entries by limit: %v", seen)
+	}
+}
+
+// Promise: a file that is cut off or damaged anywhere is said to be, with the place; what was in order before is taken.
+func TestDamagedSnapshots(t *testing.T) {
+	whole := snapshotOf(t, chargedTable(t, 3))
+	for n := range whole {
+		if _, err := restored(t, whole[:n]); err == nil {
+			t.Fatalf("the first %d of %d bytes are read as if they were all", n, len(whole))
+		} else if foreign := errors.Is(err, ErrForeign); foreign != (n < len(snapshotTitle)) {
+			t.Fatalf("the first %d bytes: %v", n, err)
+		}
+	}
+	for i := range whole {
+		b := bytes.Clone(whole)
+		b[i] ^= 0x10
+		if _, err := restored(t, b); err == nil {
+			t.Fatalf("byte %d is wrong and nobody says so", i)
+		}
+	}
+	table, err := restored(t, whole[:len(whole)-1])
+	if err == nil || !strings.Contains(err.Error(), "ends in the middle of the record at byte") || table.Stats().Keys != 9 {
+		t.Errorf("without its last byte: %v, %d keys", err, table.Stats().Keys)
+	}
+}
+
+func TestForeignSnapshots(t *testing.T) {
+	for _, x := range []struct{ file, want string }{
+		{"", `it begins with ""`},
+		{"#!/bin/sh\n# a long script of somebody", `it begins with "#!/bin/sh\n# a long `},
+		{"penstock counters 2\nwhatever", `it has form "2", and this release knows 1`},
+	} {
+		err := ReadSnapshot(strings.NewReader(x.file), func(time.Time, []limiter.Entry) { t.Error("read") })
+		if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%.20q: %v", x.file, err)
+		}
+	}
+}
+
+type full struct{ left int }
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left -= len(b); f.left < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(b), nil
+}
+
+func TestSnapshotSaysThatTheDiskIsFull(t *testing.T) {
+	table := chargedTable(t, 3000)
+	for _, room := range []int{0, 100_000} {
+		if _, err := WriteSnapshot(&full{room}, table, NewClock()); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("with room for %d bytes: %v", room, err)
+		}
+	}
+}
+
+// Promise: no file makes a node crash, and memory is bounded by the largest record there may be.
+func FuzzSnapshot(f *testing.F) {
+	whole := snapshotOf(f, chargedTable(f, 2))
+	f.Add(whole)
+	f.Add(whole[:len(whole)/2])
+	f.Add([]byte(snapshotTitle))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		table := limiter.NewTable(limiter.TableConfig{Bytes: limiter.MinBytes})
+		_ = ReadSnapshot(bytes.NewReader(b), func(_ time.Time, entries []limiter.Entry) {
+			for i := range entries {
+				table.Import(0, &entries[i], false)
+			}
+		})
+	})
+}
