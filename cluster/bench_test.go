@@ -35,3 +35,44 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCheckOfMany is Check at the owner of a million keys, which are in no cache. What replication would be told is
+// thrown away now and then, while the clock of the benchmark stands.
+func BenchmarkCheckOfMany(b *testing.B) {
+	w := newWorld(b, 1, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1000, Per: time.Hour})
+	n := w.nodes["n1"]
+	n.table = limiter.NewTable(limiter.TableConfig{})
+	n.table.Track()
+	keys := make([]string, 1_000_000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("key-of-%09d-in-all", i*7919%len(keys))
+		n.table.Take(w.now, (*n.limits.Load())["rate"], keys[i], limiter.Hash(keys[i]), 1)
+	}
+	if got := n.table.Stats().Keys; got != len(keys) {
+		b.Fatalf("%d keys in the table, want %d", got, len(keys))
+	}
+	for _, size := range []int{1, 100} {
+		b.Run(fmt.Sprintf("items=%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			items, out := make([]Item, size), make([]Decision, size)
+			next := 0
+			for i := range b.N {
+				if i%(50_000/size) == 0 {
+					b.StopTimer()
+					n.table.Changed(w.now, func(uint64, limiter.Entry) {})
+					b.StartTimer()
+				}
+				w.now += 1000
+				for k := range items {
+					next = (next + 1) % len(keys) // their bytes come one after the other, as out of a buffer
+					items[k] = Item{Limit: "rate", Key: keys[next], Cost: 1}
+				}
+				r := Request{Items: items}
+				if err := n.Check(&r, out); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/item")
+		})
+	}
+}

@@ -16,12 +16,11 @@ type shard struct {
 
 type shardState struct {
 	mu      sync.Mutex // guards all below; with what a lookup reads of entries it is one cache line
+	changed *changes   // since they were last asked for, or nil: nobody will ask
 	entries store
 	crowd   store
 	rules   *rules
 	scratch [4][]int64
-
-	changed *changes // since they were last asked for, or nil: nobody will ask
 
 	evicted    uint64 // entries that made room for others
 	overflowed uint64 // charges to the crowd

@@ -3,6 +3,7 @@ package limiter
 import (
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -22,11 +23,12 @@ import (
 //
 // All state is owned by whoever holds the shard's lock.
 type store struct {
-	slots    []slot // all that ever fit; the first capacity+spill are in use
-	capacity int    // number of homes
-	count    int    // slots taken
-	reach    int    // farthest that the end of a run may lie behind the home of a newcomer
-	spill    int    // slots behind the last home, so that a run at the end never wraps around
+	slots    []slot  // all that ever fit; the first capacity+spill are in use
+	capacity int     // number of homes
+	homes    uintptr // is capacity too, written by relay and read by expect as atomic: without the lock
+	count    int     // slots taken
+	reach    int     // farthest that the end of a run may lie behind the home of a newcomer
+	spill    int     // slots behind the last home, so that a run at the end never wraps around
 
 	memory  []int64
 	low     int // blocks lie in memory[low:]
@@ -101,6 +103,13 @@ func newStore(memory []int64) store {
 func homeOf(mix uint32, capacity int) int { return int(uint64(mix) * uint64(capacity) >> 32) }
 
 func (st *store) home(mix uint32) int { return homeOf(mix, st.capacity) }
+
+// expect has the processor fetch the slots in which a key with mix most likely is. Nobody need hold the lock: if slots
+// are moved meanwhile, the wrong ones are fetched.
+func (st *store) expect(mix uint32) {
+	home := homeOf(mix, int(atomic.LoadUintptr(&st.homes)))
+	prefetch(unsafe.Add(unsafe.Pointer(unsafe.SliceData(st.slots)), home*slotWords*8))
+}
 
 // find returns the index of the slot of rule and key, or -1.
 func (st *store) find(mix, rule uint32, key string) int {
@@ -411,6 +420,7 @@ func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 	}
 	if capacity < st.capacity || st.count >= st.capacity/8*5 {
 		st.capacity = capacity
+		atomic.StoreUintptr(&st.homes, uintptr(capacity))
 	}
 	to := 0
 	for i := first; i < top; i++ {

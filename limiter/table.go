@@ -131,6 +131,14 @@ func (t *Table) lock(s *shard, l *Limit) *rule {
 	}
 }
 
+// Expect says that a request for a key will come soon. It waits for nothing and changes nothing: it has the processor
+// fetch the key's entry from memory, which takes longer than all else in a decision. Who has many requests at hand says
+// first what all of them will ask for, and the table waits once for all, instead of once for each.
+func (t *Table) Expect(l *Limit, hash uint64) {
+	s, mix := t.shard(hash, l)
+	s.entries.expect(mix)
+}
+
 // Take decides on a request of cost units for key under l, and charges it if it is admitted. hash is Hash(key).
 // A cost of 0 reports the state and never writes; a negative cost gives back, at most all that was charged; a cost
 // above l.Capacity() is refused, with RetryAfter Never. It allocates nothing.
