@@ -18,6 +18,7 @@ type account struct {
 
 	supply curve  // of the limit
 	heard  window // admitted by the owner
+	spares curve  // of the shares of all nodes
 	spare  window // admitted from the shares of others while the owner was away
 }
 
@@ -36,7 +37,9 @@ func (j *judge) posed(r *request) {
 	if r.broken {
 		return
 	}
-	r.terms = make([]term, len(r.items))
+	if r.terms = r.term[:]; len(r.items) > 1 {
+		r.terms = make([]term, len(r.items))
+	}
 	for i := range r.items {
 		a := j.account(limitName(&r.items[i]), r.items[i].Key)
 		r.terms[i] = term{account: a, heard: a.heard.ask(j.supplied(a)), spare: a.spare.ask(j.spareSupplied(a))}
@@ -76,6 +79,7 @@ func (j *judge) account(limit, key string) *account {
 		l := j.world.named[limit]
 		s := &l.Spec
 		a = &account{limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(), spare: newWindow()}
+		a.spares = j.spare(a, 0)
 		j.accounts[id] = a
 		j.order = append(j.order, a)
 	}
@@ -112,8 +116,7 @@ func (j *judge) supplied(a *account) int64 {
 // spareSupplied is what the shares of all nodes have supplied so far. Each goes by its own clock, so the time is
 // stretched to the fastest that may be.
 func (j *judge) spareSupplied(a *account) int64 {
-	s := j.spare(a, 0)
-	return s.supply(0, limiter.Instant(j.world.now+j.world.now/500))
+	return a.spares.supply(0, limiter.Instant(j.world.now+j.world.now/500))
 }
 
 // spare is what the shares of all nodes supply. Each splits the limit by the number of members that it knows of, and one

@@ -165,6 +165,9 @@ func (c *course) posed(r *request) {
 		l := c.byName[s.Name]
 		k := c.key(naiveKey{s.Name, it.Key}, l)
 		k.window.begun += c.back(k, it)
+		if r.marks == nil {
+			r.marks = r.mark[:0]
+		}
 		r.marks = append(r.marks, k.window.ask(c.supplied(k)))
 		if it.Op != cluster.OpTake {
 			continue

@@ -116,8 +116,8 @@ func (j *judge) fail(p promise, format string, args ...any) {
 }
 
 // opened begins a visit.
-func (j *judge) opened(p *process, r *request, q *cluster.Request, out []cluster.Decision) *hearing {
-	h := &hearing{process: p, request: r, question: q, out: out, began: j.world.now, view: p.node.View()}
+func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, out []cluster.Decision) {
+	*h = hearing{process: p, request: r, question: q, out: out, began: j.world.now, view: p.node.View(), decided: h.decided[:0]}
 	j.requests.Visits++
 	for i := range r.items {
 		it := &r.items[i]
@@ -125,9 +125,8 @@ func (j *judge) opened(p *process, r *request, q *cluster.Request, out []cluster
 	}
 	if !r.broken {
 		j.visited(r)
-		h.decided = make([]bool, len(r.items))
+		h.decided = append(h.decided, make([]bool, len(r.items))...)
 	}
-	return h
 }
 
 // observe looks at what a node has decided itself since it was last looked at: whenever it begins to wait for others,

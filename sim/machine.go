@@ -36,6 +36,7 @@ type process struct {
 	visits   []*request             // of clients that have not heard yet
 	shares   *shares                // what it has admitted without owners, kept by the judge
 	received map[limiter.Spec]*limiter.Limit
+	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
 	dead     bool
 	departed bool         // dead, and has left nothing behind
 	leaving  bool         // it says goodbye
@@ -59,7 +60,7 @@ func (m *machine) boot() {
 	m.boots++
 	p := &process{
 		machine: m, boot: m.world.plan.boot(m.index, m.boots),
-		time: m.clock, shares: newShares(), received: make(map[limiter.Spec]*limiter.Limit),
+		time: m.clock, shares: newShares(), received: make(map[limiter.Spec]*limiter.Limit), latest: make(map[*limiter.Limit]*limiter.Limit),
 	}
 	p.clock = p.now
 	node, err := cluster.New(cluster.Config{
@@ -145,32 +146,59 @@ func (p *process) now() limiter.Instant { return p.time.at(p.machine.world.now) 
 
 // AfterFunc has f happen as a task of the process.
 func (p *process) AfterFunc(d time.Duration, f func()) (stop func()) {
-	w := p.machine.world
-	pending := true
-	e := w.at(p.time.when(p.now().Add(d)), func() {
-		pending = false
-		p.do(func() {
-			w.trace.add(happening{at: w.now, kind: fires, node: p.machine})
-			w.tasks.start(p, f)
-		})
-	})
-	return func() {
-		if pending {
-			pending = false
-			w.schedule.remove(e)
-		}
+	t := &timer{process: p, run: f}
+	t.event = p.machine.world.schedule.add(p.time.when(p.now().Add(d)), t)
+	return t.stop
+}
+
+// timer is a task of a process that has not begun.
+type timer struct {
+	process *process
+	run     doing
+	event   *event // nil once it has gone off or was stopped
+}
+
+func (t *timer) happen() {
+	t.event = nil
+	if p := t.process; p.machine.frozen {
+		p.do(t.fire)
+	} else if !p.dead {
+		t.fire()
+	}
+}
+
+func (t *timer) fire() {
+	w := t.process.machine.world
+	w.trace.add(happening{at: w.now, kind: fires, node: t.process.machine})
+	w.tasks.start(t.process, t.run)
+}
+
+func (t *timer) stop() {
+	if t.event != nil {
+		t.process.machine.world.schedule.remove(t.event)
+		t.event = nil
 	}
 }
 
 // limit is this process's own copy of a limit that came with an Ask: a peer gets bytes, not a pointer.
 func (p *process) limit(l *limiter.Limit) *limiter.Limit {
-	own := p.received[l.Spec]
-	if own == nil {
+	own := p.latest[l]
+	if own != nil {
+		return own
+	}
+	if own = p.received[l.Spec]; own == nil {
 		var err error
 		if own, err = limiter.New(l.Spec); err != nil {
 			panic(err)
 		}
 		p.received[l.Spec] = own
 	}
+	if len(p.latest) >= latestLimits {
+		clear(p.latest)
+	}
+	p.latest[l] = own
 	return own
 }
+
+// latestLimits is how many limits a process finds without looking at all that they are: clients bring along new ones.
+const latestLimits = 64

@@ -49,8 +49,25 @@ type letter struct {
 	acted bool   // some copy of it was delivered
 	void  bool   // some copy of it was turned away: the line is broken, no other copy arrives
 	alarm *event // at the deadline; nil once the call is settled
-	reply *reply
+	reply *reply // nil once it is
+
+	item  [1]cluster.AskItem // what ask.Items mostly is
+	first delivery           // of the first copy that arrives
 }
+
+// The three things that happen to a letter.
+type (
+	arriving letter // at the machine that it was sent to
+	expiring letter // nobody waits for the answer any more
+	// A delivery is what the machine does with one copy of it.
+	delivery struct {
+		letter   *letter
+		process  *process // that reads it
+		deadline limiter.Instant
+		answer   *cluster.Answer
+	}
+	answering delivery // the answer arrives where the letter came from
+)
 
 // reply is what a task waits for: the answers of all calls that it sent at once.
 type reply struct {
@@ -61,9 +78,11 @@ type reply struct {
 // Call sends every Ask to its peer and waits until each is answered or given up.
 func (p *process) Call(calls []cluster.Call) {
 	w := p.machine.world
-	r := &reply{task: w.tasks.running, missing: len(calls)}
+	t := w.tasks.running
+	t.reply = reply{task: t, missing: len(calls)}
+	letters := make([]letter, len(calls))
 	for i := range calls {
-		w.send(p, &calls[i], r)
+		w.send(p, &calls[i], &letters[i], &t.reply)
 	}
 	w.tasks.wait()
 }
@@ -76,19 +95,31 @@ func (p *process) Wait(until limiter.Instant) {
 	w.tasks.wait()
 }
 
-func (w *world) send(p *process, c *cluster.Call, r *reply) {
-	l := &letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.now()), sent: w.now, reply: r}
-	l.ask.Items = slices.Clone(c.Ask.Items)
-	l.alarm = w.at(p.time.when(c.Deadline), func() {
-		l.alarm = nil
-		p.do(func() { l.settle(nil, errSilence) })
-	})
+func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
+	*l = letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.now()), sent: w.now, reply: r}
+	l.ask.Items = append(l.item[:0], c.Ask.Items...)
+	l.alarm = w.schedule.add(p.time.when(c.Deadline), (*expiring)(l))
 	w.course.sent(askBytes(&l.ask))
-	w.post(p.machine, l.to, l.arrive)
+	w.post(p.machine, l.to, (*arriving)(l))
+}
+
+func (e *expiring) happen() {
+	l := (*letter)(e)
+	l.alarm = nil
+	l.close(nil, errSilence)
+}
+
+// close settles l as soon as who sent it can notice.
+func (l *letter) close(answer *cluster.Answer, err error) {
+	if p := l.from; p.machine.frozen {
+		p.do(func() { l.settle(answer, err) })
+	} else if !p.dead {
+		l.settle(answer, err)
+	}
 }
 
 // post carries a message from one machine to another, or loses it, or carries it twice.
-func (w *world) post(from, to *machine, arrive func()) {
+func (w *world) post(from, to *machine, arrive happens) {
 	n, x := &w.network, &w.plan.weather
 	line := &n.lines[from.index][to.index]
 	n.tally.Sent++
@@ -112,12 +143,13 @@ func (w *world) post(from, to *machine, arrive func()) {
 			n.tally.Overtaken++
 		}
 		line.last = max(at, line.last)
-		w.at(at, arrive)
+		w.schedule.add(at, arrive)
 	}
 }
 
 // arrive hands the letter to whatever runs on the machine it was sent to.
-func (l *letter) arrive() {
+func (a *arriving) happen() {
+	l := (*letter)(a)
 	w, p := l.from.machine.world, l.to.process
 	switch {
 	case l.void:
@@ -125,17 +157,21 @@ func (l *letter) arrive() {
 		l.turnAway()
 	default:
 		l.acted = true // from here on nobody can promise that it was not
-		deadline := p.now().Add(l.left)
+		d := &l.first
+		if d.letter != nil {
+			d = new(delivery)
+		}
+		*d = delivery{letter: l, process: p, deadline: p.now().Add(l.left)}
 		if !p.machine.frozen {
-			w.tasks.start(p, func() { l.deliver(p, deadline) })
+			w.tasks.start(p, d)
 			return
 		}
 		unread := w.dice.IntN(2) == 0 // it froze before it could read the letter: the time runs from when it does
 		p.do(func() {
 			if unread {
-				deadline = p.now().Add(l.left)
+				d.deadline = p.now().Add(l.left)
 			}
-			w.tasks.start(p, func() { l.deliver(p, deadline) })
+			w.tasks.start(p, d)
 		})
 	}
 }
@@ -150,26 +186,26 @@ func (l *letter) turnAway() {
 		err = fmt.Errorf("sim: %s is down: %w, %w", l.to.id, cluster.ErrUnsent, cluster.ErrGone)
 		w.network.tally.Refused++
 	}
-	w.post(l.to, l.from.machine, func() {
-		l.from.do(func() { l.settle(nil, err) })
-	})
+	w.post(l.to, l.from.machine, doing(func() { l.close(nil, err) }))
 }
 
-// deliver has the node answer, and sends the answer back. The keys that the node sees lie in a frame that is
+// happen has the node answer, and sends the answer back. The keys that the node sees lie in a frame that is
 // overwritten afterwards, as a real one is: a node that keeps them keeps garbage.
-func (l *letter) deliver(p *process, deadline limiter.Instant) {
+func (d *delivery) happen() {
+	l, p := d.letter, d.process
 	w := p.machine.world
 	f := w.frame()
 	ask := f.read(&l.ask, p)
-	ask.Deadline = deadline
+	ask.Deadline = d.deadline
 	answer := p.door.Deliver(ask)
 	f.erase()
-	w.judge.delivered(p, &l.ask, deadline, answer)
+	w.judge.delivered(p, &l.ask, d.deadline, answer)
+	d.answer = answer
 	w.course.sent(answerBytes(answer))
-	w.post(p.machine, l.from.machine, func() {
-		l.from.do(func() { l.settle(answer, nil) })
-	})
+	w.post(p.machine, l.from.machine, (*answering)(d))
 }
+
+func (a *answering) happen() { a.letter.close(a.answer, nil) }
 
 // settle ends the call; the last one of a reply lets the task go on.
 func (l *letter) settle(answer *cluster.Answer, err error) {
@@ -198,7 +234,11 @@ type frame struct {
 	world *world
 	bytes []byte
 	items []cluster.AskItem
-	moved []byte // of a Move
+	ask   cluster.Ask
+
+	moved   []byte // of a Move
+	entries []limiter.Entry
+	move    cluster.Move
 }
 
 func (w *world) frame() *frame {
@@ -226,12 +266,12 @@ func (f *frame) read(a *cluster.Ask, p *process) *cluster.Ask {
 		it.Limit = p.limit(it.Limit)
 		f.items = append(f.items, it)
 	}
-	ask := *a
-	ask.Items = f.items
+	f.ask = *a
+	f.ask.Items = f.items
 	if a.Move != nil {
-		ask.Move = f.readMove(a.Move, p)
+		f.ask.Move = f.readMove(a.Move, p)
 	}
-	return &ask
+	return &f.ask
 }
 
 // readMove copies what is said about partitions. It has a buffer of its own, which is overwritten as well.
@@ -240,9 +280,9 @@ func (f *frame) readMove(m *cluster.Move, p *process) *cluster.Move {
 	for i := range m.Entries {
 		size += len(m.Entries[i].Key) + len(m.Entries[i].State)
 	}
-	move := *m
+	f.move = *m
 	f.moved = slices.Grow(f.moved[:0], size)
-	move.Entries = make([]limiter.Entry, 0, len(m.Entries))
+	f.entries = f.entries[:0]
 	for _, e := range m.Entries {
 		start := len(f.moved)
 		f.moved = append(f.moved, e.Key...)
@@ -251,13 +291,14 @@ func (f *frame) readMove(m *cluster.Move, p *process) *cluster.Move {
 		e.Key = unsafe.String(unsafe.SliceData(f.moved[start:]), len(e.Key))
 		e.State = f.moved[state:]
 		e.Limit = p.limit(e.Limit)
-		move.Entries = append(move.Entries, e)
+		f.entries = append(f.entries, e)
 	}
-	move.Charges = slices.Clone(m.Charges)
-	for i := range move.Charges {
-		move.Charges[i].Limit = p.limit(m.Charges[i].Limit)
+	f.move.Entries = f.entries
+	f.move.Charges = slices.Clone(m.Charges)
+	for i := range f.move.Charges {
+		f.move.Charges[i].Limit = p.limit(m.Charges[i].Limit)
 	}
-	return &move
+	return &f.move
 }
 
 func (f *frame) erase() {
@@ -269,6 +310,8 @@ func (f *frame) erase() {
 	}
 	f.moved = f.moved[:0]
 	clear(f.items)
+	clear(f.entries)
+	f.ask, f.move = cluster.Ask{}, cluster.Move{}
 	f.world.frames = append(f.world.frames, f)
 }
 

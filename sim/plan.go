@@ -74,6 +74,15 @@ type fault struct {
 
 // firstOwner is the id of the machine that owns key when the world begins; empty if none does.
 func (p *plan) firstOwner(key string) string {
+	r := p.firstRing()
+	if r == nil {
+		return ""
+	}
+	return r.Members()[r.Owner(ring.Partition(limiter.Hash(key)))]
+}
+
+// firstRing is the ring when the world begins; nil if nobody owns anything.
+func (p *plan) firstRing() *ring.Ring {
 	var ids []string
 	for i, m := range p.machines {
 		if !m.agent && !m.later {
@@ -82,9 +91,9 @@ func (p *plan) firstOwner(key string) string {
 	}
 	r, err := ringOf(ids)
 	if err != nil {
-		return ""
+		return nil
 	}
-	return r.Members()[r.Owner(ring.Partition(limiter.Hash(key)))]
+	return r
 }
 
 // quiet reports whether no key ever changes hands in this world.

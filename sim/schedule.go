@@ -5,20 +5,33 @@ import "time"
 // schedule is what will happen: a heap of events, earliest first, and first come first served within one instant.
 // That order, and nothing else, decides what happens next in a world.
 type schedule struct {
-	heap []*event
+	heap []place
 	seq  uint64   // of the last event added
 	free []*event // events that are over, to be used again
 }
 
-// event is something that happens to the world at an instant.
-type event struct {
+// happens is something that can happen. Whatever is on its way already is put into the schedule as it is; the rest as a
+// function.
+type happens interface{ happen() }
+
+type doing func()
+
+func (f doing) happen() { f() }
+
+// place is where an event stands in the heap, with all that its order depends on.
+type place struct {
 	at    time.Duration // since the world began
 	seq   uint64
-	run   func()
+	event *event
+}
+
+// event is something that happens to the world at an instant.
+type event struct {
+	what  happens
 	index int // in heap, or -1
 }
 
-func (s *schedule) add(at time.Duration, run func()) *event {
+func (s *schedule) add(at time.Duration, what happens) *event {
 	s.seq++
 	var e *event
 	if n := len(s.free); n > 0 {
@@ -26,65 +39,69 @@ func (s *schedule) add(at time.Duration, run func()) *event {
 	} else {
 		e = new(event)
 	}
-	*e = event{at: at, seq: s.seq, run: run, index: len(s.heap)}
-	s.heap = append(s.heap, e)
-	s.up(e.index)
+	e.what = what
+	s.heap = append(s.heap, place{})
+	s.up(len(s.heap)-1, place{at, s.seq, e})
 	return e
 }
 
 // next takes the earliest event out; false if there is none.
-func (s *schedule) next() (at time.Duration, run func(), ok bool) {
+func (s *schedule) next() (at time.Duration, what happens, ok bool) {
 	if len(s.heap) == 0 {
 		return 0, nil, false
 	}
-	e := s.heap[0]
-	at, run = e.at, e.run
+	e := s.heap[0].event
+	at, what = s.heap[0].at, e.what
 	s.remove(e)
-	return at, run, true
+	return at, what, true
 }
 
 // remove takes e out before its time. e must be in the schedule, and must not be used afterwards.
 func (s *schedule) remove(e *event) {
 	i, last := e.index, len(s.heap)-1
-	s.swap(i, last)
+	moved := s.heap[last]
 	s.heap = s.heap[:last]
 	if i < last {
-		s.up(i)
-		s.down(i)
+		s.down(i, moved)
+		s.up(moved.event.index, moved)
 	}
 	*e = event{index: -1}
 	s.free = append(s.free, e)
 }
 
-func (s *schedule) before(i, k int) bool {
-	a, b := s.heap[i], s.heap[k]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
+func (p *place) before(o *place) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
+
+func (s *schedule) put(i int, p place) {
+	s.heap[i] = p
+	p.event.index = i
 }
 
-func (s *schedule) swap(i, k int) {
-	s.heap[i], s.heap[k] = s.heap[k], s.heap[i]
-	s.heap[i].index, s.heap[k].index = i, k
-}
-
-func (s *schedule) up(i int) {
-	for i > 0 && s.before(i, (i-1)/2) {
-		s.swap(i, (i-1)/2)
-		i = (i - 1) / 2
+// up puts p at i, or where it belongs above that.
+func (s *schedule) up(i int, p place) {
+	for i > 0 && p.before(&s.heap[(i-1)/arity]) {
+		s.put(i, s.heap[(i-1)/arity])
+		i = (i - 1) / arity
 	}
+	s.put(i, p)
 }
 
-func (s *schedule) down(i int) {
+// down puts p at i, or where it belongs below that.
+func (s *schedule) down(i int, p place) {
 	for {
-		least := i
-		for _, child := range [2]int{2*i + 1, 2*i + 2} {
-			if child < len(s.heap) && s.before(child, least) {
-				least = child
+		least, at := &p, i
+		for child := arity*i + 1; child <= arity*i+arity && child < len(s.heap); child++ {
+			if s.heap[child].before(least) {
+				least, at = &s.heap[child], child
 			}
 		}
-		if least == i {
+		if at == i {
+			s.put(i, p)
 			return
 		}
-		s.swap(i, least)
-		i = least
+		s.put(i, *least)
+		i = at
 	}
 }
+
+// arity is how many events stand below one in the heap: of four, one line of the processor's cache has most.
+const arity = 4

@@ -20,7 +20,7 @@ func TestScheduleKeepsOrder(t *testing.T) {
 		events := make(map[int]*event)
 		for n := range 100 {
 			a := added{time.Duration(r.IntN(20)), n}
-			events[n] = s.add(a.at, func() { got = append(got, a) })
+			events[n] = s.add(a.at, doing(func() { got = append(got, a) }))
 			want = append(want, a)
 		}
 		for n := 0; n < 100; n += 1 + r.IntN(9) {
@@ -29,11 +29,11 @@ func TestScheduleKeepsOrder(t *testing.T) {
 		}
 		slices.SortStableFunc(want, func(a, b added) int { return int(a.at - b.at) })
 		for {
-			at, run, ok := s.next()
+			at, what, ok := s.next()
 			if !ok {
 				break
 			}
-			run()
+			what.happen()
 			if last := got[len(got)-1]; last.at != at {
 				t.Fatalf("event of %v came at %v", last.at, at)
 			}

@@ -22,7 +22,8 @@ type task struct {
 	tasks   *tasks
 	process *process // whose code it runs
 	hearing *hearing // if it answers a client
-	job     func()
+	reply   reply    // to what it has sent last
+	job     happens
 	next    func() (struct{}, bool) // enters it; returns when it is left
 	stop    func()                  // ends it: whatever it is in the middle of is unwound
 	leave   func(struct{}) bool     // called inside: returns when it is entered again, false to unwind
@@ -32,7 +33,7 @@ type task struct {
 type unwound struct{}
 
 // start runs job as a task of p until it is done or waits for the first time.
-func (ts *tasks) start(p *process, job func()) {
+func (ts *tasks) start(p *process, job happens) {
 	var t *task
 	if n := len(ts.idle); n > 0 {
 		t, ts.idle = ts.idle[n-1], ts.idle[:n-1]
@@ -89,7 +90,7 @@ func (t *task) life(leave func(struct{}) bool) {
 	defer t.lastWords()
 	t.leave = leave
 	for {
-		t.job()
+		t.job.happen()
 		t.job, t.process, t.hearing = nil, nil, nil
 		t.tasks.idle = append(t.tasks.idle, t)
 		if !leave(struct{}{}) {

@@ -53,15 +53,23 @@ func (w *world) source() source {
 
 // await waits for the next request; after the last one the world comes to rest.
 func (w *world) await(from source) {
-	a, more := from.next()
-	if !more {
+	var more bool
+	if w.coming, more = from.next(); !more {
 		w.rest()
 		return
 	}
-	w.at(a.at, func() {
-		w.arrive(&a)
-		w.await(from)
-	})
+	w.schedule.add(w.coming.at, &awaited{w, from})
+}
+
+// awaited is the next request, when its time has come.
+type awaited struct {
+	world *world
+	from  source
+}
+
+func (a *awaited) happen() {
+	a.world.arrive(&a.world.coming)
+	a.world.await(a.from)
 }
 
 // arrive has the nodes that a names hear of it.

@@ -8,6 +8,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // world is some machines, what lies between them, and the clients. One goroutine owns all of it.
@@ -24,6 +25,9 @@ type world struct {
 	named    map[string]*limiter.Limit // of all rules
 	limits   cluster.Limits            // those that nodes know by name
 	frames   []*frame                  // buffers not in use
+	visits   []*visit                  // likewise
+	coming   arrival                   // the next request
+	first    *ring.Ring                // in the beginning
 	judge    *judge
 	trace    trace
 	plant    func(*process) // of a test: a fault in every process that boots
@@ -86,20 +90,20 @@ func newWorld(p *plan, plant func(*process)) *world {
 func machineID(i int) string { return fmt.Sprintf("n%d", i+1) }
 
 // at has run happen at an instant of the world.
-func (w *world) at(t time.Duration, run func()) *event { return w.schedule.add(t, run) }
+func (w *world) at(t time.Duration, run func()) *event { return w.schedule.add(t, doing(run)) }
 
 // run lets the world go on until nothing more happens in it, or until a promise is broken.
 func (w *world) run() {
 	defer w.end()
 	for w.judge.failure == nil {
-		at, happen, ok := w.schedule.next()
+		at, what, ok := w.schedule.next()
 		if !ok {
 			w.judge.atRest()
 			return
 		}
 		w.now = at
 		w.judge.checked[sound]++
-		happen()
+		what.happen()
 		if w.resting && w.now > w.rested+restAfter {
 			w.judge.restless()
 		}
@@ -157,7 +161,15 @@ func (w *world) gather() {
 }
 
 // owner is the machine that owns key when the world begins.
-func (w *world) owner(key string) *machine { return w.byID[w.plan.firstOwner(key)] }
+func (w *world) owner(key string) *machine {
+	if w.first == nil {
+		w.first = w.plan.firstRing()
+	}
+	if w.first == nil {
+		return nil
+	}
+	return w.byID[w.first.Members()[w.first.Owner(ring.Partition(limiter.Hash(key)))]]
+}
 
 // strike has a fault happen. What does not apply any more (a machine that is down cannot freeze) is passed over.
 func (w *world) strike(f fault) {
@@ -224,6 +236,9 @@ type request struct {
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
 	marks    []int         // kept by the course, one per item
+
+	term [1]term // what terms mostly are
+	mark [1]int  // and marks
 }
 
 // visit has a client bring r to m.
@@ -240,26 +255,47 @@ func (w *world) visit(m *machine, r *request) {
 	}
 	p := m.process
 	p.visits = append(p.visits, r)
-	p.do(func() {
-		w.tasks.start(p, func() { p.check(r) })
-	})
+	v := new(visit)
+	if n := len(w.visits); n > 0 {
+		v, w.visits = w.visits[n-1], w.visits[:n-1]
+	}
+	v.process, v.request = p, r
+	if p.machine.frozen {
+		p.do(func() { w.tasks.start(p, v) })
+	} else {
+		w.tasks.start(p, v)
+	}
 }
 
-// check is one visit at the client's door.
-func (p *process) check(r *request) {
+// visit is one time that a client is at a node's door.
+type visit struct {
+	process  *process
+	request  *request
+	question cluster.Request
+	out      []cluster.Decision
+	hearing  hearing
+}
+
+func (v *visit) happen() {
+	p, r := v.process, v.request
 	w, began := p.machine.world, p.machine.world.now
-	items := append([]cluster.Item(nil), r.items...) // the node writes into them
-	q := &cluster.Request{Items: items, Atomic: r.atomic, Deadline: p.now().Add(r.patience)}
-	out := make([]cluster.Decision, len(items))
-	h := w.judge.opened(p, r, q, out)
+	q := &v.question
+	q.Items = append(q.Items[:0], r.items...) // the node writes into them
+	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
+	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
+	h := &v.hearing
+	w.judge.opened(h, p, r, q, v.out)
 	task := w.tasks.running
 	task.hearing = h
-	err := p.door.Check(q, out)
+	err := p.door.Check(q, v.out)
 	task.hearing = nil
 	i := slices.Index(p.visits, r)
 	p.visits = slices.Delete(p.visits, i, i+1)
-	w.judge.closed(h, out, err)
+	w.judge.closed(h, v.out, err)
 	if err == nil {
-		w.answered(r, out, w.now-began)
+		w.answered(r, v.out, w.now-began)
 	}
+	clear(q.Items) // a node that keeps them keeps nothing
+	clear(v.out)
+	w.visits = append(w.visits, v)
 }

@@ -108,9 +108,9 @@ func call(w *world, at, patience time.Duration) *calls {
 	member := cluster.Member{ID: to.id, Boot: to.process.boot}
 	w.judge.account("five", w.key(1))
 	w.at(at, func() {
-		w.tasks.start(p, func() {
+		w.tasks.start(p, doing(func() {
 			c.Call([]cluster.Call{{To: member, Ask: ask, Deadline: p.Now().Add(patience)}})
-		})
+		}))
 	})
 	return c
 }
