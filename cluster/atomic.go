@@ -14,8 +14,8 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 	owner := view.Owner(r.Items[0].hash)
 	for i := range r.Items {
 		it := &r.Items[i]
-		if it.Op != OpTake {
-			return inputErrorf(i, "op", "an atomic request only takes; peek and reset its keys one by one")
+		if it.Op != OpTake && it.Op != OpReserve || it.Op != r.Items[0].Op {
+			return inputErrorf(i, "op", "an atomic request only takes, or only reserves; do all else one by one")
 		}
 		if view.Owner(it.hash) != owner {
 			return ErrSpread
@@ -54,7 +54,11 @@ func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decisi
 		}
 	}
 	take := func() bool {
-		n.takeAll(now, items, out)
+		if items[0].Op == OpReserve {
+			n.holdAll(now, items, out)
+		} else {
+			n.takeAll(now, items, out)
+		}
 		return !slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed })
 	}
 	if items[0].ID == (ID{}) {

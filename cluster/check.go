@@ -48,8 +48,9 @@ type Item struct {
 	Key    string         // MinKey … MaxKey bytes, any bytes; may be borrowed: nothing keeps it after Check returns
 	Cost   int64          // 0 reports the state, negative gives back
 	Op     Op
-	ID     ID // drawn by a client that may repeat the request; zero: the node draws one
-	Terms     // most ask for nothing else
+	ID     ID         // drawn by a client that may repeat the request; zero: the node draws one
+	Terms             // most ask for nothing else
+	Hold   *HoldTerms // OpReserve, OpSettle, OpExtend
 
 	limit *limiter.Limit
 	hash  uint64
@@ -176,8 +177,11 @@ func (n *Node) decide(now limiter.Instant, it *Item) limiter.Decision {
 
 // act takes from a key, or resets it.
 func (n *Node) act(now limiter.Instant, it *Item) limiter.Decision {
-	if it.Op == OpReset {
+	switch {
+	case it.Op == OpReset:
 		return n.table.Reset(now, it.limit, it.Key, it.hash)
+	case it.Op.holds():
+		return n.actHold(now, it)
 	}
 	return n.table.Do(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 }
@@ -226,6 +230,11 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 		it.hash = limiter.Hash(it.Key)
 		n.table.Expect(it.limit, it.hash) // here or not: asking costs less than looking
 		it.ID.Origin &^= nodeOrigin
+		if it.Op.holds() {
+			if err := n.admitHold(i, it); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -250,7 +259,7 @@ func (n *Node) conclude(r *Request, out []Decision) {
 	for i := range out {
 		d := &out[i]
 		d.Rule = r.Items[i].limit
-		if !d.Allowed && d.Rule.NeverDenies() && r.Items[i].Op == OpTake {
+		if !d.Allowed && d.Rule.NeverDenies() && (r.Items[i].Op == OpTake || r.Items[i].Op == OpReserve) {
 			d.Allowed, d.Shadow = true, true
 			shadow++
 		}

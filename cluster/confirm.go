@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -108,6 +110,11 @@ func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [
 		}
 		m := calls[k].Ask.Move
 		m.Entries = append(m.Entries, n.table.Entry(now, c.item.limit, c.item.Key, c.item.hash))
+		if c.item.Op.holds() {
+			if h, found := n.book.Get(c.item.holdID()); found {
+				m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})
+			}
+		}
 		of[i] = k
 	}
 	return calls, of

@@ -117,13 +117,14 @@ func (n *Node) tick() {
 		if n.unsettled {
 			n.tendLocked()
 		}
-		if n.ticks++; n.ticks%64 == 0 {
+		if n.ticks%64 == 0 {
 			n.tidyLocked(now)
 		}
 	} else if r != nil {
 		n.collectLocked(now)
 		n.startPushesLocked()
 	}
+	n.tendHoldsLocked(now)
 	if !n.stopped {
 		n.stopTick = n.clock.AfterFunc(tickEvery, n.tick)
 	}

@@ -35,6 +35,8 @@ type outbox struct {
 	busy    bool            // push is at work
 	due     bool            // there may be partitions whose copies are to be begun, completed, lent or given: look through all
 	pending []limiter.Entry // in the order in which they changed
+	settled []HoldCopy      // holds that have ended: they travel with the first entries, which may have their charges
+	opened  []HoldCopy      // holds that have not: they travel after the last
 	begun   []uint16        // partitions to be announced by the next message
 	ended   []uint16        // likewise: copies that are not needed any more
 	lent    []uint16        // likewise: copies that are complete, of partitions whose holder is gone
@@ -50,17 +52,27 @@ type outbox struct {
 
 // collectLocked sorts what has changed in the table into the outboxes.
 func (n *Node) collectLocked(now limiter.Instant) {
-	n.table.Changed(now, func(hash uint64, e limiter.Entry) {
-		if n.parts == nil {
-			return
+	to := func(hash uint64) *outbox {
+		if n.parts != nil {
+			if pt := &n.parts[ring.Partition(hash)]; pt.to != nil && pt.copied >= copyBegun {
+				return pt.to.out
+			}
 		}
-		pt := &n.parts[ring.Partition(hash)]
-		if pt.to != nil && pt.copied >= copyBegun {
-			pt.to.out.pending = append(pt.to.out.pending, e)
+		return nil
+	}
+	n.book.Changed(func() {
+		n.table.Changed(now, func(hash uint64, e limiter.Entry) {
+			if o := to(hash); o != nil {
+				o.pending = append(o.pending, e)
+			}
+		})
+	}, func(hash uint64, h limiter.Hold) {
+		if o := to(hash); o != nil {
+			o.addHold(now, h)
 		}
 	})
 	for _, p := range n.outboxes {
-		if len(p.out.pending) > copiesWaiting {
+		if len(p.out.pending)+len(p.out.opened)+len(p.out.settled) > copiesWaiting {
 			n.copyAnewLocked(p)
 		}
 	}
@@ -72,7 +84,7 @@ func (n *Node) copyAnewLocked(p *peer) {
 		return
 	}
 	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
-	p.out.due = true
+	p.out.settled, p.out.opened, p.out.due = nil, nil, true
 	for i := range n.parts {
 		if n.parts[i].to == p {
 			n.parts[i].copied = copyWanted
@@ -98,7 +110,8 @@ func (n *Node) startPushesLocked() {
 	now := n.clock.Now()
 	for _, p := range n.outboxes {
 		o := p.out
-		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 || len(o.gift) > 0 || o.last != nil
+		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 || len(o.gift) > 0 || o.last != nil ||
+			len(o.settled)+len(o.opened) > 0
 		if due && !o.busy && !p.open(now) {
 			o.busy = true
 			n.clock.AfterFunc(0, func() { n.push(p) })
@@ -165,7 +178,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}
 	if len(o.gift) == 0 && o.due {
 		n.lookLocked(now, p)
-		if len(o.pending) == 0 && len(o.begun) == 0 && !o.looking {
+		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {
 			n.lentLocked(p)
 			if now >= o.quiet {
 				n.sealLocked(now, r, p)
@@ -181,21 +194,43 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		m.Entries = append(m.Entries, e)
 		size += len(e.Key) + len(e.State)
 	}
-	if len(o.pending) == 0 && len(o.gift) > 0 {
+	m.Holds, o.settled = cut(o.settled)
+	if len(o.pending) == 0 && len(o.settled) == 0 {
+		var opened []HoldCopy
+		opened, o.opened = cut(o.opened)
+		m.Holds = append(m.Holds, opened...)
+	}
+	whole := len(o.pending)+len(o.settled)+len(o.opened) == 0
+	if whole && len(o.gift) > 0 {
 		m.Gift, m.Term, o.gift = o.gift, o.term, nil
 		n.recent.of(now, memberOf(m.Gift), func(x Memory) { m.Taken = append(m.Taken, x) })
 	}
-	if len(o.pending) == 0 {
+	if whole {
 		m.Lent, o.lent = o.lent, nil
 	}
 	most := min(len(o.charges), copiesAtOnce)
 	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
-	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Entries)+len(m.Gift) == 0 {
+	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Entries)+len(m.Holds)+len(m.Gift) == 0 {
 		return nil
 	}
 	n.moves++
 	m.Sequence = n.moves
 	return m
+}
+
+// cut takes as many holds off a list as travel well at once.
+func cut(list []HoldCopy) (first, rest []HoldCopy) {
+	n := min(len(list), copiesAtOnce)
+	return list[:n:n], list[n:]
+}
+
+func (o *outbox) addHold(now limiter.Instant, h limiter.Hold) {
+	c := HoldCopy{h, time.Duration(h.Deadline - now)}
+	if h.State == limiter.HoldOpen {
+		o.opened = append(o.opened, c)
+	} else {
+		o.settled = append(o.settled, c)
+	}
 }
 
 // memberOf reports membership in a short list of partitions.
@@ -227,6 +262,7 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 	for o.looking && len(o.pending) < copiesAtOnce {
 		if o.part == n.table.Parts() {
 			o.looking = false
+			n.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(now, h) })
 			for i := range n.parts {
 				pt := &n.parts[i]
 				if pt.to != p || pt.copied != copyBegun {
@@ -352,10 +388,11 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 			return nil
 		}
 		n.applyLocked(now, r, m, a)
-	} else if len(m.Entries) > 0 && sender != nil && n.parts != nil {
+	} else if len(m.Entries)+len(m.Holds) > 0 && sender != nil && n.parts != nil {
 		for i := range m.Entries {
 			n.importLocked(now, m, &m.Entries[i], false)
 		}
+		n.importHolds(now, m.Holds)
 		n.stats.Copied.Add(uint64(len(m.Entries)))
 		a.Applied = true
 	}
@@ -406,6 +443,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 	for i := range m.Entries {
 		n.importLocked(now, m, &m.Entries[i], true)
 	}
+	n.importHolds(now, m.Holds)
 	if len(m.Lent) > 0 {
 		n.tendLocked()
 	}

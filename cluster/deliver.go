@@ -21,7 +21,7 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	items := make([]Item, len(a.Items))
 	for i := range a.Items {
 		it := &a.Items[i]
-		items[i] = Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, limit: it.Limit, hash: limiter.Hash(it.Key)}
+		items[i] = Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key)}
 		n.table.Expect(it.Limit, items[i].hash)
 	}
 	status := n.accept(now, view, a)

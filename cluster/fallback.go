@@ -19,7 +19,8 @@ const fallbackRetry = time.Second
 //	open   decided by this node alone as if it were the only one.
 //	deny   denied.
 //
-// A reset has nothing to fall back on: it is answered as not done, by a degraded denial.
+// A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as not done, by a degraded
+// denial. A reservation becomes a take: there is no hold, so there is nothing to settle.
 func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	d := Decision{Source: SourceFallback, Degraded: true}
 	if o := view.Owner(it.hash); o >= 0 {
@@ -30,7 +31,7 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	nodes := max(1, view.Active(), int(n.expected.Load()))
 	cutOff := n.minority.Load()
 	switch {
-	case it.Op == OpReset,
+	case it.Op == OpReset, it.Op == OpSettle, it.Op == OpExtend,
 		cutOff && it.limit.OnPartition == limiter.PartitionDeny,
 		!cutOff && it.limit.OnError == limiter.ErrorDeny:
 		d.RetryAfter = fallbackRetry
@@ -49,5 +50,8 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 func (n *Node) decideShare(now limiter.Instant, it *Item, of int) limiter.Decision {
 	share := *it
 	share.limit = it.limit.Share(of)
+	if it.Op == OpReserve {
+		share.Op, share.Hold = OpTake, nil
+	}
 	return n.decide(now, &share)
 }

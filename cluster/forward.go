@@ -172,7 +172,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			continue
 		}
 		it := &r.Items[i]
-		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms})
+		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold})
 		sent[c] = append(sent[c], i)
 	}
 	return calls, sent, held

@@ -54,7 +54,21 @@ const (
 	OpTake  Op = iota // charge the cost if the limit admits it
 	OpPeek            // say what OpTake would answer, change nothing
 	OpReset           // forget the key: it is as new; answers with its state after that
+
+	OpReserve // set the cost aside, as a hold (limiter.Book); its id is that of the item
+	OpSettle  // charge the cost, which is what was used, and release the rest of the hold
+	OpExtend  // put the hold's deadline off
 )
+
+// holds reports whether o is about a hold.
+func (o Op) holds() bool { return o >= OpReserve }
+
+// HoldTerms are what is said about a hold besides an amount.
+type HoldTerms struct {
+	ID     ID            // OpSettle, OpExtend: which
+	TTL    time.Duration // OpReserve, OpExtend: until its deadline, limiter.MinTTL … limiter.MaxTTL
+	Holder string        // OpReserve: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
+}
 
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.
 type Terms struct {
@@ -94,6 +108,13 @@ type Move struct {
 	Gift     []uint16        // partitions that the sender holds no longer, and the receiver does from now on if it accepts
 	Taken    []Memory        // takes of the gift's keys that were answered within the last two seconds
 	Charges  []Charge        // what the sender has charged to replicated limits
+	Holds    []HoldCopy      // copies, as Entries are
+}
+
+// HoldCopy is a copy of a hold. Clocks differ, so its deadline travels as what is left; limiter.Hold.Deadline says nothing.
+type HoldCopy struct {
+	limiter.Hold
+	Left time.Duration
 }
 
 // Memory is the answer to a take, kept in case it is asked again.
@@ -130,6 +151,7 @@ type AskItem struct {
 	Op    Op
 	ID    ID
 	Terms
+	Hold *HoldTerms // of what is about a hold
 }
 
 // Answer has an item for each item of its Ask, in order.

@@ -28,6 +28,7 @@ type Node struct {
 	clock       Clock
 	net         Network
 	table       *limiter.Table
+	book        *limiter.Book
 	callTimeout time.Duration
 	sweepEvery  time.Duration
 
@@ -91,6 +92,8 @@ func New(c Config) (*Node, error) {
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
 	n.table.Guard(n.Holds, n.keeps)
 	n.table.Track()
+	n.book = limiter.NewBook(n.table, n.Holds)
+	n.book.Track()
 	return n, nil
 }
 
@@ -126,6 +129,9 @@ func (n *Node) Stats() *Stats { return &n.stats }
 
 // Table holds the state of the keys this node owns.
 func (n *Node) Table() *limiter.Table { return n.table }
+
+// Book has the holds on the keys that this node decides on, and copies of others.
+func (n *Node) Book() *limiter.Book { return n.book }
 
 // Unreachable lists the members that this node keeps calls away from at the moment.
 func (n *Node) Unreachable() (ids []string) {

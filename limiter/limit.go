@@ -71,6 +71,14 @@ const (
 	PartitionOpen                            // decide as if this node were alone: each such node admits up to the limit
 )
 
+// Unsettled says what is charged for a hold that runs out (see Book).
+type Unsettled uint8
+
+const (
+	UnsettledCharge  Unsettled = iota // all of it
+	UnsettledRelease                  // nothing
+)
+
 // OnDeny says what the caller is told when the limit refuses.
 type OnDeny uint8
 
@@ -110,6 +118,7 @@ type Spec struct {
 	Buckets       int           // SlidingCounter, Concurrency: parts of Per, 1 … 2048, of whole nanoseconds and 1 ms at least; default 60, and 16; part of the identity
 	Lenient       bool          // SlidingCounter: the part that is cut by the beginning of the window does not count
 	MaxDebt       int64         // most units that a report may charge beyond what there is, 0 … 2^40
+	Unsettled     Unsettled     // what a hold that runs out costs; default UnsettledCharge. A permit of Concurrency costs nothing
 	OnError       OnError       // default ErrorLocal
 	Consistency   Consistency   // default Exact; Replicated needs an algorithm that can have a MaxDebt, and gets one
 	OnPartition   OnPartition   // default PartitionProportional
@@ -214,6 +223,8 @@ func (s *Spec) check() error {
 		return &SpecError{"consistency", "is unknown; exact and replicated are built"}
 	case s.OnPartition > PartitionOpen:
 		return &SpecError{"on_partition", "is unknown; proportional, deny and open are accepted"}
+	case s.Unsettled > UnsettledRelease:
+		return &SpecError{"unsettled", "is unknown; charge and release are accepted"}
 	case s.OnDeny > DenyShadow:
 		return &SpecError{"on_deny", "is unknown; reject and shadow are built"}
 	}

@@ -68,6 +68,7 @@ type Decision struct {
 	Delay      time.Duration // how long an admitted caller must wait first (queues only)
 	Drained    int64         // units that a refused request has taken along (Drain); Remaining is what is left then
 	Session    Instant       // when the session began (token buckets with Sessions), on the clock that the request went by
+	Hold       HoldState     // what became of a hold (see Book), or HoldInTheWay
 	Closed     bool          // nothing was decided, nothing else is set: the key is not this table's (see Table.Guard)
 }
 

@@ -164,9 +164,12 @@ func (t *Table) do(now Instant, l *Limit, key string, hash uint64, r *Request, d
 		*d = noRoom(l)
 		return
 	}
-	if t.closed(l, hash) {
+	switch {
+	case t.closed(l, hash):
 		d.Closed = true
-	} else {
+	case s.aside != nil:
+		s.takeBeside(within(now), &target{rule, l, mix, key}, r, d)
+	default:
 		s.take(within(now), &target{rule, l, mix, key}, r, d)
 	}
 	s.mu.Unlock()
@@ -191,7 +194,7 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 	if t.closed(l, hash) {
 		d.Closed = true
 	} else {
-		s.peek(within(now), &target{rule, l, mix, key}, r, d)
+		s.peekBeside(within(now), &target{rule, l, mix, key}, r, d)
 	}
 	s.mu.Unlock()
 }
@@ -242,13 +245,19 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 			w, bound, entry := t.shardOf(items[i].Hash).read(now, x)
 			*c = stateCopy{before: slices.Clone(w), now: slices.Clone(w), bound: bound, entry: entry}
 		}
-		if !c.entry && x.shut(now) {
+		aside := t.shardOf(items[i].Hash).asideOf(x)
+		switch r := &items[i].Request; {
+		case !c.entry && x.shut(now):
 			*d = noRoom(x.limit)
-		} else if c.entry || c.charged {
-			x.limit.answer(c.now, now, &items[i].Request, d)
-			c.charged = c.charged || items[i].Cost != 0
-		} else {
-			c.own, c.charged = t.shardOf(items[i].Hash).charge(now, x, c.now, c.bound, &items[i].Request, d)
+		case aside > 0 && r.Cost > 0 && !r.Report && !x.limit.admitsBeside(slices.Clone(c.now), now, r, aside, d):
+		case c.entry || c.charged:
+			x.limit.answer(c.now, now, r, d)
+			c.charged = c.charged || r.Cost != 0
+		default:
+			c.own, c.charged = t.shardOf(items[i].Hash).charge(now, x, c.now, c.bound, r, d)
+		}
+		if d.Hold != HoldInTheWay {
+			d.Remaining = max(0, d.Remaining-aside)
 		}
 		all = all && d.Allowed
 	}
@@ -335,7 +344,7 @@ func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decisio
 	if x.known() {
 		s.reset(&x)
 	}
-	s.peek(within(now), &x, &Request{}, &d)
+	s.peekBeside(within(now), &x, &Request{}, &d)
 	return d
 }
 

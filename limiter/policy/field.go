@@ -122,6 +122,10 @@ var limitFields = []limitField{
 	{"client_time", func(v value, d *draft) (err error) { d.spec.ClientTime, err = v.flag(); return err }},
 	{"sessions", func(v value, d *draft) (err error) { d.spec.Sessions, err = v.flag(); return err }},
 	{"on_error", func(v value, d *draft) (err error) { d.spec.OnError, err = v.onError(); return err }},
+	{"unsettled", func(v value, d *draft) (err error) {
+		d.spec.Unsettled, err = word(v, []choice[limiter.Unsettled]{{"charge", limiter.UnsettledCharge}, {"release", limiter.UnsettledRelease}})
+		return err
+	}},
 	{"on_deny", func(v value, d *draft) (err error) {
 		d.spec.OnDeny, err = word(v, []choice[limiter.OnDeny]{
 			{"reject", limiter.DenyReject}, {"shadow", limiter.DenyShadow},

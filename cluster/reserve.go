@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"penstock/limiter"
+)
+
+// A hold lives where its key does, in the book of who holds the key's partition (limiter.Book), and moves as entries do:
+// copies of it are at the heir, and a gift brings them along (copy.go). All that is asked of it travels as a check of its key
+// does, with a repeat under the same ID, so a settlement finds its hold wherever that has gone.
+
+// admitHold checks what the i-th item asks about a hold, and gives a reservation its id.
+func (n *Node) admitHold(i int, it *Item) error {
+	if it.Hold == nil {
+		return inputErrorf(i, "hold", "is missing")
+	}
+	if it.Terms != (Terms{}) {
+		return inputErrorf(i, "terms", "are for a take; a hold is charged as its holder says")
+	}
+	terms := *it.Hold // the caller may use his again
+	terms.ID.Origin &^= nodeOrigin
+	it.Hold = &terms
+	if it.Op == OpReserve && it.ID == (ID{}) {
+		it.ID = ID{Origin: n.boot &^ nodeOrigin, Sequence: n.sequence.Add(1)}
+	}
+	err := it.checkHold()
+	var spec *limiter.SpecError
+	if errors.As(err, &spec) {
+		return inputErrorf(i, spec.Field, "%s", spec.Reason)
+	}
+	return err
+}
+
+func (it *Item) checkHold() error {
+	switch r := it.holdRequest(); {
+	case it.Op == OpReserve:
+		return r.Check()
+	case it.Op == OpSettle && (it.Cost < 0 || it.Cost > limiter.MaxLimit):
+		return &limiter.SpecError{Field: "cost", Reason: "is below 0 or above 2^40; say how much was used"}
+	case it.Op == OpExtend:
+		return limiter.CheckTTL(it.Hold.TTL)
+	}
+	return nil
+}
+
+func (it *Item) holdRequest() limiter.HoldRequest {
+	return limiter.HoldRequest{
+		ID: limiter.HoldID(it.ID), Limit: it.limit, Key: it.Key, Hash: it.hash,
+		Units: it.Cost, TTL: it.Hold.TTL, Holder: it.Hold.Holder,
+	}
+}
+
+// holdID names the hold that the item is about.
+func (it *Item) holdID() limiter.HoldID {
+	if it.Op == OpReserve {
+		return limiter.HoldID(it.ID)
+	}
+	return limiter.HoldID(it.Hold.ID)
+}
+
+// actHold does in the book what the item asks.
+func (n *Node) actHold(now limiter.Instant, it *Item) limiter.Decision {
+	if it.Hold == nil || it.checkHold() != nil { // a peer says what this release would not let in
+		return limiter.Decision{RetryAfter: limiter.Never, Hold: limiter.HoldUnknown}
+	}
+	switch it.Op {
+	case OpSettle:
+		return n.book.Settle(now, it.holdID(), it.hash, it.Hold.Holder, it.Cost)
+	case OpExtend:
+		return n.book.Extend(now, it.holdID(), it.hash, it.Hold.Holder, it.Hold.TTL)
+	}
+	var out [1]limiter.Decision
+	n.book.Open(now, []limiter.HoldRequest{it.holdRequest()}, out[:])
+	return out[0]
+}
+
+// holdAll opens a hold for every item, or none.
+func (n *Node) holdAll(now limiter.Instant, items []Item, out []limiter.Decision) {
+	requests := make([]limiter.HoldRequest, len(items))
+	for i := range items {
+		if items[i].Hold == nil || items[i].checkHold() != nil {
+			for k := range out {
+				out[k] = limiter.Decision{RetryAfter: limiter.Never, Hold: limiter.HoldUnknown}
+			}
+			return
+		}
+		requests[i] = items[i].holdRequest()
+	}
+	n.book.Open(now, requests, out)
+}
+
+// tendHoldsLocked ends the holds whose deadline has come.
+func (n *Node) tendHoldsLocked(now limiter.Instant) {
+	kept := n.keeps
+	if n.ticks++; n.ticks%holdsKeptTicks != 0 || n.parts == nil {
+		kept = nil
+	}
+	n.stats.RanOut.Add(uint64(n.book.Tend(now, kept)))
+}
+
+// holdsKeptTicks is how often holds of partitions that have gone are looked for.
+const holdsKeptTicks = 8
+
+// importHolds takes copies over. Those of keys that are not kept here go with the next look (tendHoldsLocked).
+func (n *Node) importHolds(now limiter.Instant, list []HoldCopy) {
+	for i := range list {
+		h := list[i].Hold
+		h.Deadline = now.Add(max(0, min(list[i].Left, time.Duration(limiter.MaxTTL))))
+		n.book.Import(now, &h)
+	}
+}

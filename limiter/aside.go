@@ -1,0 +1,181 @@
+package limiter
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Units set aside belong to open holds (see Book). They are not in the state of their key: a state drains or rolls
+// over, and what is set aside must not. They lie beside it, and a request is admitted only if the state admits it
+// together with them:
+//
+//	admit c  iff  the algorithm admits c + aside;  then charge c
+//
+// So they count as spent in every window until they are charged or released, whatever the algorithm, and no algorithm
+// knows of them. Of a key with something set aside, a limit with count_rejected or drain leaves out what those do to a
+// refused request. A shard without holds pays one look at a nil map.
+
+// asideKey is a key under all limits of one identity.
+type asideKey struct {
+	seed uint64
+	key  string
+}
+
+// asideRetry is the hint to who is refused where no state helps, but a hold that is settled does: nobody knows when.
+const asideRetry = 100 * time.Millisecond
+
+// asideOf is how many units of the key are set aside.
+func (s *shard) asideOf(t *target) int64 {
+	if s.aside == nil {
+		return 0
+	}
+	return s.aside[asideKey{t.limit.seed, t.key}]
+}
+
+// setAside adds units, which may be negative.
+func (s *shard) setAside(t *target, units int64) {
+	k := asideKey{t.limit.seed, t.key}
+	n := s.aside[k] + units
+	switch {
+	case n <= 0:
+		if delete(s.aside, k); len(s.aside) == 0 {
+			s.aside = nil
+		}
+	case n == units: // new
+		if s.aside == nil {
+			s.aside = make(map[asideKey]int64)
+		}
+		k.key = strings.Clone(k.key)
+		fallthrough
+	default:
+		s.aside[k] = n
+	}
+}
+
+// takeBeside is take where units of some keys are set aside.
+func (s *shard) takeBeside(now Instant, t *target, r *Request, d *Decision) {
+	n := s.asideOf(t)
+	if n > 0 && r.Cost > 0 && !r.Report {
+		if w, _, _ := s.read(now, t); !t.limit.admitsBeside(w, now, r, n, d) {
+			return
+		}
+	}
+	s.take(now, t, r, d)
+	d.Remaining = max(0, d.Remaining-n)
+}
+
+// peekBeside is what takeBeside would answer.
+func (s *shard) peekBeside(now Instant, t *target, r *Request, d *Decision) {
+	n := s.asideOf(t)
+	if n > 0 && r.Cost > 0 && !r.Report {
+		if w, _, _ := s.read(now, t); !t.limit.admitsBeside(w, now, r, n, d) {
+			return
+		}
+	}
+	s.peek(now, t, r, d)
+	d.Remaining = max(0, d.Remaining-n)
+}
+
+// admitsBeside reports whether w admits the cost of r, which is above 0, together with n units that are set aside; d
+// is the answer if it does not. It changes w.
+func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Decision) bool {
+	more := *r
+	more.Drain = false
+	if more.Cost += n; more.Cost < 0 {
+		more.Cost = math.MaxInt64
+	}
+	l.answer(w, now, &more, d)
+	if d.Allowed || n == 0 {
+		return d.Allowed
+	}
+	if r.Cost <= l.Capacity() && more.Cost > l.Capacity() {
+		d.RetryAfter = min(l.Per, asideRetry)
+	}
+	d.Remaining, d.Drained, d.Hold = max(0, d.Remaining-n), 0, HoldInTheWay
+	return false
+}
+
+// setAsideAll sets the costs of all items aside if each is admitted, or none. A limit that never denies has no say: what
+// it refuses, it sets nothing aside for. It reports whether they are, and out says for each what it got or would have got.
+func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
+	targets := make([]target, len(items))
+	var locks shardSet
+	for i := range items {
+		it := &items[i]
+		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
+		locks.add(it.Hash >> t.shift)
+	}
+	if !t.lockAll(&locks, targets) {
+		for i, it := range items {
+			out[i] = noRoom(it.Limit)
+		}
+		return false
+	}
+	defer t.unlockAll(&locks)
+	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(it.Limit, it.Hash) }) {
+		for i := range out {
+			out[i] = Decision{Closed: true}
+		}
+		return false
+	}
+	now = within(now)
+	all := true
+	for i := range items {
+		x, s := &targets[i], t.shardOf(items[i].Hash)
+		if w, _, entry := s.read(now, x); !entry && x.shut(now) {
+			out[i] = noRoom(x.limit)
+		} else {
+			x.limit.admitsBeside(slices.Clone(w), now, &items[i].Request, s.asideOf(x), &out[i])
+		}
+		if out[i].Allowed {
+			s.setAside(x, items[i].Cost)
+		}
+		all = all && (out[i].Allowed || x.limit.NeverDenies())
+	}
+	if !all {
+		for i := range items {
+			if out[i].Allowed {
+				t.shardOf(items[i].Hash).setAside(&targets[i], -items[i].Cost)
+			}
+		}
+	}
+	return all
+}
+
+// putBack takes units away from what is set aside and charges some of them, or more: that is never refused, and leaves a
+// debt of at most the limit's MaxDebt where it must.
+func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, charge int64) (d Decision) {
+	s, mix := t.shard(hash, l)
+	rule := t.lock(s, l)
+	if rule == nil {
+		return noRoom(l)
+	}
+	defer s.mu.Unlock()
+	if t.closed(l, hash) {
+		return Decision{Closed: true}
+	}
+	x := target{rule, l, mix, key}
+	s.setAside(&x, -units)
+	s.takeOrPeek(within(now), &x, charge, &d)
+	d.Allowed, d.RetryAfter = true, Never
+	d.Remaining = max(0, d.Remaining-s.asideOf(&x))
+	return d
+}
+
+func (s *shard) takeOrPeek(now Instant, t *target, charge int64, d *Decision) {
+	if charge > 0 {
+		s.take(now, t, &Request{Cost: charge, Report: true}, d)
+	} else {
+		s.peek(now, t, &Request{}, d)
+	}
+}
+
+// adjustAside adds to what is set aside of a key, without asking anybody: for holds that come from elsewhere, and that go.
+func (t *Table) adjustAside(l *Limit, key string, hash uint64, units int64) {
+	s, mix := t.shard(hash, l)
+	s.mu.Lock()
+	s.setAside(&target{nil, l, mix, key}, units)
+	s.mu.Unlock()
+}

@@ -1,0 +1,92 @@
+package limiter
+
+import "strings"
+
+// Holds travel as entries do: Each copies those of some keys, Changed tells what has become of them since, Import takes
+// them over. Entries must be told by the same pass (see Changed), so that a copy never has a settlement without its charge.
+
+// Track makes the book remember which holds have changed, for Changed. It must be called before the book is used.
+func (b *Book) Track() { b.tracking = true }
+
+func (b *Book) tellLocked(h *Hold) {
+	if b.tracking && !h.changed {
+		h.changed = true
+		b.changed = append(b.changed, h)
+	}
+}
+
+// Changed calls entries, which is to take what has changed in the table, and then fn with a copy of each hold that was
+// opened, extended or ended since Changed was last called. No hold is opened or ended meanwhile: so the entries have the
+// charges of exactly those settlements that fn hears of.
+func (b *Book) Changed(entries func(), fn func(hash uint64, h Hold)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	entries()
+	for i, h := range b.changed {
+		h.changed = false
+		fn(h.hash, *h)
+		b.changed[i] = nil
+	}
+	b.changed = b.changed[:0]
+}
+
+// Each calls fn with a copy of every hold on a key that is wanted. fn must not use the book.
+func (b *Book) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.holds {
+		if wanted(h.hash) {
+			fn(h.hash, *h)
+		}
+	}
+}
+
+// Import takes h over, which comes from elsewhere, with its Deadline on this book's clock. Of what the book knows and h the
+// later is kept: a hold that has ended stays so, and a deadline is only put off. So it is commutative and idempotent.
+func (b *Book) Import(now Instant, h *Hold) {
+	if h.State == HoldNone || h.State > HoldRanOut || h.Units < 0 || h.Units > MaxLimit {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := b.holds[h.ID]
+	switch {
+	case own == nil:
+		own = new(*h)
+		own.Key, own.Holder, own.hash, own.changed = strings.Clone(h.Key), strings.Clone(h.Holder), Hash(h.Key), false
+		b.addLocked(own)
+		if own.State == HoldOpen {
+			b.table.adjustAside(own.Limit, own.Key, own.hash, own.Units)
+			return
+		}
+		own.Units, own.forget = 0, now.Add(holdRemembered)
+		b.settled = append(b.settled, own.ID)
+	case own.State != HoldOpen || own.Key != h.Key:
+	case h.State != HoldOpen:
+		b.table.adjustAside(own.Limit, own.Key, own.hash, -own.Units)
+		own.Units, own.Used = 0, h.Used
+		b.endLocked(now, own, h.State)
+	case h.Deadline > own.Deadline:
+		own.Deadline = h.Deadline // due finds it when the old one comes
+	}
+}
+
+// dueHolds is a heap of deadlines. One that was put off since is found out when it comes.
+type dueHolds []dueHold
+
+type dueHold struct {
+	at Instant
+	id HoldID
+}
+
+func (q dueHolds) Len() int           { return len(q) }
+func (q dueHolds) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q dueHolds) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *dueHolds) Push(x any)        { *q = append(*q, x.(dueHold)) }
+
+func (q *dueHolds) Pop() any {
+	last := len(*q) - 1
+	x := (*q)[last]
+	*q = (*q)[:last]
+	return x
+}
