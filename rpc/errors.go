@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -25,7 +26,11 @@ func explain(err error) fault {
 	var input *cluster.InputError
 	var unknown *cluster.UnknownLimitError
 	f := fault{Text: err.Error()}
+	var hold *holdFault
 	switch {
+	case errors.As(err, &hold):
+		f.Code, f.Status = hold.code, hold.status
+		f.Field, _, _ = strings.Cut(hold.text, ":")
 	case errors.As(err, &input):
 		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
 	case errors.As(err, &unknown):

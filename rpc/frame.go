@@ -34,13 +34,16 @@ const (
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove = 1, 2, 3, 4, 5, 6, 7
 
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
+	itemHold                                                                          = 9
+
+	askedOrigin, askedSequence, askedTTL, askedHolder = 1, 2, 3, 4
 
 	replyAnswers = 1
 
 	answerTag, answerRingHash, answerOutcomes, answerError, answerMove = 1, 2, 3, 4, 5
 
 	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
-	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound                                                         = 9, 10, 11, 12
+	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold                                            = 9, 10, 11, 12, 13
 )
 
 // frameWriter makes a frame of asks.
@@ -92,6 +95,9 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 			b = appendUint(b, itemTerms, termsBits(&it.Terms))
 			b = appendUint(b, itemAt, protowire.EncodeZigZag(int64(it.At)))
 		}
+		if it.Hold != nil {
+			b = appendHold(b, it.Hold)
+		}
 	}
 	if a.Move != nil {
 		b = append(appendHead(b, askMove, len(w.move)), w.move...)
@@ -105,6 +111,9 @@ func itemSize(it *cluster.AskItem, limit int) int {
 	if it.Terms != (cluster.Terms{}) {
 		n += sizeUint(termsBits(&it.Terms)) + sizeUint(protowire.EncodeZigZag(int64(it.At)))
 	}
+	if it.Hold != nil {
+		n += sizeBytes(holdSize(it.Hold))
+	}
 	return n
 }
 
@@ -115,12 +124,16 @@ func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.S
 // limitBits are the flags of l.
 func limitBits(l *limiter.Limit) uint64 {
 	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
-	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated)
+	released := l.Unsettled == limiter.UnsettledRelease
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released)
 }
 
 func setLimitBits(s *limiter.Spec, v uint64) {
-	var replicated bool
-	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated)
+	var replicated, released bool
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released)
+	if released {
+		s.Unsettled = limiter.UnsettledRelease
+	}
 	if replicated {
 		s.Consistency = limiter.Replicated
 	}
@@ -220,7 +233,15 @@ func (r *frameReader) read(b []byte, now limiter.Instant, serve func(tag uint64,
 }
 
 func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
-	var s limiter.Spec
+	s, err := readSpec(b)
+	if err != nil {
+		return nil, err
+	}
+	return r.known.get(s)
+}
+
+// readSpec reads a limit. Its texts lie in b.
+func readSpec(b []byte) (s limiter.Spec, err error) {
 	f := fields{rest: b}
 	for f.next() {
 		switch f.num {
@@ -252,10 +273,7 @@ func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
 			s.TimeZone = borrow(f.bytes)
 		}
 	}
-	if f.err != nil {
-		return nil, f.err
-	}
-	return r.known.get(s)
+	return s, f.err
 }
 
 // readAsk reads b into r.ask.
@@ -325,6 +343,10 @@ func (r *frameReader) readItem(b []byte) error {
 			setTerms(&it.Terms, f.value)
 		case itemAt:
 			it.At = limiter.Instant(protowire.DecodeZigZag(f.value))
+		case itemHold:
+			if it.Hold, f.err = readHold(f.bytes); f.err != nil {
+				return fmt.Errorf(".hold %w", f.err)
+			}
 		}
 	}
 	switch {
@@ -336,8 +358,8 @@ func (r *frameReader) readItem(b []byte) error {
 		return fmt.Errorf(".limit is %d: %w", limit, r.limits[limit].err)
 	case len(it.Key) < cluster.MinKey || len(it.Key) > cluster.MaxKey:
 		return fmt.Errorf(".key has %d bytes; %d to %d are accepted", len(it.Key), cluster.MinKey, cluster.MaxKey)
-	case op > uint64(cluster.OpReset):
-		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpReset)
+	case op > uint64(cluster.OpExtend):
+		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpExtend)
 	}
 	it.Limit, it.Op = r.limits[limit].limit, cluster.Op(op)
 	r.ask.Items = append(r.ask.Items, it)
@@ -379,14 +401,16 @@ func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byt
 	b = appendUint(b, outcomeDrained, uint64(d.Drained))
 	b = appendUint(b, outcomeSession, protowire.EncodeZigZag(int64(d.Session)))
 	b = appendBool(b, outcomeDegraded, it.Degraded)
-	return appendUint(b, outcomeBound, protowire.EncodeZigZag(it.Bound))
+	b = appendUint(b, outcomeBound, protowire.EncodeZigZag(it.Bound))
+	return appendUint(b, outcomeHold, uint64(d.Hold))
 }
 
 func outcomeSize(it *cluster.AnswerItem) int {
 	d := &it.Decision
 	return sizeUint(uint64(it.Status)) + sizeString(it.Owner) + sizeBool(d.Allowed) + sizeUint(uint64(d.Limit)) + sizeUint(uint64(d.Remaining)) +
 		sizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + sizeUint(uint64(d.ResetAfter)) + sizeUint(uint64(d.Delay)) +
-		sizeUint(uint64(d.Drained)) + sizeUint(protowire.EncodeZigZag(int64(d.Session))) + sizeBool(it.Degraded) + sizeUint(protowire.EncodeZigZag(it.Bound))
+		sizeUint(uint64(d.Drained)) + sizeUint(protowire.EncodeZigZag(int64(d.Session))) + sizeBool(it.Degraded) + sizeUint(protowire.EncodeZigZag(it.Bound)) +
+		sizeUint(uint64(d.Hold))
 }
 
 // appendRefusal appends to a reply why the ask with tag could not be read.
@@ -474,6 +498,8 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 			it.Degraded = f.value != 0
 		case outcomeBound:
 			it.Bound = protowire.DecodeZigZag(f.value)
+		case outcomeHold:
+			d.Hold = limiter.HoldState(min(f.value, math.MaxUint8))
 		case outcomeDrained:
 			d.Drained = int64(f.value)
 		case outcomeSession:

@@ -17,6 +17,8 @@ import (
 const (
 	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 
+	moveHolds = 14
+
 	entryLimit, entryKey, entryState = 1, 2, 3
 
 	chargeLimit, chargeKey, chargeUnits, chargeReset = 1, 2, 3, 4
@@ -24,6 +26,11 @@ const (
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
 
 	movedTerm, movedStandings, movedRefused, movedApplied = 1, 2, 3, 4
+)
+
+// Field numbers of a copy of a hold.
+const (
+	holdLimit, holdKey, holdOrigin, holdSequence, holdUnits, holdLeft, holdHolder, holdState, holdUsed = 1, 2, 3, 4, 5, 6, 7, 8, 9
 )
 
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
@@ -63,7 +70,100 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 		b = appendUint(b, chargeUnits, units)
 		b = appendBool(b, chargeReset, c.Reset)
 	}
+	for i := range m.Holds {
+		b = w.appendHoldCopy(b, &m.Holds[i])
+	}
 	return b
+}
+
+func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
+	limit := uint64(w.limit(h.Limit))
+	left := uint64(max(0, h.Left))
+	b = appendHead(b, moveHolds, sizeUint(limit)+sizeString(h.Key)+sizeFixed(h.ID.Origin)+sizeFixed(h.ID.Sequence)+sizeUint(uint64(h.Units))+
+		sizeUint(left)+sizeString(h.Holder)+sizeUint(uint64(h.State))+sizeUint(uint64(h.Used)))
+	b = appendUint(b, holdLimit, limit)
+	b = appendString(b, holdKey, h.Key)
+	b = appendFixed(b, holdOrigin, h.ID.Origin)
+	b = appendFixed(b, holdSequence, h.ID.Sequence)
+	b = appendUint(b, holdUnits, uint64(h.Units))
+	b = appendUint(b, holdLeft, left)
+	b = appendString(b, holdHolder, h.Holder)
+	b = appendUint(b, holdState, uint64(h.State))
+	return appendUint(b, holdUsed, uint64(h.Used))
+}
+
+// readHoldCopy reads the copy of a hold. Its Limit is nil if this node cannot make it.
+func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
+	limit := uint64(0)
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case holdLimit:
+			limit = f.value
+		case holdKey:
+			h.Key = borrow(f.bytes)
+		case holdOrigin:
+			h.ID.Origin = f.value
+		case holdSequence:
+			h.ID.Sequence = f.value
+		case holdUnits:
+			h.Units = int64(f.value)
+		case holdLeft:
+			h.Left = time.Duration(f.value)
+		case holdHolder:
+			h.Holder = borrow(f.bytes)
+		case holdState:
+			h.State = limiter.HoldState(min(f.value, math.MaxUint8))
+		case holdUsed:
+			h.Used = int64(f.value)
+		}
+	}
+	switch {
+	case f.err != nil:
+		return h, f.err
+	case limit >= uint64(len(r.limits)):
+		return h, fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
+	case len(h.Key) < cluster.MinKey || len(h.Key) > cluster.MaxKey:
+		return h, fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key), cluster.MinKey, cluster.MaxKey)
+	case len(h.Holder) > limiter.MaxHolder:
+		return h, fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted", len(h.Holder), limiter.MaxHolder)
+	}
+	h.Limit = r.limits[limit].limit
+	return h, nil
+}
+
+// appendHold writes what an item says about a hold.
+func appendHold(b []byte, h *cluster.HoldTerms) []byte {
+	b = appendHead(b, itemHold, holdSize(h))
+	b = appendFixed(b, askedOrigin, h.ID.Origin)
+	b = appendFixed(b, askedSequence, h.ID.Sequence)
+	b = appendUint(b, askedTTL, uint64(max(0, h.TTL)))
+	return appendString(b, askedHolder, h.Holder)
+}
+
+func holdSize(h *cluster.HoldTerms) int {
+	return sizeFixed(h.ID.Origin) + sizeFixed(h.ID.Sequence) + sizeUint(uint64(max(0, h.TTL))) + sizeString(h.Holder)
+}
+
+func readHold(b []byte) (*cluster.HoldTerms, error) {
+	h := new(cluster.HoldTerms)
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case askedOrigin:
+			h.ID.Origin = f.value
+		case askedSequence:
+			h.ID.Sequence = f.value
+		case askedTTL:
+			h.TTL = time.Duration(f.value)
+		case askedHolder:
+			h.Holder = borrow(f.bytes)
+		}
+	}
+	if f.err == nil && len(h.Holder) > limiter.MaxHolder {
+		return h, fmt.Errorf("has a holder of %d bytes; at most %d are accepted", len(h.Holder), limiter.MaxHolder)
+	}
+	return h, f.err
 }
 
 func sizeOf(b []byte) int {
@@ -177,6 +277,11 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			var c cluster.Charge
 			if c, err = r.readCharge(f.bytes); c.Limit != nil {
 				m.Charges = append(m.Charges, c)
+			}
+		case moveHolds:
+			var h cluster.HoldCopy
+			if h, err = r.readHoldCopy(f.bytes); h.Limit != nil {
+				m.Holds = append(m.Holds, h)
 			}
 		}
 	}

@@ -79,6 +79,9 @@ func NewHTTP(c HTTPConfig) http.Handler {
 	m.handle("GET /v1/check", w.timed("check", w.checkQuery))
 	m.handle("POST /v1/check", w.timed("check", ownPagesOnly(w.checkBody)))
 	m.handle("GET /v1/peek", w.peekQuery)
+	m.handle("POST /v1/reserve", w.timed("reserve", ownPagesOnly(w.reserveBody)))
+	m.handle("POST /v1/settle", w.timed("settle", ownPagesOnly(w.settleBody)))
+	m.handle("POST /v1/extend", ownPagesOnly(w.extendBody))
 	m.Handle("/v1/auth", w.timed("auth", w.auth)) // proxies pass the client's method on
 	w.gubernatorPages(m)
 	for pattern, door := range c.Doors {

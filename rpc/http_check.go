@@ -267,20 +267,7 @@ func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r,
 func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 	request, single, err := w.readBody(rw, r, op)
 	if err != nil {
-		f := fault{Status: http.StatusBadRequest, Text: err.Error()}
-		var large *http.MaxBytesError
-		var input *cluster.InputError
-		switch {
-		case errors.As(err, &large):
-			f.Status, f.Field = http.StatusRequestEntityTooLarge, "body"
-			f.Text = fmt.Sprintf("body: has more than %d bytes", large.Limit)
-		case errors.As(err, &input):
-			f.Field = input.Field
-		}
-		if single {
-			f = f.ofQuery()
-		}
-		writeFault(rw, f)
+		writeFault(rw, bodyFault(err, single))
 		return
 	}
 	out := make([]cluster.Decision, len(request.Items))
@@ -305,36 +292,53 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 
 // readBody reads a body. single says that it is one item and no list.
 func (w *web) readBody(rw http.ResponseWriter, r *http.Request, op cluster.Op) (_ *cluster.Request, single bool, err error) {
-	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	body, err := readJSON[bodyJSON](rw, r, bodyFields)
 	if err != nil {
 		return nil, false, err
 	}
-	body, err := decodeBody(b)
-	if err != nil {
-		return nil, false, err
+	request, single, err := w.request(body.Items, body.itemJSON, op)
+	if err == nil {
+		request.Atomic = body.Atomic
 	}
-	single = body.Items == nil
+	return request, single, err
+}
+
+// request makes a request of a list of items, or of one that stands alone.
+func (w *web) request(items []itemJSON, one itemJSON, op cluster.Op) (_ *cluster.Request, single bool, err error) {
+	single = items == nil
 	if single {
-		if body.itemJSON == (itemJSON{}) {
+		if one == (itemJSON{}) {
 			return nil, false, &cluster.InputError{Field: "items", Reason: "is missing; send {\"items\":[{\"limit\":…,\"key\":…}]} or one item"}
 		}
-		body.Items = []itemJSON{body.itemJSON}
-	} else if body.itemJSON != (itemJSON{}) {
+		items = []itemJSON{one}
+	} else if one != (itemJSON{}) {
 		return nil, false, &cluster.InputError{Field: "items", Reason: "is given beside the fields of an item; send one or the other"}
 	}
-	if len(body.Items) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
-		return nil, false, &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(body.Items), cluster.MaxItems)}
+	if len(items) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
+		return nil, false, &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(items), cluster.MaxItems)}
 	}
-	request := &cluster.Request{Atomic: body.Atomic, Items: make([]cluster.Item, len(body.Items))}
-	for i := range body.Items {
-		if request.Items[i], err = w.item(i, &body.Items[i], op); err != nil {
+	request := &cluster.Request{Items: make([]cluster.Item, len(items))}
+	for i := range items {
+		if request.Items[i], err = w.item(i, &items[i], op); err != nil {
 			return nil, single, err
 		}
 	}
 	return request, single, nil
 }
 
-func decodeBody(b []byte) (body bodyJSON, err error) {
+// bodyFields is what a body of a check may have.
+const bodyFields = "a body has items, atomic or the fields of one item; an item has limit, inline, key, cost, report, drain, strict, at_ms"
+
+// readJSON reads the body of r. has says what it may have, for who has sent something else.
+func readJSON[T any](rw http.ResponseWriter, r *http.Request, has string) (body T, err error) {
+	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	if err != nil {
+		return body, err
+	}
+	return decodeJSON[T](b, has)
+}
+
+func decodeJSON[T any](b []byte, has string) (body T, err error) {
 	outline, err := survey(b)
 	if err != nil {
 		return body, err
@@ -342,7 +346,7 @@ func decodeBody(b []byte) (body bodyJSON, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&body); err != nil {
-		return body, bodyError(err, d.InputOffset(), outline)
+		return body, bodyError(err, d.InputOffset(), outline, has)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its end at byte %d", d.InputOffset())}
@@ -351,7 +355,7 @@ func decodeBody(b []byte) (body bodyJSON, err error) {
 }
 
 // bodyError says in our words what encoding/json says in its.
-func bodyError(err error, offset int64, outline *outline) error {
+func bodyError(err error, offset int64, outline *outline, has string) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
@@ -372,7 +376,7 @@ func bodyError(err error, offset int64, outline *outline) error {
 		return &cluster.InputError{Field: "body", Reason: "is not JSON: it ends too early"}
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
-		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); a body has items, atomic or the fields of one item; an item has limit, inline, key, cost, report, drain, strict, at_ms", offset)}
+		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); %s", offset, has)}
 	}
 	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
 }

@@ -139,7 +139,7 @@ func FuzzHTTPKeysStayApart(f *testing.F) {
 	f.Add([]byte(`{"limit":"a","key":"\ud83d\ude00\\u0041"}`))
 	f.Add([]byte(`{"limit":"a","key":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		body, err := decodeBody(b)
+		body, err := decodeJSON[bodyJSON](b, bodyFields)
 		if err != nil {
 			if f := explain(err); f.Status != 400 || f.Field == "" {
 				t.Fatalf("%q: an error without a field: %v", b, err)

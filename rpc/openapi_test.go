@@ -239,6 +239,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 
 	for name, v := range map[string]any{
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
+		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
 		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
@@ -279,6 +280,16 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	closed := NewHTTP(config)
 	page(h, "GET", "/v1/check?limit=demo&key=full&cost=5", "")
 
+	reserved := func(key string) string {
+		var hold holdJSON
+		_, text := page(h, "POST", "/v1/reserve", `{"limit":"demo","key":"`+key+`","ttl_ms":60000}`)
+		if err := json.Unmarshal([]byte(text), &hold); err != nil || hold.ID == "" {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return hold.ID
+	}
+	settled, open := reserved("k"), reserved("k")
+	unknown := holdToken(&cluster.Item{Limit: "demo", Key: "k", ID: cluster.ID{Origin: 1}})
 	const item = `{"limit":"demo","key":"k"}`
 	foreign := []string{"Origin", "http://elsewhere.example", "Sec-Fetch-Site", "cross-site"}
 	answered := map[string]bool{}
@@ -318,6 +329,21 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "POST /v1/reset", "", `[]`, nil, 400},
 		{h, "POST /v1/reset", "", item, foreign, 403},
 		{h, "POST /v1/reset", "", `{"limit":"nowhere","key":"k"}`, nil, 404},
+		{h, "POST /v1/reserve", "", `{"limit":"demo","key":"k","ttl_ms":1000}`, nil, 200},
+		{h, "POST /v1/reserve", "", item, nil, 400},
+		{h, "POST /v1/reserve", "", item, foreign, 403},
+		{h, "POST /v1/reserve", "", `{"limit":"nowhere","key":"k","ttl_ms":1000}`, nil, 404},
+		{h, "POST /v1/reserve", "", strings.Repeat(" ", maxBody+1), nil, 413},
+		{nowhere, "POST /v1/reserve", "", `{"limit":"demo","key":"k","ttl_ms":1000}`, nil, 503},
+		{h, "POST /v1/settle", "", `{"id":"` + settled + `","actual":1}`, nil, 200},
+		{h, "POST /v1/settle", "", `{"id":"` + settled + `","actual":2}`, nil, 409},
+		{h, "POST /v1/settle", "", `{"id":"","actual":1}`, nil, 400},
+		{h, "POST /v1/settle", "", `{"id":"` + settled + `","actual":1,"holder":"x"}`, nil, 403},
+		{h, "POST /v1/settle", "", `{"id":"` + unknown + `","actual":1}`, nil, 404},
+		{h, "POST /v1/extend", "", `{"id":"` + settled + `","ttl_ms":1}`, nil, 400},
+		{h, "POST /v1/extend", "", `{"id":"` + open + `","ttl_ms":1000}`, nil, 200},
+		{h, "POST /v1/extend", "", `{"id":"` + unknown + `","ttl_ms":1000}`, nil, 404},
+		{h, "POST /v1/extend", "", `{"id":"` + settled + `","ttl_ms":1000}`, nil, 410},
 		{h, "GET /v1/members", "", "", nil, 200},
 		{nowhere, "GET /v1/members", "", "", nil, 503},
 		{h, "GET /v1/ring", "?key=k", "", nil, 200},

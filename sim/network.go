@@ -264,6 +264,10 @@ func (f *frame) read(a *cluster.Ask, p *process) *cluster.Ask {
 		f.bytes = append(f.bytes, it.Key...)
 		it.Key = unsafe.String(unsafe.SliceData(f.bytes[start:]), len(it.Key))
 		it.Limit = p.limit(it.Limit)
+		if it.Hold != nil {
+			terms := *it.Hold
+			it.Hold = &terms
+		}
 		f.items = append(f.items, it)
 	}
 	f.ask = *a
@@ -294,6 +298,10 @@ func (f *frame) readMove(m *cluster.Move, p *process) *cluster.Move {
 		f.entries = append(f.entries, e)
 	}
 	f.move.Entries = f.entries
+	f.move.Holds = slices.Clone(m.Holds)
+	for i := range f.move.Holds {
+		f.move.Holds[i].Limit = p.limit(m.Holds[i].Limit)
+	}
 	f.move.Charges = slices.Clone(m.Charges)
 	for i := range f.move.Charges {
 		f.move.Charges[i].Limit = p.limit(m.Charges[i].Limit)

@@ -13,7 +13,10 @@
 // Programs need little of it: Limiter is that, with Wait and Allow. HTTP puts it before handlers of net/http, GRPC before
 // those of gRPC, Transport is for those who are denied, and Fake stands in for all of it in tests.
 //
-// Not built yet: leases in the process, reservations and permits, and leaving a node that can be reached but is not ready.
+// What costs something that is known only afterwards is reserved and settled: Client.Reserve. What may run so many times at
+// once takes a permit: Client.Acquire.
+//
+// Not built yet: leases in the process, and leaving a node that can be reached but is not ready.
 package client
 
 import (

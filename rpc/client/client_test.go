@@ -44,12 +44,19 @@ func serveNode(t testing.TB, id string) (*rpc.Server, string) {
 		}
 		named[name] = l
 	}
+	permits, err := limiter.New(limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named["permits"] = permits
 	node.SetLimits(named)
 	v, err := cluster.NewView(id, []cluster.Member{{ID: id, Boot: 1, State: cluster.StateActive}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	node.SetView(v)
+	node.Start()
+	t.Cleanup(node.Stop)
 	l := listen(t)
 	s := rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock})
 	go s.Serve(l)

@@ -1263,6 +1263,395 @@ func (x *ResetResponse) GetDecisions() []*Decision {
 	return nil
 }
 
+// ReserveRequest asks for holds.
+type ReserveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1000; the cost of each is what is set aside, 1 to the limit's capacity. Without ids the node draws them.
+	Items []*Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// How long until the deadline: 100 to 86,400,000 (a day).
+	TtlMs int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	// Who has the holds, at most 128 bytes: for lists, and for the bound on how many one holder may have open.
+	Holder        string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReserveRequest) Reset() {
+	*x = ReserveRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReserveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReserveRequest) ProtoMessage() {}
+
+func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReserveRequest.ProtoReflect.Descriptor instead.
+func (*ReserveRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReserveRequest) GetItems() []*Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *ReserveRequest) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *ReserveRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+// ReserveResponse says whether all is set aside.
+type ReserveResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Allowed bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// One for each item, in order.
+	Holds         []*Hold `protobuf:"bytes,2,rep,name=holds,proto3" json:"holds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReserveResponse) Reset() {
+	*x = ReserveResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReserveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReserveResponse) ProtoMessage() {}
+
+func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
+func (*ReserveResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReserveResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *ReserveResponse) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+// Hold is an amount that is set aside.
+type Hold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For Settle and Extend. Empty if nothing is set aside: because this or another item was refused, or because nobody
+	// answered and the limit's on_error did; what that allowed is charged already.
+	Id            string    `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Decision      *Decision `protobuf:"bytes,2,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Hold) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Hold) GetDecision() *Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+// SettleRequest says what was used.
+type SettleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// 0 or more, also more than was reserved: that is charged too, if it must with a debt of at most the limit's max_debt.
+	// 0 cancels a reservation, and returns a permit whatever is said here.
+	Actual int64 `protobuf:"varint,2,opt,name=actual,proto3" json:"actual,omitempty"`
+	// If it is given, it must be what the reservation said.
+	Holder        string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleRequest) Reset() {
+	*x = SettleRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleRequest) ProtoMessage() {}
+
+func (x *SettleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
+func (*SettleRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SettleRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetActual() int64 {
+	if x != nil {
+		return x.Actual
+	}
+	return 0
+}
+
+func (x *SettleRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+// SettleResponse has the state of the key after that.
+type SettleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decision      *Decision              `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleResponse) Reset() {
+	*x = SettleResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleResponse) ProtoMessage() {}
+
+func (x *SettleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
+func (*SettleResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SettleResponse) GetDecision() *Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+// ExtendRequest is a sign of life.
+type ExtendRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// From now until the new deadline, as in ReserveRequest. A deadline that is later already stays.
+	TtlMs         int64  `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	Holder        string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendRequest) Reset() {
+	*x = ExtendRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendRequest) ProtoMessage() {}
+
+func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
+func (*ExtendRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExtendRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *ExtendRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+// ExtendResponse has the state of the key.
+type ExtendResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decision      *Decision              `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendResponse) Reset() {
+	*x = ExtendResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendResponse) ProtoMessage() {}
+
+func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
+func (*ExtendResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExtendResponse) GetDecision() *Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
 // MembersRequest asks for the nodes that the asked node knows.
 type MembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1272,7 +1661,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1673,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1686,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{13}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{20}
 }
 
 // Member is one node.
@@ -1321,7 +1710,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1722,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1735,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{14}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Member) GetName() string {
@@ -1417,7 +1806,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1818,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1831,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{15}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MembersResponse) GetMembers() []*Member {
@@ -1470,7 +1859,7 @@ type RingRequest struct {
 
 func (x *RingRequest) Reset() {
 	*x = RingRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1871,7 @@ func (x *RingRequest) String() string {
 func (*RingRequest) ProtoMessage() {}
 
 func (x *RingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1884,7 @@ func (x *RingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
 func (*RingRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{16}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RingRequest) GetKey() []byte {
@@ -1519,7 +1908,7 @@ type RingResponse struct {
 
 func (x *RingResponse) Reset() {
 	*x = RingResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1920,7 @@ func (x *RingResponse) String() string {
 func (*RingResponse) ProtoMessage() {}
 
 func (x *RingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1933,7 @@ func (x *RingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
 func (*RingResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{17}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RingResponse) GetOwner() string {
@@ -1657,7 +2046,29 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fResetRequest\x12'\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\"D\n" +
 	"\rResetResponse\x123\n" +
-	"\tdecisions\x18\x01 \x03(\v2\x15.penstock.v1.DecisionR\tdecisions\"\x10\n" +
+	"\tdecisions\x18\x01 \x03(\v2\x15.penstock.v1.DecisionR\tdecisions\"h\n" +
+	"\x0eReserveRequest\x12'\n" +
+	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\x12\x15\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\"T\n" +
+	"\x0fReserveResponse\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12'\n" +
+	"\x05holds\x18\x02 \x03(\v2\x11.penstock.v1.HoldR\x05holds\"I\n" +
+	"\x04Hold\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x121\n" +
+	"\bdecision\x18\x02 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"O\n" +
+	"\rSettleRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06actual\x18\x02 \x01(\x03R\x06actual\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\"C\n" +
+	"\x0eSettleResponse\x121\n" +
+	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"N\n" +
+	"\rExtendRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\"C\n" +
+	"\x0eExtendResponse\x121\n" +
+	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"\x10\n" +
 	"\x0eMembersRequest\"\xd7\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1705,12 +2116,15 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fSOURCE_OWNER\x10\x01\x12\x14\n" +
 	"\x10SOURCE_FORWARDED\x10\x02\x12\x13\n" +
 	"\x0fSOURCE_FALLBACK\x10\x03\x12\x12\n" +
-	"\x0eSOURCE_REPLICA\x10\x042\xa0\x02\n" +
+	"\x0eSOURCE_REPLICA\x10\x042\xec\x03\n" +
 	"\vRateLimiter\x12>\n" +
 	"\x05Check\x12\x19.penstock.v1.CheckRequest\x1a\x1a.penstock.v1.CheckResponse\x12T\n" +
 	"\vCheckStream\x12\x1f.penstock.v1.CheckStreamRequest\x1a .penstock.v1.CheckStreamResponse(\x010\x01\x12;\n" +
 	"\x04Peek\x12\x18.penstock.v1.PeekRequest\x1a\x19.penstock.v1.PeekResponse\x12>\n" +
-	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse2\x8a\x01\n" +
+	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse\x12D\n" +
+	"\aReserve\x12\x1b.penstock.v1.ReserveRequest\x1a\x1c.penstock.v1.ReserveResponse\x12A\n" +
+	"\x06Settle\x12\x1a.penstock.v1.SettleRequest\x1a\x1b.penstock.v1.SettleResponse\x12A\n" +
+	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\x8a\x01\n" +
 	"\x05Admin\x12D\n" +
 	"\aMembers\x12\x1b.penstock.v1.MembersRequest\x1a\x1c.penstock.v1.MembersResponse\x12;\n" +
 	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
@@ -1728,7 +2142,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: penstock.v1.Algorithm
 	(Anchor)(0),                 // 1: penstock.v1.Anchor
@@ -1747,11 +2161,18 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*PeekResponse)(nil),        // 14: penstock.v1.PeekResponse
 	(*ResetRequest)(nil),        // 15: penstock.v1.ResetRequest
 	(*ResetResponse)(nil),       // 16: penstock.v1.ResetResponse
-	(*MembersRequest)(nil),      // 17: penstock.v1.MembersRequest
-	(*Member)(nil),              // 18: penstock.v1.Member
-	(*MembersResponse)(nil),     // 19: penstock.v1.MembersResponse
-	(*RingRequest)(nil),         // 20: penstock.v1.RingRequest
-	(*RingResponse)(nil),        // 21: penstock.v1.RingResponse
+	(*ReserveRequest)(nil),      // 17: penstock.v1.ReserveRequest
+	(*ReserveResponse)(nil),     // 18: penstock.v1.ReserveResponse
+	(*Hold)(nil),                // 19: penstock.v1.Hold
+	(*SettleRequest)(nil),       // 20: penstock.v1.SettleRequest
+	(*SettleResponse)(nil),      // 21: penstock.v1.SettleResponse
+	(*ExtendRequest)(nil),       // 22: penstock.v1.ExtendRequest
+	(*ExtendResponse)(nil),      // 23: penstock.v1.ExtendResponse
+	(*MembersRequest)(nil),      // 24: penstock.v1.MembersRequest
+	(*Member)(nil),              // 25: penstock.v1.Member
+	(*MembersResponse)(nil),     // 26: penstock.v1.MembersResponse
+	(*RingRequest)(nil),         // 27: penstock.v1.RingRequest
+	(*RingResponse)(nil),        // 28: penstock.v1.RingResponse
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	6,  // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -1769,24 +2190,35 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	7,  // 12: penstock.v1.PeekResponse.decisions:type_name -> penstock.v1.Decision
 	4,  // 13: penstock.v1.ResetRequest.items:type_name -> penstock.v1.Item
 	7,  // 14: penstock.v1.ResetResponse.decisions:type_name -> penstock.v1.Decision
-	18, // 15: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
-	8,  // 16: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	10, // 17: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	13, // 18: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	15, // 19: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	17, // 20: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	20, // 21: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	9,  // 22: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	11, // 23: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	14, // 24: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	16, // 25: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	19, // 26: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	21, // 27: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	4,  // 15: penstock.v1.ReserveRequest.items:type_name -> penstock.v1.Item
+	19, // 16: penstock.v1.ReserveResponse.holds:type_name -> penstock.v1.Hold
+	7,  // 17: penstock.v1.Hold.decision:type_name -> penstock.v1.Decision
+	7,  // 18: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
+	7,  // 19: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
+	25, // 20: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
+	8,  // 21: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	10, // 22: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	13, // 23: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	15, // 24: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	17, // 25: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	20, // 26: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	22, // 27: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	24, // 28: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	27, // 29: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	9,  // 30: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	11, // 31: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	14, // 32: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	16, // 33: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	18, // 34: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	21, // 35: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	23, // 36: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	26, // 37: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	28, // 38: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -1801,7 +2233,7 @@ func file_penstock_v1_penstock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   18,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

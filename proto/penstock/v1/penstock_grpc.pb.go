@@ -28,6 +28,9 @@ const (
 	RateLimiter_CheckStream_FullMethodName = "/penstock.v1.RateLimiter/CheckStream"
 	RateLimiter_Peek_FullMethodName        = "/penstock.v1.RateLimiter/Peek"
 	RateLimiter_Reset_FullMethodName       = "/penstock.v1.RateLimiter/Reset"
+	RateLimiter_Reserve_FullMethodName     = "/penstock.v1.RateLimiter/Reserve"
+	RateLimiter_Settle_FullMethodName      = "/penstock.v1.RateLimiter/Settle"
+	RateLimiter_Extend_FullMethodName      = "/penstock.v1.RateLimiter/Extend"
 )
 
 // RateLimiterClient is the client API for RateLimiter service.
@@ -44,6 +47,16 @@ type RateLimiterClient interface {
 	Peek(ctx context.Context, in *PeekRequest, opts ...grpc.CallOption) (*PeekResponse, error)
 	// Reset forgets keys: they are as new. It answers with their state after that.
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
+	// Reserve sets amounts aside whose price is known later: all that is asked for, or nothing. They count as spent until
+	// they are settled, or until their deadline, when they are charged as reserved (or not at all: the limit's unsettled).
+	// Of a limit with algorithm concurrency they are permits.
+	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
+	// Settle charges what was really used and releases the rest. It may be repeated: the same amount gets the same
+	// answer, another one ALREADY_EXISTS. NOT_FOUND: there is no such hold, or not any more. FAILED_PRECONDITION: its
+	// deadline came first. PERMISSION_DENIED: it is another holder's.
+	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
+	// Extend puts the deadline of a hold off: a sign of life of who has it. It fails as Settle does.
+	Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*ExtendResponse, error)
 }
 
 type rateLimiterClient struct {
@@ -97,6 +110,36 @@ func (c *rateLimiterClient) Reset(ctx context.Context, in *ResetRequest, opts ..
 	return out, nil
 }
 
+func (c *rateLimiterClient) Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReserveResponse)
+	err := c.cc.Invoke(ctx, RateLimiter_Reserve_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateLimiterClient) Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SettleResponse)
+	err := c.cc.Invoke(ctx, RateLimiter_Settle_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rateLimiterClient) Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*ExtendResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExtendResponse)
+	err := c.cc.Invoke(ctx, RateLimiter_Extend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RateLimiterServer is the server API for RateLimiter service.
 // All implementations must embed UnimplementedRateLimiterServer
 // for forward compatibility.
@@ -111,6 +154,16 @@ type RateLimiterServer interface {
 	Peek(context.Context, *PeekRequest) (*PeekResponse, error)
 	// Reset forgets keys: they are as new. It answers with their state after that.
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
+	// Reserve sets amounts aside whose price is known later: all that is asked for, or nothing. They count as spent until
+	// they are settled, or until their deadline, when they are charged as reserved (or not at all: the limit's unsettled).
+	// Of a limit with algorithm concurrency they are permits.
+	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
+	// Settle charges what was really used and releases the rest. It may be repeated: the same amount gets the same
+	// answer, another one ALREADY_EXISTS. NOT_FOUND: there is no such hold, or not any more. FAILED_PRECONDITION: its
+	// deadline came first. PERMISSION_DENIED: it is another holder's.
+	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
+	// Extend puts the deadline of a hold off: a sign of life of who has it. It fails as Settle does.
+	Extend(context.Context, *ExtendRequest) (*ExtendResponse, error)
 	mustEmbedUnimplementedRateLimiterServer()
 }
 
@@ -132,6 +185,15 @@ func (UnimplementedRateLimiterServer) Peek(context.Context, *PeekRequest) (*Peek
 }
 func (UnimplementedRateLimiterServer) Reset(context.Context, *ResetRequest) (*ResetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reset not implemented")
+}
+func (UnimplementedRateLimiterServer) Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
+}
+func (UnimplementedRateLimiterServer) Settle(context.Context, *SettleRequest) (*SettleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Settle not implemented")
+}
+func (UnimplementedRateLimiterServer) Extend(context.Context, *ExtendRequest) (*ExtendResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Extend not implemented")
 }
 func (UnimplementedRateLimiterServer) mustEmbedUnimplementedRateLimiterServer() {}
 func (UnimplementedRateLimiterServer) testEmbeddedByValue()                     {}
@@ -215,6 +277,60 @@ func _RateLimiter_Reset_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RateLimiter_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReserveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateLimiterServer).Reserve(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateLimiter_Reserve_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateLimiterServer).Reserve(ctx, req.(*ReserveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateLimiter_Settle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SettleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateLimiterServer).Settle(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateLimiter_Settle_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateLimiterServer).Settle(ctx, req.(*SettleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RateLimiter_Extend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RateLimiterServer).Extend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RateLimiter_Extend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RateLimiterServer).Extend(ctx, req.(*ExtendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RateLimiter_ServiceDesc is the grpc.ServiceDesc for RateLimiter service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -233,6 +349,18 @@ var RateLimiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reset",
 			Handler:    _RateLimiter_Reset_Handler,
+		},
+		{
+			MethodName: "Reserve",
+			Handler:    _RateLimiter_Reserve_Handler,
+		},
+		{
+			MethodName: "Settle",
+			Handler:    _RateLimiter_Settle_Handler,
+		},
+		{
+			MethodName: "Extend",
+			Handler:    _RateLimiter_Extend_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -98,7 +98,8 @@ type Limit struct {
 	// 0 the Unix epoch, 1 the first hit.
 	Anchor uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	// Bits, from the lowest: count_rejected; never_denies (dry_run, or on_deny: shadow), so that it has no say in an
-	// atomic ask; strict; drain; lenient; client_time; sessions; sync (the heir keeps a copy before the answer); replicated.
+	// atomic ask; strict; drain; lenient; client_time; sessions; sync (the heir keeps a copy before the answer); replicated;
+	// unsettled: release.
 	Flags   uint32 `protobuf:"varint,7,opt,name=flags,proto3" json:"flags,omitempty"`
 	MaxDebt int64  `protobuf:"varint,8,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
 	// The rest belongs to some algorithms only; see InlineLimit of penstock.v1.
@@ -359,7 +360,9 @@ type Move struct {
 	// Partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has.
 	Lent []uint32 `protobuf:"varint,12,rep,packed,name=lent,proto3" json:"lent,omitempty"`
 	// What the sender has charged to replicated limits.
-	Charges       []*Charge `protobuf:"bytes,13,rep,name=charges,proto3" json:"charges,omitempty"`
+	Charges []*Charge `protobuf:"bytes,13,rep,name=charges,proto3" json:"charges,omitempty"`
+	// Copies, as entries are. They are taken in after the entries of the same move.
+	Holds         []*Hold `protobuf:"bytes,14,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,6 +488,127 @@ func (x *Move) GetCharges() []*Charge {
 	return nil
 }
 
+func (x *Move) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+// Hold is a copy of an amount that is set aside, or a note that it is not any more.
+type Hold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index in Frame.limits.
+	Limit    uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Key      []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Origin   uint64 `protobuf:"fixed64,3,opt,name=origin,proto3" json:"origin,omitempty"`
+	Sequence uint64 `protobuf:"fixed64,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Units    int64  `protobuf:"varint,5,opt,name=units,proto3" json:"units,omitempty"`
+	// Until its deadline.
+	LeftNs int64 `protobuf:"varint,6,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"`
+	// 0 to 128 bytes of any value.
+	Holder []byte `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	// 1 open, 2 settled, 3 ran out.
+	State uint32 `protobuf:"varint,8,opt,name=state,proto3" json:"state,omitempty"`
+	// Of settled: what its holder said.
+	Used          int64 `protobuf:"varint,9,opt,name=used,proto3" json:"used,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Hold) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Hold) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Hold) GetOrigin() uint64 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
+}
+
+func (x *Hold) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Hold) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *Hold) GetLeftNs() int64 {
+	if x != nil {
+		return x.LeftNs
+	}
+	return 0
+}
+
+func (x *Hold) GetHolder() []byte {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *Hold) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *Hold) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
 // Charge is what a node has charged to one key of a replicated limit since it last said so.
 type Charge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -501,7 +625,7 @@ type Charge struct {
 
 func (x *Charge) Reset() {
 	*x = Charge{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +637,7 @@ func (x *Charge) String() string {
 func (*Charge) ProtoMessage() {}
 
 func (x *Charge) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +650,7 @@ func (x *Charge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Charge.ProtoReflect.Descriptor instead.
 func (*Charge) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Charge) GetLimit() uint32 {
@@ -571,7 +695,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +707,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +720,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Entry) GetLimit() uint32 {
@@ -634,7 +758,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +770,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +783,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Memory) GetOrigin() uint64 {
@@ -705,7 +829,7 @@ type Item struct {
 	// 1 to 1024 bytes of any value.
 	Key  []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Cost int64  `protobuf:"zigzag64,3,opt,name=cost,proto3" json:"cost,omitempty"`
-	// 0 take, 1 peek, 2 reset.
+	// 0 take, 1 peek, 2 reset, 3 reserve, 4 settle, 5 extend.
 	Op uint32 `protobuf:"varint,4,opt,name=op,proto3" json:"op,omitempty"`
 	// The take's id: whoever drew it, and its count there. Both 0 if it has none.
 	Origin   uint64 `protobuf:"fixed64,5,opt,name=origin,proto3" json:"origin,omitempty"`
@@ -713,14 +837,16 @@ type Item struct {
 	// What is asked besides the cost. Bits, from the lowest: report; drain; strict; at_ns is the time.
 	Terms uint32 `protobuf:"varint,7,opt,name=terms,proto3" json:"terms,omitempty"`
 	// On the clock of the client.
-	AtNs          int64 `protobuf:"zigzag64,8,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	AtNs int64 `protobuf:"zigzag64,8,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	// Of reserve, settle, extend.
+	Hold          *HoldTerms `protobuf:"bytes,9,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +858,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +871,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Item) GetLimit() uint32 {
@@ -804,6 +930,85 @@ func (x *Item) GetAtNs() int64 {
 	return 0
 }
 
+func (x *Item) GetHold() *HoldTerms {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+// HoldTerms are what is said about a hold besides an amount.
+type HoldTerms struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of settle and extend: which hold.
+	Origin   uint64 `protobuf:"fixed64,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Sequence uint64 `protobuf:"fixed64,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Of reserve and extend: until its deadline.
+	TtlNs int64 `protobuf:"varint,3,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
+	// 0 to 128 bytes: who has it, or claims to.
+	Holder        []byte `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldTerms) Reset() {
+	*x = HoldTerms{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldTerms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldTerms) ProtoMessage() {}
+
+func (x *HoldTerms) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldTerms.ProtoReflect.Descriptor instead.
+func (*HoldTerms) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *HoldTerms) GetOrigin() uint64 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
+}
+
+func (x *HoldTerms) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *HoldTerms) GetTtlNs() int64 {
+	if x != nil {
+		return x.TtlNs
+	}
+	return 0
+}
+
+func (x *HoldTerms) GetHolder() []byte {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
 // Reply carries answers back.
 type Reply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -814,7 +1019,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +1031,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +1044,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Reply) GetAnswers() []*Answer {
@@ -867,7 +1072,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +1084,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +1097,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Answer) GetTag() uint64 {
@@ -947,7 +1152,7 @@ type MoveAnswer struct {
 
 func (x *MoveAnswer) Reset() {
 	*x = MoveAnswer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1164,7 @@ func (x *MoveAnswer) String() string {
 func (*MoveAnswer) ProtoMessage() {}
 
 func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1177,7 @@ func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveAnswer.ProtoReflect.Descriptor instead.
 func (*MoveAnswer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MoveAnswer) GetTerm() uint64 {
@@ -1022,15 +1227,18 @@ type Outcome struct {
 	// On the clock by which the request went.
 	SessionNs int64 `protobuf:"zigzag64,10,opt,name=session_ns,json=sessionNs,proto3" json:"session_ns,omitempty"`
 	// Taken under less than the full promise, with this bound in force; -1 is none.
-	Degraded      bool  `protobuf:"varint,11,opt,name=degraded,proto3" json:"degraded,omitempty"`
-	Bound         int64 `protobuf:"zigzag64,12,opt,name=bound,proto3" json:"bound,omitempty"`
+	Degraded bool  `protobuf:"varint,11,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	Bound    int64 `protobuf:"zigzag64,12,opt,name=bound,proto3" json:"bound,omitempty"`
+	// What became of a hold: 0 none, 1 open, 2 settled, 3 ran out, 4 unknown, 5 settled otherwise, 6 of another holder, 7 too many of
+	// the limit, 8 too many of the holder, 9 a take was refused because of what is set aside.
+	Hold          uint32 `protobuf:"varint,13,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1250,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1263,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Outcome) GetStatus() uint32 {
@@ -1142,6 +1350,13 @@ func (x *Outcome) GetBound() int64 {
 	return 0
 }
 
+func (x *Outcome) GetHold() uint32 {
+	if x != nil {
+		return x.Hold
+	}
+	return 0
+}
+
 var File_penstock_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_penstock_peer_v1_peer_proto_rawDesc = "" +
@@ -1173,7 +1388,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06atomic\x18\x04 \x01(\bR\x06atomic\x12\x17\n" +
 	"\aleft_ns\x18\x05 \x01(\x03R\x06leftNs\x12,\n" +
 	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\x12*\n" +
-	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\"\xe7\x02\n" +
+	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\"\x95\x03\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -1188,7 +1403,18 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	" \x03(\v2\x18.penstock.peer.v1.MemoryR\x05taken\x12\x10\n" +
 	"\x03end\x18\v \x03(\rR\x03end\x12\x12\n" +
 	"\x04lent\x18\f \x03(\rR\x04lent\x122\n" +
-	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\"c\n" +
+	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\x12,\n" +
+	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\"\xd3\x01\n" +
+	"\x04Hold\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
+	"\x06origin\x18\x03 \x01(\x06R\x06origin\x12\x1a\n" +
+	"\bsequence\x18\x04 \x01(\x06R\bsequence\x12\x14\n" +
+	"\x05units\x18\x05 \x01(\x03R\x05units\x12\x17\n" +
+	"\aleft_ns\x18\x06 \x01(\x03R\x06leftNs\x12\x16\n" +
+	"\x06holder\x18\a \x01(\fR\x06holder\x12\x14\n" +
+	"\x05state\x18\b \x01(\rR\x05state\x12\x12\n" +
+	"\x04used\x18\t \x01(\x03R\x04used\"c\n" +
 	"\x06Charge\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
@@ -1203,7 +1429,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x15\n" +
 	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\x127\n" +
-	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\xb1\x01\n" +
+	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\xe2\x01\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
@@ -1212,7 +1438,13 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06origin\x18\x05 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05terms\x18\a \x01(\rR\x05terms\x12\x13\n" +
-	"\x05at_ns\x18\b \x01(\x12R\x04atNs\";\n" +
+	"\x05at_ns\x18\b \x01(\x12R\x04atNs\x12/\n" +
+	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\"n\n" +
+	"\tHoldTerms\x12\x16\n" +
+	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x06R\bsequence\x12\x15\n" +
+	"\x06ttl_ns\x18\x03 \x01(\x03R\x05ttlNs\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\fR\x06holder\";\n" +
 	"\x05Reply\x122\n" +
 	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xb6\x01\n" +
 	"\x06Answer\x12\x10\n" +
@@ -1226,7 +1458,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
 	"\tstandings\x18\x02 \x01(\fR\tstandings\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
-	"\aapplied\x18\x04 \x01(\bR\aapplied\"\xd7\x02\n" +
+	"\aapplied\x18\x04 \x01(\bR\aapplied\"\xeb\x02\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +
@@ -1241,7 +1473,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"session_ns\x18\n" +
 	" \x01(\x12R\tsessionNs\x12\x1a\n" +
 	"\bdegraded\x18\v \x01(\bR\bdegraded\x12\x14\n" +
-	"\x05bound\x18\f \x01(\x12R\x05bound2H\n" +
+	"\x05bound\x18\f \x01(\x12R\x05bound\x12\x12\n" +
+	"\x04hold\x18\r \x01(\rR\x04hold2H\n" +
 	"\x04Peer\x12@\n" +
 	"\bExchange\x12\x17.penstock.peer.v1.Frame\x1a\x17.penstock.peer.v1.Reply(\x010\x01B(Z&penstock/proto/penstock/peer/v1;peerv1b\x06proto3"
 
@@ -1257,40 +1490,44 @@ func file_penstock_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_penstock_peer_v1_peer_proto_rawDescData
 }
 
-var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_penstock_peer_v1_peer_proto_goTypes = []any{
 	(*Frame)(nil),      // 0: penstock.peer.v1.Frame
 	(*Limit)(nil),      // 1: penstock.peer.v1.Limit
 	(*Ask)(nil),        // 2: penstock.peer.v1.Ask
 	(*Move)(nil),       // 3: penstock.peer.v1.Move
-	(*Charge)(nil),     // 4: penstock.peer.v1.Charge
-	(*Entry)(nil),      // 5: penstock.peer.v1.Entry
-	(*Memory)(nil),     // 6: penstock.peer.v1.Memory
-	(*Item)(nil),       // 7: penstock.peer.v1.Item
-	(*Reply)(nil),      // 8: penstock.peer.v1.Reply
-	(*Answer)(nil),     // 9: penstock.peer.v1.Answer
-	(*MoveAnswer)(nil), // 10: penstock.peer.v1.MoveAnswer
-	(*Outcome)(nil),    // 11: penstock.peer.v1.Outcome
+	(*Hold)(nil),       // 4: penstock.peer.v1.Hold
+	(*Charge)(nil),     // 5: penstock.peer.v1.Charge
+	(*Entry)(nil),      // 6: penstock.peer.v1.Entry
+	(*Memory)(nil),     // 7: penstock.peer.v1.Memory
+	(*Item)(nil),       // 8: penstock.peer.v1.Item
+	(*HoldTerms)(nil),  // 9: penstock.peer.v1.HoldTerms
+	(*Reply)(nil),      // 10: penstock.peer.v1.Reply
+	(*Answer)(nil),     // 11: penstock.peer.v1.Answer
+	(*MoveAnswer)(nil), // 12: penstock.peer.v1.MoveAnswer
+	(*Outcome)(nil),    // 13: penstock.peer.v1.Outcome
 }
 var file_penstock_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: penstock.peer.v1.Frame.limits:type_name -> penstock.peer.v1.Limit
 	2,  // 1: penstock.peer.v1.Frame.asks:type_name -> penstock.peer.v1.Ask
-	7,  // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
+	8,  // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
 	3,  // 3: penstock.peer.v1.Ask.move:type_name -> penstock.peer.v1.Move
-	5,  // 4: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
-	6,  // 5: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
-	4,  // 6: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
-	11, // 7: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
-	9,  // 8: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
-	11, // 9: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
-	10, // 10: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
-	0,  // 11: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
-	8,  // 12: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
-	12, // [12:13] is the sub-list for method output_type
-	11, // [11:12] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	6,  // 4: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
+	7,  // 5: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
+	5,  // 6: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
+	4,  // 7: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
+	13, // 8: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
+	9,  // 9: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
+	11, // 10: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
+	13, // 11: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
+	12, // 12: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
+	0,  // 13: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
+	10, // 14: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_penstock_peer_v1_peer_proto_init() }
@@ -1304,7 +1541,7 @@ func file_penstock_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_peer_v1_peer_proto_rawDesc), len(file_penstock_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,144 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// Reservation is an amount that is set aside until it is settled, or until its deadline. What was used may be said once.
+type Reservation struct {
+	Decision // Allowed says whether anything is set aside
+
+	client *Client
+	id     string // empty: there is nothing to settle
+	holder string
+}
+
+// HoldOptions say more about a reservation.
+type HoldOptions struct {
+	Holder string // who has it, at most 128 bytes: shown in lists, and bounded in how many it has
+}
+
+// Reserve sets estimate units of key aside, for a price that is known later: at least 100 ms and at most a day. They count as
+// spent until the reservation is settled; if that does not happen within ttl, they are charged, or released, as the limit says.
+// A denial is an answer: Allowed is false, and there is nothing to settle. An estimate above the limit is INVALID_ARGUMENT.
+func (c *Client) Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*Reservation, error) {
+	all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &estimate}}, ttl, HoldOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// ReserveAll sets the costs of all items aside, or nothing. One of the reservations is not Allowed if one limit refuses:
+// then there is nothing to settle. Items without an id get one for this call.
+func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl time.Duration, o HoldOptions) ([]*Reservation, error) {
+	in := &penstockv1.ReserveRequest{Items: make([]*penstockv1.Item, len(items)), TtlMs: ttl.Milliseconds(), Holder: o.Holder}
+	for i, it := range items {
+		in.Items[i] = it
+		if it.Id == nil {
+			in.Items[i] = &penstockv1.Item{Limit: it.Limit, Inline: it.Inline, Key: it.Key, Cost: it.Cost, Id: c.nextID()}
+		}
+	}
+	var out *penstockv1.ReserveResponse
+	err := twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.limits.Reserve(ctx, in)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out.Holds) != len(items) {
+		return nil, status.Errorf(codes.Internal, "client: the node answered %d of %d reservations", len(out.Holds), len(items))
+	}
+	all := make([]*Reservation, len(items))
+	for i, h := range out.Holds {
+		all[i] = &Reservation{Decision: decision(h.Decision), client: c, id: h.Id, holder: o.Holder}
+	}
+	return all, nil
+}
+
+// Settle charges what was really used, 0 or more, also more than was reserved, and releases the rest. It may be repeated
+// with the same amount, until it succeeds. FAILED_PRECONDITION: the deadline came first.
+func (r *Reservation) Settle(ctx context.Context, actual int64) error {
+	if r.id == "" {
+		return nil
+	}
+	return twice(ctx, func(ctx context.Context) error {
+		_, err := r.client.limits.Settle(ctx, &penstockv1.SettleRequest{Id: r.id, Actual: actual, Holder: r.holder})
+		return err
+	})
+}
+
+// Cancel releases all of it: nothing was used.
+func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
+
+// Extend puts the deadline off, to ttl from now. One that is later already stays.
+func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
+	if r.id == "" {
+		return nil
+	}
+	return twice(ctx, func(ctx context.Context) error {
+		_, err := r.client.limits.Extend(ctx, &penstockv1.ExtendRequest{Id: r.id, TtlMs: ttl.Milliseconds(), Holder: r.holder})
+		return err
+	})
+}
+
+// Permit is a place among those that a limit with algorithm concurrency has. It is kept by signs of life until it is
+// released; if its process dies, it comes back by itself.
+type Permit struct {
+	Reservation
+	lost chan struct{} // closed when the place is not this permit's any more
+	stop context.CancelFunc
+	over sync.WaitGroup
+}
+
+// Acquire takes n places of key under a limit with algorithm concurrency. A denial is an answer: Allowed is false, and
+// there is nothing to release. A place comes back ttl after the last sign of life, which is given every third of it.
+func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl time.Duration, o HoldOptions) (*Permit, error) {
+	all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &n}}, ttl, o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Permit{Reservation: *all[0], lost: make(chan struct{})}
+	alive, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	if p.id != "" {
+		p.over.Go(func() { p.live(alive, ttl) })
+	}
+	return p, nil
+}
+
+// live gives signs of life until the permit is released, or lost.
+func (p *Permit) live(ctx context.Context, ttl time.Duration) {
+	deadline := time.Now().Add(ttl)
+	for sleep(ctx, ttl/3) == nil {
+		asked := time.Now()
+		switch err := p.Extend(ctx, ttl); status.Code(err) {
+		case codes.OK:
+			deadline = asked.Add(ttl)
+		case codes.NotFound, codes.FailedPrecondition:
+			deadline = asked
+		}
+		if !time.Now().Before(deadline) {
+			close(p.lost)
+			return
+		}
+	}
+}
+
+// Lost is closed when the places may be another's: no sign of life has reached the cluster for ttl.
+func (p *Permit) Lost() <-chan struct{} { return p.lost }
+
+// Release gives the places back.
+func (p *Permit) Release(ctx context.Context) error {
+	p.stop()
+	p.over.Wait()
+	return p.Cancel(ctx)
+}

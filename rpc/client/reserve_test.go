@@ -1,0 +1,94 @@
+package client_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/client"
+)
+
+func TestReserve(t *testing.T) {
+	_, address := serveNode(t, "n1")
+	c, ctx := newClient(t, address), patience(t)
+	r, err := c.Reserve(ctx, "big", "a", 4000, time.Minute)
+	if err != nil || !r.Allowed || r.Remaining != 6000 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if err := r.Extend(ctx, 2*time.Minute); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := r.Settle(ctx, 1000); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Cancel(ctx); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("settled with another amount: %v", err)
+	}
+	if d, err := c.Peek(ctx, "big", "a", 0); err != nil || d.Remaining != 9000 {
+		t.Errorf("%+v, %v; want 9000 remaining", d, err)
+	}
+	all, err := c.ReserveAll(ctx, []*penstockv1.Item{item("big", "a", 9000), item("five", "a", 1)}, time.Minute, client.HoldOptions{Holder: "me"})
+	if err != nil || !all[0].Allowed || !all[1].Allowed {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	no, err := c.ReserveAll(ctx, []*penstockv1.Item{item("big", "a", 1), item("five", "a", 1)}, time.Minute, client.HoldOptions{})
+	if err != nil || no[0].Allowed || no[0].Settle(ctx, 1) != nil {
+		t.Errorf("%+v, %v", no, err)
+	}
+	if err := all[0].Cancel(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, ttl := range []time.Duration{0, 400 * 24 * time.Hour} {
+		if _, err := c.Reserve(ctx, "big", "a", 1, ttl); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("ttl %v: %v", ttl, err)
+		}
+	}
+}
+
+// Promise: at most so many at once; who releases, or dies, makes room; who lives keeps its place.
+func TestAcquire(t *testing.T) {
+	_, address := serveNode(t, "n1")
+	c, ctx := newClient(t, address), patience(t)
+	const ttl = 300 * time.Millisecond
+	first, err := c.Acquire(ctx, "permits", "a", 1, ttl, client.HoldOptions{Holder: "me"})
+	if err != nil || !first.Allowed {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	dead, err := c.Reserve(ctx, "permits", "a", 1, ttl) // nobody gives signs of life for it
+	if err != nil || !dead.Allowed {
+		t.Fatalf("%+v, %v", dead, err)
+	}
+	third, err := c.Acquire(ctx, "permits", "a", 1, ttl, client.HoldOptions{})
+	if err != nil || third.Allowed {
+		t.Fatalf("a third permit of two: %+v, %v", third, err)
+	}
+	if err := third.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	for { // until the dead one's is back
+		d, err := c.Peek(ctx, "permits", "a", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Remaining == 1 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	select {
+	case <-first.Lost():
+		t.Skip("this machine was too busy for a sign of life")
+	default:
+	}
+	if err := first.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	if d, err := c.Peek(ctx, "permits", "a", 0); err != nil || d.Remaining != 2 {
+		t.Errorf("%+v, %v; want both back", d, err)
+	}
+}

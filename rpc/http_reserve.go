@@ -1,0 +1,121 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"penstock/cluster"
+)
+
+// reserveJSON asks for holds: on items, or with the fields of one item.
+type reserveJSON struct {
+	Items  []itemJSON `json:"items"`
+	TTLMs  int64      `json:"ttl_ms"`
+	Holder string     `json:"holder"`
+	itemJSON
+}
+
+// holdJSON is a hold with the decision on it. Without an id nothing is set aside.
+type holdJSON struct {
+	ID string `json:"id"`
+	decisionJSON
+}
+
+// reservedJSON answers with a hold for each item. A body that was one item has its hold's fields here too.
+type reservedJSON struct {
+	Allowed bool `json:"allowed"`
+	*holdJSON
+	Holds []holdJSON `json:"holds"`
+}
+
+// settleJSON says what was used of a hold.
+type settleJSON struct {
+	ID     string `json:"id"`
+	Actual *int64 `json:"actual"`
+	Holder string `json:"holder"`
+}
+
+// extendJSON is a sign of life from the holder of a hold.
+type extendJSON struct {
+	ID     string `json:"id"`
+	TTLMs  int64  `json:"ttl_ms"`
+	Holder string `json:"holder"`
+}
+
+// reserveBody is POST /v1/reserve: all is set aside, or nothing. The status is 200 also if that was denied.
+func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
+	body, err := readJSON[reserveJSON](rw, r, "a body has items, ttl_ms, holder or the fields of one item; an item has limit, inline, key, cost")
+	if err != nil {
+		writeFault(rw, bodyFault(err, false))
+		return
+	}
+	request, single, err := w.request(body.Items, body.itemJSON, cluster.OpTake)
+	if err != nil {
+		writeFault(rw, bodyFault(err, single))
+		return
+	}
+	out := make([]cluster.Decision, len(request.Items))
+	ids, allowed, err := reserve(w.Node, request, out, body.TTLMs, body.Holder)
+	if err != nil {
+		writeFault(rw, bodyFault(err, single))
+		return
+	}
+	answer := reservedJSON{Allowed: allowed, Holds: make([]holdJSON, len(out))}
+	for i := range out {
+		answer.Holds[i] = holdJSON{ids[i], newDecisionJSON(&out[i])}
+	}
+	if single {
+		answer.holdJSON = &answer.Holds[0]
+	}
+	writeJSON(rw, http.StatusOK, answer)
+}
+
+// settleBody is POST /v1/settle.
+func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) {
+	body, err := readJSON[settleJSON](rw, r, "a settlement has id, actual, holder")
+	if err == nil && body.Actual == nil {
+		err = &cluster.InputError{Field: "actual", Reason: "is missing; say how much was used, 0 cancels"}
+	}
+	if err != nil {
+		writeFault(rw, bodyFault(err, false))
+		return
+	}
+	w.atHold(rw, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
+}
+
+// extendBody is POST /v1/extend.
+func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
+	body, err := readJSON[extendJSON](rw, r, "a sign of life has id, ttl_ms, holder")
+	if err != nil {
+		writeFault(rw, bodyFault(err, false))
+		return
+	}
+	w.atHold(rw, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
+}
+
+// atHold answers with the state of the hold's key.
+func (w *web) atHold(rw http.ResponseWriter, id string, op cluster.Op, actual, ttlMs int64, holder string) {
+	d, err := atHold(w.Node, &w.inlines, id, op, actual, ttlMs, holder, 0)
+	if err != nil {
+		writeFault(rw, bodyFault(err, true))
+		return
+	}
+	writeJSON(rw, http.StatusOK, newDecisionJSON(&d))
+}
+
+// bodyFault says what was wrong with a body, or with what it asked for. single says that it was one item and no list.
+func bodyFault(err error, single bool) fault {
+	f := explain(err)
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		f.Status, f.Field = http.StatusRequestEntityTooLarge, "body"
+		f.Text = fmt.Sprintf("body: has more than %d bytes", large.Limit)
+	} else if f.Status == http.StatusInternalServerError { // the body could not be read
+		f.Status = http.StatusBadRequest
+	}
+	if single {
+		f = f.ofQuery()
+	}
+	return f
+}

@@ -1,0 +1,230 @@
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// The id of a hold, as clients see it, says where the hold is: its limit and its key, beside 128 random bits. So any node can
+// send a settlement to the right one, and nobody keeps a list of who has what. It is protobuf in base64.
+const (
+	tokenOrigin, tokenSequence, tokenLimit, tokenInline, tokenKey = 1, 2, 3, 4, 5
+
+	// maxToken is a little more than an id with the longest names has.
+	maxToken = 4096
+)
+
+// holdToken is the id of the hold that was opened for it.
+func holdToken(it *cluster.Item) string {
+	b := appendFixed(nil, tokenOrigin, it.ID.Origin)
+	b = appendFixed(b, tokenSequence, it.ID.Sequence)
+	if it.Inline != nil {
+		l := appendLimit(nil, it.Inline)
+		b = append(appendHead(b, tokenInline, len(l)), l...)
+	} else {
+		b = appendString(b, tokenLimit, it.Limit)
+	}
+	return base64.RawURLEncoding.EncodeToString(appendString(b, tokenKey, it.Key))
+}
+
+// readToken makes an item about the hold of that id.
+func readToken(token string, inlines *inlineLimits) (cluster.Item, error) {
+	it := cluster.Item{Hold: new(cluster.HoldTerms)}
+	if token == "" {
+		return it, &cluster.InputError{Field: "id", Reason: "is missing; give the id that a reservation was answered with"}
+	}
+	wrong := &cluster.InputError{Field: "id", Reason: fmt.Sprintf("%.20q… is not the id of a hold, as a reservation is answered with", token)}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(token) > maxToken {
+		return it, wrong
+	}
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case tokenOrigin:
+			it.Hold.ID.Origin = f.value
+		case tokenSequence:
+			it.Hold.ID.Sequence = f.value
+		case tokenLimit:
+			it.Limit = string(f.bytes)
+		case tokenInline:
+			if it.Inline, err = tokenInlineLimit(f.bytes, inlines); err != nil {
+				return it, wrong
+			}
+		case tokenKey:
+			it.Key = string(f.bytes)
+		}
+	}
+	if f.err != nil || it.Key == "" || it.Hold.ID == (cluster.ID{}) || (it.Limit == "") == (it.Inline == nil) {
+		return it, wrong
+	}
+	return it, nil
+}
+
+func tokenInlineLimit(b []byte, inlines *inlineLimits) (*limiter.Limit, error) {
+	f := fields{rest: b}
+	if !f.next() || f.num != frameLimits || f.wire != protowire.BytesType {
+		return nil, errFrame
+	}
+	spec, err := readSpec(f.bytes)
+	if err != nil {
+		return nil, err
+	}
+	return inlines.get(spec)
+}
+
+// randomID is an id that nobody can guess.
+func randomID() cluster.ID {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: it would end the process
+	return cluster.ID{Origin: binary.LittleEndian.Uint64(b[:])>>1 | 1, Sequence: binary.LittleEndian.Uint64(b[8:])}
+}
+
+// reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is set aside.
+func reserve(n *cluster.Node, r *cluster.Request, out []cluster.Decision, ttlMs int64, holder string) (ids []string, allowed bool, err error) {
+	r.Atomic = true
+	terms := &cluster.HoldTerms{TTL: fromMillis(ttlMs), Holder: holder}
+	for i := range r.Items {
+		it := &r.Items[i]
+		it.Op, it.Hold = cluster.OpReserve, terms
+		if it.ID == (cluster.ID{}) {
+			it.ID = randomID()
+		}
+	}
+	if err := n.Check(r, out); err != nil {
+		return nil, false, err
+	}
+	allowed = true
+	for i := range out {
+		if err := holdError(&out[i]); err != nil {
+			return nil, false, err
+		}
+		allowed = allowed && out[i].Allowed
+	}
+	ids = make([]string, len(out))
+	for i := range out {
+		if allowed && out[i].Hold == limiter.HoldOpen {
+			ids[i] = holdToken(&r.Items[i])
+		}
+	}
+	return ids, allowed, nil
+}
+
+// atHold settles or extends the hold of that id.
+func atHold(n *cluster.Node, inlines *inlineLimits, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
+	it, err := readToken(id, inlines)
+	if err != nil {
+		n.Stats().Refused.Add(1)
+		return d, err
+	}
+	it.Op, it.Cost, it.Hold.TTL, it.Hold.Holder = op, actual, fromMillis(ttlMs), holder
+	var out [1]cluster.Decision
+	if err := n.Check(&cluster.Request{Items: []cluster.Item{it}, Deadline: deadline}, out[:]); err != nil {
+		return d, atHoldError(err)
+	}
+	if out[0].Source == cluster.SourceFallback {
+		return d, errUnreached
+	}
+	if op == cluster.OpExtend && out[0].Hold == limiter.HoldSettled {
+		return d, errSettled
+	}
+	return out[0], holdError(&out[0])
+}
+
+// atHoldError names fields as settle and extend have them.
+func atHoldError(err error) error {
+	input, ok := err.(*cluster.InputError)
+	if !ok {
+		return err
+	}
+	field := strings.TrimPrefix(input.Field, "items[0].")
+	if field == "cost" {
+		field = "actual"
+	}
+	return &cluster.InputError{Field: field, Reason: input.Reason}
+}
+
+// holdFault is why there is no hold, or not any more. Nothing was charged by the call that it answers.
+type holdFault struct {
+	code   codes.Code
+	status int
+	text   string
+}
+
+func (f *holdFault) Error() string { return f.text }
+
+var errUnreached = &holdFault{codes.Unavailable, http.StatusServiceUnavailable, "id: the node that keeps this hold could not be reached; ask again, that does nothing twice"}
+
+var errSettled = &holdFault{codes.FailedPrecondition, http.StatusGone, "id: this hold has been settled already"}
+
+var holdFaults = map[limiter.HoldState]*holdFault{
+	limiter.HoldRanOut:  {codes.FailedPrecondition, http.StatusGone, "id: this hold has run out, and was charged as its limit says; report what was used beyond that"},
+	limiter.HoldUnknown: {codes.NotFound, http.StatusNotFound, "id: there is no hold of this id, or not any more"},
+	limiter.HoldOther:   {codes.AlreadyExists, http.StatusConflict, "id: this hold was settled with another amount before; or its id is another hold's"},
+	limiter.HoldForeign: {codes.PermissionDenied, http.StatusForbidden, "holder: this hold is another holder's"},
+	limiter.HoldsOfLimit: {
+		codes.ResourceExhausted, http.StatusTooManyRequests,
+		fmt.Sprintf("items: this limit has %d holds open on one node, which is the most; settle some, or let them run out earlier", limiter.MaxHoldsOfLimit),
+	},
+	limiter.HoldsOfHolder: {
+		codes.ResourceExhausted, http.StatusTooManyRequests,
+		fmt.Sprintf("holder: has %d holds of this limit open on one node, which is the most; settle some, or name holders", limiter.MaxHoldsOfHolder),
+	},
+}
+
+func holdError(d *cluster.Decision) error {
+	if f := holdFaults[d.Hold]; f != nil {
+		return f
+	}
+	return nil
+}
+
+// Reserve opens holds.
+func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
+	w := works.Get().(*work)
+	defer w.release()
+	if err := w.decode(in.Items, cluster.OpTake, &s.inlines); err != nil {
+		s.node.Stats().Refused.Add(1)
+		return nil, StatusError(err)
+	}
+	w.request.Deadline = s.deadline(ctx)
+	ids, allowed, err := reserve(s.node, &w.request, w.out, in.TtlMs, in.Holder)
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	out := &penstockv1.ReserveResponse{Allowed: allowed, Holds: make([]*penstockv1.Hold, len(ids))}
+	for i, d := range encode(w.out) {
+		out.Holds[i] = &penstockv1.Hold{Id: ids[i], Decision: d}
+	}
+	return out, nil
+}
+
+// Settle says what was used.
+func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
+	d, err := atHold(s.node, &s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	return &penstockv1.SettleResponse{Decision: encode([]cluster.Decision{d})[0]}, nil
+}
+
+// Extend is a sign of life.
+func (s *rateLimiter) Extend(ctx context.Context, in *penstockv1.ExtendRequest) (*penstockv1.ExtendResponse, error) {
+	d, err := atHold(s.node, &s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	return &penstockv1.ExtendResponse{Decision: encode([]cluster.Decision{d})[0]}, nil
+}
