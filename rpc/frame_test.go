@@ -99,6 +99,7 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 			Op:    cluster.Op(rapid.IntRange(0, 2).Draw(t, "op")),
 			ID:    cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
 			Terms: drawTerms(t),
+			Hold:  drawHold(t),
 		})
 	}
 	if rapid.Bool().Draw(t, "move?") {
@@ -127,6 +128,14 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 			Units: rapid.Int64().Draw(t, "units"), Reset: rapid.Bool().Draw(t, "reset"),
 		})
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "holds") {
+		h := cluster.HoldCopy{Left: time.Duration(rapid.Int64Min(0).Draw(t, "left"))}
+		h.ID = limiter.HoldID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")}
+		h.Limit, h.Key = rapid.SampledFrom(limits).Draw(t, "of"), string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key"))
+		h.Units, h.Used = rapid.Int64Min(0).Draw(t, "units"), rapid.Int64Min(0).Draw(t, "used")
+		h.State, h.Holder = limiter.HoldState(rapid.IntRange(1, 3).Draw(t, "state")), string(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "holder"))
+		m.Holds = append(m.Holds, h)
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "taken") {
 		m.Taken = append(m.Taken, cluster.Memory{
 			ID:        cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
@@ -143,6 +152,16 @@ func drawPartitions(t *rapid.T, name string) (list []uint16) {
 		list = append(list, uint16(rapid.IntRange(0, ring.Partitions-1).Draw(t, name)))
 	}
 	return list
+}
+
+func drawHold(t *rapid.T) *cluster.HoldTerms {
+	if rapid.Bool().Draw(t, "no hold") {
+		return nil
+	}
+	return &cluster.HoldTerms{
+		ID:  cluster.ID{Origin: rapid.Uint64().Draw(t, "hold's origin"), Sequence: rapid.Uint64().Draw(t, "hold's sequence")},
+		TTL: time.Duration(rapid.Int64Min(0).Draw(t, "ttl")), Holder: string(rapid.SliceOfN(rapid.Byte(), 0, limiter.MaxHolder).Draw(t, "holder")),
+	}
 }
 
 func drawTerms(t *rapid.T) cluster.Terms {
@@ -212,6 +231,9 @@ func TestFramesAreProtobuf(t *testing.T) {
 					for k := range m.Charges {
 						m.Charges[k].Limit = want[i].ask.Move.Charges[k].Limit
 					}
+					for k := range m.Holds {
+						m.Holds[k].Limit = want[i].ask.Move.Holds[k].Limit
+					}
 				}
 				if !reflect.DeepEqual(got[i], want[i]) {
 					t.Fatalf("%s frame, ask %d:\n got %+v\nwant %+v", name, i, got[i], want[i])
@@ -253,6 +275,13 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			x := w.Charges[i]
 			if string(c.Key) != x.Key || c.Units != x.Units || c.WasReset != x.Reset || string(frame.Limits[c.Limit].Name) != x.Limit.Name {
 				t.Fatalf("generated code reads the charge %v, want %+v", c, x)
+			}
+		}
+		for i, h := range m.Holds {
+			x := w.Holds[i]
+			if string(h.Key) != x.Key || h.Units != x.Units || h.Origin != x.ID.Origin || h.Sequence != x.ID.Sequence || h.LeftNs != int64(x.Left) ||
+				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
+				t.Fatalf("generated code reads the hold %v, want %+v", h, x)
 			}
 		}
 		for i, x := range m.Taken {
@@ -369,7 +398,7 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 		{"1001 items", func(f *peerv1.Frame) { f.Asks[0].Items = slices.Repeat(f.Asks[0].Items, 1001) }, "items[1000]: an ask has at most 1000"},
 		{"empty key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = nil }, "items[0].key has 0 bytes"},
 		{"long key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = make([]byte, 2048) }, "items[0].key has 2048 bytes"},
-		{"unknown op", func(f *peerv1.Frame) { f.Asks[0].Items[0].Op = 3 }, "items[0].op is 3"},
+		{"unknown op", func(f *peerv1.Frame) { f.Asks[0].Items[0].Op = 6 }, "items[0].op is 6"},
 		{"no such limit", func(f *peerv1.Frame) { f.Asks[0].Items[0].Limit = 1 }, "items[0].limit is 1; this frame has brought 1"},
 		{"limit that is none", func(f *peerv1.Frame) {
 			f.Limits = append(f.Limits, &peerv1.Limit{Name: []byte("x"), Algorithm: 2, Limit: 0, PerNs: 1e9})
