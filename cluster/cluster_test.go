@@ -617,6 +617,40 @@ func TestAgentAsksAndOwnsNothing(t *testing.T) {
 	}
 }
 
+// Promise: an agent that nobody has asked for a while asks the owner all the same, and so does one that could not reach
+// it for a moment.
+func TestIdleAgentAsksTheOwner(t *testing.T) {
+	w := newWorld(t, 3, five)
+	ms := append(w.members(3), Member{ID: "n4", Boot: 4, Role: RoleAgent})
+	agent := w.start("n4", 4)
+	w.show(ms, time.Millisecond, "n1", "n2", "n3", "n4")
+	key := w.key("n2", 0)
+	forwarded := func(when string) {
+		t.Helper()
+		if d := w.take("n4", "five", key); d.Owner != "n2" || d.Source != SourceForwarded || d.Degraded {
+			t.Errorf("%s: owner %s, source %s; want n2, forwarded", when, d.Owner, d.Source)
+		}
+	}
+	w.pass(10 * time.Second)
+	forwarded("after ten seconds without a question")
+
+	refuse := true
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if refuse && c.To.ID == "n2" {
+			c.Err = fmt.Errorf("%w, %w", ErrUnsent, ErrGone)
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.take("n4", "five", w.key("n2", 1))
+	refuse = false
+	w.pass(10 * time.Second)
+	forwarded("ten seconds after nobody had listened there")
+	if n := agent.Held(); n != 0 {
+		t.Errorf("the agent holds %d partitions", n)
+	}
+}
+
 func TestReadyNeedsTheRing(t *testing.T) {
 	w := newWorld(t, 1, five)
 	n, err := New(Config{ID: "n1", Boot: 9, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})

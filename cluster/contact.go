@@ -103,7 +103,9 @@ func (n *Node) tick() {
 	if n.stalled(now) {
 		n.fenceLocked()
 	}
-	n.ticked.Store(int64(now))
+	if n.parts != nil { // an agent asks nobody for signs of life, so silence says nothing to it
+		n.ticked.Store(int64(now))
+	}
 	r := n.view.Load()
 	if r != nil {
 		n.spreadLocked(r)
@@ -121,6 +123,7 @@ func (n *Node) tick() {
 			n.tidyLocked(now)
 		}
 	} else if r != nil {
+		n.probeLeftLocked(now, r)
 		n.collectLocked(now)
 		n.startPushesLocked()
 	}
@@ -193,6 +196,16 @@ func (n *Node) probeLocked(now limiter.Instant, r *route) {
 		n.probing = (n.probing + 1) % len(r.peers)
 		p := r.peers[n.probing]
 		if n.probing != r.Self && r.Members[n.probing].Role == RoleMember && now >= p.asked.Add(probeEvery) {
+			n.probePeerLocked(now, p)
+		}
+	}
+}
+
+// probeLeftLocked asks the members for a sign of life that were taken for gone because nobody listened at their addresses.
+// A node that asks no others would else never learn that one does again.
+func (n *Node) probeLeftLocked(now limiter.Instant, r *route) {
+	for i, p := range r.peers {
+		if i != r.Self && r.Members[i].Role == RoleMember && p.left.Load() && now >= p.asked.Add(probeEvery) {
 			n.probePeerLocked(now, p)
 		}
 	}
