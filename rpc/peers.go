@@ -119,13 +119,19 @@ func (p *Peers) lineLocked(to lineTo) (*line, error) {
 	return l, nil
 }
 
-// Keep tells who is there (the Members of a new View): lines to them are made ahead, so that the first check does not
-// wait for one, and lines to others, earlier boots among them, are closed. Call it before Node.SetView.
+// Keep tells who is there (the Members of a new View): lines to those that own keys are made ahead, so that the first
+// check does not wait for one, and lines to who is not there, earlier boots among them, are closed. Agents are hardly ever
+// asked anything, and there may be thousands: a line to one is made when it is needed. Call it before Node.SetView.
 func (p *Peers) Keep(members []cluster.Member) {
-	wanted := make(map[lineTo]bool, len(members))
+	there := make(map[lineTo]bool, len(members))
+	var owners []lineTo
 	for _, m := range members {
-		if m.ID != p.config.ID && m.PeerAddr != "" {
-			wanted[lineTo{m.ID, m.PeerAddr, m.Boot}] = true
+		if m.ID == p.config.ID || m.PeerAddr == "" {
+			continue
+		}
+		to := lineTo{m.ID, m.PeerAddr, m.Boot}
+		if there[to] = true; m.Role == cluster.RoleMember {
+			owners = append(owners, to)
 		}
 	}
 	p.mu.Lock()
@@ -133,12 +139,12 @@ func (p *Peers) Keep(members []cluster.Member) {
 	if p.closed {
 		return
 	}
-	for to := range wanted {
+	for _, to := range owners {
 		if _, err := p.lineLocked(to); err != nil {
 			p.config.Logger.Warn("no line to a peer", "peer", to.id, "address", to.addr, "error", err)
 		}
 	}
-	p.dropLocked(func(to lineTo) bool { return !wanted[to] })
+	p.dropLocked(func(to lineTo) bool { return !there[to] })
 }
 
 // dropLocked closes the lines that drop names.

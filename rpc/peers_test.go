@@ -203,6 +203,11 @@ func TestKeepClosesLines(t *testing.T) {
 	if n := len(*s.peers.lines.Load()); n != 1 {
 		t.Errorf("%d lines, want one, to the new boot", n)
 	}
+	agent := cluster.Member{ID: "n3", Boot: 3, PeerAddr: "127.0.0.1:1", Role: cluster.RoleAgent}
+	s.peers.Keep([]cluster.Member{s.member, restarted, agent})
+	if n := len(*s.peers.lines.Load()); n != 1 {
+		t.Errorf("%d lines, want one: agents own nothing that would have to be asked for", n)
+	}
 	s.peers.Close()
 	wantCall(t, s.call(member, "a", time.Minute), true, "stopping")
 }

@@ -387,8 +387,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 //
 // A node that is leaving stays an owner in its own eyes until its doors close. The others hear of it one after the
 // other, within some tenths of a second; whoever has not heard yet still asks this node, and if it refused, nobody
-// would decide: the others do not own its keys in their own eyes yet. (Counts do not move to the new owners: handover
-// is not built yet.)
+// would decide: the others do not own its keys in their own eyes yet.
 func (r *running) see(v *cluster.View) {
 	names := make([]string, len(v.Members))
 	for i, m := range v.Members {

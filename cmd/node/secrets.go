@@ -70,10 +70,11 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// warnIfShared says loudly that others on this machine can read a secret.
+// warnIfShared says loudly that others on this machine can read a secret. Its group may: orchestrators that mount secrets
+// for a user who is not root give them to a group of the container.
 func warnIfShared(log *slog.Logger, flag, path string) {
 	info, err := os.Stat(path)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
+	if err == nil && info.Mode().Perm()&0o027 != 0 {
 		log.Warn("a secret can be read by other users of this machine; chmod it to 600",
 			"flag", flag, "file", path, "mode", info.Mode().Perm().String())
 	}
