@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 
 	"penstock/limiter"
 )
@@ -11,6 +12,10 @@ import (
 // gift can slip through between two answers, and of two that claim one partition at once, only the one with the higher
 // term can get all answers. If all say so, nobody holds the partition, and the claimer does from then on. Members
 // that hold it begin to hand it over; members that have a copy of it, whose holder is gone, send that first.
+//
+// Views come late, so a claimer may not know all who have come meanwhile, and one of those may hold the partition by now. So a
+// claim says whom the claimer knows, and who knows others answers with their boots: as long as there is one that the
+// claimer has never known, it gets nothing.
 //
 // Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
 // back).
@@ -86,7 +91,7 @@ func (n *Node) ask(now limiter.Instant, r *route, wanted []uint16, term uint64) 
 		}
 		calls = append(calls, Call{
 			To: r.Members[i], Deadline: deadline,
-			Ask: &Ask{RingHash: r.RingHash(), Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Term: term, Claim: wanted}},
+			Ask: &Ask{RingHash: r.RingHash(), Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Term: term, Claim: wanted, Members: r.boots}},
 		})
 	}
 	return calls
@@ -105,6 +110,9 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 		case c.Err == nil && c.Answer.Move != nil && len(c.Answer.Move.Standings) == len(wanted):
 			p.met(now)
 			n.heardLocked(c.Answer.Move.Term)
+			if slices.ContainsFunc(c.Answer.Move.Known, func(b uint64) bool { return n.strangeLocked(r, b) }) {
+				clear(free)
+			}
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && s == StandingFree
 				if s == StandingHeld {
@@ -128,12 +136,19 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 	}
 }
 
+// strangeLocked reports whether a boot is none that this node knows, or knew once.
+func (n *Node) strangeLocked(r *route, boot uint64) bool {
+	_, former := n.former[boot]
+	return !former && !r.hasBoot(boot)
+}
+
 // standLocked answers a claim of m.
-func (n *Node) standLocked(r *route, claimer *peer, m *Move) []Standing {
+func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move) []Standing {
 	standings := make([]Standing, len(m.Claim))
 	if n.parts == nil {
 		return standings
 	}
+	lives := n.livesLocked(now, r)
 	for k, p := range m.Claim {
 		if int(p) >= len(n.parts) {
 			continue
@@ -144,8 +159,11 @@ func (n *Node) standLocked(r *route, claimer *peer, m *Move) []Standing {
 			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too
 		case pt.giving, m.Term <= pt.term:
 			standings[k] = StandingBusy
-		case pt.copyOf != 0 && pt.copyOf != m.From && pt.lentTo != m.From:
+		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
 			standings[k] = StandingBusy
+			if pt.lentTo == m.From || lives(pt.copyOf) && r.Ring != nil && r.peers[r.owner(int(p))] == claimer {
+				continue // the holder will give it, and has more than what is copied here
+			}
 			if claimer != nil && pt.to != claimer {
 				pt.to, pt.copied = claimer, copyWanted
 			}
@@ -155,4 +173,21 @@ func (n *Node) standLocked(r *route, claimer *peer, m *Move) []Standing {
 		}
 	}
 	return standings
+}
+
+// livesLocked is whether the node of a boot is there, as far as this one knows.
+func (n *Node) livesLocked(now limiter.Instant, r *route) func(boot uint64) bool {
+	var asked uint64 // mostly it is the same one again
+	var lives bool
+	return func(boot uint64) bool {
+		if boot == asked || r == nil {
+			return lives
+		}
+		i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == boot })
+		asked, lives = boot, i >= 0 && i != r.Self && !n.gone(now, r.peers[i])
+		if lives {
+			n.suspectLocked(now, r.peers[i])
+		}
+		return lives
+	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,9 +63,13 @@ func (p *peer) met(now limiter.Instant) {
 }
 
 // gone reports whether p is taken for gone. A node that has not begun to tick asks nobody for signs of life, so silence says
-// nothing to it.
+// nothing to it. Nor does an agent, so to one only those are silent who have left its calls without an answer.
 func (n *Node) gone(now limiter.Instant, p *peer) bool {
-	return p.left.Load() || n.ticked.Load() != 0 && now > limiter.Instant(p.heard.Load()).Add(goneAfter)
+	if p.left.Load() {
+		return true
+	}
+	silent := n.ticked.Load() != 0 && now > limiter.Instant(p.heard.Load()).Add(goneAfter)
+	return silent && (!n.agent.Load() || p.failures.Load() >= breakerTrips)
 }
 
 // stalled reports whether this node has been stopped for so long that it must not decide before its next tick.
@@ -190,6 +195,54 @@ func (n *Node) expectLocked(now limiter.Instant, v *View, old *route) {
 	}
 }
 
+// acquaintLocked notes which boots are strangers no more, and which have gone.
+func (n *Node) acquaintLocked(now limiter.Instant, r, old *route) {
+	for _, m := range r.Members {
+		delete(n.strangers, m.Boot)
+		delete(n.former, m.Boot)
+	}
+	if old == nil {
+		return
+	}
+	for _, m := range old.Members {
+		if m.Role == RoleMember && !r.hasBoot(m.Boot) {
+			n.former[m.Boot] = now
+		}
+	}
+}
+
+// bootsOf is which boots of members are in v, as one number.
+func bootsOf(v *View) (sum uint64) {
+	for _, m := range v.Members {
+		if m.Role == RoleMember {
+			x := (m.Boot ^ m.Boot>>31) * 0x9e3779b97f4a7c15
+			sum += x ^ x>>29
+		}
+	}
+	return sum
+}
+
+// knownLocked lists the boots of all members that may hold something, as far as this node knows, for a claimer who knows
+// others.
+func (n *Node) knownLocked(now limiter.Instant, r *route) (boots []uint64) {
+	for i, m := range r.Members {
+		if m.Role == RoleMember && (i == r.Self || !n.gone(now, r.peers[i])) {
+			boots = append(boots, m.Boot)
+		}
+	}
+	for b, since := range n.strangers {
+		if now < since.Add(strangerLasts) {
+			boots = append(boots, b)
+		}
+	}
+	slices.Sort(boots)
+	return boots
+}
+
+// strangerLasts is how long a boot that has claimed, and that no View has named since, is taken for somebody who may
+// hold something.
+const strangerLasts = 10 * time.Second
+
 // probeLocked asks the next few members for a sign of life.
 func (n *Node) probeLocked(now limiter.Instant, r *route) {
 	for range min(probesAtOnce, len(r.peers)) {
@@ -258,6 +311,10 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 func (n *Node) suspect(now limiter.Instant, p *peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.suspectLocked(now, p)
+}
+
+func (n *Node) suspectLocked(now limiter.Instant, p *peer) {
 	if now >= p.asked.Add(suspectAgain) {
 		n.probePeerLocked(now, p)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ type outbox struct {
 	fences  uint64          // of the node when it stopped deciding for the gift
 	quiet   limiter.Instant // no gift before: the last one was refused
 	last    *Move           // sent, and not known to be taken in
+	unsure  bool            // it may have been
 }
 
 // collectLocked sorts what has changed in the table into the outboxes.
@@ -155,10 +157,24 @@ func (n *Node) push(p *peer) {
 		n.note(sent, now, p, &calls[0])
 
 		n.mu.Lock()
+		p.out.unsure = p.out.unsure || !errors.Is(calls[0].Err, ErrUnsent)
 		switch a := calls[0].Answer; {
 		case calls[0].Err == nil && a.Move != nil && a.Move.Applied:
-			p.out.last = nil
+			p.out.last, p.out.unsure = nil, false
 			n.takenLocked(now, p, m, a.Move)
+		case len(m.Gift) > 0 && !p.out.unsure: // it never got there: that is as good as a refusal
+			p.out.last = nil
+			n.takenLocked(now, p, m, &MoveAnswer{Refused: m.Gift})
+			n.copyAnewLocked(p)
+			p.out.busy = false
+			n.mu.Unlock()
+			return
+		case len(m.Gift) > 0 && errors.Is(calls[0].Err, ErrGone): // whether it has been taken, and passed on, nobody knows
+			p.out.last, p.out.unsure = nil, false
+			n.ungiveLocked(p, m)
+			p.out.busy = false
+			n.mu.Unlock()
+			return
 		case calls[0].Err != nil && !p.open(now): // again
 		default: // the next tick tries again
 			p.out.busy = false
@@ -300,7 +316,8 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
 			break
 		}
 		n.dropLocked(i)
-		n.parts[i].giving, n.parts[i].hint = true, p.id
+		n.givingLocked(&n.parts[i], true)
+		n.parts[i].hint = p.id
 		o.gift = append(o.gift, uint16(i))
 		if len(o.gift) == giftsAtOnce {
 			break
@@ -338,7 +355,7 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 		if !pt.giving || pt.hint != p.id {
 			continue // it was given up meanwhile
 		}
-		pt.giving = false
+		n.givingLocked(pt, false)
 		switch {
 		case !refused(i):
 			n.stats.Given.Add(1)
@@ -361,6 +378,17 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 	}
 }
 
+// ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its partitions has to claim them.
+func (n *Node) ungiveLocked(p *peer, m *Move) {
+	for _, i := range m.Gift {
+		if pt := &n.parts[i]; pt.giving && pt.hint == p.id {
+			n.givingLocked(pt, false)
+			pt.hint, pt.copyOf, pt.to = "", n.boot, nil
+		}
+	}
+	n.tendLocked()
+}
+
 // hear answers what a peer says about partitions, or nil if it is for another boot, or from a stranger.
 func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if m.To != n.boot {
@@ -378,7 +406,13 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
-		a.Standings = n.standLocked(r, sender, m)
+		a.Standings = n.standLocked(now, r, sender, m)
+		if r != nil && n.parts != nil && (m.Members != r.boots || len(n.strangers) > 0) {
+			a.Known = n.knownLocked(now, r)
+		}
+		if sender == nil {
+			n.strangers[m.From] = now
+		}
 		if r != nil && n.parts != nil {
 			n.startPushesLocked()
 		}
@@ -404,6 +438,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 type inbox struct {
 	sequence uint64
 	refused  []uint16
+	begun    map[uint16]bool // partitions whose copies the boot keeps
 }
 
 // applyLocked takes the copies and the gift of m in, unless it has done so before.
@@ -428,20 +463,28 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 		return
 	}
 	for _, p := range m.Begin {
+		if in.begun == nil {
+			in.begun = make(map[uint16]bool)
+		}
+		in.begun[p] = true
 		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
 			pt := &n.parts[p]
 			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From
-			pt.copyOf, pt.lost = m.From, 0
+			pt.copyOf, pt.lost, pt.hint = m.From, 0, m.ID
 			n.holdings.kept[p].Store(true)
 		}
 	}
 	for _, p := range m.End {
+		delete(in.begun, p)
 		if int(p) < len(n.parts) && n.parts[p].copyOf == m.From && !n.holdings.held[p].Load() && !n.parts[p].giving {
 			n.forgetLocked(int(p))
 		}
 	}
 	for i := range m.Entries {
-		n.importLocked(now, m, &m.Entries[i], true)
+		// What is held here already is not made better by an old copy that somebody lends: it was lent to who held it before.
+		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] || !n.holdings.held[p].Load() {
+			n.importLocked(now, m, &m.Entries[i], true)
+		}
 	}
 	n.importHolds(now, m.Holds)
 	if len(m.Lent) > 0 {
@@ -453,6 +496,9 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 	for _, p := range m.Gift {
 		if int(p) >= len(n.parts) || !n.acceptsLocked(now, r, m, int(p)) {
 			in.refused = append(in.refused, p)
+			if int(p) < len(n.parts) && !n.parts[p].giving {
+				n.parts[p].hint = m.ID // it goes on deciding
+			}
 			continue
 		}
 		if !n.holdings.held[p].Load() {
@@ -478,6 +524,7 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 		pt.copyOf, pt.pure = m.From, true
 		n.holdings.kept[p].Store(true)
 	}
+	pt.lentTo = 0 // what was lent of it is out of date
 	n.table.Import(now, e, replace)
 }
 

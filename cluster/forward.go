@@ -39,7 +39,7 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 	targets := make([]int, len(r.Items)) // item → index in view.Members, or nobody
 	for _, i := range away {
 		it := &r.Items[i]
-		targets[i] = n.aim(now, view, r, it)
+		targets[i] = n.aim(now, view, r, it, 1)
 		if it.Op != OpPeek && it.ID == (ID{}) {
 			it.ID = n.nextID()
 		}
@@ -58,7 +58,7 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 					targets[i] = nobodyYet
 				}
 			}
-			if away = n.decideNow(now, view, r, away, targets, out); hopeless(away, targets) {
+			if away = n.decideNow(now, view, r, away, targets, out, hop); hopeless(away, targets) {
 				break
 			}
 			n.stats.Retried.Add(uint64(len(away)))
@@ -84,17 +84,21 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 
 // aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner is gone or does not
 // answer. If it is gone, the heir is about to take over; if it is only silent, that lasts too long to wait for. Items of
-// an atomic request go where the first one goes.
-func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item) int {
+// an atomic request go where the first one goes. Where several nodes say in turn that another one decides, because their
+// Views differ, every other send goes to who has said so itself.
+func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop int) int {
 	if r.Atomic {
 		it = &r.Items[0]
 	}
 	t := view.Owner(it.hash)
+	if t == view.Self || hop > 2 && hop%2 == 1 {
+		if said := view.Find(n.whereabouts(view, it.hash)); t == view.Self || said >= 0 && !n.gone(now, view.peers[said]) {
+			t = said
+		}
+	}
 	switch {
-	case t < 0:
+	case t < 0 || t == view.Self:
 		return nobodyYet
-	case t == view.Self:
-		t = view.Find(n.whereabouts(view, it.hash))
 	case n.gone(now, view.peers[t]):
 		t = view.heir(ring.Partition(it.hash))
 	case view.peers[t].open(now):
@@ -110,7 +114,7 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item) int {
 
 // decideNow decides what has become this node's to decide meanwhile, aims the rest again if it has no target, and
 // returns it.
-func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, targets []int, out []Decision) (left []int) {
+func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, targets []int, out []Decision, hop int) (left []int) {
 	if r.Atomic && len(r.Items) > 1 {
 		if n.decideAllHere(now, r.Items, out) {
 			return nil
@@ -122,7 +126,7 @@ func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, tar
 			continue
 		}
 		if targets[i] == nobodyYet || targets[i] == view.Self {
-			targets[i] = n.aim(now, view, r, it)
+			targets[i] = n.aim(now, view, r, it, hop)
 		}
 		left = append(left, i)
 	}

@@ -97,7 +97,8 @@ type Move struct {
 	ID       string // of who says it
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 
-	Claim []uint16 // partitions that the sender would hold
+	Claim   []uint16 // partitions that the sender would hold
+	Members uint64   // of a claim: which boots the sender knows (View.Members, as one number)
 
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message to message of one boot.
 	Sequence uint64
@@ -129,6 +130,7 @@ type Memory struct {
 type MoveAnswer struct {
 	Term      uint64     // the highest that the answerer has heard of
 	Standings []Standing // one for each partition of Claim
+	Known     []uint64   // boots of all members that the answerer knows, if they are not those that the claimer knows
 	Refused   []uint16   // partitions of Gift that the answerer does not take, or of Begin that it holds itself
 	Applied   bool       // the copies and the gift were taken in, but for what is refused
 }

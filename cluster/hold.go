@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,8 @@ type holdings struct {
 	held [ring.Partitions]atomic.Bool
 	kept [ring.Partitions]atomic.Bool // held, copied or being given away: its entries stay in the table
 	n    atomic.Int32                 // held
+
+	given atomic.Int32 // being given away
 }
 
 // Holds reports whether this node decides for the key with this hash.
@@ -60,14 +63,15 @@ func (n *Node) Holds(hash uint64) bool { return n.holdings.held[ring.Partition(h
 
 func (n *Node) keeps(hash uint64) bool { return n.holdings.kept[ring.Partition(hash)].Load() }
 
-// Held is the number of partitions that this node decides for.
-func (n *Node) Held() int { return int(n.holdings.n.Load()) }
+// Held is the number of partitions that this node decides for, or is just giving away: who leaves waits until it is 0.
+func (n *Node) Held() int { return int(n.holdings.n.Load() + n.holdings.given.Load()) }
 
 // holdLocked begins to decide for p under term.
 func (n *Node) holdLocked(p int, term uint64) {
 	pt := &n.parts[p]
 	pt.term = max(pt.term, term)
-	pt.copyOf, pt.hint, pt.giving, pt.lentTo, pt.lost, pt.restored = n.boot, "", false, 0, 0, false
+	n.givingLocked(pt, false)
+	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = n.boot, "", 0, 0, false
 	if !n.holdings.held[p].Swap(true) {
 		n.holdings.n.Add(1)
 	}
@@ -81,6 +85,17 @@ func (n *Node) dropLocked(p int) {
 		n.holdings.n.Add(-1)
 		n.unsettled = true
 	}
+}
+
+// givingLocked notes whether a partition is under way to somebody.
+func (n *Node) givingLocked(pt *part, giving bool) {
+	switch {
+	case giving && !pt.giving:
+		n.holdings.given.Add(1)
+	case !giving && pt.giving:
+		n.holdings.given.Add(-1)
+	}
+	pt.giving = giving
 }
 
 // forgetLocked lets go of the entries of p.
@@ -116,8 +131,11 @@ func (n *Node) SetView(v *View) {
 		}
 		r.peers[i] = newPeer(&v.Members[i], now)
 	}
+	r.boots = bootsOf(v)
 	n.expectLocked(now, v, old)
 	n.outboxes = slices.DeleteFunc(n.outboxes, func(p *peer) bool { return !r.has(p) })
+	n.acquaintLocked(now, r, old)
+	n.agent.Store(v.Me().Role == RoleAgent)
 	n.view.Store(r)
 	if n.parts == nil && v.Me().Role == RoleMember {
 		n.parts = make([]part, ring.Partitions)
@@ -160,7 +178,8 @@ func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 		if pt.to != nil && !r.has(pt.to) {
 			pt.to = nil
 			if pt.giving { // whether it arrived nobody knows: claim it again
-				pt.giving, pt.copyOf = false, n.boot
+				n.givingLocked(pt, false)
+				pt.copyOf = n.boot
 				n.unsettled = true
 			}
 		}
@@ -235,6 +254,13 @@ const copyLives = time.Minute
 
 // tidyLocked lets go of copies that have outlived their holder.
 func (n *Node) tidyLocked(now limiter.Instant) {
+	maps.DeleteFunc(n.strangers, func(_ uint64, since limiter.Instant) bool { return now >= since.Add(strangerLasts) })
+	for boot, since := range n.former {
+		if now >= since.Add(forgetAfter) {
+			delete(n.former, boot)
+			delete(n.inbox, boot)
+		}
+	}
 	for p := range n.parts {
 		pt := &n.parts[p]
 		if pt.lost != 0 && now >= pt.lost.Add(copyLives) && !n.holdings.held[p].Load() {

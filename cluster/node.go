@@ -39,6 +39,7 @@ type Node struct {
 	stats    Stats
 	holdings holdings
 	ticked   atomic.Int64 // Instant of the last tick; 0 before the first
+	agent    atomic.Bool  // owns no keys, by the latest View
 	minority atomic.Bool  // cut off from most of the others: this node decides nothing but by on_partition
 	tied     atomic.Bool  // one of a cluster of two, and the other is missed
 	expected atomic.Int32 // members that there should be
@@ -51,6 +52,8 @@ type Node struct {
 	term      uint64     // the highest that was heard of
 	moves     uint64     // sequence of the last message about copies
 	inbox     map[uint64]*inbox
+	strangers map[uint64]limiter.Instant // boots that have claimed and are not in the View, and when
+	former    map[uint64]limiter.Instant // boots that were in a View and are no more, and since when
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
 	fences    uint64
 	ticks     uint64
@@ -71,6 +74,7 @@ type Limits map[string]*limiter.Limit
 type route struct {
 	*View
 	peers []*peer // by index in Members; kept from View to View while the peer's boot lives
+	boots uint64  // of all members, as one number
 }
 
 // New makes a node that knows nobody and no limits. It answers after the first SetView; Start begins its timers.
@@ -90,6 +94,7 @@ func New(c Config) (*Node, error) {
 	}
 	n.limits.Store(&Limits{})
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
+	n.strangers, n.former = make(map[uint64]limiter.Instant), make(map[uint64]limiter.Instant)
 	n.table.Guard(n.Holds, n.keeps)
 	n.table.Track()
 	n.book = limiter.NewBook(n.table, n.Holds)

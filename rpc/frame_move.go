@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -15,9 +16,7 @@ import (
 
 // Field numbers of peer.proto for what is said about partitions.
 const (
-	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-
-	moveHolds = 14
+	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 
 	entryLimit, entryKey, entryState = 1, 2, 3
 
@@ -25,7 +24,7 @@ const (
 
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
 
-	movedTerm, movedStandings, movedRefused, movedApplied = 1, 2, 3, 4
+	movedTerm, movedStandings, movedRefused, movedApplied, movedKnown = 1, 2, 3, 4, 5
 )
 
 // Field numbers of a copy of a hold.
@@ -73,7 +72,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	for i := range m.Holds {
 		b = w.appendHoldCopy(b, &m.Holds[i])
 	}
-	return b
+	return appendFixed(b, moveMembers, m.Members)
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -248,6 +247,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.From = f.value
 		case moveTo:
 			m.To = f.value
+		case moveMembers:
+			m.Members = f.value
 		case moveID:
 			m.ID = string(f.bytes)
 		case moveTerm:
@@ -377,6 +378,9 @@ func moveAnswerSize(m *cluster.MoveAnswer) int {
 	if len(m.Refused) > 0 {
 		size += sizeBytes(sizePartitions(m.Refused))
 	}
+	if n := len(m.Known); n > 0 {
+		size += sizeBytes(8 * n)
+	}
 	return size
 }
 
@@ -390,7 +394,14 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 		}
 	}
 	b = appendPartitions(b, movedRefused, m.Refused)
-	return appendBool(b, movedApplied, m.Applied)
+	b = appendBool(b, movedApplied, m.Applied)
+	if n := len(m.Known); n > 0 {
+		b = appendHead(b, movedKnown, 8*n)
+		for _, boot := range m.Known {
+			b = protowire.AppendFixed64(b, boot)
+		}
+	}
+	return b
 }
 
 func readMoveAnswer(b []byte) (*cluster.MoveAnswer, error) {
@@ -410,7 +421,23 @@ func readMoveAnswer(b []byte) (*cluster.MoveAnswer, error) {
 			m.Refused, err = readPartitions(m.Refused, &f)
 		case movedApplied:
 			m.Applied = f.value != 0
+		case movedKnown:
+			m.Known = appendBoots(m.Known, &f)
 		}
 	}
 	return m, errors.Join(err, f.err)
 }
+
+// appendBoots reads a packed list, or a single one of a list that is not; more than a cluster can have are not read.
+func appendBoots(list []uint64, f *fields) []uint64 {
+	if f.wire == protowire.Fixed64Type {
+		return append(list, f.value)
+	}
+	for b := f.bytes; len(b) >= 8 && len(list) < maxKnown; b = b[8:] {
+		list = append(list, binary.LittleEndian.Uint64(b))
+	}
+	return list
+}
+
+// maxKnown is how many members an answerer can know.
+const maxKnown = 1 << 16

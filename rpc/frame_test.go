@@ -113,7 +113,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		From: rapid.Uint64().Draw(t, "from"), To: rapid.Uint64().Draw(t, "to"), ID: rapid.StringN(0, 9, 9).Draw(t, "id"),
 		Term: rapid.Uint64().Draw(t, "term"), Sequence: rapid.Uint64().Draw(t, "sequence"),
 		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
-		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"),
+		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"), Members: rapid.Uint64().Draw(t, "members"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "entries") {
 		m.Entries = append(m.Entries, limiter.Entry{
@@ -261,7 +261,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		t.Fatalf("generated code reads the move %v, want %+v", a.Move, want.ask.Move)
 	}
 	if m, w := a.Move, want.ask.Move; m != nil {
-		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Sequence != w.Sequence ||
+		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Members != w.Members || m.Sequence != w.Sequence ||
 			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) || !samePartitions(m.End, w.End) ||
 			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
@@ -324,6 +324,9 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		if rapid.Bool().Draw(t, "move?") {
 			want.Move = &cluster.MoveAnswer{
 				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"), Applied: rapid.Bool().Draw(t, "applied"),
+			}
+			for range rapid.IntRange(0, 4).Draw(t, "known") {
+				want.Move.Known = append(want.Move.Known, rapid.Uint64().Draw(t, "boot"))
 			}
 			for range rapid.IntRange(0, 4).Draw(t, "standings") {
 				want.Move.Standings = append(want.Move.Standings, cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))

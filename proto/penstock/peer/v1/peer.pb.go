@@ -362,7 +362,9 @@ type Move struct {
 	// What the sender has charged to replicated limits.
 	Charges []*Charge `protobuf:"bytes,13,rep,name=charges,proto3" json:"charges,omitempty"`
 	// Copies, as entries are. They are taken in after the entries of the same move.
-	Holds         []*Hold `protobuf:"bytes,14,rep,name=holds,proto3" json:"holds,omitempty"`
+	Holds []*Hold `protobuf:"bytes,14,rep,name=holds,proto3" json:"holds,omitempty"`
+	// Of a claim: which boots the sender knows, as one number.
+	Members       uint64 `protobuf:"fixed64,15,opt,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +495,13 @@ func (x *Move) GetHolds() []*Hold {
 		return x.Holds
 	}
 	return nil
+}
+
+func (x *Move) GetMembers() uint64 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
 }
 
 // Hold is a copy of an amount that is set aside, or a note that it is not any more.
@@ -1145,7 +1154,9 @@ type MoveAnswer struct {
 	// Partitions of the gift that the answerer does not take.
 	Refused []uint32 `protobuf:"varint,3,rep,packed,name=refused,proto3" json:"refused,omitempty"`
 	// The copies and the gift were taken in, but for what is refused.
-	Applied       bool `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
+	Applied bool `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
+	// Boots of all members that the answerer knows, if they are not those that the claimer knows.
+	Known         []uint64 `protobuf:"fixed64,5,rep,packed,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1206,6 +1217,13 @@ func (x *MoveAnswer) GetApplied() bool {
 		return x.Applied
 	}
 	return false
+}
+
+func (x *MoveAnswer) GetKnown() []uint64 {
+	if x != nil {
+		return x.Known
+	}
+	return nil
 }
 
 // Outcome says what became of one item.
@@ -1388,7 +1406,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06atomic\x18\x04 \x01(\bR\x06atomic\x12\x17\n" +
 	"\aleft_ns\x18\x05 \x01(\x03R\x06leftNs\x12,\n" +
 	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\x12*\n" +
-	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\"\x95\x03\n" +
+	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\"\xaf\x03\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -1404,7 +1422,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x03end\x18\v \x03(\rR\x03end\x12\x12\n" +
 	"\x04lent\x18\f \x03(\rR\x04lent\x122\n" +
 	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\x12,\n" +
-	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\"\xd3\x01\n" +
+	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\x12\x18\n" +
+	"\amembers\x18\x0f \x01(\x06R\amembers\"\xd3\x01\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
@@ -1452,13 +1471,14 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
 	"\boutcomes\x18\x03 \x03(\v2\x19.penstock.peer.v1.OutcomeR\boutcomes\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
-	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\"r\n" +
+	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\"\x88\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
 	"\tstandings\x18\x02 \x01(\fR\tstandings\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
-	"\aapplied\x18\x04 \x01(\bR\aapplied\"\xeb\x02\n" +
+	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x14\n" +
+	"\x05known\x18\x05 \x03(\x06R\x05known\"\xeb\x02\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +

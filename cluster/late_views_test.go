@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: agents may come and go freely. One that has asked nothing for long asks as if it had.
+func TestAgentAsksAfterALongSilence(t *testing.T) {
+	w := newWorld(t, 2, five)
+	ms := append(w.members(2), Member{ID: "sidecar", Boot: 9, Role: RoleAgent, State: StateActive})
+	w.start("sidecar", 9)
+	w.show(ms, 0, "n1", "n2", "sidecar")
+	w.pass(10 * time.Second)
+	for i := range 20 {
+		if d := w.take("sidecar", "five", w.key("n1", i)); d.Degraded || d.Owner != "n1" {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+}
+
+// Promise: one node decides, whatever order the news comes in. A claimer who has not heard of a member yet gets nothing
+// that this one may hold.
+func TestClaimerWhoDoesNotKnowEverybodyGetsNothing(t *testing.T) {
+	w := newWorld(t, 3, five)
+	const keys = 300
+	w.spend(keys, "n1", "n2", "n3")
+	w.pass(time.Second)
+	ms := w.members(5)
+	w.start("n4", 4)
+	w.show(ms[:4], 0, "n4", "n1", "n2") // n3 has not heard of it
+	w.pass(time.Second)
+	ms[0].State = StateLeaving
+	w.show(ms[:4], 0, "n4", "n1", "n2")
+	w.show(ms[:3], 0, "n3")
+	w.pass(time.Second)
+	delete(w.nodes, "n1") // and who has given something to n4 is gone
+	w.show(ms[1:4], 0, "n4", "n2")
+	w.show(ms[1:3], 0, "n3")
+	w.pass(time.Second)
+	if w.nodes["n4"].Held() == 0 {
+		t.Fatal("n4 holds nothing, so there is nothing to take")
+	}
+	w.start("n5", 5)
+	w.show([]Member{ms[1], ms[2], ms[4]}, 0, "n5", "n3")
+	w.pass(2 * time.Second)
+	if _, many := w.holders(); many > 0 {
+		t.Fatalf("%d partitions have two holders", many)
+	}
+	w.show(ms[1:], 0, "n2", "n3", "n4", "n5")
+	w.pass(2 * time.Second)
+	w.wantOneHolderEach("when all know all")
+	w.wantRemaining("when all know all", keys, 3, "n2", "n3", "n4", "n5")
+}
+
+// Promise: a node that leaves takes no count along. What it is just giving away is not off its hands yet, and if whom it
+// gives it to is gone, or refuses, it goes on.
+func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		meets func(c *Call)
+	}{
+		{"gone", func(c *Call) { c.Err = errors.Join(ErrUnsent, ErrGone) }},
+		{"refused", func(c *Call) { c.Answer = &Answer{Move: &MoveAnswer{Applied: true, Refused: c.Ask.Move.Gift}} }},
+	} {
+		w := newWorld(t, 2, five)
+		const keys = 300
+		w.spend(keys, "n1", "n2")
+		w.pass(time.Second)
+		total, owed, claimed := w.nodes["n2"].Held(), 0, w.claimed()
+		w.meet = func(call *Call, deliver func() *Answer) {
+			if m := call.Ask.Move; m != nil && len(m.Gift) > 0 {
+				owed = w.nodes["n2"].Held()
+				c.meets(call)
+				return
+			}
+			call.Answer = deliver()
+		}
+		ms := w.members(2)
+		ms[1].State = StateLeaving
+		w.show(ms, 0, "n1", "n2")
+		w.pass(500 * time.Millisecond)
+		if held := w.nodes["n2"].Held(); owed != total || held != total || w.claimed() != claimed {
+			t.Errorf("%s: who leaves has %d partitions on its hands while a gift is under way and %d later, want %d", c.name, owed, held, total)
+		}
+		w.meet = nil
+		w.pass(time.Second)
+		w.wantOneHolderEach(c.name)
+		w.wantRemaining(c.name, keys, 3, "n1", "n2")
+	}
+}
+
+// Promise: a node that joins changes no count. Copies of a holder that lives are not lent to who claims: they would be
+// merged with what the holder gives, which is newer.
+func TestCopiesOfALivingHolderAreNotLent(t *testing.T) {
+	spec := five
+	spec.Name, spec.Per, spec.Anchor = "five", time.Hour, limiter.FirstHit
+	w := newWorld(t, 3, spec)
+	const keys = 600
+	w.spend(keys, "n1", "n2", "n3")
+	w.pass(time.Second) // copies
+	w.start("n4", 4)
+	lent := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil {
+			lent += len(m.Lent)
+		}
+		c.Answer = deliver()
+	}
+	w.show(w.members(4), 0, "n4") // it claims before anybody has heard that it is there
+	w.show(w.members(4), 100*time.Millisecond, "n1", "n2", "n3")
+	w.pass(2 * time.Second)
+	if lent > 0 {
+		t.Errorf("%d copies were lent", lent)
+	}
+	w.wantOneHolderEach("after the join")
+	w.wantRemaining("after the join", keys, 3, "n1", "n2", "n3", "n4")
+}
