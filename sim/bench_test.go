@@ -40,3 +40,30 @@ func BenchmarkWorld(b *testing.B) {
 	}
 	b.ReportMetric(float64(decisions)/b.Elapsed().Seconds(), "decisions/s")
 }
+
+// BenchmarkScenario is how fast a scenario of five nodes goes by, judge and report included: decisions per second of one
+// core.
+func BenchmarkScenario(b *testing.B) {
+	s, err := ReadScenario("five.yaml", []byte(`
+nodes: 5
+duration: 20s
+links: {delay: 300us, jitter: 200us}
+limits:
+  - {name: api, algorithm: gcra, limit: 10, per: 1s, burst: 30}
+traffic:
+  - {limit: api, key: customer, keys: 1000, spread: zipf, rate: 5000/s}
+`), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	decisions := 0
+	for b.Loop() {
+		r := s.Run()
+		if !r.OK() {
+			b.Fatal(r.Failure.Detail)
+		}
+		decisions += r.Requests.Items
+	}
+	b.ReportMetric(float64(decisions)/b.Elapsed().Seconds(), "decisions/s")
+}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -19,9 +18,8 @@ type course struct {
 	start  limiter.Instant // what the first shows in the beginning
 	limits []*LimitCourse
 	byName map[string]*LimitCourse
-	ideal  naive // one limiter that is asked everything at the instant at which it is asked
 	keys   map[naiveKey]*keyCourse
-	waits  [][]uint32 // in µs, by tick
+	waits  []waits // by tick
 	ticks  []Tick
 	marks  []MarkReport
 }
@@ -66,7 +64,7 @@ type MarkReport struct {
 	P99MS    float64 `json:"p99_ms"`
 	Settled  float64 `json:"settled_ms"` // from its beginning to the last degraded or failed request; 0: there was none
 	at       time.Duration
-	waits    []uint32
+	waits    waits
 }
 
 // keyCourse follows what is admitted for one key: the most, over all spans of time, by which it exceeds what the limit
@@ -76,6 +74,13 @@ type keyCourse struct {
 	supply curve
 	window window
 	extra  int64
+	ideal  naiveState // of one limiter that is asked everything at the instant at which it is asked
+}
+
+// asking is one item of a request, from its question to the end of its last visit.
+type asking struct {
+	key    *keyCourse
+	number int // of the question, in the key's window
 }
 
 // mostTicks is how many steps the time axis has at most.
@@ -84,7 +89,7 @@ const mostTicks = 150
 func newCourse(w *world, marks []mark) *course {
 	c := &course{
 		world: w, clocks: 1, byName: make(map[string]*LimitCourse),
-		ideal: naive{keys: make(map[naiveKey]*naiveState)}, keys: make(map[naiveKey]*keyCourse),
+		keys: make(map[naiveKey]*keyCourse),
 	}
 	c.step = stepOf(w.plan.length)
 	for _, m := range w.machines {
@@ -124,7 +129,7 @@ func (c *course) tick() int {
 	i := int(c.world.now / c.step)
 	for len(c.ticks) <= i {
 		c.ticks = append(c.ticks, Tick{})
-		c.waits = append(c.waits, nil)
+		c.waits = append(c.waits, waits{})
 	}
 	return i
 }
@@ -165,16 +170,16 @@ func (c *course) posed(r *request) {
 		l := c.byName[s.Name]
 		k := c.key(naiveKey{s.Name, it.Key}, l)
 		k.window.begun += c.back(k, it)
-		if r.marks == nil {
-			r.marks = r.mark[:0]
+		if r.asked == nil {
+			r.asked = r.ask[:0]
 		}
-		r.marks = append(r.marks, k.window.ask(c.supplied(k)))
+		r.asked = append(r.asked, asking{k, k.window.ask(c.supplied(k))})
 		if it.Op != cluster.OpTake {
 			continue
 		}
 		c.count(l).Asked += max(0, it.Cost)
 		if r.atomic && !watches(s) {
-			all = all && c.ideal.peek(now, s, it.Key, it.Cost).Allowed
+			all = all && k.ideal.peek(now, s, it.Cost).Allowed
 		}
 	}
 	for i := range r.items {
@@ -182,9 +187,9 @@ func (c *course) posed(r *request) {
 		if it.Op != cluster.OpTake || !all {
 			continue
 		}
-		s := &c.world.named[limitName(it)].Spec
-		if c.ideal.take(now, s, it.Key, it.Cost).Allowed {
-			c.count(c.byName[s.Name]).Ideal += max(0, it.Cost)
+		k := r.asked[i].key
+		if k.ideal.take(now, k.limit.spec, it.Cost).Allowed {
+			c.count(k.limit).Ideal += max(0, it.Cost)
 		}
 	}
 }
@@ -216,15 +221,14 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 		return
 	}
 	t, m, yes := c.tick(), c.mark(), true
-	us := uint32(min(took/time.Microsecond, math.MaxUint32))
-	c.waits[t] = append(c.waits[t], us)
-	m.waits = append(m.waits, us)
+	c.waits[t].add(took)
+	m.waits.add(took)
 	for i := range out {
 		yes = yes && out[i].Allowed
 	}
 	for i := range out {
 		it, d := &r.items[i], &out[i]
-		k := c.keys[naiveKey{limitName(it), it.Key}]
+		k := r.asked[i].key
 		count := c.count(k.limit)
 		if d.Degraded {
 			m.Degraded++
@@ -239,7 +243,7 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 			if d.Degraded {
 				count.Degraded += it.Cost
 			}
-			c.admitted(k, r.marks[i], it.Cost)
+			c.admitted(k, r.asked[i].number, it.Cost)
 		}
 	}
 	c.over(r)
@@ -276,10 +280,9 @@ func (c *course) over(r *request) {
 		return
 	}
 	for i := range r.items {
-		it := &r.items[i]
-		k := c.keys[naiveKey{limitName(it), it.Key}]
-		k.window.returned += c.back(k, it)
-		k.window.answer(r.marks[i])
+		k := r.asked[i].key
+		k.window.returned += c.back(k, &r.items[i])
+		k.window.answer(r.asked[i].number)
 	}
 }
 
@@ -313,13 +316,13 @@ func answerBytes(a *cluster.Answer) int {
 func (c *course) finish() {
 	ticks := max(1, int((c.world.plan.length+c.step-1)/c.step))
 	for len(c.ticks) < ticks {
-		c.ticks, c.waits = append(c.ticks, Tick{}), append(c.waits, nil)
+		c.ticks, c.waits = append(c.ticks, Tick{}), append(c.waits, waits{})
 	}
 	c.ticks, c.waits = c.cut(ticks)
-	for i, waits := range c.waits {
+	for i := range c.waits {
 		t := &c.ticks[i]
-		t.Answers = len(waits)
-		t.P50MS, t.P99MS, t.MostMS = quantiles(waits)
+		t.Answers = c.waits[i].n
+		t.P50MS, t.P99MS, t.MostMS = c.waits[i].quantiles()
 	}
 	for _, l := range c.limits {
 		for len(l.Ticks) < len(c.ticks) {
@@ -334,16 +337,16 @@ func (c *course) finish() {
 		l.Ticks = l.Ticks[:len(c.ticks)]
 	}
 	for i := range c.marks {
-		_, c.marks[i].P99MS, _ = quantiles(c.marks[i].waits)
+		_, c.marks[i].P99MS, _ = c.marks[i].waits.quantiles()
 	}
 }
 
 // cut folds what happened after the last request into the last tick.
-func (c *course) cut(n int) ([]Tick, [][]uint32) {
+func (c *course) cut(n int) ([]Tick, []waits) {
 	for i := n; i < len(c.ticks); i++ {
 		c.ticks[n-1].Messages += c.ticks[i].Messages
 		c.ticks[n-1].Bytes += c.ticks[i].Bytes
-		c.waits[n-1] = append(c.waits[n-1], c.waits[i]...)
+		c.waits[n-1].addAll(&c.waits[i])
 	}
 	return c.ticks[:n], c.waits[:n]
 }
@@ -356,14 +359,4 @@ func (t *LimitTick) add(o LimitTick) {
 	t.Denied += o.Denied
 	t.Failed += o.Failed
 	t.Extra += o.Extra
-}
-
-// quantiles are the median, the 99th percentile and the longest of some waits, in ms. It sorts them.
-func quantiles(us []uint32) (p50, p99, most float64) {
-	if len(us) == 0 {
-		return 0, 0, 0
-	}
-	slices.Sort(us)
-	at := func(q float64) float64 { return float64(us[int(math.Ceil(q*float64(len(us))))-1]) / 1000 }
-	return at(0.50), at(0.99), at(1)
 }

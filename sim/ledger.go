@@ -23,6 +23,7 @@ type asked struct {
 type memories struct {
 	answers map[cluster.ID]*answered
 	order   []cluster.ID // of answers, oldest first
+	free    []*answered  // to be used again
 }
 
 type answered struct {
@@ -42,12 +43,17 @@ const keptMemories = 10 * time.Second
 // add notes an answer, and drops those that nobody can remember any more.
 func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
 	for len(m.order) > 0 && m.answers[m.order[0]].now+keptMemories < now {
+		m.free = append(m.free, m.answers[m.order[0]])
 		delete(m.answers, m.order[0])
 		m.order = m.order[1:]
 	}
 	a := m.answers[id]
 	if a == nil {
-		a = new(answered)
+		if n := len(m.free); n > 0 {
+			a, m.free = m.free[n-1], m.free[:n-1]
+		} else {
+			a = new(answered)
+		}
 		m.answers[id] = a
 		m.order = append(m.order, id)
 	}

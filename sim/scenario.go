@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,6 +100,28 @@ type flow struct {
 	zipf  *rand.Zipf
 	now   time.Duration
 	most  float64
+	names []string // of keys that have come up
+	slab
+}
+
+// slab has room for many requests in one piece.
+type slab struct {
+	items []cluster.Item
+	calls []calling
+}
+
+// request is room for n items and one visit.
+func (s *slab) request(n int) ([]cluster.Item, []calling) {
+	const requests = 256
+	if len(s.items) < n {
+		s.items = make([]cluster.Item, n*requests)
+	}
+	if len(s.calls) == 0 {
+		s.calls = make([]calling, requests)
+	}
+	items, calls := s.items[:n:n], s.calls[:1:1]
+	s.items, s.calls = s.items[n:], s.calls[1:]
+	return items, calls
 }
 
 func newFlow(w *world, s *demand, n uint64) *flow {
@@ -121,11 +144,12 @@ func (f *flow) next() (arrival, bool) {
 		}
 	}
 	a := arrival{at: f.now, atomic: len(f.limits) > 1, patience: f.patience, retry: f.retry, roams: true}
-	key := fmt.Sprintf("%s-%d", f.name, 1+f.key())
-	for _, l := range f.limits {
-		a.items = append(a.items, cluster.Item{Limit: l, Key: key, Cost: f.cost})
+	key := f.keyOf(f.key())
+	a.items, a.calls = f.request(len(f.limits))
+	for i, l := range f.limits {
+		a.items[i] = cluster.Item{Limit: l, Key: key, Cost: f.cost}
 	}
-	a.calls = []calling{{node: f.dice.IntN(len(f.world.machines))}}
+	a.calls[0].node = f.dice.IntN(len(f.world.machines))
 	return a, true
 }
 
@@ -140,6 +164,22 @@ func (f *flow) key() int {
 	}
 	return f.dice.IntN(f.keys)
 }
+
+// keyOf is the text of the i-th key. Of many keys it is made each time, for they would fill the memory.
+func (f *flow) keyOf(i int) string {
+	if i >= keptNames {
+		return f.name + "-" + strconv.Itoa(1+i)
+	}
+	if i >= len(f.names) {
+		f.names = append(f.names, make([]string, i+1-len(f.names))...)
+	}
+	if f.names[i] == "" {
+		f.names[i] = f.name + "-" + strconv.Itoa(1+i)
+	}
+	return f.names[i]
+}
+
+const keptNames = 1 << 16
 
 // mixture is several sources as one.
 type mixture struct {

@@ -118,11 +118,11 @@ func (r *ScenarioReport) WriteText(w io.Writer) error {
 
 // waits are how long clients waited: median, 99th percentile, longest.
 func (r *ScenarioReport) waits() [3]float64 {
-	var all []uint32
+	var all waits
 	for i := range r.Marks {
-		all = append(all, r.Marks[i].waits...)
+		all.addAll(&r.Marks[i].waits)
 	}
-	p50, p99, most := quantiles(all)
+	p50, p99, most := all.quantiles()
 	return [3]float64{p50, p99, most}
 }
 

@@ -53,22 +53,24 @@ func (w *world) source() source {
 
 // await waits for the next request; after the last one the world comes to rest.
 func (w *world) await(from source) {
-	var more bool
-	if w.coming, more = from.next(); !more {
+	a, more := from.next()
+	if !more {
 		w.rest()
 		return
 	}
-	w.schedule.add(w.coming.at, &awaited{w, from})
+	w.coming = awaited{w, from, a}
+	w.schedule.add(a.at, &w.coming)
 }
 
 // awaited is the next request, when its time has come.
 type awaited struct {
 	world *world
 	from  source
+	next  arrival
 }
 
 func (a *awaited) happen() {
-	a.world.arrive(&a.world.coming)
+	a.world.arrive(&a.next)
 	a.world.await(a.from)
 }
 

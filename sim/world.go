@@ -26,7 +26,7 @@ type world struct {
 	limits   cluster.Limits            // those that nodes know by name
 	frames   []*frame                  // buffers not in use
 	visits   []*visit                  // likewise
-	coming   arrival                   // the next request
+	coming   awaited                   // the next request
 	first    *ring.Ring                // in the beginning
 	judge    *judge
 	trace    trace
@@ -235,10 +235,10 @@ type request struct {
 	terms    []term        // kept by the judge, one per item
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
-	marks    []int         // kept by the course, one per item
+	asked    []asking      // kept by the course, one per item
 
-	term [1]term // what terms mostly are
-	mark [1]int  // and marks
+	term [1]term   // what terms mostly are
+	ask  [1]asking // and asked
 }
 
 // visit has a client bring r to m.
@@ -255,9 +255,11 @@ func (w *world) visit(m *machine, r *request) {
 	}
 	p := m.process
 	p.visits = append(p.visits, r)
-	v := new(visit)
+	var v *visit
 	if n := len(w.visits); n > 0 {
 		v, w.visits = w.visits[n-1], w.visits[:n-1]
+	} else {
+		v = new(visit)
 	}
 	v.process, v.request = p, r
 	if p.machine.frozen {
