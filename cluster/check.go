@@ -39,6 +39,8 @@ type Request struct {
 	Items    []Item          // 1 … MaxItems
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
+
+	owed bool // nobody waits for it: what nobody decides stays undecided (owed.go)
 }
 
 // Item is one limit applied to one key.
@@ -54,6 +56,7 @@ type Item struct {
 
 	limit *limiter.Limit
 	hash  uint64
+	doubt uint64 // boot that may have charged it without an answer
 }
 
 // Source says who took a decision.
@@ -114,7 +117,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 		n.checkEach(now, view, r, out)
 	}
 	n.confirmOwn(now, r.Items, out)
-	n.conclude(r, out)
+	n.conclude(now, r, out)
 	return nil
 }
 
@@ -254,7 +257,7 @@ func (it *Item) accepted(i int) error {
 }
 
 // conclude turns refusals into what the limit wants the caller to hear, and counts.
-func (n *Node) conclude(r *Request, out []Decision) {
+func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
 	var allowed, denied, degraded, shadow uint64
 	for i := range out {
 		d := &out[i]
@@ -278,6 +281,7 @@ func (n *Node) conclude(r *Request, out []Decision) {
 	}
 	if degraded > 0 {
 		n.stats.Degraded.Add(degraded)
+		n.owe(now, r.Items, out)
 	}
 	if shadow > 0 {
 		n.stats.Shadowed.Add(shadow)

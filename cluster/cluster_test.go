@@ -373,8 +373,8 @@ func TestOnError(t *testing.T) {
 	}
 	w.meet = nil
 	w.Wait(w.now.Add(breakerPauseMax))
-	if d := w.take("n1", "local", key); d.Degraded || d.Remaining != 8 {
-		t.Errorf("owner is back: degraded %t, remaining %d; want false, 8: a share must not count on the owner's state", d.Degraded, d.Remaining)
+	if d := w.take("n1", "local", key); d.Degraded || d.Remaining != 9-3-1 {
+		t.Errorf("owner is back: degraded %t, remaining %d; want false, 5: it has heard of three that a share admitted", d.Degraded, d.Remaining)
 	}
 }
 

@@ -114,12 +114,13 @@ func (n *Node) tick() {
 	r := n.view.Load()
 	if r != nil {
 		n.spreadLocked(r)
+		n.settleOwedLocked()
 	}
 	if r != nil && n.parts != nil && !n.soloLocked(r) {
 		n.countContactsLocked(now, r)
 		n.probeLocked(now, r)
 		n.collectLocked(now)
-		n.returnLocked(now, r)
+		n.returnLocked()
 		n.startPushesLocked()
 		if n.unsettled {
 			n.tendLocked()

@@ -343,9 +343,6 @@ func (n *Node) lentLocked(p *peer) {
 func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
 	n.heardLocked(a.Term)
 	r := n.view.Load()
-	for _, i := range m.Lent {
-		n.returnedLocked(r, p, int(i))
-	}
 	if len(m.Gift) == 0 {
 		return
 	}

@@ -76,7 +76,9 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 		}
 	}
 	for _, i := range away {
-		if targets[i] == nobody || !n.decideHere(now, &r.Items[i], &out[i]) {
+		switch {
+		case targets[i] != nobody && n.decideHere(now, &r.Items[i], &out[i]):
+		case !r.owed:
 			out[i] = n.fallback(now, view, &r.Items[i])
 		}
 	}
@@ -204,6 +206,9 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			n.stats.Unsent.Add(1)
 		} else {
 			n.stats.Lost.Add(1)
+			for _, i := range items {
+				r.Items[i].doubt = peer.boot
+			}
 		}
 		if n.gone(now, peer) || peer.open(now) {
 			for _, i := range items {

@@ -47,6 +47,10 @@ type Node struct {
 	chargesMu sync.Mutex // guards charges; taken after mu
 	charges   charges
 
+	owedMu   sync.Mutex // guards owed and settling; taken after mu
+	owed     []owed     // oldest first
+	settling bool       // what is owed is being charged
+
 	mu        sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
 	parts     []part     // by partition; nil if this node is no member
 	term      uint64     // the highest that was heard of
@@ -62,6 +66,7 @@ type Node struct {
 	unsettled bool    // something has changed since tend last found nothing to claim
 	outboxes  []*peer // of the View: those that something was ever to be said to, by id
 	restored  bool    // some parts are
+	returning bool    // what was restored is being sent to who should hold it
 	stopSweep func()
 	stopTick  func()
 	stopped   bool

@@ -44,30 +44,86 @@ func (n *Node) adoptLocked(role Role) {
 	}
 }
 
-// returnLocked has who should hold what was restored here get it.
-func (n *Node) returnLocked(now limiter.Instant, r *route) {
-	if !n.restored || r.Ring == nil {
-		return
-	}
-	n.restored = false
-	for i := range n.parts {
-		pt := &n.parts[i]
-		if !pt.restored {
-			continue
-		}
-		n.restored = true
-		owner := r.owner(i)
-		if p := r.peers[owner]; owner != r.Self && pt.to == nil && !n.gone(now, p) {
-			pt.to, pt.copied = p, copyWanted
-			n.dueLocked(pt)
-		}
+// returnLocked begins to send what was restored to who should hold it, unless it is at it. Copies that the receiver gets in this
+// way are merged, whatever it holds by then; it need not know who has sent them first.
+func (n *Node) returnLocked() {
+	if n.restored && !n.returning && !n.stopped {
+		n.returning = true
+		n.clock.AfterFunc(0, func() {
+			n.returnRestored()
+			n.mu.Lock()
+			n.returning = false
+			n.mu.Unlock()
+		})
 	}
 }
 
-// returnedLocked notes that p has got what was restored here of partition i. If it is p that should hold it, this node
-// need not keep it any longer.
-func (n *Node) returnedLocked(r *route, p *peer, i int) {
-	if pt := &n.parts[i]; pt.restored && r.Ring != nil && r.peers[r.owner(i)] == p {
+func (n *Node) returnRestored() {
+	for p, mine := n.nextReturn(); p != nil; p, mine = n.nextReturn() {
+		wanted := func(hash uint64) bool { return mine[ring.Partition(hash)] }
+		var entries []limiter.Entry
+		for i := range n.table.Parts() {
+			n.table.Scan(n.clock.Now(), i, wanted, func(_ uint64, e limiter.Entry) { entries = append(entries, e) })
+			for len(entries) > 0 {
+				most := 0
+				for size := 0; most < min(len(entries), copiesAtOnce) && size < copyBytes; most++ {
+					size += len(entries[most].Key) + len(entries[most].State)
+				}
+				if !n.sendCopies(p, entries[:most]) {
+					return // the next tick begins again
+				}
+				entries = entries[most:]
+			}
+		}
+		n.returned(p, &mine)
+	}
+}
+
+// nextReturn is a member that should hold some of what was restored here and answers, and which partitions; nil if there is none.
+func (n *Node) nextReturn() (to *peer, mine [ring.Partitions]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r, now := n.view.Load(), n.clock.Now()
+	if r.Ring == nil || n.stopped {
+		return nil, mine
+	}
+	n.restored = false
+	for i := range n.parts {
+		if !n.parts[i].restored {
+			continue
+		}
+		n.restored = true
+		if owner := r.owner(i); owner != r.Self && (to == nil || to == r.peers[owner]) && !n.gone(now, r.peers[owner]) && !r.peers[owner].open(now) {
+			to, mine[i] = r.peers[owner], true
+		}
+	}
+	return to, mine
+}
+
+// sendCopies has p merge some entries, and reports whether it has.
+func (n *Node) sendCopies(p *peer, entries []limiter.Entry) bool {
+	now := n.clock.Now()
+	deadline := now.Add(moveTimeout)
+	calls := []Call{{
+		To: *p.member.Load(), Deadline: deadline,
+		Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Entries: entries}},
+	}}
+	n.net.Call(calls)
+	n.note(now, n.clock.Now(), p, &calls[0])
+	return calls[0].Err == nil && calls[0].Answer.Move != nil && calls[0].Answer.Move.Applied
+}
+
+// returned notes that p has got what was restored here of some partitions. If it is p that should hold them, this node need not
+// keep them any longer, unless as its heir.
+func (n *Node) returned(p *peer, mine *[ring.Partitions]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.view.Load()
+	for i := range n.parts {
+		pt := &n.parts[i]
+		if !mine[i] || !pt.restored || r.Ring == nil || r.peers[r.owner(i)] != p {
+			continue
+		}
 		pt.restored = false
 		if pt.copyOf == n.boot && !n.holdings.held[i].Load() && !pt.giving {
 			n.forgetLocked(i)

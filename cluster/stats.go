@@ -10,6 +10,8 @@ type Stats struct {
 	Refused   atomic.Uint64 // requests that were in error: nothing decided, nothing charged
 	Degraded  atomic.Uint64 // answered under less than the full promise
 	Fallback  atomic.Uint64 // answered by the limit's on_error
+	Settled   atomic.Uint64 // of those that were admitted: charged to who decides, afterwards
+	Forgiven  atomic.Uint64 // of those that were admitted: never charged, because nobody who decides could be told in time
 	Forwarded atomic.Uint64 // sent to their owners
 	Retried   atomic.Uint64 // sent again
 	Unsent    atomic.Uint64 // calls that never reached their peer

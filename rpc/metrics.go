@@ -82,6 +82,8 @@ var nodeCounters = []counter{
 	{"refused", "Requests in error: nothing decided, nothing charged.", func(s *cluster.Stats) uint64 { return s.Refused.Load() }},
 	{"degraded", "Items answered under less than the full promise.", func(s *cluster.Stats) uint64 { return s.Degraded.Load() }},
 	{"fallback", "Items answered by on_error.", func(s *cluster.Stats) uint64 { return s.Fallback.Load() }},
+	{"settled", "Items admitted by on_error that their owner was told to charge afterwards.", func(s *cluster.Stats) uint64 { return s.Settled.Load() }},
+	{"forgiven", "Items admitted by on_error that nobody could be told to charge.", func(s *cluster.Stats) uint64 { return s.Forgiven.Load() }},
 	{"forwarded", "Items sent to their owners.", func(s *cluster.Stats) uint64 { return s.Forwarded.Load() }},
 	{"retried", "Items sent a second time.", func(s *cluster.Stats) uint64 { return s.Retried.Load() }},
 	{"unsent", "Calls that never reached their peer.", func(s *cluster.Stats) uint64 { return s.Unsent.Load() }},

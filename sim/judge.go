@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -208,11 +209,12 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 // decidesAll follows items that stand or fall together. Limits that only watch have no say in it: they are charged if
 // the others are.
 func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
-	now, exactly := p.now(), true
+	now, exactly, blind := p.now(), true, false
 	for i := range items {
 		r := &items[i].account.reference
 		r.settle(now, items[i].account.spec)
-		if r.strict == nil && r.fresh() {
+		blind = blind || r.isBlind()
+		if r.strict == nil && (r.fresh() || r.isBlind()) {
 			r.loosen(now, items[i].account.spec)
 		}
 		exactly = exactly && r.strict == nil
@@ -225,7 +227,7 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 	if would := j.wouldFall(now, items, false); would && !fallen {
 		j.judged(p, &items[0], generous, got[0], got[0])
 	}
-	if would := j.wouldFall(now, items, true); !would && fallen {
+	if would := j.wouldFall(now, items, true); !would && fallen && !blind {
 		j.judged(p, &items[0], mean, got[0], got[0])
 	}
 	if fallen {
@@ -237,6 +239,7 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 		if r.strict == nil {
 			strict := r.loose
 			r.strict = &strict
+			r.came = cmp.Or(r.came, j.world.now) // what was decided with others is known as well as they are
 		}
 		r.commit(now, it, got[i].Allowed)
 		r.learn(now, it.account.spec, got[i])
@@ -344,7 +347,7 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 		it, out := &a.Items[i], &answer.Items[i]
 		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID}
 		j.answered(p, &x, late, out)
-		if out.Status != cluster.StatusDone {
+		if out.Status != cluster.StatusDone || it.Report { // what is charged afterwards: reference.owes
 			continue
 		}
 		items, got = append(items, x), append(got, out.Decision)
@@ -500,6 +503,9 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	case d.Source == cluster.SourceFallback:
 		j.fellBack(h, i, d, got)
 		j.tallies[a.spec.Name].count(it, d)
+		if d.Allowed && it.Op == cluster.OpTake && it.Cost > 0 {
+			a.reference.owes(a, p)
+		}
 		if h.alone[i].charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {
 			j.spared(t, it.Cost, d.Bound)
 		}

@@ -65,7 +65,10 @@ func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limite
 // whether p still knows, or knows already, its answer tells.
 func (j *judge) remembered(p *process, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
 	if own := p.shares.answers[id]; own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
-		return own.decisions // it has heard of this take before, when it had to decide by itself
+		for i := range items { // it has heard of this take before, when it had to decide by itself
+			j.bring(items[i].account, p)
+		}
+		return own.decisions
 	}
 	a := j.memories.answers[id]
 	if a == nil || len(a.decisions) != len(got) {

@@ -24,6 +24,7 @@ type reference struct {
 	last   time.Duration // when
 	came   time.Duration // when it was last carried from one node to another
 	fences uint64        // how often who decided had let go of all that it held
+	blind  time.Duration // until when charges may come that nobody sees
 	past   []charged     // what was charged lately, where a world may have to look back
 }
 
@@ -52,6 +53,10 @@ const (
 // take holds a decision against the reference, which then stands as after it. want is what was due, where that is known.
 func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (v verdict, want limiter.Decision) {
 	s := it.account.spec
+	blind := r.isBlind()
+	if r.strict == nil && blind {
+		r.loosen(now, s)
+	}
 	if r.strict == nil {
 		was := r.loose
 		v, want := r.takeExactly(now, it, got)
@@ -66,7 +71,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	case it.op == cluster.OpReset:
 	case got.Allowed && !loose.peek(now, s, it.cost).Allowed:
 		return generous, loose.peek(now, s, it.cost)
-	case !got.Allowed && strict.peek(now, s, it.cost).Allowed:
+	case !got.Allowed && !blind && strict.peek(now, s, it.cost).Allowed:
 		return mean, strict.peek(now, s, it.cost)
 	}
 	if it.op == cluster.OpPeek { // it says what would be left
@@ -79,7 +84,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	switch most, least := r.loose.peek(now, s, 0), r.strict.peek(now, s, 0); {
 	case got.Remaining > most.Remaining:
 		return generous, most
-	case got.Remaining < least.Remaining:
+	case got.Remaining < least.Remaining && !blind:
 		return mean, least
 	}
 	if it.op == cluster.OpTake {
@@ -91,6 +96,25 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 // fresh reports whether the state has come from elsewhere only just now. Copies that others have kept of it may follow,
 // and make it a little stricter still.
 func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carriage }
+
+// owes notes that a node has admitted something without who decides, and that this is charged to who decides then:
+// perhaps, some time within the next minute, and as far as there is room. Until that is over and forgotten nobody knows
+// how little is left, only how much at most.
+func (r *reference) owes(a *account, p *process) {
+	now := p.machine.world.now
+	if r.by == nil {
+		r.by, r.last = p, now
+	}
+	if r.came == 0 {
+		r.came = now
+	}
+	r.blind = max(r.blind, now+owedLasts+2*a.spec.Per)
+}
+
+// owedLasts is for how long a node tries to have charged what it has admitted by itself, and a little more.
+const owedLasts = 62 * time.Second
+
+func (r *reference) isBlind() bool { return r.blind != 0 && r.last <= r.blind }
 
 // loosen makes two references of one.
 func (r *reference) loosen(now limiter.Instant, s *limiter.Spec) {

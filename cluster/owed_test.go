@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// hush has calls to a node go unanswered: its process is stopped. It returns who lets it go on.
+func (w *world) hush(id string) (goOn func()) {
+	quiet := true
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if quiet && (c.To.ID == id || c.Ask.Move != nil && c.Ask.Move.ID == id) {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	return func() { quiet = false }
+}
+
+// Promise: what shares admitted while an owner was silent is charged to who decides afterwards, once, and so comes off what the
+// limit still admits.
+func TestWhatSharesAdmittedIsCharged(t *testing.T) {
+	thirty := limiter.Spec{Name: "thirty", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30, Per: time.Hour}
+	w := newWorld(t, 3, thirty)
+	key := w.key("n2", 0)
+	admitted := 0
+	ask := func(node string) Decision {
+		d := w.take(node, "thirty", key)
+		if d.Allowed {
+			admitted++
+		}
+		return d
+	}
+	for range 5 {
+		ask("n1")
+	}
+	w.pass(time.Second)
+
+	w.hush("n2")
+	fallen := 0
+	for range 8 {
+		for _, node := range []string{"n1", "n3"} {
+			if d := ask(node); d.Source == SourceFallback && d.Allowed {
+				fallen++
+			}
+		}
+	}
+	if fallen == 0 {
+		t.Fatal("nobody has fallen back: the test shows nothing")
+	}
+	w.pass(3 * time.Second) // its heir takes over, and hears what is owed
+	for range 40 {
+		if d := ask("n1"); d.Degraded {
+			t.Fatalf("after the heir has taken over: %+v", d)
+		}
+	}
+	if admitted != 30 {
+		t.Errorf("%d of 30 are admitted in all, %d of them from shares", admitted, fallen)
+	}
+	for _, id := range []string{"n1", "n3"} {
+		if s := w.nodes[id].Stats(); s.Settled.Load() == 0 || s.Forgiven.Load() != 0 || len(w.nodes[id].owed) != 0 {
+			t.Errorf("%s: %d settled, %d forgiven, %d left", id, s.Settled.Load(), s.Forgiven.Load(), len(w.nodes[id].owed))
+		}
+	}
+}
+
+// Promise: … but not a second time by whoever may have charged it already without an answer.
+func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	deaf := true
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Answer = deliver(); deaf && len(c.Ask.Items) > 0 && c.To.ID == "n2" {
+			c.Answer, c.Err = nil, errSilent // it is charged, and the answer lost
+		}
+	}
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	deaf = false
+	w.pass(5 * time.Second)
+	if left := w.remaining("n2", "five", key); left != 4 {
+		t.Errorf("%d of 5 are left after one take that was charged though its answer got lost", left)
+	}
+	if s := w.nodes["n1"].Stats(); s.Forgiven.Load() != 1 || s.Settled.Load() != 0 {
+		t.Errorf("%d forgiven, %d settled", s.Forgiven.Load(), s.Settled.Load())
+	}
+}
+
+// Promise: a minority's shares are charged when the cut is healed.
+func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	cut := true
+	w.meet = func(c *Call, deliver func() *Answer) {
+		from := ""
+		if c.Ask.Move != nil {
+			from = c.Ask.Move.ID
+		}
+		if cut && (c.To.ID == "n1" || from == "n1" || from == "" && c.To.ID != "n1") {
+			c.Err = ErrUnsent
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.pass(3 * time.Second)
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed || !w.nodes["n1"].minority.Load() {
+		t.Fatalf("%+v", d)
+	}
+	if w.pass(2 * time.Second); len(w.nodes["n1"].owed) != 1 {
+		t.Errorf("%d are owed during the cut", len(w.nodes["n1"].owed))
+	}
+	cut = false
+	w.pass(5 * time.Second)
+	if left := w.remaining("n3", "five", key); left != 4 {
+		t.Errorf("%d of 5 are left after the minority has admitted one", left)
+	}
+}
+
+var errSilent = errors.New("no answer")
