@@ -20,6 +20,13 @@ import (
 // Take decides on one unit for a key, now.
 type Take func(key string) bool
 
+// TakeMany decides on one unit for each of the keys that came together in one message, MessageSize at most, now, and says
+// how many are admitted.
+type TakeMany func(keys []string) int
+
+// MessageSize is how many keys come together.
+const MessageSize = 64
+
 // Contestant is a limiter with the limit that all get: Limit units per Per and key, all of which may come at once.
 type Contestant struct {
 	Name  string
@@ -36,7 +43,9 @@ const (
 // Running is a limiter at work.
 type Running struct {
 	Worker func() Take // for each goroutine one of its own
-	Keys   func() int  // how many have an entry; nil if it does not say
+	// Reader is a worker that decides on whole messages, and is measured instead of Worker; nil where there is no such thing.
+	Reader func() TakeMany
+	Keys   func() int // how many have an entry; nil if it does not say
 	Stop   func()
 }
 
@@ -47,51 +56,60 @@ const (
 	Nothing = "no-limiter"
 )
 
-// Contestants are all of them. Each reads the clock once per decision, but for one that says so.
+// Contestants are all of them. Each reads the clock once per decision, but for the one that decides on whole messages.
 var Contestants = []Contestant{
-	{Base, table(limiter.GCRA, everyTime)},
-	{"penstock-fixed-window", table(limiter.FixedWindow, everyTime)},
-	{"penstock-clock-once-for-64", table(limiter.GCRA, onceFor64)},
+	{Base, table(limiter.GCRA, false)},
+	{"penstock-fixed-window", table(limiter.FixedWindow, false)},
+	{"penstock-in-messages-of-64", table(limiter.GCRA, true)},
 	{"x-time-rate-in-a-sync.Map", timeRate},
 	{"sethvargo-go-limiter", sethvargoStore},
 	{"throttled-v2", throttledStore},
 	{Nothing, nothing},
 }
 
-// table is penstock's, with its default budget unless the keys need more.
-func table(algorithm limiter.Algorithm, clock func() func() limiter.Instant) func(int) (Running, error) {
+// table is penstock's, with its default budget unless the keys need more. In messages, it does what a node does with a
+// message of many items: it reads the clock once, and says first what all of them will ask for.
+func table(algorithm limiter.Algorithm, messages bool) func(int) (Running, error) {
 	return func(keys int) (Running, error) {
 		l, err := limiter.New(limiter.Spec{Name: "contest", Algorithm: algorithm, Limit: Limit, Per: Per})
 		t := limiter.NewTable(limiter.TableConfig{Bytes: max(limiter.DefaultBytes, 160*int64(keys))})
-		return Running{
+		now := clock()
+		running := Running{
 			Worker: func() Take {
-				now := clock()
 				return func(key string) bool { return t.Take(now(), l, key, limiter.Hash(key), 1).Allowed }
 			},
 			Keys: func() int { return t.Stats().Keys },
 			Stop: func() {},
-		}, err
+		}
+		if messages {
+			running.Reader = func() TakeMany { return reader(t, l, now) }
+		}
+		return running, err
 	}
 }
 
-// everyTime reads the clock as a node does: the wall once, and from then on what has passed since.
-func everyTime() func() limiter.Instant {
+func reader(t *limiter.Table, l *limiter.Limit, now func() limiter.Instant) TakeMany {
+	var hashes [MessageSize]uint64
+	return func(keys []string) (admitted int) {
+		for i, key := range keys {
+			hashes[i] = limiter.Hash(key)
+			t.Expect(l, hashes[i])
+		}
+		at := now()
+		for i, key := range keys {
+			if t.Take(at, l, key, hashes[i], 1).Allowed {
+				admitted++
+			}
+		}
+		return admitted
+	}
+}
+
+// clock reads the clock as a node does: the wall once, and from then on what has passed since.
+func clock() func() limiter.Instant {
 	anchor := time.Now()
 	wall := limiter.Instant(anchor.UnixNano())
 	return func() limiter.Instant { return wall.Add(time.Since(anchor)) }
-}
-
-// onceFor64 reads it for 64 decisions at once, as a door does with what came in one message.
-func onceFor64() func() limiter.Instant {
-	read := everyTime()
-	now, n := limiter.Instant(0), 0
-	return func() limiter.Instant {
-		if n%64 == 0 {
-			now = read()
-		}
-		n++
-		return now
-	}
 }
 
 // timeRate is the usual way to have a golang.org/x/time/rate.Limiter per key.

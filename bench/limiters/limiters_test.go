@@ -21,13 +21,11 @@ func TestAllLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer running.Stop()
-			take := running.Worker()
+			take := inMessages(running)
 			for _, key := range []string{"alice", "bob"} {
 				admitted := 0
 				for range 1200 {
-					if take(key) {
-						admitted++
-					}
+					admitted += take([]string{key})
 				}
 				if c.Name == Nothing && admitted != 1200 || c.Name != Nothing && admitted != Limit {
 					t.Errorf("%s: %d of 1200 admitted", key, admitted)
@@ -129,9 +127,15 @@ func benchmarkTake(b *testing.B, c Contestant, keys int, stream *draws) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		take := running.Worker()
-		for i := 0; pb.Next(); i++ {
-			take(stream.key(i))
+		take := inMessages(running)
+		var message [MessageSize]string
+		for i := 0; pb.Next(); {
+			n := 0
+			for more := true; more && n < len(message); more = n < len(message) && pb.Next() {
+				message[n] = stream.key(i)
+				n, i = n+1, i+1
+			}
+			take(message[:n])
 		}
 	})
 }

@@ -131,20 +131,22 @@ func (w load) run(running Running, d time.Duration) ran {
 	before, worked := objects(), cpuTime()
 	began := time.Now()
 	for id := range w.workers {
-		take := running.Worker()
+		take := inMessages(running)
 		group.Go(func() {
 			n, admitted := id*drawn/w.workers, 0
 			first := n
 			var request []byte
+			var message [MessageSize]string
 			for time.Since(began) < d {
-				for range burst {
-					if w.garbage > 0 {
-						request = make([]byte, w.garbage)
+				for range burst / MessageSize {
+					for i := range message {
+						if w.garbage > 0 {
+							request = make([]byte, w.garbage)
+						}
+						message[i] = w.stream.key(n)
+						n++
 					}
-					if take(w.stream.key(n)) {
-						admitted++
-					}
-					n++
+					admitted += take(message[:])
 				}
 			}
 			runtime.KeepAlive(request)
@@ -157,6 +159,22 @@ func (w load) run(running Running, d time.Duration) ran {
 	return ran{
 		wall: float64(took.Nanoseconds()) / n, cpu: float64((cpuTime() - worked).Nanoseconds()) / n,
 		allocations: float64(objects()-before) / n, allowed: float64(yes.Load()) / n,
+	}
+}
+
+// inMessages is how running decides on a message: at once if it can, else key by key.
+func inMessages(running Running) TakeMany {
+	if running.Reader != nil {
+		return running.Reader()
+	}
+	take := running.Worker()
+	return func(keys []string) (admitted int) {
+		for _, key := range keys {
+			if take(key) {
+				admitted++
+			}
+		}
+		return admitted
 	}
 }
 
