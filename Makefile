@@ -4,7 +4,7 @@ COMPOSE ?= docker-compose
 IMAGE   ?= penstock
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check bench rivals demo image compose
+.PHONY: help build test race lint format generate check bench rivals servers demo image compose
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: ## benchmarks of all rooms; bench/README.md says what they compare
 
 rivals: ## penstock beside other limiters, all in one run; takes half an hour
 	cd bench && $(GO) run . limiters -o results
+
+servers: ## penstock beside Gubernator and an empty gRPC service, on loopback; takes ten minutes
+	cd bench && $(GO) run . servers -o results
 
 demo: ## three nodes in one process, on the default ports
 	$(GO) run ./cmd/node demo

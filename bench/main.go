@@ -1,6 +1,7 @@
 // Bench measures penstock beside what else there is, all in one run, and prints tables with ratios. It ends by itself.
 //
 //	go run . limiters          limiters that work within one process
+//	go run . servers           servers on loopback: penstock, Gubernator, a gRPC service that does nothing
 //
 // README.md says what is compared, and keeps the figures.
 package main
@@ -11,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 
 	"penstock/bench/contest"
 	"penstock/bench/limiters"
+	"penstock/bench/servers"
 )
 
 func main() {
@@ -38,10 +41,21 @@ func run(args []string, out, progress io.Writer) error {
 	switch verb {
 	case "limiters":
 		return contestOfLimiters(args, out, progress)
+	case "servers":
+		return contestOfServers(args, out, progress)
+	case servers.EmptyVerb:
+		if len(args) != 1 {
+			return fmt.Errorf("%s wants an address", servers.EmptyVerb)
+		}
+		l, err := net.Listen("tcp", args[0])
+		if err != nil {
+			return err
+		}
+		return servers.ServeEmpty(l)
 	case measureVerb:
 		return measure(args, out)
 	}
-	return errors.New("say what to measure: go run . limiters [flags]; -h lists them")
+	return errors.New("say what to measure: go run . limiters [flags], or servers; -h lists them")
 }
 
 // contestOfLimiters has each contestant measured at each number of keys, in a process of its own: so none inherits
@@ -55,7 +69,7 @@ func contestOfLimiters(args []string, out, progress io.Writer) error {
 	each := f.Duration("time", 500*time.Millisecond, "for each figure of speed")
 	collector := f.Float64("collector", 1e7, "number of keys from which on the collector is watched too, for up to a minute")
 	only := f.String("only", "", "contestants whose names contain this; default all")
-	dir := f.String("o", "", "directory for limiters.md and limiters.json; default none")
+	dir := f.String("o", "", "directory for limiters.md, .json and .svg; default none")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -101,6 +115,52 @@ func contestOfLimiters(args []string, out, progress io.Writer) error {
 	return write(&report, out, *dir, "limiters")
 }
 
+// contestOfServers builds the servers, and measures row after row.
+func contestOfServers(args []string, out, progress io.Writer) error {
+	f := flag.NewFlagSet("servers", flag.ContinueOnError)
+	f.SetOutput(progress)
+	rounds := f.Int("rounds", 5, "how often each is measured")
+	rows := f.String("rows", "", "rows by name, with commas; default all")
+	each := f.Duration("time", time.Second, "for each measurement")
+	dir := f.String("o", "", "directory for ROW.md, ROW.json and ROW.svg; default none")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	chosen := slices.DeleteFunc(slices.Clone(servers.Rows), func(r servers.Row) bool {
+		return *rows != "" && !slices.Contains(strings.Split(*rows, ","), r.Name)
+	})
+	if len(chosen) == 0 {
+		return fmt.Errorf("-rows: %q names none of the rows", *rows)
+	}
+	if *rounds < 1 || *each < 10*time.Millisecond {
+		return fmt.Errorf("-rounds is %d and -time %v; at least 1 and 10ms are accepted", *rounds, *each)
+	}
+	work, err := os.MkdirTemp("", "bench-servers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	programs, err := servers.Build(".", work)
+	if err != nil {
+		return err
+	}
+	for _, row := range chosen {
+		samples, err := servers.Measure(programs, row, *rounds, *each, progress)
+		if err != nil {
+			return fmt.Errorf("row %s: %w", row.Name, err)
+		}
+		report := contest.Report{
+			Title:   row.Title,
+			Command: strings.Join(append([]string{"go run . servers"}, args...), " "),
+			Machine: contest.ThisMachine(), Rounds: *rounds, Samples: samples, Tables: servers.Tables, Base: servers.Base,
+		}
+		if err := write(&report, out, *dir, row.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // write prints the report, and keeps it in dir if there is one.
 func write(r *contest.Report, out io.Writer, dir, name string) error {
 	if err := r.Markdown(out); err != nil || dir == "" {
@@ -109,7 +169,7 @@ func write(r *contest.Report, out io.Writer, dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for suffix, print := range map[string]func(io.Writer) error{".md": r.Markdown, ".json": r.JSON} {
+	for suffix, print := range map[string]func(io.Writer) error{".md": r.Markdown, ".json": r.JSON, ".svg": r.Plot} {
 		f, err := os.Create(filepath.Join(dir, name+suffix))
 		if err != nil {
 			return err

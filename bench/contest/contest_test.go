@@ -3,6 +3,7 @@ package contest
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"io"
 	"math"
@@ -61,9 +62,18 @@ func TestReport(t *testing.T) {
 		Title: "A contest", Command: "run it", Machine: Machine{Cores: 2}, Rounds: 3, Samples: imagined(t), Base: "a",
 		Tables: []Table{{"Cost, ns", "ns", 0, Less}, {"Speed", "ns", 1, More}, {"Nobody's", "x", 0, Less}},
 	}
-	var md, js bytes.Buffer
-	if err := errors.Join(r.Markdown(&md), r.JSON(&js)); err != nil {
+	var md, js, svg bytes.Buffer
+	if err := errors.Join(r.Markdown(&md), r.JSON(&js), r.Plot(&svg)); err != nil {
 		t.Fatal(err)
+	}
+	// At point 2 the longest bar is b's, and a's is half as long.
+	for _, want := range []string{"A contest: cost, ns", `>c</text>`, `width="420.0"`, `width="210.0"`, ">40 (2 ×)<"} {
+		if !strings.Contains(svg.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, svg.String())
+		}
+	}
+	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil {
+		t.Errorf("the plot is no XML: %v", err)
 	}
 	for _, want := range []string{
 		"## Cost, ns\n\n| | 1 | 2 |\n|---|--:|--:|\n| a | 20 | 20 |\n| b | 40 (2 ×) | 40 (2 ×) |\n| c |  | 10 (0.5 ×) |\n",

@@ -46,14 +46,27 @@ func cpuModel() string {
 // Watch runs cmd to its end and returns how many cores others used meanwhile, of this machine's, or −1 where nobody
 // can tell.
 func Watch(cmd *exec.Cmd) (others float64, err error) {
-	began, before := time.Now(), busy()
-	err = cmd.Run()
-	if err != nil || before < 0 {
+	m := NewMeter()
+	if err := cmd.Run(); err != nil {
 		return -1, err
 	}
-	own := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	used := busy() - before - own
-	return max(0, used.Seconds()/time.Since(began).Seconds()), nil
+	return m.Others(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()), nil
+}
+
+// Meter tells who uses the machine, from when it is made.
+type Meter struct {
+	began  time.Time
+	before time.Duration
+}
+
+func NewMeter() Meter { return Meter{time.Now(), busy()} }
+
+// Others is how many cores were used since then beside what is measured, which has used own; −1 where nobody can tell.
+func (m Meter) Others(own time.Duration) float64 {
+	if m.before < 0 {
+		return -1
+	}
+	return max(0, (busy()-m.before-own).Seconds()/time.Since(m.began).Seconds())
 }
 
 // busy is how long all cores together have worked since the machine was started, −1 where /proc/stat does not say.

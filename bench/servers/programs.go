@@ -1,0 +1,154 @@
+package servers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Programs are what is measured, built from source, in a folder of their own.
+type Programs struct {
+	Dir  string // where binaries, settings and logs lie
+	Self string // this program: it is the empty service too
+}
+
+// source is a program that can be built: in a folder, from the module penstock/bench.
+type source struct{ folder, name, what string }
+
+var (
+	ours        = source{"..", "penstock", "./cmd/node"}
+	gubernators = source{"gubernator", "gubernator", "."}
+)
+
+// Build builds them into dir. module is the folder of the module penstock/bench.
+func Build(module, dir string) (*Programs, error) { return build(module, dir, ours, gubernators) }
+
+func build(module, dir string, sources ...source) (*Programs, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range sources {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, b.name), b.what)
+		cmd.Dir = filepath.Join(module, b.folder)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s cannot be built: %w\n%s", b.name, err, out)
+		}
+	}
+	limits := "limits: [{name: big, algorithm: gcra, limit: 1000000000, per: 1s}]\n"
+	return &Programs{dir, self}, os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(limits), 0o644)
+}
+
+// process is a server at work.
+type process struct {
+	cmd  *exec.Cmd
+	log  string
+	over chan struct{} // closed when it has ended
+}
+
+// start starts a program in p.Dir with more variables in its environment.
+func (p *Programs) start(program string, env []string, args ...string) (*process, error) {
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(p.Dir, program)
+	}
+	log, err := os.CreateTemp(p.Dir, filepath.Base(program)+"-*.log")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, log, log
+	cmd.Env = append(os.Environ(), env...)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &process{cmd, log.Name(), make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(s.over)
+	}()
+	return s, nil
+}
+
+// stop ends it, gently first.
+func (s *process) stop() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.over:
+	case <-time.After(5 * time.Second):
+		_ = s.cmd.Process.Kill()
+		<-s.over
+	}
+}
+
+// awaitListener waits until somebody listens at addr.
+func (s *process) awaitListener(addr string) error {
+	for range 200 {
+		if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+			return c.Close()
+		}
+		select {
+		case <-s.over:
+			return s.fault("ended")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return s.fault("does not listen at " + addr)
+}
+
+// fault says what the process said of itself.
+func (s *process) fault(what string) error {
+	said, _ := os.ReadFile(s.log)
+	return fmt.Errorf("%s %s; it said:\n%s", filepath.Base(s.cmd.Path), what, said[max(0, len(said)-2000):])
+}
+
+// cpu is the processor time that it has used.
+func (s *process) cpu() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // the name before it may have spaces
+	if len(fields) < 13 {
+		return 0, errors.New("/proc/PID/stat is not as expected")
+	}
+	user, err := strconv.Atoi(string(fields[11]))
+	system, err2 := strconv.Atoi(string(fields[12]))
+	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err, err2)
+}
+
+// resident is its memory, in bytes.
+func (s *process) resident() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kb, err := strconv.ParseInt(strings.Fields(text)[0], 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, errors.New("/proc/PID/status has no VmRSS")
+}
+
+// freePorts are ports of host on which nobody listens.
+func freePorts(host string, n int) (addrs []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all of them at the end: none comes twice
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
