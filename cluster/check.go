@@ -1,7 +1,7 @@
 // Package cluster lets many nodes keep one limit. Follow one check:
 //
 //  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key; the node looks
-//     the limit up, hashes the key once, and takes the current View: who is there and who owns what. That one View
+//     the limit up, and what overrides it for this key, hashes the key once, and takes the current View: who is there and who owns what. That one View
 //     serves the request from beginning to end.
 //  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks that one, the owner
 //     in its View, through Network.Call, all owners of a batch at once, and passes their answers on.
@@ -66,7 +66,7 @@ const (
 	SourceOwner     Source = iota // this node owns the key
 	SourceForwarded               // the owner, asked by this node
 	SourceFallback                // nobody answered: the limit's on_error
-	SourceReplica                 // this node, for a replicated limit
+	SourceReplica                 // this node, for a replicated limit, or for a key that its limit does not count (Spec.Unlimited)
 )
 
 func (s Source) String() string {
@@ -87,7 +87,7 @@ const Unbounded int64 = -1
 // Decision is the answer to one Item.
 type Decision struct {
 	limiter.Decision
-	Rule     *limiter.Limit // the limit that decided
+	Rule     *limiter.Limit // the limit that decided: the one that was asked for, or an override of it
 	Owner    string         // id of the node that owns the key, as far as known
 	Source   Source
 	Degraded bool  // taken under less than the full promise
@@ -140,7 +140,10 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 		return true
 	}
 	if !n.Holds(it.hash) {
-		return false
+		if it.limit.Unlimited { // nothing is counted, so nobody needs to be asked
+			*out = Decision{Decision: n.decide(now, it), Owner: n.id, Source: SourceReplica}
+		}
+		return it.limit.Unlimited
 	}
 	d := n.decide(now, it)
 	if d.Closed { // the key has just been given away
@@ -153,7 +156,7 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 // own is a decision of this node as the holder of the key.
 func (n *Node) own(d limiter.Decision, it *Item) Decision {
 	out := Decision{Decision: d, Owner: n.id, Source: SourceOwner}
-	if n.tied.Load() { // the other of two may go on too
+	if n.tied.Load() && !it.limit.Unlimited { // the other of two may go on too
 		out.Degraded, out.Bound = true, it.limit.Capacity()
 	}
 	return out
@@ -219,11 +222,11 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 		case it.Inline == nil && named == nil:
 			return &UnknownLimitError{Item: i, Name: it.Limit}
 		case it.Inline == nil:
-			it.limit = named
+			it.limit = named.For(it.Key)
 		case limits[it.Inline.Name] != nil:
 			return inputErrorf(i, "inline.name", "%q is a limit of this cluster; an inline limit needs another name", it.Inline.Name)
 		default:
-			it.limit = it.Inline
+			it.limit = it.Inline.For(it.Key)
 		}
 		if it.Terms != (Terms{}) {
 			if err := it.accepted(i); err != nil {

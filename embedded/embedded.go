@@ -300,7 +300,7 @@ func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, err
 	answer := client.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay,
 		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
-		Drained: d.Drained,
+		Drained: d.Drained, Restarted: d.Restarted, Override: d.Rule.Override,
 	}
 	if d.Session != 0 {
 		answer.Session = time.Unix(0, int64(d.Session))

@@ -100,6 +100,9 @@ func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Dec
 // setAsideAll sets the costs of all items aside if each is admitted, or none. A limit that never denies has no say: what
 // it refuses, it sets nothing aside for. It reports whether they are, and out says for each what it got or would have got.
 func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
+	if slices.ContainsFunc(items, Item.uncounted) {
+		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.setAsideAll(now, items, out) })
+	}
 	targets := make([]target, len(items))
 	var locks shardSet
 	for i := range items {
@@ -150,7 +153,7 @@ func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, c
 	s, mix := t.shard(hash, l)
 	rule := t.lock(s, l)
 	if rule == nil {
-		return noRoom(l)
+		return without(l)
 	}
 	defer s.mu.Unlock()
 	if t.closed(l, hash) {
@@ -174,6 +177,9 @@ func (s *shard) takeOrPeek(now Instant, t *target, charge int64, d *Decision) {
 
 // adjustAside adds to what is set aside of a key, without asking anybody: for holds that come from elsewhere, and that go.
 func (t *Table) adjustAside(l *Limit, key string, hash uint64, units int64) {
+	if l.Unlimited {
+		return
+	}
 	s, mix := t.shard(hash, l)
 	s.mu.Lock()
 	s.setAside(&target{nil, l, mix, key}, units)

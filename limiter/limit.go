@@ -125,6 +125,8 @@ type Spec struct {
 	Sync          bool          // in a cluster: a charge is answered when the key's heir has a copy of it, so a crash forgets none
 	OnDeny        OnDeny        // default DenyReject
 	DryRun        bool          // decide and count, never deny
+	Override      string        // the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit itself. New sets it
+	Unlimited     bool          // the keys of that override are always admitted, and nothing is counted; all else says so as well as it can. New sets it
 }
 
 // Limit is a checked Spec with what its arithmetic needs worked out. It is immutable and shared by all goroutines.
@@ -132,14 +134,16 @@ type Spec struct {
 // Counters belong to a limit's identity: name, algorithm, per, anchor, calendar and time zone, and where the algorithm has
 // them buckets, or limit, refill, client_time and sessions of a token bucket; of a stated window or bucket, name and
 // algorithm alone. Two Limits with one identity use the same
-// counters, so the limit, the burst and all else may change in place and keep what was consumed. What belongs to the
-// identity cannot: a limit with another algorithm or another period begins with fresh counters. A Decision does not say
-// so, since nothing leads from the new counters of a key to the old ones, which are forgotten as all others are; only
-// DecodeState does, of a state that comes from elsewhere.
+// counters, so the limit, the burst, the override and all else may change in place and keep what was consumed. What
+// belongs to the identity cannot: a limit with another algorithm or another period begins with fresh counters, and as long
+// as the old ones of a key would count, a Decision that makes new ones says so (Decision.Restarted).
 type Limit struct {
 	Spec
-	seed      uint64 // hash of the identity: mixed with a key's hash to find shard and slot
-	crowdSeed uint64 // says whose newcomers share a cell of the crowd: those of one seed, and if it is stated, of one limit
+	overrides []override // see For
+	networks  bool       // one of them has a network for a pattern
+	seed      uint64     // hash of the identity: mixed with a key's hash to find shard and slot
+	ruleSeed  uint64     // the same, of limit and override: see rules
+	crowdSeed uint64     // says whose newcomers share a cell of the crowd: those of one seed, and if it is stated, of one limit
 
 	// GCRA: one unit occupies the bucket for interval + fraction/2^64 ns; a full burst for depth likewise.
 	interval, fraction   uint64
@@ -163,8 +167,10 @@ type SpecError struct {
 
 func (e *SpecError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Reason) }
 
-// New checks s, fills its defaults in and works out what its arithmetic needs. What it refuses is a *SpecError.
-func New(s Spec) (*Limit, error) {
+// New checks s and the exceptions from it, fills its defaults in and works out what its arithmetic needs. What it refuses
+// is a *SpecError.
+func New(given Spec, overrides ...Override) (*Limit, error) {
+	s := given
 	if s.Per == 0 && s.Calendar <= Years {
 		s.Per = s.Calendar.Per()
 	}
@@ -178,7 +184,11 @@ func New(s Spec) (*Limit, error) {
 	if err := s.checkTogether(); err != nil {
 		return nil, err
 	}
-	return newLimit(s), nil
+	l := newLimit(s)
+	if err := l.override(given, overrides); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // fill puts the defaults of its algorithm in.
@@ -227,6 +237,10 @@ func (s *Spec) check() error {
 		return &SpecError{"unsettled", "is unknown; charge and release are accepted"}
 	case s.OnDeny > DenyShadow:
 		return &SpecError{"on_deny", "is unknown; reject and shadow are built"}
+	case len(s.Override) > MaxPattern:
+		return &SpecError{"override", fmt.Sprintf("has %d bytes; at most %d are accepted", len(s.Override), MaxPattern)}
+	case s.Unlimited && s.Override == "":
+		return &SpecError{"unlimited", "is for an override; a limit that limits nothing can be left out"}
 	}
 	return nil
 }
@@ -360,7 +374,10 @@ func newLimit(s Spec) *Limit {
 // bareLimit is a Limit that only decides.
 func bareLimit(s Spec) *Limit {
 	l := &Limit{Spec: s, seed: s.identity()}
-	l.crowdSeed = l.seed
+	l.crowdSeed, l.ruleSeed = l.seed, l.seed
+	if s.Override != "" {
+		l.ruleSeed ^= xxhash.Sum64String(s.Override)
+	}
 	switch s.Algorithm {
 	case GCRA:
 		l.prepareGCRA()
@@ -413,6 +430,11 @@ func (l *Limit) sameIdentity(other *Limit) bool {
 	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor && l.Name == other.Name &&
 		(l.stated() || l.Per == other.Per && l.Calendar == other.Calendar && l.TimeZone == other.TimeZone) &&
 		l.Buckets == other.Buckets && l.Refill == other.Refill && l.ClientTime == other.ClientTime && l.Sessions == other.Sessions && (l.Algorithm != TokenBucket || l.Limit == other.Limit)
+}
+
+// sameRule reports whether entries of l and other belong to one rule: they have one identity, and one override.
+func (l *Limit) sameRule(other *Limit) bool {
+	return l.Override == other.Override && l.sameIdentity(other)
 }
 
 // shareMark ends the name of a share. New accepts no control character, so no other limit can have such a name.

@@ -69,7 +69,10 @@ type Decision struct {
 	Drained    int64         // units that a refused request has taken along (Drain); Remaining is what is left then
 	Session    Instant       // when the session began (token buckets with Sessions), on the clock that the request went by
 	Hold       HoldState     // what became of a hold (see Book), or HoldInTheWay
-	Closed     bool          // nothing was decided, nothing else is set: the key is not this table's (see Table.Guard)
+	// Restarted says that the key has counters under a limit of this name with another algorithm, period or whatever
+	// else belongs to a limit's identity, that these would still count there, and that it has begun anew here.
+	Restarted bool
+	Closed    bool // nothing was decided, nothing else is set: the key is not this table's (see Table.Guard)
 }
 
 // Together is the one answer to a request that several limits have a say in ("10 a minute, and 2 s between two"; see
@@ -87,7 +90,7 @@ func Together(ds []Decision) Decision {
 		case !d.Allowed && sum.RetryAfter != Never:
 			sum.RetryAfter = max(sum.RetryAfter, d.RetryAfter)
 		}
-		sum.Allowed = sum.Allowed && d.Allowed
+		sum.Allowed, sum.Restarted = sum.Allowed && d.Allowed, sum.Restarted || d.Restarted
 		sum.ResetAfter, sum.Delay = max(sum.ResetAfter, d.ResetAfter), max(sum.Delay, d.Delay)
 	}
 	return sum

@@ -106,7 +106,7 @@ func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []by
 // Entry is a copy of the key's state under l, also if that is in the crowd.
 func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
 	s, mix := t.shard(hash, l)
-	x := target{t.rules.index.Load().find(l), l, mix, key}
+	x := target{t.ruleOf(l), l, mix, key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, _, _ := s.read(within(now), &x)

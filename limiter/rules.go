@@ -5,14 +5,92 @@ import (
 	"sync/atomic"
 )
 
-// A rule is a limit as a table knows it: an entry holds the rule's number, 12 bits, instead of its parameters.
+// A rule is a limit as a table knows it: an entry holds the rule's number, 12 bits, instead of its parameters. Limits of
+// one identity that come from different overrides are rules of their own, since they decide at the same time; an entry
+// becomes one of another of them when its key is next decided by that (see shard.find).
 type rule struct {
 	id    uint32                // its number, 1 to maxRules
-	limit atomic.Pointer[Limit] // the latest of this identity that was asked for
+	limit atomic.Pointer[Limit] // the latest of this identity and override that was asked for
 	live  atomic.Int64          // entries
 	dead  atomic.Bool           // being reclaimed: whoever holds a shard's lock makes no entry for it
 	gone  atomic.Bool           // reclaimed: its number may be another's
 	shut  atomic.Int64          // keys without an entry are refused until this Instant; 0: they are not
+
+	family    *family
+	namesakes *namesakes // nil of a share
+}
+
+// A family is the rules of one identity, from a limit and its overrides: where a key may have the counters that it has.
+type family struct{ rules atomic.Pointer[[]*rule] }
+
+// namesakes are rules of one name and of several identities, one of each of the latest few: where a key may have
+// counters that count no longer. There may be many of one name, that of the limits without one.
+type namesakes struct{ rules atomic.Pointer[[]*rule] }
+
+const maxNamesakes = 5
+
+// joinLocked makes r, a new rule for l, known to those that it belongs to.
+func (rs *rules) joinLocked(r *rule, l *Limit) {
+	if rs.families == nil {
+		rs.families, rs.names = map[uint64]*family{}, map[string]*namesakes{}
+	}
+	if r.family = rs.families[l.seed]; r.family == nil {
+		r.family = new(family)
+		rs.families[l.seed] = r.family
+	}
+	r.family.rules.Store(with(r, r.family.rules.Load(), func(*rule) bool { return false }))
+	if l.isShare() {
+		return
+	}
+	if r.namesakes = rs.names[l.Name]; r.namesakes == nil {
+		r.namesakes = new(namesakes)
+		rs.names[l.Name] = r.namesakes
+	}
+	latest := with(r, r.namesakes.rules.Load(), func(other *rule) bool { return other.limit.Load().sameIdentity(l) })
+	*latest = (*latest)[:min(len(*latest), maxNamesakes)]
+	r.namesakes.rules.Store(latest)
+}
+
+// with is a list with r before the others, without those that are gone or meant by except.
+func with(r *rule, others *[]*rule, except func(*rule) bool) *[]*rule {
+	list := []*rule{r}
+	if others != nil {
+		for _, other := range *others {
+			if !other.gone.Load() && !except(other) {
+				list = append(list, other)
+			}
+		}
+	}
+	return &list
+}
+
+// forgetLocked lets go of families and names of which no rule is left in x.
+func (rs *rules) forgetLocked(x *ruleIndex) {
+	clear(rs.families)
+	clear(rs.names)
+	for r := range x.all {
+		l := r.limit.Load()
+		rs.families[l.seed] = r.family
+		if r.namesakes != nil {
+			rs.names[l.Name] = r.namesakes
+		}
+	}
+}
+
+// related is a rule for l, which has none, that only finds what others have: those of its family, and its namesakes. It is
+// nil if there are none.
+func (rs *rules) related(l *Limit) *rule {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := &rule{family: rs.families[l.seed], namesakes: rs.names[l.Name]}
+	if r.family == nil && r.namesakes == nil {
+		return nil
+	}
+	if r.family == nil {
+		r.family = new(family)
+		r.family.rules.Store(new([]*rule))
+	}
+	return r
 }
 
 // maxRules bounds the limits that have entries in one table at once. Clients may send limits of their own, so this
@@ -29,12 +107,15 @@ type rules struct {
 
 	mu    sync.Mutex // guards below, and makes changes one at a time
 	count int
-	free  []uint32 // numbers that were given back
+	// The rest is for the rules that have something to do with each other.
+	families map[uint64]*family // by identity
+	names    map[string]*namesakes
+	free     []uint32 // numbers that were given back
 }
 
 // ruleIndex finds rules by limit and by number. It has room for half as many as it has probes.
 type ruleIndex struct {
-	probe []atomic.Pointer[rule] // open addressing by seed
+	probe []atomic.Pointer[rule] // open addressing by ruleSeed
 	rules []atomic.Pointer[rule] // by number; 0 is nobody's
 }
 
@@ -46,7 +127,7 @@ func newRuleIndex(size int) *ruleIndex {
 func (x *ruleIndex) add(r *rule) {
 	x.rules[r.id].Store(r)
 	mask := len(x.probe) - 1
-	i := int(r.limit.Load().seed) & mask
+	i := int(r.limit.Load().ruleSeed) & mask
 	for x.probe[i].Load() != nil {
 		i = (i + 1) & mask
 	}
@@ -84,23 +165,27 @@ func (x *ruleIndex) reopen(now Instant) {
 
 func (x *ruleIndex) byID(id uint32) *rule { return x.rules[id].Load() }
 
-// find returns the rule of l's identity, or nil.
+// find returns the rule of l's identity and override, or nil.
 func (x *ruleIndex) find(l *Limit) *rule {
 	mask := len(x.probe) - 1
-	for i := int(l.seed) & mask; ; i = (i + 1) & mask {
+	for i := int(l.ruleSeed) & mask; ; i = (i + 1) & mask {
 		r := x.probe[i].Load()
 		if r == nil {
 			return nil
 		}
-		if known := r.limit.Load(); known == l || known.sameIdentity(l) {
+		if known := r.limit.Load(); known == l || known.sameRule(l) {
 			return r
 		}
 	}
 }
 
-// learn returns the rule of l's identity and makes one if there is none; nil if there are maxRules with entries.
+// learn returns the rule of l's identity and override and makes one if there is none; nil if there are maxRules with
+// entries, or if l has none because it counts nothing.
 // It may lock the shards one after the other, so the caller must hold none of them.
 func (rs *rules) learn(l *Limit, shards []shard) *rule {
+	if l.Unlimited {
+		return nil
+	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	x := rs.index.Load()
@@ -125,6 +210,7 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 	}
 	r := &rule{id: number}
 	r.limit.Store(l)
+	rs.joinLocked(r, l)
 	x.add(r)
 	return r
 }
@@ -154,6 +240,7 @@ func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 		r.dead.Store(false)
 		kept.add(r)
 	}
+	rs.forgetLocked(kept)
 	rs.index.Store(kept)
 	return kept
 }

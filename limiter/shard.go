@@ -47,8 +47,10 @@ func mixOf(hash uint64, l *Limit) uint32 {
 func (s *shard) take(now Instant, t *target, r *Request, d *Decision) {
 	i := s.entries.find(t.mix, t.rule.id, t.key)
 	if i < 0 {
-		s.takeNew(now, t, r, d)
-		return
+		if i = s.adopt(t); i < 0 {
+			s.takeNew(now, t, r, d)
+			return
+		}
 	}
 	if e := &s.entries.slots[i]; e.words() == t.limit.words() || s.entries.fit(i, t.limit) {
 		t.limit.answer(s.entries.state(e), now, r, d)
@@ -70,6 +72,7 @@ func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
 	}
 	w, bound := s.begin(now, t)
 	own, charged := s.charge(now, t, w, bound, r, d)
+	d.Restarted = s.restarts(now, t)
 	switch {
 	case !charged:
 	case !s.keep(now, t, w, own, true):
@@ -78,6 +81,68 @@ func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
 		clear(w)
 		t.limit.answer(w, now, r.charging(), d)
 	}
+}
+
+// find returns the index of the slot of the key: of its rule, or of another of the same family; or -1.
+func (s *shard) find(t *target) int {
+	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
+		return i
+	}
+	if all := *t.rule.family.rules.Load(); len(all) == 1 && all[0] == t.rule {
+		return -1
+	}
+	return s.entryOf(t.mix, t.limit, t.key)
+}
+
+// adopt is find for who is about to write: an entry of another rule becomes one of the key's.
+func (s *shard) adopt(t *target) int {
+	i := s.find(t)
+	if i < 0 {
+		return i
+	}
+	if e := &s.entries.slots[i]; e.rule() != t.rule.id {
+		s.rules.index.Load().byID(e.rule()).live.Add(-1)
+		t.rule.live.Add(1)
+		e.setRule(t.rule.id)
+		if s.changed != nil {
+			s.changed.add(t.mix, t.rule.id)
+		}
+	}
+	return i
+}
+
+// entryOf is the slot with mix that the key has under the identity of l, whatever its rule; or -1.
+func (s *shard) entryOf(mix uint32, l *Limit, key string) int {
+	st, index := &s.entries, s.rules.index.Load()
+	for i := st.home(mix); st.slots[i].mix()-1 <= mix-1; i++ { // an empty slot, 0, becomes the largest
+		if e := &st.slots[i]; e.mix() == mix && st.hasKey(e, key) && index.byID(e.rule()).limit.Load().sameIdentity(l) {
+			return i
+		}
+	}
+	return -1
+}
+
+// restarts reports whether the key, which has no entry, has one under a namesake that is none of the family, with a state
+// that would count there.
+func (s *shard) restarts(now Instant, t *target) bool {
+	if t.rule == nil || t.rule.namesakes == nil {
+		return false
+	}
+	latest := *t.rule.namesakes.rules.Load()
+	if len(latest) == 1 && latest[0] == t.rule {
+		return false
+	}
+	index := s.rules.index.Load()
+	for _, r := range latest {
+		l := r.limit.Load()
+		if r.gone.Load() || l.sameIdentity(t.limit) {
+			continue
+		}
+		if i := s.entryOf(mixOf(Hash(t.key), l), l, t.key); i >= 0 && !s.entries.fresh(now, index, &s.entries.slots[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // charge decides on a key without an entry, which begins from w, and reports whether w has to be kept, and what debt is
@@ -120,8 +185,12 @@ func (t *target) shut(now Instant) bool {
 	if !t.known() {
 		return false
 	}
-	until := t.rule.shut.Load()
-	return until != 0 && until > int64(now)
+	for _, r := range *t.rule.family.rules.Load() {
+		if until := r.shut.Load(); until != 0 && until > int64(now) && !r.gone.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // peek answers into d what take would. t.rule may be nil: nothing is known of the limit.
@@ -135,12 +204,15 @@ func (s *shard) peek(now Instant, t *target, r *Request, d *Decision) {
 		r = r.charging()
 	}
 	t.limit.answer(w, now, r, d)
+	if !entry {
+		d.Restarted = s.restarts(now, t)
+	}
 }
 
 // read copies the state of the key: of its entry, or what it begins from.
 func (s *shard) read(now Instant, t *target) (w []int64, bound, entry bool) {
 	if t.known() {
-		if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
+		if i := s.find(t); i >= 0 {
 			w = s.words(0, t.limit.words())
 			t.limit.refit(w, s.entries.state(&s.entries.slots[i]))
 			return w, false, true
@@ -152,7 +224,7 @@ func (s *shard) read(now Instant, t *target) (w []int64, bound, entry bool) {
 
 // merge makes the key's state one of which both it and other are true. It may change other.
 func (s *shard) merge(now Instant, t *target, other []int64) {
-	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
+	if i := s.adopt(t); i >= 0 {
 		if s.entries.fit(i, t.limit) {
 			t.limit.merge(s.entries.state(&s.entries.slots[i]), other, now)
 		}
@@ -173,12 +245,18 @@ func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	if s.crowd.count == 0 || !t.known() {
 		return w, false
 	}
-	for level := range uint32(crowdLevels) {
-		if least := s.bound(now, level, t.mix, t.rule.id, t.limit); least != nil {
-			bound = true
-			other := s.words(2, len(w))
-			copy(other, least)
-			t.limit.merge(w, other, now)
+	for _, r := range *t.rule.family.rules.Load() {
+		if r.gone.Load() || r.live.Load() == 0 {
+			continue
+		}
+		l := r.limit.Load()
+		for level := range uint32(crowdLevels) {
+			if least := s.bound(now, level, t.mix, r.id, l); least != nil {
+				bound = true
+				other := s.words(2, len(w))
+				t.limit.refit(other, least)
+				t.limit.merge(w, other, now)
+			}
 		}
 	}
 	return w, bound
@@ -230,7 +308,7 @@ func (s *shard) evictFor(now Instant, index *ruleIndex, o *owner, words int, own
 
 // put stores what was read and charged where the key's state is now.
 func (s *shard) put(now Instant, t *target, c *stateCopy) bool {
-	i := s.entries.find(t.mix, t.rule.id, t.key)
+	i := s.adopt(t)
 	if i < 0 {
 		return s.keep(now, t, c.now, c.own, true)
 	}
@@ -247,7 +325,7 @@ func (s *shard) put(now Instant, t *target, c *stateCopy) bool {
 
 // forget removes the entry of the key, if there is one.
 func (s *shard) forget(t *target) {
-	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
+	if i := s.find(t); i >= 0 {
 		s.entries.remove(s.rules.index.Load(), i)
 	}
 }
@@ -255,10 +333,11 @@ func (s *shard) forget(t *target) {
 // reset makes the key as good as never seen. Where changes are tracked its entry stays until they have been asked for,
 // or the next sweep: somebody who has a copy must hear of it.
 func (s *shard) reset(t *target) {
-	i := s.entries.find(t.mix, t.rule.id, t.key)
+	i := s.find(t)
 	if i >= 0 && s.changed != nil {
-		clear(s.entries.state(&s.entries.slots[i]))
-		s.changed.add(t.mix, t.rule.id)
+		e := &s.entries.slots[i]
+		clear(s.entries.state(e))
+		s.changed.add(t.mix, e.rule())
 		return
 	}
 	s.forget(t)
@@ -273,7 +352,7 @@ type stateCopy struct {
 
 // restore makes the state of the key what it was before it was put.
 func (s *shard) restore(t *target, c *stateCopy) {
-	i := s.entries.find(t.mix, t.rule.id, t.key)
+	i := s.find(t)
 	switch {
 	case i < 0: // it lies in cells, or has been evicted into them
 	case c.entry:
@@ -285,7 +364,7 @@ func (s *shard) restore(t *target, c *stateCopy) {
 
 // same reports whether t and other are about one state.
 func (t *target) same(other target) bool {
-	return t.mix == other.mix && t.rule == other.rule && t.key == other.key
+	return t.mix == other.mix && t.key == other.key && t.limit.sameIdentity(other.limit)
 }
 
 // words is n words of scratch space, the same for each call with the same part.

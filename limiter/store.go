@@ -64,8 +64,11 @@ const (
 	reachSlack = 8
 )
 
-func (s *slot) mix() uint32   { return uint32(s.head >> mixAt) }
-func (s *slot) rule() uint32  { return uint32(s.head>>ruleAt) & maxRules }
+func (s *slot) mix() uint32  { return uint32(s.head >> mixAt) }
+func (s *slot) rule() uint32 { return uint32(s.head>>ruleAt) & maxRules }
+func (s *slot) setRule(id uint32) {
+	s.head = s.head&^(maxRules<<ruleAt) | uint64(id)<<ruleAt
+}
 func (s *slot) cells() int    { return int(s.head >> cellsAt & 7) }
 func (s *slot) inlined() bool { return s.head&inBlock == 0 }
 

@@ -161,7 +161,7 @@ func (t *Table) do(now Instant, l *Limit, key string, hash uint64, r *Request, d
 	s, mix := t.shard(hash, l)
 	rule := t.lock(s, l)
 	if rule == nil {
-		*d = noRoom(l)
+		*d = without(l)
 		return
 	}
 	switch {
@@ -187,9 +187,21 @@ func (t *Table) Would(now Instant, l *Limit, key string, hash uint64, r Request)
 	return d
 }
 
+// ruleOf is a rule by which the entries of l can be found, or nil.
+func (t *Table) ruleOf(l *Limit) *rule {
+	if r := t.rules.index.Load().find(l); r != nil {
+		return r
+	}
+	return t.rules.related(l)
+}
+
 func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request, d *Decision) {
+	if l.Unlimited {
+		*d = without(l)
+		return
+	}
 	s, mix := t.shard(hash, l)
-	rule := t.rules.index.Load().find(l)
+	rule := t.ruleOf(l)
 	s.mu.Lock()
 	if t.closed(l, hash) {
 		d.Closed = true
@@ -203,6 +215,9 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 // counts what it rejects. It reports which, and out, as long as items, says for each what it got or would have got.
 // Items of one key and limit add up. If one is Closed, all are.
 func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
+	if slices.ContainsFunc(items, Item.uncounted) {
+		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.TakeAll(now, items, out) })
+	}
 	targets := make([]target, len(items))
 	var locks shardSet
 	for i := range items {
@@ -258,6 +273,9 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 		}
 		if d.Hold != HoldInTheWay {
 			d.Remaining = max(0, d.Remaining-aside)
+		}
+		if !c.entry {
+			d.Restarted = t.shardOf(items[i].Hash).restarts(now, x)
 		}
 		all = all && d.Allowed
 	}
@@ -333,8 +351,11 @@ func (set *shardSet) all(yield func(int) bool) {
 
 // Reset forgets what key has consumed under l, and answers what Peek of cost 0 would after that.
 func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decision) {
+	if l.Unlimited {
+		return without(l)
+	}
 	s, mix := t.shard(hash, l)
-	x := target{t.rules.index.Load().find(l), l, mix, key}
+	x := target{t.ruleOf(l), l, mix, key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.closed(l, hash) {

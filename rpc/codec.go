@@ -92,15 +92,31 @@ func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
 		Lenient:       in.Lenient,
 		ClientTime:    in.ClientTime,
 		Sessions:      in.Sessions,
+		Calendar:      limiter.Calendar(small(int32(in.Calendar))),
+		TimeZone:      in.TimeZone,
+		MaxDebt:       in.MaxDebt,
+		Consistency:   limiter.Consistency(orFirst(int32(in.Consistency))),
+		Sync:          in.Sync,
+		OnPartition:   limiter.OnPartition(orFirst(int32(in.OnPartition))),
+		OnDeny:        limiter.OnDeny(orFirst(int32(in.OnDeny))),
+		OnError:       limiter.OnError(orFirst(int32(in.OnError))),
+		DryRun:        in.DryRun,
+		Unsettled:     limiter.Unsettled(orFirst(int32(in.Unsettled))),
 	}
 	s.Anchor = limiter.DefaultAnchor(s.Algorithm)
 	if in.Anchor != penstockv1.Anchor_ANCHOR_UNSPECIFIED {
-		s.Anchor = limiter.Anchor(small(int32(in.Anchor) - 1))
-	}
-	if in.OnError != penstockv1.OnError_ON_ERROR_UNSPECIFIED {
-		s.OnError = limiter.OnError(small(int32(in.OnError) - 1))
+		s.Anchor = limiter.Anchor(orFirst(int32(in.Anchor)))
 	}
 	return s
+}
+
+// orFirst is what an enum of the wire is called here, where the first name is 0 and the one that means the default is
+// none.
+func orFirst(v int32) uint8 {
+	if v == 0 {
+		return 0
+	}
+	return small(v - 1)
 }
 
 // small keeps an enum that this release does not know unknown, instead of cutting it to one that it knows.
@@ -122,6 +138,7 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 		to.RetryAfterMs, to.ResetAfterMs, to.DelayMs = millis(d.RetryAfter), millis(d.ResetAfter), millis(d.Delay)
 		to.LimitName, to.Owner, to.Source = d.Rule.Name, d.Owner, penstockv1.Source(d.Source)+penstockv1.Source_SOURCE_OWNER
 		to.Degraded, to.Bound, to.Shadow = d.Degraded, d.Bound, d.Shadow
+		to.Restarted, to.Override = restarted(d), d.Rule.Override
 		to.Drained, to.SessionMs = d.Drained, int64(d.Session)/int64(time.Millisecond)
 		decisions[i] = to
 	}

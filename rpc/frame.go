@@ -30,6 +30,7 @@ const (
 
 	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitFlags = 1, 2, 3, 4, 5, 6, 7
 	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone   = 8, 9, 10, 11, 12, 13
+	limitOverride                                                                        = 14
 
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove = 1, 2, 3, 4, 5, 6, 7
 
@@ -43,7 +44,7 @@ const (
 	answerTag, answerRingHash, answerOutcomes, answerError, answerMove = 1, 2, 3, 4, 5
 
 	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
-	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold                                            = 9, 10, 11, 12, 13
+	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold, outcomeRestarted                          = 9, 10, 11, 12, 13, 14
 )
 
 // frameWriter makes a frame of asks.
@@ -125,12 +126,12 @@ func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.S
 func limitBits(l *limiter.Limit) uint64 {
 	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
 	released := l.Unsettled == limiter.UnsettledRelease
-	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released)
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited)
 }
 
 func setLimitBits(s *limiter.Spec, v uint64) {
 	var replicated, released bool
-	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released)
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited)
 	if released {
 		s.Unsettled = limiter.UnsettledRelease
 	}
@@ -178,7 +179,7 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 	size := sizeString(l.Name) + sizeUint(uint64(l.Algorithm)) + sizeUint(uint64(l.Limit)) + sizeUint(uint64(l.Per)) +
 		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeUint(limitBits(l)) + sizeUint(uint64(l.MaxDebt)) +
 		sizeUint(uint64(l.MinGap)) + sizeUint(uint64(l.Refill)) + sizeUint(uint64(l.Buckets)) +
-		sizeUint(uint64(l.Calendar)) + sizeString(l.TimeZone)
+		sizeUint(uint64(l.Calendar)) + sizeString(l.TimeZone) + sizeString(l.Override)
 	b = appendHead(b, frameLimits, size)
 	b = appendString(b, limitName, l.Name)
 	b = appendUint(b, limitAlgorithm, uint64(l.Algorithm))
@@ -192,7 +193,8 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 	b = appendUint(b, limitRefill, uint64(l.Refill))
 	b = appendUint(b, limitBuckets, uint64(l.Buckets))
 	b = appendUint(b, limitCalendar, uint64(l.Calendar))
-	return appendString(b, limitTimeZone, l.TimeZone)
+	b = appendString(b, limitTimeZone, l.TimeZone)
+	return appendString(b, limitOverride, l.Override)
 }
 
 // frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes of the frame.
@@ -271,6 +273,8 @@ func readSpec(b []byte) (s limiter.Spec, err error) {
 			s.Calendar = limiter.Calendar(min(f.value, math.MaxUint8))
 		case limitTimeZone:
 			s.TimeZone = borrow(f.bytes)
+		case limitOverride:
+			s.Override = borrow(f.bytes)
 		}
 	}
 	return s, f.err
@@ -402,7 +406,8 @@ func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byt
 	b = appendUint(b, outcomeSession, protowire.EncodeZigZag(int64(d.Session)))
 	b = appendBool(b, outcomeDegraded, it.Degraded)
 	b = appendUint(b, outcomeBound, protowire.EncodeZigZag(it.Bound))
-	return appendUint(b, outcomeHold, uint64(d.Hold))
+	b = appendUint(b, outcomeHold, uint64(d.Hold))
+	return appendBool(b, outcomeRestarted, d.Restarted)
 }
 
 func outcomeSize(it *cluster.AnswerItem) int {
@@ -410,7 +415,7 @@ func outcomeSize(it *cluster.AnswerItem) int {
 	return sizeUint(uint64(it.Status)) + sizeString(it.Owner) + sizeBool(d.Allowed) + sizeUint(uint64(d.Limit)) + sizeUint(uint64(d.Remaining)) +
 		sizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + sizeUint(uint64(d.ResetAfter)) + sizeUint(uint64(d.Delay)) +
 		sizeUint(uint64(d.Drained)) + sizeUint(protowire.EncodeZigZag(int64(d.Session))) + sizeBool(it.Degraded) + sizeUint(protowire.EncodeZigZag(it.Bound)) +
-		sizeUint(uint64(d.Hold))
+		sizeUint(uint64(d.Hold)) + sizeBool(d.Restarted)
 }
 
 // appendRefusal appends to a reply why the ask with tag could not be read.
@@ -500,6 +505,8 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 			it.Bound = protowire.DecodeZigZag(f.value)
 		case outcomeHold:
 			d.Hold = limiter.HoldState(min(f.value, math.MaxUint8))
+		case outcomeRestarted:
+			d.Restarted = f.value != 0
 		case outcomeDrained:
 			d.Drained = int64(f.value)
 		case outcomeSession:

@@ -77,6 +77,9 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 		s.Burst = 1 + s.Limit/2
 	}
 	s.DryRun = rapid.Bool().Draw(t, "never_denies")
+	if rapid.Bool().Draw(t, "overrides?") {
+		s.Override, s.Unlimited = rapid.StringMatching(`[a-zä*]{1,20}`).Draw(t, "override"), rapid.Bool().Draw(t, "unlimited")
+	}
 	if s.Algorithm < limiter.StatedWindow {
 		s.MaxDebt = rapid.Int64Range(0, 20).Draw(t, "max_debt")
 	}
@@ -253,7 +256,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		l := frame.Limits[it.Limit]
 		if string(it.Key) != w.Key || it.Cost != w.Cost || it.Op != uint32(w.Op) || it.Origin != w.ID.Origin || it.Sequence != w.ID.Sequence ||
 			it.Terms != uint32(termsBits(&w.Terms)) || it.AtNs != int64(w.At) || l.Flags != uint32(limitBits(w.Limit)) || l.MaxDebt != w.Limit.MaxDebt ||
-			string(l.Name) != w.Limit.Name || l.Calendar != uint32(w.Limit.Calendar) || string(l.TimeZone) != w.Limit.TimeZone || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
+			string(l.Name) != w.Limit.Name || l.Calendar != uint32(w.Limit.Calendar) || string(l.TimeZone) != w.Limit.TimeZone || string(l.Override) != w.Limit.Override || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
 			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
 		}
 	}
@@ -316,6 +319,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 					Delay:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "delay")),
 					Drained:    rapid.Int64Range(0, math.MaxInt64).Draw(t, "drained"),
 					Session:    limiter.Instant(rapid.Int64().Draw(t, "session")),
+					Restarted:  rapid.Bool().Draw(t, "restarted"),
 				},
 				Degraded: rapid.Bool().Draw(t, "degraded"),
 				Bound:    rapid.Int64().Draw(t, "bound"),

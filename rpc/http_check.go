@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,8 @@ type decisionJSON struct {
 	Shadow       bool   `json:"shadow"`
 	Drained      int64  `json:"drained,omitempty"`
 	SessionMs    int64  `json:"session_ms,omitempty"`
+	Restarted    bool   `json:"restarted,omitempty"`
+	Override     string `json:"override,omitempty"`
 }
 
 func newDecisionJSON(d *cluster.Decision) decisionJSON {
@@ -42,6 +45,7 @@ func newDecisionJSON(d *cluster.Decision) decisionJSON {
 		Name: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 		Drained: d.Drained, SessionMs: int64(d.Session) / int64(time.Millisecond),
+		Restarted: restarted(d), Override: d.Rule.Override,
 	}
 }
 
@@ -241,6 +245,12 @@ type inlineJSON struct {
 	Sessions      bool   `json:"sessions"`
 	TimeZone      string `json:"time_zone"`
 	MaxDebt       int64  `json:"max_debt"`
+	Consistency   string `json:"consistency"`
+	Replication   string `json:"replication"`
+	OnPartition   string `json:"on_partition"`
+	OnDeny        string `json:"on_deny"`
+	DryRun        bool   `json:"dry_run"`
+	Unsettled     string `json:"unsettled"`
 }
 
 // bodyJSON is either items, or the fields of one item.
@@ -426,7 +436,7 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
 		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
 		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets, Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
-		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt,
+		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
 	}
 	var known bool
 	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
@@ -435,10 +445,22 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	if s.Anchor, known = map[string]limiter.Anchor{"": limiter.DefaultAnchor(s.Algorithm), "epoch": limiter.Epoch, "first_hit": limiter.FirstHit}[in.Anchor]; !known {
 		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; there is: epoch, first_hit", in.Anchor)}
 	}
-	if s.OnError, known = map[string]limiter.OnError{
-		"": limiter.ErrorLocal, "local": limiter.ErrorLocal, "allow": limiter.ErrorAllow, "deny": limiter.ErrorDeny,
-	}[in.OnError]; !known {
-		return s, &limiter.SpecError{Field: "on_error", Reason: fmt.Sprintf("%.40q is unknown; there is: local, allow, deny", in.OnError)}
+	for _, w := range []struct {
+		field, text, choices string
+		set                  func(int)
+	}{
+		{"on_error", in.OnError, "local, allow, deny", func(i int) { s.OnError = limiter.OnError(i) }},
+		{"consistency", in.Consistency, "exact, replicated", func(i int) { s.Consistency = limiter.Consistency(i) }},
+		{"replication", in.Replication, "async, sync", func(i int) { s.Sync = i == 1 }},
+		{"on_partition", in.OnPartition, "proportional, deny, open", func(i int) { s.OnPartition = limiter.OnPartition(i) }},
+		{"on_deny", in.OnDeny, "reject, shadow", func(i int) { s.OnDeny = limiter.OnDeny(i) }},
+		{"unsettled", in.Unsettled, "charge, release", func(i int) { s.Unsettled = limiter.Unsettled(i) }},
+	} {
+		i := slices.Index(strings.Split(w.choices, ", "), w.text)
+		if i < 0 && w.text != "" {
+			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; there is: %s", w.text, w.choices)}
+		}
+		w.set(max(0, i))
 	}
 	if err = s.ReadPer(in.Per); err != nil {
 		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 
+	"penstock/cluster"
 	"penstock/limiter"
 )
 
@@ -21,6 +22,10 @@ func (c *inlineLimits) get(spec limiter.Spec) (*limiter.Limit, error) {
 	}
 	return c.cache.get(spec)
 }
+
+// restarted reports whether a door says so. Limits without a name of their own share one and nothing else: none of them
+// takes another's place.
+func restarted(d *cluster.Decision) bool { return d.Restarted && d.Rule.Name != inlineName }
 
 // limitCache keeps the limits that arrive by the wire, so that a limit is checked and worked out once and not once per
 // message, and everybody who sends the same Spec counts with the same pointer. It is bounded, because whoever sends
@@ -41,7 +46,7 @@ func (c *limitCache) get(spec limiter.Spec) (*limiter.Limit, error) {
 	if l != nil {
 		return l, nil
 	}
-	spec.Name, spec.TimeZone = strings.Clone(spec.Name), strings.Clone(spec.TimeZone)
+	spec.Name, spec.TimeZone, spec.Override = strings.Clone(spec.Name), strings.Clone(spec.TimeZone), strings.Clone(spec.Override)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l = c.young[spec]; l != nil {

@@ -338,7 +338,7 @@ func (d *draft) limitList(n ast.Node, s *Scenario) error {
 			if l == nil || slices.Contains(d.limits, name) {
 				continue
 			}
-			if what := unknown(&l.Spec); what != "" {
+			if what := unknown(l); what != "" {
 				d.page.Fault(v.Value, "name", "the simulator does not know "+what+" yet; leave the limit out")
 			}
 			d.limits = append(d.limits, name)

@@ -257,6 +257,8 @@ type decision struct {
 	Degraded   bool   `json:"degraded"`
 	Bound      int64  `json:"bound"`
 	Shadow     bool   `json:"shadow"`
+	Restarted  bool   `json:"restarted,omitempty"`
+	Override   string `json:"override,omitempty"`
 }
 
 func decisionOf(key string, d *penstockv1.Decision) decision {
@@ -264,7 +266,7 @@ func decisionOf(key string, d *penstockv1.Decision) decision {
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfterMs,
 		ResetAfter: d.ResetAfterMs, Delay: d.DelayMs, Name: d.LimitName, Key: key, Owner: d.Owner,
 		Source:   strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
-		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Restarted: d.Restarted, Override: d.Override,
 	}
 }
 
@@ -284,6 +286,12 @@ func (d decision) rows() [][]string {
 		{word},
 		{"limit", fmt.Sprintf("%s, %d at once", d.Name, d.Limit)},
 		{"remaining", fmt.Sprint(d.Remaining)},
+	}
+	if d.Override != "" {
+		rows[1][1] += ", by the override " + d.Override
+	}
+	if d.Restarted {
+		rows = append(rows, []string{"restarted", "the limit was another before; what it had counted does not count"})
 	}
 	if !d.Allowed {
 		rows = append(rows, []string{"retry after", wait(d.RetryAfter)})

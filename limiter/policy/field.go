@@ -13,8 +13,9 @@ import (
 
 // draft is a limit while its fields are read.
 type draft struct {
-	spec limiter.Spec
-	per  string
+	spec      limiter.Spec
+	per       string
+	overrides []limiter.Override
 
 	anchored, noBurst bool // anchor is given; burst is given as 0
 }
@@ -32,7 +33,7 @@ func (d *draft) finish() (*limiter.Limit, error) {
 			return nil, &limiter.SpecError{Field: "per", Reason: err.Error()}
 		}
 	}
-	return limiter.New(d.spec)
+	return limiter.New(d.spec, d.overrides...)
 }
 
 // limitField is a field that a limit may have, and what becomes of its value.
@@ -41,8 +42,7 @@ type limitField struct {
 	read func(v value, d *draft) error
 }
 
-// limitFields are all of them, in the order in which errors list them. Those that this release knows and cannot do say
-// so.
+// limitFields are all of them, in the order in which errors list them.
 var limitFields = []limitField{
 	{"name", func(v value, d *draft) (err error) {
 		d.spec.Name, err = v.text()
@@ -150,7 +150,26 @@ var limitFields = []limitField{
 		})
 		return err
 	}},
-	{"overrides", notBuilt},
+	{"overrides", nil}, // see page.overrides
+}
+
+// overrideField is a field that an override may have.
+type overrideField struct {
+	name string
+	read func(v value, o *limiter.Override) error
+}
+
+var overrideFields = []overrideField{
+	{"key", func(v value, o *limiter.Override) (err error) { o.Key, err = v.text(); return err }},
+	{"limit", func(v value, o *limiter.Override) (err error) { o.Limit, err = v.positive(); return err }},
+	{"burst", func(v value, o *limiter.Override) (err error) { o.Burst, err = v.positive(); return err }},
+	{"refill", func(v value, o *limiter.Override) (err error) { o.Refill, err = v.positive(); return err }},
+	{"unlimited", func(v value, o *limiter.Override) (err error) {
+		if o.Unlimited, err = v.flag(); err == nil && !o.Unlimited {
+			err = errors.New("is false; leave it out")
+		}
+		return err
+	}},
 }
 
 func isCalendar(word string) bool {
@@ -165,8 +184,6 @@ func limitFieldNames() string {
 	}
 	return strings.Join(names, ", ")
 }
-
-func notBuilt(value, *draft) error { return errors.New("is not built yet; leave it out") }
 
 // value is a node where one value is expected.
 type value struct{ node ast.Node }
@@ -197,6 +214,15 @@ func (v value) number() (int64, error) {
 		return 0, fmt.Errorf("must be a whole number in decimal digits, not %s", shorten(digits))
 	}
 	return n, nil
+}
+
+// positive is number where 0 would mean that the field is not there.
+func (v value) positive() (int64, error) {
+	n, err := v.number()
+	if err == nil && n < 1 {
+		err = fmt.Errorf("is %d; 1 to %d are accepted, or leave it out to have the limit's", n, int64(limiter.MaxLimit))
+	}
+	return n, err
 }
 
 func (v value) flag() (bool, error) {

@@ -174,7 +174,9 @@ func (p *page) limit(n ast.Node) {
 			continue
 		}
 		places[name] = v.Value
-		if err := limitFields[i].read(value{v.Value}, &d); err != nil {
+		if name == "overrides" {
+			p.overrides(v.Value, &d, places)
+		} else if err := limitFields[i].read(value{v.Value}, &d); err != nil {
 			p.fault(v.Value, name, err.Error())
 		}
 	}
@@ -184,6 +186,9 @@ func (p *page) limit(n ast.Node) {
 	place := func(name string) ast.Node {
 		if places[name] != nil {
 			return places[name]
+		}
+		if at, _, found := strings.Cut(name, "."); found && places[at] != nil { // what an override does not give
+			return places[at]
 		}
 		return n
 	}
@@ -199,6 +204,42 @@ func (p *page) limit(n ast.Node) {
 	p.keep(place("name"), l)
 }
 
+// overrides reads the exceptions from a limit. places gets the nodes of each by the name that limiter.New has for it:
+// "overrides[2]", "overrides[2].key".
+func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node) {
+	if _, empty := n.(*ast.NullNode); empty {
+		return
+	}
+	list, ok := n.(*ast.SequenceNode)
+	if !ok {
+		p.fault(n, "overrides", "must be a list, not "+describe(n))
+		return
+	}
+	for i, item := range list.Values {
+		at := fmt.Sprintf("overrides[%d]", i)
+		places[at] = item
+		m, ok := item.(*ast.MappingNode)
+		if !ok {
+			p.fault(item, at, "must be a mapping of fields, not "+describe(item))
+			continue
+		}
+		var o limiter.Override
+		for _, v := range m.Values {
+			name := v.Key.String()
+			k := slices.IndexFunc(overrideFields, func(f overrideField) bool { return f.name == name })
+			if k < 0 {
+				p.fault(v.Key, at+"."+shorten(name), "is unknown; an override has: key, limit, burst, refill, unlimited; all else is the limit's")
+				continue
+			}
+			places[at+"."+name] = v.Value
+			if err := overrideFields[k].read(value{v.Value}, &o); err != nil {
+				p.fault(v.Value, at+"."+name, err.Error())
+			}
+		}
+		d.overrides = append(d.overrides, o)
+	}
+}
+
 // keep puts l among the limits.
 func (p *page) keep(n ast.Node, l *limiter.Limit) {
 	switch file := p.files[l.Name]; {
@@ -206,9 +247,10 @@ func (p *page) keep(n ast.Node, l *limiter.Limit) {
 		p.fault(n, "name", fmt.Sprintf("%q is the name of another limit of this file", l.Name))
 	case file != "":
 		p.fault(n, "name", fmt.Sprintf("%q is also a limit of %s", l.Name, file))
-	case len(p.limits) == MaxLimits:
-		p.fault(n, "", fmt.Sprintf("this is one limit too many; %d are accepted", MaxLimits))
+	case p.size+1+len(l.Overrides()) > MaxLimits:
+		p.fault(n, "", fmt.Sprintf("this is one limit or override too many; %d are accepted", MaxLimits))
 	default:
 		p.limits[l.Name], p.files[l.Name] = l, p.file
+		p.size += 1 + len(l.Overrides())
 	}
 }

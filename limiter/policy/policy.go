@@ -29,6 +29,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -43,13 +44,15 @@ type Set struct {
 func (s *Set) count() int { return len(s.Limits) }
 
 func (s *Set) equal(other *Set) bool {
-	return maps.EqualFunc(s.Limits, other.Limits, func(a, b *limiter.Limit) bool { return a.Spec == b.Spec })
+	return maps.EqualFunc(s.Limits, other.Limits, func(a, b *limiter.Limit) bool {
+		return a.Spec == b.Spec && slices.Equal(a.Overrides(), b.Overrides())
+	})
 }
 
 // Bounds of what is read.
 const (
-	// MaxLimits bounds the limits of all files together. A table of counters knows at most 4095 at once and may need
-	// two for each: the limit, and its share while an owner is away.
+	// MaxLimits bounds the limits and overrides of all files together. A table of counters knows at most 4095 at once and
+	// may need two for each: the limit, and its share while an owner is away.
 	MaxLimits = 2000
 	MaxFile   = 1 << 20 // bytes of one file
 
@@ -164,6 +167,7 @@ func Parse(name string, data []byte) (*Set, error) {
 // book gathers what several files say.
 type book struct {
 	limits map[string]*limiter.Limit
+	size   int               // limits and overrides
 	files  map[string]string // name of a limit, or of an Envoy domain → its file
 	envoy  *Envoy
 	nodes  int // that were read of Envoy's files

@@ -110,7 +110,22 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{good + "    on_error: shrug\n", `f:6:15: on_error: "shrug" is unknown; there is: local, allow, deny`},
 		{good + "    on_deny: delay\n", "f:6:14: on_deny: delay is not built yet; there is: reject, shadow"},
 		{good + "    consistency: leased\n", "f:6:18: consistency: leased is not built yet"},
-		{good + "    overrides: []\n", "f:6:16: overrides: is not built yet"},
+		{good + "    overrides: 3\n", "f:6:16: overrides: must be a list, not a number"},
+		{good + "    overrides: [3]\n", "f:6:17: overrides[0]: must be a mapping of fields, not a number"},
+		{good + "    overrides: [{key: a, limit: 2}, {limit: 3}]\n", "f:6:37: overrides[1].key: is empty; give a pattern"},
+		{good + "    overrides: [{key: a, limit: 2}, {key: a, burst: 3}]\n", `f:6:43: overrides[1].key: "a" is never reached: overrides[0], "a", comes first`},
+		{good + "    overrides: [{key: 10.0.0.0/40, limit: 3}]\n", `f:6:23: overrides[0].key: "10.0.0.0/40" is no network; 0 to 32 bits`},
+		{good + "    overrides: [{key: 10.0.0.1/8, unlimited: true}]\n", `f:6:23: overrides[0].key: "10.0.0.1/8" has bits behind the first 8; write 10.0.0.0/8`},
+		{good + "    overrides: [{key: 'a\\b', limit: 3}]\n", `f:6:23: overrides[0].key: "a\\b" has a backslash before neither`},
+		{good + "    overrides: [{key: 7, limit: 3}]\n", "f:6:23: overrides[0].key: must be a text, not a number; put it in quotes"},
+		{good + "    overrides: [{key: a}]\n", `f:6:23: overrides[0].key: "a" is given nothing; write limit`},
+		{good + "    overrides: [{key: a, limit: 0}]\n", "f:6:33: overrides[0].limit: is 0; 1 to 1099511627776"},
+		{good + "    overrides: [{key: a, limit: -3}]\n", "f:6:33: overrides[0].limit: is -3; 1 to 1099511627776"},
+		{good + "    overrides: [{key: a, refill: 3}]\n", "f:6:34: overrides[0].refill: a gcra has none"},
+		{good + "    overrides: [{key: a, per: 1h}]\n", "f:6:26: overrides[0].per: is unknown; an override has: key, limit, burst, refill, unlimited"},
+		{good + "    overrides: [{key: a, unlimited: false}]\n", "f:6:37: overrides[0].unlimited: is false; leave it out"},
+		{good + "    overrides: [{key: a, unlimited: true, limit: 2}]\n", "f:6:37: overrides[0].unlimited: stands beside a limit"},
+		{good + "    overrides:\n      - {key: a, limit: 2}\n      - key: b\n        burst: 99999999999999\n", "f:9:16: overrides[1].burst: is 99999999999999; 1 to 1099511627776"},
 		{good + "rules: []\n", "f:6:8: rules: is not built yet"},
 		{good + "    name: b\n", "f:6:5: is not YAML: "},
 		{good + "  - {name: a, algorithm: gcra, limit: 1, per: 1m}\n", `f:6:12: name: "a" is the name of another limit of this file`},
@@ -139,6 +154,63 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) && !(strings.HasPrefix(c.want, "name") && strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s\ngot:  %v\nwant: %s (set %v)", c.text, err, c.want, set)
 		}
+	}
+}
+
+// TestOverrides: the exceptions from a limit are those of the file, in its order, and a file in which only they differ is
+// another.
+func TestOverrides(t *testing.T) {
+	const text = `
+limits:
+  - name: api
+    algorithm: gcra
+    limit: 10
+    per: 1m
+    overrides:
+      - {key: "plan:pro/*", limit: 1000}
+      - {key: "10.0.0.0/8", unlimited: true}
+      - key: 2001:db8::/32
+        burst: 3
+`
+	set, err := Parse("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := set.Limits["api"]
+	for key, want := range map[string]string{
+		"plan:pro/alice": "1000 1000 false", "10.9.8.7": "1099511627776 0 true", "2001:db8::7": "10 3 false", "bob": "10 10 false",
+	} {
+		if l := api.For(key); fmt.Sprint(l.Limit, l.Burst, l.Unlimited) != want {
+			t.Errorf("%s: %+v, want %s", key, l.Spec, want)
+		}
+	}
+	again, _ := Parse("f", []byte(text))
+	other, _ := Parse("f", []byte(strings.Replace(text, "burst: 3", "burst: 4", 1)))
+	if !set.equal(again) || set.equal(other) {
+		t.Errorf("as equal count: itself %v, another %v", set.equal(again), set.equal(other))
+	}
+	if none, err := Parse("f", []byte(text[:strings.Index(text, "      -")])); err != nil || len(none.Limits["api"].Overrides()) != 0 {
+		t.Errorf("a list of nothing: %v", err)
+	}
+}
+
+// TestOverridesCount: limits and overrides together are bounded.
+func TestOverridesCount(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("limits:\n")
+	for i := range 20 {
+		fmt.Fprintf(&b, "  - {name: l%d, algorithm: gcra, limit: 1, per: 1m, overrides: [{key: k0, limit: 5}", i)
+		for k := 1; k < 99; k++ {
+			fmt.Fprintf(&b, ", {key: k%d, limit: 5}", k)
+		}
+		b.WriteString("]}\n")
+	}
+	if _, err := Parse("f", []byte(b.String())); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("  - {name: one, algorithm: gcra, limit: 1, per: 1m}\n")
+	if _, err := Parse("f", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "f:22:12: this is one limit or override too many; 2000 are accepted") {
+		t.Errorf("2001 were accepted: %v", err)
 	}
 }
 

@@ -29,6 +29,8 @@ type Decision struct {
 	Shadow     bool          // the limit refused, but only says so here
 	Drained    int64         // what a refused Request with Drain has taken along
 	Session    time.Time     // when the session of the key began, of a limit with sessions; else zero
+	Restarted  bool          // the key begins anew: it has counters under a limit of this name with another algorithm or period
+	Override   string        // pattern of the override that decided; "" if it was the limit itself
 }
 
 // Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back. If no node
@@ -338,7 +340,7 @@ func decision(d *penstockv1.Decision) Decision {
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
 		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs), Delay: duration(d.DelayMs),
 		LimitName: d.LimitName, Owner: d.Owner, Source: strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
-		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained,
+		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained, Restarted: d.Restarted, Override: d.Override,
 	}
 	if d.SessionMs != 0 {
 		out.Session = time.UnixMilli(d.SessionMs)

@@ -222,6 +222,286 @@ func (OnError) EnumDescriptor() ([]byte, []int) {
 	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{2}
 }
 
+// Calendar is what a window is called on a calendar.
+type Calendar int32
+
+const (
+	// The window has a length and no name.
+	Calendar_CALENDAR_UNSPECIFIED Calendar = 0
+	Calendar_CALENDAR_MINUTE      Calendar = 1
+	Calendar_CALENDAR_HOUR        Calendar = 2
+	Calendar_CALENDAR_DAY         Calendar = 3
+	// From Monday on.
+	Calendar_CALENDAR_WEEK  Calendar = 4
+	Calendar_CALENDAR_MONTH Calendar = 5
+	Calendar_CALENDAR_YEAR  Calendar = 6
+)
+
+// Enum value maps for Calendar.
+var (
+	Calendar_name = map[int32]string{
+		0: "CALENDAR_UNSPECIFIED",
+		1: "CALENDAR_MINUTE",
+		2: "CALENDAR_HOUR",
+		3: "CALENDAR_DAY",
+		4: "CALENDAR_WEEK",
+		5: "CALENDAR_MONTH",
+		6: "CALENDAR_YEAR",
+	}
+	Calendar_value = map[string]int32{
+		"CALENDAR_UNSPECIFIED": 0,
+		"CALENDAR_MINUTE":      1,
+		"CALENDAR_HOUR":        2,
+		"CALENDAR_DAY":         3,
+		"CALENDAR_WEEK":        4,
+		"CALENDAR_MONTH":       5,
+		"CALENDAR_YEAR":        6,
+	}
+)
+
+func (x Calendar) Enum() *Calendar {
+	p := new(Calendar)
+	*p = x
+	return p
+}
+
+func (x Calendar) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Calendar) Descriptor() protoreflect.EnumDescriptor {
+	return file_penstock_v1_penstock_proto_enumTypes[3].Descriptor()
+}
+
+func (Calendar) Type() protoreflect.EnumType {
+	return &file_penstock_v1_penstock_proto_enumTypes[3]
+}
+
+func (x Calendar) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Calendar.Descriptor instead.
+func (Calendar) EnumDescriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{3}
+}
+
+// Consistency says which node of a cluster decides.
+type Consistency int32
+
+const (
+	// Means CONSISTENCY_EXACT.
+	Consistency_CONSISTENCY_UNSPECIFIED Consistency = 0
+	// The one that holds the key.
+	Consistency_CONSISTENCY_EXACT Consistency = 1
+	// Whichever is asked: each tells the others what it has admitted.
+	Consistency_CONSISTENCY_REPLICATED Consistency = 2
+)
+
+// Enum value maps for Consistency.
+var (
+	Consistency_name = map[int32]string{
+		0: "CONSISTENCY_UNSPECIFIED",
+		1: "CONSISTENCY_EXACT",
+		2: "CONSISTENCY_REPLICATED",
+	}
+	Consistency_value = map[string]int32{
+		"CONSISTENCY_UNSPECIFIED": 0,
+		"CONSISTENCY_EXACT":       1,
+		"CONSISTENCY_REPLICATED":  2,
+	}
+)
+
+func (x Consistency) Enum() *Consistency {
+	p := new(Consistency)
+	*p = x
+	return p
+}
+
+func (x Consistency) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Consistency) Descriptor() protoreflect.EnumDescriptor {
+	return file_penstock_v1_penstock_proto_enumTypes[4].Descriptor()
+}
+
+func (Consistency) Type() protoreflect.EnumType {
+	return &file_penstock_v1_penstock_proto_enumTypes[4]
+}
+
+func (x Consistency) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Consistency.Descriptor instead.
+func (Consistency) EnumDescriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{4}
+}
+
+// OnPartition says what a node answers that is cut off from most of its cluster.
+type OnPartition int32
+
+const (
+	// Means ON_PARTITION_PROPORTIONAL.
+	OnPartition_ON_PARTITION_UNSPECIFIED OnPartition = 0
+	// It decides from its share: limit divided by the members.
+	OnPartition_ON_PARTITION_PROPORTIONAL OnPartition = 1
+	// Deny.
+	OnPartition_ON_PARTITION_DENY OnPartition = 2
+	// It decides as if it were alone.
+	OnPartition_ON_PARTITION_OPEN OnPartition = 3
+)
+
+// Enum value maps for OnPartition.
+var (
+	OnPartition_name = map[int32]string{
+		0: "ON_PARTITION_UNSPECIFIED",
+		1: "ON_PARTITION_PROPORTIONAL",
+		2: "ON_PARTITION_DENY",
+		3: "ON_PARTITION_OPEN",
+	}
+	OnPartition_value = map[string]int32{
+		"ON_PARTITION_UNSPECIFIED":  0,
+		"ON_PARTITION_PROPORTIONAL": 1,
+		"ON_PARTITION_DENY":         2,
+		"ON_PARTITION_OPEN":         3,
+	}
+)
+
+func (x OnPartition) Enum() *OnPartition {
+	p := new(OnPartition)
+	*p = x
+	return p
+}
+
+func (x OnPartition) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnPartition) Descriptor() protoreflect.EnumDescriptor {
+	return file_penstock_v1_penstock_proto_enumTypes[5].Descriptor()
+}
+
+func (OnPartition) Type() protoreflect.EnumType {
+	return &file_penstock_v1_penstock_proto_enumTypes[5]
+}
+
+func (x OnPartition) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnPartition.Descriptor instead.
+func (OnPartition) EnumDescriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{5}
+}
+
+// OnDeny says what the caller is told when the limit refuses.
+type OnDeny int32
+
+const (
+	// Means ON_DENY_REJECT.
+	OnDeny_ON_DENY_UNSPECIFIED OnDeny = 0
+	// The refusal.
+	OnDeny_ON_DENY_REJECT OnDeny = 1
+	// Yes, with Decision.shadow.
+	OnDeny_ON_DENY_SHADOW OnDeny = 2
+)
+
+// Enum value maps for OnDeny.
+var (
+	OnDeny_name = map[int32]string{
+		0: "ON_DENY_UNSPECIFIED",
+		1: "ON_DENY_REJECT",
+		2: "ON_DENY_SHADOW",
+	}
+	OnDeny_value = map[string]int32{
+		"ON_DENY_UNSPECIFIED": 0,
+		"ON_DENY_REJECT":      1,
+		"ON_DENY_SHADOW":      2,
+	}
+)
+
+func (x OnDeny) Enum() *OnDeny {
+	p := new(OnDeny)
+	*p = x
+	return p
+}
+
+func (x OnDeny) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnDeny) Descriptor() protoreflect.EnumDescriptor {
+	return file_penstock_v1_penstock_proto_enumTypes[6].Descriptor()
+}
+
+func (OnDeny) Type() protoreflect.EnumType {
+	return &file_penstock_v1_penstock_proto_enumTypes[6]
+}
+
+func (x OnDeny) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnDeny.Descriptor instead.
+func (OnDeny) EnumDescriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{6}
+}
+
+// Unsettled says what a hold costs that runs out.
+type Unsettled int32
+
+const (
+	// Means UNSETTLED_CHARGE.
+	Unsettled_UNSETTLED_UNSPECIFIED Unsettled = 0
+	// All of it.
+	Unsettled_UNSETTLED_CHARGE Unsettled = 1
+	// Nothing.
+	Unsettled_UNSETTLED_RELEASE Unsettled = 2
+)
+
+// Enum value maps for Unsettled.
+var (
+	Unsettled_name = map[int32]string{
+		0: "UNSETTLED_UNSPECIFIED",
+		1: "UNSETTLED_CHARGE",
+		2: "UNSETTLED_RELEASE",
+	}
+	Unsettled_value = map[string]int32{
+		"UNSETTLED_UNSPECIFIED": 0,
+		"UNSETTLED_CHARGE":      1,
+		"UNSETTLED_RELEASE":     2,
+	}
+)
+
+func (x Unsettled) Enum() *Unsettled {
+	p := new(Unsettled)
+	*p = x
+	return p
+}
+
+func (x Unsettled) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Unsettled) Descriptor() protoreflect.EnumDescriptor {
+	return file_penstock_v1_penstock_proto_enumTypes[7].Descriptor()
+}
+
+func (Unsettled) Type() protoreflect.EnumType {
+	return &file_penstock_v1_penstock_proto_enumTypes[7]
+}
+
+func (x Unsettled) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Unsettled.Descriptor instead.
+func (Unsettled) EnumDescriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{7}
+}
+
 // Source says who took a decision.
 type Source int32
 
@@ -233,7 +513,8 @@ const (
 	Source_SOURCE_FORWARDED Source = 2
 	// Nobody answered: the limit's on_error.
 	Source_SOURCE_FALLBACK Source = 3
-	// The node that was asked, of a replicated limit: it has told the others, and heard of them, some 100 ms ago.
+	// The node that was asked, of a replicated limit: it has told the others, and heard of them, some 100 ms ago; or of a
+	// key that is unlimited.
 	Source_SOURCE_REPLICA Source = 4
 )
 
@@ -266,11 +547,11 @@ func (x Source) String() string {
 }
 
 func (Source) Descriptor() protoreflect.EnumDescriptor {
-	return file_penstock_v1_penstock_proto_enumTypes[3].Descriptor()
+	return file_penstock_v1_penstock_proto_enumTypes[8].Descriptor()
 }
 
 func (Source) Type() protoreflect.EnumType {
-	return &file_penstock_v1_penstock_proto_enumTypes[3]
+	return &file_penstock_v1_penstock_proto_enumTypes[8]
 }
 
 func (x Source) Number() protoreflect.EnumNumber {
@@ -279,7 +560,7 @@ func (x Source) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Source.Descriptor instead.
 func (Source) EnumDescriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{3}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{8}
 }
 
 // Item is one limit applied to one key.
@@ -466,7 +747,7 @@ type InlineLimit struct {
 	Algorithm Algorithm `protobuf:"varint,2,opt,name=algorithm,proto3,enum=penstock.v1.Algorithm" json:"algorithm,omitempty"`
 	// Units per window, at least 1; of a token bucket: the most tokens.
 	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Milliseconds, at least 1; of a token bucket: from one refill to the next; of permits: when one comes back that nobody
+	// Milliseconds, at least 1, or absent beside a calendar; of a token bucket: from one refill to the next; of permits: when one comes back that nobody
 	// returns.
 	PerMs int64 `protobuf:"varint,4,opt,name=per_ms,json=perMs,proto3" json:"per_ms,omitempty"`
 	// GCRA and stated bucket: most units at once; absent means limit. Leaky bucket: most units that wait; absent means none.
@@ -492,7 +773,21 @@ type InlineLimit struct {
 	// buckets of that door have it.
 	ClientTime bool `protobuf:"varint,15,opt,name=client_time,json=clientTime,proto3" json:"client_time,omitempty"`
 	// TOKEN_BUCKET, part of the identity: strict, and sessions are told of, as RL.SESSIONIZE of the Redis door does.
-	Sessions      bool `protobuf:"varint,16,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Sessions bool `protobuf:"varint,16,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// Fixed window anchored at the epoch, and stated window: the windows of a calendar, instead of per_ms. Part of the identity.
+	Calendar Calendar `protobuf:"varint,17,opt,name=calendar,proto3,enum=penstock.v1.Calendar" json:"calendar,omitempty"`
+	// Whose calendar: a name of the IANA database; absent means UTC. Part of the identity.
+	TimeZone string `protobuf:"bytes,18,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// Most units that a report may charge beyond what there is.
+	MaxDebt     int64       `protobuf:"varint,19,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
+	Consistency Consistency `protobuf:"varint,20,opt,name=consistency,proto3,enum=penstock.v1.Consistency" json:"consistency,omitempty"`
+	// A charge is answered when another node has a copy of it, so a crash forgets none (replication: sync).
+	Sync        bool        `protobuf:"varint,21,opt,name=sync,proto3" json:"sync,omitempty"`
+	OnPartition OnPartition `protobuf:"varint,22,opt,name=on_partition,json=onPartition,proto3,enum=penstock.v1.OnPartition" json:"on_partition,omitempty"`
+	OnDeny      OnDeny      `protobuf:"varint,23,opt,name=on_deny,json=onDeny,proto3,enum=penstock.v1.OnDeny" json:"on_deny,omitempty"`
+	// Decide and count, never deny.
+	DryRun        bool      `protobuf:"varint,24,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Unsettled     Unsettled `protobuf:"varint,25,opt,name=unsettled,proto3,enum=penstock.v1.Unsettled" json:"unsettled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -639,6 +934,69 @@ func (x *InlineLimit) GetSessions() bool {
 	return false
 }
 
+func (x *InlineLimit) GetCalendar() Calendar {
+	if x != nil {
+		return x.Calendar
+	}
+	return Calendar_CALENDAR_UNSPECIFIED
+}
+
+func (x *InlineLimit) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *InlineLimit) GetMaxDebt() int64 {
+	if x != nil {
+		return x.MaxDebt
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetConsistency() Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return Consistency_CONSISTENCY_UNSPECIFIED
+}
+
+func (x *InlineLimit) GetSync() bool {
+	if x != nil {
+		return x.Sync
+	}
+	return false
+}
+
+func (x *InlineLimit) GetOnPartition() OnPartition {
+	if x != nil {
+		return x.OnPartition
+	}
+	return OnPartition_ON_PARTITION_UNSPECIFIED
+}
+
+func (x *InlineLimit) GetOnDeny() OnDeny {
+	if x != nil {
+		return x.OnDeny
+	}
+	return OnDeny_ON_DENY_UNSPECIFIED
+}
+
+func (x *InlineLimit) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *InlineLimit) GetUnsettled() Unsettled {
+	if x != nil {
+		return x.Unsettled
+	}
+	return Unsettled_UNSETTLED_UNSPECIFIED
+}
+
 // Decision is the answer to one item.
 type Decision struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -667,7 +1025,12 @@ type Decision struct {
 	// What a refused item has taken along (drain); remaining is what is left then.
 	Drained int64 `protobuf:"varint,13,opt,name=drained,proto3" json:"drained,omitempty"`
 	// When the session of the key began, in milliseconds since 1970. Of a limit with sessions, else 0.
-	SessionMs     int64 `protobuf:"varint,14,opt,name=session_ms,json=sessionMs,proto3" json:"session_ms,omitempty"`
+	SessionMs int64 `protobuf:"varint,14,opt,name=session_ms,json=sessionMs,proto3" json:"session_ms,omitempty"`
+	// The key begins anew: it has counters under a limit of this name with another algorithm, period or whatever else
+	// belongs to what counters are for, and these would still count there.
+	Restarted bool `protobuf:"varint,15,opt,name=restarted,proto3" json:"restarted,omitempty"`
+	// The pattern of the limit's override that decided; empty if it was the limit itself.
+	Override      string `protobuf:"bytes,16,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -798,6 +1161,20 @@ func (x *Decision) GetSessionMs() int64 {
 		return x.SessionMs
 	}
 	return 0
+}
+
+func (x *Decision) GetRestarted() bool {
+	if x != nil {
+		return x.Restarted
+	}
+	return false
+}
+
+func (x *Decision) GetOverride() string {
+	if x != nil {
+		return x.Override
+	}
+	return ""
 }
 
 // CheckRequest asks for decisions.
@@ -1983,7 +2360,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06_at_ms\"?\n" +
 	"\tRequestId\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xf4\x03\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe9\x06\n" +
 	"\vInlineLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x16.penstock.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -2003,7 +2380,16 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\alenient\x18\x0e \x01(\bR\alenient\x12\x1f\n" +
 	"\vclient_time\x18\x0f \x01(\bR\n" +
 	"clientTime\x12\x1a\n" +
-	"\bsessions\x18\x10 \x01(\bR\bsessions\"\xa4\x03\n" +
+	"\bsessions\x18\x10 \x01(\bR\bsessions\x121\n" +
+	"\bcalendar\x18\x11 \x01(\x0e2\x15.penstock.v1.CalendarR\bcalendar\x12\x1b\n" +
+	"\ttime_zone\x18\x12 \x01(\tR\btimeZone\x12\x19\n" +
+	"\bmax_debt\x18\x13 \x01(\x03R\amaxDebt\x12:\n" +
+	"\vconsistency\x18\x14 \x01(\x0e2\x18.penstock.v1.ConsistencyR\vconsistency\x12\x12\n" +
+	"\x04sync\x18\x15 \x01(\bR\x04sync\x12;\n" +
+	"\fon_partition\x18\x16 \x01(\x0e2\x18.penstock.v1.OnPartitionR\vonPartition\x12,\n" +
+	"\aon_deny\x18\x17 \x01(\x0e2\x13.penstock.v1.OnDenyR\x06onDeny\x12\x17\n" +
+	"\adry_run\x18\x18 \x01(\bR\x06dryRun\x124\n" +
+	"\tunsettled\x18\x19 \x01(\x0e2\x16.penstock.v1.UnsettledR\tunsettled\"\xde\x03\n" +
 	"\bDecision\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x1c\n" +
@@ -2021,7 +2407,9 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06shadow\x18\f \x01(\bR\x06shadow\x12\x18\n" +
 	"\adrained\x18\r \x01(\x03R\adrained\x12\x1d\n" +
 	"\n" +
-	"session_ms\x18\x0e \x01(\x03R\tsessionMs\"O\n" +
+	"session_ms\x18\x0e \x01(\x03R\tsessionMs\x12\x1c\n" +
+	"\trestarted\x18\x0f \x01(\bR\trestarted\x12\x1a\n" +
+	"\boverride\x18\x10 \x01(\tR\boverride\"O\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\"D\n" +
@@ -2110,7 +2498,32 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x14ON_ERROR_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_ERROR_LOCAL\x10\x01\x12\x12\n" +
 	"\x0eON_ERROR_ALLOW\x10\x02\x12\x11\n" +
-	"\rON_ERROR_DENY\x10\x03*q\n" +
+	"\rON_ERROR_DENY\x10\x03*\x98\x01\n" +
+	"\bCalendar\x12\x18\n" +
+	"\x14CALENDAR_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fCALENDAR_MINUTE\x10\x01\x12\x11\n" +
+	"\rCALENDAR_HOUR\x10\x02\x12\x10\n" +
+	"\fCALENDAR_DAY\x10\x03\x12\x11\n" +
+	"\rCALENDAR_WEEK\x10\x04\x12\x12\n" +
+	"\x0eCALENDAR_MONTH\x10\x05\x12\x11\n" +
+	"\rCALENDAR_YEAR\x10\x06*]\n" +
+	"\vConsistency\x12\x1b\n" +
+	"\x17CONSISTENCY_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11CONSISTENCY_EXACT\x10\x01\x12\x1a\n" +
+	"\x16CONSISTENCY_REPLICATED\x10\x02*x\n" +
+	"\vOnPartition\x12\x1c\n" +
+	"\x18ON_PARTITION_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19ON_PARTITION_PROPORTIONAL\x10\x01\x12\x15\n" +
+	"\x11ON_PARTITION_DENY\x10\x02\x12\x15\n" +
+	"\x11ON_PARTITION_OPEN\x10\x03*I\n" +
+	"\x06OnDeny\x12\x17\n" +
+	"\x13ON_DENY_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eON_DENY_REJECT\x10\x01\x12\x12\n" +
+	"\x0eON_DENY_SHADOW\x10\x02*S\n" +
+	"\tUnsettled\x12\x19\n" +
+	"\x15UNSETTLED_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10UNSETTLED_CHARGE\x10\x01\x12\x15\n" +
+	"\x11UNSETTLED_RELEASE\x10\x02*q\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSOURCE_OWNER\x10\x01\x12\x14\n" +
@@ -2141,84 +2554,94 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 	return file_penstock_v1_penstock_proto_rawDescData
 }
 
-var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
 var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: penstock.v1.Algorithm
 	(Anchor)(0),                 // 1: penstock.v1.Anchor
 	(OnError)(0),                // 2: penstock.v1.OnError
-	(Source)(0),                 // 3: penstock.v1.Source
-	(*Item)(nil),                // 4: penstock.v1.Item
-	(*RequestId)(nil),           // 5: penstock.v1.RequestId
-	(*InlineLimit)(nil),         // 6: penstock.v1.InlineLimit
-	(*Decision)(nil),            // 7: penstock.v1.Decision
-	(*CheckRequest)(nil),        // 8: penstock.v1.CheckRequest
-	(*CheckResponse)(nil),       // 9: penstock.v1.CheckResponse
-	(*CheckStreamRequest)(nil),  // 10: penstock.v1.CheckStreamRequest
-	(*CheckStreamResponse)(nil), // 11: penstock.v1.CheckStreamResponse
-	(*StreamError)(nil),         // 12: penstock.v1.StreamError
-	(*PeekRequest)(nil),         // 13: penstock.v1.PeekRequest
-	(*PeekResponse)(nil),        // 14: penstock.v1.PeekResponse
-	(*ResetRequest)(nil),        // 15: penstock.v1.ResetRequest
-	(*ResetResponse)(nil),       // 16: penstock.v1.ResetResponse
-	(*ReserveRequest)(nil),      // 17: penstock.v1.ReserveRequest
-	(*ReserveResponse)(nil),     // 18: penstock.v1.ReserveResponse
-	(*Hold)(nil),                // 19: penstock.v1.Hold
-	(*SettleRequest)(nil),       // 20: penstock.v1.SettleRequest
-	(*SettleResponse)(nil),      // 21: penstock.v1.SettleResponse
-	(*ExtendRequest)(nil),       // 22: penstock.v1.ExtendRequest
-	(*ExtendResponse)(nil),      // 23: penstock.v1.ExtendResponse
-	(*MembersRequest)(nil),      // 24: penstock.v1.MembersRequest
-	(*Member)(nil),              // 25: penstock.v1.Member
-	(*MembersResponse)(nil),     // 26: penstock.v1.MembersResponse
-	(*RingRequest)(nil),         // 27: penstock.v1.RingRequest
-	(*RingResponse)(nil),        // 28: penstock.v1.RingResponse
+	(Calendar)(0),               // 3: penstock.v1.Calendar
+	(Consistency)(0),            // 4: penstock.v1.Consistency
+	(OnPartition)(0),            // 5: penstock.v1.OnPartition
+	(OnDeny)(0),                 // 6: penstock.v1.OnDeny
+	(Unsettled)(0),              // 7: penstock.v1.Unsettled
+	(Source)(0),                 // 8: penstock.v1.Source
+	(*Item)(nil),                // 9: penstock.v1.Item
+	(*RequestId)(nil),           // 10: penstock.v1.RequestId
+	(*InlineLimit)(nil),         // 11: penstock.v1.InlineLimit
+	(*Decision)(nil),            // 12: penstock.v1.Decision
+	(*CheckRequest)(nil),        // 13: penstock.v1.CheckRequest
+	(*CheckResponse)(nil),       // 14: penstock.v1.CheckResponse
+	(*CheckStreamRequest)(nil),  // 15: penstock.v1.CheckStreamRequest
+	(*CheckStreamResponse)(nil), // 16: penstock.v1.CheckStreamResponse
+	(*StreamError)(nil),         // 17: penstock.v1.StreamError
+	(*PeekRequest)(nil),         // 18: penstock.v1.PeekRequest
+	(*PeekResponse)(nil),        // 19: penstock.v1.PeekResponse
+	(*ResetRequest)(nil),        // 20: penstock.v1.ResetRequest
+	(*ResetResponse)(nil),       // 21: penstock.v1.ResetResponse
+	(*ReserveRequest)(nil),      // 22: penstock.v1.ReserveRequest
+	(*ReserveResponse)(nil),     // 23: penstock.v1.ReserveResponse
+	(*Hold)(nil),                // 24: penstock.v1.Hold
+	(*SettleRequest)(nil),       // 25: penstock.v1.SettleRequest
+	(*SettleResponse)(nil),      // 26: penstock.v1.SettleResponse
+	(*ExtendRequest)(nil),       // 27: penstock.v1.ExtendRequest
+	(*ExtendResponse)(nil),      // 28: penstock.v1.ExtendResponse
+	(*MembersRequest)(nil),      // 29: penstock.v1.MembersRequest
+	(*Member)(nil),              // 30: penstock.v1.Member
+	(*MembersResponse)(nil),     // 31: penstock.v1.MembersResponse
+	(*RingRequest)(nil),         // 32: penstock.v1.RingRequest
+	(*RingResponse)(nil),        // 33: penstock.v1.RingResponse
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
-	6,  // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
-	5,  // 1: penstock.v1.Item.id:type_name -> penstock.v1.RequestId
+	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
+	10, // 1: penstock.v1.Item.id:type_name -> penstock.v1.RequestId
 	0,  // 2: penstock.v1.InlineLimit.algorithm:type_name -> penstock.v1.Algorithm
 	1,  // 3: penstock.v1.InlineLimit.anchor:type_name -> penstock.v1.Anchor
 	2,  // 4: penstock.v1.InlineLimit.on_error:type_name -> penstock.v1.OnError
-	3,  // 5: penstock.v1.Decision.source:type_name -> penstock.v1.Source
-	4,  // 6: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	7,  // 7: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
-	8,  // 8: penstock.v1.CheckStreamRequest.check:type_name -> penstock.v1.CheckRequest
-	9,  // 9: penstock.v1.CheckStreamResponse.check:type_name -> penstock.v1.CheckResponse
-	12, // 10: penstock.v1.CheckStreamResponse.error:type_name -> penstock.v1.StreamError
-	4,  // 11: penstock.v1.PeekRequest.items:type_name -> penstock.v1.Item
-	7,  // 12: penstock.v1.PeekResponse.decisions:type_name -> penstock.v1.Decision
-	4,  // 13: penstock.v1.ResetRequest.items:type_name -> penstock.v1.Item
-	7,  // 14: penstock.v1.ResetResponse.decisions:type_name -> penstock.v1.Decision
-	4,  // 15: penstock.v1.ReserveRequest.items:type_name -> penstock.v1.Item
-	19, // 16: penstock.v1.ReserveResponse.holds:type_name -> penstock.v1.Hold
-	7,  // 17: penstock.v1.Hold.decision:type_name -> penstock.v1.Decision
-	7,  // 18: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
-	7,  // 19: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
-	25, // 20: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
-	8,  // 21: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	10, // 22: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	13, // 23: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	15, // 24: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	17, // 25: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	20, // 26: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	22, // 27: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	24, // 28: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	27, // 29: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	9,  // 30: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	11, // 31: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	14, // 32: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	16, // 33: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	18, // 34: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	21, // 35: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	23, // 36: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	26, // 37: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	28, // 38: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	30, // [30:39] is the sub-list for method output_type
-	21, // [21:30] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	3,  // 5: penstock.v1.InlineLimit.calendar:type_name -> penstock.v1.Calendar
+	4,  // 6: penstock.v1.InlineLimit.consistency:type_name -> penstock.v1.Consistency
+	5,  // 7: penstock.v1.InlineLimit.on_partition:type_name -> penstock.v1.OnPartition
+	6,  // 8: penstock.v1.InlineLimit.on_deny:type_name -> penstock.v1.OnDeny
+	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
+	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
+	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
+	12, // 12: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
+	13, // 13: penstock.v1.CheckStreamRequest.check:type_name -> penstock.v1.CheckRequest
+	14, // 14: penstock.v1.CheckStreamResponse.check:type_name -> penstock.v1.CheckResponse
+	17, // 15: penstock.v1.CheckStreamResponse.error:type_name -> penstock.v1.StreamError
+	9,  // 16: penstock.v1.PeekRequest.items:type_name -> penstock.v1.Item
+	12, // 17: penstock.v1.PeekResponse.decisions:type_name -> penstock.v1.Decision
+	9,  // 18: penstock.v1.ResetRequest.items:type_name -> penstock.v1.Item
+	12, // 19: penstock.v1.ResetResponse.decisions:type_name -> penstock.v1.Decision
+	9,  // 20: penstock.v1.ReserveRequest.items:type_name -> penstock.v1.Item
+	24, // 21: penstock.v1.ReserveResponse.holds:type_name -> penstock.v1.Hold
+	12, // 22: penstock.v1.Hold.decision:type_name -> penstock.v1.Decision
+	12, // 23: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
+	12, // 24: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
+	30, // 25: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
+	13, // 26: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	15, // 27: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	18, // 28: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	20, // 29: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	22, // 30: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	25, // 31: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	27, // 32: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	29, // 33: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	32, // 34: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	14, // 35: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	16, // 36: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	19, // 37: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	21, // 38: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	23, // 39: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	26, // 40: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	28, // 41: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	31, // 42: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	33, // 43: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	35, // [35:44] is the sub-list for method output_type
+	26, // [26:35] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -2232,7 +2655,7 @@ func file_penstock_v1_penstock_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      9,
 			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,

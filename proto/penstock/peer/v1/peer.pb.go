@@ -99,7 +99,7 @@ type Limit struct {
 	Anchor uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	// Bits, from the lowest: count_rejected; never_denies (dry_run, or on_deny: shadow), so that it has no say in an
 	// atomic ask; strict; drain; lenient; client_time; sessions; sync (the heir keeps a copy before the answer); replicated;
-	// unsettled: release.
+	// unsettled: release; unlimited.
 	Flags   uint32 `protobuf:"varint,7,opt,name=flags,proto3" json:"flags,omitempty"`
 	MaxDebt int64  `protobuf:"varint,8,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
 	// The rest belongs to some algorithms only; see InlineLimit of penstock.v1.
@@ -109,7 +109,9 @@ type Limit struct {
 	// Of windows of a calendar: 1 minute, 2 hour, 3 day, 4 week, 5 month, 6 year; else 0.
 	Calendar uint32 `protobuf:"varint,12,opt,name=calendar,proto3" json:"calendar,omitempty"`
 	// Whose calendar: a name of the IANA database.
-	TimeZone      []byte `protobuf:"bytes,13,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	TimeZone []byte `protobuf:"bytes,13,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// The pattern of the override that this is, of the limit with that name. Its counters are the limit's.
+	Override      []byte `protobuf:"bytes,14,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +233,13 @@ func (x *Limit) GetCalendar() uint32 {
 func (x *Limit) GetTimeZone() []byte {
 	if x != nil {
 		return x.TimeZone
+	}
+	return nil
+}
+
+func (x *Limit) GetOverride() []byte {
+	if x != nil {
+		return x.Override
 	}
 	return nil
 }
@@ -1249,7 +1258,9 @@ type Outcome struct {
 	Bound    int64 `protobuf:"zigzag64,12,opt,name=bound,proto3" json:"bound,omitempty"`
 	// What became of a hold: 0 none, 1 open, 2 settled, 3 ran out, 4 unknown, 5 settled otherwise, 6 of another holder, 7 too many of
 	// the limit, 8 too many of the holder, 9 a take was refused because of what is set aside.
-	Hold          uint32 `protobuf:"varint,13,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold uint32 `protobuf:"varint,13,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The key begins anew: it has counters under a limit of this name with another algorithm or period.
+	Restarted     bool `protobuf:"varint,14,opt,name=restarted,proto3" json:"restarted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,6 +1386,13 @@ func (x *Outcome) GetHold() uint32 {
 	return 0
 }
 
+func (x *Outcome) GetRestarted() bool {
+	if x != nil {
+		return x.Restarted
+	}
+	return false
+}
+
 var File_penstock_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_penstock_peer_v1_peer_proto_rawDesc = "" +
@@ -1382,7 +1400,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x1bpenstock/peer/v1/peer.proto\x12\x10penstock.peer.v1\"c\n" +
 	"\x05Frame\x12/\n" +
 	"\x06limits\x18\x01 \x03(\v2\x17.penstock.peer.v1.LimitR\x06limits\x12)\n" +
-	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xce\x02\n" +
+	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xea\x02\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
@@ -1398,7 +1416,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	" \x01(\x03R\x06refill\x12\x18\n" +
 	"\abuckets\x18\v \x01(\rR\abuckets\x12\x1a\n" +
 	"\bcalendar\x18\f \x01(\rR\bcalendar\x12\x1b\n" +
-	"\ttime_zone\x18\r \x01(\fR\btimeZone\"\xd1\x01\n" +
+	"\ttime_zone\x18\r \x01(\fR\btimeZone\x12\x1a\n" +
+	"\boverride\x18\x0e \x01(\fR\boverride\"\xd1\x01\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +
@@ -1478,7 +1497,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\tstandings\x18\x02 \x01(\fR\tstandings\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
 	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x14\n" +
-	"\x05known\x18\x05 \x03(\x06R\x05known\"\xeb\x02\n" +
+	"\x05known\x18\x05 \x03(\x06R\x05known\"\x89\x03\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +
@@ -1494,7 +1513,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	" \x01(\x12R\tsessionNs\x12\x1a\n" +
 	"\bdegraded\x18\v \x01(\bR\bdegraded\x12\x14\n" +
 	"\x05bound\x18\f \x01(\x12R\x05bound\x12\x12\n" +
-	"\x04hold\x18\r \x01(\rR\x04hold2H\n" +
+	"\x04hold\x18\r \x01(\rR\x04hold\x12\x1c\n" +
+	"\trestarted\x18\x0e \x01(\bR\trestarted2H\n" +
 	"\x04Peer\x12@\n" +
 	"\bExchange\x12\x17.penstock.peer.v1.Frame\x1a\x17.penstock.peer.v1.Reply(\x010\x01B(Z&penstock/proto/penstock/peer/v1;peerv1b\x06proto3"
 
