@@ -73,6 +73,8 @@ var arrows = map[string]string{
 var testArrows = map[string]string{
 	"penstock -> limiter/policy": "the limits that README.md shows are read",
 
+	"cmd/node -> embedded": "the table of docs/doors.md tries a node inside a program as well",
+
 	"rpc/client -> rpc":     "the client is tested against the real door",
 	"rpc/client -> cluster": "… of a real node",
 }
