@@ -13,12 +13,19 @@ import (
 //
 //   - every member looks at its clock each tick; if much more than a tick has gone by, it was stopped, and whatever it
 //     held may be held by others by now: it holds nothing until it has claimed it again (fence);
-//   - it asks a few others each probeEvery for a sign of life; if for contactLasts it has had one from less than half of
-//     the members that there should be, it is cut off, and does the same;
-//   - the others take a member for gone if nobody listens at its address any more, or after goneAfter without a sign of
-//     life from it. That is later than contactLasts, so by then it has stopped.
+//   - it asks the others for a sign of life, a few in each tick, one after the other; if for contactLasts it has had one
+//     from less than half of the members that there should be, it is cut off, and does the same;
+//   - the others take a member for gone if nobody listens at its address any more, or if it was silent for goneAfter: that
+//     long ago it was sent something that it has not answered, and no sign of life has come since. That is longer than
+//     contactLasts, and by then it has stopped.
 //
 // What a cut off member answers then is up to the limit's on_partition.
+//
+// A node asks no more in a large cluster than in a small one. Of more than about a hundred members it takes longer than
+// contactLasts to ask them all; so long is what contact lasts there, and silence has to last a tenth longer than that:
+// 12.5 ms a member, of a thousand 12.5 s. (To ask more often would cost every node some percent of a core; to go by what
+// others have heard would not do, for a node that hears all may be heard by nobody.) Processes that die are noticed as
+// quickly as ever, and nodes that were stopped by themselves.
 const (
 	tickEvery    = 100 * time.Millisecond
 	stallAfter   = 300 * time.Millisecond
@@ -39,6 +46,7 @@ type peer struct {
 	member atomic.Pointer[Member] // as the latest View has it
 	heard  atomic.Int64           // Instant of its last sign of life
 	left   atomic.Bool            // nobody of this boot listens at its address
+	missed atomic.Int64           // Instant at which it was first sent something that it did not answer, since heard; 0: it answers
 	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
 	asking bool                   // a probe is under way
 	silent bool                   // gone, as of the last tick
@@ -60,16 +68,31 @@ func (p *peer) met(now limiter.Instant) {
 	if p.left.Load() {
 		p.left.Store(false)
 	}
+	if p.missed.Load() != 0 {
+		p.missed.Store(0)
+	}
 }
 
-// gone reports whether p is taken for gone. A node that has not begun to tick asks nobody for signs of life, so silence says
-// nothing to it. Nor does an agent, so to one only those are silent who have left its calls without an answer.
+// miss notes that what was sent at some instant was not answered.
+func (p *peer) miss(sent limiter.Instant) { p.missed.CompareAndSwap(0, int64(sent)) }
+
+// gone reports whether p is taken for gone. A node that has not begun to tick does not ask again whoever was silent once, so
+// silence says nothing to it; nor to one that was stopped itself.
 func (n *Node) gone(now limiter.Instant, p *peer) bool {
 	if p.left.Load() {
 		return true
 	}
-	silent := n.ticked.Load() != 0 && now > limiter.Instant(p.heard.Load()).Add(goneAfter)
-	return silent && (!n.agent.Load() || p.failures.Load() >= breakerTrips)
+	missed := p.missed.Load()
+	return missed != 0 && now > limiter.Instant(missed).Add(time.Duration(n.patience.Load())) &&
+		(n.agent.Load() || n.ticked.Load() != 0 && !n.stalled(now))
+}
+
+// paceLocked finds out how long contact lasts and silence has to, in a cluster as large as this one.
+func (n *Node) paceLocked(r *route) (contact time.Duration) {
+	members := max(len(r.members)+1, int(n.expected.Load()))
+	contact = max(contactLasts, tickEvery*time.Duration(members)/probesAtOnce)
+	n.patience.Store(int64(contact + max(goneAfter-contactLasts, contact/10)))
+	return contact
 }
 
 // stalled reports whether this node has been stopped for so long that it must not decide before its next tick.
@@ -107,6 +130,7 @@ func (n *Node) tick() {
 	defer n.mu.Unlock()
 	if n.stalled(now) {
 		n.fenceLocked()
+		n.pardonLocked()
 	}
 	if n.parts != nil { // an agent asks nobody for signs of life, so silence says nothing to it
 		n.ticked.Store(int64(now))
@@ -118,6 +142,7 @@ func (n *Node) tick() {
 	}
 	if r != nil && n.parts != nil && !n.soloLocked(r) {
 		n.countContactsLocked(now, r)
+		n.probeMissingLocked(now, r)
 		n.probeLocked(now, r)
 		n.collectLocked(now)
 		n.returnLocked()
@@ -129,7 +154,7 @@ func (n *Node) tick() {
 			n.tidyLocked(now)
 		}
 	} else if r != nil {
-		n.probeLeftLocked(now, r)
+		n.probeMissingLocked(now, r)
 		n.collectLocked(now)
 		n.startPushesLocked()
 	}
@@ -142,6 +167,7 @@ func (n *Node) tick() {
 // countContactsLocked finds out whether this node is with the majority. Of two equal halves the one with the smallest id
 // goes on; of a cluster of two, both do.
 func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
+	contact := n.paceLocked(r)
 	reached, missed := 1, 0
 	here, there := n.id, "" // the smallest ids on this side and on the other
 	miss := func(id string) {
@@ -155,7 +181,7 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 		}
 		switch m := &r.Members[i]; {
 		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
-		case now > limiter.Instant(p.heard.Load()).Add(contactLasts):
+		case now > limiter.Instant(p.heard.Load()).Add(contact):
 			miss(m.ID)
 		default:
 			reached++
@@ -205,8 +231,8 @@ func (n *Node) acquaintLocked(now limiter.Instant, r, old *route) {
 	if old == nil {
 		return
 	}
-	for _, m := range old.Members {
-		if m.Role == RoleMember && !r.hasBoot(m.Boot) {
+	for i, p := range old.peers {
+		if m := &old.Members[i]; m.Role == RoleMember && !r.has(p) && !r.hasBoot(m.Boot) {
 			n.former[m.Boot] = now
 		}
 	}
@@ -246,21 +272,28 @@ const strangerLasts = 10 * time.Second
 
 // probeLocked asks the next few members for a sign of life.
 func (n *Node) probeLocked(now limiter.Instant, r *route) {
-	for range min(probesAtOnce, len(r.peers)) {
-		n.probing = (n.probing + 1) % len(r.peers)
-		p := r.peers[n.probing]
-		if n.probing != r.Self && r.Members[n.probing].Role == RoleMember && now >= p.asked.Add(probeEvery) {
+	for range min(probesAtOnce, len(r.members)) {
+		n.probing = (n.probing + 1) % len(r.members)
+		if p := r.members[n.probing]; now >= p.asked.Add(probeEvery) {
 			n.probePeerLocked(now, p)
 		}
 	}
 }
 
-// probeLeftLocked asks the members for a sign of life that were taken for gone because nobody listened at their addresses.
-// A node that asks no others would else never learn that one does again.
-func (n *Node) probeLeftLocked(now limiter.Instant, r *route) {
-	for i, p := range r.peers {
-		if i != r.Self && r.Members[i].Role == RoleMember && p.left.Load() && now >= p.asked.Add(probeEvery) {
+// probeMissingLocked asks the members again for a sign of life that have not answered, or at whose address nobody listened.
+func (n *Node) probeMissingLocked(now limiter.Instant, r *route) {
+	for _, p := range r.members {
+		if (p.missed.Load() != 0 || p.left.Load()) && now >= p.asked.Add(probeEvery) {
 			n.probePeerLocked(now, p)
+		}
+	}
+}
+
+// pardonLocked forgets who has not answered while this node was stopped itself.
+func (n *Node) pardonLocked() {
+	if r := n.view.Load(); r != nil {
+		for _, p := range r.members {
+			p.missed.Store(0)
 		}
 	}
 }
@@ -293,6 +326,8 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 	switch {
 	case c.Err != nil && now >= c.Deadline && c.Deadline < sent.Add(fairTime):
 		// Whoever asks for an answer within microseconds learns nothing of the peer by not getting one.
+	case c.Err != nil && now > c.Deadline.Add(tickEvery): // this node was stopped itself
+		p.fail(now)
 	case c.Err == nil:
 		p.met(now)
 		p.succeed()
@@ -304,6 +339,7 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 		}
 		p.trip(now)
 	default:
+		p.miss(sent)
 		p.fail(now)
 	}
 }

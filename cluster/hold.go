@@ -121,17 +121,20 @@ func (n *Node) SetView(v *View) {
 	now := n.clock.Now()
 	r := &route{View: v, peers: make([]*peer, len(v.Members))}
 	old := n.view.Load()
-	for i, m := range v.Members {
-		if old != nil {
-			if k := old.Find(m.ID); k >= 0 && old.Members[k].Boot == m.Boot {
-				r.peers[i] = old.peers[k]
-				r.peers[i].member.Store(&v.Members[i])
-				continue
-			}
+	for i, k := 0, 0; i < len(v.Members); i++ {
+		m := &v.Members[i]
+		for old != nil && k < len(old.Members) && old.Members[k].ID < m.ID {
+			k++
 		}
-		r.peers[i] = newPeer(&v.Members[i], now)
+		if old != nil && k < len(old.Members) && old.Members[k].ID == m.ID && old.Members[k].Boot == m.Boot {
+			r.peers[i] = old.peers[k]
+			r.peers[i].member.Store(m)
+		} else {
+			r.peers[i] = newPeer(m, now)
+		}
 	}
-	r.boots = bootsOf(v)
+	r.members, r.boots = r.others(), bootsOf(v)
+	n.paceLocked(r)
 	n.expectLocked(now, v, old)
 	n.outboxes = slices.DeleteFunc(n.outboxes, func(p *peer) bool { return !r.has(p) })
 	n.acquaintLocked(now, r, old)
@@ -217,6 +220,16 @@ func (n *Node) lostSince(now limiter.Instant, r *route, pt *part) limiter.Instan
 		return pt.lost
 	}
 	return now
+}
+
+// others are the peers that are members, from this node's place in the circle on: so not everybody asks the same one first.
+func (r *route) others() (others []*peer) {
+	for i := 1; i < len(r.peers); i++ {
+		if k := (r.Self + i) % len(r.peers); r.Members[k].Role == RoleMember {
+			others = append(others, r.peers[k])
+		}
+	}
+	return others
 }
 
 // copyTarget is who gets copies of p, which this node holds; nil if nobody could.

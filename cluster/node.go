@@ -43,6 +43,7 @@ type Node struct {
 	minority atomic.Bool  // cut off from most of the others: this node decides nothing but by on_partition
 	tied     atomic.Bool  // one of a cluster of two, and the other is missed
 	expected atomic.Int32 // members that there should be
+	patience atomic.Int64 // how long who has not answered is waited for, as a time.Duration
 
 	chargesMu sync.Mutex // guards charges; taken after mu
 	charges   charges
@@ -61,7 +62,7 @@ type Node struct {
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
 	fences    uint64
 	ticks     uint64
-	probing   int     // index of the peer that was probed last
+	probing   int     // index in route.members of who was probed last
 	tending   bool    // a claim is under way
 	unsettled bool    // something has changed since tend last found nothing to claim
 	outboxes  []*peer // of the View: those that something was ever to be said to, by id
@@ -78,8 +79,9 @@ type Limits map[string]*limiter.Limit
 // route is a View with what this node remembers of each peer.
 type route struct {
 	*View
-	peers []*peer // by index in Members; kept from View to View while the peer's boot lives
-	boots uint64  // of all members, as one number
+	peers   []*peer // by index in Members; kept from View to View while the peer's boot lives
+	members []*peer // of them those whose role that is, without this node; nodes begin with different ones
+	boots   uint64  // of all members, as one number
 }
 
 // New makes a node that knows nobody and no limits. It answers after the first SetView; Start begins its timers.
