@@ -132,10 +132,17 @@ func (p *Peers) newLine(to lineTo) (*line, error) {
 	return l, nil
 }
 
-// dial connects, and notes whether the machine says that nobody listens there.
+// dial connects, and notes whether the machine says that nobody listens there. A process that is dying may still take a connection
+// on and drop it; then gRPC dials again while run waits for the stream, and callers hear from here that the peer is gone.
 func (l *line) dial(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	l.refused.Store(errors.Is(err, syscall.ECONNREFUSED))
+	refused := errors.Is(err, syscall.ECONNREFUSED)
+	l.refused.Store(refused)
+	l.mu.Lock()
+	if refused && l.down != nil && !errors.Is(l.down, cluster.ErrGone) {
+		l.down = fmt.Errorf("%w: %w", cluster.ErrGone, l.down)
+	}
+	l.mu.Unlock()
 	return conn, err
 }
 

@@ -436,3 +436,27 @@ func TestFullLineRefuses(t *testing.T) {
 		t.Error("the calls were not counted")
 	}
 }
+
+// A process that is dying takes a last connection on, drops it, and is gone: callers must hear that it is gone as soon as its
+// machine says so, or its heirs would wait as long as for one that is only silent.
+func TestDyingPeerIsGone(t *testing.T) {
+	s := newStations(t, 1)[0]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := cluster.Member{ID: "n2", Boot: 2, PeerAddr: l.Addr().String(), State: cluster.StateActive}
+	dropped := make(chan struct{})
+	go func() {
+		defer close(dropped)
+		if c, err := l.Accept(); err == nil {
+			c.Close()
+		}
+		l.Close()
+	}()
+	if c := s.call(to, "key", 5*time.Second); c.Err == nil {
+		t.Fatalf("nobody has answered %+v", c)
+	}
+	<-dropped
+	eventually(t, "the peer is gone", func() bool { return errors.Is(s.call(to, "key", 5*time.Second).Err, cluster.ErrGone) })
+}
