@@ -1,7 +1,9 @@
 package servers
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,22 +39,25 @@ const (
 	serverCPU = "server CPU"
 	clientCPU = "client CPU"
 	memory    = "memory"
+	failures  = "failed"
 )
 
 // measure lets callers ask for a while, and notes what it took.
-func measure(r *running, p Point, d time.Duration) (map[string]float64, error) {
-	if _, err := load(r, p, d/4); err != nil { // what is lazy is awake then
-		return nil, err
-	}
+func measure(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error) {
+	load(r, p, d/4) // what is lazy is awake then
 	meter, before, own := contest.NewMeter(), r.cpu(), ownCPU()
 	began := time.Now()
-	took, err := load(r, p, d)
-	if err != nil {
-		return nil, err
+	got := load(r, p, d)
+	if len(got.took) == 0 {
+		return nil, fmt.Errorf("no call in %v", d)
 	}
-	elapsed := time.Since(began)
+	if got.failed == len(got.took) { // a server may fail under load, and that is a result
+		fmt.Fprintf(progress, "all calls failed, the last with: %v\n", got.fault)
+		return map[string]float64{speed: 0, failures: 100}, nil
+	}
+	took, elapsed := got.took, time.Since(began)
 	served, asked := r.cpu()-before, ownCPU()-own
-	decisions := float64(len(took) * p.Items)
+	decisions := float64((len(took) - got.failed) * p.Items)
 	slices.Sort(took)
 	figures := map[string]float64{
 		speed:     decisions / elapsed.Seconds(),
@@ -61,6 +66,7 @@ func measure(r *running, p Point, d time.Duration) (map[string]float64, error) {
 		serverCPU: float64(served.Nanoseconds()) / 1e3 / decisions,
 		clientCPU: float64(asked.Nanoseconds()) / 1e3 / decisions,
 		memory:    r.resident() / (1 << 20),
+		failures:  100 * float64(got.failed) / float64(len(took)),
 	}
 	if others := meter.Others(served + asked); others >= 0 {
 		figures[contest.Others] = others
@@ -68,20 +74,24 @@ func measure(r *running, p Point, d time.Duration) (map[string]float64, error) {
 	return figures, nil
 }
 
-// load has all callers ask for d, and returns how long each call took; of a rate, from when it should have left.
-func load(r *running, p Point, d time.Duration) ([]time.Duration, error) {
+// answers are what load got: how long each call took, of a rate from when it should have left, and how many failed.
+type answers struct {
+	took   []time.Duration
+	failed int
+	fault  error // of one that failed
+}
+
+// load has all callers ask for d.
+func load(r *running, p Point, d time.Duration) (all answers) {
 	var mu sync.Mutex
-	var all []time.Duration
-	var fault error
 	var group sync.WaitGroup
 	var next atomic.Int64 // call, of a rate
 	began := time.Now()
 	for id := range p.Callers {
 		ask := r.caller(id, p)
 		group.Go(func() {
-			var took []time.Duration
-			var err error
-			for err == nil {
+			var own answers
+			for {
 				from := time.Now()
 				if p.Rate > 0 {
 					from = began.Add(time.Duration(float64(next.Add(1)) / p.Rate * 1e9))
@@ -90,22 +100,20 @@ func load(r *running, p Point, d time.Duration) ([]time.Duration, error) {
 				if from.Sub(began) >= d {
 					break
 				}
-				err = ask()
-				took = append(took, time.Since(from))
+				if err := ask(); err != nil {
+					own.failed++
+					own.fault = err
+				}
+				own.took = append(own.took, time.Since(from))
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, took...)
-			if err != nil {
-				fault = err
-			}
+			all.took, all.failed = append(all.took, own.took...), all.failed+own.failed
+			all.fault = cmp.Or(all.fault, own.fault)
 		})
 	}
 	group.Wait()
-	if fault == nil && len(all) == 0 {
-		fault = fmt.Errorf("no call in %v", d)
-	}
-	return all, fault
+	return all
 }
 
 // ownCPU is the processor time of this process, which is the client.

@@ -126,6 +126,7 @@ var Tables = []contest.Table{
 	{Title: "p99 latency, µs; of a rate, from when the call should have left", Figure: p99, Better: contest.Less},
 	{Title: "CPU of the servers per decision, µs", Figure: serverCPU, Digits: 1, Better: contest.Less},
 	{Title: "CPU of the client per decision, µs", Figure: clientCPU, Digits: 1},
+	{Title: "Calls that failed, %", Figure: failures, Digits: 1},
 	{Title: "Resident memory of the servers, MB", Figure: memory},
 }
 
@@ -154,7 +155,7 @@ func Measure(p *Programs, row Row, rounds int, each time.Duration, progress io.W
 		}
 	}
 	return contest.Run(rounds, jobs, func(j contest.Job) (map[string]float64, error) {
-		return measure(all[j.Contestant], points[j.Point], each)
+		return measure(all[j.Contestant], points[j.Point], each, progress)
 	}, progress)
 }
 

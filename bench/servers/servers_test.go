@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"penstock/bench/contest"
 )
 
 // TestRows: of each row's contestants, but for Gubernator, which takes minutes to build from nothing, there is every figure
@@ -33,7 +31,7 @@ func TestRows(t *testing.T) {
 				for _, table := range Tables {
 					x, measured := s.Figures[table.Figure]
 					// The servers' processor time is counted in hundredths of a second: in so short a time it may be none.
-					if !measured || math.IsNaN(x) || math.IsInf(x, 0) || x <= 0 && table.Figure != serverCPU {
+					if !measured || math.IsNaN(x) || math.IsInf(x, 0) || x <= 0 && table.Figure != serverCPU && table.Figure != failures || x > 0 && table.Figure == failures {
 						t.Errorf("%s: %s is %v", s.Point, table.Figure, x)
 					}
 				}
@@ -54,20 +52,30 @@ func TestEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.stop()
-	figures, err := measure(r, Point{Callers: 2, Items: 1, Rate: 1000}, 20*time.Millisecond)
+	figures, err := measure(r, Point{Callers: 2, Items: 1, Rate: 1000}, 20*time.Millisecond, io.Discard)
 	if err != nil || figures[speed] <= 0 || figures[speed] > 1500 {
 		t.Errorf("%v, %v a second of 1000", err, figures[speed])
 	}
 }
 
-// TestRefusalIsAnError: what is measured are decisions, so a server that refuses, or cannot decide, ends the contest.
-func TestRefusalIsAnError(t *testing.T) {
-	r := &running{caller: func(int, Point) func() error { return func() error { return errDenied } }}
-	if _, err := measure(r, Point{Callers: 2, Items: 1}, time.Millisecond); err == nil {
-		t.Error("it was measured")
+// TestRefusalsDoNotCount: what is measured are decisions that say yes, so who refuses is not fast but failing.
+func TestRefusalsDoNotCount(t *testing.T) {
+	n := 0
+	r := &running{caller: func(int, Point) func() error {
+		return func() error {
+			if n++; n%2 == 0 {
+				return errDenied
+			}
+			return nil
+		}
+	}}
+	figures, err := measure(r, Point{Callers: 1, Items: 1}, 5*time.Millisecond, io.Discard)
+	if x := figures[failures]; err != nil || x < 40 || x > 60 {
+		t.Errorf("%v; %v %% failed of which every second did", err, x)
 	}
-	_, err := contest.Run(1, []contest.Job{{}}, func(contest.Job) (map[string]float64, error) { return measure(r, Point{Callers: 1, Items: 1}, 1) }, io.Discard)
-	if err == nil {
-		t.Error("the contest went on")
+	r.caller = func(int, Point) func() error { return func() error { return errDenied } }
+	figures, err = measure(r, Point{Callers: 2, Items: 1}, time.Millisecond, io.Discard)
+	if err != nil || figures[speed] != 0 || figures[failures] != 100 {
+		t.Errorf("%v, %v", err, figures)
 	}
 }
