@@ -48,6 +48,7 @@ const maxStreams = 1000
 func NewServer(c ServerConfig) *Server {
 	ending := make(chan struct{})
 	s := grpc.NewServer(append(append(doorOptions(c.TLS), guard(c.AuthToken)...),
+		grpc.ForceServerCodecV2(newHotCodec()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)

@@ -1,0 +1,324 @@
+package rpc
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that hotCodec stands before
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"penstock/proto/gubernator"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// hotCodec is protobuf at the door for clients. The messages that may have a thousand items it reads and writes by hand,
+// for the library takes several times as long for one as deciding on it does. What it reads and writes is what the library would:
+// a message with anything that is not foreseen here, a field in error among it, is left to the library.
+type hotCodec struct{ encoding.CodecV2 }
+
+func newHotCodec() hotCodec { return hotCodec{encoding.GetCodecV2("proto")} }
+
+// Marshal writes v.
+func (c hotCodec) Marshal(v any) (mem.BufferSlice, error) {
+	var w hotWriter
+	switch m := v.(type) {
+	case *gubernator.GetRateLimitsResp:
+		w.rateLimits(m)
+	case *penstockv1.CheckResponse:
+		w.check(m)
+	case *penstockv1.CheckStreamResponse:
+		w.stream(m)
+	default:
+		return c.CodecV2.Marshal(v)
+	}
+	if w.unforeseen {
+		w.free()
+		return c.CodecV2.Marshal(v)
+	}
+	return w.slice(), nil
+}
+
+// Unmarshal reads v.
+func (c hotCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	var read func(b []byte) bool
+	switch m := v.(type) {
+	case *gubernator.GetRateLimitsReq:
+		read = func(b []byte) bool { return readRateLimits(slices.Clone(b), m) }
+	case *penstockv1.CheckRequest:
+		read = func(b []byte) bool { return readCheck(slices.Clone(b), m) }
+	case *penstockv1.CheckStreamRequest:
+		read = func(b []byte) bool { return readStream(slices.Clone(b), m) }
+	default:
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	if read(buf.ReadOnlyData()) {
+		return nil
+	}
+	return proto.Unmarshal(buf.ReadOnlyData(), v.(proto.Message)) // which forgets what has been read
+}
+
+// hotWriter appends fields to memory of gRPC's. Fields that are zero are left out.
+type hotWriter struct {
+	memory     *[]byte // from the pool; nil for a message so short that gRPC would not give it back
+	b          []byte  // what is written, within memory or grown out of it
+	unforeseen bool    // the library must write the message
+}
+
+func (w *hotWriter) begin(size int) {
+	if mem.IsBelowBufferPoolingThreshold(size) {
+		w.b = make([]byte, 0, size)
+		return
+	}
+	w.memory = mem.DefaultBufferPool().Get(size)
+	w.b = (*w.memory)[:0]
+}
+
+func (w *hotWriter) free() {
+	if w.memory != nil {
+		mem.DefaultBufferPool().Put(w.memory)
+	}
+}
+
+func (w *hotWriter) slice() mem.BufferSlice {
+	if w.memory == nil || cap(w.b) != cap(*w.memory) { // it is more than was expected
+		w.free()
+		return mem.BufferSlice{mem.SliceBuffer(w.b)}
+	}
+	*w.memory = w.b
+	return mem.BufferSlice{mem.NewBuffer(w.memory, mem.DefaultBufferPool())}
+}
+
+func (w *hotWriter) number(field protowire.Number, x int64) { w.b = appendUint(w.b, field, uint64(x)) }
+
+func (w *hotWriter) bool(field protowire.Number, x bool) { w.b = appendBool(w.b, field, x) }
+
+func (w *hotWriter) text(field protowire.Number, s string) {
+	w.unforeseen = w.unforeseen || !utf8.ValidString(s)
+	w.b = appendString(w.b, field, s)
+}
+
+// open begins a message within the message, and close ends it. Most are so short that their length is one byte; longer
+// ones are moved up.
+func (w *hotWriter) open(field protowire.Number) (at int) {
+	w.b = append(protowire.AppendTag(w.b, field, protowire.BytesType), 0)
+	return len(w.b)
+}
+
+func (w *hotWriter) close(at int) {
+	n := uint64(len(w.b) - at)
+	for range protowire.SizeVarint(n) - 1 {
+		w.b = append(w.b, 0)
+	}
+	copy(w.b[at-1+protowire.SizeVarint(n):], w.b[at:at+int(n)])
+	protowire.AppendVarint(w.b[:at-1], n)
+}
+
+func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
+	w.begin(128 * (1 + len(m.Responses)))
+	for _, r := range m.Responses {
+		if r == nil {
+			w.unforeseen = true
+			return
+		}
+		at := w.open(1)
+		w.number(1, int64(r.Status))
+		w.number(2, r.Limit)
+		w.number(3, r.Remaining)
+		w.number(4, r.ResetTime)
+		w.text(5, r.Error)
+		for k, v := range r.Metadata {
+			w.unforeseen = w.unforeseen || k == "" || v == "" // which stand in a map as well
+			inner := w.open(6)
+			w.text(1, k)
+			w.text(2, v)
+			w.close(inner)
+		}
+		w.close(at)
+	}
+}
+
+func (w *hotWriter) check(m *penstockv1.CheckResponse) {
+	w.begin(96 * (1 + len(m.Decisions)))
+	w.decisions(m)
+}
+
+func (w *hotWriter) decisions(m *penstockv1.CheckResponse) {
+	for _, d := range m.Decisions {
+		if d == nil {
+			w.unforeseen = true
+			return
+		}
+		at := w.open(1)
+		w.bool(1, d.Allowed)
+		w.number(2, d.Limit)
+		w.number(3, d.Remaining)
+		w.number(4, d.RetryAfterMs)
+		w.number(5, d.ResetAfterMs)
+		w.number(6, d.DelayMs)
+		w.text(7, d.LimitName)
+		w.text(8, d.Owner)
+		w.number(9, int64(d.Source))
+		w.bool(10, d.Degraded)
+		w.number(11, d.Bound)
+		w.bool(12, d.Shadow)
+		w.number(13, d.Drained)
+		w.number(14, d.SessionMs)
+		w.close(at)
+	}
+}
+
+func (w *hotWriter) stream(m *penstockv1.CheckStreamResponse) {
+	if m.Error != nil || m.Check == nil {
+		w.unforeseen = true
+		return
+	}
+	w.begin(96 * (1 + len(m.Check.Decisions)))
+	w.number(1, int64(m.Tag))
+	at := w.open(2)
+	w.decisions(m.Check)
+	w.close(at)
+}
+
+// readRateLimits reads into m, which is empty, and reports whether b is as foreseen. Texts stay in b.
+func readRateLimits(b []byte, m *gubernator.GetRateLimitsReq) bool {
+	all := make([]gubernator.RateLimitReq, countItems(b))
+	m.Requests = make([]*gubernator.RateLimitReq, len(all))
+	outer := fields{rest: b}
+	for i := range all {
+		outer.next()
+		to, ok := &all[i], true
+		f := fields{rest: outer.bytes}
+		for ok && f.next() {
+			switch {
+			case f.wire == protowire.BytesType && f.num == 1:
+				to.Name, ok = textOf(f.bytes)
+			case f.wire == protowire.BytesType && f.num == 2:
+				to.UniqueKey, ok = textOf(f.bytes)
+			default:
+				ok = f.wire == protowire.VarintType && setHit(to, f.num, f.value)
+			}
+		}
+		if !ok || f.err != nil {
+			return false
+		}
+		m.Requests[i] = to
+	}
+	return len(all) > 0
+}
+
+// setHit sets a number of a request, and reports whether it is known.
+func setHit(to *gubernator.RateLimitReq, field protowire.Number, v uint64) bool {
+	switch field {
+	case 3:
+		to.Hits = int64(v)
+	case 4:
+		to.Limit = int64(v)
+	case 5:
+		to.Duration = int64(v)
+	case 6:
+		to.Algorithm = gubernator.Algorithm(v)
+	case 7:
+		to.Behavior = gubernator.Behavior(v)
+	case 8:
+		to.Burst = int64(v)
+	case 10:
+		to.CreatedAt = new(int64(v))
+	default:
+		return false
+	}
+	return true
+}
+
+// readCheck reads into m, which is empty, and reports whether b is as foreseen. Texts and keys stay in b.
+func readCheck(b []byte, m *penstockv1.CheckRequest) bool {
+	all := make([]struct {
+		item penstockv1.Item
+		cost int64
+	}, countItems(b))
+	m.Items = make([]*penstockv1.Item, len(all))
+	outer := fields{rest: b}
+	for i := range all {
+		outer.next()
+		to, ok := &all[i].item, true
+		f := fields{rest: outer.bytes}
+		for ok && f.next() {
+			switch {
+			case f.wire == protowire.BytesType && f.num == 1:
+				to.Limit, ok = textOf(f.bytes)
+			case f.wire == protowire.BytesType && f.num == 3:
+				to.Key = f.bytes[:len(f.bytes):len(f.bytes)]
+			case f.wire == protowire.VarintType && f.num == 4:
+				all[i].cost = int64(f.value)
+				to.Cost = &all[i].cost
+			case f.wire == protowire.BytesType && f.num == 5 && to.Id == nil: // or there are two halves of one
+				to.Id = new(penstockv1.RequestId)
+				ok = readID(f.bytes, to.Id)
+			default:
+				ok = false
+			}
+		}
+		if !ok || f.err != nil {
+			return false
+		}
+		m.Items[i] = to
+	}
+	return len(all) > 0
+}
+
+func readID(b []byte, id *penstockv1.RequestId) bool {
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.wire == protowire.Fixed64Type && f.num == 1:
+			id.Origin = f.value
+		case f.wire == protowire.VarintType && f.num == 2:
+			id.Sequence = f.value
+		default:
+			return false
+		}
+	}
+	return f.err == nil
+}
+
+// readStream reads into m, which is empty, and reports whether b is as foreseen. Texts and keys stay in b.
+func readStream(b []byte, m *penstockv1.CheckStreamRequest) bool {
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.wire == protowire.VarintType && f.num == 1:
+			m.Tag = f.value
+		case f.wire == protowire.BytesType && f.num == 2 && m.Check == nil: // or there are two halves of one
+			m.Check = new(penstockv1.CheckRequest)
+			if !readCheck(f.bytes, m.Check) {
+				return false
+			}
+		case f.wire == protowire.VarintType && f.num == 3:
+			m.TimeoutMs = int64(f.value)
+		default:
+			return false
+		}
+	}
+	return f.err == nil
+}
+
+// countItems is how many items b has, or 0 if there is anything beside them.
+func countItems(b []byte) (n int) {
+	f := fields{rest: b}
+	for ; f.next(); n++ {
+		if f.num != 1 || f.wire != protowire.BytesType {
+			return 0
+		}
+	}
+	if f.err != nil {
+		return 0
+	}
+	return n
+}
+
+// textOf is b as a string that lies where b lies, and whether it may be one.
+func textOf(b []byte) (s string, ok bool) { return borrow(b), utf8.Valid(b) }

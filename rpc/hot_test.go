@@ -1,0 +1,190 @@
+package rpc
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"penstock/proto/gubernator"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+var (
+	hotAnswers  = []proto.Message{&gubernator.GetRateLimitsResp{}, &penstockv1.CheckResponse{}, &penstockv1.CheckStreamResponse{}}
+	hotRequests = []proto.Message{&gubernator.GetRateLimitsReq{}, &penstockv1.CheckRequest{}, &penstockv1.CheckStreamRequest{}}
+)
+
+// filled is a message of m's type with every field set that is asked for, so many in each list: what a later release adds
+// is there too.
+func filled(m proto.Message, items int, value func(f protoreflect.FieldDescriptor) protoreflect.Value) proto.Message {
+	m = m.ProtoReflect().New().Interface()
+	fillIn(m.ProtoReflect(), items, value)
+	return m
+}
+
+func fillIn(m protoreflect.Message, items int, value func(f protoreflect.FieldDescriptor) protoreflect.Value) {
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		switch {
+		case f.IsMap():
+			for n := range items % 3 {
+				m.Mutable(f).Map().Set(protoreflect.ValueOfString(fmt.Sprint("key", n)).MapKey(), protoreflect.ValueOfString(strings.Repeat("v", 50*n+1)))
+			}
+		case f.IsList() && f.Message() != nil:
+			for range items {
+				e := m.Mutable(f).List().AppendMutable()
+				fillIn(e.Message(), items, value)
+			}
+		case f.IsList():
+			if v := value(f); v.IsValid() {
+				m.Mutable(f).List().Append(v)
+			}
+		case f.Message() != nil:
+			fillIn(m.Mutable(f).Message(), items, value)
+		default:
+			if v := value(f); v.IsValid() {
+				m.Set(f, v)
+			}
+		}
+	}
+}
+
+// valueOf is number, and what comes nearest to it for another kind of field.
+func valueOf(number int64, text string) func(f protoreflect.FieldDescriptor) protoreflect.Value {
+	return func(f protoreflect.FieldDescriptor) protoreflect.Value {
+		switch f.Kind() {
+		case protoreflect.BoolKind:
+			return protoreflect.ValueOfBool(number != 0)
+		case protoreflect.StringKind:
+			return protoreflect.ValueOfString(text)
+		case protoreflect.BytesKind:
+			return protoreflect.ValueOfBytes([]byte(text))
+		case protoreflect.Int32Kind:
+			return protoreflect.ValueOfInt32(int32(number))
+		case protoreflect.EnumKind:
+			return protoreflect.ValueOfEnum(protoreflect.EnumNumber(int32(number)))
+		case protoreflect.Int64Kind:
+			return protoreflect.ValueOfInt64(number)
+		case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+			return protoreflect.ValueOfUint64(uint64(number))
+		case protoreflect.Uint32Kind:
+			return protoreflect.ValueOfUint32(uint32(number))
+		}
+		return protoreflect.Value{}
+	}
+}
+
+// TestHotMessagesAreTheLibrarys: what is written by hand is what the library writes, and what is read by hand is what it reads;
+// with every field there is, so a new one that the hand forgets fails here.
+func TestHotMessagesAreTheLibrarys(t *testing.T) {
+	c := newHotCodec()
+	for _, items := range []int{0, 1, 2, 3, 300} {
+		for _, number := range []int64{0, 1, -1, 127, 128, math.MaxInt64, math.MinInt64} {
+			for _, text := range []string{"", "alice", strings.Repeat("ä", 100)} {
+				for _, of := range append(hotAnswers, hotRequests...) {
+					m := filled(of, items, valueOf(number, text))
+					written, err := c.Marshal(m)
+					if err != nil {
+						t.Fatal(err)
+					}
+					checkWritten(t, m, written)
+					bytes, err := proto.Marshal(m)
+					if err != nil {
+						t.Fatal(err)
+					}
+					checkRead(t, of, bytes)
+				}
+			}
+		}
+	}
+}
+
+// checkWritten: written is m, as long as the library would write it, and says so.
+func checkWritten(t *testing.T, m proto.Message, written mem.BufferSlice) {
+	t.Helper()
+	back := m.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(written.Materialize(), back); err != nil || !proto.Equal(m, back) {
+		t.Fatalf("%v: %v is read as %v", err, m, back)
+	}
+	if want := proto.Size(m); written.Len() != want {
+		t.Fatalf("%v has %d bytes, want %d", m, written.Len(), want)
+	}
+	written.Free()
+}
+
+// checkRead: b is read as the library reads it, or refused as it refuses it, and then b is free for others.
+func checkRead(t *testing.T, of proto.Message, b []byte) {
+	t.Helper()
+	want, got := of.ProtoReflect().New().Interface(), of.ProtoReflect().New().Interface()
+	wantErr := proto.Unmarshal(b, want)
+	lent := bytes.Clone(b)
+	err := newHotCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(lent)}, got)
+	for i := range lent {
+		lent[i] = 'x'
+	}
+	if (err == nil) != (wantErr == nil) || err == nil && !proto.Equal(want, got) {
+		t.Fatalf("%T %x: %v, want %v; %v, want %v", of, b, err, wantErr, got, want)
+	}
+}
+
+// TestHotReadersLeaveTheRestToTheLibrary: messages as no client of ours writes them.
+func TestHotReadersLeaveTheRestToTheLibrary(t *testing.T) {
+	item := func(fields ...[]byte) []byte { return protowire.AppendBytes([]byte{1<<3 | 2}, bytes.Join(fields, nil)) }
+	key, id := []byte{3<<3 | 2, 1, 'k'}, []byte{5<<3 | 2, 2, 2 << 3, 7}
+	for name, b := range map[string][]byte{
+		"nothing":               {},
+		"half a tag":            {0x8a},
+		"an item too long":      {1<<3 | 2, 200, 'k'},
+		"field of another type": item([]byte{3 << 3, 1}),
+		"unknown field":         item(key, []byte{99<<3&0x7f | 0x80, 6, 1}),
+		"field twice":           item(key, []byte{3<<3 | 2, 1, 'l'}),
+		"id in halves":          item(key, id, []byte{5<<3 | 2, 9, 1<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}),
+		"text that is none":     item([]byte{1<<3 | 2, 1, 0xff}, []byte{2<<3 | 2, 1, 0xff}),
+		"atomic":                append(item(key), 2<<3, 1),
+		"group":                 item([]byte{7<<3 | 3, 7<<3 | 4}),
+		"number of 11 bytes":    item([]byte{4 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}),
+		"overlong tag":          item([]byte{4<<3 | 0x80, 0, 5}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, of := range hotRequests {
+				checkRead(t, of, b)
+				checkRead(t, of, append([]byte{1 << 3, 9}, protowire.AppendBytes([]byte{2<<3 | 2}, b)...)) // as a request on a stream
+			}
+		})
+	}
+}
+
+// TestHotWriterRefusesWhatTheLibraryRefuses: text that is none.
+func TestHotWriterRefusesWhatTheLibraryRefuses(t *testing.T) {
+	for _, m := range []proto.Message{
+		&gubernator.GetRateLimitsResp{Responses: []*gubernator.RateLimitResp{{Error: "\xff"}}},
+		&gubernator.GetRateLimitsResp{Responses: []*gubernator.RateLimitResp{{Metadata: map[string]string{"owner": "\xff"}}}},
+		&penstockv1.CheckResponse{Decisions: []*penstockv1.Decision{{Owner: "\xff"}}},
+	} {
+		if _, err := newHotCodec().Marshal(m); err == nil {
+			t.Errorf("%v is written", m)
+		}
+	}
+}
+
+func FuzzHotRequests(f *testing.F) {
+	for _, of := range hotRequests {
+		b, err := proto.Marshal(filled(of, 2, valueOf(300, "alice")))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, of := range hotRequests {
+			checkRead(t, of, b)
+		}
+	})
+}
