@@ -569,7 +569,7 @@ func (f *fields) next() bool {
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // The append functions write one field, the size functions say how long it gets. As in all of proto3, zero is not
-// written. Every field number here is below 16, so a tag is one byte.
+// written. The size functions are for field numbers below 16, whose tag is one byte.
 
 func appendHead(b []byte, num protowire.Number, size int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(size))

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -71,8 +72,9 @@ func (g *gubernatorDoor) answer(deadline limiter.Instant, now time.Time, in *gub
 	request := cluster.Request{Deadline: deadline, Items: make([]cluster.Item, 0, len(in.Requests))}
 	places := make([]int, 0, len(in.Requests)) // of items among the requests
 	named := g.node.Limits()
+	var last lastStated
 	for i, r := range in.Requests {
-		item, done := g.translate(now, named, r)
+		item, done := g.translate(now, named, r, &last)
 		if out.Responses[i] = done; done == nil {
 			request.Items, places = append(request.Items, item), append(places, i)
 		}
@@ -84,15 +86,50 @@ func (g *gubernatorDoor) answer(deadline limiter.Instant, now time.Time, in *gub
 	if err := g.node.Check(&request, decisions); err != nil {
 		return nil, StatusError(err)
 	}
-	view := g.node.View()
+	all := make([]gubernator.RateLimitResp, len(places))
+	owner := ownerTexts{view: g.node.View()}
 	for k, i := range places {
-		out.Responses[i] = encodeGubernator(now, view, in.Requests[i], &request.Items[k], &decisions[k])
+		encodeGubernator(&all[k], now, owner.of(decisions[k].Owner), in.Requests[i], &request.Items[k], &decisions[k])
+		out.Responses[i] = &all[k]
 	}
 	return out, nil
 }
 
+// lastStated is the limit that the last request of a message has stated. Most messages state one limit for all.
+type lastStated struct {
+	by    *gubernator.RateLimitReq
+	limit *limiter.Limit
+}
+
+// limit is what r states.
+func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *lastStated) (l *limiter.Limit, err error) {
+	if o := last.by; o != nil && o.Name == r.Name && o.Limit == r.Limit && o.Duration == r.Duration && o.Burst == r.Burst &&
+		o.Algorithm == r.Algorithm && has(o, gubernator.Behavior_DURATION_IS_GREGORIAN) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
+		return last.limit, nil
+	}
+	if l, err = g.inlines.get(stated(now, r)); err == nil {
+		*last = lastStated{r, l}
+	}
+	return l, err
+}
+
+// ownerTexts are the metadata of responses that say nothing but whose the key is: of one owner the same, so nobody may
+// change them.
+type ownerTexts struct {
+	view  *cluster.View
+	id    string
+	texts map[string]string
+}
+
+func (o *ownerTexts) of(id string) map[string]string {
+	if o.texts == nil || o.id != id {
+		o.id, o.texts = id, map[string]string{"owner": ownerAddress(o.view, id)}
+	}
+	return o.texts
+}
+
 // translate makes an item of r, or the response if that needs no state.
-func (g *gubernatorDoor) translate(now time.Time, named cluster.Limits, r *gubernator.RateLimitReq) (item cluster.Item, done *gubernator.RateLimitResp) {
+func (g *gubernatorDoor) translate(now time.Time, named cluster.Limits, r *gubernator.RateLimitReq, last *lastStated) (item cluster.Item, done *gubernator.RateLimitResp) {
 	item = cluster.Item{Key: r.GetUniqueKey(), Cost: r.GetHits()}
 	if has(r, gubernator.Behavior_RESET_REMAINING) {
 		item.Op, item.Cost = cluster.OpReset, 0
@@ -108,7 +145,7 @@ func (g *gubernatorDoor) translate(now time.Time, named cluster.Limits, r *guber
 		err = checkStated(r)
 	}
 	if err == nil {
-		item.Inline, err = g.inlines.get(stated(now, r))
+		item.Inline, err = g.limit(now, r, last)
 	}
 	switch {
 	case err != nil:
@@ -218,9 +255,12 @@ func refusedGubernator(r *gubernator.RateLimitReq, err error) *gubernator.RateLi
 	return out
 }
 
-// encodeGubernator is the response to a request that was decided.
-func encodeGubernator(now time.Time, view *cluster.View, r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision) *gubernator.RateLimitResp {
-	out := &gubernator.RateLimitResp{Limit: d.Rule.Limit, Remaining: d.Remaining, Metadata: map[string]string{"owner": ownerAddress(view, d.Owner)}}
+// encodeGubernator writes into out the response to a request that was decided. It does not change owner.
+func encodeGubernator(out *gubernator.RateLimitResp, now time.Time, owner map[string]string, r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision) {
+	out.Limit, out.Remaining, out.Metadata = d.Rule.Limit, d.Remaining, owner
+	if !d.Allowed && d.RetryAfter >= 0 || d.Degraded {
+		out.Metadata = maps.Clone(owner)
+	}
 	if !d.Allowed {
 		out.Status = gubernator.Status_OVER_LIMIT
 		if d.RetryAfter >= 0 {
@@ -250,7 +290,6 @@ func encodeGubernator(now time.Time, view *cluster.View, r *gubernator.RateLimit
 	if item.Inline != nil && r.Limit == 0 { // it was only reset
 		out.Limit, out.Remaining = 0, 0
 	}
-	return out
 }
 
 // ownerAddress is where clients reach the node id, or its id if that is not known.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"reflect"
 	"slices"
 	"unicode/utf8"
 
@@ -120,6 +121,8 @@ func (w *hotWriter) close(at int) {
 
 func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
 	w.begin(128 * (1 + len(m.Responses)))
+	var last uintptr // the metadata that were written last, and how: most responses of a message share theirs
+	var written []byte
 	for _, r := range m.Responses {
 		if r == nil {
 			w.unforeseen = true
@@ -131,13 +134,23 @@ func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
 		w.number(3, r.Remaining)
 		w.number(4, r.ResetTime)
 		w.text(5, r.Error)
-		for k, v := range r.Metadata {
-			w.unforeseen = w.unforeseen || k == "" || v == "" // which stand in a map as well
-			inner := w.open(6)
-			w.text(1, k)
-			w.text(2, v)
-			w.close(inner)
+		if id := reflect.ValueOf(r.Metadata).Pointer(); id != last {
+			from := len(w.b)
+			w.metadata(6, r.Metadata)
+			last, written = id, append(written[:0], w.b[from:]...)
+		} else {
+			w.b = append(w.b, written...)
 		}
+		w.close(at)
+	}
+}
+
+func (w *hotWriter) metadata(field protowire.Number, m map[string]string) {
+	for k, v := range m {
+		w.unforeseen = w.unforeseen || k == "" || v == "" // which stand in a map as well
+		at := w.open(field)
+		w.text(1, k)
+		w.text(2, v)
 		w.close(at)
 	}
 }
@@ -168,6 +181,8 @@ func (w *hotWriter) decisions(m *penstockv1.CheckResponse) {
 		w.bool(12, d.Shadow)
 		w.number(13, d.Drained)
 		w.number(14, d.SessionMs)
+		w.bool(15, d.Restarted)
+		w.text(16, d.Override)
 		w.close(at)
 	}
 }

@@ -134,6 +134,20 @@ func checkRead(t *testing.T, of proto.Message, b []byte) {
 	}
 }
 
+// TestHotWriterKnowsMetadataAgain: responses may share what they say of their owner, or say more, or nothing.
+func TestHotWriterKnowsMetadataAgain(t *testing.T) {
+	shared := map[string]string{"owner": "127.0.0.1:7948"}
+	m := &gubernator.GetRateLimitsResp{}
+	for i, data := range []map[string]string{nil, shared, shared, {"owner": strings.Repeat("long", 50), "degraded": "1"}, shared, nil, {}, nil, shared, shared} {
+		m.Responses = append(m.Responses, &gubernator.RateLimitResp{Limit: int64(i), Error: strings.Repeat("e", 30*i), Metadata: data})
+	}
+	written, err := newHotCodec().Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWritten(t, m, written)
+}
+
 // TestHotReadersLeaveTheRestToTheLibrary: messages as no client of ours writes them.
 func TestHotReadersLeaveTheRestToTheLibrary(t *testing.T) {
 	item := func(fields ...[]byte) []byte { return protowire.AppendBytes([]byte{1<<3 | 2}, bytes.Join(fields, nil)) }
