@@ -34,8 +34,10 @@ type ServerConfig struct {
 	Doors     []Door      // further services of the same listener
 }
 
-// Door is a service that a gRPC listener may have beside those of this package.
-type Door interface{ Register(grpc.ServiceRegistrar) }
+// Door is a service that a gRPC listener may have beside those of this package. Its streams must end when ending is closed.
+type Door interface {
+	Register(s grpc.ServiceRegistrar, ending <-chan struct{})
+}
 
 // maxRequest is the most that a client may send at once, in bytes. The largest request that is not in error, 1000 items
 // with keys of 1 KiB and inline limits with names of 256 bytes, has 1.4 MiB; the rest lets an error name the field.
@@ -56,7 +58,7 @@ func NewServer(c ServerConfig) *Server {
 	gubernator.RegisterV1Server(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: new(inlineLimits), draining: c.Draining})
 	penstockv1.RegisterAdminServer(s, &admin{node: c.Node})
 	for _, door := range c.Doors {
-		door.Register(s)
+		door.Register(s, ending)
 	}
 	healthv1.RegisterHealthServer(s, &health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
 	reflection.Register(s)

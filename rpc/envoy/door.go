@@ -8,6 +8,8 @@
 //     decides them like those of any other door.
 //  3. The decisions become statuses, in the order of the descriptors, and one code for all of them (answer.go).
 //
+// Envoys that decide by themselves get leases instead: envoy.service.rate_limit_quota.v3 (quota.go).
+//
 // POST /json asks the same in proto3 JSON (json.go). What is counted is shown as metrics (tally.go).
 package envoy
 
@@ -18,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 
@@ -34,12 +37,16 @@ const within = 12 * time.Millisecond
 // Door is the service. It answers with an error until Set gives it limits.
 type Door struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
+	quotav3.UnimplementedRateLimitQuotaServiceServer
 	node    *cluster.Node
 	clock   cluster.Clock
 	inForce atomic.Pointer[inForce]
 
 	strangers atomic.Uint64 // requests of a domain that no file has
 	failed    atomic.Uint64 // requests answered with an error
+	leases    atomic.Uint64 // lent to Envoys that decide by themselves (quota.go)
+
+	ending <-chan struct{} // closed when streams shall end; nil: never
 
 	mu      sync.RWMutex // guards tallies
 	tallies map[series]*tally
@@ -61,8 +68,12 @@ func (d *Door) Set(limits *policy.Envoy) {
 	d.inForce.Store(&inForce{limits, d.renewTallies(limits)})
 }
 
-// Register adds the service to a server.
-func (d *Door) Register(s grpc.ServiceRegistrar) { ratelimitv3.RegisterRateLimitServiceServer(s, d) }
+// Register adds the services to a server, whose streams end when ending is closed.
+func (d *Door) Register(s grpc.ServiceRegistrar, ending <-chan struct{}) {
+	d.ending = ending
+	ratelimitv3.RegisterRateLimitServiceServer(s, d)
+	quotav3.RegisterRateLimitQuotaServiceServer(s, d)
+}
 
 // ShouldRateLimit says whether a request may pass.
 func (d *Door) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {

@@ -119,6 +119,7 @@ func perSeries(name, help string) *prometheus.Desc {
 var (
 	strangersDesc = prometheus.NewDesc("penstock_envoy_domain_not_found_total", "Requests of a domain that no file has: all pass.", nil, nil)
 	failedDesc    = prometheus.NewDesc("penstock_envoy_errors_total", "Requests that were answered with an error.", nil, nil)
+	leasesDesc    = prometheus.NewDesc("penstock_envoy_leases_total", "Leases to Envoys that decide by themselves (rate limit quota service).", nil, nil)
 	rulesDesc     = prometheus.NewDesc("penstock_envoy_limits", "Limits of the files in force.", nil, nil)
 )
 
@@ -129,6 +130,7 @@ func (d *Door) Describe(chan<- *prometheus.Desc) {}
 func (d *Door) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(strangersDesc, prometheus.CounterValue, float64(d.strangers.Load()))
 	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(d.failed.Load()))
+	to <- prometheus.MustNewConstMetric(leasesDesc, prometheus.CounterValue, float64(d.leases.Load()))
 	limits := d.inForce.Load()
 	if limits == nil {
 		return
