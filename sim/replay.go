@@ -369,3 +369,44 @@ func (p *player) next() (arrival, bool) {
 	p.done++
 	return a, true
 }
+
+// Log says how the log of a server is read, with the words of a scenario's traffic.
+type Log struct {
+	Format    string // common, also for the combined format; or json, one object in a line
+	Time      string // json: the field with the time; default time
+	Key, Cost string // what a request counts for, and costs: texts with fields in braces, as in "{ip}"; Cost defaults to 1
+	Skip      bool   // lines that cannot be read are passed over, and counted
+}
+
+// Read calls see with each request of a log, in order of time. An error names the line; what is wrong with l itself is an
+// error too.
+func (l Log) Read(file string, r io.Reader, see func(at time.Time, key string, cost int64)) (skipped int, err error) {
+	known, format := commonFields, logFormat(commonLog)
+	switch {
+	case l.Format == "json":
+		known, format = nil, jsonLog(cmp.Or(l.Time, "time"))
+	case l.Format != "common":
+		return 0, fmt.Errorf("format %.40q is unknown; there is: common, json", l.Format)
+	case l.Time != "":
+		return 0, errors.New("a field for the time belongs to format json; other logs have it at one place")
+	}
+	key, err := parsePattern(l.Key, known)
+	if err != nil {
+		return 0, fmt.Errorf("key: %w", err)
+	}
+	cost, err := parsePattern(cmp.Or(l.Cost, "1"), known)
+	if err != nil {
+		return 0, fmt.Errorf("cost: %w", err)
+	}
+	all, skipped, err := readLog(file, r, format, key, cost, l.Skip)
+	if err != nil {
+		return skipped, err
+	}
+	if l.Format == "common" {
+		spreadSeconds(all)
+	}
+	for i := range all {
+		see(time.Unix(0, all[i].at), all[i].key, all[i].cost)
+	}
+	return skipped, nil
+}

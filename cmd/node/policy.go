@@ -1,0 +1,397 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"penstock/limiter"
+	"penstock/limiter/policy"
+	"penstock/sim"
+)
+
+// policyVerb works on files of limits, without any node.
+type policyVerb struct {
+	Validate policyValidateVerb `cmd:"" help:"Say whether files of limits are right, and if not, where. Exits 0 if they are, else 1."`
+	Explain  policyExplainVerb  `cmd:"" help:"Show a limit with all that follows from it, for a key if one is given."`
+	Diff     policyDiffVerb     `cmd:"" help:"Say what other files would change, and whose counters begin anew."`
+	Replay   policyReplayVerb   `cmd:"" help:"Decide on the requests of a log, as if a limit had been in force."`
+}
+
+// limitsFile is where limits are read from.
+type limitsFile struct {
+	Limits string `arg:"" type:"path" help:"YAML file, or directory of them, as for --limits."`
+}
+
+type policyValidateVerb struct {
+	Limits string `arg:"" type:"path" help:"YAML file, or directory of them, as for --limits."`
+	Envoy  bool   `help:"They are files of envoyproxy/ratelimit, as for --envoy-config."`
+	output
+}
+
+// faultRow is a fault as JSON shows it.
+type faultRow struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Field  string `json:"field,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func (v *policyValidateVerb) Run(sh shell) error {
+	var answer struct {
+		OK     bool       `json:"ok"`
+		Limits int        `json:"limits"`
+		Faults []faultRow `json:"faults"`
+	}
+	var err error
+	if v.Envoy {
+		var e *policy.Envoy
+		if e, err = policy.LoadEnvoy(v.Limits); err == nil {
+			answer.Limits = len(e.Rules())
+		}
+	} else {
+		var s *policy.Set
+		if s, err = policy.Load(v.Limits); err == nil {
+			answer.Limits = len(s.Limits)
+		}
+	}
+	var faults policy.Faults
+	if err != nil && !errors.As(err, &faults) {
+		return err
+	}
+	answer.OK, answer.Faults = err == nil, []faultRow{}
+	for _, f := range faults {
+		answer.Faults = append(answer.Faults, faultRow{f.File, f.Line, f.Column, f.Field, f.Reason})
+	}
+	printed := v.print(sh.out, answer, func(w io.Writer) error {
+		if answer.OK {
+			fmt.Fprintf(w, "ok: %d limits\n", answer.Limits)
+		} else {
+			fmt.Fprintln(sh.err, err)
+		}
+		return nil
+	})
+	if printed == nil && !answer.OK {
+		return exitCode(1)
+	}
+	return printed
+}
+
+type policyExplainVerb struct {
+	limitsFile
+	Name string `arg:"" help:"Name of the limit."`
+	Key  string `arg:"" optional:"" help:"A key: an override may give it a limit of its own."`
+	output
+}
+
+func (v *policyExplainVerb) Run(sh shell) error {
+	l, err := v.find(v.Name)
+	if err != nil {
+		return err
+	}
+	if v.Key != "" {
+		l = l.For(v.Key)
+	}
+	if l.Unlimited { // all else of it means nothing
+		l = &limiter.Limit{Spec: limiter.Spec{Name: l.Name, Override: l.Override, Unlimited: true}}
+	}
+	rows, object := specRows(l.Spec), specJSON(l.Spec)
+	if !l.Unlimited {
+		object["most_at_once"], object["share_of_three"] = l.Capacity(), l.Share(3).Capacity()
+		rows = append(rows, []string{"at once", fmt.Sprintf("%d at most", l.Capacity())},
+			[]string{"alone", fmt.Sprintf("%d at most, as the share of one node of three that reaches no other", l.Share(3).Capacity())})
+	}
+	return v.print(sh.out, object, func(w io.Writer) error { return columns(w, rows) })
+}
+
+// find reads the files, and returns a limit of them.
+func (f limitsFile) find(name string) (*limiter.Limit, error) {
+	set, err := policy.Load(f.Limits)
+	if err != nil {
+		return nil, err
+	}
+	if l := set.Limits[name]; l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("%s: there is no limit %q; there are: %s", f.Limits, name, strings.Join(slices.Sorted(maps.Keys(set.Limits)), ", "))
+}
+
+// specJSON are the rows of a limit as one object, with numbers as numbers.
+func specJSON(s limiter.Spec) map[string]any {
+	object := map[string]any{}
+	for _, r := range specRows(s) {
+		object[r[0]] = r[1]
+		if n, err := strconv.ParseInt(r[1], 10, 64); err == nil && r[0] != "name" && r[0] != "override" {
+			object[r[0]] = n
+		} else if r[1] == "true" && r[0] != "name" && r[0] != "override" {
+			object[r[0]] = true
+		}
+	}
+	return object
+}
+
+// specWords are the words of fields whose values are numbers inside.
+var specWords = map[string][]string{
+	"anchor": {"epoch", "first_hit"}, "on_error": {"local", "allow", "deny"}, "consistency": {"exact", "replicated"},
+	"on_partition": {"proportional", "deny", "open"}, "on_deny": {"reject", "shadow"}, "unsettled": {"charge", "release"},
+}
+
+// specRows are the fields of a limit that say something, by the names that files have for them.
+func specRows(s limiter.Spec) (rows [][]string) {
+	of := reflect.ValueOf(s)
+	for i := range of.NumField() {
+		if v := of.Field(i); !v.IsZero() {
+			name := snake(of.Type().Field(i).Name)
+			text := fmt.Sprint(v.Interface())
+			switch words := specWords[name]; {
+			case name == "sync":
+				name, text = "replication", "sync"
+			case words != nil && v.CanUint() && int(v.Uint()) < len(words):
+				text = words[v.Uint()]
+			}
+			rows = append(rows, []string{name, text})
+		}
+	}
+	return rows
+}
+
+// snake writes CountRejected as count_rejected.
+func snake(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		if unicode.IsUpper(c) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
+
+type policyDiffVerb struct {
+	Old string `arg:"" type:"path" help:"Files as they are in force."`
+	New string `arg:"" type:"path" help:"Files as they would be."`
+	output
+}
+
+// limitChange is what becomes of one limit.
+type limitChange struct {
+	Name     string   `json:"name"`
+	Change   string   `json:"change"`   // added, removed or changed
+	Counters string   `json:"counters"` // kept or new; empty if there are none
+	Fields   []string `json:"fields"`
+}
+
+func (v *policyDiffVerb) Run(sh shell) error {
+	was, err := policy.Load(v.Old)
+	if err != nil {
+		return err
+	}
+	will, err := policy.Load(v.New)
+	if err != nil {
+		return err
+	}
+	changes := differences(was.Limits, will.Limits)
+	return v.print(sh.out, changes, func(w io.Writer) error {
+		for _, c := range changes {
+			fmt.Fprintf(w, "%s: %s", c.Name, c.Change)
+			if c.Change == "changed" {
+				fmt.Fprintf(w, "; counters: %s", c.Counters)
+			}
+			fmt.Fprintln(w)
+			for _, f := range c.Fields {
+				fmt.Fprintf(w, "  %s\n", f)
+			}
+		}
+		if len(changes) == 0 {
+			fmt.Fprintln(w, "no limit changes")
+		}
+		return nil
+	})
+}
+
+// differences are what becomes of limits, by name.
+func differences(was, will map[string]*limiter.Limit) []limitChange {
+	names := map[string]bool{}
+	for name := range was {
+		names[name] = true
+	}
+	for name := range will {
+		names[name] = true
+	}
+	changes := []limitChange{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		a, b := was[name], will[name]
+		switch {
+		case a == nil:
+			changes = append(changes, limitChange{Name: name, Change: "added", Fields: []string{}})
+		case b == nil:
+			changes = append(changes, limitChange{Name: name, Change: "removed", Fields: []string{}})
+		default:
+			if fields := changedFields(a, b); len(fields) > 0 {
+				c := limitChange{Name: name, Change: "changed", Counters: "new: all keys begin anew", Fields: fields}
+				if sameCounters(a, b) {
+					c.Counters = "kept"
+				}
+				changes = append(changes, c)
+			}
+		}
+	}
+	return changes
+}
+
+func changedFields(a, b *limiter.Limit) []string {
+	was, will, fields := map[string]string{}, map[string]string{}, []string{}
+	for _, r := range specRows(a.Spec) {
+		was[r[0]] = r[1]
+	}
+	for _, r := range specRows(b.Spec) {
+		will[r[0]] = r[1]
+	}
+	for _, rows := range [][][]string{specRows(a.Spec), specRows(b.Spec)} {
+		for _, r := range rows {
+			line := fmt.Sprintf("%s: %s → %s", r[0], cmp.Or(was[r[0]], "–"), cmp.Or(will[r[0]], "–"))
+			if was[r[0]] != will[r[0]] && !slices.Contains(fields, line) {
+				fields = append(fields, line)
+			}
+		}
+	}
+	if x, y := a.Overrides(), b.Overrides(); !slices.Equal(x, y) {
+		fields = append(fields, fmt.Sprintf("overrides: %d → %d, or others", len(x), len(y)))
+	}
+	return fields
+}
+
+// sameCounters finds out whether two limits count with one counter: a table is asked.
+func sameCounters(a, b *limiter.Limit) bool {
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 16})
+	const key, now = "key", limiter.Instant(1 << 60)
+	for _, l := range []*limiter.Limit{a, b} {
+		table.Take(now, l, key, limiter.Hash(key), 1)
+	}
+	found := 0
+	for from, more := (limiter.Cursor{}), true; more; {
+		from, more = table.Keys(now, "", from, 8, func(*limiter.Limit, string, limiter.Decision) { found++ })
+	}
+	return found == 1
+}
+
+type policyReplayVerb struct {
+	limitsFile
+	Name   string `arg:"" help:"Name of the limit."`
+	Log    string `arg:"" type:"existingfile" help:"Log of a web server, or lines of JSON."`
+	Key    string `default:"{ip}" help:"What a request counts for: a text with fields of the log in braces."`
+	Cost   string `default:"1" help:"What a request costs, likewise."`
+	Format string `default:"common" enum:"common,json" help:"common (also combined) or json."`
+	Time   string `help:"json: the field with the time. Default: time."`
+	Skip   bool   `help:"Pass over lines that cannot be read, and count them."`
+	Memory size   `default:"256MiB" help:"Budget of the table of counters."`
+	output
+}
+
+// replayed is what a limit would have done.
+type replayed struct {
+	Requests   int64       `json:"requests"`
+	Allowed    int64       `json:"allowed"`
+	Denied     int64       `json:"denied"`
+	Keys       int         `json:"keys"`
+	KeysDenied int         `json:"keys_denied"`
+	Skipped    int         `json:"skipped_lines"`
+	Most       []deniedKey `json:"most_denied"` // ten at most
+}
+
+type deniedKey struct {
+	Key     string `json:"key"`
+	Denied  int64  `json:"denied"`
+	Allowed int64  `json:"allowed"`
+}
+
+func (v *policyReplayVerb) Run(sh shell) error {
+	l, err := v.find(v.Name)
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(v.Log)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	switch {
+	case l.ClientTime:
+		return fmt.Errorf("limit %q goes by its clients' clocks, which a log does not know", l.Name)
+	case l.Algorithm == limiter.Concurrency:
+		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a request was done", l.Name)
+	}
+	out, err := replayLog(l, sim.Log{Format: v.Format, Time: v.Time, Key: v.Key, Cost: v.Cost, Skip: v.Skip}, v.Log, file, int64(v.Memory))
+	if err != nil {
+		return err
+	}
+	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
+}
+
+// replayLog decides on all requests of a log, at their times.
+func replayLog(l *limiter.Limit, log sim.Log, name string, r io.Reader, memory int64) (out replayed, err error) {
+	table := limiter.NewTable(limiter.TableConfig{Bytes: memory})
+	keys := map[string]*deniedKey{}
+	out.Skipped, err = log.Read(name, r, func(at time.Time, key string, cost int64) {
+		k := keys[key]
+		if k == nil {
+			k = &deniedKey{Key: key}
+			keys[key] = k
+		}
+		out.Requests++
+		if rule := l.For(key); rule.Unlimited || table.Take(limiter.Instant(at.UnixNano()), rule, key, limiter.Hash(key), cost).Allowed {
+			out.Allowed++
+			k.Allowed++
+		} else {
+			out.Denied++
+			k.Denied++
+		}
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Keys, out.Most = len(keys), []deniedKey{}
+	for _, k := range keys {
+		if k.Denied > 0 {
+			out.KeysDenied++
+			out.Most = append(out.Most, *k)
+		}
+	}
+	slices.SortFunc(out.Most, func(a, b deniedKey) int { return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Key, b.Key)) })
+	out.Most = out.Most[:min(10, len(out.Most))]
+	return out, nil
+}
+
+func (r *replayed) write(w io.Writer) error {
+	fmt.Fprintf(w, "%s requests of %s keys: %s allowed, %s denied (%s keys)\n",
+		thousands(r.Requests), thousands(int64(r.Keys)), thousands(r.Allowed), thousands(r.Denied), thousands(int64(r.KeysDenied)))
+	if r.Skipped > 0 {
+		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))
+	}
+	if len(r.Most) == 0 {
+		return nil
+	}
+	rows := [][]string{{"DENIED", "ALLOWED", "KEY"}}
+	for _, k := range r.Most {
+		rows = append(rows, []string{thousands(k.Denied), thousands(k.Allowed), shown(k.Key)})
+	}
+	return columns(w, rows)
+}
+
+// shown is a key as a terminal may show it.
+func shown(key string) string {
+	if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.QuoteToASCII(key)
+	}
+	return key
+}
