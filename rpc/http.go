@@ -107,6 +107,7 @@ func NewAdmin(c HTTPConfig) http.Handler {
 func (w *web) adminPages(m *mux) {
 	m.handle("POST /v1/reset", ownPagesOnly(w.resetBody))
 	m.handle("GET /v1/status", w.status)
+	m.handle("GET /v1/top", w.top)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

@@ -240,7 +240,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 	for name, v := range map[string]any{
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{},
+		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "Top": topKeys{}, "KeyState": keyState{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
 		if !slices.Equal(got, want) {
@@ -350,6 +350,8 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "GET /v1/ring", "?key=", "", nil, 400},
 		{nowhere, "GET /v1/ring", "?key=k", "", nil, 503},
 		{h, "GET /v1/status", "", "", nil, 200},
+		{h, "GET /v1/top", "?count=3", "", nil, 200},
+		{h, "GET /v1/top", "?count=0", "", nil, 400},
 		{h, "POST /v1/GetRateLimits", "", `{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`, nil, 200},
 		{h, "POST /v1/GetRateLimits", "", `{`, nil, 400},
 		{h, "POST /v1/GetRateLimits", "", `{}`, foreign, 403},

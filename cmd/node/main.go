@@ -41,6 +41,7 @@ type verbs struct {
 	Reset       resetVerb       `cmd:"" help:"Forget a key: it is as new."`
 	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
 	Ring        ringVerb        `cmd:"" help:"Tell who owns a key."`
+	Top         topVerb         `cmd:"" help:"List the keys of a cluster that have used most."`
 	Policy      policyVerb      `cmd:"" help:"Check, explain, compare and try files of limits, without a node."`
 	Bench       benchVerb       `cmd:"" help:"Load a cluster, measure it, and count what it admits."`
 	Sim         simVerb         `cmd:"" help:"Run imagined clusters: sim --seed 7 is one, the same bytes every time."`

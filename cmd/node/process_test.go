@@ -498,3 +498,46 @@ func TestStrangersDoNotJoin(t *testing.T) {
 		})
 	}
 }
+
+// Promise: top shows the keys of all members, each once, the most used first, in 80 columns.
+func TestTop(t *testing.T) {
+	nodes := serveCluster(t, 3)
+	c := dial(t, nodes[1])
+	busy := false // somebody fell back to a share of the limit, which may have been charged as well
+	for i := range 60 {
+		cost := int64(1 + i)
+		it := &penstockv1.Item{Limit: "big", Key: fmt.Appendf(nil, "%s-%d", strings.Repeat("key", i%9), i), Cost: &cost}
+		eventually(t, "a charge that is counted", func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			out, err := c.Check(ctx, []*penstockv1.Item{it}, false)
+			if err == nil && out[0].Degraded {
+				busy, err = true, errors.New("degraded")
+			}
+			return err
+		})
+	}
+	var list topList
+	out, err := exec.Command(built, "top", "-n", "5", "-o", "json", "--timeout", "20s", "--addr", nodes[2].grpc).Output()
+	if err := errors.Join(err, json.Unmarshal(out, &list)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(list.Keys) != 5 || list.Seen != 60 || list.Partial || len(list.Missing) > 0 {
+		t.Errorf("%+v", list)
+	}
+	for i, k := range list.Keys {
+		if !busy && k.Used != int64(60-i) || i > 0 && k.Used > list.Keys[i-1].Used || !strings.HasSuffix(k.Key, fmt.Sprintf("-%d", 59-i)) || k.Name != "big" || k.Limit != 10000 || !strings.HasPrefix(k.Owner, "n") {
+			t.Errorf("%d: %+v", i, k)
+		}
+	}
+	out, err = exec.Command(built, "top", "--timeout", "20s", "--addr", nodes[0].grpc).Output()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(lines) != 22 || !strings.HasPrefix(lines[0], "USED") || lines[21] != "60 keys looked at" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, line := range lines {
+		if n := len([]rune(line)); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}

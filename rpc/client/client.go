@@ -232,6 +232,24 @@ func (c *Client) Ring(ctx context.Context, key string) (out *penstockv1.RingResp
 	return out, err
 }
 
+// Top lists the keys that the connected node decides for and that have used most: of one limit, or if that is empty, of all.
+func (c *Client) Top(ctx context.Context, count int, limit string) (out *penstockv1.TopResponse, err error) {
+	err = twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.admin.Top(ctx, &penstockv1.TopRequest{Count: int32(count), Limit: limit})
+		return err
+	})
+	return out, err
+}
+
+// Keys lists keys that the connected node decides for and that begin with a prefix; cursor is the next of the page before.
+func (c *Client) Keys(ctx context.Context, prefix string, count int, cursor string) (out *penstockv1.KeysResponse, err error) {
+	err = twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.admin.Keys(ctx, &penstockv1.KeysRequest{Prefix: []byte(prefix), Count: int32(count), Cursor: cursor})
+		return err
+	})
+	return out, err
+}
+
 func (c *Client) nextID() *penstockv1.RequestId {
 	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
 }

@@ -2341,6 +2341,337 @@ func (x *RingResponse) GetRing() string {
 	return ""
 }
 
+// TopRequest asks for the keys that have used most.
+type TopRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1000; absent means 20.
+	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// Of this limit alone; empty: of all.
+	Limit         string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopRequest) Reset() {
+	*x = TopRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopRequest) ProtoMessage() {}
+
+func (x *TopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
+func (*TopRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TopRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *TopRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+// TopResponse lists keys.
+type TopResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node that decides for them.
+	Node string      `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Keys []*KeyState `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// How many keys were looked at.
+	Seen int64 `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
+	// The deadline came before all were.
+	Partial       bool `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopResponse) Reset() {
+	*x = TopResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopResponse) ProtoMessage() {}
+
+func (x *TopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
+func (*TopResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TopResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TopResponse) GetKeys() []*KeyState {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *TopResponse) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+func (x *TopResponse) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+// KeyState is what a key has used of a limit.
+type KeyState struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Key       []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	LimitName string                 `protobuf:"bytes,2,opt,name=limit_name,json=limitName,proto3" json:"limit_name,omitempty"`
+	// The most that can be admitted at once, and of that what is not there now.
+	Limit         int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Used          int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
+	ResetAfterMs  int64 `protobuf:"varint,5,opt,name=reset_after_ms,json=resetAfterMs,proto3" json:"reset_after_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyState) Reset() {
+	*x = KeyState{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyState) ProtoMessage() {}
+
+func (x *KeyState) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
+func (*KeyState) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *KeyState) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *KeyState) GetLimitName() string {
+	if x != nil {
+		return x.LimitName
+	}
+	return ""
+}
+
+func (x *KeyState) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *KeyState) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *KeyState) GetResetAfterMs() int64 {
+	if x != nil {
+		return x.ResetAfterMs
+	}
+	return 0
+}
+
+// KeysRequest asks for a page of keys.
+type KeysRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1024 bytes; empty: all keys.
+	Prefix []byte `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// 1 to 1000; absent means 100. A page may have fewer, also if it is not the last.
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// KeysResponse.next of the page before; empty: from the beginning.
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeysRequest) Reset() {
+	*x = KeysRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeysRequest) ProtoMessage() {}
+
+func (x *KeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeysRequest.ProtoReflect.Descriptor instead.
+func (*KeysRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *KeysRequest) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *KeysRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *KeysRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// KeysResponse is a page of keys.
+type KeysResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Keys  []*KeyState            `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// For the next page; empty: this is the last.
+	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeysResponse) Reset() {
+	*x = KeysResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeysResponse) ProtoMessage() {}
+
+func (x *KeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeysResponse.ProtoReflect.Descriptor instead.
+func (*KeysResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *KeysResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *KeysResponse) GetKeys() []*KeyState {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *KeysResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 var File_penstock_v1_penstock_proto protoreflect.FileDescriptor
 
 const file_penstock_v1_penstock_proto_rawDesc = "" +
@@ -2476,7 +2807,31 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04heir\x18\x02 \x01(\tR\x04heir\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x05R\tpartition\x12\x12\n" +
-	"\x04ring\x18\x04 \x01(\tR\x04ring*\xbb\x02\n" +
+	"\x04ring\x18\x04 \x01(\tR\x04ring\"8\n" +
+	"\n" +
+	"TopRequest\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\tR\x05limit\"z\n" +
+	"\vTopResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12)\n" +
+	"\x04keys\x18\x02 \x03(\v2\x15.penstock.v1.KeyStateR\x04keys\x12\x12\n" +
+	"\x04seen\x18\x03 \x01(\x03R\x04seen\x12\x18\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\"\x8b\x01\n" +
+	"\bKeyState\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1d\n" +
+	"\n" +
+	"limit_name\x18\x02 \x01(\tR\tlimitName\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x12\n" +
+	"\x04used\x18\x04 \x01(\x03R\x04used\x12$\n" +
+	"\x0ereset_after_ms\x18\x05 \x01(\x03R\fresetAfterMs\"S\n" +
+	"\vKeysRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\fR\x06prefix\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"a\n" +
+	"\fKeysResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12)\n" +
+	"\x04keys\x18\x02 \x03(\v2\x15.penstock.v1.KeyStateR\x04keys\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next*\xbb\x02\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eALGORITHM_GCRA\x10\x01\x12\x1a\n" +
@@ -2537,10 +2892,12 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse\x12D\n" +
 	"\aReserve\x12\x1b.penstock.v1.ReserveRequest\x1a\x1c.penstock.v1.ReserveResponse\x12A\n" +
 	"\x06Settle\x12\x1a.penstock.v1.SettleRequest\x1a\x1b.penstock.v1.SettleResponse\x12A\n" +
-	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\x8a\x01\n" +
+	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\x81\x02\n" +
 	"\x05Admin\x12D\n" +
 	"\aMembers\x12\x1b.penstock.v1.MembersRequest\x1a\x1c.penstock.v1.MembersResponse\x12;\n" +
-	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
+	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponse\x128\n" +
+	"\x03Top\x12\x17.penstock.v1.TopRequest\x1a\x18.penstock.v1.TopResponse\x12;\n" +
+	"\x04Keys\x12\x18.penstock.v1.KeysRequest\x1a\x19.penstock.v1.KeysResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
 
 var (
 	file_penstock_v1_penstock_proto_rawDescOnce sync.Once
@@ -2555,7 +2912,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: penstock.v1.Algorithm
 	(Anchor)(0),                 // 1: penstock.v1.Anchor
@@ -2591,6 +2948,11 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*MembersResponse)(nil),     // 31: penstock.v1.MembersResponse
 	(*RingRequest)(nil),         // 32: penstock.v1.RingRequest
 	(*RingResponse)(nil),        // 33: penstock.v1.RingResponse
+	(*TopRequest)(nil),          // 34: penstock.v1.TopRequest
+	(*TopResponse)(nil),         // 35: penstock.v1.TopResponse
+	(*KeyState)(nil),            // 36: penstock.v1.KeyState
+	(*KeysRequest)(nil),         // 37: penstock.v1.KeysRequest
+	(*KeysResponse)(nil),        // 38: penstock.v1.KeysResponse
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -2619,29 +2981,35 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	12, // 23: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
 	12, // 24: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
 	30, // 25: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
-	13, // 26: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	15, // 27: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	18, // 28: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	20, // 29: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	22, // 30: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	25, // 31: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	27, // 32: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	29, // 33: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	32, // 34: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	14, // 35: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	16, // 36: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	19, // 37: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	21, // 38: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	23, // 39: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	26, // 40: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	28, // 41: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	31, // 42: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	33, // 43: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	35, // [35:44] is the sub-list for method output_type
-	26, // [26:35] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	36, // 26: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
+	36, // 27: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
+	13, // 28: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	15, // 29: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	18, // 30: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	20, // 31: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	22, // 32: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	25, // 33: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	27, // 34: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	29, // 35: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	32, // 36: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	34, // 37: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	37, // 38: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	14, // 39: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	16, // 40: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	19, // 41: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	21, // 42: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	23, // 43: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	26, // 44: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	28, // 45: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	31, // 46: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	33, // 47: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	35, // 48: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	38, // 49: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	39, // [39:50] is the sub-list for method output_type
+	28, // [28:39] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -2656,7 +3024,7 @@ func file_penstock_v1_penstock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   25,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -377,6 +377,8 @@ var RateLimiter_ServiceDesc = grpc.ServiceDesc{
 const (
 	Admin_Members_FullMethodName = "/penstock.v1.Admin/Members"
 	Admin_Ring_FullMethodName    = "/penstock.v1.Admin/Ring"
+	Admin_Top_FullMethodName     = "/penstock.v1.Admin/Top"
+	Admin_Keys_FullMethodName    = "/penstock.v1.Admin/Keys"
 )
 
 // AdminClient is the client API for Admin service.
@@ -389,6 +391,11 @@ type AdminClient interface {
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersResponse, error)
 	// Ring tells who owns a key.
 	Ring(ctx context.Context, in *RingRequest, opts ...grpc.CallOption) (*RingResponse, error)
+	// Top lists the keys that the asked node decides for and that have used most, the most first.
+	Top(ctx context.Context, in *TopRequest, opts ...grpc.CallOption) (*TopResponse, error)
+	// Keys lists the keys that the asked node decides for and that begin with a prefix, page by page, in an order that says
+	// nothing. Keys that come or go meanwhile may be there or not; no other is left out, and none comes twice.
+	Keys(ctx context.Context, in *KeysRequest, opts ...grpc.CallOption) (*KeysResponse, error)
 }
 
 type adminClient struct {
@@ -419,6 +426,26 @@ func (c *adminClient) Ring(ctx context.Context, in *RingRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *adminClient) Top(ctx context.Context, in *TopRequest, opts ...grpc.CallOption) (*TopResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TopResponse)
+	err := c.cc.Invoke(ctx, Admin_Top_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Keys(ctx context.Context, in *KeysRequest, opts ...grpc.CallOption) (*KeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KeysResponse)
+	err := c.cc.Invoke(ctx, Admin_Keys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -429,6 +456,11 @@ type AdminServer interface {
 	Members(context.Context, *MembersRequest) (*MembersResponse, error)
 	// Ring tells who owns a key.
 	Ring(context.Context, *RingRequest) (*RingResponse, error)
+	// Top lists the keys that the asked node decides for and that have used most, the most first.
+	Top(context.Context, *TopRequest) (*TopResponse, error)
+	// Keys lists the keys that the asked node decides for and that begin with a prefix, page by page, in an order that says
+	// nothing. Keys that come or go meanwhile may be there or not; no other is left out, and none comes twice.
+	Keys(context.Context, *KeysRequest) (*KeysResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -444,6 +476,12 @@ func (UnimplementedAdminServer) Members(context.Context, *MembersRequest) (*Memb
 }
 func (UnimplementedAdminServer) Ring(context.Context, *RingRequest) (*RingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ring not implemented")
+}
+func (UnimplementedAdminServer) Top(context.Context, *TopRequest) (*TopResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Top not implemented")
+}
+func (UnimplementedAdminServer) Keys(context.Context, *KeysRequest) (*KeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Keys not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -502,6 +540,42 @@ func _Admin_Ring_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Top_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TopRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Top(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Top_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Top(ctx, req.(*TopRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Keys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Keys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Keys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Keys(ctx, req.(*KeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -516,6 +590,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Ring",
 			Handler:    _Admin_Ring_Handler,
+		},
+		{
+			MethodName: "Top",
+			Handler:    _Admin_Top_Handler,
+		},
+		{
+			MethodName: "Keys",
+			Handler:    _Admin_Keys_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/client"
+)
+
+// topVerb asks all members of a cluster, each of which lists the keys that it decides for.
+type topVerb struct {
+	Count int    `short:"n" default:"20" help:"How many keys, 1 to 1000."`
+	Limit string `placeholder:"NAME" help:"Of this limit alone."`
+	remote
+	output
+}
+
+// topRow is one key as JSON shows it.
+type topRow struct {
+	Key        string `json:"key"`
+	Name       string `json:"name"` // of the limit
+	Limit      int64  `json:"limit"`
+	Used       int64  `json:"used"`
+	ResetAfter int64  `json:"reset_after_ms"`
+	Owner      string `json:"owner"`
+}
+
+// topList is the answer of all members together.
+type topList struct {
+	Keys    []topRow `json:"keys"`
+	Seen    int64    `json:"seen"`
+	Partial bool     `json:"partial"` // somebody had no time to look at all keys
+	Missing []string `json:"missing"` // members that did not answer
+}
+
+func (v *topVerb) Run(sh shell) error {
+	if v.Count < 1 || v.Count > 1000 {
+		return fmt.Errorf("--count %d: give 1 to 1000", v.Count)
+	}
+	list := topList{Keys: []topRow{}, Missing: []string{}}
+	err := v.ask(func(ctx context.Context, c *client.Client) error {
+		members, err := c.Members(ctx)
+		if err != nil {
+			return err
+		}
+		var each sync.WaitGroup
+		var mu sync.Mutex // guards list
+		for _, m := range members.Members {
+			if m.Role != "member" {
+				continue
+			}
+			each.Go(func() {
+				out, err := v.topOf(ctx, c, m)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					list.Missing = append(list.Missing, m.Name)
+					return
+				}
+				list.add(out)
+			})
+		}
+		each.Wait()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	list.sort(v.Count)
+	if err := v.print(sh.out, list, list.write); err != nil {
+		return err
+	}
+	if len(list.Missing) > 0 {
+		return fmt.Errorf("without %v: not reached by the gRPC address that it has told the others", list.Missing)
+	}
+	return nil
+}
+
+// topOf asks one member, with what the command line has shown to the first.
+func (v *topVerb) topOf(ctx context.Context, c *client.Client, m *penstockv1.Member) (*penstockv1.TopResponse, error) {
+	if !m.Self {
+		var err error
+		if c, err = v.dial([]string{m.GrpcAddress}); err != nil {
+			return nil, err
+		}
+		defer c.Close()
+	}
+	return c.Top(ctx, v.Count, v.Limit)
+}
+
+func (l *topList) add(out *penstockv1.TopResponse) {
+	l.Seen += out.Seen
+	l.Partial = l.Partial || out.Partial
+	for _, k := range out.Keys {
+		l.Keys = append(l.Keys, topRow{string(k.Key), k.LimitName, k.Limit, k.Used, k.ResetAfterMs, out.Node})
+	}
+}
+
+// sort puts the keys that have used most first, and cuts the rest off.
+func (l *topList) sort(count int) {
+	slices.SortFunc(l.Keys, func(a, b topRow) int {
+		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	})
+	l.Keys = l.Keys[:min(count, len(l.Keys))]
+	slices.Sort(l.Missing)
+}
+
+// write is a table of 80 columns: names and keys that are longer are cut.
+func (l topList) write(w io.Writer) error {
+	rows := [][]string{{"USED", "OF", "NEW IN", "LIMIT", "OWNER", "KEY"}}
+	for _, k := range l.Keys {
+		rows = append(rows, []string{thousands(k.Used), thousands(k.Limit), wait(k.ResetAfter), cut(k.Name, 12), cut(k.Owner, 10), cut(shown(k.Key), 22)})
+	}
+	if err := columns(w, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s keys looked at\n", thousands(l.Seen))
+	if l.Partial && err == nil {
+		_, err = fmt.Fprintln(w, "there are more: give it more time with --timeout")
+	}
+	return err
+}
+
+// cut shortens a text to n characters.
+func cut(text string, n int) string {
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return text
+}

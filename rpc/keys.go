@@ -1,0 +1,157 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// Bounds of lists of keys.
+const (
+	maxListed   = 1000
+	topDefault  = 20
+	keysDefault = 100
+)
+
+// keyState is what a key has used of a limit.
+type keyState struct {
+	Key          string `json:"key"` // bytes that are no UTF-8 are written as U+FFFD
+	Limit        string `json:"name"`
+	Most         int64  `json:"limit"`
+	Used         int64  `json:"used"`
+	ResetAfterMs int64  `json:"reset_after_ms"`
+}
+
+func newKeyState(l *limiter.Limit, key string, d *limiter.Decision) keyState {
+	return keyState{Key: key, Limit: l.Name, Most: d.Limit, Used: d.Limit - d.Remaining, ResetAfterMs: millis(d.ResetAfter)}
+}
+
+func (k *keyState) message() *penstockv1.KeyState {
+	return &penstockv1.KeyState{Key: []byte(k.Key), LimitName: k.Limit, Limit: k.Most, Used: k.Used, ResetAfterMs: k.ResetAfterMs}
+}
+
+// topKeys are the keys that have used most.
+type topKeys struct {
+	Node    string     `json:"node"`
+	Keys    []keyState `json:"keys"`
+	Seen    int64      `json:"seen"`
+	Partial bool       `json:"partial"` // the caller would not wait until all keys had been looked at
+}
+
+// top looks at all keys that node decides for, and returns those that have used most. It keeps twice as many as it returns,
+// so it needs no memory for the others.
+func top(ctx context.Context, node *cluster.Node, count int, limit string) topKeys {
+	out := topKeys{Node: node.ID(), Keys: []keyState{}}
+	most := func() {
+		slices.SortFunc(out.Keys, func(a, b keyState) int {
+			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
+		})
+		out.Keys = out.Keys[:min(count, len(out.Keys))]
+	}
+	for from, more := (limiter.Cursor{}), true; more; {
+		if out.Partial = ctx.Err() != nil; out.Partial {
+			break
+		}
+		from, more = node.Keys("", from, maxListed, func(l *limiter.Limit, key string, d limiter.Decision) {
+			if out.Seen++; limit == "" || l.Name == limit {
+				out.Keys = append(out.Keys, newKeyState(l, key, &d))
+			}
+		})
+		if len(out.Keys) > 2*count {
+			most()
+		}
+	}
+	most()
+	return out
+}
+
+// readCount checks how many keys are asked for; 0 means usual.
+func readCount(n int64, usual int) (int, error) {
+	if n == 0 {
+		return usual, nil
+	}
+	if n < 1 || n > maxListed {
+		return 0, &cluster.InputError{Field: "count", Reason: fmt.Sprintf("is %d; 1 to %d are accepted", n, maxListed)}
+	}
+	return int(n), nil
+}
+
+// Top lists the keys that have used most.
+func (a *admin) Top(ctx context.Context, in *penstockv1.TopRequest) (*penstockv1.TopResponse, error) {
+	count, err := readCount(int64(in.Count), topDefault)
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	t := top(ctx, a.node, count, in.Limit)
+	out := &penstockv1.TopResponse{Node: t.Node, Seen: t.Seen, Partial: t.Partial}
+	for i := range t.Keys {
+		out.Keys = append(out.Keys, t.Keys[i].message())
+	}
+	return out, nil
+}
+
+// Keys lists a page of keys.
+func (a *admin) Keys(ctx context.Context, in *penstockv1.KeysRequest) (*penstockv1.KeysResponse, error) {
+	count, err := readCount(int64(in.Count), keysDefault)
+	var from limiter.Cursor
+	switch {
+	case err != nil:
+	case len(in.Prefix) > cluster.MaxKey:
+		err = &cluster.InputError{Field: "prefix", Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(in.Prefix), cluster.MaxKey)}
+	case in.Cursor != "":
+		from, err = readCursor(in.Cursor)
+	}
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	out := &penstockv1.KeysResponse{Node: a.node.ID()}
+	more := true
+	for more && len(out.Keys) < count && ctx.Err() == nil {
+		from, more = a.node.Keys(string(in.Prefix), from, count-len(out.Keys), func(l *limiter.Limit, key string, d limiter.Decision) {
+			k := newKeyState(l, key, &d)
+			out.Keys = append(out.Keys, k.message())
+		})
+	}
+	if more {
+		out.Next = fmt.Sprintf("%x.%x", from.Part, from.Mix)
+	}
+	return out, nil
+}
+
+func readCursor(text string) (c limiter.Cursor, err error) {
+	if _, err := fmt.Sscanf(text, "%x.%x", &c.Part, &c.Mix); err != nil || fmt.Sprintf("%x.%x", c.Part, c.Mix) != text {
+		return c, &cluster.InputError{Field: "cursor", Reason: fmt.Sprintf("%.40q is none that this node has given; begin without one", text)}
+	}
+	return c, nil
+}
+
+// top is GET /v1/top?count=&limit=: the keys of this node that have used most.
+func (w *web) top(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "count", "limit")
+	count := int64(0)
+	if text, given := q["count"]; f == nil && given {
+		var err error
+		if count, err = strconv.ParseInt(text, 10, 32); err != nil || count == 0 {
+			f = &fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is no number from 1 to %d", text, maxListed)}
+		}
+	}
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	n, err := readCount(count, topDefault)
+	if err != nil {
+		writeFault(rw, explain(err))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
+	defer cancel()
+	writeJSON(rw, http.StatusOK, top(ctx, w.Node, n, q["limit"]))
+}
