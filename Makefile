@@ -4,10 +4,10 @@ COMPOSE ?= docker-compose
 IMAGE   ?= penstock
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check bench rivals servers demo image compose
+.PHONY: help build test race lint format generate check bench bench-check rivals servers demo image compose
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/penstock, static
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/penstock ./cmd/node
@@ -34,6 +34,9 @@ check: ## everything that must hold before a change is accepted
 
 bench: ## benchmarks of all rooms; bench/README.md says what they compare
 	$(GO) test -run '^$$' -bench . -benchmem ./limiter ./ring ./cluster ./rpc/... ./sim
+
+bench-check: ## whether the hot paths allocate more than they did; CI runs it
+	cd bench && $(GO) run . guard
 
 rivals: ## penstock beside other limiters, all in one run; takes half an hour
 	cd bench && $(GO) run . limiters -o results

@@ -2,6 +2,7 @@
 //
 //	go run . limiters          limiters that work within one process
 //	go run . servers           servers on loopback: penstock, Gubernator, a gRPC service that does nothing
+//	go run . guard             whether the hot paths allocate more than they did
 //
 // README.md says what is compared, and keeps the figures.
 package main
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"penstock/bench/contest"
+	"penstock/bench/guard"
 	"penstock/bench/limiters"
 	"penstock/bench/servers"
 )
@@ -43,6 +45,8 @@ func run(args []string, out, progress io.Writer) error {
 		return contestOfLimiters(args, out, progress)
 	case "servers":
 		return contestOfServers(args, out, progress)
+	case "guard":
+		return guardFigures(args, out)
 	case servers.EmptyVerb:
 		if len(args) != 1 {
 			return fmt.Errorf("%s wants an address", servers.EmptyVerb)
@@ -55,7 +59,7 @@ func run(args []string, out, progress io.Writer) error {
 	case measureVerb:
 		return measure(args, out)
 	}
-	return errors.New("say what to measure: go run . limiters [flags], or servers; -h lists them")
+	return errors.New("say what to measure: go run . limiters [flags], servers or guard; -h lists them")
 }
 
 // contestOfLimiters has each contestant measured at each number of keys, in a process of its own: so none inherits
@@ -113,6 +117,17 @@ func contestOfLimiters(args []string, out, progress io.Writer) error {
 		Machine: contest.ThisMachine(), Rounds: *rounds, Samples: samples, Tables: limiters.Tables, Base: limiters.Base,
 	}
 	return write(&report, out, *dir, "limiters")
+}
+
+// guardFigures compares with the figures that are kept, or keeps those that it measures.
+func guardFigures(args []string, out io.Writer) error {
+	f := flag.NewFlagSet("guard", flag.ContinueOnError)
+	f.SetOutput(out)
+	record := f.Bool("record", false, "write the figures instead of comparing with them")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	return guard.Check("..", filepath.Join("guard", "figures"), *record, out)
 }
 
 // contestOfServers builds the servers, and measures row after row.
