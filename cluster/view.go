@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"penstock/ring"
@@ -150,9 +151,21 @@ func (v *View) Active() int { return len(v.owners) }
 
 // Find returns the index in Members of the node id, or -1.
 func (v *View) Find(id string) int {
-	i, ok := slices.BinarySearchFunc(v.Members, id, func(m Member, id string) int { return strings.Compare(m.ID, id) })
-	if !ok {
+	i := sort.Search(len(v.Members), func(i int) bool { return v.Members[i].ID >= id })
+	if i == len(v.Members) || v.Members[i].ID != id {
 		return -1
 	}
 	return i
+}
+
+// SeenBy is the same View in the eyes of another of its members. It shares all else, so many nodes in one process need not
+// each have the same members in memory.
+func (v *View) SeenBy(self string) (*View, error) {
+	i := v.Find(self)
+	if i < 0 {
+		return nil, fmt.Errorf("cluster: view of %q does not contain it", self)
+	}
+	seen := *v
+	seen.Self, seen.mine = i, slices.Index(v.owners, i)
+	return &seen, nil
 }

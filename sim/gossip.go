@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,7 +80,18 @@ func (p *process) learn(about *machine, f fact) {
 
 // look makes a View of what p knows.
 func (p *process) look() {
+	v, err := p.machine.world.view(p)
+	if err != nil {
+		panic(err)
+	}
 	w := p.machine.world
+	w.trace.add(happening{at: w.now, kind: looks, node: p.machine, seq: v.RingHash()})
+	w.faults.Views++
+	p.node.SetView(v)
+}
+
+// view is the View of p. Most machines mostly know the same, and share it.
+func (w *world) view(p *process) (*cluster.View, error) {
 	members := make([]cluster.Member, 0, len(p.known))
 	for i := range p.known {
 		f, m := &p.known[i], w.machines[i]
@@ -87,14 +99,21 @@ func (p *process) look() {
 			members = append(members, cluster.Member{ID: m.id, Boot: f.boot, State: f.state, Role: m.role})
 		}
 	}
-	v, err := cluster.NewViewOn(p.machine.id, members, ringOf)
-	if err != nil {
-		panic(err)
+	slices.SortFunc(members, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
+	for _, v := range w.views {
+		if slices.Equal(v.Members, members) {
+			return v.SeenBy(p.machine.id)
+		}
 	}
-	w.trace.add(happening{at: w.now, kind: looks, node: p.machine, seq: v.RingHash()})
-	w.faults.Views++
-	p.node.SetView(v)
+	v, err := cluster.NewViewOn(p.machine.id, members, ringOf)
+	if err == nil {
+		w.views = append(w.views[max(0, len(w.views)-latestViews+1):], v)
+	}
+	return v, err
 }
+
+// latestViews is how many different Views a world looks among.
+const latestViews = 4
 
 // ringOf is the ring of some members. It depends on ids alone, and to build it takes longer than a small world lasts; so
 // rings are kept for all worlds.
@@ -109,18 +128,22 @@ func ringOf(ids []string) (*ring.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(rings) >= mostRings {
+	if ringBytes += 25_000 + 1100*len(ids); ringBytes > mostRings {
 		clear(rings)
+		ringBytes = 0
 	}
 	rings[name] = r
 	return r, nil
 }
 
-const mostRings = 2048 // of 25 KB or so
+// mostRings is about how many bytes of rings are kept.
+const mostRings = 64 << 20
 
 var (
 	ringsMu sync.Mutex // guards below: worlds of different seeds run at the same time
 	rings   = make(map[string]*ring.Ring)
+	// ringBytes is about how many they have.
+	ringBytes int
 )
 
 // enter makes a process known that has just been started: it learns what somebody knows who is there, and is JOINING

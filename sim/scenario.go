@@ -62,6 +62,11 @@ type retry struct {
 	after time.Duration // pause before each
 }
 
+// lasts is how long a client goes on after its first attempt.
+func (r *retry) lasts(patience time.Duration) time.Duration {
+	return time.Duration(r.times) * (r.after + patience)
+}
+
 // at is the rate of s at an instant of the world.
 func (s *demand) at(t time.Duration) float64 {
 	x := s.wave

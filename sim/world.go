@@ -28,6 +28,7 @@ type world struct {
 	visits   []*visit                  // likewise
 	coming   awaited                   // the next request
 	first    *ring.Ring                // in the beginning
+	views    []*cluster.View           // made last
 	judge    *judge
 	trace    trace
 	plant    func(*process) // of a test: a fault in every process that boots
@@ -46,6 +47,27 @@ type limitRule struct {
 // restAfter is more than anybody waits for anything: so long a world goes on after its last request and its last
 // fault, and so long it then has to come to rest by itself.
 const restAfter = 30 * time.Second
+
+// restTime is restAfter, or less where nothing goes wrong: then nobody waits for longer than a client has patience.
+func (p *plan) restTime() time.Duration {
+	if !p.quiet() {
+		return restAfter
+	}
+	var longest time.Duration
+	if p.traffic.requests > 0 || len(p.script) > 0 {
+		longest = 10 * time.Second // of the clients that seeds draw, also when they are written down
+	}
+	for i := range p.script {
+		longest = max(longest, p.script[i].patience+p.script[i].retry.lasts(p.script[i].patience))
+	}
+	for i := range p.replays {
+		longest = max(longest, p.replays[i].patience)
+	}
+	for i := range p.demands {
+		longest = max(longest, p.demands[i].patience+p.demands[i].retry.lasts(p.demands[i].patience))
+	}
+	return min(restAfter, longest+2*time.Second)
+}
 
 // warmUp is how long before its first instant a world is there, so that nodes have found each other by then.
 const warmUp = 2 * time.Second
@@ -130,7 +152,7 @@ func (w *world) rest() {
 	if n := len(w.plan.faults); n > 0 {
 		last = max(last, w.plan.faults[n-1].at)
 	}
-	w.at(last+restAfter, func() {
+	w.at(last+w.plan.restTime(), func() {
 		w.resting, w.rested = true, w.now
 		for _, m := range w.machines {
 			if m.process != nil {
