@@ -36,7 +36,7 @@ func TestNobodyYieldsToLess(t *testing.T) {
 		for i := range 200 {
 			table.Take(now, l, fmt.Sprint("known-", i), Hash(fmt.Sprint("known-", i)), 2)
 		}
-		for i := range 20_000 {
+		for i := range lessIfShort(20_000, 4000) {
 			key := fmt.Sprint("stranger-", i)
 			table.Take(now, l, key, Hash(key), 1)
 		}
@@ -107,15 +107,16 @@ func TestNewcomersAreServed(t *testing.T) {
 		least     float64 // part that is admitted
 	}{{GCRA, 0.9}, {FixedWindow, 0.9}, {SlidingWindow, 0.5}} {
 		l := mustBe(New(Spec{Name: "l", Algorithm: c.algorithm, Limit: 10, Per: time.Minute}))
-		table := NewTable(TableConfig{Bytes: 4 << 20, Shards: 4})
+		shards := lessIfShort(4, 1)
+		table := NewTable(TableConfig{Bytes: int64(shards) << 20, Shards: shards})
 		at := now
-		for i := range 60_000 { // these fill it
+		for i := range 15_000 * shards { // these fill it
 			key := fmt.Sprint("key-", i)
 			table.Take(at, l, key, Hash(key), 1)
 			at += 1000
 		}
 		admitted := 0
-		const newcomers = 60_000
+		newcomers := 15_000 * shards
 		for i := range newcomers {
 			key := fmt.Sprint("newcomer-", i)
 			if table.Take(at, l, key, Hash(key), 1).Allowed {
@@ -124,7 +125,7 @@ func TestNewcomersAreServed(t *testing.T) {
 			at += 1000
 		}
 		s := table.Stats()
-		if got := float64(admitted) / newcomers; got < c.least || s.Overflowed == 0 {
+		if got := float64(admitted) / float64(newcomers); got < c.least || s.Overflowed == 0 {
 			t.Errorf("%v: %.1f %% of newcomers are served: %+v", c.algorithm, 100*got, s)
 		}
 	}
@@ -142,7 +143,7 @@ func TestCellsMove(t *testing.T) {
 			{TableConfig{Bytes: 1, Shards: 1}, TableConfig{Bytes: 8 << 20, Shards: 16}},
 			{TableConfig{Bytes: 256 << 10, Shards: 4}, TableConfig{Bytes: 8 << 20, Shards: 2}},
 			{TableConfig{Bytes: 256 << 10, Shards: 4}, TableConfig{Bytes: 1, Shards: 1}},
-		} {
+		}[lessIfShort(0, 3):] {
 			from, to, truth := NewTable(c.from), NewTable(c.to), NewTable(TableConfig{})
 			from.Track()
 			take := func(i int, cost int64) {
@@ -150,7 +151,7 @@ func TestCellsMove(t *testing.T) {
 					truth.Take(now, l, key(i), Hash(key(i)), cost)
 				}
 			}
-			const keys = 6000
+			keys := lessIfShort(6000, 3000)
 			for i := range keys {
 				take(i, 1+int64(i%3))
 				if i%500 == 0 {
@@ -283,4 +284,13 @@ func TestGrowthOverBlocks(t *testing.T) {
 		}
 		table.check(t)
 	}
+}
+
+// lessIfShort is n, or a few of them with -short, as the race detector is asked for: it multiplies the time, and what it
+// looks for is in the tests with goroutines.
+func lessIfShort(n, few int) int {
+	if testing.Short() {
+		return few
+	}
+	return n
 }

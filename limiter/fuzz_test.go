@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"encoding/binary"
 	"errors"
+	"flag"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -188,19 +189,23 @@ func (in *input) walk(t interface {
 	}
 }
 
-// TestLongWalks is TestTakeEqualsNaive with a million requests: a thousand walks for every algorithm, of requests of
-// all kinds under limits that change, on a clock that jumps. The waits of one in 47 are found by trying.
+// walks is how many a test takes with each algorithm. Eight thousand are a million requests for each of them.
+var walks = flag.Int("walks", 300, "walks of TestLongWalks with each algorithm, of 130 requests each")
+
+// TestLongWalks is TestTakeEqualsNaive with many more requests: walks with every algorithm, of requests of all kinds under
+// limits that change, on a clock that jumps. The waits of one in 47 are found by trying.
 func TestLongWalks(t *testing.T) {
 	const length = 130
-	walks := 1000
+	n := *walks
 	if testing.Short() { // the race detector multiplies the time, and has nothing to find here
-		walks = 50
+		n = min(n, 50)
 	}
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			for seed := range uint64(walks) {
+			for seed := range uint64(n) {
 				(&input{rnd: rand.New(rand.NewPCG(seed, 0))}).walk(t, a, length, 47)
 			}
+			t.Logf("%d requests", n*length)
 		})
 	}
 }

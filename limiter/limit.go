@@ -336,7 +336,8 @@ func (s *Spec) checkTogether() error {
 		return &SpecError{"max_debt", fmt.Sprintf("%d units at %d per %v take over %d years to pay; with what a full bucket has it must be at most 2^61 ns",
 			s.MaxDebt, s.Limit, s.Per, MaxFill/MaxPer)}
 	case s.Buckets != 0 && (s.Per%time.Duration(s.Buckets) != 0 || s.Per/time.Duration(s.Buckets) < time.Millisecond):
-		return &SpecError{"buckets", fmt.Sprintf("%d do not divide %v into equal parts of at least 1ms", s.Buckets, s.Per)}
+		return &SpecError{"buckets", fmt.Sprintf("%d do not divide %v into equal parts of at least 1ms; divisors from 1 to %d are accepted",
+			s.Buckets, s.Per, min(MaxBuckets, s.Per/time.Millisecond))}
 	}
 	return nil
 }

@@ -21,11 +21,17 @@ type rule struct {
 }
 
 // A family is the rules of one identity, from a limit and its overrides: where a key may have the counters that it has.
-type family struct{ rules atomic.Pointer[[]*rule] }
+type family struct {
+	rules atomic.Pointer[[]*rule]
+	count int // that are not gone
+}
 
 // namesakes are rules of one name and of several identities, one of each of the latest few: where a key may have
 // counters that count no longer. There may be many of one name, that of the limits without one.
-type namesakes struct{ rules atomic.Pointer[[]*rule] }
+type namesakes struct {
+	rules atomic.Pointer[[]*rule]
+	count int // of that name, in rules or not, that are not gone
+}
 
 const maxNamesakes = 5
 
@@ -38,6 +44,7 @@ func (rs *rules) joinLocked(r *rule, l *Limit) {
 		r.family = new(family)
 		rs.families[l.seed] = r.family
 	}
+	r.family.count++
 	r.family.rules.Store(with(r, r.family.rules.Load(), func(*rule) bool { return false }))
 	if l.isShare() {
 		return
@@ -46,6 +53,7 @@ func (rs *rules) joinLocked(r *rule, l *Limit) {
 		r.namesakes = new(namesakes)
 		rs.names[l.Name] = r.namesakes
 	}
+	r.namesakes.count++
 	latest := with(r, r.namesakes.rules.Load(), func(other *rule) bool { return other.limit.Load().sameIdentity(l) })
 	*latest = (*latest)[:min(len(*latest), maxNamesakes)]
 	r.namesakes.rules.Store(latest)
@@ -64,16 +72,17 @@ func with(r *rule, others *[]*rule, except func(*rule) bool) *[]*rule {
 	return &list
 }
 
-// forgetLocked lets go of families and names of which no rule is left in x.
-func (rs *rules) forgetLocked(x *ruleIndex) {
-	clear(rs.families)
-	clear(rs.names)
-	for r := range x.all {
-		l := r.limit.Load()
-		rs.families[l.seed] = r.family
-		if r.namesakes != nil {
-			rs.names[l.Name] = r.namesakes
-		}
+// partLocked lets go of the family and the name of r, which is gone, if it was the last of them.
+func (rs *rules) partLocked(r *rule) {
+	l := r.limit.Load()
+	if r.family.count--; r.family.count == 0 {
+		delete(rs.families, l.seed)
+	}
+	if r.namesakes == nil {
+		return
+	}
+	if r.namesakes.count--; r.namesakes.count == 0 {
+		delete(rs.names, l.Name)
 	}
 }
 
@@ -105,7 +114,7 @@ const (
 type rules struct {
 	index atomic.Pointer[ruleIndex]
 
-	mu    sync.Mutex // guards below, and makes changes one at a time
+	mu    sync.Mutex // guards below and the counts of families and namesakes, and makes changes one at a time
 	count int
 	// The rest is for the rules that have something to do with each other.
 	families map[uint64]*family // by identity
@@ -233,6 +242,7 @@ func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 	for r := range x.all {
 		if r.dead.Load() && r.live.Load() == 0 {
 			r.gone.Store(true)
+			rs.partLocked(r)
 			rs.free = append(rs.free, r.id)
 			rs.count--
 			continue
@@ -240,7 +250,6 @@ func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 		r.dead.Store(false)
 		kept.add(r)
 	}
-	rs.forgetLocked(kept)
 	rs.index.Store(kept)
 	return kept
 }

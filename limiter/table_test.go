@@ -52,7 +52,7 @@ func forEveryKind(t *testing.T, f func(t *testing.T, spec limiter.Spec, l *limit
 func TestEqualHashes(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, l *limiter.Limit) {
 		table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 1}), naive{}
-		for round := range int64(4) {
+		for round := range int64(lessIfShort(4, 2)) {
 			for i := range 200 {
 				key := strings.Repeat("k", i)
 				got := table.Take(start, l, key, 42, 1+round)
@@ -112,7 +112,7 @@ func TestGrowth(t *testing.T) {
 // they should, no stranger is admitted more than by a limiter without bounds, and the budget is kept.
 func TestFlood(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, l *limiter.Limit) {
-		for _, maxKey := range []int{8, 40, 300, 1500} {
+		for _, maxKey := range []int{8, 300, 1500, 40}[lessIfShort(0, 3):] {
 			rnd := rand.New(rand.NewSource(int64(maxKey)))
 			table := limiter.NewTable(limiter.TableConfig{Bytes: limiter.MinBytes, Shards: 1})
 			believed := naive{}
@@ -124,7 +124,7 @@ func TestFlood(t *testing.T) {
 				believed.take(start, spec, key, 2, true)
 			}
 			now := start
-			for range 4000 {
+			for range lessIfShort(4000, 3000) {
 				now += limiter.Instant(rnd.Int63n(1e6))
 				key := fmt.Sprintf("%0*d", 1+rnd.Intn(maxKey), rnd.Intn(4000))
 				cost := rnd.Int63n(3) - 1
@@ -256,7 +256,7 @@ func TestSweep(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 2})
 		now := start
-		for round := range 20 {
+		for round := range lessIfShort(20, 4) {
 			before := table.Stats()
 			for i := range 1200 {
 				key := fmt.Sprintf("%d-%0*d", round, (i*7+round*100)%1000, i)
@@ -585,7 +585,7 @@ func TestManyLimits(t *testing.T) {
 	if s := table.Stats(); s.Limits > 4095 || s.Refused != 0 {
 		t.Errorf("%+v", s)
 	}
-	for i := range 4200 { // all within one window
+	for i := range 4100 { // all within one window
 		table.Take(now, limit(i), "k", 1, 2)
 	}
 	refused := limit(1 << 20)
@@ -848,4 +848,13 @@ func TestTakeAllLeavesNoTrace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lessIfShort is n, or a few of them with -short, as the race detector is asked for: it multiplies the time, and what it
+// looks for is in the tests with goroutines.
+func lessIfShort(n, few int) int {
+	if testing.Short() {
+		return few
+	}
+	return n
 }

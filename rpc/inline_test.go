@@ -1,12 +1,15 @@
 package rpc
 
 import (
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"penstock/cluster"
@@ -159,6 +162,65 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 	}
 }
 
+// TestInlineBadInput: both doors refuse a bad limit with the name of the field, what it was and what is accepted.
+func TestInlineBadInput(t *testing.T) {
+	h := NewHTTP(HTTPConfig{Node: alone(t)})
+	s := &rateLimiter{node: alone(t), clock: NewClock()}
+	const fixed = `"algorithm":"fixed_window","limit":1,"per":"1m"`
+	for _, c := range []struct {
+		json, want string
+		grpc       *penstockv1.InlineLimit
+	}{
+		{
+			`"algorithm":"gcra","limit":0,"per":"1m"`, "limit: is 0; 1 to 1099511627776 are accepted",
+			&penstockv1.InlineLimit{Algorithm: 1, PerMs: 60_000},
+		},
+		{
+			`"algorithm":"gcra","limit":-5,"per":"1m"`, "limit: is -5; 1 to 1099511627776 are accepted",
+			&penstockv1.InlineLimit{Algorithm: 1, Limit: -5, PerMs: 60_000},
+		},
+		{
+			`"algorithm":"gcra","limit":1,"per":"0s"`, "per: is 0s; 1ms to 8784h0m0s are accepted",
+			&penstockv1.InlineLimit{Algorithm: 1, Limit: 1},
+		},
+		{
+			`"algorithm":"sliding_counter","limit":1,"per":"30ms","buckets":31`,
+			"buckets: 31 do not divide 30ms into equal parts of at least 1ms; divisors from 1 to 30 are accepted",
+			&penstockv1.InlineLimit{Algorithm: 7, Limit: 1, PerMs: 30, Buckets: 31},
+		},
+		{
+			`"algorithm":"gcra","limit":1,"per":"366d","burst":1000`, "burst/limit×per must be at most 2^61 ns",
+			&penstockv1.InlineLimit{Algorithm: 1, Limit: 1, PerMs: limiter.MaxPer.Milliseconds(), Burst: 1000},
+		},
+		{
+			`"algorithm":"gcra","limit":1,"per":"1s","burst":9000000000000000000`, "burst: is 9000000000000000000; 1 to 1099511627776 are accepted",
+			&penstockv1.InlineLimit{Algorithm: 1, Limit: 1, PerMs: 1000, Burst: 9e18},
+		},
+		{
+			`"algorithm":"fixed_window","limit":1,"per":"day","time_zone":"Mars/Olympus"`,
+			`time_zone: "Mars/Olympus" is unknown; names of the IANA database are accepted`,
+			&penstockv1.InlineLimit{Algorithm: 2, Limit: 1, Calendar: penstockv1.Calendar_CALENDAR_DAY, TimeZone: "Mars/Olympus"},
+		},
+		{
+			fixed + `,"max_debt":-1`, "max_debt: is -1; 0 to 1099511627776 are accepted",
+			&penstockv1.InlineLimit{Algorithm: 2, Limit: 1, PerMs: 1000, MaxDebt: -1},
+		},
+		{`"limit":1,"per":"1m"`, "algorithm: ", &penstockv1.InlineLimit{Limit: 1, PerMs: 1000}},
+	} {
+		answer, body := page(h, "POST", "/v1/check", `{"items":[{"inline":{`+c.json+`},"key":"k"}]}`)
+		var p struct{ Detail string }
+		if err := json.Unmarshal([]byte(body), &p); err != nil || answer.StatusCode != 400 ||
+			!strings.HasPrefix(p.Detail, "items[0].inline.") || !strings.Contains(p.Detail, c.want) {
+			t.Errorf("JSON %s: %s, want … %s", c.json, body, c.want)
+		}
+		_, err := s.Check(t.Context(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{{Inline: c.grpc, Key: []byte("k")}}})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "items[0].inline.") ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("gRPC %v: %v, want … %s", c.grpc, err, c.want)
+		}
+	}
+}
+
 // TestDoorsSayOverrides: which override decided, and that a key began anew; but not of limits that have no name of their
 // own, of which none takes the place of another.
 func TestDoorsSayOverrides(t *testing.T) {
@@ -183,7 +245,8 @@ func TestDoorsSayOverrides(t *testing.T) {
 	if !strings.Contains(body, `"limit":50,"remaining":49`) || !strings.Contains(body, `"override":"plan:pro/*"`) {
 		t.Errorf("JSON: %s", body)
 	}
-	if _, body := page(h, "GET", "/v1/check?limit=demo&key=bob", ""); strings.Contains(body, "override") || strings.Contains(body, "restarted") {
+	_, body = page(h, "GET", "/v1/check?limit=demo&key=bob", "")
+	if strings.Contains(body, "override") || strings.Contains(body, "restarted") {
 		t.Errorf("JSON, without: %s", body)
 	}
 	d := ask(item("demo", "10.1.2.3", 1), item("demo", "plan:pro/alice", 1), item("demo", "bob", 1))
