@@ -67,6 +67,8 @@ const (
 	SourceForwarded               // the owner, asked by this node
 	SourceFallback                // nobody answered: the limit's on_error
 	SourceReplica                 // this node, for a replicated limit, or for a key that its limit does not count (Spec.Unlimited)
+	SourceLease                   // this node, from units that the owner has set aside for it
+	SourceDenied                  // this node: the owner has just said no, and until when
 )
 
 func (s Source) String() string {
@@ -77,6 +79,10 @@ func (s Source) String() string {
 		return "forwarded"
 	case SourceReplica:
 		return "replica"
+	case SourceLease:
+		return "lease"
+	case SourceDenied:
+		return "denied-cache"
 	}
 	return "fallback"
 }
@@ -142,8 +148,9 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 	if !n.Holds(it.hash) {
 		if it.limit.Unlimited { // nothing is counted, so nobody needs to be asked
 			*out = Decision{Decision: n.decide(now, it), Owner: n.id, Source: SourceReplica}
+			return true
 		}
-		return it.limit.Unlimited
+		return it.limit.Consistency == limiter.Leased && n.decideLeased(now, it, out)
 	}
 	d := n.decide(now, it)
 	if d.Closed { // the key has just been given away

@@ -159,6 +159,7 @@ func (n *Node) tick() {
 		n.startPushesLocked()
 	}
 	n.tendHoldsLocked(now)
+	n.tendLeases(now)
 	if !n.stopped {
 		n.stopTick = n.clock.AfterFunc(tickEvery, n.tick)
 	}

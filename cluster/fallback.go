@@ -31,7 +31,7 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	nodes := max(1, view.Active(), int(n.expected.Load()))
 	cutOff := n.minority.Load()
 	switch {
-	case it.Op == OpReset, it.Op == OpSettle, it.Op == OpExtend,
+	case it.Op == OpReset, it.Op.holds() && it.Op != OpReserve,
 		cutOff && it.limit.OnPartition == limiter.PartitionDeny,
 		!cutOff && it.limit.OnError == limiter.ErrorDeny:
 		d.RetryAfter = fallbackRetry

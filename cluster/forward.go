@@ -221,6 +221,9 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
 			out[i] = Decision{Decision: a.Decision, Owner: c.To.ID, Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
+			if r.Items[i].limit.Consistency == limiter.Leased {
+				n.heardLease(sentAt, &r.Items[i], &a.Decision)
+			}
 		case StatusNotOwner:
 			n.stats.NotOwner.Add(1)
 			targets[i] = max(view.Find(a.Owner), nobodyYet)

@@ -58,6 +58,7 @@ const (
 	OpReserve // set the cost aside, as a hold (limiter.Book); its id is that of the item
 	OpSettle  // charge the cost, which is what was used, and release the rest of the hold
 	OpExtend  // put the hold's deadline off
+	OpLease   // set up to the cost aside for a node: Decision.Drained says how much
 )
 
 // holds reports whether o is about a hold.
@@ -66,8 +67,8 @@ func (o Op) holds() bool { return o >= OpReserve }
 // HoldTerms are what is said about a hold besides an amount.
 type HoldTerms struct {
 	ID     ID            // OpSettle, OpExtend: which
-	TTL    time.Duration // OpReserve, OpExtend: until its deadline, limiter.MinTTL … limiter.MaxTTL
-	Holder string        // OpReserve: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
+	TTL    time.Duration // OpReserve, OpExtend, OpLease: until its deadline, limiter.MinTTL … limiter.MaxTTL
+	Holder string        // OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
 }
 
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.

@@ -36,6 +36,7 @@ type Node struct {
 	limits   atomic.Pointer[Limits]
 	sequence atomic.Uint64 // of the last ID drawn
 	recent   recent
+	leases   leases
 	stats    Stats
 	holdings holdings
 	ticked   atomic.Int64 // Instant of the last tick; 0 before the first

@@ -37,6 +37,9 @@ func (it *Item) checkHold() error {
 	switch r := it.holdRequest(); {
 	case it.Op == OpReserve:
 		return r.Check()
+	case it.Op == OpLease:
+		r.Units = 1 // what there is, is known at the owner
+		return r.Check()
 	case it.Op == OpSettle && (it.Cost < 0 || it.Cost > limiter.MaxLimit):
 		return &limiter.SpecError{Field: "cost", Reason: "is below 0 or above 2^40; say how much was used"}
 	case it.Op == OpExtend:
@@ -54,7 +57,7 @@ func (it *Item) holdRequest() limiter.HoldRequest {
 
 // holdID names the hold that the item is about.
 func (it *Item) holdID() limiter.HoldID {
-	if it.Op == OpReserve {
+	if it.Op == OpReserve || it.Op == OpLease {
 		return limiter.HoldID(it.ID)
 	}
 	return limiter.HoldID(it.Hold.ID)
@@ -68,6 +71,8 @@ func (n *Node) actHold(now limiter.Instant, it *Item) limiter.Decision {
 	switch it.Op {
 	case OpSettle:
 		return n.book.Settle(now, it.holdID(), it.hash, it.Hold.Holder, it.Cost)
+	case OpLease:
+		return n.grantLease(now, it)
 	case OpExtend:
 		return n.book.Extend(now, it.holdID(), it.hash, it.Hold.Holder, it.Hold.TTL)
 	}

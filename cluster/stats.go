@@ -21,6 +21,7 @@ type Stats struct {
 	Disowned  atomic.Uint64 // refused to a peer because this node does not hold the key
 	Expired   atomic.Uint64 // dropped uncharged because their deadline had passed
 	Repeated  atomic.Uint64 // delivered twice and charged once
+	Leased    atomic.Uint64 // answered from a lease, or because the owner had just said no
 	RanOut    atomic.Uint64 // holds whose deadline came before they were settled
 	Loops     atomic.Uint64 // asks dropped because they had been sent on too often
 

@@ -1,6 +1,10 @@
 package limiter
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // Holds travel as entries do: Each copies those of some keys, Changed tells what has become of them since, Import takes
 // them over. Entries must be told by the same pass (see Changed), so that a copy never has a settlement without its charge.
@@ -30,14 +34,21 @@ func (b *Book) Changed(entries func(), fn func(hash uint64, h Hold)) {
 	b.changed = b.changed[:0]
 }
 
-// Each calls fn with a copy of every hold on a key that is wanted. fn must not use the book.
+// Each calls fn with a copy of every hold on a key that is wanted, ordered by id. fn must not use the book.
 func (b *Book) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var list []*Hold
 	for _, h := range b.holds {
 		if wanted(h.hash) {
-			fn(h.hash, *h)
+			list = append(list, h)
 		}
+	}
+	slices.SortFunc(list, func(x, y *Hold) int { // in one order, so that imagined worlds repeat themselves
+		return cmp.Or(cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))
+	})
+	for _, h := range list {
+		fn(h.hash, *h)
 	}
 }
 

@@ -60,6 +60,7 @@ type Consistency uint8
 const (
 	Exact      Consistency = iota // the one that holds the key
 	Replicated                    // whichever is asked: each tells the others what it has admitted ten times a second
+	Leased                        // the one that holds the key, and for a while others, from units that it has set aside for them
 )
 
 // OnPartition says what a node answers that is cut off from most of its cluster.
@@ -229,8 +230,8 @@ func (s *Spec) check() error {
 		return &SpecError{"per", fmt.Sprintf("is %v; %v to %v are accepted", s.Per, MinPer, MaxPer)}
 	case s.OnError > ErrorDeny:
 		return &SpecError{"on_error", "is unknown; local, allow and deny are accepted"}
-	case s.Consistency > Replicated:
-		return &SpecError{"consistency", "is unknown; exact and replicated are built"}
+	case s.Consistency > Leased:
+		return &SpecError{"consistency", "is unknown; exact, leased and replicated are accepted"}
 	case s.OnPartition > PartitionOpen:
 		return &SpecError{"on_partition", "is unknown; proportional, deny and open are accepted"}
 	case s.Unsettled > UnsettledRelease:
@@ -300,6 +301,10 @@ func (s *Spec) checkOwn() error {
 		return s.hasNone("max_debt")
 	case (s.stated() || s.Algorithm == Concurrency) && s.Consistency == Replicated:
 		return &SpecError{"consistency", fmt.Sprintf("a %v cannot be replicated, since it has no max_debt; use exact", s.Algorithm)}
+	case s.Consistency == Leased && !s.canLease():
+		return &SpecError{"consistency", fmt.Sprintf("leased units of a %v would be spent without what it keeps to (delays, gaps, counting refusals, permits); use exact", s.Algorithm)}
+	case s.Consistency == Leased && s.Unsettled != UnsettledCharge:
+		return &SpecError{"unsettled", "release would give back what a node has spent of a lease before it died; use charge, or consistency exact"}
 	case s.Sync && s.Consistency == Replicated:
 		return &SpecError{"replication", "sync waits for an heir, which a replicated limit does not have; use async"}
 	case s.MaxDebt < 0 || s.MaxDebt > MaxLimit:
@@ -314,6 +319,15 @@ func (s *Spec) checkOwn() error {
 		return &SpecError{"buckets", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the default", s.Buckets, MaxBuckets)}
 	}
 	return nil
+}
+
+// canLease reports whether units may be spent elsewhere and later than they were counted.
+func (s *Spec) canLease() bool {
+	switch s.Algorithm {
+	case LeakyBucket, Concurrency:
+		return false
+	}
+	return s.MinGap == 0 && !s.CountRejected && !s.Drain && !s.Strict && !s.ClientTime && !s.Sessions
 }
 
 func (s *Spec) hasNone(field string) error {

@@ -125,13 +125,16 @@ func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.S
 // limitBits are the flags of l.
 func limitBits(l *limiter.Limit) uint64 {
 	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
-	released := l.Unsettled == limiter.UnsettledRelease
-	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited)
+	leased, released := l.Consistency == limiter.Leased, l.Unsettled == limiter.UnsettledRelease
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited, &leased)
 }
 
 func setLimitBits(s *limiter.Spec, v uint64) {
-	var replicated, released bool
-	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited)
+	var replicated, released, leased bool
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited, &leased)
+	if leased {
+		s.Consistency = limiter.Leased
+	}
 	if released {
 		s.Unsettled = limiter.UnsettledRelease
 	}
@@ -362,8 +365,8 @@ func (r *frameReader) readItem(b []byte) error {
 		return fmt.Errorf(".limit is %d: %w", limit, r.limits[limit].err)
 	case len(it.Key) < cluster.MinKey || len(it.Key) > cluster.MaxKey:
 		return fmt.Errorf(".key has %d bytes; %d to %d are accepted", len(it.Key), cluster.MinKey, cluster.MaxKey)
-	case op > uint64(cluster.OpExtend):
-		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpExtend)
+	case op > uint64(cluster.OpLease):
+		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpLease)
 	}
 	it.Limit, it.Op = r.limits[limit].limit, cluster.Op(op)
 	r.ask.Items = append(r.ask.Items, it)

@@ -405,7 +405,7 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 		{"1001 items", func(f *peerv1.Frame) { f.Asks[0].Items = slices.Repeat(f.Asks[0].Items, 1001) }, "items[1000]: an ask has at most 1000"},
 		{"empty key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = nil }, "items[0].key has 0 bytes"},
 		{"long key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = make([]byte, 2048) }, "items[0].key has 2048 bytes"},
-		{"unknown op", func(f *peerv1.Frame) { f.Asks[0].Items[0].Op = 6 }, "items[0].op is 6"},
+		{"unknown op", func(f *peerv1.Frame) { f.Asks[0].Items[0].Op = 7 }, "items[0].op is 7"},
 		{"no such limit", func(f *peerv1.Frame) { f.Asks[0].Items[0].Limit = 1 }, "items[0].limit is 1; this frame has brought 1"},
 		{"limit that is none", func(f *peerv1.Frame) {
 			f.Limits = append(f.Limits, &peerv1.Limit{Name: []byte("x"), Algorithm: 2, Limit: 0, PerNs: 1e9})

@@ -94,6 +94,7 @@ var nodeCounters = []counter{
 	{"expired", "Items dropped uncharged because their deadline had passed.", func(s *cluster.Stats) uint64 { return s.Expired.Load() }},
 	{"repeated", "Items delivered twice and charged once.", func(s *cluster.Stats) uint64 { return s.Repeated.Load() }},
 	{"copied", "Entries and charges taken over from other nodes.", func(s *cluster.Stats) uint64 { return s.Copied.Load() }},
+	{"leased", "Items answered from a lease, or denied because their owner had just said no.", func(s *cluster.Stats) uint64 { return s.Leased.Load() }},
 	{"ran_out", "Holds whose deadline came before they were settled.", func(s *cluster.Stats) uint64 { return s.RanOut.Load() }},
 	{"loops", "Asks dropped because they had been sent on too often.", func(s *cluster.Stats) uint64 { return s.Loops.Load() }},
 }

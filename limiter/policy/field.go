@@ -136,8 +136,8 @@ var limitFields = []limitField{
 
 	{"consistency", func(v value, d *draft) (err error) {
 		d.spec.Consistency, err = word(v, []choice[limiter.Consistency]{
-			{"exact", limiter.Exact}, {"replicated", limiter.Replicated},
-		}, "leased")
+			{"exact", limiter.Exact}, {"leased", limiter.Leased}, {"replicated", limiter.Replicated},
+		})
 		return err
 	}},
 	{"replication", func(v value, d *draft) (err error) {

@@ -23,7 +23,7 @@ type Decision struct {
 	Delay      time.Duration // how long an admitted caller must wait before it goes on
 	LimitName  string        // the limit that decided
 	Owner      string        // id of the node that owns the key
-	Source     string        // who decided: owner, forwarded, replica, fallback, or client if no node answered
+	Source     string        // who decided: owner, forwarded, replica, lease, denied-cache, fallback, or client if no node answered
 	Degraded   bool          // decided under less than the full promise
 	Bound      int64         // if degraded: the most that the cluster may admit beyond the limit meanwhile; -1 is unbounded
 	Shadow     bool          // the limit refused, but only says so here
@@ -339,7 +339,7 @@ func decision(d *penstockv1.Decision) Decision {
 	out := Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
 		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs), Delay: duration(d.DelayMs),
-		LimitName: d.LimitName, Owner: d.Owner, Source: strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
+		LimitName: d.LimitName, Owner: d.Owner, Source: strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")), "_", "-"),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained, Restarted: d.Restarted, Override: d.Override,
 	}
 	if d.SessionMs != 0 {

@@ -516,6 +516,10 @@ const (
 	// The node that was asked, of a replicated limit: it has told the others, and heard of them, some 100 ms ago; or of a
 	// key that is unlimited.
 	Source_SOURCE_REPLICA Source = 4
+	// The node that was asked, of a leased limit: from units that the owner has set aside for it.
+	Source_SOURCE_LEASE Source = 5
+	// The node that was asked, of a leased limit: the owner has just said no.
+	Source_SOURCE_DENIED_CACHE Source = 6
 )
 
 // Enum value maps for Source.
@@ -526,13 +530,17 @@ var (
 		2: "SOURCE_FORWARDED",
 		3: "SOURCE_FALLBACK",
 		4: "SOURCE_REPLICA",
+		5: "SOURCE_LEASE",
+		6: "SOURCE_DENIED_CACHE",
 	}
 	Source_value = map[string]int32{
-		"SOURCE_UNSPECIFIED": 0,
-		"SOURCE_OWNER":       1,
-		"SOURCE_FORWARDED":   2,
-		"SOURCE_FALLBACK":    3,
-		"SOURCE_REPLICA":     4,
+		"SOURCE_UNSPECIFIED":  0,
+		"SOURCE_OWNER":        1,
+		"SOURCE_FORWARDED":    2,
+		"SOURCE_FALLBACK":     3,
+		"SOURCE_REPLICA":      4,
+		"SOURCE_LEASE":        5,
+		"SOURCE_DENIED_CACHE": 6,
 	}
 )
 
@@ -2878,13 +2886,15 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\tUnsettled\x12\x19\n" +
 	"\x15UNSETTLED_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10UNSETTLED_CHARGE\x10\x01\x12\x15\n" +
-	"\x11UNSETTLED_RELEASE\x10\x02*q\n" +
+	"\x11UNSETTLED_RELEASE\x10\x02*\x9c\x01\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSOURCE_OWNER\x10\x01\x12\x14\n" +
 	"\x10SOURCE_FORWARDED\x10\x02\x12\x13\n" +
 	"\x0fSOURCE_FALLBACK\x10\x03\x12\x12\n" +
-	"\x0eSOURCE_REPLICA\x10\x042\xec\x03\n" +
+	"\x0eSOURCE_REPLICA\x10\x04\x12\x10\n" +
+	"\fSOURCE_LEASE\x10\x05\x12\x17\n" +
+	"\x13SOURCE_DENIED_CACHE\x10\x062\xec\x03\n" +
 	"\vRateLimiter\x12>\n" +
 	"\x05Check\x12\x19.penstock.v1.CheckRequest\x1a\x1a.penstock.v1.CheckResponse\x12T\n" +
 	"\vCheckStream\x12\x1f.penstock.v1.CheckStreamRequest\x1a .penstock.v1.CheckStreamResponse(\x010\x01\x12;\n" +

@@ -99,7 +99,7 @@ type Limit struct {
 	Anchor uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	// Bits, from the lowest: count_rejected; never_denies (dry_run, or on_deny: shadow), so that it has no say in an
 	// atomic ask; strict; drain; lenient; client_time; sessions; sync (the heir keeps a copy before the answer); replicated;
-	// unsettled: release; unlimited.
+	// unsettled: release; unlimited; leased.
 	Flags   uint32 `protobuf:"varint,7,opt,name=flags,proto3" json:"flags,omitempty"`
 	MaxDebt int64  `protobuf:"varint,8,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
 	// The rest belongs to some algorithms only; see InlineLimit of penstock.v1.
@@ -847,7 +847,7 @@ type Item struct {
 	// 1 to 1024 bytes of any value.
 	Key  []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Cost int64  `protobuf:"zigzag64,3,opt,name=cost,proto3" json:"cost,omitempty"`
-	// 0 take, 1 peek, 2 reset, 3 reserve, 4 settle, 5 extend.
+	// 0 take, 1 peek, 2 reset, 3 reserve, 4 settle, 5 extend, 6 lease.
 	Op uint32 `protobuf:"varint,4,opt,name=op,proto3" json:"op,omitempty"`
 	// The take's id: whoever drew it, and its count there. Both 0 if it has none.
 	Origin   uint64 `protobuf:"fixed64,5,opt,name=origin,proto3" json:"origin,omitempty"`

@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+var leased = limiter.Spec{Name: "leased", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10_000, Per: time.Hour, Consistency: limiter.Leased}
+
+// sources counts who decided.
+type sources map[Source]int
+
+// Promise: leased: decided locally, 0 extra; what is not spent comes back.
+func TestLeaseDecidesLocally(t *testing.T) {
+	w := newWorld(t, 3, leased)
+	key := w.key("n3", 0)
+	by, admitted := sources{}, 0
+	for i := range 4000 {
+		d := w.take([]string{"n1", "n2"}[i%2], "leased", key)
+		if by[d.Source]++; d.Allowed {
+			admitted++
+		}
+		if d.Owner != "n3" || d.Degraded || d.Remaining > 10_000-int64(admitted)/2 {
+			t.Fatalf("after %d: %+v", admitted, d)
+		}
+		w.pass(50 * time.Microsecond)
+	}
+	if admitted != 4000 || by[SourceLease] < 3800 || by[SourceLease]+by[SourceForwarded] != 4000 {
+		t.Errorf("admitted %d of 4000; by source %v; want 95 %% from leases", admitted, by)
+	}
+	if w.calls > 300 {
+		t.Errorf("%d calls for 4000 decisions", w.calls)
+	}
+	w.pass(3 * leaseTTL)
+	if got := w.remaining("n3", "leased", key); got != 6000 {
+		t.Errorf("remaining is %d when all leases are back, want 6000", got)
+	}
+	if n := len(w.nodes["n3"].book.On(w.nodes["n3"].Limits()["leased"], key)); n != 0 {
+		t.Errorf("%d leases are open", n)
+	}
+	for _, id := range []string{"n1", "n2"} {
+		if k := w.nodes[id].leases.keys.Load(); k != 0 {
+			w.pass(5 * time.Second)
+			if k := w.nodes[id].leases.keys.Load(); k != 0 {
+				t.Errorf("%s remembers %d keys that nobody asks for", id, k)
+			}
+		}
+	}
+}
+
+// Promise: all of the limit can be used, and not a unit more; then no is said locally.
+func TestLeasesTaper(t *testing.T) {
+	spec := leased
+	spec.Limit = 1000
+	w := newWorld(t, 3, spec)
+	key := w.key("n3", 0)
+	admitted, denied := 0, sources{}
+	for range 20_000 {
+		for _, id := range []string{"n1", "n2", "n3"} {
+			if d := w.take(id, "leased", key); d.Allowed {
+				admitted++
+			} else {
+				denied[d.Source]++
+			}
+		}
+		w.pass(50 * time.Microsecond)
+	}
+	if admitted != 1000 {
+		t.Errorf("admitted %d of 1000", admitted)
+	}
+	if local := denied[SourceDenied] + denied[SourceOwner]; local < 99*(local+denied[SourceForwarded])/100 {
+		t.Errorf("denied by source: %v; want 99 %% locally", denied)
+	}
+	if d := w.check("n1", Item{Limit: "leased", Key: key, Cost: -10})[0]; !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	if d := w.take("n1", "leased", key); !d.Allowed {
+		t.Errorf("a refund through this node, and %+v", d)
+	}
+}
+
+// Promise: crashed holders cost what they had; nobody spends a lease after its deadline.
+func TestLeaseOfTheDeadRunsOut(t *testing.T) {
+	w := newWorld(t, 3, leased)
+	key := w.key("n3", 0)
+	for range 20 {
+		w.take("n1", "leased", key)
+	}
+	w.settle()
+	l := w.nodes["n1"].leaseOf(w, key)
+	if l.units == 0 {
+		t.Fatal("there is no lease")
+	}
+	spent := l.size - l.units
+	w.nodes["n1"].Stop()
+	there := w.nodes["n3"].book.On(w.nodes["n3"].Limits()["leased"], key)
+	if len(there) != 1 || there[0].Deadline < l.until || there[0].Holder != "n1" || there[0].Units != l.size {
+		t.Errorf("the holder counts on %d units until %d; the owner has %+v", l.size, l.until, there)
+	}
+	var d Decision
+	if last, _ := l.decide(l.until-1, 1, &d); !last {
+		t.Error("not spent before its deadline")
+	}
+	if late, _ := l.decide(l.until, 1, &d); late {
+		t.Errorf("spent after its deadline: %+v", d)
+	}
+	w.meet = func(c *Call, deliver func() *Answer) { // n1 says nothing of its lease any more
+		if len(c.Ask.Items) > 0 && c.Ask.Items[0].Op.holds() {
+			c.Err = errors.New("silence")
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.pass(2 * leaseTTL)
+	got := 10_000 - w.remaining("n3", "leased", key)
+	if most := 20 - spent + l.size + 1; got > most || got < 20 {
+		t.Errorf("%d are charged; 20 were admitted, and %d of a lease of %d were not spent", got, l.units, l.size)
+	}
+}
+
+func (n *Node) leaseOf(w *world, key string) *lease {
+	return n.leaseShard(limiter.Hash(key)).m[leaseKey{n.Limits()["leased"], key}]
+}
+
+// Promise: leased: 0 extra, whatever is lost, doubled or moved meanwhile, while no node dies. At the end all is back.
+func TestLeasesAddUp(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.GCRA, limiter.SlidingLog, limiter.TokenBucket} {
+		for seed := range uint64(3) {
+			spec := leased
+			spec.Algorithm, spec.Limit = algorithm, 2000
+			if algorithm == limiter.GCRA || algorithm == limiter.SlidingLog {
+				spec.Anchor = limiter.Epoch
+			}
+			t.Run(fmt.Sprint(algorithm, seed), func(t *testing.T) { leasesAddUp(t, spec, seed) })
+		}
+	}
+}
+
+func leasesAddUp(t *testing.T, spec limiter.Spec, seed uint64) {
+	dice := rand.New(rand.NewPCG(seed, 9))
+	w := newWorld(t, 3, spec)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		c.Answer = deliver()
+		if len(c.Ask.Items) == 0 {
+			return
+		}
+		if dice.IntN(10) == 0 {
+			c.Answer = deliver()
+		}
+		if dice.IntN(10) == 0 {
+			c.Answer, c.Err = nil, errors.New("the answer got lost")
+		}
+	}
+	key := w.key("n3", 0)
+	ids, members := []string{"n1", "n2", "n3"}, 3
+	var admitted int64
+	by := sources{}
+	for i := range 6000 {
+		node, cost := ids[dice.IntN(len(ids))], 1+dice.Int64N(3)
+		d := w.check(node, Item{Limit: "leased", Key: key, Cost: cost})[0]
+		if by[d.Source]++; d.Allowed && d.Source != SourceFallback {
+			admitted += cost
+		}
+		if dice.IntN(20) == 0 {
+			w.pass(time.Duration(dice.IntN(20)) * time.Millisecond)
+		}
+		if i%1000 == 999 { // n3 leaves the ring, or comes back: the key has another owner
+			members = 5 - members
+			ms := w.members(3)
+			if members == 2 {
+				ms[2].State = StateLeaving
+			}
+			w.show(ms, 0, "n1", "n2", "n3")
+		}
+	}
+	allowed := spec.Limit
+	if spec.Algorithm == limiter.GCRA { // it refills: at 2000 an hour, hardly
+		allowed += 2000 * int64(w.now-1_700_000_000_000_000_000) / int64(time.Hour)
+	}
+	if admitted > allowed {
+		t.Errorf("admitted %d of %d", admitted, allowed)
+	}
+	if admitted < spec.Limit*97/100 || by[SourceLease] == 0 || by[SourceDenied] == 0 {
+		t.Errorf("admitted %d of %d; by source %v", admitted, spec.Limit, by)
+	}
+}
