@@ -102,12 +102,25 @@ func (l *lease) decide(now limiter.Instant, cost int64, d *Decision) (decided, a
 		l.units -= cost
 		d.Allowed, d.Remaining = true, min(l.remaining+l.units, d.Limit)
 		return true, !l.asking && now >= l.quiet && 5*l.units <= l.size
-	case now < l.deniedUntil && cost >= l.deniedCost:
+	case l.denies(now, cost):
 		d.Source = SourceDenied
 		d.Remaining, d.RetryAfter = min(l.remaining, cost-1), max(1, time.Duration(l.retryAt-now))
 		return true, false
 	}
 	return false, !l.asking && now >= l.quiet && l.hits+l.past >= leaseAfter
+}
+
+// denies reports whether cost units are denied without asking. Until the time that the holder of the key has said, one request
+// now and then goes there, in case something was given back; the others need not all follow it.
+func (l *lease) denies(now limiter.Instant, cost int64) bool {
+	if now >= l.retryAt || cost < l.deniedCost {
+		return false
+	}
+	if now < l.deniedUntil {
+		return true
+	}
+	l.deniedUntil = now.Add(deniedHeld)
+	return false
 }
 
 // want is how many units to ask for: what is spent in two ticks.
@@ -124,6 +137,9 @@ func (l *lease) retire() {
 // heard notes what the holder of the key has answered to a request of cost units that was sent at sent.
 func (l *lease) heard(sent limiter.Instant, cost int64, d *limiter.Decision) {
 	l.remaining, l.resetAt = d.Remaining, sent.Add(d.ResetAfter)
+	if d.Allowed {
+		l.deniedUntil, l.retryAt = 0, 0
+	}
 	if d.Allowed || d.RetryAfter < 0 {
 		return
 	}
@@ -205,7 +221,7 @@ func (n *Node) freeAgain(it *Item) {
 	s := n.leaseShard(it.hash)
 	s.mu.Lock()
 	if l := s.m[leaseKey{it.limit, it.Key}]; l != nil {
-		l.deniedUntil = 0
+		l.deniedUntil, l.retryAt = 0, 0
 	}
 	s.mu.Unlock()
 }
@@ -297,6 +313,9 @@ func (l *lease) granted(sent limiter.Instant, id ID, d *Decision) {
 		l.remaining, l.resetAt = d.Remaining, sent.Add(d.ResetAfter)
 	default:
 		l.quiet = sent.Add(leaseQuiet)
+		if l.units == 0 { // what was spent is better charged than set aside
+			l.retire()
+		}
 	}
 }
 

@@ -189,3 +189,40 @@ func leasesAddUp(t *testing.T, spec limiter.Spec, seed uint64) {
 		t.Errorf("admitted %d of %d; by source %v", admitted, spec.Limit, by)
 	}
 }
+
+// Promise: leased: no window admits more than the limit, also while leases that began in one end in the next; and nearly
+// all of it is used.
+func TestLeasesOverWindows(t *testing.T) {
+	for seed := range uint64(4) {
+		dice := rand.New(rand.NewPCG(seed, 3))
+		spec := leased
+		spec.Anchor, spec.Per, spec.Limit = limiter.Epoch, time.Second, 3000
+		w := newWorld(t, 3, spec)
+		key := w.key("n3", 0)
+		w.pass(time.Second)
+		w.meet = func(c *Call, deliver func() *Answer) { // meanwhile others ask, and timers fire
+			w.pass(time.Duration(dice.IntN(500)) * time.Microsecond)
+			c.Answer = deliver()
+			w.pass(time.Duration(dice.IntN(500)) * time.Microsecond)
+		}
+		admitted := map[int64]int64{}
+		began := w.now
+		for range 100_000 {
+			now := int64(w.now) / int64(time.Second)
+			d := w.check([]string{"n1", "n2", "n3"}[dice.IntN(3)], Item{Limit: "leased", Key: key, Cost: 1})[0]
+			if d.Allowed && now == int64(w.now)/int64(time.Second) {
+				admitted[now]++
+			}
+			w.pass(time.Duration(dice.IntN(200)) * time.Microsecond)
+		}
+		total := int64(0)
+		for window, n := range admitted {
+			if total += n; n > spec.Limit {
+				t.Errorf("seed %d: window %d admitted %d of %d", seed, window, n, spec.Limit)
+			}
+		}
+		if most := spec.Limit * int64(w.now-began) / int64(time.Second); total < most*97/100 {
+			t.Errorf("seed %d: %d were used of %d", seed, total, most)
+		}
+	}
+}

@@ -31,26 +31,30 @@ func (s *shard) asideOf(t *target) int64 {
 	if s.aside == nil {
 		return 0
 	}
-	return s.aside[asideKey{t.limit.seed, t.key}]
+	if n := s.aside[asideKey{t.limit.seed, t.key}]; n != nil {
+		return *n
+	}
+	return 0
 }
 
-// setAside adds units, which may be negative.
+// setAside adds units, which may be negative. The key may be borrowed: a key that is in the map already is never written to
+// it again, since an assignment keeps the bytes of the later one.
 func (s *shard) setAside(t *target, units int64) {
 	k := asideKey{t.limit.seed, t.key}
-	n := s.aside[k] + units
+	n := s.aside[k]
 	switch {
-	case n <= 0:
+	case n == nil && units > 0:
+		if s.aside == nil {
+			s.aside = make(map[asideKey]*int64)
+		}
+		k.key = strings.Clone(k.key)
+		s.aside[k] = &units
+	case n != nil && *n+units > 0:
+		*n += units
+	case n != nil:
 		if delete(s.aside, k); len(s.aside) == 0 {
 			s.aside = nil
 		}
-	case n == units: // new
-		if s.aside == nil {
-			s.aside = make(map[asideKey]int64)
-		}
-		k.key = strings.Clone(k.key)
-		fallthrough
-	default:
-		s.aside[k] = n
 	}
 }
 

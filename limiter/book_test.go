@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"penstock/limiter"
 )
@@ -260,6 +261,23 @@ func TestHoldsThatAreNone(t *testing.T) {
 	d.book.Tend(d.now, nil)
 	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldUnknown || d.book.Len() != 0 {
 		t.Errorf("settled when it was forgotten: %+v; %d are remembered", got, d.book.Len())
+	}
+}
+
+// TestHoldsOfBorrowedKeys: a key may lie in a buffer that is used again.
+func TestHoldsOfBorrowedKeys(t *testing.T) {
+	d := newDesk(t, tokens)
+	buffer := []byte(deskKey)
+	for i := range uint64(3) {
+		var out [1]limiter.Decision
+		copy(buffer, deskKey)
+		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: d.limit, Hash: deskHash, Units: 30, TTL: time.Minute}
+		r.Key = unsafe.String(unsafe.SliceData(buffer), len(buffer))
+		d.book.Open(d.now, []limiter.HoldRequest{r}, out[:])
+		copy(buffer, "#####")
+		if got := d.table.Peek(d.now, d.limit, deskKey, deskHash, 0).Remaining; got != 100-30*int64(i+1) {
+			t.Fatalf("hold %d: remaining is %d", i, got)
+		}
 	}
 }
 

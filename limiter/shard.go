@@ -15,9 +15,9 @@ type shard struct {
 }
 
 type shardState struct {
-	mu      sync.Mutex         // guards all below; with what a lookup reads of entries it is one cache line
-	changed *changes           // since they were last asked for, or nil: nobody will ask
-	aside   map[asideKey]int64 // units of open holds (aside.go); nil if there are none
+	mu      sync.Mutex          // guards all below; with what a lookup reads of entries it is one cache line
+	changed *changes            // since they were last asked for, or nil: nobody will ask
+	aside   map[asideKey]*int64 // units of open holds (aside.go); nil if there are none
 	entries store
 	crowd   store
 	rules   *rules
