@@ -331,7 +331,7 @@ func (n *Node) tendLeases(now limiter.Instant) {
 		for _, k := range slices.SortedFunc(maps.Keys(s.m), leaseKey.compare) { // in one order, so that imagined worlds repeat themselves
 			l := s.m[k]
 			named := limits[k.limit.Name]
-			if l.asked == 0 || now >= l.until || named == nil || named.For(k.key) != k.limit {
+			if l.asked == 0 || now >= l.until || named != nil && named.For(k.key) != k.limit {
 				l.retire()
 			}
 			more := l.id != (ID{}) && now >= l.until.Add(-leaseEarly)

@@ -450,7 +450,7 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 		set                  func(int)
 	}{
 		{"on_error", in.OnError, "local, allow, deny", func(i int) { s.OnError = limiter.OnError(i) }},
-		{"consistency", in.Consistency, "exact, replicated", func(i int) { s.Consistency = limiter.Consistency(i) }},
+		{"consistency", in.Consistency, "exact, replicated, leased", func(i int) { s.Consistency = limiter.Consistency(i) }},
 		{"replication", in.Replication, "async, sync", func(i int) { s.Sync = i == 1 }},
 		{"on_partition", in.OnPartition, "proportional, deny, open", func(i int) { s.OnPartition = limiter.OnPartition(i) }},
 		{"on_deny", in.OnDeny, "reject, shadow", func(i int) { s.OnDeny = limiter.OnDeny(i) }},

@@ -98,7 +98,7 @@ func TestInlineEnums(t *testing.T) {
 	for _, in := range []*penstockv1.InlineLimit{
 		{Calendar: 7},
 		{Calendar: -1},
-		{Consistency: 3},
+		{Consistency: 4},
 		{Consistency: 300},
 		{OnPartition: 4},
 		{OnPartition: -1},
@@ -153,7 +153,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 	checkInline(t, "JSON", changed)
 
 	for _, in := range []inlineJSON{
-		{OnError: "x"}, {Consistency: "leased"}, {Replication: "x"}, {OnPartition: "x"}, {OnDeny: "delay"}, {Unsettled: "x"}, {Anchor: "x"},
+		{OnError: "x"}, {Consistency: "x"}, {Replication: "x"}, {OnPartition: "x"}, {OnDeny: "delay"}, {Unsettled: "x"}, {Anchor: "x"},
 	} {
 		in.Algorithm, in.Per = "gcra", "1m"
 		if _, err := in.spec(); err == nil || !strings.Contains(err.Error(), "is unknown; there is: ") {

@@ -296,6 +296,8 @@ const (
 	Consistency_CONSISTENCY_EXACT Consistency = 1
 	// Whichever is asked: each tells the others what it has admitted.
 	Consistency_CONSISTENCY_REPLICATED Consistency = 2
+	// The one that holds the key, and others from units that it has set aside for them.
+	Consistency_CONSISTENCY_LEASED Consistency = 3
 )
 
 // Enum value maps for Consistency.
@@ -304,11 +306,13 @@ var (
 		0: "CONSISTENCY_UNSPECIFIED",
 		1: "CONSISTENCY_EXACT",
 		2: "CONSISTENCY_REPLICATED",
+		3: "CONSISTENCY_LEASED",
 	}
 	Consistency_value = map[string]int32{
 		"CONSISTENCY_UNSPECIFIED": 0,
 		"CONSISTENCY_EXACT":       1,
 		"CONSISTENCY_REPLICATED":  2,
+		"CONSISTENCY_LEASED":      3,
 	}
 )
 
@@ -2869,11 +2873,12 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fCALENDAR_DAY\x10\x03\x12\x11\n" +
 	"\rCALENDAR_WEEK\x10\x04\x12\x12\n" +
 	"\x0eCALENDAR_MONTH\x10\x05\x12\x11\n" +
-	"\rCALENDAR_YEAR\x10\x06*]\n" +
+	"\rCALENDAR_YEAR\x10\x06*u\n" +
 	"\vConsistency\x12\x1b\n" +
 	"\x17CONSISTENCY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CONSISTENCY_EXACT\x10\x01\x12\x1a\n" +
-	"\x16CONSISTENCY_REPLICATED\x10\x02*x\n" +
+	"\x16CONSISTENCY_REPLICATED\x10\x02\x12\x16\n" +
+	"\x12CONSISTENCY_LEASED\x10\x03*x\n" +
 	"\vOnPartition\x12\x1c\n" +
 	"\x18ON_PARTITION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19ON_PARTITION_PROPORTIONAL\x10\x01\x12\x15\n" +
