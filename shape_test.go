@@ -37,6 +37,7 @@ var arrows = map[string]string{
 	"rpc -> ring":     "the status pages show who owns a key",
 	"rpc -> proto":    "the doors' messages",
 	"rpc -> rpc/resp": "the Redis protocol's bytes",
+	"rpc -> rpc/ui":   "the page of a node",
 
 	"rpc/envoy -> cluster":        "a request of an Envoy becomes one of the node",
 	"rpc/envoy -> limiter":        "descriptors meet limits, or bring them along",
@@ -113,6 +114,8 @@ var walls = map[string]string{
 	"rpc -> rpc/client":     "a server does not need its own client; it would come along into every node",
 	"rpc -> sim":            "the real world's hands do not know the imagined world's",
 	"rpc -> *":              "rpc turns wires into calls of the node; wiring is cmd/node's work",
+
+	"rpc/ui -> *": "the page is files: what it shows it asks for as every client does",
 
 	"rpc/resp -> *": "resp is the bytes of a protocol, and knows neither commands nor what they are about",
 

@@ -16,12 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"penstock/cluster"
+	"penstock/rpc/ui"
 )
 
 // HTTPConfig makes the HTTP door and the pages of the admin listener. Node is required.
 type HTTPConfig struct {
 	Node      *cluster.Node
-	AuthToken string    // clients must send it as bearer token, except for /healthz and /readyz; empty: anyone may ask
+	AuthToken string    // clients must send it as bearer token, except for /healthz, /readyz and /ui/; empty: anyone may ask
 	Admin     bool      // NewHTTP serves the admin pages too
 	Version   string    // of the program
 	Started   time.Time // of the node
@@ -108,6 +109,7 @@ func (w *web) adminPages(m *mux) {
 	m.handle("POST /v1/reset", ownPagesOnly(w.resetBody))
 	m.handle("GET /v1/status", w.status)
 	m.handle("GET /v1/top", w.top)
+	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -155,11 +157,16 @@ func (m *mux) handle(pattern string, h http.HandlerFunc) {
 	})
 }
 
+// unguarded reports whether anyone may see a page: health, and the static page that asks its reader for the token.
+func unguarded(path string) bool {
+	return path == "/healthz" || path == "/readyz" || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
+}
+
 // guarded lets in only who has the token, if there is one.
 func (w *web) guarded(next http.Handler) http.Handler {
 	token := newBearer(w.AuthToken)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.AuthToken != "" && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" && !token.accepts(r.Header.Get("Authorization")) {
+		if w.AuthToken != "" && !unguarded(r.URL.Path) && !token.accepts(r.Header.Get("Authorization")) {
 			rw.Header().Set("WWW-Authenticate", "Bearer")
 			writeProblem(rw, &problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Detail: "authorization: send the cluster's token as \"Bearer TOKEN\""})
 			return

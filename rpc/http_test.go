@@ -459,6 +459,10 @@ func TestHTTPToken(t *testing.T) {
 		{"/nothing", "", 401},
 		{"/healthz", "", 200},
 		{"/readyz", "", 200},
+		{"/ui/", "", 200},
+		{"/ui/page.js", "", 200},
+		{"/ui/../v1/top", "", 401},
+		{"/v1/top", "", 401},
 	} {
 		if a, _ := page(h, "GET", c.path, "", "Authorization", c.authorization); a.StatusCode != c.want {
 			t.Errorf("%s with %q: %d, want %d", c.path, c.authorization, a.StatusCode, c.want)
