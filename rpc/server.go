@@ -46,11 +46,17 @@ const maxRequest = 2 << 20
 // maxStreams is how many calls one connection may have open at a time.
 const maxStreams = 1000
 
+// streamWorkers is how many goroutines wait for calls. A goroutine made for one call begins with a small stack and has it
+// copied as it grows, a twelfth of the processor time of a Check. A stream keeps its goroutine; calls beyond that many at once get one made
+// for each.
+const streamWorkers = 128
+
 // NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors, grpc.health.v1 and reflection.
 func NewServer(c ServerConfig) *Server {
 	ending := make(chan struct{})
 	s := grpc.NewServer(append(append(doorOptions(c.TLS), guard(c.AuthToken)...),
 		grpc.ForceServerCodecV2(newHotCodec()),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
