@@ -57,6 +57,7 @@ type Item struct {
 	limit *limiter.Limit
 	hash  uint64
 	doubt uint64 // boot that may have charged it without an answer
+	again bool   // this node had answered it before
 }
 
 // Source says who took a decision.
@@ -182,7 +183,7 @@ func (n *Node) decide(now limiter.Instant, it *Item) limiter.Decision {
 		answer[0] = n.act(now, it)
 		return !answer[0].Closed
 	}
-	if n.recent.once(now, it.ID, ring.Partition(it.hash), answer[:], act) {
+	if it.again = n.recent.once(now, it.ID, ring.Partition(it.hash), answer[:], act); it.again {
 		n.stats.Repeated.Add(1)
 	}
 	return answer[0]

@@ -14,8 +14,11 @@ import (
 // If the heir does not confirm, the answer is the limit's on_error: a denial, or a yes that says by how much it may be
 // wrong, the limit itself, if the holder dies before its next tick.
 
-// Waits reports whether Deliver of a may wait, for an heir.
+// Waits reports whether Deliver of a may wait, for an heir, or for an owner that only an heir reaches.
 func (a *Ask) Waits() bool {
+	if a.Relay {
+		return true
+	}
 	for i := range a.Items {
 		if a.Items[i].Limit.Sync && a.Items[i].Op != OpPeek {
 			return true

@@ -28,6 +28,9 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	if view != nil {
 		answer.RingHash = view.RingHash()
 	}
+	if status == StatusDone && a.Relay && len(items) > 0 && n.relay(now, view, a, items, answer) {
+		return answer
+	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.answerAll(now, view, items, answer)
 		n.confirmAnswer(now, items, answer)

@@ -53,5 +53,7 @@ func (n *Node) decideShare(now limiter.Instant, it *Item, of int) limiter.Decisi
 	if it.Op == OpReserve {
 		share.Op, share.Hold = OpTake, nil
 	}
-	return n.decide(now, &share)
+	d := n.decide(now, &share)
+	it.again = share.again
+	return d
 }

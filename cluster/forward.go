@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -178,6 +179,9 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			continue
 		}
 		it := &r.Items[i]
+		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.Members[t].Features&FeatureRelay != 0 {
+			calls[c].Ask.Relay = calls[c].Ask.Relay || !n.gone(now, view.peers[o]) && view.peers[o].open(now)
+		}
 		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold})
 		sent[c] = append(sent[c], i)
 	}
@@ -220,7 +224,7 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 	for k, i := range items {
 		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
-			out[i] = Decision{Decision: a.Decision, Owner: c.To.ID, Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
+			out[i] = Decision{Decision: a.Decision, Owner: cmp.Or(a.Owner, c.To.ID), Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
 			if r.Items[i].limit.Consistency == limiter.Leased {
 				n.heardLease(sentAt, &r.Items[i], &a.Decision)
 			}
@@ -237,6 +241,9 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			}
 			again = append(again, i)
 		default:
+			if k := view.Find(a.Owner); a.Status == StatusLost && k >= 0 {
+				r.Items[i].doubt = view.peers[k].boot
+			}
 			targets[i] = nobody
 			again = append(again, i)
 		}

@@ -87,6 +87,7 @@ type Ask struct {
 	RingHash uint64          // of the asker's View
 	Hop      uint8           // how often its items have been sent, with this time. More than maxHop is refused
 	Atomic   bool            // all items or none
+	Relay    bool            // the asker cannot reach the owners of the items: who gets this is their heir, and may send it on, once
 	Deadline limiter.Instant // on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
 	Items    []AskItem
 	Move     *Move // what is said about partitions; nil in a check
@@ -172,12 +173,13 @@ const (
 	StatusNotOwner               // not charged: the answerer does not hold the key; Owner says who might, if it knows
 	StatusExpired                // not charged: the deadline had passed
 	StatusRefused                // not charged: the Ask broke a rule (hops, atomic over several owners)
+	StatusLost                   // sent on to Owner, who did not answer: nobody knows
 )
 
 // AnswerItem is the answer to one AskItem.
 type AnswerItem struct {
 	Status   Status
-	Owner    string // of StatusNotOwner
+	Owner    string // of StatusNotOwner; of StatusDone: who decided, if it is not who answers
 	Decision limiter.Decision
 	Degraded bool  // taken under less than the full promise,
 	Bound    int64 // with this bound in force

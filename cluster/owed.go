@@ -39,7 +39,7 @@ type owed struct {
 func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
 	for i := range out {
 		it := &items[i]
-		if out[i].Source != SourceFallback || !out[i].Allowed || out[i].Shadow || it.Op != OpTake || it.Cost <= 0 {
+		if out[i].Source != SourceFallback || !out[i].Allowed || out[i].Shadow || it.again || it.Op != OpTake || it.Cost <= 0 {
 			continue
 		}
 		n.owedMu.Lock()

@@ -122,3 +122,19 @@ func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
 }
 
 var errSilent = errors.New("no answer")
+
+// Promise: … nor if this node has charged it itself before: a repeat of a take is no second one.
+func TestRepeatIsNotOwed(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	item := Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 9}}
+	if d := w.check("n2", item)[0]; d.Remaining != 4 {
+		t.Fatalf("%+v", d)
+	}
+	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
+	w.nodes["n2"].minority.Store(true)
+	w.nodes["n2"].fence()
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || len(w.nodes["n2"].owed) != 0 {
+		t.Errorf("%+v, %d owed", d, len(w.nodes["n2"].owed))
+	}
+}

@@ -17,6 +17,7 @@ type Stats struct {
 	Unsent    atomic.Uint64 // calls that never reached their peer
 	Lost      atomic.Uint64 // calls whose fate is unknown
 	NotOwner  atomic.Uint64 // refused by a peer that does not hold the key
+	Relayed   atomic.Uint64 // sent on to their owners for askers that do not reach them
 	Delivered atomic.Uint64 // asked of this node by peers
 	Disowned  atomic.Uint64 // refused to a peer because this node does not hold the key
 	Expired   atomic.Uint64 // dropped uncharged because their deadline had passed

@@ -54,6 +54,25 @@ type Member struct {
 	HTTPAddr string // the same for HTTP
 	Role     Role
 	State    State
+	Features Features // what its release understands beyond the first one's
+}
+
+// Features are bits of what a node understands beyond the first release of the protocol. Members of two releases live in one
+// cluster while it is updated; who does not have a bit is asked for nothing of it.
+type Features uint64
+
+const (
+	FeatureRelay Features = 1 << iota // sends on what its asker cannot bring itself (Ask.Relay)
+
+	OwnFeatures = FeatureRelay // of this release
+)
+
+// Names are the features that this release knows, for people.
+func (f Features) Names() (names []string) {
+	if f&FeatureRelay != 0 {
+		names = append(names, "relay")
+	}
+	return names
 }
 
 // View is who is there and who owns what, at one instant, as one node sees it. It is immutable: a request is served

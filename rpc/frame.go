@@ -32,7 +32,7 @@ const (
 	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone   = 8, 9, 10, 11, 12, 13
 	limitOverride                                                                        = 14
 
-	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove = 1, 2, 3, 4, 5, 6, 7
+	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay = 1, 2, 3, 4, 5, 6, 7, 8
 
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
 	itemHold                                                                          = 9
@@ -70,7 +70,7 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 		it := &a.Items[i]
 		size += sizeBytes(itemSize(it, w.limit(it.Limit)))
 	}
-	size += sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left))
+	size += sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left)) + sizeBool(a.Relay)
 	if a.Move != nil {
 		w.move = w.appendMove(w.move[:0], a.Move)
 		size += sizeBytes(len(w.move))
@@ -100,6 +100,7 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 			b = appendHold(b, it.Hold)
 		}
 	}
+	b = appendBool(b, askRelay, a.Relay)
 	if a.Move != nil {
 		b = append(appendHead(b, askMove, len(w.move)), w.move...)
 	}
@@ -306,6 +307,8 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 			if e := r.readItem(f.bytes); e != nil && wrong == nil {
 				wrong = e
 			}
+		case askRelay:
+			r.ask.Relay = f.value != 0
 		case askMove:
 			r.ask.Move, broken = r.readMove(f.bytes)
 		}
@@ -516,8 +519,8 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 			d.Session = limiter.Instant(protowire.DecodeZigZag(f.value))
 		}
 	}
-	if f.err == nil && status > uint64(cluster.StatusRefused) {
-		return it, fmt.Errorf("has an outcome with status %d; 0 to %d are known", status, cluster.StatusRefused)
+	if f.err == nil && status > uint64(cluster.StatusLost) {
+		return it, fmt.Errorf("has an outcome with status %d; 0 to %d are known", status, cluster.StatusLost)
 	}
 	it.Status = cluster.Status(status)
 	return it, f.err

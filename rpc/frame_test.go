@@ -93,6 +93,7 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 	a := &cluster.Ask{
 		RingHash: rapid.Uint64().Draw(t, "ring"), Hop: rapid.Uint8().Draw(t, "hop"), Atomic: rapid.Bool().Draw(t, "atomic"),
+		Relay: rapid.Bool().Draw(t, "relay"),
 	}
 	for range rapid.IntRange(1, 5).Draw(t, "items") {
 		a.Items = append(a.Items, cluster.AskItem{
@@ -247,7 +248,7 @@ func TestFramesAreProtobuf(t *testing.T) {
 }
 
 func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Frame, a *peerv1.Ask) {
-	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) || a.Atomic != want.ask.Atomic ||
+	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) || a.Atomic != want.ask.Atomic || a.Relay != want.ask.Relay ||
 		now.Add(time.Duration(a.LeftNs)) != want.ask.Deadline || len(a.Items) != len(want.ask.Items) {
 		t.Fatalf("generated code reads %v, want %+v", a, want)
 	}

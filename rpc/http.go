@@ -211,14 +211,15 @@ func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 
 // memberJSON is a node as /v1/members shows it.
 type memberJSON struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-	Role  string `json:"role"`
-	Peer  string `json:"peer_address,omitempty"`
-	GRPC  string `json:"grpc_address,omitempty"`
-	HTTP  string `json:"http_address,omitempty"`
-	Boot  string `json:"boot"`
-	Self  bool   `json:"self"`
+	Name     string   `json:"name"`
+	State    string   `json:"state"`
+	Role     string   `json:"role"`
+	Peer     string   `json:"peer_address,omitempty"`
+	GRPC     string   `json:"grpc_address,omitempty"`
+	HTTP     string   `json:"http_address,omitempty"`
+	Boot     string   `json:"boot"`
+	Features []string `json:"features,omitempty"`
+	Self     bool     `json:"self"`
 }
 
 func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
@@ -234,7 +235,7 @@ func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 	for i, m := range v.Members {
 		out.Members = append(out.Members, memberJSON{
 			Name: m.ID, State: m.State.String(), Role: m.Role.String(), Peer: m.PeerAddr, GRPC: m.GRPCAddr, HTTP: m.HTTPAddr,
-			Boot: fmt.Sprintf("%016x", m.Boot), Self: i == v.Self,
+			Boot: fmt.Sprintf("%016x", m.Boot), Features: m.Features.Names(), Self: i == v.Self,
 		})
 	}
 	writeJSON(rw, http.StatusOK, out)

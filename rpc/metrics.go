@@ -89,6 +89,7 @@ var nodeCounters = []counter{
 	{"unsent", "Calls that never reached their peer.", func(s *cluster.Stats) uint64 { return s.Unsent.Load() }},
 	{"lost", "Calls whose fate is unknown.", func(s *cluster.Stats) uint64 { return s.Lost.Load() }},
 	{"not_owner", "Items refused by a peer that does not own the key.", func(s *cluster.Stats) uint64 { return s.NotOwner.Load() }},
+	{"relayed", "Items sent on to their owners for nodes that do not reach them.", func(s *cluster.Stats) uint64 { return s.Relayed.Load() }},
 	{"delivered", "Items asked of this node by peers.", func(s *cluster.Stats) uint64 { return s.Delivered.Load() }},
 	{"disowned", "Items refused to a peer because this node does not own the key.", func(s *cluster.Stats) uint64 { return s.Disowned.Load() }},
 	{"expired", "Items dropped uncharged because their deadline had passed.", func(s *cluster.Stats) uint64 { return s.Expired.Load() }},

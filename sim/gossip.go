@@ -96,7 +96,7 @@ func (w *world) view(p *process) (*cluster.View, error) {
 	for i := range p.known {
 		f, m := &p.known[i], w.machines[i]
 		if f.there || m == p.machine {
-			members = append(members, cluster.Member{ID: m.id, Boot: f.boot, State: f.state, Role: m.role})
+			members = append(members, cluster.Member{ID: m.id, Boot: f.boot, State: f.state, Role: m.role, Features: cluster.OwnFeatures})
 		}
 	}
 	slices.SortFunc(members, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })

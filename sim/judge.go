@@ -346,6 +346,9 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
+		if a.Relay && (out.Status == cluster.StatusDone && out.Owner != "" || out.Status == cluster.StatusLost) {
+			continue // somebody else has decided, and was judged for it
+		}
 		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID}
 		j.answered(p, &x, late, out)
 		if out.Status != cluster.StatusDone || it.Report { // what is charged afterwards: reference.owes
@@ -583,8 +586,12 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 			raw := d.Decision
 			raw.Allowed = raw.Allowed && !d.Shadow
-			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 			a.full = true
+			if own := j.memories.answers[it.ID]; own != nil && own.by == h.process && own.at.Add(memory) > h.process.now() && own.decisions[0] == raw {
+				a.Decision = raw // it has decided on this take before, as who holds the key
+				break
+			}
+			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 		}
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
 	}

@@ -16,10 +16,11 @@ import (
 
 // meta is what the others must know about a node besides its id. It travels with every message about the node:
 //
-//	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address
+//	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address | features
 //
-// Integers are little endian, an address is its length as a uvarint and its bytes. A later version 1 may append to it,
-// so what follows is ignored; another version is another protocol and is refused.
+// Integers are little endian, an address is its length as a uvarint and its bytes, features are a uvarint. The first release
+// ends before them: who does not say has none. A later one may append more, so what follows is ignored; another version is
+// another protocol and is refused.
 type meta struct {
 	state     cluster.State
 	role      cluster.Role
@@ -29,6 +30,7 @@ type meta struct {
 	peer      string
 	grpc      string
 	http      string
+	features  cluster.Features
 }
 
 const (
@@ -50,6 +52,7 @@ func (m meta) encode() ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
+	b = binary.AppendUvarint(b, uint64(m.features))
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("the peer, gRPC and HTTP addresses are %d bytes too long together for gossip to carry",
 			len(b)-memberlist.MetaMaxSize)
@@ -85,6 +88,9 @@ func decodeMeta(b []byte) (meta, error) {
 		}
 		*s, b = string(b[width:width+int(n)]), b[width+int(n):]
 	}
+	if features, width := binary.Uvarint(b); width > 0 {
+		m.features = cluster.Features(features)
+	}
 	return m, nil
 }
 
@@ -98,7 +104,7 @@ func (m meta) later(o meta) bool {
 
 func (m meta) member(id string) cluster.Member {
 	return cluster.Member{
-		ID: id, Boot: m.boot, PeerAddr: m.peer, GRPCAddr: m.grpc, HTTPAddr: m.http, Role: m.role, State: m.state,
+		ID: id, Boot: m.boot, PeerAddr: m.peer, GRPCAddr: m.grpc, HTTPAddr: m.http, Role: m.role, State: m.state, Features: m.features,
 	}
 }
 

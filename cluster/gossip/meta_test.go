@@ -24,6 +24,7 @@ func drawMeta(t *rapid.T) meta {
 		peer:      addr.Draw(t, "peer"),
 		grpc:      addr.Draw(t, "grpc"),
 		http:      addr.Draw(t, "http"),
+		features:  cluster.Features(rapid.Uint64().Draw(t, "features")),
 	}
 }
 
@@ -39,7 +40,16 @@ func TestMetaRoundTrip(t *testing.T) {
 		if got, err := decodeMeta(more); err != nil || got != m {
 			t.Fatalf("%+v came back as %+v, %v", m, got, err)
 		}
-		cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
+		m.features = 0
+		first, err := m.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = first[:len(first)-1] // as the first release writes it
+		if got, err := decodeMeta(first); err != nil || got != m {
+			t.Fatalf("%+v of the first release came back as %+v, %v", m, got, err)
+		}
+		cut := rapid.IntRange(0, len(first)-1).Draw(t, "cut")
 		if got, err := decodeMeta(b[:cut]); err == nil {
 			t.Fatalf("%d of %d bytes are taken for %+v", cut, len(b), got)
 		}
@@ -50,10 +60,10 @@ func TestMetaRoundTrip(t *testing.T) {
 func TestMetaGolden(t *testing.T) {
 	m := meta{
 		state: cluster.StateActive, role: cluster.RoleAgent, boot: 0x0102030405060708, started: 0x1112131415161718,
-		algorithm: 0x2122232425262728, peer: "10.0.0.1:7947", grpc: "", http: "h:1",
+		algorithm: 0x2122232425262728, peer: "10.0.0.1:7947", grpc: "", http: "h:1", features: 0x81,
 	}
 	const want = "01" + "01" + "01" + "0807060504030201" + "1817161514131211" + "2827262524232221" +
-		"0d" + "31302e302e302e313a37393437" + "00" + "03" + "683a31"
+		"0d" + "31302e302e302e313a37393437" + "00" + "03" + "683a31" + "8101"
 	b, err := m.encode()
 	if got := hex.EncodeToString(b); err != nil || got != want {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
@@ -74,17 +84,17 @@ func TestMetaRefused(t *testing.T) {
 		{set(0, 2), "version 2"},
 		{set(1, 3), "state 3"},
 		{set(2, 2), "role 2"},
-		{set(len(good)-1, 1), "ends too early"},
-		{append(good[:len(good)-1:len(good)-1], bytes.Repeat([]byte{0xff}, 11)...), "ends too early"}, // no uvarint
+		{set(len(good)-2, 2), "ends too early"},
+		{append(good[:len(good)-2:len(good)-2], bytes.Repeat([]byte{0xff}, 11)...), "ends too early"}, // no uvarint
 	} {
 		if _, err := decodeMeta(row.bytes); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%x: %v; want an error with %q", row.bytes, err, row.want)
 		}
 	}
-	if _, err := (meta{peer: strings.Repeat("x", 481)}).encode(); err != nil {
+	if _, err := (meta{peer: strings.Repeat("x", 480)}).encode(); err != nil {
 		t.Errorf("as long as possible: %v", err)
 	}
-	if _, err := (meta{peer: strings.Repeat("x", 482)}).encode(); err == nil || !strings.Contains(err.Error(), "1 bytes too long") {
+	if _, err := (meta{peer: strings.Repeat("x", 481)}).encode(); err == nil || !strings.Contains(err.Error(), "1 bytes too long") {
 		t.Errorf("one byte longer: %v", err)
 	}
 }

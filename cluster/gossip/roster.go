@@ -54,7 +54,7 @@ type loss struct {
 func newRoster(m cluster.Member, started time.Time, met func()) (*roster, error) {
 	me := meta{
 		state: m.State, role: m.Role, boot: m.Boot, started: uint64(started.UnixNano()), algorithm: algorithm,
-		peer: m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr,
+		peer: m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr, features: cluster.OwnFeatures,
 	}
 	encoded, err := me.encode()
 	if err != nil {

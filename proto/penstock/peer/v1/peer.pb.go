@@ -259,7 +259,9 @@ type Ask struct {
 	// 0 to 1000; 0 only beside a move.
 	Items []*Item `protobuf:"bytes,6,rep,name=items,proto3" json:"items,omitempty"`
 	// What is said about partitions rather than keys.
-	Move          *Move `protobuf:"bytes,7,opt,name=move,proto3" json:"move,omitempty"`
+	Move *Move `protobuf:"bytes,7,opt,name=move,proto3" json:"move,omitempty"`
+	// The asker cannot reach the owners of the items: who gets this is their heir, and may send it on, once.
+	Relay         bool `protobuf:"varint,8,opt,name=relay,proto3" json:"relay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,6 +343,13 @@ func (x *Ask) GetMove() *Move {
 		return x.Move
 	}
 	return nil
+}
+
+func (x *Ask) GetRelay() bool {
+	if x != nil {
+		return x.Relay
+	}
+	return false
 }
 
 // Move is what members say to each other about partitions. An empty one is a sign of life.
@@ -1238,9 +1247,10 @@ func (x *MoveAnswer) GetKnown() []uint64 {
 // Outcome says what became of one item.
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 done, 1 not owner, 2 expired, 3 refused. The fields from allowed on are those of done.
+	// 0 done, 1 not owner, 2 expired, 3 refused, 4 sent on and never answered. The fields from allowed on are those of done.
 	Status uint32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
-	// Of not owner: id of the node that holds the key, as far as the answerer knows, or empty.
+	// Of not owner: id of the node that holds the key, as far as the answerer knows, or empty. Of done and never answered: of the
+	// node that the item was sent on to.
 	Owner     []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	Allowed   bool   `protobuf:"varint,3,opt,name=allowed,proto3" json:"allowed,omitempty"`
 	Limit     int64  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1417,7 +1427,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\abuckets\x18\v \x01(\rR\abuckets\x12\x1a\n" +
 	"\bcalendar\x18\f \x01(\rR\bcalendar\x12\x1b\n" +
 	"\ttime_zone\x18\r \x01(\fR\btimeZone\x12\x1a\n" +
-	"\boverride\x18\x0e \x01(\fR\boverride\"\xd1\x01\n" +
+	"\boverride\x18\x0e \x01(\fR\boverride\"\xe7\x01\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +
@@ -1425,7 +1435,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06atomic\x18\x04 \x01(\bR\x06atomic\x12\x17\n" +
 	"\aleft_ns\x18\x05 \x01(\x03R\x06leftNs\x12,\n" +
 	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\x12*\n" +
-	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\"\xaf\x03\n" +
+	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\x12\x14\n" +
+	"\x05relay\x18\b \x01(\bR\x05relay\"\xaf\x03\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +

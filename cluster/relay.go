@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"errors"
+
+	"penstock/limiter"
+)
+
+// A member whose calls an owner does not answer asks the heir, and says so (Ask.Relay). The heir may reach the owner where the
+// asker cannot: then it sends the items on and passes the answers back. Who gets them decides or refuses; nobody sends them on
+// again. If the owner does not answer the heir either, the heir says NotOwner as ever, until it has taken over.
+
+// relay answers a, of which this node holds nothing, by the owners of its items. It reports false if it cannot reach them.
+func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []Item, answer *Answer) bool {
+	deadline := callDeadline(now, a.Deadline, n.callTimeout)
+	var calls []Call
+	of := make([]int, len(items)) // item → call
+	callOf := make(map[int]int)
+	for i := range items {
+		o := view.Owner(items[i].hash)
+		if n.Holds(items[i].hash) || o < 0 || o == view.Self || n.gone(now, view.peers[o]) {
+			return false
+		}
+		c, known := callOf[o]
+		if !known {
+			if !view.peers[o].pass(now) {
+				return false
+			}
+			c, callOf[o] = len(calls), len(calls)
+			calls = append(calls, Call{
+				To: view.Members[o], Deadline: deadline,
+				Ask: &Ask{RingHash: view.RingHash(), Hop: a.Hop + 1, Atomic: a.Atomic, Deadline: deadline},
+			})
+		}
+		of[i] = c
+		calls[c].Ask.Items = append(calls[c].Ask.Items, a.Items[i])
+	}
+	if a.Atomic && len(calls) > 1 {
+		return false
+	}
+	n.stats.Relayed.Add(uint64(len(items)))
+	n.net.Call(calls)
+	after := n.clock.Now()
+	next := make([]int, len(calls))
+	for c := range calls {
+		n.note(now, after, view.peers[view.Find(calls[c].To.ID)], &calls[c])
+	}
+	for i := range items {
+		c := &calls[of[i]]
+		out, k := &answer.Items[i], next[of[i]]
+		next[of[i]]++
+		switch {
+		case c.Err == nil && len(c.Answer.Items) == len(c.Ask.Items):
+			if *out = c.Answer.Items[k]; out.Status == StatusDone {
+				out.Owner = c.To.ID
+			}
+		case errors.Is(c.Err, ErrUnsent):
+			n.disown(after, view, items[i].hash, out)
+		default:
+			*out = AnswerItem{Status: StatusLost, Owner: c.To.ID}
+		}
+		if after >= a.Deadline {
+			*out = AnswerItem{Status: StatusExpired}
+		}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"testing"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// cutBetween has nothing arrive that a sends to b, or the other way round. Who speaks is who is being asked, or asks first.
+func (w *world) cutBetween(a, b, asker string) {
+	speakers := []string{asker}
+	w.meet = func(c *Call, deliver func() *Answer) {
+		from := speakers[len(speakers)-1]
+		if c.Ask.Move != nil {
+			from = c.Ask.Move.ID
+		}
+		if from == a && c.To.ID == b || from == b && c.To.ID == a {
+			c.Err = errSilent
+			return
+		}
+		speakers = append(speakers, c.To.ID)
+		c.Answer = deliver()
+		speakers = speakers[:len(speakers)-1]
+	}
+}
+
+// relayWorld is a world of three whose n1 and n2 do not reach each other, and n1 has found that out for key, which n2 holds and n3 is the
+// heir of.
+func relayWorld(t *testing.T, features Features) (w *world, key string) {
+	w = newWorld(t, 3, five)
+	ms := w.members(3)
+	for i := range ms {
+		ms[i].Features = features
+	}
+	w.show(ms, 0, "n1", "n2", "n3")
+	w.pass(tickEvery)
+	for i := 0; ; i++ {
+		key = w.key("n2", i)
+		if v := w.nodes["n1"].View(); v.heir(ring.Partition(limiter.Hash(key))) == v.Find("n3") {
+			break
+		}
+	}
+	w.cutBetween("n1", "n2", "n1")
+	peer := w.nodes["n1"].view.Load().peers[1]
+	for !peer.open(w.now) {
+		peer.fail(w.now)
+	}
+	return w, key
+}
+
+// Promise: an owner that only the heir reaches decides all the same, and there are at most two hops.
+func TestHeirRelays(t *testing.T) {
+	w, key := relayWorld(t, OwnFeatures)
+	for i := range 6 {
+		d := w.take("n1", "five", key)
+		if d.Allowed != (i < 5) || d.Degraded || d.Source != SourceForwarded || d.Owner != "n2" {
+			t.Fatalf("take %d: %+v", i+1, d)
+		}
+	}
+	items := []Item{{Limit: "five", Key: key, Cost: 1}, {Limit: "five", Key: key, Cost: 1}}
+	out := make([]Decision, 2)
+	if err := w.nodes["n1"].Check(&Request{Items: items, Atomic: true}, out); err != nil || out[0].Allowed || out[0].Degraded || out[0].Owner != "n2" {
+		t.Errorf("atomic: %+v, %v", out, err)
+	}
+	if got := w.nodes["n3"].Stats().Relayed.Load(); got != 8 {
+		t.Errorf("n3 has sent %d items on; want 8", got)
+	}
+	if left := w.remaining("n2", "five", key); left != 0 {
+		t.Errorf("n2 has %d left of 5", left)
+	}
+}
+
+// Who does not know how to relay is not asked to, and who gets what was sent on does not send it on again.
+func TestNobodyRelaysUnasked(t *testing.T) {
+	w, key := relayWorld(t, 0)
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || w.nodes["n3"].Stats().Relayed.Load() != 0 {
+		t.Errorf("%+v, %d relayed", d, w.nodes["n3"].Stats().Relayed.Load())
+	}
+}
+
+// Promise: what was sent on and never answered may have been charged: it is said to be unknown, and is not charged again.
+func TestRelayedAndLost(t *testing.T) {
+	w, key := relayWorld(t, OwnFeatures)
+	cut := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Items) > 0 && c.To.ID == "n2" {
+			deliver()
+			c.Err = errSilent
+			return
+		}
+		cut(c, deliver)
+	}
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	if o := w.nodes["n1"].owed; len(o) != 1 || o[0].doubt != 2 {
+		t.Errorf("owed: %+v", o)
+	}
+	if left := w.remaining("n2", "five", key); left != 4 {
+		t.Errorf("n2 has %d left of 5", left)
+	}
+}
