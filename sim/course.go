@@ -304,12 +304,32 @@ func askBytes(a *cluster.Ask) int {
 	for i := range a.Items {
 		n += perItem + len(a.Items[i].Key)
 	}
+	if a.Move != nil {
+		n += moveBytes(a.Move)
+	}
+	return n
+}
+
+// moveBytes is the same of what is said about partitions.
+func moveBytes(m *cluster.Move) int {
+	const header, perEntry, perMemory, perCharge, perHold = 28, 14, 48, 12, 48
+	n := header + len(m.ID) + 2*(len(m.Claim)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Gift)) + perMemory*len(m.Taken) + perHold*len(m.Holds)
+	for i := range m.Entries {
+		n += perEntry + len(m.Entries[i].Key) + len(m.Entries[i].State)
+	}
+	for i := range m.Charges {
+		n += perCharge + len(m.Charges[i].Key)
+	}
 	return n
 }
 
 func answerBytes(a *cluster.Answer) int {
 	const header, perItem = 20, 22
-	return header + perItem*len(a.Items)
+	n := header + perItem*len(a.Items)
+	if m := a.Move; m != nil {
+		n += 8 + len(m.Standings) + 9*len(m.Known) + 2*len(m.Refused)
+	}
+	return n
 }
 
 // finish works the sums out, at the end of the world.
