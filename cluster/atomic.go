@@ -9,17 +9,22 @@ import (
 
 // checkAtomic admits all items or charges none. They must have one owner, which decides them under its locks at
 // once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for alice" works on any
-// cluster; keys of several owners are refused with ErrSpread.
+// cluster; keys of several owners can be reserved together (spread.go), and not be taken: that is ErrSpread.
 func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []Decision) error {
-	owner := view.Owner(r.Items[0].hash)
+	owner, spread := view.Owner(r.Items[0].hash), false
 	for i := range r.Items {
 		it := &r.Items[i]
 		if it.Op != OpTake && it.Op != OpReserve || it.Op != r.Items[0].Op {
 			return inputErrorf(i, "op", "an atomic request only takes, or only reserves; do all else one by one")
 		}
-		if view.Owner(it.hash) != owner {
-			return ErrSpread
-		}
+		spread = spread || view.Owner(it.hash) != owner
+	}
+	switch {
+	case spread && r.Items[0].Op == OpReserve:
+		n.reserveSpread(now, view, r, out)
+		return nil
+	case spread:
+		return ErrSpread
 	}
 	if n.decideAllHere(now, r.Items, out) {
 		return nil

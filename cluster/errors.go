@@ -33,6 +33,6 @@ var (
 	// ErrNoView: the node has not joined a cluster yet. Nothing was charged.
 	ErrNoView = errors.New("this node has not joined its cluster yet; nothing was charged")
 	// ErrSpread: an atomic request has keys of several owners. Nothing was charged.
-	ErrSpread = errors.New("atomic: the keys of this request have different owners, and all-or-nothing across owners is not built yet; " +
+	ErrSpread = errors.New("atomic: the keys of this request have different owners, and they cannot be taken together; reserve and settle them; " +
 		"limits of one and the same key always share an owner; nothing was charged")
 )

@@ -47,7 +47,7 @@ type RateLimiterClient interface {
 	Peek(ctx context.Context, in *PeekRequest, opts ...grpc.CallOption) (*PeekResponse, error)
 	// Reset forgets keys: they are as new. It answers with their state after that.
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
-	// Reserve sets amounts aside whose price is known later: all that is asked for, or nothing. They count as spent until
+	// Reserve sets amounts aside whose price is known later: all that is asked for, or nothing, whoever owns the keys. They count as spent until
 	// they are settled, or until their deadline, when they are charged as reserved (or not at all: the limit's unsettled).
 	// Of a limit with algorithm concurrency they are permits.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
@@ -154,7 +154,7 @@ type RateLimiterServer interface {
 	Peek(context.Context, *PeekRequest) (*PeekResponse, error)
 	// Reset forgets keys: they are as new. It answers with their state after that.
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
-	// Reserve sets amounts aside whose price is known later: all that is asked for, or nothing. They count as spent until
+	// Reserve sets amounts aside whose price is known later: all that is asked for, or nothing, whoever owns the keys. They count as spent until
 	// they are settled, or until their deadline, when they are charged as reserved (or not at all: the limit's unsettled).
 	// Of a limit with algorithm concurrency they are permits.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
