@@ -82,4 +82,10 @@ run embedded-2 "$dir/embedded" -listen "$two" -gossip "127.0.0.1:$(port)" -join 
 until_true 20 answers "$two" || not_ok "the second embedded does not answer after 20 s"
 six embedded "$one" "$two"
 
+if (cd llm && go test ./... >"$dir/llm.log" 2>&1); then
+	ok "llm: a proxy reserves tokens and requests, and settles what was used"
+else
+	not_ok "llm: its test fails"
+fi
+
 finish
