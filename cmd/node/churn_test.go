@@ -115,10 +115,12 @@ func (c *churn) add(indices ...int) {
 }
 
 func (c *churn) leave(i int) {
+	began := time.Now()
 	c.signal(i, syscall.SIGTERM)
 	if code := c.nodes[i].exitCode(c.t); code != 0 {
 		c.t.Errorf("n%d leaves with exit code %d", i+1, code)
 	}
+	c.t.Logf("n%d has handed over and left %v after SIGTERM", i+1, time.Since(began).Round(time.Millisecond))
 }
 
 func (c *churn) signal(i int, s syscall.Signal) {

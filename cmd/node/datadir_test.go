@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -234,10 +237,7 @@ func startKept(t *testing.T, dir string) (*running, *logBook) {
 // take takes one unit from each of many keys.
 func (r *running) take(t *testing.T, keys int) {
 	t.Helper()
-	limit, err := limiter.New(limiter.Spec{Name: "inline", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := keptLimit(t)
 	for i := range keys {
 		out := make([]cluster.Decision, 1)
 		err := r.node.Check(&cluster.Request{Items: []cluster.Item{{Inline: limit, Key: fmt.Sprint("key-", i), Cost: 1}}}, out)
@@ -245,4 +245,61 @@ func (r *running) take(t *testing.T, keys int) {
 			t.Fatalf("key %d: %+v, %v", i, out[0], err)
 		}
 	}
+}
+
+// shiftFile makes a file of counters look as if it had been written d later.
+func shiftFile(t *testing.T, file string, d time.Duration) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := bytes.IndexByte(b, '\n') + 1; at < len(b); {
+		body := b[at+8 : at+8+int(binary.LittleEndian.Uint32(b[at:]))]
+		binary.LittleEndian.PutUint64(body, binary.LittleEndian.Uint64(body)+uint64(d))
+		binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+		at += 8 + len(body)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a step of the wall clock does between a stop and a start: set back, counters last longer and the log says so; set
+// forward, they age, which nothing on the machine can tell from time that has gone by.
+func TestClockStepsBetweenStopAndStart(t *testing.T) {
+	for _, x := range []struct {
+		step time.Duration // of the clock
+		left int64         // of a limit of 10 an hour, of which one was taken
+		said string
+	}{
+		{-3 * time.Hour, 9, "from the future"},
+		{30 * time.Minute, 9, "counters restored"},
+		{2 * time.Hour, 10, "counters restored"},
+	} {
+		dir := t.TempDir()
+		r, _ := startKept(t, dir)
+		r.take(t, 1)
+		r.stop(t.Context(), time.Nanosecond)
+		shiftFile(t, filepath.Join(dir, countersFile), -x.step)
+		r, said := startKept(t, dir)
+		out := make([]cluster.Decision, 1)
+		item := cluster.Item{Inline: keptLimit(t), Key: "key-0", Op: cluster.OpPeek}
+		if err := r.node.Check(&cluster.Request{Items: []cluster.Item{item}}, out); err != nil || out[0].Remaining != x.left {
+			t.Errorf("after a step of %v: %+v, %v; want %d left", x.step, out[0], err, x.left)
+		}
+		if !strings.Contains(said.String(), x.said) {
+			t.Errorf("after a step of %v the log does not say %q:\n%s", x.step, x.said, said)
+		}
+		r.stop(t.Context(), time.Nanosecond)
+	}
+}
+
+func keptLimit(t *testing.T) *limiter.Limit {
+	t.Helper()
+	l, err := limiter.New(limiter.Spec{Name: "inline", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
