@@ -191,7 +191,11 @@ func (e *anEnvoy) report(t *testing.T, now, way time.Duration) {
 // Promise: whatever Envoys do with their leases, together they never admit more than the limit in its window, also if one
 // of them dies; and if they go on asking, they get all of it.
 func TestQuotaNeverExceedsTheLimit(t *testing.T) {
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 8
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			draw := rand.New(rand.NewPCG(seed, 1))
 			door, clock := ticking(t)
