@@ -20,7 +20,8 @@ var (
 	leasedBatch = flag.Int("leased.batch", 10, "checks per request in TestLeasedHotKey")
 	leasedCost  = flag.Int64("leased.cost", 20, "units per check in TestLeasedHotKey")
 	leasedJudge = flag.Bool("leased.judge", false, "TestLeasedHotKey also fails if too little is used or local: on a machine with nothing else to do")
-	leasedFault = flag.String("leased.fault", "", "done to the second node in the middle: kill, restart or pause")
+	leasedOwner = flag.String("leased.owner", "n1", "owner of the key in TestLeasedHotKey: n1, n2 or n3")
+	leasedFault = flag.String("leased.fault", "", "done to the node n2 in the middle: kill, restart or pause")
 )
 
 // clockStep is by how much the clocks of two processes may differ: each reads the wall's once, at its start.
@@ -51,6 +52,7 @@ func TestLeasedHotKey(t *testing.T) {
 		c.add(i)
 	}
 	clients := *c.clients.Load()
+	key := keysOwnedBy(t, *leasedOwner, 1, "n1", "n2", "n3")[0]
 	by := map[penstockv1.Source]*atomic.Int64{}
 	for s := range penstockv1.Source_name {
 		by[penstockv1.Source(s)] = new(atomic.Int64)
@@ -67,7 +69,7 @@ func TestLeasedHotKey(t *testing.T) {
 		all.Go(func() {
 			items := make([]*penstockv1.Item, *leasedBatch)
 			for k := range items {
-				items[k] = item("hot", "one key")
+				items[k] = item("hot", key)
 				items[k].Cost = leasedCost
 			}
 			for time.Now().Before(end) {
@@ -150,6 +152,7 @@ func (c *churn) disturb(fault string, after time.Duration) {
 		c.signal(1, syscall.SIGCONT)
 	case "kill":
 		c.signal(1, syscall.SIGKILL)
+		<-c.nodes[1].exited
 	case "restart":
 		c.leave(1)
 		c.add(1)
