@@ -96,7 +96,7 @@ func TestNewRefuses(t *testing.T) {
 		{with(parts, func(s *limiter.Spec) { s.Buckets, s.Per = 1001, 1001*time.Millisecond-1001 }), "buckets", "equal parts of at least 1ms"},
 		{with(parts, func(s *limiter.Spec) { s.Per = 30 * time.Millisecond }), "buckets", "60 do not divide 30ms"},
 		{with(parts, func(s *limiter.Spec) { s.Per = 30 * time.Millisecond }), "buckets", "1 to 30 are accepted"},
-		{with(good, func(s *limiter.Spec) { s.Consistency = 7 }), "consistency", "exact and replicated"},
+		{with(good, func(s *limiter.Spec) { s.Consistency = 7 }), "consistency", "exact, leased and replicated"},
 		{with(permits, func(s *limiter.Spec) { s.Consistency = limiter.Replicated }), "consistency", "use exact"},
 		{with(good, func(s *limiter.Spec) { s.Consistency, s.Sync = limiter.Replicated, true }), "replication", "use async"},
 		{with(good, func(s *limiter.Spec) { s.OnPartition = 7 }), "on_partition", "proportional, deny and open"},

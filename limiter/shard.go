@@ -47,7 +47,10 @@ func mixOf(hash uint64, l *Limit) uint32 {
 func (s *shard) take(now Instant, t *target, r *Request, d *Decision) {
 	i := s.entries.find(t.mix, t.rule.id, t.key)
 	if i < 0 {
-		if i = s.adopt(t); i < 0 {
+		if !t.alone() {
+			i = s.adopt(t)
+		}
+		if i < 0 {
 			s.takeNew(now, t, r, d)
 			return
 		}
@@ -83,13 +86,16 @@ func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
 	}
 }
 
+// alone reports whether there is no other rule that the key's entry could belong to.
+func (t *target) alone() bool {
+	all := *t.rule.family.rules.Load()
+	return len(all) == 1 && all[0] == t.rule
+}
+
 // find returns the index of the slot of the key: of its rule, or of another of the same family; or -1.
 func (s *shard) find(t *target) int {
-	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 {
+	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 || t.alone() {
 		return i
-	}
-	if all := *t.rule.family.rules.Load(); len(all) == 1 && all[0] == t.rule {
-		return -1
 	}
 	return s.entryOf(t.mix, t.limit, t.key)
 }
