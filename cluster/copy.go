@@ -20,11 +20,14 @@ import (
 //     the table's locks for the last changes, and sends them with the takes of the last two seconds. From then on the
 //     peer decides; for the time in between, askers are told to wait a moment.
 //
+// A look through the table gives way to checks: it pauses for as long as it works (giveWay).
+//
 // Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay here, and after
 // that the giver is told of every change if it is the heir, or forgets them.
 const (
 	copiesAtOnce  = 1000    // entries in a message
 	copyBytes     = 1 << 19 // and about their size
+	partsAtOnce   = 64      // of the table, looked through while Node.mu is held
 	copiesWaiting = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
 	giftsAtOnce   = 256     // partitions in a gift
 	takenAtOnce   = 4000    // memories that a gift may bring before it takes no more partitions
@@ -142,9 +145,14 @@ func (n *Node) push(p *peer) {
 			m = n.composeLocked(now, r, p)
 		}
 		if m == nil {
-			p.out.busy = false
+			looking := p.out.looking && r.has(p) && !n.stopped
+			p.out.busy = looking
 			n.mu.Unlock()
-			return
+			if !looking {
+				return
+			}
+			n.giveWay(now)
+			continue
 		}
 		p.out.last = m
 		n.mu.Unlock()
@@ -181,8 +189,19 @@ func (n *Node) push(p *peer) {
 			n.mu.Unlock()
 			return
 		}
+		looking := p.out.looking
 		n.mu.Unlock()
+		if looking {
+			n.giveWay(sent)
+		}
 	}
+}
+
+// giveWay rests for as long as has gone by since then: to look through the table, or for others to take a message in. Copying
+// ahead is in no hurry, so it takes half of the time at most, and checks have the other half.
+func (n *Node) giveWay(since limiter.Instant) {
+	now := n.clock.Now()
+	n.net.Wait(now.Add(min(time.Duration(now-since), moveTimeout)))
 }
 
 // composeLocked makes the next message to p, or none.
@@ -275,7 +294,7 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 		pt := &n.parts[ring.Partition(hash)]
 		return pt.to == p && pt.copied == copyBegun
 	}
-	for o.looking && len(o.pending) < copiesAtOnce {
+	for part := 0; o.looking && len(o.pending) < copiesAtOnce && part < partsAtOnce; part++ {
 		if o.part == n.table.Parts() {
 			o.looking = false
 			n.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(now, h) })
