@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -34,6 +36,7 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.answerAll(now, view, items, answer)
 		n.confirmAnswer(now, items, answer)
+		answer.introduce(view)
 		return answer
 	}
 	for i := range items {
@@ -48,7 +51,22 @@ func (n *Node) Deliver(a *Ask) *Answer {
 		}
 	}
 	n.confirmAnswer(now, items, answer)
+	answer.introduce(view)
 	return answer
+}
+
+// introduce says who they are that a names as owners.
+func (a *Answer) introduce(view *route) {
+	for i := range a.Items {
+		it := &a.Items[i]
+		if it.Status != StatusNotOwner || it.Owner == "" || slices.ContainsFunc(a.Owners, func(m Member) bool { return m.ID == it.Owner }) {
+			continue
+		}
+		if k := view.Find(it.Owner); k >= 0 {
+			m := &view.Members[k]
+			a.Owners = append(a.Owners, Member{ID: m.ID, Boot: m.Boot, PeerAddr: m.PeerAddr})
+		}
+	}
 }
 
 // answerHeld answers with the decision of this node, unless it has just given the key away.

@@ -36,7 +36,7 @@ const (
 // were not executed or may be repeated under their ID. What is left after that falls back. (It is the longest function
 // here because it is the story of a forwarded check; the facts it uses are the small functions below.)
 func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int, out []Decision) {
-	began := now
+	began, seen := now, view
 	targets := make([]int, len(r.Items)) // item → index in view.Members, or nobody
 	for _, i := range away {
 		it := &r.Items[i]
@@ -53,8 +53,8 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 			if now = n.clock.Now(); tooLate(began, now, r.Deadline, hop) {
 				break
 			}
-			if fresh := n.view.Load(); fresh != view {
-				view = fresh
+			if fresh := n.view.Load(); fresh != seen {
+				seen, view = fresh, fresh
 				for _, i := range away {
 					targets[i] = nobodyYet
 				}
@@ -72,9 +72,14 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 			sentAt, now = now, n.clock.Now()
 		}
 		away = held
+		met := view
 		for c := range calls {
-			away = append(away, n.receive(sentAt, now, view, r, &calls[c], sent[c], targets, out)...)
+			if calls[c].Err == nil {
+				met = n.meet(now, met, calls[c].Answer.Owners)
+			}
+			away = append(away, n.receive(sentAt, now, met, r, &calls[c], sent[c], targets, out)...)
 		}
+		view = met
 	}
 	for _, i := range away {
 		switch {
@@ -111,6 +116,44 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	}
 	if t < 0 || t == view.Self {
 		return nobodyYet
+	}
+	return t
+}
+
+// meet is view with those owners whom it does not know, because news of them is late. They are not owners by this view, and
+// not there for anybody but this request.
+func (n *Node) meet(now limiter.Instant, view *route, owners []Member) *route {
+	for _, m := range owners {
+		known := func(o Member) bool { return o.ID == m.ID && o.Boot == m.Boot }
+		if m.ID == n.id || slices.ContainsFunc(view.Members, known) || slices.ContainsFunc(view.strangers, known) {
+			continue
+		}
+		v := *view
+		v.strangers = append(slices.Clip(view.strangers), m)
+		v.peers = append(slices.Clip(view.peers), newPeer(&m, now))
+		view = &v
+	}
+	return view
+}
+
+// member is the one that a target means.
+func (r *route) member(target int) *Member {
+	if target < len(r.Members) {
+		return &r.Members[target]
+	}
+	return &r.strangers[target-len(r.Members)]
+}
+
+// findAny is the target that id names: the one that was met last if the View does not know it, or by a boot that is gone.
+func (r *route) findAny(now limiter.Instant, n *Node, id string) int {
+	t := r.Find(id)
+	if t >= 0 && !n.gone(now, r.peers[t]) {
+		return t
+	}
+	for i := len(r.strangers) - 1; i >= 0; i-- {
+		if r.strangers[i].ID == id {
+			return len(r.Members) + i
+		}
 	}
 	return t
 }
@@ -166,7 +209,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			if view.peers[t].pass(now) {
 				c = len(calls)
 				calls = append(calls, Call{
-					To:       view.Members[t],
+					To:       *view.member(t),
 					Ask:      &Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline},
 					Deadline: deadline,
 				})
@@ -230,7 +273,7 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			}
 		case StatusNotOwner:
 			n.stats.NotOwner.Add(1)
-			targets[i] = max(view.Find(a.Owner), nobodyYet)
+			targets[i] = max(view.findAny(now, n, a.Owner), nobodyYet)
 			if t := targets[i]; t >= 0 && t != view.Self { // an heir may send back to who does not answer
 				switch p := view.peers[t]; {
 				case n.gone(now, p):

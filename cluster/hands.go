@@ -162,6 +162,7 @@ type AskItem struct {
 type Answer struct {
 	RingHash uint64 // of the answerer's View
 	Items    []AnswerItem
+	Owners   []Member    // that StatusNotOwner names, with ID, Boot and PeerAddr: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender
 }
 

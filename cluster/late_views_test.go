@@ -119,3 +119,26 @@ func TestCopiesOfALivingHolderAreNotLent(t *testing.T) {
 	w.wantOneHolderEach("after the join")
 	w.wantRemaining("after the join", keys, 3, "n1", "n2", "n3", "n4")
 }
+
+// Promise: a node that joins, no request failed. An asker who has not heard of the new owner is told who that is.
+func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
+	w := newWorld(t, 3, five)
+	const keys = 300
+	w.spend(keys, "n1", "n2", "n3")
+	w.start("n4", 4)
+	w.show(w.members(4), 0, "n4", "n1", "n2") // n3 has not heard of it
+	w.pass(time.Second)
+	if w.nodes["n4"].Held() == 0 {
+		t.Fatal("n4 holds nothing, so there is nothing to ask it for")
+	}
+	w.wantRemaining("at who knows nothing of the owner", keys, 3, "n3")
+
+	ms := w.members(4)
+	ms[3].Boot = 14
+	w.kill("n4")
+	w.start("n4", 14)
+	w.show(ms, 0, "n4", "n1", "n2", "n3")
+	w.pass(2 * time.Second)
+	w.nodes["n3"].SetView(w.view("n3", w.members(4))) // old news: it believes in the boot before
+	w.wantRemaining("at who knows an older boot of the owner", keys, 3, "n3")
+}

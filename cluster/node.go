@@ -83,6 +83,8 @@ type route struct {
 	peers   []*peer // by index in Members; kept from View to View while the peer's boot lives
 	members []*peer // of them those whose role that is, without this node; nodes begin with different ones
 	boots   uint64  // of all members, as one number
+
+	strangers []Member // not in the View, and met by one request on its way: their peers follow those of Members
 }
 
 // New makes a node that knows nobody and no limits. It answers after the first SetView; Start begins its timers.

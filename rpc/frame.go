@@ -41,7 +41,9 @@ const (
 
 	replyAnswers = 1
 
-	answerTag, answerRingHash, answerOutcomes, answerError, answerMove = 1, 2, 3, 4, 5
+	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners = 1, 2, 3, 4, 5, 6
+
+	ownerID, ownerBoot, ownerAddr = 1, 2, 3
 
 	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
 	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold, outcomeRestarted                          = 9, 10, 11, 12, 13, 14
@@ -385,6 +387,9 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	if a.Move != nil {
 		size += sizeBytes(moveAnswerSize(a.Move))
 	}
+	for i := range a.Owners {
+		size += sizeBytes(ownerSize(&a.Owners[i]))
+	}
 	b = appendHead(b, replyAnswers, size)
 	b = appendUint(b, answerTag, tag)
 	b = appendFixed(b, answerRingHash, a.RingHash)
@@ -394,7 +399,31 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	if a.Move != nil {
 		b = appendMoveAnswer(b, a.Move)
 	}
+	for i := range a.Owners {
+		m := &a.Owners[i]
+		b = appendHead(b, answerOwners, ownerSize(m))
+		b = appendString(b, ownerID, m.ID)
+		b = appendFixed(b, ownerBoot, m.Boot)
+		b = appendString(b, ownerAddr, m.PeerAddr)
+	}
 	return b
+}
+
+func ownerSize(m *cluster.Member) int { return sizeString(m.ID) + sizeFixed(m.Boot) + sizeString(m.PeerAddr) }
+
+func readOwner(b []byte) (m cluster.Member, err error) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case ownerID:
+			m.ID = string(f.bytes)
+		case ownerBoot:
+			m.Boot = f.value
+		case ownerAddr:
+			m.PeerAddr = string(f.bytes)
+		}
+	}
+	return m, f.err
 }
 
 func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byte {
@@ -478,6 +507,15 @@ func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err err
 				return nil, "", err
 			}
 			a.Move = m
+		case answerOwners:
+			if len(a.Owners) == items {
+				return nil, "", fmt.Errorf("introduces more than %d owners, for as many items", items)
+			}
+			m, err := readOwner(f.bytes)
+			if err != nil {
+				return nil, "", err
+			}
+			a.Owners = append(a.Owners, m)
 		}
 	}
 	return a, refusal, f.err

@@ -326,6 +326,11 @@ func TestRepliesAreProtobuf(t *testing.T) {
 				Bound:    rapid.Int64().Draw(t, "bound"),
 			})
 		}
+		for range rapid.IntRange(0, len(want.Items)).Draw(t, "owners") {
+			want.Owners = append(want.Owners, cluster.Member{
+				ID: rapid.StringN(0, 9, 9).Draw(t, "id"), Boot: rapid.Uint64().Draw(t, "boot"), PeerAddr: rapid.StringN(0, 9, 9).Draw(t, "addr"),
+			})
+		}
 		if rapid.Bool().Draw(t, "move?") {
 			want.Move = &cluster.MoveAnswer{
 				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"), Applied: rapid.Bool().Draw(t, "applied"),
@@ -362,7 +367,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 			case err != nil:
 				t.Fatal(err)
 			case refusal == "no":
-			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items), !reflect.DeepEqual(got.Move, want.Move):
+			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items), !slices.Equal(got.Owners, want.Owners), !reflect.DeepEqual(got.Move, want.Move):
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
 		}); err != nil {

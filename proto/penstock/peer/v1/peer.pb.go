@@ -1092,7 +1092,9 @@ type Answer struct {
 	// Set if the whole ask could not be read; nothing was charged.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// To the ask's move, unless the answerer does not know its sender.
-	Move          *MoveAnswer `protobuf:"bytes,5,opt,name=move,proto3" json:"move,omitempty"`
+	Move *MoveAnswer `protobuf:"bytes,5,opt,name=move,proto3" json:"move,omitempty"`
+	// Who the owners are that outcomes name: the asker may not know of them yet.
+	Owners        []*Owner `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1162,6 +1164,75 @@ func (x *Answer) GetMove() *MoveAnswer {
 	return nil
 }
 
+func (x *Answer) GetOwners() []*Owner {
+	if x != nil {
+		return x.Owners
+	}
+	return nil
+}
+
+// Owner is a member, as far as one needs to know it to ask it.
+type Owner struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Boot  uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`
+	// host:port of its peer door.
+	PeerAddr      string `protobuf:"bytes,3,opt,name=peer_addr,json=peerAddr,proto3" json:"peer_addr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Owner) Reset() {
+	*x = Owner{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Owner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Owner) ProtoMessage() {}
+
+func (x *Owner) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Owner.ProtoReflect.Descriptor instead.
+func (*Owner) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Owner) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Owner) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *Owner) GetPeerAddr() string {
+	if x != nil {
+		return x.PeerAddr
+	}
+	return ""
+}
+
 // MoveAnswer answers a Move.
 type MoveAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1181,7 +1252,7 @@ type MoveAnswer struct {
 
 func (x *MoveAnswer) Reset() {
 	*x = MoveAnswer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1264,7 @@ func (x *MoveAnswer) String() string {
 func (*MoveAnswer) ProtoMessage() {}
 
 func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1277,7 @@ func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveAnswer.ProtoReflect.Descriptor instead.
 func (*MoveAnswer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MoveAnswer) GetTerm() uint64 {
@@ -1277,7 +1348,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1360,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1373,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Outcome) GetStatus() uint32 {
@@ -1495,13 +1566,18 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06ttl_ns\x18\x03 \x01(\x03R\x05ttlNs\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xb6\x01\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xe7\x01\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
 	"\boutcomes\x18\x03 \x03(\v2\x19.penstock.peer.v1.OutcomeR\boutcomes\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
-	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\"\x88\x01\n" +
+	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\x12/\n" +
+	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\"H\n" +
+	"\x05Owner\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
+	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
+	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\"\x88\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
@@ -1541,7 +1617,7 @@ func file_penstock_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_penstock_peer_v1_peer_proto_rawDescData
 }
 
-var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_penstock_peer_v1_peer_proto_goTypes = []any{
 	(*Frame)(nil),      // 0: penstock.peer.v1.Frame
 	(*Limit)(nil),      // 1: penstock.peer.v1.Limit
@@ -1555,8 +1631,9 @@ var file_penstock_peer_v1_peer_proto_goTypes = []any{
 	(*HoldTerms)(nil),  // 9: penstock.peer.v1.HoldTerms
 	(*Reply)(nil),      // 10: penstock.peer.v1.Reply
 	(*Answer)(nil),     // 11: penstock.peer.v1.Answer
-	(*MoveAnswer)(nil), // 12: penstock.peer.v1.MoveAnswer
-	(*Outcome)(nil),    // 13: penstock.peer.v1.Outcome
+	(*Owner)(nil),      // 12: penstock.peer.v1.Owner
+	(*MoveAnswer)(nil), // 13: penstock.peer.v1.MoveAnswer
+	(*Outcome)(nil),    // 14: penstock.peer.v1.Outcome
 }
 var file_penstock_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: penstock.peer.v1.Frame.limits:type_name -> penstock.peer.v1.Limit
@@ -1567,18 +1644,19 @@ var file_penstock_peer_v1_peer_proto_depIdxs = []int32{
 	7,  // 5: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
 	5,  // 6: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
 	4,  // 7: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
-	13, // 8: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
+	14, // 8: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
 	9,  // 9: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
 	11, // 10: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
-	13, // 11: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
-	12, // 12: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
-	0,  // 13: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
-	10, // 14: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	14, // 11: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
+	13, // 12: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
+	12, // 13: penstock.peer.v1.Answer.owners:type_name -> penstock.peer.v1.Owner
+	0,  // 14: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
+	10, // 15: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
+	15, // [15:16] is the sub-list for method output_type
+	14, // [14:15] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_penstock_peer_v1_peer_proto_init() }
@@ -1592,7 +1670,7 @@ func file_penstock_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_peer_v1_peer_proto_rawDesc), len(file_penstock_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
