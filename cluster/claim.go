@@ -161,7 +161,7 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
 			standings[k] = StandingBusy
-			if pt.lentTo == m.From || lives(pt.copyOf) && r.Ring != nil && r.peers[r.owner(int(p))] == claimer {
+			if pt.lentTo == m.From || lives(pt.copyOf) && !r.inherits(claimer, pt.copyOf, int(p)) {
 				continue // the holder will give it, and has more than what is copied here
 			}
 			if claimer != nil && pt.to != claimer {
@@ -173,6 +173,15 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 		}
 	}
 	return standings
+}
+
+// inherits reports whether p is who takes a partition over if the boot of its owner is gone.
+func (r *route) inherits(p *peer, owner uint64, partition int) bool {
+	if r.Ring == nil || p == nil || r.Members[r.owner(partition)].Boot != owner {
+		return false
+	}
+	h := r.heir(partition)
+	return h >= 0 && r.peers[h] == p
 }
 
 // livesLocked is whether the node of a boot is there, as far as this one knows.

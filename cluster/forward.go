@@ -81,6 +81,14 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 		}
 		view = met
 	}
+	if r.Atomic && len(r.Items) > 1 { // all here, or none
+		if len(away) > 0 && !hopeless(away, targets) && n.decideAllHere(now, r.Items, out) {
+			return
+		}
+		for _, i := range away {
+			targets[i] = nobody
+		}
+	}
 	for _, i := range away {
 		switch {
 		case targets[i] != nobody && n.decideHere(now, &r.Items[i], &out[i]):

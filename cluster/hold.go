@@ -61,6 +61,9 @@ type holdings struct {
 // Holds reports whether this node decides for the key with this hash.
 func (n *Node) Holds(hash uint64) bool { return n.holdings.held[ring.Partition(hash)].Load() }
 
+// HoldsPartition reports whether this node decides for the keys of a partition.
+func (n *Node) HoldsPartition(p int) bool { return n.holdings.held[p].Load() }
+
 func (n *Node) keeps(hash uint64) bool { return n.holdings.kept[ring.Partition(hash)].Load() }
 
 // Held is the number of partitions that this node decides for, or is just giving away: who leaves waits until it is 0.

@@ -51,10 +51,10 @@ func (r *recent) once(now limiter.Instant, id ID, partition int, out []limiter.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(now)
-	if i, ok := s.index[id]; ok {
+	if i, ok := s.index[id]; ok && len(s.queue[i%len(s.queue)].answers) == len(out) {
 		copy(out, s.queue[i%len(s.queue)].answers)
 		return true
-	}
+	} // else its items were decided one by one here, while their owner was away
 	if take() {
 		s.addLocked(now, id, uint16(partition), out)
 	}
@@ -98,7 +98,9 @@ func (s *recentShard) expireLocked(now limiter.Instant) {
 
 func (s *recentShard) dropLocked() {
 	r := &s.queue[s.head%len(s.queue)]
-	delete(s.index, r.id)
+	if s.index[r.id] == s.head {
+		delete(s.index, r.id)
+	}
 	*r = record{}
 	s.head++
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,8 @@ const (
 	trafficStream = 3
 	bootStream    = 4
 	gossipStream  = 5
+	memberStream  = 6
+	linkStream    = 7
 )
 
 func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
@@ -34,6 +37,8 @@ func draw(seed uint64) *plan {
 		p.faults = drawFaults(r, len(p.machines), p.length)
 	}
 	p.gossip = drawGossip(stream(seed, gossipStream))
+	drawMembers(stream(seed, memberStream), p)
+	p.distances = drawDistances(stream(seed, linkStream), len(p.machines))
 	return p
 }
 
@@ -155,6 +160,79 @@ func drawFaults(r *rand.Rand, machines int, length time.Duration) (faults []faul
 	}
 	slices.SortStableFunc(faults, func(a, b fault) int { return int(a.at - b.at) })
 	return faults
+}
+
+// drawMembers has nodes come and go in three of four worlds that have several, and makes some of them agents.
+func drawMembers(r *rand.Rand, p *plan) {
+	n := len(p.machines)
+	if n == 1 || r.IntN(4) == 0 {
+		return
+	}
+	for i := 1; i < n && r.IntN(3) == 0; i++ {
+		p.machines[n-i].agent = true
+	}
+	for range 1 + r.IntN(3) {
+		p.faults = append(p.faults, drawMoves(r, p)...)
+	}
+	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+}
+
+// drawMoves draws one change of who is there, or of what a clock shows.
+func drawMoves(r *rand.Rand, p *plan) (moves []fault) {
+	n := len(p.machines)
+	at := time.Duration(r.Int64N(int64(p.length)))
+	node := r.IntN(n)
+	pause := oneOf(r, 300*time.Millisecond, 2*time.Second, 5*time.Second)
+	switch r.IntN(9) {
+	case 0, 1: // the first machine is always there, so that somebody is
+		if i := 1 + r.IntN(n-1); !p.machines[i].later {
+			p.machines[i].later = true
+			moves = []fault{{at: at, kind: joins, node: i}}
+		}
+	case 2:
+		moves = []fault{{at: at, kind: leaves, node: node}}
+	case 3:
+		moves = []fault{{at: at, kind: leaves, node: node}, {at: at + lingers + pause, kind: joins, node: node}}
+	case 4:
+		moves = []fault{{at: at, kind: restarts, node: node}}
+	case 5:
+		moves = []fault{{at: at, kind: rolls}}
+	case 6: // flapping
+		for i := range 2 + r.IntN(4) {
+			moves = append(moves, fault{at: at + time.Duration(i)*pause, kind: restarts, node: node})
+		}
+	case 7: // several at once
+		for i := range n {
+			if kind := oneOf(r, leaves, restarts, joins); r.IntN(2) == 0 {
+				moves = append(moves, fault{at: at, kind: kind, node: i})
+			}
+		}
+	case 8:
+		by := oneOf(r, time.Millisecond, time.Minute, 5*time.Hour)
+		moves = []fault{{at: at, kind: steps, node: node, by: oneOf(r, by, -by)}}
+	}
+	return moves
+}
+
+// drawDistances puts machines into places in one of three worlds: what goes from one place to another takes longer, and one
+// way not as long as the other.
+func drawDistances(r *rand.Rand, n int) (all []distance) {
+	if n == 1 || r.IntN(3) > 0 {
+		return nil
+	}
+	places := make([]int, n)
+	for i := range places {
+		places[i] = r.IntN(3)
+	}
+	most := oneOf(r, time.Millisecond, 8*time.Millisecond, 25*time.Millisecond)
+	for i := range n {
+		for k := range n {
+			if places[i] != places[k] {
+				all = append(all, distance{from: i, to: k, more: time.Duration(1 + r.Int64N(int64(most)))})
+			}
+		}
+	}
+	return all
 }
 
 // drawGossip draws how fast members hear of each other.

@@ -185,8 +185,10 @@ func (w *world) activate(p *process) {
 	}
 	w.tell(p, cluster.StateActive, true)
 	if p.machine.rolling {
-		p.machine.rolling = false
-		w.at(w.now+w.plan.gossip.settle, func() { w.roll(p.machine.index + 1) })
+		w.at(w.now+w.plan.gossip.settle, func() {
+			p.machine.rolling = false
+			w.roll(p.machine.index + 1)
+		})
 	}
 }
 
@@ -217,7 +219,6 @@ func (m *machine) depart(p *process) {
 		p.dead, p.departed = true, true
 		p.end()
 		if m.returns {
-			m.returns = false
 			w.at(w.now+w.plan.gossip.settle, func() { m.start() })
 		}
 	}
@@ -227,6 +228,13 @@ func (m *machine) depart(p *process) {
 func (m *machine) restart() {
 	m.returns = true
 	m.leave()
+}
+
+// moving reports whether somebody is about to leave or to come back.
+func (w *world) moving() bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool {
+		return m.returns || m.process != nil && (m.rolling || m.process.leaving)
+	})
 }
 
 // roll restarts machine after machine, from the i-th on: each when the one before is back.

@@ -58,6 +58,8 @@ type judge struct {
 	order    []*account              // as they were opened
 	memories memories                // what nodes decided under an ID
 	gifts    []time.Duration         // when a partition was last given to somebody
+	holders  []*process              // of partitions, as far as gifts and decisions tell
+	claims   []time.Duration         // when somebody was first seen to hold a partition who was not given it
 	said     map[cluster.ID]saying   // what clients may hear under an ID
 	checked  [promises]uint64        // how often each promise was looked at
 	tallies  map[string]*LimitReport // by limit
@@ -99,7 +101,8 @@ type alone struct {
 func newJudge(w *world) *judge {
 	j := &judge{
 		world: w, accounts: make(map[naiveKey]*account), said: make(map[cluster.ID]saying),
-		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), tallies: make(map[string]*LimitReport),
+		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
+		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), tallies: make(map[string]*LimitReport),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
@@ -189,7 +192,7 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 		if together {
 			charges = charges && !falls(items, got)
 		}
-		j.remember(p, id, got, charges)
+		j.remember(p, items[0].account, id, got, charges)
 	}
 }
 
@@ -200,9 +203,9 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 	v, want := a.reference.take(now, it, got)
 	switch {
 	case it.op == cluster.OpReset:
-		a.reference.note(j, before.peek(now, a.spec, 0).Remaining-got.Remaining)
+		a.reference.note(j, p, before.peek(now, a.spec, 0).Remaining-got.Remaining)
 	case got.Allowed && it.op == cluster.OpTake:
-		a.reference.note(j, max(it.cost, -a.limit.Capacity()))
+		a.reference.note(j, p, max(it.cost, -a.limit.Capacity()))
 	}
 	j.judged(p, it, v, got, want)
 }
@@ -245,7 +248,7 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 		r.commit(now, it, got[i].Allowed)
 		r.learn(now, it.account.spec, got[i])
 		if got[i].Allowed {
-			r.note(j, it.cost)
+			r.note(j, p, it.cost)
 		}
 	}
 }
@@ -312,7 +315,7 @@ func (j *judge) decidesAllExactly(p *process, items []asked, got []limiter.Decis
 	for i := range items {
 		j.same(p, &items[i], got[i], want[i])
 		if !fallen && got[i].Allowed {
-			items[i].account.reference.note(j, items[i].cost)
+			items[i].account.reference.note(j, p, items[i].cost)
 		}
 	}
 }
@@ -340,6 +343,9 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 	if a.Move != nil {
 		for _, g := range a.Move.Gift {
 			j.gifts[g] = j.world.now
+			if p.node.HoldsPartition(int(g)) {
+				j.holders[g] = p
+			}
 		}
 	}
 	late := p.now() >= deadline
@@ -410,6 +416,12 @@ func (j *judge) mayDecide(p *process, a *account) {
 	j.checked[owned]++
 	if !p.node.Holds(a.hash) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
+	}
+	if k := ring.Partition(a.hash); j.holders[k] != p {
+		if j.holders[k] != nil {
+			j.claims[k] = j.world.now
+		}
+		j.holders[k] = p
 	}
 	if !j.looksAround(p, a) {
 		return
@@ -582,16 +594,16 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			a.due = it.Op == cluster.OpReset || spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
 		default:
 			shares := h.process.shares
-			n := shares.split(naiveKey{spec.Name, it.Key}, spec, d, len(j.world.machines))
-			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 			raw := d.Decision
 			raw.Allowed = raw.Allowed && !d.Shadow
-			a.full = true
-			if own := j.memories.answers[it.ID]; own != nil && own.by == h.process && own.at.Add(memory) > h.process.now() && own.decisions[0] == raw {
-				a.Decision = raw // it has decided on this take before, as who holds the key
+			if m := j.memories.answers[it.ID]; m != nil && m.by == h.process && m.at.Add(memory) > h.process.now() && slices.Equal(m.decisions, []limiter.Decision{raw}) {
+				a.Decision, a.due, a.full = raw, true, true // it has decided on this take before, when it was the owner
 				break
 			}
+			n := shares.split(h.process, it, spec, d, raw, len(j.world.machines))
+			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
+			a.full = true
 		}
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
 	}
@@ -604,7 +616,9 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
 	j.checked[marked]++
 	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
-	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm {
+	// Keys that had one owner when they were asked for together may have several by now: nobody can decide on them together.
+	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
+	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
 	} else if want.full {
@@ -650,7 +664,7 @@ func (j *judge) audit(p *process) {
 		r.settle(now, a.spec)
 		got := table.Peek(now, a.limit, a.key, a.hash, 0)
 		loose := r.loose.peek(now, a.spec, 0)
-		if r.came == 0 && got == loose || r.came != 0 && got.Remaining <= loose.Remaining {
+		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining {
 			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins
 		}
 		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",

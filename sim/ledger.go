@@ -6,6 +6,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // memory is how long a node must recognise a take that it has answered.
@@ -85,7 +86,7 @@ func (j *judge) remembered(p *process, id cluster.ID, items []asked, got []limit
 	if age+age/1000 < memory && j.sure(a.by) {
 		return a.decisions
 	}
-	if age < memory+carriage && slices.Equal(got, a.decisions) {
+	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
 		for i := range items { // or it was decided once more, alike
 			j.bring(items[i].account, p)
 			items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed)
@@ -96,12 +97,12 @@ func (j *judge) remembered(p *process, id cluster.ID, items []asked, got []limit
 }
 
 // remember notes what p has answered under id. A second charge is excused if whoever charged it first has lost its
-// memory since; or if it comes after the time in which an owner remembers, because a client has repeated itself too
+// memory since, or has given it to somebody with whom it was lost, so that the partition was claimed; or if it comes after the time in which an owner remembers, because a client has repeated itself too
 // late, or because the ask was lying at the door of a frozen machine. A node never repeats itself too late.
-func (j *judge) remember(p *process, id cluster.ID, got []limiter.Decision, charges bool) {
+func (j *judge) remember(p *process, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
 	if before := j.memories.answers[id]; before != nil && before.charges && charges {
 		switch {
-		case before.by.dead && !before.by.departed:
+		case before.by.dead && !before.by.departed, j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
 		case j.outlived(before, p) && (id.Origin == clientOrigin || p.machine.thawed >= before.now):
 		default:
 			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id, idText(id), before.by.machine.id)
@@ -132,21 +133,34 @@ func newShares() *shares {
 	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, newMemories(), make(map[naiveKey]int)}
 }
 
-// split is in how many shares a node has split a limit, told by what it answers; 0 if no number explains that.
-func (l *shares) split(key naiveKey, s *limiter.Spec, d *cluster.Decision, most int) int {
+// split is in how many shares a node has split a limit, told by what it answers; 0 if no number explains that. Several may
+// come to the same share of a small limit, and yet refill at different rates: then the decision itself tells.
+func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, most int) int {
 	fits := func(n int) bool {
 		own := capacityOf(share(s, n))
 		return own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 && s.OnPartition == limiter.PartitionOpen)
 	}
-	if n := l.parts[naiveKey{share(s, 1).Name, key.key}]; n > 0 && fits(n) {
+	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (!p.machine.world.plan.moves() || l.says(p, share(s, n), it, raw)) {
 		return n
 	}
+	first := 0
 	for n := most; n > 0; n-- { // mostly they know all
-		if fits(n) {
+		if fits(n) && l.says(p, share(s, n), it, raw) {
 			return n
 		}
+		if fits(n) {
+			first = max(first, n)
+		}
 	}
-	return 0
+	return first
+}
+
+// says reports whether the share s would decide so.
+func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter.Decision) bool {
+	if a := l.answers[it.ID]; a != nil && a.at.Add(memory) > p.now() && it.Op != cluster.OpPeek {
+		return a.decisions[0] == raw
+	}
+	return l.peek(p.now(), s, it.Key, it.Cost) == raw
 }
 
 // decide decides from the share s, one of n, where p answered got. charged is false if it is a repeat, or nothing that charges.

@@ -82,7 +82,8 @@ func (m *machine) boot() {
 
 // start boots the machine and makes it known.
 func (m *machine) start() {
-	if m.process == nil {
+	m.returns = false
+	if m.process == nil && !m.world.resting {
 		m.boot()
 		m.world.enter(m.process)
 	}

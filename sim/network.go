@@ -28,6 +28,7 @@ type network struct {
 type line struct {
 	cut  bool          // nothing passes
 	last time.Duration // when the latest message so far arrives
+	more time.Duration // that it takes than others
 }
 
 func newNetwork(machines int) network {
@@ -136,7 +137,7 @@ func (w *world) post(from, to *machine, arrive happens) {
 		w.trace.add(happening{at: w.now, kind: doubles, node: from, peer: to})
 	}
 	for range copies {
-		at := w.now + x.delay(w.dice)
+		at := w.now + min(x.far, x.delay(w.dice)+line.more)
 		if x.inOrder {
 			at = max(at, line.last)
 		} else if at < line.last {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"penstock/limiter"
@@ -24,6 +25,8 @@ type plan struct {
 	demands  []demand      // and others at some rate; if traffic draws requests, these are none
 	length   time.Duration // from the first request to the last
 	faults   []fault       // by time
+
+	distances []distance // of machines that lie apart
 
 	sweepEvery time.Duration
 }
@@ -63,6 +66,12 @@ func (x *weather) delay(dice *rand.Rand) time.Duration {
 	return min(x.far, x.near+time.Duration(dice.ExpFloat64()*float64(x.mean)))
 }
 
+// distance is what messages from one machine to another take longer than others.
+type distance struct {
+	from, to int
+	more     time.Duration
+}
+
 // fault is something that goes wrong, or is put right again.
 type fault struct {
 	at   time.Duration
@@ -98,6 +107,16 @@ func (p *plan) firstRing() *ring.Ring {
 
 // quiet reports whether no key ever changes hands in this world.
 func (p *plan) quiet() bool { return p.sky == calm && len(p.faults) == 0 }
+
+// graceful reports whether a fault is none: nodes come and go as they should, and clocks are set.
+func graceful(k kind) bool {
+	return k == joins || k == leaves || k == restarts || k == rolls || k == steps
+}
+
+// moves reports whether the number of nodes changes in this world.
+func (p *plan) moves() bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool { return moving(f.kind) || f.kind == rolls })
+}
 
 // traffic is what clients do. They ask at their own pace, whatever becomes of what they asked before.
 type traffic struct {

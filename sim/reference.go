@@ -31,11 +31,20 @@ type reference struct {
 // charged is an amount that was charged, or given back.
 type charged struct {
 	at   time.Duration
+	own  limiter.Instant // at, by the clock of who charged it
 	cost int64
 }
 
-// carriage is how much later a state may think it is for having travelled.
-const carriage = time.Second
+// carriage is how much later a state may think it is for having travelled. What gets lost is sent again as it was, with the
+// pauses of a breaker in between, and what it says of time is as old as it is.
+const carriage, longCarriage = time.Second, 5 * time.Second
+
+func (j *judge) carriage() time.Duration {
+	if j.world.plan.sky == calm {
+		return carriage
+	}
+	return longCarriage
+}
 
 // inStep is by how much clocks may differ that are kept in step.
 const inStep = 10 * time.Millisecond
@@ -256,11 +265,11 @@ func (st *naiveState) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 }
 
 // note remembers what was charged, in worlds that may have to look back.
-func (r *reference) note(j *judge, cost int64) {
+func (r *reference) note(j *judge, p *process, cost int64) {
 	if j.world.plan.quiet() || cost == 0 {
 		return
 	}
-	r.past = append(r.past, charged{j.world.now, cost})
+	r.past = append(r.past, charged{j.world.now, p.now(), cost})
 	if n := len(r.past); n > 1000 && n == cap(r.past) { // before it grows
 		r.past = slices.Clone(r.past[n/2:])
 	}
@@ -294,7 +303,7 @@ func (j *judge) carry(a *account, from, p *process) {
 		strict := r.loose
 		r.strict = &strict
 	}
-	late := carriage
+	late := j.carriage()
 	if onTheClock(s) && apart != 0 {
 		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
 	}
@@ -315,7 +324,8 @@ func (j *judge) carry(a *account, from, p *process) {
 	default:
 		r.loose = naiveState{}
 		for _, x := range r.past {
-			r.loose.charge(p.time.at(x.at), s, x.cost)
+			// It lies in the window of who charged it, which may have been a little behind.
+			r.loose.charge(min(p.time.at(x.at), x.own), s, x.cost)
 		}
 	}
 	a.heard.forgive(s.Limit * a.supply.unit)
@@ -371,8 +381,12 @@ func (j *judge) sure(p *process) bool {
 
 // lost is how much of what from has charged, and of what it has given back, may be forgotten by who goes on.
 func (j *judge) lost(a *account, from *process) (charges, refunds int64) {
+	moved := j.world.now
+	if gift := j.gifts[ring.Partition(a.hash)]; gift > a.reference.last {
+		moved = gift
+	}
 	for _, x := range a.reference.past { // a copy that somebody else has kept may not know yet of what was given back
-		if x.cost < 0 && x.at > j.world.now-5*time.Second {
+		if x.cost < 0 && x.at > moved-5*time.Second {
 			refunds -= x.cost
 		}
 	}

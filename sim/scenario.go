@@ -225,7 +225,7 @@ func (m *mixture) next() (arrival, bool) {
 // skyOf is the kind of a world that was written down.
 func skyOf(p *plan) sky {
 	switch {
-	case len(p.faults) > 0:
+	case slices.ContainsFunc(p.faults, func(f fault) bool { return !graceful(f.kind) }):
 		return outage
 	case p.weather.loss > 0 || p.weather.far > calmDelay:
 		return lossy

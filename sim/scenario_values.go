@@ -172,3 +172,40 @@ func unknown(s *limiter.Limit) string {
 	}
 	return ""
 }
+
+// away is one entry of a scenario's distances while it is read.
+type away struct {
+	from, to []int
+	both     bool
+	more     time.Duration
+}
+
+var awayFields = []field[away]{
+	{"way", func(d *draft, n ast.Node, a *away) (err error) {
+		a.from, a.to, a.both, err = d.sides(n)
+		return err
+	}},
+	{"more", func(_ *draft, n ast.Node, a *away) (err error) {
+		a.more, err = duration(n, 0, time.Minute)
+		return err
+	}},
+}
+
+// distance reads one entry of the distances: messages from some nodes to others take longer.
+func (d *draft) distance(n ast.Node) {
+	var a away
+	places := fields(d, n, "a distance", awayFields, &a)
+	for _, name := range []string{"way", "more"} {
+		if places != nil && places[name] == nil {
+			d.page.Fault(n, name, "is missing")
+		}
+	}
+	for _, i := range a.from {
+		for _, k := range a.to {
+			d.plan.distances = append(d.plan.distances, distance{i, k, a.more})
+			if a.both {
+				d.plan.distances = append(d.plan.distances, distance{k, i, a.more})
+			}
+		}
+	}
+}

@@ -29,6 +29,12 @@ func (s *Scenario) WriteYAML(w io.Writer) error {
 	s.writeMachines(&b)
 	x, g := &p.weather, &p.gossip
 	fmt.Fprintf(&b, "links: {delay: %v, jitter: %v, at_most: %v, loss: %v, duplicates: %v, in_order: %v}\n", x.near, x.mean, x.far, x.loss, x.twice, x.inOrder)
+	if len(p.distances) > 0 {
+		b.WriteString("distances:\n")
+	}
+	for _, d := range p.distances {
+		fmt.Fprintf(&b, "  - {way: %s > %s, more: %v}\n", machineID(d.from), machineID(d.to), d.more)
+	}
 	fmt.Fprintf(&b, "gossip: {spread: %v, detect: %v, doubt: %v, settle: %v}\n", g.spread, g.detect, g.doubt, g.settle)
 	fmt.Fprintf(&b, "sweep_every: %v\nlimits:\n", p.sweepEvery)
 	var inline []string

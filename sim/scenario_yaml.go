@@ -158,6 +158,7 @@ var scenarioFields = []field[Scenario]{
 		}
 		return nil
 	}},
+	{"distances", func(d *draft, n ast.Node, s *Scenario) error { return d.items(n, d.distance) }},
 	{"gossip", func(d *draft, n ast.Node, s *Scenario) error {
 		fields(d, n, "gossip", gossipFields, &s.plan.gossip)
 		return nil

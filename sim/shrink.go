@@ -206,6 +206,12 @@ func (s *shrinking) plainer(p plan) plan {
 	if p.weather.mean > 0 || !p.weather.inOrder {
 		try(func(q *plan) { q.weather.mean, q.weather.inOrder = 0, true })
 	}
+	if len(p.distances) > 0 {
+		try(func(q *plan) { q.distances = nil })
+	}
+	if p.gossip.spread > 0 {
+		try(func(q *plan) { q.gossip.spread = 0 })
+	}
 	for i, m := range p.machines {
 		if m.clock != p.machines[0].clock || m.clock.drift != 0 {
 			try(func(q *plan) { q.machines[i].clock = clock{start: q.machines[0].clock.start} })
@@ -243,7 +249,10 @@ func (s *shrinking) plainer(p plan) plan {
 			})
 		before := len(p.machines)
 		if !named {
-			try(func(q *plan) { q.machines = q.machines[:last] })
+			try(func(q *plan) {
+				q.machines = q.machines[:last]
+				q.distances = slices.DeleteFunc(slices.Clone(q.distances), func(d distance) bool { return d.from >= last || d.to >= last })
+			})
 		}
 		if len(p.machines) == before {
 			break

@@ -93,6 +93,9 @@ func newWorld(p *plan, plant func(*process)) *world {
 		w.machines = append(w.machines, m)
 		w.byID[m.id] = m
 	}
+	for _, d := range p.distances {
+		w.network.lines[d.from][d.to].more = d.more
+	}
 	w.judge = newJudge(w)
 	for i, m := range w.machines {
 		if !p.machines[i].later {
@@ -152,15 +155,26 @@ func (w *world) rest() {
 	if n := len(w.plan.faults); n > 0 {
 		last = max(last, w.plan.faults[n-1].at)
 	}
-	w.at(last+w.plan.restTime(), func() {
-		w.resting, w.rested = true, w.now
-		for _, m := range w.machines {
-			if m.process != nil {
-				m.process.node.Stop()
-			}
-		}
-	})
+	w.at(last+w.plan.restTime(), w.stop)
 }
+
+// stop ends the timers of all nodes, as soon as nobody is about to come or go.
+func (w *world) stop() {
+	if w.moving() && w.now < w.plan.length+longestMove {
+		w.at(w.now+time.Second, w.stop)
+		return
+	}
+	w.resting, w.rested = true, w.now
+	for _, m := range w.machines {
+		if m.process != nil {
+			m.process.node.Stop()
+		}
+	}
+}
+
+// longestMove is how long a world waits for nodes that come and go after its last request. Some never get away, because
+// nobody is left who could take over what they hold.
+const longestMove = 10 * time.Minute
 
 // gather has all machines that are there from the beginning know each other, all of them ACTIVE.
 func (w *world) gather() {
