@@ -20,16 +20,29 @@ type Summary struct {
 	Failures []*Report `json:"failures"` // of the first few that failed
 	Smallest *Smallest `json:"smallest"` // the first that failed, made smaller; null if none did
 
-	Skies     map[string]int    `json:"skies"`
-	Decisions int               `json:"decisions"` // items that clients heard about
-	Admitted  int               `json:"admitted"`
-	Denied    int               `json:"denied"`
-	Degraded  int               `json:"degraded"`
+	Skies             map[string]int `json:"skies"`
+	Decisions         int            `json:"decisions"` // items that clients heard about
+	Admitted          int            `json:"admitted"`
+	Denied            int            `json:"denied"`
+	Degraded          int            `json:"degraded"`
+	agents, distances int
+
 	Messages  MessageReport     `json:"messages"`
 	Faults    FaultReport       `json:"faults"`
 	Checks    map[string]uint64 `json:"checks"` // by promise
 	VirtualMS float64           `json:"virtual_ms"`
+	Injected  []Injection       `json:"injected"` // what went otherwise than smoothly, by kind
+	Missing   []string          `json:"missing"`  // kinds that never did, though there were seeds enough
 }
+
+// Injection is how often something happened to the worlds of a Summary.
+type Injection struct {
+	Kind  string `json:"kind"`
+	Count int    `json:"count"`
+}
+
+// certainly is a number of seeds among which each kind is drawn: the rarest is part of one world in eight or so.
+const certainly = 100
 
 // reportedFailures is how many failing seeds a Summary has the whole Report of.
 const reportedFailures = 5
@@ -89,6 +102,9 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 	}
 	for i := range total {
 		s.add(<-reports[i%workers])
+		if i == total-1 {
+			s.sumUp(n)
+		}
 		if progress != nil {
 			progress(s)
 		}
@@ -127,6 +143,8 @@ func (s *Summary) add(r *Report) {
 	s.Faults.Steps += r.Faults.Steps
 	s.Faults.Deaths += r.Faults.Deaths
 	s.Faults.Views += r.Faults.Views
+	s.agents += r.World.Agents
+	s.distances += r.World.Distances
 	s.VirtualMS += r.VirtualMS
 }
 
@@ -139,8 +157,40 @@ func (m *MessageReport) add(o *MessageReport) {
 	m.TimedOut += o.TimedOut
 }
 
-// OK reports whether every promise held in every world.
-func (s *Summary) OK() bool { return len(s.Failed) == 0 }
+// sumUp counts what was injected. What never happened was not tested, so among many seeds it must not be missing.
+func (s *Summary) sumUp(seeds int) {
+	f, m := &s.Faults, &s.Messages
+	s.Injected = []Injection{
+		{"crashes", f.Crashes},
+		{"freezes", f.Freezes},
+		{"cuts", f.Cuts},
+		{"clocks set", f.Steps},
+		{"declared dead", f.Deaths},
+		{"joins", f.Joins},
+		{"leaves", f.Leaves},
+		{"restarts", f.Restarts},
+		{"rolling restarts", f.Rolls},
+		{"views", f.Views},
+		{"agents", s.agents},
+		{"longer links", s.distances},
+		{"lost", m.Lost},
+		{"doubled", m.Doubled},
+		{"overtaken", m.Overtaken},
+		{"turned away", m.Refused},
+		{"timed out", m.TimedOut},
+		{"degraded", s.Degraded},
+		{"denied", s.Denied},
+	}
+	s.Missing = []string{}
+	for _, x := range s.Injected {
+		if x.Count == 0 && seeds >= certainly {
+			s.Missing = append(s.Missing, x.Kind)
+		}
+	}
+}
+
+// OK reports whether every promise held in every world, and nothing is missing that there should have been.
+func (s *Summary) OK() bool { return len(s.Failed) == 0 && len(s.Missing) == 0 }
 
 // WriteText writes s for people, 80 columns wide, failures first. The last line says it all.
 func (s *Summary) WriteText(w io.Writer) error {
@@ -161,13 +211,16 @@ func (s *Summary) WriteText(w io.Writer) error {
 	f := &s.Faults
 	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts, %d clocks set, %d declared dead\n", f.Crashes, f.Freezes, f.Cuts, f.Steps, f.Deaths)
 	fmt.Fprintf(&b, "members    %d joins, %d leaves, %d restarts, %d rolling, %d views\n", f.Joins, f.Leaves, f.Restarts, f.Rolls, f.Views)
+	fmt.Fprintf(&b, "places     %d agents, %d longer links; %d calls timed out\n", s.agents, s.distances, m.TimedOut)
 	for _, p := range promiseWords {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}
 	if s.OK() {
 		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d)\n", s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept, s.From)
-	} else {
+	} else if len(s.Failed) > 0 {
 		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
+	} else {
+		fmt.Fprintf(&b, "FAILED: 0 of %d seeds broke a promise, but they had none of these: %s\n", s.Seeds, strings.Join(s.Missing, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -175,6 +175,11 @@ func drawMembers(r *rand.Rand, p *plan) {
 		p.faults = append(p.faults, drawMoves(r, p)...)
 	}
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	here := make(map[int]bool)
+	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { // nothing happens to who has not come yet
+		here[f.node] = here[f.node] || !p.machines[f.node].later || f.kind == joins
+		return !here[f.node] && moving(f.kind)
+	})
 }
 
 // drawMoves draws one change of who is there, or of what a clock shows.

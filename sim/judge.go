@@ -596,11 +596,12 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			shares := h.process.shares
 			raw := d.Decision
 			raw.Allowed = raw.Allowed && !d.Shadow
-			if m := j.memories.answers[it.ID]; m != nil && m.by == h.process && m.at.Add(memory) > h.process.now() && slices.Equal(m.decisions, []limiter.Decision{raw}) {
-				a.Decision, a.due, a.full = raw, true, true // it has decided on this take before, when it was the owner
+			n := shares.split(h.process, it, spec, d, raw, len(j.world.machines))
+			m, explained := j.memories.answers[it.ID], n > 0 && shares.says(h.process, share(spec, n), it, raw)
+			if m != nil && !explained && j.world.now < m.now+memory+j.carriage() && slices.Equal(m.decisions, []limiter.Decision{raw}) {
+				a.Decision, a.due, a.full = raw, true, true // it knows what was decided on this take when it had an owner
 				break
 			}
-			n := shares.split(h.process, it, spec, d, raw, len(j.world.machines))
 			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 			a.full = true

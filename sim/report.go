@@ -36,7 +36,9 @@ type WorldReport struct {
 	Duplicates float64       `json:"duplicates"`
 	InOrder    bool          `json:"in_order"`
 	Keys       int           `json:"keys"`
-	Skew       string        `json:"skew"` // how keys are drawn
+	Skew       string        `json:"skew"`      // how keys are drawn
+	Agents     int           `json:"agents"`    // of the nodes: they own no keys
+	Distances  int           `json:"distances"` // links that are longer than others
 	LengthMS   float64       `json:"length_ms"`
 }
 
@@ -149,7 +151,11 @@ func (w *world) report() *Report {
 		Requests: w.judge.requests, Messages: w.network.tally, Faults: w.faults,
 		VirtualMS: millis(w.now), Events: w.trace.events, TraceHash: fmt.Sprintf("%016x", w.trace.sum()), Failure: w.judge.failure,
 	}
+	r.World.Distances = len(p.distances)
 	for _, m := range w.machines {
+		if m.role == cluster.RoleAgent {
+			r.World.Agents++
+		}
 		offset := time.Duration(m.clock.start - w.machines[0].clock.start)
 		r.World.Clocks = append(r.World.Clocks, ClockReport{Name: m.id, OffsetMS: millis(offset), DriftPPM: m.clock.drift})
 	}
@@ -183,7 +189,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		x.DelayMS[0], x.DelayMS[1], x.DelayMS[2], 100*x.Loss, 100*x.Duplicates, map[bool]string{true: "in order", false: "in any order"}[x.InOrder])
 	fmt.Fprintf(&b, "messages  %d sent, %d lost, %d doubled, %d overtaken,\n          %d turned away; %d calls timed out\n",
 		m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused, m.TimedOut)
-	fmt.Fprintf(&b, "faults    %d crashes, %d freezes, %d cuts\n", r.Faults.Crashes, r.Faults.Freezes, r.Faults.Cuts)
+	f := &r.Faults
+	fmt.Fprintf(&b, "faults    %d crashes, %d freezes, %d cuts, %d clocks set\n", f.Crashes, f.Freezes, f.Cuts, f.Steps)
+	fmt.Fprintf(&b, "members   %d joins, %d leaves, %d restarts, %d rolling, %d agents,\n          %d longer links\n",
+		f.Joins, f.Leaves, f.Restarts, f.Rolls, x.Agents, x.Distances)
 	fmt.Fprintf(&b, "traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d found their node down\n",
 		q.Requests, q.Items, x.Skew, x.Keys, q.Visits, q.Refused, q.Absent)
 	r.writeLimits(&b)

@@ -99,6 +99,11 @@ func recorded(p *plan) (all []arrival) {
 // play lets the world of p happen.
 func (s *shrinking) play(p *plan) *Failure {
 	p.sky = skyOf(p)
+	p.machines = slices.Clone(p.machines)
+	for i := range p.machines { // who does not come any more is there from the beginning
+		first := slices.IndexFunc(p.faults, func(f fault) bool { return f.node == i && moving(f.kind) })
+		p.machines[i].later = first >= 0 && p.faults[first].kind == joins
+	}
 	w := newWorld(p, s.plant)
 	w.run()
 	s.worlds++
@@ -107,11 +112,11 @@ func (s *shrinking) play(p *plan) *Failure {
 }
 
 // breaks reports whether the promise breaks in the world of p as well. When enough has been tried, nothing does any more.
-func (s *shrinking) breaks(p plan) bool {
+func (s *shrinking) breaks(p *plan) bool {
 	if s.events > mostShrinking {
 		return false
 	}
-	f := s.play(&p)
+	f := s.play(p)
 	return f != nil && f.Promise == s.promise
 }
 
@@ -122,7 +127,7 @@ func (s *shrinking) smaller(p plan, failure *Failure) plan {
 	cut := p
 	cut.script = slices.DeleteFunc(slices.Clone(p.script), func(a arrival) bool { return a.at > over })
 	cut.faults = slices.DeleteFunc(slices.Clone(p.faults), func(f fault) bool { return f.at > over })
-	if s.breaks(cut) {
+	if s.breaks(&cut) {
 		p = cut
 	}
 	for {
@@ -130,12 +135,12 @@ func (s *shrinking) smaller(p plan, failure *Failure) plan {
 		p.faults = minimal(p.faults, func(faults []fault) bool {
 			q := p
 			q.faults = faults
-			return s.breaks(q)
+			return s.breaks(&q)
 		})
 		p.script = minimal(p.script, func(script []arrival) bool {
 			q := p
 			q.script = script
-			return s.breaks(q)
+			return s.breaks(&q)
 		})
 		p = s.plainer(p)
 		if p.size() == before {
@@ -190,7 +195,7 @@ func (s *shrinking) plainer(p plan) plan {
 		q := p
 		q.machines, q.limits, q.script = slices.Clone(p.machines), slices.Clone(p.limits), slices.Clone(p.script)
 		change(&q)
-		if s.breaks(q) {
+		if s.breaks(&q) {
 			p = q
 		}
 	}
@@ -233,7 +238,7 @@ func (s *shrinking) plainer(p plan) plan {
 				q := p
 				q.script = slices.Clone(p.script)
 				q.script[i].items = items
-				return len(items) > 0 && s.breaks(q)
+				return len(items) > 0 && s.breaks(&q)
 			})
 			try(func(q *plan) { q.script[i].items = items })
 		}

@@ -113,12 +113,12 @@ func TestShrinkingKeepsThePromise(t *testing.T) {
 	}
 	for promise, want := range map[string]bool{w.judge.failure.Promise: true, "another": false} {
 		s := &shrinking{plant: forgetful, promise: promise}
-		if s.breaks(*p) != want {
+		if s.breaks(p) != want {
 			t.Errorf("%s: %t", promise, !want)
 		}
 	}
 	s := &shrinking{plant: forgetful, promise: w.judge.failure.Promise, events: mostShrinking + 1}
-	if s.breaks(*p) || s.worlds > 0 {
+	if s.breaks(p) || s.worlds > 0 {
 		t.Error("it goes on although enough has been tried")
 	}
 }
