@@ -409,7 +409,9 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	return b
 }
 
-func ownerSize(m *cluster.Member) int { return sizeString(m.ID) + sizeFixed(m.Boot) + sizeString(m.PeerAddr) }
+func ownerSize(m *cluster.Member) int {
+	return sizeString(m.ID) + sizeFixed(m.Boot) + sizeString(m.PeerAddr)
+}
 
 func readOwner(b []byte) (m cluster.Member, err error) {
 	f := fields{rest: b}
