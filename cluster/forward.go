@@ -230,7 +230,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			continue
 		}
 		it := &r.Items[i]
-		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.Members[t].Features&FeatureRelay != 0 {
+		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
 			calls[c].Ask.Relay = calls[c].Ask.Relay || !n.gone(now, view.peers[o]) && view.peers[o].open(now)
 		}
 		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold})

@@ -51,8 +51,11 @@ func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []Item, ans
 		next[of[i]]++
 		switch {
 		case c.Err == nil && len(c.Answer.Items) == len(c.Ask.Items):
-			if *out = c.Answer.Items[k]; out.Status == StatusDone {
+			switch *out = c.Answer.Items[k]; out.Status {
+			case StatusDone:
 				out.Owner = c.To.ID
+			case StatusNotOwner: // it may name this node
+				n.disown(after, view, items[i].hash, out)
 			}
 		case errors.Is(c.Err, ErrUnsent):
 			n.disown(after, view, items[i].hash, out)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -99,6 +100,11 @@ func (p *process) Wait(until limiter.Instant) {
 func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
 	*l = letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.now()), sent: w.now, reply: r}
 	l.ask.Items = append(l.item[:0], c.Ask.Items...)
+	if w.tasks.running.hearing == nil { // its keys lie in the frame that is being answered, and other copies of this may come when that is gone
+		for i := range l.ask.Items {
+			l.ask.Items[i].Key = strings.Clone(l.ask.Items[i].Key)
+		}
+	}
 	l.alarm = w.schedule.add(p.time.when(c.Deadline), (*expiring)(l))
 	w.course.sent(askBytes(&l.ask))
 	w.post(p.machine, l.to, (*arriving)(l))
