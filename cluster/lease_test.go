@@ -130,7 +130,7 @@ func (n *Node) leaseOf(w *world, key string) *lease {
 // Promise: leased: 0 extra, whatever is lost, doubled or moved meanwhile, while no node dies. At the end all is back.
 func TestLeasesAddUp(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.GCRA, limiter.SlidingLog, limiter.TokenBucket} {
-		for seed := range uint64(3) {
+		for seed := range few(3) {
 			spec := leased
 			spec.Algorithm, spec.Limit = algorithm, 2000
 			if algorithm == limiter.GCRA || algorithm == limiter.SlidingLog {
@@ -139,6 +139,14 @@ func TestLeasesAddUp(t *testing.T) {
 			t.Run(fmt.Sprint(algorithm, seed), func(t *testing.T) { leasesAddUp(t, spec, seed) })
 		}
 	}
+}
+
+// few is n, or 1 where tests have to be short.
+func few(n uint64) uint64 {
+	if testing.Short() {
+		return 1
+	}
+	return n
 }
 
 func leasesAddUp(t *testing.T, spec limiter.Spec, seed uint64) {
@@ -193,7 +201,7 @@ func leasesAddUp(t *testing.T, spec limiter.Spec, seed uint64) {
 // Promise: leased: no window admits more than the limit, also while leases that began in one end in the next; and nearly
 // all of it is used.
 func TestLeasesOverWindows(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range few(4) {
 		dice := rand.New(rand.NewPCG(seed, 3))
 		spec := leased
 		spec.Anchor, spec.Per, spec.Limit = limiter.Epoch, time.Second, 3000
@@ -207,7 +215,7 @@ func TestLeasesOverWindows(t *testing.T) {
 		}
 		admitted := map[int64]int64{}
 		began := w.now
-		for range 100_000 {
+		for range 50_000 {
 			now := int64(w.now) / int64(time.Second)
 			d := w.check([]string{"n1", "n2", "n3"}[dice.IntN(3)], Item{Limit: "leased", Key: key, Cost: 1})[0]
 			if d.Allowed && now == int64(w.now)/int64(time.Second) {
