@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"penstock/limiter"
 )
@@ -18,7 +19,9 @@ import (
 // claimer has never known, it gets nothing.
 //
 // Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
-// back).
+// back). But a link may be cut between two members only, or one be declared dead by mistake: then whom the claimer does not
+// reach goes on deciding, because it reaches most of the others. So a claim says who is not asked, and whoever has had a
+// sign of life from one of those lately calls nothing free. Of any two majorities, somebody is in both.
 
 // tendLocked begins to claim what this node should hold and does not, unless it is at it. To find out what that is takes a
 // look at every partition; the ticks of a node that has found nothing do so again only when something has changed.
@@ -30,7 +33,11 @@ func (n *Node) tendLocked() {
 	}
 }
 
-func (n *Node) tend() {
+func (n *Node) tend() { n.tendAgain(suspectAgain) }
+
+// tendAgain claims what this node should hold. If nothing is said to be free, for others hear whom it takes for gone, it does so
+// once more after a pause: those others look at once. 0: it leaves that to the next tick.
+func (n *Node) tendAgain(pause time.Duration) {
 	now := n.clock.Now()
 	n.mu.Lock()
 	r := n.view.Load()
@@ -44,9 +51,10 @@ func (n *Node) tend() {
 	for _, p := range wanted {
 		n.parts[p].term = term
 	}
+	unasked := n.unaskedLocked(now, r)
 	n.mu.Unlock()
 
-	calls := n.ask(now, r, wanted, term)
+	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Term: term, Claim: wanted, Members: r.boots, Unasked: unasked})
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}
@@ -61,6 +69,40 @@ func (n *Node) tend() {
 	}
 	n.concludeClaimLocked(now, r, wanted, term, calls)
 	n.startPushesLocked()
+	if pause > 0 && len(unasked) > 0 && !n.tending && !n.stopped {
+		n.tending = true
+		n.clock.AfterFunc(pause, func() { n.tendAgain(0) })
+	}
+}
+
+// unaskedLocked lists the boots of members that are not asked by a claim: those that are gone, and those that no View names any
+// more.
+func (n *Node) unaskedLocked(now limiter.Instant, r *route) (boots []uint64) {
+	for i, p := range r.peers {
+		if i != r.Self && r.Members[i].Role == RoleMember && n.gone(now, p) {
+			boots = append(boots, p.boot)
+		}
+	}
+	for b := range n.former {
+		boots = append(boots, b)
+	}
+	slices.Sort(boots)
+	return boots
+}
+
+// hearsLocked reports whether this node has had a sign of life lately from any of the boots, and looks whether they live.
+func (n *Node) hearsLocked(now limiter.Instant, r *route, boots []uint64) (any bool) {
+	if r == nil || len(boots) == 0 {
+		return false
+	}
+	contact := n.paceLocked(r)
+	for i, p := range r.peers {
+		if i != r.Self && !p.left.Load() && now <= limiter.Instant(p.heard.Load()).Add(contact) && slices.Contains(boots, p.boot) {
+			n.suspectLocked(now, p)
+			any = true
+		}
+	}
+	return any
 }
 
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those that it is the heir of
@@ -82,16 +124,18 @@ func (n *Node) should(now limiter.Instant, r *route, p int) bool {
 	return owner == r.Self || n.gone(now, r.peers[owner]) && r.heir(p) == r.Self
 }
 
-// ask prepares a claim's calls to all members that are not gone.
-func (n *Node) ask(now limiter.Instant, r *route, wanted []uint16, term uint64) (calls []Call) {
+// ask prepares the calls of a claim to all members that are not gone.
+func (n *Node) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 	deadline := now.Add(n.callTimeout)
 	for i, p := range r.peers {
 		if i == r.Self || r.Members[i].Role != RoleMember || n.gone(now, p) {
 			continue
 		}
+		m := *claim
+		m.To = p.boot
 		calls = append(calls, Call{
 			To: r.Members[i], Deadline: deadline,
-			Ask: &Ask{RingHash: r.RingHash(), Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Term: term, Claim: wanted, Members: r.boots}},
+			Ask: &Ask{RingHash: r.RingHash(), Hop: 1, Deadline: deadline, Move: &m},
 		})
 	}
 	return calls
@@ -148,7 +192,7 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 	if n.parts == nil {
 		return standings
 	}
-	lives := n.livesLocked(now, r)
+	lives, heard := n.livesLocked(now, r), n.hearsLocked(now, r, m.Unasked)
 	for k, p := range m.Claim {
 		if int(p) >= len(n.parts) {
 			continue
@@ -157,7 +201,7 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 		switch {
 		case n.holdings.held[p].Load():
 			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too
-		case pt.giving, m.Term <= pt.term:
+		case heard, pt.giving, m.Term <= pt.term:
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
 			standings[k] = StandingBusy

@@ -101,6 +101,7 @@ type Move struct {
 
 	Claim   []uint16 // partitions that the sender would hold
 	Members uint64   // of a claim: which boots the sender knows (View.Members, as one number)
+	Unasked []uint64 // of a claim: boots of members that the sender takes for gone, so that it does not ask them
 
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message to message of one boot.
 	Sequence uint64

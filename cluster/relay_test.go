@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"penstock/limiter"
 	"penstock/ring"
@@ -99,5 +100,36 @@ func TestRelayedAndLost(t *testing.T) {
 	}
 	if left := w.remaining("n2", "five", key); left != 4 {
 		t.Errorf("n2 has %d left of 5", left)
+	}
+}
+
+// Promise: one node decides. Two members that do not reach each other, while the third reaches both, do not both hold what
+// one of them held; nor does one take over what is held by who was declared dead by mistake.
+func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
+	for _, declared := range []bool{false, true} {
+		w := newWorld(t, 3, five)
+		const keys = 100
+		w.spend(keys, "n1", "n2", "n3")
+		w.pass(time.Second)
+		held := w.nodes["n2"].Held()
+		w.cutBetween("n1", "n2", "")
+		if declared { // n1 alone has heard so
+			ms := w.members(3)
+			w.show([]Member{ms[0], ms[2]}, 0, "n1")
+		}
+		for range 50 {
+			w.pass(100 * time.Millisecond)
+			if _, many := w.holders(); many > 0 {
+				t.Fatalf("declared dead %t: %d partitions have two holders", declared, many)
+			}
+		}
+		if n := w.nodes["n2"].Held(); n != held {
+			t.Errorf("declared dead %t: n2 holds %d partitions, and held %d", declared, n, held)
+		}
+		w.meet = nil
+		w.show(w.members(3), 0, "n1")
+		w.pass(2 * time.Second)
+		w.wantOneHolderEach("when all is well")
+		w.wantRemaining("when all is well", keys, 3, "n1", "n2", "n3")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // Field numbers of peer.proto for what is said about partitions.
 const (
-	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers, moveUnasked = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
 
 	entryLimit, entryKey, entryState = 1, 2, 3
 
@@ -72,7 +72,8 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	for i := range m.Holds {
 		b = w.appendHoldCopy(b, &m.Holds[i])
 	}
-	return appendFixed(b, moveMembers, m.Members)
+	b = appendFixed(b, moveMembers, m.Members)
+	return appendBoots(b, moveUnasked, m.Unasked)
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -249,6 +250,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.To = f.value
 		case moveMembers:
 			m.Members = f.value
+		case moveUnasked:
+			m.Unasked = readBoots(m.Unasked, &f)
 		case moveID:
 			m.ID = string(f.bytes)
 		case moveTerm:
@@ -395,11 +398,17 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 	}
 	b = appendPartitions(b, movedRefused, m.Refused)
 	b = appendBool(b, movedApplied, m.Applied)
-	if n := len(m.Known); n > 0 {
-		b = appendHead(b, movedKnown, 8*n)
-		for _, boot := range m.Known {
-			b = protowire.AppendFixed64(b, boot)
-		}
+	return appendBoots(b, movedKnown, m.Known)
+}
+
+// appendBoots writes a packed list.
+func appendBoots(b []byte, num protowire.Number, list []uint64) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = appendHead(b, num, 8*len(list))
+	for _, boot := range list {
+		b = protowire.AppendFixed64(b, boot)
 	}
 	return b
 }
@@ -422,14 +431,14 @@ func readMoveAnswer(b []byte) (*cluster.MoveAnswer, error) {
 		case movedApplied:
 			m.Applied = f.value != 0
 		case movedKnown:
-			m.Known = appendBoots(m.Known, &f)
+			m.Known = readBoots(m.Known, &f)
 		}
 	}
 	return m, errors.Join(err, f.err)
 }
 
-// appendBoots reads a packed list, or a single one of a list that is not; more than a cluster can have are not read.
-func appendBoots(list []uint64, f *fields) []uint64 {
+// readBoots appends a packed list, or a single one of a list that is not; more than a cluster can have are not read.
+func readBoots(list []uint64, f *fields) []uint64 {
 	if f.wire == protowire.Fixed64Type {
 		return append(list, f.value)
 	}

@@ -119,6 +119,9 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
 		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"), Members: rapid.Uint64().Draw(t, "members"),
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "unasked") {
+		m.Unasked = append(m.Unasked, rapid.Uint64().Draw(t, "boot"))
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "entries") {
 		m.Entries = append(m.Entries, limiter.Entry{
 			Limit: rapid.SampledFrom(limits).Draw(t, "of"),
@@ -265,7 +268,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		t.Fatalf("generated code reads the move %v, want %+v", a.Move, want.ask.Move)
 	}
 	if m, w := a.Move, want.ask.Move; m != nil {
-		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Members != w.Members || m.Sequence != w.Sequence ||
+		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Members != w.Members || !slices.Equal(m.Unasked, w.Unasked) || m.Sequence != w.Sequence ||
 			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) || !samePartitions(m.End, w.End) ||
 			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)

@@ -382,7 +382,9 @@ type Move struct {
 	// Copies, as entries are. They are taken in after the entries of the same move.
 	Holds []*Hold `protobuf:"bytes,14,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Of a claim: which boots the sender knows, as one number.
-	Members       uint64 `protobuf:"fixed64,15,opt,name=members,proto3" json:"members,omitempty"`
+	Members uint64 `protobuf:"fixed64,15,opt,name=members,proto3" json:"members,omitempty"`
+	// Of a claim: boots of members that the sender takes for gone, so that it does not ask them.
+	Unasked       []uint64 `protobuf:"fixed64,16,rep,packed,name=unasked,proto3" json:"unasked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -520,6 +522,13 @@ func (x *Move) GetMembers() uint64 {
 		return x.Members
 	}
 	return 0
+}
+
+func (x *Move) GetUnasked() []uint64 {
+	if x != nil {
+		return x.Unasked
+	}
+	return nil
 }
 
 // Hold is a copy of an amount that is set aside, or a note that it is not any more.
@@ -1507,7 +1516,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aleft_ns\x18\x05 \x01(\x03R\x06leftNs\x12,\n" +
 	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\x12*\n" +
 	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\x12\x14\n" +
-	"\x05relay\x18\b \x01(\bR\x05relay\"\xaf\x03\n" +
+	"\x05relay\x18\b \x01(\bR\x05relay\"\xc9\x03\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -1524,7 +1533,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04lent\x18\f \x03(\rR\x04lent\x122\n" +
 	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\x12,\n" +
 	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\x12\x18\n" +
-	"\amembers\x18\x0f \x01(\x06R\amembers\"\xd3\x01\n" +
+	"\amembers\x18\x0f \x01(\x06R\amembers\x12\x18\n" +
+	"\aunasked\x18\x10 \x03(\x06R\aunasked\"\xd3\x01\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
