@@ -159,8 +159,9 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			}
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && s == StandingFree
-				if s == StandingHeld {
-					n.parts[wanted[k]].hint = p.id
+				// Who calls it busy may only hear who holds it; but then it knows better than this node who that is.
+				if pt := &n.parts[wanted[k]]; s == StandingHeld || s == StandingBusy && !n.reachedLocked(now, r, pt.hint) {
+					pt.hint = p.id
 				}
 			}
 		case errors.Is(c.Err, ErrGone):
@@ -178,6 +179,12 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			n.stats.Claimed.Add(1)
 		}
 	}
+}
+
+// reachedLocked reports whether the member of that id is one that is not gone.
+func (n *Node) reachedLocked(now limiter.Instant, r *route, id string) bool {
+	i := r.Find(id)
+	return i >= 0 && !n.gone(now, r.peers[i])
 }
 
 // strangeLocked reports whether a boot is none that this node knows, or knew once.

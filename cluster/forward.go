@@ -116,7 +116,11 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	case t < 0 || t == view.Self:
 		return nobodyYet
 	case n.gone(now, view.peers[t]):
-		t = view.heir(ring.Partition(it.hash))
+		if t = view.heir(ring.Partition(it.hash)); t == view.Self { // unless others hear the owner
+			if t = view.Find(n.whereabouts(view, it.hash)); t >= 0 && n.gone(now, view.peers[t]) {
+				return nobodyYet
+			}
+		}
 	case view.peers[t].open(now):
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
 			return nobody
@@ -187,6 +191,17 @@ func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, tar
 	return left
 }
 
+// another is the next member after t that is there, or nobodyYet.
+func (n *Node) another(now limiter.Instant, view *route, t int) int {
+	for range view.peers {
+		t = (t + 1) % len(view.peers)
+		if t != view.Self && view.Members[t].Role == RoleMember && !n.gone(now, view.peers[t]) {
+			return t
+		}
+	}
+	return nobodyYet
+}
+
 // hopeless reports whether none of the items could be decided by anybody.
 func hopeless(away, targets []int) bool {
 	return !slices.ContainsFunc(away, func(i int) bool { return targets[i] != nobody })
@@ -231,7 +246,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 		}
 		it := &r.Items[i]
 		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
-			calls[c].Ask.Relay = calls[c].Ask.Relay || !n.gone(now, view.peers[o]) && view.peers[o].open(now)
+			calls[c].Ask.Relay = calls[c].Ask.Relay || n.gone(now, view.peers[o]) || view.peers[o].open(now)
 		}
 		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold})
 		sent[c] = append(sent[c], i)
@@ -281,7 +296,11 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			}
 		case StatusNotOwner:
 			n.stats.NotOwner.Add(1)
+			asked := targets[i]
 			targets[i] = max(view.findAny(now, n, a.Owner), nobodyYet)
+			if o := view.Owner(r.Items[i].hash); targets[i] == view.Self && o >= 0 && o != view.Self && n.gone(now, view.peers[o]) {
+				targets[i] = n.another(now, view, asked) // who is there may know better than who was asked
+			}
 			if t := targets[i]; t >= 0 && t != view.Self { // an heir may send back to who does not answer
 				switch p := view.peers[t]; {
 				case n.gone(now, p):

@@ -133,3 +133,21 @@ func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 		w.wantRemaining("when all is well", keys, 3, "n1", "n2", "n3")
 	}
 }
+
+// Promise: whoever is asked, the owner decides, also if it takes longer than silence may last until the two reach each other.
+func TestOwnerThatOthersReachDecidesForLong(t *testing.T) {
+	w, _ := relayWorld(t, OwnFeatures)
+	w.pass(5 * time.Second)
+	heirs := map[string]int{}
+	for i := range 200 {
+		key := w.key("n2", i)
+		v := w.nodes["n1"].View()
+		heirs[v.Members[v.heir(ring.Partition(limiter.Hash(key)))].ID]++
+		if d := w.take("n1", "five", key); d.Degraded || d.Owner != "n2" || d.Remaining != 4 {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+	if heirs["n1"] == 0 || heirs["n3"] == 0 {
+		t.Fatalf("heirs of these keys are %v; want both others", heirs)
+	}
+}
