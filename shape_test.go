@@ -45,7 +45,7 @@ var arrows = map[string]string{
 	"rpc/envoy -> rpc":            "all doors say errors alike",
 
 	"rpc/client -> proto":   "the client speaks the public protocol",
-	"rpc/client -> limiter": "while no node answers, the client decides by the same arithmetic, if it is told to",
+	"rpc/client -> limiter": "while no node answers, or while a lease lasts, the client decides by the same arithmetic, if it is told to",
 
 	"embedded -> cluster":        "a node, wired for programs that have it inside",
 	"embedded -> cluster/gossip": "… as a member of a cluster",
@@ -78,6 +78,7 @@ var testArrows = map[string]string{
 
 	"rpc/client -> rpc":     "the client is tested against the real door",
 	"rpc/client -> cluster": "… of a real node",
+	"rpc/client -> ring":    "… or of three that hold every partition",
 }
 
 // walls say why an import that is no arrow is forbidden. A room's "*" is the reason for everything it has no entry

@@ -58,7 +58,7 @@ const (
 	OpReserve // set the cost aside, as a hold (limiter.Book); its id is that of the item
 	OpSettle  // charge the cost, which is what was used, and release the rest of the hold
 	OpExtend  // put the hold's deadline off
-	OpLease   // set up to the cost aside for a node: Decision.Drained says how much
+	OpLease   // set up to the cost aside for a node or a client: Decision.Drained says how much
 )
 
 // holds reports whether o is about a hold.

@@ -36,7 +36,7 @@ func TestLeaseDecidesLocally(t *testing.T) {
 	if w.calls > 300 {
 		t.Errorf("%d calls for 4000 decisions", w.calls)
 	}
-	w.pass(3 * leaseTTL)
+	w.pass(3 * limiter.LeaseTTL)
 	if got := w.remaining("n3", "leased", key); got != 6000 {
 		t.Errorf("remaining is %d when all leases are back, want 6000", got)
 	}
@@ -93,20 +93,20 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 	}
 	w.settle()
 	l := w.nodes["n1"].leaseOf(w, key)
-	if l.units == 0 {
+	if l.Units == 0 {
 		t.Fatal("there is no lease")
 	}
-	spent := l.size - l.units
+	spent := l.Size - l.Units
 	w.nodes["n1"].Stop()
 	there := w.nodes["n3"].book.On(w.nodes["n3"].Limits()["leased"], key)
-	if len(there) != 1 || there[0].Deadline < l.until || there[0].Holder != "n1" || there[0].Units != l.size {
-		t.Errorf("the holder counts on %d units until %d; the owner has %+v", l.size, l.until, there)
+	if len(there) != 1 || there[0].Deadline < l.Until || there[0].Holder != "n1" || there[0].Units != l.Size {
+		t.Errorf("the holder counts on %d units until %d; the owner has %+v", l.Size, l.Until, there)
 	}
 	var d Decision
-	if last, _ := l.decide(l.until-1, 1, &d); !last {
+	if last, _ := l.decide(l.Until-1, 1, &d); !last {
 		t.Error("not spent before its deadline")
 	}
-	if late, _ := l.decide(l.until, 1, &d); late {
+	if late, _ := l.decide(l.Until, 1, &d); late {
 		t.Errorf("spent after its deadline: %+v", d)
 	}
 	w.meet = func(c *Call, deliver func() *Answer) { // n1 says nothing of its lease any more
@@ -116,10 +116,10 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 		}
 		c.Answer = deliver()
 	}
-	w.pass(2 * leaseTTL)
+	w.pass(2 * limiter.LeaseTTL)
 	got := 10_000 - w.remaining("n3", "leased", key)
-	if most := 20 - spent + l.size + 1; got > most || got < 20 {
-		t.Errorf("%d are charged; 20 were admitted, and %d of a lease of %d were not spent", got, l.units, l.size)
+	if most := 20 - spent + l.Size + 1; got > most || got < 20 {
+		t.Errorf("%d are charged; 20 were admitted, and %d of a lease of %d were not spent", got, l.Units, l.Size)
 	}
 }
 

@@ -19,10 +19,13 @@ func (n *Node) admitHold(i int, it *Item) error {
 	if it.Terms != (Terms{}) {
 		return inputErrorf(i, "terms", "are for a take; a hold is charged as its holder says")
 	}
+	if it.Op == OpLease && it.limit.Consistency != limiter.Leased {
+		return inputErrorf(i, "limit", "%q lends nothing; only limits with consistency leased do", it.limit.Name)
+	}
 	terms := *it.Hold // the caller may use his again
 	terms.ID.Origin &^= nodeOrigin
 	it.Hold = &terms
-	if it.Op == OpReserve && it.ID == (ID{}) {
+	if (it.Op == OpReserve || it.Op == OpLease) && it.ID == (ID{}) {
 		it.ID = ID{Origin: n.boot &^ nodeOrigin, Sequence: n.sequence.Add(1)}
 	}
 	err := it.checkHold()

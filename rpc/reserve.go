@@ -200,6 +200,9 @@ func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest
 		return nil, StatusError(err)
 	}
 	w.request.Deadline = s.deadline(ctx)
+	if in.Lease {
+		return s.lend(w, in)
+	}
 	ids, allowed, err := reserve(s.node, &w.request, w.out, in.TtlMs, in.Holder)
 	if err != nil {
 		return nil, StatusError(err)
@@ -207,6 +210,35 @@ func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest
 	out := &penstockv1.ReserveResponse{Allowed: allowed, Holds: make([]*penstockv1.Hold, len(ids))}
 	for i, d := range encode(w.out) {
 		out.Holds[i] = &penstockv1.Hold{Id: ids[i], Decision: d}
+	}
+	return out, nil
+}
+
+// lend makes leases of the items, each by itself. Who cannot be lent anything, for whatever reason, asks for each request.
+func (s *rateLimiter) lend(w *work, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
+	terms := &cluster.HoldTerms{TTL: fromMillis(in.TtlMs), Holder: in.Holder}
+	for i := range w.request.Items {
+		it := &w.request.Items[i]
+		it.Op, it.Hold = cluster.OpLease, terms
+		if it.ID == (cluster.ID{}) {
+			it.ID = randomID()
+		}
+	}
+	if err := s.node.Check(&w.request, w.out); err != nil {
+		return nil, StatusError(err)
+	}
+	out := &penstockv1.ReserveResponse{Allowed: true, Holds: make([]*penstockv1.Hold, len(w.out))}
+	for i := range w.out {
+		hold, d := new(penstockv1.Hold), &w.out[i]
+		if d.Hold == limiter.HoldOpen && d.Drained > 0 {
+			hold.Id, hold.Units = holdToken(&w.request.Items[i]), d.Drained
+		}
+		d.Drained = 0
+		out.Allowed = out.Allowed && hold.Units > 0
+		out.Holds[i] = hold
+	}
+	for i, d := range encode(w.out) {
+		out.Holds[i].Decision = d
 	}
 	return out, nil
 }

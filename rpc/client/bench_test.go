@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/client"
 )
 
 // BenchmarkClient compares a Take, which shares a stream, with a Check, which is a call of its own.
@@ -41,5 +42,26 @@ func BenchmarkClient(b *testing.B) {
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 			})
 		}
+	}
+}
+
+// BenchmarkLease is a Take of a key that is decided in this process, nearly always, and for comparison one that is not.
+func BenchmarkLease(b *testing.B) {
+	all := serveCluster(b, 1, 1<<40)
+	for name, c := range map[string]*client.Client{"leases": lender(b, all[0].addr), "none": newClient(b, all[0].addr)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			local := 0
+			for b.Loop() {
+				d, err := c.Take(b.Context(), "lent", "k", 1)
+				if err != nil || !d.Allowed {
+					b.Fatalf("%+v, %v", d, err)
+				}
+				if d.Source == "lease" {
+					local++
+				}
+			}
+			b.ReportMetric(float64(local)/float64(b.N), "local")
+		})
 	}
 }

@@ -16,7 +16,10 @@
 // What costs something that is known only afterwards is reserved and settled: Client.Reserve. What may run so many times at
 // once takes a permit: Client.Acquire.
 //
-// Not built yet: leases in the process, and leaving a node that can be reached but is not ready.
+// With Config.Leases the keys that are asked for often, of limits with consistency leased, are decided in this process, from
+// units that the cluster has set aside for it.
+//
+// Not built yet: leaving a node that can be reached but is not ready.
 package client
 
 import (
@@ -63,6 +66,11 @@ type Config struct {
 	// Local are the limits of FailLocal, by name. Each process that falls back counts for itself, so their figures are
 	// this process's share.
 	Local []limiter.Spec
+	// Leases has Take, Do and what stands on them decide here on keys that are asked for often, of limits with consistency
+	// leased: Decision.Source is then lease. Other limits refuse it, and are asked each time as without it (and once a
+	// minute whether they lend). Nothing more is admitted than without; what is lent here and not used is denied elsewhere,
+	// for a second at most. It is given back by Close, and charged if the process dies.
+	Leases bool
 }
 
 // Client is a connection to one node of a cluster. Its methods are safe for concurrent use.
@@ -72,6 +80,7 @@ type Client struct {
 	admin    penstockv1.AdminClient
 	takes    *takes
 	fallback fallback
+	leases   *leases       // nil: none
 	origin   uint64        // of all ids that this client draws
 	sequence atomic.Uint64 // of the last one
 }
@@ -119,6 +128,9 @@ func New(c Config) (*Client, error) {
 	conn.Connect()
 	client := &Client{conn: conn, limits: penstockv1.NewRateLimiterClient(conn), admin: penstockv1.NewAdminClient(conn), fallback: fallback, origin: newOrigin()}
 	client.takes = newTakes(client.limits)
+	if c.Leases {
+		client.leases = newLeases(client)
+	}
 	return client, nil
 }
 
@@ -155,8 +167,12 @@ func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string
 
 func (token) RequireTransportSecurity() bool { return false }
 
-// Close ends the connection. Calls under way end with CANCELED or UNAVAILABLE.
+// Close ends the connection. Calls under way end with CANCELED or UNAVAILABLE. With Config.Leases it first gives back what it
+// has, for which it waits as long as DefaultTimeout.
 func (c *Client) Close() error {
+	if c.leases != nil {
+		c.leases.close()
+	}
 	c.takes.close()
 	return c.conn.Close()
 }

@@ -33,6 +33,13 @@ type fallback struct {
 	start  time.Time // wall and monotonic clock, read once: who sets the wall clock changes no decision
 }
 
+func (f *fallback) now() limiter.Instant {
+	return limiter.Instant(f.start.UnixNano()).Add(time.Since(f.start))
+}
+
+// now is an instant on this process's monotonic clock.
+func (c *Client) now() limiter.Instant { return c.fallback.now() }
+
 // localBytes is the memory for local decisions, taken as keys come.
 const localBytes = 4 << 20
 
@@ -73,7 +80,7 @@ func (f *fallback) decide(err error, limit string, ask func(limiter.Instant, *li
 		return d, nil
 	case FailLocal:
 		if l := f.limits[limit]; l != nil {
-			x := ask(limiter.Instant(f.start.UnixNano()).Add(time.Since(f.start)), l)
+			x := ask(f.now(), l)
 			d.Allowed, d.Limit, d.Remaining = x.Allowed, x.Limit, x.Remaining
 			d.RetryAfter, d.ResetAfter, d.Delay, d.Bound, d.Drained = x.RetryAfter, x.ResetAfter, x.Delay, x.Limit, x.Drained
 			return d, nil

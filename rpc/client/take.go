@@ -51,9 +51,19 @@ type Request struct {
 
 // Do is Take for a Request.
 func (c *Client) Do(ctx context.Context, r Request) (Decision, error) {
+	lends := c.leases != nil && ctx.Err() == nil && leasable(&r)
+	if lends {
+		if d, decided := c.leases.decide(&r); decided {
+			return d, nil
+		}
+	}
+	sent := c.now()
 	d, err := c.take(ctx, r)
 	if err != nil {
 		return c.fallback.take(err, r)
+	}
+	if lends {
+		c.leases.heard(sent, &r, &d)
 	}
 	return d, nil
 }

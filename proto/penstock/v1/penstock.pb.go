@@ -1660,7 +1660,10 @@ type ReserveRequest struct {
 	// How long until the deadline: 100 to 86,400,000 (a day).
 	TtlMs int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	// Who has the holds, at most 128 bytes: for lists, and for the bound on how many one holder may have open.
-	Holder        string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Lends to a client that decides by itself: of each item, which has a limit with consistency leased, as much of the cost as
+	// is set aside, each by itself. Where little remains that is nothing. Of other limits it is INVALID_ARGUMENT.
+	Lease         bool `protobuf:"varint,4,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1714,6 +1717,13 @@ func (x *ReserveRequest) GetHolder() string {
 		return x.Holder
 	}
 	return ""
+}
+
+func (x *ReserveRequest) GetLease() bool {
+	if x != nil {
+		return x.Lease
+	}
+	return false
 }
 
 // ReserveResponse says whether all is set aside.
@@ -1775,8 +1785,10 @@ type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For Settle and Extend. Empty if nothing is set aside: because this or another item was refused, or because nobody
 	// answered and the limit's on_error did; what that allowed is charged already.
-	Id            string    `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Decision      *Decision `protobuf:"bytes,2,opt,name=decision,proto3" json:"decision,omitempty"`
+	Id       string    `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Decision *Decision `protobuf:"bytes,2,opt,name=decision,proto3" json:"decision,omitempty"`
+	// Of a lease: how much is set aside.
+	Units         int64 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1823,6 +1835,13 @@ func (x *Hold) GetDecision() *Decision {
 		return x.Decision
 	}
 	return nil
+}
+
+func (x *Hold) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
 }
 
 // SettleRequest says what was used.
@@ -2777,17 +2796,19 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fResetRequest\x12'\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\"D\n" +
 	"\rResetResponse\x123\n" +
-	"\tdecisions\x18\x01 \x03(\v2\x15.penstock.v1.DecisionR\tdecisions\"h\n" +
+	"\tdecisions\x18\x01 \x03(\v2\x15.penstock.v1.DecisionR\tdecisions\"~\n" +
 	"\x0eReserveRequest\x12'\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x16\n" +
-	"\x06holder\x18\x03 \x01(\tR\x06holder\"T\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05lease\x18\x04 \x01(\bR\x05lease\"T\n" +
 	"\x0fReserveResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12'\n" +
-	"\x05holds\x18\x02 \x03(\v2\x11.penstock.v1.HoldR\x05holds\"I\n" +
+	"\x05holds\x18\x02 \x03(\v2\x11.penstock.v1.HoldR\x05holds\"_\n" +
 	"\x04Hold\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x121\n" +
-	"\bdecision\x18\x02 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"O\n" +
+	"\bdecision\x18\x02 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\x03R\x05units\"O\n" +
 	"\rSettleRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06actual\x18\x02 \x01(\x03R\x06actual\x12\x16\n" +

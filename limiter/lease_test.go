@@ -1,0 +1,58 @@
+package limiter_test
+
+import (
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: a lease is wanted when a key is asked for often, spends no more than it has, and nothing from its deadline on,
+// which counts from when it was asked for.
+func TestLease(t *testing.T) {
+	const ms = limiter.Instant(time.Millisecond)
+	var l limiter.Lease
+	for i, row := range []struct {
+		now                   limiter.Instant
+		cost                  int64
+		decided, allowed, ask bool
+		remaining             int64
+		then                  func()
+	}{
+		{0, 2, false, false, false, 0, nil},
+		{0, 2, false, false, false, 0, nil},
+		{0, 2, false, false, false, 0, l.Tick},
+		{0, 3, false, false, true, 0, func() {
+			if got := l.Want(); got != 12 {
+				t.Errorf("wants %d, want twice the 6 of the last tick", got)
+			}
+			l.NotGranted(0)
+		}},
+		{19 * ms, 1, false, false, false, 0, nil},
+		{20 * ms, 1, false, false, true, 0, func() { l.Granted(20*ms, 10, &limiter.Decision{Remaining: 50}) }},
+		{21 * ms, 7, true, true, false, 53, nil},
+		{21 * ms, 4, false, false, true, 0, nil}, // more than is left: who decides on the key is asked
+		{22 * ms, 1, true, true, true, 52, nil},  // 80 %
+		{1019 * ms, 1, true, true, true, 51, nil},
+		{1020 * ms, 1, false, false, true, 0, func() {
+			if !l.Ended(1020*ms) || l.Ended(1019*ms) || !l.Ends(720*ms) || l.Ends(719*ms) {
+				t.Error("ends 300 ms early, or late")
+			}
+			l.Heard(2000*ms, 5, &limiter.Decision{Remaining: 4, RetryAfter: time.Second})
+		}},
+		{2099 * ms, 5, true, false, false, 4, nil},
+		{2099 * ms, 4, false, false, true, 0, nil}, // less than what was denied
+		{2100 * ms, 5, false, false, true, 0, nil}, // one asks again,
+		{2100 * ms, 5, true, false, false, 4, l.FreeAgain},
+		{2100 * ms, 5, false, false, true, 0, nil},
+	} {
+		var d limiter.Decision
+		decided, ask := l.Decide(row.now, row.cost, 100, &d)
+		if decided != row.decided || ask != row.ask || decided && (d.Allowed != row.allowed || d.Remaining != row.remaining || d.Limit != 100) {
+			t.Errorf("row %d: decided %v, ask %v, %+v", i, decided, ask, d)
+		}
+		if row.then != nil {
+			row.then()
+		}
+	}
+}
