@@ -203,9 +203,9 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 	v, want := a.reference.take(now, it, got)
 	switch {
 	case it.op == cluster.OpReset:
-		a.reference.note(j, p, before.peek(now, a.spec, 0).Remaining-got.Remaining)
+		a.note(p, before.peek(now, a.spec, 0).Remaining-got.Remaining)
 	case got.Allowed && it.op == cluster.OpTake:
-		a.reference.note(j, p, max(it.cost, -a.limit.Capacity()))
+		a.note(p, it.cost)
 	}
 	j.judged(p, it, v, got, want)
 }
@@ -248,7 +248,7 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 		r.commit(now, it, got[i].Allowed)
 		r.learn(now, it.account.spec, got[i])
 		if got[i].Allowed {
-			r.note(j, p, it.cost)
+			it.account.note(p, it.cost)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func (j *judge) decidesAllExactly(p *process, items []asked, got []limiter.Decis
 	for i := range items {
 		j.same(p, &items[i], got[i], want[i])
 		if !fallen && got[i].Allowed {
-			items[i].account.reference.note(j, p, items[i].cost)
+			items[i].account.note(p, items[i].cost)
 		}
 	}
 }

@@ -264,12 +264,14 @@ func (st *naiveState) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 	}
 }
 
-// note remembers what was charged, in worlds that may have to look back.
-func (r *reference) note(j *judge, p *process, cost int64) {
-	if j.world.plan.quiet() || cost == 0 {
+// note remembers what p has charged, in worlds that may have to look back. No more than a capacity can be given back at once, whatever
+// was asked for.
+func (a *account) note(p *process, cost int64) {
+	w, r := p.machine.world, &a.reference
+	if w.plan.quiet() || cost == 0 {
 		return
 	}
-	r.past = append(r.past, charged{j.world.now, p.now(), cost})
+	r.past = append(r.past, charged{w.now, p.now(), max(cost, -a.limit.Capacity())})
 	if n := len(r.past); n > 1000 && n == cap(r.past) { // before it grows
 		r.past = slices.Clone(r.past[n/2:])
 	}
@@ -284,10 +286,12 @@ func (j *judge) bring(a *account, p *process) {
 	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
 	default:
 		j.carry(a, before, p)
-		if charges, refunds := j.lost(a, before); charges+refunds > 0 {
-			r.loose.take(p.now(), a.spec, -charges)
+		if refunds := j.givenBack(a); refunds > 0 {
 			r.strict.charge(p.now(), a.spec, refunds)
-			a.heard.forgive(charges * a.supply.unit)
+		}
+		if !j.sure(before) {
+			r.forget(p.now(), a.spec)
+			a.heard.forgive(a.limit.Capacity() * a.supply.unit)
 		}
 	}
 	r.last, r.fences = now, p.node.Stats().Fenced.Load()
@@ -379,20 +383,27 @@ func (j *judge) sure(p *process) bool {
 	return w.plan.sky == calm && (!p.dead || p.departed)
 }
 
-// lost is how much of what from has charged, and of what it has given back, may be forgotten by who goes on.
-func (j *judge) lost(a *account, from *process) (charges, refunds int64) {
+// forget has the most generous reference know nothing of what was charged until now: who has decided may have told nobody. What
+// it held can be more than a capacity: refusals count as well under some limits, and what carry adds up from past charges has been
+// forgotten in part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come no later for it.
+func (r *reference) forget(now limiter.Instant, s *limiter.Spec) {
+	if s.Algorithm == limiter.TokenBucket {
+		r.loose.take(now, s, -s.Limit)
+	} else {
+		r.loose = naiveState{}
+	}
+}
+
+// givenBack is how much of what was given back a copy that somebody else has kept may not know of yet.
+func (j *judge) givenBack(a *account) (refunds int64) {
 	moved := j.world.now
 	if gift := j.gifts[ring.Partition(a.hash)]; gift > a.reference.last {
 		moved = gift
 	}
-	for _, x := range a.reference.past { // a copy that somebody else has kept may not know yet of what was given back
+	for _, x := range a.reference.past {
 		if x.cost < 0 && x.at > moved-5*time.Second {
 			refunds -= x.cost
 		}
 	}
-	refunds = min(refunds, 2*a.limit.Capacity())
-	if j.sure(from) {
-		return 0, refunds
-	}
-	return a.limit.Capacity(), refunds // until it is known how much
+	return min(refunds, 2*a.limit.Capacity())
 }

@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// A process that crashes takes all with it that it has counted. What goes on then knows nothing, and has to be believed.
+func TestWhoCrashesMayForgetEverything(t *testing.T) {
+	const crash, back = math.MaxInt64, math.MinInt64 + 10
+	for name, test := range map[string]struct {
+		spec  limiter.Spec
+		costs []int64
+	}{
+		"refusals that count": {
+			limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, CountRejected: true},
+			[]int64{1, 1, 1, crash, 1},
+		},
+		"what was forgotten before": {limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 2}, []int64{2, crash, 2, crash, 2}},
+		"huge amounts given back":   {limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 50}, []int64{1, back, back, 1, crash, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.spec.Name, test.spec.Per = "a", time.Hour
+			w := newWorld(&plan{
+				seed: 1, sky: outage, machines: []machinePlan{{clock: clock{start: 1_700_000_000_000_000_000}}}, sweepEvery: 5 * time.Second,
+				limits: []rule{{Spec: test.spec}},
+			}, nil)
+			m, truth := w.machines[0], naive{keys: make(map[naiveKey]*naiveState)}
+			one, other := w.judge.account("a", "one"), w.judge.account("a", "other")
+			for i, cost := range test.costs {
+				if cost == crash {
+					m.crash()
+					m.boot()
+					clear(truth.keys)
+					continue
+				}
+				now := m.process.now()
+				items := []asked{{account: one, cost: cost}, {account: other}} // the other never falls: nothing is asked of it
+				got := []limiter.Decision{truth.take(now, one.spec, "one", cost), truth.take(now, other.spec, "other", 0)}
+				w.judge.bring(one, m.process)
+				w.judge.bring(other, m.process)
+				if got[0].Allowed {
+					w.judge.decidesAll(m.process, items, got)
+				} else {
+					w.judge.decidesOne(m.process, &items[0], got[0])
+				}
+				if f := w.judge.failure; f != nil {
+					t.Fatalf("take %d: %s: %s", i, f.Promise, f.Detail)
+				}
+			}
+		})
+	}
+}
