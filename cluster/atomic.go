@@ -7,9 +7,9 @@ import (
 	"penstock/ring"
 )
 
-// checkAtomic admits all items or charges none. They must have one owner, which decides them under its locks at
-// once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for alice" works on any
-// cluster; keys of several owners can be reserved together (spread.go), and not be taken: that is ErrSpread.
+// checkAtomic admits all items or charges none. If they have one owner, it decides them under its locks at
+// once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for alice" is one round trip on any
+// cluster. Keys of several owners are set aside at all of them first (together.go; reservations: spread.go).
 func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []Decision) error {
 	owner, spread := view.Owner(r.Items[0].hash), false
 	for i := range r.Items {
@@ -24,7 +24,7 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 		n.reserveSpread(now, view, r, out)
 		return nil
 	case spread:
-		return ErrSpread
+		return n.takeSpread(now, view, r, out)
 	}
 	if n.decideAllHere(now, r.Items, out) {
 		return nil

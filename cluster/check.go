@@ -58,6 +58,8 @@ type Item struct {
 	hash  uint64
 	doubt uint64 // boot that may have charged it without an answer
 	again bool   // this node had answered it before
+
+	takeID ID // of a settlement: the take that its hold is of (together.go)
 }
 
 // Source says who took a decision.
@@ -103,7 +105,7 @@ type Decision struct {
 }
 
 // Check decides every item of r into out, which must be as long as r.Items. It returns an error only if nothing was
-// decided and nothing charged: an *InputError, an *UnknownLimitError, ErrNoView, ErrExpired or ErrSpread. A denial
+// decided and nothing charged: an *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial
 // is an answer, never an error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()

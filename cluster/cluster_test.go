@@ -467,12 +467,6 @@ func TestAtomicChargesAllOrNone(t *testing.T) {
 			t.Errorf("asked at %s: refused requests burnt the other limit: %d left of 10, want 5", node, left)
 		}
 	}
-	if _, err := atomic("n1", Item{Limit: "five", Key: w.key("n1", 2), Cost: 1}, Item{Limit: "five", Key: w.key("n2", 2), Cost: 1}); !errors.Is(err, ErrSpread) {
-		t.Errorf("keys of two owners: %v, want ErrSpread", err)
-	}
-	if left := w.remaining("n1", "five", w.key("n1", 2)); left != 5 {
-		t.Errorf("a refused request charged: %d left of 5", left)
-	}
 }
 
 func TestAtomicRepeatIsChargedOnce(t *testing.T) {

@@ -32,7 +32,4 @@ var (
 	ErrExpired = errors.New("deadline passed before the check was decided; nothing was charged")
 	// ErrNoView: the node has not joined a cluster yet. Nothing was charged.
 	ErrNoView = errors.New("this node has not joined its cluster yet; nothing was charged")
-	// ErrSpread: an atomic request has keys of several owners. Nothing was charged.
-	ErrSpread = errors.New("atomic: the keys of this request have different owners, and they cannot be taken together; reserve and settle them; " +
-		"limits of one and the same key always share an owner; nothing was charged")
 )

@@ -66,9 +66,11 @@ func (o Op) holds() bool { return o >= OpReserve }
 
 // HoldTerms are what is said about a hold besides an amount.
 type HoldTerms struct {
-	ID     ID            // OpSettle, OpExtend: which
-	TTL    time.Duration // OpReserve, OpExtend, OpLease: until its deadline, limiter.MinTTL … limiter.MaxTTL
-	Holder string        // OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
+	ID  ID            // OpSettle, OpExtend: which
+	TTL time.Duration // OpReserve, OpExtend, OpLease: until its deadline, limiter.MinTTL … limiter.MaxTTL
+	// Release says that nothing is charged if the hold runs out, whatever its limit says. OpReserve; not for clients.
+	Release bool
+	Holder  string // OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
 }
 
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.

@@ -24,6 +24,9 @@ const (
 // reportOrigin makes the ID of a report of that of the take. Under its own ID this node remembers what its share said.
 const reportOrigin = 1 << 62
 
+// ofReport is the ID of the report of a take: that of all its repeats, here and elsewhere, and not the take's.
+func (id ID) ofReport() ID { return ID{id.Origin ^ reportOrigin, id.Sequence} }
+
 // An owed take was admitted by this node without the holder of its key.
 type owed struct {
 	limit *limiter.Limit
@@ -44,9 +47,7 @@ func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
 		}
 		n.owedMu.Lock()
 		if len(n.owed) < owedWaiting {
-			id := it.ID // of all repeats of a take, here and elsewhere, the reports have one ID, which is not the take's
-			id.Origin ^= reportOrigin
-			n.owed = append(n.owed, owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, id, now, it.doubt})
+			n.owed = append(n.owed, owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, it.ID.ofReport(), now, it.doubt})
 		} else {
 			n.stats.Forgiven.Add(1)
 		}

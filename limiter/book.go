@@ -20,6 +20,7 @@ type Hold struct {
 	Units    int64   // set aside; of a limit that never denies, 0 where it would have refused
 	Deadline Instant // then it runs out: all is charged, or nothing (Spec.Unsettled)
 	Holder   string  // who has it, 0 … MaxHolder bytes; said in lists, and bounded by MaxHolds…
+	Release  bool    // nothing is charged if it runs out, whatever its limit says
 	State    HoldState
 	Used     int64 // of HoldSettled: what its holder said
 
@@ -98,6 +99,8 @@ type HoldRequest struct {
 	Units  int64
 	TTL    time.Duration
 	Holder string
+	// Release says that nothing is charged if the hold runs out, whatever Spec.Unsettled says.
+	Release bool
 }
 
 // Check says what is wrong with r. It is a *SpecError.
@@ -155,7 +158,7 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	}
 	for i := range requests {
 		r := &requests[i]
-		h := &Hold{ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Deadline: now.Add(r.TTL), Holder: strings.Clone(r.Holder), State: HoldOpen, hash: r.Hash}
+		h := &Hold{ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Deadline: now.Add(r.TTL), Holder: strings.Clone(r.Holder), Release: r.Release, State: HoldOpen, hash: r.Hash}
 		if out[i].Allowed {
 			h.Units = r.Units
 		}
@@ -295,7 +298,7 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 			heap.Push(&b.due, dueHold{now.Add(time.Second), x.id})
 		default:
 			used := h.Units
-			if h.Limit.Unsettled == UnsettledRelease {
+			if h.Release || h.Limit.Unsettled == UnsettledRelease {
 				used = 0
 			}
 			b.closeLocked(now, h, HoldRanOut, used)

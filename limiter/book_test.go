@@ -373,9 +373,9 @@ func TestHoldAll(t *testing.T) {
 	ask := func(i uint64) ([]limiter.Decision, bool) {
 		out := make([]limiter.Decision, 3)
 		all := []limiter.HoldRequest{
-			{limiter.HoldID{Origin: 1, Sequence: i}, minute, deskKey, deskHash, 30, time.Minute, ""},
-			{limiter.HoldID{Origin: 2, Sequence: i}, requests, deskKey, deskHash, 1, time.Minute, ""},
-			{limiter.HoldID{Origin: 3, Sequence: i}, quiet, deskKey, deskHash, 1, time.Minute, ""},
+			{limiter.HoldID{Origin: 1, Sequence: i}, minute, deskKey, deskHash, 30, time.Minute, "", false},
+			{limiter.HoldID{Origin: 2, Sequence: i}, requests, deskKey, deskHash, 1, time.Minute, "", false},
+			{limiter.HoldID{Origin: 3, Sequence: i}, quiet, deskKey, deskHash, 1, time.Minute, "", false},
 		}
 		return out, book.Open(start, all, out)
 	}

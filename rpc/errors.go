@@ -35,8 +35,6 @@ func explain(err error) fault {
 		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
 	case errors.As(err, &unknown):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf("items[%d].limit", unknown.Item)
-	case errors.Is(err, cluster.ErrSpread):
-		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusUnprocessableEntity, "atomic"
 	case errors.Is(err, cluster.ErrNoView):
 		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
 	case errors.Is(err, cluster.ErrExpired):

@@ -37,7 +37,7 @@ const (
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
 	itemHold                                                                          = 9
 
-	askedOrigin, askedSequence, askedTTL, askedHolder = 1, 2, 3, 4
+	askedOrigin, askedSequence, askedTTL, askedHolder, askedRelease = 1, 2, 3, 4, 5
 
 	replyAnswers = 1
 

@@ -141,6 +141,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		h.Limit, h.Key = rapid.SampledFrom(limits).Draw(t, "of"), string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key"))
 		h.Units, h.Used = rapid.Int64Min(0).Draw(t, "units"), rapid.Int64Min(0).Draw(t, "used")
 		h.State, h.Holder = limiter.HoldState(rapid.IntRange(1, 3).Draw(t, "state")), string(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "holder"))
+		h.Release = rapid.Bool().Draw(t, "release")
 		m.Holds = append(m.Holds, h)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "taken") {
@@ -168,6 +169,7 @@ func drawHold(t *rapid.T) *cluster.HoldTerms {
 	return &cluster.HoldTerms{
 		ID:  cluster.ID{Origin: rapid.Uint64().Draw(t, "hold's origin"), Sequence: rapid.Uint64().Draw(t, "hold's sequence")},
 		TTL: time.Duration(rapid.Int64Min(0).Draw(t, "ttl")), Holder: string(rapid.SliceOfN(rapid.Byte(), 0, limiter.MaxHolder).Draw(t, "holder")),
+		Release: rapid.Bool().Draw(t, "release"),
 	}
 }
 
@@ -287,7 +289,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		for i, h := range m.Holds {
 			x := w.Holds[i]
 			if string(h.Key) != x.Key || h.Units != x.Units || h.Origin != x.ID.Origin || h.Sequence != x.ID.Sequence || h.LeftNs != int64(x.Left) ||
-				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
+				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used || h.Release != x.Release || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
 				t.Fatalf("generated code reads the hold %v, want %+v", h, x)
 			}
 		}

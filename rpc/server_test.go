@@ -138,9 +138,17 @@ func TestBatchAndAtomic(t *testing.T) {
 			t.Errorf("request %d: %d left of ten, want %d", i, got, want)
 		}
 	}
-	spread := []*penstockv1.Item{item("five", keyOf(s[1], 7001), 1), item("five", keyOf(s[2], 7001), 1)}
-	if _, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: spread, Atomic: true}); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("atomic over two owners: %v", err)
+	spread := []*penstockv1.Item{item("five", keyOf(s[1], 7001), 3), item("five", keyOf(s[2], 7001), 3)}
+	for i, want := range []int64{2, 2} {
+		out, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: spread, Atomic: true})
+		if err != nil || out.Decisions[0].Allowed != (i == 0) || out.Decisions[1].Allowed != (i == 0) {
+			t.Errorf("request %d of two owners: %v, %v", i, out, err)
+		}
+		for _, it := range spread { // charged or still set aside, it counts as spent
+			if got := remaining(t, s[0], "five", string(it.Key)); got != want {
+				t.Errorf("request %d of two owners: %d left, want %d", i, got, want)
+			}
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ type judge struct {
 	holders  []*process              // of partitions, as far as gifts and decisions tell
 	claims   []time.Duration         // when somebody was first seen to hold a partition who was not given it
 	said     map[cluster.ID]saying   // what clients may hear under an ID
+	granted  map[cluster.ID]bool     // what was set aside of several owners, under which IDs
 	checked  [promises]uint64        // how often each promise was looked at
 	tallies  map[string]*LimitReport // by limit
 	requests RequestReport
@@ -87,6 +88,7 @@ type hearing struct {
 	decided  []bool             // items that this node has decided itself
 	began    time.Duration
 	view     *cluster.View
+	spread   bool    // its items stand or fall together, and have several owners in the eyes of the node
 	alone    []alone // of items whose owner did not answer; nil if there are none
 }
 
@@ -100,7 +102,7 @@ type alone struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{
-		world: w, accounts: make(map[naiveKey]*account), said: make(map[cluster.ID]saying),
+		world: w, accounts: make(map[naiveKey]*account), said: make(map[cluster.ID]saying), granted: make(map[cluster.ID]bool),
 		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), tallies: make(map[string]*LimitReport),
 	}
@@ -130,6 +132,7 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, o
 	}
 	if !r.broken {
 		j.visited(r)
+		j.spreads(h)
 		h.decided = append(h.decided, make([]bool, len(r.items))...)
 	}
 }
@@ -148,7 +151,12 @@ func (j *judge) observe(h *hearing) {
 		raw := d.Decision
 		raw.Allowed = raw.Allowed && !d.Shadow
 		it := &h.question.Items[i]
-		items = append(items, asked{h.request.terms[i].account, it.Cost, it.Op, it.ID})
+		x := asked{h.request.terms[i].account, it.Cost, it.Op, it.ID}
+		if h.spread {
+			j.setsAside(p, &x, raw)
+			continue
+		}
+		items = append(items, x)
 		got = append(got, raw)
 		if !h.request.atomic {
 			j.decides(p, items, false, got)
@@ -213,11 +221,11 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 // decidesAll follows items that stand or fall together. Limits that only watch have no say in it: they are charged if
 // the others are.
 func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
-	now, exactly, blind := p.now(), true, false
+	now, exactly, blind, vague := p.now(), true, false, false
 	for i := range items {
 		r := &items[i].account.reference
 		r.settle(now, items[i].account.spec)
-		blind = blind || r.isBlind()
+		blind, vague = blind || r.isBlind(), vague || r.isVague(items[i].account.spec)
 		if r.strict == nil && (r.fresh() || r.isBlind()) {
 			r.loosen(now, items[i].account.spec)
 		}
@@ -228,7 +236,7 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 		return
 	}
 	fallen := falls(items, got)
-	if would := j.wouldFall(now, items, false); would && !fallen {
+	if would := j.wouldFall(now, items, false); would && !fallen && !vague {
 		j.judged(p, &items[0], generous, got[0], got[0])
 	}
 	if would := j.wouldFall(now, items, true); !would && fallen && !blind {
@@ -246,7 +254,9 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 			r.came = cmp.Or(r.came, j.world.now) // what was decided with others is known as well as they are
 		}
 		r.commit(now, it, got[i].Allowed)
-		r.learn(now, it.account.spec, got[i])
+		if !r.isHeld() {
+			r.learn(now, it.account.spec, got[i])
+		}
 		if got[i].Allowed {
 			it.account.note(p, it.cost)
 		}
@@ -357,6 +367,13 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 		}
 		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID}
 		j.answered(p, &x, late, out)
+		if out.Status == cluster.StatusDone && (it.Op == cluster.OpReserve || it.Op == cluster.OpSettle) {
+			if it.Op == cluster.OpReserve {
+				j.setsAside(p, &x, out.Decision)
+				j.says(&x, unheld(out.Decision))
+			}
+			continue
+		}
 		if out.Status != cluster.StatusDone || it.Report { // what is charged afterwards: reference.owes
 			continue
 		}
@@ -481,9 +498,6 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 		return
 	}
 	due := r.broken
-	if r.atomic && !oneKey(r) && errors.Is(err, cluster.ErrSpread) {
-		due = true // its keys had different owners, in the eyes of this node
-	}
 	if due || err != nil {
 		j.refusal(p, err, due)
 		return
@@ -497,7 +511,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	}
 	for i := range out {
 		j.heard(h, i, &out[i], !r.atomic || yes)
-		if id := h.question.Items[i].ID; id.Origin != clientOrigin {
+		if id := h.question.Items[i].ID; id.Origin != clientOrigin && !h.spread {
 			delete(j.said, id) // nobody else will ask for it
 		}
 	}
@@ -518,7 +532,7 @@ func (j *judge) refusal(p *process, err error, due bool) {
 		j.fail(refused, "%s decides a request that is in error", p.machine.id)
 	case !due:
 		j.fail(refused, "%s refuses a request that is in order: %v", p.machine.id, err)
-	case !errors.As(err, &input) && !errors.As(err, &unknown) && !errors.Is(err, cluster.ErrSpread):
+	case !errors.As(err, &input) && !errors.As(err, &unknown):
 		j.fail(refused, "%s refuses a request with an error that does not say what is wrong: %v", p.machine.id, err)
 	}
 }
@@ -561,7 +575,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key), d.Owner, d.Source)
 		return
 	case local:
-	case it.Op != cluster.OpPeek:
+	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
 		if s, known := j.said[it.ID]; !known || s.first != got && s.last != got {
 			j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
 				p.machine.id, keyText(it.Key), a.spec.Name, decisionText(got), decisionText(s.last))
@@ -570,6 +584,9 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 	j.tallies[a.spec.Name].count(it, d)
 	t.settled = true
+	if h.spread && yes && d.Allowed && !d.Shadow && it.Cost != 0 {
+		j.charged(t, it.Cost)
+	}
 	if yes && d.Allowed && !d.Shadow && it.Op == cluster.OpTake && it.Cost > 0 {
 		j.admitted(t, it.Cost)
 	}
@@ -580,13 +597,18 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 // for all.
 func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 	h.alone = make([]alone, len(out))
-	fallen := false
+	fallen := h.spread && haveRefused(h, out)
 	for i := range out {
 		d := &out[i]
 		if d.Source != cluster.SourceFallback {
 			continue
 		}
 		it, spec, a := &h.question.Items[i], h.request.terms[i].account.spec, &h.alone[i]
+		if h.spread && haveRefused(h, out) { // nothing is charged then
+			look := *it
+			look.Op = cluster.OpPeek
+			it = &look
+		}
 		switch {
 		case d.Bound == cluster.Unbounded:
 			a.Allowed, a.due = true, it.Op != cluster.OpReset && spec.OnError == limiter.ErrorAllow
@@ -665,7 +687,7 @@ func (j *judge) audit(p *process) {
 		r.settle(now, a.spec)
 		got := table.Peek(now, a.limit, a.key, a.hash, 0)
 		loose := r.loose.peek(now, a.spec, 0)
-		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining {
+		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining || r.isVague(a.spec) {
 			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins
 		}
 		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",

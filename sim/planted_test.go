@@ -100,6 +100,23 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			}
 			return answer
 		})},
+		{"what was set aside of several owners is never charged", []promise{exact, bounded, kept}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+			for i := range a.Items {
+				if it := &a.Items[i]; it.Op == cluster.OpSettle {
+					it.Cost = 0
+				}
+			}
+			return d.Deliver(a)
+		})},
+		{"the refusal of one of several owners is ignored", []promise{exact, bounded}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+			answer := d.Deliver(a)
+			for i := range answer.Items {
+				if a.Items[i].Op == cluster.OpReserve {
+					answer.Items[i].Decision.Allowed = true
+				}
+			}
+			return answer
+		})},
 		{"a node passes on a yes where it heard no", []promise{honest, bounded}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
 			err := d.Check(r, out)
 			for i := range out {

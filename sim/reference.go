@@ -18,14 +18,16 @@ import (
 // references, and the truth lies between: loose is the most generous that no promise forbids, strict the least. They
 // become one again when nothing is left of what was carried.
 type reference struct {
-	loose  naiveState
-	strict *naiveState   // nil while there is nothing to tell apart
-	by     *process      // who decided last; nil if nobody has
-	last   time.Duration // when
-	came   time.Duration // when it was last carried from one node to another
-	fences uint64        // how often who decided had let go of all that it held
-	blind  time.Duration // until when charges may come that nobody sees
-	past   []charged     // what was charged lately, where a world may have to look back
+	loose    naiveState
+	strict   *naiveState   // nil while there is nothing to tell apart
+	by       *process      // who decided last; nil if nobody has
+	last     time.Duration // when
+	came     time.Duration // when it was last carried from one node to another
+	fences   uint64        // how often who decided had let go of all that it held
+	blind    time.Duration // until when charges may come that nobody sees
+	held     time.Duration // until when something may be set aside of it, and charged a little later than is known here
+	unphased bool          // it has been held, and has not told since when time passes for it (phased)
+	past     []charged     // what was charged lately, where a world may have to look back
 }
 
 // charged is an amount that was charged, or given back.
@@ -78,7 +80,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	loose, strict := &r.loose, r.strict
 	switch {
 	case it.op == cluster.OpReset:
-	case got.Allowed && !loose.peek(now, s, it.cost).Allowed:
+	case got.Allowed && !r.isVague(s) && !loose.peek(now, s, it.cost).Allowed:
 		return generous, loose.peek(now, s, it.cost)
 	case !got.Allowed && !blind && strict.peek(now, s, it.cost).Allowed:
 		return mean, strict.peek(now, s, it.cost)
@@ -91,12 +93,12 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	}
 	r.commit(now, it, got.Allowed)
 	switch most, least := r.loose.peek(now, s, 0), r.strict.peek(now, s, 0); {
-	case got.Remaining > most.Remaining:
+	case got.Remaining > most.Remaining && !r.isVague(s):
 		return generous, most
 	case got.Remaining < least.Remaining && !blind:
 		return mean, least
 	}
-	if it.op == cluster.OpTake {
+	if it.op == cluster.OpTake && !r.isHeld() {
 		r.learn(now, s, got)
 	}
 	return fine, got
@@ -110,6 +112,11 @@ func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carri
 // perhaps, some time within the next minute, and as far as there is room. Until that is over and forgotten nobody knows
 // how little is left, only how much at most.
 func (r *reference) owes(a *account, p *process) {
+	r.goBlind(p, p.machine.world.now+owedLasts+2*a.spec.Per)
+}
+
+// goBlind notes that until then charges may come that nobody sees.
+func (r *reference) goBlind(p *process, until time.Duration) {
 	now := p.machine.world.now
 	if r.by == nil {
 		r.by, r.last = p, now
@@ -117,13 +124,13 @@ func (r *reference) owes(a *account, p *process) {
 	if r.came == 0 {
 		r.came = now
 	}
-	r.blind = max(r.blind, now+owedLasts+2*a.spec.Per)
+	r.blind = max(r.blind, until)
 }
 
 // owedLasts is for how long a node tries to have charged what it has admitted by itself, and a little more.
 const owedLasts = 62 * time.Second
 
-func (r *reference) isBlind() bool { return r.blind != 0 && r.last <= r.blind }
+func (r *reference) isBlind() bool { return r.unphased || r.blind != 0 && r.last <= r.blind }
 
 // loosen makes two references of one.
 func (r *reference) loosen(now limiter.Instant, s *limiter.Spec) {
@@ -155,6 +162,7 @@ func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Deci
 		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
 		r.loose, r.strict = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}, nil
 	}
+	r.unphased = r.unphased && r.strict != nil
 }
 
 func (r *reference) takeExactly(now limiter.Instant, it *asked, got limiter.Decision) (verdict, limiter.Decision) {
@@ -198,7 +206,7 @@ func (r *reference) commit(now limiter.Instant, it *asked, allowed bool) {
 		r.loose.charge(now, s, it.cost)
 		r.strict.charge(now, s, it.cost)
 	default: // a refusal may have its price
-		if !r.loose.peek(now, s, it.cost).Allowed {
+		if !r.isHeld() && !r.loose.peek(now, s, it.cost).Allowed { // while something is set aside, it has none
 			r.loose.take(now, s, it.cost)
 		}
 		r.strict.take(now, s, it.cost)
@@ -229,7 +237,7 @@ func (r *reference) settle(now limiter.Instant, s *limiter.Spec) {
 	if s.Algorithm == limiter.TokenBucket && s.Anchor == limiter.FirstHit {
 		return // a full one may still know when its refills come
 	}
-	r.loose, r.strict = naiveState{}, nil
+	r.loose, r.strict, r.unphased = naiveState{}, nil, r.unphased && r.isHeld()
 }
 
 func asNew(st *naiveState, now limiter.Instant, s *limiter.Spec) bool {

@@ -547,7 +547,9 @@ type Hold struct {
 	// 1 open, 2 settled, 3 ran out.
 	State uint32 `protobuf:"varint,8,opt,name=state,proto3" json:"state,omitempty"`
 	// Of settled: what its holder said.
-	Used          int64 `protobuf:"varint,9,opt,name=used,proto3" json:"used,omitempty"`
+	Used int64 `protobuf:"varint,9,opt,name=used,proto3" json:"used,omitempty"`
+	// If it runs out, nothing is charged, whatever its limit says.
+	Release       bool `protobuf:"varint,10,opt,name=release,proto3" json:"release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +645,13 @@ func (x *Hold) GetUsed() int64 {
 		return x.Used
 	}
 	return 0
+}
+
+func (x *Hold) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
 }
 
 // Charge is what a node has charged to one key of a replicated limit since it last said so.
@@ -982,7 +991,9 @@ type HoldTerms struct {
 	// Of reserve and extend: until its deadline.
 	TtlNs int64 `protobuf:"varint,3,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
 	// 0 to 128 bytes: who has it, or claims to.
-	Holder        []byte `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder []byte `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Of reserve: if it runs out, nothing is charged, whatever its limit says.
+	Release       bool `protobuf:"varint,5,opt,name=release,proto3" json:"release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1043,6 +1054,13 @@ func (x *HoldTerms) GetHolder() []byte {
 		return x.Holder
 	}
 	return nil
+}
+
+func (x *HoldTerms) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
 }
 
 // Reply carries answers back.
@@ -1534,7 +1552,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\x12,\n" +
 	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\x12\x18\n" +
 	"\amembers\x18\x0f \x01(\x06R\amembers\x12\x18\n" +
-	"\aunasked\x18\x10 \x03(\x06R\aunasked\"\xd3\x01\n" +
+	"\aunasked\x18\x10 \x03(\x06R\aunasked\"\xed\x01\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
@@ -1544,7 +1562,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aleft_ns\x18\x06 \x01(\x03R\x06leftNs\x12\x16\n" +
 	"\x06holder\x18\a \x01(\fR\x06holder\x12\x14\n" +
 	"\x05state\x18\b \x01(\rR\x05state\x12\x12\n" +
-	"\x04used\x18\t \x01(\x03R\x04used\"c\n" +
+	"\x04used\x18\t \x01(\x03R\x04used\x12\x18\n" +
+	"\arelease\x18\n" +
+	" \x01(\bR\arelease\"c\n" +
 	"\x06Charge\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
@@ -1569,12 +1589,13 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05terms\x18\a \x01(\rR\x05terms\x12\x13\n" +
 	"\x05at_ns\x18\b \x01(\x12R\x04atNs\x12/\n" +
-	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\"n\n" +
+	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\"\x88\x01\n" +
 	"\tHoldTerms\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x06R\bsequence\x12\x15\n" +
 	"\x06ttl_ns\x18\x03 \x01(\x03R\x05ttlNs\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\fR\x06holder\";\n" +
+	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x18\n" +
+	"\arelease\x18\x05 \x01(\bR\arelease\";\n" +
 	"\x05Reply\x122\n" +
 	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xe7\x01\n" +
 	"\x06Answer\x12\x10\n" +

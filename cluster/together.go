@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"strings"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Takes of several owners that stand or fall together are holds (spread.go) that nobody else hears of: all owners are asked at
+// once to set the cost aside; if none refuses, the client hears yes, and what was set aside is charged, after the answer; else it
+// is released. What cannot be set aside is looked at instead, and charged by a report with the settlements, if all say yes:
+//
+//	what gives back (a negative cost), a report, a replicated limit, a key that nobody counts
+//	a limit that never denies: it has no say, and is charged if it would have admitted
+//	a cost above the limit: it is refused
+//
+// A hold that nobody settles is released at its deadline, whatever the limit says: nobody was told yes, or whoever was told so
+// asks the node that told it, which settles for a minute. If the hold has run out by then it has it charged by a report (owed.go).
+// Who does not answer is answered for last, by on_error: if any owner has refused, its part is refused and charged nowhere; if none
+// has, it says yes or no for its limit, and a no releases the others.
+
+// A hold of an atomic take lasts as long as its request may, but not for hours if its node crashes; and beyond that for the
+// settlement's way.
+const (
+	holdsAtMost = 10 * time.Second
+	holdsBeyond = time.Second
+)
+
+// holdOrigin makes the ID of a hold of that of the take. Under its own ID this node remembers what its share said, and an owner what
+// it has decided at once.
+const holdOrigin = 1 << 61
+
+// takeSpread takes from keys of several owners, all or none.
+func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []Decision) error {
+	ttl := min(time.Duration(r.Deadline-now), holdsAtMost) + holdsBeyond
+	asks := &Request{Items: make([]Item, len(r.Items)), Deadline: r.Deadline, owed: true}
+	ids := make([]ID, len(r.Items)) // of the items as they were asked; their holds have others
+	if r.Items[0].ID == (ID{}) {
+		r.Items[0].ID = n.nextID()
+	}
+	for i := range r.Items {
+		it := &r.Items[i]
+		if err := it.spreads(i); err != nil {
+			return err
+		}
+		if it.ID == (ID{}) {
+			it.ID = r.Items[0].ID.ofMate(i)
+		}
+		ids[i] = it.ID
+		asks.Items[i] = *it
+		asks.Items[i].Op, asks.Items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Release: true}
+		asks.Items[i].ID.Origin ^= holdOrigin
+		if !it.canHold() {
+			asks.Items[i].Op, asks.Items[i].Hold = OpPeek, nil
+			asks.Items[i].Cost = withTwins(r.Items[:i], it)
+		}
+	}
+	n.reserveSpread(now, view, asks, out)
+	granted := n.granted(asks, out)
+	if n.confirmOwn(now, asks.Items, out); granted && !n.granted(asks, out) { // an heir is silent
+		granted = false
+		opened := cancels(asks.Items, out)
+		n.clock.AfterFunc(0, func() { n.cancel(n.clock.Now().Add(DefaultDeadline), opened) })
+	}
+	now, view = n.clock.Now(), n.view.Load()
+	for i := range out {
+		if out[i].Owner == "" { // nobody has decided
+			last := r.Items[i]
+			if !granted {
+				last.Op = OpPeek
+			}
+			out[i] = n.fallback(now, view, &last)
+			r.Items[i].again = last.again
+		} else {
+			r.Items[i].ID = asks.Items[i].ID
+		}
+	}
+	if granted {
+		n.concludeSpread(now, r, asks.Items, ids, out)
+	}
+	unite(r.Items, out)
+	for i := range out {
+		if out[i].Hold == limiter.HoldOpen {
+			out[i].Hold = limiter.HoldNone // it is no hold of the client's
+		}
+	}
+	return nil
+}
+
+// ofMate is the ID of the i-th item of a request of which only the first has one: a repeat has the same.
+func (id ID) ofMate(i int) ID {
+	return ID{id.Origin ^ mateOrigin, id.Sequence*0x9e3779b97f4a7c15 + uint64(i)}
+}
+
+const mateOrigin = 1 << 60
+
+// spreads says why the item, which is the i-th, cannot stand or fall with others of other owners.
+func (it *Item) spreads(i int) error {
+	const instead = "; it cannot be taken together with keys of other owners: take it alone, or together with limits of its own key"
+	switch l := it.limit; {
+	case l.ClientTime:
+		return inputErrorf(i, "limit", "%q goes by its clients' clocks, and nothing of it can be set aside%s", l.Name, instead)
+	case l.Algorithm == limiter.Concurrency && it.Cost > 0:
+		return inputErrorf(i, "limit", "%q counts permits; reserve them: a reservation may have keys of several owners", l.Name)
+	case it.Drain:
+		return inputErrorf(i, "drain", "takes what is left when all is refused%s", instead)
+	case it.Strict:
+		return inputErrorf(i, "strict", "is decided when a cost is charged, and not when it is set aside%s", instead)
+	}
+	return nil
+}
+
+// canHold reports whether the cost of the item can be set aside.
+func (it *Item) canHold() bool {
+	l := it.limit
+	return it.Cost > 0 && it.Cost <= l.Capacity() && !it.Report && l.Consistency != limiter.Replicated && !l.Unlimited && !l.NeverDenies()
+}
+
+// withTwins is the cost of an item that is only looked at, with those of the items before it on the same count.
+func withTwins(before []Item, it *Item) int64 {
+	cost := it.Cost
+	for i := range before {
+		if o := &before[i]; cost > 0 && o.Cost > 0 && o.limit == it.limit && o.Key == it.Key && !o.canHold() {
+			cost = min(cost, limiter.MaxLimit) + min(o.Cost, limiter.MaxLimit)
+		}
+	}
+	return cost
+}
+
+// concludeSpread charges what all owners have granted, after the answer; or releases it, if who decides for an owner that is silent
+// refuses.
+func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks []Item, ids []ID, out []Decision) {
+	yes := n.granted(r, out)
+	var open []Item
+	for i := range asks {
+		it, d := &asks[i], &out[i]
+		switch {
+		case it.Op == OpReserve && d.Source == SourceFallback: // perhaps it is open, and must not be charged
+			open = append(open, it.settlement(0, ids[i]))
+		case it.Op == OpReserve && yes:
+			open = append(open, it.settlement(it.Cost, ids[i]))
+		case it.Op == OpReserve:
+			open = append(open, it.settlement(0, ids[i]))
+		case yes && d.Source != SourceFallback && d.Allowed && r.Items[i].Cost != 0:
+			report := r.Items[i]
+			report.Report, report.Op = true, OpTake
+			if report.ID = ids[i].ofReport(); it.limit.Consistency == limiter.Replicated {
+				n.decideReplica(now, &report)
+			} else {
+				n.oweReport(now, &report)
+			}
+		}
+	}
+	n.clock.AfterFunc(0, func() { n.settleSpread(open, now.Add(owedLasts)) })
+}
+
+// settlement settles the hold that the item has opened, by what was used. id is that of the take it is of.
+func (it *Item) settlement(used int64, id ID) Item {
+	return Item{Key: strings.Clone(it.Key), Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: it.ID}, limit: it.limit, hash: it.hash, takeID: id}
+}
+
+// settleSpread settles, and asks again who does not answer. What a hold cannot be charged for any more is reported.
+func (n *Node) settleSpread(list []Item, until limiter.Instant) {
+	now, view := n.clock.Now(), n.view.Load()
+	if len(list) == 0 || n.isStopped() {
+		return
+	}
+	for i := range list {
+		list[i].ID = n.nextID()
+	}
+	out := make([]Decision, len(list))
+	n.checkEach(now, view, &Request{Items: list, Deadline: now.Add(DefaultDeadline), owed: true}, out)
+	var again []Item
+	for i := range list {
+		switch it, d := &list[i], &out[i]; {
+		case it.Cost == 0 || d.Hold == limiter.HoldSettled:
+		case d.Owner == "":
+			again = append(again, *it)
+		default:
+			report := *it
+			report.ID, report.Op, report.Hold = it.takeID.ofReport(), OpTake, nil
+			n.oweReport(n.clock.Now(), &report)
+		}
+	}
+	if now < until && len(again) > 0 {
+		n.clock.AfterFunc(settleAgain, func() { n.settleSpread(again, until) })
+	}
+}
+
+// settleAgain is the pause before an owner that is silent is asked to settle once more.
+const settleAgain = 200 * time.Millisecond
+
+// oweReport has the cost of it charged by whoever holds its key.
+func (n *Node) oweReport(now limiter.Instant, it *Item) {
+	n.owedMu.Lock()
+	if len(n.owed) < owedWaiting {
+		n.owed = append(n.owed, owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, it.ID, now, 0})
+	} else {
+		n.stats.Forgiven.Add(1)
+	}
+	n.owedMu.Unlock()
+	n.clock.AfterFunc(0, func() {
+		n.mu.Lock()
+		n.settleOwedLocked()
+		n.mu.Unlock()
+	})
+}
+
+func (n *Node) isStopped() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stopped
+}

@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// Takes of several owners that stand or fall together are set aside first, and charged after the client has heard yes. The judge
+// knows of a charge what the client knows: it is certain from the yes on, and until it comes it counts as spent, because the same
+// is set aside. So the most generous reference charges at the yes, and nothing before; and nobody is accused of saying no too early
+// until all that may have been set aside is charged or released, and forgotten. What an owner refuses, it refuses for all: the
+// client has to hear it; and who has said yes to more than there is has to be found, whether by the owner or from outside.
+
+// asideLasts is how long something may be set aside, and charged, after its request's deadline.
+const asideLasts = 3 * time.Second
+
+// heldOrigin is the bit by which the ID of what is set aside differs from that of its take.
+const heldOrigin = 1 << 61
+
+// spreads notes that something may be set aside of what h asks for, if it has several owners.
+func (j *judge) spreads(h *hearing) {
+	h.spread = false
+	r := h.request
+	if !r.atomic || len(r.items) < 2 {
+		return
+	}
+	for i := range r.terms {
+		h.spread = h.spread || h.view.Owner(r.terms[i].account.hash) != h.view.Owner(r.terms[0].account.hash)
+	}
+	if !h.spread {
+		return
+	}
+	j.requests.Spread++
+	lasts := r.patience + asideLasts
+	if j.world.plan.sky != calm {
+		lasts += owedLasts
+	}
+	for i := range r.terms {
+		a := r.terms[i].account
+		ref := &a.reference
+		ref.held = max(ref.held, j.world.now+lasts+2*a.spec.Per)
+		ref.unphased = ref.unphased || phased(a.spec)
+		ref.goBlind(h.process, ref.held)
+	}
+}
+
+// setsAside checks what p, who decides for a key, has answered when it was to set something aside.
+func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
+	a, now := it.account, p.now()
+	r := &a.reference
+	j.mayDecide(p, a)
+	id := it.id
+	id.Origin &^= heldOrigin
+	if j.granted[id] { // it was asked once more
+		return
+	}
+	j.granted[id] = got.Allowed
+	j.bring(a, p)
+	r.settle(now, a.spec)
+	if r.strict == nil {
+		r.loosen(now, a.spec)
+	}
+	if j.checked[exact]++; got.Allowed && !r.isVague(a.spec) && !r.loose.peek(now, a.spec, it.cost).Allowed {
+		j.judged(p, it, generous, got, r.loose.peek(now, a.spec, it.cost))
+	}
+}
+
+// unheld is a decision as a client hears it, who has no hold.
+func unheld(d limiter.Decision) limiter.Decision {
+	if d.Hold == limiter.HoldOpen {
+		d.Hold = limiter.HoldNone
+	}
+	return d
+}
+
+// charged follows a yes to what was set aside. In a world with faults who was to have it charged may be gone before it is; and
+// nothing is set aside of a limit that never denies until it is charged.
+func (j *judge) charged(t *term, cost int64) {
+	a := t.account
+	r := &a.reference
+	switch {
+	case t.counted || r.by == nil:
+	case cost > 0 && (j.world.plan.sky != calm || watches(a.spec)):
+		a.heard.forgive(cost * a.supply.unit)
+	default:
+		r.loose.charge(r.by.now(), a.spec, cost)
+		a.note(r.by, cost)
+	}
+}
+
+// haveRefused reports whether somebody who decides has refused for all.
+func haveRefused(h *hearing, out []cluster.Decision) bool {
+	for i := range out {
+		if out[i].Source != cluster.SourceFallback && !out[i].Allowed && !watches(h.request.terms[i].account.spec) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reference) isHeld() bool { return r.held != 0 && r.last <= r.held }
+
+// isVague reports whether a charge that comes later than is known may let a limit admit more: where it moves the moment at which
+// tokens come or a window opens, until that is known again, or where what is set aside leaves no gap behind it.
+func (r *reference) isVague(s *limiter.Spec) bool { return r.unphased || r.isHeld() && s.MinGap > 0 }
+
+// phased reports whether charges decide when time passes for s.
+func phased(s *limiter.Spec) bool {
+	return s.Algorithm == limiter.TokenBucket || s.Algorithm == limiter.FixedWindow && s.Anchor == limiter.FirstHit
+}
+
+// looksOnly reports whether nothing is set aside for an item of several owners; then its owner says what it would decide, each
+// time that it is asked.
+func looksOnly(a *account, it *cluster.Item) bool {
+	return it.Cost <= 0 || it.Cost > a.limit.Capacity() || watches(a.spec)
+}
