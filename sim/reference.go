@@ -332,7 +332,8 @@ func (j *judge) carry(a *account, from, p *process) {
 		r.loose.shift(apart-drift, at)
 		r.loose.mark = aligned(r.loose.mark, s.Per)
 	case apart.Abs() > inStep: // the nearest boundary of another clock may be one that has already passed: a known fault
-		r.loose, r.past = naiveState{}, nil
+		r.loose = naiveState{}
+		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 }) // copies may still not know what was given back
 	default:
 		r.loose = naiveState{}
 		for _, x := range r.past {

@@ -54,3 +54,28 @@ func TestWhoCrashesMayForgetEverything(t *testing.T) {
 		})
 	}
 }
+
+// Who goes on may have a copy from before something was given back, also if its clock is another one.
+func TestWhatWasGivenBackMayComeBackOnAnotherClock(t *testing.T) {
+	spec := limiter.Spec{Name: "a", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Hour}
+	w := newWorld(&plan{
+		seed: 1, sky: outage, machines: []machinePlan{{clock: clock{start: 1_700_000_000_000_000_000}}}, sweepEvery: 5 * time.Second,
+		limits: []rule{{Spec: spec}},
+	}, nil)
+	m, one, copied := w.machines[0], w.judge.account("a", "one"), naiveState{}
+	takes := func(cost int64, state *naiveState) {
+		t.Helper()
+		w.judge.bring(one, m.process)
+		w.judge.decidesOne(m.process, &asked{account: one, cost: cost}, state.take(m.process.now(), one.spec, cost))
+		if f := w.judge.failure; f != nil {
+			t.Fatalf("%s: %s", f.Promise, f.Detail)
+		}
+	}
+	takes(5, &copied)
+	now := copied
+	takes(-1, &now)
+	m.crash()
+	m.clock.start += 300_000_000
+	m.boot()
+	takes(4, &copied)
+}
