@@ -120,6 +120,10 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 			if t = view.Find(n.whereabouts(view, it.hash)); t >= 0 && n.gone(now, view.peers[t]) {
 				return nobodyYet
 			}
+		} else if t >= 0 && n.gone(now, view.peers[t]) { // both have left, and this View has not heard so: others may have
+			for range hop {
+				t = n.another(now, view, t)
+			}
 		}
 	case view.peers[t].open(now):
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
@@ -195,11 +199,26 @@ func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, tar
 func (n *Node) another(now limiter.Instant, view *route, t int) int {
 	for range view.peers {
 		t = (t + 1) % len(view.peers)
-		if t != view.Self && view.Members[t].Role == RoleMember && !n.gone(now, view.peers[t]) {
+		if t != view.Self && view.member(t).Role == RoleMember && !n.gone(now, view.peers[t]) {
 			return t
 		}
 	}
 	return nobodyYet
+}
+
+// elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody who is there: every other time
+// another member. It may know who decides although neither this node's View nor that of the one asked names it.
+func (n *Node) elsewhere(now limiter.Instant, view *route, r *Request, it *Item, asked, hop int) int {
+	t := n.aim(now, view, r, it, hop+1)
+	if t != asked {
+		return t
+	}
+	for range max(1, hop/2) {
+		if t = n.another(now, view, t); t == asked {
+			t = n.another(now, view, t)
+		}
+	}
+	return t
 }
 
 // hopeless reports whether none of the items could be decided by anybody.
@@ -301,13 +320,12 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			if o := view.Owner(r.Items[i].hash); targets[i] == view.Self && o >= 0 && o != view.Self && n.gone(now, view.peers[o]) {
 				targets[i] = n.another(now, view, asked) // who is there may know better than who was asked
 			}
-			if t := targets[i]; t >= 0 && t != view.Self { // an heir may send back to who does not answer
-				switch p := view.peers[t]; {
-				case n.gone(now, p):
-					targets[i] = nobodyYet
-				case p.open(now):
-					targets[i] = nobody
-				}
+			switch t := targets[i]; { // an heir may send back to who does not answer
+			case t == view.Self:
+			case t < 0, n.gone(now, view.peers[t]):
+				targets[i] = n.elsewhere(now, view, r, &r.Items[i], asked, int(c.Ask.Hop))
+			case view.peers[t].open(now):
+				targets[i] = nobody
 			}
 			again = append(again, i)
 		default:

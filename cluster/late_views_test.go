@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // Promise: agents may come and go freely. One that has asked nothing for long asks as if it had.
@@ -141,4 +143,77 @@ func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 	w.pass(2 * time.Second)
 	w.nodes["n3"].SetView(w.view("n3", w.members(4))) // old news: it believes in the boot before
 	w.wantRemaining("at who knows an older boot of the owner", keys, 3, "n3")
+}
+
+// Promise: nodes that leave, no request failed. Who has not heard that the owner and its heir have left asks others who decides.
+func TestOwnerAndHeirHaveLeftUnheard(t *testing.T) {
+	w := newWorld(t, 4, five)
+	ms := w.members(4)
+	w.pass(time.Second)
+	ms[0].State, ms[1].State = StateLeaving, StateLeaving
+	w.show(ms, 0, "n1", "n2", "n3") // n4 has not heard of it
+	w.pass(2 * time.Second)
+	w.kill("n1")
+	w.kill("n2")
+	old, tried := w.nodes["n4"].View(), 0
+	for i := range 2000 {
+		key := fmt.Sprintf("key-%d", i)
+		hash := limiter.Hash(key)
+		if old.Owner(hash) != old.Find("n1") || old.heir(ring.Partition(hash)) != old.Find("n2") || !w.nodes["n3"].Holds(hash) {
+			continue
+		}
+		tried++
+		if d := w.take("n4", "five", key); d.Degraded || d.Owner != "n3" || d.Remaining != 4 {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+	if tried < 10 {
+		t.Fatalf("only %d keys have n1 as owner and n2 as heir", tried)
+	}
+}
+
+// Promise: nodes that leave, no request failed. If who should decide has not heard so, and names who has left, others are asked.
+func TestOwnerNamesWhoHasLeft(t *testing.T) {
+	w := newWorld(t, 5, five)
+	w.pass(time.Second)
+	ms := w.members(5)
+	for _, i := range []int{0, 1, 3, 4} {
+		ms[i].State = StateLeaving
+	}
+	w.show(ms, 0, "n3", "n4", "n5") // so n4 and n5 give all to n3
+	w.pass(2 * time.Second)
+	if n := w.nodes["n4"].Held() + w.nodes["n5"].Held(); n > 0 {
+		t.Fatalf("who leaves still holds %d partitions", n)
+	}
+	w.kill("n4")
+	w.kill("n5")
+	w.show(w.members(3), 0, "n1") // and n2 has heard of nothing
+	asker, old, tried := w.nodes["n1"].View(), w.nodes["n2"].View(), 0
+	for i := range 2000 {
+		key := fmt.Sprintf("key-%d", i)
+		hash := limiter.Hash(key)
+		if old.Owner(hash) != old.Find("n4") || old.heir(ring.Partition(hash)) != old.Find("n5") || asker.Owner(hash) != asker.Find("n2") {
+			continue
+		}
+		tried++
+		if d := w.take("n1", "five", key); d.Degraded || d.Owner != "n3" || d.Remaining != 4 {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+	if tried < 10 {
+		t.Fatalf("only %d keys are owned by n4, then by n5, then by n2", tried)
+	}
+}
+
+// Who was met on the way may be asked again as all others.
+func TestAnotherIsWhoWasMet(t *testing.T) {
+	w := newWorld(t, 2, five)
+	n := w.nodes["n1"]
+	r := n.meet(w.now, n.view.Load(), []Member{{ID: "stranger", Boot: 9}})
+	if got := n.another(w.now, r, 1); got != 2 {
+		t.Errorf("after n2: %d, want the stranger", got)
+	}
+	if got := n.another(w.now, r, 2); got != 1 {
+		t.Errorf("after the stranger: %d, want n2", got)
+	}
 }
