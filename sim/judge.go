@@ -60,6 +60,7 @@ type judge struct {
 	gifts    []time.Duration         // when a partition was last given to somebody
 	holders  []*process              // of partitions, as far as gifts and decisions tell
 	claims   []time.Duration         // when somebody was first seen to hold a partition who was not given it
+	laid     []time.Duration         // when what is kept of a partition was last laid on a clock out of step with the one before
 	said     map[cluster.ID]saying   // what clients may hear under an ID
 	granted  map[cluster.ID]bool     // what was set aside of several owners, under which IDs
 	checked  [promises]uint64        // how often each promise was looked at
@@ -77,7 +78,10 @@ type scratch struct {
 }
 
 // saying is what was answered under an ID: always the same, unless somebody had to forget.
-type saying struct{ first, last limiter.Decision }
+type saying struct {
+	first, last limiter.Decision
+	by          *process // who said the last
+}
 
 // hearing is one visit of a client, from the question to the answer.
 type hearing struct {
@@ -104,7 +108,8 @@ func newJudge(w *world) *judge {
 	j := &judge{
 		world: w, accounts: make(map[naiveKey]*account), said: make(map[cluster.ID]saying), granted: make(map[cluster.ID]bool),
 		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
-		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), tallies: make(map[string]*LimitReport),
+		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
+		tallies: make(map[string]*LimitReport),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
@@ -344,19 +349,14 @@ func (j *judge) judged(p *process, it *asked, v verdict, got, want limiter.Decis
 	}
 }
 
-// delivered checks what p answered to an Ask with this deadline on its clock.
-func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, answer *cluster.Answer) {
+// delivered checks what p answered to an Ask of from with this deadline on p's clock.
+func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Instant, answer *cluster.Answer) {
 	if len(answer.Items) != len(a.Items) {
 		j.fail(owned, "%s answers %d of %d items", p.machine.id, len(answer.Items), len(a.Items))
 		return
 	}
 	if a.Move != nil {
-		for _, g := range a.Move.Gift {
-			j.gifts[g] = j.world.now
-			if p.node.HoldsPartition(int(g)) {
-				j.holders[g] = p
-			}
-		}
+		j.moved(from, p, a.Move)
 	}
 	late := p.now() >= deadline
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
@@ -370,7 +370,7 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 		if out.Status == cluster.StatusDone && (it.Op == cluster.OpReserve || it.Op == cluster.OpSettle) {
 			if it.Op == cluster.OpReserve {
 				j.setsAside(p, &x, out.Decision)
-				j.says(&x, unheld(out.Decision))
+				j.says(p, &x, unheld(out.Decision))
 			}
 			continue
 		}
@@ -382,7 +382,7 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 			j.decides(p, items, false, got)
 			items, got = items[:0], got[:0]
 		}
-		j.says(&x, out.Decision)
+		j.says(p, &x, out.Decision)
 	}
 	if len(items) > 0 {
 		j.decides(p, items, true, got)
@@ -391,7 +391,7 @@ func (j *judge) delivered(p *process, a *cluster.Ask, deadline limiter.Instant, 
 }
 
 // says notes what may be passed on to a client.
-func (j *judge) says(it *asked, d limiter.Decision) {
+func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 	if it.id == (cluster.ID{}) {
 		return
 	}
@@ -399,7 +399,7 @@ func (j *judge) says(it *asked, d limiter.Decision) {
 	if !known {
 		s.first = d
 	}
-	s.last = d
+	s.last, s.by = d, p
 	j.said[it.id] = s
 }
 
@@ -571,6 +571,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		j.fail(marked, "%s answers for %s under %s with less than the full promise, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d))
 		return
+	case j.relayedTo(p, it, d, got):
 	case local != (d.Owner == p.machine.id) || j.world.byID[d.Owner] == nil:
 		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key), d.Owner, d.Source)
 		return
@@ -618,7 +619,7 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			shares := h.process.shares
 			raw := d.Decision
 			raw.Allowed = raw.Allowed && !d.Shadow
-			n := shares.split(h.process, it, spec, d, raw, len(j.world.machines))
+			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, len(j.world.machines))
 			m, explained := j.memories.answers[it.ID], n > 0 && shares.says(h.process, share(spec, n), it, raw)
 			if m != nil && !explained && j.world.now < m.now+memory+j.carriage() && slices.Equal(m.decisions, []limiter.Decision{raw}) {
 				a.Decision, a.due, a.full = raw, true, true // it knows what was decided on this take when it had an owner
@@ -626,6 +627,10 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			}
 			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
+			if a.charged && it.ID != (cluster.ID{}) && m == nil {
+				j.memories.add(it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)
+				j.memories.answers[it.ID].share = true
+			}
 			a.full = true
 		}
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
@@ -641,7 +646,7 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
 	// Keys that had one owner when they were asked for together may have several by now: nobody can decide on them together.
 	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
-	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread {
+	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
 	} else if want.full {

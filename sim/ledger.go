@@ -34,6 +34,7 @@ type answered struct {
 	decisions []limiter.Decision
 	one       [1]limiter.Decision // what decisions mostly is
 	charges   bool                // something was charged
+	share     bool                // by its share, not as who decides: who gets the key from it hears of that answer too
 }
 
 func newMemories() memories { return memories{answers: make(map[cluster.ID]*answered)} }
@@ -58,7 +59,7 @@ func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limite
 		m.answers[id] = a
 		m.order = append(m.order, id)
 	}
-	a.by, a.at, a.now, a.charges = p, p.now(), now, charges
+	a.by, a.at, a.now, a.charges, a.share = p, p.now(), now, charges, false
 	a.decisions = append(a.one[:0], ds...)
 }
 
@@ -83,7 +84,7 @@ func (j *judge) remembered(p *process, id cluster.ID, items []asked, got []limit
 	}
 	// What was answered elsewhere came along, unless it was lost; and it may live a little longer for that.
 	age := j.world.now - a.now
-	if age+age/1000 < memory && j.sure(a.by) {
+	if age+age/1000 < memory && !a.share && j.sure(a.by) {
 		return a.decisions
 	}
 	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
@@ -135,17 +136,22 @@ func newShares() *shares {
 
 // split is in how many shares a node has split a limit, told by what it answers; 0 if no number explains that. Several may
 // come to the same share of a small limit, and yet refill at different rates: then the decision itself tells.
-func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, most int) int {
+func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, atomic bool, most int) int {
 	fits := func(n int) bool {
 		own := capacityOf(share(s, n))
 		return own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 && s.OnPartition == limiter.PartitionOpen)
 	}
-	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (!p.machine.world.plan.moves() || l.says(p, share(s, n), it, raw)) {
+	explains := func(n int) bool {
+		yes := raw
+		yes.Allowed = true // before it fell with others
+		return l.says(p, share(s, n), it, raw) || atomic && l.says(p, share(s, n), it, yes)
+	}
+	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (!p.machine.world.plan.moves() || explains(n)) {
 		return n
 	}
 	first := 0
 	for n := most; n > 0; n-- { // mostly they know all
-		if fits(n) && l.says(p, share(s, n), it, raw) {
+		if fits(n) && explains(n) {
 			return n
 		}
 		if fits(n) {

@@ -206,7 +206,7 @@ func (d *delivery) happen() {
 	ask.Deadline = d.deadline
 	answer := p.door.Deliver(ask)
 	f.erase()
-	w.judge.delivered(p, &l.ask, d.deadline, answer)
+	w.judge.delivered(l.from, p, &l.ask, d.deadline, answer)
 	d.answer = answer
 	w.course.sent(answerBytes(answer))
 	w.post(p.machine, l.from.machine, (*answering)(d))

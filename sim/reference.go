@@ -315,8 +315,10 @@ func (j *judge) carry(a *account, from, p *process) {
 		strict := r.loose
 		r.strict = &strict
 	}
+	// Others may have held it in between, and decided nothing: then it was laid on their clocks as well, whoever goes on.
+	laid := j.laid[ring.Partition(a.hash)] >= r.last
 	late := j.carriage()
-	if onTheClock(s) && apart != 0 {
+	if onTheClock(s) && (apart != 0 || laid) {
 		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
 	}
 	r.strict.shift(apart+late+drift, at)
@@ -331,7 +333,7 @@ func (j *judge) carry(a *account, from, p *process) {
 	case s.Algorithm == limiter.TokenBucket:
 		r.loose.shift(apart-drift, at)
 		r.loose.mark = aligned(r.loose.mark, s.Per)
-	case apart.Abs() > inStep: // the nearest boundary of another clock may be one that has already passed: a known fault
+	case apart.Abs() > inStep || laid: // the nearest boundary of another clock may be one that has already passed: a known fault
 		r.loose = naiveState{}
 		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 }) // copies may still not know what was given back
 	default:
@@ -416,3 +418,46 @@ func (j *judge) givenBack(a *account) (refunds int64) {
 	}
 	return min(refunds, 2*a.limit.Capacity())
 }
+
+// moved notes what a Move from one process to another does to the partitions in it.
+func (j *judge) moved(from, p *process, m *cluster.Move) {
+	outOfStep := time.Duration(p.now()-from.now()).Abs() > inStep
+	for _, g := range m.Lent {
+		if outOfStep {
+			j.laid[g] = j.world.now
+		}
+	}
+	for _, g := range m.Gift {
+		j.gifts[g] = j.world.now
+		if p.node.HoldsPartition(int(g)) {
+			j.holders[g] = p
+			if outOfStep {
+				j.laid[g] = j.world.now
+			}
+		}
+	}
+}
+
+// relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p did not hold the key yet
+// when it asked, and did when the ask came back to it. Of a look nobody remembers who has taken it.
+func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got limiter.Decision) bool {
+	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
+		return false
+	}
+	s, known := j.said[it.ID]
+	return it.Op == cluster.OpPeek || known && s.by == p && (s.first == got || s.last == got)
+}
+
+// hurried reports whether nobody could wait for who decides on a: its partition went from one node to another during the
+// visit, and the client had left less time than a check waits for that, all of which but the eighth for the way back is over.
+func (j *judge) hurried(h *hearing, a *account) bool {
+	k, p := ring.Partition(a.hash), h.process
+	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+		return m.process != nil && m.process.node.HoldsPartition(k)
+	})
+	left := time.Duration(h.question.Deadline - p.now())
+	return moving && h.request.patience < waitsFor && left <= h.request.patience/8
+}
+
+// waitsFor is how long a check waits for a handover, if its client does.
+const waitsFor = 250 * time.Millisecond
