@@ -593,67 +593,6 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 }
 
-// decideAlone has the reference decide what the node decided without an owner, at the end of the visit: by on_error or
-// on_partition, and where those say so from the node's own share. Of items that stand or fall together, one refusal is
-// for all.
-func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
-	h.alone = make([]alone, len(out))
-	fallen := h.spread && haveRefused(h, out)
-	for i := range out {
-		d := &out[i]
-		if d.Source != cluster.SourceFallback {
-			continue
-		}
-		it, spec, a := &h.question.Items[i], h.request.terms[i].account.spec, &h.alone[i]
-		if h.spread && haveRefused(h, out) { // nothing is charged then
-			look := *it
-			look.Op = cluster.OpPeek
-			it = &look
-		}
-		switch {
-		case d.Bound == cluster.Unbounded:
-			a.Allowed, a.due = true, it.Op != cluster.OpReset && spec.OnError == limiter.ErrorAllow
-		case d.Bound == 0:
-			a.due = it.Op == cluster.OpReset || spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
-		default:
-			shares := h.process.shares
-			raw := d.Decision
-			raw.Allowed = raw.Allowed && !d.Shadow
-			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, len(j.world.machines))
-			m, explained := j.memories.answers[it.ID], n > 0 && shares.says(h.process, share(spec, n), it, raw)
-			if m != nil && !explained && j.world.now < m.now+memory+j.carriage() && slices.Equal(m.decisions, []limiter.Decision{raw}) {
-				a.Decision, a.due, a.full = raw, true, true // it knows what was decided on this take when it had an owner
-				break
-			}
-			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
-			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
-			if a.charged && it.ID != (cluster.ID{}) && m == nil {
-				j.memories.add(it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)
-				j.memories.answers[it.ID].share = true
-			}
-			a.full = true
-		}
-		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
-	}
-	for i := range h.alone {
-		h.alone[i].Allowed = h.alone[i].Allowed && !fallen
-	}
-}
-
-// fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken back.
-func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
-	j.checked[marked]++
-	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
-	// Keys that had one owner when they were asked for together may have several by now: nobody can decide on them together.
-	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
-	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) {
-		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
-			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
-	} else if want.full {
-		j.same(p, &asked{account, it.Cost, it.Op, it.ID}, got, want.Decision)
-	}
-}
-
 // settled checks that a call came back in time.
 func (j *judge) settled(l *letter, answered bool) {
 	j.checked[inTime]++
