@@ -284,19 +284,71 @@ func (n *Node) Peek(ctx context.Context, limit, key string, cost int64) (client.
 	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost, Op: cluster.OpPeek})
 }
 
+// Reserve sets estimate units of key aside, until the reservation is settled or ttl is over: at least 100 ms and at most a day.
+// client.Acquire makes permits of such.
+func (n *Node) Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*client.Reservation, error) {
+	item := cluster.Item{Limit: limit, Key: key, Cost: estimate, Op: cluster.OpReserve, Hold: &cluster.HoldTerms{TTL: ttl}}
+	d, err := n.check(ctx, &item)
+	if err == nil {
+		err = rpc.HoldError(item.Op, &d)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Hold != limiter.HoldOpen:
+		return client.NewReservation(answer(&d), nil), nil
+	}
+	return client.NewReservation(answer(&d), hold{n, limit, key, item.ID}), nil
+}
+
+// hold is a reservation of this node's, wherever it is kept.
+type hold struct {
+	node       *Node
+	limit, key string
+	id         cluster.ID
+}
+
+func (h hold) Settle(ctx context.Context, actual int64) error {
+	return h.act(ctx, cluster.Item{Op: cluster.OpSettle, Cost: actual, Hold: &cluster.HoldTerms{ID: h.id}})
+}
+
+func (h hold) Extend(ctx context.Context, ttl time.Duration) error {
+	return h.act(ctx, cluster.Item{Op: cluster.OpExtend, Hold: &cluster.HoldTerms{ID: h.id, TTL: ttl}})
+}
+
+func (h hold) act(ctx context.Context, item cluster.Item) error {
+	item.Limit, item.Key = h.limit, h.key
+	d, err := h.node.check(ctx, &item)
+	if err != nil {
+		return err
+	}
+	return rpc.HoldError(item.Op, &d)
+}
+
 func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, error) {
-	if err := ctx.Err(); err != nil {
+	d, err := n.check(ctx, &item)
+	if err != nil {
 		return client.Decision{}, err
 	}
-	request := cluster.Request{Items: []cluster.Item{item}}
+	return answer(&d), nil
+}
+
+// check decides on the item, and gives it its id if it gets one.
+func (n *Node) check(ctx context.Context, item *cluster.Item) (cluster.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return cluster.Decision{}, err
+	}
+	request := cluster.Request{Items: []cluster.Item{*item}}
 	if t, limited := ctx.Deadline(); limited {
 		request.Deadline = n.clock.At(t)
 	}
 	var out [1]cluster.Decision
-	if err := n.node.Check(&request, out[:]); err != nil {
-		return client.Decision{}, err
-	}
-	d := &out[0]
+	err := n.node.Check(&request, out[:])
+	*item = request.Items[0]
+	return out[0], err
+}
+
+func answer(d *cluster.Decision) client.Decision {
 	answer := client.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay,
 		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
@@ -305,7 +357,7 @@ func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, err
 	if d.Session != 0 {
 		answer.Session = time.Unix(0, int64(d.Session))
 	}
-	return answer, nil
+	return answer
 }
 
 // Close takes the node out of its cluster: others take its counters over, then it stops. ctx bounds that; what is not

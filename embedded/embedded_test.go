@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"penstock/cluster"
 	"penstock/embedded"
@@ -90,6 +92,58 @@ func TestAlone(t *testing.T) {
 	}
 	if n.GossipAddr() != "" || !slices.Equal(n.Members(), []string{"n1"}) {
 		t.Errorf("%q, %v", n.GossipAddr(), n.Members())
+	}
+	if err := n.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// Promise: what is reserved counts as spent, and then what was used; permits come back.
+func TestReserve(t *testing.T) {
+	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Minute}
+	n := start(t, embedded.Config{Name: "n1", Limits: []limiter.Spec{login, permits}, Memory: 1 << 20})
+	ctx := patience(t)
+	left := func(want int64) {
+		t.Helper()
+		if d, err := n.Peek(ctx, "login", "alice", 0); err != nil || d.Remaining != want {
+			t.Errorf("%d remain, %v; want %d", d.Remaining, err, want)
+		}
+	}
+	r, err := n.Reserve(ctx, "login", "alice", 20, time.Minute)
+	if err != nil || !r.Allowed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	left(10)
+	if no, err := n.Reserve(ctx, "login", "alice", 11, time.Minute); err != nil || no.Allowed || no.Settle(ctx, 3) != nil {
+		t.Errorf("more than there is: %+v, %v", no, err)
+	}
+	if err := errors.Join(r.Extend(ctx, time.Hour), r.Settle(ctx, 5), r.Settle(ctx, 5)); err != nil {
+		t.Error(err)
+	}
+	left(25)
+	if err := r.Settle(ctx, 6); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("settled with another amount: %v", err)
+	}
+	if err := r.Extend(ctx, time.Hour); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("extended after it was settled: %v", err)
+	}
+	var input *cluster.InputError
+	if _, err := n.Reserve(ctx, "login", "alice", 1, 0); !errors.As(err, &input) || input.Field != "items[0].ttl_ms" {
+		t.Errorf("no ttl: %v", err)
+	}
+
+	p, err := client.Acquire(ctx, n, "permits", "room", 2, time.Minute)
+	if err != nil || !p.Allowed {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if full, err := client.Acquire(ctx, n, "permits", "room", 1, time.Minute); err != nil || full.Allowed || full.Release(ctx) != nil {
+		t.Errorf("a third one: %+v, %v", full, err)
+	}
+	if err := p.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	if d, err := n.Peek(ctx, "permits", "room", 2); err != nil || !d.Allowed {
+		t.Errorf("after their release: %+v, %v", d, err)
 	}
 	if err := n.Close(ctx); err != nil {
 		t.Error(err)

@@ -108,7 +108,7 @@ func reserve(n *cluster.Node, r *cluster.Request, out []cluster.Decision, ttlMs 
 	}
 	allowed = true
 	for i := range out {
-		if err := holdError(&out[i]); err != nil {
+		if err := holdError(cluster.OpReserve, &out[i]); err != nil {
 			return nil, false, err
 		}
 		allowed = allowed && out[i].Allowed
@@ -134,13 +134,7 @@ func atHold(n *cluster.Node, inlines *inlineLimits, id string, op cluster.Op, ac
 	if err := n.Check(&cluster.Request{Items: []cluster.Item{it}, Deadline: deadline}, out[:]); err != nil {
 		return d, atHoldError(err)
 	}
-	if out[0].Source == cluster.SourceFallback {
-		return d, errUnreached
-	}
-	if op == cluster.OpExtend && out[0].Hold == limiter.HoldSettled {
-		return d, errSettled
-	}
-	return out[0], holdError(&out[0])
+	return out[0], holdError(op, &out[0])
 }
 
 // atHoldError names fields as settle and extend have them.
@@ -184,7 +178,22 @@ var holdFaults = map[limiter.HoldState]*holdFault{
 	},
 }
 
-func holdError(d *cluster.Decision) error {
+// HoldError is what a client is told if d, the answer to op, says that there is no hold, or not any more; nil if there is one, or
+// a denial.
+func HoldError(op cluster.Op, d *cluster.Decision) error {
+	if err := holdError(op, d); err != nil {
+		return StatusError(err)
+	}
+	return nil
+}
+
+func holdError(op cluster.Op, d *cluster.Decision) error {
+	switch {
+	case op != cluster.OpReserve && d.Source == cluster.SourceFallback:
+		return errUnreached
+	case op == cluster.OpExtend && d.Hold == limiter.HoldSettled:
+		return errSettled
+	}
 	if f := holdFaults[d.Hold]; f != nil {
 		return f
 	}

@@ -613,6 +613,7 @@ func (d *redisDoor) keptOut() error {
 func reservation(d aDoor, key string) error {
 	q := question{limit: "five", key: key, op: "peek"}
 	var settle func() error
+	var limiter client.Limiter
 	switch d := d.(type) {
 	case *httpDoor:
 		var out struct{ Holds []struct{ ID string } }
@@ -624,15 +625,20 @@ func reservation(d aDoor, key string) error {
 			return err
 		}
 	case *grpcDoor:
+		limiter = d.c
+	case *insideDoor:
+		limiter = d.node
+	default:
+		return errNone
+	}
+	if limiter != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		r, err := d.c.Reserve(ctx, "five", q.key, 4, time.Minute)
+		r, err := limiter.Reserve(ctx, "five", q.key, 4, time.Minute)
 		if err != nil {
 			return err
 		}
 		settle = func() error { return r.Settle(ctx, 1) }
-	default:
-		return errNone
 	}
 	if err := wants(d, q, left(1)); err != nil {
 		return err

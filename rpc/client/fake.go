@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Fake is a Limiter for tests of programs that use one. Its zero value admits everything. It needs no node and no time.
@@ -17,7 +18,9 @@ type Fake struct {
 // Asked is one call of a Fake.
 type Asked struct {
 	Request
-	Peek bool
+	Peek    bool
+	Reserve bool
+	Settle  bool // of a reservation; Cost is what was used
 }
 
 // Asked are the calls so far, in order.
@@ -41,6 +44,34 @@ func (f *Fake) Do(ctx context.Context, r Request) (Decision, error) {
 func (f *Fake) Peek(ctx context.Context, limit, key string, cost int64) (Decision, error) {
 	return f.answer(ctx, Asked{Request: Request{Limit: limit, Key: key, Cost: cost}, Peek: true})
 }
+
+// Reserve notes the call and answers. So do Settle and Cancel of what it returns.
+func (f *Fake) Reserve(ctx context.Context, limit, key string, estimate int64, _ time.Duration) (*Reservation, error) {
+	r := Request{Limit: limit, Key: key, Cost: estimate}
+	d, err := f.answer(ctx, Asked{Request: r, Reserve: true})
+	if err != nil {
+		return nil, err
+	}
+	if !d.Allowed {
+		return NewReservation(d, nil), nil
+	}
+	return NewReservation(d, fakeHold{f, r}), nil
+}
+
+type fakeHold struct {
+	fake *Fake
+	Request
+}
+
+func (h fakeHold) Settle(ctx context.Context, actual int64) error {
+	h.fake.mu.Lock()
+	defer h.fake.mu.Unlock()
+	h.Cost = actual
+	h.fake.asked = append(h.fake.asked, Asked{Request: h.Request, Settle: true})
+	return ctx.Err()
+}
+
+func (h fakeHold) Extend(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 func (f *Fake) answer(ctx context.Context, a Asked) (Decision, error) {
 	f.mu.Lock()

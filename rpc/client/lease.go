@@ -206,10 +206,10 @@ func (s *leases) settleLocked(k leaseKey, id string, used int64, until limiter.I
 // settle says what was used, until somebody hears it or it does not help any more. What was used of a hold that nobody knows
 // any more, because who did died before its heir had heard of it, is reported.
 func (s *leases) settle(k leaseKey, id string, used int64, until limiter.Instant) {
-	r := Reservation{client: s.client, id: id, holder: s.holder}
+	h := remoteHold{s.client, id, s.holder}
 	for {
 		ctx, cancel := context.WithTimeout(s.ctx, limiter.LeaseTTL/2)
-		err := r.Settle(ctx, used)
+		err := h.Settle(ctx, used)
 		cancel()
 		switch status.Code(err) {
 		case codes.NotFound:

@@ -17,6 +17,8 @@ type Limiter interface {
 	Do(ctx context.Context, r Request) (Decision, error)
 	// Peek answers as Take would, and changes nothing.
 	Peek(ctx context.Context, limit, key string, cost int64) (Decision, error)
+	// Reserve sets estimate units of key aside until the reservation is settled, or until ttl is over.
+	Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*Reservation, error)
 }
 
 // Allow charges one unit, and reports whether it was admitted.

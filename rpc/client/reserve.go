@@ -15,9 +15,36 @@ import (
 type Reservation struct {
 	Decision // Allowed says whether anything is set aside
 
-	client *Client
-	id     string // empty: there is nothing to settle
-	holder string
+	at HoldDoor // nil: there is nothing to settle
+}
+
+// HoldDoor is where one reservation is settled and extended. Who implements a Limiter gives his own to NewReservation.
+type HoldDoor interface {
+	Settle(ctx context.Context, actual int64) error
+	Extend(ctx context.Context, ttl time.Duration) error
+}
+
+// NewReservation is for who implements a Limiter. at is nil if nothing is set aside.
+func NewReservation(d Decision, at HoldDoor) *Reservation { return &Reservation{d, at} }
+
+// remoteHold is a hold by its id.
+type remoteHold struct {
+	client     *Client
+	id, holder string
+}
+
+func (h remoteHold) Settle(ctx context.Context, actual int64) error {
+	return twice(ctx, func(ctx context.Context) error {
+		_, err := h.client.limits.Settle(ctx, &penstockv1.SettleRequest{Id: h.id, Actual: actual, Holder: h.holder})
+		return err
+	})
+}
+
+func (h remoteHold) Extend(ctx context.Context, ttl time.Duration) error {
+	return twice(ctx, func(ctx context.Context) error {
+		_, err := h.client.limits.Extend(ctx, &penstockv1.ExtendRequest{Id: h.id, TtlMs: ttl.Milliseconds(), Holder: h.holder})
+		return err
+	})
 }
 
 // HoldOptions say more about a reservation.
@@ -59,7 +86,10 @@ func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl t
 	}
 	all := make([]*Reservation, len(items))
 	for i, h := range out.Holds {
-		all[i] = &Reservation{Decision: decision(h.Decision), client: c, id: h.Id, holder: o.Holder}
+		all[i] = &Reservation{Decision: decision(h.Decision)}
+		if h.Id != "" {
+			all[i].at = remoteHold{c, h.Id, o.Holder}
+		}
 	}
 	return all, nil
 }
@@ -67,13 +97,10 @@ func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl t
 // Settle charges what was really used, 0 or more, also more than was reserved, and releases the rest. It may be repeated
 // with the same amount, until it succeeds. FAILED_PRECONDITION: the deadline came first.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
-	if r.id == "" {
+	if r.at == nil {
 		return nil
 	}
-	return twice(ctx, func(ctx context.Context) error {
-		_, err := r.client.limits.Settle(ctx, &penstockv1.SettleRequest{Id: r.id, Actual: actual, Holder: r.holder})
-		return err
-	})
+	return r.at.Settle(ctx, actual)
 }
 
 // Cancel releases all of it: nothing was used.
@@ -81,13 +108,10 @@ func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0
 
 // Extend puts the deadline off, to ttl from now. One that is later already stays.
 func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
-	if r.id == "" {
+	if r.at == nil {
 		return nil
 	}
-	return twice(ctx, func(ctx context.Context) error {
-		_, err := r.client.limits.Extend(ctx, &penstockv1.ExtendRequest{Id: r.id, TtlMs: ttl.Milliseconds(), Holder: r.holder})
-		return err
-	})
+	return r.at.Extend(ctx, ttl)
 }
 
 // Permit is a place among those that a limit with algorithm concurrency has. It is kept by signs of life until it is
@@ -106,13 +130,27 @@ func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl ti
 	if err != nil {
 		return nil, err
 	}
-	p := &Permit{Reservation: *all[0], lost: make(chan struct{})}
+	return keep(all[0], ttl), nil
+}
+
+// Acquire takes n places of key, as Client.Acquire does.
+func Acquire(ctx context.Context, l Limiter, limit, key string, n int64, ttl time.Duration) (*Permit, error) {
+	r, err := l.Reserve(ctx, limit, key, n, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return keep(r, ttl), nil
+}
+
+// keep makes a permit of a reservation, by signs of life.
+func keep(r *Reservation, ttl time.Duration) *Permit {
+	p := &Permit{Reservation: *r, lost: make(chan struct{})}
 	alive, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	if p.id != "" {
+	if p.at != nil {
 		p.over.Go(func() { p.live(alive, ttl) })
 	}
-	return p, nil
+	return p
 }
 
 // live gives signs of life until the permit is released, or lost.
