@@ -25,6 +25,7 @@ type event struct {
 
 type tally struct {
 	passed, failed, skipped int
+	busy                    int // of the skipped: they say that this machine is too busy for what they time
 	output                  map[string]*strings.Builder // of tests under way, by package and test
 	failedIn                map[string]int              // cases, by package
 }
@@ -39,7 +40,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "count:", err)
 		os.Exit(2)
 	}
-	counts := fmt.Sprintln(t.passed, t.failed, t.skipped)
+	counts := fmt.Sprintln(t.passed, t.failed, t.skipped, t.busy)
 	if err := os.WriteFile(os.Args[1], []byte(counts), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, "count:", err)
 		os.Exit(2)
@@ -95,6 +96,9 @@ func (t *tally) addCase(e event, name string) {
 		t.passed++
 	case "skip":
 		t.skipped++
+		if o := t.output[name]; o != nil && strings.Contains(o.String(), "too busy") {
+			t.busy++
+		}
 		fmt.Print("skipped ", name, "\n", t.output[name])
 	case "fail":
 		t.failed++
