@@ -25,7 +25,7 @@ type event struct {
 
 type tally struct {
 	passed, failed, skipped int
-	busy                    int // of the skipped: they say that this machine is too busy for what they time
+	busy                    int                         // of the skipped: they say that this machine is too busy for what they time
 	output                  map[string]*strings.Builder // of tests under way, by package and test
 	failedIn                map[string]int              // cases, by package
 }
