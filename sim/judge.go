@@ -58,6 +58,8 @@ type judge struct {
 	order    []*account              // as they were opened
 	memories memories                // what nodes decided under an ID
 	gifts    []time.Duration         // when a partition was last given to somebody
+	givers   []*process              // by whom
+	troubles troubles                // of the world
 	holders  []*process              // of partitions, as far as gifts and decisions tell
 	claims   []time.Duration         // when somebody was first seen to hold a partition who was not given it
 	laid     []time.Duration         // when what is kept of a partition was last laid on a clock out of step with the one before
@@ -108,6 +110,7 @@ func newJudge(w *world) *judge {
 	j := &judge{
 		world: w, accounts: make(map[naiveKey]*account), said: make(map[cluster.ID]saying), granted: make(map[cluster.ID]bool),
 		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
+		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
 		tallies: make(map[string]*LimitReport),
 	}

@@ -24,10 +24,15 @@ type reference struct {
 	last     time.Duration // when
 	came     time.Duration // when it was last carried from one node to another
 	fences   uint64        // how often who decided had let go of all that it held
-	blind    time.Duration // until when charges may come that nobody sees
+	unseen   time.Duration // until when charges may come that nobody sees
+	blind    time.Duration // until when they may count
 	held     time.Duration // until when something may be set aside of it, and charged a little later than is known here
+	late     []int64       // what is charged by then
+	back     int64         // what is given back by then, and may come after what it is charged
 	unphased bool          // it has been held, and has not told since when time passes for it (phased)
+	touched  time.Duration // when it was last charged, as far as is known
 	past     []charged     // what was charged lately, where a world may have to look back
+	others   []ownCount    // what processes may still have that have decided before
 }
 
 // charged is an amount that was charged, or given back.
@@ -109,14 +114,14 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carriage }
 
 // owes notes that a node has admitted something without who decides, and that this is charged to who decides then:
-// perhaps, some time within the next minute, and as far as there is room. Until that is over and forgotten nobody knows
-// how little is left, only how much at most.
+// perhaps, some time within the next minute, and as far as there is room. Until that is over, and a decision has told all
+// of the state since, or it is forgotten, nobody knows how little is left, only how much at most.
 func (r *reference) owes(a *account, p *process) {
-	r.goBlind(p, p.machine.world.now+owedLasts+2*a.spec.Per)
+	r.goBlind(p, p.machine.world.now+owedLasts, forgets(a.spec))
 }
 
-// goBlind notes that until then charges may come that nobody sees.
-func (r *reference) goBlind(p *process, until time.Duration) {
+// goBlind notes that until then charges may come that nobody sees, and how much longer they count.
+func (r *reference) goBlind(p *process, until, counts time.Duration) {
 	now := p.machine.world.now
 	if r.by == nil {
 		r.by, r.last = p, now
@@ -124,7 +129,21 @@ func (r *reference) goBlind(p *process, until time.Duration) {
 	if r.came == 0 {
 		r.came = now
 	}
-	r.blind = max(r.blind, until)
+	r.unseen = max(r.unseen, until)
+	r.blind = max(r.blind, until+counts)
+}
+
+// forgets is how long a charge counts under s at most.
+func forgets(s *limiter.Spec) time.Duration {
+	switch s.Algorithm {
+	case limiter.GCRA, limiter.LeakyBucket:
+		return time.Duration(min(float64(capacityOf(s))*float64(s.Per)/float64(s.Limit), float64(limiter.MaxFill))) + 1
+	case limiter.TokenBucket:
+		return time.Duration((s.Limit+s.Refill-1)/s.Refill+1) * s.Per
+	case limiter.FixedWindow, limiter.SlidingLog:
+		return s.Per
+	}
+	return 2 * s.Per
 }
 
 // owedLasts is for how long a node tries to have charged what it has admitted by itself, and a little more.
@@ -151,18 +170,24 @@ func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Deci
 		full := max(0, int64(got.ResetAfter))
 		r.loose = naiveState{used: max(0, full-1) * s.Limit, poured: now}
 		r.strict = &naiveState{used: full * s.Limit, poured: now}
-	case s.Algorithm == limiter.FixedWindow && s.Anchor == limiter.FirstHit && got.ResetAfter > 0:
+	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0:
 		r.loose.start = now.Add(got.ResetAfter - s.Per)
 		r.strict.start = r.loose.start
-		if got.Remaining > 0 {
-			r.loose.count = used
-			r.strict = nil
+		if got.Remaining == 0 { // refusals may count, and nobody says how many
+			return
 		}
+		r.loose.count = used
+		r.strict = nil
 	case s.Algorithm == limiter.TokenBucket && used > 0:
 		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
 		r.loose, r.strict = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}, nil
+	default:
+		return
 	}
 	r.unphased = r.unphased && r.strict != nil
+	if r.last > r.unseen {
+		r.blind = 0
+	}
 }
 
 func (r *reference) takeExactly(now limiter.Instant, it *asked, got limiter.Decision) (verdict, limiter.Decision) {
@@ -203,7 +228,7 @@ func (r *reference) commit(now limiter.Instant, it *asked, allowed bool) {
 	case it.op == cluster.OpReset:
 		r.loose, r.strict = naiveState{}, &naiveState{}
 	case allowed:
-		r.loose.charge(now, s, it.cost)
+		r.charge(now, s, it.cost)
 		r.strict.charge(now, s, it.cost)
 	default: // a refusal may have its price
 		if !r.isHeld() && !r.loose.peek(now, s, it.cost).Allowed { // while something is set aside, it has none
@@ -211,6 +236,17 @@ func (r *reference) commit(now limiter.Instant, it *asked, allowed bool) {
 		}
 		r.strict.take(now, s, it.cost)
 	}
+}
+
+// charge is for the most generous reference, which has what is about to be given back take away from it.
+func (r *reference) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
+	if r.isHeld() && cost > 0 {
+		given := min(r.back, cost)
+		r.back -= given
+		cost -= given
+	}
+	r.touched = r.last
+	r.loose.charge(now, s, cost)
 }
 
 // mayHave notes a decision of which nobody knows whether it was taken again.
@@ -229,15 +265,29 @@ func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
 	}
 }
 
-// settle makes one of the two references again once both are as good as new.
+// settle has charged what was set aside, as soon as that must be over, and makes one of the two references again once both are as
+// good as new.
 func (r *reference) settle(now limiter.Instant, s *limiter.Spec) {
+	if !r.isHeld() {
+		for _, cost := range r.late {
+			if r.strict == nil {
+				r.loosen(now, s)
+			}
+			r.strict.charge(now, s, cost)
+			r.touched = r.last
+		}
+		r.late, r.back = nil, 0
+	}
+	if r.unphased && r.last <= max(r.touched, r.unseen)+forgets(s) {
+		return // when it is over depends on when it was charged
+	}
 	if r.strict == nil || !asNew(&r.loose, now, s) || !asNew(r.strict, now, s) {
 		return
 	}
 	if s.Algorithm == limiter.TokenBucket && s.Anchor == limiter.FirstHit {
 		return // a full one may still know when its refills come
 	}
-	r.loose, r.strict, r.unphased = naiveState{}, nil, r.unphased && r.isHeld()
+	r.loose, r.strict, r.unphased = naiveState{}, nil, false
 }
 
 func asNew(st *naiveState, now limiter.Instant, s *limiter.Spec) bool {
@@ -293,7 +343,9 @@ func (j *judge) bring(a *account, p *process) {
 	switch {
 	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
 	default:
+		j.keep(a, before)
 		j.carry(a, before, p)
+		j.merge(a, p)
 		if refunds := j.givenBack(a); refunds > 0 {
 			r.strict.charge(p.now(), a.spec, refunds)
 		}
@@ -411,8 +463,12 @@ func (j *judge) givenBack(a *account) (refunds int64) {
 	if gift := j.gifts[ring.Partition(a.hash)]; gift > a.reference.last {
 		moved = gift
 	}
+	if j.world.plan.sky == outage {
+		moved = a.reference.last // or earlier than anybody has seen
+	}
+	since := j.troubles.since(moved - longCarriage)
 	for _, x := range a.reference.past {
-		if x.cost < 0 && x.at > moved-5*time.Second {
+		if x.cost < 0 && x.at > since {
 			refunds -= x.cost
 		}
 	}
@@ -428,7 +484,7 @@ func (j *judge) moved(from, p *process, m *cluster.Move) {
 		}
 	}
 	for _, g := range m.Gift {
-		j.gifts[g] = j.world.now
+		j.gifts[g], j.givers[g] = j.world.now, from
 		if p.node.HoldsPartition(int(g)) {
 			j.holders[g] = p
 			if outOfStep {

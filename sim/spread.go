@@ -10,7 +10,8 @@ import (
 // Takes of several owners that stand or fall together are set aside first, and charged after the client has heard yes. The judge
 // knows of a charge what the client knows: it is certain from the yes on, and until it comes it counts as spent, because the same
 // is set aside. So the most generous reference charges at the yes, and nothing before; and nobody is accused of saying no too early
-// until all that may have been set aside is charged or released, and forgotten. What an owner refuses, it refuses for all: the
+// until all that may have been set aside is charged or released, by which time the strictest reference has it too; in worlds with
+// faults, where nobody knows what was charged, until it is forgotten or a decision has told. What an owner refuses, it refuses for all: the
 // client has to hear it; and who has said yes to more than there is has to be found, whether by the owner or from outside.
 
 // asideLasts is how long something may be set aside, and charged, after its request's deadline.
@@ -40,9 +41,13 @@ func (j *judge) spreads(h *hearing) {
 	for i := range r.terms {
 		a := r.terms[i].account
 		ref := &a.reference
-		ref.held = max(ref.held, j.world.now+lasts+2*a.spec.Per)
+		ref.held = max(ref.held, j.world.now+lasts)
 		ref.unphased = ref.unphased || phased(a.spec)
-		ref.goBlind(h.process, ref.held)
+		var counts time.Duration
+		if j.world.plan.sky != calm { // it may be charged more than once, or by whom nobody has heard of
+			counts = forgets(a.spec)
+		}
+		ref.goBlind(h.process, ref.held, counts)
 	}
 }
 
@@ -80,12 +85,17 @@ func unheld(d limiter.Decision) limiter.Decision {
 func (j *judge) charged(t *term, cost int64) {
 	a := t.account
 	r := &a.reference
+	if cost > 0 {
+		r.late = append(r.late, cost)
+	} else {
+		r.back = min(r.back-max(cost, -a.limit.Capacity()), a.limit.Capacity())
+	}
 	switch {
-	case t.counted || r.by == nil:
+	case t.counted:
 	case cost > 0 && (j.world.plan.sky != calm || watches(a.spec)):
 		a.heard.forgive(cost * a.supply.unit)
 	default:
-		r.loose.charge(r.by.now(), a.spec, cost)
+		r.charge(r.by.now(), a.spec, cost)
 		a.note(r.by, cost)
 	}
 }

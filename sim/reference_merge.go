@@ -1,0 +1,162 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// Two nodes that cannot hear each other may both decide for a key for a while, and each then goes by what it has counted itself. What
+// one of them keeps comes back when it decides again, or is merged with what the other has when they meet. So the strictest reference
+// is the more consumed of all that anybody may still have.
+
+// ownCount is what a process may have that has decided for a key, when another one goes on.
+type ownCount struct {
+	process *process
+	strict  naiveState // on its clock
+}
+
+// keep notes what the last to decide has, unless it has just given it away.
+func (j *judge) keep(a *account, before *process) {
+	r, k := &a.reference, ring.Partition(a.hash)
+	if j.world.plan.sky == calm {
+		return
+	}
+	r.others = slices.DeleteFunc(r.others, func(x ownCount) bool { return x.process == before })
+	if j.givers[k] == before && j.gifts[k] > r.last && !before.node.Holds(a.hash) {
+		return
+	}
+	st := r.loose
+	if r.strict != nil {
+		st = *r.strict
+	}
+	r.others = append(r.others, ownCount{before, st})
+}
+
+// merge has the strictest reference, which was carried to p, count what others may have brought there, and what p itself has counted
+// before.
+func (j *judge) merge(a *account, p *process) {
+	r, s, at := &a.reference, a.spec, p.now()
+	r.others = slices.DeleteFunc(r.others, func(x ownCount) bool {
+		st, there := x.strict, x.process.now()
+		if asNew(&st, there, s) && !r.unphased {
+			return true
+		}
+		if x.process != p {
+			st.shift(time.Duration(at-there)+j.carriage(), at)
+			if onTheClock(s) {
+				st.lay(s, at)
+			}
+		}
+		r.strict.merge(&st, at, s)
+		return x.process == p
+	})
+}
+
+// merge makes of two states of a key the one in which more is consumed.
+func (st *naiveState) merge(o *naiveState, now limiter.Instant, s *limiter.Spec) {
+	o = o.copy()
+	if s.Algorithm != limiter.TokenBucket {
+		st.take(now, s, 0) // as they stand now
+		o.take(now, s, 0)
+	}
+	switch s.Algorithm {
+	case limiter.GCRA, limiter.LeakyBucket:
+		st.used = max(st.used, o.used)
+	case limiter.TokenBucket:
+		if o.phased {
+			missing, mark := st.tokensAt(now, s)
+			more, later := o.tokensAt(now, s)
+			st.missing, st.mark, st.phased = max(missing, more), max(mark, later), true
+		}
+	case limiter.SlidingLog:
+		live := func(log []limiter.Instant) []limiter.Instant {
+			return slices.DeleteFunc(slices.Clone(log), func(t limiter.Instant) bool { return t.Add(s.Per) <= now })
+		}
+		long, short := live(st.log), live(o.log)
+		if len(long) < len(short) {
+			long, short = short, long
+		}
+		for i, t := range short { // rank by rank, from the newest
+			k := len(long) - len(short) + i
+			long[k] = max(long[k], t)
+		}
+		st.log = long
+	case limiter.SlidingCounter:
+		st.counts = slices.Clone(st.counts)
+		for _, x := range o.counts {
+			i, same := slices.BinarySearchFunc(st.counts, x.begin, func(p part, begin limiter.Instant) int { return int(p.begin - begin) })
+			if same {
+				st.counts[i].count = max(st.counts[i].count, x.count)
+			} else {
+				st.counts = slices.Insert(st.counts, i, x)
+			}
+		}
+	default:
+		if o.count+o.previous > 0 {
+			st.start, st.count, st.previous = max(st.start, o.start), max(st.count, o.count), max(st.previous, o.previous)
+		}
+	}
+}
+
+// troubles are the times in which something keeps nodes from telling each other what they have counted, earliest first.
+type troubles []trouble
+
+type trouble struct{ from, to time.Duration }
+
+// troublesOf finds them in what is going to happen. What comes within longCarriage of the end of one is the same.
+func troublesOf(faults []fault) (all troubles) {
+	open := make(map[fault]time.Duration) // since when
+	add := func(from, to time.Duration) { all = append(all, trouble{from, to}) }
+	end := func(f fault, at time.Duration) {
+		if since, known := open[f]; known {
+			add(since, at)
+			delete(open, f)
+		}
+	}
+	for _, f := range faults {
+		x := fault{kind: f.kind, node: f.node}
+		switch f.kind {
+		case cuts:
+			if x.peer = f.peer; open[x] == 0 {
+				open[x] = f.at
+			}
+		case freezes:
+			if open[x] == 0 {
+				open[x] = f.at
+			}
+		case mends:
+			end(fault{kind: cuts, node: f.node, peer: f.peer}, f.at)
+		case thaws:
+			end(fault{kind: freezes, node: f.node}, f.at)
+		case crashes:
+			add(f.at, f.at)
+			end(fault{kind: freezes, node: f.node}, f.at)
+		}
+	}
+	for _, since := range open {
+		add(since, 1<<62)
+	}
+	slices.SortFunc(all, func(a, b trouble) int { return int(a.from - b.from) })
+	merged := all[:0]
+	for _, x := range all {
+		if n := len(merged); n > 0 && x.from <= merged[n-1].to+longCarriage {
+			merged[n-1].to = max(merged[n-1].to, x.to)
+		} else {
+			merged = append(merged, x)
+		}
+	}
+	return merged
+}
+
+// since is the earliest time from which on somebody may not know at t what was counted.
+func (all troubles) since(t time.Duration) time.Duration {
+	for _, x := range all {
+		if x.from <= t && t <= x.to+longCarriage {
+			return x.from - longCarriage
+		}
+	}
+	return t
+}
