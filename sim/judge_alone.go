@@ -67,3 +67,11 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 		j.same(p, &asked{account, it.Cost, it.Op, it.ID}, got, want.Decision)
 	}
 }
+
+// misses reports whether who decided takes somebody for vanished who has left: it has heard that one was ACTIVE and that it is gone, and
+// not what it said in between, as happens to who comes at that moment. If nobody else is there, it goes by what it does when one of
+// two is cut off.
+func (j *judge) misses(d *cluster.Decision, a *account) bool {
+	f, m := &j.world.faults, j.world.byID[d.Owner]
+	return f.Leaves+f.Restarts+f.Rolls > 0 && d.Bound == a.limit.Capacity() && m != nil && m.process != nil && m.process.node.View().Active() == 1
+}

@@ -35,6 +35,9 @@ type reference struct {
 	others   []ownCount    // what processes may still have that have decided before
 }
 
+// everything is more than anybody can have to give back: a reset gives it back.
+const everything = 1 << 40
+
 // charged is an amount that was charged, or given back.
 type charged struct {
 	at   time.Duration
@@ -322,14 +325,13 @@ func (st *naiveState) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 	}
 }
 
-// note remembers what p has charged, in worlds that may have to look back. No more than a capacity can be given back at once, whatever
-// was asked for.
+// note remembers what p has charged, in worlds that may have to look back.
 func (a *account) note(p *process, cost int64) {
 	w, r := p.machine.world, &a.reference
 	if w.plan.quiet() || cost == 0 {
 		return
 	}
-	r.past = append(r.past, charged{w.now, p.now(), max(cost, -a.limit.Capacity())})
+	r.past = append(r.past, charged{w.now, p.now(), max(cost, -everything)})
 	if n := len(r.past); n > 1000 && n == cap(r.past) { // before it grows
 		r.past = slices.Clone(r.past[n/2:])
 	}
@@ -469,7 +471,7 @@ func (j *judge) givenBack(a *account) (refunds int64) {
 	since := j.troubles.since(moved - longCarriage)
 	for _, x := range a.reference.past {
 		if x.cost < 0 && x.at > since {
-			refunds -= x.cost
+			refunds += min(-x.cost, a.limit.Capacity())
 		}
 	}
 	return min(refunds, 2*a.limit.Capacity())
