@@ -58,8 +58,6 @@ type Item struct {
 	hash  uint64
 	doubt uint64 // boot that may have charged it without an answer
 	again bool   // this node had answered it before
-
-	takeID ID // of a settlement: the take that its hold is of (together.go)
 }
 
 // Source says who took a decision.

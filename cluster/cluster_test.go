@@ -104,7 +104,7 @@ func newWorld(t testing.TB, k int, specs ...limiter.Spec) *world {
 
 func (w *world) members(k int) (ms []Member) {
 	for i := 1; i <= k; i++ {
-		ms = append(ms, Member{ID: fmt.Sprintf("n%d", i), Boot: uint64(i), State: StateActive})
+		ms = append(ms, Member{ID: fmt.Sprintf("n%d", i), Boot: uint64(i), State: StateActive, Features: FeatureHolds})
 	}
 	return ms
 }

@@ -320,6 +320,12 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 // sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as travel well at once.
 func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
 	o := p.out
+	if p.member.Load().Features&FeatureHolds == 0 { // it would not know of them, and admit what they have
+		n.book.RunOut(now, func(hash uint64) bool {
+			i := ring.Partition(hash)
+			return n.parts[i].to == p && n.mayGiveLocked(r, i)
+		})
+	}
 	var memories [ring.Partitions]int32
 	counted := false
 	total := int32(0)

@@ -64,7 +64,7 @@ func (a *Answer) introduce(view *route) {
 		}
 		if k := view.Find(it.Owner); k >= 0 {
 			m := &view.Members[k]
-			a.Owners = append(a.Owners, Member{ID: m.ID, Boot: m.Boot, PeerAddr: m.PeerAddr})
+			a.Owners = append(a.Owners, Member{ID: m.ID, Boot: m.Boot, PeerAddr: m.PeerAddr, Features: m.Features})
 		}
 	}
 }

@@ -152,6 +152,12 @@ func (n *Node) meet(now limiter.Instant, view *route, owners []Member) *route {
 	return view
 }
 
+// keepsHolds reports whether the owner of the key with this hash knows holds.
+func (r *route) keepsHolds(hash uint64) bool {
+	o := r.Owner(hash)
+	return o >= 0 && (o == r.Self || r.Members[o].Features&FeatureHolds != 0)
+}
+
 // member is the one that a target means.
 func (r *route) member(target int) *Member {
 	if target < len(r.Members) {
@@ -245,6 +251,12 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			held = append(held, i)
 			continue
 		}
+		it := &r.Items[i]
+		if it.Op.holds() && view.member(t).Features&FeatureHolds == 0 { // it could not even read that
+			targets[i] = nobody
+			held = append(held, i)
+			continue
+		}
 		c, known := callOf[t]
 		if !known {
 			c = -1
@@ -263,7 +275,6 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			held = append(held, i)
 			continue
 		}
-		it := &r.Items[i]
 		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
 			calls[c].Ask.Relay = calls[c].Ask.Relay || n.gone(now, view.peers[o]) || view.peers[o].open(now)
 		}

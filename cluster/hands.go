@@ -68,9 +68,9 @@ func (o Op) holds() bool { return o >= OpReserve }
 type HoldTerms struct {
 	ID  ID            // OpSettle, OpExtend: which
 	TTL time.Duration // OpReserve, OpExtend, OpLease: until its deadline, limiter.MinTTL … limiter.MaxTTL
-	// Release says that nothing is charged if the hold runs out, whatever its limit says. OpReserve; not for clients.
-	Release bool
-	Holder  string // OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
+	// Charge says that all is charged if the hold runs out, whatever its limit says. OpReserve; not for clients.
+	Charge bool
+	Holder string // OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
 }
 
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.
@@ -165,7 +165,7 @@ type AskItem struct {
 type Answer struct {
 	RingHash uint64 // of the answerer's View
 	Items    []AnswerItem
-	Owners   []Member    // that StatusNotOwner names, with ID, Boot and PeerAddr: the asker may not know of them yet
+	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender
 }
 

@@ -97,6 +97,10 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 		}
 		return false
 	}
+	view := n.view.Load()
+	if view == nil || !view.keepsHolds(it.hash) {
+		return false
+	}
 	var answer [1]limiter.Decision
 	decided, source := false, SourceLease
 	take := func() bool {
@@ -114,12 +118,7 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 		return false
 	}
 	n.stats.Leased.Add(1)
-	*out = Decision{Decision: answer[0], Source: source}
-	if view := n.view.Load(); view != nil {
-		if o := view.Owner(it.hash); o >= 0 {
-			out.Owner = view.Members[o].ID
-		}
-	}
+	*out = Decision{Decision: answer[0], Source: source, Owner: view.Members[view.Owner(it.hash)].ID}
 	return true
 }
 

@@ -54,7 +54,7 @@ func (it *Item) checkHold() error {
 func (it *Item) holdRequest() limiter.HoldRequest {
 	return limiter.HoldRequest{
 		ID: limiter.HoldID(it.ID), Limit: it.limit, Key: it.Key, Hash: it.hash,
-		Units: it.Cost, TTL: it.Hold.TTL, Holder: it.Hold.Holder, Release: it.Hold.Release,
+		Units: it.Cost, TTL: it.Hold.TTL, Holder: it.Hold.Holder, Charge: it.Hold.Charge,
 	}
 }
 

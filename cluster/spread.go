@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"penstock/limiter"
 )
 
 // reserveSpread opens holds on keys of several owners, all or none: it asks all owners at once, and if one of them refuses,
 // it cancels what the others have opened, after it has answered. Nothing waits for a hold of somebody else, so there is no deadlock.
+// What is not cancelled, because this node dies or nobody is reached, runs out as every hold does.
 // Two requests for the same keys may refuse each other, if each gets one of them first. So who was refused because of what
 // is set aside cancels and tries once more, key after key in one order for all: of those that do, who gets the first key that
 // they have in common meets none of the others at the next, and one of them gets all.
@@ -19,13 +21,10 @@ func (n *Node) reserveSpread(now limiter.Instant, view *route, r *Request, out [
 		return
 	}
 	if !slices.ContainsFunc(out, func(d Decision) bool { return d.Hold == limiter.HoldInTheWay }) {
-		opened := cancels(r.Items, out) // now: both are the caller's
-		n.clock.AfterFunc(0, func() { n.cancel(n.clock.Now().Add(DefaultDeadline), opened) })
+		n.settleLater(cancels(r, r.Items, out))
 		return
 	}
-	opened := cancels(r.Items, out)
-	if n.cancel(r.Deadline, opened); n.clock.Now() >= r.Deadline {
-		n.clock.AfterFunc(0, func() { n.cancel(n.clock.Now().Add(DefaultDeadline), opened) }) // perhaps it got nowhere
+	if n.settleLater(n.settleOnce(r.Deadline, cancels(r, r.Items, out))); n.clock.Now() >= r.Deadline {
 		return
 	}
 	order := make([]int, len(r.Items))
@@ -42,11 +41,11 @@ func (n *Node) reserveSpread(now limiter.Instant, view *route, r *Request, out [
 		out[i] = Decision{}
 		one.Items[0].ID.Sequence = ^one.Items[0].ID.Sequence // that of the first try has been cancelled
 		if n.checkEach(now, n.view.Load(), one, out[i:i+1]); !n.granted(one, out[i:i+1]) {
-			opened := make([]Item, 0, k)
-			for _, j := range order[:k] {
-				opened = append(opened, cancels(r.Items[j:j+1], out[j:j+1])...)
+			var opened []settlement
+			for _, j := range order[:k+1] {
+				opened = append(opened, cancels(r, r.Items[j:j+1], out[j:j+1])...)
 			}
-			n.clock.AfterFunc(0, func() { n.cancel(n.clock.Now().Add(DefaultDeadline), opened) })
+			n.settleLater(opened)
 			return
 		}
 	}
@@ -62,21 +61,91 @@ func (n *Node) granted(r *Request, out []Decision) bool {
 	return true
 }
 
-// cancels are the settlements that release what was opened, or may have been.
-func cancels(items []Item, out []Decision) (list []Item) {
+// A settlement says what was used of a hold that this node has opened, or may have.
+type settlement struct {
+	item Item
+	take ID              // to be charged by a report if nobody knows the hold (together.go); 0: it is not
+	late limiter.Instant // nobody has said that it was opened: until then it may be yet
+}
+
+// lateBy is how long after the deadline of a request that was not answered it may be acted on, as far as that is waited for: it
+// may lie in the queue of a node that is paused.
+const lateBy = 2 * time.Second
+
+// cancels are the settlements that release what was opened for some items of r, or may have been.
+func cancels(r *Request, items []Item, out []Decision) (list []settlement) {
 	for i := range items {
-		if it := &items[i]; it.Op == OpReserve && (out[i].Hold == limiter.HoldOpen || out[i].Source == SourceFallback || out[i].Owner == "") {
-			list = append(list, Item{Key: strings.Clone(it.Key), Op: OpSettle, Hold: &HoldTerms{ID: it.ID}, limit: it.limit, hash: it.hash})
+		it := &items[i]
+		silent := out[i].Source == SourceFallback || out[i].Owner == ""
+		if it.Op == OpReserve && (out[i].Hold == limiter.HoldOpen || silent || out[i].Degraded) { // the last: without its heir's copy
+			list = append(list, it.settlement(r, 0, silent))
 		}
 	}
 	return list
 }
 
-// cancel settles holds with nothing. One that nobody hears of runs out.
-func (n *Node) cancel(deadline limiter.Instant, list []Item) {
-	now, view := n.clock.Now(), n.view.Load()
-	if len(list) == 0 || view == nil {
+// settlement settles the hold that the item of r has opened, by what was used. silent says that nobody has answered for it.
+func (it *Item) settlement(r *Request, used int64, silent bool) (s settlement) {
+	s.item = Item{Key: strings.Clone(it.Key), Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: it.ID}, limit: it.limit, hash: it.hash}
+	if silent {
+		s.late = r.Deadline.Add(lateBy)
+	}
+	return s
+}
+
+// Pauses before who was not reached is asked to settle once more.
+const (
+	settleAgain   = 200 * time.Millisecond
+	settleAtLeast = 3 * time.Second // once so often
+)
+
+// settleLater settles after the answer, again and again until all have heard it.
+func (n *Node) settleLater(list []settlement) {
+	if len(list) > 0 {
+		until := n.clock.Now().Add(owedLasts)
+		n.clock.AfterFunc(0, func() { n.settleUntil(until, settleAgain, list) })
+	}
+}
+
+func (n *Node) settleUntil(until limiter.Instant, pause time.Duration, list []settlement) {
+	if n.isStopped() {
 		return
 	}
-	n.checkEach(now, view, &Request{Items: list, Deadline: deadline}, make([]Decision, len(list)))
+	list = n.settleOnce(n.clock.Now().Add(DefaultDeadline), list)
+	if len(list) > 0 && n.clock.Now() < until {
+		n.clock.AfterFunc(pause, func() { n.settleUntil(until, min(2*pause, settleAtLeast), list) })
+	}
+}
+
+// settleOnce settles holds, and returns those of which that has to be said again.
+func (n *Node) settleOnce(deadline limiter.Instant, list []settlement) (again []settlement) {
+	now, view := n.clock.Now(), n.view.Load()
+	if len(list) == 0 || view == nil || now >= deadline {
+		return list
+	}
+	r, out := Request{Items: make([]Item, len(list)), Deadline: deadline, owed: true}, make([]Decision, len(list))
+	for i := range list {
+		r.Items[i] = list[i].item
+		r.Items[i].ID = n.nextID()
+	}
+	n.checkEach(now, view, &r, out)
+	for i, s := range list {
+		unheard, unknown := out[i].Owner == "", out[i].Hold == limiter.HoldUnknown
+		if unknown && s.item.Cost > 0 && s.take != (ID{}) {
+			report := s.item
+			report.ID, report.Op, report.Hold = s.take.ofReport(), OpTake, nil
+			n.oweReport(now, &report)
+			s.item.Cost = 0
+		}
+		if unheard || unknown && now < s.late {
+			again = append(again, s)
+		}
+	}
+	return again
+}
+
+func (n *Node) isStopped() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stopped
 }

@@ -15,8 +15,14 @@ import (
 //	a limit that never denies: it has no say, and is charged if it would have admitted
 //	a cost above the limit: it is refused
 //
-// A hold that nobody settles is released at its deadline, whatever the limit says: nobody was told yes, or whoever was told so
-// asks the node that told it, which settles for a minute. If the hold has run out by then it has it charged by a report (owed.go).
+// What becomes of the hold at an owner:
+//
+//	the client was told yes    it is charged; if this node dies before it has said so, at its deadline, whatever the limit says
+//	somebody has refused       it is released; this node says so until it is heard
+//	this node dies first       it is charged at its deadline: who has not heard the answer cannot know that it was a no
+//	the owner did not answer   it may be open, or be opened later; so it is settled like the others
+//	nobody knows it any more   its owner died before its heir had heard of it; after a yes it is charged by a report (owed.go)
+//
 // Who does not answer is answered for last, by on_error: if any owner has refused, its part is refused and charged nowhere; if none
 // has, it says yes or no for its limit, and a no releases the others.
 
@@ -24,7 +30,7 @@ import (
 // settlement's way.
 const (
 	holdsAtMost = 10 * time.Second
-	holdsBeyond = time.Second
+	holdsBeyond = 2 * time.Second
 )
 
 // holdOrigin makes the ID of a hold of that of the take. Under its own ID this node remembers what its share said, and an owner what
@@ -49,9 +55,9 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 		}
 		ids[i] = it.ID
 		asks.Items[i] = *it
-		asks.Items[i].Op, asks.Items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Release: true}
+		asks.Items[i].Op, asks.Items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Charge: true}
 		asks.Items[i].ID.Origin ^= holdOrigin
-		if !it.canHold() {
+		if !it.canHold() || !view.keepsHolds(it.hash) {
 			asks.Items[i].Op, asks.Items[i].Hold = OpPeek, nil
 			asks.Items[i].Cost = withTwins(r.Items[:i], it)
 		}
@@ -60,12 +66,12 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 	granted := n.granted(asks, out)
 	if n.confirmOwn(now, asks.Items, out); granted && !n.granted(asks, out) { // an heir is silent
 		granted = false
-		opened := cancels(asks.Items, out)
-		n.clock.AfterFunc(0, func() { n.cancel(n.clock.Now().Add(DefaultDeadline), opened) })
+		n.settleLater(cancels(asks, asks.Items, out))
 	}
 	now, view = n.clock.Now(), n.view.Load()
+	silent := make([]bool, len(out))
 	for i := range out {
-		if out[i].Owner == "" { // nobody has decided
+		if silent[i] = out[i].Owner == ""; silent[i] { // nobody has decided
 			last := r.Items[i]
 			if !granted {
 				last.Op = OpPeek
@@ -77,7 +83,7 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 		}
 	}
 	if granted {
-		n.concludeSpread(now, r, asks.Items, ids, out)
+		n.concludeSpread(now, r, asks, ids, silent, out)
 	}
 	unite(r.Items, out)
 	for i := range out {
@@ -128,21 +134,22 @@ func withTwins(before []Item, it *Item) int64 {
 	return cost
 }
 
-// concludeSpread charges what all owners have granted, after the answer; or releases it, if who decides for an owner that is silent
-// refuses.
-func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks []Item, ids []ID, out []Decision) {
+// concludeSpread has charged what all have granted, after the answer; or released, if who decides for an owner that is silent
+// refuses. ids are those of the takes.
+func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, ids []ID, silent []bool, out []Decision) {
 	yes := n.granted(r, out)
-	var open []Item
-	for i := range asks {
-		it, d := &asks[i], &out[i]
+	var list []settlement
+	for i := range asks.Items {
+		it, d := &asks.Items[i], &out[i]
 		switch {
-		case it.Op == OpReserve && d.Source == SourceFallback: // perhaps it is open, and must not be charged
-			open = append(open, it.settlement(0, ids[i]))
-		case it.Op == OpReserve && yes:
-			open = append(open, it.settlement(it.Cost, ids[i]))
+		case it.Op == OpReserve && !yes:
+			list = append(list, it.settlement(asks, 0, silent[i]))
 		case it.Op == OpReserve:
-			open = append(open, it.settlement(0, ids[i]))
-		case yes && d.Source != SourceFallback && d.Allowed && r.Items[i].Cost != 0:
+			s := it.settlement(asks, it.Cost, silent[i])
+			s.take = ids[i]
+			list = append(list, s)
+			r.Items[i].again = r.Items[i].again || silent[i] // so that it is not owed as well
+		case yes && !silent[i] && d.Allowed && r.Items[i].Cost != 0:
 			report := r.Items[i]
 			report.Report, report.Op = true, OpTake
 			if report.ID = ids[i].ofReport(); it.limit.Consistency == limiter.Replicated {
@@ -152,44 +159,8 @@ func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks []Item, ids 
 			}
 		}
 	}
-	n.clock.AfterFunc(0, func() { n.settleSpread(open, now.Add(owedLasts)) })
+	n.settleLater(list)
 }
-
-// settlement settles the hold that the item has opened, by what was used. id is that of the take it is of.
-func (it *Item) settlement(used int64, id ID) Item {
-	return Item{Key: strings.Clone(it.Key), Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: it.ID}, limit: it.limit, hash: it.hash, takeID: id}
-}
-
-// settleSpread settles, and asks again who does not answer. What a hold cannot be charged for any more is reported.
-func (n *Node) settleSpread(list []Item, until limiter.Instant) {
-	now, view := n.clock.Now(), n.view.Load()
-	if len(list) == 0 || n.isStopped() {
-		return
-	}
-	for i := range list {
-		list[i].ID = n.nextID()
-	}
-	out := make([]Decision, len(list))
-	n.checkEach(now, view, &Request{Items: list, Deadline: now.Add(DefaultDeadline), owed: true}, out)
-	var again []Item
-	for i := range list {
-		switch it, d := &list[i], &out[i]; {
-		case it.Cost == 0 || d.Hold == limiter.HoldSettled:
-		case d.Owner == "":
-			again = append(again, *it)
-		default:
-			report := *it
-			report.ID, report.Op, report.Hold = it.takeID.ofReport(), OpTake, nil
-			n.oweReport(n.clock.Now(), &report)
-		}
-	}
-	if now < until && len(again) > 0 {
-		n.clock.AfterFunc(settleAgain, func() { n.settleSpread(again, until) })
-	}
-}
-
-// settleAgain is the pause before an owner that is silent is asked to settle once more.
-const settleAgain = 200 * time.Millisecond
 
 // oweReport has the cost of it charged by whoever holds its key.
 func (n *Node) oweReport(now limiter.Instant, it *Item) {
@@ -205,10 +176,4 @@ func (n *Node) oweReport(now limiter.Instant, it *Item) {
 		n.settleOwedLocked()
 		n.mu.Unlock()
 	})
-}
-
-func (n *Node) isStopped() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.stopped
 }

@@ -63,14 +63,18 @@ type Features uint64
 
 const (
 	FeatureRelay Features = 1 << iota // sends on what its asker cannot bring itself (Ask.Relay)
+	FeatureHolds                      // keeps holds: reservations, permits, leases, takes of several owners
 
-	OwnFeatures = FeatureRelay // of this release
+	OwnFeatures = FeatureRelay | FeatureHolds // of this release
 )
 
 // Names are the features that this release knows, for people.
 func (f Features) Names() (names []string) {
 	if f&FeatureRelay != 0 {
 		names = append(names, "relay")
+	}
+	if f&FeatureHolds != 0 {
+		names = append(names, "holds")
 	}
 	return names
 }

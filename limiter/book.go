@@ -20,7 +20,7 @@ type Hold struct {
 	Units    int64   // set aside; of a limit that never denies, 0 where it would have refused
 	Deadline Instant // then it runs out: all is charged, or nothing (Spec.Unsettled)
 	Holder   string  // who has it, 0 … MaxHolder bytes; said in lists, and bounded by MaxHolds…
-	Release  bool    // nothing is charged if it runs out, whatever its limit says
+	Charge   bool    // all is charged if it runs out, whatever its limit says
 	State    HoldState
 	Used     int64 // of HoldSettled: what its holder said
 
@@ -99,8 +99,8 @@ type HoldRequest struct {
 	Units  int64
 	TTL    time.Duration
 	Holder string
-	// Release says that nothing is charged if the hold runs out, whatever Spec.Unsettled says.
-	Release bool
+	// Charge says that all is charged if the hold runs out, whatever Spec.Unsettled says.
+	Charge bool
 }
 
 // Check says what is wrong with r. It is a *SpecError.
@@ -158,7 +158,7 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	}
 	for i := range requests {
 		r := &requests[i]
-		h := &Hold{ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Deadline: now.Add(r.TTL), Holder: strings.Clone(r.Holder), Release: r.Release, State: HoldOpen, hash: r.Hash}
+		h := &Hold{ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Deadline: now.Add(r.TTL), Holder: strings.Clone(r.Holder), Charge: r.Charge, State: HoldOpen, hash: r.Hash}
 		if out[i].Allowed {
 			h.Units = r.Units
 		}
@@ -297,11 +297,7 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 		case !b.open(h.hash): // whoever decides on it has to know
 			heap.Push(&b.due, dueHold{now.Add(time.Second), x.id})
 		default:
-			used := h.Units
-			if h.Release || h.Limit.Unsettled == UnsettledRelease {
-				used = 0
-			}
-			b.closeLocked(now, h, HoldRanOut, used)
+			b.runOutLocked(now, h)
 			ranOut++
 		}
 	}
@@ -327,6 +323,25 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 		}
 	}
 	return ranOut
+}
+
+// RunOut ends the open holds on some keys before their time.
+func (b *Book) RunOut(now Instant, wanted func(hash uint64) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.sortedLocked(wanted) {
+		if h.State == HoldOpen {
+			b.runOutLocked(now, h)
+		}
+	}
+}
+
+func (b *Book) runOutLocked(now Instant, h *Hold) {
+	used := h.Units
+	if h.Limit.Unsettled == UnsettledRelease && !h.Charge {
+		used = 0
+	}
+	b.closeLocked(now, h, HoldRanOut, used)
 }
 
 func (b *Book) dropLocked(h *Hold) {

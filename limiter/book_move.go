@@ -38,7 +38,12 @@ func (b *Book) Changed(entries func(), fn func(hash uint64, h Hold)) {
 func (b *Book) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var list []*Hold
+	for _, h := range b.sortedLocked(wanted) {
+		fn(h.hash, *h)
+	}
+}
+
+func (b *Book) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 	for _, h := range b.holds {
 		if wanted(h.hash) {
 			list = append(list, h)
@@ -47,9 +52,7 @@ func (b *Book) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold))
 	slices.SortFunc(list, func(x, y *Hold) int { // in one order, so that imagined worlds repeat themselves
 		return cmp.Or(cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))
 	})
-	for _, h := range list {
-		fn(h.hash, *h)
-	}
+	return list
 }
 
 // Import takes h over, which comes from elsewhere, with its Deadline on this book's clock. Of what the book knows and h the

@@ -93,7 +93,7 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 		t.Fatal(err)
 	}
 	s.node = node
-	s.member = cluster.Member{ID: id, Boot: boot, State: cluster.StateActive}
+	s.member = cluster.Member{ID: id, Boot: boot, State: cluster.StateActive, Features: cluster.OwnFeatures}
 	s.member.PeerAddr = s.open(NewPeerServer(PeerServerConfig{Node: node, Cluster: name, Clock: s.clock}))
 	door := NewServer(ServerConfig{Node: node, Clock: s.clock})
 	door.RegisterService(&emptyService, nil) // for benchmarks

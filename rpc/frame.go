@@ -37,13 +37,13 @@ const (
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
 	itemHold                                                                          = 9
 
-	askedOrigin, askedSequence, askedTTL, askedHolder, askedRelease = 1, 2, 3, 4, 5
+	askedOrigin, askedSequence, askedTTL, askedHolder, askedCharge = 1, 2, 3, 4, 6
 
 	replyAnswers = 1
 
 	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners = 1, 2, 3, 4, 5, 6
 
-	ownerID, ownerBoot, ownerAddr = 1, 2, 3
+	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 
 	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
 	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold, outcomeRestarted                          = 9, 10, 11, 12, 13, 14
@@ -405,12 +405,13 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 		b = appendString(b, ownerID, m.ID)
 		b = appendFixed(b, ownerBoot, m.Boot)
 		b = appendString(b, ownerAddr, m.PeerAddr)
+		b = appendUint(b, ownerFeatures, uint64(m.Features))
 	}
 	return b
 }
 
 func ownerSize(m *cluster.Member) int {
-	return sizeString(m.ID) + sizeFixed(m.Boot) + sizeString(m.PeerAddr)
+	return sizeString(m.ID) + sizeFixed(m.Boot) + sizeString(m.PeerAddr) + sizeUint(uint64(m.Features))
 }
 
 func readOwner(b []byte) (m cluster.Member, err error) {
@@ -423,6 +424,8 @@ func readOwner(b []byte) (m cluster.Member, err error) {
 			m.Boot = f.value
 		case ownerAddr:
 			m.PeerAddr = string(f.bytes)
+		case ownerFeatures:
+			m.Features = cluster.Features(f.value)
 		}
 	}
 	return m, f.err

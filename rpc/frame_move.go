@@ -29,7 +29,7 @@ const (
 
 // Field numbers of a copy of a hold.
 const (
-	holdLimit, holdKey, holdOrigin, holdSequence, holdUnits, holdLeft, holdHolder, holdState, holdUsed, holdRelease = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+	holdLimit, holdKey, holdOrigin, holdSequence, holdUnits, holdLeft, holdHolder, holdState, holdUsed, holdCharge = 1, 2, 3, 4, 5, 6, 7, 8, 9, 11
 )
 
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
@@ -80,7 +80,7 @@ func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
 	limit := uint64(w.limit(h.Limit))
 	left := uint64(max(0, h.Left))
 	b = appendHead(b, moveHolds, sizeUint(limit)+sizeString(h.Key)+sizeFixed(h.ID.Origin)+sizeFixed(h.ID.Sequence)+sizeUint(uint64(h.Units))+
-		sizeUint(left)+sizeString(h.Holder)+sizeUint(uint64(h.State))+sizeUint(uint64(h.Used))+sizeBool(h.Release))
+		sizeUint(left)+sizeString(h.Holder)+sizeUint(uint64(h.State))+sizeUint(uint64(h.Used))+sizeBool(h.Charge))
 	b = appendUint(b, holdLimit, limit)
 	b = appendString(b, holdKey, h.Key)
 	b = appendFixed(b, holdOrigin, h.ID.Origin)
@@ -90,7 +90,7 @@ func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
 	b = appendString(b, holdHolder, h.Holder)
 	b = appendUint(b, holdState, uint64(h.State))
 	b = appendUint(b, holdUsed, uint64(h.Used))
-	return appendBool(b, holdRelease, h.Release)
+	return appendBool(b, holdCharge, h.Charge)
 }
 
 // readHoldCopy reads the copy of a hold. Its Limit is nil if this node cannot make it.
@@ -117,8 +117,8 @@ func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
 			h.State = limiter.HoldState(min(f.value, math.MaxUint8))
 		case holdUsed:
 			h.Used = int64(f.value)
-		case holdRelease:
-			h.Release = f.value != 0
+		case holdCharge:
+			h.Charge = f.value != 0
 		}
 	}
 	switch {
@@ -142,11 +142,11 @@ func appendHold(b []byte, h *cluster.HoldTerms) []byte {
 	b = appendFixed(b, askedSequence, h.ID.Sequence)
 	b = appendUint(b, askedTTL, uint64(max(0, h.TTL)))
 	b = appendString(b, askedHolder, h.Holder)
-	return appendBool(b, askedRelease, h.Release)
+	return appendBool(b, askedCharge, h.Charge)
 }
 
 func holdSize(h *cluster.HoldTerms) int {
-	return sizeFixed(h.ID.Origin) + sizeFixed(h.ID.Sequence) + sizeUint(uint64(max(0, h.TTL))) + sizeString(h.Holder) + sizeBool(h.Release)
+	return sizeFixed(h.ID.Origin) + sizeFixed(h.ID.Sequence) + sizeUint(uint64(max(0, h.TTL))) + sizeString(h.Holder) + sizeBool(h.Charge)
 }
 
 func readHold(b []byte) (*cluster.HoldTerms, error) {
@@ -162,8 +162,8 @@ func readHold(b []byte) (*cluster.HoldTerms, error) {
 			h.TTL = time.Duration(f.value)
 		case askedHolder:
 			h.Holder = borrow(f.bytes)
-		case askedRelease:
-			h.Release = f.value != 0
+		case askedCharge:
+			h.Charge = f.value != 0
 		}
 	}
 	if f.err == nil && len(h.Holder) > limiter.MaxHolder {

@@ -141,7 +141,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		h.Limit, h.Key = rapid.SampledFrom(limits).Draw(t, "of"), string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key"))
 		h.Units, h.Used = rapid.Int64Min(0).Draw(t, "units"), rapid.Int64Min(0).Draw(t, "used")
 		h.State, h.Holder = limiter.HoldState(rapid.IntRange(1, 3).Draw(t, "state")), string(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "holder"))
-		h.Release = rapid.Bool().Draw(t, "release")
+		h.Charge = rapid.Bool().Draw(t, "charge")
 		m.Holds = append(m.Holds, h)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "taken") {
@@ -169,7 +169,7 @@ func drawHold(t *rapid.T) *cluster.HoldTerms {
 	return &cluster.HoldTerms{
 		ID:  cluster.ID{Origin: rapid.Uint64().Draw(t, "hold's origin"), Sequence: rapid.Uint64().Draw(t, "hold's sequence")},
 		TTL: time.Duration(rapid.Int64Min(0).Draw(t, "ttl")), Holder: string(rapid.SliceOfN(rapid.Byte(), 0, limiter.MaxHolder).Draw(t, "holder")),
-		Release: rapid.Bool().Draw(t, "release"),
+		Charge: rapid.Bool().Draw(t, "charge"),
 	}
 }
 
@@ -289,7 +289,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		for i, h := range m.Holds {
 			x := w.Holds[i]
 			if string(h.Key) != x.Key || h.Units != x.Units || h.Origin != x.ID.Origin || h.Sequence != x.ID.Sequence || h.LeftNs != int64(x.Left) ||
-				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used || h.Release != x.Release || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
+				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used || h.Charge != x.Charge || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
 				t.Fatalf("generated code reads the hold %v, want %+v", h, x)
 			}
 		}
@@ -334,6 +334,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		for range rapid.IntRange(0, len(want.Items)).Draw(t, "owners") {
 			want.Owners = append(want.Owners, cluster.Member{
 				ID: rapid.StringN(0, 9, 9).Draw(t, "id"), Boot: rapid.Uint64().Draw(t, "boot"), PeerAddr: rapid.StringN(0, 9, 9).Draw(t, "addr"),
+				Features: cluster.Features(rapid.Uint64().Draw(t, "features")),
 			})
 		}
 		if rapid.Bool().Draw(t, "move?") {

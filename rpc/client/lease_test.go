@@ -72,7 +72,7 @@ func serveCluster(t testing.TB, nodes int, units int64) []door {
 		t.Cleanup(peers.Close)
 		all[i] = door{node: node, addr: serve(rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock}))}
 		members[i] = cluster.Member{
-			ID: id, Boot: boot, State: cluster.StateActive, GRPCAddr: all[i].addr,
+			ID: id, Boot: boot, State: cluster.StateActive, GRPCAddr: all[i].addr, Features: cluster.OwnFeatures,
 			PeerAddr: serve(rpc.NewPeerServer(rpc.PeerServerConfig{Node: node, Cluster: "test", Clock: clock})),
 		}
 	}

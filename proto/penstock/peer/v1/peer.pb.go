@@ -548,8 +548,8 @@ type Hold struct {
 	State uint32 `protobuf:"varint,8,opt,name=state,proto3" json:"state,omitempty"`
 	// Of settled: what its holder said.
 	Used int64 `protobuf:"varint,9,opt,name=used,proto3" json:"used,omitempty"`
-	// If it runs out, nothing is charged, whatever its limit says.
-	Release       bool `protobuf:"varint,10,opt,name=release,proto3" json:"release,omitempty"`
+	// If it runs out, all is charged, whatever its limit says.
+	Charge        bool `protobuf:"varint,11,opt,name=charge,proto3" json:"charge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,9 +647,9 @@ func (x *Hold) GetUsed() int64 {
 	return 0
 }
 
-func (x *Hold) GetRelease() bool {
+func (x *Hold) GetCharge() bool {
 	if x != nil {
-		return x.Release
+		return x.Charge
 	}
 	return false
 }
@@ -992,8 +992,8 @@ type HoldTerms struct {
 	TtlNs int64 `protobuf:"varint,3,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
 	// 0 to 128 bytes: who has it, or claims to.
 	Holder []byte `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
-	// Of reserve: if it runs out, nothing is charged, whatever its limit says.
-	Release       bool `protobuf:"varint,5,opt,name=release,proto3" json:"release,omitempty"`
+	// Of reserve: if it runs out, all is charged, whatever its limit says.
+	Charge        bool `protobuf:"varint,6,opt,name=charge,proto3" json:"charge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1056,9 +1056,9 @@ func (x *HoldTerms) GetHolder() []byte {
 	return nil
 }
 
-func (x *HoldTerms) GetRelease() bool {
+func (x *HoldTerms) GetCharge() bool {
 	if x != nil {
-		return x.Release
+		return x.Charge
 	}
 	return false
 }
@@ -1204,7 +1204,9 @@ type Owner struct {
 	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Boot  uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`
 	// host:port of its peer door.
-	PeerAddr      string `protobuf:"bytes,3,opt,name=peer_addr,json=peerAddr,proto3" json:"peer_addr,omitempty"`
+	PeerAddr string `protobuf:"bytes,3,opt,name=peer_addr,json=peerAddr,proto3" json:"peer_addr,omitempty"`
+	// Bits of what it understands, as in the gossip's record.
+	Features      uint64 `protobuf:"varint,4,opt,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1258,6 +1260,13 @@ func (x *Owner) GetPeerAddr() string {
 		return x.PeerAddr
 	}
 	return ""
+}
+
+func (x *Owner) GetFeatures() uint64 {
+	if x != nil {
+		return x.Features
+	}
+	return 0
 }
 
 // MoveAnswer answers a Move.
@@ -1552,7 +1561,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\x12,\n" +
 	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\x12\x18\n" +
 	"\amembers\x18\x0f \x01(\x06R\amembers\x12\x18\n" +
-	"\aunasked\x18\x10 \x03(\x06R\aunasked\"\xed\x01\n" +
+	"\aunasked\x18\x10 \x03(\x06R\aunasked\"\xf1\x01\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
@@ -1562,9 +1571,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aleft_ns\x18\x06 \x01(\x03R\x06leftNs\x12\x16\n" +
 	"\x06holder\x18\a \x01(\fR\x06holder\x12\x14\n" +
 	"\x05state\x18\b \x01(\rR\x05state\x12\x12\n" +
-	"\x04used\x18\t \x01(\x03R\x04used\x12\x18\n" +
-	"\arelease\x18\n" +
-	" \x01(\bR\arelease\"c\n" +
+	"\x04used\x18\t \x01(\x03R\x04used\x12\x16\n" +
+	"\x06charge\x18\v \x01(\bR\x06chargeJ\x04\b\n" +
+	"\x10\v\"c\n" +
 	"\x06Charge\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
@@ -1589,13 +1598,13 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05terms\x18\a \x01(\rR\x05terms\x12\x13\n" +
 	"\x05at_ns\x18\b \x01(\x12R\x04atNs\x12/\n" +
-	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\"\x88\x01\n" +
+	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\"\x8c\x01\n" +
 	"\tHoldTerms\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x06R\bsequence\x12\x15\n" +
 	"\x06ttl_ns\x18\x03 \x01(\x03R\x05ttlNs\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x18\n" +
-	"\arelease\x18\x05 \x01(\bR\arelease\";\n" +
+	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
+	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
 	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xe7\x01\n" +
 	"\x06Answer\x12\x10\n" +
@@ -1604,11 +1613,12 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\boutcomes\x18\x03 \x03(\v2\x19.penstock.peer.v1.OutcomeR\boutcomes\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
 	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\x12/\n" +
-	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\"H\n" +
+	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
-	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\"\x88\x01\n" +
+	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\x12\x1a\n" +
+	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\x88\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
