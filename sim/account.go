@@ -68,7 +68,7 @@ func (j *judge) left(r *request) {
 		}
 		t.account.heard.answer(t.heard)
 		t.account.spare.answer(t.spare)
-		delete(j.said, r.items[i].ID)
+		j.said.forget(r.items[i].ID)
 	}
 }
 

@@ -63,7 +63,7 @@ type judge struct {
 	holders  []*process              // of partitions, as far as gifts and decisions tell
 	claims   []time.Duration         // when somebody was first seen to hold a partition who was not given it
 	laid     []time.Duration         // when what is kept of a partition was last laid on a clock out of step with the one before
-	said     map[cluster.ID]saying   // what clients may hear under an ID
+	said     sayings                 // what clients may hear under an ID
 	granted  map[cluster.ID]bool     // what was set aside of several owners, under which IDs
 	checked  [promises]uint64        // how often each promise was looked at
 	tallies  map[string]*LimitReport // by limit
@@ -83,6 +83,23 @@ type scratch struct {
 type saying struct {
 	first, last limiter.Decision
 	by          *process // who said the last
+}
+
+// has reports whether d was said.
+func (s *saying) has(d limiter.Decision) bool { return s.first == d || s.last == d }
+
+// sayings are what was answered, by ID.
+type sayings struct {
+	byID map[cluster.ID]*saying
+	free []*saying // to be used again
+}
+
+// forget drops what was said under id.
+func (s *sayings) forget(id cluster.ID) {
+	if x := s.byID[id]; x != nil {
+		s.free = append(s.free, x)
+		delete(s.byID, id)
+	}
 }
 
 // hearing is one visit of a client, from the question to the answer.
@@ -108,7 +125,7 @@ type alone struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{
-		world: w, accounts: make(map[naiveKey]*account), said: make(map[cluster.ID]saying), granted: make(map[cluster.ID]bool),
+		world: w, accounts: make(map[naiveKey]*account), said: sayings{byID: make(map[cluster.ID]*saying)}, granted: make(map[cluster.ID]bool),
 		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
@@ -397,12 +414,17 @@ func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 	if it.id == (cluster.ID{}) {
 		return
 	}
-	s, known := j.said[it.id]
-	if !known {
+	s := j.said.byID[it.id]
+	if s == nil {
+		if n := len(j.said.free); n > 0 {
+			s, j.said.free = j.said.free[n-1], j.said.free[:n-1]
+		} else {
+			s = new(saying)
+		}
 		s.first = d
+		j.said.byID[it.id] = s
 	}
 	s.last, s.by = d, p
-	j.said[it.id] = s
 }
 
 // answered checks what became of one item of an Ask, but not what was decided.
@@ -514,7 +536,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	for i := range out {
 		j.heard(h, i, &out[i], !r.atomic || yes)
 		if id := h.question.Items[i].ID; id.Origin != clientOrigin && !h.spread {
-			delete(j.said, id) // nobody else will ask for it
+			j.said.forget(id) // nobody else will ask for it
 		}
 	}
 }
@@ -579,7 +601,8 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		return
 	case local:
 	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
-		if s, known := j.said[it.ID]; !known || s.first != got && s.last != got {
+		if s := j.said.byID[it.ID]; s == nil || !s.has(got) {
+			s = cmp.Or(s, &saying{})
 			j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
 				p.machine.id, keyText(it.Key), a.spec.Name, decisionText(got), decisionText(s.last))
 			return

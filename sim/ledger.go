@@ -23,11 +23,12 @@ type asked struct {
 // memories are the answers that were given under IDs, the latest under each.
 type memories struct {
 	answers map[cluster.ID]*answered
-	order   []cluster.ID // of answers, oldest first
-	free    []*answered  // to be used again
+	order   []*answered // of answers, oldest first
+	free    []*answered // to be used again
 }
 
 type answered struct {
+	id        cluster.ID
 	by        *process
 	at        limiter.Instant // on its clock
 	now       time.Duration
@@ -44,9 +45,9 @@ const keptMemories = 10 * time.Second
 
 // add notes an answer, and drops those that nobody can remember any more.
 func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
-	for len(m.order) > 0 && m.answers[m.order[0]].now+keptMemories < now {
-		m.free = append(m.free, m.answers[m.order[0]])
-		delete(m.answers, m.order[0])
+	for len(m.order) > 0 && m.order[0].now+keptMemories < now {
+		m.free = append(m.free, m.order[0])
+		delete(m.answers, m.order[0].id)
 		m.order = m.order[1:]
 	}
 	a := m.answers[id]
@@ -56,8 +57,9 @@ func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limite
 		} else {
 			a = new(answered)
 		}
+		a.id = id
 		m.answers[id] = a
-		m.order = append(m.order, id)
+		m.order = append(m.order, a)
 	}
 	a.by, a.at, a.now, a.charges, a.share = p, p.now(), now, charges, false
 	a.decisions = append(a.one[:0], ds...)

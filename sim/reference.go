@@ -502,8 +502,8 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got
 	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
 		return false
 	}
-	s, known := j.said[it.ID]
-	return it.Op == cluster.OpPeek || known && s.by == p && (s.first == got || s.last == got)
+	s := j.said.byID[it.ID]
+	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got)
 }
 
 // hurried reports whether nobody could wait for who decides on a: its partition went from one node to another during the
