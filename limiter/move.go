@@ -185,14 +185,18 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 	})
 	for _, x := range slices.Compact(c.list) {
 		r := index.byID(x.rule)
-		if r == nil || r.limit.Load().isLocal() {
+		if r == nil {
 			continue
 		}
+		local := r.limit.Load().isLocal()
 		for i := s.entries.home(x.mix); s.entries.slots[i].mix()-1 <= x.mix-1; i++ {
 			if e := &s.entries.slots[i]; e.mix() == x.mix && e.rule() == x.rule {
-				var entry Entry
-				entry, bytes = s.entry(now, r.limit.Load(), e, bytes)
-				dst = append(dst, entry)
+				e.head &^= untold
+				if !local {
+					var entry Entry
+					entry, bytes = s.entry(now, r.limit.Load(), e, bytes)
+					dst = append(dst, entry)
+				}
 			}
 		}
 	}

@@ -59,6 +59,9 @@ func (s *shard) take(now Instant, t *target, r *Request, d *Decision) {
 		t.limit.answer(s.entries.state(e), now, r, d)
 		if s.changed != nil && r.writes(t.limit, d) {
 			s.changed.add(t.mix, t.rule.id)
+			if r.Cost < 0 {
+				e.head |= untold
+			}
 		}
 		return
 	}
@@ -325,6 +328,7 @@ func (s *shard) put(now Instant, t *target, c *stateCopy) bool {
 	copy(s.entries.state(&s.entries.slots[i]), c.now)
 	if s.changed != nil {
 		s.changed.add(t.mix, t.rule.id)
+		s.entries.slots[i].head |= untold
 	}
 	return true
 }
@@ -336,14 +340,15 @@ func (s *shard) forget(t *target) {
 	}
 }
 
-// reset makes the key as good as never seen. Where changes are tracked its entry stays until they have been asked for,
-// or the next sweep: somebody who has a copy must hear of it.
+// reset makes the key as good as never seen. Where changes are tracked its entry stays until they have been asked for:
+// somebody who has a copy must hear of it.
 func (s *shard) reset(t *target) {
 	i := s.find(t)
 	if i >= 0 && s.changed != nil {
 		e := &s.entries.slots[i]
 		clear(s.entries.state(e))
 		s.changed.add(t.mix, e.rule())
+		e.head |= untold
 		return
 	}
 	s.forget(t)
@@ -399,6 +404,7 @@ func (st *store) replace(i int, o *owner, state []int64) bool {
 	if !st.fill(&s, o, state) {
 		return false
 	}
+	s.head |= st.slots[i].head & untold
 	st.free(&st.slots[i])
 	st.slots[i] = s
 	return true

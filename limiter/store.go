@@ -44,12 +44,12 @@ type slot struct {
 }
 
 // The head of a slot, from its highest bits: 32 of mix, which is never 0, 12 of the rule's number, 3 of how many cells
-// its words are, 3 of how many words and 6 of how many bytes of key there are in the body, and whether those are
-// in a block instead.
+// its words are, 3 of how many words and 6 of how many bytes of key there are in the body, whether those are
+// in a block instead, and whether something was given back that Changed has not told yet.
 const (
 	mixAt, ruleAt, cellsAt, wordsAt, keyLenAt = 32, 20, 17, 14, 8
 
-	inBlock = 1
+	inBlock, untold = 1, 2
 )
 
 const (
@@ -315,7 +315,7 @@ func (st *store) sweep(now Instant, rules *ruleIndex, from, n int) {
 			return
 		case s.head == 0:
 			continue
-		case (i < from+n || i >= st.capacity) && st.fresh(now, rules, s):
+		case (i < from+n || i >= st.capacity) && st.spare(now, rules, s):
 			st.drop(rules, s)
 			st.swept++
 			continue
@@ -350,6 +350,12 @@ func (st *store) move(to, from int) {
 		st.slots[to] = st.slots[from]
 		st.slots[from].head = 0
 	}
+}
+
+// spare reports whether s can be removed without loss: it is as good as never seen, and whoever has a copy of what it was
+// before has been told so.
+func (st *store) spare(now Instant, rules *ruleIndex, s *slot) bool {
+	return s.head&untold == 0 && st.fresh(now, rules, s)
 }
 
 func (st *store) fresh(now Instant, rules *ruleIndex, s *slot) bool {
@@ -413,7 +419,7 @@ func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 		if s.head == 0 {
 			continue
 		}
-		if st.fresh(now, rules, s) {
+		if st.spare(now, rules, s) {
 			st.drop(rules, s)
 			st.swept++
 			continue

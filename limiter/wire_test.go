@@ -3,6 +3,7 @@ package limiter
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math/rand"
 	"slices"
 	"testing"
@@ -224,6 +225,7 @@ func TestChanged(t *testing.T) {
 			switch cost := int64(rnd.Intn(4)) - 1; {
 			case rnd.Intn(30) == 0:
 				table.Reset(now, l, k, Hash(k))
+			case cost < 0 && table.Peek(now, l, k, Hash(k), 0).Remaining == l.Limit: // nothing to give back
 			case cost == 0 || !table.Take(now, l, k, Hash(k), cost).Allowed:
 			default:
 				touched[k] = true
@@ -238,12 +240,12 @@ func TestChanged(t *testing.T) {
 			copied.Import(now, &e, true)
 		})
 		for k := range touched {
-			if !told[k] && table.Peek(now, l, k, Hash(k), 0).Remaining != l.Limit {
+			if !told[k] {
 				t.Fatalf("round %d: %q is not told", round, k)
 			}
 		}
 		for i := range 100 {
-			k := string(rune('α' + i))
+			k := string(rune('a' + i))
 			if a, b := table.Peek(now, l, k, Hash(k), 0), copied.Peek(now, l, k, Hash(k), 0); a != b {
 				t.Fatalf("round %d, %q: %+v, its copy %+v", round, k, a, b)
 			}
@@ -253,6 +255,52 @@ func TestChanged(t *testing.T) {
 	table.Changed(now, func(uint64, Entry) { b++ })
 	if b != 0 {
 		t.Errorf("%d entries are told again", b)
+	}
+}
+
+// Promise: nobody is denied what the model would grant. Who has copies hears of what was given back, also if the table grows or
+// is swept before: then the entry is as good as never seen, and would be removed.
+func TestWhatWasGivenBackIsTold(t *testing.T) {
+	now := Instant(1e18)
+	for name, consistency := range map[string]Consistency{"exact": Exact, "replicated": Replicated} {
+		l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Anchor: FirstHit, Limit: 5, Per: time.Hour, Consistency: consistency}))
+		for how, giveBack := range map[string]func(table *Table, k string){
+			"refunded": func(table *Table, k string) { table.Take(now, l, k, Hash(k), -3) },
+			"reset":    func(table *Table, k string) { table.Reset(now, l, k, Hash(k)) },
+			"refunded with others": func(table *Table, k string) {
+				table.TakeAll(now, []Item{{Limit: l, Key: k, Hash: Hash(k), Request: Request{Cost: -3}}}, make([]Decision, 1))
+			},
+		} {
+			table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 2})
+			table.Track()
+			const keys = 100
+			for i := range keys {
+				k := fmt.Sprint("k", i)
+				table.Take(now, l, k, Hash(k), 3)
+			}
+			table.Changed(now, func(uint64, Entry) {})
+			for i := range keys {
+				giveBack(table, fmt.Sprint("k", i))
+			}
+			for i := range 1000 { // it grows
+				k := fmt.Sprint("new", i)
+				table.Take(now, l, k, Hash(k), 1)
+			}
+			table.Sweep(now, 1<<20)
+			told := 0
+			table.Changed(now, func(_ uint64, e Entry) {
+				if e.Key[0] == 'k' && len(e.State) == 0 {
+					told++
+				}
+			})
+			if want := map[Consistency]int{Exact: keys}[consistency]; told != want {
+				t.Errorf("%s, %s: %d of %d keys are told to be as new", name, how, told, want)
+			}
+			table.Sweep(now, 1<<20)
+			if n := table.Stats().Keys; n != 1000 {
+				t.Errorf("%s, %s: then %d entries are left, of 1000 that count", name, how, n)
+			}
+		}
 	}
 }
 
