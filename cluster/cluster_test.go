@@ -700,3 +700,22 @@ func TestImpatientClientsTripNoBreaker(t *testing.T) {
 		t.Errorf("after some impatient clients: %+v", d)
 	}
 }
+
+// Promise: a connection that breaks is no silence. Whoever was just answered by it is asked again at once, however many were lost,
+// and nobody falls back for a while.
+func TestBrokenConnectionTripsNoBreaker(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	lost := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.To.ID == "n2" && lost < 2*breakerTrips {
+			lost++
+			c.Err = fmt.Errorf("%w: reset", ErrBroken)
+			return
+		}
+		c.Answer = deliver()
+	}
+	if d := w.take("n1", "five", key); d.Source != SourceForwarded || d.Degraded || lost != 2*breakerTrips {
+		t.Errorf("after %d broken connections: %+v", lost, d)
+	}
+}

@@ -339,6 +339,9 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 			n.mu.Unlock()
 		}
 		p.trip(now)
+	case errors.Is(c.Err, ErrBroken):
+		p.miss(sent)
+		n.suspect(now, p)
 	default:
 		p.miss(sent)
 		p.fail(now)

@@ -41,6 +41,9 @@ var ErrUnsent = errors.New("not sent")
 // or another boot does. Silence is not that. It says nothing about whether an earlier message was acted on.
 var ErrGone = errors.New("peer is gone")
 
+// ErrBroken marks a Call whose connection ended before the answer came. Whether the peer lives the next Call finds out, and soon.
+var ErrBroken = errors.New("connection lost")
+
 // ID names one take or reset, so that it happens once however often it is delivered: Origin is the boot of the node
 // (or client) that drew it, Sequence counts there. The zero ID is no name: such a take cannot be recognised.
 type ID struct {

@@ -28,6 +28,10 @@ const (
 	// leave a restarted node alone for up to two minutes.
 	retryMin = 50 * time.Millisecond
 	retryMax = time.Second
+	// A process that is being killed takes connections on for a few milliseconds more, and drops them. For dyingLasts after a
+	// good stream, a line tries for another one every dyingPause, to learn whether nobody listens any more.
+	dyingLasts = 100 * time.Millisecond
+	dyingPause = 2 * time.Millisecond
 	// greetingTimeout is how long a peer may take to say who it is.
 	greetingTimeout = time.Second
 	// maxFrame is the size from which on a frame takes no further ask. The largest ask, 1000 items with their own
@@ -289,6 +293,7 @@ func (l *line) claim(tag uint64) *letter {
 // run keeps a stream open as long as the line is.
 func (l *line) run() {
 	defer close(l.ended)
+	var ended time.Time // of the last good stream
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		opened := time.Now()
 		greeted, err := l.converse()
@@ -299,17 +304,28 @@ func (l *line) run() {
 		if greeted {
 			pause = retryMin
 			if time.Since(opened) > retryMax { // it was a good stream: try for another one before anybody is told
+				ended = time.Now()
 				continue
 			}
 		}
 		if l.refused.Load() && !errors.Is(err, cluster.ErrGone) {
 			err = fmt.Errorf("%w: %w", cluster.ErrGone, err)
 		}
-		l.fail(fmt.Errorf("%w: peer %s at %s: %w", cluster.ErrUnsent, l.to.id, l.to.addr, err))
-		select {
-		case <-l.ctx.Done():
-		case <-time.After(pause - rand.N(pause/4)):
+		if !errors.Is(err, cluster.ErrGone) && time.Since(ended) < dyingLasts {
+			l.conn.ResetConnectBackoff()
+			l.rest(dyingPause)
+			continue
 		}
+		l.fail(fmt.Errorf("%w: peer %s at %s: %w", cluster.ErrUnsent, l.to.id, l.to.addr, err))
+		l.rest(pause - rand.N(pause/4))
+	}
+}
+
+// rest waits d, or until the line is closed.
+func (l *line) rest(d time.Duration) {
+	select {
+	case <-l.ctx.Done():
+	case <-time.After(d):
 	}
 }
 
@@ -470,7 +486,7 @@ func (l *line) take() (first, last uint64) {
 func (l *line) unsent(first, last uint64, err error) {
 	for tag := first; tag <= last; tag++ {
 		if lt := l.claim(tag); lt != nil {
-			lt.finish(nil, fmt.Errorf("%w: the stream to peer %s has ended: %w", cluster.ErrUnsent, l.to.id, err))
+			lt.finish(nil, fmt.Errorf("%w, %w: the stream to peer %s: %w", cluster.ErrUnsent, cluster.ErrBroken, l.to.id, err))
 		}
 	}
 }
@@ -521,9 +537,9 @@ func (l *line) hungUp(trailer metadata.MD, err error) {
 	l.mu.Unlock()
 	for _, lt := range lost {
 		if unknown == nil && lt.tag > served {
-			lt.finish(nil, fmt.Errorf("%w: peer %s ended the stream before it came to this ask: %w", cluster.ErrUnsent, l.to.id, err))
+			lt.finish(nil, fmt.Errorf("%w, %w: peer %s ended the stream before it came to this ask: %w", cluster.ErrUnsent, cluster.ErrBroken, l.to.id, err))
 		} else {
-			lt.finish(nil, fmt.Errorf("the stream to peer %s ended before it answered: %w", l.to.id, err))
+			lt.finish(nil, fmt.Errorf("%w: the stream to peer %s ended before it answered: %w", cluster.ErrBroken, l.to.id, err))
 		}
 	}
 }

@@ -156,10 +156,10 @@ const hotKeys = 30
 func (c *churn) ask(stop chan struct{}) *asked {
 	a := &asked{admitted: make([]atomic.Int64, hotKeys)}
 	var all sync.WaitGroup
-	every := time.Second / time.Duration(*churnRate)
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(time.Millisecond) // the machine may know no shorter one
 	defer ticker.Stop()
-	for i := 0; ; i++ {
+	began := time.Now()
+	for i := 0; ; {
 		select {
 		case <-stop:
 			all.Wait()
@@ -167,7 +167,10 @@ func (c *churn) ask(stop chan struct{}) *asked {
 		case <-ticker.C:
 		}
 		clients := *c.clients.Load()
-		all.Go(func() { a.check(c.t.Context(), clients[i%len(clients)], i%hotKeys) })
+		for ; i < int(time.Since(began).Seconds()*float64(*churnRate)); i++ {
+			to, key := clients[(i+i/hotKeys)%len(clients)], i%hotKeys // not always the same node for a key
+			all.Go(func() { a.check(c.t.Context(), to, key) })
+		}
 	}
 }
 
