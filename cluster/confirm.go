@@ -29,7 +29,7 @@ func (a *Ask) Waits() bool {
 
 // charged is one item that needs a copy before it is answered.
 type charged struct {
-	item *Item
+	item Item // a copy: a pointer would have every item of every request live on the heap
 	d    *limiter.Decision
 	// where the doubt is said if there is no copy
 	degraded *bool
@@ -41,7 +41,7 @@ func (n *Node) confirmOwn(now limiter.Instant, items []Item, out []Decision) {
 	var list []charged
 	for i := range items {
 		if it, d := &items[i], &out[i]; it.limit.Sync && it.Op != OpPeek && d.Allowed && d.Source == SourceOwner {
-			list = append(list, charged{it, &d.Decision, &d.Degraded, &d.Bound})
+			list = append(list, charged{*it, &d.Decision, &d.Degraded, &d.Bound})
 		}
 	}
 	n.confirm(now, list)
@@ -52,7 +52,7 @@ func (n *Node) confirmAnswer(now limiter.Instant, items []Item, answer *Answer) 
 	var list []charged
 	for i := range items {
 		if it, a := &items[i], &answer.Items[i]; it.limit.Sync && it.Op != OpPeek && a.Status == StatusDone && a.Decision.Allowed {
-			list = append(list, charged{it, &a.Decision, &a.Degraded, &a.Bound})
+			list = append(list, charged{*it, &a.Decision, &a.Degraded, &a.Bound})
 		}
 	}
 	n.confirm(now, list)

@@ -15,15 +15,19 @@ func (n *Node) Deliver(a *Ask) *Answer {
 		n.fence()
 	}
 	view := n.view.Load()
-	answer := &Answer{Items: make([]AnswerItem, len(a.Items))}
+	answer := newAnswer(len(a.Items))
 	if a.Move != nil {
 		answer.Move = n.hear(now, view, a.Move)
 	}
 	n.stats.Delivered.Add(uint64(len(a.Items)))
-	items := make([]Item, len(a.Items))
+	var one [1]Item // most asks have one, which then needs no memory of its own
+	items := one[:0]
+	if len(a.Items) > 1 {
+		items = make([]Item, 0, len(a.Items))
+	}
 	for i := range a.Items {
 		it := &a.Items[i]
-		items[i] = Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key)}
+		items = append(items, Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key)})
 		n.table.Expect(it.Limit, items[i].hash)
 	}
 	status := n.accept(now, view, a)
@@ -53,6 +57,19 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	n.confirmAnswer(now, items, answer)
 	answer.introduce(view)
 	return answer
+}
+
+// newAnswer has room for n items; for one in a single piece of memory.
+func newAnswer(n int) *Answer {
+	if n != 1 {
+		return &Answer{Items: make([]AnswerItem, n)}
+	}
+	lone := new(struct {
+		Answer
+		items [1]AnswerItem
+	})
+	lone.Items = lone.items[:]
+	return &lone.Answer
 }
 
 // introduce says who they are that a names as owners.

@@ -245,6 +245,11 @@ func tooLate(began, now, deadline limiter.Instant, hop int) bool {
 func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int) {
 	deadline := callDeadline(now, r.Deadline, n.callTimeout)
 	callOf := make(map[int]int, 4) // target → index in calls, or -1: its breaker is open
+	var one *loneCall
+	if len(away) == 1 {
+		one = new(loneCall)
+		calls, sent = one.calls[:0], one.sent[:0]
+	}
 	for _, i := range away {
 		t := targets[i]
 		if t < 0 || now >= deadline {
@@ -262,12 +267,13 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			c = -1
 			if view.peers[t].pass(now) {
 				c = len(calls)
-				calls = append(calls, Call{
-					To:       *view.member(t),
-					Ask:      &Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline},
-					Deadline: deadline,
-				})
-				sent = append(sent, nil)
+				ask, items, indices := new(Ask), []AskItem(nil), []int(nil)
+				if one != nil {
+					ask, items, indices = &one.ask, one.items[:0], one.indices[:0]
+				}
+				*ask = Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline, Items: items}
+				calls = append(calls, Call{To: *view.member(t), Ask: ask, Deadline: deadline})
+				sent = append(sent, indices)
 			}
 			callOf[t] = c
 		}
@@ -282,6 +288,15 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 		sent[c] = append(sent[c], i)
 	}
 	return calls, sent, held
+}
+
+// loneCall is all that one item takes on its way, in one piece of memory: most requests have one.
+type loneCall struct {
+	calls   [1]Call
+	ask     Ask
+	items   [1]AskItem
+	sent    [1][]int
+	indices [1]int
 }
 
 // callDeadline bounds one call: the timeout, or seven eighths of what the request has left; the rest is for the way
