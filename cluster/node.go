@@ -18,6 +18,7 @@ type Config struct {
 	Table       *limiter.Table
 	CallTimeout time.Duration // of one call to a peer; default DefaultCallTimeout
 	SweepEvery  time.Duration // pause between two looks at a part of the table; default 250 ms
+	Secret      uint64        // drawn at random, so that clients who draw ids cannot slow the memory of ids down; decides nothing
 }
 
 // Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc for the path of
@@ -102,6 +103,7 @@ func New(c Config) (*Node, error) {
 	if n.sweepEvery == 0 {
 		n.sweepEvery = 250 * time.Millisecond
 	}
+	n.recent.seed = c.Secret
 	n.limits.Store(&Limits{})
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
 	n.strangers, n.former = make(map[uint64]limiter.Instant), make(map[uint64]limiter.Instant)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 // the network doubled it or because the asker gave up waiting and asked again, is charged once and answered the
 // same. It is split by ID so that takes of different askers rarely meet at one lock.
 type recent struct {
+	seed   uint64 // Config.Secret
 	shards [recentShards]recentShard
 }
 
@@ -23,40 +25,73 @@ const (
 	recentMax = 1 << 16
 )
 
+// recentShard has no pointer per answer, so the collector has nothing to look at, and an index of which nothing is ever
+// removed: an answer that is forgotten is older than the queue, and so is all that stands behind it.
 type recentShard struct {
-	mu    sync.Mutex // guards all below, and is held while a take is charged: its repeat waits for the answer
-	index map[ID]int // position in queue, counted from the first record ever
-	queue []record   // ring buffer, oldest first
-	head  int        // number of records ever removed
-	tail  int        // number of records ever added
+	mu     sync.Mutex                 // guards all below, and is held while a take is charged: its repeat waits for the answer
+	queue  []record                   // ring buffer, oldest first; as long as a power of two
+	latest []int                      // by the lower bits of a place: 1 + position of the last record there, counted from the first record ever
+	head   int                        // number of records ever removed
+	tail   int                        // number of records ever added
+	many   map[int][]limiter.Decision // answers of atomic asks, by position
 }
 
 type record struct {
 	id        ID
+	place     uint64
 	at        limiter.Instant
-	partition uint16             // of its first key
-	answers   []limiter.Decision // one, or one per item of an atomic ask
-	one       [1]limiter.Decision
+	before    int // as in latest: the record before this one there
+	answer    [1]limiter.Decision
+	partition uint16 // of its first key
+	together  bool   // an atomic ask was answered: the answers stand in many, by position
 }
 
-func (r *recent) shard(id ID) *recentShard {
-	h := (id.Sequence ^ id.Origin) * 0x9e3779b97f4a7c15
-	return &r.shards[h>>60]
+// shard is where the memory of id is, and place says where there. Ids are drawn one after the other, and so lie side by side: their
+// places come from memory together, and do not meet.
+func (r *recent) shard(id ID) (s *recentShard, place uint64) {
+	hi, lo := bits.Mul64(id.Origin^r.seed, id.Sequence>>20^0x9e3779b97f4a7c15)
+	h := (hi ^ lo) + id.Sequence
+	return &r.shards[h%recentShards], h / recentShards
+}
+
+func (s *recentShard) atLocked(position int) *record { return &s.queue[position&(len(s.queue)-1)] }
+
+// findLocked is the position of the last answer to id, or -1.
+func (s *recentShard) findLocked(id ID, place uint64) int {
+	if len(s.queue) == 0 {
+		return -1
+	}
+	p := s.latest[place&uint64(len(s.latest)-1)] - 1
+	for p >= s.head && s.atLocked(p).id != id {
+		p = s.atLocked(p).before - 1
+	}
+	if p < s.head {
+		return -1
+	}
+	return p
+}
+
+// answersLocked are those of the record at a position.
+func (s *recentShard) answersLocked(position int) []limiter.Decision {
+	if x := s.atLocked(position); !x.together {
+		return x.answer[:]
+	}
+	return s.many[position]
 }
 
 // once runs take unless the take id was answered in the last two seconds; then it copies that answer into out and
 // reports true. take must fill out, and reports whether there is something to remember. partition is that of its first key.
 func (r *recent) once(now limiter.Instant, id ID, partition int, out []limiter.Decision, take func() bool) (repeated bool) {
-	s := r.shard(id)
+	s, place := r.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(now)
-	if i, ok := s.index[id]; ok && len(s.queue[i%len(s.queue)].answers) == len(out) {
-		copy(out, s.queue[i%len(s.queue)].answers)
+	if p := s.findLocked(id, place); p >= 0 && len(s.answersLocked(p)) == len(out) {
+		copy(out, s.answersLocked(p))
 		return true
 	} // else its items were decided one by one here, while their owner was away
 	if take() {
-		s.addLocked(now, id, uint16(partition), out)
+		s.addLocked(now, id, place, uint16(partition), out)
 	}
 	return false
 }
@@ -68,8 +103,8 @@ func (r *recent) of(now limiter.Instant, wanted func(partition uint16) bool, fn 
 		s.mu.Lock()
 		s.expireLocked(now)
 		for k := s.head; k < s.tail; k++ {
-			if x := &s.queue[k%len(s.queue)]; wanted(x.partition) {
-				fn(Memory{x.id, x.partition, time.Duration(now - x.at), slices.Clone(x.answers)})
+			if x := s.atLocked(k); wanted(x.partition) {
+				fn(Memory{x.id, x.partition, time.Duration(now - x.at), slices.Clone(s.answersLocked(k))})
 			}
 		}
 		s.mu.Unlock()
@@ -78,47 +113,44 @@ func (r *recent) of(now limiter.Instant, wanted func(partition uint16) bool, fn 
 
 // learn takes over what another node remembers. It lives as long as a record that is made now, which is a little long.
 func (r *recent) learn(now limiter.Instant, m *Memory) {
-	s := r.shard(m.ID)
+	s, place := r.shard(m.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(now)
-	if _, ok := s.index[m.ID]; !ok {
-		s.addLocked(now, m.ID, m.Partition, m.Decisions)
+	if s.findLocked(m.ID, place) < 0 {
+		s.addLocked(now, m.ID, place, m.Partition, m.Decisions)
 	}
 }
 
 func (s *recentShard) expireLocked(now limiter.Instant) {
-	for s.head < s.tail {
-		if r := &s.queue[s.head%len(s.queue)]; r.at.Add(recentWindow) > now {
-			return
-		}
+	for s.head < s.tail && s.atLocked(s.head).at.Add(recentWindow) <= now {
 		s.dropLocked()
 	}
 }
 
 func (s *recentShard) dropLocked() {
-	r := &s.queue[s.head%len(s.queue)]
-	if s.index[r.id] == s.head {
-		delete(s.index, r.id)
+	if s.atLocked(s.head).together {
+		delete(s.many, s.head)
 	}
-	*r = record{}
 	s.head++
 }
 
-func (s *recentShard) addLocked(now limiter.Instant, id ID, partition uint16, answers []limiter.Decision) {
+func (s *recentShard) addLocked(now limiter.Instant, id ID, place uint64, partition uint16, answers []limiter.Decision) {
 	if s.tail-s.head == len(s.queue) {
 		s.growLocked()
 	}
-	r := &s.queue[s.tail%len(s.queue)]
-	r.id, r.at, r.partition = id, now, partition
-	if len(answers) == 1 {
-		r.one[0] = answers[0]
-		r.answers = r.one[:]
+	x, latest := s.atLocked(s.tail), &s.latest[place&uint64(len(s.latest)-1)]
+	x.id, x.place, x.at, x.partition, x.together, x.before = id, place, now, partition, len(answers) != 1, *latest
+	if x.together {
+		if s.many == nil {
+			s.many = make(map[int][]limiter.Decision)
+		}
+		s.many[s.tail] = slices.Clone(answers)
 	} else {
-		r.answers = append([]limiter.Decision(nil), answers...)
+		x.answer[0] = answers[0]
 	}
-	s.index[id] = s.tail
 	s.tail++
+	*latest = s.tail
 }
 
 // growLocked makes room for one record: twice the queue, or at its bound the oldest record's place.
@@ -127,16 +159,13 @@ func (s *recentShard) growLocked() {
 		s.dropLocked()
 		return
 	}
-	queue := make([]record, max(64, 2*len(s.queue)))
-	for i := s.head; i < s.tail; i++ {
-		r := &queue[i%len(queue)]
-		*r = s.queue[i%len(s.queue)]
-		if len(r.answers) == 1 {
-			r.answers = r.one[:]
-		}
-	}
-	s.queue = queue
-	if s.index == nil {
-		s.index = make(map[ID]int)
+	old := s.queue
+	s.queue = make([]record, max(64, 2*len(old)))
+	s.latest = make([]int, len(s.queue))
+	for p := s.head; p < s.tail; p++ {
+		x := s.atLocked(p)
+		*x = old[p&(len(old)-1)]
+		latest := &s.latest[x.place&uint64(len(s.latest)-1)]
+		x.before, *latest = *latest, p+1
 	}
 }

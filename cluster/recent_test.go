@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"penstock/limiter"
 )
@@ -34,6 +37,44 @@ func TestRecentForgetsAfterItsWindow(t *testing.T) {
 	}
 }
 
+// Promise: whatever ids are drawn, in a row or with gaps that let their places meet, each is answered as the last time, alone
+// or with others, or as new.
+func TestRecentKnowsAllIDs(t *testing.T) {
+	type known struct {
+		at      limiter.Instant
+		answers []limiter.Decision
+	}
+	var r recent
+	draw := rand.New(rand.NewPCG(1, 2))
+	want, repeats := map[ID]known{}, 0
+	now := limiter.Instant(0)
+	for i := range int64(100_000) {
+		now = now.Add(time.Duration(draw.IntN(int(100 * time.Microsecond))))
+		id := ID{Origin: draw.Uint64N(3), Sequence: draw.Uint64N(5_000) * []uint64{1, 16, 1024, 1 << 20}[draw.IntN(4)]}
+		out := make([]limiter.Decision, 1+id.Sequence%4/3)
+		taken := false
+		again := r.once(now, id, 0, out, func() bool {
+			taken, out[0].Remaining = true, i
+			return true
+		})
+		before, found := want[id]
+		found = found && before.at.Add(recentWindow) > now
+		switch {
+		case again == taken || again != found:
+			t.Fatalf("%v: known: %v, taken: %v, want known: %v", id, again, taken, found)
+		case again && !slices.Equal(out, before.answers):
+			t.Fatalf("%v is answered with %+v, before with %+v", id, out, before.answers)
+		case again:
+			repeats++
+		default:
+			want[id] = known{now, out}
+		}
+	}
+	if repeats < 10_000 || repeats > 90_000 {
+		t.Fatalf("%d of 100000 were repeats: that proves little", repeats)
+	}
+}
+
 func TestRecentIsBounded(t *testing.T) {
 	var r recent
 	nothing := func() bool { return true }
@@ -42,8 +83,8 @@ func TestRecentIsBounded(t *testing.T) {
 		r.once(0, ID{Origin: 1, Sequence: seq}, 0, out, nothing)
 	}
 	for i := range r.shards {
-		if s := &r.shards[i]; len(s.queue) > recentMax || len(s.index) > recentMax {
-			t.Errorf("shard %d holds %d records, %d ids; bound is %d", i, len(s.queue), len(s.index), recentMax)
+		if s := &r.shards[i]; len(s.queue) > recentMax || s.tail-s.head > recentMax || len(s.latest) > recentMax {
+			t.Errorf("shard %d holds %d of %d records, %d places; bound is %d", i, s.tail-s.head, len(s.queue), len(s.latest), recentMax)
 		}
 	}
 }

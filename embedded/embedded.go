@@ -86,7 +86,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	n := &Node{clock: rpc.NewClock()}
 	n.peers = rpc.NewPeers(rpc.PeersConfig{ID: member.ID, Boot: member.Boot, Cluster: c.Cluster, Clock: n.clock, TLS: clientTLS, Logger: c.Logger})
 	n.node, err = cluster.New(cluster.Config{
-		ID: member.ID, Boot: member.Boot, Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory}),
+		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory}),
 	})
 	if err != nil {
 		n.peers.Close()

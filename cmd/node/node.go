@@ -144,7 +144,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	})
 	var err error
 	r.node, err = cluster.New(cluster.Config{
-		ID: r.member.ID, Boot: r.member.Boot, Clock: r.clock, Network: r.peers,
+		ID: r.member.ID, Boot: r.member.Boot, Secret: newBoot(), Clock: r.clock, Network: r.peers,
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: int64(s.Memory)}),
 	})
 	if err != nil {
