@@ -4,7 +4,7 @@ COMPOSE ?= docker-compose
 IMAGE   ?= penstock
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check bench bench-check rivals servers demo image compose
+.PHONY: help build test race lint format generate check bench bench-docs bench-check benchmarks demo image compose
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,17 +32,17 @@ generate: ## Go code of the .proto files (needs protoc)
 check: ## everything that must hold before a change is accepted
 	bash .ci/run
 
-bench: ## benchmarks of all rooms; bench/README.md says what they compare
-	$(GO) test -run '^$$' -bench . -benchmem ./limiter ./ring ./cluster ./rpc/... ./sim
+bench: ## penstock beside its rivals and the bare transport, on loopback: every row of bench/README.md, 25 minutes
+	cd bench && $(GO) run . -o results
+
+bench-docs: ## show the figures of the last make bench in docs/performance.md
+	cd bench && $(GO) run . docs
 
 bench-check: ## whether the hot paths allocate more than they did; CI runs it
 	cd bench && $(GO) run . guard
 
-rivals: ## penstock beside other limiters, all in one run; takes half an hour
-	cd bench && $(GO) run . limiters -o results
-
-servers: ## penstock beside Gubernator and an empty gRPC service, on loopback; takes ten minutes
-	cd bench && $(GO) run . servers -o results
+benchmarks: ## Go benchmarks of all rooms
+	$(GO) test -run '^$$' -bench . -benchmem ./limiter ./ring ./cluster ./rpc/... ./sim
 
 demo: ## three nodes in one process, on the default ports
 	$(GO) run ./cmd/node demo

@@ -60,10 +60,16 @@ func TestFailureEndsIt(t *testing.T) {
 func TestReport(t *testing.T) {
 	r := Report{
 		Title: "A contest", Command: "run it", Machine: Machine{Cores: 2}, Rounds: 3, Samples: imagined(t), Base: "a",
-		Tables: []Table{{"Cost, ns", "ns", 0, Less}, {"Speed", "ns", 1, More}, {"Nobody's", "x", 0, Less}},
+		Tables: []Table{{"Cost, ns", "cost", "ns", 0, Less}, {"Speed", "", "ns", 1, More}, {"Nobody's", "no", "x", 0, Less}},
+		Aims: []Aim{
+			{Work: "twice b", Job: Job{"a", "1"}, Against: []Job{{"b", "1"}}, Figure: "ns", Better: Less, Want: 0.5},
+			{Work: "as cheap as the best", Job: Job{"a", "2"}, Against: []Job{{"b", "2"}, {"c", "2"}}, Figure: "ns", Better: Less, Want: 1.5},
+			{Work: "cheap", Job: Job{"c", "2"}, Figure: "ns", Better: Less, Want: 10, Unit: "ns"},
+			{Work: "not measured", Job: Job{"d", "2"}, Figure: "ns", Better: More, Want: 10},
+		},
 	}
-	var md, js, svg bytes.Buffer
-	if err := errors.Join(r.Markdown(&md), r.JSON(&js), r.Plot(&svg)); err != nil {
+	var md, js, svg, brief bytes.Buffer
+	if err := errors.Join(r.Markdown(&md), r.JSON(&js), r.Plot(&svg), r.Brief(&brief)); err != nil {
 		t.Fatal(err)
 	}
 	// At point 2 the longest bar is b's, and a's is half as long.
@@ -84,11 +90,51 @@ func TestReport(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, md.String())
 		}
 	}
+	for _, want := range []string{
+		"| twice b | b, 1 | ≤ 0.5 × | 0.5 × | 0.5 – 0.5 | reached |\n",
+		"| as cheap as the best | b or c, 2 | ≤ 1.5 × | 2 × | 2 – 2 | **missed** |\n",
+		"| cheap | itself | ≤ 10 ns | 10 ns | 5 – 15 | reached |\n",
+	} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, md.String())
+		}
+	}
+	if strings.Contains(md.String(), "not measured") {
+		t.Error("an aim that was not measured is judged")
+	}
+	if want := "|  | | cost |\n|---|---|--:|\n| 1 | a | 20 |\n| 1 | b | 40 (2 ×) |\n| 2 | a | 20 |\n"; !strings.HasPrefix(brief.String(), want) {
+		t.Errorf("in brief:\n%swant\n%s", brief.String(), want)
+	}
 	if strings.Contains(md.String(), "Nobody's") {
 		t.Error("a table without figures is shown")
 	}
 	var back Report
 	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Samples) != 15 || back.Samples[0].Figures["ns"] != 10 {
 		t.Errorf("%v, %+v", err, back)
+	}
+	var again bytes.Buffer
+	if err := back.Markdown(&again); err != nil || again.String() != md.String() {
+		t.Errorf("%v; from its JSON the report is another one:\n%s", err, again.String())
+	}
+}
+
+// TestLines: where points are numbers the plot has a line for each contestant, on scales of powers of ten.
+func TestLines(t *testing.T) {
+	r := Report{Title: "Growth", Axis: "keys", Samples: Results{
+		{Job{"a", "1"}, 0, map[string]float64{"ns": 10}},
+		{Job{"a", "100"}, 0, map[string]float64{"ns": 1000}},
+		{Job{"b", "100"}, 0, map[string]float64{"ns": 100}},
+	}, Tables: []Table{{Title: "Cost", Figure: "ns"}}}
+	var svg bytes.Buffer
+	if err := r.Plot(&svg); err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil {
+		t.Errorf("the plot is no XML: %v", err)
+	}
+	for _, want := range []string{"<polyline points=\"80.0,340.0 520.0,40.0\"", "<circle cx=\"520.0\" cy=\"190.0\"", ">keys</text>", ">10</text>", ">a</text>"} {
+		if !strings.Contains(svg.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, svg.String())
+		}
 	}
 }

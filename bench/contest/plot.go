@@ -8,9 +8,16 @@ import (
 	"strings"
 )
 
-// Plot writes the report's first table as bars, an SVG. Points may differ by powers of ten, so each has a scale of its own, on
-// which its longest bar is the full width.
+// Plot writes the report's first table as an SVG: as lines if its points are numbers, else as bars.
 func (r *Report) Plot(w io.Writer) error {
+	if r.Axis != "" {
+		return r.lines(w)
+	}
+	return r.bars(w)
+}
+
+// bars gives each point a scale of its own, on which its longest bar is the full width, for they may differ by powers of ten.
+func (r *Report) bars(w io.Writer) error {
 	const line, left, width, right = 18, 190, 420, 190
 	var b strings.Builder
 	y := 30
@@ -39,7 +46,7 @@ func (r *Report) Plot(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"+
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\" font-size=\"14\">%s: %s</text>\n%s</svg>\n",
-		left+width+right, y+line, escape(r.Title), escape(strings.ToLower(t.Title)), b.String())
+		left+width+right, y+line, escape(r.Title), escape(lower(t.Title)), b.String())
 	return err
 }
 

@@ -9,24 +9,28 @@ import (
 	"strings"
 )
 
-// Report is a contest that is over: what was measured, where, and by which command.
+// Report is a contest that is over: what was measured, where, and by which command. All of it is in its JSON, so that it
+// can be shown again.
 type Report struct {
-	Title   string   `json:"title"`
-	Command string   `json:"command"`
-	Machine Machine  `json:"machine"`
-	Rounds  int      `json:"rounds"`
-	Samples Results  `json:"samples"`
-	Tables  []Table  `json:"-"`
-	Base    string   `json:"-"` // the contestant that the others are compared with
-	Notes   []string `json:"-"` // paragraphs that end the report
+	Name    string  `json:"name"`
+	Title   string  `json:"title"`
+	Command string  `json:"command"`
+	Machine Machine `json:"machine"`
+	Rounds  int     `json:"rounds"`
+	Base    string  `json:"base"`           // the contestant that the others are compared with
+	Axis    string  `json:"axis,omitempty"` // what the points count, if they are numbers: the plot has lines then, else bars
+	Tables  []Table `json:"tables"`
+	Aims    []Aim   `json:"aims,omitempty"`
+	Samples Results `json:"samples"`
 }
 
 // Table shows one figure of all contestants at all points.
 type Table struct {
-	Title  string
-	Figure string
-	Digits int  // behind the point
-	Better Side // what the ratio says: how many times better the base is
+	Title  string `json:"title"`
+	Short  string `json:"short,omitempty"` // heads the figure's column in a brief table; without it there is none
+	Figure string `json:"figure"`
+	Digits int    `json:"digits"` // behind the point
+	Better Side   `json:"better"` // what the ratio says: how many times better the base is
 }
 
 // Side is the better side of a figure.
@@ -52,10 +56,8 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, t := range r.Tables {
 		r.table(&b, t)
 	}
+	_ = Judge(&b, r) // a Builder takes everything
 	fmt.Fprintf(&b, "\n%s\n", r.noise())
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "\n%s\n", note)
-	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -73,6 +75,31 @@ func (r *Report) table(b *strings.Builder, t Table) {
 		}
 		fmt.Fprintf(b, "| %s | %s |\n", contestant, strings.Join(cells, " | "))
 	}
+}
+
+// Brief writes one table of the report: a line for each contestant at each point, a column for each figure that has a short
+// title.
+func (r *Report) Brief(w io.Writer) error {
+	tables := slices.DeleteFunc(slices.Clone(r.Tables), func(t Table) bool { return t.Short == "" || len(r.points(t.Figure)) == 0 })
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | |", r.Axis)
+	for _, t := range tables {
+		fmt.Fprintf(&b, " %s |", t.Short)
+	}
+	fmt.Fprintf(&b, "\n|---|---|%s\n", strings.Repeat("--:|", len(tables)))
+	for _, point := range r.Samples.names(func(j Job) string { return j.Point }) {
+		for _, contestant := range r.Samples.names(func(j Job) string { return j.Contestant }) {
+			job, cells := Job{contestant, point}, make([]string, len(tables))
+			for i, t := range tables {
+				cells[i] = r.cell(t, job)
+			}
+			if strings.Join(cells, "") != "" {
+				fmt.Fprintf(&b, "| %s | %s | %s |\n", point, contestant, strings.Join(cells, " | "))
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // points are those at which somebody measured the figure.
@@ -116,21 +143,28 @@ func (r *Report) noise() string {
 			}
 		}
 	}
+	said := fmt.Sprintf("From the lowest to the highest round a figure differs by %.0f %% of its median (the median of all figures).", 100*median(spreads))
+	return said + " " + Quiet(r)
+}
+
+// Quiet says whether the machine had little else to do while all reports were made, so that their figures may be believed.
+func Quiet(reports ...*Report) string {
 	var others []float64
-	for _, s := range r.Samples {
-		if x, measured := s.Figures[Others]; measured {
-			others = append(others, x)
+	for _, r := range reports {
+		for _, s := range r.Samples {
+			if x, measured := s.Figures[Others]; measured {
+				others = append(others, x)
+			}
 		}
 	}
-	said := fmt.Sprintf("From the lowest to the highest round a figure differs by %.0f %% of its median (the median of all figures).", 100*median(spreads))
 	switch x := median(others); {
 	case x > Noisy:
-		return said + fmt.Sprintf(" **Not a quiet machine**: beside a measurement, other programs used %.2f cores (median). "+
-			"Believe ratios, and differences larger than that spread; measure absolute figures again.", x)
+		return fmt.Sprintf("**Not a quiet machine**: beside a measurement, other programs used %.2f cores (median). "+
+			"Believe ratios, and differences larger than the rounds' spread; measure absolute figures again.", x)
 	case x >= 0:
-		return said + fmt.Sprintf(" Other programs used %.2f cores beside (median).", x)
+		return fmt.Sprintf("Other programs used %.2f cores beside (median).", x)
 	}
-	return said
+	return "Nobody could tell how busy the machine was."
 }
 
 // JSON writes every sample.

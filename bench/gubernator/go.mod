@@ -6,6 +6,8 @@ require (
 	github.com/mailgun/gubernator/v2 v2.4.0
 	github.com/mailgun/holster/v4 v4.16.3
 	github.com/sirupsen/logrus v1.9.2
+	google.golang.org/grpc v1.59.0
+	penstock/bench/inprocess v0.0.0-00010101000000-000000000000
 )
 
 require (
@@ -80,7 +82,6 @@ require (
 	google.golang.org/genproto v0.0.0-20231012201019-e917dd12ba7a // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20231016165738-49dd2c1f3d0b // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20231016165738-49dd2c1f3d0b // indirect
-	google.golang.org/grpc v1.59.0 // indirect
 	google.golang.org/protobuf v1.32.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
@@ -95,3 +96,5 @@ require (
 	sigs.k8s.io/structured-merge-diff/v4 v4.2.1 // indirect
 	sigs.k8s.io/yaml v1.3.0 // indirect
 )
+
+replace penstock/bench/inprocess => ../inprocess

@@ -52,6 +52,8 @@ type Running struct {
 const (
 	// Base is the contestant that the others are compared with.
 	Base = "penstock"
+	// Messages is penstock as a node decides: on what came in one message.
+	Messages = "penstock-in-messages-of-64"
 	// Nothing is none: it shows what is measured beside the limiters.
 	Nothing = "no-limiter"
 )
@@ -60,7 +62,7 @@ const (
 var Contestants = []Contestant{
 	{Base, table(limiter.GCRA, false)},
 	{"penstock-fixed-window", table(limiter.FixedWindow, false)},
-	{"penstock-in-messages-of-64", table(limiter.GCRA, true)},
+	{Messages, table(limiter.GCRA, true)},
 	{"x-time-rate-in-a-sync.Map", timeRate},
 	{"sethvargo-go-limiter", sethvargoStore},
 	{"throttled-v2", throttledStore},

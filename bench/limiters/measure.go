@@ -44,21 +44,48 @@ func work(dist string, cores int) string { return "CPU " + speed(dist, cores) }
 
 // Tables are what a report shows of the figures.
 var Tables = []contest.Table{
-	{Title: "CPU of a decision, ns, keys by Zipf (1.01), one core", Figure: work("zipf", 1), Better: contest.Less},
-	{Title: "CPU of a decision, ns, keys drawn uniformly, one core", Figure: work("uniform", 1), Better: contest.Less},
+	{Title: "CPU of a decision, ns, keys by Zipf (1.01), one core", Short: "CPU, Zipf, ns", Figure: work("zipf", 1), Better: contest.Less},
+	{Title: "CPU of a decision, ns, keys drawn uniformly, one core", Short: "uniform", Figure: work("uniform", 1), Better: contest.Less},
 	{Title: "CPU of a decision, ns, keys by Zipf, two cores", Figure: work("zipf", 2), Better: contest.Less},
 	{Title: "CPU of a decision, ns, keys drawn uniformly, two cores", Figure: work("uniform", 2), Better: contest.Less},
-	{Title: "Time between two decisions, ns, Zipf, one core", Figure: speed("zipf", 1), Better: contest.Less},
+	{Title: "Time between two decisions, ns, Zipf, one core", Short: "time, Zipf, ns", Figure: speed("zipf", 1), Better: contest.Less},
 	{Title: "Time between two decisions, ns, uniform, one core", Figure: speed("uniform", 1), Better: contest.Less},
-	{Title: "Time between two decisions, ns, Zipf, two cores together", Figure: speed("zipf", 2), Better: contest.Less},
+	{Title: "Time between two decisions, ns, Zipf, two cores together", Short: "two cores", Figure: speed("zipf", 2), Better: contest.Less},
 	{Title: "Time between two decisions, ns, uniform, two cores together", Figure: speed("uniform", 2), Better: contest.Less},
-	{Title: "Allocations per decision on a known key", Figure: allocations, Digits: 1},
-	{Title: "Resident bytes per key beyond the key's own, after a collection", Figure: keyBytes, Better: contest.Less},
+	{Title: "Allocations per decision on a known key", Short: "allocations", Figure: allocations, Digits: 1},
+	{Title: "Resident bytes per key beyond the key's own, after a collection", Short: "B/key", Figure: keyBytes, Better: contest.Less},
 	{Title: "The same while at work, with what the collector keeps in reserve", Figure: inUse, Better: contest.Less},
-	{Title: "The collector's share of two cores, %, while each decision comes with 256 bytes of garbage", Figure: collecting, Digits: 2},
+	{Title: "The collector's share of two cores, %, while each decision comes with 256 bytes of garbage", Short: "collector, %", Figure: collecting, Digits: 2},
 	{Title: "Its collections in that time", Figure: cycles},
-	{Title: "Its longest pause then, µs", Figure: pause},
-	{Title: "CPU of one collection, ms", Figure: cycle, Digits: 1},
+	{Title: "Its longest pause then, µs", Short: "longest pause, µs", Figure: pause},
+	{Title: "CPU of one collection, ms", Short: "a collection, ms", Figure: cycle, Digits: 1},
+}
+
+// Aims are those that hold with a million keys.
+var Aims = []contest.Aim{
+	aim("in process, 10^6 Zipf keys, one core, CPU", work("zipf", 1), Messages, 1.0/6, "x-time-rate-in-a-sync.Map"),
+	aim("… the best of the others", work("zipf", 1), Messages, 1.0/4, "x-time-rate-in-a-sync.Map", "sethvargo-go-limiter", "throttled-v2"),
+	absolute("… first, then 60", work("zipf", 1), Messages, "1e6", 80, "ns"),
+	absolute("… its allocations", allocations, Base, "1e6", 0, ""),
+	absolute("resident bytes per key beyond the key's own, 10^6 keys", keyBytes, Base, "1e6", 64, "B"),
+}
+
+// GrowthAims are those that compare numbers of keys.
+var GrowthAims = []contest.Aim{
+	{Work: "cost at 10^7 keys, of that at 10^3", Job: contest.Job{Contestant: Messages, Point: "1e7"}, Against: []contest.Job{{Contestant: Messages, Point: "1e3"}}, Figure: work("zipf", 1), Better: contest.Less, Want: 4},
+	absolute("one collector cycle at 10^7 keys, CPU", cycle, Base, "1e7", 5, "ms"),
+}
+
+func aim(what, figure, contestant string, want float64, rivals ...string) contest.Aim {
+	a := absolute(what, figure, contestant, "1e6", want, "")
+	for _, r := range rivals {
+		a.Against = append(a.Against, contest.Job{Contestant: r, Point: "1e6"})
+	}
+	return a
+}
+
+func absolute(what, figure, contestant, keys string, want float64, unit string) contest.Aim {
+	return contest.Aim{Work: what, Job: contest.Job{Contestant: contestant, Point: keys}, Figure: figure, Better: contest.Less, Want: want, Unit: unit}
 }
 
 // Measure starts c and measures it. It should have a process to itself.
@@ -134,10 +161,10 @@ func (w load) run(running Running, d time.Duration) ran {
 		take := inMessages(running)
 		group.Go(func() {
 			n, admitted := id*drawn/w.workers, 0
-			first := n
+			start := n
 			var request []byte
 			var message [MessageSize]string
-			for time.Since(began) < d {
+			for first := true; first || time.Since(began) < d; first = false { // once at least, however busy the machine is
 				for range burst / MessageSize {
 					for i := range message {
 						if w.garbage > 0 {
@@ -150,7 +177,7 @@ func (w load) run(running Running, d time.Duration) ran {
 				}
 			}
 			runtime.KeepAlive(request)
-			asked.Add(int64(n - first))
+			asked.Add(int64(n - start))
 			yes.Add(int64(admitted))
 		})
 	}

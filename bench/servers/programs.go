@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,28 +26,57 @@ type Programs struct {
 type source struct{ folder, name, what string }
 
 var (
-	ours        = source{"..", "penstock", "./cmd/node"}
-	gubernators = source{"gubernator", "gubernator", "."}
+	penstockSource   = source{"..", "penstock", "./cmd/node"}
+	gubernatorSource = source{"gubernator", "gubernator", "."}
+	ratelimitSource  = source{"ratelimit", "ratelimit", "github.com/envoyproxy/ratelimit/src/service_cmd"}
 )
 
-// Build builds them into dir. module is the folder of the module penstock/bench.
-func Build(module, dir string) (*Programs, error) { return build(module, dir, ours, gubernators) }
-
-func build(module, dir string, sources ...source) (*Programs, error) {
+// Build builds into dir what the rows need. module is the folder of the module penstock/bench. That a program is missing that
+// nobody builds is an error.
+func Build(module, dir string, rows []Row, progress io.Writer) (*Programs, error) {
+	sources := []source{penstockSource}
+	for _, row := range rows {
+		for _, c := range row.contestants {
+			if program := c.missing(); program != "" {
+				return nil, fmt.Errorf("row %s needs %s, which is not installed: apt-get install redis-server redis-tools, or choose other rows with -only", row.Name, program)
+			}
+			if c.builds != (source{}) && !slices.Contains(sources, c.builds) {
+				sources = append(sources, c.builds)
+			}
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range sources {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, b.name), b.what)
-		cmd.Dir = filepath.Join(module, b.folder)
+	for _, s := range sources {
+		fmt.Fprintf(progress, "building %s\n", s.name)
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, s.name), s.what)
+		cmd.Dir = filepath.Join(module, s.folder)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s cannot be built: %w\n%s", b.name, err, out)
+			return nil, fmt.Errorf("%s cannot be built: %w\n%s", s.name, err, out)
 		}
 	}
-	limits := "limits: [{name: big, algorithm: gcra, limit: 1000000000, per: 1s}]\n"
 	return &Programs{dir, self}, os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(limits), 0o644)
 }
+
+// missing is a program that c needs and nobody has installed; empty if there is none.
+func (c *contestant) missing() string {
+	for _, program := range c.installed {
+		if _, err := exec.LookPath(program); err != nil {
+			return program
+		}
+	}
+	return ""
+}
+
+// limits are those of penstock's nodes. No request is denied but by those called few. A unit of big comes back after 3.6 s: what a key
+// has taken is not forgotten before it is asked for again, which would be another work.
+const limits = `limits:
+  - {name: big, algorithm: gcra, limit: 8000000, per: 8000h}
+  - {name: lent, algorithm: gcra, limit: 1000000000, per: 1h, consistency: leased}
+  - {name: lent-few, algorithm: fixed_window, limit: 1000, per: 1h, consistency: leased}
+`
 
 // process is a server at work.
 type process struct {

@@ -1,13 +1,13 @@
-// Package servers puts servers that limit rates under the same load: penstock, Gubernator, and a gRPC service that does
-// nothing. Follow one row: its contestants are started, each with processes of its own on loopback; round by round each
-// is measured once at every point, by a client in this process; then they are stopped.
+// Package servers puts servers that limit rates under the same load: penstock, Gubernator, redis-server with a script,
+// envoyproxy/ratelimit, and a gRPC service that does nothing. Follow one row: its contestants are started, each with
+// processes of its own on loopback; round by round each is measured once at every point, by a client in this process; then
+// they are stopped.
 //
-// Gubernator and penstock's Gubernator door are asked by the same client with the same messages.
+// Rivals are asked by the same client with the same messages as penstock is: askAsGubernator, askAsEnvoy and askAsRedis each
+// serve both.
 package servers
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +15,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"penstock/bench/contest"
-	gubernator "penstock/proto/gubernator"
-	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc/client"
 )
 
 // Base is the contestant that the others are compared with.
@@ -28,8 +24,29 @@ const Base = "penstock"
 
 // contestant is something that can be started.
 type contestant struct {
-	name  string
-	start func(*Programs) (*running, error)
+	name      string
+	start     func(*Programs) (*running, error)
+	builds    source   // beside penstock; none if empty
+	installed []string // programs that must be there
+	// points are those at which it is measured; nil: all of the row.
+	points []Point
+	// fresh has it started for each measurement and stopped after it, instead of once for all.
+	fresh bool
+}
+
+// begin starts c, and returns when it answers.
+func (c *contestant) begin(p *Programs) (r *running, err error) {
+	if r, err = c.start(p); err != nil || r.caller == nil {
+		return r, err
+	}
+	ask := r.caller(0, Point{Callers: 1, Items: 1})
+	for range 100 { // a node that listens may not have limits, or others, yet
+		if err = ask(); err == nil {
+			return r, nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return r, fmt.Errorf("%s does not answer: %w", c.name, err)
 }
 
 // running are the servers of a contestant, and how to ask them.
@@ -37,8 +54,12 @@ type running struct {
 	servers []*process
 	stops   []func() error
 	// caller is how one caller asks, again and again, each time for as many decisions as the point says. An answer that says no, or
-	// that is no decision, is an error.
-	caller func(id int, p Point) func() error
+	// that is no decision, is an error: errDenied, or another.
+	caller  func(id int, p Point) func() error
+	program []string // of a contestant that measures itself
+	tool    *tool    // how redis-benchmark asks them; nil: it cannot
+	// beside is what goes on while it is measured, until the function that it returns is called; nil: nothing.
+	beside func() (stop func() error)
 }
 
 func (r *running) stop() {
@@ -78,306 +99,78 @@ func (r *running) dial(addr string) (*grpc.ClientConn, error) {
 // Row is contestants under the same load.
 type Row struct {
 	Name, Title string
+	Axis        string          // what the points count, if they are numbers
+	Tables      []contest.Table // what a report shows
+	Aims        []contest.Aim
 	contestants []contestant
 	points      []Point
+	times       int     // each measurement takes so many times as long as others; 0 is 1
+	measure     measure // default: ask
+	// prepare finds out what the points need to know, before the first round; nil: nothing.
+	prepare func(all map[string]*running, points []Point, each time.Duration, progress io.Writer) error
 }
 
-// Rows are all of them.
-var Rows = []Row{
-	{
-		"unary", "One check a call, at the owner of the key",
-		[]contestant{{Base, ownCheck}, {"empty gRPC call", empty}},
-		[]Point{{Callers: 1, Items: 1}, {Callers: 64, Items: 1}, {Callers: 256, Items: 1}},
-	},
-	{
-		"client", "Takes of penstock's Go client, which share a stream",
-		[]contestant{{Base, ownTakes}, {"empty gRPC call", empty}},
-		[]Point{{Callers: 1, Items: 1}, {Callers: 64, Items: 1}, {Callers: 256, Items: 1}},
-	},
-	{
-		"gubernator", "Gubernator's API, one node",
-		[]contestant{{Base, ownDoor(1)}, {"gubernator", theirs(1)}},
-		[]Point{
-			{Callers: 1, Items: 1},
-			{Callers: 64, Items: 1},
-			{Callers: 256, Items: 1},
-			{Callers: 16, Items: 100},
-			{Callers: 16, Items: 1000},
-			{Callers: 64, Items: 1, Rate: 8000},
-		},
-	},
-	{
-		"three", "Gubernator's API, three nodes, one of them asked",
-		[]contestant{{Base, ownDoor(3)}, {"gubernator", theirs(3)}, {"empty gRPC call", empty}},
-		[]Point{
-			{Callers: 1, Items: 1},
-			{Callers: 64, Items: 1},
-			{Callers: 16, Items: 100, Any: true},
-			{Callers: 16, Items: 1000, Any: true},
-			{Callers: 64, Items: 1, Rate: 4000},
-		},
-	},
-}
-
-// Tables are what a report shows of the figures.
-var Tables = []contest.Table{
-	{Title: "Decisions a second", Figure: speed, Better: contest.More},
-	{Title: "Median latency, µs", Figure: median, Better: contest.Less},
-	{Title: "p99 latency, µs; of a rate, from when the call should have left", Figure: p99, Better: contest.Less},
-	{Title: "CPU of the servers per decision, µs", Figure: serverCPU, Digits: 1, Better: contest.Less},
-	{Title: "CPU of the client per decision, µs", Figure: clientCPU, Digits: 1},
-	{Title: "Calls that failed, %", Figure: failures, Digits: 1},
-	{Title: "Resident memory of the servers, MB", Figure: memory},
-}
+// measure notes what a contestant at a point takes, in about d.
+type measure func(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error)
 
 // Measure measures a row.
 func Measure(p *Programs, row Row, rounds int, each time.Duration, progress io.Writer) ([]contest.Sample, error) {
+	type pair struct {
+		contestant contestant
+		point      Point
+	}
+	pairs := map[contest.Job]pair{}
 	all := map[string]*running{}
-	points := map[string]Point{}
 	var jobs []contest.Job
 	for _, c := range row.contestants {
-		r, err := c.start(p)
-		if r != nil {
-			defer r.stop()
+		if !c.fresh {
+			r, err := c.begin(p)
+			if r != nil {
+				defer r.stop()
+			}
+			if err != nil {
+				return nil, err
+			}
+			all[c.name] = r
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	each *= time.Duration(max(1, row.times))
+	if row.prepare != nil {
+		if err := row.prepare(all, row.points, each, progress); err != nil {
+			return nil, err
 		}
-		all[c.name] = r
 	}
 	for _, point := range row.points {
-		points[point.String()] = point
 		for _, c := range row.contestants {
-			if c.name == emptyName && point.Items > 1 {
-				continue // a call without items is compared with one decision
+			if c.points == nil {
+				c.points = row.points
 			}
-			jobs = append(jobs, contest.Job{Contestant: c.name, Point: point.String()})
+			for _, own := range c.points {
+				if own.String() == point.String() {
+					job := contest.Job{Contestant: c.name, Point: point.String()}
+					pairs[job] = pair{c, point}
+					jobs = append(jobs, job)
+				}
+			}
 		}
 	}
+	if row.measure == nil {
+		row.measure = ask
+	}
 	return contest.Run(rounds, jobs, func(j contest.Job) (map[string]float64, error) {
-		return measure(all[j.Contestant], points[j.Point], each, progress)
+		r := all[j.Contestant]
+		if c := pairs[j].contestant; c.fresh {
+			started, err := c.begin(p)
+			if started != nil {
+				defer started.stop()
+			}
+			if err != nil {
+				return nil, err
+			}
+			r = started
+		}
+		return row.measure(r, pairs[j].point, each, progress)
 	}, progress)
 }
 
-const emptyName = "empty gRPC call"
-
-// empty is the service that does nothing.
-func empty(p *Programs) (*running, error) {
-	addrs, err := freePorts("127.0.0.1", 1)
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.start(p.Self, nil, EmptyVerb, addrs[0])
-	if err != nil {
-		return nil, err
-	}
-	r := &running{servers: []*process{s}}
-	return r, errors.Join(r.askEmpty(addrs[0]), s.awaitListener(addrs[0]))
-}
-
-func (r *running) askEmpty(addr string) error {
-	conn, err := r.dial(addr)
-	r.caller = func(int, Point) func() error {
-		return func() error {
-			return conn.Invoke(context.Background(), emptyMethod, &emptypb.Empty{}, &emptypb.Empty{})
-		}
-	}
-	return err
-}
-
-// EmptyVerb is how this program is told to ServeEmpty.
-const EmptyVerb = "serve-empty"
-
-// serve starts so many nodes of penstock, and returns where clients reach them.
-func serve(p *Programs, nodes int) (r *running, doors []string, err error) {
-	r = &running{}
-	addrs, err := freePorts("127.0.0.1", 3*nodes)
-	if err != nil {
-		return r, nil, err
-	}
-	for i := range nodes {
-		gossip, peer, door := addrs[3*i], addrs[3*i+1], addrs[3*i+2]
-		args := []string{"serve", "--name", fmt.Sprintf("n%d", i+1), "--grpc", door, "--http", "off", "--redis", "off", "--limits", "limits.yaml"}
-		if nodes == 1 {
-			args = append(args, "--gossip", "off", "--peer", "off")
-		} else {
-			args = append(args, "--gossip", gossip, "--peer", peer, "--join", addrs[0])
-		}
-		s, err := p.start("penstock", nil, args...)
-		if err != nil {
-			return r, nil, err
-		}
-		r.servers, doors = append(r.servers, s), append(doors, door)
-		if err := s.awaitListener(door); err != nil {
-			return r, nil, err
-		}
-	}
-	return r, doors, nil
-}
-
-// manyKeys is how many keys there are, and how many callers begin apart.
-const manyKeys = 10_000
-
-func keyName(i int) string { return fmt.Sprintf("account:%09d", i%manyKeys*7919) }
-
-// ownCheck asks penstock by its own API, one call for each check.
-func ownCheck(p *Programs) (*running, error) {
-	r, doors, err := serve(p, 1)
-	if err != nil {
-		return r, err
-	}
-	conn, err := r.dial(doors[0])
-	asker := penstockv1.NewRateLimiterClient(conn)
-	r.caller = func(id int, _ Point) func() error {
-		i := id * 997
-		return func() error {
-			i++
-			out, err := asker.Check(context.Background(), &penstockv1.CheckRequest{
-				Items: []*penstockv1.Item{{Limit: "big", Key: []byte(keyName(i)), Cost: new(int64(1))}},
-			})
-			if err == nil && !out.Decisions[0].Allowed {
-				err = errDenied
-			}
-			return err
-		}
-	}
-	return r, err
-}
-
 var errDenied = errors.New("a request is refused that is within its limit")
-
-// ownTakes asks penstock by its Go client.
-func ownTakes(p *Programs) (*running, error) {
-	r, doors, err := serve(p, 1)
-	if err != nil {
-		return r, err
-	}
-	c, err := client.New(client.Config{Targets: doors})
-	if err != nil {
-		return r, err
-	}
-	r.stops = append(r.stops, c.Close)
-	r.caller = func(id int, _ Point) func() error {
-		i := id * 997
-		return func() error {
-			i++
-			d, err := c.Take(context.Background(), "big", keyName(i), 1)
-			if err == nil && !d.Allowed {
-				err = errDenied
-			}
-			return err
-		}
-	}
-	return r, nil
-}
-
-// ownDoor asks penstock by Gubernator's API.
-func ownDoor(nodes int) func(*Programs) (*running, error) {
-	return func(p *Programs) (*running, error) {
-		r, doors, err := serve(p, nodes)
-		if err != nil {
-			return r, err
-		}
-		return r, r.askAsGubernator(doors)
-	}
-}
-
-// theirs asks Gubernator with its default settings.
-func theirs(nodes int) func(*Programs) (*running, error) {
-	return func(p *Programs) (*running, error) {
-		r := &running{}
-		addrs, err := freePorts("127.0.0.1", 2*nodes)
-		if err != nil {
-			return r, err
-		}
-		doors := addrs[:nodes]
-		for i, door := range doors {
-			s, err := p.start("gubernator", nil, append([]string{door, addrs[nodes+i]}, doors...)...)
-			if err != nil {
-				return r, err
-			}
-			r.servers = append(r.servers, s)
-			if err := s.awaitListener(door); err != nil {
-				return r, err
-			}
-		}
-		return r, r.askAsGubernator(doors)
-	}
-}
-
-// askAsGubernator makes r ask the first of doors by Gubernator's API. It waits until all of them own some keys.
-func (r *running) askAsGubernator(doors []string) error {
-	conn, err := r.dial(doors[0])
-	if err != nil {
-		return err
-	}
-	v1 := gubernator.NewV1Client(conn)
-	others, err := keysOfOthers(v1, doors)
-	if err != nil {
-		return err
-	}
-	r.caller = func(id int, p Point) func() error {
-		i := id * 997
-		return func() error {
-			in := &gubernator.GetRateLimitsReq{Requests: make([]*gubernator.RateLimitReq, p.Items)}
-			for k := range in.Requests {
-				i++
-				key := keyName(i)
-				if len(doors) > 1 && !p.Any {
-					key = others[i%len(others)]
-				}
-				in.Requests[k] = hit(key)
-			}
-			out, err := v1.GetRateLimits(context.Background(), in)
-			if err != nil {
-				return err
-			}
-			for _, d := range out.Responses {
-				if d.Error != "" || d.Status != gubernator.Status_UNDER_LIMIT {
-					return fmt.Errorf("%w: %v", errDenied, d)
-				}
-			}
-			return nil
-		}
-	}
-	return nil
-}
-
-func hit(key string) *gubernator.RateLimitReq {
-	return &gubernator.RateLimitReq{Name: "bench", UniqueKey: key, Hits: 1, Limit: 1_000_000_000, Duration: 3_600_000}
-}
-
-// keysOfOthers asks the node at the first of doors until all have a part of the keys, and returns those that are not its
-// own.
-func keysOfOthers(v1 gubernator.V1Client, doors []string) (others []string, err error) {
-	for range 100 {
-		in := &gubernator.GetRateLimitsReq{}
-		for i := range 1000 {
-			in.Requests = append(in.Requests, hit(keyName(i)))
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		var out *gubernator.GetRateLimitsResp
-		out, err = v1.GetRateLimits(ctx, in)
-		cancel()
-		if err == nil {
-			others = nil
-			owners := map[string]bool{}
-			for i, d := range out.Responses {
-				owner := cmp.Or(d.Metadata["owner"], doors[0]) // Gubernator names nobody but others
-				if d.Error != "" {
-					err = errors.New(d.Error)
-				}
-				owners[owner] = true
-				if owner != doors[0] {
-					others = append(others, keyName(i))
-				}
-			}
-			if err == nil && len(owners) == len(doors) {
-				return others, nil
-			}
-			err = cmp.Or(err, fmt.Errorf("%d nodes own keys, want %d", len(owners), len(doors)))
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return nil, err
-}

@@ -2,41 +2,111 @@ package servers
 
 import (
 	"io"
+	"log"
 	"math"
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"penstock/bench/contest"
+	"penstock/bench/inprocess"
 )
 
-// TestRows: of each row's contestants, but for Gubernator, which takes minutes to build from nothing, there is every figure
-// at every point, and no call failed.
-func TestRows(t *testing.T) {
-	p, err := build("..", t.TempDir(), ours)
-	if err != nil {
-		t.Fatal(err)
+// TestMain lets the test's program be what the real one is too: the empty service, and a limiter that measures itself.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == inprocess.Verb {
+		if err := InProcess(os.Args[2:], os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
 	}
-	p.Self = "" // the program of this test is no empty service
-	for _, row := range Rows {
-		row.contestants = slices.DeleteFunc(slices.Clone(row.contestants), func(c contestant) bool { return c.name != Base })
+	if len(os.Args) == 3 && os.Args[1] == EmptyVerb {
+		l, err := net.Listen("tcp", os.Args[2])
+		if err == nil {
+			err = ServeEmpty(l)
+		}
+		log.Fatal(err)
+	}
+	os.Exit(m.Run())
+}
+
+// TestRows: of each row's contestants there is every figure at every point, and no call failed. Those that are built from other
+// projects' sources, which takes minutes from nothing, are measured too if BENCH_RIVALS is set.
+func TestRows(t *testing.T) {
+	rows := slices.Clone(Rows)
+	for i := range rows {
+		rows[i].contestants = slices.DeleteFunc(slices.Clone(rows[i].contestants), func(c contestant) bool {
+			return c.builds != (source{}) && os.Getenv("BENCH_RIVALS") == ""
+		})
+	}
+	p := &Programs{Dir: t.TempDir()}
+	for i, row := range rows {
 		t.Run(row.Name, func(t *testing.T) {
-			samples, err := Measure(p, row, 1, 20*time.Millisecond, io.Discard)
+			for _, c := range row.contestants {
+				if program := c.missing(); program != "" {
+					t.Skipf("%s is not installed: apt-get install redis-server redis-tools", program)
+				}
+			}
+			if p.Self == "" {
+				var err error
+				if p, err = Build("..", p.Dir, rows[i:], io.Discard); err != nil {
+					t.Fatal(err)
+				}
+			}
+			samples, err := Measure(p, row, 1, 10*time.Millisecond, io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(samples) != len(row.points) {
-				t.Fatalf("%d samples of %d points", len(samples), len(row.points))
-			}
-			for _, s := range samples {
-				for _, table := range Tables {
-					x, measured := s.Figures[table.Figure]
-					// The servers' processor time is counted in hundredths of a second: in so short a time it may be none.
-					if !measured || math.IsNaN(x) || math.IsInf(x, 0) || x <= 0 && table.Figure != serverCPU && table.Figure != failures || x > 0 && table.Figure == failures {
-						t.Errorf("%s: %s is %v", s.Point, table.Figure, x)
-					}
-				}
-			}
+			check(t, row, samples)
 		})
+	}
+}
+
+// check: there is a sample for each contestant at each of its points, with all figures, and each aim has what it needs.
+func check(t *testing.T, row Row, samples contest.Results) {
+	t.Helper()
+	tables := row.Tables
+	if tables == nil {
+		tables = Tables
+	}
+	want := 0
+	for _, c := range row.contestants {
+		if c.points == nil {
+			c.points = row.points
+		}
+		want += len(c.points)
+	}
+	if len(samples) != want {
+		t.Errorf("%d samples, want %d", len(samples), want)
+	}
+	for _, s := range samples {
+		for figure, x := range s.Figures {
+			if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 || figure == failures && x > 0 {
+				t.Errorf("%s, %s: %s is %v", s.Contestant, s.Point, figure, x)
+			}
+		}
+		if x := s.Figures[tables[0].Figure]; x <= 0 {
+			t.Errorf("%s, %s: %s is %v", s.Contestant, s.Point, tables[0].Figure, x)
+		}
+	}
+	for _, table := range tables {
+		if !slices.ContainsFunc(samples, func(s contest.Sample) bool { _, measured := s.Figures[table.Figure]; return measured }) && table.Figure != unsent {
+			t.Errorf("nobody has %s", table.Figure)
+		}
+	}
+	for _, aim := range row.Aims {
+		for _, job := range append(slices.Clone(aim.Against), aim.Job) {
+			figure := slices.ContainsFunc(samples, func(s contest.Sample) bool {
+				_, measured := s.Figures[aim.Figure]
+				return s.Job == job && measured
+			})
+			built := slices.ContainsFunc(row.contestants, func(c contestant) bool { return c.name == job.Contestant })
+			if built && !figure {
+				t.Errorf("%s: nobody measures %s of %v", aim.Work, aim.Figure, job)
+			}
+		}
 	}
 }
 
@@ -52,7 +122,7 @@ func TestEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.stop()
-	figures, err := measure(r, Point{Callers: 2, Items: 1, Rate: 1000}, 20*time.Millisecond, io.Discard)
+	figures, err := ask(r, Point{Callers: 2, Items: 1, Rate: 1000}, 20*time.Millisecond, io.Discard)
 	if err != nil || figures[speed] <= 0 || figures[speed] > 1500 {
 		t.Errorf("%v, %v a second of 1000", err, figures[speed])
 	}
@@ -69,12 +139,12 @@ func TestRefusalsDoNotCount(t *testing.T) {
 			return nil
 		}
 	}}
-	figures, err := measure(r, Point{Callers: 1, Items: 1}, 5*time.Millisecond, io.Discard)
+	figures, err := ask(r, Point{Callers: 1, Items: 1}, 5*time.Millisecond, io.Discard)
 	if x := figures[failures]; err != nil || x < 40 || x > 60 {
 		t.Errorf("%v; %v %% failed of which every second did", err, x)
 	}
 	r.caller = func(int, Point) func() error { return func() error { return errDenied } }
-	figures, err = measure(r, Point{Callers: 2, Items: 1}, time.Millisecond, io.Discard)
+	figures, err = ask(r, Point{Callers: 2, Items: 1}, time.Millisecond, io.Discard)
 	if err != nil || figures[speed] != 0 || figures[failures] != 100 {
 		t.Errorf("%v, %v", err, figures)
 	}

@@ -1,0 +1,3 @@
+module penstock/bench/inprocess
+
+go 1.26.0

@@ -1,0 +1,105 @@
+package servers
+
+import (
+	"penstock/bench/contest"
+)
+
+// Rows are all of them.
+var Rows = []Row{
+	{
+		Name: "unary", Title: "One check a call, at the owner of the key",
+		contestants: []contestant{{name: Base, start: ownCheck}, {name: emptyName, start: empty}},
+		points:      closed(1, 64, 256),
+		Aims: []contest.Aim{
+			faster("unary check, owner-local, 1 caller", "1 × 1", 0.95, emptyName),
+			faster("… 64 callers", "64 × 1", 1.2, emptyName),
+			faster("… 256 callers", "256 × 1", 1.2, emptyName),
+		},
+	},
+	{
+		Name: "client", Title: "Takes of penstock's Go client, which share a stream",
+		contestants: []contestant{{name: Base, start: ownTakes}, {name: emptyName, start: empty}},
+		points:      closed(1, 64, 256),
+		Aims: []contest.Aim{
+			faster("Go client, concurrent takes, 64 callers", "64 × 1", 4, emptyName),
+			faster("… 256 callers", "256 × 1", 8, emptyName),
+		},
+	},
+	{
+		Name: "gubernator", Title: "Gubernator's API, one node",
+		contestants: []contestant{{name: Base, start: ownDoor(1)}, {name: gubernatorName, builds: gubernatorSource, start: theirs(1)}},
+		points:      append(closed(1, 64, 256), Point{Callers: 16, Items: 100}, Point{Callers: 16, Items: 1000}),
+		Aims: []contest.Aim{
+			faster("unary check through the Gubernator door, 1 caller", "1 × 1", 2.4, gubernatorName),
+			faster("… 64 callers", "64 × 1", 2.4, gubernatorName),
+			faster("… 256 callers", "256 × 1", 2.4, gubernatorName),
+			faster("batch of 100, owner-local", "16 × 100", 12, gubernatorName),
+			faster("batch of 1000, owner-local", "16 × 1000", 25, gubernatorName),
+		},
+	},
+	{
+		Name: "three", Title: "Gubernator's API, three nodes, one of them asked",
+		contestants: []contestant{
+			{name: Base, start: ownDoor(3)},
+			{name: gubernatorName, builds: gubernatorSource, start: theirs(3)},
+			{name: emptyName, start: empty, points: closed(1, 64)},
+		},
+		points: append(closed(1, 64), Point{Callers: 16, Items: 100, Any: true}, Point{Callers: 16, Items: 1000, Any: true}),
+		Aims: []contest.Aim{
+			faster("unary check, forwarded, 64 callers", "64 × 1", 3.5, gubernatorName),
+			{Work: "lone forwarded check, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Against: jobs("1 × 1", emptyName), Figure: median, Better: contest.Less, Want: 1.8},
+			faster("batch of 100, keys over 3 nodes", "16 × 100 any", 15, gubernatorName),
+			faster("batch of 1000, keys over 3 nodes", "16 × 1000 any", 25, gubernatorName),
+		},
+	},
+	{
+		Name: "redis", Title: "The Redis protocol, 50 connections, with pipelines of 50 and without",
+		contestants: []contestant{{name: Base, installed: []string{"redis-benchmark"}, start: ownRedis}, {name: redisName, installed: []string{"redis-server"}, start: redisServer}},
+		points: []Point{
+			{Name: "50 × 1", Callers: 50, Items: 1, Tool: true},
+			{Name: "50 × 50", Callers: 50, Items: 50, Tool: true},
+			{Name: "50 × 1, go-redis", Callers: 50, Items: 1},
+			{Name: "50 × 50, go-redis", Callers: 50, Items: 50},
+		},
+		Aims: []contest.Aim{
+			faster("Redis protocol, 50 connections, pipeline 50", "50 × 50", 9, redisName),
+			faster("… pipeline 1", "50 × 1", 0.95, redisName),
+		},
+	},
+	{
+		Name: "envoy", Title: "Envoy's rate limit service, one descriptor a request",
+		contestants: []contestant{
+			{name: Base, start: ownEnvoyDoor},
+			{name: ratelimitName, builds: ratelimitSource, installed: []string{"redis-server"}, start: ratelimitServer},
+			{name: emptyName, start: empty},
+		},
+		points: closed(1, 64),
+		Aims: []contest.Aim{
+			faster("Envoy rate limit service, 64 callers", "64 × 1", 2.3, ratelimitName),
+			{Work: "… one caller, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Against: jobs("1 × 1", ratelimitName), Figure: median, Better: contest.Less, Want: 0.55},
+		},
+	},
+	inProcess,
+}
+
+// closed are points of so many callers who each ask for one decision again and again.
+func closed(callers ...int) (points []Point) {
+	for _, n := range callers {
+		points = append(points, Point{Callers: n, Items: 1})
+	}
+	return points
+}
+
+func jobs(point string, contestants ...string) (all []contest.Job) {
+	for _, c := range contestants {
+		all = append(all, contest.Job{Contestant: c, Point: point})
+	}
+	return all
+}
+
+// faster is the aim of so many times the decisions a second of rivals.
+func faster(work, point string, want float64, rivals ...string) contest.Aim {
+	return contest.Aim{
+		Work: work, Job: contest.Job{Contestant: Base, Point: point}, Against: jobs(point, rivals...), Figure: speed, Better: contest.More, Want: want,
+	}
+}
