@@ -25,19 +25,23 @@ import (
 // arrows are all imports between packages of this module. "a -> b": a imports b, because …
 // Tests may also import what their package may, and what stands in testArrows.
 var arrows = map[string]string{
-	"limiter/policy -> limiter": "a file of limits becomes *limiter.Limit values",
+	"limiter/policy -> limiter":       "a file of limits becomes *limiter.Limit values",
+	"limiter/policy -> limiter/rules": "… and its rules a *rules.Set",
+	"limiter/rules -> limiter":        "rules name limits, and match as overrides do",
 
 	"cluster -> limiter":        "the owner of a key decides",
+	"cluster -> limiter/rules":  "who is asked finds the limits of a request by what is known of it",
 	"cluster -> ring":           "the owner of a key is found",
 	"cluster/gossip -> cluster": "membership becomes Views",
 	"cluster/gossip -> ring":    "a node whose ring is built differently is refused",
 
-	"rpc -> cluster":  "a door hands decoded requests to the node; peers carry its calls",
-	"rpc -> limiter":  "doors translate limits, decisions and instants",
-	"rpc -> ring":     "the status pages show who owns a key",
-	"rpc -> proto":    "the doors' messages",
-	"rpc -> rpc/resp": "the Redis protocol's bytes",
-	"rpc -> rpc/ui":   "the page of a node",
+	"rpc -> cluster":       "a door hands decoded requests to the node; peers carry its calls",
+	"rpc -> limiter":       "doors translate limits, decisions and instants",
+	"rpc -> limiter/rules": "forward-auth fills the templates of keys, and says what rules ask for",
+	"rpc -> ring":          "the status pages show who owns a key",
+	"rpc -> proto":         "the doors' messages",
+	"rpc -> rpc/resp":      "the Redis protocol's bytes",
+	"rpc -> rpc/ui":        "the page of a node",
 
 	"rpc/envoy -> cluster":        "a request of an Envoy becomes one of the node",
 	"rpc/envoy -> limiter":        "descriptors meet limits, or bring them along",
@@ -50,6 +54,7 @@ var arrows = map[string]string{
 	"embedded -> cluster":        "a node, wired for programs that have it inside",
 	"embedded -> cluster/gossip": "… as a member of a cluster",
 	"embedded -> limiter":        "… with limits and a table",
+	"embedded -> limiter/rules":  "… and rules, if it has some",
 	"embedded -> rpc":            "… and the real world's hands",
 	"embedded -> rpc/client":     "it answers as a client does, so that a program can have either",
 
@@ -60,6 +65,7 @@ var arrows = map[string]string{
 
 	"cmd/node -> limiter":        "wiring",
 	"cmd/node -> limiter/policy": "wiring",
+	"cmd/node -> limiter/rules":  "policy says which rules match",
 	"cmd/node -> ring":           "wiring",
 	"cmd/node -> cluster":        "wiring",
 	"cmd/node -> cluster/gossip": "wiring",
@@ -76,9 +82,10 @@ var testArrows = map[string]string{
 
 	"cmd/node -> embedded": "the table of docs/doors.md tries a node inside a program as well",
 
-	"rpc/client -> rpc":     "the client is tested against the real door",
-	"rpc/client -> cluster": "… of a real node",
-	"rpc/client -> ring":    "… or of three that hold every partition",
+	"rpc/client -> rpc":           "the client is tested against the real door",
+	"rpc/client -> cluster":       "… of a real node",
+	"rpc/client -> limiter/rules": "… that has rules",
+	"rpc/client -> ring":          "… or of three that hold every partition",
 }
 
 // walls say why an import that is no arrow is forbidden. A room's "*" is the reason for everything it has no entry
@@ -91,7 +98,9 @@ var walls = map[string]string{
 	"limiter -> *":       "limiter is arithmetic at the bottom of the house: it knows nobody",
 
 	"limiter/policy -> cluster": "policy reads files into limits; what a cluster does with them is not its business",
-	"limiter/policy -> *":       "policy stands on limiter alone",
+	"limiter/policy -> *":       "policy stands on limiter and its rules alone",
+
+	"limiter/rules -> *": "rules say which limits a request falls under; who takes them is not known here",
 
 	"ring -> limiter": "ring and limiter are strangers: an owner does not depend on what is decided there",
 	"ring -> cluster": "the ring is a pure function of member ids; cluster stands on it",
@@ -102,7 +111,7 @@ var walls = map[string]string{
 	"cluster -> rpc":            "a node speaks through the Network it is given: the same node runs in the simulator",
 	"cluster -> proto":          "the wire's messages stop at rpc; the node has types of its own",
 	"cluster -> sim":            "the node does not know in which world it runs",
-	"cluster -> *":              "cluster stands on limiter and ring alone",
+	"cluster -> *":              "cluster stands on limiter, its rules and ring alone",
 
 	"cluster/gossip -> limiter": "membership does not depend on what the members decide",
 	"cluster/gossip -> *":       "gossip makes Views and nothing else",

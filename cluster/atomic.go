@@ -105,8 +105,8 @@ func unite(items []Item, out []Decision) {
 	for i := range out {
 		if !out[i].Allowed && !items[i].limit.NeverDenies() {
 			for k := range out {
-				if out[k].Source == SourceFallback {
-					out[k].Allowed = false
+				if out[k].Source == SourceFallback && out[k].Allowed {
+					out[k].Allowed, out[k].along = false, true
 				}
 			}
 			return

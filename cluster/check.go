@@ -54,6 +54,7 @@ type Item struct {
 	Terms             // most ask for nothing else
 	Hold   *HoldTerms // OpReserve, OpSettle, OpExtend
 
+	ruled *limiter.Limit // the limit of that name when the rules were made (Node.Match)
 	limit *limiter.Limit
 	hash  uint64
 	doubt uint64 // boot that may have charged it without an answer
@@ -100,6 +101,8 @@ type Decision struct {
 	Degraded bool  // taken under less than the full promise
 	Bound    int64 // if Degraded or of a replica: the most the whole cluster may admit beyond the limit meanwhile, or Unbounded
 	Shadow   bool  // the limit refused, but says so only here: dry_run, or on_deny: shadow
+
+	along bool // the limit does not refuse: others of an atomic request do (unite)
 }
 
 // Check decides every item of r into out, which must be as long as r.Items. It returns an error only if nothing was
@@ -224,6 +227,9 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 			return inputErrorf(i, "key", "has %d bytes; at most %d are accepted", len(it.Key), MaxKey)
 		}
 		named := limits[it.Limit]
+		if it.ruled != nil {
+			named = it.ruled
+		}
 		switch {
 		case it.Inline == nil && it.Limit == "":
 			return inputErrorf(i, "limit", "is missing; name a limit or send one inline")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/limiter/rules"
 )
 
 // Config makes a Node. ID, Boot, Clock, Network and Table are required.
@@ -35,6 +36,7 @@ type Node struct {
 
 	view     atomic.Pointer[route]
 	limits   atomic.Pointer[Limits]
+	rules    atomic.Pointer[rules.Set]
 	sequence atomic.Uint64 // of the last ID drawn
 	recent   recent
 	leases   leases

@@ -24,6 +24,7 @@ type Stats struct {
 	Repeated  atomic.Uint64 // delivered twice and charged once
 	Leased    atomic.Uint64 // answered from a lease, or because the owner had just said no
 	RanOut    atomic.Uint64 // holds whose deadline came before they were settled
+	Unmatched atomic.Uint64 // requests with attributes that no rule matches: admitted, and nothing counted
 	Loops     atomic.Uint64 // asks dropped because they had been sent on too often
 
 	// Partitions are counted from here on.

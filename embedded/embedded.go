@@ -24,6 +24,7 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/gossip"
 	"penstock/limiter"
+	"penstock/limiter/rules"
 	"penstock/rpc"
 	"penstock/rpc/client"
 )
@@ -31,8 +32,9 @@ import (
 // Config describes a node. Its zero value is a node that is alone, without limits.
 type Config struct {
 	Limits []limiter.Spec
-	Memory int64  // budget of the counters, in bytes; default limiter.DefaultBytes
-	Name   string // stable and unlike all others' in the cluster; default: the host name
+	Rules  []rules.Rule // what CheckRules goes by; they name limits of Limits
+	Memory int64        // budget of the counters, in bytes; default limiter.DefaultBytes
+	Name   string       // stable and unlike all others' in the cluster; default: the host name
 
 	// Gossip is the host:port, TCP and UDP, by which nodes find each other; port 0 takes a free one. Empty: this node
 	// stays alone, listens nowhere, and what follows has no meaning.
@@ -72,6 +74,10 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	set, err := rules.New(c.Rules, limits)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
@@ -93,6 +99,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
 	n.node.SetLimits(limits)
+	n.node.SetRules(set)
 	n.node.Start()
 	if c.Gossip == "" {
 		err = n.stayAlone(member)
@@ -239,13 +246,50 @@ func (n *Node) Members() (names []string) {
 	return names
 }
 
-// SetLimits replaces the limits. What keys have consumed stays consumed, as far as limits keep name, algorithm and period.
+// SetLimits replaces the limits; the rules stay, with the limits that they were made with: see SetRules. What keys have consumed stays consumed, as far as limits keep name, algorithm and period.
 func (n *Node) SetLimits(specs []limiter.Spec) error {
 	limits, err := limitsOf(specs)
 	if err == nil {
 		n.node.SetLimits(limits)
 	}
 	return err
+}
+
+// SetRules replaces the rules. They name limits that the node has, and mean these from now on.
+func (n *Node) SetRules(list []rules.Rule) error {
+	set, err := rules.New(list, n.node.Limits())
+	if err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	n.node.SetRules(set)
+	return nil
+}
+
+// CheckRules charges cost units of every limit that the rules put a request under, or none: see client.Client.CheckRules.
+func (n *Node) CheckRules(ctx context.Context, attributes map[string]string, cost int64) (client.Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return client.Verdict{}, err
+	}
+	request, m, err := n.node.Match(attributes, cost)
+	if err != nil {
+		return client.Verdict{}, err
+	}
+	if t, limited := ctx.Deadline(); limited {
+		request.Deadline = n.clock.At(t)
+	}
+	out := make([]cluster.Decision, len(request.Items))
+	if len(out) > 0 {
+		err = n.node.Check(request, out)
+	}
+	if err != nil {
+		return client.Verdict{}, err
+	}
+	sum := cluster.VerdictOf(out)
+	v := client.Verdict{Allowed: sum.Allowed, RefusedBy: sum.RefusedBy, RetryAfter: sum.RetryAfter, Rules: m.Rules}
+	for i := range out {
+		v.Decisions = append(v.Decisions, answer(&out[i]))
+	}
+	return v, nil
 }
 
 func limitsOf(specs []limiter.Spec) (cluster.Limits, error) {

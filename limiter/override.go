@@ -189,6 +189,36 @@ func parsePattern(text string) (p pattern, err error) {
 	return globOf(text)
 }
 
+// A Pattern is what Override.Key says, worked out for texts of any kind.
+type Pattern struct{ of pattern }
+
+// ParsePattern reads a pattern: see Override.Key. Its errors say what is wrong and what is accepted.
+func ParsePattern(text string) (Pattern, error) {
+	p, err := parsePattern(text)
+	return Pattern{p}, err
+}
+
+// Matches reports whether text is one of those that p means.
+func (p *Pattern) Matches(text string) bool {
+	if p.of.pieces != nil {
+		return p.of.matches(text, netip.Addr{}, false)
+	}
+	addr, isAddr := addressOf(text)
+	return p.of.matches(text, addr, isAddr)
+}
+
+// Covers reports whether p surely matches all that other does. It knows equal patterns, networks within each other, and
+// those that end with their first star.
+func (p *Pattern) Covers(other *Pattern) bool { return p.of.covers(&other.of) }
+
+// Head is what all texts that p matches begin with, and whether that is all of them. A network has none.
+func (p *Pattern) Head() (head string, whole bool) {
+	if p.of.pieces == nil {
+		return "", false
+	}
+	return p.of.pieces[0], len(p.of.pieces) == 1
+}
+
 // networkOf reads a network, whose address is known.
 func networkOf(text string, addr netip.Addr) (p pattern, err error) {
 	n, err := netip.ParsePrefix(text)

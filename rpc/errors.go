@@ -35,6 +35,8 @@ func explain(err error) fault {
 		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
 	case errors.As(err, &unknown):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf("items[%d].limit", unknown.Item)
+	case errors.Is(err, cluster.ErrNoRules):
+		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "attributes"
 	case errors.Is(err, cluster.ErrNoView):
 		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
 	case errors.Is(err, cluster.ErrExpired):

@@ -185,6 +185,21 @@ func (w *hotWriter) decisions(m *penstockv1.CheckResponse) {
 		w.text(16, d.Override)
 		w.close(at)
 	}
+	if v := m.Verdict; v != nil {
+		at := w.open(2)
+		w.bool(1, v.Allowed)
+		w.texts(2, v.RefusedBy)
+		w.number(3, v.RetryAfterMs)
+		w.texts(4, v.Rules)
+		w.close(at)
+	}
+}
+
+func (w *hotWriter) texts(field protowire.Number, list []string) {
+	for _, s := range list {
+		w.unforeseen = w.unforeseen || s == "" // which stands in a list as well
+		w.text(field, s)
+	}
 }
 
 func (w *hotWriter) stream(m *penstockv1.CheckStreamResponse) {

@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"penstock/cluster"
+	"penstock/limiter/rules"
 )
 
 // auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik ForwardAuth, Caddy
@@ -20,16 +22,22 @@ import (
 // question is not read, nor waited for: some proxies pass on how long it is and not the body.
 //
 //	/v1/auth?limit=per-user&key={header:X-User}&deny_status=503&deny_body=Come+back+later
+//
+// Without a limit, the rules of the cluster's files say what the request falls under, by these attributes: method, path, host,
+// ip, and header:NAME of the headers that rules ask for.
 func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		rw.Header().Set("Connection", "close") // else net/http would read the body before it answers
 	}
 	item, style, f := w.authItem(r)
-	if f != nil {
+	switch {
+	case f != nil:
 		writeFault(rw, *f)
-		return
+	case item.Limit != "":
+		w.answer(rw, item, style)
+	default:
+		w.authRuled(rw, r, item.Cost, style)
 	}
-	w.answer(rw, item, style)
 }
 
 func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f *fault) {
@@ -48,72 +56,94 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 	}
 	style.text = q["deny_body"]
 	var err error
-	if item.Key, err = w.fill(item.Key, r); err != nil {
+	switch _, keyed := q["key"]; {
+	case item.Limit == "" && keyed:
+		err = errors.New("is given without a limit; give both, or neither to have the rules say what the request falls under")
+	case item.Limit != "":
+		item.Key, err = w.fill(item.Key, r)
+	}
+	if err != nil {
 		return item, style, &fault{Status: http.StatusBadRequest, Field: "key", Text: "key: " + err.Error()}
 	}
 	return item, style, nil
 }
 
-const placeholders = "{header:NAME}, {ip}, {method}, {path}"
+// authRuled answers by the rules.
+func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, style answerStyle) {
+	attributes, err := w.attributes(r, w.Node.Rules().Attributes())
+	if err != nil {
+		writeFault(rw, fault{Status: http.StatusBadRequest, Field: "attributes", Text: "attributes: " + err.Error()})
+		return
+	}
+	m, out, err := checkRuled(w.Node, attributes, cost, cluster.ID{}, 0)
+	if err != nil {
+		writeFault(rw, explain(ofRules(err)))
+		return
+	}
+	body := newRuledJSON(&m, out)
+	setRateLimits(rw.Header(), out, style.headers)
+	switch {
+	case body.Allowed:
+		writeJSON(rw, http.StatusOK, body)
+	case style.text != "":
+		writeText(rw, style)
+	default:
+		writeProblemJSON(rw, style.denied, exceededTogether{exceededProblem(style.denied, ruledDenial(body.Verdict)), body.Verdict.RefusedBy, body})
+	}
+}
+
+func ruledDenial(v *verdictJSON) string {
+	limits := strings.Join(v.RefusedBy, ", ")
+	if v.RetryAfterMs < 0 {
+		return fmt.Sprintf("refused by %s, which never admits that much at once", limits)
+	}
+	return fmt.Sprintf("refused by %s; all admit this again in %d ms", limits, v.RetryAfterMs)
+}
+
+// attributes are what names, of rules, say of the request that a proxy asks about. What it does not have is left out.
+func (w *web) attributes(r *http.Request, names []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, name := range names {
+		if name != "method" && name != "path" && name != "host" && name != "ip" && !strings.HasPrefix(name, "header:") {
+			continue
+		}
+		v, err := w.placeholder(name, r)
+		var none *noHeaderError
+		if errors.As(err, &none) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[name] = v
+	}
+	return all, nil
+}
+
+const placeholders = "{header:NAME}, {host}, {ip}, {method}, {path}"
 
 // fill replaces the placeholders of a template by what they say of the request:
 //
 //	{header:NAME}  a header, which must be there
+//	{host}         X-Forwarded-Host, or Host, in lower case, without a port
 //	{ip}           the client's address; an IPv6 address as its /64, which one client has as a whole
 //	{method}       X-Forwarded-Method, X-Original-Method, or the method itself
 //	{path}         of X-Forwarded-Uri or X-Original-URI, decoded and cleaned, without its query; else the path itself
 //
-// What a client chooses must not end one value and begin the next, or it could take the key of somebody else. So in a
-// template with several placeholders, % and every byte of its text is written as %XX in the values.
+// How values are kept apart says rules.Template.
 func (w *web) fill(template string, r *http.Request) (string, error) {
-	var key strings.Builder
-	escape := separators(template)
-	for rest := template; rest != ""; {
-		text, from, found := strings.Cut(rest, "{")
-		if strings.Contains(text, "}") {
-			return "", fmt.Errorf("%.100q has a } without a {; a template has text and %s", template, placeholders)
-		}
-		key.WriteString(text)
-		if !found {
-			break
-		}
-		name, after, closed := strings.Cut(from, "}")
-		if !closed {
-			return "", fmt.Errorf("%.100q has a { without a }; a template has text and %s", template, placeholders)
-		}
-		value, err := w.placeholder(name, r)
-		if err != nil {
-			return "", err
-		}
-		for _, c := range []byte(value) {
-			if strings.IndexByte(escape, c) >= 0 {
-				fmt.Fprintf(&key, "%%%02X", c)
-			} else {
-				key.WriteByte(c)
-			}
-		}
-		if escape != "" && strings.HasPrefix(after, "{") {
-			return "", fmt.Errorf("%.100q has two placeholders side by side; put text between them", template)
-		}
-		rest = after
+	t, err := rules.ParseTemplate(template)
+	if err != nil {
+		return "", fmt.Errorf("%w; a template has text and %s", err, placeholders)
 	}
-	return key.String(), nil
+	return t.Fill(func(name string) (string, error) { return w.placeholder(name, r) })
 }
 
-// separators are the bytes to escape in the values of a template; none if it has one placeholder at most.
-func separators(template string) string {
-	if strings.Count(template, "{") < 2 {
-		return ""
-	}
-	text := "%"
-	for rest := template; ; {
-		literal, after, found := strings.Cut(rest, "{")
-		text += literal
-		if !found {
-			return text
-		}
-		_, rest, _ = strings.Cut(after, "}")
-	}
+// noHeaderError says that a request has no such header.
+type noHeaderError struct{ header string }
+
+func (e *noHeaderError) Error() string {
+	return fmt.Sprintf("the request has no header %.60q, which the template needs", e.header)
 }
 
 func (w *web) placeholder(name string, r *http.Request) (string, error) {
@@ -123,11 +153,13 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 			value = r.Host
 		}
 		if value == "" {
-			return "", fmt.Errorf("the request has no header %.60q, which the template needs", header)
+			return "", &noHeaderError{header}
 		}
 		return value, nil
 	}
 	switch name {
+	case "host":
+		return hostOf(r), nil
 	case "ip":
 		return w.clientAddress(r)
 	case "method":
@@ -148,6 +180,15 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 		return path.Clean("/" + u.Path), nil
 	}
 	return "", fmt.Errorf("{%.60s} is unknown; there is: %s", name, placeholders)
+}
+
+// hostOf is the host that was asked for.
+func hostOf(r *http.Request) string {
+	host := strings.ToLower(firstOf(r.Header.Get("X-Forwarded-Host"), r.Host))
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(host, ".")
 }
 
 func firstOf(words ...string) string {

@@ -79,20 +79,17 @@ func (w *web) answer(rw http.ResponseWriter, item cluster.Item, style answerStyl
 	case out.Allowed:
 		writeJSON(rw, http.StatusOK, body)
 	case style.text != "":
-		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		rw.Header().Set("X-Content-Type-Options", "nosniff") // it is of the question, and a browser may have asked
-		writeBody(rw, style.denied, []byte(style.text))
+		writeText(rw, style)
 	default:
-		rw.Header().Set("Content-Type", "application/problem+json")
-		writeJSON(rw, style.denied, exceeded{
-			problem: problem{
-				Type: quotaExceeded, Status: style.denied, Title: "Request cannot be satisfied as assigned quota has been exceeded",
-				Detail: denialText(&out),
-			},
-			Violated:     []string{out.Rule.Name},
-			decisionJSON: body,
-		})
+		writeProblemJSON(rw, style.denied, exceeded{exceededProblem(style.denied, denialText(&out)), []string{out.Rule.Name}, body})
 	}
+}
+
+// writeText is a denial in the words of the question.
+func writeText(rw http.ResponseWriter, style answerStyle) {
+	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	rw.Header().Set("X-Content-Type-Options", "nosniff") // it is of the question, and a browser may have asked
+	writeBody(rw, style.denied, []byte(style.text))
 }
 
 func denialText(d *cluster.Decision) string {
@@ -253,10 +250,11 @@ type inlineJSON struct {
 	Unsettled     string `json:"unsettled"`
 }
 
-// bodyJSON is either items, or the fields of one item.
+// bodyJSON is items, or the fields of one item, or attributes and a cost.
 type bodyJSON struct {
-	Items  []itemJSON `json:"items"`
-	Atomic bool       `json:"atomic"`
+	Items      []itemJSON        `json:"items"`
+	Atomic     bool              `json:"atomic"`
+	Attributes map[string]string `json:"attributes"`
 	itemJSON
 }
 
@@ -266,6 +264,16 @@ type decisionsJSON struct {
 	Allowed bool `json:"allowed"`
 	*decisionJSON
 	Decisions []decisionJSON `json:"decisions"`
+	Verdict   *verdictJSON   `json:"verdict,omitempty"` // of an atomic request, or one with attributes
+}
+
+func newDecisionsJSON(out []cluster.Decision) decisionsJSON {
+	answer := decisionsJSON{Allowed: true, Decisions: make([]decisionJSON, len(out))}
+	for i := range out {
+		answer.Decisions[i] = newDecisionJSON(&out[i])
+		answer.Allowed = answer.Allowed && out[i].Allowed
+	}
+	return answer
 }
 
 func (w *web) checkBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpTake) }
@@ -275,42 +283,44 @@ func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r,
 // body is POST: any number of items, each answered with a decision, in order. The status is 200 also if some or all
 // are denied.
 func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
-	request, single, err := w.readBody(rw, r, op)
+	body, err := readJSON[bodyJSON](rw, r, bodyFields)
+	single := false
+	var answer decisionsJSON
+	switch {
+	case err != nil:
+	case body.Attributes == nil:
+		answer, single, err = w.itemsBody(&body, op)
+	case op == cluster.OpTake:
+		answer, err = w.ruledBody(&body)
+	default:
+		err = &cluster.InputError{Field: "attributes", Reason: "are for checks; name limit and key of what is to be reset"}
+	}
 	if err != nil {
 		writeFault(rw, bodyFault(err, single))
 		return
 	}
+	writeJSON(rw, http.StatusOK, answer)
+}
+
+// itemsBody answers a body with items. single says that it is one item and no list.
+func (w *web) itemsBody(body *bodyJSON, op cluster.Op) (answer decisionsJSON, single bool, err error) {
+	request, single, err := w.request(body.Items, body.itemJSON, op)
+	if err != nil {
+		return answer, single, err
+	}
+	request.Atomic = body.Atomic
 	out := make([]cluster.Decision, len(request.Items))
 	if err := w.Node.Check(request, out); err != nil {
-		f := explain(err)
-		if single {
-			f = f.ofQuery()
-		}
-		writeFault(rw, f)
-		return
+		return answer, single, err
 	}
-	answer := decisionsJSON{Allowed: true, Decisions: make([]decisionJSON, len(out))}
-	for i := range out {
-		answer.Decisions[i] = newDecisionJSON(&out[i])
-		answer.Allowed = answer.Allowed && out[i].Allowed
+	answer = newDecisionsJSON(out)
+	if body.Atomic {
+		answer.Verdict = newVerdictJSON(out)
 	}
 	if single {
 		answer.decisionJSON = &answer.Decisions[0]
 	}
-	writeJSON(rw, http.StatusOK, answer)
-}
-
-// readBody reads a body. single says that it is one item and no list.
-func (w *web) readBody(rw http.ResponseWriter, r *http.Request, op cluster.Op) (_ *cluster.Request, single bool, err error) {
-	body, err := readJSON[bodyJSON](rw, r, bodyFields)
-	if err != nil {
-		return nil, false, err
-	}
-	request, single, err := w.request(body.Items, body.itemJSON, op)
-	if err == nil {
-		request.Atomic = body.Atomic
-	}
-	return request, single, err
+	return answer, single, nil
 }
 
 // request makes a request of a list of items, or of one that stands alone.
@@ -337,7 +347,7 @@ func (w *web) request(items []itemJSON, one itemJSON, op cluster.Op) (_ *cluster
 }
 
 // bodyFields is what a body of a check may have.
-const bodyFields = "a body has items, atomic or the fields of one item; an item has limit, inline, key, cost, report, drain, strict, at_ms"
+const bodyFields = "a body has items, atomic or the fields of one item, or attributes and cost; an item has limit, inline, key, cost, report, drain, strict, at_ms"
 
 // readJSON reads the body of r. has says what it may have, for who has sent something else.
 func readJSON[T any](rw http.ResponseWriter, r *http.Request, has string) (body T, err error) {

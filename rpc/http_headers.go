@@ -1,8 +1,10 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,34 +50,54 @@ next:
 // denial that waiting ends, and what only this limiter has to say. The older forms have whole numbers: the limit, what
 // remains of it, and the seconds until all of it is there again.
 func setRateLimit(h http.Header, d *cluster.Decision, forms headerForms) {
-	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for what the drafts write.
-	if forms&formIETF != 0 {
+	setRateLimits(h, []cluster.Decision{*d}, forms)
+}
+
+// setRateLimits is setRateLimit for several limits at once: the draft lists them all, with commas between. The older forms are
+// of the one that leaves least; Retry-After and the delay are the largest.
+func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
+	if len(out) == 0 {
+		return
+	}
+	least := slices.MinFunc(out, func(a, b cluster.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	var delay time.Duration
+	policies, states := make([]string, len(out)), make([]string, len(out))
+	for i := range out {
+		d := &out[i]
 		name := structuredString(d.Rule.Name)
 		quota, window := policyOf(d.Rule)
-		h["RateLimit-Policy"] = []string{fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)}
-		h["RateLimit"] = []string{fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))}
+		policies[i] = fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)
+		states[i] = fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))
+		if d.Allowed {
+			delay = max(delay, d.Delay)
+		}
+		if d.Degraded {
+			h.Set("Penstock-Degraded", strconv.FormatInt(d.Bound, 10))
+		}
+		if d.Shadow {
+			h.Set("Penstock-Shadow", "1")
+		}
+	}
+	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for what the drafts write.
+	if forms&formIETF != 0 {
+		h["RateLimit-Policy"] = []string{strings.Join(policies, ", ")}
+		h["RateLimit"] = []string{strings.Join(states, ", ")}
 	}
 	for _, older := range []struct {
 		form   headerForms
 		prefix string
 	}{{formTriple, "RateLimit-"}, {formX, "X-RateLimit-"}} {
 		if forms&older.form != 0 {
-			h[older.prefix+"Limit"] = []string{strconv.FormatInt(d.Limit, 10)}
-			h[older.prefix+"Remaining"] = []string{strconv.FormatInt(d.Remaining, 10)}
-			h[older.prefix+"Reset"] = []string{strconv.FormatInt(seconds(d.ResetAfter), 10)}
+			h[older.prefix+"Limit"] = []string{strconv.FormatInt(least.Limit, 10)}
+			h[older.prefix+"Remaining"] = []string{strconv.FormatInt(least.Remaining, 10)}
+			h[older.prefix+"Reset"] = []string{strconv.FormatInt(seconds(least.ResetAfter), 10)}
 		}
 	}
-	if !d.Allowed && d.RetryAfter >= 0 {
-		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d.RetryAfter)), 10))
+	if v := cluster.VerdictOf(out); !v.Allowed && v.RetryAfter >= 0 {
+		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(v.RetryAfter)), 10))
 	}
-	if d.Allowed && d.Delay > 0 {
-		h.Set("Penstock-Delay-Ms", strconv.FormatInt(millis(d.Delay), 10))
-	}
-	if d.Degraded {
-		h.Set("Penstock-Degraded", strconv.FormatInt(d.Bound, 10))
-	}
-	if d.Shadow {
-		h.Set("Penstock-Shadow", "1")
+	if delay > 0 {
+		h.Set("Penstock-Delay-Ms", strconv.FormatInt(millis(delay), 10))
 	}
 }
 

@@ -95,7 +95,7 @@ func (l *level) next(levels []level, token json.Token) (isName bool, err error) 
 	switch {
 	case l.name == "":
 		return true, &cluster.InputError{Field: cmp.Or(where(levels), "body"), Reason: "has a field without a name"}
-	case strings.Trim(l.name, "abcdefghijklmnopqrstuvwxyz_") != "":
+	case strings.Trim(l.name, "abcdefghijklmnopqrstuvwxyz_") != "" && !inAttributes(levels):
 		return true, &cluster.InputError{Field: where(levels), Reason: "is unknown; the names of all fields are in lower case"}
 	case l.fields[l.name]:
 		return true, &cluster.InputError{Field: where(levels), Reason: "is given twice"}
@@ -103,6 +103,9 @@ func (l *level) next(levels []level, token json.Token) (isName bool, err error) 
 	l.fields[l.name] = true
 	return true, nil
 }
+
+// inAttributes reports whether names are those of attributes, which are chosen by who writes rules.
+func inAttributes(levels []level) bool { return len(levels) == 2 && levels[0].name == "attributes" }
 
 // where is where a survey stands, as in "items[3].key".
 func where(levels []level) string {

@@ -18,8 +18,12 @@ func writeProblem(rw http.ResponseWriter, p *problem) {
 	if p.Type == "" {
 		p.Type = "about:blank"
 	}
+	writeProblemJSON(rw, p.Status, p)
+}
+
+func writeProblemJSON(rw http.ResponseWriter, status int, v any) {
 	rw.Header().Set("Content-Type", "application/problem+json")
-	writeJSON(rw, p.Status, p)
+	writeJSON(rw, status, v)
 }
 
 // writeFault says that nothing was decided and nothing charged.
@@ -42,6 +46,17 @@ type exceeded struct {
 	problem
 	Violated []string `json:"violated-policies"`
 	decisionJSON
+}
+
+// exceededTogether is the body of a 429 by rules.
+type exceededTogether struct {
+	problem
+	Violated []string `json:"violated-policies"`
+	decisionsJSON
+}
+
+func exceededProblem(status int, detail string) problem {
+	return problem{Type: quotaExceeded, Status: status, Title: "Request cannot be satisfied as assigned quota has been exceeded", Detail: detail}
 }
 
 // quotaExceeded is registered by the IETF draft on RateLimit fields.

@@ -97,6 +97,7 @@ var nodeCounters = []counter{
 	{"copied", "Entries and charges taken over from other nodes.", func(s *cluster.Stats) uint64 { return s.Copied.Load() }},
 	{"leased", "Items answered from a lease, or denied because their owner had just said no.", func(s *cluster.Stats) uint64 { return s.Leased.Load() }},
 	{"ran_out", "Holds whose deadline came before they were settled.", func(s *cluster.Stats) uint64 { return s.RanOut.Load() }},
+	{"unmatched", "Requests with attributes that no rule matches: admitted, and nothing counted.", func(s *cluster.Stats) uint64 { return s.Unmatched.Load() }},
 	{"loops", "Asks dropped because they had been sent on too often.", func(s *cluster.Stats) uint64 { return s.Loops.Load() }},
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/limiter/rules"
 )
 
 // What the file of OpenAPI says, as far as it is held against the handlers.
@@ -239,6 +240,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 
 	for name, v := range map[string]any{
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
+		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
 		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "Top": topKeys{}, "KeyState": keyState{},
 	} {
@@ -274,6 +276,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := HTTPConfig{Node: alone(t, httpSpecs...), Admin: true, Version: "v9", Started: time.Now()}
+	setRules(t, config.Node, rules.Rule{Name: "posts", Match: map[string][]string{"method": {"POST"}}, Apply: []rules.Apply{{Limit: "demo", Key: "{path}"}}})
 	h := NewHTTP(config)
 	nowhere := NewHTTP(HTTPConfig{Node: lost, Admin: true})
 	config.AuthToken = "secret"
@@ -309,6 +312,8 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{nowhere, "GET /v1/check", "?limit=demo&key=k", "", nil, 503},
 		{h, "POST /v1/check", "", item, nil, 200},
 		{h, "POST /v1/check", "", `{"items":[` + item + `,` + item + `],"atomic":true}`, nil, 200},
+		{h, "POST /v1/check", "", `{"attributes":{"method":"POST","path":"/a"}}`, nil, 200},
+		{h, "POST /v1/check", "", `{"attributes":{"method":"GET"}}`, nil, 200},
 		{h, "POST /v1/check", "", `{`, nil, 400},
 		{h, "POST /v1/check", "", item, foreign, 403},
 		{h, "POST /v1/check", "", `{"limit":"nowhere","key":"k"}`, nil, 404},
@@ -320,6 +325,9 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{nowhere, "GET /v1/peek", "?limit=demo&key=k", "", nil, 503},
 		{h, "GET /v1/auth", "?limit=demo&key={method}", "", nil, 200},
 		{h, "GET /v1/auth", "?limit=demo&key={header:X-User}", "", nil, 400},
+		{h, "GET /v1/auth", "", "", nil, 200},
+		{h, "GET /v1/auth", "", "", []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/a"}, 200},
+		{h, "GET /v1/auth", "?cost=5", "", []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/a"}, 429},
 		{h, "GET /v1/auth", "?limit=nowhere&key=k", "", nil, 404},
 		{h, "GET /v1/auth", "?limit=demo&key=full", "", nil, 429},
 		{h, "GET /v1/auth", "?limit=demo&key=full&deny_status=418&deny_body=no", "", nil, 418},

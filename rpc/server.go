@@ -117,29 +117,29 @@ type rateLimiter struct {
 
 // Check charges items.
 func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
-	decisions, err := s.decide(s.deadline(ctx), in.Items, in.Atomic, cluster.OpTake)
+	out, err := s.check(s.deadline(ctx), in)
 	if err != nil {
 		return nil, StatusError(err)
 	}
-	return &penstockv1.CheckResponse{Decisions: decisions}, nil
+	return out, nil
 }
 
 // Peek answers as Check would, and changes nothing.
 func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*penstockv1.PeekResponse, error) {
-	decisions, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek)
+	out, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek)
 	if err != nil {
 		return nil, StatusError(err)
 	}
-	return &penstockv1.PeekResponse{Decisions: decisions}, nil
+	return &penstockv1.PeekResponse{Decisions: out.Decisions}, nil
 }
 
 // Reset forgets keys.
 func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*penstockv1.ResetResponse, error) {
-	decisions, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset)
+	out, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset)
 	if err != nil {
 		return nil, StatusError(err)
 	}
-	return &penstockv1.ResetResponse{Decisions: decisions}, nil
+	return &penstockv1.ResetResponse{Decisions: out.Decisions}, nil
 }
 
 // deadline is ctx's deadline on the node's clock, or 0 if it has none.
@@ -151,7 +151,7 @@ func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 }
 
 // decide is every call of this service: decode, Node.Check, encode.
-func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op) ([]*penstockv1.Decision, error) {
+func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op) (*penstockv1.CheckResponse, error) {
 	w := works.Get().(*work)
 	defer w.release()
 	if err := w.decode(in, op, &s.inlines); err != nil {
@@ -162,7 +162,11 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 	if err := s.node.Check(&w.request, w.out); err != nil {
 		return nil, err
 	}
-	return encode(w.out), nil
+	out := &penstockv1.CheckResponse{Decisions: encode(w.out)}
+	if atomic {
+		out.Verdict = encodeVerdict(w.out)
+	}
+	return out, nil
 }
 
 // maxInFlight is how many requests of one stream are decided at once; further ones are not read.
@@ -219,12 +223,12 @@ func (s *rateLimiter) answer(in *penstockv1.CheckStreamRequest) *penstockv1.Chec
 	if in.TimeoutMs != 0 {
 		timeout = time.Duration(min(max(in.TimeoutMs, 0), maxTimeout.Milliseconds())) * time.Millisecond
 	}
-	decisions, err := s.decide(s.clock.Now().Add(timeout), in.Check.GetItems(), in.Check.GetAtomic(), cluster.OpTake)
+	check, err := s.check(s.clock.Now().Add(timeout), in.Check)
 	if err != nil {
 		f := explain(err)
 		out.Error = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
 	} else {
-		out.Check = &penstockv1.CheckResponse{Decisions: decisions}
+		out.Check = check
 	}
 	return out
 }

@@ -63,14 +63,14 @@ var protections = map[string]func(*testing.T, *settings) *protection{
 // doors are all doors of the node, and a program that has joined it.
 func (p *protection) doors(t *testing.T) []aDoor {
 	t.Helper()
-	specs := []limiter.Spec{}
+	specs, ruled := []limiter.Spec{}, p.node.node.Rules().Rules()
 	for _, l := range p.node.node.Limits() {
 		specs = append(specs, l.Spec)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	inside, err := embedded.Start(ctx, embedded.Config{
-		Name: "inside", Cluster: "test", Gossip: "127.0.0.1:0", Join: []string{p.node.gossip.Addr()}, Limits: specs, Memory: 4 << 20, Agent: true,
+		Name: "inside", Cluster: "test", Gossip: "127.0.0.1:0", Join: []string{p.node.gossip.Addr()}, Limits: specs, Rules: ruled, Memory: 4 << 20, Agent: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,13 +128,16 @@ func (p *protection) web() *web {
 }
 
 // call sends a request, and reads an answer in JSON, if it is one. What the door calls an error is an error.
-func (w *web) call(method, page, body string, into any) (*http.Response, error) {
+func (w *web) call(method, page, body string, into any, header ...string) (*http.Response, error) {
 	r, err := http.NewRequest(method, w.base+page, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if w.p.token != "" {
 		r.Header.Set("Authorization", "Bearer "+w.p.token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
 	}
 	answer, err := w.client.Do(r)
 	if err != nil {
@@ -644,6 +647,46 @@ func reservation(d aDoor, key string) error {
 		return err
 	}
 	return errors.Join(settle(), wants(d, q, left(4)))
+}
+
+// byRules says what is known of a request: five of five and one of the five of another limit are taken, then nothing is.
+func byRules(d aDoor, key string) error {
+	known := map[string]string{"path": "/ruled", "header:x-user": key}
+	ask := func(cost int64) (allowed bool, refusedBy []string, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		var out struct {
+			Allowed bool
+			Verdict struct {
+				RefusedBy []string `json:"refused_by"`
+			}
+		}
+		switch d := d.(type) {
+		case *httpDoor:
+			var body []byte
+			if body, err = json.Marshal(map[string]any{"attributes": known, "cost": cost}); err == nil {
+				_, err = d.call("POST", "/v1/check", string(body), &out)
+			}
+		case *authDoor:
+			_, err = d.call("GET", fmt.Sprintf("/v1/auth?cost=%d", cost), "", &out, "X-Forwarded-Uri", "/ruled", "X-User", key)
+		case *grpcDoor:
+			v, err := d.c.CheckRules(ctx, known, cost)
+			return v.Allowed, v.RefusedBy, err
+		case *insideDoor:
+			v, err := d.node.CheckRules(ctx, known, cost)
+			return v.Allowed, v.RefusedBy, err
+		default:
+			err = errNone
+		}
+		return out.Allowed, out.Verdict.RefusedBy, err
+	}
+	if allowed, by, err := ask(4); err != nil || !allowed {
+		return errors.Join(err, fmt.Errorf("4 of 5 are refused by %v", by))
+	}
+	if allowed, by, err := ask(2); err != nil || allowed || len(by) != 2 {
+		return errors.Join(err, fmt.Errorf("%v, refused by %v", allowed, by))
+	}
+	return wants(d, question{limit: "owing", key: key, op: "peek"}, left(1))
 }
 
 // envoyWhole is a domain whose requests stand or fall as a whole.

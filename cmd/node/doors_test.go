@@ -75,6 +75,9 @@ limits:
   - {name: visit, algorithm: token_bucket, anchor: first_hit, limit: 5, per: 10m, client_time: true}
   - {name: owing, algorithm: gcra, limit: 5, per: 10m, max_debt: 5}
   - {name: talks, algorithm: concurrency, limit: 2, per: 10m}
+rules:
+  - match: {path: /ruled}
+    apply: [{limit: five, key: "{header:X-User}"}, {limit: owing, key: "{header:X-User}"}]
 `
 
 const doorEnvoy = `
@@ -276,7 +279,13 @@ func TestDoors(t *testing.T) {
 		}
 		rows = append(rows, row)
 	}
-	row := []string{"reservations that are settled later"}
+	row := []string{"rules: attributes instead of limit and key"}
+	for _, d := range open {
+		row = append(row, tried(t, row[0]+", "+d.name(), "ruled "+d.name(), func(key string) error { return byRules(d, key) }))
+	}
+	rows = append(rows, row)
+
+	row = []string{"reservations that are settled later"}
 	for _, d := range open {
 		row = append(row, tried(t, row[0]+", "+d.name(), "reserved "+d.name(), func(key string) error { return reservation(d, key) }))
 	}

@@ -313,7 +313,10 @@ func (r *running) readLimits(context.Context, doors) error {
 		}
 		return nil
 	}
-	r.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) { r.node.SetLimits(set.Limits) })
+	r.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) {
+		r.node.SetLimits(set.Limits)
+		r.node.SetRules(set.Rules)
+	})
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
 	}

@@ -22,7 +22,7 @@ import (
 // policyVerb works on files of limits, without any node.
 type policyVerb struct {
 	Validate policyValidateVerb `cmd:"" help:"Say whether files of limits are right, and if not, where. Exits 0 if they are, else 1."`
-	Explain  policyExplainVerb  `cmd:"" help:"Show a limit with all that follows from it, for a key if one is given."`
+	Explain  policyExplainVerb  `cmd:"" help:"Show a limit with all that follows from it, for a key if one is given; or which rules a request matches."`
 	Diff     policyDiffVerb     `cmd:"" help:"Say what other files would change, and whose counters begin anew."`
 	Replay   policyReplayVerb   `cmd:"" help:"Decide on the requests of a log, as if a limit had been in force."`
 }
@@ -51,6 +51,7 @@ func (v *policyValidateVerb) Run(sh shell) error {
 	var answer struct {
 		OK     bool       `json:"ok"`
 		Limits int        `json:"limits"`
+		Rules  int        `json:"rules"`
 		Faults []faultRow `json:"faults"`
 	}
 	var err error
@@ -62,7 +63,7 @@ func (v *policyValidateVerb) Run(sh shell) error {
 	} else {
 		var s *policy.Set
 		if s, err = policy.Load(v.Limits); err == nil {
-			answer.Limits = len(s.Limits)
+			answer.Limits, answer.Rules = len(s.Limits), s.Rules.Len()
 		}
 	}
 	var faults policy.Faults
@@ -75,7 +76,11 @@ func (v *policyValidateVerb) Run(sh shell) error {
 	}
 	printed := v.print(sh.out, answer, func(w io.Writer) error {
 		if answer.OK {
-			fmt.Fprintf(w, "ok: %d limits\n", answer.Limits)
+			fmt.Fprintf(w, "ok: %d limits", answer.Limits)
+			if answer.Rules > 0 {
+				fmt.Fprintf(w, ", %d rules", answer.Rules)
+			}
+			fmt.Fprintln(w)
 		} else {
 			fmt.Fprintln(sh.err, err)
 		}
@@ -89,12 +94,21 @@ func (v *policyValidateVerb) Run(sh shell) error {
 
 type policyExplainVerb struct {
 	limitsFile
-	Name string `arg:"" help:"Name of the limit."`
+	Name string `arg:"" optional:"" help:"Name of the limit."`
 	Key  string `arg:"" optional:"" help:"A key: an override may give it a limit of its own."`
+	attributes
 	output
 }
 
 func (v *policyExplainVerb) Run(sh shell) error {
+	switch {
+	case len(v.Attribute) > 0 && v.Name != "":
+		return errors.New("--attribute: is given beside the name of a limit; give one of the two")
+	case len(v.Attribute) > 0:
+		return v.explainRules(sh)
+	case v.Name == "":
+		return errors.New("give the name of a limit, or --attribute NAME=VALUE to see which rules match")
+	}
 	l, err := v.find(v.Name)
 	if err != nil {
 		return err
@@ -200,7 +214,7 @@ func (v *policyDiffVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	changes := differences(was.Limits, will.Limits)
+	changes := append(differences(was.Limits, will.Limits), ruleChanges(was.Rules, will.Rules)...)
 	return v.print(sh.out, changes, func(w io.Writer) error {
 		for _, c := range changes {
 			fmt.Fprintf(w, "%s: %s", c.Name, c.Change)
@@ -213,7 +227,7 @@ func (v *policyDiffVerb) Run(sh shell) error {
 			}
 		}
 		if len(changes) == 0 {
-			fmt.Fprintln(w, "no limit changes")
+			fmt.Fprintln(w, "no limit and no rule changes")
 		}
 		return nil
 	})

@@ -163,14 +163,26 @@ func (k keyed) item(cost *int64) (*penstockv1.Item, error) {
 }
 
 type checkVerb struct {
-	keyed
+	Limit string `arg:"" optional:"" help:"Name of the limit."`
+	Key   string `arg:"" optional:"" help:"The key, 1 to 1024 bytes."`
+	inline
+	attributes
 	Cost int64 `default:"1" help:"Units to charge; 0 reports the state, --cost=-1 gives back."`
 	remote
 	output
 }
 
 func (v *checkVerb) Run(sh shell) error {
-	d, err := v.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
+	k := keyed{v.Limit, v.Key, v.inline}
+	switch {
+	case len(v.Attribute) > 0 && (v.Limit != "" || k.given()):
+		return errors.New("--attribute: the rules say which limits and keys attributes mean; leave limit and key out")
+	case len(v.Attribute) > 0:
+		return v.byRules(sh)
+	case v.Limit == "":
+		return errors.New("give a limit and a key, or --attribute NAME=VALUE for what the rules make of it")
+	}
+	d, err := k.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
 		return c.Check(ctx, []*penstockv1.Item{i}, false)
 	})
 	if err != nil {

@@ -135,7 +135,7 @@ func (p *page) top(n ast.Node) {
 		case "limits":
 			p.limitList(v.Value)
 		case "rules":
-			p.fault(v.Value, name, "is not built yet; leave it out, and name limit and key in each request")
+			p.ruleList(v.Value)
 		default:
 			p.fault(v.Key, shorten(name), "is unknown; the file has: limits, rules")
 		}

@@ -29,16 +29,19 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"penstock/limiter"
+	"penstock/limiter/rules"
 )
 
-// Set is the limits of one file or directory. It is immutable.
+// Set is the limits and rules of one file or directory. It is immutable.
 type Set struct {
 	Limits map[string]*limiter.Limit // by name
+	Rules  *rules.Set
 }
 
 func (s *Set) count() int { return len(s.Limits) }
@@ -46,7 +49,7 @@ func (s *Set) count() int { return len(s.Limits) }
 func (s *Set) equal(other *Set) bool {
 	return maps.EqualFunc(s.Limits, other.Limits, func(a, b *limiter.Limit) bool {
 		return a.Spec == b.Spec && slices.Equal(a.Overrides(), b.Overrides())
-	})
+	}) && reflect.DeepEqual(s.Rules.Rules(), other.Rules.Rules())
 }
 
 // Bounds of what is read.
@@ -167,6 +170,10 @@ func Parse(name string, data []byte) (*Set, error) {
 // book gathers what several files say.
 type book struct {
 	limits map[string]*limiter.Limit
+	rules  []draftRule
+
+	ruleNames map[string]string // name of a rule → its file
+
 	size   int               // limits and overrides
 	files  map[string]string // name of a limit, or of an Envoy domain → its file
 	envoy  *Envoy
@@ -176,14 +183,22 @@ type book struct {
 }
 
 func newBook() *book {
-	return &book{limits: map[string]*limiter.Limit{}, files: map[string]string{}, envoy: &Envoy{domains: map[string]*Domain{}}}
+	return &book{
+		limits: map[string]*limiter.Limit{}, files: map[string]string{}, ruleNames: map[string]string{},
+		envoy: &Envoy{domains: map[string]*Domain{}},
+	}
 }
 
 func (b *book) set() (*Set, error) {
+	list := b.checkRules()
 	if err := b.fault(); err != nil {
 		return nil, err
 	}
-	return &Set{Limits: b.limits}, nil
+	all, err := rules.New(list, b.limits)
+	if err != nil {
+		return nil, err // what checkRules does not know of
+	}
+	return &Set{Limits: b.limits, Rules: all}, nil
 }
 
 // fault is all that is wrong, or nil.

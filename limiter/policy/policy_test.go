@@ -127,7 +127,6 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{good + "    overrides:\n      - {key: a, limit: 2}\n      - key: b\n        burst: 99999999999999\n", "f:9:16: overrides[1].burst: is 99999999999999; 1 to 1099511627776"},
 		{good + "    consistency: leased\n    unsettled: release\n", "f:7:16: unsettled: release would give back"},
 		{"limits:\n  - name: a\n    algorithm: concurrency\n    limit: 1\n    per: 1m\n    consistency: leased\n", "f:6:18: consistency: leased units of a concurrency"},
-		{good + "rules: []\n", "f:6:8: rules: is not built yet"},
 		{good + "    name: b\n", "f:6:5: is not YAML: "},
 		{good + "  - {name: a, algorithm: gcra, limit: 1, per: 1m}\n", `f:6:12: name: "a" is the name of another limit of this file`},
 		{good + "---\n" + good, "f:7:1: a second document begins here"},
@@ -349,6 +348,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("limits:\n  - &x {name: a}\n  - *x\n  - <<: *x\n"))
 	f.Add([]byte("limits: !!map [\n"))
 	f.Add([]byte("? [a]\n: b\n"))
+	f.Add([]byte(twoLimits + "rules:\n  - {match: {path: [/a/*, /b]}, apply: [{limit: login, key: '{user}/{ip}'}]}\n  - {unlimited: true}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		set, err := Parse("f", data)
 		if (set == nil) == (err == nil) {

@@ -20,6 +20,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc"
 	"penstock/rpc/client"
@@ -50,6 +51,11 @@ func serveNode(t testing.TB, id string) (*rpc.Server, string) {
 	}
 	named["permits"] = permits
 	node.SetLimits(named)
+	set, err := rules.New([]rules.Rule{{Name: "both", Apply: []rules.Apply{{Limit: "five", Key: "{user}"}, {Limit: "big", Key: "{user}"}}}}, named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.SetRules(set)
 	v, err := cluster.NewView(id, []cluster.Member{{ID: id, Boot: 1, State: cluster.StateActive}})
 	if err != nil {
 		t.Fatal(err)
@@ -431,5 +437,26 @@ func TestDo(t *testing.T) {
 	out, err := c.Check(ctx, []*penstockv1.Item{{Limit: "five", Key: []byte("bob"), Cost: &cost, Drain: true}}, false)
 	if err != nil || out[0].Remaining != 5 {
 		t.Errorf("refused requests were charged: %v, %v", out, err)
+	}
+}
+
+// Promise: a program may say what it knows of a request, and leave the limits to the rules.
+func TestCheckRules(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	ann := map[string]string{"user": "ann"}
+	v, err := c.CheckRules(patience(t), ann, 4)
+	if err != nil || !v.Allowed || v.RetryAfter != -1 || len(v.Decisions) != 2 || v.Decisions[0].Remaining != 1 || len(v.Rules) != 1 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	v, err = c.CheckRules(patience(t), ann, 4)
+	if err != nil || v.Allowed || len(v.RefusedBy) != 1 || v.RefusedBy[0] != "five" || v.RetryAfter <= 0 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if d, err := c.Peek(patience(t), "big", "ann", 0); err != nil || d.Remaining != 9996 {
+		t.Errorf("%+v, %v; a denied request burns nothing", d, err)
+	}
+	if _, err := c.CheckRules(patience(t), map[string]string{"colour": "red"}, 1); status.Code(err) != codes.InvalidArgument {
+		t.Error(err)
 	}
 }

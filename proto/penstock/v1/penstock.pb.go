@@ -1189,13 +1189,21 @@ func (x *Decision) GetOverride() string {
 	return ""
 }
 
-// CheckRequest asks for decisions.
+// CheckRequest asks for decisions on items; or on attributes, and the rules of the cluster's files say which items these mean.
 type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 1000.
 	Items []*Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// All items are admitted, or none is charged.
-	Atomic        bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
+	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
+	// Instead of items: what is known of a request, by names that the rules ask for, like path, method, user. All that its rules
+	// put it under is admitted, or nothing is charged. One that a matching rule needs for a key and that is missing or empty is
+	// INVALID_ARGUMENT; others are ignored. NOT_FOUND: the node has no rules. 1 to 64 of at most 8192 bytes.
+	Attributes map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// With attributes: what the request costs under each limit. Absent means 1; 0 reports the states and charges nothing.
+	Cost *int64 `protobuf:"varint,4,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
+	// With attributes: as Item.id.
+	Id            *RequestId `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1244,10 +1252,33 @@ func (x *CheckRequest) GetAtomic() bool {
 	return false
 }
 
+func (x *CheckRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *CheckRequest) GetCost() int64 {
+	if x != nil && x.Cost != nil {
+		return *x.Cost
+	}
+	return 0
+}
+
+func (x *CheckRequest) GetId() *RequestId {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
 // CheckResponse has a decision for each item, in order.
 type CheckResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Decisions     []*Decision            `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Decisions []*Decision            `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	// Of an atomic request, or one with attributes.
+	Verdict       *Verdict `protobuf:"bytes,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1289,6 +1320,86 @@ func (x *CheckResponse) GetDecisions() []*Decision {
 	return nil
 }
 
+func (x *CheckResponse) GetVerdict() *Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
+// Verdict is what the decisions of an atomic request say together.
+type Verdict struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Allowed bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// Names of the limits that refuse, each once.
+	RefusedBy []string `protobuf:"bytes,2,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
+	// The largest wait of those; -1 if none refuses, or one of them never admits that much.
+	RetryAfterMs int64 `protobuf:"varint,3,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	// With attributes: names of the rules that match, in the order in which they are written down. None: the request is under no
+	// limit, and is admitted; nothing is counted.
+	Rules         []string `protobuf:"bytes,4,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Verdict) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *Verdict) GetRefusedBy() []string {
+	if x != nil {
+		return x.RefusedBy
+	}
+	return nil
+}
+
+func (x *Verdict) GetRetryAfterMs() int64 {
+	if x != nil {
+		return x.RetryAfterMs
+	}
+	return 0
+}
+
+func (x *Verdict) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
 // CheckStreamRequest is one of many requests on a stream.
 type CheckStreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1303,7 +1414,7 @@ type CheckStreamRequest struct {
 
 func (x *CheckStreamRequest) Reset() {
 	*x = CheckStreamRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1426,7 @@ func (x *CheckStreamRequest) String() string {
 func (*CheckStreamRequest) ProtoMessage() {}
 
 func (x *CheckStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1439,7 @@ func (x *CheckStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckStreamRequest.ProtoReflect.Descriptor instead.
 func (*CheckStreamRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{6}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CheckStreamRequest) GetTag() uint64 {
@@ -1366,7 +1477,7 @@ type CheckStreamResponse struct {
 
 func (x *CheckStreamResponse) Reset() {
 	*x = CheckStreamResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1489,7 @@ func (x *CheckStreamResponse) String() string {
 func (*CheckStreamResponse) ProtoMessage() {}
 
 func (x *CheckStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1502,7 @@ func (x *CheckStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckStreamResponse.ProtoReflect.Descriptor instead.
 func (*CheckStreamResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{7}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CheckStreamResponse) GetTag() uint64 {
@@ -1427,7 +1538,7 @@ type StreamError struct {
 
 func (x *StreamError) Reset() {
 	*x = StreamError{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1550,7 @@ func (x *StreamError) String() string {
 func (*StreamError) ProtoMessage() {}
 
 func (x *StreamError) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1563,7 @@ func (x *StreamError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamError.ProtoReflect.Descriptor instead.
 func (*StreamError) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{8}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StreamError) GetCode() int32 {
@@ -1480,7 +1591,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1603,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1616,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{9}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PeekRequest) GetItems() []*Item {
@@ -1525,7 +1636,7 @@ type PeekResponse struct {
 
 func (x *PeekResponse) Reset() {
 	*x = PeekResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1648,7 @@ func (x *PeekResponse) String() string {
 func (*PeekResponse) ProtoMessage() {}
 
 func (x *PeekResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1661,7 @@ func (x *PeekResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekResponse.ProtoReflect.Descriptor instead.
 func (*PeekResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{10}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PeekResponse) GetDecisions() []*Decision {
@@ -1571,7 +1682,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1694,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1707,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{11}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResetRequest) GetItems() []*Item {
@@ -1617,7 +1728,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1740,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1753,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{12}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResetResponse) GetDecisions() []*Decision {
@@ -1670,7 +1781,7 @@ type ReserveRequest struct {
 
 func (x *ReserveRequest) Reset() {
 	*x = ReserveRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1793,7 @@ func (x *ReserveRequest) String() string {
 func (*ReserveRequest) ProtoMessage() {}
 
 func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1806,7 @@ func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveRequest.ProtoReflect.Descriptor instead.
 func (*ReserveRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{13}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReserveRequest) GetItems() []*Item {
@@ -1738,7 +1849,7 @@ type ReserveResponse struct {
 
 func (x *ReserveResponse) Reset() {
 	*x = ReserveResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1861,7 @@ func (x *ReserveResponse) String() string {
 func (*ReserveResponse) ProtoMessage() {}
 
 func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1874,7 @@ func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
 func (*ReserveResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{14}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReserveResponse) GetAllowed() bool {
@@ -1795,7 +1906,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1918,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1931,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{15}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Hold) GetId() string {
@@ -1859,7 +1970,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1982,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1995,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{16}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SettleRequest) GetId() string {
@@ -1918,7 +2029,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2041,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2054,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{17}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SettleResponse) GetDecision() *Decision {
@@ -1966,7 +2077,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2089,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2102,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{18}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExtendRequest) GetId() string {
@@ -2025,7 +2136,7 @@ type ExtendResponse struct {
 
 func (x *ExtendResponse) Reset() {
 	*x = ExtendResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2148,7 @@ func (x *ExtendResponse) String() string {
 func (*ExtendResponse) ProtoMessage() {}
 
 func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2161,7 @@ func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
 func (*ExtendResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{19}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExtendResponse) GetDecision() *Decision {
@@ -2069,7 +2180,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2192,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2205,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{20}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{21}
 }
 
 // Member is one node.
@@ -2118,7 +2229,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2241,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2254,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{21}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Member) GetName() string {
@@ -2214,7 +2325,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2337,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2350,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{22}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MembersResponse) GetMembers() []*Member {
@@ -2267,7 +2378,7 @@ type RingRequest struct {
 
 func (x *RingRequest) Reset() {
 	*x = RingRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2390,7 @@ func (x *RingRequest) String() string {
 func (*RingRequest) ProtoMessage() {}
 
 func (x *RingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2403,7 @@ func (x *RingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
 func (*RingRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{23}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RingRequest) GetKey() []byte {
@@ -2316,7 +2427,7 @@ type RingResponse struct {
 
 func (x *RingResponse) Reset() {
 	*x = RingResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2439,7 @@ func (x *RingResponse) String() string {
 func (*RingResponse) ProtoMessage() {}
 
 func (x *RingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2452,7 @@ func (x *RingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
 func (*RingResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{24}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RingResponse) GetOwner() string {
@@ -2385,7 +2496,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2508,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2521,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{25}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TopRequest) GetCount() int32 {
@@ -2443,7 +2554,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2566,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2579,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{26}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TopResponse) GetNode() string {
@@ -2514,7 +2625,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2526,7 +2637,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2539,7 +2650,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{27}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *KeyState) GetKey() []byte {
@@ -2592,7 +2703,7 @@ type KeysRequest struct {
 
 func (x *KeysRequest) Reset() {
 	*x = KeysRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2715,7 @@ func (x *KeysRequest) String() string {
 func (*KeysRequest) ProtoMessage() {}
 
 func (x *KeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2728,7 @@ func (x *KeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRequest.ProtoReflect.Descriptor instead.
 func (*KeysRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{28}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeysRequest) GetPrefix() []byte {
@@ -2654,7 +2765,7 @@ type KeysResponse struct {
 
 func (x *KeysResponse) Reset() {
 	*x = KeysResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2777,7 @@ func (x *KeysResponse) String() string {
 func (*KeysResponse) ProtoMessage() {}
 
 func (x *KeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2790,7 @@ func (x *KeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysResponse.ProtoReflect.Descriptor instead.
 func (*KeysResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{29}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeysResponse) GetNode() string {
@@ -2771,12 +2882,28 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\n" +
 	"session_ms\x18\x0e \x01(\x03R\tsessionMs\x12\x1c\n" +
 	"\trestarted\x18\x0f \x01(\bR\trestarted\x12\x1a\n" +
-	"\boverride\x18\x10 \x01(\tR\boverride\"O\n" +
+	"\boverride\x18\x10 \x01(\tR\boverride\"\xa3\x02\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\x12\x16\n" +
-	"\x06atomic\x18\x02 \x01(\bR\x06atomic\"D\n" +
+	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12I\n" +
+	"\n" +
+	"attributes\x18\x03 \x03(\v2).penstock.v1.CheckRequest.AttributesEntryR\n" +
+	"attributes\x12\x17\n" +
+	"\x04cost\x18\x04 \x01(\x03H\x00R\x04cost\x88\x01\x01\x12&\n" +
+	"\x02id\x18\x05 \x01(\v2\x16.penstock.v1.RequestIdR\x02id\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05_cost\"t\n" +
 	"\rCheckResponse\x123\n" +
-	"\tdecisions\x18\x01 \x03(\v2\x15.penstock.v1.DecisionR\tdecisions\"v\n" +
+	"\tdecisions\x18\x01 \x03(\v2\x15.penstock.v1.DecisionR\tdecisions\x12.\n" +
+	"\averdict\x18\x02 \x01(\v2\x14.penstock.v1.VerdictR\averdict\"~\n" +
+	"\aVerdict\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x1d\n" +
+	"\n" +
+	"refused_by\x18\x02 \x03(\tR\trefusedBy\x12$\n" +
+	"\x0eretry_after_ms\x18\x03 \x01(\x03R\fretryAfterMs\x12\x14\n" +
+	"\x05rules\x18\x04 \x03(\tR\x05rules\"v\n" +
 	"\x12CheckStreamRequest\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12/\n" +
 	"\x05check\x18\x02 \x01(\v2\x19.penstock.v1.CheckRequestR\x05check\x12\x1d\n" +
@@ -2948,7 +3075,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: penstock.v1.Algorithm
 	(Anchor)(0),                 // 1: penstock.v1.Anchor
@@ -2965,30 +3092,32 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*Decision)(nil),            // 12: penstock.v1.Decision
 	(*CheckRequest)(nil),        // 13: penstock.v1.CheckRequest
 	(*CheckResponse)(nil),       // 14: penstock.v1.CheckResponse
-	(*CheckStreamRequest)(nil),  // 15: penstock.v1.CheckStreamRequest
-	(*CheckStreamResponse)(nil), // 16: penstock.v1.CheckStreamResponse
-	(*StreamError)(nil),         // 17: penstock.v1.StreamError
-	(*PeekRequest)(nil),         // 18: penstock.v1.PeekRequest
-	(*PeekResponse)(nil),        // 19: penstock.v1.PeekResponse
-	(*ResetRequest)(nil),        // 20: penstock.v1.ResetRequest
-	(*ResetResponse)(nil),       // 21: penstock.v1.ResetResponse
-	(*ReserveRequest)(nil),      // 22: penstock.v1.ReserveRequest
-	(*ReserveResponse)(nil),     // 23: penstock.v1.ReserveResponse
-	(*Hold)(nil),                // 24: penstock.v1.Hold
-	(*SettleRequest)(nil),       // 25: penstock.v1.SettleRequest
-	(*SettleResponse)(nil),      // 26: penstock.v1.SettleResponse
-	(*ExtendRequest)(nil),       // 27: penstock.v1.ExtendRequest
-	(*ExtendResponse)(nil),      // 28: penstock.v1.ExtendResponse
-	(*MembersRequest)(nil),      // 29: penstock.v1.MembersRequest
-	(*Member)(nil),              // 30: penstock.v1.Member
-	(*MembersResponse)(nil),     // 31: penstock.v1.MembersResponse
-	(*RingRequest)(nil),         // 32: penstock.v1.RingRequest
-	(*RingResponse)(nil),        // 33: penstock.v1.RingResponse
-	(*TopRequest)(nil),          // 34: penstock.v1.TopRequest
-	(*TopResponse)(nil),         // 35: penstock.v1.TopResponse
-	(*KeyState)(nil),            // 36: penstock.v1.KeyState
-	(*KeysRequest)(nil),         // 37: penstock.v1.KeysRequest
-	(*KeysResponse)(nil),        // 38: penstock.v1.KeysResponse
+	(*Verdict)(nil),             // 15: penstock.v1.Verdict
+	(*CheckStreamRequest)(nil),  // 16: penstock.v1.CheckStreamRequest
+	(*CheckStreamResponse)(nil), // 17: penstock.v1.CheckStreamResponse
+	(*StreamError)(nil),         // 18: penstock.v1.StreamError
+	(*PeekRequest)(nil),         // 19: penstock.v1.PeekRequest
+	(*PeekResponse)(nil),        // 20: penstock.v1.PeekResponse
+	(*ResetRequest)(nil),        // 21: penstock.v1.ResetRequest
+	(*ResetResponse)(nil),       // 22: penstock.v1.ResetResponse
+	(*ReserveRequest)(nil),      // 23: penstock.v1.ReserveRequest
+	(*ReserveResponse)(nil),     // 24: penstock.v1.ReserveResponse
+	(*Hold)(nil),                // 25: penstock.v1.Hold
+	(*SettleRequest)(nil),       // 26: penstock.v1.SettleRequest
+	(*SettleResponse)(nil),      // 27: penstock.v1.SettleResponse
+	(*ExtendRequest)(nil),       // 28: penstock.v1.ExtendRequest
+	(*ExtendResponse)(nil),      // 29: penstock.v1.ExtendResponse
+	(*MembersRequest)(nil),      // 30: penstock.v1.MembersRequest
+	(*Member)(nil),              // 31: penstock.v1.Member
+	(*MembersResponse)(nil),     // 32: penstock.v1.MembersResponse
+	(*RingRequest)(nil),         // 33: penstock.v1.RingRequest
+	(*RingResponse)(nil),        // 34: penstock.v1.RingResponse
+	(*TopRequest)(nil),          // 35: penstock.v1.TopRequest
+	(*TopResponse)(nil),         // 36: penstock.v1.TopResponse
+	(*KeyState)(nil),            // 37: penstock.v1.KeyState
+	(*KeysRequest)(nil),         // 38: penstock.v1.KeysRequest
+	(*KeysResponse)(nil),        // 39: penstock.v1.KeysResponse
+	nil,                         // 40: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -3003,49 +3132,52 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
 	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	12, // 12: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
-	13, // 13: penstock.v1.CheckStreamRequest.check:type_name -> penstock.v1.CheckRequest
-	14, // 14: penstock.v1.CheckStreamResponse.check:type_name -> penstock.v1.CheckResponse
-	17, // 15: penstock.v1.CheckStreamResponse.error:type_name -> penstock.v1.StreamError
-	9,  // 16: penstock.v1.PeekRequest.items:type_name -> penstock.v1.Item
-	12, // 17: penstock.v1.PeekResponse.decisions:type_name -> penstock.v1.Decision
-	9,  // 18: penstock.v1.ResetRequest.items:type_name -> penstock.v1.Item
-	12, // 19: penstock.v1.ResetResponse.decisions:type_name -> penstock.v1.Decision
-	9,  // 20: penstock.v1.ReserveRequest.items:type_name -> penstock.v1.Item
-	24, // 21: penstock.v1.ReserveResponse.holds:type_name -> penstock.v1.Hold
-	12, // 22: penstock.v1.Hold.decision:type_name -> penstock.v1.Decision
-	12, // 23: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
-	12, // 24: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
-	30, // 25: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
-	36, // 26: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
-	36, // 27: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
-	13, // 28: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	15, // 29: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	18, // 30: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	20, // 31: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	22, // 32: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	25, // 33: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	27, // 34: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	29, // 35: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	32, // 36: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	34, // 37: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	37, // 38: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	14, // 39: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	16, // 40: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	19, // 41: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	21, // 42: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	23, // 43: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	26, // 44: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	28, // 45: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	31, // 46: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	33, // 47: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	35, // 48: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	38, // 49: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	39, // [39:50] is the sub-list for method output_type
-	28, // [28:39] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	40, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	10, // 13: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
+	12, // 14: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
+	15, // 15: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
+	13, // 16: penstock.v1.CheckStreamRequest.check:type_name -> penstock.v1.CheckRequest
+	14, // 17: penstock.v1.CheckStreamResponse.check:type_name -> penstock.v1.CheckResponse
+	18, // 18: penstock.v1.CheckStreamResponse.error:type_name -> penstock.v1.StreamError
+	9,  // 19: penstock.v1.PeekRequest.items:type_name -> penstock.v1.Item
+	12, // 20: penstock.v1.PeekResponse.decisions:type_name -> penstock.v1.Decision
+	9,  // 21: penstock.v1.ResetRequest.items:type_name -> penstock.v1.Item
+	12, // 22: penstock.v1.ResetResponse.decisions:type_name -> penstock.v1.Decision
+	9,  // 23: penstock.v1.ReserveRequest.items:type_name -> penstock.v1.Item
+	25, // 24: penstock.v1.ReserveResponse.holds:type_name -> penstock.v1.Hold
+	12, // 25: penstock.v1.Hold.decision:type_name -> penstock.v1.Decision
+	12, // 26: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
+	12, // 27: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
+	31, // 28: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
+	37, // 29: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
+	37, // 30: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
+	13, // 31: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	16, // 32: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	19, // 33: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	21, // 34: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	23, // 35: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	26, // 36: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	28, // 37: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	30, // 38: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	33, // 39: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	35, // 40: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	38, // 41: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	14, // 42: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	17, // 43: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	20, // 44: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	22, // 45: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	24, // 46: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	27, // 47: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	29, // 48: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	32, // 49: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	34, // 50: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	36, // 51: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	39, // 52: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	42, // [42:53] is the sub-list for method output_type
+	31, // [31:42] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -3054,13 +3186,14 @@ func file_penstock_v1_penstock_proto_init() {
 		return
 	}
 	file_penstock_v1_penstock_proto_msgTypes[0].OneofWrappers = []any{}
+	file_penstock_v1_penstock_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

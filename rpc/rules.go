@@ -1,0 +1,104 @@
+package rpc
+
+import (
+	"fmt"
+	"strings"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/limiter/rules"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// checkRuled decides on a request by what is known of it.
+func checkRuled(n *cluster.Node, attributes map[string]string, cost int64, id cluster.ID, deadline limiter.Instant) (rules.Match, []cluster.Decision, error) {
+	request, m, err := n.Match(attributes, cost)
+	if err != nil {
+		return m, nil, err
+	}
+	out := make([]cluster.Decision, len(request.Items))
+	if len(out) == 0 {
+		return m, out, nil
+	}
+	request.Deadline, request.Items[0].ID = deadline, id
+	return m, out, n.Check(request, out)
+}
+
+// check is Check and CheckStream: on items, or on attributes.
+func (s *rateLimiter) check(deadline limiter.Instant, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+	if len(in.GetAttributes()) == 0 {
+		if in != nil && (in.Cost != nil || in.Id != nil) {
+			s.node.Stats().Refused.Add(1)
+			return nil, &cluster.InputError{Field: "cost", Reason: "and id of a request are for one with attributes; items have their own"}
+		}
+		return s.decide(deadline, in.GetItems(), in.GetAtomic(), cluster.OpTake)
+	}
+	if len(in.Items) > 0 {
+		s.node.Stats().Refused.Add(1)
+		return nil, &cluster.InputError{Field: "attributes", Reason: "are given together with items; give one of the two"}
+	}
+	cost := int64(1)
+	if in.Cost != nil {
+		cost = *in.Cost
+	}
+	m, out, err := checkRuled(s.node, in.Attributes, cost, cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
+	if err != nil {
+		return nil, ofRules(err)
+	}
+	answer := &penstockv1.CheckResponse{Decisions: encode(out), Verdict: encodeVerdict(out)}
+	answer.Verdict.Rules = m.Rules
+	return answer, nil
+}
+
+func encodeVerdict(out []cluster.Decision) *penstockv1.Verdict {
+	v := cluster.VerdictOf(out)
+	return &penstockv1.Verdict{Allowed: v.Allowed, RefusedBy: v.RefusedBy, RetryAfterMs: millis(v.RetryAfter)}
+}
+
+// ofRules says an error of Node.Check without the items, which the caller has not made.
+func ofRules(err error) error {
+	if input, ok := err.(*cluster.InputError); ok && strings.HasPrefix(input.Field, "items") {
+		return &cluster.InputError{Field: "attributes", Reason: fmt.Sprintf("mean items of which one is wrong: %v", input)}
+	}
+	return err
+}
+
+// verdictJSON is what the decisions of an atomic request say together.
+type verdictJSON struct {
+	Allowed      bool     `json:"allowed"`
+	RefusedBy    []string `json:"refused_by"`
+	RetryAfterMs int64    `json:"retry_after_ms"`
+	Rules        []string `json:"rules,omitzero"` // with attributes
+}
+
+func newVerdictJSON(out []cluster.Decision) *verdictJSON {
+	v := cluster.VerdictOf(out)
+	return &verdictJSON{Allowed: v.Allowed, RefusedBy: append([]string{}, v.RefusedBy...), RetryAfterMs: millis(v.RetryAfter)}
+}
+
+// newRuledJSON answers attributes.
+func newRuledJSON(m *rules.Match, out []cluster.Decision) decisionsJSON {
+	answer := newDecisionsJSON(out)
+	answer.Verdict = newVerdictJSON(out)
+	answer.Verdict.Rules = append([]string{}, m.Rules...)
+	return answer
+}
+
+// ruledBody answers a body with attributes.
+func (w *web) ruledBody(body *bodyJSON) (answer decisionsJSON, err error) {
+	one := body.itemJSON
+	one.Cost = nil
+	if body.Items != nil || one != (itemJSON{}) {
+		w.Node.Stats().Refused.Add(1)
+		return answer, &cluster.InputError{Field: "attributes", Reason: "stand beside items, limit, key or another field of an item; with them there is only cost"}
+	}
+	cost := int64(1)
+	if body.Cost != nil {
+		cost = *body.Cost
+	}
+	m, out, err := checkRuled(w.Node, body.Attributes, cost, cluster.ID{}, 0)
+	if err != nil {
+		return answer, ofRules(err)
+	}
+	return newRuledJSON(&m, out), nil
+}
