@@ -46,6 +46,7 @@ type peer struct {
 	member atomic.Pointer[Member] // as the latest View has it
 	heard  atomic.Int64           // Instant of its last sign of life
 	left   atomic.Bool            // nobody of this boot listens at its address
+	began  atomic.Int64           // Instant of its start, or a little later; 0: it has not said so
 	missed atomic.Int64           // Instant at which it was first sent something that it did not answer, since heard; 0: it answers
 	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
 	asking bool                   // a probe is under way
@@ -332,6 +333,9 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 	case c.Err == nil:
 		p.met(now)
 		p.succeed()
+		if m := c.Answer.Move; m != nil && m.Up > 0 {
+			n.outlived(p, now.Add(-m.Up))
+		}
 	case errors.Is(c.Err, ErrGone):
 		if !p.left.Swap(true) {
 			n.mu.Lock()

@@ -452,7 +452,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		n.stats.Copied.Add(uint64(len(m.Entries)))
 		a.Applied = true
 	}
-	a.Term = n.term
+	a.Term, a.Up = n.term, time.Duration(now-n.began)
 	return a
 }
 

@@ -136,11 +136,12 @@ type Memory struct {
 
 // MoveAnswer answers a Move.
 type MoveAnswer struct {
-	Term      uint64     // the highest that the answerer has heard of
-	Standings []Standing // one for each partition of Claim
-	Known     []uint64   // boots of all members that the answerer knows, if they are not those that the claimer knows
-	Refused   []uint16   // partitions of Gift that the answerer does not take, or of Begin that it holds itself
-	Applied   bool       // the copies and the gift were taken in, but for what is refused
+	Term      uint64        // the highest that the answerer has heard of
+	Standings []Standing    // one for each partition of Claim
+	Known     []uint64      // boots of all members that the answerer knows, if they are not those that the claimer knows
+	Refused   []uint16      // partitions of Gift that the answerer does not take, or of Begin that it holds itself
+	Applied   bool          // the copies and the gift were taken in, but for what is refused
+	Up        time.Duration // since the answerer was started
 }
 
 // Standing is how a node stands to a partition that another one claims.

@@ -33,6 +33,8 @@ type Node struct {
 	book        *limiter.Book
 	callTimeout time.Duration
 	sweepEvery  time.Duration
+	began       limiter.Instant
+	storedAt    limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
 
 	view     atomic.Pointer[route]
 	limits   atomic.Pointer[Limits]
@@ -97,7 +99,7 @@ func New(c Config) (*Node, error) {
 	}
 	n := &Node{
 		id: c.ID, boot: c.Boot, clock: c.Clock, net: c.Network, table: c.Table,
-		callTimeout: c.CallTimeout, sweepEvery: c.SweepEvery,
+		callTimeout: c.CallTimeout, sweepEvery: c.SweepEvery, began: c.Clock.Now(),
 	}
 	if n.callTimeout == 0 {
 		n.callTimeout = DefaultCallTimeout

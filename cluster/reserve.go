@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"time"
 
 	"penstock/limiter"
 )
@@ -114,8 +113,14 @@ const holdsKeptTicks = 8
 // importHolds takes copies over. Those of keys that are not kept here go with the next look (tendHoldsLocked).
 func (n *Node) importHolds(now limiter.Instant, list []HoldCopy) {
 	for i := range list {
-		h := list[i].Hold
-		h.Deadline = now.Add(max(0, min(list[i].Left, time.Duration(limiter.MaxTTL))))
+		h := list[i].on(now)
 		n.book.Import(now, &h)
 	}
+}
+
+// on is the hold of a copy that was made at then.
+func (c *HoldCopy) on(then limiter.Instant) limiter.Hold {
+	h := c.Hold
+	h.Deadline = then.Add(max(0, min(c.Left, limiter.MaxTTL)))
+	return h
 }

@@ -12,11 +12,15 @@ import (
 type disk struct {
 	at      limiter.Instant
 	entries []limiter.Entry
+	holds   []HoldCopy
 }
 
 func (w *world) save(id string) (d disk) {
 	table := w.nodes[id].Table()
 	d.at = w.now
+	w.nodes[id].book.Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
+		d.holds = append(d.holds, HoldCopy{h, time.Duration(h.Deadline - w.now)})
+	})
 	for i := range table.Parts() {
 		d.entries = append(d.entries, table.Save(w.now, i)...)
 	}
@@ -31,8 +35,8 @@ func (w *world) restart(id string, boot uint64, limits Limits, d disk) {
 		w.t.Fatal(err)
 	}
 	n.SetLimits(limits)
-	if taken := n.Restore(time.Duration(w.now-d.at), d.entries); taken != len(d.entries) {
-		w.t.Errorf("%s: %d of %d entries are restored", id, taken, len(d.entries))
+	if taken := n.Restore(time.Duration(w.now-d.at), d.entries, d.holds); taken != len(d.entries)+len(d.holds) {
+		w.t.Errorf("%s: %d of %d entries and %d holds are restored", id, taken, len(d.entries), len(d.holds))
 	}
 	w.nodes[id] = n
 }
@@ -136,4 +140,181 @@ func TestRestoredCopyIsMerged(t *testing.T) {
 	w.pass(2 * time.Second)
 	w.wantOneHolderEach("when n2 is back")
 	w.wantRemaining("when n2 is back", keys, 1, "n1", "n2", "n3")
+}
+
+// Promise: reservations, permits and leases survive a restart of every node, with their deadlines, whoever comes back first and
+// however long all were away.
+func TestRestartOfAllKeepsHolds(t *testing.T) {
+	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 5, Per: time.Hour}
+	for _, away := range []time.Duration{5 * time.Second, 5 * time.Minute} {
+		w := newWorld(t, 3, hundred, permits)
+		var keys []string
+		var longs, shorts, passes []Item
+		for i := range 30 {
+			key := w.key(fmt.Sprintf("n%d", i%3+1), i/3)
+			w.check("n1", of(10, key))
+			long, _ := w.reserve("n1", "hundred", key, 40, time.Hour)
+			short, _ := w.reserve("n2", "hundred", key, 20, away-time.Second)
+			pass, _ := w.reserve("n3", "permits", key, 2, time.Hour)
+			keys, longs, shorts, passes = append(keys, key), append(longs, long), append(shorts, short), append(passes, pass)
+		}
+		lone := w.key("n3", 20) // nothing was charged to it
+		single, _ := w.reserve("n1", "hundred", lone, 30, time.Hour)
+		w.pass(500 * time.Millisecond)
+		disks, limits := w.stopAll()
+		w.pass(away)
+
+		ms, ids := w.members(3), []string{}
+		for i := range ms {
+			ms[i].Boot += 10
+			w.restart(ms[i].ID, ms[i].Boot, limits, disks[ms[i].ID])
+			ids = append(ids, ms[i].ID)
+			w.show(ms[:i+1], 0, ids...)
+			w.nodes[ms[i].ID].Start()
+			w.pass(2 * time.Second)
+		}
+		for i, key := range keys {
+			if got := w.remaining("n1", "hundred", key); got != 30 { // 10 charged, 20 ran out, 40 open
+				t.Fatalf("after %v: %d remain of %s, want 30", away, got, key)
+			}
+			if got := w.remaining("n1", "permits", key); got != 3 {
+				t.Fatalf("after %v: %d permits remain of %s, want 3", away, got, key)
+			}
+			if d := w.settleHold(ids[i%3], longs[i], 15); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 55 {
+				t.Fatalf("%+v", d)
+			}
+			if d := w.settleHold(ids[i%3], shorts[i], 15); d.Decision.Hold != limiter.HoldRanOut {
+				t.Fatalf("%+v", d)
+			}
+			if d := w.settleHold(ids[i%3], passes[i], 0); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 5 {
+				t.Fatalf("%+v", d)
+			}
+		}
+		if d := w.settleHold("n1", single, 1); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 99 {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// Promise: who comes back with a file while others went on brings nothing back that has ended meanwhile.
+func TestRestoredHoldsThatHaveEndedStayEnded(t *testing.T) {
+	for _, away := range []time.Duration{5 * time.Second, 5 * time.Minute} {
+		w := newWorld(t, 3, hundred)
+		var keys []string
+		var holds []Item
+		for i := range 30 {
+			key := w.key(fmt.Sprintf("n%d", i%3+1), i/3)
+			it, _ := w.reserve("n1", "hundred", key, 40, time.Hour)
+			w.reserve("n1", "hundred", key, 10, time.Hour)
+			keys, holds = append(keys, key), append(holds, it)
+		}
+		w.pass(time.Second)
+		old, limits := w.save("n2"), w.nodes["n2"].Limits()
+		w.nodes["n2"].Stop()
+		delete(w.nodes, "n2")
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if w.nodes[c.To.ID] == nil {
+				c.Err = ErrGone
+				return
+			}
+			c.Answer = deliver()
+		}
+		w.pass(2 * time.Second)
+		for _, it := range holds {
+			if d := w.settleHold("n1", it, 1); d.Decision.Hold != limiter.HoldSettled {
+				t.Fatalf("%+v", d)
+			}
+		}
+		w.pass(away)
+		ms := w.members(3)
+		ms[1].Boot = 12
+		w.restart("n2", 12, limits, old)
+		w.show(ms, 100*time.Millisecond, "n1", "n2", "n3")
+		w.nodes["n2"].Start()
+		w.pass(3 * time.Second)
+		for i, key := range keys {
+			if got := w.remaining(fmt.Sprintf("n%d", i%3+1), "hundred", key); got != 89 { // 1 charged, 10 open
+				t.Fatalf("away for %v: %d remain of %s, want 89", away, got, key)
+			}
+		}
+	}
+}
+
+// Promise: … also if the disk of who should decide is lost: its heir's brings them back.
+func TestHeirsDiskBringsHoldsBack(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	var keys []string
+	for i := range 20 {
+		keys = append(keys, w.key("n2", i))
+		w.reserve("n1", "hundred", keys[i], 40, time.Hour)
+	}
+	w.pass(500 * time.Millisecond)
+	disks, limits := w.stopAll()
+	disks["n2"] = disk{at: w.now}
+	w.pass(5 * time.Minute)
+	ms, ids := w.members(3), []string{}
+	for i, k := range []int{1, 0, 2} {
+		ms[k].Boot += 10
+		w.restart(ms[k].ID, ms[k].Boot, limits, disks[ms[k].ID])
+		ids = append(ids, ms[k].ID)
+		w.show([][]Member{{ms[1]}, {ms[0], ms[1]}, ms}[i], 0, ids...)
+		w.nodes[ms[k].ID].Start()
+		w.pass(2 * time.Second)
+	}
+	for _, key := range keys {
+		if got := w.remaining("n1", "hundred", key); got != 60 {
+			t.Errorf("%d remain of %s, want 60", got, key)
+		}
+	}
+}
+
+// Promise: an owner and its heir that die together and come back soon with their files know what was open.
+func TestOwnerAndHeirComeBackWithHolds(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	var keys []string
+	for i := range 40 {
+		keys = append(keys, w.key("n2", i))
+		w.reserve("n1", "hundred", keys[i], 40, time.Hour)
+	}
+	w.pass(500 * time.Millisecond)
+	disks, limits := map[string]disk{"n2": w.save("n2"), "n3": w.save("n3")}, w.nodes["n1"].Limits()
+	for id := range disks {
+		w.nodes[id].Stop()
+		delete(w.nodes, id)
+	}
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if w.nodes[c.To.ID] == nil {
+			c.Err = ErrGone
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.pass(5 * time.Second)
+	ms := w.members(3)
+	for i, k := range []int{1, 2} {
+		ms[k].Boot += 10
+		w.restart(ms[k].ID, ms[k].Boot, limits, disks[ms[k].ID])
+		w.show(ms, 0, []string{"n1", "n2", "n3"}[:i+2]...)
+		w.nodes[ms[k].ID].Start()
+		w.pass(3 * time.Second)
+	}
+	for _, key := range keys {
+		if got := w.remaining("n1", "hundred", key); got != 60 {
+			t.Errorf("%d remain of %s, want 60", got, key)
+		}
+	}
+}
+
+// Who comes back as an agent keeps nothing.
+func TestAgentsKeepNoHolds(t *testing.T) {
+	w := newWorld(t, 1, hundred)
+	w.reserve("n1", "hundred", "key", 40, time.Hour)
+	disks, limits := w.stopAll()
+	ms := w.members(1)
+	ms[0].Role = RoleAgent
+	w.restart("n1", 1, limits, disks["n1"])
+	w.show(ms, 0, "n1")
+	if n := w.nodes["n1"].book.Len(); n != 0 {
+		t.Errorf("an agent has %d holds", n)
+	}
 }

@@ -38,7 +38,7 @@ type Stats struct {
 
 // Changes grows with everything that may have changed what the node knows. It is how one finds out that nothing has.
 func (s *Stats) Changes() (sum uint64) {
-	for _, c := range []*atomic.Uint64{&s.Allowed, &s.Denied, &s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given} {
+	for _, c := range []*atomic.Uint64{&s.Allowed, &s.Denied, &s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given, &s.RanOut} {
 		sum += c.Load()
 	}
 	return sum

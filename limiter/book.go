@@ -25,6 +25,7 @@ type Hold struct {
 	Used     int64 // of HoldSettled: what its holder said
 
 	hash    uint64
+	stored  bool    // from a file, and nobody who lives has spoken of it since
 	forget  Instant // when a hold that is not open any more is forgotten
 	changed bool    // since Changed was last called
 }
@@ -57,8 +58,8 @@ const (
 	MaxHolder        = 128     // bytes
 	MaxHoldsOfLimit  = 1 << 16 // open at a time, in one book
 	MaxHoldsOfHolder = 1 << 14 // likewise, of one limit
-	// holdRemembered is how long a settled hold can be told from one that never was, as long as there is room.
-	holdRemembered = time.Minute
+	// HoldRemembered is how long a settled hold can be told from one that never was, as long as there is room.
+	HoldRemembered = time.Minute
 	maxRemembered  = 1 << 16
 )
 
@@ -222,7 +223,7 @@ func (b *Book) Extend(now Instant, id HoldID, hash uint64, holder string, ttl ti
 	}
 	d = b.table.Peek(now, h.Limit, h.Key, h.hash, 0)
 	if d.Hold = h.State; h.State == HoldOpen && !d.Closed && h.Deadline < now.Add(ttl) {
-		h.Deadline = now.Add(ttl)
+		h.Deadline, h.stored = now.Add(ttl), false
 		b.tellLocked(h)
 	}
 	return d
@@ -262,7 +263,7 @@ func (b *Book) closeLocked(now Instant, h *Hold, state HoldState, used int64) De
 // endLocked makes h a hold that is not open any more, and is remembered for a while.
 func (b *Book) endLocked(now Instant, h *Hold, state HoldState) {
 	b.countLocked(h, -1)
-	h.State, h.forget = state, now.Add(holdRemembered)
+	h.State, h.forget = state, now.Add(HoldRemembered)
 	b.settled = append(b.settled, h.ID)
 }
 

@@ -57,23 +57,43 @@ func (b *Book) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 
 // Import takes h over, which comes from elsewhere, with its Deadline on this book's clock. Of what the book knows and h the
 // later is kept: a hold that has ended stays so, and a deadline is only put off. So it is commutative and idempotent.
-func (b *Book) Import(now Instant, h *Hold) {
+func (b *Book) Import(now Instant, h *Hold) { b.merge(now, h, false) }
+
+// Restore is Import of what a file says. It reports whether h was in order.
+func (b *Book) Restore(now Instant, h *Hold) bool { return b.merge(now, h, true) }
+
+// Unrestore drops the open holds that only a file has spoken of: somebody who lives knows better.
+func (b *Book) Unrestore() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.holds {
+		if h.stored && h.State == HoldOpen {
+			b.dropLocked(h)
+		}
+	}
+}
+
+func (b *Book) merge(now Instant, h *Hold, stored bool) (taken bool) {
 	if h.State == HoldNone || h.State > HoldRanOut || h.Units < 0 || h.Units > MaxLimit {
-		return
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.holds[h.ID]
+	if own != nil && !stored {
+		own.stored = false
+	}
 	switch {
 	case own == nil:
 		own = new(*h)
 		own.Key, own.Holder, own.hash, own.changed = strings.Clone(h.Key), strings.Clone(h.Holder), Hash(h.Key), false
+		own.stored = stored
 		b.addLocked(own)
 		if own.State == HoldOpen {
 			b.table.adjustAside(own.Limit, own.Key, own.hash, own.Units)
-			return
+			return true
 		}
-		own.Units, own.forget = 0, now.Add(holdRemembered)
+		own.Units, own.forget = 0, now.Add(HoldRemembered)
 		b.settled = append(b.settled, own.ID)
 	case own.State != HoldOpen || own.Key != h.Key:
 	case h.State != HoldOpen:
@@ -83,6 +103,7 @@ func (b *Book) Import(now Instant, h *Hold) {
 	case h.Deadline > own.Deadline:
 		own.Deadline = h.Deadline // due finds it when the old one comes
 	}
+	return true
 }
 
 // dueHolds is a heap of deadlines. One that was put off since is found out when it comes.

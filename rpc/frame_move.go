@@ -24,7 +24,7 @@ const (
 
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
 
-	movedTerm, movedStandings, movedRefused, movedApplied, movedKnown = 1, 2, 3, 4, 5
+	movedTerm, movedStandings, movedRefused, movedApplied, movedKnown, movedUp = 1, 2, 3, 4, 5, 6
 )
 
 // Field numbers of a copy of a hold.
@@ -380,7 +380,7 @@ func readMemory(b []byte) (x cluster.Memory, err error) {
 }
 
 func moveAnswerSize(m *cluster.MoveAnswer) int {
-	size := sizeUint(m.Term) + sizeBool(m.Applied)
+	size := sizeUint(m.Term) + sizeBool(m.Applied) + sizeUint(uint64(max(0, m.Up)))
 	if n := len(m.Standings); n > 0 {
 		size += sizeBytes(n)
 	}
@@ -404,7 +404,8 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 	}
 	b = appendPartitions(b, movedRefused, m.Refused)
 	b = appendBool(b, movedApplied, m.Applied)
-	return appendBoots(b, movedKnown, m.Known)
+	b = appendBoots(b, movedKnown, m.Known)
+	return appendUint(b, movedUp, uint64(max(0, m.Up)))
 }
 
 // appendBoots writes a packed list.
@@ -438,6 +439,8 @@ func readMoveAnswer(b []byte) (*cluster.MoveAnswer, error) {
 			m.Applied = f.value != 0
 		case movedKnown:
 			m.Known = readBoots(m.Known, &f)
+		case movedUp:
+			m.Up = time.Duration(f.value)
 		}
 	}
 	return m, errors.Join(err, f.err)

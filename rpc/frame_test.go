@@ -340,6 +340,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		if rapid.Bool().Draw(t, "move?") {
 			want.Move = &cluster.MoveAnswer{
 				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"), Applied: rapid.Bool().Draw(t, "applied"),
+				Up: time.Duration(rapid.Int64Min(0).Draw(t, "up")),
 			}
 			for range rapid.IntRange(0, 4).Draw(t, "known") {
 				want.Move.Known = append(want.Move.Known, rapid.Uint64().Draw(t, "boot"))

@@ -8,17 +8,18 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
 )
 
-// A snapshot is what a table knows, on a disk. It begins with a line that says what it is, and goes on with records:
+// A snapshot is what a table and its book know, on a disk. It begins with a line that says what it is, and goes on with records:
 //
 //	length of the body 4 bytes | CRC-32C of the body 4 | body: wall clock 8, in ns since the Unix epoch | frame
 //
-// Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto whose only ask carries copies of entries, as
+// Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto whose only ask carries copies of entries or holds, as
 // nodes send them to each other; their instants are relative to that wall clock. So what a release reads from another node
 // it reads from a file, and what it does not know it skips. The last record's frame is empty: without it the file is cut off.
 const (
@@ -38,19 +39,20 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // writes another form. Then the file is somebody's, and not to be written over.
 var ErrForeign = errors.New("this is not a file of counters that this release can read")
 
-// WriteSnapshot writes all that table knows and that outlives a process to w, part by part: nobody waits for w, which may take
-// its time. It returns the number of entries.
-func WriteSnapshot(w io.Writer, table *limiter.Table, clock *Clock) (entries int, err error) {
+// WriteSnapshot writes all that table and book know and that outlives a process to w, part by part: nobody waits for w, which may
+// take its time. Holds come first: of one that is settled meanwhile the charge may be in the file too, but never neither. It returns
+// the number of entries and holds.
+func WriteSnapshot(w io.Writer, table *limiter.Table, book *limiter.Book, clock *Clock) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
 	if _, err := out.WriteString(snapshotTitle); err != nil {
 		return 0, err
 	}
 	var frame frameWriter
 	var head [recordHead + recordStamp]byte
-	record := func(wall time.Time, list []limiter.Entry) error {
+	record := func(wall time.Time, m *cluster.Move) error {
 		frame.reset()
-		if len(list) > 0 {
-			frame.add(0, &cluster.Ask{Move: &cluster.Move{Entries: list}}, 0)
+		if m != nil {
+			frame.add(0, &cluster.Ask{Move: m}, 0)
 		}
 		stamp := binary.LittleEndian.AppendUint64(head[:recordHead], uint64(wall.UnixNano()))[recordHead:]
 		binary.LittleEndian.PutUint32(head[:], uint32(recordStamp+len(frame.buf)))
@@ -59,8 +61,19 @@ func WriteSnapshot(w io.Writer, table *limiter.Table, clock *Clock) (entries int
 		_, err2 := out.Write(frame.buf)
 		return errors.Join(err1, err2)
 	}
+	wall, now := time.Now(), clock.Now()
+	var holds []cluster.HoldCopy
+	book.Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
+		holds = append(holds, cluster.HoldCopy{Hold: h, Left: time.Duration(h.Deadline - now)})
+	})
+	entries = len(holds)
+	for some := range slices.Chunk(holds, recordEntries) {
+		if err := record(wall, &cluster.Move{Holds: some}); err != nil {
+			return 0, err
+		}
+	}
 	for i := range table.Parts() {
-		wall := time.Now()
+		wall = time.Now()
 		list := table.Save(clock.Now(), i)
 		entries += len(list)
 		for len(list) > 0 {
@@ -68,7 +81,7 @@ func WriteSnapshot(w io.Writer, table *limiter.Table, clock *Clock) (entries int
 			for ; n < min(len(list), recordEntries) && size < recordBytes; n++ {
 				size += len(list[n].Key) + len(list[n].State)
 			}
-			if err := record(wall, list[:n]); err != nil {
+			if err := record(wall, &cluster.Move{Entries: list[:n]}); err != nil {
 				return entries, err
 			}
 			list = list[n:]
@@ -77,10 +90,10 @@ func WriteSnapshot(w io.Writer, table *limiter.Table, clock *Clock) (entries int
 	return entries, errors.Join(record(time.Now(), nil), out.Flush())
 }
 
-// ReadSnapshot hands what r holds to take, with the wall clock's time at which it was so; what take gets is good until it
+// ReadSnapshot hands what r has to take, with the wall clock's time at which it was so; what take gets is good until it
 // returns. An error says from where on r cannot be read; what was handed over before that is in order. It wraps ErrForeign if
 // nothing of r is for this program.
-func ReadSnapshot(r io.Reader, take func(written time.Time, entries []limiter.Entry)) error {
+func ReadSnapshot(r io.Reader, take func(written time.Time, entries []limiter.Entry, holds []cluster.HoldCopy)) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	title := make([]byte, len(snapshotTitle))
 	if n, err := io.ReadFull(in, title); err != nil || string(title) != snapshotTitle {
@@ -118,7 +131,7 @@ func ReadSnapshot(r io.Reader, take func(written time.Time, entries []limiter.En
 		var broken error
 		err := frames.read(body[recordStamp:], 0, func(_ uint64, a *cluster.Ask, err error) {
 			if err == nil && a.Move != nil {
-				take(written, a.Move.Entries)
+				take(written, a.Move.Entries, a.Move.Holds)
 			}
 			broken = errors.Join(broken, err)
 		})

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 )
 
 func snapshotOf(t testing.TB, table *limiter.Table) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := WriteSnapshot(&b, table, NewClock()); err != nil {
+	if _, err := WriteSnapshot(&b, table, limiter.NewBook(table, nil), NewClock()); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -46,7 +47,7 @@ func chargedTable(t testing.TB, k int) *limiter.Table {
 func restored(t testing.TB, b []byte) (table *limiter.Table, err error) {
 	table = limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
 	clock := NewClock()
-	err = ReadSnapshot(bytes.NewReader(b), func(written time.Time, entries []limiter.Entry) {
+	err = ReadSnapshot(bytes.NewReader(b), func(written time.Time, entries []limiter.Entry, _ []cluster.HoldCopy) {
 		if age := time.Since(written); age < 0 || age > time.Hour {
 			t.Errorf("written %v ago", age)
 		}
@@ -79,6 +80,43 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// Promise: … holds too, with what is left of their time, their holder and what became of them, in bounded pieces.
+func TestSnapshotOfHolds(t *testing.T) {
+	const holds = 2500
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
+	book, clock := limiter.NewBook(table, nil), NewClock()
+	l := mustLimit(limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 1 << 20, Per: time.Hour, Anchor: limiter.FirstHit})
+	now, hash := clock.Now(), limiter.Hash("key")
+	for i := range uint64(holds) {
+		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: l, Key: "key", Hash: hash, Units: 3, TTL: time.Hour, Holder: "me", Charge: i%2 == 0}
+		if !book.Open(now, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
+			t.Fatal("refused")
+		}
+	}
+	book.Settle(now, limiter.HoldID{Origin: 1, Sequence: 7}, hash, "", 2)
+	var b bytes.Buffer
+	if n, err := WriteSnapshot(&b, table, book, clock); err != nil || n != holds+1 { // and the entry of what was charged
+		t.Fatalf("%d are written, %v", n, err)
+	}
+	records, seen := 0, map[uint64]bool{}
+	err := ReadSnapshot(&b, func(_ time.Time, entries []limiter.Entry, list []cluster.HoldCopy) {
+		records++
+		for _, h := range list {
+			want := limiter.Hold{ID: h.ID, Limit: h.Limit, Key: "key", Holder: "me", Units: 3, Charge: h.ID.Sequence%2 == 0, State: limiter.HoldOpen}
+			if h.ID.Sequence == 7 {
+				want.Units, want.Used, want.State = 0, 2, limiter.HoldSettled
+			}
+			if h.Hold != want || h.ID.Origin != 1 || h.Limit.Name != "window" || h.Left > time.Hour || h.Left < 59*time.Minute || seen[h.ID.Sequence] {
+				t.Fatalf("%+v", h)
+			}
+			seen[h.ID.Sequence] = true
+		}
+	})
+	if err != nil || len(seen) != holds || records != 4 {
+		t.Errorf("%d holds in %d records, %v", len(seen), records, err)
+	}
+}
+
 // Promise: a file that is cut off or damaged anywhere is said to be, with the place; what was in order before is taken.
 func TestDamagedSnapshots(t *testing.T) {
 	whole := snapshotOf(t, chargedTable(t, 3))
@@ -108,7 +146,7 @@ func TestForeignSnapshots(t *testing.T) {
 		{"#!/bin/sh\n# a long script of somebody", `it begins with "#!/bin/sh\n# a long `},
 		{"penstock counters 2\nwhatever", `it has form "2", and this release knows 1`},
 	} {
-		err := ReadSnapshot(strings.NewReader(x.file), func(time.Time, []limiter.Entry) { t.Error("read") })
+		err := ReadSnapshot(strings.NewReader(x.file), func(time.Time, []limiter.Entry, []cluster.HoldCopy) { t.Error("read") })
 		if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%.20q: %v", x.file, err)
 		}
@@ -127,7 +165,7 @@ func (f *full) Write(b []byte) (int, error) {
 func TestSnapshotSaysThatTheDiskIsFull(t *testing.T) {
 	table := chargedTable(t, 3000)
 	for _, room := range []int{0, 100_000} {
-		if _, err := WriteSnapshot(&full{room}, table, NewClock()); !errors.Is(err, io.ErrShortWrite) {
+		if _, err := WriteSnapshot(&full{room}, table, limiter.NewBook(table, nil), NewClock()); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}
 	}
@@ -141,7 +179,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add([]byte(snapshotTitle))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: limiter.MinBytes})
-		_ = ReadSnapshot(bytes.NewReader(b), func(_ time.Time, entries []limiter.Entry) {
+		_ = ReadSnapshot(bytes.NewReader(b), func(_ time.Time, entries []limiter.Entry, _ []cluster.HoldCopy) {
 			for i := range entries {
 				table.Import(0, &entries[i], false)
 			}

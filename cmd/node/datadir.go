@@ -72,10 +72,10 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	defer f.Close()
 	began, entries, broken := time.Now(), 0, 0
 	var age time.Duration
-	err = rpc.ReadSnapshot(f, func(written time.Time, list []limiter.Entry) {
+	err = rpc.ReadSnapshot(f, func(written time.Time, list []limiter.Entry, holds []cluster.HoldCopy) {
 		age = time.Since(written)
-		taken := node.Restore(age, list)
-		entries, broken = entries+taken, broken+len(list)-taken
+		taken := node.Restore(age, list, holds)
+		entries, broken = entries+taken, broken+len(list)+len(holds)-taken
 	})
 	if errors.Is(err, rpc.ErrForeign) {
 		return fmt.Errorf("--data-dir: %s: %w; move it away, or give another directory", name, err)
@@ -104,7 +104,7 @@ func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
 		return err
 	}
 	began := time.Now()
-	entries, err := rpc.WriteSnapshot(f, node.Table(), clock)
+	entries, err := rpc.WriteSnapshot(f, node.Table(), node.Book(), clock)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,7 +104,7 @@ func (k *kept) onDisk() int {
 		if err != nil {
 			continue
 		}
-		err = rpc.ReadSnapshot(f, func(_ time.Time, entries []limiter.Entry) {
+		err = rpc.ReadSnapshot(f, func(_ time.Time, entries []limiter.Entry, _ []cluster.HoldCopy) {
 			for _, e := range entries {
 				found[strings.Clone(e.Key)] = true
 			}
@@ -302,4 +305,72 @@ func keptLimit(t *testing.T) *limiter.Limit {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// Promise (--data-dir): reservations survive a restart of every node, with their deadlines.
+func TestHoldsSurviveARestartOfEveryNode(t *testing.T) {
+	k := &kept{t: t, limits: write(t, testLimits)}
+	for range 3 {
+		k.dirs = append(k.dirs, t.TempDir())
+	}
+	k.start()
+	const keys = 9
+	var ids []string
+	for i := range keys {
+		for _, ttl := range []int{600_000, 1000} {
+			body := fmt.Sprintf(`{"limit":"big","key":"kept-%d","cost":4000,"ttl_ms":%d,"holder":"me"}`, i, ttl)
+			if hold := post[heldJSON](t, k.nodes[i%3], "/v1/reserve", body); hold.ID == "" || hold.Remaining > 6000 {
+				t.Fatalf("%+v", hold)
+			} else if ttl > 1000 {
+				ids = append(ids, hold.ID)
+			}
+		}
+	}
+	k.stop(syscall.SIGTERM)
+	k.start()
+	for i, left := range k.ask(0)[:keys] {
+		if left != 2000 {
+			t.Errorf("%d of 10000 are left of key %d, of which 2 x 4000 were reserved", left, i)
+		}
+	}
+	for i, id := range ids {
+		for range 2 { // again is once
+			body := fmt.Sprintf(`{"id":%q,"actual":500,"holder":"me"}`, id)
+			if d := post[heldJSON](t, k.nodes[(i+1)%3], "/v1/settle", body); d.Remaining != 5500 {
+				t.Errorf("key %d, settled with 500: %+v", i, d)
+			}
+		}
+	}
+}
+
+// heldJSON is what doors answer about a hold, as far as it is looked at here.
+type heldJSON struct {
+	ID        string
+	Allowed   bool
+	Remaining int64
+}
+
+// post sends body to p until the answer is not degraded.
+func post[T any](t *testing.T, p *process, path, body string) (answer T) {
+	t.Helper()
+	for range 100 {
+		r, err := http.Post("http://"+p.http+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %s %s, %v", path, body, r.Status, text, err)
+		}
+		if !bytes.Contains(text, []byte(`"degraded":true`)) {
+			if err := json.Unmarshal(text, &answer); err != nil {
+				t.Fatal(err)
+			}
+			return answer
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("%s %s: answers stay degraded", path, body)
+	return answer
 }

@@ -1281,7 +1281,9 @@ type MoveAnswer struct {
 	// The copies and the gift were taken in, but for what is refused.
 	Applied bool `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Boots of all members that the answerer knows, if they are not those that the claimer knows.
-	Known         []uint64 `protobuf:"fixed64,5,rep,packed,name=known,proto3" json:"known,omitempty"`
+	Known []uint64 `protobuf:"fixed64,5,rep,packed,name=known,proto3" json:"known,omitempty"`
+	// Since the answerer was started.
+	UpNs          int64 `protobuf:"varint,6,opt,name=up_ns,json=upNs,proto3" json:"up_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1349,6 +1351,13 @@ func (x *MoveAnswer) GetKnown() []uint64 {
 		return x.Known
 	}
 	return nil
+}
+
+func (x *MoveAnswer) GetUpNs() int64 {
+	if x != nil {
+		return x.UpNs
+	}
+	return 0
 }
 
 // Outcome says what became of one item.
@@ -1618,14 +1627,15 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
 	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\x88\x01\n" +
+	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\x9d\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
 	"\tstandings\x18\x02 \x01(\fR\tstandings\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
 	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x14\n" +
-	"\x05known\x18\x05 \x03(\x06R\x05known\"\x89\x03\n" +
+	"\x05known\x18\x05 \x03(\x06R\x05known\x12\x13\n" +
+	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\"\x89\x03\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +
