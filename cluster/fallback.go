@@ -46,12 +46,17 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	return d
 }
 
+// shareOrigin makes the ID of what a share is charged for a reservation. Under its own ID its owner, which may be this node by the
+// time that it is repeated, remembers whether there is a hold.
+const shareOrigin = 1 << 59
+
 // decideShare decides from this node's share of the limit, one of so many.
 func (n *Node) decideShare(now limiter.Instant, it *Item, of int) limiter.Decision {
 	share := *it
 	share.limit = it.limit.Share(of)
 	if it.Op == OpReserve {
 		share.Op, share.Hold = OpTake, nil
+		share.ID.Origin ^= shareOrigin
 	}
 	d := n.decide(now, &share)
 	it.again = share.again

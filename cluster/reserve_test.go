@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 var hundred = limiter.Spec{Name: "hundred", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 100, Per: time.Hour}
@@ -234,5 +235,29 @@ func TestHoldsAddUp(t *testing.T) {
 				t.Errorf("seed %d: %d remain of %s, want %d", seed, got, key, 100-spent[key])
 			}
 		}
+	}
+}
+
+// TestRepeatOfAReservationFromAShare: what a node said from its own share while it held nothing is no answer to the same reservation
+// once it decides: then there is a hold.
+func TestRepeatOfAReservationFromAShare(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	key := w.key("n2", 0)
+	item := Item{Limit: "hundred", Key: key, Cost: 5, Op: OpReserve, ID: ID{Origin: 9, Sequence: 9}, Hold: &HoldTerms{TTL: time.Minute}}
+	n2 := w.nodes["n2"]
+	meet := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
+	n2.minority.Store(true)
+	n2.fence()
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || d.Decision.Hold != limiter.HoldNone {
+		t.Fatalf("alone: %+v", d)
+	}
+	w.meet = meet
+	n2.mu.Lock()
+	n2.holdLocked(ring.Partition(limiter.Hash(key)), n2.nextTermLocked())
+	n2.mu.Unlock()
+	n2.minority.Store(false)
+	if d := w.check("n2", item)[0]; d.Source != SourceOwner || !d.Allowed || d.Decision.Hold != limiter.HoldOpen {
+		t.Errorf("as the owner: %+v", d)
 	}
 }

@@ -15,6 +15,7 @@ type account struct {
 	owner *machine
 
 	reference reference // of what is decided on it
+	held      *held     // of limits of which units are set aside, else nil
 
 	supply curve  // of the limit
 	heard  window // admitted by the owner
@@ -80,6 +81,9 @@ func (j *judge) account(limit, key string) *account {
 		s := &l.Spec
 		a = &account{limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(), spare: newWindow()}
 		a.spares = j.spare(a, 0)
+		if j.books.limits[limit] {
+			a.held = newHeld()
+		}
 		j.accounts[id] = a
 		j.order = append(j.order, a)
 	}

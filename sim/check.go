@@ -12,9 +12,11 @@ import (
 
 // Summary is what became of many seeds.
 type Summary struct {
-	Seeds    int       `json:"seeds"` // run, the kept ones included
-	Kept     int       `json:"kept"`  // of them, run first because they failed once
-	From     uint64    `json:"from"`  // the first of the others
+	Seeds    int       `json:"seeds"`   // run, the kept ones included
+	Kept     int       `json:"kept"`    // of them, run first because they failed once
+	From     uint64    `json:"from"`    // the first of the others
+	Holding  int       `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
+	Total    int       `json:"-"`       // that are to be run
 	Held     int       `json:"held"`
 	Failed   []uint64  `json:"failed"`
 	Failures []*Report `json:"failures"` // of the first few that failed
@@ -29,6 +31,7 @@ type Summary struct {
 
 	Messages  MessageReport     `json:"messages"`
 	Faults    FaultReport       `json:"faults"`
+	Holds     HoldReport        `json:"holds"`
 	Checks    map[string]uint64 `json:"checks"` // by promise
 	VirtualMS float64           `json:"virtual_ms"`
 	Injected  []Injection       `json:"injected"` // what went otherwise than smoothly, by kind
@@ -72,7 +75,7 @@ func KeptSeeds() []uint64 {
 	return seeds
 }
 
-// Check runs the kept seeds and then the n seeds from from on, in several worlds at a time, one per worker. progress
+// Check runs the kept seeds, then the n seeds from from on, and a fourth as many worlds of holds, in several worlds at a time, one per worker. progress
 // is called after each with what is known so far; it may be nil, and the calls do not overlap. What is summed up does
 // not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
@@ -81,28 +84,35 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 		Kept: len(keptSeeds), From: from, Failed: []uint64{}, Failures: []*Report{},
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
+	if from < HoldSeeds {
+		s.Holding = n / 4
+	}
+	s.Total = len(keptSeeds) + n + s.Holding
 	seed := func(i int) uint64 {
-		if i < len(keptSeeds) {
+		switch k := i - len(keptSeeds); {
+		case k < 0:
 			return keptSeeds[i]
+		case k < n:
+			return from + uint64(k)
+		default:
+			return HoldSeeds + from + uint64(k-n)
 		}
-		return from + uint64(i-len(keptSeeds))
 	}
 	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order of the seeds by
 	// asking one worker after the other.
 	workers = max(1, workers)
 	reports := make([]chan *Report, workers)
-	total := len(keptSeeds) + n
 	for k := range reports {
 		reports[k] = make(chan *Report, 64)
 		go func() {
-			for i := k; i < total; i += workers {
+			for i := k; i < s.Total; i += workers {
 				reports[k] <- Run(seed(i))
 			}
 		}()
 	}
-	for i := range total {
+	for i := range s.Total {
 		s.add(<-reports[i%workers])
-		if i == total-1 {
+		if i == s.Total-1 {
 			s.sumUp(n)
 		}
 		if progress != nil {
@@ -143,6 +153,7 @@ func (s *Summary) add(r *Report) {
 	s.Faults.Steps += r.Faults.Steps
 	s.Faults.Deaths += r.Faults.Deaths
 	s.Faults.Views += r.Faults.Views
+	s.Holds.add(&r.Holds)
 	s.agents += r.World.Agents
 	s.distances += r.World.Distances
 	s.VirtualMS += r.VirtualMS
@@ -180,6 +191,12 @@ func (s *Summary) sumUp(seeds int) {
 		{"timed out", m.TimedOut},
 		{"degraded", s.Degraded},
 		{"denied", s.Denied},
+		{"holds", s.Holds.Opened},
+		{"settlements", s.Holds.Settled},
+		{"holds that run out", s.Holds.RanOut},
+		{"holds put off", s.Holds.Extended},
+		{"leases", s.Holds.Leases},
+		{"decisions from leases", s.Holds.Spent},
 	}
 	s.Missing = []string{}
 	for _, x := range s.Injected {
@@ -212,11 +229,13 @@ func (s *Summary) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts, %d clocks set, %d declared dead\n", f.Crashes, f.Freezes, f.Cuts, f.Steps, f.Deaths)
 	fmt.Fprintf(&b, "members    %d joins, %d leaves, %d restarts, %d rolling, %d views\n", f.Joins, f.Leaves, f.Restarts, f.Rolls, f.Views)
 	fmt.Fprintf(&b, "places     %d agents, %d longer links; %d calls timed out\n", s.agents, s.distances, m.TimedOut)
+	h := &s.Holds
+	fmt.Fprintf(&b, "holds      %d opened, %d settled, %d ran out, %d put off; %d leases, %d spent\n", h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
 	for _, p := range promiseWords {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}
 	if s.OK() {
-		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d)\n", s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept, s.From)
+		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds)\n", s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding, s.From, s.Holding)
 	} else if len(s.Failed) > 0 {
 		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
 	} else {

@@ -25,6 +25,9 @@ func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 
 // draw is the world of a seed.
 func draw(seed uint64) *plan {
+	if seed >= HoldSeeds {
+		return drawHolds(seed)
+	}
 	r := stream(seed, planStream)
 	p := &plan{seed: seed, sky: drawSky(r)}
 	p.machines = drawMachines(r)

@@ -27,6 +27,8 @@ const (
 	marked
 	inTime
 	refused
+	aside
+	lent
 	kept
 	live
 	sound
@@ -44,6 +46,8 @@ var promiseWords = [promises][2]string{
 	marked:  {"marked", "a decision without the owner says so and keeps its bound"},
 	inTime:  {"deadline", "no check, call or ask outlives its deadline"},
 	refused: {"input", "a request in error is refused as a whole, others never"},
+	aside:   {"aside", "what is set aside is what its holders have, and runs out"},
+	lent:    {"lent", "a node spends what was lent to it, and while it lasts"},
 	kept:    {"kept", "in the end tables hold what was charged, no more or less"},
 	live:    {"live", "nobody is left waiting, the world comes to rest"},
 	sound:   {"panic", "no code panics"},
@@ -71,6 +75,7 @@ type judge struct {
 	failure  *Failure
 	deciders []decider // by partition
 	scratch  scratch
+	books    books
 }
 
 // scratch are buffers for one event; no event uses them while another does.
@@ -109,6 +114,7 @@ type hearing struct {
 	question *cluster.Request
 	out      []cluster.Decision // as far as the node has come
 	decided  []bool             // items that this node has decided itself
+	retried  []int              // reservations that it has tried again, under another ID
 	began    time.Duration
 	view     *cluster.View
 	spread   bool    // its items stand or fall together, and have several owners in the eyes of the node
@@ -129,7 +135,7 @@ func newJudge(w *world) *judge {
 		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		tallies: make(map[string]*LimitReport),
+		tallies: make(map[string]*LimitReport), books: newBooks(w),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
@@ -149,7 +155,7 @@ func (j *judge) fail(p promise, format string, args ...any) {
 
 // opened begins a visit.
 func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, out []cluster.Decision) {
-	*h = hearing{process: p, request: r, question: q, out: out, began: j.world.now, view: p.node.View(), decided: h.decided[:0]}
+	*h = hearing{process: p, request: r, question: q, out: out, began: j.world.now, view: p.node.View(), decided: h.decided[:0], retried: h.retried[:0]}
 	j.requests.Visits++
 	for i := range r.items {
 		it := &r.items[i]
@@ -158,6 +164,7 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, o
 	if !r.broken {
 		j.visited(r)
 		j.spreads(h)
+		j.triesAgain(h)
 		h.decided = append(h.decided, make([]bool, len(r.items))...)
 	}
 }
@@ -167,9 +174,11 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, o
 func (j *judge) observe(h *hearing) {
 	p := h.process
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
+	j.settling(nil, h.question)
+	j.looksAtHolds(p)
 	for i := range h.decided {
 		d := &h.out[i]
-		if h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+		if j.observeHold(h, i) || h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
 			continue
 		}
 		h.decided[i] = true
@@ -231,6 +240,10 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 
 func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 	a, now := it.account, p.now()
+	if a.held != nil {
+		j.takesHeld(p, it, got, false)
+		return
+	}
 	a.reference.settle(now, a.spec)
 	v, want := a.reference.take(now, it, got)
 	switch {
@@ -246,6 +259,13 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 // the others are.
 func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 	now, exactly, blind, vague := p.now(), true, false, false
+	if slices.ContainsFunc(items, func(it asked) bool { return it.account.held != nil }) {
+		fallen := falls(items, got)
+		for i := range items {
+			j.takesHeld(p, &items[i], got[i], fallen)
+		}
+		return
+	}
 	for i := range items {
 		r := &items[i].account.reference
 		r.settle(now, items[i].account.spec)
@@ -377,6 +397,7 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	if a.Move != nil {
 		j.moved(from, p, a.Move)
 	}
+	j.settling(a, nil)
 	late := p.now() >= deadline
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
 	for i := range a.Items {
@@ -386,6 +407,9 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 		}
 		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID}
 		j.answered(p, &x, late, out)
+		if j.deliveredHold(from, p, a, i, answer) {
+			continue
+		}
 		if out.Status == cluster.StatusDone && (it.Op == cluster.OpReserve || it.Op == cluster.OpSettle) {
 			if it.Op == cluster.OpReserve {
 				j.setsAside(p, &x, out.Decision)
@@ -581,6 +605,11 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 	local := d.Source == cluster.SourceOwner
 	switch {
+	case d.Source == cluster.SourceLease || d.Source == cluster.SourceDenied:
+		if a.held == nil || it.Op != cluster.OpTake || d.Degraded {
+			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
+			return
+		}
 	case d.Source == cluster.SourceFallback:
 		j.fellBack(h, i, d, got)
 		j.tallies[a.spec.Name].count(it, d)
@@ -610,6 +639,10 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 	j.tallies[a.spec.Name].count(it, d)
 	t.settled = true
+	if it.Op >= cluster.OpReserve {
+		j.heardHold(h, i, d, yes)
+		return
+	}
 	if h.spread && yes && d.Allowed && !d.Shadow && it.Cost != 0 {
 		j.charged(t, it.Cost)
 	}
@@ -623,6 +656,9 @@ func (j *judge) settled(l *letter, answered bool) {
 	j.checked[inTime]++
 	p := l.from
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
+	if answered && len(j.books.limits) > 0 {
+		j.hearsDenials(l)
+	}
 	if late := p.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
 		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id, time.Duration(late))
 	}
@@ -655,6 +691,10 @@ func (j *judge) audit(p *process) {
 		r := &a.reference
 		r.settle(now, a.spec)
 		got := table.Peek(now, a.limit, a.key, a.hash, 0)
+		if a.held != nil {
+			j.auditHeld(p, a, got)
+			continue
+		}
 		loose := r.loose.peek(now, a.spec, 0)
 		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining || r.isVague(a.spec) {
 			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins

@@ -28,7 +28,9 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 		case d.Bound == cluster.Unbounded:
 			a.Allowed, a.due = true, it.Op != cluster.OpReset && spec.OnError == limiter.ErrorAllow
 		case d.Bound == 0:
-			a.due = it.Op == cluster.OpReset || spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
+			a.due = it.Op == cluster.OpReset || it.Op > cluster.OpReserve || spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
+		case spec.Algorithm == limiter.Concurrency: // from its share, of which there is no reference
+			a.Allowed, a.due = d.Allowed && !d.Shadow, it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 		default:
 			shares := h.process.shares
 			raw := d.Decision
@@ -50,7 +52,9 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
 	}
 	for i := range h.alone {
-		h.alone[i].Allowed = h.alone[i].Allowed && !fallen
+		if h.alone[i].Allowed = h.alone[i].Allowed && !fallen; h.question.Items[i].Op == cluster.OpReserve && h.request.atomic {
+			h.alone[i].Allowed = out[i].Allowed && !out[i].Shadow // of several owners each says what it would have granted
+		}
 	}
 }
 

@@ -70,6 +70,9 @@ func (st *naiveState) take(now limiter.Instant, s *limiter.Spec, cost int64) lim
 	case limiter.SlidingCounter:
 		return st.parts(now, s, cost)
 	}
+	if s.Algorithm == limiter.Concurrency { // permits are set aside, and none is ever charged
+		return limiter.Decision{Allowed: cost <= s.Limit, Limit: s.Limit, Remaining: s.Limit, RetryAfter: limiter.Never}
+	}
 	panic("sim: the reference does not know " + s.Algorithm.String())
 }
 

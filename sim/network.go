@@ -225,12 +225,12 @@ func (l *letter) settle(answer *cluster.Answer, err error) {
 		w.schedule.remove(l.alarm)
 		l.alarm = nil
 	}
-	w.judge.settled(l, err == nil)
 	if l.call.Err = err; err == nil {
 		l.call.Answer = answer
 	} else if errors.Is(err, errSilence) {
 		w.network.tally.TimedOut++
 	}
+	w.judge.settled(l, err == nil)
 	if r.missing--; r.missing == 0 {
 		r.task.enter()
 	}

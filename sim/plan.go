@@ -134,4 +134,6 @@ type traffic struct {
 	broken   float64 // are in error
 	hurry    float64 // leave the cluster less time than usual
 	patience float64 // leave it more
+
+	holds bool // clients set aside, and ask often: another kind of traffic (holders.go)
 }

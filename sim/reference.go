@@ -310,7 +310,7 @@ func (st *naiveState) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 		st.used += cost * int64(s.Per)
 	case limiter.TokenBucket:
 		missing, mark := st.tokensAt(now, s)
-		st.keepTokens(now, s, min(s.Limit, missing+cost), mark)
+		st.keepTokens(now, s, min(max(s.Limit, missing), missing+cost), mark)
 	case limiter.SlidingLog:
 		live := st.log
 		for len(live) > 0 && live[0].Add(s.Per) <= now {
@@ -353,6 +353,7 @@ func (j *judge) bring(a *account, p *process) {
 		}
 		if !j.sure(before) {
 			r.forget(p.now(), a.spec)
+			j.doubt(a)
 			a.heard.forgive(a.limit.Capacity() * a.supply.unit)
 		}
 	}

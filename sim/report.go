@@ -20,6 +20,7 @@ type Report struct {
 	Limits    []*LimitReport  `json:"limits"`
 	Messages  MessageReport   `json:"messages"`
 	Faults    FaultReport     `json:"faults"`
+	Holds     HoldReport      `json:"holds"`
 	Promises  []PromiseReport `json:"promises"`
 	VirtualMS float64         `json:"virtual_ms"` // how long the world lasted
 	Events    uint64          `json:"events"`
@@ -98,6 +99,25 @@ type FaultReport struct {
 	Views    int `json:"views"`    // that nodes were given
 }
 
+// HoldReport counts what was set aside, and what became of it.
+type HoldReport struct {
+	Opened   int `json:"opened"`   // reservations and permits
+	Settled  int `json:"settled"`  // of all, leases too
+	RanOut   int `json:"ran_out"`  // likewise
+	Extended int `json:"extended"` // put off
+	Leases   int `json:"leases"`   // given to nodes
+	Spent    int `json:"spent"`    // takes that nodes have decided from leases
+}
+
+func (h *HoldReport) add(o *HoldReport) {
+	h.Opened += o.Opened
+	h.Settled += o.Settled
+	h.RanOut += o.RanOut
+	h.Extended += o.Extended
+	h.Leases += o.Leases
+	h.Spent += o.Spent
+}
+
 // PromiseReport is how often a promise was looked at.
 type PromiseReport struct {
 	Name    string `json:"name"`
@@ -149,7 +169,7 @@ func (w *world) report() *Report {
 			Loss:    p.weather.loss, Duplicates: p.weather.twice, InOrder: p.weather.inOrder,
 			Keys: p.traffic.keys, Skew: p.traffic.skew, LengthMS: millis(p.length),
 		},
-		Requests: w.judge.requests, Messages: w.network.tally, Faults: w.faults,
+		Requests: w.judge.requests, Messages: w.network.tally, Faults: w.faults, Holds: w.judge.books.report,
 		VirtualMS: millis(w.now), Events: w.trace.events, TraceHash: fmt.Sprintf("%016x", w.trace.sum()), Failure: w.judge.failure,
 	}
 	r.World.Distances = len(p.distances)
@@ -196,6 +216,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		f.Joins, f.Leaves, f.Restarts, f.Rolls, x.Agents, x.Distances)
 	fmt.Fprintf(&b, "traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d found their node down\n",
 		q.Requests, q.Items, x.Skew, x.Keys, q.Visits, q.Refused, q.Absent)
+	if h := &r.Holds; h.Opened+h.Leases > 0 {
+		fmt.Fprintf(&b, "holds     %d opened, %d settled, %d ran out, %d put off;\n          %d leases, %d spent\n",
+			h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
+	}
 	r.writeLimits(&b)
 	fmt.Fprintf(&b, "\n%-10s%10s  promise\n", "", "checked")
 	for i, p := range r.Promises {

@@ -47,6 +47,12 @@ type demand struct {
 	cost        int64
 	patience    time.Duration
 	retry       retry
+	hold        hold
+}
+
+// hold is what a client of a demand does who reserves: it settles some time later, or never.
+type hold struct {
+	ttl time.Duration // 0: it takes
 }
 
 // wave is how a rate changes with time.

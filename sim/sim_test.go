@@ -129,7 +129,7 @@ func TestSummaryDoesNotDependOnWorkers(t *testing.T) {
 		if err := s.WriteText(&b); err != nil {
 			t.Fatal(err)
 		}
-		if calls != s.Seeds || s.Seeds != 6+len(KeptSeeds()) {
+		if calls != s.Seeds || s.Seeds != 7+len(KeptSeeds()) {
 			t.Errorf("%d workers: %d seeds, %d calls of progress", workers, s.Seeds, calls)
 		}
 		return b.String()

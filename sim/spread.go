@@ -24,7 +24,7 @@ const heldOrigin = 1 << 61
 func (j *judge) spreads(h *hearing) {
 	h.spread = false
 	r := h.request
-	if !r.atomic || len(r.items) < 2 {
+	if !r.atomic || len(r.items) < 2 || r.items[0].Op == cluster.OpReserve {
 		return
 	}
 	for i := range r.terms {

@@ -38,6 +38,9 @@ type source interface {
 
 // source is that of the plan.
 func (w *world) source() source {
+	if w.plan.traffic.holds {
+		return newHolders(w)
+	}
 	if w.plan.traffic.requests > 0 {
 		return newClients(w)
 	}

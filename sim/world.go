@@ -57,6 +57,7 @@ func (p *plan) restTime() time.Duration {
 	if p.traffic.requests > 0 || len(p.script) > 0 {
 		longest = 10 * time.Second // of the clients that seeds draw, also when they are written down
 	}
+	longest = max(longest, p.longestHold())
 	for i := range p.script {
 		longest = max(longest, p.script[i].patience+p.script[i].retry.lasts(p.script[i].patience))
 	}
@@ -164,6 +165,7 @@ func (w *world) stop() {
 		w.at(w.now+time.Second, w.stop)
 		return
 	}
+	w.judge.runOut()
 	w.resting, w.rested = true, w.now
 	for _, m := range w.machines {
 		if m.process != nil {
@@ -319,6 +321,7 @@ func (v *visit) happen() {
 	w, began := p.machine.world, p.machine.world.now
 	q := &v.question
 	q.Items = append(q.Items[:0], r.items...) // the node writes into them
+	w.judge.rename(q.Items)
 	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
 	h := &v.hearing

@@ -158,14 +158,14 @@ func (v *simCheckVerb) progress(w io.Writer) (show func(*sim.Summary), done func
 	bottom, last := &screen{out: w}, began
 	show = func(s *sim.Summary) {
 		now := time.Now()
-		if now.Sub(last) < 100*time.Millisecond && s.Seeds < v.Seeds+s.Kept {
+		if now.Sub(last) < 100*time.Millisecond && s.Seeds < s.Total {
 			return
 		}
 		last = now
 		text := fmt.Sprintf("%s of %s seeds, %s a second; %s decisions, %s a second; %d failed\n",
-			thousands(int64(s.Seeds)), thousands(int64(v.Seeds+s.Kept)), rate(s.Seeds, now.Sub(began)),
+			thousands(int64(s.Seeds)), thousands(int64(s.Total)), rate(s.Seeds, now.Sub(began)),
 			thousands(int64(s.Decisions)), rate(s.Decisions, now.Sub(began)), len(s.Failed))
-		if s.Seeds == v.Seeds+s.Kept && !s.OK() {
+		if s.Seeds == s.Total && !s.OK() {
 			text += "making the first that failed smaller …\n"
 		}
 		bottom.show(text)
