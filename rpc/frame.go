@@ -586,7 +586,23 @@ type fields struct {
 	bytes []byte // of a string, bytes or message; part of the walked bytes
 }
 
+// next is the next field. Most have a tag and a number or a length of one byte each.
 func (f *fields) next() bool {
+	if b := f.rest; len(b) >= 2 && b[0] >= 1<<3 && b[0] < 0x80 && b[1] < 0x80 {
+		f.num, f.wire = protowire.Number(b[0]>>3), protowire.Type(b[0]&7)
+		switch n := 2 + int(b[1]); {
+		case f.wire == protowire.VarintType:
+			f.value, f.bytes, f.rest = uint64(b[1]), nil, b[2:]
+			return true
+		case f.wire == protowire.BytesType && n <= len(b):
+			f.value, f.bytes, f.rest = 0, b[2:n], b[n:]
+			return true
+		}
+	}
+	return f.nextLong()
+}
+
+func (f *fields) nextLong() bool {
 	if len(f.rest) == 0 {
 		return false
 	}
@@ -621,12 +637,18 @@ func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b))
 // written. The size functions are for field numbers below 16, whose tag is one byte.
 
 func appendHead(b []byte, num protowire.Number, size int) []byte {
+	if num < 16 && size < 0x80 {
+		return append(b, byte(num)<<3|byte(protowire.BytesType), byte(size))
+	}
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(size))
 }
 
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
-	if v == 0 {
+	switch {
+	case v == 0:
 		return b
+	case num < 16 && v < 0x80:
+		return append(b, byte(num)<<3|byte(protowire.VarintType), byte(v))
 	}
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -27,15 +28,20 @@ type gubernatorDoor struct {
 	clock    *Clock // nil behind HTTP, where requests have no deadlines
 	inlines  *inlineLimits
 	draining func() bool // nil: never
+	owners   atomic.Pointer[ownerTexts]
 }
 
 // GetRateLimits decides requests.
 func (g *gubernatorDoor) GetRateLimits(ctx context.Context, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
-	deadline := limiter.Instant(0)
+	c := &gubernatorCall{in: in}
+	return &c.out, g.serve(ctx, c)
+}
+
+func (g *gubernatorDoor) serve(ctx context.Context, c *gubernatorCall) error {
 	if t, ok := ctx.Deadline(); ok {
-		deadline = g.clock.At(t)
+		c.request.Deadline = g.clock.At(t)
 	}
-	return g.answer(deadline, time.Now(), in)
+	return g.answer(time.Now(), c)
 }
 
 // HealthCheck tells whether the node can answer. As everywhere here, that does not depend on other nodes.
@@ -62,37 +68,36 @@ func (*gubernatorDoor) LiveCheck(context.Context, *gubernator.LiveCheckReq) (*gu
 	return &gubernator.LiveCheckResp{}, nil
 }
 
-// answer decides requests that came at now. An error is a gRPC status, and with each nothing was counted.
-func (g *gubernatorDoor) answer(deadline limiter.Instant, now time.Time, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
-	if len(in.Requests) > cluster.MaxItems {
+// answer decides the requests of c, which came at now. An error is a gRPC status, and with each nothing was counted.
+func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
+	in := c.in.Requests
+	if len(in) > cluster.MaxItems {
 		g.node.Stats().Refused.Add(1)
-		return nil, status.Errorf(codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
+		return status.Errorf(codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
 	}
-	out := &gubernator.GetRateLimitsResp{Responses: make([]*gubernator.RateLimitResp, len(in.Requests))}
-	request := cluster.Request{Deadline: deadline, Items: make([]cluster.Item, 0, len(in.Requests))}
-	places := make([]int, 0, len(in.Requests)) // of items among the requests
+	c.begin(len(in))
 	named := g.node.Limits()
 	var last lastStated
-	for i, r := range in.Requests {
+	for i, r := range in {
 		item, done := g.translate(now, named, r, &last)
-		if out.Responses[i] = done; done == nil {
-			request.Items, places = append(request.Items, item), append(places, i)
+		if c.out.Responses[i] = done; done == nil {
+			c.request.Items, c.places = append(c.request.Items, item), append(c.places, i)
 		}
 	}
-	if len(places) == 0 {
-		return out, nil
+	if len(c.places) == 0 {
+		return nil
 	}
-	decisions := make([]cluster.Decision, len(places))
-	if err := g.node.Check(&request, decisions); err != nil {
-		return nil, StatusError(err)
+	c.decisions = c.decisions[:len(c.places)]
+	if err := g.node.Check(&c.request, c.decisions); err != nil {
+		return StatusError(err)
 	}
-	all := make([]gubernator.RateLimitResp, len(places))
-	owner := ownerTexts{view: g.node.View()}
-	for k, i := range places {
-		encodeGubernator(&all[k], now, owner.of(decisions[k].Owner), in.Requests[i], &request.Items[k], &decisions[k])
-		out.Responses[i] = &all[k]
+	owners := g.ownersOf(g.node.View())
+	for k, i := range c.places {
+		to, d := &c.answered[k], &c.decisions[k]
+		encodeGubernator(to, now, owners.text(d.Owner), in[i], &c.request.Items[k], d)
+		c.out.Responses[i] = to
 	}
-	return out, nil
+	return nil
 }
 
 // lastStated is the limit that the last request of a message has stated. Most messages state one limit for all.
@@ -113,19 +118,32 @@ func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *
 	return l, err
 }
 
-// ownerTexts are the metadata of responses that say nothing but whose the key is: of one owner the same, so nobody may
-// change them.
+// ownerTexts are the metadata of responses that say nothing but whose the key is, by the owner's id: of one owner the same, so
+// nobody may change them.
 type ownerTexts struct {
 	view  *cluster.View
-	id    string
-	texts map[string]string
+	texts map[string]map[string]string
 }
 
-func (o *ownerTexts) of(id string) map[string]string {
-	if o.texts == nil || o.id != id {
-		o.id, o.texts = id, map[string]string{"owner": ownerAddress(o.view, id)}
+// ownersOf are the texts for the members of view, made once.
+func (g *gubernatorDoor) ownersOf(view *cluster.View) *ownerTexts {
+	o := g.owners.Load()
+	if o == nil || o.view != view {
+		o = &ownerTexts{view, make(map[string]map[string]string, len(view.Members))}
+		for i := range view.Members {
+			id := view.Members[i].ID
+			o.texts[id] = map[string]string{"owner": ownerAddress(view, id)}
+		}
+		g.owners.Store(o)
 	}
-	return o.texts
+	return o
+}
+
+func (o *ownerTexts) text(id string) map[string]string {
+	if t := o.texts[id]; t != nil {
+		return t
+	}
+	return map[string]string{"owner": ownerAddress(o.view, id)}
 }
 
 // translate makes an item of r, or the response if that needs no state.
@@ -257,7 +275,7 @@ func refusedGubernator(r *gubernator.RateLimitReq, err error) *gubernator.RateLi
 
 // encodeGubernator writes into out the response to a request that was decided. It does not change owner.
 func encodeGubernator(out *gubernator.RateLimitResp, now time.Time, owner map[string]string, r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision) {
-	out.Limit, out.Remaining, out.Metadata = d.Rule.Limit, d.Remaining, owner
+	*out = gubernator.RateLimitResp{Limit: d.Rule.Limit, Remaining: d.Remaining, Metadata: owner}
 	if !d.Allowed && d.RetryAfter >= 0 || d.Degraded {
 		out.Metadata = maps.Clone(owner)
 	}

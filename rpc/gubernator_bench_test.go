@@ -30,15 +30,15 @@ func BenchmarkGubernatorDoor(b *testing.B) {
 			codec := newHotCodec()
 			b.ReportAllocs()
 			for b.Loop() {
-				var asked gubernator.GetRateLimitsReq
-				if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, &asked); err != nil {
+				c := gubernatorCalls.Get().(*gubernatorCall)
+				if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, c); err != nil {
 					b.Fatal(err)
 				}
-				out, err := door.answer(0, time.Now(), &asked)
-				if err != nil || out.Responses[items-1].Status != gubernator.Status_UNDER_LIMIT {
-					b.Fatal(err, out)
+				err := door.answer(time.Now(), c)
+				if err != nil || c.out.Responses[items-1].Status != gubernator.Status_UNDER_LIMIT {
+					b.Fatal(err, &c.out)
 				}
-				written, err := codec.Marshal(out)
+				written, err := codec.Marshal(c)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -62,10 +62,17 @@ func inBubble(t *testing.T, f func(t *testing.T, door *gubernatorDoor)) {
 	})
 }
 
+// answerAt is g's answer to in, which came at now.
+func answerAt(g *gubernatorDoor, now time.Time, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
+	c := &gubernatorCall{in: in}
+	err := g.answer(now, c)
+	return &c.out, err
+}
+
 // one asks for one item.
 func (g *gubernatorDoor) one(t testing.TB, r *gubernator.RateLimitReq) *gubernator.RateLimitResp {
 	t.Helper()
-	out, err := g.answer(0, time.Now(), &gubernator.GetRateLimitsReq{Requests: []*gubernator.RateLimitReq{r}})
+	out, err := answerAt(g, time.Now(), &gubernator.GetRateLimitsReq{Requests: []*gubernator.RateLimitReq{r}})
 	if err != nil || len(out.Responses) != 1 {
 		t.Fatalf("%v: %v, %v", r, out, err)
 	}
@@ -314,7 +321,7 @@ func TestGubernatorBatch(t *testing.T) {
 			bad(func(r *gubernator.RateLimitReq) { r.Algorithm, r.Burst, r.Duration = leaky, 1<<40, 1<<40 }),
 			good("k"),
 		}}
-		out, err := door.answer(0, time.Now(), in)
+		out, err := answerAt(door, time.Now(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,17 +352,17 @@ func TestGubernatorBatch(t *testing.T) {
 		for i := range cluster.MaxItems {
 			large.Requests = append(large.Requests, good(fmt.Sprint("key-", i)))
 		}
-		if out, err = door.answer(0, time.Now(), large); err != nil || len(out.Responses) != cluster.MaxItems || out.Responses[999].Remaining != 9 {
+		if out, err = answerAt(door, time.Now(), large); err != nil || len(out.Responses) != cluster.MaxItems || out.Responses[999].Remaining != 9 {
 			t.Errorf("a thousand: %v", err)
 		}
 		large.Requests = append(large.Requests, good("one more"))
-		if _, err = door.answer(0, time.Now(), large); status.Code(err) != codes.OutOfRange || !strings.Contains(err.Error(), "max size is '1000'") {
+		if _, err = answerAt(door, time.Now(), large); status.Code(err) != codes.OutOfRange || !strings.Contains(err.Error(), "max size is '1000'") {
 			t.Errorf("a thousand and one: %v", err)
 		}
 		if got := door.one(t, good("key-0")); got.Remaining != 8 {
 			t.Errorf("a batch that is too large has charged something: %v", got)
 		}
-		if out, err = door.answer(0, time.Now(), &gubernator.GetRateLimitsReq{}); err != nil || len(out.Responses) != 0 {
+		if out, err = answerAt(door, time.Now(), &gubernator.GetRateLimitsReq{}); err != nil || len(out.Responses) != 0 {
 			t.Errorf("none: %v, %v", out, err)
 		}
 	})
@@ -495,7 +502,7 @@ func FuzzGubernator(f *testing.F) {
 			return
 		}
 		now := time.Now()
-		out, err := door.answer(0, now, in)
+		out, err := answerAt(door, now, in)
 		if err != nil {
 			if len(in.Requests) <= cluster.MaxItems {
 				t.Fatal(err)

@@ -26,6 +26,8 @@ func newHotCodec() hotCodec { return hotCodec{encoding.GetCodecV2("proto")} }
 func (c hotCodec) Marshal(v any) (mem.BufferSlice, error) {
 	var w hotWriter
 	switch m := v.(type) {
+	case *gubernatorCall:
+		return m.written(c)
 	case *gubernator.GetRateLimitsResp:
 		w.rateLimits(m)
 	case *penstockv1.CheckResponse:
@@ -45,9 +47,12 @@ func (c hotCodec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal reads v.
 func (c hotCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	var read func(b []byte) bool
+	message, _ := v.(proto.Message)
 	switch m := v.(type) {
+	case *gubernatorCall:
+		read, message = m.read, m.in
 	case *gubernator.GetRateLimitsReq:
-		read = func(b []byte) bool { return readRateLimits(slices.Clone(b), m) }
+		read = func(b []byte) bool { return (&gubernatorCall{in: m}).read(b) }
 	case *penstockv1.CheckRequest:
 		read = func(b []byte) bool { return readCheck(slices.Clone(b), m) }
 	case *penstockv1.CheckStreamRequest:
@@ -55,12 +60,12 @@ func (c hotCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	default:
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	buf := data.MaterializeToBuffer(buffers)
 	defer buf.Free()
 	if read(buf.ReadOnlyData()) {
 		return nil
 	}
-	return proto.Unmarshal(buf.ReadOnlyData(), v.(proto.Message)) // which forgets what has been read
+	return proto.Unmarshal(buf.ReadOnlyData(), message) // which forgets what has been read
 }
 
 // hotWriter appends fields to memory of gRPC's. Fields that are zero are left out.
@@ -75,13 +80,13 @@ func (w *hotWriter) begin(size int) {
 		w.b = make([]byte, 0, size)
 		return
 	}
-	w.memory = mem.DefaultBufferPool().Get(size)
+	w.memory = buffers.Get(size)
 	w.b = (*w.memory)[:0]
 }
 
 func (w *hotWriter) free() {
 	if w.memory != nil {
-		mem.DefaultBufferPool().Put(w.memory)
+		buffers.Put(w.memory)
 	}
 }
 
@@ -91,7 +96,7 @@ func (w *hotWriter) slice() mem.BufferSlice {
 		return mem.BufferSlice{mem.SliceBuffer(w.b)}
 	}
 	*w.memory = w.b
-	return mem.BufferSlice{mem.NewBuffer(w.memory, mem.DefaultBufferPool())}
+	return mem.BufferSlice{mem.NewBuffer(w.memory, buffers)}
 }
 
 func (w *hotWriter) number(field protowire.Number, x int64) { w.b = appendUint(w.b, field, uint64(x)) }
@@ -121,8 +126,7 @@ func (w *hotWriter) close(at int) {
 
 func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
 	w.begin(128 * (1 + len(m.Responses)))
-	var last uintptr // the metadata that were written last, and how: most responses of a message share theirs
-	var written []byte
+	var shared sharedMetadata
 	for _, r := range m.Responses {
 		if r == nil {
 			w.unforeseen = true
@@ -134,15 +138,36 @@ func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
 		w.number(3, r.Remaining)
 		w.number(4, r.ResetTime)
 		w.text(5, r.Error)
-		if id := reflect.ValueOf(r.Metadata).Pointer(); id != last {
-			from := len(w.b)
-			w.metadata(6, r.Metadata)
-			last, written = id, append(written[:0], w.b[from:]...)
-		} else {
-			w.b = append(w.b, written...)
+		if len(r.Metadata) > 0 {
+			w.sharedMetadata(&shared, r.Metadata)
 		}
 		w.close(at)
 	}
+}
+
+// sharedMetadata are the metadata that a message had last, and how they were written: most responses share theirs with others.
+type sharedMetadata struct {
+	next  int // whose place the next ones take
+	known [4]struct {
+		id      uintptr
+		space   [64]byte
+		written []byte
+	}
+}
+
+func (w *hotWriter) sharedMetadata(s *sharedMetadata, m map[string]string) {
+	id := reflect.ValueOf(m).Pointer()
+	for i := range s.known {
+		if k := &s.known[i]; k.id == id {
+			w.b = append(w.b, k.written...)
+			return
+		}
+	}
+	from := len(w.b)
+	w.metadata(6, m)
+	k := &s.known[s.next%len(s.known)]
+	k.id, k.written = id, append(k.space[:0], w.b[from:]...)
+	s.next++
 }
 
 func (w *hotWriter) metadata(field protowire.Number, m map[string]string) {
@@ -212,33 +237,6 @@ func (w *hotWriter) stream(m *penstockv1.CheckStreamResponse) {
 	at := w.open(2)
 	w.decisions(m.Check)
 	w.close(at)
-}
-
-// readRateLimits reads into m, which is empty, and reports whether b is as foreseen. Texts stay in b.
-func readRateLimits(b []byte, m *gubernator.GetRateLimitsReq) bool {
-	all := make([]gubernator.RateLimitReq, countItems(b))
-	m.Requests = make([]*gubernator.RateLimitReq, len(all))
-	outer := fields{rest: b}
-	for i := range all {
-		outer.next()
-		to, ok := &all[i], true
-		f := fields{rest: outer.bytes}
-		for ok && f.next() {
-			switch {
-			case f.wire == protowire.BytesType && f.num == 1:
-				to.Name, ok = textOf(f.bytes)
-			case f.wire == protowire.BytesType && f.num == 2:
-				to.UniqueKey, ok = textOf(f.bytes)
-			default:
-				ok = f.wire == protowire.VarintType && setHit(to, f.num, f.value)
-			}
-		}
-		if !ok || f.err != nil {
-			return false
-		}
-		m.Requests[i] = to
-	}
-	return len(all) > 0
 }
 
 // setHit sets a number of a request, and reports whether it is known.

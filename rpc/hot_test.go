@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -131,6 +132,54 @@ func checkRead(t *testing.T, of proto.Message, b []byte) {
 	}
 	if (err == nil) != (wantErr == nil) || err == nil && !proto.Equal(want, got) {
 		t.Fatalf("%T %x: %v, want %v; %v, want %v", of, b, err, wantErr, got, want)
+	}
+}
+
+// TestGubernatorCallIsUsedAgain: what a call read and answered before is not in what it reads and answers next.
+func TestGubernatorCallIsUsedAgain(t *testing.T) {
+	codec, door := newHotCodec(), &gubernatorDoor{node: alone(t), inlines: new(inlineLimits)}
+	now := time.Now()
+	used := &gubernatorCall{in: new(gubernator.GetRateLimitsReq)}
+	for round, request := range []*gubernator.RateLimitReq{
+		{Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1, Behavior: 32, Burst: 20, CreatedAt: new(int64(5)), Metadata: map[string]string{"a": "b"}},
+		{Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1, Behavior: 32, Burst: 20, CreatedAt: new(int64(5))},
+		{Name: "other", UniqueKey: "key", Hits: 100, Limit: 5, Duration: 60_000},
+		{UniqueKey: "k"},
+		{Name: "n", UniqueKey: "k", Hits: 1},
+		{},
+		{Name: "n", UniqueKey: "peek", Limit: 7, Duration: 60_000},
+	} {
+		in := &gubernator.GetRateLimitsReq{}
+		for range 1 + 10*(round*3%7) {
+			in.Requests = append(in.Requests, request)
+		}
+		b, err := proto.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, used); err != nil || !proto.Equal(used.in, in) {
+			t.Fatalf("%v, read %v, want %v", err, used.in, in)
+		}
+		in.Requests = in.Requests[:1]
+		for _, r := range in.Requests {
+			r.Hits = 0
+		}
+		if err := door.answer(now, used); err != nil {
+			t.Fatal(err)
+		}
+		last := used.out.Responses[len(used.out.Responses)-1]
+		fresh, err := answerAt(door, now, in)
+		if err != nil || last.Limit != fresh.Responses[0].Limit || last.Remaining != fresh.Responses[0].Remaining || last.Error != fresh.Responses[0].Error {
+			t.Fatalf("%v, answered %v, afterwards %v", err, last, fresh.Responses[0])
+		}
+		want, err := proto.Marshal(&used.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := codec.Marshal(&used.out)
+		if err != nil || written.Len() != len(want) {
+			t.Fatalf("%v, %d bytes, want %d", err, written.Len(), len(want))
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
@@ -117,6 +118,7 @@ func (p *Peers) newLine(to lineTo) (*line, error) {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(), // a take that was perhaps charged is repeated by the cluster, under its ID, or not at all
 		grpc.WithIdleTimeout(0),
+		experimental.WithBufferPool(buffers),
 		grpc.WithContextDialer(l.dial),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},

@@ -17,11 +17,11 @@ func (m *message) free() {
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.Copy(*v.(*[]byte), mem.DefaultBufferPool())}, nil
+	return mem.BufferSlice{mem.Copy(*v.(*[]byte), buffers)}, nil
 }
 
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	v.(*message).buf = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	v.(*message).buf = data.MaterializeToBuffer(buffers)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -20,7 +21,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/proto/gubernator"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
@@ -61,7 +61,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
 	penstockv1.RegisterRateLimiterServer(s, &rateLimiter{node: c.Node, clock: c.Clock, ending: ending})
-	gubernator.RegisterV1Server(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: new(inlineLimits), draining: c.Draining})
+	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: new(inlineLimits), draining: c.Draining})
 	penstockv1.RegisterAdminServer(s, &admin{node: c.Node})
 	for _, door := range c.Doors {
 		door.Register(s, ending)
@@ -79,6 +79,7 @@ func doorOptions(t *tls.Config) []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		experimental.BufferPool(buffers),
 	}
 	if t != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(t)))

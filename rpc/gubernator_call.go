@@ -1,0 +1,105 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/proto/gubernator"
+)
+
+// gubernatorCall is one GetRateLimits with the memory of all that it is made of. Those that come over gRPC are used again and
+// again: a thousand requests are half a megabyte.
+type gubernatorCall struct {
+	in  *gubernator.GetRateLimitsReq
+	out gubernator.GetRateLimitsResp
+
+	request   cluster.Request
+	places    []int // of its items among the requests
+	decisions []cluster.Decision
+	answered  []gubernator.RateLimitResp // out points to these
+
+	bytes []byte                    // of the message; the texts of in lie there
+	asked []gubernator.RateLimitReq // in points to these
+}
+
+var gubernatorCalls = sync.Pool{New: func() any { return &gubernatorCall{in: new(gubernator.GetRateLimitsReq)} }}
+
+// begin makes room for n requests.
+func (c *gubernatorCall) begin(n int) {
+	c.out.Responses = slices.Grow(c.out.Responses[:0], n)[:n]
+	c.request.Items = slices.Grow(c.request.Items[:0], n)
+	c.places = slices.Grow(c.places[:0], n)
+	c.decisions = slices.Grow(c.decisions[:0], n)
+	c.answered = slices.Grow(c.answered[:0], n)[:n]
+}
+
+// read reads a message into c.in, and reports whether it is as foreseen. It keeps nothing of b.
+func (c *gubernatorCall) read(b []byte) bool {
+	c.bytes = append(c.bytes[:0], b...)
+	n := countItems(c.bytes)
+	c.asked = slices.Grow(c.asked[:0], n)[:n]
+	c.in.Requests = slices.Grow(c.in.Requests[:0], n)[:n]
+	outer := fields{rest: c.bytes}
+	for i := range c.asked {
+		outer.next()
+		to, ok := &c.asked[i], true
+		*to = gubernator.RateLimitReq{}
+		f := fields{rest: outer.bytes}
+		for ok && f.next() {
+			switch {
+			case f.wire == protowire.BytesType && f.num == 1:
+				to.Name, ok = textOf(f.bytes)
+			case f.wire == protowire.BytesType && f.num == 2:
+				to.UniqueKey, ok = textOf(f.bytes)
+			default:
+				ok = f.wire == protowire.VarintType && setHit(to, f.num, f.value)
+			}
+		}
+		if !ok || f.err != nil {
+			return false
+		}
+		c.in.Requests[i] = to
+	}
+	return n > 0
+}
+
+// written is the answer as the library or w writes it. It is the last that is asked of c.
+func (c *gubernatorCall) written(codec hotCodec) (mem.BufferSlice, error) {
+	b, err := codec.Marshal(&c.out)
+	c.request = cluster.Request{Items: c.request.Items}
+	gubernatorCalls.Put(c)
+	return b, err
+}
+
+// registerGubernator registers g as pb.gubernator.V1. Its calls do not go by way of the generated code, which makes each message
+// anew.
+func registerGubernator(s grpc.ServiceRegistrar, g *gubernatorDoor) {
+	desc := gubernator.V1_ServiceDesc
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		if desc.Methods[i].MethodName == "GetRateLimits" {
+			desc.Methods[i].Handler = getRateLimits
+		}
+	}
+	s.RegisterService(&desc, g)
+}
+
+func getRateLimits(door any, ctx context.Context, decode func(any) error, guard grpc.UnaryServerInterceptor) (any, error) {
+	c := gubernatorCalls.Get().(*gubernatorCall)
+	if err := decode(c); err != nil {
+		return nil, err
+	}
+	if guard == nil {
+		return c, door.(*gubernatorDoor).serve(ctx, c)
+	}
+	info := &grpc.UnaryServerInfo{Server: door, FullMethod: gubernator.V1_GetRateLimits_FullMethodName}
+	return guard(ctx, c, info, func(ctx context.Context, _ any) (any, error) {
+		return c, door.(*gubernatorDoor).serve(ctx, c)
+	})
+}
