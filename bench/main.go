@@ -51,6 +51,8 @@ func run(args []string, out, progress io.Writer) error {
 			return err
 		}
 		return servers.ServeEmpty(l)
+	case servers.MemberVerb:
+		return servers.Member(args[1:])
 	case inprocess.Verb:
 		return servers.InProcess(args[1:], out)
 	case measureVerb:

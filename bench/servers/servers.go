@@ -56,8 +56,9 @@ type running struct {
 	// caller is how one caller asks, again and again, each time for as many decisions as the point says. An answer that says no, or
 	// that is no decision, is an error: errDenied, or another.
 	caller  func(id int, p Point) func() error
-	program []string // of a contestant that measures itself
-	tool    *tool    // how redis-benchmark asks them; nil: it cannot
+	rates   map[string]float64 // calls a second, of points whose rate was found out
+	program []string           // of a contestant that measures itself
+	tool    *tool              // how redis-benchmark asks them; nil: it cannot
 	// beside is what goes on while it is measured, until the function that it returns is called; nil: nothing.
 	beside func() (stop func() error)
 }
@@ -118,11 +119,13 @@ func Measure(p *Programs, row Row, rounds int, each time.Duration, progress io.W
 	type pair struct {
 		contestant contestant
 		point      Point
+		started    *running // nil: it is started afresh
 	}
 	pairs := map[contest.Job]pair{}
 	all := map[string]*running{}
+	started := make([]*running, len(row.contestants))
 	var jobs []contest.Job
-	for _, c := range row.contestants {
+	for i, c := range row.contestants {
 		if !c.fresh {
 			r, err := c.begin(p)
 			if r != nil {
@@ -131,9 +134,10 @@ func Measure(p *Programs, row Row, rounds int, each time.Duration, progress io.W
 			if err != nil {
 				return nil, err
 			}
-			all[c.name] = r
+			started[i], all[c.name] = r, r
 		}
 	}
+	time.Sleep(2 * each) // what they do because they have been started is over then
 	each *= time.Duration(max(1, row.times))
 	if row.prepare != nil {
 		if err := row.prepare(all, row.points, each, progress); err != nil {
@@ -141,14 +145,14 @@ func Measure(p *Programs, row Row, rounds int, each time.Duration, progress io.W
 		}
 	}
 	for _, point := range row.points {
-		for _, c := range row.contestants {
+		for i, c := range row.contestants {
 			if c.points == nil {
 				c.points = row.points
 			}
 			for _, own := range c.points {
 				if own.String() == point.String() {
 					job := contest.Job{Contestant: c.name, Point: point.String()}
-					pairs[job] = pair{c, point}
+					pairs[job] = pair{c, point, started[i]}
 					jobs = append(jobs, job)
 				}
 			}
@@ -158,16 +162,16 @@ func Measure(p *Programs, row Row, rounds int, each time.Duration, progress io.W
 		row.measure = ask
 	}
 	return contest.Run(rounds, jobs, func(j contest.Job) (map[string]float64, error) {
-		r := all[j.Contestant]
-		if c := pairs[j].contestant; c.fresh {
-			started, err := c.begin(p)
-			if started != nil {
-				defer started.stop()
+		c, r := pairs[j].contestant, pairs[j].started
+		if c.fresh {
+			var err error
+			r, err = c.begin(p)
+			if r != nil {
+				defer r.stop()
 			}
 			if err != nil {
 				return nil, err
 			}
-			r = started
 		}
 		return row.measure(r, pairs[j].point, each, progress)
 	}, progress)

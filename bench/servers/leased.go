@@ -1,0 +1,97 @@
+package servers
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"penstock/bench/contest"
+	gubernator "penstock/proto/gubernator"
+	"penstock/rpc/client"
+)
+
+const (
+	leasesName = "penstock, leases in the client"
+	doorName   = "penstock, Gubernator's API"
+	globalName = "gubernator, GLOBAL"
+)
+
+const (
+	extra = "extra"
+	given = "given"
+)
+
+// leased is one key that all ask for, through three nodes in turns. A limit that is never reached shows how fast that is; one
+// that is shows whether it holds.
+var leased = Row{
+	Name: "leased", Title: "One hot key, asked for through three nodes",
+	contestants: []contestant{
+		{name: Base, start: hotTakes(client.Config{})},
+		{name: leasesName, start: hotTakes(client.Config{Leases: true})},
+		{name: doorName, start: hotDoor},
+		{name: globalName, builds: gubernatorSource, start: func(p *Programs) (*running, error) {
+			r, doors, err := gubernators(p, 3)
+			if err != nil {
+				return r, err
+			}
+			return r, r.askAsGubernator(doors, gubernator.Behavior_GLOBAL)
+		}},
+	},
+	points: []Point{
+		{Name: "64 × 1", Callers: 64, Items: 1, Each: true},
+		{Name: "64 × 1, limit 1000", Callers: 64, Items: 1, Each: true, Limit: few},
+	},
+	measure: askHot,
+	Tables: append(append([]contest.Table{}, Tables...),
+		contest.Table{Title: "Admitted beyond the limit of 1000", Short: "extra", Figure: extra},
+		contest.Table{Title: "Admitted of the limit, %", Short: "given, %", Figure: given, Digits: 1}),
+	Aims: []contest.Aim{
+		faster("hot key, leased, through 3 nodes, 64 callers", "64 × 1", 10, globalName),
+		{Work: "… extra", Job: contest.Job{Contestant: Base, Point: "64 × 1, limit 1000"}, Figure: extra, Better: contest.Less, Want: 0},
+		{Work: "… extra, leases in the client", Job: contest.Job{Contestant: leasesName, Point: "64 × 1, limit 1000"}, Figure: extra, Better: contest.Less, Want: 0},
+		{Work: "… extra, Gubernator's API", Job: contest.Job{Contestant: doorName, Point: "64 × 1, limit 1000"}, Figure: extra, Better: contest.Less, Want: 0},
+	},
+}
+
+// few is the limit that is reached, per hour: lent-few.
+const few = 1000
+
+func hotTakes(config client.Config) func(*Programs) (*running, error) {
+	return func(p *Programs) (*running, error) {
+		r, doors, err := nodes(p, 3)
+		if err != nil {
+			return r, err
+		}
+		return r, r.askTakes(doors, "lent", config)
+	}
+}
+
+func hotDoor(p *Programs) (*running, error) {
+	r, doors, err := nodes(p, 3)
+	if err != nil {
+		return r, err
+	}
+	return r, r.askAsGubernator(doors, gubernator.Behavior_GLOBAL)
+}
+
+// askHot asks for a key that nobody has asked for. Where its limit is reached, what counts is how much is admitted.
+func askHot(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error) {
+	p.Key = fmt.Sprintf("hot-%d", time.Now().UnixNano())
+	if p.Limit == 0 {
+		return ask(r, p, d, progress)
+	}
+	meter, before, own := contest.NewMeter(), r.cpu(), ownCPU()
+	got := load(r, p, 2*d)
+	if got.failed > got.denied {
+		fmt.Fprintf(progress, "%d of %d calls failed, the last with: %v\n", got.failed-got.denied, len(got.took), got.fault)
+	}
+	admitted := float64(len(got.took) - got.failed)
+	figures := map[string]float64{
+		extra: max(0, admitted-float64(p.Limit)), given: 100 * admitted / float64(p.Limit),
+		failures: 100 * float64(got.failed-got.denied) / float64(len(got.took)),
+	}
+	if others := meter.Others(r.cpu() - before + ownCPU() - own); others >= 0 {
+		figures[contest.Others] = others
+	}
+	return figures, nil
+}
