@@ -49,6 +49,7 @@ const (
 	HoldsOfLimit                   // the limit has as many holds open as it may
 	HoldsOfHolder                  // the holder has
 	HoldInTheWay                   // a take was refused because of what is set aside
+	HoldsOfNode                    // as many holds are open as there may be, of all limits together
 )
 
 // Bounds of a Book.
@@ -58,6 +59,7 @@ const (
 	MaxHolder        = 128     // bytes
 	MaxHoldsOfLimit  = 1 << 16 // open at a time, in one book
 	MaxHoldsOfHolder = 1 << 14 // likewise, of one limit
+	MaxHolds         = 1 << 18 // of all limits, which clients may bring along
 	// HoldRemembered is how long a settled hold can be told from one that never was, as long as there is room.
 	HoldRemembered = time.Minute
 	maxRemembered  = 1 << 16
@@ -77,7 +79,7 @@ type Book struct {
 	tracking bool
 }
 
-// holders are all holders of a limit, or one of them.
+// holders are all holders, all of a limit, or one of them.
 type holders struct {
 	limit, holder string
 	one           bool
@@ -184,6 +186,8 @@ func (b *Book) crowdedLocked(requests []HoldRequest) (int, HoldState) {
 	for i := range requests {
 		r := &requests[i]
 		switch {
+		case b.count[holders{}]+len(requests) > MaxHolds:
+			return i, HoldsOfNode
 		case b.count[holders{limit: r.Limit.Name}]+len(requests) > MaxHoldsOfLimit:
 			return i, HoldsOfLimit
 		case b.count[holders{r.Limit.Name, r.Holder, true}]+len(requests) > MaxHoldsOfHolder:
@@ -276,7 +280,7 @@ func (b *Book) addLocked(h *Hold) {
 }
 
 func (b *Book) countLocked(h *Hold, by int) {
-	for _, k := range [2]holders{{limit: h.Limit.Name}, {h.Limit.Name, h.Holder, true}} {
+	for _, k := range [3]holders{{}, {limit: h.Limit.Name}, {h.Limit.Name, h.Holder, true}} {
 		if b.count[k] += by; b.count[k] == 0 {
 			delete(b.count, k)
 		}

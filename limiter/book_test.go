@@ -365,6 +365,40 @@ func TestHoldsAreBounded(t *testing.T) {
 	}
 }
 
+// TestAllHoldsAreBounded: who brings limit after limit along, or makes up holders, is told no at last, and what has ended makes room.
+func TestAllHoldsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens a quarter of a million holds")
+	}
+	d := newDesk(t, tokens)
+	limits := make([]*limiter.Limit, 2+limiter.MaxHolds/limiter.MaxHoldsOfLimit)
+	for i := range limits {
+		limits[i] = mustNew(t, limiter.Spec{Name: fmt.Sprint("inline ", i), Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
+	}
+	opened, refused := 0, map[limiter.HoldState]int{}
+	open := func(i int) limiter.HoldState {
+		d.limit, d.ids = limits[i/limiter.MaxHoldsOfLimit], d.ids+1
+		return d.openAs(limiter.HoldID{Origin: 7, Sequence: d.ids}, 1, time.Minute, fmt.Sprint(i%9)).Hold
+	}
+	for i := range limiter.MaxHolds + 1000 {
+		if state := open(i); state == limiter.HoldOpen {
+			opened++
+		} else {
+			refused[state]++
+		}
+	}
+	if opened != limiter.MaxHolds || refused[limiter.HoldsOfNode] != 1000 {
+		t.Errorf("%d are open, and refused are %v", opened, refused)
+	}
+	d.now = d.now.Add(time.Minute)
+	if n := d.book.Tend(d.now, nil); n != limiter.MaxHolds {
+		t.Errorf("%d ran out", n)
+	}
+	if state := open(0); state != limiter.HoldOpen {
+		t.Errorf("when all have run out the next one gets %d", state)
+	}
+}
+
 // TestHoldAll: holds on several limits are opened together or not at all.
 func TestHoldAll(t *testing.T) {
 	table, book := newBook(nil)

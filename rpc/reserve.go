@@ -168,6 +168,10 @@ var holdFaults = map[limiter.HoldState]*holdFault{
 	limiter.HoldUnknown: {codes.NotFound, http.StatusNotFound, "id: there is no hold of this id, or not any more"},
 	limiter.HoldOther:   {codes.AlreadyExists, http.StatusConflict, "id: this hold was settled with another amount before; or its id is another hold's"},
 	limiter.HoldForeign: {codes.PermissionDenied, http.StatusForbidden, "holder: this hold is another holder's"},
+	limiter.HoldsOfNode: {
+		codes.ResourceExhausted, http.StatusTooManyRequests,
+		fmt.Sprintf("items: %d holds are open on one node, which is the most; settle some, or let them run out earlier", limiter.MaxHolds),
+	},
 	limiter.HoldsOfLimit: {
 		codes.ResourceExhausted, http.StatusTooManyRequests,
 		fmt.Sprintf("items: this limit has %d holds open on one node, which is the most; settle some, or let them run out earlier", limiter.MaxHoldsOfLimit),

@@ -92,6 +92,35 @@ func TestReserveRefuses(t *testing.T) {
 	}
 }
 
+// Promise: who has too many holds open is told so, with what to do, and others are not.
+func TestTooManyHolds(t *testing.T) {
+	node := alone(t, tokensPerHour)
+	l := mustLimit(limiter.Spec{Name: "inline", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
+	terms := &cluster.HoldTerms{TTL: time.Minute, Holder: "greedy"}
+	r, out := new(cluster.Request), make([]cluster.Decision, 1000)
+	for opened := 0; opened < limiter.MaxHoldsOfHolder; opened += len(r.Items) {
+		r.Items, r.Atomic, r.Deadline = r.Items[:0], true, 0
+		for range min(1000, limiter.MaxHoldsOfHolder-opened) {
+			r.Items = append(r.Items, cluster.Item{Inline: l, Key: "k", Cost: 1, Op: cluster.OpReserve, Hold: terms, ID: randomID()})
+		}
+		if err := node.Check(r, out[:len(r.Items)]); err != nil || out[0].Hold != limiter.HoldOpen {
+			t.Fatalf("%+v, %v", out[0], err)
+		}
+	}
+	h := NewHTTP(HTTPConfig{Node: node})
+	ask := func(holder string) (int, string) {
+		body := `{"inline":{"name":"inline","algorithm":"gcra","limit":1073741824,"per":"1h"},"key":"k","ttl_ms":1000,"holder":"` + holder + `"}`
+		r, text := page(h, "POST", "/v1/reserve", body)
+		return r.StatusCode, text
+	}
+	if code, text := ask("greedy"); code != 429 || !strings.Contains(text, "holder: has 16384 holds of this limit open on one node, which is the most; settle some") {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := ask("another"); code != 200 || !strings.Contains(text, `"allowed":true`) {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
 func TestReserveOverHTTP(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: alone(t, tokensPerHour, perHour)})
 	post := func(path, body string, want int) (answer map[string]any) {

@@ -1383,7 +1383,7 @@ type Outcome struct {
 	Degraded bool  `protobuf:"varint,11,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	Bound    int64 `protobuf:"zigzag64,12,opt,name=bound,proto3" json:"bound,omitempty"`
 	// What became of a hold: 0 none, 1 open, 2 settled, 3 ran out, 4 unknown, 5 settled otherwise, 6 of another holder, 7 too many of
-	// the limit, 8 too many of the holder, 9 a take was refused because of what is set aside.
+	// the limit, 8 too many of the holder, 9 a take was refused because of what is set aside, 10 too many of all.
 	Hold uint32 `protobuf:"varint,13,opt,name=hold,proto3" json:"hold,omitempty"`
 	// The key begins anew: it has counters under a limit of this name with another algorithm or period.
 	Restarted     bool `protobuf:"varint,14,opt,name=restarted,proto3" json:"restarted,omitempty"`
