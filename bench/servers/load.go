@@ -134,14 +134,14 @@ func load(r *running, p Point, d time.Duration) (all answers) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	began := time.Now()
-	next := func() (time.Time, bool) {
+	next := func(asked int) (time.Time, bool) {
 		now := time.Now()
-		return now, now.Sub(began) < d
+		return now, asked == 0 || now.Sub(began) < d // once at least, however busy the machine is
 	}
 	if p.Rate > 0 {
 		due := make(chan time.Time, int(p.Rate*d.Seconds())+1) // whoever keeps the time never waits for a caller
 		group.Go(func() { pace(began, p.Rate, d, due) })
-		next = func() (time.Time, bool) {
+		next = func(int) (time.Time, bool) {
 			from, open := <-due
 			return from, open
 		}
@@ -151,7 +151,7 @@ func load(r *running, p Point, d time.Duration) (all answers) {
 		call := r.caller(id, p)
 		group.Go(func() {
 			var own answers
-			for from, more := next(); more; from, more = next() {
+			for from, more := next(0); more; from, more = next(1) {
 				if p.Rate > 0 && (late.Load() || time.Since(began) > d+d/4) { // those that wait still are too many
 					late.Store(true)
 					own.unsent = append(own.unsent, time.Since(from))
