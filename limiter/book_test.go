@@ -428,3 +428,42 @@ func TestHoldAll(t *testing.T) {
 		t.Errorf("of a limit that never denies: %+v", got)
 	}
 }
+
+// Promise: a list has the holds that are asked for, those that run out first in front, and says how many there are.
+func TestBookLists(t *testing.T) {
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+	elsewhere := limiter.Hash("away")
+	book := limiter.NewBook(table, func(hash uint64) bool { return hash != elsewhere })
+	l, err := limiter.New(limiter.Spec{Name: "l", Algorithm: limiter.Concurrency, Limit: 1000, Per: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		key := "here"
+		r := limiter.HoldRequest{
+			ID: limiter.HoldID{Origin: 1, Sequence: uint64(i)}, Limit: l, Key: key, Hash: limiter.Hash(key), Units: 1,
+			TTL: time.Second + time.Duration((i*77)%300)*time.Millisecond, Holder: fmt.Sprint(i % 3),
+		}
+		if !book.Open(0, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
+			t.Fatal(i)
+		}
+	}
+	book.Import(0, &limiter.Hold{ID: limiter.HoldID{Origin: 2}, Limit: l, Key: "away", Units: 1, Deadline: 1, State: limiter.HoldOpen})
+	list, there := book.List(limiter.HoldFilter{Limit: "l"}, 10)
+	if there != 300 || len(list) != 10 {
+		t.Fatalf("%d of %d", len(list), there)
+	}
+	for i, h := range list {
+		if want := limiter.Instant(time.Second + time.Duration(i)*time.Millisecond); h.Deadline != want {
+			t.Errorf("the %dth runs out at %v, want %v", i, h.Deadline, want)
+		}
+	}
+	for _, c := range []struct {
+		f    limiter.HoldFilter
+		want int
+	}{{limiter.HoldFilter{}, 300}, {limiter.HoldFilter{Holder: "2"}, 100}, {limiter.HoldFilter{Key: "away"}, 0}, {limiter.HoldFilter{Limit: "m"}, 0}} {
+		if _, there := book.List(c.f, 1); there != c.want {
+			t.Errorf("%+v: %d, want %d", c.f, there, c.want)
+		}
+	}
+}

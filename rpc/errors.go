@@ -27,7 +27,10 @@ func explain(err error) fault {
 	var unknown *cluster.UnknownLimitError
 	f := fault{Text: err.Error()}
 	var hold *holdFault
+	var other *elsewhere
 	switch {
+	case errors.As(err, &other):
+		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusMisdirectedRequest, "key"
 	case errors.As(err, &hold):
 		f.Code, f.Status = hold.code, hold.status
 		f.Field, _, _ = strings.Cut(hold.text, ":")

@@ -109,6 +109,7 @@ func (w *web) adminPages(m *mux) {
 	m.handle("POST /v1/reset", ownPagesOnly(w.resetBody))
 	m.handle("GET /v1/status", w.status)
 	m.handle("GET /v1/top", w.top)
+	m.handle("GET /v1/holds", w.holds)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)

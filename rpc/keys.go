@@ -135,23 +135,25 @@ func readCursor(text string) (c limiter.Cursor, err error) {
 // top is GET /v1/top?count=&limit=: the keys of this node that have used most.
 func (w *web) top(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "count", "limit")
-	count := int64(0)
-	if text, given := q["count"]; f == nil && given {
-		var err error
-		if count, err = strconv.ParseInt(text, 10, 32); err != nil || count == 0 {
-			f = &fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is no number from 1 to %d", text, maxListed)}
-		}
-	}
+	n, f := queryCount(q, topDefault, f)
 	if f != nil {
 		writeFault(rw, *f)
-		return
-	}
-	n, err := readCount(count, topDefault)
-	if err != nil {
-		writeFault(rw, explain(err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
 	defer cancel()
 	writeJSON(rw, http.StatusOK, top(ctx, w.Node, n, q["limit"]))
+}
+
+// queryCount is the count of a query, unless it has a fault already.
+func queryCount(q map[string]string, usual int, f *fault) (int, *fault) {
+	text, given := q["count"]
+	if f != nil || !given {
+		return usual, f
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 || n > maxListed {
+		return 0, &fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is no number from 1 to %d", text, maxListed)}
+	}
+	return int(n), nil
 }

@@ -242,7 +242,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "Top": topKeys{}, "KeyState": keyState{},
+		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
 		if !slices.Equal(got, want) {
@@ -358,6 +358,9 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "GET /v1/ring", "?key=", "", nil, 400},
 		{nowhere, "GET /v1/ring", "?key=k", "", nil, 503},
 		{h, "GET /v1/status", "", "", nil, 200},
+		{h, "GET /v1/holds", "?limit=demo&key=k", "", nil, 200},
+		{h, "GET /v1/holds", "?count=1001", "", nil, 400},
+		{nowhere, "GET /v1/holds", "?key=k", "", nil, 421},
 		{h, "GET /v1/top", "?count=3", "", nil, 200},
 		{h, "GET /v1/top", "?count=0", "", nil, 400},
 		{h, "POST /v1/GetRateLimits", "", `{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`, nil, 200},

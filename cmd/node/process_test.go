@@ -540,4 +540,25 @@ func TestTop(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
+
+	// And who holds what, of all members together.
+	for i := range 6 {
+		key := fmt.Sprintf("held-%d", i)
+		eventually(t, "a hold that is kept", func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: "big", Key: []byte(key)}}, time.Hour, client.HoldOptions{Holder: "me"})
+			if err == nil && all[0].Degraded {
+				err = errors.New("degraded")
+			}
+			return err
+		})
+	}
+	for args, want := range map[string]int{"": 6, "--holder me": 6, "--holder you": 0, "--key held-3": 1, "--limit big -n 2": 2} {
+		var held holdList
+		out, err := exec.Command(built, append([]string{"top", "--holds", "-o", "json", "--timeout", "20s", "--addr", nodes[0].grpc}, strings.Fields(args)...)...).Output()
+		if err := errors.Join(err, json.Unmarshal(out, &held)); err != nil || len(held.Holds) != want || len(held.Missing) > 0 {
+			t.Errorf("top --holds %s: %v\n%s", args, err, out)
+		}
+	}
 }

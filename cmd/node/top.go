@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,8 +15,11 @@ import (
 
 // topVerb asks all members of a cluster, each of which lists the keys that it decides for.
 type topVerb struct {
-	Count int    `short:"n" default:"20" help:"How many keys, 1 to 1000."`
-	Limit string `placeholder:"NAME" help:"Of this limit alone."`
+	Count  int    `short:"n" default:"20" help:"How many keys, 1 to 1000."`
+	Limit  string `placeholder:"NAME" help:"Of this limit alone."`
+	Holds  bool   `help:"List who holds what instead: reservations, permits and leases, those that run out first in front."`
+	Key    string `help:"With --holds: of this key alone."`
+	Holder string `help:"With --holds: of this holder alone."`
 	remote
 	output
 }
@@ -42,55 +46,82 @@ func (v *topVerb) Run(sh shell) error {
 	if v.Count < 1 || v.Count > 1000 {
 		return fmt.Errorf("--count %d: give 1 to 1000", v.Count)
 	}
-	list := topList{Keys: []topRow{}, Missing: []string{}}
-	err := v.ask(func(ctx context.Context, c *client.Client) error {
+	switch {
+	case v.Holds:
+		return v.holds(sh)
+	case v.Key != "" || v.Holder != "":
+		return errors.New("--key and --holder are for --holds")
+	}
+	list := topList{Keys: []topRow{}}
+	var mu sync.Mutex // guards list
+	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
+		out, err := c.Top(ctx, v.Count, v.Limit)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			list.add(out)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	list.Missing = missing
+	list.sort(v.Count)
+	if err := v.print(sh.out, list, list.write); err != nil {
+		return err
+	}
+	return unasked(missing)
+}
+
+// unasked says who did not answer.
+func unasked(missing []string) error {
+	if len(missing) > 0 {
+		return fmt.Errorf("without %v: not reached by the gRPC address that it has told the others", missing)
+	}
+	return nil
+}
+
+// askMembers asks every member of the cluster, all at once, with what the command line has shown to the first. missing are those
+// that do not answer, sorted.
+func (r remote) askMembers(question func(context.Context, *client.Client) error) (missing []string, err error) {
+	missing = []string{}
+	err = r.ask(func(ctx context.Context, c *client.Client) error {
 		members, err := c.Members(ctx)
 		if err != nil {
 			return err
 		}
 		var each sync.WaitGroup
-		var mu sync.Mutex // guards list
+		var mu sync.Mutex // guards missing
 		for _, m := range members.Members {
 			if m.Role != "member" {
 				continue
 			}
 			each.Go(func() {
-				out, err := v.topOf(ctx, c, m)
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					list.Missing = append(list.Missing, m.Name)
-					return
+				if err := r.askMember(ctx, c, m, question); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					missing = append(missing, m.Name)
 				}
-				list.add(out)
 			})
 		}
 		each.Wait()
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	list.sort(v.Count)
-	if err := v.print(sh.out, list, list.write); err != nil {
-		return err
-	}
-	if len(list.Missing) > 0 {
-		return fmt.Errorf("without %v: not reached by the gRPC address that it has told the others", list.Missing)
-	}
-	return nil
+	slices.Sort(missing)
+	return missing, err
 }
 
-// topOf asks one member, with what the command line has shown to the first.
-func (v *topVerb) topOf(ctx context.Context, c *client.Client, m *penstockv1.Member) (*penstockv1.TopResponse, error) {
+// askMember asks m; c is connected to the first that was asked.
+func (r remote) askMember(ctx context.Context, c *client.Client, m *penstockv1.Member, question func(context.Context, *client.Client) error) error {
 	if !m.Self {
 		var err error
-		if c, err = v.dial([]string{m.GrpcAddress}); err != nil {
-			return nil, err
+		if c, err = r.dial([]string{m.GrpcAddress}); err != nil {
+			return err
 		}
 		defer c.Close()
 	}
-	return c.Top(ctx, v.Count, v.Limit)
+	return question(ctx, c)
 }
 
 func (l *topList) add(out *penstockv1.TopResponse) {
@@ -107,7 +138,6 @@ func (l *topList) sort(count int) {
 		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	})
 	l.Keys = l.Keys[:min(count, len(l.Keys))]
-	slices.Sort(l.Missing)
 }
 
 // write is a table of 80 columns: names and keys that are longer are cut.

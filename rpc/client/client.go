@@ -268,6 +268,22 @@ func (c *Client) Keys(ctx context.Context, prefix string, count int, cursor stri
 	return out, err
 }
 
+// ErrElsewhere says that the connected node does not decide for a key.
+var ErrElsewhere = errors.New("another node decides for this key")
+
+// Holds lists the open holds that in asks for, on keys that the connected node decides for: who holds what. If another node
+// decides for the key of in, it is ErrElsewhere.
+func (c *Client) Holds(ctx context.Context, in *penstockv1.HoldsRequest) (out *penstockv1.HoldsResponse, err error) {
+	err = twice(ctx, func(ctx context.Context) (err error) {
+		out, err = c.admin.Holds(ctx, in)
+		return err
+	})
+	if status.Code(err) == codes.FailedPrecondition {
+		err = fmt.Errorf("%w: %s", ErrElsewhere, status.Convert(err).Message())
+	}
+	return out, err
+}
+
 func (c *Client) nextID() *penstockv1.RequestId {
 	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
 }

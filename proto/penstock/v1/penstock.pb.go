@@ -2814,6 +2814,221 @@ func (x *KeysResponse) GetNext() string {
 	return ""
 }
 
+// HoldsRequest asks for open holds. What is empty is not asked for.
+type HoldsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the limit.
+	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// At most 1024 bytes.
+	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// Who has them, at most 128 bytes. A node that has a lease goes by its name.
+	Holder string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	// 1 to 1000; absent means 100.
+	Count         int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldsRequest) Reset() {
+	*x = HoldsRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldsRequest) ProtoMessage() {}
+
+func (x *HoldsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldsRequest.ProtoReflect.Descriptor instead.
+func (*HoldsRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *HoldsRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *HoldsRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *HoldsRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *HoldsRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// HoldsResponse lists open holds.
+type HoldsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node that decides for their keys.
+	Node  string      `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Holds []*OpenHold `protobuf:"bytes,2,rep,name=holds,proto3" json:"holds,omitempty"`
+	// How many there are, also of those that are not listed.
+	There         int64 `protobuf:"varint,3,opt,name=there,proto3" json:"there,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldsResponse) Reset() {
+	*x = HoldsResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldsResponse) ProtoMessage() {}
+
+func (x *HoldsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldsResponse.ProtoReflect.Descriptor instead.
+func (*HoldsResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *HoldsResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *HoldsResponse) GetHolds() []*OpenHold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *HoldsResponse) GetThere() int64 {
+	if x != nil {
+		return x.There
+	}
+	return 0
+}
+
+// OpenHold is an amount that is set aside, of whoever. Its id is not told: who knows it may settle.
+type OpenHold struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	LimitName string                 `protobuf:"bytes,1,opt,name=limit_name,json=limitName,proto3" json:"limit_name,omitempty"`
+	Key       []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// Empty: whoever has it has not said.
+	Holder string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	Units  int64  `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
+	// Until it runs out.
+	LeftMs        int64 `protobuf:"varint,5,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenHold) Reset() {
+	*x = OpenHold{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenHold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenHold) ProtoMessage() {}
+
+func (x *OpenHold) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenHold.ProtoReflect.Descriptor instead.
+func (*OpenHold) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *OpenHold) GetLimitName() string {
+	if x != nil {
+		return x.LimitName
+	}
+	return ""
+}
+
+func (x *OpenHold) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *OpenHold) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *OpenHold) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *OpenHold) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
 var File_penstock_v1_penstock_proto protoreflect.FileDescriptor
 
 const file_penstock_v1_penstock_proto_rawDesc = "" +
@@ -2991,7 +3206,23 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fKeysResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12)\n" +
 	"\x04keys\x18\x02 \x03(\v2\x15.penstock.v1.KeyStateR\x04keys\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next*\xbb\x02\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"d\n" +
+	"\fHoldsRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count\"f\n" +
+	"\rHoldsResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12+\n" +
+	"\x05holds\x18\x02 \x03(\v2\x15.penstock.v1.OpenHoldR\x05holds\x12\x14\n" +
+	"\x05there\x18\x03 \x01(\x03R\x05there\"\x82\x01\n" +
+	"\bOpenHold\x12\x1d\n" +
+	"\n" +
+	"limit_name\x18\x01 \x01(\tR\tlimitName\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
+	"\x06holder\x18\x03 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05units\x18\x04 \x01(\x03R\x05units\x12\x17\n" +
+	"\aleft_ms\x18\x05 \x01(\x03R\x06leftMs*\xbb\x02\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eALGORITHM_GCRA\x10\x01\x12\x1a\n" +
@@ -3055,12 +3286,13 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse\x12D\n" +
 	"\aReserve\x12\x1b.penstock.v1.ReserveRequest\x1a\x1c.penstock.v1.ReserveResponse\x12A\n" +
 	"\x06Settle\x12\x1a.penstock.v1.SettleRequest\x1a\x1b.penstock.v1.SettleResponse\x12A\n" +
-	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\x81\x02\n" +
+	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xc1\x02\n" +
 	"\x05Admin\x12D\n" +
 	"\aMembers\x12\x1b.penstock.v1.MembersRequest\x1a\x1c.penstock.v1.MembersResponse\x12;\n" +
 	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponse\x128\n" +
 	"\x03Top\x12\x17.penstock.v1.TopRequest\x1a\x18.penstock.v1.TopResponse\x12;\n" +
-	"\x04Keys\x12\x18.penstock.v1.KeysRequest\x1a\x19.penstock.v1.KeysResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
+	"\x04Keys\x12\x18.penstock.v1.KeysRequest\x1a\x19.penstock.v1.KeysResponse\x12>\n" +
+	"\x05Holds\x12\x19.penstock.v1.HoldsRequest\x1a\x1a.penstock.v1.HoldsResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
 
 var (
 	file_penstock_v1_penstock_proto_rawDescOnce sync.Once
@@ -3075,7 +3307,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: penstock.v1.Algorithm
 	(Anchor)(0),                 // 1: penstock.v1.Anchor
@@ -3117,7 +3349,10 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*KeyState)(nil),            // 37: penstock.v1.KeyState
 	(*KeysRequest)(nil),         // 38: penstock.v1.KeysRequest
 	(*KeysResponse)(nil),        // 39: penstock.v1.KeysResponse
-	nil,                         // 40: penstock.v1.CheckRequest.AttributesEntry
+	(*HoldsRequest)(nil),        // 40: penstock.v1.HoldsRequest
+	(*HoldsResponse)(nil),       // 41: penstock.v1.HoldsResponse
+	(*OpenHold)(nil),            // 42: penstock.v1.OpenHold
+	nil,                         // 43: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -3132,7 +3367,7 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
 	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	40, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	43, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
 	10, // 13: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
 	12, // 14: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
 	15, // 15: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
@@ -3151,33 +3386,36 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	31, // 28: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
 	37, // 29: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
 	37, // 30: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
-	13, // 31: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	16, // 32: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	19, // 33: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	21, // 34: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	23, // 35: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	26, // 36: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	28, // 37: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	30, // 38: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	33, // 39: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	35, // 40: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	38, // 41: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	14, // 42: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	17, // 43: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	20, // 44: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	22, // 45: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	24, // 46: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	27, // 47: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	29, // 48: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	32, // 49: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	34, // 50: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	36, // 51: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	39, // 52: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	42, // [42:53] is the sub-list for method output_type
-	31, // [31:42] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	42, // 31: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
+	13, // 32: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	16, // 33: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	19, // 34: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	21, // 35: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	23, // 36: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	26, // 37: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	28, // 38: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	30, // 39: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	33, // 40: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	35, // 41: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	38, // 42: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	40, // 43: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
+	14, // 44: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	17, // 45: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	20, // 46: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	22, // 47: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	24, // 48: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	27, // 49: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	29, // 50: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	32, // 51: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	34, // 52: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	36, // 53: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	39, // 54: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	41, // 55: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	44, // [44:56] is the sub-list for method output_type
+	32, // [32:44] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -3193,7 +3431,7 @@ func file_penstock_v1_penstock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   32,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -379,6 +379,7 @@ const (
 	Admin_Ring_FullMethodName    = "/penstock.v1.Admin/Ring"
 	Admin_Top_FullMethodName     = "/penstock.v1.Admin/Top"
 	Admin_Keys_FullMethodName    = "/penstock.v1.Admin/Keys"
+	Admin_Holds_FullMethodName   = "/penstock.v1.Admin/Holds"
 )
 
 // AdminClient is the client API for Admin service.
@@ -396,6 +397,9 @@ type AdminClient interface {
 	// Keys lists the keys that the asked node decides for and that begin with a prefix, page by page, in an order that says
 	// nothing. Keys that come or go meanwhile may be there or not; no other is left out, and none comes twice.
 	Keys(ctx context.Context, in *KeysRequest, opts ...grpc.CallOption) (*KeysResponse, error)
+	// Holds lists who holds what: reservations, permits and leases on the keys that the asked node decides for, those that run out
+	// first in front. FAILED_PRECONDITION: a key is given, and another node decides for it; the text names that node.
+	Holds(ctx context.Context, in *HoldsRequest, opts ...grpc.CallOption) (*HoldsResponse, error)
 }
 
 type adminClient struct {
@@ -446,6 +450,16 @@ func (c *adminClient) Keys(ctx context.Context, in *KeysRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *adminClient) Holds(ctx context.Context, in *HoldsRequest, opts ...grpc.CallOption) (*HoldsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HoldsResponse)
+	err := c.cc.Invoke(ctx, Admin_Holds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -461,6 +475,9 @@ type AdminServer interface {
 	// Keys lists the keys that the asked node decides for and that begin with a prefix, page by page, in an order that says
 	// nothing. Keys that come or go meanwhile may be there or not; no other is left out, and none comes twice.
 	Keys(context.Context, *KeysRequest) (*KeysResponse, error)
+	// Holds lists who holds what: reservations, permits and leases on the keys that the asked node decides for, those that run out
+	// first in front. FAILED_PRECONDITION: a key is given, and another node decides for it; the text names that node.
+	Holds(context.Context, *HoldsRequest) (*HoldsResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -482,6 +499,9 @@ func (UnimplementedAdminServer) Top(context.Context, *TopRequest) (*TopResponse,
 }
 func (UnimplementedAdminServer) Keys(context.Context, *KeysRequest) (*KeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Keys not implemented")
+}
+func (UnimplementedAdminServer) Holds(context.Context, *HoldsRequest) (*HoldsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Holds not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -576,6 +596,24 @@ func _Admin_Keys_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Holds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HoldsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Holds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Holds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Holds(ctx, req.(*HoldsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -598,6 +636,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Keys",
 			Handler:    _Admin_Keys_Handler,
+		},
+		{
+			MethodName: "Holds",
+			Handler:    _Admin_Holds_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/client"
+)
+
+// holdRow is one open hold as JSON shows it.
+type holdRow struct {
+	Name   string `json:"name"` // of the limit
+	Key    string `json:"key"`
+	Holder string `json:"holder"`
+	Units  int64  `json:"units"`
+	Left   int64  `json:"left_ms"`
+	Owner  string `json:"owner"`
+}
+
+// holdList is the answer of all members together.
+type holdList struct {
+	Holds   []holdRow `json:"holds"`
+	There   int64     `json:"there"`   // also those that are not listed
+	Missing []string  `json:"missing"` // members that did not answer
+}
+
+// holds asks all members who holds what.
+func (v *topVerb) holds(sh shell) error {
+	list := holdList{Holds: []holdRow{}}
+	var mu sync.Mutex // guards list
+	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
+		out, err := c.Holds(ctx, &penstockv1.HoldsRequest{Limit: v.Limit, Key: []byte(v.Key), Holder: v.Holder, Count: int32(v.Count)})
+		switch {
+		case errors.Is(err, client.ErrElsewhere):
+			return nil
+		case err == nil:
+			mu.Lock()
+			defer mu.Unlock()
+			list.There += out.There
+			for _, h := range out.Holds {
+				list.Holds = append(list.Holds, holdRow{h.LimitName, string(h.Key), h.Holder, h.Units, h.LeftMs, out.Node})
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	list.Missing = missing
+	slices.SortFunc(list.Holds, func(a, b holdRow) int {
+		return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Holder, b.Holder))
+	})
+	list.Holds = list.Holds[:min(v.Count, len(list.Holds))]
+	if err := v.print(sh.out, list, list.write); err != nil {
+		return err
+	}
+	return unasked(missing)
+}
+
+// write is a table of 80 columns: names and keys that are longer are cut.
+func (l holdList) write(w io.Writer) error {
+	rows := [][]string{{"UNITS", "RUNS OUT IN", "LIMIT", "OWNER", "KEY", "HOLDER"}}
+	for _, h := range l.Holds {
+		rows = append(rows, []string{thousands(h.Units), wait(h.Left), cut(h.Name, 12), cut(h.Owner, 10), cut(shown(h.Key), 16), cut(shown(h.Holder), 16)})
+	}
+	if err := columns(w, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s holds are open\n", thousands(l.There))
+	return err
+}

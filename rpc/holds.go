@@ -1,0 +1,86 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+const holdsDefault = 100
+
+// openHolds says who holds what.
+type openHolds struct {
+	Node  string     `json:"node"`
+	Holds []openHold `json:"holds"`
+	There int        `json:"there"` // also those that are not listed
+}
+
+type openHold struct {
+	Limit  string `json:"name"`
+	Key    string `json:"key"` // bytes that are no UTF-8 are written as U+FFFD
+	Holder string `json:"holder"`
+	Units  int64  `json:"units"`
+	LeftMs int64  `json:"left_ms"`
+}
+
+// elsewhere says that another node decides for a key.
+type elsewhere struct{ node string }
+
+func (e *elsewhere) Error() string {
+	return fmt.Sprintf("key: %s decides for it, and keeps its holds; ask there", e.node)
+}
+
+func listHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out openHolds, err error) {
+	switch {
+	case len(f.Key) > cluster.MaxKey:
+		return out, &cluster.InputError{Field: "key", Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(f.Key), cluster.MaxKey)}
+	case len(f.Holder) > limiter.MaxHolder:
+		return out, &cluster.InputError{Field: "holder", Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(f.Holder), limiter.MaxHolder)}
+	}
+	list, there, other := n.OpenHolds(f, count)
+	if other != "" {
+		return out, &elsewhere{other}
+	}
+	out = openHolds{Node: n.ID(), Holds: make([]openHold, len(list)), There: there}
+	for i, h := range list {
+		out.Holds[i] = openHold{h.Limit, h.Key, h.Holder, h.Units, millis(h.Left)}
+	}
+	return out, nil
+}
+
+// Holds lists open holds.
+func (a *admin) Holds(_ context.Context, in *penstockv1.HoldsRequest) (*penstockv1.HoldsResponse, error) {
+	count, err := readCount(int64(in.Count), holdsDefault)
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	list, err := listHolds(a.node, limiter.HoldFilter{Limit: in.Limit, Key: string(in.Key), Holder: in.Holder}, count)
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	out := &penstockv1.HoldsResponse{Node: list.Node, There: int64(list.There)}
+	for _, h := range list.Holds {
+		out.Holds = append(out.Holds, &penstockv1.OpenHold{LimitName: h.Limit, Key: []byte(h.Key), Holder: h.Holder, Units: h.Units, LeftMs: h.LeftMs})
+	}
+	return out, nil
+}
+
+// holds is GET /v1/holds?limit=&key=&holder=&count=: what is set aside on keys of this node.
+func (w *web) holds(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "key", "holder", "count")
+	count, f := queryCount(q, holdsDefault, f)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	list, err := listHolds(w.Node, limiter.HoldFilter{Limit: q["limit"], Key: q["key"], Holder: q["holder"]}, count)
+	if err != nil {
+		writeFault(rw, explain(err))
+		return
+	}
+	writeJSON(rw, http.StatusOK, list)
+}
