@@ -267,13 +267,18 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 			c = -1
 			if view.peers[t].pass(now) {
 				c = len(calls)
-				ask, items, indices := new(Ask), []AskItem(nil), []int(nil)
+				ask := Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline}
+				call := Call{To: *view.member(t), Deadline: deadline}
 				if one != nil {
-					ask, items, indices = &one.ask, one.items[:0], one.indices[:0]
+					ask.Items = one.items[:0]
+					call.Ask = &one.ask
+					sent = append(sent, one.indices[:0])
+				} else {
+					call.Ask = new(Ask)
+					sent = append(sent, nil)
 				}
-				*ask = Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline, Items: items}
-				calls = append(calls, Call{To: *view.member(t), Ask: ask, Deadline: deadline})
-				sent = append(sent, indices)
+				*call.Ask = ask
+				calls = append(calls, call)
 			}
 			callOf[t] = c
 		}

@@ -13,6 +13,8 @@ type account struct {
 	key   string
 	hash  uint64
 	owner *machine
+	tally *LimitReport // of limit
+	seen  *keyCourse   // kept by the course
 
 	reference reference // of what is decided on it
 	held      *held     // of limits of which units are set aside, else nil
@@ -74,8 +76,7 @@ func (j *judge) left(r *request) {
 }
 
 func (j *judge) account(limit, key string) *account {
-	id := naiveKey{limit, key}
-	a := j.accounts[id]
+	a := j.accounts[limit][key]
 	if a == nil {
 		l := j.world.named[limit]
 		s := &l.Spec
@@ -84,7 +85,11 @@ func (j *judge) account(limit, key string) *account {
 		if j.books.limits[limit] {
 			a.held = newHeld()
 		}
-		j.accounts[id] = a
+		a.tally = j.tallies[limit]
+		if j.accounts[limit] == nil {
+			j.accounts[limit] = make(map[string]*account)
+		}
+		j.accounts[limit][key] = a
 		j.order = append(j.order, a)
 	}
 	return a

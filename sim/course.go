@@ -18,7 +18,6 @@ type course struct {
 	start  limiter.Instant // what the first shows in the beginning
 	limits []*LimitCourse
 	byName map[string]*LimitCourse
-	keys   map[naiveKey]*keyCourse
 	waits  []waits // by tick
 	ticks  []Tick
 	marks  []MarkReport
@@ -89,7 +88,6 @@ const mostTicks = 150
 func newCourse(w *world, marks []mark) *course {
 	c := &course{
 		world: w, clocks: 1, byName: make(map[string]*LimitCourse),
-		keys: make(map[naiveKey]*keyCourse),
 	}
 	c.step = stepOf(w.plan.length)
 	for _, m := range w.machines {
@@ -165,10 +163,8 @@ func (c *course) posed(r *request) {
 	now := c.start.Add(c.world.now)
 	all := true
 	for i := range r.items {
-		it := &r.items[i]
-		s := &c.world.named[limitName(it)].Spec
-		l := c.byName[s.Name]
-		k := c.key(naiveKey{s.Name, it.Key}, l)
+		it, a := &r.items[i], r.terms[i].account
+		s, k := a.spec, c.key(a)
 		k.window.begun += c.back(k, it)
 		if r.asked == nil {
 			r.asked = r.ask[:0]
@@ -177,7 +173,7 @@ func (c *course) posed(r *request) {
 		if it.Op != cluster.OpTake {
 			continue
 		}
-		c.count(l).Asked += max(0, it.Cost)
+		c.count(k.limit).Asked += max(0, it.Cost)
 		if r.atomic && !watches(s) {
 			all = all && k.ideal.peek(now, s, it.Cost).Allowed
 		}
@@ -194,13 +190,11 @@ func (c *course) posed(r *request) {
 	}
 }
 
-func (c *course) key(id naiveKey, l *LimitCourse) *keyCourse {
-	k := c.keys[id]
-	if k == nil {
-		k = &keyCourse{limit: l, supply: curveOf(l.spec, c.clocks), window: newWindow()}
-		c.keys[id] = k
+func (c *course) key(a *account) *keyCourse {
+	if a.seen == nil {
+		a.seen = &keyCourse{limit: c.byName[a.spec.Name], supply: curveOf(a.spec, c.clocks), window: newWindow()}
 	}
-	return k
+	return a.seen
 }
 
 // back is the most that an item can give back, in parts.

@@ -58,19 +58,19 @@ var promiseWords = [promises][2]string{
 // saw (account.go).
 type judge struct {
 	world    *world
-	accounts map[naiveKey]*account
-	order    []*account              // as they were opened
-	memories memories                // what nodes decided under an ID
-	gifts    []time.Duration         // when a partition was last given to somebody
-	givers   []*process              // by whom
-	troubles troubles                // of the world
-	holders  []*process              // of partitions, as far as gifts and decisions tell
-	claims   []time.Duration         // when somebody was first seen to hold a partition who was not given it
-	laid     []time.Duration         // when what is kept of a partition was last laid on a clock out of step with the one before
-	said     sayings                 // what clients may hear under an ID
-	granted  map[cluster.ID]bool     // what was set aside of several owners, under which IDs
-	checked  [promises]uint64        // how often each promise was looked at
-	tallies  map[string]*LimitReport // by limit
+	accounts map[string]map[string]*account // by limit and key
+	order    []*account                     // as they were opened
+	memories memories                       // what nodes decided under an ID
+	gifts    []time.Duration                // when a partition was last given to somebody
+	givers   []*process                     // by whom
+	troubles troubles                       // of the world
+	holders  []*process                     // of partitions, as far as gifts and decisions tell
+	claims   []time.Duration                // when somebody was first seen to hold a partition who was not given it
+	laid     []time.Duration                // when what is kept of a partition was last laid on a clock out of step with the one before
+	said     sayings                        // what clients may hear under an ID
+	granted  map[cluster.ID]bool            // what was set aside of several owners, under which IDs
+	checked  [promises]uint64               // how often each promise was looked at
+	tallies  map[string]*LimitReport        // by limit
 	requests RequestReport
 	failure  *Failure
 	deciders []decider // by partition
@@ -131,7 +131,7 @@ type alone struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{
-		world: w, accounts: make(map[naiveKey]*account), said: sayings{byID: make(map[cluster.ID]*saying)}, granted: make(map[cluster.ID]bool),
+		world: w, accounts: make(map[string]map[string]*account), said: sayings{byID: make(map[cluster.ID]*saying)}, granted: make(map[cluster.ID]bool),
 		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
@@ -212,7 +212,8 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 	if items[0].op == cluster.OpPeek {
 		id = cluster.ID{}
 	}
-	if before := j.remembered(p, id, items, got); before != nil {
+	known := j.memories.answers[id]
+	if before := j.remembered(p, known, id, items, got); before != nil {
 		for i := range items {
 			j.same(p, &items[i], got[i], before[i])
 		}
@@ -234,7 +235,7 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 		if together {
 			charges = charges && !falls(items, got)
 		}
-		j.remember(p, items[0].account, id, got, charges)
+		j.remember(p, known, items[0].account, id, got, charges)
 	}
 }
 
@@ -612,7 +613,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		}
 	case d.Source == cluster.SourceFallback:
 		j.fellBack(h, i, d, got)
-		j.tallies[a.spec.Name].count(it, d)
+		a.tally.count(it, d)
 		if d.Allowed && it.Op == cluster.OpTake && it.Cost > 0 {
 			a.reference.owes(a, p)
 		}
@@ -637,7 +638,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 			return
 		}
 	}
-	j.tallies[a.spec.Name].count(it, d)
+	a.tally.count(it, d)
 	t.settled = true
 	if it.Op >= cluster.OpReserve {
 		j.heardHold(h, i, d, yes)
@@ -706,7 +707,7 @@ func (j *judge) audit(p *process) {
 	table.Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
 		j.checked[kept]++
 		name, _, _ := strings.Cut(l.Name, "\x00") // a share's name goes on after the limit's
-		a := j.accounts[naiveKey{name, key}]
+		a := j.accounts[name][key]
 		if a == nil {
 			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s", p.machine.id, keyText(key), l.Name, decisionText(d))
 		}

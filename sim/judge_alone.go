@@ -44,7 +44,7 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 			if a.charged && it.ID != (cluster.ID{}) && m == nil {
-				j.memories.add(it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)
+				j.memories.add(m, it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)
 				j.memories.answers[it.ID].share = true
 			}
 			a.full = true

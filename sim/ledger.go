@@ -43,15 +43,16 @@ func newMemories() memories { return memories{answers: make(map[cluster.ID]*answ
 // keptMemories is how long the judge looks back: longer than any node may remember.
 const keptMemories = 10 * time.Second
 
-// add notes an answer, and drops those that nobody can remember any more.
-func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
+// add notes an answer after before, which is what answers has under id, and drops those that nobody can remember any more.
+func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
 	for len(m.order) > 0 && m.order[0].now+keptMemories < now {
 		m.free = append(m.free, m.order[0])
 		delete(m.answers, m.order[0].id)
+		m.order[0].by = nil
 		m.order = m.order[1:]
 	}
-	a := m.answers[id]
-	if a == nil {
+	a := before
+	if a == nil || a.by == nil { // there was none, or it has just been dropped
 		if n := len(m.free); n > 0 {
 			a, m.free = m.free[n-1], m.free[:n-1]
 		} else {
@@ -65,16 +66,15 @@ func (m *memories) add(id cluster.ID, p *process, now time.Duration, ds []limite
 	a.decisions = append(a.one[:0], ds...)
 }
 
-// remembered is what was answered under id before, if p has to know that; got is what it answers now. Where it is open
-// whether p still knows, or knows already, its answer tells.
-func (j *judge) remembered(p *process, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
+// remembered is what was answered under id before, as a says, if p has to know that; got is what it answers now. Where it
+// is open whether p still knows, or knows already, its answer tells.
+func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
 	if own := p.shares.answers[id]; own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
 		for i := range items { // it has heard of this take before, when it had to decide by itself
 			j.bring(items[i].account, p)
 		}
 		return own.decisions
 	}
-	a := j.memories.answers[id]
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
 	}
@@ -102,8 +102,8 @@ func (j *judge) remembered(p *process, id cluster.ID, items []asked, got []limit
 // remember notes what p has answered under id. A second charge is excused if whoever charged it first has lost its
 // memory since, or has given it to somebody with whom it was lost, so that the partition was claimed; or if it comes after the time in which an owner remembers, because a client has repeated itself too
 // late, or because the ask was lying at the door of a frozen machine. A node never repeats itself too late.
-func (j *judge) remember(p *process, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
-	if before := j.memories.answers[id]; before != nil && before.charges && charges {
+func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
+	if before != nil && before.charges && charges {
 		switch {
 		case before.by.dead && !before.by.departed, j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
 		case j.outlived(before, p) && (id.Origin == clientOrigin || p.machine.thawed >= before.now):
@@ -114,7 +114,7 @@ func (j *judge) remember(p *process, of *account, id cluster.ID, got []limiter.D
 	if charges {
 		j.checked[once]++
 	}
-	j.memories.add(id, p, j.world.now, got, charges)
+	j.memories.add(before, id, p, j.world.now, got, charges)
 }
 
 // outlived reports whether p need not know an answer any more.
@@ -192,7 +192,7 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 	}
 	d = l.take(now, s, it.Key, it.Cost)
 	if it.ID != (cluster.ID{}) {
-		l.add(it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
+		l.add(l.answers[it.ID], it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}
 	return d, true
 }

@@ -97,7 +97,7 @@ func holdFaults() []planted {
 			err := d.Check(r, out)
 			for i := range out {
 				it := &r.Items[i]
-				a := p.machine.world.judge.accounts[naiveKey{it.Limit, it.Key}]
+				a := p.machine.world.judge.accounts[it.Limit][it.Key]
 				if err != nil || out[i].Source != cluster.SourceForwarded || it.Op != cluster.OpTake || it.Cost <= 0 || a.spec.Consistency != limiter.Leased {
 					continue
 				}

@@ -15,7 +15,7 @@ import (
 // of it for whoever has to find out why a promise broke.
 type trace struct {
 	hash   *xxhash.Digest
-	buf    []byte
+	buf    []byte // not hashed yet
 	events uint64
 	recent [recentHappenings]happening
 }
@@ -78,7 +78,10 @@ var kindNames = [...]string{
 func newTrace() trace { return trace{hash: xxhash.New()} }
 
 func (t *trace) add(h happening) {
-	b := append(t.buf[:0], byte(h.kind), bit(h.allowed))
+	if len(t.buf) > traceBuffer {
+		t.flush()
+	}
+	b := append(t.buf, byte(h.kind), bit(h.allowed))
 	b = binary.LittleEndian.AppendUint16(b, index(h.node))
 	b = binary.LittleEndian.AppendUint16(b, index(h.peer))
 	b = binary.LittleEndian.AppendUint64(b, uint64(h.at))
@@ -89,14 +92,24 @@ func (t *trace) add(h happening) {
 		b = binary.LittleEndian.AppendUint64(b, uint64(h.remaining))
 		b = append(append(append(b, h.limit...), 0), h.key...)
 	}
-	t.hash.Write(b)
 	t.buf = b
 	t.recent[t.events%recentHappenings] = h
 	t.events++
 }
 
+// traceBuffer is how much is hashed at once: it costs less than bit by bit.
+const traceBuffer = 4096
+
+func (t *trace) flush() {
+	t.hash.Write(t.buf)
+	t.buf = t.buf[:0]
+}
+
 // sum identifies all that happened so far.
-func (t *trace) sum() uint64 { return t.hash.Sum64() }
+func (t *trace) sum() uint64 {
+	t.flush()
+	return t.hash.Sum64()
+}
 
 // last are the latest happenings, one line each, oldest first.
 func (t *trace) last() (lines []string) {

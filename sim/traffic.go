@@ -79,7 +79,13 @@ func (a *awaited) happen() {
 
 // arrive has the nodes that a names hear of it.
 func (w *world) arrive(a *arrival) {
-	r := &request{items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience, open: len(a.calls), roams: a.roams, retry: a.retry}
+	var r *request
+	if n := len(w.requests); n > 0 {
+		r, w.requests = w.requests[n-1], w.requests[:n-1]
+	} else {
+		r = new(request)
+	}
+	*r = request{items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience, open: len(a.calls), roams: a.roams, retry: a.retry}
 	w.judge.posed(r)
 	w.course.posed(r)
 	for _, c := range a.calls {

@@ -26,6 +26,7 @@ type world struct {
 	limits   cluster.Limits            // those that nodes know by name
 	frames   []*frame                  // buffers not in use
 	visits   []*visit                  // likewise
+	requests []*request                // likewise
 	coming   awaited                   // the next request
 	first    *ring.Ring                // in the beginning
 	views    []*cluster.View           // made last
@@ -339,4 +340,7 @@ func (v *visit) happen() {
 	clear(q.Items) // a node that keeps them keeps nothing
 	clear(v.out)
 	w.visits = append(w.visits, v)
+	if r.open == 0 {
+		w.requests = append(w.requests, r)
+	}
 }
