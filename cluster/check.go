@@ -135,6 +135,9 @@ func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Dec
 	var away []int // items that this node does not decide
 	for i := range r.Items {
 		if !n.decideHere(now, &r.Items[i], &out[i]) {
+			if away == nil {
+				away = make([]int, 0, len(r.Items)-i)
+			}
 			away = append(away, i)
 		}
 	}

@@ -10,12 +10,20 @@ import (
 // Deliver is the peer's door: it answers an Ask from memory. It waits only where Ask.Waits says that it may. The keys of a may be borrowed
 // from the frame that carried it, nothing keeps them after Deliver returns; its limits may be kept.
 func (n *Node) Deliver(a *Ask) *Answer {
+	answer := newAnswer(len(a.Items))
+	n.DeliverInto(a, answer)
+	return answer
+}
+
+// DeliverInto is Deliver with an Answer whose memory is used again. What is in it is forgotten.
+func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
 	if n.stalled(now) {
 		n.fence()
 	}
 	view := n.view.Load()
-	answer := newAnswer(len(a.Items))
+	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], asked: answer.asked}
+	clear(answer.Items)
 	if a.Move != nil {
 		answer.Move = n.hear(now, view, a.Move)
 	}
@@ -23,7 +31,8 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	var one [1]Item // most asks have one, which then needs no memory of its own
 	items := one[:0]
 	if len(a.Items) > 1 {
-		items = make([]Item, 0, len(a.Items))
+		answer.asked = slices.Grow(answer.asked[:0], len(a.Items))
+		items = answer.asked
 	}
 	for i := range a.Items {
 		it := &a.Items[i]
@@ -35,13 +44,13 @@ func (n *Node) Deliver(a *Ask) *Answer {
 		answer.RingHash = view.RingHash()
 	}
 	if status == StatusDone && a.Relay && len(items) > 0 && n.relay(now, view, a, items, answer) {
-		return answer
+		return
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.answerAll(now, view, items, answer)
 		n.confirmAnswer(now, items, answer)
 		answer.introduce(view)
-		return answer
+		return
 	}
 	for i := range items {
 		out := &answer.Items[i]
@@ -56,7 +65,6 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	}
 	n.confirmAnswer(now, items, answer)
 	answer.introduce(view)
-	return answer
 }
 
 // newAnswer has room for n items; for one in a single piece of memory.

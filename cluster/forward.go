@@ -240,57 +240,72 @@ func tooLate(began, now, deadline limiter.Instant, hop int) bool {
 	return now >= deadline || now > began.Add(repeatWithin) || hop > 2 && now > began.Add(settleTime)
 }
 
-// address groups items into one call per target. Items without a target, or whose target's breaker is open, are
-// held back.
+// address groups items into one call per target; sent are the items of each. Items without a target, or whose target's breaker is
+// open, are held back.
 func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int) {
 	deadline := callDeadline(now, r.Deadline, n.callTimeout)
-	callOf := make(map[int]int, 4) // target → index in calls, or -1: its breaker is open
-	var one *loneCall
-	if len(away) == 1 {
-		one = new(loneCall)
-		calls, sent = one.calls[:0], one.sent[:0]
+	var few [16]target
+	of := few[:] // by target
+	if most := len(view.Members) + len(view.strangers); most > len(of) {
+		of = make([]target, most)
 	}
+	var fewer [16]int
+	going, all := fewer[:0], 0 // targets of calls; their items
 	for _, i := range away {
 		t := targets[i]
 		if t < 0 || now >= deadline {
 			held = append(held, i)
 			continue
 		}
-		it := &r.Items[i]
-		if it.Op.holds() && view.member(t).Features&FeatureHolds == 0 { // it could not even read that
+		if r.Items[i].Op.holds() && view.member(t).Features&FeatureHolds == 0 { // it could not even read that
 			targets[i] = nobody
 			held = append(held, i)
 			continue
 		}
-		c, known := callOf[t]
-		if !known {
-			c = -1
-			if view.peers[t].pass(now) {
-				c = len(calls)
-				ask := Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline}
-				call := Call{To: *view.member(t), Deadline: deadline}
-				if one != nil {
-					ask.Items = one.items[:0]
-					call.Ask = &one.ask
-					sent = append(sent, one.indices[:0])
-				} else {
-					call.Ask = new(Ask)
-					sent = append(sent, nil)
-				}
-				*call.Ask = ask
-				calls = append(calls, call)
+		if !of[t].known {
+			of[t].known = true
+			if of[t].open = !view.peers[t].pass(now); !of[t].open {
+				of[t].call = len(going)
+				going = append(going, t)
 			}
-			callOf[t] = c
 		}
-		if c < 0 {
+		if of[t].open {
 			held = append(held, i)
 			continue
 		}
-		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
-			calls[c].Ask.Relay = calls[c].Ask.Relay || n.gone(now, view.peers[o]) || view.peers[o].open(now)
+		of[t].items++
+		all++
+	}
+	if all == 0 {
+		return nil, nil, held
+	}
+	var asks []Ask
+	var items []AskItem
+	var indexes []int
+	if all == 1 {
+		one := new(loneCall)
+		calls, sent, asks, items, indexes = one.calls[:], one.sent[:], one.asks[:], one.items[:], one.indexes[:]
+	} else {
+		calls, sent = make([]Call, len(going)), make([][]int, len(going))
+		asks, items, indexes = make([]Ask, len(going)), make([]AskItem, all), make([]int, all)
+	}
+	for c, t := range going {
+		k := of[t].items
+		asks[c] = Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline, Items: items[:0:k]}
+		calls[c] = Call{To: *view.member(t), Ask: &asks[c], Deadline: deadline}
+		sent[c], items, indexes = indexes[:0:k], items[k:], indexes[k:]
+	}
+	for _, i := range away {
+		t := targets[i]
+		if t < 0 || of[t].open || now >= deadline {
+			continue
 		}
-		calls[c].Ask.Items = append(calls[c].Ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold})
-		sent[c] = append(sent[c], i)
+		it, ask := &r.Items[i], calls[of[t].call].Ask
+		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
+			ask.Relay = ask.Relay || n.gone(now, view.peers[o]) || view.peers[o].open(now)
+		}
+		ask.Items = append(ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold})
+		sent[of[t].call] = append(sent[of[t].call], i)
 	}
 	return calls, sent, held
 }
@@ -298,10 +313,16 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 // loneCall is all that one item takes on its way, in one piece of memory: most requests have one.
 type loneCall struct {
 	calls   [1]Call
-	ask     Ask
+	asks    [1]Ask
 	items   [1]AskItem
 	sent    [1][]int
-	indices [1]int
+	indexes [1]int
+}
+
+// target is what address knows of one.
+type target struct {
+	known, open bool // open: the breaker is
+	call, items int  // which call it gets, and of how many items
 }
 
 // callDeadline bounds one call: the timeout, or seven eighths of what the request has left; the rest is for the way

@@ -171,6 +171,8 @@ type Answer struct {
 	Items    []AnswerItem
 	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender
+
+	asked []Item // memory of DeliverInto
 }
 
 // Status says what became of one item.

@@ -92,6 +92,7 @@ type exchange struct {
 	send   func(reply any) error
 	frames frameReader
 	reply  []byte
+	given  cluster.Answer // the last one
 
 	mu     sync.Mutex // held while a frame is served; guards the two below
 	served uint64     // tag of the last ask
@@ -160,7 +161,8 @@ func (e *exchange) serve(b []byte) error {
 			go e.answerLater(tag, keep(a))
 			return
 		}
-		e.reply = appendAnswer(e.reply, tag, e.door.node.Deliver(a))
+		e.door.node.DeliverInto(a, &e.given)
+		e.reply = appendAnswer(e.reply, tag, &e.given)
 	})
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "a frame %v", err)
