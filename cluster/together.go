@@ -59,7 +59,7 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 		asks.Items[i].ID.Origin = (it.ID.Origin ^ holdOrigin) | nodeOrigin // no client can settle it
 		if !it.canHold() || !view.keepsHolds(it.hash) {
 			asks.Items[i].Op, asks.Items[i].Hold = OpPeek, nil
-			asks.Items[i].Cost = withTwins(r.Items[:i], it)
+			asks.Items[i].Cost = withTwins(r.Items[:i], asks.Items, it)
 		}
 	}
 	n.reserveSpread(now, view, asks, out)
@@ -123,11 +123,12 @@ func (it *Item) canHold() bool {
 	return it.Cost > 0 && it.Cost <= l.Capacity() && !it.Report && l.Consistency != limiter.Replicated && !l.Unlimited && !l.NeverDenies()
 }
 
-// withTwins is the cost of an item that is only looked at, with those of the items before it on the same count.
-func withTwins(before []Item, it *Item) int64 {
+// withTwins is the cost of an item that is only looked at, with those of the items before it on the same count. asks says of which
+// that is so.
+func withTwins(before, asks []Item, it *Item) int64 {
 	cost := it.Cost
 	for i := range before {
-		if o := &before[i]; cost > 0 && o.Cost > 0 && o.limit == it.limit && o.Key == it.Key && !o.canHold() {
+		if o := &before[i]; cost > 0 && o.Cost > 0 && o.limit == it.limit && o.Key == it.Key && asks[i].Op == OpPeek {
 			cost = min(cost, limiter.MaxLimit) + min(o.Cost, limiter.MaxLimit)
 		}
 	}

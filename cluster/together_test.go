@@ -229,3 +229,60 @@ func TestClientsDoNotSettleTakes(t *testing.T) {
 	}
 	w.remain(keys, 70, 70)
 }
+
+// Promise: what is only looked at is looked at together: two of one request do not both get what is there once.
+func TestTwinsAreLookedAtTogether(t *testing.T) {
+	everywhere := hundred
+	everywhere.Name, everywhere.Consistency, everywhere.Algorithm, everywhere.Anchor = "everywhere", limiter.Replicated, limiter.GCRA, 0
+	w := newWorld(t, 3, hundred, everywhere)
+	a, b := w.key("n2", 0), w.key("n3", 0)
+	twin := func(units int64) Item { return Item{Limit: "everywhere", Key: b, Cost: units} }
+	if out, all := w.takeAll("n1", of(10, a), twin(60), twin(60)); all || !out[1].Allowed || out[2].Allowed {
+		t.Errorf("60 and 60 of 100: %+v", out)
+	}
+	w.remain([]string{a}, 100)
+	if out, all := w.takeAll("n1", of(10, a), twin(60), twin(40)); !all {
+		t.Errorf("60 and 40 of 100: %+v", out)
+	}
+	w.remain([]string{a}, 90)
+	if got := w.remaining("n1", "everywhere", b); got != 0 {
+		t.Errorf("%d remain, want 0", got)
+	}
+
+	old := oldWorld(t, hundred)
+	a, b = old.key("n2", 0), old.key("n3", 0)
+	if out, all := old.takeAll("n1", of(10, b), of(60, a), of(60, a)); all {
+		t.Errorf("60 and 60 of 100 at an older release: %+v", out)
+	}
+	old.remain([]string{a, b}, 100, 100)
+}
+
+// Promise: who is silent costs nothing of the share that speaks for it where another has refused, and what is to be reported is not
+// where the silent one's on_error refuses.
+func TestRefusedBesideASilentOwner(t *testing.T) {
+	deny := hundred
+	deny.Name, deny.OnError = "deny", limiter.ErrorDeny
+	w := newWorld(t, 3, hundred, deny)
+	a, b := w.key("n2", 0), w.key("n3", 0)
+	w.check("n2", of(80, a))
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.To.ID == "n3" && len(c.Ask.Items) > 0 {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	if out, all := w.takeAll("n1", of(30, a), of(30, b)); all || out[0].Allowed || out[1].Source != SourceFallback {
+		t.Fatalf("%+v", out)
+	}
+	if d := w.check("n1", of(33, b))[0]; d.Source != SourceFallback || !d.Allowed {
+		t.Errorf("of a share of 33: %+v", d)
+	}
+	report := of(10, a)
+	report.Report = true
+	if out, all := w.takeAll("n1", report, of(-20, a), Item{Limit: "deny", Key: b, Cost: 30}); all || out[2].Allowed {
+		t.Fatalf("%+v", out)
+	}
+	w.pass(3 * time.Second)
+	w.remain([]string{a}, 20)
+}
