@@ -280,3 +280,19 @@ func TestDo(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkTake is a decision of a node that is alone, as the program that it is in calls it.
+func BenchmarkTake(b *testing.B) {
+	ctx := context.Background()
+	n, err := embedded.Start(ctx, embedded.Config{Limits: []limiter.Spec{{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close(ctx)
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, err := n.Take(ctx, "big", "alice", 1); err != nil || !d.Allowed {
+			b.Fatal(d, err)
+		}
+	}
+}

@@ -33,10 +33,20 @@ func TestGuardNotices(t *testing.T) {
 		{"limiter.BenchmarkGone", 3, "not ok limiter.BenchmarkGone: is not measured"},
 	} {
 		var out strings.Builder
-		bad := compare([]figure{{test.name, test.allocations}}, measured, &out)
+		others := slices.DeleteFunc(slices.Clone(measured), func(f figure) bool { return f.name == test.name })
+		bad := compare(append([]figure{{test.name, test.allocations}}, others...), measured, &out)
 		if !strings.HasPrefix(out.String(), test.want) || (bad == 1) != strings.HasPrefix(test.want, "not") {
 			t.Errorf("%d bad, %q; want %q", bad, out.String(), test.want)
 		}
+	}
+}
+
+// TestGuardNoticesStrangers: a benchmark whose figure nobody has written down is not guarded.
+func TestGuardNoticesStrangers(t *testing.T) {
+	var out strings.Builder
+	bad := compare(nil, []figure{{"limiter.BenchmarkNew", 2}}, &out)
+	if want := "not ok limiter.BenchmarkNew: allocates 2 times, and nobody"; bad != 1 || !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%d bad, %q; want %q", bad, out.String(), want)
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 	allowed     = "share allowed"
 	collecting  = "collector's share of the CPU"
 	pause       = "longest pause"
+	stopping    = "longest stop"
 	cycles      = "collections"
 	cycle       = "CPU of a collection"
 )
@@ -58,6 +59,7 @@ var Tables = []contest.Table{
 	{Title: "The collector's share of two cores, %, while each decision comes with 256 bytes of garbage", Short: "collector, %", Figure: collecting, Digits: 2},
 	{Title: "Its collections in that time", Figure: cycles},
 	{Title: "Its longest pause then, µs", Short: "longest pause, µs", Figure: pause},
+	{Title: "The longest part of a pause in which threads were still to stop, µs", Short: "of it stopping", Figure: stopping},
 	{Title: "CPU of one collection, ms", Short: "a collection, ms", Figure: cycle, Digits: 1},
 }
 
@@ -226,6 +228,7 @@ func measureCollector(running Running, stream *draws, most time.Duration, figure
 		figures[collecting] = 100 * (after.cpu - before.cpu) / (after.allCPU - before.allCPU)
 	}
 	figures[pause] = 1e6 * longest(before.pauses, after.pauses)
+	figures[stopping] = 1e6 * longest(before.stops, after.stops)
 
 	before = readCollector()
 	runtime.GC()
@@ -236,7 +239,8 @@ func measureCollector(running Running, stream *draws, most time.Duration, figure
 type collector struct {
 	cpu, allCPU float64 // seconds, up to the last collection
 	cycles      uint64
-	pauses      *metrics.Float64Histogram // seconds in which the world stood still
+	pauses      *metrics.Float64Histogram // seconds in which the world stood still, or was being stopped
+	stops       *metrics.Float64Histogram // the second part of it
 }
 
 func readCollector() collector {
@@ -245,11 +249,15 @@ func readCollector() collector {
 		{Name: "/cpu/classes/total:cpu-seconds"},
 		{Name: "/gc/cycles/total:gc-cycles"},
 		{Name: "/sched/pauses/total/gc:seconds"},
+		{Name: "/sched/pauses/stopping/gc:seconds"},
 	}
 	metrics.Read(s)
-	h := s[3].Value.Float64Histogram()
-	copied := &metrics.Float64Histogram{Counts: append([]uint64(nil), h.Counts...), Buckets: h.Buckets}
-	return collector{s[0].Value.Float64(), s[1].Value.Float64(), s[2].Value.Uint64(), copied}
+	return collector{s[0].Value.Float64(), s[1].Value.Float64(), s[2].Value.Uint64(), copied(s[3]), copied(s[4])}
+}
+
+func copied(s metrics.Sample) *metrics.Float64Histogram {
+	h := s.Value.Float64Histogram()
+	return &metrics.Float64Histogram{Counts: append([]uint64(nil), h.Counts...), Buckets: h.Buckets}
 }
 
 // longest is the upper end of the highest bucket that has grown.

@@ -1,0 +1,35 @@
+package rpc
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// BenchmarkHTTP is the HTTP door and the node, without the wire.
+func BenchmarkHTTP(b *testing.B) {
+	h := NewHTTP(HTTPConfig{Node: alone(b, limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})})
+	for _, way := range []struct{ name, method, target, body string }{
+		{"get", http.MethodGet, "/v1/check?limit=big&key=alice", ""},
+		{"post", http.MethodPost, "/v1/check", `{"items":[{"limit":"big","key":"alice","cost":1}]}`},
+		{"auth", http.MethodGet, "/v1/auth?limit=big&key=alice", ""},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(way.method, way.target, strings.NewReader(way.body))
+				if way.body != "" {
+					r.Header.Set("Content-Type", "application/json")
+				}
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
