@@ -25,7 +25,7 @@ func contestOfLimiters(args []string, out, progress io.Writer) error {
 	keys := f.String("keys", "1e3,1e4,1e5,1e6,1e7", "numbers of keys")
 	most := f.Float64("most", 1e7, "number of keys that the other limiters get at most")
 	each := f.Duration("time", 500*time.Millisecond, "for each figure of speed")
-	collector := f.Float64("collector", 1e7, "number of keys from which on the collector is watched too, for up to a minute")
+	collector := f.Float64("collector", 1e7, "number of keys from which on the collector is watched too, for up to 20 s")
 	only := f.String("only", "", "contestants whose names contain this; default all")
 	dir := f.String("o", "", "directory for limiters.md, .json and .svg; default none")
 	if err := f.Parse(args); err != nil {
@@ -76,7 +76,7 @@ func measureLimiters(rounds int, keys string, most, collector float64, only stri
 		n, _ := strconv.ParseFloat(j.Point, 64)
 		plan := limiters.Plan{Keys: int(n), Time: each}
 		if n >= collector {
-			plan.Collector = time.Minute
+			plan.Collector = 20 * time.Second
 		}
 		return measureElsewhere(self, j.Contestant, plan)
 	}, progress)

@@ -49,6 +49,12 @@ func everything(args []string, out, progress io.Writer) error {
 			return fmt.Errorf("-only: %q is no row; there are %s", name, strings.Join(names(), ", "))
 		}
 	}
+	command := []string{"go run ."} // without where the figures go
+	f.Visit(func(g *flag.Flag) {
+		if g.Name != "o" {
+			command = append(command, "-"+g.Name, g.Value.String())
+		}
+	})
 	began := time.Now()
 	rows, done, err := prepare(chosen, progress)
 	if err != nil {
@@ -62,7 +68,7 @@ func everything(args []string, out, progress io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("row %s: %w", r.name, err)
 		}
-		report.Command = strings.Join(append([]string{"go run ."}, args...), " ")
+		report.Command = strings.Join(command, " ")
 		if err := write(report, out, *dir); err != nil {
 			return err
 		}
