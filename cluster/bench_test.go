@@ -76,3 +76,39 @@ func BenchmarkCheckOfMany(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLocal is a decision that a node takes from a lease, and one that it takes as the owner of the key, by turns. A lease
+// changes hands beside the requests, which is not measured.
+func BenchmarkLocal(b *testing.B) {
+	w := newWorld(b, 2, limiter.Spec{Name: "lent", Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Second, Consistency: limiter.Leased})
+	keys := map[Source]string{SourceOwner: w.key("n1", 0), SourceLease: w.key("n2", 0)}
+	spent, by := map[Source]time.Duration{}, map[Source]int{}
+	const turn = 10_000 // and fewer than a tick lends
+	out := make([]Decision, 1)
+	for done := 0; done < b.N; done += turn {
+		for _, source := range []Source{SourceOwner, SourceLease} {
+			for i := range 20 {
+				w.check("n1", Item{Limit: "lent", Key: keys[source], Cost: 4 * turn})
+				if i%5 == 0 {
+					w.pass(tickEvery)
+				}
+			}
+			began := time.Now()
+			for range turn {
+				w.now++
+				r := Request{Items: []Item{{Limit: "lent", Key: keys[source], Cost: 1}}}
+				if err := w.nodes["n1"].Check(&r, out); err != nil {
+					b.Fatal(err)
+				}
+				by[out[0].Source]++
+			}
+			spent[source] += time.Since(began)
+		}
+	}
+	if by[SourceLease] < 99*by[SourceOwner]/100 {
+		b.Fatalf("by source %v", by)
+	}
+	b.ReportMetric(float64(spent[SourceOwner].Nanoseconds())/float64(by[SourceOwner]), "ns/owner")
+	b.ReportMetric(float64(spent[SourceLease].Nanoseconds())/float64(by[SourceLease]), "ns/lease")
+	b.ReportMetric(float64(spent[SourceLease])/float64(spent[SourceOwner]), "ratio")
+}
