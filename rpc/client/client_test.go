@@ -460,3 +460,15 @@ func TestCheckRules(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Promise: a name that is no text is refused here, and does not spoil the stream for others.
+func TestTakeOfANameThatIsNoText(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	if _, err := c.Take(t.Context(), "bi\xffg", "k", 1); status.Code(err) != codes.InvalidArgument {
+		t.Fatalf("got %v, want INVALID_ARGUMENT", err)
+	}
+	if d, err := c.Take(t.Context(), "big", "k\xff", 1); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}

@@ -3,10 +3,12 @@ package client
 import (
 	"context"
 	"runtime"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -68,51 +70,67 @@ func (c *Client) Do(ctx context.Context, r Request) (Decision, error) {
 	return d, nil
 }
 
-// item is r as the protocol has it.
-func (r *Request) item() *penstockv1.Item {
-	it := &penstockv1.Item{Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict}
-	if !r.At.IsZero() {
-		ms := r.At.UnixMilli()
-		it.AtMs = &ms
-	}
-	return it
-}
-
 func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
-	if _, limited := ctx.Deadline(); !limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
-		defer cancel()
+	if !utf8.ValidString(r.Limit) { // the protocol has no place for it, and others travel along
+		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is no UTF-8", r.Limit)
 	}
-	t := &take{item: r.item(), ctx: ctx, done: make(chan struct{})}
-	t.item.Id = c.nextID()
+	t := idle.Get().(*take)
+	var late <-chan time.Time // without a deadline of the caller's
+	var limited bool
+	if t.deadline, limited = ctx.Deadline(); !limited {
+		t.deadline, late = time.Now().Add(DefaultTimeout), t.timer.C
+		t.timer.Reset(DefaultTimeout)
+	}
+	t.item = appendItem(t.item[:0], &r, c.origin, c.sequence.Add(1))
 	if err := c.takes.post(t); err != nil {
-		return Decision{}, err
+		t.finish(Decision{}, err)
 	}
 	select {
 	case <-t.done:
-		return t.decision, t.err
+		if !limited {
+			t.timer.Stop()
+		}
+		d, err := t.decision, t.err
+		t.alone, t.again, t.decision, t.err = false, false, Decision{}, nil
+		idle.Put(t)
+		return d, err
 	case <-ctx.Done():
-		return Decision{}, status.FromContextError(ctx.Err()).Err()
+	case <-late:
 	}
+	t.gone.Store(true) // and nobody uses it again
+	err := ctx.Err()
+	if err == nil {
+		err = context.DeadlineExceeded
+	}
+	return Decision{}, status.FromContextError(err).Err()
 }
 
 // take is one Take on its way.
 type take struct {
-	item  *penstockv1.Item
-	ctx   context.Context
-	alone bool // sent without others, because it was in a request that was refused
-	again bool // sent a second time, because the stream broke
-	sent  time.Time
+	item     []byte // as the protocol has it
+	deadline time.Time
+	gone     atomic.Bool // its caller waits no longer
+	alone    bool        // sent without others, because it was in a request that was refused
+	again    bool        // sent a second time, because the stream broke
+	sent     time.Time
 
-	done     chan struct{} // closed when decision or err is set
+	done     chan struct{} // gets a token when decision or err is set
+	timer    *time.Timer
 	decision Decision
 	err      error
 }
 
+// idle are takes that are on their way no more: a channel and a timer cost more than an answer.
+var idle = sync.Pool{New: func() any {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &take{done: make(chan struct{}, 1), timer: timer}
+}}
+
+// finish tells the caller, once.
 func (t *take) finish(d Decision, err error) {
 	t.decision, t.err = d, err
-	close(t.done)
+	t.done <- struct{}{}
 }
 
 // takes shares one stream among all takes. Two goroutines work while there is a stream: run opens it and reads, write
@@ -203,7 +221,7 @@ func (t *takes) run() {
 func (t *takes) converse() error {
 	ctx, hangUp := context.WithCancel(t.ctx)
 	defer hangUp()
-	stream, err := t.client.CheckStream(ctx)
+	stream, err := t.client.CheckStream(ctx, grpc.ForceCodecV2(bytesCodec{}))
 	if err != nil {
 		return err
 	}
@@ -212,12 +230,18 @@ func (t *takes) converse() error {
 		defer close(written)
 		t.write(ctx, stream)
 	}()
+	known := names{}
 	for {
-		var out *penstockv1.CheckStreamResponse
-		if out, err = stream.Recv(); err != nil {
+		var out []byte
+		if err = stream.RecvMsg(&out); err != nil {
 			break
 		}
-		t.receive(out)
+		response, ok := readResponse(out)
+		if !ok {
+			err = status.Error(codes.Internal, "client: the node's answer is no message of this protocol")
+			break
+		}
+		t.receive(response, known)
 	}
 	hangUp()
 	<-written
@@ -231,7 +255,7 @@ func (t *takes) write(ctx context.Context, stream penstockv1.RateLimiter_CheckSt
 	for {
 		runtime.Gosched()
 		for in := t.join(); in != nil; in = t.join() {
-			if stream.Send(in) != nil {
+			if stream.SendMsg(&in) != nil {
 				return // the reader learns why, and repeats what was not answered
 			}
 			runtime.Gosched()
@@ -245,10 +269,11 @@ func (t *takes) write(ctx context.Context, stream penstockv1.RateLimiter_CheckSt
 }
 
 // join makes one request of what waits; nil if nothing does.
-func (t *takes) join() *penstockv1.CheckStreamRequest {
+func (t *takes) join() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var joined []*take
+	joined := make([]*take, 0, min(len(t.waiting), maxJoined))
+	items := make([][]byte, 0, cap(joined))
 	var latest time.Time
 	n := 0
 	for ; n < len(t.waiting) && len(joined) < maxJoined; n++ {
@@ -256,13 +281,13 @@ func (t *takes) join() *penstockv1.CheckStreamRequest {
 		if one.alone && len(joined) > 0 {
 			break
 		}
-		if one.ctx.Err() != nil {
-			continue // its caller has gone
+		if one.gone.Load() {
+			continue
 		}
-		if d, _ := one.ctx.Deadline(); d.After(latest) {
-			latest = d
+		if one.deadline.After(latest) {
+			latest = one.deadline
 		}
-		joined = append(joined, one)
+		joined, items = append(joined, one), append(items, one.item)
 		if one.alone {
 			n++
 			break
@@ -277,19 +302,18 @@ func (t *takes) join() *penstockv1.CheckStreamRequest {
 	t.tag++
 	t.sent[t.tag] = joined
 	now := time.Now()
-	in := &penstockv1.CheckRequest{Items: make([]*penstockv1.Item, len(joined))}
-	for i, one := range joined {
-		in.Items[i], one.sent = one.item, now
+	for _, one := range joined {
+		one.sent = now
 	}
-	return &penstockv1.CheckStreamRequest{Tag: t.tag, Check: in, TimeoutMs: max(1, latest.Sub(now).Milliseconds())}
+	return streamRequest(t.tag, items, latest.Sub(now))
 }
 
 // receive hands the decisions of one request to their callers.
-func (t *takes) receive(out *penstockv1.CheckStreamResponse) {
+func (t *takes) receive(out streamResponse, known names) {
 	t.mu.Lock()
-	joined := t.sent[out.Tag]
-	delete(t.sent, out.Tag)
-	if out.Error != nil && len(joined) > 1 {
+	joined := t.sent[out.tag]
+	delete(t.sent, out.tag)
+	if out.err != nil && len(joined) > 1 {
 		// One bad take has spoilt the request, and nothing was charged: send each by itself.
 		for _, one := range joined {
 			one.alone = true
@@ -300,13 +324,12 @@ func (t *takes) receive(out *penstockv1.CheckStreamResponse) {
 	}
 	t.mu.Unlock()
 	for i, one := range joined {
-		switch {
-		case out.Error != nil:
-			one.finish(Decision{}, status.Error(codes.Code(out.Error.Code), out.Error.Message))
-		case i >= len(out.Check.GetDecisions()):
-			one.finish(Decision{}, status.Errorf(codes.Internal, "client: the node answered %d of %d takes", len(out.Check.GetDecisions()), len(joined)))
-		default:
-			one.finish(decision(out.Check.Decisions[i]), nil)
+		if out.err != nil {
+			one.finish(Decision{}, out.err)
+		} else if d, ok := out.next(known); ok {
+			one.finish(d, nil)
+		} else {
+			one.finish(Decision{}, status.Errorf(codes.Internal, "client: the node answered %d of %d takes", i, len(joined)))
 		}
 	}
 }
@@ -349,7 +372,7 @@ func decision(d *penstockv1.Decision) Decision {
 	out := Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
 		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs), Delay: duration(d.DelayMs),
-		LimitName: d.LimitName, Owner: d.Owner, Source: strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")), "_", "-"),
+		LimitName: d.LimitName, Owner: d.Owner, Source: sourceText(d.Source),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained, Restarted: d.Restarted, Override: d.Override,
 	}
 	if d.SessionMs != 0 {
