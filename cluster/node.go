@@ -37,7 +37,7 @@ type Node struct {
 	storedAt    limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
 
 	view     atomic.Pointer[route]
-	limits   atomic.Pointer[Limits]
+	limits   atomic.Pointer[Limits] // in force: given, and of put what given has no name of
 	rules    atomic.Pointer[rules.Set]
 	sequence atomic.Uint64 // of the last ID drawn
 	recent   recent
@@ -53,6 +53,10 @@ type Node struct {
 
 	chargesMu sync.Mutex // guards charges; taken after mu
 	charges   charges
+
+	limitsMu sync.Mutex // guards below; held alone
+	given    Limits     // by SetLimits
+	put      Limits     // by PutLimit
 
 	owedMu   sync.Mutex // guards owed and settling; taken after mu
 	owed     []owed     // oldest first
@@ -134,9 +138,6 @@ func (n *Node) View() *View {
 
 // Limits are the named limits in force.
 func (n *Node) Limits() Limits { return *n.limits.Load() }
-
-// SetLimits replaces the named limits. Counters of limits that keep name, algorithm and window live on.
-func (n *Node) SetLimits(l Limits) { n.limits.Store(&l) }
 
 // Ready reports whether checks can be answered: the node has a View in which somebody owns keys, and if it is a
 // member itself, it is in the ring. It does not depend on the health of others.

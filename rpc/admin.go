@@ -16,7 +16,8 @@ import (
 // admin is penstock.v1.Admin.
 type admin struct {
 	penstockv1.UnimplementedAdminServer
-	node *cluster.Node
+	node  *cluster.Node
+	drain func(context.Context) error // nil: it cannot
 }
 
 // Members lists the nodes that this node knows.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,6 +41,16 @@ func explain(err error) fault {
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf("items[%d].limit", unknown.Item)
 	case errors.Is(err, cluster.ErrNoRules):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "attributes"
+	case errors.Is(err, cluster.ErrGiven):
+		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusConflict, "name"
+	case errors.Is(err, cluster.ErrNotPut):
+		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "name"
+	case errors.Is(err, cluster.ErrManyPut):
+		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
+	case errors.Is(err, ErrNobodyElse):
+		f.Code, f.Status = codes.FailedPrecondition, http.StatusConflict
+	case errors.Is(err, context.DeadlineExceeded):
+		f.Code, f.Status = codes.DeadlineExceeded, http.StatusGatewayTimeout
 	case errors.Is(err, cluster.ErrNoView):
 		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
 	case errors.Is(err, cluster.ErrExpired):

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,7 @@ type HTTPConfig struct {
 	Version   string    // of the program
 	Started   time.Time // of the node
 	Draining  func() bool
+	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
 	// TrustedProxies are the networks whose X-Forwarded-For names the client in key templates ({ip}). Default: none, and
 	// {ip} is whoever is connected.
 	TrustedProxies []netip.Prefix
@@ -110,6 +112,10 @@ func (w *web) adminPages(m *mux) {
 	m.handle("GET /v1/status", w.status)
 	m.handle("GET /v1/top", w.top)
 	m.handle("GET /v1/holds", w.holds)
+	m.handle("GET /v1/limits", w.limits)
+	m.handle("PUT /v1/limits", ownPagesOnly(w.putLimit))
+	m.handle("DELETE /v1/limits", ownPagesOnly(w.deleteLimit))
+	m.handle("POST /v1/drain", ownPagesOnly(w.drainPage))
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)

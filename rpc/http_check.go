@@ -228,26 +228,26 @@ type inlineJSON struct {
 	Algorithm     string `json:"algorithm"`
 	Limit         int64  `json:"limit"`
 	Per           string `json:"per"`
-	Burst         int64  `json:"burst"`
-	Anchor        string `json:"anchor"`
-	CountRejected bool   `json:"count_rejected"`
-	OnError       string `json:"on_error"`
-	MinGap        string `json:"min_gap"`
-	Refill        int64  `json:"refill"`
-	Strict        bool   `json:"strict"`
-	Drain         bool   `json:"drain"`
-	Buckets       int    `json:"buckets"`
-	Lenient       bool   `json:"lenient"`
-	ClientTime    bool   `json:"client_time"`
-	Sessions      bool   `json:"sessions"`
-	TimeZone      string `json:"time_zone"`
-	MaxDebt       int64  `json:"max_debt"`
-	Consistency   string `json:"consistency"`
-	Replication   string `json:"replication"`
-	OnPartition   string `json:"on_partition"`
-	OnDeny        string `json:"on_deny"`
-	DryRun        bool   `json:"dry_run"`
-	Unsettled     string `json:"unsettled"`
+	Burst         int64  `json:"burst,omitzero"`
+	Anchor        string `json:"anchor,omitzero"`
+	CountRejected bool   `json:"count_rejected,omitzero"`
+	OnError       string `json:"on_error,omitzero"`
+	MinGap        string `json:"min_gap,omitzero"`
+	Refill        int64  `json:"refill,omitzero"`
+	Strict        bool   `json:"strict,omitzero"`
+	Drain         bool   `json:"drain,omitzero"`
+	Buckets       int    `json:"buckets,omitzero"`
+	Lenient       bool   `json:"lenient,omitzero"`
+	ClientTime    bool   `json:"client_time,omitzero"`
+	Sessions      bool   `json:"sessions,omitzero"`
+	TimeZone      string `json:"time_zone,omitzero"`
+	MaxDebt       int64  `json:"max_debt,omitzero"`
+	Consistency   string `json:"consistency,omitzero"`
+	Replication   string `json:"replication,omitzero"`
+	OnPartition   string `json:"on_partition,omitzero"`
+	OnDeny        string `json:"on_deny,omitzero"`
+	DryRun        bool   `json:"dry_run,omitzero"`
+	Unsettled     string `json:"unsettled,omitzero"`
 }
 
 // bodyJSON is items, or the fields of one item, or attributes and a cost.
@@ -441,6 +441,16 @@ func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
 	return it, nil
 }
 
+// inlineWords are the words of fields whose values are numbers inside, in the order of these.
+var inlineWords = map[string][]string{
+	"on_error":     {"local", "allow", "deny"},
+	"consistency":  {"exact", "replicated", "leased"},
+	"replication":  {"async", "sync"},
+	"on_partition": {"proportional", "deny", "open"},
+	"on_deny":      {"reject", "shadow"},
+	"unsettled":    {"charge", "release"},
+}
+
 // spec is in in the words of package limiter. Its errors are *limiter.SpecError.
 func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
@@ -456,19 +466,20 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; there is: epoch, first_hit", in.Anchor)}
 	}
 	for _, w := range []struct {
-		field, text, choices string
-		set                  func(int)
+		field, text string
+		set         func(int)
 	}{
-		{"on_error", in.OnError, "local, allow, deny", func(i int) { s.OnError = limiter.OnError(i) }},
-		{"consistency", in.Consistency, "exact, replicated, leased", func(i int) { s.Consistency = limiter.Consistency(i) }},
-		{"replication", in.Replication, "async, sync", func(i int) { s.Sync = i == 1 }},
-		{"on_partition", in.OnPartition, "proportional, deny, open", func(i int) { s.OnPartition = limiter.OnPartition(i) }},
-		{"on_deny", in.OnDeny, "reject, shadow", func(i int) { s.OnDeny = limiter.OnDeny(i) }},
-		{"unsettled", in.Unsettled, "charge, release", func(i int) { s.Unsettled = limiter.Unsettled(i) }},
+		{"on_error", in.OnError, func(i int) { s.OnError = limiter.OnError(i) }},
+		{"consistency", in.Consistency, func(i int) { s.Consistency = limiter.Consistency(i) }},
+		{"replication", in.Replication, func(i int) { s.Sync = i == 1 }},
+		{"on_partition", in.OnPartition, func(i int) { s.OnPartition = limiter.OnPartition(i) }},
+		{"on_deny", in.OnDeny, func(i int) { s.OnDeny = limiter.OnDeny(i) }},
+		{"unsettled", in.Unsettled, func(i int) { s.Unsettled = limiter.Unsettled(i) }},
 	} {
-		i := slices.Index(strings.Split(w.choices, ", "), w.text)
+		choices := inlineWords[w.field]
+		i := slices.Index(choices, w.text)
 		if i < 0 && w.text != "" {
-			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; there is: %s", w.text, w.choices)}
+			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; there is: %s", w.text, strings.Join(choices, ", "))}
 		}
 		w.set(max(0, i))
 	}

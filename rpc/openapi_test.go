@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -242,7 +243,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
+		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Done": adminDone{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
 		if !slices.Equal(got, want) {
@@ -280,6 +281,10 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	h := NewHTTP(config)
 	nowhere := NewHTTP(HTTPConfig{Node: lost, Admin: true})
 	config.AuthToken = "secret"
+	late, out := config, config
+	late.AuthToken, out.AuthToken = "", ""
+	late.Drain = func(context.Context) error { return context.DeadlineExceeded }
+	out.Drain = func(context.Context) error { return nil }
 	closed := NewHTTP(config)
 	page(h, "GET", "/v1/check?limit=demo&key=full&cost=5", "")
 
@@ -358,6 +363,19 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "GET /v1/ring", "?key=", "", nil, 400},
 		{nowhere, "GET /v1/ring", "?key=k", "", nil, 503},
 		{h, "GET /v1/status", "", "", nil, 200},
+		{h, "GET /v1/limits", "", "", nil, 200},
+		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 200},
+		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":0,"per":"1m"}`, nil, 400},
+		{h, "PUT /v1/limits", "", `{"name":"new"}`, foreign, 403},
+		{h, "PUT /v1/limits", "", `{"name":"demo","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 409},
+		{h, "DELETE /v1/limits", "?nme=new", "", nil, 400},
+		{h, "DELETE /v1/limits", "?name=demo", "", nil, 409},
+		{h, "DELETE /v1/limits", "?name=new", "", nil, 200},
+		{h, "DELETE /v1/limits", "?name=new", "", nil, 404},
+		{h, "POST /v1/drain", "", "", foreign, 403},
+		{h, "POST /v1/drain", "", "", nil, 409},
+		{NewHTTP(late), "POST /v1/drain", "", "", nil, 504},
+		{NewHTTP(out), "POST /v1/drain", "", "", nil, 200},
 		{h, "GET /v1/holds", "?limit=demo&key=k", "", nil, 200},
 		{h, "GET /v1/holds", "?count=1001", "", nil, 400},
 		{nowhere, "GET /v1/holds", "?key=k", "", nil, 421},

@@ -27,11 +27,12 @@ import (
 // ServerConfig makes the gRPC door for clients. Node and Clock are required.
 type ServerConfig struct {
 	Node      *cluster.Node
-	Clock     *Clock      // the node's
-	TLS       *tls.Config // nil: plaintext. See ServerTLS
-	AuthToken string      // clients must send it as bearer token, except to ask for health; empty: anyone may ask
-	Draining  func() bool // while it is true, health says NOT_SERVING; nil: never
-	Doors     []Door      // further services of the same listener
+	Clock     *Clock                      // the node's
+	TLS       *tls.Config                 // nil: plaintext. See ServerTLS
+	AuthToken string                      // clients must send it as bearer token, except to ask for health; empty: anyone may ask
+	Draining  func() bool                 // while it is true, health says NOT_SERVING; nil: never
+	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
+	Doors     []Door                      // further services of the same listener
 }
 
 // Door is a service that a gRPC listener may have beside those of this package. Its streams must end when ending is closed.
@@ -62,7 +63,7 @@ func NewServer(c ServerConfig) *Server {
 	)...)
 	penstockv1.RegisterRateLimiterServer(s, &rateLimiter{node: c.Node, clock: c.Clock, ending: ending})
 	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: new(inlineLimits), draining: c.Draining})
-	penstockv1.RegisterAdminServer(s, &admin{node: c.Node})
+	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain})
 	for _, door := range c.Doors {
 		door.Register(s, ending)
 	}

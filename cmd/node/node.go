@@ -212,7 +212,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	r.envoy = envoy.New(r.node, r.clock)
 	pages := rpc.HTTPConfig{
 		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
-		Draining: r.draining.Load, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
+		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
 		Doors: map[string]http.Handler{"POST /json": r.envoy},
 	}
 	pages.Metrics.Register(r.envoy)
@@ -224,7 +224,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
-			Node: r.node, Clock: r.clock, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load,
+			Node: r.node, Clock: r.clock, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Drain: r.drain,
 			Doors: []rpc.Door{r.envoy},
 		}))
 	}
@@ -497,6 +497,41 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		}
 		r.data.close()
 	}
+}
+
+// drain hands over all that the node holds, as stop does, and lets it go on running: it is not ready, owns nothing, and asks the
+// others about all that it is asked. It returns when that is done, or when ctx ends; what is begun goes on. There is no way back.
+func (r *running) drain(ctx context.Context) error {
+	select {
+	case <-r.ready:
+	default:
+		return cluster.ErrNoView
+	}
+	v := r.node.View()
+	others := v.Active()
+	if v.Me().Role == cluster.RoleMember && v.Me().State == cluster.StateActive {
+		others--
+	}
+	if r.gossip == nil || others < 1 {
+		return rpc.ErrNobodyElse
+	}
+	if !r.draining.Swap(true) {
+		r.log.Warn("draining: this node hands over what it holds, and goes on without it until it is restarted")
+	}
+	if err := r.gossip.SetState(cluster.StateLeaving); err != nil {
+		r.log.Warn("draining", "err", err)
+	}
+	for r.node.Held() > 0 {
+		if r.node.View().Active() == 0 { // the others leave as well: somebody has to stay
+			r.draining.Store(false)
+			return errors.Join(rpc.ErrNobodyElse, r.gossip.SetState(cluster.StateActive))
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("drain: %d partitions are not handed over yet; that goes on: %w", r.node.Held(), context.DeadlineExceeded)
+		}
+		sleep(ctx, 10*time.Millisecond)
+	}
+	return nil
 }
 
 // handOver waits until others hold everything that this node held.

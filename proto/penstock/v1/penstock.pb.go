@@ -3029,6 +3029,431 @@ func (x *OpenHold) GetLeftMs() int64 {
 	return 0
 }
 
+// DrainRequest takes the asked node out.
+type DrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRequest) ProtoMessage() {}
+
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{34}
+}
+
+// DrainResponse says that it is out.
+type DrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainResponse) Reset() {
+	*x = DrainResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainResponse) ProtoMessage() {}
+
+func (x *DrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
+func (*DrainResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *DrainResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+// LimitsRequest asks for the limits of a node.
+type LimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitsRequest) Reset() {
+	*x = LimitsRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitsRequest) ProtoMessage() {}
+
+func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
+func (*LimitsRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{36}
+}
+
+// LimitsResponse has them, by name.
+type LimitsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Limits        []*NamedLimit          `protobuf:"bytes,2,rep,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitsResponse) Reset() {
+	*x = LimitsResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitsResponse) ProtoMessage() {}
+
+func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitsResponse.ProtoReflect.Descriptor instead.
+func (*LimitsResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *LimitsResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LimitsResponse) GetLimits() []*NamedLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// NamedLimit is a limit that requests may name.
+type NamedLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With all that follows from what was written down: a burst, an anchor.
+	Limit *InlineLimit `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// PutLimit made it, and not a file.
+	Put bool `protobuf:"varint,2,opt,name=put,proto3" json:"put,omitempty"`
+	// How many overrides it has, which are not listed.
+	Overrides     int32 `protobuf:"varint,3,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamedLimit) Reset() {
+	*x = NamedLimit{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamedLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamedLimit) ProtoMessage() {}
+
+func (x *NamedLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamedLimit.ProtoReflect.Descriptor instead.
+func (*NamedLimit) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *NamedLimit) GetLimit() *InlineLimit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *NamedLimit) GetPut() bool {
+	if x != nil {
+		return x.Put
+	}
+	return false
+}
+
+func (x *NamedLimit) GetOverrides() int32 {
+	if x != nil {
+		return x.Overrides
+	}
+	return 0
+}
+
+// PutLimitRequest has a limit with its name, and without overrides.
+type PutLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         *InlineLimit           `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutLimitRequest) Reset() {
+	*x = PutLimitRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutLimitRequest) ProtoMessage() {}
+
+func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutLimitRequest.ProtoReflect.Descriptor instead.
+func (*PutLimitRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *PutLimitRequest) GetLimit() *InlineLimit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+// PutLimitResponse says where it is in force now.
+type PutLimitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// There was one of that name already.
+	Replaced      bool `protobuf:"varint,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutLimitResponse) Reset() {
+	*x = PutLimitResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutLimitResponse) ProtoMessage() {}
+
+func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutLimitResponse.ProtoReflect.Descriptor instead.
+func (*PutLimitResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *PutLimitResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PutLimitResponse) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
+	}
+	return false
+}
+
+// DeleteLimitRequest names a limit.
+type DeleteLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteLimitRequest) Reset() {
+	*x = DeleteLimitRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteLimitRequest) ProtoMessage() {}
+
+func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
+func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *DeleteLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteLimitResponse says where it is no more.
+type DeleteLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteLimitResponse) Reset() {
+	*x = DeleteLimitResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteLimitResponse) ProtoMessage() {}
+
+func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteLimitResponse.ProtoReflect.Descriptor instead.
+func (*DeleteLimitResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *DeleteLimitResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 var File_penstock_v1_penstock_proto protoreflect.FileDescriptor
 
 const file_penstock_v1_penstock_proto_rawDesc = "" +
@@ -3222,7 +3647,28 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
 	"\x06holder\x18\x03 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05units\x18\x04 \x01(\x03R\x05units\x12\x17\n" +
-	"\aleft_ms\x18\x05 \x01(\x03R\x06leftMs*\xbb\x02\n" +
+	"\aleft_ms\x18\x05 \x01(\x03R\x06leftMs\"\x0e\n" +
+	"\fDrainRequest\"#\n" +
+	"\rDrainResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\x0f\n" +
+	"\rLimitsRequest\"U\n" +
+	"\x0eLimitsResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12/\n" +
+	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"l\n" +
+	"\n" +
+	"NamedLimit\x12.\n" +
+	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x10\n" +
+	"\x03put\x18\x02 \x01(\bR\x03put\x12\x1c\n" +
+	"\toverrides\x18\x03 \x01(\x05R\toverrides\"A\n" +
+	"\x0fPutLimitRequest\x12.\n" +
+	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\"B\n" +
+	"\x10PutLimitResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1a\n" +
+	"\breplaced\x18\x02 \x01(\bR\breplaced\"(\n" +
+	"\x12DeleteLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\")\n" +
+	"\x13DeleteLimitResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node*\xbb\x02\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eALGORITHM_GCRA\x10\x01\x12\x1a\n" +
@@ -3286,13 +3732,17 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse\x12D\n" +
 	"\aReserve\x12\x1b.penstock.v1.ReserveRequest\x1a\x1c.penstock.v1.ReserveResponse\x12A\n" +
 	"\x06Settle\x12\x1a.penstock.v1.SettleRequest\x1a\x1b.penstock.v1.SettleResponse\x12A\n" +
-	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xc1\x02\n" +
+	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xdf\x04\n" +
 	"\x05Admin\x12D\n" +
 	"\aMembers\x12\x1b.penstock.v1.MembersRequest\x1a\x1c.penstock.v1.MembersResponse\x12;\n" +
 	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponse\x128\n" +
 	"\x03Top\x12\x17.penstock.v1.TopRequest\x1a\x18.penstock.v1.TopResponse\x12;\n" +
 	"\x04Keys\x12\x18.penstock.v1.KeysRequest\x1a\x19.penstock.v1.KeysResponse\x12>\n" +
-	"\x05Holds\x12\x19.penstock.v1.HoldsRequest\x1a\x1a.penstock.v1.HoldsResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
+	"\x05Holds\x12\x19.penstock.v1.HoldsRequest\x1a\x1a.penstock.v1.HoldsResponse\x12>\n" +
+	"\x05Drain\x12\x19.penstock.v1.DrainRequest\x1a\x1a.penstock.v1.DrainResponse\x12A\n" +
+	"\x06Limits\x12\x1a.penstock.v1.LimitsRequest\x1a\x1b.penstock.v1.LimitsResponse\x12G\n" +
+	"\bPutLimit\x12\x1c.penstock.v1.PutLimitRequest\x1a\x1d.penstock.v1.PutLimitResponse\x12P\n" +
+	"\vDeleteLimit\x12\x1f.penstock.v1.DeleteLimitRequest\x1a .penstock.v1.DeleteLimitResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
 
 var (
 	file_penstock_v1_penstock_proto_rawDescOnce sync.Once
@@ -3307,7 +3757,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: penstock.v1.Algorithm
 	(Anchor)(0),                 // 1: penstock.v1.Anchor
@@ -3352,7 +3802,16 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*HoldsRequest)(nil),        // 40: penstock.v1.HoldsRequest
 	(*HoldsResponse)(nil),       // 41: penstock.v1.HoldsResponse
 	(*OpenHold)(nil),            // 42: penstock.v1.OpenHold
-	nil,                         // 43: penstock.v1.CheckRequest.AttributesEntry
+	(*DrainRequest)(nil),        // 43: penstock.v1.DrainRequest
+	(*DrainResponse)(nil),       // 44: penstock.v1.DrainResponse
+	(*LimitsRequest)(nil),       // 45: penstock.v1.LimitsRequest
+	(*LimitsResponse)(nil),      // 46: penstock.v1.LimitsResponse
+	(*NamedLimit)(nil),          // 47: penstock.v1.NamedLimit
+	(*PutLimitRequest)(nil),     // 48: penstock.v1.PutLimitRequest
+	(*PutLimitResponse)(nil),    // 49: penstock.v1.PutLimitResponse
+	(*DeleteLimitRequest)(nil),  // 50: penstock.v1.DeleteLimitRequest
+	(*DeleteLimitResponse)(nil), // 51: penstock.v1.DeleteLimitResponse
+	nil,                         // 52: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -3367,7 +3826,7 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
 	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	43, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	52, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
 	10, // 13: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
 	12, // 14: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
 	15, // 15: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
@@ -3387,35 +3846,46 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	37, // 29: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
 	37, // 30: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
 	42, // 31: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
-	13, // 32: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	16, // 33: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	19, // 34: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	21, // 35: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	23, // 36: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	26, // 37: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	28, // 38: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	30, // 39: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	33, // 40: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	35, // 41: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	38, // 42: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	40, // 43: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
-	14, // 44: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	17, // 45: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	20, // 46: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	22, // 47: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	24, // 48: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	27, // 49: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	29, // 50: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	32, // 51: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	34, // 52: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	36, // 53: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	39, // 54: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	41, // 55: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
-	44, // [44:56] is the sub-list for method output_type
-	32, // [32:44] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	47, // 32: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
+	11, // 33: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
+	11, // 34: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
+	13, // 35: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	16, // 36: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	19, // 37: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	21, // 38: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	23, // 39: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	26, // 40: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	28, // 41: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	30, // 42: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	33, // 43: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	35, // 44: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	38, // 45: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	40, // 46: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
+	43, // 47: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
+	45, // 48: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
+	48, // 49: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
+	50, // 50: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
+	14, // 51: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	17, // 52: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	20, // 53: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	22, // 54: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	24, // 55: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	27, // 56: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	29, // 57: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	32, // 58: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	34, // 59: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	36, // 60: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	39, // 61: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	41, // 62: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	44, // 63: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
+	46, // 64: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
+	49, // 65: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
+	51, // 66: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
+	51, // [51:67] is the sub-list for method output_type
+	35, // [35:51] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -3431,7 +3901,7 @@ func file_penstock_v1_penstock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   35,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -375,11 +375,15 @@ var RateLimiter_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Admin_Members_FullMethodName = "/penstock.v1.Admin/Members"
-	Admin_Ring_FullMethodName    = "/penstock.v1.Admin/Ring"
-	Admin_Top_FullMethodName     = "/penstock.v1.Admin/Top"
-	Admin_Keys_FullMethodName    = "/penstock.v1.Admin/Keys"
-	Admin_Holds_FullMethodName   = "/penstock.v1.Admin/Holds"
+	Admin_Members_FullMethodName     = "/penstock.v1.Admin/Members"
+	Admin_Ring_FullMethodName        = "/penstock.v1.Admin/Ring"
+	Admin_Top_FullMethodName         = "/penstock.v1.Admin/Top"
+	Admin_Keys_FullMethodName        = "/penstock.v1.Admin/Keys"
+	Admin_Holds_FullMethodName       = "/penstock.v1.Admin/Holds"
+	Admin_Drain_FullMethodName       = "/penstock.v1.Admin/Drain"
+	Admin_Limits_FullMethodName      = "/penstock.v1.Admin/Limits"
+	Admin_PutLimit_FullMethodName    = "/penstock.v1.Admin/PutLimit"
+	Admin_DeleteLimit_FullMethodName = "/penstock.v1.Admin/DeleteLimit"
 )
 
 // AdminClient is the client API for Admin service.
@@ -400,6 +404,20 @@ type AdminClient interface {
 	// Holds lists who holds what: reservations, permits and leases on the keys that the asked node decides for, those that run out
 	// first in front. FAILED_PRECONDITION: a key is given, and another node decides for it; the text names that node.
 	Holds(ctx context.Context, in *HoldsRequest, opts ...grpc.CallOption) (*HoldsResponse, error)
+	// Drain takes the asked node out of the ring, and returns when others hold all that it held: no count is lost. It goes on
+	// running: it says that it is not ready, owns no keys, and asks the others about all that it is asked. It does not come back
+	// but by a restart. May be repeated. FAILED_PRECONDITION: there is no other member to take over. DEADLINE_EXCEEDED: that is not
+	// done yet, and goes on.
+	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
+	// Limits lists the named limits that the asked node has, by name.
+	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error)
+	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
+	// changes. It is for that node alone and until it stops: put it at every node that clients ask. (Who owns the keys need not
+	// have it.) FAILED_PRECONDITION: a file has a limit of that name, and files are not changed here. RESOURCE_EXHAUSTED: 1000 were
+	// put already. A file that comes to have the name takes its place.
+	PutLimit(ctx context.Context, in *PutLimitRequest, opts ...grpc.CallOption) (*PutLimitResponse, error)
+	// DeleteLimit takes away a limit that was put. NOT_FOUND: there is none of that name. FAILED_PRECONDITION: it is a file's.
+	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*DeleteLimitResponse, error)
 }
 
 type adminClient struct {
@@ -460,6 +478,46 @@ func (c *adminClient) Holds(ctx context.Context, in *HoldsRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *adminClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainResponse)
+	err := c.cc.Invoke(ctx, Admin_Drain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LimitsResponse)
+	err := c.cc.Invoke(ctx, Admin_Limits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PutLimit(ctx context.Context, in *PutLimitRequest, opts ...grpc.CallOption) (*PutLimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PutLimitResponse)
+	err := c.cc.Invoke(ctx, Admin_PutLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*DeleteLimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteLimitResponse)
+	err := c.cc.Invoke(ctx, Admin_DeleteLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -478,6 +536,20 @@ type AdminServer interface {
 	// Holds lists who holds what: reservations, permits and leases on the keys that the asked node decides for, those that run out
 	// first in front. FAILED_PRECONDITION: a key is given, and another node decides for it; the text names that node.
 	Holds(context.Context, *HoldsRequest) (*HoldsResponse, error)
+	// Drain takes the asked node out of the ring, and returns when others hold all that it held: no count is lost. It goes on
+	// running: it says that it is not ready, owns no keys, and asks the others about all that it is asked. It does not come back
+	// but by a restart. May be repeated. FAILED_PRECONDITION: there is no other member to take over. DEADLINE_EXCEEDED: that is not
+	// done yet, and goes on.
+	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
+	// Limits lists the named limits that the asked node has, by name.
+	Limits(context.Context, *LimitsRequest) (*LimitsResponse, error)
+	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
+	// changes. It is for that node alone and until it stops: put it at every node that clients ask. (Who owns the keys need not
+	// have it.) FAILED_PRECONDITION: a file has a limit of that name, and files are not changed here. RESOURCE_EXHAUSTED: 1000 were
+	// put already. A file that comes to have the name takes its place.
+	PutLimit(context.Context, *PutLimitRequest) (*PutLimitResponse, error)
+	// DeleteLimit takes away a limit that was put. NOT_FOUND: there is none of that name. FAILED_PRECONDITION: it is a file's.
+	DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -502,6 +574,18 @@ func (UnimplementedAdminServer) Keys(context.Context, *KeysRequest) (*KeysRespon
 }
 func (UnimplementedAdminServer) Holds(context.Context, *HoldsRequest) (*HoldsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Holds not implemented")
+}
+func (UnimplementedAdminServer) Drain(context.Context, *DrainRequest) (*DrainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
+}
+func (UnimplementedAdminServer) Limits(context.Context, *LimitsRequest) (*LimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Limits not implemented")
+}
+func (UnimplementedAdminServer) PutLimit(context.Context, *PutLimitRequest) (*PutLimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutLimit not implemented")
+}
+func (UnimplementedAdminServer) DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteLimit not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -614,6 +698,78 @@ func _Admin_Holds_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Drain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Drain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Drain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Drain(ctx, req.(*DrainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Limits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Limits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Limits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Limits(ctx, req.(*LimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_PutLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PutLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PutLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PutLimit(ctx, req.(*PutLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_DeleteLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).DeleteLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_DeleteLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).DeleteLimit(ctx, req.(*DeleteLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -640,6 +796,22 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Holds",
 			Handler:    _Admin_Holds_Handler,
+		},
+		{
+			MethodName: "Drain",
+			Handler:    _Admin_Drain_Handler,
+		},
+		{
+			MethodName: "Limits",
+			Handler:    _Admin_Limits_Handler,
+		},
+		{
+			MethodName: "PutLimit",
+			Handler:    _Admin_PutLimit_Handler,
+		},
+		{
+			MethodName: "DeleteLimit",
+			Handler:    _Admin_DeleteLimit_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,208 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// limitMessage is s as inlineSpec reads it.
+func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
+	out := &penstockv1.InlineLimit{
+		Name: s.Name, Algorithm: penstockv1.Algorithm(s.Algorithm), Limit: s.Limit, PerMs: s.Per.Milliseconds(), Burst: s.Burst,
+		CountRejected: s.CountRejected, OnError: penstockv1.OnError(s.OnError) + 1, MinGapMs: s.MinGap.Milliseconds(),
+		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: int32(s.Buckets), Lenient: s.Lenient, ClientTime: s.ClientTime,
+		Sessions: s.Sessions, Calendar: penstockv1.Calendar(s.Calendar), TimeZone: s.TimeZone, MaxDebt: s.MaxDebt,
+		Consistency: penstockv1.Consistency(s.Consistency) + 1, Sync: s.Sync, OnPartition: penstockv1.OnPartition(s.OnPartition) + 1,
+		OnDeny: penstockv1.OnDeny(s.OnDeny) + 1, DryRun: s.DryRun, Unsettled: penstockv1.Unsettled(s.Unsettled) + 1,
+	}
+	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
+		out.Anchor = penstockv1.Anchor(s.Anchor) + 1
+	}
+	if s.Calendar != 0 {
+		out.PerMs = 0
+	}
+	return out
+}
+
+// newInlineJSON is s as inlineJSON.spec reads it.
+func newInlineJSON(s *limiter.Spec) inlineJSON {
+	out := inlineJSON{
+		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, Per: perText(s.Per), Burst: s.Burst, CountRejected: s.CountRejected,
+		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: s.Buckets, Lenient: s.Lenient, ClientTime: s.ClientTime, Sessions: s.Sessions,
+		TimeZone: s.TimeZone, MaxDebt: s.MaxDebt, DryRun: s.DryRun,
+		OnError: inlineWords["on_error"][s.OnError], Consistency: inlineWords["consistency"][s.Consistency],
+		OnPartition: inlineWords["on_partition"][s.OnPartition], OnDeny: inlineWords["on_deny"][s.OnDeny], Unsettled: inlineWords["unsettled"][s.Unsettled],
+	}
+	if s.Calendar != 0 {
+		out.Per = s.Calendar.String()
+	}
+	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
+		out.Anchor = map[limiter.Anchor]string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}[s.Anchor]
+	}
+	if s.MinGap != 0 {
+		out.MinGap = perText(s.MinGap)
+	}
+	if s.Sync {
+		out.Replication = "sync"
+	}
+	return out
+}
+
+// perText is d as limiter.ParsePer reads it.
+func perText(d time.Duration) string {
+	if d%time.Second != 0 {
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	}
+	return d.String()
+}
+
+// putLimit gives the node a limit of that name.
+func putLimit(n *cluster.Node, s limiter.Spec) (replaced bool, err error) {
+	if s.Name == "" {
+		return false, &cluster.InputError{Field: "limit.name", Reason: "is missing; give the limit a name"}
+	}
+	l, err := limiter.New(s)
+	var spec *limiter.SpecError
+	if errors.As(err, &spec) {
+		return false, &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
+	}
+	if err != nil {
+		return false, err
+	}
+	return n.PutLimit(l)
+}
+
+// Limits lists the named limits.
+func (a *admin) Limits(context.Context, *penstockv1.LimitsRequest) (*penstockv1.LimitsResponse, error) {
+	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
+	limits := a.node.Limits()
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		l := limits[name]
+		out.Limits = append(out.Limits, &penstockv1.NamedLimit{Limit: limitMessage(&l.Spec), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides()))})
+	}
+	return out, nil
+}
+
+// PutLimit makes or replaces one.
+func (a *admin) PutLimit(_ context.Context, in *penstockv1.PutLimitRequest) (*penstockv1.PutLimitResponse, error) {
+	if in.Limit == nil {
+		return nil, StatusError(&cluster.InputError{Field: "limit", Reason: "is missing"})
+	}
+	replaced, err := putLimit(a.node, inlineSpec(in.Limit))
+	if err != nil {
+		return nil, StatusError(err)
+	}
+	return &penstockv1.PutLimitResponse{Node: a.node.ID(), Replaced: replaced}, nil
+}
+
+// DeleteLimit takes one away.
+func (a *admin) DeleteLimit(_ context.Context, in *penstockv1.DeleteLimitRequest) (*penstockv1.DeleteLimitResponse, error) {
+	if err := a.node.DeleteLimit(in.Name); err != nil {
+		return nil, StatusError(err)
+	}
+	return &penstockv1.DeleteLimitResponse{Node: a.node.ID()}, nil
+}
+
+// ErrNobodyElse says that a node cannot be drained.
+var ErrNobodyElse = errors.New("drain: no other member is there to take over what this node holds")
+
+// Drain takes the node out.
+func (a *admin) Drain(ctx context.Context, _ *penstockv1.DrainRequest) (*penstockv1.DrainResponse, error) {
+	if err := drained(ctx, a.drain); err != nil {
+		return nil, StatusError(err)
+	}
+	return &penstockv1.DrainResponse{Node: a.node.ID()}, nil
+}
+
+// drained calls how, which may be nil.
+func drained(ctx context.Context, how func(context.Context) error) error {
+	if how == nil {
+		return ErrNobodyElse
+	}
+	return how(ctx)
+}
+
+// namedLimits are the limits of a node.
+type namedLimits struct {
+	Node   string       `json:"node"`
+	Limits []namedLimit `json:"limits"`
+}
+
+type namedLimit struct {
+	inlineJSON
+	Put       bool `json:"put"` // by hand, and not by a file
+	Overrides int  `json:"overrides"`
+}
+
+// adminDone says that something has been done at one node.
+type adminDone struct {
+	Node     string `json:"node"`
+	Replaced bool   `json:"replaced,omitzero"`
+}
+
+// limits is GET /v1/limits.
+func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
+	out := namedLimits{Node: w.Node.ID(), Limits: []namedLimit{}}
+	limits := w.Node.Limits()
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		l := limits[name]
+		out.Limits = append(out.Limits, namedLimit{newInlineJSON(&l.Spec), w.Node.IsPut(name), len(l.Overrides())})
+	}
+	writeJSON(rw, http.StatusOK, out)
+}
+
+// putLimit is PUT /v1/limits: the body is the limit, in the words of the limits' files.
+func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
+	in, err := readJSON[inlineJSON](rw, r, "a limit has the fields that it has in a file, but for overrides")
+	var replaced bool
+	if err == nil {
+		var s limiter.Spec
+		s, err = in.spec()
+		var spec *limiter.SpecError
+		if errors.As(err, &spec) {
+			err = &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
+		}
+		if err == nil {
+			replaced, err = putLimit(w.Node, s)
+		}
+	}
+	if err != nil {
+		writeFault(rw, bodyFault(err, false))
+		return
+	}
+	writeJSON(rw, http.StatusOK, adminDone{w.Node.ID(), replaced})
+}
+
+// deleteLimit is DELETE /v1/limits?name=.
+func (w *web) deleteLimit(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "name")
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	if err := w.Node.DeleteLimit(q["name"]); err != nil {
+		writeFault(rw, explain(err))
+		return
+	}
+	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+}
+
+// drainPage is POST /v1/drain.
+func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
+	defer cancel()
+	if err := drained(ctx, w.Drain); err != nil {
+		writeFault(rw, explain(err))
+		return
+	}
+	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+}
