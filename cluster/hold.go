@@ -27,15 +27,16 @@ type part struct {
 	term   uint64 // no claim and no gift up to this term is accepted any more
 	copyOf uint64 // boot of the holder whose entries are copied here; own boot: this node held it itself; 0: of nobody
 	hint   string // id of the node that holds it, as far as is known
-	giving bool   // not held any more, and not yet taken: a gift is under way to whom it is copied
-	pure   bool   // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
 
-	to     *peer // who gets copies
-	former *peer // who got them before, and may forget them as soon as to has all
-	copied copyState
+	to     *peer           // who gets copies
+	former *peer           // who got them before, and may forget them as soon as to has all
 	lentTo uint64          // boot of the last claimer that has got the copy of a partition whose holder is gone
 	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
 
+	// What is small stands together: there are thousands of parts, in each of a thousand nodes of the simulator.
+	copied   copyState
+	giving   bool // not held any more, and not yet taken: a gift is under way to whom it is copied
+	pure     bool // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
 	restored bool // from a file, and who should hold it may not know of it yet
 }
 

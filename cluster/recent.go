@@ -160,7 +160,7 @@ func (s *recentShard) growLocked() {
 		return
 	}
 	old := s.queue
-	s.queue = make([]record, max(64, 2*len(old)))
+	s.queue = make([]record, max(8, 2*len(old)))
 	s.latest = make([]int, len(s.queue))
 	for p := s.head; p < s.tail; p++ {
 		x := s.atLocked(p)

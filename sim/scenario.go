@@ -243,6 +243,9 @@ func skyOf(p *plan) sky {
 // within any timeout.
 const calmDelay = 60 * time.Millisecond
 
+// Nodes is how many nodes it has, those that join later included.
+func (s *Scenario) Nodes() int { return len(s.plan.machines) }
+
 // Run lets the world happen. Whatever a seed is held to, a scenario is held to as well.
 func (s *Scenario) Run() *ScenarioReport { return s.run(nil) }
 

@@ -66,8 +66,16 @@ func (s *schedule) remove(e *event) {
 		s.up(moved.event.index, moved)
 	}
 	*e = event{index: -1}
-	s.free = append(s.free, e)
+	if len(s.free) < keptEvents+len(s.heap)/4 {
+		s.free = append(s.free, e)
+	}
+	if c := cap(s.heap); c > keptEvents && last < c/8 { // there was a rush, and it is over
+		s.heap = append(make([]place, 0, c/4), s.heap...)
+	}
 }
+
+// keptEvents is how many places and events are kept for what comes, whatever is under way.
+const keptEvents = 4096
 
 func (p *place) before(o *place) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
 

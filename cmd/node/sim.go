@@ -21,14 +21,17 @@ type simVerb struct {
 	Check simCheckVerb `cmd:"" help:"Run many seeds. Exits 0 only if every promise held in all of them."`
 }
 
-// AfterApply lets worlds make five times as much garbage as they hold before it is collected, unless somebody has said
-// otherwise: they hold little, and allocate much.
+// AfterApply lets worlds make much garbage before it is collected, unless somebody has said otherwise: they hold little,
+// and allocate much.
 func (v *simVerb) AfterApply() error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(garbage(1))
 	}
 	return nil
 }
+
+// garbage is how much a world of so many nodes may make of it, in percent of what it holds: which is little of small ones.
+func garbage(nodes int) int { return min(400, max(50, 40_000/nodes)) }
 
 // simWorldVerb runs one world. It prints the same bytes for the same seed, everywhere and always.
 type simWorldVerb struct {
@@ -59,6 +62,9 @@ func (v *simRunVerb) Run(sh shell) error {
 	scenario, err := loadScenario(v.Scenario)
 	if err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage(scenario.Nodes()))
 	}
 	report := scenario.Run()
 	for path, write := range map[string]func(io.Writer) error{v.HTML: report.WriteHTML, v.SVG: report.WriteSVG} {
