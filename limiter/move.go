@@ -167,8 +167,10 @@ func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 
 func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 	c := s.changed
-	dst = append(dst, c.crowd...) // before entries: who has got one since has the later state there
-	c.crowd, c.where, c.crowdBytes = nil, nil, 0
+	if len(c.crowd) > 0 { // an idle node asks ten times a second, and writes nothing
+		dst = append(dst, c.crowd...) // before entries: who has got one since has the later state there
+		c.crowd, c.where, c.crowdBytes = nil, nil, 0
+	}
 	if len(c.list) == 0 {
 		return dst
 	}
