@@ -18,6 +18,7 @@ type account struct {
 
 	reference reference // of what is decided on it
 	held      *held     // of limits of which units are set aside, else nil
+	replica   *replica  // of replicated limits, else nil
 
 	supply curve  // of the limit
 	heard  window // admitted by the owner
@@ -78,11 +79,14 @@ func (j *judge) left(r *request) {
 func (j *judge) account(limit, key string) *account {
 	a := j.accounts[limit][key]
 	if a == nil {
-		l := j.world.named[limit]
+		l := j.world.named[limit].For(key)
 		s := &l.Spec
 		a = &account{limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(), spare: newWindow()}
 		a.spares = j.spare(a, 0)
-		if j.books.limits[limit] {
+		if s.Consistency == limiter.Replicated {
+			a.replica = newReplica()
+		}
+		if j.books.limits[limit] && !s.Unlimited {
 			a.held = newHeld()
 		}
 		a.tally = j.tallies[limit]

@@ -69,11 +69,13 @@ type MarkReport struct {
 // keyCourse follows what is admitted for one key: the most, over all spans of time, by which it exceeds what the limit
 // supplies. Whether the owner decided or somebody else makes no difference.
 type keyCourse struct {
-	limit  *LimitCourse
-	supply curve
-	window window
-	extra  int64
-	ideal  naiveState // of one limiter that is asked everything at the instant at which it is asked
+	limit   *LimitCourse
+	spec    *limiter.Spec
+	supply  curve
+	window  window
+	extra   int64
+	ideal   ideal // of one limiter that is asked everything at the instant at which it is asked
+	permits permits
 }
 
 // asking is one item of a request, from its question to the end of its last visit.
@@ -170,21 +172,23 @@ func (c *course) posed(r *request) {
 			r.asked = r.ask[:0]
 		}
 		r.asked = append(r.asked, asking{k, k.window.ask(c.supplied(k))})
-		if it.Op != cluster.OpTake {
+		k.ideal.follow(now, s, it)
+		c.returns(k, it)
+		if !asksFor(it) {
 			continue
 		}
 		c.count(k.limit).Asked += max(0, it.Cost)
 		if r.atomic && !watches(s) {
-			all = all && k.ideal.peek(now, s, it.Cost).Allowed
+			all = all && k.ideal.fits(now, s, it.Cost)
 		}
 	}
 	for i := range r.items {
 		it := &r.items[i]
-		if it.Op != cluster.OpTake || !all {
+		if !asksFor(it) || !all {
 			continue
 		}
 		k := r.asked[i].key
-		if k.ideal.take(now, k.limit.spec, it.Cost).Allowed {
+		if k.ideal.takes(now, k.spec, it) {
 			c.count(k.limit).Ideal += max(0, it.Cost)
 		}
 	}
@@ -192,14 +196,14 @@ func (c *course) posed(r *request) {
 
 func (c *course) key(a *account) *keyCourse {
 	if a.seen == nil {
-		a.seen = &keyCourse{limit: c.byName[a.spec.Name], supply: curveOf(a.spec, c.clocks), window: newWindow()}
+		a.seen = &keyCourse{limit: c.byName[a.spec.Name], spec: a.spec, supply: curveOf(a.spec, c.clocks), window: newWindow()}
 	}
 	return a.seen
 }
 
 // back is the most that an item can give back, in parts.
 func (c *course) back(k *keyCourse, it *cluster.Item) int64 {
-	full := max(k.limit.spec.Limit, k.limit.spec.Burst)
+	full := max(k.spec.Limit, k.spec.Burst)
 	switch {
 	case it.Op == cluster.OpReset:
 		return full * k.supply.unit
@@ -229,7 +233,11 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 			m.Settled = millis(c.world.now - m.at)
 		}
 		switch {
-		case it.Op != cluster.OpTake || it.Cost <= 0:
+		case it.Op == cluster.OpExtend:
+			c.extended(k, it, d)
+		case it.Op == cluster.OpSettle:
+			c.settled(k, r.asked[i].number, it, d)
+		case !asksFor(it) || it.Cost <= 0:
 		case !d.Allowed || r.atomic && !yes || d.Shadow:
 			count.Denied += it.Cost
 		default:
@@ -237,7 +245,11 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 			if d.Degraded {
 				count.Degraded += it.Cost
 			}
-			c.admitted(k, r.asked[i].number, it.Cost)
+			if it.Op == cluster.OpReserve {
+				c.reserved(k, it)
+			} else {
+				c.admitted(k, r.asked[i].number, it.Cost)
+			}
 		}
 	}
 	c.over(r)

@@ -51,7 +51,10 @@ func drawHoldLimits(r *rand.Rand) []rule {
 		s.OnError = oneOf(r, limiter.ErrorLocal, limiter.ErrorLocal, limiter.ErrorAllow, limiter.ErrorDeny)
 		s.Algorithm = oneOf(r, limiter.GCRA, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow, limiter.SlidingLog,
 			limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter)
-		switch r.IntN(4) {
+		switch r.IntN(5) {
+		case 4:
+			s.Consistency = limiter.Replicated
+			s.Algorithm = oneOf(r, limiter.GCRA, limiter.GCRA, limiter.FixedWindow)
 		case 0:
 			s.Algorithm = limiter.Concurrency
 			s.Limit = oneOf[int64](r, 1, 2, 5, 20)
@@ -74,7 +77,7 @@ func drawHoldLimits(r *rand.Rand) []rule {
 		case limiter.SlidingCounter:
 			s.Buckets = oneOf(r, 1, 5, 10)
 		}
-		if s.Algorithm != limiter.Concurrency {
+		if s.Algorithm != limiter.Concurrency && s.Consistency != limiter.Replicated {
 			s.MaxDebt = oneOf[int64](r, 0, 0, 5, 100)
 			if s.Algorithm == limiter.SlidingLog {
 				s.MaxDebt = min(s.MaxDebt, 5)

@@ -63,6 +63,11 @@ func (h *holders) draw() {
 	switch {
 	case rule.limit.Algorithm == limiter.Concurrency:
 		h.permit(rule.limit, key)
+	case rule.limit.Consistency == limiter.Replicated:
+		h.often(rule.limit, key)
+		if h.chance(0.3) {
+			h.plain(rule.limit, key)
+		}
 	case rule.limit.Consistency == limiter.Leased && !h.chance(0.1):
 		h.often(rule.limit, key)
 	default:
@@ -109,6 +114,9 @@ func (h *holders) reservation(l *limiter.Limit, key string) {
 	if h.chance(0.25) { // several, all or none
 		for range 1 + h.dice.IntN(2) {
 			other := h.world.rules[h.dice.IntN(len(h.world.rules))].limit
+			if other.Consistency == limiter.Replicated {
+				continue
+			}
 			k := key
 			if h.chance(0.5) {
 				k = h.key()

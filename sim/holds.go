@@ -90,6 +90,9 @@ func (p *plan) holding() map[string]bool {
 	names := make(map[string]bool)
 	for i := range p.limits {
 		s := &p.limits[i].Spec
+		if s.Consistency == limiter.Replicated {
+			continue
+		}
 		if p.traffic.holds || s.Consistency == limiter.Leased || s.Algorithm == limiter.Concurrency {
 			names[s.Name] = true
 		}

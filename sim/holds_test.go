@@ -43,3 +43,58 @@ func TestPermitsThatClientsHaveAtOnce(t *testing.T) {
 		t.Errorf("three of two: %+v", w.judge.failure)
 	}
 }
+
+// Exceptions from a limit decide for their keys, and each key is held to its own.
+func TestScenarioWithOverrides(t *testing.T) {
+	r := parsed(t, `
+nodes: 3
+duration: 10s
+limits:
+  - name: api
+    algorithm: fixed_window
+    limit: 10
+    per: 1m
+    overrides: [{key: "big-*", limit: 100}, {key: "free-*", unlimited: true}]
+traffic:
+  - {limit: api, key: small, rate: 50/s}
+  - {limit: api, key: big, rate: 50/s}
+  - {limit: api, key: free, rate: 50/s}
+`).Run()
+	if !r.OK() {
+		t.Fatalf("%+v", r.Failure)
+	}
+	if sum := r.Limits[0].Sum; sum.Admitted < 10+100+400 || sum.Admitted > 10+100+600 || sum.Extra != 0 { // some 500 of the third key
+		t.Errorf("%+v", sum)
+	}
+}
+
+// What is reserved, held and leased in a scenario is counted, never beyond the limit, and runs out.
+func TestScenarioOfHolds(t *testing.T) {
+	r := parsed(t, `
+nodes: 3
+duration: 20s
+limits:
+  - {name: tokens, algorithm: gcra, limit: 100, per: 1s, burst: 200}
+  - {name: jobs, algorithm: concurrency, limit: 3, per: 1m}
+  - {name: hot, algorithm: gcra, limit: 500, per: 1s, consistency: leased}
+traffic:
+  - {limit: tokens, key: team, rate: 10/s, cost: 20, reserve: {for: 500ms, used: 50%, abandoned: 5%}}
+  - {limit: jobs, key: pool, rate: 10/s, reserve: {for: 1s, ttl: 500ms, abandoned: 10%}}
+  - {limit: hot, key: page, rate: 300/s}
+faults:
+  - {at: 10s, restart: n2}
+`).Run()
+	if !r.OK() {
+		t.Fatalf("%+v", r.Failure)
+	}
+	tokens, jobs, hot := r.Limits[0].Sum, r.Limits[1].Sum, r.Limits[2].Sum
+	if tokens.Extra+jobs.Extra+hot.Extra != 0 {
+		t.Errorf("extra: %+v %+v %+v", tokens, jobs, hot)
+	}
+	if tokens.Admitted < 2500 || tokens.Denied == 0 && jobs.Denied == 0 || jobs.Admitted < 40 || jobs.Admitted > 140 {
+		t.Errorf("%+v %+v", tokens, jobs)
+	}
+	if h := r.Holds; h.Spent < 2000 || h.Settled < 150 || h.RanOut < 10 || h.Extended < 20 {
+		t.Errorf("%+v", h)
+	}
+}

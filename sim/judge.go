@@ -178,7 +178,7 @@ func (j *judge) observe(h *hearing) {
 	j.looksAtHolds(p)
 	for i := range h.decided {
 		d := &h.out[i]
-		if j.observeHold(h, i) || h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+		if j.observeHold(h, i) || j.observeReplica(h, i) || h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
 			continue
 		}
 		h.decided[i] = true
@@ -606,6 +606,9 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 	local := d.Source == cluster.SourceOwner
 	switch {
+	case a.replica != nil || a.spec.Unlimited:
+		j.heardReplica(h, i, d, yes)
+		return
 	case d.Source == cluster.SourceLease || d.Source == cluster.SourceDenied:
 		if a.held == nil || it.Op != cluster.OpTake || d.Degraded {
 			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
@@ -676,6 +679,7 @@ func (j *judge) atRest() {
 	for _, m := range j.world.machines {
 		if m.process != nil {
 			j.audit(m.process)
+			j.auditReplicas(m.process)
 		}
 	}
 }
@@ -692,6 +696,9 @@ func (j *judge) audit(p *process) {
 		r := &a.reference
 		r.settle(now, a.spec)
 		got := table.Peek(now, a.limit, a.key, a.hash, 0)
+		if a.replica != nil {
+			continue
+		}
 		if a.held != nil {
 			j.auditHeld(p, a, got)
 			continue

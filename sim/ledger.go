@@ -106,7 +106,7 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 	if before != nil && before.charges && charges {
 		switch {
 		case before.by.dead && !before.by.departed, j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
-		case j.outlived(before, p) && (id.Origin == clientOrigin || p.machine.thawed >= before.now):
+		case j.outlived(before, p) && (id.Origin == clientOrigin || j.thawed(before.now)):
 		default:
 			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id, idText(id), before.by.machine.id)
 		}
@@ -115,6 +115,11 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 		j.checked[once]++
 	}
 	j.memories.add(before, id, p, j.world.now, got, charges)
+}
+
+// thawed reports whether a machine has thawed since then: one that decides, or one that was asked to send something on.
+func (j *judge) thawed(since time.Duration) bool {
+	return slices.ContainsFunc(j.world.machines, func(m *machine) bool { return m.thawed >= since })
 }
 
 // outlived reports whether p need not know an answer any more.

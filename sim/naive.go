@@ -54,6 +54,9 @@ func (st *naiveState) copy() *naiveState {
 
 // take answers a request at now, and leaves the state after it.
 func (st *naiveState) take(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
+	if s.Unlimited {
+		return limiter.Decision{Allowed: true, Limit: limiter.MaxLimit, Remaining: limiter.MaxLimit, RetryAfter: limiter.Never}
+	}
 	switch s.Algorithm {
 	case limiter.GCRA:
 		return st.bucket(now, s, s.Burst, cost)

@@ -19,6 +19,7 @@ type plan struct {
 	weather  weather
 	gossip   gossip
 	limits   []rule
+	except   map[string][]limiter.Override // from limits, by name
 	traffic  traffic
 	script   []arrival     // requests that are known in advance, by time
 	replays  []replay      // of logs

@@ -36,7 +36,7 @@ func charge(p *process, it *cluster.AskItem, cost int64) {
 func holdFaults() []planted {
 	return []planted{
 		{"a settlement is taken for a cancellation", []promise{exact, aside}, ofHolds(cluster.OpSettle, func(it *cluster.AskItem) { it.Cost = 0 }, nil)},
-		{"a settlement is charged twice", []promise{useful}, ofHolds(cluster.OpSettle, nil, func(p *process, it *cluster.AskItem, out *cluster.AnswerItem) {
+		{"a settlement is charged twice", []promise{useful, exact}, ofHolds(cluster.OpSettle, nil, func(p *process, it *cluster.AskItem, out *cluster.AnswerItem) {
 			if out.Decision.Hold == limiter.HoldSettled {
 				charge(p, it, it.Cost)
 			}
@@ -114,6 +114,25 @@ func holdFaults() []planted {
 			}
 			return err
 		})},
+		{"a replicated limit states no bound", []promise{marked}, onCheck(func(_ *process, d door, r *cluster.Request, out []cluster.Decision) error {
+			err := d.Check(r, out)
+			for i := range out {
+				if out[i].Source == cluster.SourceReplica {
+					out[i].Bound = 0
+				}
+			}
+			return err
+		})},
+		{"who decides on a replicated limit charges nothing itself", []promise{exact, kept}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+			err := d.Check(r, out)
+			for i := range out {
+				if it := &r.Items[i]; out[i].Source == cluster.SourceReplica && out[i].Allowed && it.Op == cluster.OpTake {
+					l := p.machine.world.named[it.Limit]
+					p.node.Table().Do(p.Now(), l, it.Key, limiter.Hash(it.Key), limiter.Request{Cost: -it.Cost})
+				}
+			}
+			return err
+		})},
 		{"a node denies what nobody has denied it", []promise{lent}, onCheck(func(_ *process, d door, r *cluster.Request, out []cluster.Decision) error {
 			err := d.Check(r, out)
 			for i := range out {
@@ -123,5 +142,12 @@ func holdFaults() []planted {
 			}
 			return err
 		})},
+	}
+}
+
+// rareHoldFaults are those that show in few worlds of holds only.
+func rareHoldFaults() []planted {
+	return []planted{
+		{"what others have admitted of a replicated limit is not heard", []promise{kept}, onMove(func(_ *process, m *cluster.Move) { m.Charges = nil }, nil)},
 	}
 }

@@ -228,7 +228,11 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	for _, f := range faults {
 		catch(f, 1)
 	}
-	for _, f := range holdFaults() {
+	ofHolds := holdFaults()
+	if !testing.Short() {
+		ofHolds = append(ofHolds, rareHoldFaults()...)
+	}
+	for _, f := range ofHolds {
 		catch(f, HoldSeeds)
 	}
 	t.Log("\n" + table.String())

@@ -50,11 +50,6 @@ type demand struct {
 	hold        hold
 }
 
-// hold is what a client of a demand does who reserves: it settles some time later, or never.
-type hold struct {
-	ttl time.Duration // 0: it takes
-}
-
 // wave is how a rate changes with time.
 type wave struct {
 	peak   float64       // requests a second at the top; 0: the rate does not change
@@ -106,6 +101,9 @@ func (s *demand) requests() float64 {
 // as the rate of the moment is lower.
 type flow struct {
 	*demand
+	ready pending // what clients do later, and the next that begins
+	last  int     // number of what is in ready
+	over  bool    // nobody begins any more
 	world *world
 	dice  *rand.Rand
 	zipf  *rand.Zipf
@@ -145,6 +143,14 @@ func newFlow(w *world, s *demand, n uint64) *flow {
 func substream(seed, kind, n uint64) *rand.Rand { return stream(seed, kind|(n+1)<<8) }
 
 func (f *flow) next() (arrival, bool) {
+	if f.hold.ttl > 0 {
+		return f.nextHeld()
+	}
+	return f.begin()
+}
+
+// begin is the next request that does not follow another.
+func (f *flow) begin() (arrival, bool) {
 	for {
 		f.now += time.Duration(f.dice.ExpFloat64() / f.most * float64(time.Second))
 		if f.now >= f.until {

@@ -57,6 +57,10 @@ func (d *draft) demand(n ast.Node) {
 	case s.wave.peak != 0 && s.wave.peak < s.rate:
 		d.page.Fault(n, "peak", "is less than rate; rate is the lowest")
 	}
+	if s.hold.ttl > 0 && s.retry.times > 0 {
+		d.page.Fault(places["retry"], "retry", "and reserve exclude each other: a reservation that is refused is not tried again")
+	}
+	d.held(n, s.limits, s.hold.ttl > 0)
 	if s.name == "" && len(s.limits) > 0 {
 		s.name = s.limits[0]
 	}
@@ -104,6 +108,7 @@ var demandFields = []field[demand]{
 		s.patience, err = duration(n, time.Millisecond, time.Minute)
 		return err
 	}},
+	{"reserve", (*draft).reserve},
 	{"retry", func(d *draft, n ast.Node, s *demand) error {
 		places := fields(d, n, "retry", retryFields, &s.retry)
 		if s.retry.times == 0 || s.retry.after == 0 {
@@ -139,6 +144,7 @@ func (d *draft) log(n ast.Node) {
 	if e.format == "json" {
 		known, read = nil, jsonLog(cmp.Or(e.time, "time"))
 	}
+	d.held(n, e.limits, false)
 	key, cost := d.pattern(e.key, "key", "{ip}", known), d.pattern(e.cost, "cost", "1", known)
 	if e.format == "json" && e.key == nil {
 		d.page.Fault(n, "key", "is missing")
@@ -292,6 +298,19 @@ var requestFields = []field[arrival]{
 			if it.brought {
 				it.Limit = ""
 			}
+			switch hold := it.Hold; {
+			case a.broken:
+			case it.Op < cluster.OpReserve && hold != nil:
+				d.page.Fault(n, "hold", "ttl and holder go with op: reserve, settle or extend")
+			case it.Op == cluster.OpReserve && (hold == nil || hold.TTL == 0 || it.ID == cluster.ID{}):
+				d.page.Fault(n, "op", "reserve needs an id, which names the hold, and a ttl")
+			case it.Op > cluster.OpReserve && (hold == nil || hold.ID == cluster.ID{}):
+				d.page.Fault(n, "op", opNames[it.Op]+" needs hold: the id of a reservation")
+			case it.Op == cluster.OpExtend && hold.TTL == 0:
+				d.page.Fault(n, "op", "extend needs a ttl")
+			case it.Op < cluster.OpReserve && it.Op != cluster.OpPeek:
+				d.held(n, []string{limitName(&it.Item)}, false)
+			}
 			if it.Key == "" && !a.broken && places["key"] == nil {
 				d.page.Fault(n, "key", "is missing")
 			}
@@ -327,7 +346,7 @@ var itemFields = []field[requestItem]{
 		if l == nil {
 			return errors.New("goes with the name of a limit of the scenario")
 		}
-		it.Inline = mustLimit(l.Spec)
+		it.Inline = mustLimit(l.Spec, l.Overrides()...)
 		return nil
 	}},
 	{"key", func(_ *draft, n ast.Node, it *requestItem) error {
@@ -363,13 +382,39 @@ var itemFields = []field[requestItem]{
 		}
 		return nil
 	}},
+	{"hold", func(_ *draft, n ast.Node, it *requestItem) error {
+		sequence, err := strconv.ParseUint(n.GetToken().Value, 10, 64)
+		if it.terms().ID = (cluster.ID{Origin: clientOrigin, Sequence: sequence}); err != nil || sequence == 0 {
+			return errors.New("must be the id of a reservation, a whole number from 1 on")
+		}
+		return nil
+	}},
+	{"ttl", func(_ *draft, n ast.Node, it *requestItem) (err error) {
+		it.terms().TTL, err = duration(n, limiter.MinTTL, limiter.MaxTTL)
+		return err
+	}},
+	{"holder", func(_ *draft, n ast.Node, it *requestItem) (err error) {
+		it.terms().Holder, err = oneLine(n)
+		return err
+	}},
 	{"times", func(_ *draft, n ast.Node, it *requestItem) (err error) {
 		it.times, err = between(n, 1, cluster.MaxItems+1)
 		return err
 	}},
 }
 
-var opNames = [...]string{cluster.OpTake: "take", cluster.OpPeek: "peek", cluster.OpReset: "reset"}
+// terms are what is said of a hold.
+func (it *requestItem) terms() *cluster.HoldTerms {
+	if it.Hold == nil {
+		it.Hold = new(cluster.HoldTerms)
+	}
+	return it.Hold
+}
+
+var opNames = [...]string{
+	cluster.OpTake: "take", cluster.OpPeek: "peek", cluster.OpReset: "reset",
+	cluster.OpReserve: "reserve", cluster.OpSettle: "settle", cluster.OpExtend: "extend",
+}
 
 // wave reads how a rate changes. All the fields named must be there.
 func (d *draft) wave(n ast.Node, s *demand, what string, known []field[wave], needed ...string) error {

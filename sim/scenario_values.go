@@ -157,9 +157,7 @@ func cmpNode(nodes ...ast.Node) ast.Node {
 // unknown is what the reference does not know about a limit, so that nobody could judge it; empty if there is nothing.
 func unknown(s *limiter.Limit) string {
 	switch {
-	case len(s.Overrides()) > 0:
-		return "overrides"
-	case s.Algorithm == limiter.StatedWindow, s.Algorithm == limiter.StatedBucket, s.Algorithm == limiter.Concurrency:
+	case s.Algorithm == limiter.StatedWindow, s.Algorithm == limiter.StatedBucket:
 		return s.Algorithm.String()
 	case s.Calendar != 0:
 		return "windows of a calendar"

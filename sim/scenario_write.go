@@ -98,7 +98,7 @@ func limitText(s *limiter.Spec) string {
 		fmt.Fprintf(&b, ", refill: %d, anchor: %s", s.Refill, anchorNames[s.Anchor])
 	case limiter.FixedWindow:
 		fmt.Fprintf(&b, ", anchor: %s", anchorNames[s.Anchor])
-	case limiter.SlidingCounter:
+	case limiter.SlidingCounter, limiter.Concurrency:
 		fmt.Fprintf(&b, ", buckets: %d", s.Buckets)
 	}
 	if s.MinGap > 0 {
@@ -117,6 +117,18 @@ func limitText(s *limiter.Spec) string {
 		b.WriteString(", on_error: allow")
 	case limiter.ErrorDeny:
 		b.WriteString(", on_error: deny")
+	}
+	if s.Consistency == limiter.Leased {
+		b.WriteString(", consistency: leased")
+	}
+	if s.Consistency == limiter.Replicated {
+		b.WriteString(", consistency: replicated")
+	}
+	if s.MaxDebt > 0 {
+		fmt.Fprintf(&b, ", max_debt: %d", s.MaxDebt)
+	}
+	if s.Unsettled == limiter.UnsettledRelease {
+		b.WriteString(", unsettled: release")
 	}
 	if s.OnDeny == limiter.DenyShadow {
 		b.WriteString(", on_deny: shadow")
@@ -178,6 +190,17 @@ func itemText(it *cluster.Item, times int) string {
 	}
 	if it.ID != (cluster.ID{}) {
 		fmt.Fprintf(&b, ", id: %d", it.ID.Sequence)
+	}
+	if h := it.Hold; h != nil {
+		if h.ID != (cluster.ID{}) {
+			fmt.Fprintf(&b, ", hold: %d", h.ID.Sequence)
+		}
+		if h.TTL > 0 {
+			fmt.Fprintf(&b, ", ttl: %v", h.TTL)
+		}
+		if h.Holder != "" {
+			fmt.Fprintf(&b, ", holder: %s", quoted(h.Holder))
+		}
 	}
 	if times > 1 {
 		fmt.Fprintf(&b, ", times: %d", times)

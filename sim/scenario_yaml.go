@@ -344,6 +344,12 @@ func (d *draft) limitList(n ast.Node, s *Scenario) error {
 			}
 			d.limits = append(d.limits, name)
 			s.plan.limits = append(s.plan.limits, rule{Spec: l.Spec})
+			if list := l.Overrides(); len(list) > 0 {
+				if s.plan.except == nil {
+					s.plan.except = make(map[string][]limiter.Override)
+				}
+				s.plan.except[name] = list
+			}
 		}
 	}
 	if len(list.Values) == 0 {

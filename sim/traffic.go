@@ -22,6 +22,7 @@ type arrival struct {
 	calls    []calling     // one, or several that ask the same under the same IDs
 	roams    bool          // the client goes to another node at once if one is down
 	retry    retry
+	of       cluster.ID // a reservation: it comes only if that was granted
 }
 
 // calling is a client who brings a request to a node, some time after it arose.
@@ -79,6 +80,9 @@ func (a *awaited) happen() {
 
 // arrive has the nodes that a names hear of it.
 func (w *world) arrive(a *arrival) {
+	if !w.judge.hasHold(a) {
+		return
+	}
 	var r *request
 	if n := len(w.requests); n > 0 {
 		r, w.requests = w.requests[n-1], w.requests[:n-1]
@@ -325,8 +329,8 @@ func (c *clients) nonsense() []cluster.Item {
 	return append(items, bad)
 }
 
-func mustLimit(s limiter.Spec) *limiter.Limit {
-	l, err := limiter.New(s)
+func mustLimit(s limiter.Spec, except ...limiter.Override) *limiter.Limit {
+	l, err := limiter.New(s, except...)
 	if err != nil {
 		panic(fmt.Sprintf("sim: drew a limit that is none: %v", err))
 	}

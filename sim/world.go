@@ -37,6 +37,7 @@ type world struct {
 	faults   FaultReport
 	resting  bool          // no timers any more, and no requests
 	rested   time.Duration // since when
+	reserved uint64        // reservations that demands have made
 }
 
 // limitRule is a rule of the plan, made.
@@ -80,7 +81,7 @@ func newWorld(p *plan, plant func(*process)) *world {
 		network: newNetwork(len(p.machines)),
 	}
 	for _, rule := range p.limits {
-		l := mustLimit(rule.Spec)
+		l := mustLimit(rule.Spec, p.except[rule.Name]...)
 		w.rules = append(w.rules, limitRule{l, rule.inline})
 		w.named[l.Name] = l
 		if !rule.inline {
