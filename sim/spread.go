@@ -17,8 +17,9 @@ import (
 // asideLasts is how long something may be set aside, and charged, after its request's deadline.
 const asideLasts = 3 * time.Second
 
-// heldOrigin is the bit by which the ID of what is set aside differs from that of its take.
-const heldOrigin = 1 << 61
+// heldOrigin are the bits by which the ID of what is set aside may differ from that of its take: one says that it is that, and one that
+// a node has drawn it.
+const heldOrigin = 1<<61 | 1<<63
 
 // spreads notes that something may be set aside of what h asks for, if it has several owners.
 func (j *judge) spreads(h *hearing) {
