@@ -97,7 +97,7 @@ func (n *Node) hearsLocked(now limiter.Instant, r *route, boots []uint64) (any b
 	}
 	contact := n.paceLocked(r)
 	for i, p := range r.peers {
-		if i != r.Self && !p.left.Load() && now <= limiter.Instant(p.heard.Load()).Add(contact) && slices.Contains(boots, p.boot) {
+		if i != r.Self && !p.left.Load() && now <= limiter.Instant(p.sound.Load()).Add(contact) && slices.Contains(boots, p.boot) {
 			n.suspectLocked(now, p)
 			any = true
 		}
@@ -152,7 +152,7 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 		p := r.peers[r.Find(c.To.ID)]
 		switch {
 		case c.Err == nil && c.Answer.Move != nil && len(c.Answer.Move.Standings) == len(wanted):
-			p.met(now)
+			p.met(now, c.Answer.CutOff)
 			n.heardLocked(c.Answer.Move.Term)
 			if slices.ContainsFunc(c.Answer.Move.Known, func(b uint64) bool { return n.strangeLocked(r, b) }) {
 				clear(free)

@@ -17,7 +17,7 @@ import (
 //     from less than half of the members that there should be, it is cut off, and does the same;
 //   - the others take a member for gone if nobody listens at its address any more, or if it was silent for goneAfter: that
 //     long ago it was sent something that it has not answered, and no sign of life has come since. That is longer than
-//     contactLasts, and by then it has stopped.
+//     contactLasts, and by then it has stopped. Who is cut off says so, and that is no such sign: a link may be cut one way only.
 //
 // What a cut off member answers then is up to the limit's on_partition.
 //
@@ -45,9 +45,10 @@ type peer struct {
 	boot   uint64
 	member atomic.Pointer[Member] // as the latest View has it
 	heard  atomic.Int64           // Instant of its last sign of life
+	sound  atomic.Int64           // and of the last when it was not cut off from most members
 	left   atomic.Bool            // nobody of this boot listens at its address
 	began  atomic.Int64           // Instant of its start, or a little later; 0: it has not said so
-	missed atomic.Int64           // Instant at which it was first sent something that it did not answer, since heard; 0: it answers
+	missed atomic.Int64           // Instant at which it was first sent something that it did not answer as one that may decide, since sound; 0: it answers
 	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
 	asking bool                   // a probe is under way
 	silent bool                   // gone, as of the last tick
@@ -58,16 +59,24 @@ func newPeer(m *Member, now limiter.Instant) *peer {
 	p := &peer{id: m.ID, boot: m.Boot}
 	p.member.Store(m)
 	p.heard.Store(int64(now))
+	p.sound.Store(int64(now))
 	return p
 }
 
-// met notes a sign of life.
-func (p *peer) met(now limiter.Instant) {
+// met notes a sign of life. Of who is cut off from most members it is contact, and no more: what that one holds is nobody's by now,
+// and its heirs do not wait for it.
+func (p *peer) met(now limiter.Instant, cutOff bool) {
 	if int64(now) > p.heard.Load() {
 		p.heard.Store(int64(now))
 	}
 	if p.left.Load() {
 		p.left.Store(false)
+	}
+	if cutOff {
+		return
+	}
+	if int64(now) > p.sound.Load() {
+		p.sound.Store(int64(now))
 	}
 	if p.missed.Load() != 0 {
 		p.missed.Store(0)
@@ -313,7 +322,7 @@ func (n *Node) probe(p *peer) {
 	deadline := sent.Add(probeTimeout)
 	calls := []Call{{
 		To: *p.member.Load(), Deadline: deadline,
-		Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id}},
+		Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, CutOff: n.minority.Load()}},
 	}}
 	n.net.Call(calls)
 	now := n.clock.Now()
@@ -331,7 +340,10 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 	case c.Err != nil && now > c.Deadline.Add(tickEvery): // this node was stopped itself
 		p.fail(now)
 	case c.Err == nil:
-		p.met(now)
+		p.met(now, c.Answer.CutOff)
+		if c.Answer.CutOff {
+			p.miss(sent)
+		}
 		p.succeed()
 		if m := c.Answer.Move; m != nil && m.Up > 0 {
 			n.outlived(p, now.Add(-m.Up))

@@ -39,8 +39,8 @@ type outbox struct {
 	busy    bool            // push is at work
 	due     bool            // there may be partitions whose copies are to be begun, completed, lent or given: look through all
 	pending []limiter.Entry // in the order in which they changed
-	settled []HoldCopy      // holds that have ended: they travel with the first entries, which may have their charges
-	opened  []HoldCopy      // holds that have not: they travel after the last
+	settled []limiter.Hold  // holds that have ended: they travel with the first entries, which may have their charges
+	opened  []limiter.Hold  // holds that have not: they travel after the last
 	begun   []uint16        // partitions to be announced by the next message
 	ended   []uint16        // likewise: copies that are not needed any more
 	lent    []uint16        // likewise: copies that are complete, of partitions whose holder is gone
@@ -52,6 +52,7 @@ type outbox struct {
 	fences  uint64          // of the node when it stopped deciding for the gift
 	quiet   limiter.Instant // no gift before: the last one was refused
 	last    *Move           // sent, and not known to be taken in
+	at      limiter.Instant // to which the times in last are relative
 	unsure  bool            // it may have been
 }
 
@@ -73,7 +74,7 @@ func (n *Node) collectLocked(now limiter.Instant) {
 		})
 	}, func(hash uint64, h limiter.Hold) {
 		if o := to(hash); o != nil {
-			o.addHold(now, h)
+			o.addHold(h)
 		}
 	})
 	for _, p := range n.outboxes {
@@ -155,10 +156,12 @@ func (n *Node) push(p *peer) {
 			continue
 		}
 		p.out.last = m
+		sending := *m // who got it before may be reading it
+		sending.Age = time.Duration(now - p.out.at)
 		n.mu.Unlock()
 
 		deadline := now.Add(moveTimeout)
-		calls := []Call{{To: *p.member.Load(), Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}, Deadline: deadline}}
+		calls := []Call{{To: *p.member.Load(), Ask: &Ask{Hop: 1, Deadline: deadline, Move: &sending}, Deadline: deadline}}
 		n.net.Call(calls)
 		sent := now
 		now = n.clock.Now()
@@ -222,6 +225,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		}
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
+	o.at = now
 	size := 0
 	for len(o.pending) > 0 && len(m.Entries) < copiesAtOnce && size < copyBytes {
 		e := o.pending[0]
@@ -229,11 +233,9 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		m.Entries = append(m.Entries, e)
 		size += len(e.Key) + len(e.State)
 	}
-	m.Holds, o.settled = cut(o.settled)
+	o.settled = m.addHolds(o.at, o.settled)
 	if len(o.pending) == 0 && len(o.settled) == 0 {
-		var opened []HoldCopy
-		opened, o.opened = cut(o.opened)
-		m.Holds = append(m.Holds, opened...)
+		o.opened = m.addHolds(o.at, o.opened)
 	}
 	whole := len(o.pending)+len(o.settled)+len(o.opened) == 0
 	if whole && len(o.gift) > 0 {
@@ -253,18 +255,20 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	return m
 }
 
-// cut takes as many holds off a list as travel well at once.
-func cut(list []HoldCopy) (first, rest []HoldCopy) {
+// addHolds takes as many holds off a list as travel well at once, with what was left of them at some time.
+func (m *Move) addHolds(at limiter.Instant, list []limiter.Hold) (rest []limiter.Hold) {
 	n := min(len(list), copiesAtOnce)
-	return list[:n:n], list[n:]
+	for _, h := range list[:n] {
+		m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - at)})
+	}
+	return list[n:]
 }
 
-func (o *outbox) addHold(now limiter.Instant, h limiter.Hold) {
-	c := HoldCopy{h, time.Duration(h.Deadline - now)}
+func (o *outbox) addHold(h limiter.Hold) {
 	if h.State == limiter.HoldOpen {
-		o.opened = append(o.opened, c)
+		o.opened = append(o.opened, h)
 	} else {
-		o.settled = append(o.settled, c)
+		o.settled = append(o.settled, h)
 	}
 }
 
@@ -297,7 +301,7 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 	for part := 0; o.looking && len(o.pending) < copiesAtOnce && part < partsAtOnce; part++ {
 		if o.part == n.table.Parts() {
 			o.looking = false
-			n.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(now, h) })
+			n.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
 			for i := range n.parts {
 				pt := &n.parts[i]
 				if pt.to != p || pt.copied != copyBegun {
@@ -423,7 +427,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if r != nil {
 		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From {
 			sender = r.peers[i]
-			sender.met(now)
+			sender.met(now, m.CutOff)
 		}
 	}
 	a := &MoveAnswer{}
@@ -448,7 +452,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		for i := range m.Entries {
 			n.importLocked(now, m, &m.Entries[i], false)
 		}
-		n.importHolds(now, m.Holds)
+		n.importHolds(now, m)
 		n.stats.Copied.Add(uint64(len(m.Entries)))
 		a.Applied = true
 	}
@@ -508,7 +512,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 			n.importLocked(now, m, &m.Entries[i], true)
 		}
 	}
-	n.importHolds(now, m.Holds)
+	n.importHolds(now, m)
 	if len(m.Lent) > 0 {
 		n.tendLocked()
 	}
@@ -547,6 +551,7 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 		n.holdings.kept[p].Store(true)
 	}
 	pt.lentTo = 0 // what was lent of it is out of date
+	e.Age = m.Age
 	n.table.Import(now, e, replace)
 }
 

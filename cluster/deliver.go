@@ -41,7 +41,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	status := n.accept(now, view, a)
 	if view != nil {
-		answer.RingHash = view.RingHash()
+		answer.RingHash, answer.CutOff = view.RingHash(), n.minority.Load()
 	}
 	if status == StatusDone && a.Relay && len(items) > 0 && n.relay(now, view, a, items, answer) {
 		return

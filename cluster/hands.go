@@ -103,6 +103,7 @@ type Move struct {
 	From, To uint64 // boots of who says it and of whom it is meant for
 	ID       string // of who says it
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
+	CutOff   bool   // the sender is cut off from most members: it lives, and holds nothing
 
 	Claim   []uint16 // partitions that the sender would hold
 	Members uint64   // of a claim: which boots the sender knows (View.Members, as one number)
@@ -110,6 +111,7 @@ type Move struct {
 
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message to message of one boot.
 	Sequence uint64
+	Age      time.Duration   // how long before it was sent the states of Entries were so, and Holds had as much left as they say
 	Begin    []uint16        // partitions whose holder the sender is: from now on it keeps the receiver's copies of them
 	Entries  []limiter.Entry // copies; without a Sequence they are merged whenever they come
 	End      []uint16        // partitions whose copies somebody else has from now on
@@ -168,6 +170,7 @@ type AskItem struct {
 // Answer has an item for each item of its Ask, in order.
 type Answer struct {
 	RingHash uint64 // of the answerer's View
+	CutOff   bool   // the answerer is cut off from most members: it lives, and holds nothing
 	Items    []AnswerItem
 	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender

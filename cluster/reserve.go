@@ -111,9 +111,9 @@ func (n *Node) tendHoldsLocked(now limiter.Instant) {
 const holdsKeptTicks = 8
 
 // importHolds takes copies over. Those of keys that are not kept here go with the next look (tendHoldsLocked).
-func (n *Node) importHolds(now limiter.Instant, list []HoldCopy) {
-	for i := range list {
-		h := list[i].on(now)
+func (n *Node) importHolds(now limiter.Instant, m *Move) {
+	for i := range m.Holds {
+		h := m.Holds[i].on(now.Add(-max(0, m.Age)))
 		n.book.Import(now, &h)
 	}
 }

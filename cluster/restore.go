@@ -106,10 +106,11 @@ func (n *Node) returnRestored() {
 			}
 		}
 		for holds := n.storedFor(p, wanted); len(holds) > 0; {
-			var some []HoldCopy
-			if some, holds = cut(holds); !n.sendCopies(p, nil, some) {
+			most := min(len(holds), copiesAtOnce)
+			if !n.sendCopies(p, nil, holds[:most]) {
 				return
 			}
+			holds = holds[most:]
 		}
 		n.returned(p, &mine)
 	}

@@ -244,7 +244,7 @@ func (t *Table) importCell(now Instant, e *Entry) bool {
 		return false
 	}
 	state := make([]int64, e.Limit.words())
-	if _, err := e.Limit.readState(state, e.State[end:], now); err != nil {
+	if _, err := e.Limit.readState(state, e.State[end:], e.at(now)); err != nil {
 		return false
 	}
 	if cells != e.Limit.cellsPerGroup() { // the limit has states of another length here

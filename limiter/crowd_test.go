@@ -247,12 +247,12 @@ func TestBrokenCell(t *testing.T) {
 		}
 		for n := range len(e.State) {
 			to := NewTable(TableConfig{Bytes: 1, Shards: 2})
-			cut := Entry{l, e.Key, e.State[:n]}
+			cut := Entry{Limit: l, Key: e.Key, State: e.State[:n]}
 			if to.Import(now, &cut, false) && to.Stats().Cells > 0 {
 				t.Fatalf("%d of %d bytes are taken over", n, len(e.State))
 			}
 			for _, x := range []byte{0, 1, 0x7f, 0x80, 0xff} {
-				broken := Entry{l, e.Key, append([]byte(nil), e.State...)}
+				broken := Entry{Limit: l, Key: e.Key, State: append([]byte(nil), e.State...)}
 				broken.State[n] = x
 				to.Import(now, &broken, false)
 			}

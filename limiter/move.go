@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
@@ -15,9 +16,13 @@ import (
 // Entry is the state of a key on its way, or of a cell that keys share which have no entry (see crowd.go).
 type Entry struct {
 	Limit *Limit
-	Key   string // of a cell: any key that was wanted
-	State []byte // binary form (see Limit.EncodeState); empty: as good as never seen
+	Key   string        // of a cell: any key that was wanted
+	State []byte        // binary form (see Limit.EncodeState); empty: as good as never seen
+	Age   time.Duration // how long ago State was so; 0 counts a state that was on its way for d as d too young: stricter, never more lenient
 }
+
+// at is the instant at which State was so.
+func (e *Entry) at(now Instant) Instant { return within(now.Add(-max(0, e.Age))) }
 
 // Scan calls fn with the entries of part i of Parts whose hashes are wanted, without shares, and with the cells that
 // wanted keys may have been charged to. They are copied at one
@@ -100,7 +105,7 @@ func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []by
 	l.refit(w, s.entries.state(e))
 	bytes = l.appendState(bytes, w, now)
 	key := bytes[at:keyEnd]
-	return Entry{l, unsafe.String(unsafe.SliceData(key), len(key)), slices.Clip(bytes[keyEnd:])}, bytes
+	return Entry{Limit: l, Key: unsafe.String(unsafe.SliceData(key), len(key)), State: slices.Clip(bytes[keyEnd:])}, bytes
 }
 
 // Entry is a copy of the key's state under l, also if that is in the crowd.
@@ -110,7 +115,7 @@ func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, _, _ := s.read(within(now), &x)
-	return Entry{l, strings.Clone(key), l.appendState(nil, w, within(now))}
+	return Entry{Limit: l, Key: strings.Clone(key), State: l.appendState(nil, w, within(now))}
 }
 
 // Import takes e over. What the table knows of the key is merged with it, more consumed wins; or, if replace is set,
@@ -128,7 +133,7 @@ func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	}
 	defer s.mu.Unlock()
 	other := s.words(1, e.Limit.words())
-	if _, err := e.Limit.readState(other, e.State, now); err != nil {
+	if _, err := e.Limit.readState(other, e.State, e.at(now)); err != nil {
 		return false
 	}
 	x := &target{r, e.Limit, mix, e.Key}
@@ -237,7 +242,7 @@ func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
 	settled := make([]int64, len(w))
 	copy(settled, w)
 	key = strings.Clone(key)
-	e := Entry{l, key, l.appendState(nil, settled, now)}
+	e := Entry{Limit: l, Key: key, State: l.appendState(nil, settled, now)}
 	if again {
 		c.crowd[i] = e
 		return true

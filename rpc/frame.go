@@ -41,7 +41,7 @@ const (
 
 	replyAnswers = 1
 
-	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners = 1, 2, 3, 4, 5, 6
+	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff = 1, 2, 3, 4, 5, 6, 7
 
 	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 
@@ -380,7 +380,7 @@ func (r *frameReader) readItem(b []byte) error {
 
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
-	size := sizeUint(tag) + sizeFixed(a.RingHash)
+	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff)
 	for i := range a.Items {
 		size += sizeBytes(outcomeSize(&a.Items[i]))
 	}
@@ -407,7 +407,7 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 		b = appendString(b, ownerAddr, m.PeerAddr)
 		b = appendUint(b, ownerFeatures, uint64(m.Features))
 	}
-	return b
+	return appendBool(b, answerCutOff, a.CutOff)
 }
 
 func ownerSize(m *cluster.Member) int {
@@ -504,6 +504,8 @@ func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err err
 				return nil, "", err
 			}
 			a.Items = append(a.Items, it)
+		case answerCutOff:
+			a.CutOff = f.value != 0
 		case answerError:
 			refusal = string(f.bytes)
 		case answerMove:

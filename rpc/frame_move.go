@@ -18,6 +18,8 @@ import (
 const (
 	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers, moveUnasked = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
 
+	moveCutOff, moveAge = 17, 18
+
 	entryLimit, entryKey, entryState = 1, 2, 3
 
 	chargeLimit, chargeKey, chargeUnits, chargeReset = 1, 2, 3, 4
@@ -73,7 +75,9 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 		b = w.appendHoldCopy(b, &m.Holds[i])
 	}
 	b = appendFixed(b, moveMembers, m.Members)
-	return appendBoots(b, moveUnasked, m.Unasked)
+	b = appendBoots(b, moveUnasked, m.Unasked)
+	b = appendBool(b, moveCutOff, m.CutOff)
+	return appendUint(b, moveAge, uint64(max(0, m.Age)))
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -258,6 +262,10 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.Members = f.value
 		case moveUnasked:
 			m.Unasked = readBoots(m.Unasked, &f)
+		case moveCutOff:
+			m.CutOff = f.value != 0
+		case moveAge:
+			m.Age = time.Duration(min(f.value, math.MaxInt64))
 		case moveID:
 			m.ID = string(f.bytes)
 		case moveTerm:

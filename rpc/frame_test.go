@@ -118,6 +118,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		Term: rapid.Uint64().Draw(t, "term"), Sequence: rapid.Uint64().Draw(t, "sequence"),
 		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
 		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"), Members: rapid.Uint64().Draw(t, "members"),
+		CutOff: rapid.Bool().Draw(t, "cut off"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "age")),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "unasked") {
 		m.Unasked = append(m.Unasked, rapid.Uint64().Draw(t, "boot"))
@@ -310,7 +311,7 @@ func samePartitions(a []uint32, b []uint16) bool {
 func TestRepliesAreProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tag := rapid.Uint64Min(1).Draw(t, "tag")
-		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring")}
+		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off")}
 		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
 			want.Items = append(want.Items, cluster.AnswerItem{
 				Status: cluster.Status(rapid.IntRange(0, 3).Draw(t, "status")),

@@ -384,7 +384,11 @@ type Move struct {
 	// Of a claim: which boots the sender knows, as one number.
 	Members uint64 `protobuf:"fixed64,15,opt,name=members,proto3" json:"members,omitempty"`
 	// Of a claim: boots of members that the sender takes for gone, so that it does not ask them.
-	Unasked       []uint64 `protobuf:"fixed64,16,rep,packed,name=unasked,proto3" json:"unasked,omitempty"`
+	Unasked []uint64 `protobuf:"fixed64,16,rep,packed,name=unasked,proto3" json:"unasked,omitempty"`
+	// The sender is cut off from most members: it lives, and holds nothing.
+	CutOff bool `protobuf:"varint,17,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
+	// How long before this was sent the states of entries were so, and the holds had as much left as they say.
+	AgeNs         int64 `protobuf:"varint,18,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -529,6 +533,20 @@ func (x *Move) GetUnasked() []uint64 {
 		return x.Unasked
 	}
 	return nil
+}
+
+func (x *Move) GetCutOff() bool {
+	if x != nil {
+		return x.CutOff
+	}
+	return false
+}
+
+func (x *Move) GetAgeNs() int64 {
+	if x != nil {
+		return x.AgeNs
+	}
+	return 0
 }
 
 // Hold is a copy of an amount that is set aside, or a note that it is not any more.
@@ -1121,7 +1139,9 @@ type Answer struct {
 	// To the ask's move, unless the answerer does not know its sender.
 	Move *MoveAnswer `protobuf:"bytes,5,opt,name=move,proto3" json:"move,omitempty"`
 	// Who the owners are that outcomes name: the asker may not know of them yet.
-	Owners        []*Owner `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`
+	Owners []*Owner `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`
+	// The answerer is cut off from most members: it lives, and holds nothing.
+	CutOff        bool `protobuf:"varint,7,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1196,6 +1216,13 @@ func (x *Answer) GetOwners() []*Owner {
 		return x.Owners
 	}
 	return nil
+}
+
+func (x *Answer) GetCutOff() bool {
+	if x != nil {
+		return x.CutOff
+	}
+	return false
 }
 
 // Owner is a member, as far as one needs to know it to ask it.
@@ -1552,7 +1579,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aleft_ns\x18\x05 \x01(\x03R\x06leftNs\x12,\n" +
 	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\x12*\n" +
 	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\x12\x14\n" +
-	"\x05relay\x18\b \x01(\bR\x05relay\"\xc9\x03\n" +
+	"\x05relay\x18\b \x01(\bR\x05relay\"\xf9\x03\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -1570,7 +1597,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\x12,\n" +
 	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\x12\x18\n" +
 	"\amembers\x18\x0f \x01(\x06R\amembers\x12\x18\n" +
-	"\aunasked\x18\x10 \x03(\x06R\aunasked\"\xf1\x01\n" +
+	"\aunasked\x18\x10 \x03(\x06R\aunasked\x12\x17\n" +
+	"\acut_off\x18\x11 \x01(\bR\x06cutOff\x12\x15\n" +
+	"\x06age_ns\x18\x12 \x01(\x03R\x05ageNs\"\xf1\x01\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
@@ -1615,14 +1644,15 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
 	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xe7\x01\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x80\x02\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
 	"\boutcomes\x18\x03 \x03(\v2\x19.penstock.peer.v1.OutcomeR\boutcomes\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
 	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\x12/\n" +
-	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\"d\n" +
+	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\x12\x17\n" +
+	"\acut_off\x18\a \x01(\bR\x06cutOff\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
