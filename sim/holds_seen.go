@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"slices"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// Where the judge sees what becomes of holds: in visits, in messages between nodes, and in what clients hear.
+
+// observeHold looks at what a node has decided itself on the i-th item of a visit, if that is about a hold or spends a lease, and
+// reports whether it has.
+func (j *judge) observeHold(h *hearing, i int) bool {
+	p, d, it := h.process, &h.out[i], &h.question.Items[i]
+	a := h.request.terms[i].account
+	if a.held == nil {
+		return false
+	}
+	if it.Op == cluster.OpReserve && it.ID != h.request.items[i].ID && !slices.Contains(h.retried, i) {
+		h.retried, h.decided[i] = append(h.retried, i), false
+	}
+	switch lone := d.Owner != "" && (d.Source == cluster.SourceLease || d.Source == cluster.SourceDenied); {
+	case h.decided[i]:
+	case lone:
+		h.decided[i] = true
+		j.spends(p, a, it, d)
+	case d.Source == cluster.SourceOwner && d.Owner == p.machine.id && it.Op >= cluster.OpReserve:
+		h.decided[i] = true
+		ask := &heldAsk{account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold, fallen: h.request.atomic && d.Hold != limiter.HoldOpen}
+		if it.Op == cluster.OpReserve && it.ID != h.request.items[i].ID {
+			j.books.renamed[h.request.items[i].ID] = it.ID
+		}
+		j.holds(p, ask, d.Decision)
+	default:
+		return false
+	}
+	return true
+}
+
+// deliveredHold checks what p has answered to the i-th item of an Ask, if that is about a hold, and reports whether it is.
+func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int, answer *cluster.Answer) bool {
+	it, out := &ask.Items[i], &answer.Items[i]
+	a := j.account(it.Limit.Name, it.Key)
+	if a.held == nil || it.Op < cluster.OpReserve || it.Hold.Charge {
+		return false
+	}
+	if out.Status == cluster.StatusDone {
+		fallen := ask.Atomic && out.Decision.Hold != limiter.HoldOpen
+		j.holds(p, &heldAsk{account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold, from: from, fallen: fallen}, out.Decision)
+		j.says(p, &asked{a, it.Cost, it.Op, it.ID}, out.Decision)
+	}
+	return true
+}
+
+// triesAgain notes that a node may try a reservation of several owners again, and charge its own share of each limit for both
+// attempts: then nobody knows what is left of that.
+func (j *judge) triesAgain(h *hearing) {
+	r := h.request
+	if !r.atomic || r.items[0].Op != cluster.OpReserve {
+		return
+	}
+	for i := range r.terms {
+		id := r.items[i].ID
+		j.books.shared[id], j.books.shared[cluster.ID{Origin: id.Origin, Sequence: ^id.Sequence}] = true, true
+		h.process.shares.parts[naiveKey{share(r.terms[i].account.spec, 1).Name, r.items[i].Key}] = -1
+	}
+}
+
+// rename has clients speak of the holds that they got, where their node has tried again under another ID.
+func (j *judge) rename(items []cluster.Item) {
+	for i := range items {
+		if it := &items[i]; it.Op > cluster.OpReserve && it.Hold != nil {
+			if id, renamed := j.books.renamed[it.Hold.ID]; renamed {
+				terms := *it.Hold
+				terms.ID = id
+				it.Hold = &terms
+			}
+			for _, x := range j.books.open {
+				x.asked = x.asked || it.Op == cluster.OpSettle && x.id == it.Hold.ID
+			}
+		}
+	}
+}
+
+// heardHold checks what a client hears about a hold.
+func (j *judge) heardHold(h *hearing, i int, d *cluster.Decision, yes bool) {
+	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
+	a := t.account
+	switch it.Op {
+	case cluster.OpReserve:
+		if id := h.request.items[i].ID; it.ID != id {
+			j.books.renamed[id] = it.ID
+		}
+		if yes && d.Allowed && d.Hold != limiter.HoldOpen {
+			j.fail(honest, "%s says yes to a reservation of %d of %s under %s, and that nothing is set aside: %s, hold %d", p.machine.id, it.Cost, keyText(it.Key), a.spec.Name, answerText(d), d.Hold)
+		}
+		if yes && d.Allowed && !j.books.over[it.ID] {
+			j.books.units[it.ID] = it.Cost
+			j.toldHold(a, it.ID)
+		}
+	case cluster.OpSettle:
+		if d.Hold == limiter.HoldSettled {
+			j.heardSettled(t, it.Hold.ID, it.Cost)
+		}
+	}
+}
