@@ -187,10 +187,15 @@ func (n *Node) askLease(l *lease, more bool) {
 
 	r := Request{Deadline: now.Add(limiter.LeaseTTL / 2)}
 	for _, h := range old {
-		r.Items = append(r.Items, Item{Key: l.key, Cost: h.Size - h.Units, Op: OpSettle, Hold: &HoldTerms{ID: h.id}, limit: l.limit, hash: l.hash})
+		r.Items = append(r.Items, Item{
+			Key: l.key, Cost: h.Size - h.Units, Op: OpSettle, Hold: &HoldTerms{ID: h.id}, limit: l.limit, hash: l.hash,
+		})
 	}
 	if more {
-		r.Items = append(r.Items, Item{Key: l.key, Cost: want, Op: OpLease, ID: n.nextID(), Hold: &HoldTerms{TTL: limiter.LeaseTTL, Holder: n.id}, limit: l.limit, hash: l.hash})
+		r.Items = append(r.Items, Item{
+			Key: l.key, Cost: want, Op: OpLease, ID: n.nextID(), Hold: &HoldTerms{TTL: limiter.LeaseTTL, Holder: n.id},
+			limit: l.limit, hash: l.hash,
+		})
 	}
 	out := make([]Decision, len(r.Items))
 	if view := n.view.Load(); view != nil && len(r.Items) > 0 {

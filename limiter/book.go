@@ -124,7 +124,8 @@ func (r *HoldRequest) Check() error {
 // CheckTTL says whether a hold may last for d. Its error is a *SpecError.
 func CheckTTL(d time.Duration) error {
 	if d < MinTTL || d > MaxTTL {
-		return &SpecError{"ttl_ms", fmt.Sprintf("is %d; %d (%v) to %d (%v) are accepted", d.Milliseconds(), MinTTL.Milliseconds(), MinTTL, MaxTTL.Milliseconds(), MaxTTL)}
+		return &SpecError{"ttl_ms", fmt.Sprintf("is %d; %d (%v) to %d (%v) are accepted",
+			d.Milliseconds(), MinTTL.Milliseconds(), MinTTL, MaxTTL.Milliseconds(), MaxTTL)}
 	}
 	return nil
 }
@@ -135,13 +136,15 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	items := make([]Item, len(requests))
-	again := 0
+	again := 0 // are open already
 	for i := range requests {
 		r := &requests[i]
 		items[i] = Item{Limit: r.Limit, Key: r.Key, Hash: r.Hash, Request: Request{Cost: r.Units}}
-		if h := b.holds[r.ID]; h != nil && h.Limit.sameIdentity(r.Limit) && h.Key == r.Key && h.Holder == r.Holder && h.State == HoldOpen {
+		switch h := b.holds[r.ID]; {
+		case h == nil:
+		case h.State == HoldOpen && h.isOf(r):
 			again++
-		} else if h != nil {
+		default:
 			return refuseHolds(out, requests, i, HoldOther)
 		}
 	}
@@ -161,7 +164,10 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	}
 	for i := range requests {
 		r := &requests[i]
-		h := &Hold{ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Deadline: now.Add(r.TTL), Holder: strings.Clone(r.Holder), Charge: r.Charge, State: HoldOpen, hash: r.Hash}
+		h := &Hold{
+			ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Holder: strings.Clone(r.Holder),
+			Deadline: now.Add(r.TTL), Charge: r.Charge, State: HoldOpen, hash: r.Hash,
+		}
 		if out[i].Allowed {
 			h.Units = r.Units
 		}
@@ -170,6 +176,11 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 		b.tellLocked(h)
 	}
 	return true
+}
+
+// isOf reports whether r asks for what h is.
+func (h *Hold) isOf(r *HoldRequest) bool {
+	return h.Limit.sameIdentity(r.Limit) && h.Key == r.Key && h.Holder == r.Holder
 }
 
 // refuseHolds answers that none was opened, because of the i-th.

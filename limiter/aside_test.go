@@ -1,0 +1,57 @@
+package limiter
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// What is set aside of a key: it is said as spent, it is not drained, no cost is large enough to get past it, and nothing is left of
+// it when all is settled.
+func TestTakesBesideHolds(t *testing.T) {
+	l, err := New(Spec{Name: "tokens", Algorithm: TokenBucket, Limit: 100, Per: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := NewTable(TableConfig{Bytes: 1 << 20})
+	book, now, hash := NewBook(table, nil), Instant(time.Hour), Hash("key")
+	for i := range uint64(2) {
+		r := HoldRequest{ID: HoldID{1, i}, Limit: l, Key: "key", Hash: hash, Units: 20, TTL: time.Minute}
+		if !book.Open(now, []HoldRequest{r}, make([]Decision, 1)) {
+			t.Fatal("refused")
+		}
+	}
+	for _, c := range []struct {
+		Request
+		allowed            bool
+		remaining, drained int64
+	}{
+		{Request{Cost: 10}, true, 50, 0},
+		{Request{Cost: 51}, false, 50, 0},
+		{Request{Cost: 51, Drain: true}, false, 50, 0},
+		{Request{Cost: math.MaxInt64}, false, 50, 0},
+		{Request{Cost: math.MaxInt64 - 39}, false, 50, 0},
+		{Request{Cost: 50}, true, 0, 0},
+		{Request{Cost: -30}, true, 30, 0},
+	} {
+		if d := table.Do(now, l, "key", hash, c.Request); d.Allowed != c.allowed || d.Remaining != c.remaining || d.Drained != c.drained {
+			t.Errorf("%+v: %+v; want %t, %d and %d", c.Request, d, c.allowed, c.remaining, c.drained)
+		}
+	}
+	for i := range uint64(2) {
+		if d := book.Settle(now, HoldID{1, i}, hash, "", 5); d.Hold != HoldSettled {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if d := table.Peek(now, l, "key", hash, 0); d.Remaining != 60 {
+		t.Errorf("%d remain, want 60", d.Remaining)
+	}
+	for i := range table.shards {
+		if table.shards[i].aside != nil {
+			t.Error("what was set aside is kept")
+		}
+	}
+	if len(book.count) != 0 {
+		t.Errorf("%v are counted, and nothing is open", book.count)
+	}
+}
