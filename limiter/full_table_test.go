@@ -11,8 +11,8 @@ import (
 // TestNoRoomForALimit: a table that knows as many limits as it can, all with entries, takes nothing of a further one,
 // through whatever door it comes, and goes on deciding for those that it has.
 func TestNoRoomForALimit(t *testing.T) {
-	const most = 4095
-	table := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})
+	const most = 32767
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20})
 	limitOf := func(i int) *limiter.Limit {
 		return mustNew(t, limiter.Spec{Name: fmt.Sprint("limit ", i), Algorithm: limiter.GCRA, Limit: 2, Per: time.Hour})
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// A rule is a limit as a table knows it: an entry holds the rule's number, 12 bits, instead of its parameters. Limits of
+// A rule is a limit as a table knows it: an entry holds the rule's number, 15 bits, instead of its parameters. Limits of
 // one identity that come from different overrides are rules of their own, since they decide at the same time; an entry
 // becomes one of another of them when its key is next decided by that (see shard.find).
 type rule struct {
@@ -105,7 +105,7 @@ func (rs *rules) related(l *Limit) *rule {
 // maxRules bounds the limits that have entries in one table at once. Clients may send limits of their own, so this
 // must be bounded; at its bound, rules without entries are reclaimed.
 const (
-	ruleBits = 12
+	ruleBits = 15
 	maxRules = 1<<ruleBits - 1
 )
 
@@ -116,6 +116,9 @@ type rules struct {
 
 	mu    sync.Mutex // guards below and the counts of families and namesakes, and makes changes one at a time
 	count int
+	// How many newcomers are refused before it is tried again to reclaim: it takes a look at every rule, so who comes with
+	// ever new limits must not have it for each of them.
+	refusals int
 	// The rest is for the rules that have something to do with each other.
 	families map[uint64]*family // by identity
 	names    map[string]*namesakes
@@ -202,7 +205,13 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 		return r
 	}
 	if rs.count == maxRules {
-		if x = rs.reclaimLocked(x, shards); rs.count == maxRules {
+		if rs.refusals > 0 {
+			rs.refusals--
+			return nil
+		}
+		x = rs.reclaimLocked(x, shards)
+		rs.refusals = max(0, maxRules/64-(maxRules-rs.count))
+		if rs.count == maxRules {
 			return nil
 		}
 	}

@@ -46,3 +46,28 @@ func TestGroupMeetsReclaiming(t *testing.T) {
 	}
 	table.check(t)
 }
+
+// TestNewcomersDoNotReclaimOneByOne: where every limit has entries, a newcomer is refused without a look at all of them, but
+// for one of some hundred, which finds what has been forgotten since.
+func TestNewcomersDoNotReclaimOneByOne(t *testing.T) {
+	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
+	learn := func(i int) *rule {
+		return table.rules.learn(mustBe(New(Spec{Name: fmt.Sprint(i), Algorithm: GCRA, Limit: 5, Per: time.Hour})), table.shards)
+	}
+	var r *rule
+	for i := range maxRules {
+		r = learn(i)
+		r.live.Add(1)
+	}
+	if learn(maxRules) != nil {
+		t.Fatal("a limit was taken in beside the most there may be")
+	}
+	r.live.Add(-1)
+	refused := 0
+	for learn(maxRules) == nil {
+		refused++
+	}
+	if want := maxRules / 64; refused != want {
+		t.Errorf("%d newcomers were refused before one looked again, want %d", refused, want)
+	}
+}

@@ -43,11 +43,11 @@ type slot struct {
 	body [bodyWords]int64 // state words, then key; or body[0] is place | words<<32 | bytes of key<<48 of a block
 }
 
-// The head of a slot, from its highest bits: 32 of mix, which is never 0, 12 of the rule's number, 3 of how many cells
+// The head of a slot, from its highest bits: 32 of mix, which is never 0, 15 of the rule's number, 3 of how many cells
 // its words are, 3 of how many words and 6 of how many bytes of key there are in the body, whether those are
 // in a block instead, and whether something was given back that Changed has not told yet.
 const (
-	mixAt, ruleAt, cellsAt, wordsAt, keyLenAt = 32, 20, 17, 14, 8
+	mixAt, ruleAt, cellsAt, wordsAt, keyLenAt = 32, 17, 14, 11, 5
 
 	inBlock, untold = 1, 2
 )

@@ -59,7 +59,7 @@ type TableStats struct {
 	Keys       int    // entries, the crowd's cells not among them
 	Cells      int    // groups of the crowd's cells
 	Slots      int    // places for entries and groups, taken or not
-	Limits     int    // that are known, at most 4095
+	Limits     int    // that are known, at most 32767
 	Bytes      int64  // memory in use by slots and what does not fit into them
 	Budget     int64  // most that Bytes can become
 	Swept      uint64 // entries and groups removed because they were as good as never seen

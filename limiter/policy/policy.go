@@ -54,10 +54,10 @@ func (s *Set) equal(other *Set) bool {
 
 // Bounds of what is read.
 const (
-	// MaxLimits bounds the limits and overrides of all files together. A table of counters knows at most 4095 at once and
+	// MaxLimits bounds the limits and overrides of all files together. A table of counters knows at most 32767 at once and
 	// may need two for each: the limit, and its share while an owner is away.
-	MaxLimits = 2000
-	MaxFile   = 1 << 20 // bytes of one file
+	MaxLimits = 10_000
+	MaxFile   = 4 << 20 // bytes of one file
 
 	maxLine   = 4 << 10 // bytes of one line
 	maxDepth  = 64      // brackets within brackets

@@ -198,7 +198,7 @@ limits:
 func TestOverridesCount(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("limits:\n")
-	for i := range 20 {
+	for i := range 100 {
 		fmt.Fprintf(&b, "  - {name: l%d, algorithm: gcra, limit: 1, per: 1m, overrides: [{key: k0, limit: 5}", i)
 		for k := 1; k < 99; k++ {
 			fmt.Fprintf(&b, ", {key: k%d, limit: 5}", k)
@@ -209,8 +209,8 @@ func TestOverridesCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WriteString("  - {name: one, algorithm: gcra, limit: 1, per: 1m}\n")
-	if _, err := Parse("f", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "f:22:12: this is one limit or override too many; 2000 are accepted") {
-		t.Errorf("2001 were accepted: %v", err)
+	if _, err := Parse("f", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "f:102:12: this is one limit or override too many; 10000 are accepted") {
+		t.Errorf("10,001 were accepted: %v", err)
 	}
 }
 
