@@ -305,6 +305,66 @@ func TestMinority(t *testing.T) {
 	}
 }
 
+// Promise: one node decides. Who hears all others, and is heard by none of them, stops as well, before one of them takes over.
+func TestWhoIsHeardByNobodyStops(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		switch {
+		case c.Ask.Move != nil && c.Ask.Move.ID == "n1":
+			c.Err = errSilent // it does not arrive
+		case c.To.ID == "n1":
+			deliver()
+			c.Err = errSilent // the answer does not
+		default:
+			c.Answer = deliver()
+		}
+	}
+	for range 50 {
+		w.pass(100 * time.Millisecond)
+		if _, many := w.holders(); many > 0 {
+			t.Fatalf("%d partitions have two holders", many)
+		}
+	}
+	if n := w.nodes["n1"].Held(); n != 0 {
+		t.Errorf("n1 holds %d partitions", n)
+	}
+	w.meet = nil
+	w.pass(2 * time.Second)
+	w.wantOneHolderEach("when all is well")
+}
+
+// Promise: whoever comes back, somebody decides. Who has taken a partition over, and was fenced, is not taken for its holder for ever by
+// whoever has the copies.
+func TestFencedHeirGivesWay(t *testing.T) {
+	w := newWorld(t, 4, five)
+	w.pass(time.Second)
+	w.kill("n1")
+	ms := w.members(4)
+	w.show(ms[1:], 0, "n2", "n3", "n4")
+	w.pass(time.Second) // they have taken over
+	gone := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.To.ID == "n4" || c.Ask.Move != nil && c.Ask.Move.ID == "n4" {
+			c.Err = errSilent
+			return
+		}
+		gone(c, deliver)
+	}
+	w.pass(3 * time.Second)
+	if n := w.nodes["n2"].Held() + w.nodes["n3"].Held(); n != 0 {
+		t.Fatalf("two of four hold %d partitions", n)
+	}
+	w.show(ms[1:3], 0, "n2", "n3")
+	ms[0].Boot = 11
+	w.start("n1", 11)
+	w.show(ms[:3], 0, "n1", "n2", "n3")
+	w.pass(3 * time.Second)
+	w.nodes["n4"].Stop()
+	delete(w.nodes, "n4")
+	w.wantOneHolderEach("when n1 is back")
+}
+
 // Promise: with replication: sync a crash forgets nothing that a client has heard of; if the heir cannot confirm, the
 // answer says so.
 func TestSyncReplication(t *testing.T) {

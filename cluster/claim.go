@@ -216,6 +216,9 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 				continue // the holder will give it, and has more than what is copied here
 			}
 			if claimer != nil && pt.to != claimer {
+				if pt.to != nil {
+					pt.former = pt.to
+				}
 				pt.to, pt.copied = claimer, copyWanted
 			}
 			n.dueLocked(pt)

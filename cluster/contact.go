@@ -13,8 +13,9 @@ import (
 //
 //   - every member looks at its clock each tick; if much more than a tick has gone by, it was stopped, and whatever it
 //     held may be held by others by now: it holds nothing until it has claimed it again (fence);
-//   - it asks the others for a sign of life, a few in each tick, one after the other; if for contactLasts it has had one
-//     from less than half of the members that there should be, it is cut off, and does the same;
+//   - it asks the others for a sign of life, a few in each tick, one after the other; if for contactLasts it has sent nothing that
+//     was answered to more than half of the members that there should be, it is cut off, and does the same: who hears others and
+//     is not heard by them is cut off too;
 //   - the others take a member for gone if nobody listens at its address any more, or if it was silent for goneAfter: that
 //     long ago it was sent something that it has not answered, and no sign of life has come since. That is longer than
 //     contactLasts, and by then it has stopped. Who is cut off says so, and that is no such sign: a link may be cut one way only.
@@ -46,6 +47,7 @@ type peer struct {
 	member atomic.Pointer[Member] // as the latest View has it
 	heard  atomic.Int64           // Instant of its last sign of life
 	sound  atomic.Int64           // and of the last when it was not cut off from most members
+	hears  atomic.Int64           // Instant at which it was last sent something that it answered: then it was reached
 	left   atomic.Bool            // nobody of this boot listens at its address
 	began  atomic.Int64           // Instant of its start, or a little later; 0: it has not said so
 	missed atomic.Int64           // Instant at which it was first sent something that it did not answer as one that may decide, since sound; 0: it answers
@@ -60,6 +62,7 @@ func newPeer(m *Member, now limiter.Instant) *peer {
 	p.member.Store(m)
 	p.heard.Store(int64(now))
 	p.sound.Store(int64(now))
+	p.hears.Store(int64(now))
 	return p
 }
 
@@ -80,6 +83,13 @@ func (p *peer) met(now limiter.Instant, cutOff bool) {
 	}
 	if p.missed.Load() != 0 {
 		p.missed.Store(0)
+	}
+}
+
+// reached notes that what was sent at some instant was answered.
+func (p *peer) reached(sent limiter.Instant) {
+	if int64(sent) > p.hears.Load() {
+		p.hears.Store(int64(sent))
 	}
 }
 
@@ -192,7 +202,7 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 		}
 		switch m := &r.Members[i]; {
 		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
-		case now > limiter.Instant(p.heard.Load()).Add(contact):
+		case now > limiter.Instant(p.hears.Load()).Add(contact):
 			miss(m.ID)
 		default:
 			reached++
@@ -344,6 +354,7 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 		if c.Answer.CutOff {
 			p.miss(sent)
 		}
+		p.reached(sent)
 		p.succeed()
 		if m := c.Answer.Move; m != nil && m.Up > 0 {
 			n.outlived(p, now.Add(-m.Up))

@@ -322,7 +322,9 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 					o := n.outboxLocked(pt.former)
 					o.ended = append(o.ended, uint16(i))
 				}
-				pt.former = nil
+				if n.holdings.held[i].Load() {
+					pt.former = nil // else when it is lent
+				}
 			}
 			return
 		}
@@ -378,10 +380,27 @@ func (n *Node) lentLocked(p *peer) {
 	}
 }
 
+// endFormerLocked tells whoever has got copies of partitions, while this node held them, that it does not hold them any more, once p has
+// got all of it: else they would call them busy for as long as this node lives.
+func (n *Node) endFormerLocked(p *peer, lent []uint16) {
+	for _, i := range lent {
+		pt := &n.parts[i]
+		if pt.copyOf != n.boot || n.holdings.held[i].Load() || pt.giving {
+			continue
+		}
+		if pt.former != nil && pt.former != p {
+			o := n.outboxLocked(pt.former)
+			o.ended = append(o.ended, i)
+		}
+		pt.former = p
+	}
+}
+
 // takenLocked notes that p has taken m in.
 func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
 	n.heardLocked(a.Term)
 	r := n.view.Load()
+	n.endFormerLocked(p, m.Lent)
 	if len(m.Gift) == 0 {
 		return
 	}
@@ -403,7 +422,7 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 			}
 		case p.out.fences == n.fences && !n.stalled(now):
 			n.holdLocked(int(i), n.nextTermLocked()) // nobody else can hold it, so this node goes on
-			n.dueLocked(pt)
+			n.retargetPartLocked(r, int(i))          // for another one, if the View has changed meanwhile
 		default:
 			pt.hint, pt.copyOf = "", n.boot
 			n.unsettled = true
@@ -412,6 +431,17 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 	if len(a.Refused) > 0 {
 		p.out.quiet = now.Add(tickEvery)
 	}
+}
+
+// copiedBackLocked notes that a boot has taken what it is being given, for it has begun to copy it to this node: that may come before the
+// answer. From here on what it says replaces what this node had.
+func (n *Node) copiedBackLocked(pt *part, to uint64) {
+	n.givingLocked(pt, false)
+	n.stats.Given.Add(1)
+	if gift := pt.to.out.last; gift != nil {
+		pt.term = max(pt.term, gift.Term)
+	}
+	pt.to, pt.copyOf = nil, to
 }
 
 // ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its partitions has to claim them.
@@ -503,6 +533,9 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 			in.begun = make(map[uint16]bool)
 		}
 		in.begun[p] = true
+		if int(p) < len(n.parts) && n.parts[p].giving && n.parts[p].to != nil && n.parts[p].to.boot == m.From {
+			n.copiedBackLocked(&n.parts[p], m.From)
+		}
 		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
 			pt := &n.parts[p]
 			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From

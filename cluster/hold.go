@@ -197,15 +197,20 @@ func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 		if !n.holdings.held[p].Load() {
 			continue
 		}
-		to := r.copyTarget(p)
-		if to != pt.to {
-			if pt.to != nil {
-				pt.former = pt.to
-			}
-			pt.to, pt.copied = to, copyWanted
-		}
-		n.dueLocked(pt) // it may be time to give what has been copied for long
+		n.retargetPartLocked(r, p)
 	}
+}
+
+// retargetPartLocked is retargetLocked for one partition, which is held here.
+func (n *Node) retargetPartLocked(r *route, p int) {
+	pt := &n.parts[p]
+	if to := r.copyTarget(p); to != pt.to {
+		if pt.to != nil {
+			pt.former = pt.to
+		}
+		pt.to, pt.copied = to, copyWanted
+	}
+	n.dueLocked(pt) // it may be time to give what has been copied for long
 }
 
 // dueLocked has the next push to who gets copies of pt look for what is to be done about it.

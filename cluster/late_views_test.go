@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,6 +94,77 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 		w.wantOneHolderEach(c.name)
 		w.wantRemaining(c.name, keys, 3, "n1", "n2")
 	}
+}
+
+// Promise: a node that joins gets what it should hold, also if the View changed while it was being given to another one, who refuses.
+func TestRefusedGiftGoesToTheOwner(t *testing.T) {
+	w := newWorld(t, 3, five)
+	const keys = 300
+	w.spend(keys, "n1", "n2", "n3")
+	w.start("n4", 4)
+	w.start("n5", 5)
+	all := []string{"n1", "n2", "n3", "n4", "n5"}
+	ms := w.members(5)
+	refused := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && len(m.Gift) > 0 && c.To.ID == "n4" && refused == 0 {
+			refused = len(m.Gift)
+			changed := slices.Clone(ms)
+			changed[3].State, changed[4].State = StateJoining, StateActive
+			for _, id := range all {
+				w.nodes[id].SetView(w.view(id, changed))
+			}
+		}
+		c.Answer = deliver()
+	}
+	ms[4].State = StateJoining
+	w.show(ms, 0, all...)
+	w.pass(3 * time.Second)
+	if refused == 0 {
+		t.Fatal("nothing was given to n4")
+	}
+	w.wantOneHolderEach("after the join")
+	v := w.nodes["n1"].View()
+	for p := range ring.Partitions {
+		if owner := v.Members[v.owner(p)].ID; !w.nodes[owner].HoldsPartition(p) {
+			t.Fatalf("%s should hold partition %d, and does not", owner, p)
+		}
+	}
+	w.wantRemaining("after the join", keys, 3, "n1", "n2", "n3", "n5")
+}
+
+// Promise: a node that leaves takes no count along. Who has given it something, and hears late that it was taken, keeps the copies that
+// have come back from there meanwhile: it gets the rest with the gift, and no more.
+func TestCopiesOvertakeWhatConfirmsAGift(t *testing.T) {
+	w := newWorld(t, 2, five)
+	const keys = 300
+	w.spend(keys, "n1", "n2")
+	w.pass(time.Second)
+	w.start("n3", 3)
+	silent := true
+	w.meet = func(c *Call, deliver func() *Answer) {
+		c.Answer = deliver()
+		if m := c.Ask.Move; silent && m != nil && len(m.Gift) > 0 && c.To.ID == "n3" {
+			c.Err = errSilent
+		}
+	}
+	ms := w.members(3)
+	w.show(ms, 0, "n1", "n2", "n3")
+	w.pass(500 * time.Millisecond)
+	if w.nodes["n3"].Held() == 0 {
+		t.Fatal("n3 has got nothing")
+	}
+	ms[2].State = StateLeaving
+	w.show(ms, 0, "n1", "n2")
+	silent = false
+	w.pass(time.Second)
+	w.show(ms, 0, "n3") // as the last to hear
+	w.pass(2 * time.Second)
+	w.wantOneHolderEach("when n3 leaves")
+	if n := w.nodes["n3"].Held(); n != 0 {
+		t.Errorf("n3 leaves, and holds %d partitions", n)
+	}
+	w.wantRemaining("when n3 leaves", keys, 3, "n1", "n2")
 }
 
 // Promise: a node that joins changes no count. Copies of a holder that lives are not lent to who claims: they would be

@@ -168,15 +168,20 @@ func (w *world) enter(p *process) {
 	}
 }
 
-// seedFor is somebody who can tell p who is there.
-func (w *world) seedFor(p *process) *process {
+// seedFor is somebody who can tell p who is there: who is about to leave, if there is nobody else.
+func (w *world) seedFor(p *process) (leaving *process) {
 	for i := range w.machines {
 		m := w.machines[(p.machine.index+1+i)%len(w.machines)]
-		if q := m.process; q != nil && q != p && !m.frozen && !q.leaving && w.reaches(m, p.machine) && w.reaches(p.machine, m) {
+		q := m.process
+		switch {
+		case q == nil || q == p || m.frozen || !w.reaches(m, p.machine) || !w.reaches(p.machine, m):
+		case !q.leaving:
 			return q
+		case leaving == nil:
+			leaving = q
 		}
 	}
-	return nil
+	return leaving
 }
 
 func (w *world) activate(p *process) {

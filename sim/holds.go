@@ -156,7 +156,7 @@ func (j *judge) doubt(a *account) {
 // holds checks what p, who decides for a key, has answered about a hold on it.
 func (j *judge) holds(p *process, it *heldAsk, got limiter.Decision) {
 	a, w := it.account, j.world
-	j.mayDecide(p, a)
+	j.mayDecide(p, a, true)
 	j.meetHolds(p, a)
 	j.books.batch = slices.DeleteFunc(j.books.batch, func(id cluster.ID) bool { return id == it.hold.ID })
 	before, again := a.held.answers[it.id]

@@ -48,7 +48,7 @@ func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int, answer 
 	if out.Status == cluster.StatusDone {
 		fallen := ask.Atomic && out.Decision.Hold != limiter.HoldOpen
 		j.holds(p, &heldAsk{account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold, from: from, fallen: fallen}, out.Decision)
-		j.says(p, &asked{a, it.Cost, it.Op, it.ID}, out.Decision)
+		j.says(p, &asked{a, it.Cost, it.Op, it.ID, out.Degraded}, out.Decision)
 	}
 	return true
 }

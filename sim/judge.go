@@ -31,6 +31,7 @@ const (
 	lent
 	kept
 	live
+	agreed
 	sound
 	promises // how many there are
 )
@@ -50,6 +51,7 @@ var promiseWords = [promises][2]string{
 	lent:    {"lent", "a node spends what was lent to it, and while it lasts"},
 	kept:    {"kept", "in the end tables hold what was charged, no more or less"},
 	live:    {"live", "nobody is left waiting, the world comes to rest"},
+	agreed:  {"converged", "when faults are over all see the same members, and each partition has one owner"},
 	sound:   {"panic", "no code panics"},
 }
 
@@ -73,7 +75,9 @@ type judge struct {
 	tallies  map[string]*LimitReport        // by limit
 	requests RequestReport
 	failure  *Failure
-	deciders []decider // by partition
+	deciders []decider             // by partition
+	contacts map[*process]*contact // of nodes that decide
+	held     map[tenure]uint64     // how often a node had begun to hold anything when it was last seen to hold a partition
 	scratch  scratch
 	books    books
 }
@@ -135,7 +139,7 @@ func newJudge(w *world) *judge {
 		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		tallies: make(map[string]*LimitReport), books: newBooks(w),
+		tallies: make(map[string]*LimitReport), contacts: make(map[*process]*contact), held: make(map[tenure]uint64), books: newBooks(w),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
@@ -185,7 +189,7 @@ func (j *judge) observe(h *hearing) {
 		raw := d.Decision
 		raw.Allowed = raw.Allowed && !d.Shadow
 		it := &h.question.Items[i]
-		x := asked{h.request.terms[i].account, it.Cost, it.Op, it.ID}
+		x := asked{h.request.terms[i].account, it.Cost, it.Op, it.ID, d.Degraded}
 		if h.spread {
 			j.setsAside(p, &x, raw)
 			continue
@@ -206,7 +210,7 @@ func (j *judge) observe(h *hearing) {
 // decides checks what p has just decided, as who decides for the keys of items, which stand or fall together.
 func (j *judge) decides(p *process, items []asked, together bool, got []limiter.Decision) {
 	for i := range items {
-		j.mayDecide(p, items[i].account)
+		j.mayDecide(p, items[i].account, items[i].doubt)
 	}
 	id := items[0].id
 	if items[0].op == cluster.OpPeek {
@@ -406,7 +410,7 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 		if a.Relay && (out.Status == cluster.StatusDone && out.Owner != "" || out.Status == cluster.StatusLost) {
 			continue // somebody else has decided, and was judged for it
 		}
-		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID}
+		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, out.Degraded}
 		j.answered(p, &x, late, out)
 		if j.deliveredHold(from, p, a, i, answer) {
 			continue
@@ -475,52 +479,6 @@ func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerIt
 	case got.Status == cluster.StatusNotOwner && got.Owner == p.machine.id:
 		j.fail(owned, "%s does not decide for %s, and says to ask %s", p.machine.id, keyText(a.key), got.Owner)
 	}
-}
-
-// mayDecide checks that p decides for a key and nobody else does.
-func (j *judge) mayDecide(p *process, a *account) {
-	j.checked[owned]++
-	if !p.node.Holds(a.hash) {
-		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
-	}
-	if k := ring.Partition(a.hash); j.holders[k] != p {
-		if j.holders[k] != nil {
-			j.claims[k] = j.world.now
-		}
-		j.holders[k] = p
-	}
-	if !j.looksAround(p, a) {
-		return
-	}
-	for _, m := range j.world.machines {
-		if q := m.process; q != nil && q != p && !m.frozen && q.node.Holds(a.hash) && j.sure(q) && j.sure(p) {
-			j.fail(owned, "%s decides on %s, for which %s decides as well", p.machine.id, keyText(a.key), m.id)
-		}
-	}
-}
-
-// looksAround reports whether it is time to look at who else holds the key of a. In a small world it always is. In a large
-// one it is if p has not been the last to decide for the key's partition, so no two nodes ever decide in turn unnoticed, and
-// every 10 ms.
-func (j *judge) looksAround(p *process, a *account) bool {
-	if len(j.world.machines) <= 16 {
-		return true
-	}
-	if j.deciders == nil {
-		j.deciders = make([]decider, ring.Partitions)
-	}
-	d := &j.deciders[ring.Partition(a.hash)]
-	if d.process == p && j.world.now < d.looked+10*time.Millisecond {
-		return false
-	}
-	*d = decider{p, j.world.now}
-	return true
-}
-
-// decider is who was the last to decide for a partition, and when it was found that nobody else did.
-type decider struct {
-	process *process
-	looked  time.Duration
 }
 
 // same holds a decision of p against the reference's.
@@ -660,8 +618,11 @@ func (j *judge) settled(l *letter, answered bool) {
 	j.checked[inTime]++
 	p := l.from
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
-	if answered && len(j.books.limits) > 0 {
-		j.hearsDenials(l)
+	if answered {
+		j.reaches(p, l.to, l.sent)
+		if len(j.books.limits) > 0 {
+			j.hearsDenials(l)
+		}
 	}
 	if late := p.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
 		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id, time.Duration(late))

@@ -2,9 +2,11 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // decideAlone has the reference decide what the node decided without an owner, at the end of the visit: by on_error or
@@ -68,7 +70,7 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
 	} else if want.full {
-		j.same(p, &asked{account, it.Cost, it.Op, it.ID}, got, want.Decision)
+		j.same(p, &asked{account, it.Cost, it.Op, it.ID, true}, got, want.Decision)
 	}
 }
 
@@ -79,3 +81,27 @@ func (j *judge) misses(d *cluster.Decision, a *account) bool {
 	f, m := &j.world.faults, j.world.byID[d.Owner]
 	return f.Leaves+f.Restarts+f.Rolls > 0 && d.Bound == a.limit.Capacity() && m != nil && m.process != nil && m.process.node.View().Active() == 1
 }
+
+// relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p did not hold the key yet
+// when it asked, and did when the ask came back to it. Of a look nobody remembers who has taken it.
+func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got limiter.Decision) bool {
+	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
+		return false
+	}
+	s := j.said.byID[it.ID]
+	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got)
+}
+
+// hurried reports whether nobody could wait for who decides on a: its partition went from one node to another during the
+// visit, and the client had left less time than a check waits for that, all of which but the eighth for the way back is over.
+func (j *judge) hurried(h *hearing, a *account) bool {
+	k, p := ring.Partition(a.hash), h.process
+	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+		return m.process != nil && m.process.node.HoldsPartition(k)
+	})
+	left := time.Duration(h.question.Deadline - p.now())
+	return moving && h.request.patience < waitsFor && left <= h.request.patience/8
+}
+
+// waitsFor is how long a check waits for a handover, if its client does.
+const waitsFor = 250 * time.Millisecond

@@ -18,6 +18,7 @@ type asked struct {
 	cost    int64
 	op      cluster.Op
 	id      cluster.ID
+	doubt   bool // it was answered under less than the full promise
 }
 
 // memories are the answers that were given under IDs, the latest under each.

@@ -130,7 +130,7 @@ func (w *world) post(from, to *machine, arrive happens) {
 	n, x := &w.network, &w.plan.weather
 	line := &n.lines[from.index][to.index]
 	n.tally.Sent++
-	if line.cut || w.dice.Float64() < x.loss {
+	if line.cut || w.dice.Float64() < x.loss && !w.clear {
 		n.tally.Lost++
 		w.trace.add(happening{at: w.now, kind: loses, node: from, peer: to})
 		return

@@ -214,7 +214,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	}
 	var table strings.Builder
 	fmt.Fprintf(&table, "| fault | caught by | seed | at | decisions |\n|---|---|---|---|---|\n")
-	faults = slices.Concat(faults, handoverFaults(), foreignFaults())
+	faults = slices.Concat(faults, handoverFaults(), foreignFaults(), strictFaults())
 	if !testing.Short() {
 		faults = append(faults, rareFaults()...)
 	}
@@ -322,13 +322,37 @@ func handoverFaults() []planted {
 				}
 			}
 		})},
-		{"a gift is refused after it was taken", []promise{owned, exact, once}, onMove(nil, func(_ *process, m *cluster.Move, a *cluster.MoveAnswer) {
+		{"a gift is refused after it was taken", []promise{owned, exact, once, agreed}, onMove(nil, func(_ *process, m *cluster.Move, a *cluster.MoveAnswer) {
 			a.Refused = slices.Clone(m.Gift)
 		})},
-		{"a gift is confirmed and not taken", []promise{exact, bounded, kept, marked}, onMove(func(_ *process, m *cluster.Move) { m.Gift = nil }, nil)},
+		{"a gift is confirmed and not taken", []promise{exact, bounded, kept, marked, agreed}, onMove(func(_ *process, m *cluster.Move) { m.Gift = nil }, nil)},
 		{"takes that are remembered do not move with a gift", []promise{exact, once}, onMove(func(_ *process, m *cluster.Move) {
 			m.Taken = nil
 		}, nil)},
+	}
+}
+
+// strictFaults show only where something goes wrong with machines or lines, or in the end, and are no worse than what was forgiven there
+// once.
+func strictFaults() []planted {
+	return []planted{
+		{"a node's clock hides from it that it was stopped", []promise{owned, exact, bounded, inTime}, func(p *process) {
+			last, hidden := p.now(), time.Duration(0)
+			p.clock = func() limiter.Instant {
+				now := p.now()
+				if gap := time.Duration(now - last); gap > 250*time.Millisecond && p.machine.thawed >= 0 {
+					hidden += gap
+				}
+				last = now
+				return now.Add(-hidden)
+			}
+		}},
+		{"nothing is taken from who gives it", []promise{agreed}, func(p *process) {
+			var offered []uint16
+			onMove(func(_ *process, m *cluster.Move) { offered, m.Gift = m.Gift, nil }, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
+				a.Refused = slices.Clone(offered)
+			})(p)
+		}},
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // reference is what one naive limiter keeps of one key under one limit. It follows the decisions of the cluster wherever
@@ -28,7 +27,8 @@ type reference struct {
 	blind    time.Duration // until when they may count
 	held     time.Duration // until when something may be set aside of it, and charged a little later than is known here
 	late     []int64       // what is charged by then
-	back     int64         // what is given back by then, and may come after what it is charged
+	backs    int64         // what is given back by then
+	back     int64         // as much of it as may still come after what is charged
 	unphased bool          // it has been held, and has not told since when time passes for it (phased)
 	touched  time.Duration // when it was last charged, as far as is known
 	past     []charged     // what was charged lately, where a world may have to look back
@@ -229,7 +229,7 @@ func (r *reference) commit(now limiter.Instant, it *asked, allowed bool) {
 	s := it.account.spec
 	switch {
 	case it.op == cluster.OpReset:
-		r.loose, r.strict = naiveState{}, &naiveState{}
+		r.loose, r.strict, r.back = naiveState{}, &naiveState{}, r.backs
 	case allowed:
 		r.charge(now, s, it.cost)
 		r.strict.charge(now, s, it.cost)
@@ -247,6 +247,9 @@ func (r *reference) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 		given := min(r.back, cost)
 		r.back -= given
 		cost -= given
+	}
+	if cost < 0 {
+		r.back = r.backs
 	}
 	r.touched = r.last
 	r.loose.charge(now, s, cost)
@@ -279,7 +282,7 @@ func (r *reference) settle(now limiter.Instant, s *limiter.Spec) {
 			r.strict.charge(now, s, cost)
 			r.touched = r.last
 		}
-		r.late, r.back = nil, 0
+		r.late, r.backs, r.back = nil, 0, 0
 	}
 	if r.unphased && r.last <= max(r.touched, r.unseen)+forgets(s) {
 		return // when it is over depends on when it was charged
@@ -336,187 +339,3 @@ func (a *account) note(p *process, cost int64) {
 		r.past = slices.Clone(r.past[n/2:])
 	}
 }
-
-// bring has p go on with the reference where another process has left it.
-func (j *judge) bring(a *account, p *process) {
-	r, now := &a.reference, j.world.now
-	before := r.by
-	r.by = p
-	switch {
-	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
-	default:
-		j.keep(a, before)
-		j.carry(a, before, p)
-		j.merge(a, p)
-		if refunds := j.givenBack(a); refunds > 0 {
-			r.strict.charge(p.now(), a.spec, refunds)
-		}
-		if !j.sure(before) {
-			r.forget(p.now(), a.spec)
-			j.doubt(a)
-			a.heard.forgive(a.limit.Capacity() * a.supply.unit)
-		}
-	}
-	r.last, r.fences = now, p.node.Stats().Fenced.Load()
-}
-
-// carry lays the reference on the clock of p.
-func (j *judge) carry(a *account, from, p *process) {
-	r, s, at := &a.reference, a.spec, p.now()
-	r.came = j.world.now
-	apart := time.Duration(at - from.now())
-	drift := (j.world.now-r.last)/1000 + 1
-	if r.strict == nil {
-		strict := r.loose
-		r.strict = &strict
-	}
-	// Others may have held it in between, and decided nothing: then it was laid on their clocks as well, whoever goes on.
-	laid := j.laid[ring.Partition(a.hash)] >= r.last
-	late := j.carriage()
-	if onTheClock(s) && (apart != 0 || laid) {
-		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
-	}
-	r.strict.shift(apart+late+drift, at)
-	if !onTheClock(s) {
-		r.loose.shift(apart-drift, at)
-		return
-	}
-	// Windows begin by the clock of who decides. The most generous that a new one can be is to count as if it had
-	// decided all along.
-	r.strict.lay(s, at)
-	switch {
-	case s.Algorithm == limiter.TokenBucket:
-		r.loose.shift(apart-drift, at)
-		r.loose.mark = aligned(r.loose.mark, s.Per)
-	case apart.Abs() > inStep || laid: // the nearest boundary of another clock may be one that has already passed: a known fault
-		r.loose = naiveState{}
-		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 }) // copies may still not know what was given back
-	default:
-		r.loose = naiveState{}
-		for _, x := range r.past {
-			// It lies in the window of who charged it, which may have been a little behind.
-			r.loose.charge(min(p.time.at(x.at), x.own), s, x.cost)
-		}
-	}
-	a.heard.forgive(s.Limit * a.supply.unit)
-}
-
-// onTheClock reports whether time passes for s in steps of the wall clock.
-func onTheClock(s *limiter.Spec) bool {
-	switch s.Algorithm {
-	case limiter.SlidingWindow, limiter.SlidingCounter:
-		return true
-	case limiter.FixedWindow, limiter.TokenBucket:
-		return s.Anchor == limiter.Epoch
-	}
-	return false
-}
-
-// shift moves all instants, but not beyond latest.
-func (st *naiveState) shift(by time.Duration, latest limiter.Instant) {
-	moved := func(t limiter.Instant) limiter.Instant { return min(t.Add(by), latest) }
-	st.poured, st.start, st.mark = moved(st.poured), moved(st.start), moved(st.mark)
-	st.log = slices.Clone(st.log)
-	for i := range st.log {
-		st.log[i] = moved(st.log[i])
-	}
-	st.counts = slices.Clone(st.counts)
-	for i := range st.counts {
-		st.counts[i].begin = moved(st.counts[i].begin)
-	}
-}
-
-// lay puts what has been shifted on the boundaries of the clock that shows now: on the next ones, which is the strictest.
-func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
-	up := func(t limiter.Instant, step time.Duration) limiter.Instant {
-		return min(aligned(t.Add(step-1), step), aligned(now, step).Add(step))
-	}
-	switch s.Algorithm {
-	case limiter.SlidingCounter:
-		step := s.Per / time.Duration(s.Buckets)
-		for i := range st.counts {
-			st.counts[i].begin = up(st.counts[i].begin, step)
-		}
-	default:
-		st.start, st.mark = up(st.start, s.Per), up(st.mark, s.Per)
-	}
-}
-
-// sure reports whether nothing has kept p from speaking with all others lately, so that nothing that it knows may be
-// lost and nobody may take it for dead.
-func (j *judge) sure(p *process) bool {
-	w := j.world
-	return w.plan.sky == calm && (!p.dead || p.departed)
-}
-
-// forget has the most generous reference know nothing of what was charged until now: who has decided may have told nobody. What
-// it held can be more than a capacity: refusals count as well under some limits, and what carry adds up from past charges has been
-// forgotten in part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come no later for it.
-func (r *reference) forget(now limiter.Instant, s *limiter.Spec) {
-	if s.Algorithm == limiter.TokenBucket {
-		r.loose.take(now, s, -s.Limit)
-	} else {
-		r.loose = naiveState{}
-	}
-}
-
-// givenBack is how much of what was given back a copy that somebody else has kept may not know of yet.
-func (j *judge) givenBack(a *account) (refunds int64) {
-	moved := j.world.now
-	if gift := j.gifts[ring.Partition(a.hash)]; gift > a.reference.last {
-		moved = gift
-	}
-	if j.world.plan.sky == outage {
-		moved = a.reference.last // or earlier than anybody has seen
-	}
-	since := j.troubles.since(moved - longCarriage)
-	for _, x := range a.reference.past {
-		if x.cost < 0 && x.at > since {
-			refunds += min(-x.cost, a.limit.Capacity())
-		}
-	}
-	return min(refunds, 2*a.limit.Capacity())
-}
-
-// moved notes what a Move from one process to another does to the partitions in it.
-func (j *judge) moved(from, p *process, m *cluster.Move) {
-	outOfStep := time.Duration(p.now()-from.now()).Abs() > inStep
-	for _, g := range m.Lent {
-		if outOfStep {
-			j.laid[g] = j.world.now
-		}
-	}
-	for _, g := range m.Gift {
-		j.gifts[g], j.givers[g] = j.world.now, from
-		if p.node.HoldsPartition(int(g)) {
-			j.holders[g] = p
-			if outOfStep {
-				j.laid[g] = j.world.now
-			}
-		}
-	}
-}
-
-// relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p did not hold the key yet
-// when it asked, and did when the ask came back to it. Of a look nobody remembers who has taken it.
-func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got limiter.Decision) bool {
-	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
-		return false
-	}
-	s := j.said.byID[it.ID]
-	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got)
-}
-
-// hurried reports whether nobody could wait for who decides on a: its partition went from one node to another during the
-// visit, and the client had left less time than a check waits for that, all of which but the eighth for the way back is over.
-func (j *judge) hurried(h *hearing, a *account) bool {
-	k, p := ring.Partition(a.hash), h.process
-	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
-		return m.process != nil && m.process.node.HoldsPartition(k)
-	})
-	left := time.Duration(h.question.Deadline - p.now())
-	return moving && h.request.patience < waitsFor && left <= h.request.patience/8
-}
-
-// waitsFor is how long a check waits for a handover, if its client does.
-const waitsFor = 250 * time.Millisecond

@@ -56,7 +56,7 @@ func (j *judge) spreads(h *hearing) {
 func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	a, now := it.account, p.now()
 	r := &a.reference
-	j.mayDecide(p, a)
+	j.mayDecide(p, it.account, it.doubt)
 	id := it.id
 	id.Origin &^= heldOrigin
 	if j.granted[id] { // it was asked once more
@@ -89,7 +89,7 @@ func (j *judge) charged(t *term, cost int64) {
 	if cost > 0 {
 		r.late = append(r.late, cost)
 	} else {
-		r.back = min(r.back-max(cost, -a.limit.Capacity()), a.limit.Capacity())
+		r.backs = min(r.backs-max(cost, -a.limit.Capacity()), 2*a.limit.Capacity()) // windows may have two to give back
 	}
 	switch {
 	case t.counted:

@@ -35,6 +35,8 @@ type world struct {
 	plant    func(*process) // of a test: a fault in every process that boots
 	course   *course        // what happens over time; nil if nobody wants to see it
 	faults   FaultReport
+	clear    bool          // no requests and no faults any more: nothing gets lost
+	agreeBy  time.Duration // all must; 0: not known yet
 	resting  bool          // no timers any more, and no requests
 	rested   time.Duration // since when
 	reserved uint64        // reservations that demands have made
@@ -158,12 +160,20 @@ func (w *world) rest() {
 	if n := len(w.plan.faults); n > 0 {
 		last = max(last, w.plan.faults[n-1].at)
 	}
+	w.at(last, func() { w.clear = true })
 	w.at(last+w.plan.restTime(), w.stop)
 }
 
 // stop ends the timers of all nodes, as soon as nobody is about to come or go.
 func (w *world) stop() {
 	if w.moving() && w.now < w.plan.length+longestMove {
+		w.at(w.now+time.Second, w.stop)
+		return
+	}
+	if w.agreeBy == 0 {
+		w.agreeBy = w.now + agreesWithin
+	}
+	if !w.judge.converged(w.now >= w.agreeBy) {
 		w.at(w.now+time.Second, w.stop)
 		return
 	}
@@ -175,6 +185,10 @@ func (w *world) stop() {
 		}
 	}
 }
+
+// agreesWithin is how much longer than restAfter a world may take until all agree who holds what: news of the last who came or went
+// may still be on its way.
+const agreesWithin = 10 * time.Second
 
 // longestMove is how long a world waits for nodes that come and go after its last request. Some never get away, because
 // nobody is left who could take over what they hold.

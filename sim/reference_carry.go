@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// What becomes of a reference when its key changes hands.
+
+// bring has p go on with the reference where another process has left it.
+func (j *judge) bring(a *account, p *process) {
+	r, now := &a.reference, j.world.now
+	before := r.by
+	r.by = p
+	switch {
+	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
+	default:
+		lost := j.lost(a, before, p)
+		j.keep(a, before)
+		j.carry(a, before, p)
+		j.merge(a, p)
+		if refunds := j.givenBack(a); refunds > 0 {
+			r.strict.charge(p.now(), a.spec, refunds)
+		}
+		r.forget(p.now(), a, lost)
+		if !j.sure(before) {
+			j.doubt(a)
+		}
+		if t := p.machine.thawed; t >= 0 && now < t+longCarriage+forgets(a.spec) {
+			r.goBlind(p, now, forgets(a.spec)) // copies that lay at its door while it was frozen are as old as that, and say that they are new
+		}
+	}
+	r.last, r.fences = now, p.node.Stats().Fenced.Load()
+}
+
+// carry lays the reference on the clock of p.
+func (j *judge) carry(a *account, from, p *process) {
+	r, s, at := &a.reference, a.spec, p.now()
+	r.came = j.world.now
+	apart := time.Duration(at - from.now())
+	drift := (j.world.now-r.last)/1000 + 1
+	if r.strict == nil {
+		strict := r.loose
+		r.strict = &strict
+	}
+	// Others may have held it in between, and decided nothing: then it was laid on their clocks as well, whoever goes on.
+	laid := j.laid[ring.Partition(a.hash)] >= r.last
+	late := j.carriage()
+	if onTheClock(s) && (apart != 0 || laid) {
+		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
+	}
+	r.strict.shift(apart+late+drift, at)
+	if !onTheClock(s) {
+		r.loose.shift(apart-drift, at)
+		return
+	}
+	// Windows begin by the clock of who decides. The most generous that a new one can be is to count as if it had
+	// decided all along.
+	r.strict.lay(s, at)
+	switch {
+	case s.Algorithm == limiter.TokenBucket:
+		r.loose.shift(apart-drift, at)
+		r.loose.mark = aligned(r.loose.mark, s.Per)
+	case apart.Abs() > inStep || laid: // the nearest boundary of another clock may be one that has already passed: a known fault
+		r.loose = naiveState{}
+		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 }) // copies may still not know what was given back
+	default:
+		r.loose = naiveState{}
+		for _, x := range r.past {
+			// It lies in the window of who charged it, which may have been a little behind.
+			r.loose.charge(min(p.time.at(x.at), x.own), s, x.cost)
+		}
+	}
+	a.heard.forgive(s.Limit * a.supply.unit)
+}
+
+// onTheClock reports whether time passes for s in steps of the wall clock.
+func onTheClock(s *limiter.Spec) bool {
+	switch s.Algorithm {
+	case limiter.SlidingWindow, limiter.SlidingCounter:
+		return true
+	case limiter.FixedWindow, limiter.TokenBucket:
+		return s.Anchor == limiter.Epoch
+	}
+	return false
+}
+
+// shift moves all instants, but not beyond latest.
+func (st *naiveState) shift(by time.Duration, latest limiter.Instant) {
+	moved := func(t limiter.Instant) limiter.Instant { return min(t.Add(by), latest) }
+	st.poured, st.start, st.mark = moved(st.poured), moved(st.start), moved(st.mark)
+	st.log = slices.Clone(st.log)
+	for i := range st.log {
+		st.log[i] = moved(st.log[i])
+	}
+	st.counts = slices.Clone(st.counts)
+	for i := range st.counts {
+		st.counts[i].begin = moved(st.counts[i].begin)
+	}
+}
+
+// lay puts what has been shifted on the boundaries of the clock that shows now: on the next ones, which is the strictest.
+func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
+	up := func(t limiter.Instant, step time.Duration) limiter.Instant {
+		return min(aligned(t.Add(step-1), step), aligned(now, step).Add(step))
+	}
+	switch s.Algorithm {
+	case limiter.SlidingCounter:
+		step := s.Per / time.Duration(s.Buckets)
+		for i := range st.counts {
+			st.counts[i].begin = up(st.counts[i].begin, step)
+		}
+	default:
+		st.start, st.mark = up(st.start, s.Per), up(st.mark, s.Per)
+	}
+}
+
+// sure reports whether nothing has kept p from speaking with all others lately, so that nothing that it knows may be
+// lost and nobody may take it for dead.
+func (j *judge) sure(p *process) bool {
+	w := j.world
+	return w.plan.sky == calm && (!p.dead || p.departed)
+}
+
+// forget has the most generous reference not know of what was lost, once more than a capacity of it: nothing of what was charged
+// until now. What it holds can be more than a capacity: refusals count as well under some limits, and what carry adds up from past
+// charges has been forgotten in part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come no
+// later for it.
+func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
+	s := a.spec
+	switch {
+	case lost <= 0:
+		return
+	case lost < a.limit.Capacity() || s.Algorithm == limiter.TokenBucket:
+		r.loose.take(now, s, -lost)
+	default:
+		r.loose = naiveState{}
+	}
+	if !s.Sync { // what nobody has confirmed no client has heard of
+		a.heard.forgive(min(lost, a.limit.Capacity()) * a.supply.unit)
+	}
+}
+
+// lost is how much may be unknown to who goes on of what was charged until before stopped to decide, who was the last. Nothing is, if
+// each since then was given the partition by the one before, or before has it still; and else what no heir has a copy of.
+func (j *judge) lost(a *account, before, p *process) int64 {
+	r, now, k := &a.reference, j.world.now, ring.Partition(a.hash)
+	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
+		return 0
+	}
+	since, clean := j.strike(before, r.last)
+	if !clean || before.node.View().Active() < 2 || // it had no heir
+		a.spec.CountRejected { // nobody knows what refusals have counted
+		return a.limit.Capacity()
+	}
+	var lost int64
+	for _, x := range r.past {
+		if x.cost > 0 && x.at >= since-j.copyLag() && x.at <= now {
+			lost += x.cost
+		}
+	}
+	return min(lost, a.limit.Capacity())
+}
+
+// copyLag is how old an heir's copy may be in a world that loses nothing: it is sent at the next tick, unless a message is under way
+// whose answer is waited for.
+func (j *judge) copyLag() time.Duration { return 100*time.Millisecond + 3*j.world.plan.weather.far }
+
+// strike is when something made the machine of p stop that had decided last at some instant: a crash, or a freeze. It is clean if
+// nothing else has happened since, nor for so long before that all must have known each other, and nothing gets lost.
+func (j *judge) strike(p *process, last time.Duration) (at time.Duration, clean bool) {
+	const known = 15 * time.Second
+	struck := false
+	for _, f := range j.world.plan.faults {
+		switch mine := f.node == p.machine.index; {
+		case f.at > j.world.now || f.kind == steps:
+		case f.kind == rolls:
+			return 0, false
+		case !struck && mine && f.at >= last && (f.kind == crashes || f.kind == freezes):
+			struck, at = true, f.at
+		case struck && mine && (f.kind == boots || f.kind == thaws):
+		case struck || f.at > last-known:
+			return 0, false
+		}
+	}
+	return at, struck && j.world.plan.weather.loss == 0
+}
+
+// givenBack is how much of what was given back a copy that somebody else has kept may not know of yet.
+func (j *judge) givenBack(a *account) (refunds int64) {
+	moved := j.world.now
+	if gift := j.gifts[ring.Partition(a.hash)]; gift > a.reference.last {
+		moved = gift
+	}
+	if j.world.plan.sky == outage {
+		moved = a.reference.last // or earlier than anybody has seen
+	}
+	since := j.troubles.since(moved - longCarriage)
+	for _, x := range a.reference.past {
+		if x.cost < 0 && x.at > since {
+			refunds += min(-x.cost, a.limit.Capacity())
+		}
+	}
+	return min(refunds, 2*a.limit.Capacity())
+}
+
+// moved notes what a Move from one process to another does to the partitions in it.
+func (j *judge) moved(from, p *process, m *cluster.Move) {
+	outOfStep := time.Duration(p.now()-from.now()).Abs() > inStep
+	for _, g := range m.Lent {
+		if outOfStep {
+			j.laid[g] = j.world.now
+		}
+	}
+	for _, g := range m.Gift {
+		j.gifts[g], j.givers[g] = j.world.now, from
+		if p.node.HoldsPartition(int(g)) {
+			if j.holders[g] != from && j.holders[g] != p && j.holders[g] != nil { // who gives it has taken it over, and decided nothing since
+				j.claims[g] = j.world.now
+			}
+			j.holdsNow(int(g), p)
+			if outOfStep {
+				j.laid[g] = j.world.now
+			}
+		}
+	}
+}
