@@ -98,7 +98,7 @@ type Ask struct {
 	Move     *Move // what is said about partitions; nil in a check
 }
 
-// Move is what members say to each other about partitions (see hold.go). An empty one is a sign of life.
+// Move is what members say to each other about partitions (see partition.go). An empty one is a sign of life.
 type Move struct {
 	From, To uint64 // boots of who says it and of whom it is meant for
 	ID       string // of who says it

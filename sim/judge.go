@@ -5,55 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/ring"
 )
-
-// promise is something that a judge holds a world to.
-type promise int
-
-// The promises, in the order of the report.
-const (
-	exact promise = iota
-	useful
-	bounded
-	once
-	owned
-	honest
-	marked
-	inTime
-	refused
-	aside
-	lent
-	kept
-	live
-	agreed
-	sound
-	promises // how many there are
-)
-
-// promiseWords are a promise's name, and what it says.
-var promiseWords = [promises][2]string{
-	exact:   {"exact", "an owner decides in all as one naive limiter would"},
-	useful:  {"useful", "nobody is denied what one limiter would surely grant"},
-	bounded: {"bounded", "no span of time admits more than one limiter supplies"},
-	once:    {"once", "a take is charged once, however often it is sent or comes"},
-	owned:   {"owner", "the owner of a key decides, and nobody else"},
-	honest:  {"answer", "a client hears what the owner decided"},
-	marked:  {"marked", "a decision without the owner says so and keeps its bound"},
-	inTime:  {"deadline", "no check, call or ask outlives its deadline"},
-	refused: {"input", "a request in error is refused as a whole, others never"},
-	aside:   {"aside", "what is set aside is what its holders have, and runs out"},
-	lent:    {"lent", "a node spends what was lent to it, and while it lasts"},
-	kept:    {"kept", "in the end tables hold what was charged, no more or less"},
-	live:    {"live", "nobody is left waiting, the world comes to rest"},
-	agreed:  {"converged", "when faults are over all see the same members, and each partition has one owner"},
-	sound:   {"panic", "no code panics"},
-}
 
 // judge watches a world and checks every decision in it against the reference, in two ways that share nothing: from
 // inside, by deciding everything once more as one naive limiter would (reference.go); and from outside, by what clients
@@ -627,66 +584,6 @@ func (j *judge) settled(l *letter, answered bool) {
 	if late := p.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
 		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id, time.Duration(late))
 	}
-}
-
-// atRest looks once more at everything when nothing more happens: nobody may wait, and what tables hold must be what
-// the reference holds, on every node.
-func (j *judge) atRest() {
-	j.checked[live]++
-	if n := j.world.tasks.waiting; n > 0 {
-		j.fail(live, "%d tasks wait for something that will never happen", n)
-		return
-	}
-	for _, m := range j.world.machines {
-		if m.process != nil {
-			j.audit(m.process)
-			j.auditReplicas(m.process)
-		}
-	}
-}
-
-// audit compares the table of p with the reference: what p decides for has to be there; and nothing else may be.
-func (j *judge) audit(p *process) {
-	now, table := p.now(), p.node.Table()
-	for _, a := range j.order {
-		if !p.node.Holds(a.hash) {
-			continue
-		}
-		j.checked[kept]++
-		j.bring(a, p)
-		r := &a.reference
-		r.settle(now, a.spec)
-		got := table.Peek(now, a.limit, a.key, a.hash, 0)
-		if a.replica != nil {
-			continue
-		}
-		if a.held != nil {
-			j.auditHeld(p, a, got)
-			continue
-		}
-		loose := r.loose.peek(now, a.spec, 0)
-		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining || r.isVague(a.spec) {
-			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins
-		}
-		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",
-			p.machine.id, keyText(a.key), a.spec.Name, decisionText(got), decisionText(loose))
-		return
-	}
-	table.Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
-		j.checked[kept]++
-		name, _, _ := strings.Cut(l.Name, "\x00") // a share's name goes on after the limit's
-		a := j.accounts[name][key]
-		if a == nil {
-			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s", p.machine.id, keyText(key), l.Name, decisionText(d))
-		}
-		return j.failure == nil
-	})
-}
-
-// restless says that the world goes on and on.
-func (j *judge) restless() {
-	j.checked[live]++
-	j.fail(live, "things still happen %v after all timers were stopped", j.world.now-j.world.rested)
 }
 
 // panicked makes a failure of a panic.

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"time"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// hear answers what a peer says about partitions, or nil if it is for another boot, or from a stranger.
+func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
+	if m.To != n.boot {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heardLocked(m.Term)
+	var sender *peer
+	if r != nil {
+		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From {
+			sender = r.peers[i]
+			sender.met(now, m.CutOff)
+		}
+	}
+	a := &MoveAnswer{}
+	if len(m.Claim) > 0 {
+		a.Standings = n.standLocked(now, r, sender, m)
+		if r != nil && n.parts != nil && (m.Members != r.boots || len(n.strangers) > 0) {
+			a.Known = n.knownLocked(now, r)
+		}
+		if sender == nil {
+			n.strangers[m.From] = now
+		}
+		if r != nil && n.parts != nil {
+			n.startPushesLocked()
+		}
+	}
+	if m.Sequence != 0 {
+		if sender == nil || n.parts == nil && len(m.Charges) == 0 {
+			return nil
+		}
+		n.applyLocked(now, r, m, a)
+	} else if len(m.Entries)+len(m.Holds) > 0 && sender != nil && n.parts != nil {
+		for i := range m.Entries {
+			n.importLocked(now, m, &m.Entries[i], false)
+		}
+		n.importHolds(now, m)
+		n.stats.Copied.Add(uint64(len(m.Entries)))
+		a.Applied = true
+	}
+	a.Term, a.Up = n.term, time.Duration(now-n.began)
+	return a
+}
+
+// inbox is what was last taken in from a boot.
+type inbox struct {
+	sequence uint64
+	refused  []uint16
+	begun    map[uint16]bool // partitions whose copies the boot keeps
+}
+
+// applyLocked takes the copies and the gift of m in, unless it has done so before.
+func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer) {
+	in := n.inbox[m.From]
+	if in == nil {
+		in = new(inbox)
+		n.inbox[m.From] = in
+	}
+	a.Applied = true
+	switch {
+	case m.Sequence == in.sequence:
+		a.Refused = in.refused
+		return
+	case m.Sequence < in.sequence: // an old one, that nobody waits for
+		return
+	}
+	in.sequence, in.refused = m.Sequence, nil
+	n.stats.Copied.Add(uint64(len(m.Entries) + len(m.Charges)))
+	n.chargedElsewhere(now, m.Charges)
+	if n.parts == nil {
+		return
+	}
+	for _, p := range m.Begin {
+		if in.begun == nil {
+			in.begun = make(map[uint16]bool)
+		}
+		in.begun[p] = true
+		if int(p) < len(n.parts) && n.parts[p].giving && n.parts[p].to != nil && n.parts[p].to.boot == m.From {
+			n.copiedBackLocked(&n.parts[p], m.From)
+		}
+		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
+			pt := &n.parts[p]
+			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From
+			pt.copyOf, pt.lost, pt.hint = m.From, 0, m.ID
+			n.holdings.kept[p].Store(true)
+		}
+	}
+	for _, p := range m.End {
+		delete(in.begun, p)
+		if int(p) < len(n.parts) && n.parts[p].copyOf == m.From && !n.holdings.held[p].Load() && !n.parts[p].giving {
+			n.forgetLocked(int(p))
+		}
+	}
+	for i := range m.Entries {
+		// What is held here already is not made better by an old copy that somebody lends: it was lent to who held it before.
+		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] || !n.holdings.held[p].Load() {
+			n.importLocked(now, m, &m.Entries[i], true)
+		}
+	}
+	n.importHolds(now, m)
+	if len(m.Lent) > 0 {
+		n.tendLocked()
+	}
+	for i := range m.Taken {
+		n.recent.learn(now, &m.Taken[i])
+	}
+	for _, p := range m.Gift {
+		if int(p) >= len(n.parts) || !n.acceptsLocked(now, r, m, int(p)) {
+			in.refused = append(in.refused, p)
+			if int(p) < len(n.parts) && !n.parts[p].giving {
+				n.parts[p].hint = m.ID // it goes on deciding
+			}
+			continue
+		}
+		if !n.holdings.held[p].Load() {
+			n.stats.Received.Add(1)
+			n.holdLocked(int(p), m.Term)
+			n.parts[p].to, n.parts[p].copied = r.copyTarget(int(p)), copyWanted
+			n.dueLocked(&n.parts[p])
+		}
+	}
+	a.Refused = in.refused
+	if len(m.Gift) > 0 {
+		n.startPushesLocked()
+	}
+}
+
+// importLocked takes one entry over: in the place of what was known, if that is an earlier copy from the same holder and
+// what comes is in order, or merged with it.
+func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
+	p := ring.Partition(limiter.Hash(e.Key))
+	pt := &n.parts[p]
+	replace := inOrder && !n.holdings.held[p].Load() && !pt.giving && pt.copyOf == m.From && pt.pure
+	if pt.copyOf == 0 {
+		pt.copyOf, pt.pure = m.From, true
+		n.holdings.kept[p].Store(true)
+	}
+	pt.lentTo = 0 // what was lent of it is out of date
+	e.Age = m.Age
+	n.table.Import(now, e, replace)
+}
+
+// acceptsLocked reports whether this node takes the partition of a gift.
+func (n *Node) acceptsLocked(now limiter.Instant, r *route, m *Move, p int) bool {
+	pt := &n.parts[p]
+	switch {
+	case n.holdings.held[p].Load():
+		return true // two have held it; what the giver had is merged by now
+	case n.stalled(now), n.minority.Load(), r.Ring == nil, r.Me().State != StateActive, !n.should(now, r, p):
+		return false
+	}
+	return m.Term > pt.term || pt.term&(1<<termBits-1) == n.boot&(1<<termBits-1) // its own claim
+}

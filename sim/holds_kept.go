@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// looksAtHolds compares what is known of holds with the books of who decides, after p has done something: holds may have run out,
+// and nodes settle what they have set aside themselves without asking anybody.
+func (j *judge) looksAtHolds(p *process) {
+	if len(j.books.open) == 0 || j.failure != nil {
+		return
+	}
+	for i := 0; i < len(j.books.open); i++ { // backwards would see them in another order
+		x := j.books.open[i]
+		if a := x.account; p.node.Holds(a.hash) {
+			j.bring(a, p)
+			j.meetHold(p, x)
+			if x.ended {
+				i--
+			}
+		}
+	}
+}
+
+// meetHolds compares those on a with the book of p, who decides.
+func (j *judge) meetHolds(p *process, a *account) {
+	j.bring(a, p)
+	a.reference.settle(p.now(), a.spec)
+	for _, x := range slices.Clone(a.held.open) {
+		j.meetHold(p, x)
+	}
+}
+
+func (j *judge) meetHold(p *process, x *holding) {
+	a, now := x.account, j.world.now
+	j.checked[aside]++
+	if slices.Contains(j.books.batch, x.id) {
+		return
+	}
+	h, found := p.node.Book().Get(limiter.HoldID(x.id))
+	switch {
+	case !found && (x.lost || j.inDoubt(a)):
+		if b := a.held.borrowed[x.node]; b != nil {
+			b.charged += x.units // by a report, if at all
+		}
+		j.ends(x)
+	case !found:
+		j.fail(aside, "%s decides for %s under %s and does not know of hold %s of %d, which is open until %v", p.machine.id, keyText(a.key), a.spec.Name, idText(x.id), x.units, x.until)
+	case h.State == limiter.HoldOpen:
+		if h.Units != x.units {
+			j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id, h.Units, keyText(a.key), a.spec.Name, idText(x.id), x.units)
+		}
+		if late := now - x.until; late > tickSlack+carriage && j.sure(p) && !j.inDoubt(a) && !j.world.resting {
+			x.until = max(x.until, p.time.when(h.Deadline)) // it may have been on its way from node to node
+			if late = now - x.until; late > tickSlack+carriage {
+				j.fail(aside, "%s still has hold %s of %s under %s open %v after its deadline", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, late)
+			}
+		}
+	case h.State == limiter.HoldRanOut:
+		if now < x.until-time.Millisecond-(x.until-now)/500 && !x.adopted && !j.inDoubt(a) {
+			j.fail(aside, "%s has hold %s of %s under %s run out at %v, and its deadline is %v", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, now, x.until)
+		}
+		j.books.report.RanOut++
+		used := x.units
+		if x.release {
+			used = 0
+		}
+		j.closes(p, x, used)
+		if b := a.held.borrowed[x.node]; b != nil && x.release {
+			b.charged += x.units
+		}
+	default: // by the node itself
+		if x.node == nil && !j.books.shared[x.id] && !j.inDoubt(a) {
+			j.fail(aside, "%s has hold %s of %s under %s settled with %d, and nobody has asked for that", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, h.Used)
+		}
+		j.closes(p, x, h.Used)
+	}
+}
+
+// adopts looks for holds that p has opened for itself, and reports whether there are any.
+func (j *judge) adopts(p *process, a *account) (found bool) {
+	if j.world.plan.quiet() { // nobody who decides ever has to ask
+		return false
+	}
+	for _, h := range p.node.Book().On(a.limit, a.key) {
+		id := cluster.ID(h.ID)
+		m := j.world.byID[h.Holder]
+		if a.held.find(id) != nil || m == nil || m.process == nil || j.books.over[id] {
+			continue
+		}
+		x := &holding{id: id, account: a, units: h.Units, node: m.process, until: p.time.when(h.Deadline), adopted: true}
+		a.held.open = append(a.held.open, x)
+		j.books.open = append(j.books.open, x)
+		found = true
+	}
+	return found
+}
+
+// toldHold notes that a client has heard that something was set aside for it.
+func (j *judge) toldHold(a *account, id cluster.ID) {
+	x := a.held.find(id)
+	if x == nil {
+		return
+	}
+	x.told = true
+	if a.spec.Algorithm != limiter.Concurrency {
+		return
+	}
+	var out int64
+	for _, y := range a.held.open {
+		if y.told && !y.asked && j.world.now < y.until-tickSlack {
+			out += y.units
+		}
+	}
+	if j.checked[aside]++; out > a.spec.Limit && !j.inDoubt(a) {
+		j.fail(aside, "%s under %s: clients have %d permits of %d at once", keyText(a.key), a.spec.Name, out, a.spec.Limit)
+	}
+}
+
+// heardSettled counts, from outside, what a client has used of what was set aside for it.
+func (j *judge) heardSettled(t *term, id cluster.ID, used int64) {
+	a := t.account
+	units, known := j.books.units[id]
+	delete(j.books.units, id)
+	if known && j.world.plan.quiet() && a.spec.Algorithm != limiter.Concurrency { // elsewhere it may have been charged long before
+		j.admitted(t, min(used, units))
+	}
+}
+
+// runOut checks, when nobody has asked for anything for long, that nothing is set aside any more.
+func (j *judge) runOut() {
+	for _, m := range j.world.machines {
+		p := m.process
+		if p == nil || m.frozen {
+			continue
+		}
+		for _, a := range j.order {
+			if a.held == nil || !p.node.Holds(a.hash) {
+				continue
+			}
+			j.checked[aside]++
+			j.meetHolds(p, a)
+			if list := p.node.Book().On(a.limit, a.key); len(list) > 0 {
+				j.fail(aside, "in the end %s still has hold %s of %d of %s under %s", p.machine.id, idText(cluster.ID(list[0].ID)), list[0].Units, keyText(a.key), a.spec.Name)
+			}
+		}
+	}
+}
+
+// auditHeld compares what a table holds in the end with what was charged.
+func (j *judge) auditHeld(p *process, a *account, got limiter.Decision) {
+	now := p.now()
+	r := &a.reference
+	low, high := a.held.sums()
+	strict := r.strict
+	if strict == nil {
+		strict = &r.loose
+	}
+	most, least := left(&r.loose, now, a.spec)-low, left(strict, now, a.spec)-high
+	if got.Remaining > most && !r.isVague(a.spec) || got.Remaining < least && j.saysAll(a) {
+		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere %d to %d are left of what was charged and set aside", p.machine.id, keyText(a.key), a.spec.Name,
+			decisionText(got), least, most)
+	}
+}
+
+// longestHold is the longest that something that clients set aside stays there.
+func (p *plan) longestHold() (longest time.Duration) {
+	if p.traffic.holds {
+		longest = longestTTL
+	}
+	for i := range p.script {
+		for k := range p.script[i].items {
+			if hold := p.script[i].items[k].Hold; hold != nil {
+				longest = max(longest, hold.TTL)
+			}
+		}
+	}
+	for i := range p.demands {
+		longest = max(longest, p.demands[i].hold.ttl)
+	}
+	return longest
+}

@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"strings"
+
+	"penstock/limiter"
+)
+
+// atRest looks once more at everything when nothing more happens: nobody may wait, and what tables hold must be what
+// the reference holds, on every node.
+func (j *judge) atRest() {
+	j.checked[live]++
+	if n := j.world.tasks.waiting; n > 0 {
+		j.fail(live, "%d tasks wait for something that will never happen", n)
+		return
+	}
+	for _, m := range j.world.machines {
+		if m.process != nil {
+			j.audit(m.process)
+			j.auditReplicas(m.process)
+		}
+	}
+}
+
+// audit compares the table of p with the reference: what p decides for has to be there; and nothing else may be.
+func (j *judge) audit(p *process) {
+	now, table := p.now(), p.node.Table()
+	for _, a := range j.order {
+		if !p.node.Holds(a.hash) {
+			continue
+		}
+		j.checked[kept]++
+		j.bring(a, p)
+		r := &a.reference
+		r.settle(now, a.spec)
+		got := table.Peek(now, a.limit, a.key, a.hash, 0)
+		if a.replica != nil {
+			continue
+		}
+		if a.held != nil {
+			j.auditHeld(p, a, got)
+			continue
+		}
+		loose := r.loose.peek(now, a.spec, 0)
+		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining || r.isVague(a.spec) {
+			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins
+		}
+		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",
+			p.machine.id, keyText(a.key), a.spec.Name, decisionText(got), decisionText(loose))
+		return
+	}
+	table.Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+		j.checked[kept]++
+		name, _, _ := strings.Cut(l.Name, "\x00") // a share's name goes on after the limit's
+		a := j.accounts[name][key]
+		if a == nil {
+			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s", p.machine.id, keyText(key), l.Name, decisionText(d))
+		}
+		return j.failure == nil
+	})
+}
+
+// restless says that the world goes on and on.
+func (j *judge) restless() {
+	j.checked[live]++
+	j.fail(live, "things still happen %v after all timers were stopped", j.world.now-j.world.rested)
+}
