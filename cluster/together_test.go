@@ -213,6 +213,23 @@ func TestTakesOfSeveralOwnersRefused(t *testing.T) {
 	w.remain([]string{a}, 100)
 }
 
+// Promise: no client settles what is set aside for a take, also if the take's id is its own.
+func TestClientsDoNotSettleTakes(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	keys := []string{w.key("n2", 0), w.key("n3", 0)}
+	a, b := of(30, keys[0]), of(30, keys[1])
+	a.ID, b.ID = ID{7, 1}, ID{7, 2}
+	if out, all := w.takeAll("n1", a, b); !all {
+		t.Fatalf("%+v", out)
+	}
+	for _, h := range w.nodes["n2"].book.On(w.nodes["n2"].Limits()["hundred"], keys[0]) {
+		if d := w.settleHold("n1", Item{Limit: "hundred", Key: keys[0], Op: OpSettle, Hold: &HoldTerms{ID: ID(h.ID)}}, 0); d.Decision.Hold != limiter.HoldUnknown {
+			t.Errorf("%+v", d)
+		}
+	}
+	w.remain(keys, 70, 70)
+}
+
 // Promise: what is only looked at is looked at together: two of one request do not both get what is there once.
 func TestTwinsAreLookedAtTogether(t *testing.T) {
 	everywhere := hundred
