@@ -138,7 +138,7 @@ func (j *judge) meets(p *process, c *contact, v *cluster.View) {
 			x := &old.Members[i]
 			m := w.byID[x.ID]
 			boots[m] = x.Boot
-			left := m.process == nil && !j.crashed(m)
+			left := m.process == nil && !m.crashed
 			if x.Role == cluster.RoleMember && x.State == cluster.StateActive && i != old.Self && v.Find(x.ID) < 0 && !left {
 				c.lost[m] = c.looked
 			}
@@ -151,17 +151,6 @@ func (j *judge) meets(p *process, c *contact, v *cluster.View) {
 			c.heard[m] = w.now
 		}
 	}
-}
-
-// crashed reports whether a machine is down because it has crashed.
-func (j *judge) crashed(m *machine) bool {
-	down := false
-	for _, f := range j.world.plan.faults {
-		if f.at <= j.world.now && f.node == m.index {
-			down = down && f.kind != boots && f.kind != joins || f.kind == crashes
-		}
-	}
-	return down
 }
 
 // looksAround reports whether it is time to look at who else holds the key of a. In a small world it always is. In a large
@@ -199,7 +188,7 @@ func (j *judge) converged(last bool) bool {
 	for _, m := range w.machines {
 		p := m.process
 		switch {
-		case m.frozen || p == nil && j.crashed(m):
+		case m.frozen || m.crashed:
 			return true
 		case p == nil:
 		case first == nil:

@@ -16,6 +16,7 @@ type machine struct {
 	clock   clock
 	process *process      // nil while it is down
 	frozen  bool          // paused: nothing runs, while time and messages go on
+	crashed bool          // down, and has not said goodbye
 	backlog []func()      // what will happen when it thaws
 	thawed  time.Duration // when it last did, or -1
 	boots   int           // processes started
@@ -58,6 +59,7 @@ const tableBytes = 4 << 20
 // boot starts a new process with an empty memory.
 func (m *machine) boot() {
 	m.boots++
+	m.crashed = false
 	p := &process{
 		machine: m, boot: m.world.plan.boot(m.index, m.boots),
 		time: m.clock, shares: newShares(), received: make(map[limiter.Spec]*limiter.Limit), latest: make(map[*limiter.Limit]*limiter.Limit),
@@ -92,7 +94,7 @@ func (m *machine) start() {
 // crash ends the process at once: what it waits for never comes back, what it knew is gone.
 func (m *machine) crash() {
 	p := m.process
-	m.process, m.backlog, m.frozen = nil, nil, false
+	m.process, m.backlog, m.frozen, m.crashed = nil, nil, false, true
 	p.dead = true
 	p.end()
 	for _, r := range p.visits {

@@ -38,6 +38,6 @@ var promiseWords = [promises][2]string{
 	lent:    {"lent", "a node spends what was lent to it, and while it lasts"},
 	kept:    {"kept", "in the end tables hold what was charged, no more or less"},
 	live:    {"live", "nobody is left waiting, the world comes to rest"},
-	agreed:  {"converged", "when faults are over all see the same members, and each partition has one owner"},
+	agreed:  {"converged", "in the end all agree who is there and who owns what"},
 	sound:   {"panic", "no code panics"},
 }
