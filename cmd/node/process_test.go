@@ -334,9 +334,12 @@ func TestKilledNode(t *testing.T) {
 		return d[0], nil
 	}
 	for _, k := range keys {
-		if d, err := check(k); err != nil || d.Owner != "n3" {
-			t.Fatalf("%s: %v, %v; want an answer of n3", k, d, err)
-		}
+		eventually(t, "n3, which has just come, has taken over what it owns", func() error {
+			if d, err := check(k); err != nil || d.Owner != "n3" {
+				return fmt.Errorf("%s: %v, %v; want an answer of n3", k, d, err)
+			}
+			return nil
+		})
 	}
 
 	if err := nodes[2].cmd.Process.Signal(syscall.SIGKILL); err != nil {
