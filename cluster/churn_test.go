@@ -226,9 +226,13 @@ func TestWhoWasStoppedIsFenced(t *testing.T) {
 	}
 	w.meet = nil
 	stopped.tick()
+	// Nor does it take itself for cut off, because it has reached nobody for so long: it asks them.
+	if d := w.take("n2", "five", key); d.Degraded || d.Owner == "n2" || d.Remaining != 2 {
+		t.Errorf("who went on a moment ago answers: %+v", d)
+	}
 	w.pass(2 * time.Second)
 	w.wantOneHolderEach("after it went on")
-	if d := w.take("n3", "five", key); d.Degraded || d.Owner != "n2" || d.Remaining != 2 {
+	if d := w.take("n3", "five", key); d.Degraded || d.Owner != "n2" || d.Remaining != 1 {
 		t.Errorf("after it went on: %+v", d)
 	}
 }

@@ -150,7 +150,7 @@ func (n *Node) tick() {
 	defer n.mu.Unlock()
 	if n.stalled(now) {
 		n.fenceLocked()
-		n.pardonLocked()
+		n.pardonLocked(now)
 	}
 	if n.parts != nil { // an agent asks nobody for signs of life, so silence says nothing to it
 		n.ticked.Store(int64(now))
@@ -310,11 +310,14 @@ func (n *Node) probeMissingLocked(now limiter.Instant, r *route) {
 	}
 }
 
-// pardonLocked forgets who has not answered while this node was stopped itself.
-func (n *Node) pardonLocked() {
+// pardonLocked forgets who has not answered while this node was stopped itself. That it has reached nobody meanwhile says nothing
+// either: else it would take itself for cut off, and admit from its shares what the others have used up. It holds nothing, and
+// whether it can reach them it finds out as after its start.
+func (n *Node) pardonLocked(now limiter.Instant) {
 	if r := n.view.Load(); r != nil {
 		for _, p := range r.members {
 			p.missed.Store(0)
+			p.reached(now)
 		}
 	}
 }
