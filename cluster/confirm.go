@@ -13,6 +13,10 @@ import (
 //
 // If the heir does not confirm, the answer is the limit's on_error: a denial, or a yes that says by how much it may be
 // wrong, the limit itself, if the holder dies before its next tick.
+//
+// A lease waits for the heir under every limit. It is a part of the limit at once, so without that a crash would forget
+// in one tick not what was asked for meanwhile, but all that was lent. A lease that is not confirmed is degraded, and not
+// given: who asked for it settles it, since only he knows whether a repeat of his has been given it after all.
 
 // Waits reports whether Deliver of a may wait, for an heir, or for an owner that only an heir reaches.
 func (a *Ask) Waits() bool {
@@ -20,12 +24,15 @@ func (a *Ask) Waits() bool {
 		return true
 	}
 	for i := range a.Items {
-		if a.Items[i].Limit.Sync && a.Items[i].Op != OpPeek {
+		if needsHeir(a.Items[i].Op, a.Items[i].Limit) {
 			return true
 		}
 	}
 	return false
 }
+
+// needsHeir reports whether a yes to op under l waits for a copy at the heir.
+func needsHeir(op Op, l *limiter.Limit) bool { return op == OpLease || l.Sync && op != OpPeek }
 
 // charged is one item that needs a copy before it is answered.
 type charged struct {
@@ -40,22 +47,24 @@ type charged struct {
 func (n *Node) confirmOwn(now limiter.Instant, items []Item, out []Decision) {
 	var list []charged
 	for i := range items {
-		if it, d := &items[i], &out[i]; it.limit.Sync && it.Op != OpPeek && d.Allowed && d.Source == SourceOwner {
+		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.limit) && d.Allowed && d.Source == SourceOwner {
 			list = append(list, charged{*it, &d.Decision, &d.Degraded, &d.Bound})
 		}
 	}
 	n.confirm(now, list)
 }
 
-// confirmAnswer is confirmOwn for what a peer has asked for.
-func (n *Node) confirmAnswer(now limiter.Instant, items []Item, answer *Answer) {
+// Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may, and writes into answer
+// what they do not confirm. Until it returns nobody may hear of answer, which is Deliver's then.
+func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged
-	for i := range items {
-		if it, a := &items[i], &answer.Items[i]; it.limit.Sync && it.Op != OpPeek && a.Status == StatusDone && a.Decision.Allowed {
-			list = append(list, charged{*it, &a.Decision, &a.Degraded, &a.Bound})
+	for i := range a.Items {
+		it, out := &a.Items[i], &answer.Items[i]
+		if needsHeir(it.Op, it.Limit) && out.Decision.Allowed && out.Status == StatusDone && out.Owner == "" { // else another node has decided
+			list = append(list, charged{it.item(), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
-	n.confirm(now, list)
+	n.confirm(n.clock.Now(), list)
 }
 
 func (n *Node) confirm(now limiter.Instant, list []charged) {
@@ -70,7 +79,7 @@ func (n *Node) confirm(now limiter.Instant, list []charged) {
 		switch {
 		case of[i] == alone:
 		case of[i] >= 0 && calls[of[i]].Err == nil && calls[of[i]].Answer.Move != nil && calls[of[i]].Answer.Move.Applied:
-		case c.item.limit.OnError == limiter.ErrorDeny:
+		case c.item.Op == OpLease, c.item.limit.OnError == limiter.ErrorDeny:
 			*c.d = limiter.Decision{Limit: c.d.Limit, Remaining: c.d.Remaining, RetryAfter: fallbackRetry, ResetAfter: c.d.ResetAfter}
 			*c.degraded, *c.bound = true, 0
 		default:

@@ -12,10 +12,12 @@ import (
 func (n *Node) Deliver(a *Ask) *Answer {
 	answer := newAnswer(len(a.Items))
 	n.DeliverInto(a, answer)
+	n.Confirm(a, answer)
 	return answer
 }
 
-// DeliverInto is Deliver with an Answer whose memory is used again. What is in it is forgotten.
+// DeliverInto is Deliver with an Answer whose memory is used again; what is in it is forgotten. And it leaves the wait for
+// heirs to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
 	if n.stalled(now) {
@@ -36,7 +38,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	for i := range a.Items {
 		it := &a.Items[i]
-		items = append(items, Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key)})
+		items = append(items, it.item())
 		n.table.Expect(it.Limit, items[i].hash)
 	}
 	status := n.accept(now, view, a)
@@ -48,7 +50,6 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.answerAll(now, view, items, answer)
-		n.confirmAnswer(now, items, answer)
 		answer.introduce(view)
 		return
 	}
@@ -63,8 +64,12 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 			n.answerHeld(now, view, &items[i], out)
 		}
 	}
-	n.confirmAnswer(now, items, answer)
 	answer.introduce(view)
+}
+
+// item is it as the node that decides sees it.
+func (it *AskItem) item() Item {
+	return Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key)}
 }
 
 // newAnswer has room for n items; for one in a single piece of memory.

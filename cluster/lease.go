@@ -239,7 +239,7 @@ func (l *lease) settled(now limiter.Instant, h held, d *Decision) {
 // granted takes the lease that was asked for at sent into use, if there is one.
 func (l *lease) granted(sent limiter.Instant, id ID, d *Decision) {
 	switch {
-	case d.Source == SourceFallback: // perhaps it was granted, and its answer got lost
+	case d.Source == SourceFallback, d.Degraded: // perhaps it was granted, and its answer got lost; or no heir knows of it
 		l.old = append(l.old, held{id, limiter.Lent{Until: sent.Add(limiter.LeaseTTL)}})
 		l.NotGranted(sent)
 	case d.Hold == limiter.HoldOpen && d.Drained > 0:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 var leased = limiter.Spec{Name: "leased", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10_000, Per: time.Hour, Consistency: limiter.Leased}
@@ -120,6 +121,57 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 	got := 10_000 - w.remaining("n3", "leased", key)
 	if most := 20 - spent + l.Size + 1; got > most || got < 20 {
 		t.Errorf("%d are charged; 20 were admitted, and %d of a lease of %d were not spent", got, l.Units, l.Size)
+	}
+}
+
+// Promise: what is lent is known to the heir before it is spent, so a crash in the same tick adds nothing; and what the
+// heir does not confirm is not lent.
+func TestLeaseIsKnownToHeir(t *testing.T) {
+	w := newWorld(t, 3, leased)
+	w.pass(time.Second)
+	key := w.key("n3", 0)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0 {
+			c.Err = errors.New("silence")
+			return
+		}
+		c.Answer = deliver()
+	}
+	for range 20 {
+		w.take("n1", "leased", key)
+	}
+	w.settle()
+	if l := w.nodes["n1"].leaseOf(w, key); l.Units != 0 {
+		t.Errorf("%d units are lent, and no heir knows of them", l.Units)
+	}
+	w.pass(limiter.LeaseTTL / 2) // n1 says that it does not use it
+	if n := len(w.nodes["n3"].book.On(w.nodes["n3"].Limits()["leased"], key)); n != 0 {
+		t.Errorf("%d leases are open that nobody has", n)
+	}
+
+	w.meet = nil
+	w.pass(time.Second)
+	for i := 1; ; i++ { // n1 is not the heir, so it goes on with its lease
+		key = w.key("n3", i)
+		if view := w.nodes["n1"].view.Load(); view.heir(ring.Partition(limiter.Hash(key))) != view.Self {
+			break
+		}
+	}
+	for range 20 {
+		w.take("n1", "leased", key)
+	}
+	w.settle()
+	l := w.nodes["n1"].leaseOf(w, key)
+	if l.Units == 0 {
+		t.Fatal("there is no lease")
+	}
+	unspent := l.Units
+	w.kill("n3") // with no tick in between
+	if got := w.remaining("n2", "leased", key); got > 10_000-unspent {
+		t.Errorf("after the crash %d remain at the heir, and of 10000 %d are lent", got, unspent)
+	}
+	if d := w.take("n1", "leased", key); d.Source != SourceLease {
+		t.Errorf("what is lent is not spent: %+v", d)
 	}
 }
 

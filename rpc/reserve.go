@@ -243,8 +243,11 @@ func (s *rateLimiter) lend(w *work, in *penstockv1.ReserveRequest) (*penstockv1.
 	out := &penstockv1.ReserveResponse{Allowed: true, Holds: make([]*penstockv1.Hold, len(w.out))}
 	for i := range w.out {
 		hold, d := new(penstockv1.Hold), &w.out[i]
-		if d.Hold == limiter.HoldOpen && d.Drained > 0 {
+		switch {
+		case d.Hold == limiter.HoldOpen && d.Drained > 0:
 			hold.Id, hold.Units = holdToken(&w.request.Items[i]), d.Drained
+		case d.Degraded: // it may have been set aside all the same: the client settles it
+			hold.Id = holdToken(&w.request.Items[i])
 		}
 		d.Drained = 0
 		out.Allowed = out.Allowed && hold.Units > 0

@@ -395,6 +395,16 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	j.scratch.items, j.scratch.got = items, got
 }
 
+// confirmed notes what p answers to an Ask after it has waited for heirs.
+func (j *judge) confirmed(p *process, a *cluster.Ask, answer *cluster.Answer) {
+	for i := range a.Items {
+		it, out := &a.Items[i], &answer.Items[i]
+		if out.Status == cluster.StatusDone && out.Degraded {
+			j.says(p, &asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, true}, out.Decision)
+		}
+	}
+}
+
 // says notes what may be passed on to a client.
 func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 	if it.id == (cluster.ID{}) {

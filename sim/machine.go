@@ -50,7 +50,17 @@ type process struct {
 // door is how the world speaks to a node. It is the node itself, unless a test plants a fault in between.
 type door interface {
 	Check(r *cluster.Request, out []cluster.Decision) error
+	// Deliver decides, and leaves it to process.node to Confirm: so the judge sees a decision when it is taken.
 	Deliver(a *cluster.Ask) *cluster.Answer
+}
+
+// threshold is the door of a node.
+type threshold struct{ *cluster.Node }
+
+func (t threshold) Deliver(a *cluster.Ask) *cluster.Answer {
+	answer := new(cluster.Answer)
+	t.DeliverInto(a, answer)
+	return answer
 }
 
 // tableBytes is the budget of a node's table: more than any world has keys for, so that nobody is crowded out.
@@ -74,7 +84,7 @@ func (m *machine) boot() {
 		panic(err)
 	}
 	node.SetLimits(m.world.limits)
-	p.node, p.door = node, node
+	p.node, p.door = node, threshold{node}
 	m.process = p
 	if m.world.plant != nil {
 		m.world.plant(p)

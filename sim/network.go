@@ -205,8 +205,12 @@ func (d *delivery) happen() {
 	ask := f.read(&l.ask, p)
 	ask.Deadline = d.deadline
 	answer := p.door.Deliver(ask)
-	f.erase()
 	w.judge.delivered(l.from, p, &l.ask, d.deadline, answer)
+	if ask.Waits() {
+		p.node.Confirm(ask, answer)
+		w.judge.confirmed(p, &l.ask, answer)
+	}
+	f.erase()
 	d.answer = answer
 	w.course.sent(answerBytes(answer))
 	w.post(p.machine, l.from.machine, (*answering)(d))

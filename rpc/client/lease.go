@@ -174,10 +174,11 @@ func (s *leases) ask(l *lease, want int64) {
 		s.refused[l.limit] = sent.Add(leaseRefused)
 	}
 	switch {
-	case hold.Id != "" && (hold.Units <= 0 || s.closed): // from a node that does not know leases, it is a reservation
-		if !s.closed {
+	case hold.Id != "" && (hold.Units <= 0 || s.closed):
+		if !s.closed && !hold.Decision.GetDegraded() { // a node that does not know leases has made a reservation
 			s.refused[l.limit] = sent.Add(leaseRefused)
 		}
+		l.NotGranted(sent)
 		s.settleLocked(l.leaseKey, hold.Id, 0, sent.Add(limiter.LeaseTTL))
 	case hold.Id != "":
 		s.retireLocked(l)

@@ -1895,10 +1895,11 @@ func (x *ReserveResponse) GetHolds() []*Hold {
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For Settle and Extend. Empty if nothing is set aside: because this or another item was refused, or because nobody
-	// answered and the limit's on_error did; what that allowed is charged already.
+	// answered and the limit's on_error did; what that allowed is charged already. Of a lease whose decision is degraded: to
+	// settle it, for it may be set aside all the same, and is not to be spent.
 	Id       string    `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Decision *Decision `protobuf:"bytes,2,opt,name=decision,proto3" json:"decision,omitempty"`
-	// Of a lease: how much is set aside.
+	// Of a lease: how much may be spent.
 	Units         int64 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
