@@ -22,6 +22,7 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 	switch {
 	case spread && r.Items[0].Op == OpReserve:
 		n.reserveSpread(now, view, r, out)
+		unite(r.Items, out)
 		return nil
 	case spread:
 		return n.takeSpread(now, view, r, out)

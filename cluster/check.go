@@ -148,6 +148,9 @@ func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Dec
 
 // decideHere decides on an item if this node holds its key, and reports whether it does.
 func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
+	if it.Op > OpReserve && n.atPromise(now, it, out) {
+		return true
+	}
 	if it.limit.Consistency == limiter.Replicated {
 		*out = n.decideReplica(now, it)
 		return true

@@ -158,6 +158,9 @@ func (r *route) keepsHolds(hash uint64) bool {
 	return o >= 0 && (o == r.Self || r.Members[o].Features&FeatureHolds != 0)
 }
 
+// lacksHolds reports whether the owner of the key with this hash is known, and not to know holds.
+func (r *route) lacksHolds(hash uint64) bool { return r.Owner(hash) >= 0 && !r.keepsHolds(hash) }
+
 // member is the one that a target means.
 func (r *route) member(target int) *Member {
 	if target < len(r.Members) {

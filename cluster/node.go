@@ -58,9 +58,10 @@ type Node struct {
 	given    Limits     // by SetLimits
 	put      Limits     // by PutLimit
 
-	owedMu   sync.Mutex // guards owed and settling; taken after mu
-	owed     []owed     // oldest first
-	settling bool       // what is owed is being charged
+	owedMu   sync.Mutex      // guards below; taken after mu
+	owed     []owed          // oldest first
+	promises map[ID]*promise // of them those that clients may settle here, by the ID of the reservation
+	settling bool            // what is owed is being charged
 
 	mu        sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
 	parts     []part     // by partition; nil if this node is no member
@@ -113,6 +114,7 @@ func New(c Config) (*Node, error) {
 	}
 	n.recent.seed = c.Secret
 	n.limits.Store(&Limits{})
+	n.promises = make(map[ID]*promise)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
 	n.strangers, n.former = make(map[uint64]limiter.Instant), make(map[uint64]limiter.Instant)
 	n.table.Guard(n.Holds, n.keeps)

@@ -239,7 +239,7 @@ func TestHoldsAddUp(t *testing.T) {
 }
 
 // TestRepeatOfAReservationFromAShare: what a node said from its own share while it held nothing is no answer to the same reservation
-// once it decides: then there is a hold.
+// once it decides: then there is a hold, and it is the one that was promised.
 func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	key := w.key("n2", 0)
@@ -249,7 +249,7 @@ func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
 	n2.minority.Store(true)
 	n2.fence()
-	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || d.Decision.Hold != limiter.HoldNone {
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || len(n2.promises) != 1 {
 		t.Fatalf("alone: %+v", d)
 	}
 	w.meet = meet
@@ -259,5 +259,9 @@ func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	n2.minority.Store(false)
 	if d := w.check("n2", item)[0]; d.Source != SourceOwner || !d.Allowed || d.Decision.Hold != limiter.HoldOpen {
 		t.Errorf("as the owner: %+v", d)
+	}
+	w.pass(time.Second)
+	if left := w.remaining("n2", "hundred", key); left != 95 || len(n2.promises) != 0 {
+		t.Errorf("%d of 100 are left, %d promises", left, len(n2.promises))
 	}
 }

@@ -193,7 +193,7 @@ func HoldError(op cluster.Op, d *cluster.Decision) error {
 
 func holdError(op cluster.Op, d *cluster.Decision) error {
 	switch {
-	case op != cluster.OpReserve && d.Source == cluster.SourceFallback:
+	case op != cluster.OpReserve && d.Source == cluster.SourceFallback && d.Hold == limiter.HoldNone:
 		return errUnreached
 	case op == cluster.OpExtend && d.Hold == limiter.HoldSettled:
 		return errSettled

@@ -57,6 +57,23 @@ func TestReserveAndSettle(t *testing.T) {
 	}
 }
 
+// Promise: who asks about a hold hears that who keeps it was not reached, unless the node that has promised it knows.
+func TestHoldsWithoutWhoKeepsThem(t *testing.T) {
+	alone := cluster.Decision{Source: cluster.SourceFallback, Degraded: true}
+	for state, want := range map[limiter.HoldState]error{
+		limiter.HoldNone: errUnreached, limiter.HoldSettled: nil, limiter.HoldRanOut: holdFaults[limiter.HoldRanOut],
+	} {
+		alone.Hold = state
+		if err := holdError(cluster.OpSettle, &alone); err != want {
+			t.Errorf("hold %d: %v", state, err)
+		}
+	}
+	alone.Hold = limiter.HoldNone
+	if err := holdError(cluster.OpReserve, &alone); err != nil {
+		t.Errorf("a reservation of an older owner's key: %v", err)
+	}
+}
+
 func TestReserveRefuses(t *testing.T) {
 	s := newStations(t, 1, tokensPerHour)[0]
 	ctx := patience(t)

@@ -71,11 +71,18 @@ type books struct {
 	units   map[cluster.ID]int64      // of holds that clients know of and have not settled
 	renamed map[cluster.ID]cluster.ID // of reservations that were tried again
 	shared  map[cluster.ID]bool       // of reservations of several owners: who is asked may cancel them
+	alone   map[promised]bool         // what nodes have let clients reserve of their shares
 	batch   []cluster.ID              // of holds that have just been settled, and are looked at one by one
 }
 
+// promised is a reservation that a node has let a client have by itself.
+type promised struct {
+	by *process
+	id cluster.ID
+}
+
 func newBooks(w *world) books {
-	return books{w.plan.holding(), HoldReport{}, nil, make(map[cluster.ID]bool), make(map[cluster.ID]int64), make(map[cluster.ID]cluster.ID), make(map[cluster.ID]bool), nil}
+	return books{w.plan.holding(), HoldReport{}, nil, make(map[cluster.ID]bool), make(map[cluster.ID]int64), make(map[cluster.ID]cluster.ID), make(map[cluster.ID]bool), make(map[promised]bool), nil}
 }
 
 // tickSlack is how much later than its deadline a hold may still be there: nodes look ten times a second. And a clock may gain or
@@ -335,6 +342,9 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 		r.strict.report(now, a.spec, used)
 	default: // all of it: what does not fit now might have, had less been charged before
 		r.strict.charge(now, a.spec, used)
+	}
+	if r.isBlind() && p.node.Table().Peek(now, a.limit, a.key, a.hash, 0).Remaining == 0 {
+		return // what nobody has seen may have left no room for it, and then it is not charged, or not all of it
 	}
 	a.note(p, r.loose.report(now, a.spec, used))
 }

@@ -105,3 +105,30 @@ func (j *judge) heardHold(h *hearing, i int, d *cluster.Decision, yes bool) {
 		}
 	}
 }
+
+// promises notes what a node has let a client reserve of its share: it opens that by itself later, or settles what may be open
+// already.
+func (j *judge) promises(h *hearing, i int, d *cluster.Decision, yes bool) {
+	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
+	if it.Op != cluster.OpReserve || !d.Allowed || d.Shadow || it.Cost <= 0 || !yes {
+		return
+	}
+	if j.checked[honest]++; d.Hold != limiter.HoldOpen {
+		j.fail(honest, "%s says yes to a reservation of %d of %s under %s, and promises nothing: %s, hold %d", p.machine.id, it.Cost, keyText(it.Key), t.account.spec.Name, answerText(d), d.Hold)
+	}
+	if id := h.request.items[i].ID; it.ID != id {
+		j.books.renamed[id] = it.ID
+	}
+	j.books.shared[it.ID], j.books.alone[promised{p, it.ID}] = true, true
+}
+
+// heardPromise checks that who speaks of a hold without who decides has promised it.
+func (j *judge) heardPromise(h *hearing, i int, d *cluster.Decision) {
+	p, it, a := h.process, &h.question.Items[i], h.request.terms[i].account
+	j.checked[marked]++
+	done := d.Hold == limiter.HoldSettled || d.Hold == limiter.HoldOpen
+	if !j.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done || j.world.plan.sky == calm && !j.hurried(h, a) {
+		j.fail(marked, "%s answers for hold %s on %s under %s without its owner, in a world that is %s: %s, hold %d",
+			p.machine.id, idText(it.Hold.ID), keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d), d.Hold)
+	}
+}

@@ -539,12 +539,16 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
 			return
 		}
+	case d.Source == cluster.SourceFallback && it.Op > cluster.OpReserve && d.Hold != limiter.HoldNone:
+		j.heardPromise(h, i, d)
+		return
 	case d.Source == cluster.SourceFallback:
-		j.fellBack(h, i, d, got)
+		j.fellBack(h, i, d, unheld(got))
 		a.tally.count(it, d)
-		if d.Allowed && it.Op == cluster.OpTake && it.Cost > 0 {
+		if d.Allowed && asksFor(it) && it.Cost > 0 {
 			a.reference.owes(a, p)
 		}
+		j.promises(h, i, d, yes)
 		if h.alone[i].charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {
 			j.spared(t, it.Cost, d.Bound)
 		}

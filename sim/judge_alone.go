@@ -17,8 +17,8 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 	fallen := h.spread && haveRefused(h, out)
 	for i := range out {
 		d := &out[i]
-		if d.Source != cluster.SourceFallback {
-			continue
+		if d.Source != cluster.SourceFallback || d.Hold != limiter.HoldNone && h.question.Items[i].Op > cluster.OpReserve {
+			continue // the latter charges nothing to the share: it speaks of what was charged before
 		}
 		it, spec, a := &h.question.Items[i], h.request.terms[i].account.spec, &h.alone[i]
 		if h.spread && haveRefused(h, out) { // nothing is charged then
@@ -35,7 +35,7 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			a.Allowed, a.due = d.Allowed && !d.Shadow, it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 		default:
 			shares := h.process.shares
-			raw := d.Decision
+			raw := unheld(d.Decision)
 			raw.Allowed = raw.Allowed && !d.Shadow
 			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, len(j.world.machines))
 			m, explained := j.memories.answers[it.ID], n > 0 && shares.says(h.process, share(spec, n), it, raw)

@@ -1894,9 +1894,10 @@ func (x *ReserveResponse) GetHolds() []*Hold {
 // Hold is an amount that is set aside.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For Settle and Extend. Empty if nothing is set aside: because this or another item was refused, or because nobody
-	// answered and the limit's on_error did; what that allowed is charged already. Of a lease whose decision is degraded: to
-	// settle it, for it may be set aside all the same, and is not to be spent.
+	// For Settle and Extend. Empty if nothing is set aside: because this or another item was refused, or its limit never denies.
+	// If nobody answered and the limit's on_error let the node decide, the id is a promise (degraded): until that node has told who
+	// decides on the key it alone can settle it, and others answer NOT_FOUND or UNAVAILABLE.
+	// Of a lease whose decision is degraded: to settle it, for it may be set aside all the same, and is not to be spent.
 	Id       string    `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Decision *Decision `protobuf:"bytes,2,opt,name=decision,proto3" json:"decision,omitempty"`
 	// Of a lease: how much may be spent.
