@@ -24,7 +24,7 @@ var (
 	churnLive  = flag.Int("churn.live", 3000, "keys in TestChurn that have been charged before, and must keep their counts")
 	churnRate  = flag.Int("churn.rate", 300, "checks per second in TestChurn")
 	churnFor   = flag.Duration("churn.for", 2*time.Second, "how long TestChurn goes on after each fault")
-	churnStop  = flag.Duration("churn.stop", 3*time.Second, "how long TestChurn stops a node with SIGSTOP")
+	churnStop  = flag.Duration("churn.stop", 6*time.Second, "how long TestChurn stops a node with SIGSTOP, beside a second")
 	churnOut   = flag.String("churn.out", "", "file that TestChurn's table is written to, as Markdown")
 )
 
@@ -34,13 +34,15 @@ limits:
   - {name: live, algorithm: gcra, limit: 10, per: 240h}
 `
 
-// What TestChurn does to a cluster while it is asked. Promised is what may be admitted beyond the limit of a key that
-// is asked lambda times a second, by those who decide for it; what they fall back to, and say so, is the shares of all nodes.
-var churns = []struct {
+// A fault is what TestChurn does to a cluster while it is asked. Promised is what may be admitted beyond the limit of a key
+// that is asked lambda times a second, by those who decide for it; what they fall back to, and say so, is the shares of all nodes.
+type fault struct {
 	name     string
 	run      func(c *churn)
 	promised func(lambda float64) int64
-}{
+}
+
+var churns = []fault{
 	{"nothing", func(c *churn) {}, none},
 	{"a node joins", func(c *churn) { c.add(len(c.nodes)) }, none},
 	{"two nodes join at once", func(c *churn) { c.add(len(c.nodes), len(c.nodes)+1) }, none},
@@ -57,11 +59,6 @@ var churns = []struct {
 		time.Sleep(stopGrace + 50*time.Millisecond)
 		_ = c.nodes[1].cmd.Process.Kill() // it may have ended by itself
 	}, lastTick},
-	{"a node is stopped (SIGSTOP) and goes on", func(c *churn) {
-		c.signal(1, syscall.SIGSTOP)
-		time.Sleep(*churnStop)
-		c.signal(1, syscall.SIGCONT)
-	}, lastTick},
 }
 
 func none(float64) int64 { return 0 }
@@ -77,6 +74,8 @@ type churn struct {
 	nodes  []*process
 
 	clients atomic.Pointer[[]*client.Client] // of the nodes that live
+	asked   *asked
+	fences  bool // a node was stopped
 }
 
 // add starts nodes, or starts them again, all at once.
@@ -129,6 +128,14 @@ func (c *churn) signal(i int, s syscall.Signal) {
 	}
 }
 
+// pause stops a node. When it goes on it must not go by what it knew: of what others have used up meanwhile it admits nothing.
+func (c *churn) pause(i int, d time.Duration) {
+	c.fences = true
+	c.signal(i, syscall.SIGSTOP)
+	time.Sleep(d)
+	c.signal(i, syscall.SIGCONT)
+}
+
 func (p *process) alive() bool {
 	select {
 	case <-p.exited:
@@ -141,20 +148,22 @@ func (p *process) alive() bool {
 // asked is what clients saw.
 type asked struct {
 	checks, failed, degraded atomic.Int64
-	admitted                 []atomic.Int64 // by hot key
+	admitted                 [hotKeys]atomic.Int64
 	first                    atomic.Pointer[error]
 
 	mu      sync.Mutex // guards below
 	latency []time.Duration
 	right   [hotKeys][]time.Time // when a key had an answer that was right: by who holds it, within the deadline
+	used    [hotKeys]time.Time   // when whoever decides first said no to a key: its window is longer than the test; zero: never
+	stale   int                  // undegraded yes to what was asked after that
 }
 
 const hotKeys = 30
 
 // ask asks for the hot keys in turn until stop, at the rate, through all nodes that live. A key is not asked for before its turn, whatever
 // becomes of the others.
-func (c *churn) ask(stop chan struct{}) *asked {
-	a := &asked{admitted: make([]atomic.Int64, hotKeys)}
+func (c *churn) ask(stop chan struct{}) {
+	a := c.asked
 	var all sync.WaitGroup
 	ticker := time.NewTicker(time.Millisecond) // the machine may know no shorter one
 	defer ticker.Stop()
@@ -163,7 +172,7 @@ func (c *churn) ask(stop chan struct{}) *asked {
 		select {
 		case <-stop:
 			all.Wait()
-			return a
+			return
 		case <-ticker.C:
 		}
 		clients := *c.clients.Load()
@@ -199,6 +208,12 @@ func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 	a.latency = append(a.latency, took)
 	if !d[0].Degraded {
 		a.right[key] = append(a.right[key], time.Now())
+		if !d[0].Allowed && a.used[key].IsZero() {
+			a.used[key] = time.Now()
+		}
+		if d[0].Allowed && !a.used[key].IsZero() && began.After(a.used[key]) {
+			a.stale++
+		}
 	}
 }
 
@@ -243,22 +258,29 @@ func TestChurn(t *testing.T) {
 		"| fault | checks | errors | degraded | extra | of one key | promised | counts lost | p99 | a key without a right answer: the middle one | the worst |",
 		"|---|---|---|---|---|---|---|---|---|---|---|",
 	}
-	for _, x := range churns {
+	faults := churns
+	for _, d := range []time.Duration{time.Second, *churnStop} {
+		name := fmt.Sprintf("a node is stopped (SIGSTOP) for %v and goes on", d)
+		faults = append(faults, fault{name, func(c *churn) { c.pause(1, d) }, lastTick})
+	}
+	for _, x := range faults {
 		t.Run(x.name, func(t *testing.T) {
-			c := &churn{t: t, limits: write(t, churnLimits)}
+			c := &churn{t: t, limits: write(t, churnLimits), asked: new(asked)}
 			for i := range *churnNodes {
 				c.add(i)
 			}
 			c.settled()
 			c.chargeLive()
 
-			stop, done := make(chan struct{}), make(chan *asked)
-			go func() { done <- c.ask(stop) }()
+			stop := make(chan struct{})
+			var asking sync.WaitGroup
+			asking.Go(func() { c.ask(stop) })
 			time.Sleep(500 * time.Millisecond)
 			x.run(c)
 			time.Sleep(*churnFor)
 			close(stop)
-			a := <-done
+			asking.Wait()
+			a := c.asked
 
 			sum, worst := a.extra(40)
 			promised := min(40, x.promised(float64(*churnRate)/hotKeys))
@@ -278,6 +300,9 @@ func TestChurn(t *testing.T) {
 			}
 			if worst > most {
 				t.Errorf("%d of a key are admitted beyond its limit; there can be %d at most", worst, most)
+			}
+			if c.fences && a.stale > 0 {
+				t.Errorf("%d times a key was admitted, undegraded, that had been used up: by a node that went on where it was stopped", a.stale)
 			}
 			if lost > 0 {
 				t.Errorf("%d of %d keys have lost what was charged to them long before", lost, *churnLive)
