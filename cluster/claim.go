@@ -211,6 +211,12 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 		case heard, pt.giving, m.Term <= pt.term:
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
+			if pt.pure && lives(pt.copyOf) && r.boots == m.Members && !slices.Contains(m.Unasked, pt.copyOf) {
+				// The holder is asked as well, and says whether it still is. What it has is newer
+				// than what is copied here. If it is none any more, nobody may ever say so here.
+				pt.term = m.Term
+				continue
+			}
 			standings[k] = StandingBusy
 			if pt.lentTo == m.From || lives(pt.copyOf) && !r.inherits(claimer, pt.copyOf, int(p)) {
 				continue // the holder will give it, and has more than what is copied here

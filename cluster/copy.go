@@ -177,6 +177,7 @@ func (n *Node) push(p *peer) {
 		case len(m.Gift) > 0 && !p.out.unsure: // it never got there: that is as good as a refusal
 			p.out.last = nil
 			n.takenLocked(now, p, m, &MoveAnswer{Refused: m.Gift})
+			p.out.ended, p.out.charges = slices.Concat(m.End, p.out.ended), slices.Concat(m.Charges, p.out.charges)
 			n.copyAnewLocked(p)
 			p.out.busy = false
 			n.mu.Unlock()
@@ -318,12 +319,11 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 					continue
 				}
 				pt.copied = copyWhole
-				if pt.former != nil && pt.former != p && n.holdings.held[i].Load() {
-					o := n.outboxLocked(pt.former)
-					o.ended = append(o.ended, uint16(i))
-				}
-				if n.holdings.held[i].Load() {
-					pt.former = nil // else when it is lent
+				if n.holdings.held[i].Load() { // else when it is lent
+					if pt.former != p {
+						n.endLocked(pt.former, uint16(i))
+					}
+					pt.former = nil
 				}
 			}
 			return
@@ -380,19 +380,31 @@ func (n *Node) lentLocked(p *peer) {
 	}
 }
 
-// endFormerLocked tells whoever has got copies of partitions, while this node held them, that it does not hold them any more, once p has
-// got all of it: else they would call them busy for as long as this node lives.
+// endFormerLocked tells whoever has got copies of partitions, while this node held them, that it does
+// not hold them any more, once p has got all of it: else they would keep what is out of date. If
+// another one has got them since, that is p.
 func (n *Node) endFormerLocked(p *peer, lent []uint16) {
 	for _, i := range lent {
 		pt := &n.parts[i]
 		if pt.copyOf != n.boot || n.holdings.held[i].Load() || pt.giving {
 			continue
 		}
-		if pt.former != nil && pt.former != p {
-			o := n.outboxLocked(pt.former)
-			o.ended = append(o.ended, i)
+		switch {
+		case pt.former == p:
+		case pt.lentTo != 0 && pt.lentTo != p.boot:
+			n.endLocked(p, i)
+		default:
+			n.endLocked(pt.former, i)
+			pt.former = p
 		}
-		pt.former = p
+	}
+}
+
+// endLocked has p told that partition i is not copied to it any more. p may be nil.
+func (n *Node) endLocked(p *peer, i uint16) {
+	if p != nil {
+		o := n.outboxLocked(p)
+		o.ended = append(o.ended, i)
 	}
 }
 

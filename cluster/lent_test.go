@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: when faults are over every partition is held again. Who has a copy of somebody that lives,
+// and has never heard that it is not continued, leaves it to that one to say whether he holds it.
+func TestForgottenCopyIsInNobodysWay(t *testing.T) {
+	w := newWorld(t, 3, five)
+	const keys = 600
+	w.spend(keys, "n1", "n2", "n3")
+	w.pass(time.Second) // copies
+	ms := w.members(4)
+	// n2 is declared dead, and with it goes what n1 would have to tell it.
+	w.show([]Member{ms[0], ms[2]}, 0, "n1")
+	w.start("n4", 4)
+	w.show(ms, 0, "n1", "n2", "n3")
+	w.nodes["n1"].fence() // it lends what it would have given
+	w.show(ms, 0, "n4")
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("when n4 has come")
+	w.wantRemaining("when n4 has come", keys, 3, "n1", "n2", "n3", "n4")
+}
+
+// Who has been lent a partition last keeps it, although another one says only now that it has got it
+// before.
+func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {
+	w := newWorld(t, 3)
+	n := w.nodes["n1"]
+	var k int
+	for !n.HoldsPartition(k) {
+		k++
+	}
+	n.fence()
+	v, pt := n.view.Load(), &n.parts[k]
+	first, last := v.peers[v.Find("n2")], v.peers[v.Find("n3")]
+	pt.lentTo = last.boot
+	n.endFormerLocked(last, []uint16{uint16(k)})
+	n.endFormerLocked(first, []uint16{uint16(k)})
+	if pt.former != last {
+		t.Error("n3 is not who has it")
+	}
+	if o := n.outboxLocked(last); len(o.ended) > 0 {
+		t.Errorf("n3 is told that %v are not copied to it any more", o.ended)
+	}
+	if o := n.outboxLocked(first); len(o.ended) == 0 {
+		t.Error("n2 is not told that its copy is out of date")
+	}
+}
+
+// Promise: what has been charged to a replicated limit is told to all, also by a message whose gift
+// has to be taken back.
+func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
+	spec := five
+	spec.Name, spec.Limit, spec.Consistency = "everywhere", 1000, limiter.Replicated
+	w := newWorld(t, 3, spec)
+	w.pass(time.Second)
+	w.start("n4", 4)
+	unsent, late := 0, 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		m := c.Ask.Move
+		switch {
+		case m == nil || m.From != 1 || m.Sequence == 0 || c.To.ID != "n4":
+			c.Answer = deliver()
+		case late == 0: // copies are under way until there are charges, and then all may be given
+			late++
+			w.pass(150 * time.Millisecond)
+			c.Answer = deliver()
+		case len(m.Gift) > 0 && len(m.Charges) > 0 && unsent == 0:
+			unsent++
+			c.Err = ErrUnsent
+		default:
+			c.Answer = deliver()
+		}
+	}
+	const taken = 10
+	for range taken {
+		w.take("n1", "everywhere", "key")
+	}
+	w.show(w.members(4), 0, "n4", "n1", "n2", "n3")
+	w.pass(2 * time.Second)
+	if unsent == 0 {
+		t.Fatal("no gift and charges went together")
+	}
+	for _, id := range []string{"n2", "n3", "n4"} {
+		if got := w.remaining(id, "everywhere", "key"); got != 1000-taken {
+			t.Errorf("%s: %d remain, want %d", id, got, 1000-taken)
+		}
+	}
+}
