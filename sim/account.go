@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"slices"
+	"time"
+
 	"penstock/cluster"
 	"penstock/limiter"
 )
@@ -24,14 +27,22 @@ type account struct {
 	heard  window // admitted by the owner
 	spares curve  // of the shares of all nodes
 	spare  window // admitted from the shares of others while the owner was away
+	backs  []givenBack
 }
 
 // term is one item of a request, from its first visit to the end of its last.
 type term struct {
 	account      *account
-	heard, spare int  // the numbers of its questions
-	counted      bool // as admitted by the owner; a repeat is not a second admission
-	settled      bool // an owner has answered
+	heard, spare int           // the numbers of its questions
+	counted      bool          // as admitted by the owner; a repeat is not a second admission
+	settled      bool          // an owner has answered
+	backBy       time.Duration // until when what it gives back may come; 0: before its answer
+}
+
+// givenBack is what is on its way back after all who asked for it have heard their answers.
+type givenBack struct {
+	by    time.Duration
+	parts int64
 }
 
 // posed begins to follow a request, before its first visit.
@@ -46,6 +57,7 @@ func (j *judge) posed(r *request) {
 	}
 	for i := range r.items {
 		a := j.account(limitName(&r.items[i]), r.items[i].Key)
+		a.backsOver(j.world.now)
 		r.terms[i] = term{account: a, heard: a.heard.ask(j.supplied(a)), spare: a.spare.ask(j.spareSupplied(a))}
 	}
 }
@@ -68,7 +80,7 @@ func (j *judge) left(r *request) {
 	for i := range r.terms {
 		t := &r.terms[i]
 		if t.settled { // surely over, and only then
-			t.account.heard.returned += t.account.givesBack(&r.items[i]) * t.account.supply.unit
+			t.account.returns(j.world.now, t.backBy, t.account.givesBack(&r.items[i])*t.account.supply.unit)
 		}
 		t.account.heard.answer(t.heard)
 		t.account.spare.answer(t.spare)
@@ -108,6 +120,29 @@ func (a *account) givesBack(it *cluster.Item) int64 {
 		return min(-max(it.Cost, -1<<40), a.limit.Capacity())
 	}
 	return 0
+}
+
+// returns notes that an amount has been given back, or will be until by: with takes of several
+// owners it is reported when the client has heard yes, so a question that comes in between may be
+// decided before it.
+func (a *account) returns(now, by time.Duration, parts int64) {
+	switch {
+	case parts == 0:
+	case by <= now:
+		a.heard.returned += parts
+	default:
+		a.backs = append(a.backs, givenBack{by, parts})
+	}
+}
+
+// backsOver counts what must have been given back by now.
+func (a *account) backsOver(now time.Duration) {
+	a.backs = slices.DeleteFunc(a.backs, func(x givenBack) bool {
+		if x.by < now {
+			a.heard.returned += x.parts
+		}
+		return x.by < now
+	})
 }
 
 // clocks is by how many clocks a key may be decided.

@@ -38,12 +38,15 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			raw := unheld(d.Decision)
 			raw.Allowed = raw.Allowed && !d.Shadow
 			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, len(j.world.machines))
-			m, explained := j.memories.answers[it.ID], n > 0 && shares.says(h.process, share(spec, n), it, raw)
-			if m != nil && !m.share && !explained && j.world.now < m.now+memory+j.carriage() && slices.Equal(m.decisions, []limiter.Decision{raw}) {
-				a.Decision, a.due, a.full = raw, true, true // it knows what was decided on this take when it had an owner
-				break
+			m := j.memories.answers[it.ID]
+			if j.repeats(h.process, m, it, raw) {
+				a.Decision, a.due, a.full = m.decisions[0], true, true
+				if m.by == h.process || !(n > 0 && shares.says(h.process, share(spec, n), it, raw)) {
+					break
+				}
+				n = -1 // or its share says the same, and nobody knows which it was
 			}
-			a.due = n > 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
+			a.due = n != 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 			if a.charged && it.ID != (cluster.ID{}) && m == nil {
 				j.memories.add(m, it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)
@@ -58,6 +61,19 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			h.alone[i].Allowed = out[i].Allowed && !out[i].Shadow // of several owners each says what it would have granted
 		}
 	}
+}
+
+// repeats reports whether p, who answers got without the owner, may know what was decided on this
+// take when it had one: it has done so itself, and then knows for sure; or it was given the partition
+// since, and what was decided on it lately came along.
+func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.Decision) bool {
+	switch {
+	case m == nil || m.share || it.Op != cluster.OpTake || len(m.decisions) != 1:
+		return false
+	case m.by == p:
+		return m.at.Add(memory) > p.now()
+	}
+	return j.gifts[ring.Partition(limiter.Hash(it.Key))] >= m.now && j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
 }
 
 // fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken back.

@@ -174,7 +174,8 @@ func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter
 	if a := l.answers[it.ID]; a != nil && a.at.Add(memory) > p.now() && it.Op != cluster.OpPeek {
 		return a.decisions[0] == raw
 	}
-	return l.peek(p.now(), s, it.Key, it.Cost) == raw
+	st := l.keys[naiveKey{s.Name, it.Key}]
+	return l.peek(p.now(), s, it.Key, it.Cost) == raw || st != nil && st.forgettable(p.now(), s) && new(naiveState).take(p.now(), s, it.Cost) == raw
 }
 
 // decide decides from the share s, one of n, where p answered got. charged is false if it is a repeat, or nothing that charges.

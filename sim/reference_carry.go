@@ -137,12 +137,25 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 		return
 	case lost < a.limit.Capacity() || s.Algorithm == limiter.TokenBucket:
 		r.loose.take(now, s, -lost)
+		r.drop(lost)
 	default:
 		r.loose = naiveState{}
+		r.drop(everything)
 	}
 	if !s.Sync { // what nobody has confirmed no client has heard of
 		a.heard.forgive(min(lost, a.limit.Capacity()) * a.supply.unit)
 	}
+}
+
+// drop takes the latest charges out of what is remembered, or all of them if that is more than they
+// are: whoever goes on next is not held to what was lost before. What was given back is still known.
+func (r *reference) drop(lost int64) {
+	for i := len(r.past) - 1; i >= 0 && lost > 0; i-- {
+		if x := &r.past[i]; x.cost > 0 {
+			x.cost, lost = max(0, x.cost-lost), lost-x.cost
+		}
+	}
+	r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost == 0 })
 }
 
 // lost is how much may be unknown to who goes on of what was charged until before stopped to decide, who was the last. Nothing is, if

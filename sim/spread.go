@@ -41,6 +41,7 @@ func (j *judge) spreads(h *hearing) {
 	}
 	for i := range r.terms {
 		a := r.terms[i].account
+		r.terms[i].backBy = j.world.now + lasts
 		ref := &a.reference
 		ref.held = max(ref.held, j.world.now+lasts)
 		ref.unphased = ref.unphased || phased(a.spec)
