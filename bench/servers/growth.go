@@ -34,6 +34,7 @@ var batch = Row{
 	contestants: []contestant{
 		{name: Base, start: ownDoor(1)},
 		{name: ownName, start: ownCheck},
+		{name: clientName, start: ownBatches(1)},
 		{name: gubernatorName, builds: gubernatorSource, start: theirs(1)},
 	},
 	points: numbered(func(n int) Point { return Point{Callers: 16, Items: n} }, 1, 10, 100, 1000),

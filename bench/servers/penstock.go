@@ -71,7 +71,14 @@ func nodes(p *Programs, n int, more ...string) (r *running, doors []string, err 
 // manyKeys is how many keys there are, and how many callers begin apart.
 const manyKeys = 10_000
 
-func keyName(i int) string { return fmt.Sprintf("account:%09d", i%manyKeys*7919) }
+func keyName(i int) string { return keyNames[i%manyKeys] }
+
+var keyNames = func() (names [manyKeys]string) {
+	for i := range names {
+		names[i] = fmt.Sprintf("account:%09d", i*7919)
+	}
+	return names
+}()
 
 // turns are the keys that a caller asks for, one after the other: that of the point, or all of them.
 func turns(id int, p Point) func() string {
@@ -154,6 +161,39 @@ func (r *running) askTakes(doors []string, limit string, config client.Config) e
 		}
 	}
 	return nil
+}
+
+// ownBatches asks one of n nodes by penstock's Go client: one call for as many checks as the point says.
+func ownBatches(n int) func(*Programs) (*running, error) {
+	return func(p *Programs) (*running, error) {
+		r, doors, err := nodes(p, n)
+		if err != nil {
+			return r, err
+		}
+		c, err := client.New(client.Config{Targets: doors[:1]})
+		if err != nil {
+			return r, err
+		}
+		r.stops = append(r.stops, c.Close)
+		r.caller = func(id int, p Point) func() error {
+			key, asked, out := turns(id, p), make([]client.Request, p.Items), make([]client.Decision, p.Items)
+			return func() error {
+				for k := range asked {
+					asked[k] = client.Request{Limit: "big", Key: key(), Cost: 1}
+				}
+				if err := c.DoAll(context.Background(), asked, out); err != nil {
+					return err
+				}
+				for k := range out {
+					if !out[k].Allowed {
+						return errDenied
+					}
+				}
+				return nil
+			}
+		}
+		return r, nil
+	}
 }
 
 // ownDoor asks penstock by Gubernator's API.

@@ -27,29 +27,38 @@ var Rows = []Row{
 	},
 	{
 		Name: "gubernator", Title: "Gubernator's API, one node",
-		contestants: []contestant{{name: Base, start: ownDoor(1)}, {name: gubernatorName, builds: gubernatorSource, start: theirs(1)}},
-		points:      append(closed(1, 64, 256), Point{Callers: 16, Items: 100}, Point{Callers: 16, Items: 1000}),
+		contestants: []contestant{
+			{name: Base, start: ownDoor(1)},
+			{name: clientName, start: ownBatches(1), points: batches(false)},
+			{name: gubernatorName, builds: gubernatorSource, start: theirs(1)},
+		},
+		points: append(closed(1, 64, 256), batches(false)...),
 		Aims: []contest.Aim{
 			faster("unary check through the Gubernator door, 1 caller", "1 × 1", 2.4, gubernatorName),
 			faster("… 64 callers", "64 × 1", 2.4, gubernatorName),
 			faster("… 256 callers", "256 × 1", 2.4, gubernatorName),
-			faster("batch of 100, owner-local", "16 × 100", 12, gubernatorName),
-			faster("batch of 1000, owner-local", "16 × 1000", 25, gubernatorName),
+			by(clientName, faster("batch of 100, owner-local, each by its own Go client", "16 × 100", 12, gubernatorName)),
+			by(clientName, faster("batch of 1000", "16 × 1000", 25, gubernatorName)),
+			faster("batch of 100, both by Gubernator's client", "16 × 100", 12, gubernatorName),
+			faster("batch of 1000", "16 × 1000", 25, gubernatorName),
 		},
 	},
 	{
 		Name: "three", Title: "Gubernator's API, three nodes, one of them asked",
 		contestants: []contestant{
 			{name: Base, start: ownDoor(3)},
+			{name: clientName, start: ownBatches(3), points: batches(true)},
 			{name: gubernatorName, builds: gubernatorSource, start: theirs(3)},
 			{name: emptyName, start: empty, points: closed(1, 64)},
 		},
-		points: append(closed(1, 64), Point{Callers: 16, Items: 100, Any: true}, Point{Callers: 16, Items: 1000, Any: true}),
+		points: append(closed(1, 64), batches(true)...),
 		Aims: []contest.Aim{
 			faster("unary check, forwarded, 64 callers", "64 × 1", 3.5, gubernatorName),
 			{Work: "lone forwarded check, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Against: jobs("1 × 1", emptyName), Figure: median, Better: contest.Less, Want: 1.8},
-			faster("batch of 100, keys over 3 nodes", "16 × 100 any", 15, gubernatorName),
-			faster("batch of 1000, keys over 3 nodes", "16 × 1000 any", 25, gubernatorName),
+			by(clientName, faster("batch of 100, keys over 3 nodes, each by its own Go client", "16 × 100 any", 15, gubernatorName)),
+			by(clientName, faster("batch of 1000", "16 × 1000 any", 25, gubernatorName)),
+			faster("batch of 100, both by Gubernator's client", "16 × 100 any", 15, gubernatorName),
+			faster("batch of 1000", "16 × 1000 any", 25, gubernatorName),
 		},
 	},
 	{
@@ -90,6 +99,11 @@ func closed(callers ...int) (points []Point) {
 	return points
 }
 
+// batches are points of 16 callers who ask for many decisions in a call; of three nodes: for any key.
+func batches(anyKey bool) []Point {
+	return []Point{{Callers: 16, Items: 100, Any: anyKey}, {Callers: 16, Items: 1000, Any: anyKey}}
+}
+
 func jobs(point string, contestants ...string) (all []contest.Job) {
 	for _, c := range contestants {
 		all = append(all, contest.Job{Contestant: c, Point: point})
@@ -102,4 +116,10 @@ func faster(work, point string, want float64, rivals ...string) contest.Aim {
 	return contest.Aim{
 		Work: work, Job: contest.Job{Contestant: Base, Point: point}, Against: jobs(point, rivals...), Figure: speed, Better: contest.More, Want: want,
 	}
+}
+
+// by is the aim for another contestant than Base.
+func by(name string, a contest.Aim) contest.Aim {
+	a.Job.Contestant = name
+	return a
 }

@@ -48,6 +48,33 @@ func BenchmarkClient(b *testing.B) {
 	}
 }
 
+// BenchmarkAll is a decision in a message of many: by DoAll, and by Check, whose messages are the library's.
+func BenchmarkAll(b *testing.B) {
+	_, addr := serveNode(b, "n1")
+	c := newClient(b, addr)
+	for _, n := range []int{100, 1000} {
+		requests, items := make([]client.Request, n), make([]*penstockv1.Item, n)
+		for i := range n {
+			requests[i] = client.Request{Limit: "big", Key: fmt.Sprintf("account:%09d", i)}
+			items[i] = item("big", requests[i].Key, 0)
+		}
+		out := make([]client.Decision, n)
+		for name, call := range map[string]func() error{
+			"DoAll": func() error { return c.DoAll(b.Context(), requests, out) },
+			"Check": func() error { _, err := c.Check(b.Context(), items, false); return err },
+		} {
+			b.Run(fmt.Sprintf("%s/items=%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; i < b.N; i += n {
+					if err := call(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkLease is a Take of a key that is decided in this process, nearly always, and for comparison one that is not.
 func BenchmarkLease(b *testing.B) {
 	all := serveCluster(b, 1, 1<<40)

@@ -13,6 +13,8 @@
 // Programs need little of it: Limiter is that, with Wait and Allow. HTTP puts it before handlers of net/http, GRPC before
 // those of gRPC, Transport is for those who are denied, and Fake stands in for all of it in tests.
 //
+// Who has many requests at once sends them in one message: Client.DoAll decides each by itself, Client.Check all or none.
+//
 // Programs that say what they know of a request, and leave it to the cluster's files which limits that means: Client.CheckRules.
 //
 // What costs something that is known only afterwards is reserved and settled: Client.Reserve. What may run so many times at

@@ -322,6 +322,15 @@ func TestRetryHasTheSameID(t *testing.T) {
 	if len(seen) != 4 || seen[0] != seen[1] || seen[2] != seen[3] || seen[0] == seen[2] || slices.Contains(seen, "") {
 		t.Errorf("ids of take, its retry, check, its retry: %q", seen)
 	}
+	seen = nil
+	s.checks.Store(0)
+	out := make([]client.Decision, 2)
+	if err := c.DoAll(patience(t), []client.Request{{Limit: "five", Key: "c"}, {Limit: "five", Key: "d"}}, out); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 4 || seen[0] != seen[2] || seen[1] != seen[3] || seen[0] == seen[1] {
+		t.Errorf("ids of all, and their retry: %q", seen)
+	}
 }
 
 func TestTakeIsRepeatedOnce(t *testing.T) {
@@ -437,6 +446,75 @@ func TestDo(t *testing.T) {
 	out, err := c.Check(ctx, []*penstockv1.Item{{Limit: "five", Key: []byte("bob"), Cost: &cost, Drain: true}}, false)
 	if err != nil || out[0].Remaining != 5 {
 		t.Errorf("refused requests were charged: %v, %v", out, err)
+	}
+}
+
+// Promise: many requests in one message are decided as they would be one by one, in order.
+func TestDoAll(t *testing.T) {
+	_, addr := serveNode(t, "n1")
+	c := newClient(t, addr)
+	var requests []client.Request
+	for i := range client.MaxAll {
+		requests = append(requests, client.Request{Limit: "five", Key: fmt.Sprint(i % 100), Cost: 1})
+	}
+	out := make([]client.Decision, len(requests))
+	for turn := range 2 {
+		if err := c.DoAll(patience(t), requests, out); err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range out {
+			if k := i/100 + 10*turn; d.Allowed != (k < 5) || d.Remaining != int64(max(0, 4-k)) || d.Limit != 5 || d.LimitName != "five" || d.Owner != "n1" || d.Source != "owner" {
+				t.Fatalf("turn %d, request %d: %+v", turn, i, d)
+			}
+		}
+	}
+	mixed := []client.Request{{Limit: "five", Key: "a", Cost: 7, Drain: true}, {Limit: "big", Key: "a", Cost: -3}, {Limit: "five", Key: "a", Cost: 1}}
+	if err := c.DoAll(patience(t), mixed, out[:3]); err != nil || out[0].Drained != 5 || !out[1].Allowed || out[1].Limit != 10_000 || out[2].Allowed {
+		t.Errorf("%+v, %v", out[:3], err)
+	}
+	for name, c := range map[string]struct {
+		requests []client.Request
+		out      []client.Decision
+		want     string
+	}{
+		"none":         {nil, nil, "0 requests; DoAll takes 1 to 1000"},
+		"too many":     {make([]client.Request, 1001), out, "1001 requests"},
+		"no room":      {mixed, out[:2], "room for 2 decisions on 3 requests"},
+		"no text":      {[]client.Request{mixed[0], {Limit: "\xff"}}, out[:2], "items[1].limit"},
+		"no such name": {[]client.Request{{Limit: "big", Key: "b", Cost: 1}, {Limit: "large", Key: "b"}}, out[:2], "large"},
+	} {
+		if err := newClient(t, addr).DoAll(patience(t), c.requests, c.out); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	if d, err := c.Peek(patience(t), "big", "b", 0); err != nil || d.Remaining != 10_000 {
+		t.Errorf("after a refused batch: %+v, %v", d, err)
+	}
+}
+
+// Promise: while no node answers, many requests are answered as one would be: by Config.OnError; and a node that answers what is no
+// answer to the request is not believed.
+func TestDoAllWithoutAnswer(t *testing.T) {
+	two := []client.Request{{Limit: "five", Key: "a", Cost: 1}, {Limit: "five", Key: "b", Cost: 1}}
+	out := make([]client.Decision, 2)
+	if err := newClient(t, deadAddress(t)).DoAll(patience(t), two, out); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v, want Unavailable", err)
+	}
+	open, err := client.New(client.Config{Targets: []string{deadAddress(t)}, OnError: client.FailOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := open.DoAll(patience(t), two, out); err != nil || !out[0].Allowed || !out[1].Degraded || out[1].Bound != -1 || out[1].Source != "client" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for _, answers := range []int{0, 1, 3} {
+		s := &script{check: func(_ int64, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+			return &penstockv1.CheckResponse{Decisions: make([]*penstockv1.Decision, answers)}, nil
+		}}
+		if err := newClient(t, s.serve(t)).DoAll(patience(t), two, out); err == nil {
+			t.Errorf("%d answers to two requests are believed: %+v", answers, out)
+		}
 	}
 }
 

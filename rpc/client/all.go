@@ -1,0 +1,127 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// MaxAll is how many requests DoAll takes: as many as a node accepts in a message.
+const MaxAll = 1000
+
+// DoAll is Do for 1 to MaxAll requests in one message: the cheapest way for who has many at once, a batch of log lines or
+// a page of records. Each is decided by itself, as if it had come alone, and out gets their decisions, in order; it must be as
+// long as requests. An error, as of an unknown limit, says that none was charged, unless Config.Leases has had some decided
+// here. Use Check to have all admitted or none.
+func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) error {
+	switch {
+	case len(requests) == 0 || len(requests) > MaxAll:
+		return status.Errorf(codes.InvalidArgument, "client: %d requests; DoAll takes 1 to %d", len(requests), MaxAll)
+	case len(out) != len(requests):
+		return status.Errorf(codes.InvalidArgument, "client: there is room for %d decisions on %d requests", len(out), len(requests))
+	}
+	b := batches.Get().(*batch)
+	defer batches.Put(b)
+	b.reset()
+	for i := range requests {
+		r := &requests[i]
+		if !utf8.ValidString(r.Limit) { // the protocol has no place for it
+			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, r.Limit)
+		}
+		if c.leases != nil && ctx.Err() == nil && leasable(r) {
+			if d, decided := c.leases.decide(r); decided {
+				out[i] = d
+				continue
+			}
+		}
+		b.add(i, r, c.origin, c.sequence.Add(1))
+	}
+	if len(b.places) == 0 {
+		return nil
+	}
+	sent := c.now()
+	b.out = out
+	tries := 0
+	err := twice(ctx, func(ctx context.Context) error {
+		tries++
+		return c.conn.Invoke(ctx, penstockv1.RateLimiter_Check_FullMethodName, b, b, grpc.ForceCodecV2(batchCodec{}), grpc.StaticMethod())
+	})
+	if err != nil || tries > 1 {
+		b.message = nil // a connection that broke may still be reading it
+	}
+	for _, i := range b.places {
+		if err != nil {
+			var failed error
+			if out[i], failed = c.fallback.take(err, requests[i]); failed != nil {
+				return failed
+			}
+		} else if c.leases != nil && leasable(&requests[i]) {
+			c.leases.heard(sent, &requests[i], &out[i])
+		}
+	}
+	return nil
+}
+
+// batch is one DoAll on its way: a CheckRequest, and then what has become of the CheckResponse.
+type batch struct {
+	message []byte
+	item    []byte
+	places  []int      // of the requests that are in the message
+	out     []Decision // the caller's
+	answer  []byte
+	known   names
+}
+
+var batches = sync.Pool{New: func() any { return &batch{known: names{}} }}
+
+func (b *batch) reset() {
+	b.message, b.places, b.out = b.message[:0], b.places[:0], nil
+}
+
+func (b *batch) add(i int, r *Request, origin, sequence uint64) {
+	b.item = appendItem(b.item[:0], r, origin, sequence)
+	b.places = append(b.places, i)
+	b.message = protowire.AppendBytes(protowire.AppendTag(b.message, 1, protowire.BytesType), b.item)
+}
+
+var errNoMessage = errors.New("client: the node's answer is no message of this protocol, or is not as long as the request")
+
+// batchCodec writes and reads a *batch.
+type batchCodec struct{}
+
+func (batchCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.(*batch).message)}, nil
+}
+
+func (batchCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	b := v.(*batch)
+	if n := data.Len(); cap(b.answer) < n {
+		b.answer = make([]byte, n)
+	} else {
+		b.answer = b.answer[:n]
+	}
+	data.CopyTo(b.answer)
+	r := streamResponse{check: b.answer}
+	for _, i := range b.places {
+		d, ok := r.next(b.known)
+		if !ok {
+			return errNoMessage
+		}
+		b.out[i] = d
+	}
+	if _, more := r.next(b.known); more {
+		return errNoMessage
+	}
+	return nil
+}
+
+func (batchCodec) Name() string { return "proto" }
