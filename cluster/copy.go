@@ -238,6 +238,9 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
 	o.at = now
 	size := 0
+	if n := min(len(o.pending), copiesAtOnce); n > 0 {
+		m.Entries = make([]limiter.Entry, 0, n)
+	}
 	for len(o.pending) > 0 && len(m.Entries) < copiesAtOnce && size < copyBytes {
 		e := o.pending[0]
 		o.pending = o.pending[1:]

@@ -24,7 +24,11 @@ func (c clock) at(t time.Duration) limiter.Instant {
 func (c clock) when(i limiter.Instant) time.Duration {
 	t := time.Duration(i - c.start)
 	for range 4 { // each round shrinks what is missing to a thousandth of it
-		t += time.Duration(i - c.at(t))
+		missing := time.Duration(i - c.at(t))
+		if missing == 0 {
+			break
+		}
+		t += missing
 	}
 	for c.at(t) < i {
 		t++

@@ -18,6 +18,7 @@ import (
 type judge struct {
 	world    *world
 	accounts map[string]map[string]*account // by limit and key
+	lately   [latelyFound]found             // of accounts
 	order    []*account                     // as they were opened
 	memories memories                       // what nodes decided under an ID
 	gifts    []time.Duration                // when a partition was last given to somebody
@@ -56,15 +57,15 @@ func (s *saying) has(d limiter.Decision) bool { return s.first == d || s.last ==
 
 // sayings are what was answered, by ID.
 type sayings struct {
-	byID map[cluster.ID]*saying
+	byID byID[saying]
 	free []*saying // to be used again
 }
 
 // forget drops what was said under id.
 func (s *sayings) forget(id cluster.ID) {
-	if x := s.byID[id]; x != nil {
+	if x := s.byID.get(id); x != nil {
 		s.free = append(s.free, x)
-		delete(s.byID, id)
+		s.byID.remove(id)
 	}
 }
 
@@ -92,8 +93,8 @@ type alone struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{
-		world: w, accounts: make(map[string]map[string]*account), said: sayings{byID: make(map[cluster.ID]*saying)}, granted: make(map[cluster.ID]bool),
-		memories: newMemories(), gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
+		world: w, accounts: make(map[string]map[string]*account), granted: make(map[cluster.ID]bool),
+		gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
 		tallies: make(map[string]*LimitReport), contacts: make(map[*process]*contact), held: make(map[tenure]uint64), books: newBooks(w),
@@ -173,7 +174,7 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 	if items[0].op == cluster.OpPeek {
 		id = cluster.ID{}
 	}
-	known := j.memories.answers[id]
+	known := j.memories.answers.get(id)
 	if before := j.remembered(p, known, id, items, got); before != nil {
 		for i := range items {
 			j.same(p, &items[i], got[i], before[i])
@@ -410,7 +411,7 @@ func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 	if it.id == (cluster.ID{}) {
 		return
 	}
-	s := j.said.byID[it.id]
+	s := j.said.byID.get(it.id)
 	if s == nil {
 		if n := len(j.said.free); n > 0 {
 			s, j.said.free = j.said.free[n-1], j.said.free[:n-1]
@@ -418,7 +419,7 @@ func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 			s = new(saying)
 		}
 		s.first = d
-		j.said.byID[it.id] = s
+		j.said.byID.put(it.id, s)
 	}
 	s.last, s.by = d, p
 }
@@ -563,7 +564,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		return
 	case local:
 	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
-		if s := j.said.byID[it.ID]; s == nil || !s.has(got) {
+		if s := j.said.byID.get(it.ID); s == nil || !s.has(got) {
 			s = cmp.Or(s, &saying{})
 			j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
 				p.machine.id, keyText(it.Key), a.spec.Name, decisionText(got), decisionText(s.last))

@@ -38,7 +38,7 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			raw := unheld(d.Decision)
 			raw.Allowed = raw.Allowed && !d.Shadow
 			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, len(j.world.machines))
-			m := j.memories.answers[it.ID]
+			m := j.memories.answers.get(it.ID)
 			if j.repeats(h.process, m, it, raw) {
 				a.Decision, a.due, a.full = m.decisions[0], true, true
 				if m.by == h.process || !(n > 0 && shares.says(h.process, share(spec, n), it, raw)) {
@@ -50,7 +50,7 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 			if a.charged && it.ID != (cluster.ID{}) && m == nil {
 				j.memories.add(m, it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)
-				j.memories.answers[it.ID].share = true
+				j.memories.answers.get(it.ID).share = true
 			}
 			a.full = true
 		}
@@ -104,7 +104,7 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got
 	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
 		return false
 	}
-	s := j.said.byID[it.ID]
+	s := j.said.byID.get(it.ID)
 	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got)
 }
 

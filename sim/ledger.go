@@ -23,9 +23,10 @@ type asked struct {
 
 // memories are the answers that were given under IDs, the latest under each.
 type memories struct {
-	answers map[cluster.ID]*answered
+	answers byID[answered]
 	order   []*answered // of answers, oldest first
 	free    []*answered // to be used again
+	slab    []answered  // to be used for the first time
 }
 
 type answered struct {
@@ -39,8 +40,6 @@ type answered struct {
 	share     bool                // by its share, not as who decides: who gets the key from it hears of that answer too
 }
 
-func newMemories() memories { return memories{answers: make(map[cluster.ID]*answered)} }
-
 // keptMemories is how long the judge looks back: longer than any node may remember.
 const keptMemories = 10 * time.Second
 
@@ -48,7 +47,7 @@ const keptMemories = 10 * time.Second
 func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
 	for len(m.order) > 0 && m.order[0].now+keptMemories < now {
 		m.free = append(m.free, m.order[0])
-		delete(m.answers, m.order[0].id)
+		m.answers.remove(m.order[0].id)
 		m.order[0].by = nil
 		m.order = m.order[1:]
 	}
@@ -57,10 +56,13 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 		if n := len(m.free); n > 0 {
 			a, m.free = m.free[n-1], m.free[:n-1]
 		} else {
-			a = new(answered)
+			if len(m.slab) == 0 {
+				m.slab = make([]answered, min(256, max(4, len(m.order))))
+			}
+			a, m.slab = &m.slab[0], m.slab[1:]
 		}
 		a.id = id
-		m.answers[id] = a
+		m.answers.put(id, a)
 		m.order = append(m.order, a)
 	}
 	a.by, a.at, a.now, a.charges, a.share = p, p.now(), now, charges, false
@@ -70,7 +72,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 // remembered is what was answered under id before, as a says, if p has to know that; got is what it answers now. Where it
 // is open whether p still knows, or knows already, its answer tells.
 func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
-	if own := p.shares.answers[id]; own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
+	if own := p.shares.answers.get(id); own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
 		for i := range items { // it has heard of this take before, when it had to decide by itself
 			j.bring(items[i].account, p)
 		}
@@ -139,7 +141,7 @@ type shares struct {
 }
 
 func newShares() *shares {
-	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, newMemories(), make(map[naiveKey]int)}
+	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, memories{}, make(map[naiveKey]int)}
 }
 
 // split is in how many shares a node has split a limit, told by what it answers; 0 if no number explains that. Several may
@@ -171,7 +173,7 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 
 // says reports whether the share s would decide so.
 func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter.Decision) bool {
-	if a := l.answers[it.ID]; a != nil && a.at.Add(memory) > p.now() && it.Op != cluster.OpPeek {
+	if a := l.answers.get(it.ID); a != nil && a.at.Add(memory) > p.now() && it.Op != cluster.OpPeek {
 		return a.decisions[0] == raw
 	}
 	st := l.keys[naiveKey{s.Name, it.Key}]
@@ -188,7 +190,7 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 	if l.parts[key] = n; n <= 0 {
 		return got, it.Op == cluster.OpTake
 	}
-	if a := l.answers[it.ID]; a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek {
+	if a := l.answers.get(it.ID); a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek {
 		return a.decisions[0], false
 	}
 	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) && st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
@@ -199,7 +201,7 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 	}
 	d = l.take(now, s, it.Key, it.Cost)
 	if it.ID != (cluster.ID{}) {
-		l.add(l.answers[it.ID], it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
+		l.add(l.answers.get(it.ID), it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}
 	return d, true
 }

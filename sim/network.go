@@ -53,8 +53,37 @@ type letter struct {
 	alarm *event // at the deadline; nil once the call is settled
 	reply *reply // nil once it is
 
-	item  [1]cluster.AskItem // what ask.Items mostly is
-	first delivery           // of the first copy that arrives
+	lone  *lone    // what ask.Items and the items of the first answer mostly are; nil: never needed
+	first delivery // of the first copy that arrives
+
+	uses int // who may still look at it: its sender's job, its alarm, copies and answers that are under way or being read
+}
+
+// drop ends one use of l. After the last one it is written again. Where a process dies in the middle of one, that never ends, and
+// the letter is left to the collector.
+func (l *letter) drop() {
+	if l.uses--; l.uses == 0 {
+		w, one := l.from.machine.world, l.lone
+		if one != nil {
+			*one = lone{}
+		}
+		if *l = (letter{lone: one}); len(w.letters) < keptLetters {
+			w.letters = append(w.letters, l)
+		}
+	}
+}
+
+// keptLetters is how many are kept to be written again, whatever is under way: where a thousand nodes begin, each asks all others.
+const keptLetters = 4096
+
+func (w *world) letter() *letter {
+	n := len(w.letters)
+	if n == 0 {
+		return new(letter)
+	}
+	l := w.letters[n-1]
+	w.letters = w.letters[:n-1]
+	return l
 }
 
 // The three things that happen to a letter.
@@ -67,9 +96,16 @@ type (
 		process  *process // that reads it
 		deadline limiter.Instant
 		answer   *cluster.Answer
+		own      cluster.Answer // what answer mostly is
 	}
 	answering delivery // the answer arrives where the letter came from
 )
+
+// lone is room for one item and its answer.
+type lone struct {
+	ask    [1]cluster.AskItem
+	answer [1]cluster.AnswerItem
+}
 
 // reply is what a task waits for: the answers of all calls that it sent at once.
 type reply struct {
@@ -82,9 +118,10 @@ func (p *process) Call(calls []cluster.Call) {
 	w := p.machine.world
 	t := w.tasks.running
 	t.reply = reply{task: t, missing: len(calls)}
-	letters := make([]letter, len(calls))
 	for i := range calls {
-		w.send(p, &calls[i], &letters[i], &t.reply)
+		l := w.letter()
+		t.letters = append(t.letters, l)
+		w.send(p, &calls[i], l, &t.reply)
 	}
 	w.tasks.wait()
 }
@@ -98,8 +135,17 @@ func (p *process) Wait(until limiter.Instant) {
 }
 
 func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
-	*l = letter{from: p, to: w.byID[c.To.ID], call: c, ask: *c.Ask, left: time.Duration(c.Deadline - p.now()), sent: w.now, reply: r}
-	l.ask.Items = append(l.item[:0], c.Ask.Items...)
+	l.from, l.to, l.call, l.ask, l.reply = p, w.byID[c.To.ID], c, *c.Ask, r
+	l.left, l.sent = time.Duration(c.Deadline-p.now()), w.now
+	l.uses = 2 // the job that sends it, and the alarm
+	if len(c.Ask.Items) == 1 {
+		if l.lone == nil {
+			l.lone = new(lone)
+		}
+		l.ask.Items = append(l.lone.ask[:0], c.Ask.Items...)
+	} else {
+		l.ask.Items = slices.Clone(c.Ask.Items)
+	}
 	if w.tasks.running.hearing == nil { // its keys lie in the frame that is being answered, and other copies of this may come when that is gone
 		for i := range l.ask.Items {
 			l.ask.Items[i].Key = strings.Clone(l.ask.Items[i].Key)
@@ -107,36 +153,41 @@ func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
 	}
 	l.alarm = w.schedule.add(p.time.when(c.Deadline), (*expiring)(l))
 	w.course.sent(askBytes(&l.ask))
-	w.post(p.machine, l.to, (*arriving)(l))
+	l.uses += w.post(p.machine, l.to, (*arriving)(l))
 }
 
 func (e *expiring) happen() {
 	l := (*letter)(e)
 	l.alarm = nil
 	l.close(nil, errSilence)
+	l.drop()
 }
 
 // close settles l as soon as who sent it can notice.
 func (l *letter) close(answer *cluster.Answer, err error) {
 	if p := l.from; p.machine.frozen {
-		p.do(func() { l.settle(answer, err) })
+		l.uses++
+		p.do(func() {
+			l.settle(answer, err)
+			l.drop()
+		})
 	} else if !p.dead {
 		l.settle(answer, err)
 	}
 }
 
-// post carries a message from one machine to another, or loses it, or carries it twice.
-func (w *world) post(from, to *machine, arrive happens) {
+// post carries a message from one machine to another, or loses it, or carries it twice: so many copies are under way.
+func (w *world) post(from, to *machine, arrive happens) (copies int) {
 	n, x := &w.network, &w.plan.weather
 	line := &n.lines[from.index][to.index]
 	n.tally.Sent++
 	if line.cut || w.dice.Float64() < x.loss && !w.clear {
 		n.tally.Lost++
 		w.trace.add(happening{at: w.now, kind: loses, node: from, peer: to})
-		return
+		return 0
 	}
 	w.trace.add(happening{at: w.now, kind: sends, node: from, peer: to})
-	copies := 1
+	copies = 1
 	if w.dice.Float64() < x.twice {
 		copies = 2
 		n.tally.Doubled++
@@ -152,6 +203,7 @@ func (w *world) post(from, to *machine, arrive happens) {
 		line.last = max(at, line.last)
 		w.schedule.add(at, arrive)
 	}
+	return copies
 }
 
 // arrive hands the letter to whatever runs on the machine it was sent to.
@@ -169,17 +221,29 @@ func (a *arriving) happen() {
 			d = new(delivery)
 		}
 		*d = delivery{letter: l, process: p, deadline: p.now().Add(l.left)}
+		l.uses++ // until it is answered
 		if !p.machine.frozen {
-			w.tasks.start(p, d)
-			return
+			d.begin()
+			break
 		}
 		unread := w.dice.IntN(2) == 0 // it froze before it could read the letter: the time runs from when it does
 		p.do(func() {
 			if unread {
 				d.deadline = p.now().Add(l.left)
 			}
-			w.tasks.start(p, d)
+			d.begin()
 		})
+	}
+	l.drop()
+}
+
+// begin has the node answer.
+func (d *delivery) begin() {
+	ts := &d.process.machine.world.tasks
+	if d.letter.ask.Waits() {
+		ts.start(d.process, d)
+	} else {
+		ts.direct(d.process, d)
 	}
 }
 
@@ -193,7 +257,10 @@ func (l *letter) turnAway() {
 		err = fmt.Errorf("sim: %s is down: %w, %w", l.to.id, cluster.ErrUnsent, cluster.ErrGone)
 		w.network.tally.Refused++
 	}
-	w.post(l.to, l.from.machine, doing(func() { l.close(nil, err) }))
+	l.uses += w.post(l.to, l.from.machine, doing(func() {
+		l.close(nil, err)
+		l.drop()
+	}))
 }
 
 // happen has the node answer, and sends the answer back. The keys that the node sees lie in a frame that is
@@ -204,7 +271,15 @@ func (d *delivery) happen() {
 	f := w.frame()
 	ask := f.read(&l.ask, p)
 	ask.Deadline = d.deadline
-	answer := p.door.Deliver(ask)
+	answer := &d.own
+	if p.door == door(threshold{p.node}) {
+		if len(ask.Items) == 1 && d == &l.first {
+			answer.Items = l.lone.answer[:0]
+		}
+		p.node.DeliverInto(ask, answer)
+	} else {
+		answer = p.door.Deliver(ask)
+	}
 	w.judge.delivered(l.from, p, &l.ask, d.deadline, answer)
 	if ask.Waits() {
 		p.node.Confirm(ask, answer)
@@ -213,10 +288,14 @@ func (d *delivery) happen() {
 	f.erase()
 	d.answer = answer
 	w.course.sent(answerBytes(answer))
-	w.post(p.machine, l.from.machine, (*answering)(d))
+	l.uses += w.post(p.machine, l.from.machine, (*answering)(d))
+	l.drop()
 }
 
-func (a *answering) happen() { a.letter.close(a.answer, nil) }
+func (a *answering) happen() {
+	a.letter.close(a.answer, nil)
+	a.letter.drop()
+}
 
 // settle ends the call; the last one of a reply lets the task go on.
 func (l *letter) settle(answer *cluster.Answer, err error) {
@@ -228,6 +307,7 @@ func (l *letter) settle(answer *cluster.Answer, err error) {
 	if l.alarm != nil {
 		w.schedule.remove(l.alarm)
 		l.alarm = nil
+		l.uses--
 	}
 	if l.call.Err = err; err == nil {
 		l.call.Answer = answer
@@ -321,18 +401,25 @@ func (f *frame) readMove(m *cluster.Move, p *process) *cluster.Move {
 }
 
 func (f *frame) erase() {
-	for i := range f.bytes {
-		f.bytes[i] = '#'
-	}
-	for i := range f.moved {
-		f.moved[i] = '#'
-	}
+	blacken(f.bytes)
+	blacken(f.moved)
 	f.moved = f.moved[:0]
 	clear(f.items)
 	clear(f.entries)
-	f.ask, f.move = cluster.Ask{}, cluster.Move{}
+	if f.ask.Move != nil {
+		f.move = cluster.Move{}
+	}
+	f.ask = cluster.Ask{}
 	f.world.frames = append(f.world.frames, f)
 }
+
+func blacken(b []byte) {
+	for len(b) > 0 {
+		b = b[copy(b, black):]
+	}
+}
+
+var black = strings.Repeat("#", 512)
 
 // cutOff keeps all messages from one machine to another; one way only.
 func (w *world) cutOff(from, to *machine) { w.setLine(from, to, true) }

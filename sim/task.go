@@ -15,14 +15,16 @@ type tasks struct {
 	idle    []*task // coroutines that are done with their job, to be given another
 	waiting int     // tasks that are left in the middle of their job
 	panicAt string  // where in the code a job panicked
+	lone    task    // whoever does what never waits; it is no coroutine
 }
 
 // task is one coroutine.
 type task struct {
 	tasks   *tasks
-	process *process // whose code it runs
-	hearing *hearing // if it answers a client
-	reply   reply    // to what it has sent last
+	process *process  // whose code it runs
+	hearing *hearing  // if it answers a client
+	reply   reply     // to what it has sent last
+	letters []*letter // that it has sent, whose answers it may look at until its job is done
 	job     happens
 	next    func() (struct{}, bool) // enters it; returns when it is left
 	stop    func()                  // ends it: whatever it is in the middle of is unwound
@@ -45,6 +47,17 @@ func (ts *tasks) start(p *process, job happens) {
 	t.enter()
 }
 
+// direct has a job of p done that never waits, where it stands: to enter a coroutine and to leave it costs more than most
+// answers do.
+func (ts *tasks) direct(p *process, job happens) {
+	if ts.running != nil {
+		panic("sim: a job began while another one runs; only events may begin one")
+	}
+	ts.lone.process, ts.lone.job, ts.running = p, job, &ts.lone
+	job.happen()
+	ts.lone.process, ts.lone.job, ts.running = nil, nil, nil
+}
+
 // enter goes on with the task until it is done or waits again.
 func (t *task) enter() {
 	if t.tasks.running != nil {
@@ -60,6 +73,9 @@ func (ts *tasks) wait() {
 	t := ts.running
 	if t == nil {
 		panic("sim: Network.Call outside of a task: nobody could go on meanwhile")
+	}
+	if t == &ts.lone {
+		panic("sim: Network.Call in a job that was said never to wait")
 	}
 	if t.hearing != nil {
 		t.process.machine.world.judge.observe(t.hearing)
@@ -91,6 +107,11 @@ func (t *task) life(leave func(struct{}) bool) {
 	t.leave = leave
 	for {
 		t.job.happen()
+		for i, l := range t.letters {
+			l.drop()
+			t.letters[i] = nil
+		}
+		t.letters = t.letters[:0]
 		t.job, t.process, t.hearing = nil, nil, nil
 		t.tasks.idle = append(t.tasks.idle, t)
 		if !leave(struct{}{}) {

@@ -17,7 +17,7 @@ type trace struct {
 	hash   *xxhash.Digest
 	buf    []byte // not hashed yet
 	events uint64
-	recent [recentHappenings]happening
+	recent [64]happening // the last recentHappenings of them count
 }
 
 const recentHappenings = 48
@@ -93,7 +93,7 @@ func (t *trace) add(h happening) {
 		b = append(append(append(b, h.limit...), 0), h.key...)
 	}
 	t.buf = b
-	t.recent[t.events%recentHappenings] = h
+	t.recent[t.events%uint64(len(t.recent))] = h
 	t.events++
 }
 
@@ -114,7 +114,7 @@ func (t *trace) sum() uint64 {
 // last are the latest happenings, one line each, oldest first.
 func (t *trace) last() (lines []string) {
 	for i := max(t.events, recentHappenings) - recentHappenings; i < t.events; i++ {
-		lines = append(lines, t.recent[i%recentHappenings].String())
+		lines = append(lines, t.recent[i%uint64(len(t.recent))].String())
 	}
 	return lines
 }

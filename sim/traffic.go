@@ -93,13 +93,16 @@ func (w *world) arrive(a *arrival) {
 	w.judge.posed(r)
 	w.course.posed(r)
 	for _, c := range a.calls {
-		m := w.machines[c.node]
-		if c.after == 0 {
+		if m := w.machines[c.node]; c.after == 0 {
 			w.visit(m, r)
 		} else {
-			w.at(w.now+c.after, func() { w.visit(m, r) })
+			w.visitLater(m, r, c.after)
 		}
 	}
+}
+
+func (w *world) visitLater(m *machine, r *request, after time.Duration) {
+	w.at(w.now+after, func() { w.visit(m, r) })
 }
 
 // roam is the machine that a client ends up at who begins at m and goes on from one to the next until one is up.
@@ -162,6 +165,7 @@ type clients struct {
 	sequence uint64        // of the last ID drawn
 	left     int           // requests still to come
 	at       time.Duration // when the next one comes
+	slab
 }
 
 // clientOrigin is where the IDs of clients come from. They are one program here: it never draws an ID twice.
@@ -230,7 +234,8 @@ func (c *clients) arrival() arrival {
 			a.items = append(a.items, c.item(c.key()))
 		}
 	default:
-		a.items = append(a.items, c.item(c.key()))
+		a.items, a.calls = c.request(1)
+		a.items[0] = c.item(c.key())
 	}
 	switch {
 	case c.chance(t.hurry):
@@ -253,7 +258,7 @@ func (c *clients) call(a *arrival) {
 		}
 		repeats = 1 + c.dice.IntN(2)
 	}
-	a.calls = []calling{{node: c.dice.IntN(len(c.world.machines))}}
+	a.calls = append(a.calls[:0], calling{node: c.dice.IntN(len(c.world.machines))})
 	for range repeats {
 		after := time.Duration(c.dice.Int64N(int64(700 * time.Millisecond)))
 		a.calls = append(a.calls, calling{node: c.dice.IntN(len(c.world.machines)), after: after})

@@ -25,6 +25,7 @@ type world struct {
 	named    map[string]*limiter.Limit // of all rules
 	limits   cluster.Limits            // those that nodes know by name
 	frames   []*frame                  // buffers not in use
+	letters  []*letter                 // likewise
 	visits   []*visit                  // likewise
 	requests []*request                // likewise
 	coming   awaited                   // the next request
