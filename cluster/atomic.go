@@ -65,6 +65,7 @@ func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decisi
 		} else {
 			n.takeAll(now, items, out)
 		}
+		n.chargeAll(items, out)
 		return !slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed })
 	}
 	if items[0].ID == (ID{}) {
@@ -75,6 +76,23 @@ func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decisi
 		n.stats.Repeated.Add(1)
 	}
 	return open
+}
+
+// chargeAll has the others hear of what was charged to replicated limits among items that stand or fall together.
+func (n *Node) chargeAll(items []Item, out []limiter.Decision) {
+	if slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed }) {
+		return
+	}
+	for i := range items {
+		if !out[i].Allowed && !items[i].limit.NeverDenies() {
+			return
+		}
+	}
+	for i := range items {
+		if items[i].limit.Consistency == limiter.Replicated {
+			n.charge(&items[i], &out[i])
+		}
+	}
 }
 
 // takeAll charges all items or none. Limits that never deny have no say in it: their refusal would reach the client

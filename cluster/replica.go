@@ -11,6 +11,11 @@ import (
 // the order and with the care of all messages about copies (copy.go): each arrives once. They charge it afterwards, with a debt
 // where several have admitted the same units: so what was too much is paid back, and the rate is right in the long run.
 //
+// A refund takes from what has been taken in that tick and not been told yet, and the rest of it is told before what is taken later:
+// what gives back more than was charged gives back no more than all, here as there, and a take that follows is heard of in full. Who
+// hears of a refund before what it is for, or is asked for one before it has heard of that, counts it as charged still: too little is
+// admitted then, never too much.
+//
 // What others have admitted and this node has not heard of is extra: at most (N-1) × what is offered in a tick and the
 // time under way, and never more than their whole limits. That is the bound that a decision states.
 
@@ -29,8 +34,14 @@ type chargeKey struct {
 
 // charges are what this node has charged since the last tick. Guarded by Node.chargesMu.
 type charges struct {
-	list  []Charge
+	list  []untold
 	where map[chargeKey]int
+}
+
+// untold is what has become of one key: reset, if it was, then back given back, then units taken.
+type untold struct {
+	Charge
+	back int64 // below 0, or 0
 }
 
 // chargesWaiting is how many charges may wait for a peer. Of more, the oldest are forgotten: the peer has been away for
@@ -41,8 +52,8 @@ const chargesWaiting = 1 << 16
 func (n *Node) decideReplica(now limiter.Instant, it *Item) Decision {
 	d := n.decide(now, it)
 	view := n.view.Load()
-	if view != nil && len(view.Members) > 1 && (it.Op == OpReset || it.Op == OpTake && it.Cost != 0 && d.Allowed) {
-		n.charge(it)
+	if !it.again {
+		n.charge(it, &d)
 	}
 	out := Decision{Decision: d, Owner: n.id, Source: SourceReplica}
 	if view != nil {
@@ -51,7 +62,16 @@ func (n *Node) decideReplica(now limiter.Instant, it *Item) Decision {
 	return out
 }
 
-func (n *Node) charge(it *Item) {
+// charge notes what the others have to hear of what was decided here on an item of a replicated limit, for the first time.
+func (n *Node) charge(it *Item, d *limiter.Decision) {
+	units := d.Drained
+	if d.Allowed {
+		units = it.Cost
+	}
+	view := n.view.Load()
+	if view == nil || len(view.Members) < 2 || it.Op != OpReset && (it.Op != OpTake || units == 0) {
+		return
+	}
 	n.chargesMu.Lock()
 	defer n.chargesMu.Unlock()
 	c := &n.charges
@@ -63,21 +83,48 @@ func (n *Node) charge(it *Item) {
 		i = len(c.list)
 		key := strings.Clone(it.Key) // it may lie in a frame
 		c.where[chargeKey{it.limit, key}] = i
-		c.list = append(c.list, Charge{Limit: it.limit, Key: key})
+		c.list = append(c.list, untold{Charge: Charge{Limit: it.limit, Key: key}})
 	}
-	if it.Op == OpReset {
-		c.list[i].Reset, c.list[i].Units = true, 0
-	} else {
-		c.list[i].Units += it.Cost
+	c.list[i].add(it.Op, units)
+}
+
+func (u *untold) add(op Op, units int64) {
+	switch {
+	case op == OpReset:
+		u.Reset, u.back, u.Units = true, 0, 0
+	case units > 0:
+		u.Units += min(units, limiter.MaxLimit)
+	default:
+		u.Units += max(units, -limiter.MaxLimit)
+		u.back += min(u.Units, 0)
+		u.Units = max(u.Units, 0)
 	}
+}
+
+// told appends to list what the others hear of it.
+func (u *untold) told(list []Charge) []Charge {
+	c := u.Charge
+	if u.back < 0 {
+		c.Units = u.back
+		list = append(list, c)
+		c.Units = u.Units
+	}
+	if c.Units != 0 || c.Reset {
+		list = append(list, c)
+	}
+	return list
 }
 
 // spreadLocked has everybody told what was charged.
 func (n *Node) spreadLocked(r *route) {
 	n.chargesMu.Lock()
-	list := n.charges.list
+	waiting := n.charges.list
 	n.charges = charges{}
 	n.chargesMu.Unlock()
+	var list []Charge
+	for i := range waiting {
+		list = waiting[i].told(list)
+	}
 	if len(list) == 0 {
 		return
 	}

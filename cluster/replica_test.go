@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -97,5 +98,117 @@ func TestReplicatedAfterSilence(t *testing.T) {
 		if left := w.remaining(id, "l", "k"); left != 60 {
 			t.Errorf("%s has %d left of 100, want 60", id, left)
 		}
+	}
+}
+
+// askReplicas asks nodes for a key of a replicated limit, and forgets as one limiter would.
+type askReplicas struct {
+	w     *world
+	dice  *rand.Rand
+	spent int64 // as one limiter has it
+	taken int64 // in all, since spent was known
+	back  int64 // likewise, as far as it was asked for
+	id    uint64
+}
+
+// step takes or gives back at one of the nodes, sometimes twice under one ID.
+func (a *askReplicas) step(nodes []string) {
+	a.id++
+	cost := 1 + a.dice.Int64N(20)
+	if a.dice.IntN(2) == 0 {
+		cost = -cost
+	}
+	node := nodes[a.dice.IntN(len(nodes))]
+	if len(nodes) == 1 && a.dice.IntN(8) == 0 {
+		a.w.check(node, Item{Limit: "l", Key: "k", Op: OpReset, ID: ID{Origin: 9, Sequence: a.id}})
+		a.spent, a.taken, a.back = 0, 0, 0
+		return
+	}
+	for range 1 + a.dice.IntN(2) {
+		a.w.check(node, Item{Limit: "l", Key: "k", Cost: cost, ID: ID{Origin: 9, Sequence: a.id}})
+	}
+	a.spent = max(0, a.spent+cost)
+	a.taken += max(0, cost)
+	a.back += max(0, -cost)
+	a.w.pass(time.Duration(a.dice.IntN(60)) * time.Millisecond)
+}
+
+// meet loses messages, and answers, and doubles them.
+func (a *askReplicas) meet(c *Call, deliver func() *Answer) {
+	switch a.dice.IntN(6) {
+	case 0:
+		c.Err = ErrUnsent
+	case 1:
+		deliver()
+		c.Err = errSilent
+	case 2:
+		deliver()
+		c.Answer = deliver()
+	default:
+		c.Answer = deliver()
+	}
+}
+
+// Promise: whatever is taken and given back, in whatever order, once or said twice, and however messages are lost and doubled: what
+// is asked of one node all others come to count as one limiter would; and what is asked of several nobody counts as less than what
+// was taken without all that was to be given back, nor as more than what was taken.
+func TestReplicatedRefunds(t *testing.T) {
+	const much = 1 << 20
+	spec := limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.Epoch, Limit: much, Per: 100 * 24 * time.Hour, Consistency: limiter.Replicated}
+	nodes := []string{"n1", "n2", "n3"}
+	for seed := range uint64(60) {
+		a := &askReplicas{w: newWorld(t, 3, spec), dice: rand.New(rand.NewPCG(seed, 1))}
+		for round := range 6 {
+			asked := nodes
+			if round%2 == 0 {
+				asked = nodes[a.dice.IntN(3):][:1]
+			}
+			a.w.meet = a.meet
+			for range 1 + a.dice.IntN(12) {
+				a.step(asked)
+			}
+			a.w.meet = nil
+			a.w.pass(2 * time.Second)
+			for _, id := range nodes {
+				got := much - a.w.remaining(id, "l", "k")
+				if round%2 == 0 && got != a.spent {
+					t.Fatalf("seed %d, round %d: %s counts %d, and one limiter, asked as %s was, %d", seed, round, id, got, asked[0], a.spent)
+				}
+				if got < a.taken-a.back || got > a.taken {
+					t.Fatalf("seed %d, round %d: %s counts %d where %d were taken, and %d given back", seed, round, id, got, a.taken, a.back)
+				}
+			}
+			a.w.check(nodes[a.dice.IntN(3)], Item{Limit: "l", Key: "k", Op: OpReset})
+			a.w.pass(time.Second)
+			a.spent, a.taken, a.back = 0, 0, 0
+		}
+	}
+}
+
+// Promise: what a replicated limit is charged among others, all or nothing, and what a refused request takes along, all nodes hear of.
+func TestReplicatedAmongOthers(t *testing.T) {
+	everywhere, once := five, five
+	everywhere.Name, everywhere.Consistency, once.Name, once.Limit = "everywhere", limiter.Replicated, "once", 1
+	w := newWorld(t, 3, everywhere, once)
+	key := w.key("n2", 0)
+	for i, want := range []bool{true, false} { // the second is refused by the other limit
+		r := Request{Atomic: true, Items: []Item{{Limit: "everywhere", Key: key, Cost: 2}, {Limit: "once", Key: key, Cost: 1}}}
+		out := make([]Decision, 2)
+		if err := w.nodes["n1"].Check(&r, out); err != nil || out[0].Allowed && out[1].Allowed != want {
+			t.Fatalf("%d: %+v, %v", i, out, err)
+		}
+		w.pass(time.Second)
+		for _, id := range []string{"n1", "n2", "n3"} {
+			if left := w.remaining(id, "everywhere", key); left != 3 {
+				t.Errorf("%d: %s has %d left, want 3", i, id, left)
+			}
+		}
+	}
+	if d := w.check("n3", Item{Limit: "everywhere", Key: key, Cost: 4, Terms: Terms{Drain: true}})[0]; d.Allowed || d.Drained != 3 {
+		t.Fatalf("%+v", d)
+	}
+	w.pass(time.Second)
+	if left := w.remaining("n1", "everywhere", key); left != 0 {
+		t.Errorf("n1 has %d left after n3 was drained", left)
 	}
 }
