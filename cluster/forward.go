@@ -22,6 +22,11 @@ const maxHop = 32
 // settleTime is how long a check waits for a handover, or for an heir to take over.
 const settleTime = 250 * time.Millisecond
 
+// namesMe is from which send on a node does not wait any more for what others say that it decides
+// itself: it may be just getting it; or each of two takes the other one for the owner, and who still
+// decides has not heard of either.
+const namesMe = 3
+
 // repeatWithin is how long after its beginning a check may send again. A node that was stopped in the middle must not:
 // its owner remembers a take for recentWindow and would charge it again. The other half is for the way there.
 const repeatWithin = recentWindow / 2
@@ -376,8 +381,8 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 				targets[i] = n.another(now, view, asked) // who is there may know better than who was asked
 			}
 			switch t := targets[i]; { // an heir may send back to who does not answer
-			case t == view.Self:
-			case t < 0, n.gone(now, view.peers[t]):
+			case t == view.Self && c.Ask.Hop < namesMe:
+			case t == view.Self, t < 0, n.gone(now, view.peers[t]):
 				targets[i] = n.elsewhere(now, view, r, &r.Items[i], asked, int(c.Ask.Hop))
 			case view.peers[t].open(now):
 				targets[i] = nobody

@@ -277,6 +277,35 @@ func TestOwnerNamesWhoHasLeft(t *testing.T) {
 	}
 }
 
+// Promise: nodes that join, no request failed. Two who have heard different news, and each take the
+// other one for the owner, ask the one that still decides and has heard nothing.
+func TestTwoNameEachOther(t *testing.T) {
+	w := newWorld(t, 1, five)
+	w.pass(time.Second)
+	w.start("n2", 2)
+	w.start("n3", 3)
+	ms := w.members(3)
+	w.show(ms, 0, "n3")
+	ms = w.members(3)
+	ms[1].State = StateJoining
+	w.show(ms, 0, "n2")
+	at2, at3, tried := w.nodes["n2"].View(), w.nodes["n3"].View(), 0
+	for i := range 2000 {
+		key := fmt.Sprintf("key-%d", i)
+		hash := limiter.Hash(key)
+		if at2.Owner(hash) != at2.Find("n3") || at3.Owner(hash) != at3.Find("n2") {
+			continue
+		}
+		tried++
+		if d := w.take("n2", "five", key); d.Degraded || d.Owner != "n1" || d.Remaining != 4 {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+	if tried < 10 {
+		t.Fatalf("only %d keys are owned by n3 for n2 and by n2 for n3", tried)
+	}
+}
+
 // Who was met on the way may be asked again as all others.
 func TestAnotherIsWhoWasMet(t *testing.T) {
 	w := newWorld(t, 2, five)
