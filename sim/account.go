@@ -25,6 +25,7 @@ type account struct {
 	replica   *replica  // of replicated limits, else nil
 
 	supply curve  // of the limit
+	counts int64  // how many nodes count for themselves, and give back what one of them does
 	heard  window // admitted by the owner
 	spares curve  // of the shares of all nodes
 	spare  window // admitted from the shares of others while the owner was away
@@ -36,6 +37,7 @@ type term struct {
 	account      *account
 	heard, spare int           // the numbers of its questions
 	counted      bool          // as admitted by the owner; a repeat is not a second admission
+	spared       bool          // counted as admitted from a share
 	settled      bool          // an owner has answered
 	backBy       time.Duration // until when what it gives back may come; 0: before its answer
 }
@@ -67,7 +69,7 @@ func (j *judge) posed(r *request) {
 func (j *judge) visited(r *request) {
 	for i := range r.terms {
 		a := r.terms[i].account
-		back := a.givesBack(&r.items[i])
+		back := a.givesBack(&r.items[i]) * a.counts
 		a.heard.begun += back * a.supply.unit
 		a.spare.begun += back * int64(a.spec.Per)
 	}
@@ -80,8 +82,11 @@ func (j *judge) left(r *request) {
 	}
 	for i := range r.terms {
 		t := &r.terms[i]
+		if t.account.replica != nil { // the others hear of it afterwards
+			t.backBy = j.world.now + longCarriage
+		}
 		if t.settled { // surely over, and only then
-			t.account.returns(j.world.now, t.backBy, t.account.givesBack(&r.items[i])*t.account.supply.unit)
+			t.account.returns(j.world.now, t.backBy, t.account.givesBack(&r.items[i])*t.account.counts*t.account.supply.unit)
 		}
 		t.account.heard.answer(t.heard)
 		t.account.spare.answer(t.spare)
@@ -112,10 +117,12 @@ func (j *judge) accountOf(limit, key string) *account {
 	if a == nil {
 		l := j.world.named[limit].For(key)
 		s := &l.Spec
-		a = &account{limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(), spare: newWindow()}
+		a = &account{counts: 1, limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(), spare: newWindow()}
 		a.spares = j.spare(a, 0)
 		if s.Consistency == limiter.Replicated {
-			a.replica = newReplica()
+			a.counts = int64(len(j.world.machines))
+			a.replica, a.supply = newReplica(), curveOf(s, max(2, len(j.world.machines)))
+			a.supply.rate *= a.counts
 		}
 		if j.books.limits[limit] && !s.Unlimited {
 			a.held = newHeld()
@@ -172,9 +179,10 @@ func (j *judge) clocks() int {
 	return max(2, len(j.world.machines)) // a machine that boots has another clock
 }
 
-// supplied is what the limit has supplied so far, by the clock that decides; or by the fastest, where several may.
+// supplied is what the limit has supplied so far, by the clock that decides; or by the fastest, where
+// several may. Of a replicated limit it is what all nodes' limits have, each of which goes by its own.
 func (j *judge) supplied(a *account) int64 {
-	if j.world.plan.quiet() {
+	if j.world.plan.quiet() && a.replica == nil {
 		return a.supply.supply(a.owner.clock.start, a.owner.clock.at(j.world.now))
 	}
 	return a.supply.supply(0, limiter.Instant(j.world.now+j.world.now/500))
@@ -213,6 +221,7 @@ func (j *judge) admitted(t *term, cost int64) {
 // spared checks an admission without the owner against the bound that came with it.
 func (j *judge) spared(t *term, cost, bound int64) {
 	a := t.account
+	t.spared = true
 	a.spare.admit(t.spare, cost*int64(a.spec.Per))
 	j.checked[marked]++
 	if over := a.spare.excess(j.spare(a, bound).capacity, j.spareSupplied(a)); over > 0 {

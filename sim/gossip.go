@@ -32,6 +32,7 @@ type fact struct {
 func (w *world) tell(p *process, state cluster.State, there bool) {
 	m := p.machine
 	m.version += 2
+	p.told = state
 	w.rumour(p, m, fact{m.version, p.boot, state, there})
 }
 
@@ -67,8 +68,10 @@ func (p *process) learn(about *machine, f fact) {
 		return
 	}
 	if about == p.machine && !f.there && f.boot == p.boot && !p.leaving { // not dead yet
-		about.version = f.version - 1
-		p.machine.world.tell(p, known.state, true)
+		if f.version > about.version { // else what it has said since contradicts already
+			about.version = f.version - 1
+			p.machine.world.tell(p, p.told, true) // which it may not have heard of itself yet
+		}
 		return
 	}
 	*known = f

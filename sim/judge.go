@@ -35,6 +35,7 @@ type judge struct {
 	failure  *Failure
 	deciders []decider             // by partition
 	contacts map[*process]*contact // of nodes that decide
+	tied     map[int]time.Duration // when one of two who does not reach the other has last decided
 	held     map[tenure]uint64     // how often a node had begun to hold anything when it was last seen to hold a partition
 	scratch  scratch
 	books    books
@@ -97,7 +98,7 @@ func newJudge(w *world) *judge {
 		gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		tallies: make(map[string]*LimitReport), contacts: make(map[*process]*contact), held: make(map[tenure]uint64), books: newBooks(w),
+		tallies: make(map[string]*LimitReport), contacts: make(map[*process]*contact), held: make(map[tenure]uint64), tied: make(map[int]time.Duration), books: newBooks(w),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
@@ -580,9 +581,24 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	if h.spread && yes && d.Allowed && !d.Shadow && it.Cost != 0 {
 		j.charged(t, it.Cost)
 	}
-	if yes && d.Allowed && !d.Shadow && it.Op == cluster.OpTake && it.Cost > 0 {
+	switch {
+	case !yes || !d.Allowed || d.Shadow || it.Op != cluster.OpTake || it.Cost <= 0:
+	case !j.ofShare(h, it, d):
 		j.admitted(t, it.Cost)
+	case !t.spared: // the client has not heard of that
+		j.spared(t, it.Cost, d.Bound)
 	}
+}
+
+// ofShare reports whether what a client hears as the owner's is what the share of that node has
+// admitted when it was not the owner: a take is remembered whoever has decided it.
+func (j *judge) ofShare(h *hearing, it *cluster.Item, d *cluster.Decision) bool {
+	m := j.world.byID[d.Owner]
+	if m == nil || m.process == nil {
+		return false
+	}
+	own := m.process.shares.answers.get(it.ID)
+	return own != nil && own.repeated != 0 && own.repeated >= h.began && own.decisions[0] == d.Decision
 }
 
 // settled checks that a call came back in time.

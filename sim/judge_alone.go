@@ -40,8 +40,11 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, len(j.world.machines))
 			m := j.memories.answers.get(it.ID)
 			if j.repeats(h.process, m, it, raw) {
-				a.Decision, a.due, a.full = m.decisions[0], true, true
-				if m.by == h.process || !(n > 0 && shares.says(h.process, share(spec, n), it, raw)) {
+				if a.Decision, a.due, a.full = raw, true, true; m.of(h.process) != nil {
+					a.Decision = m.of(h.process).decisions[0]
+					break
+				}
+				if !(n > 0 && shares.says(h.process, share(spec, n), it, raw)) {
 					break
 				}
 				n = -1 // or its share says the same, and nobody knows which it was
@@ -67,11 +70,14 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 // take when it had one: it has done so itself, and then knows for sure; or it was given the partition
 // since, and what was decided on it lately came along.
 func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.Decision) bool {
+	own := m.of(p)
 	switch {
-	case m == nil || m.share || it.Op != cluster.OpTake || len(m.decisions) != 1:
+	case m == nil || it.Op != cluster.OpTake:
 		return false
-	case m.by == p:
-		return m.at.Add(memory) > p.now()
+	case own != nil && !own.share && len(own.decisions) == 1 && own.at.Add(memory) > p.now():
+		return true
+	case m.share || own != nil || len(m.decisions) != 1:
+		return false
 	}
 	return j.gifts[ring.Partition(limiter.Hash(it.Key))] >= m.now && j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
 }

@@ -26,10 +26,16 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 	}
 	k := ring.Partition(a.hash)
 	of := j.hasContact(p, a)
+	if doubt && of == 2 {
+		j.tied[k] = j.world.now
+	}
 	if j.holders[k] != p && j.holders[k] != nil {
 		j.claims[k] = j.world.now
-		// Who has not begun to hold anything since he last held it has never stopped. Of two both may go on.
-		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 {
+		// Who has not begun to hold anything since he last held it has never stopped. Of two both may
+		// go on, until they have met again and know so, also if a third one has come meanwhile and has
+		// got it from one of them.
+		tied, was := j.tied[k]
+		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 && !(was && j.world.now < tied+agreedWithin) {
 			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
 		}
 	}
@@ -43,6 +49,9 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		}
 	}
 }
+
+// agreedWithin is how long after a cut has healed all must have the same View.
+const agreedWithin = 10 * time.Second
 
 // holdsNow notes that p holds a partition.
 func (j *judge) holdsNow(k int, p *process) {

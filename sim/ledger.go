@@ -37,7 +37,17 @@ type answered struct {
 	decisions []limiter.Decision
 	one       [1]limiter.Decision // what decisions mostly is
 	charges   bool                // something was charged
+	repeated  time.Duration       // of a share: when it was last answered as if it were the owner's
+	before    *answered           // by another process, which may answer so again
 	share     bool                // by its share, not as who decides: who gets the key from it hears of that answer too
+}
+
+// of is what p has answered itself, of all those that a is the latest of; nil if nothing.
+func (a *answered) of(p *process) *answered {
+	for a != nil && a.by != p {
+		a = a.before
+	}
+	return a
 }
 
 // keptMemories is how long the judge looks back: longer than any node may remember.
@@ -48,7 +58,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 	for len(m.order) > 0 && m.order[0].now+keptMemories < now {
 		m.free = append(m.free, m.order[0])
 		m.answers.remove(m.order[0].id)
-		m.order[0].by = nil
+		m.order[0].by, m.order[0].before = nil, nil
 		m.order = m.order[1:]
 	}
 	a := before
@@ -65,7 +75,12 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 		m.answers.put(id, a)
 		m.order = append(m.order, a)
 	}
-	a.by, a.at, a.now, a.charges, a.share = p, p.now(), now, charges, false
+	if a.by != nil && a.by != p {
+		last := *a
+		last.decisions = slices.Clone(a.decisions)
+		a.before = &last
+	}
+	a.by, a.at, a.now, a.charges, a.share, a.repeated = p, p.now(), now, charges, false, 0
 	a.decisions = append(a.one[:0], ds...)
 }
 
@@ -73,6 +88,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 // is open whether p still knows, or knows already, its answer tells.
 func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
 	if own := p.shares.answers.get(id); own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
+		own.repeated = j.world.now
 		for i := range items { // it has heard of this take before, when it had to decide by itself
 			j.bring(items[i].account, p)
 		}
@@ -81,10 +97,10 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
 	}
+	if own := a.of(p); own != nil && !own.share && len(own.decisions) == len(got) && own.at.Add(memory) > p.now() {
+		return own.decisions
+	}
 	if a.by == p {
-		if a.at.Add(memory) > p.now() {
-			return a.decisions
-		}
 		return nil
 	}
 	// What was answered elsewhere came along, unless it was lost; and it may live a little longer for that.

@@ -39,12 +39,13 @@ type process struct {
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
 	dead     bool
-	departed bool         // dead, and has left nothing behind
-	leaving  bool         // it says goodbye
-	closed   bool         // to clients
-	known    []fact       // of every machine
-	watching map[int]bool // machines that do not answer
-	time     clock        // the machine's when it booted: whoever sets that later changes nothing here
+	departed bool          // dead, and has left nothing behind
+	leaving  bool          // it says goodbye
+	closed   bool          // to clients
+	known    []fact        // of every machine
+	watching map[int]bool  // machines that do not answer
+	told     cluster.State // what it has last said of itself
+	time     clock         // the machine's when it booted: whoever sets that later changes nothing here
 }
 
 // door is how the world speaks to a node. It is the node itself, unless a test plants a fault in between.

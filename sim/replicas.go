@@ -104,7 +104,7 @@ func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 		boots += m.boots
 	}
 	j.checked[bounded]++
-	if over := a.heard.excess(a.supply.capacity*int64(boots), j.supplied(a)*int64(len(j.world.machines))); over > 0 && j.world.plan.sky == calm {
+	if over := a.heard.excess(a.supply.capacity*int64(boots), j.supplied(a)); over > 0 && j.world.plan.sky == calm {
 		j.fail(bounded, "%s under %s: %d nodes have admitted at least %d more than the bound that they state", keyText(a.key), a.spec.Name, boots, (over+a.supply.unit-1)/a.supply.unit)
 	}
 }
