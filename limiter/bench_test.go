@@ -183,3 +183,27 @@ func BenchmarkKey(b *testing.B) {
 	}
 	_ = sum
 }
+
+// BenchmarkChanged is one charged key being told, of the 10,000 that were charged since the last time.
+func BenchmarkChanged(b *testing.B) {
+	now := limiter.Instant(1e18)
+	l, err := limiter.New(limiter.Spec{Name: "changed", Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Hour}) // never denies
+	if err != nil {
+		b.Fatal(err)
+	}
+	table := limiter.NewTable(limiter.TableConfig{})
+	table.Track()
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("key-of-%09d-in-all", i*7919)
+	}
+	told := 0
+	for told < b.N {
+		b.StopTimer()
+		for _, k := range keys {
+			table.Take(now, l, k, limiter.Hash(k), 1)
+		}
+		b.StartTimer()
+		table.Changed(now, func(uint64, limiter.Entry) { told++ })
+	}
+}

@@ -181,24 +181,15 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 	}
 	var bytes []byte
 	index := s.rules.index.Load()
-	slices.SortFunc(c.list, func(a, b changedEntry) int {
-		switch {
-		case a.mix != b.mix && a.mix < b.mix, a.mix == b.mix && a.rule < b.rule:
-			return -1
-		case a == b:
-			return 0
-		}
-		return 1
-	})
-	for _, x := range slices.Compact(c.list) {
+	for _, x := range c.list {
 		r := index.byID(x.rule)
 		if r == nil {
 			continue
 		}
 		local := r.limit.Load().isLocal()
 		for i := s.entries.home(x.mix); s.entries.slots[i].mix()-1 <= x.mix-1; i++ {
-			if e := &s.entries.slots[i]; e.mix() == x.mix && e.rule() == x.rule {
-				e.head &^= untold
+			if e := &s.entries.slots[i]; e.mix() == x.mix && e.rule() == x.rule && e.head&listed != 0 {
+				e.head &^= untold | listed
 				if !local {
 					var entry Entry
 					entry, bytes = s.entry(now, r.limit.Load(), e, bytes)
@@ -207,16 +198,14 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 			}
 		}
 	}
-	c.list, c.filter = c.list[:0], [32]changedEntry{}
+	c.list = c.list[:0]
 	return dst
 }
 
-// changes lists entries that have changed. An entry may stand in it several times: a filter of the last few keeps a
-// hot key from filling it, and it is sorted out when it is read. Of keys without an entry, nothing but this knows who
-// they are: it has copies of them.
+// changes lists entries that have changed. Each says itself that it is listed (slot.head), so it stands here once, or
+// more often if it was removed and made anew. Of keys without an entry, nothing but this knows who they are: it has copies of them.
 type changes struct {
-	list   []changedEntry
-	filter [32]changedEntry
+	list []changedEntry
 
 	crowd      []Entry // the latest of each key
 	where      map[crowdKey]int
@@ -258,14 +247,16 @@ func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
 
 type changedEntry struct{ mix, rule uint32 }
 
-func (c *changes) add(mix, rule uint32) {
-	x := changedEntry{mix, rule}
-	f := &c.filter[mix>>27]
-	if *f == x {
-		return
+// add lists e, unless it is.
+func (c *changes) add(e *slot) {
+	if e.head&listed == 0 {
+		e.head |= listed
+		c.append(e.mix(), e.rule())
 	}
-	*f = x
-	c.list = append(c.list, x)
+}
+
+func (c *changes) append(mix, rule uint32) {
+	c.list = append(c.list, changedEntry{mix, rule})
 	if len(c.list)&0xffff == 0 { // nobody has asked for long
 		c.compact()
 	}

@@ -58,7 +58,7 @@ func (s *shard) take(now Instant, t *target, r *Request, d *Decision) {
 	if e := &s.entries.slots[i]; e.words() == t.limit.words() || s.entries.fit(i, t.limit) {
 		t.limit.answer(s.entries.state(e), now, r, d)
 		if s.changed != nil && r.writes(t.limit, d) {
-			s.changed.add(t.mix, t.rule.id)
+			s.changed.add(e)
 			if r.Cost < 0 {
 				e.head |= untold
 			}
@@ -114,7 +114,8 @@ func (s *shard) adopt(t *target) int {
 		t.rule.live.Add(1)
 		e.setRule(t.rule.id)
 		if s.changed != nil {
-			s.changed.add(t.mix, t.rule.id)
+			e.head &^= listed // it was under the other rule
+			s.changed.add(e)
 		}
 	}
 	return i
@@ -277,13 +278,13 @@ func (s *shard) swept() uint64 { return s.entries.swept + s.crowd.swept }
 // part of its debt that is surely its own; changed says that Changed has to tell. It reports false if there is no room
 // for either.
 func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) bool {
-	if changed && s.changed != nil {
-		s.changed.add(t.mix, t.rule.id)
-	}
-	o := &owner{t.mix, t.rule.id, t.key, 1}
+	o := &owner{mix: t.mix, rule: t.rule.id, key: t.key, cells: 1, listed: changed && s.changed != nil}
 	if len(t.key) <= MaxKey {
 		index := s.rules.index.Load()
 		if s.entries.insert(now, index, o, w) || s.evictFor(now, index, o, len(w), own) && s.entries.insert(now, index, o, w) {
+			if o.listed {
+				s.changed.append(t.mix, t.rule.id)
+			}
 			return true
 		}
 	}
@@ -327,8 +328,9 @@ func (s *shard) put(now Instant, t *target, c *stateCopy) bool {
 	}
 	copy(s.entries.state(&s.entries.slots[i]), c.now)
 	if s.changed != nil {
-		s.changed.add(t.mix, t.rule.id)
-		s.entries.slots[i].head |= untold
+		e := &s.entries.slots[i]
+		s.changed.add(e)
+		e.head |= untold
 	}
 	return true
 }
@@ -347,7 +349,7 @@ func (s *shard) reset(t *target) {
 	if i >= 0 && s.changed != nil {
 		e := &s.entries.slots[i]
 		clear(s.entries.state(e))
-		s.changed.add(t.mix, e.rule())
+		s.changed.add(e)
 		e.head |= untold
 		return
 	}
@@ -395,7 +397,7 @@ func (st *store) fit(i int, l *Limit) bool {
 	}
 	w := make([]int64, l.words())
 	l.refit(w, st.state(old))
-	return st.replace(i, &owner{old.mix(), old.rule(), strings.Clone(st.key(old)), old.cells()}, w)
+	return st.replace(i, &owner{mix: old.mix(), rule: old.rule(), key: strings.Clone(st.key(old)), cells: old.cells()}, w)
 }
 
 // replace gives slot i another state, of another length. It reports false if there is no room.
@@ -404,7 +406,7 @@ func (st *store) replace(i int, o *owner, state []int64) bool {
 	if !st.fill(&s, o, state) {
 		return false
 	}
-	s.head |= st.slots[i].head & untold
+	s.head |= st.slots[i].head & (untold | listed)
 	st.free(&st.slots[i])
 	st.slots[i] = s
 	return true

@@ -45,11 +45,11 @@ type slot struct {
 
 // The head of a slot, from its highest bits: 32 of mix, which is never 0, 15 of the rule's number, 3 of how many cells
 // its words are, 3 of how many words and 6 of how many bytes of key there are in the body, whether those are
-// in a block instead, and whether something was given back that Changed has not told yet.
+// in a block instead, whether something was given back that Changed has not told yet, and whether changes lists the entry.
 const (
 	mixAt, ruleAt, cellsAt, wordsAt, keyLenAt = 32, 17, 14, 11, 5
 
-	inBlock, untold = 1, 2
+	inBlock, untold, listed = 1, 2, 4
 )
 
 const (
@@ -181,12 +181,16 @@ type owner struct {
 	mix, rule uint32
 	key       string
 	cells     int // states of one length, one after the other; 1 but in the crowd
+	listed    bool
 }
 
 // fill puts owner and state into s, which has not been placed yet. It reports false if there is no room for them.
 func (st *store) fill(s *slot, o *owner, state []int64) bool {
 	words, keyLen := len(state), len(o.key)
 	s.head = uint64(o.mix)<<mixAt | uint64(o.rule)<<ruleAt | uint64(o.cells)<<cellsAt
+	if o.listed {
+		s.head |= listed
+	}
 	if inlined(words, keyLen) {
 		s.head |= uint64(words)<<wordsAt | uint64(keyLen)<<keyLenAt
 		copy(s.body[:], state)

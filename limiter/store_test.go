@@ -192,7 +192,7 @@ func TestNoHomeBehindTheLast(t *testing.T) {
 	r := table.rules.learn(l, table.shards)
 	n := 0
 	for i := range 1000 {
-		if !st.insert(5, table.rules.index.Load(), &owner{^uint32(0), r.id, fmt.Sprint(i), 1}, []int64{1 << 60}) {
+		if !st.insert(5, table.rules.index.Load(), &owner{mix: ^uint32(0), rule: r.id, key: fmt.Sprint(i), cells: 1}, []int64{1 << 60}) {
 			break
 		}
 		n++
@@ -234,7 +234,7 @@ func TestShrinkLeavesClusters(t *testing.T) {
 	st, index := &table.shards[0].entries, table.rules.index.Load()
 	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})), table.shards)
 	put := func(mix uint32, key string) {
-		if !st.insert(5, index, &owner{mix, r.id, key, 1}, []int64{1 << 60}) {
+		if !st.insert(5, index, &owner{mix: mix, rule: r.id, key: key, cells: 1}, []int64{1 << 60}) {
 			t.Fatalf("no room for %s", key)
 		}
 	}
@@ -308,7 +308,7 @@ func TestRuleIsReclaimed(t *testing.T) {
 	for !r.dead.Load() {
 		runtime.Gosched()
 	}
-	s.entries.insert(5, s.rules.index.Load(), &owner{1, r.id, "k", 1}, []int64{1 << 60})
+	s.entries.insert(5, s.rules.index.Load(), &owner{mix: 1, rule: r.id, key: "k", cells: 1}, []int64{1 << 60})
 	s.mu.Unlock()
 	other := <-done
 	if kept := table.rules.index.Load().find(limit(7)); kept != r || r.dead.Load() {
@@ -350,7 +350,7 @@ func TestRuleIsReclaimed(t *testing.T) {
 	}
 	x := target{rule: other, limit: other.limit.Load(), mix: 9, key: "k"}
 	s.mu.Lock()
-	s.entries.insert(5, s.rules.index.Load(), &owner{x.mix, other.id, x.key, 1}, []int64{1 << 60})
+	s.entries.insert(5, s.rules.index.Load(), &owner{mix: x.mix, rule: other.id, key: x.key, cells: 1}, []int64{1 << 60})
 	_, _, known := s.read(5, &x)
 	x.rule = r
 	_, _, taken := s.read(5, &x)
