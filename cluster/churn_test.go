@@ -159,6 +159,25 @@ func TestLeaveHandsEverythingOver(t *testing.T) {
 	w.wantRemaining("after it is gone", keys, 3, "n1", "n3")
 }
 
+// Promise: who leaves is not missed, also not by a node that has not been told by the Views that it was leaving.
+func TestWhoLeavesIsNotMissed(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	ms := w.members(3)
+	ms[1].State = StateLeaving
+	w.show(ms, 0, "n1", "n2") // the news does not reach n3
+	w.pass(time.Second)
+	w.kill("n2")
+	w.show([]Member{ms[0], ms[2]}, 0, "n1", "n3")
+	w.pass(time.Second)
+	for _, id := range []string{"n1", "n3"} {
+		if n := w.nodes[id].expected.Load(); n != 2 {
+			t.Errorf("%s believes that there should be %d members, want 2", id, n)
+		}
+	}
+	w.wantOneHolderEach("after the leave")
+}
+
 // Promise: when an owner dies its heirs go on from their copies, which lack what came after the last tick, at most.
 func TestHeirsGoOn(t *testing.T) {
 	w := newWorld(t, 3, five)

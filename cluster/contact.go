@@ -49,6 +49,7 @@ type peer struct {
 	sound  atomic.Int64           // and of the last when it was not cut off from most members
 	hears  atomic.Int64           // Instant at which it was last sent something that it answered: then it was reached
 	left   atomic.Bool            // nobody of this boot listens at its address
+	leaves atomic.Bool            // it has said that it is leaving, whatever the View says: news may be late
 	began  atomic.Int64           // Instant of its start, or a little later; 0: it has not said so
 	missed atomic.Int64           // Instant at which it was first sent something that it did not answer as one that may decide, since sound; 0: it answers
 	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
@@ -229,11 +230,12 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 // soloLocked reports whether nobody else could hold anything: there is no other member, and none is missed.
 func (n *Node) soloLocked(r *route) bool { return r.alone() && len(n.lost) == 0 }
 
-// expectLocked notes who has vanished without leaving.
+// expectLocked notes who has vanished without leaving. That somebody leaves it may have missed in the Views, when it has just come
+// itself, and heard from that one: who leaves goes on answering for a while.
 func (n *Node) expectLocked(now limiter.Instant, v *View, old *route) {
 	if old != nil {
-		for _, m := range old.Members {
-			if m.Role == RoleMember && m.State == StateActive && m.ID != n.id && v.Find(m.ID) < 0 {
+		for i, m := range old.Members {
+			if m.Role == RoleMember && m.State == StateActive && m.ID != n.id && v.Find(m.ID) < 0 && !old.peers[i].leaves.Load() {
 				n.lost[m.ID] = now
 			}
 		}
@@ -359,6 +361,9 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 		}
 		p.reached(sent)
 		p.succeed()
+		if p.leaves.Load() != c.Answer.Leaving {
+			p.leaves.Store(c.Answer.Leaving)
+		}
 		if m := c.Answer.Move; m != nil && m.Up > 0 {
 			n.outlived(p, now.Add(-m.Up))
 		}

@@ -44,6 +44,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	status := n.accept(now, view, a)
 	if view != nil {
 		answer.RingHash, answer.CutOff = view.RingHash(), n.minority.Load()
+		answer.Leaving = view.Me().State == StateLeaving
 	}
 	if status == StatusDone && a.Relay && len(items) > 0 && n.relay(now, view, a, items, answer) {
 		return

@@ -171,6 +171,7 @@ type AskItem struct {
 type Answer struct {
 	RingHash uint64 // of the answerer's View
 	CutOff   bool   // the answerer is cut off from most members: it lives, and holds nothing
+	Leaving  bool   // the answerer is leaving: who has not heard so from its View does not miss it later
 	Items    []AnswerItem
 	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender

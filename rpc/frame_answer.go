@@ -13,7 +13,7 @@ import (
 
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
-	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff)
+	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff) + sizeBool(a.Leaving)
 	for i := range a.Items {
 		size += sizeBytes(outcomeSize(&a.Items[i]))
 	}
@@ -40,7 +40,8 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 		b = appendString(b, ownerAddr, m.PeerAddr)
 		b = appendUint(b, ownerFeatures, uint64(m.Features))
 	}
-	return appendBool(b, answerCutOff, a.CutOff)
+	b = appendBool(b, answerCutOff, a.CutOff)
+	return appendBool(b, answerLeaving, a.Leaving)
 }
 
 func ownerSize(m *cluster.Member) int {
@@ -139,6 +140,8 @@ func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err err
 			a.Items = append(a.Items, it)
 		case answerCutOff:
 			a.CutOff = f.value != 0
+		case answerLeaving:
+			a.Leaving = f.value != 0
 		case answerError:
 			refusal = string(f.bytes)
 		case answerMove:

@@ -1141,7 +1141,9 @@ type Answer struct {
 	// Who the owners are that outcomes name: the asker may not know of them yet.
 	Owners []*Owner `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`
 	// The answerer is cut off from most members: it lives, and holds nothing.
-	CutOff        bool `protobuf:"varint,7,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
+	CutOff bool `protobuf:"varint,7,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
+	// The answerer is leaving the cluster.
+	Leaving       bool `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1221,6 +1223,13 @@ func (x *Answer) GetOwners() []*Owner {
 func (x *Answer) GetCutOff() bool {
 	if x != nil {
 		return x.CutOff
+	}
+	return false
+}
+
+func (x *Answer) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
 	}
 	return false
 }
@@ -1644,7 +1653,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
 	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x80\x02\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x9a\x02\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
@@ -1652,7 +1661,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x120\n" +
 	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\x12/\n" +
 	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\x12\x17\n" +
-	"\acut_off\x18\a \x01(\bR\x06cutOff\"d\n" +
+	"\acut_off\x18\a \x01(\bR\x06cutOff\x12\x18\n" +
+	"\aleaving\x18\b \x01(\bR\aleaving\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
