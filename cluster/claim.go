@@ -170,6 +170,9 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			clear(free)
 		}
 	}
+	if n.outnumberedLocked(now, r) {
+		clear(free)
+	}
 	for k, p := range wanted {
 		pt := &n.parts[p]
 		if free[k] && pt.term == term && !n.holdings.held[p].Load() && n.should(now, r, int(p)) {
@@ -179,6 +182,26 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			n.stats.Claimed.Add(1)
 		}
 	}
+}
+
+// outnumberedLocked reports whether more are gone than are left, as far as this node knows. It need not
+// wait until it has had no contact for so long: others may be in the same place, who have come back as
+// well and are known to nobody yet, and then several would find that nobody holds anything.
+func (n *Node) outnumberedLocked(now limiter.Instant, r *route) bool {
+	s := newSides(n.id)
+	for i, p := range r.peers {
+		switch m := &r.Members[i]; {
+		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
+		case n.gone(now, p):
+			s.miss(m.ID)
+		default:
+			s.reach(m.ID)
+		}
+	}
+	for id := range n.lost {
+		s.miss(id)
+	}
+	return s.minority()
 }
 
 // reachedLocked reports whether the member of that id is one that is not gone.

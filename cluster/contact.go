@@ -190,13 +190,7 @@ func (n *Node) tick() {
 // goes on; of a cluster of two, both do.
 func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 	contact := n.paceLocked(r)
-	reached, missed := 1, 0
-	here, there := n.id, "" // the smallest ids on this side and on the other
-	miss := func(id string) {
-		if missed++; there == "" || id < there {
-			there = id
-		}
-	}
+	s := newSides(n.id)
 	for i, p := range r.peers {
 		if gone := n.gone(now, p); gone != p.silent {
 			p.silent, n.unsettled = gone, true // heirs take over, or need not any more
@@ -204,27 +198,52 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 		switch m := &r.Members[i]; {
 		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
 		case now > limiter.Instant(p.hears.Load()).Add(contact):
-			miss(m.ID)
+			s.miss(m.ID)
 		default:
-			reached++
-			here = min(here, m.ID)
+			s.reach(m.ID)
 		}
 	}
 	for id, since := range n.lost {
 		if now >= since.Add(forgetAfter) {
 			delete(n.lost, id)
 		} else {
-			miss(id)
+			s.miss(id)
 		}
 	}
-	n.expected.Store(int32(reached + missed))
-	n.tied.Store(reached == 1 && missed == 1)
-	minority := reached < missed || reached == missed && reached > 1 && here > there
+	n.expected.Store(int32(s.reached + s.missed))
+	n.tied.Store(s.reached == 1 && s.missed == 1)
+	minority := s.minority()
 	if minority && !n.minority.Swap(true) {
 		n.fenceLocked()
 	} else if !minority && n.minority.Swap(false) {
 		n.tendLocked()
 	}
+}
+
+// sides are those who should be there: with whom this node has contact, and with whom it has not.
+type sides struct {
+	reached, missed int
+	here, there     string // the smallest ids of both
+}
+
+// newSides has nobody but the node itself.
+func newSides(id string) sides { return sides{reached: 1, here: id} }
+
+func (s *sides) reach(id string) {
+	s.reached++
+	s.here = min(s.here, id)
+}
+
+func (s *sides) miss(id string) {
+	if s.missed++; s.there == "" || id < s.there {
+		s.there = id
+	}
+}
+
+// minority reports whether the node must not decide: it reaches fewer than half, or the half without
+// the smallest id; of two, both may.
+func (s *sides) minority() bool {
+	return s.reached < s.missed || s.reached == s.missed && s.reached > 1 && s.here > s.there
 }
 
 // soloLocked reports whether nobody else could hold anything: there is no other member, and none is missed.

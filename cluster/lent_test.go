@@ -92,3 +92,19 @@ func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
 		}
 	}
 }
+
+// Promise: one node decides. Of three, one that finds both others gone does not take over what they held:
+// they may have come back already, and find the same.
+func TestWhoIsLeftAloneTakesNothingOver(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	held := w.nodes["n1"].Held()
+	w.kill("n2")
+	w.kill("n3")
+	for range 50 {
+		w.pass(20 * time.Millisecond)
+		if got := w.nodes["n1"].Held(); got > held {
+			t.Fatalf("n1 held %d partitions, and %d since it is alone", held, got)
+		}
+	}
+}
