@@ -161,7 +161,7 @@ func (j *judge) auditHeld(p *process, a *account, got limiter.Decision) {
 		strict = &r.loose
 	}
 	most, least := left(&r.loose, now, a.spec)-low, left(strict, now, a.spec)-high
-	if got.Remaining > most && !r.isVague(a.spec) || got.Remaining < least && j.saysAll(a) {
+	if got.Remaining > max(0, most) && !r.isVague(a.spec) || got.Remaining < least && j.saysAll(a) {
 		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere %d to %d are left of what was charged and set aside", p.machine.id, keyText(a.key), a.spec.Name,
 			decisionText(got), least, most)
 	}
