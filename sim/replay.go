@@ -57,7 +57,7 @@ func (e *LogError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Li
 type logFormat func(line []byte) (at time.Time, fields func(name string) (string, error), err error)
 
 // readLog reads a whole log. A line that cannot be read ends it, or is counted and passed over.
-func readLog(file string, r io.Reader, read logFormat, key, cost *pattern, skip bool) (all []logged, skipped int, err error) {
+func readLog(file string, r io.Reader, read logFormat, key keyOf, cost *pattern, skip bool) (all []logged, skipped int, err error) {
 	lines := bufio.NewReaderSize(r, maxLogLine)
 	known := make(map[string]string) // a log has far fewer keys than lines
 	for n := 1; ; n++ {
@@ -104,7 +104,7 @@ func readLog(file string, r io.Reader, read logFormat, key, cost *pattern, skip 
 	return all, skipped, nil
 }
 
-func readLogged(line []byte, read logFormat, key, cost *pattern) (l logged, err error) {
+func readLogged(line []byte, read logFormat, key keyOf, cost *pattern) (l logged, err error) {
 	at, fields, err := read(line)
 	if err != nil {
 		return l, err
@@ -113,11 +113,8 @@ func readLogged(line []byte, read logFormat, key, cost *pattern) (l logged, err 
 		return l, fmt.Errorf("its time, %s, is not from 1971 to 2200", at.UTC().Format(time.RFC3339))
 	}
 	l.at = at.UnixNano()
-	if l.key, err = key.fill(fields); err != nil {
+	if l.key, err = key(fields); err != nil {
 		return l, err
-	}
-	if len(l.key) < cluster.MinKey || len(l.key) > cluster.MaxKey {
-		return l, fmt.Errorf("its key has %d bytes; %d to %d are accepted", len(l.key), cluster.MinKey, cluster.MaxKey)
 	}
 	text, err := cost.fill(fields)
 	if err != nil {
@@ -127,6 +124,18 @@ func readLogged(line []byte, read logFormat, key, cost *pattern) (l logged, err 
 		return l, fmt.Errorf("its cost, %.40q, is no whole number from 0 to %d", text, int64(limiter.MaxLimit))
 	}
 	return l, nil
+}
+
+// keyOf makes of the fields of a line what is kept of it.
+type keyOf func(fields func(string) (string, error)) (string, error)
+
+// key is a pattern that makes keys of limits.
+func (t *pattern) key(fields func(string) (string, error)) (string, error) {
+	key, err := t.fill(fields)
+	if err == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
+		err = fmt.Errorf("its key has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)
+	}
+	return key, err
 }
 
 // spreadSeconds puts requests of which only the second is known evenly into it.
@@ -381,19 +390,30 @@ type Log struct {
 // Read calls see with each request of a log, in order of time. An error names the line; what is wrong with l itself is an
 // error too.
 func (l Log) Read(file string, r io.Reader, see func(at time.Time, key string, cost int64)) (skipped int, err error) {
-	known, format := commonFields, logFormat(commonLog)
-	switch {
-	case l.Format == "json":
-		known, format = nil, jsonLog(cmp.Or(l.Time, "time"))
-	case l.Format != "common":
-		return 0, fmt.Errorf("format %.40q is unknown; there is: common, json", l.Format)
-	case l.Time != "":
-		return 0, errors.New("a field for the time belongs to format json; other logs have it at one place")
+	known, format, err := l.format()
+	if err != nil {
+		return 0, err
 	}
 	key, err := parsePattern(l.Key, known)
 	if err != nil {
 		return 0, fmt.Errorf("key: %w", err)
 	}
+	return l.read(file, r, known, format, key.key, see)
+}
+
+func (l Log) format() (known []string, format logFormat, err error) {
+	switch {
+	case l.Format == "json":
+		return nil, jsonLog(cmp.Or(l.Time, "time")), nil
+	case l.Format != "common":
+		return nil, nil, fmt.Errorf("format %.40q is unknown; there is: common, json", l.Format)
+	case l.Time != "":
+		return nil, nil, errors.New("a field for the time belongs to format json; other logs have it at one place")
+	}
+	return commonFields, commonLog, nil
+}
+
+func (l Log) read(file string, r io.Reader, known []string, format logFormat, key keyOf, see func(time.Time, string, int64)) (skipped int, err error) {
 	cost, err := parsePattern(cmp.Or(l.Cost, "1"), known)
 	if err != nil {
 		return 0, fmt.Errorf("cost: %w", err)

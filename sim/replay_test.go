@@ -24,7 +24,7 @@ func reads(t *testing.T, text string, format logFormat, key string, skip bool) (
 		t.Fatal(err)
 	}
 	one, _ := parsePattern("1", nil)
-	return readLog("access.log", strings.NewReader(text), format, k, one, skip)
+	return readLog("access.log", strings.NewReader(text), format, k.key, one, skip)
 }
 
 func TestCommonLogIsRead(t *testing.T) {

@@ -158,7 +158,7 @@ func (d *draft) log(n ast.Node) {
 		return
 	}
 	defer file.Close()
-	if e.logged, e.skipped, err = readLog(e.file, file, read, key, cost, e.skip); err != nil {
+	if e.logged, e.skipped, err = readLog(e.file, file, read, key.key, cost, e.skip); err != nil {
 		d.page.Fault(places["log"], "log", err.Error())
 		return
 	}

@@ -301,14 +301,16 @@ func sameCounters(a, b *limiter.Limit) bool {
 
 type policyReplayVerb struct {
 	limitsFile
-	Name   string `arg:"" help:"Name of the limit."`
-	Log    string `arg:"" type:"existingfile" help:"Log of a web server, or lines of JSON."`
-	Key    string `default:"{ip}" help:"What a request counts for: a text with fields of the log in braces."`
+	Name   string `arg:"" name:"name" help:"Name of the limit that every request falls under; without it, what the rules of the files say."`
+	Log    string `arg:"" optional:"" help:"Log of a web server, or lines of JSON."`
+	Key    string `help:"What a request counts for under the limit: a text with fields of the log in braces. Default: {ip}."`
 	Cost   string `default:"1" help:"What a request costs, likewise."`
 	Format string `default:"common" enum:"common,json" help:"common (also combined) or json."`
 	Time   string `help:"json: the field with the time. Default: time."`
 	Skip   bool   `help:"Pass over lines that cannot be read, and count them."`
 	Memory size   `default:"256MiB" help:"Budget of the table of counters."`
+
+	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=TEXT" help:"For rules: what of a request is an attribute, a text with fields of the log in braces, as in user={auth.sub}. Default: the field of that name."`
 	output
 }
 
@@ -330,6 +332,14 @@ type deniedKey struct {
 }
 
 func (v *policyReplayVerb) Run(sh shell) error {
+	switch {
+	case v.Log == "" && v.Key != "":
+		return errors.New("--key: is for one limit, by its name; rules say themselves what a request counts for")
+	case v.Log == "":
+		return v.byRules(sh)
+	case len(v.Attribute) > 0:
+		return errors.New("--attribute: is for rules; leave out the name of the limit")
+	}
 	l, err := v.find(v.Name)
 	if err != nil {
 		return err
@@ -345,7 +355,7 @@ func (v *policyReplayVerb) Run(sh shell) error {
 	case l.Algorithm == limiter.Concurrency:
 		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a request was done", l.Name)
 	}
-	out, err := replayLog(l, sim.Log{Format: v.Format, Time: v.Time, Key: v.Key, Cost: v.Cost, Skip: v.Skip}, v.Log, file, int64(v.Memory))
+	out, err := replayLog(l, sim.Log{Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"), Cost: v.Cost, Skip: v.Skip}, v.Log, file, int64(v.Memory))
 	if err != nil {
 		return err
 	}
