@@ -138,12 +138,16 @@ func (e *exchange) answerLater(tag uint64, a *cluster.Ask) {
 	}
 }
 
-// keep is a with keys of its own instead of those in the frame.
+// keep is a, which has no Move, with its own copy of what lies in the frame.
 func keep(a *cluster.Ask) *cluster.Ask {
 	kept := *a
 	kept.Items = slices.Clone(a.Items)
 	for i := range kept.Items {
-		kept.Items[i].Key = strings.Clone(kept.Items[i].Key)
+		it := &kept.Items[i]
+		it.Key = strings.Clone(it.Key)
+		if it.Hold != nil {
+			it.Hold.Holder = strings.Clone(it.Hold.Holder)
+		}
 	}
 	return &kept
 }

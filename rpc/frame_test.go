@@ -90,6 +90,43 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 	return l
 }
 
+// Promise: what is answered later, when its frame is used again, is what was asked.
+func TestKeptAskOutlivesItsFrame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w frameWriter
+		w.reset()
+		a := drawAsk(t, []*limiter.Limit{drawLimit(t), drawLimit(t)})
+		a.Move = nil // what may wait has none
+		w.add(7, a, int64(time.Second))
+		read := func(b []byte) (asked *cluster.Ask) {
+			reader := &frameReader{known: new(limitCache)}
+			if err := reader.read(b, 0, func(_ uint64, a *cluster.Ask, _ error) { asked = keep(a) }); err != nil {
+				t.Fatal(err)
+			}
+			return asked
+		}
+		used := slices.Clone(w.buf)
+		got := read(used)
+		for i := range used {
+			used[i] = 0xff
+		}
+		if want, got := fmt.Sprintf("%q", borrowed(read(w.buf))), fmt.Sprintf("%q", borrowed(got)); got != want {
+			t.Fatalf("once its frame is used again an ask is\n%s, want\n%s", got, want)
+		}
+	})
+}
+
+// borrowed is what of an ask lay in its frame.
+func borrowed(a *cluster.Ask) (words []string) {
+	for _, it := range a.Items {
+		words = append(words, it.Key)
+		if it.Hold != nil {
+			words = append(words, it.Hold.Holder)
+		}
+	}
+	return words
+}
+
 func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 	a := &cluster.Ask{
 		RingHash: rapid.Uint64().Draw(t, "ring"), Hop: rapid.Uint8().Draw(t, "hop"), Atomic: rapid.Bool().Draw(t, "atomic"),
