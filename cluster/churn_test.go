@@ -159,6 +159,31 @@ func TestLeaveHandsEverythingOver(t *testing.T) {
 	w.wantRemaining("after it is gone", keys, 3, "n1", "n3")
 }
 
+// Promise: a node that leaves takes no count along: it is stopped soon, so it gives way to checks less than others that copy.
+func TestWhoLeavesHurries(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n := w.nodes["n2"]
+	n.mu.Lock()
+	n.stopped = true // else its ticks come while it rests
+	n.mu.Unlock()
+	rest := func() time.Duration {
+		since := w.now
+		w.now = w.now.Add(time.Millisecond)
+		n.giveWay(since)
+		return time.Duration(w.now-since) - time.Millisecond
+	}
+	if d := rest(); d != 4*time.Millisecond {
+		t.Errorf("after a millisecond's work a member rests %v", d)
+	}
+	ms := w.members(3)
+	ms[1].State = StateLeaving
+	w.show(ms, 0, "n2")
+	if d := rest(); d != time.Millisecond {
+		t.Errorf("and when it leaves %v", d)
+	}
+}
+
 // Promise: who leaves is not missed, also not by a node that has not been told by the Views that it was leaving.
 func TestWhoLeavesIsNotMissed(t *testing.T) {
 	w := newWorld(t, 3, five)

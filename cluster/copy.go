@@ -203,10 +203,14 @@ func (n *Node) push(p *peer) {
 }
 
 // giveWay rests four times as long as has gone by since then: to look through the table, and for others to take a message in. Of
-// looks for several peers each rests for all. Copying ahead is in no hurry: of a node that joins or leaves the holder decides
-// until the copy is whole.
+// looks for several peers each rests for all. Copying ahead is in no hurry: of a node that joins the holder decides until the copy is
+// whole. Who leaves rests as long as it works: it is stopped in a few seconds, and what it has not handed over by then is lost.
 func (n *Node) giveWay(since limiter.Instant) {
 	now := n.clock.Now()
+	rest := time.Duration(4)
+	if r := n.view.Load(); r != nil && r.Me().State == StateLeaving {
+		rest = 1
+	}
 	n.mu.Lock()
 	looks := 0
 	for _, p := range n.outboxes {
@@ -215,7 +219,7 @@ func (n *Node) giveWay(since limiter.Instant) {
 		}
 	}
 	n.mu.Unlock()
-	n.net.Wait(now.Add(4 * time.Duration(max(1, looks)) * min(time.Duration(now-since), giveWayMost)))
+	n.net.Wait(now.Add(rest * time.Duration(max(1, looks)) * min(time.Duration(now-since), giveWayMost)))
 }
 
 // composeLocked makes the next message to p, or none.
