@@ -134,6 +134,51 @@ func TestJoinMovesEveryCount(t *testing.T) {
 	}
 }
 
+// Promise: no request is failed by a join, however often a key was asked for lately, and none is charged twice: what is remembered of
+// it moves with it, in messages that a peer reads.
+func TestHotKeyMoves(t *testing.T) {
+	w := newWorld(t, 3, limiter.Spec{Name: "hot", Algorithm: limiter.FixedWindow, Limit: 1 << 30, Per: time.Hour})
+	w.pass(time.Second)
+	v := w.view("n4", w.members(4))
+	key, owner := "", ""
+	for i := 0; owner == ""; i++ { // one that n4 will own
+		if k := fmt.Sprint("hot", i); v.Members[v.Owner(limiter.Hash(k))].ID == "n4" {
+			key, owner = k, v.Members[w.view("n1", w.members(3)).Owner(limiter.Hash(k))].ID
+		}
+	}
+	const takes = 3*takenAtOnce + 100
+	charge := func(node string, sequence uint64) Decision {
+		return w.check(node, Item{Limit: "hot", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: sequence}})[0]
+	}
+	first := make([]Decision, takes)
+	for i := range first {
+		first[i] = charge(owner, uint64(i))
+	}
+	largest := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Ask.Move != nil {
+			largest = max(largest, len(c.Ask.Move.Taken))
+		}
+		c.Answer = deliver()
+	}
+	w.start("n4", 4)
+	w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
+	w.pass(time.Second)
+	if !w.nodes["n4"].Holds(limiter.Hash(key)) || largest > takenAtOnce || largest == 0 {
+		t.Fatalf("n4 holds the key: %t; the largest message brought %d memories", w.nodes["n4"].Holds(limiter.Hash(key)), largest)
+	}
+	for i := range first {
+		if d := charge("n1", uint64(i)); d.Remaining != first[i].Remaining || !d.Allowed {
+			t.Fatalf("take %d was answered %+v, and after the move %+v", i, first[i], d)
+		}
+	}
+	w.pass(900 * time.Millisecond) // two seconds after the takes, for who remembers a little long
+	w.pass(300 * time.Millisecond)
+	if d := charge("n1", 0); d.Remaining == first[0].Remaining {
+		t.Errorf("remembered for more than two seconds: %+v", d)
+	}
+}
+
 // Promise: a node that leaves takes no count along.
 func TestLeaveHandsEverythingOver(t *testing.T) {
 	w := newWorld(t, 3, five)

@@ -17,7 +17,7 @@ import (
 //  1. Of a partition whose copy is wanted, every entry is sent: the table is looked through part by part.
 //  2. Every tick, what has changed since is sent.
 //  3. If the peer should hold the partition, and has all of it, it is given: this node stops deciding, passes through
-//     the table's locks for the last changes, and sends them with the takes of the last two seconds. From then on the
+//     the table's locks for the last changes, and sends them and the takes of the last two seconds. From then on the
 //     peer decides; for the time in between, askers are told to wait a moment.
 //
 // A look through the table gives way to checks: it works for a fifth of the time (giveWay).
@@ -30,7 +30,7 @@ const (
 	partsAtOnce   = 64      // of the table, looked through while Node.mu is held
 	copiesWaiting = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
 	giftsAtOnce   = 256     // partitions in a gift
-	takenAtOnce   = 4000    // memories that a gift may bring before it takes no more partitions
+	takenAtOnce   = 4000    // remembered decisions in a message; a gift with more takes no more partitions
 	moveTimeout   = 200 * time.Millisecond
 	giveWayMost   = 5 * time.Millisecond // of what a message takes, so much may be work, and not the way there
 )
@@ -48,7 +48,9 @@ type outbox struct {
 	charges []Charge        // to replicated limits (replica.go)
 	part    int             // of the table: those before it have been looked through for what is copyBegun
 	looking bool            // through the table
-	gift    []uint16        // not held any more; to be sent when pending is empty
+	gift    []uint16        // not held any more; to be sent when all else has been
+	taken   []Memory        // of the gift, to be sent before it; as old as they were at sealed
+	sealed  limiter.Instant // when the gift was
 	term    uint64          // of the gift
 	fences  uint64          // of the node when it stopped deciding for the gift
 	quiet   limiter.Instant // no gift before: the last one was refused
@@ -255,17 +257,19 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if len(o.pending) == 0 && len(o.settled) == 0 {
 		o.opened = m.addHolds(o.at, o.opened)
 	}
-	whole := len(o.pending)+len(o.settled)+len(o.opened) == 0
+	if len(o.pending)+len(o.settled)+len(o.opened) == 0 {
+		o.taken = m.addTaken(time.Duration(now-o.sealed), o.taken)
+	}
+	whole := len(o.pending)+len(o.settled)+len(o.opened)+len(o.taken) == 0
 	if whole && len(o.gift) > 0 {
 		m.Gift, m.Term, o.gift = o.gift, o.term, nil
-		n.recent.of(now, memberOf(m.Gift), func(x Memory) { m.Taken = append(m.Taken, x) })
 	}
 	if whole {
 		m.Lent, o.lent = o.lent, nil
 	}
 	most := min(len(o.charges), copiesAtOnce)
 	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
-	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Entries)+len(m.Holds)+len(m.Gift) == 0 {
+	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Entries)+len(m.Holds)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil
 	}
 	n.moves++
@@ -278,6 +282,19 @@ func (m *Move) addHolds(at limiter.Instant, list []limiter.Hold) (rest []limiter
 	n := min(len(list), copiesAtOnce)
 	for _, h := range list[:n] {
 		m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - at)})
+	}
+	return list[n:]
+}
+
+// addTaken takes as many memories off a list as travel well at once, which have grown older by then. A key that is asked for
+// often brings more than a peer would read in one message.
+func (m *Move) addTaken(older time.Duration, list []Memory) (rest []Memory) {
+	n, decisions := 0, 0
+	for ; n < len(list) && decisions < takenAtOnce; n++ {
+		x := list[n]
+		x.Age += older
+		decisions += len(x.Decisions)
+		m.Taken = append(m.Taken, x)
 	}
 	return list[n:]
 }
@@ -374,6 +391,8 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
 	if len(o.gift) > 0 {
 		o.term, o.fences = n.nextTermLocked(), n.fences
 		n.collectLocked(now) // passes through the locks: from here on nothing of it is decided
+		o.sealed, o.taken = now, nil
+		n.recent.of(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })
 	}
 }
 
