@@ -16,6 +16,7 @@ type Summary struct {
 	Kept     int       `json:"kept"`    // of them, run first because they failed once
 	From     uint64    `json:"from"`    // the first of the others
 	Holding  int       `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
+	OnDisk   int       `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
 	Total    int       `json:"-"`       // that are to be run
 	Held     int       `json:"held"`
 	Failed   []uint64  `json:"failed"`
@@ -75,7 +76,8 @@ func KeptSeeds() []uint64 {
 	return seeds
 }
 
-// Check runs the kept seeds, then the n seeds from from on, and a fourth as many worlds of holds, in several worlds at a time, one per worker. progress
+// Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds and an eighth as many of disks, in several
+// worlds at a time, one per worker. progress
 // is called after each with what is known so far; it may be nil, and the calls do not overlap. What is summed up does
 // not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
@@ -85,17 +87,19 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
 	if from < HoldSeeds {
-		s.Holding = n / 4
+		s.Holding, s.OnDisk = n/4, n/8
 	}
-	s.Total = len(keptSeeds) + n + s.Holding
+	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk
 	seed := func(i int) uint64 {
 		switch k := i - len(keptSeeds); {
 		case k < 0:
 			return keptSeeds[i]
 		case k < n:
 			return from + uint64(k)
-		default:
+		case k < n+s.Holding:
 			return HoldSeeds + from + uint64(k-n)
+		default:
+			return DiskSeeds + from + uint64(k-n-s.Holding)
 		}
 	}
 	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order of the seeds by
@@ -151,6 +155,8 @@ func (s *Summary) add(r *Report) {
 	s.Faults.Restarts += r.Faults.Restarts
 	s.Faults.Rolls += r.Faults.Rolls
 	s.Faults.Steps += r.Faults.Steps
+	s.Faults.Saves += r.Faults.Saves
+	s.Faults.Restored += r.Faults.Restored
 	s.Faults.Deaths += r.Faults.Deaths
 	s.Faults.Views += r.Faults.Views
 	s.Holds.add(&r.Holds)
@@ -181,6 +187,7 @@ func (s *Summary) sumUp(seeds int) {
 		{"leaves", f.Leaves},
 		{"restarts", f.Restarts},
 		{"rolling restarts", f.Rolls},
+		{"restarts with a file", f.Restored},
 		{"views", f.Views},
 		{"agents", s.agents},
 		{"longer links", s.distances},
@@ -229,13 +236,15 @@ func (s *Summary) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts, %d clocks set, %d declared dead\n", f.Crashes, f.Freezes, f.Cuts, f.Steps, f.Deaths)
 	fmt.Fprintf(&b, "members    %d joins, %d leaves, %d restarts, %d rolling, %d views\n", f.Joins, f.Leaves, f.Restarts, f.Rolls, f.Views)
 	fmt.Fprintf(&b, "places     %d agents, %d longer links; %d calls timed out\n", s.agents, s.distances, m.TimedOut)
+	fmt.Fprintf(&b, "disks      %d files written, %d starts with what a file says\n", f.Saves, f.Restored)
 	h := &s.Holds
 	fmt.Fprintf(&b, "holds      %d opened, %d settled, %d ran out, %d put off; %d leases, %d spent\n", h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
 	for _, p := range promiseWords {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}
 	if s.OK() {
-		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds)\n", s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding, s.From, s.Holding)
+		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks)\n",
+			s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding-s.OnDisk, s.From, s.Holding, s.OnDisk)
 	} else if len(s.Failed) > 0 {
 		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
 	} else {

@@ -25,7 +25,10 @@ func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 
 // draw is the world of a seed.
 func draw(seed uint64) *plan {
-	if seed >= HoldSeeds {
+	switch {
+	case seed >= DiskSeeds:
+		return drawDisks(seed)
+	case seed >= HoldSeeds:
 		return drawHolds(seed)
 	}
 	r := stream(seed, planStream)

@@ -223,7 +223,10 @@ func (m *machine) depart(p *process) {
 		w.trace.add(happening{at: w.now, kind: departs, node: m})
 		w.tell(p, cluster.StateLeaving, false)
 		p.node.Stop()
-		m.process = nil
+		if w.plan.machines[m.index].disk {
+			p.save()
+		}
+		m.process, w.wentDown = nil, w.now
 		p.dead, p.departed = true, true
 		p.end()
 		if m.returns {

@@ -39,6 +39,7 @@ type judge struct {
 	held     map[tenure]uint64     // how often a node had begun to hold anything when it was last seen to hold a partition
 	scratch  scratch
 	books    books
+	backBy   time.Duration // when all that was restored from files must have been returned
 }
 
 // scratch are buffers for one event; no event uses them while another does.

@@ -23,6 +23,7 @@ type machine struct {
 	role    cluster.Role
 	version uint64 // of the last fact that it has told
 	returns bool   // it will start again when it has left
+	disk    *file  // nil: there is none, or nothing was written yet
 	rolling bool   // the next machine restarts when it has
 }
 
@@ -45,7 +46,10 @@ type process struct {
 	known    []fact        // of every machine
 	watching map[int]bool  // machines that do not answer
 	told     cluster.State // what it has last said of itself
-	time     clock         // the machine's when it booted: whoever sets that later changes nothing here
+	began    time.Duration
+	restored *file  // what it was started from
+	saved    uint64 // Changes of the node, when it wrote its file last
+	time     clock  // the machine's when it booted: whoever sets that later changes nothing here
 }
 
 // door is how the world speaks to a node. It is the node itself, unless a test plants a fault in between.
@@ -86,9 +90,13 @@ func (m *machine) boot() {
 	}
 	node.SetLimits(m.world.limits)
 	p.node, p.door = node, threshold{node}
-	m.process = p
+	m.process, p.began = p, m.world.now
 	if m.world.plant != nil {
 		m.world.plant(p)
+	}
+	if m.world.plan.machines[m.index].disk {
+		p.restore()
+		p.keepSaving()
 	}
 	node.Start()
 }
@@ -106,6 +114,7 @@ func (m *machine) start() {
 func (m *machine) crash() {
 	p := m.process
 	m.process, m.backlog, m.frozen, m.crashed = nil, nil, false, true
+	m.world.wentDown = m.world.now
 	p.dead = true
 	p.end()
 	for _, r := range p.visits {

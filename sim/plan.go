@@ -30,6 +30,7 @@ type plan struct {
 	distances []distance // of machines that lie apart
 
 	sweepEvery time.Duration
+	saveEvery  time.Duration // of machines with a disk
 }
 
 // sky is the general kind of a world. It decides which promises hold in it.
@@ -46,6 +47,7 @@ type machinePlan struct {
 	clock clock
 	agent bool // it owns no keys
 	later bool // it is not there yet: it has to join
+	disk  bool // its node starts with what the one before has written down
 }
 
 // rule is a limit of the world: one that all nodes know by name, or one that clients bring along.

@@ -235,6 +235,9 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	for _, f := range ofHolds {
 		catch(f, HoldSeeds)
 	}
+	for _, f := range diskFaults() {
+		catch(f, DiskSeeds)
+	}
 	t.Log("\n" + table.String())
 }
 

@@ -32,6 +32,7 @@ type reference struct {
 	unphased bool          // it has been held, and has not told since when time passes for it (phased)
 	touched  time.Duration // when it was last charged, as far as is known
 	past     []charged     // what was charged lately, where a world may have to look back
+	cut      time.Duration // when the last was charged that past has no more
 	others   []ownCount    // what processes may still have that have decided before
 }
 
@@ -336,6 +337,7 @@ func (a *account) note(p *process, cost int64) {
 	}
 	r.past = append(r.past, charged{w.now, p.now(), max(cost, -everything)})
 	if n := len(r.past); n > 1000 && n == cap(r.past) { // before it grows
+		r.cut = r.past[n/2-1].at
 		r.past = slices.Clone(r.past[n/2:])
 	}
 }

@@ -16,6 +16,9 @@ func (j *judge) bring(a *account, p *process) {
 	r, now := &a.reference, j.world.now
 	before := r.by
 	r.by = p
+	if before == nil && j.backBy > now { // who has it from a file may return copies that it has got since as well
+		r.goBlind(p, j.backBy, forgets(a.spec))
+	}
 	switch {
 	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
 	default:
@@ -27,6 +30,9 @@ func (j *judge) bring(a *account, p *process) {
 			r.strict.charge(p.now(), a.spec, refunds)
 		}
 		r.forget(p.now(), a, lost)
+		if lost > 0 {
+			r.cut = now // what past has no more p may have nevertheless, and tell (learn)
+		}
 		if !j.sure(before) {
 			j.doubt(a)
 		}
@@ -68,6 +74,7 @@ func (j *judge) carry(a *account, from, p *process) {
 	case apart.Abs() > inStep || laid: // the nearest boundary of another clock may be one that has already passed: a known fault
 		r.loose = naiveState{}
 		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 }) // copies may still not know what was given back
+		r.cut = j.world.now
 	default:
 		r.loose = naiveState{}
 		for _, x := range r.past {
@@ -161,10 +168,16 @@ func (r *reference) drop(lost int64) {
 // lost is how much may be unknown to who goes on of what was charged until before stopped to decide, who was the last. Nothing is, if
 // each since then was given the partition by the one before, or before has it still; and else what no heir has a copy of.
 func (j *judge) lost(a *account, before, p *process) int64 {
-	r, now, k := &a.reference, j.world.now, ring.Partition(a.hash)
+	r, k := &a.reference, ring.Partition(a.hash)
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
 		return 0
 	}
+	return min(j.unheard(a, before), j.unsaved(a, p))
+}
+
+// unheard is how much of it no heir has a copy of.
+func (j *judge) unheard(a *account, before *process) int64 {
+	r, now := &a.reference, j.world.now
 	since, clean := j.strike(before, r.last)
 	if !clean || before.node.View().Active() < 2 || // it had no heir
 		a.spec.CountRejected { // nobody knows what refusals have counted

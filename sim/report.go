@@ -95,6 +95,8 @@ type FaultReport struct {
 	Restarts int `json:"restarts"` // graceful ones of one node
 	Rolls    int `json:"rolls"`    // rolling restarts of all
 	Steps    int `json:"steps"`    // of wall clocks
+	Saves    int `json:"saves"`    // files that nodes have written
+	Restored int `json:"restored"` // starts with what a file says
 	Deaths   int `json:"deaths"`   // declared, by each observer
 	Views    int `json:"views"`    // that nodes were given
 }
@@ -214,6 +216,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "faults    %d crashes, %d freezes, %d cuts, %d clocks set\n", f.Crashes, f.Freezes, f.Cuts, f.Steps)
 	fmt.Fprintf(&b, "members   %d joins, %d leaves, %d restarts, %d rolling, %d agents,\n          %d longer links\n",
 		f.Joins, f.Leaves, f.Restarts, f.Rolls, x.Agents, x.Distances)
+	if f.Saves > 0 {
+		fmt.Fprintf(&b, "disks     %d files written, %d starts with what a file says\n", f.Saves, f.Restored)
+	}
 	fmt.Fprintf(&b, "traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d found their node down\n",
 		q.Requests, q.Items, x.Skew, x.Keys, q.Visits, q.Refused, q.Absent)
 	if h := &r.Holds; h.Opened+h.Leases > 0 {

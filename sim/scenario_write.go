@@ -70,10 +70,13 @@ func (s *Scenario) writeMachines(b *strings.Builder) {
 	machines := s.plan.machines
 	first := machines[0].clock.start
 	fmt.Fprintf(b, "start: %s\n", quoted(time.Unix(0, int64(first)).UTC().Format(time.RFC3339Nano)))
-	var agents, clocks []string
+	var agents, disks, clocks []string
 	for i, m := range machines {
 		if m.agent {
 			agents = append(agents, machineID(i))
+		}
+		if m.disk {
+			disks = append(disks, machineID(i))
 		}
 		if m.clock.start != first || m.clock.drift != 0 {
 			clocks = append(clocks, fmt.Sprintf("  %s: {ahead: %v, drift_ppm: %d}\n", machineID(i), time.Duration(m.clock.start-first), m.clock.drift))
@@ -81,6 +84,9 @@ func (s *Scenario) writeMachines(b *strings.Builder) {
 	}
 	if len(agents) > 0 {
 		fmt.Fprintf(b, "agents: %s\n", strings.Join(agents, " "))
+	}
+	if len(disks) > 0 {
+		fmt.Fprintf(b, "disks: %s\nsave_every: %v\n", strings.Join(disks, " "), s.plan.saveEvery)
 	}
 	if len(clocks) > 0 {
 		b.WriteString("clocks:\n" + strings.Join(clocks, ""))

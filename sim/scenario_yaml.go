@@ -148,6 +148,17 @@ var scenarioFields = []field[Scenario]{
 		}
 		return err
 	}},
+	{"disks", func(d *draft, n ast.Node, s *Scenario) error {
+		who, err := d.nodesOf(n)
+		for _, i := range who {
+			s.plan.machines[i].disk = true
+		}
+		return err
+	}},
+	{"save_every", func(_ *draft, n ast.Node, s *Scenario) (err error) {
+		s.plan.saveEvery, err = duration(n, time.Millisecond, time.Hour)
+		return err
+	}},
 	{"start", (*draft).start},
 	{"clocks", (*draft).clocks},
 	{"links", func(d *draft, n ast.Node, s *Scenario) error {
@@ -196,6 +207,9 @@ func (d *draft) read(n ast.Node) {
 // finish looks at what the fields say together.
 func (d *draft) finish(n ast.Node) {
 	p := d.plan
+	if p.saveEvery == 0 {
+		p.saveEvery = 5 * time.Second // as penstock --data-dir
+	}
 	if p.length == 0 {
 		if len(p.demands) > 0 {
 			d.page.Fault(n, "duration", "is missing")

@@ -134,6 +134,9 @@ func TestDrawnWorldsCanBeWrittenDown(t *testing.T) {
 		if n >= 40 {
 			seed = HoldSeeds + n
 		}
+		if n >= 45 {
+			seed = DiskSeeds + n
+		}
 		p := draw(seed)
 		p.traffic, p.script = traffic{}, recorded(draw(seed))
 		s := p.scenario()

@@ -41,6 +41,7 @@ type world struct {
 	resting  bool          // no timers any more, and no requests
 	rested   time.Duration // since when
 	reserved uint64        // reservations that demands have made
+	wentDown time.Duration // when a node last did
 }
 
 // limitRule is a rule of the plan, made.
@@ -80,7 +81,7 @@ const warmUp = 2 * time.Second
 
 func newWorld(p *plan, plant func(*process)) *world {
 	w := &world{
-		plan: p, plant: plant, now: -warmUp, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
+		plan: p, plant: plant, now: -warmUp, wentDown: -warmUp, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
 		network: newNetwork(len(p.machines)),
 	}
 	for _, rule := range p.limits {

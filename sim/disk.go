@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// Machines with a disk. What a node knows it writes down every few seconds and when it has said goodbye, and what is written there
+// when it starts it takes over as a copy (cluster.Node.Restore), as penstock with --data-dir does. The same functions work: Table.Save
+// and Book.Each here, Restore there. What the program adds, the bytes of the file, is not played.
+
+// file is what a node has written down.
+type file struct {
+	entries []limiter.Entry
+	holds   []cluster.HoldCopy
+	shown   limiter.Instant // by the machine's clock when it was written
+	written time.Duration   // since the world began
+	of      map[*account]bool
+}
+
+// keepSaving has p write its file again and again.
+func (p *process) keepSaving() {
+	w := p.machine.world
+	w.at(w.now+w.plan.saveEvery, func() {
+		if p.dead || w.resting {
+			return
+		}
+		p.do(func() {
+			p.save()
+			p.keepSaving()
+		})
+	})
+}
+
+// save writes p's file, unless nothing has changed since the last time.
+func (p *process) save() {
+	if changes := p.node.Stats().Changes(); p.machine.disk == nil || changes != p.saved {
+		p.saved = changes
+	} else {
+		return
+	}
+	w, now := p.machine.world, p.now()
+	f := &file{shown: p.machine.clock.at(w.now), written: w.now, of: w.judge.decidedBy(p)}
+	p.node.Book().Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
+		f.holds = append(f.holds, cluster.HoldCopy{Hold: h, Left: time.Duration(h.Deadline - now)})
+	})
+	table := p.node.Table()
+	for i := range table.Parts() {
+		f.entries = append(f.entries, table.Save(now, i)...)
+	}
+	p.machine.disk = f
+	w.faults.Saves++
+}
+
+// restore has p know what its machine's file says.
+func (p *process) restore() {
+	m := p.machine
+	f := m.disk
+	if f == nil {
+		return
+	}
+	entries, holds := slices.Clone(f.entries), slices.Clone(f.holds)
+	for i := range entries {
+		entries[i].Limit = p.limit(entries[i].Limit)
+	}
+	for i := range holds {
+		holds[i].Limit = p.limit(holds[i].Limit)
+	}
+	w := m.world
+	p.restored = f
+	if p.node.Restore(time.Duration(m.clock.at(w.now)-f.shown), entries, holds) > 0 {
+		w.faults.Restored++
+		w.judge.comesBack(f)
+	}
+}
+
+// decidedBy are the accounts of which p knows all that was charged: those that it holds, and that it was the last to decide on.
+func (j *judge) decidedBy(p *process) map[*account]bool {
+	of := make(map[*account]bool)
+	for _, a := range j.order {
+		if a.reference.by == p && p.node.Holds(a.hash) {
+			of[a] = true
+		}
+	}
+	return of
+}
+
+// comesBack notes that somebody has started from f. What was charged by then, and given back since, may count again wherever the copy
+// gets; and clocks lay windows anew. Nobody sees when it gets there, so until then nothing is said to be due to clients; that no
+// more is admitted than may be is judged as ever.
+func (j *judge) comesBack(f *file) {
+	w := j.world
+	until := w.now
+	if n := len(w.plan.faults); n > 0 {
+		until = max(until, w.plan.faults[n-1].at)
+	}
+	until += 3 * longCarriage
+	if len(w.machines) > 1 {
+		j.backBy = max(j.backBy, until)
+	}
+	for _, a := range j.order {
+		r := &a.reference
+		back := slices.ContainsFunc(r.past, func(x charged) bool { return x.cost < 0 && x.at >= f.written })
+		if r.by != nil && (back || len(w.machines) > 1) {
+			r.goBlind(r.by, until, forgets(a.spec))
+		}
+	}
+}
+
+// unsaved is how much may be unknown to p, who goes on, for the file that it was started from is short of it: what was charged since that was
+// written. It is at most a capacity; and as much where p may have lost what it had from its file, or others know better than
+// the judge: if refusals have a price, if the key was not decided on by who wrote it, if p has been given the key's partition by somebody, or if anybody
+// has gone down since p began.
+func (j *judge) unsaved(a *account, p *process) int64 {
+	f, r := p.restored, &a.reference
+	if f == nil || j.world.wentDown >= p.began || a.spec.CountRejected || a.spec.Drain || r.cut >= f.written || r.cut != 0 && !f.of[a] || !owns(p, a) {
+		return a.limit.Capacity()
+	}
+	var since int64
+	for _, x := range r.past {
+		switch {
+		case x.at >= f.written: // at the same instant, before or after
+			since += max(0, x.cost)
+		case !f.of[a]:
+			return a.limit.Capacity()
+		}
+	}
+	return min(since, a.limit.Capacity())
+}
+
+// owns reports whether a's key belongs to p by its View: then nobody else is sent what it was started with.
+func owns(p *process, a *account) bool {
+	v := p.node.View()
+	return v.Owner(a.hash) == v.Self
+}
