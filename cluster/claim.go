@@ -191,7 +191,7 @@ func (n *Node) outnumberedLocked(now limiter.Instant, r *route) bool {
 	s := newSides(n.id)
 	for i, p := range r.peers {
 		switch m := &r.Members[i]; {
-		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
+		case i == r.Self || m.Role != RoleMember || m.State != StateActive || p.leaves.Load():
 		case n.gone(now, p):
 			s.miss(m.ID)
 		default:
