@@ -28,7 +28,7 @@ type judge struct {
 	claims   []time.Duration                // when somebody was first seen to hold a partition who was not given it
 	laid     []time.Duration                // when what is kept of a partition was last laid on a clock out of step with the one before
 	said     sayings                        // what clients may hear under an ID
-	granted  map[cluster.ID]bool            // what was set aside of several owners, under which IDs
+	granted  grants                         // what was set aside of several owners
 	checked  [promises]uint64               // how often each promise was looked at
 	tallies  map[string]*LimitReport        // by limit
 	requests RequestReport
@@ -95,7 +95,7 @@ type alone struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{
-		world: w, accounts: make(map[string]map[string]*account), granted: make(map[cluster.ID]bool),
+		world: w, accounts: make(map[string]map[string]*account), granted: newGrants(),
 		gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),

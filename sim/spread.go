@@ -53,6 +53,36 @@ func (j *judge) spreads(h *hearing) {
 	}
 }
 
+// grants are the answers of owners who were to set something aside, by the ID of the take.
+type grants struct {
+	answers map[cluster.ID]bool
+	order   []grant // oldest first; once for each answer
+}
+
+type grant struct {
+	id cluster.ID
+	at time.Duration
+}
+
+// grantsLast is for how long somebody may ask again to set the same aside: a client has patience for
+// 10 s at most and repeats itself a little later, and what it asks for may lie at the door of a frozen
+// machine.
+const grantsLast = 2 * owedLasts
+
+func newGrants() grants { return grants{answers: make(map[cluster.ID]bool)} }
+
+func (g *grants) allowed(id cluster.ID) bool { return g.answers[id] }
+
+// add notes an answer, and drops those that nobody asks for any more.
+func (g *grants) add(id cluster.ID, now time.Duration, allowed bool) {
+	for len(g.order) > 0 && g.order[0].at+grantsLast < now {
+		delete(g.answers, g.order[0].id)
+		g.order = g.order[1:]
+	}
+	g.answers[id] = allowed
+	g.order = append(g.order, grant{id, now})
+}
+
 // setsAside checks what p, who decides for a key, has answered when it was to set something aside.
 func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	a, now := it.account, p.now()
@@ -60,10 +90,10 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	j.mayDecide(p, it.account, it.doubt)
 	id := it.id
 	id.Origin &^= heldOrigin
-	if j.granted[id] { // it was asked once more
+	if j.granted.allowed(id) { // it was asked once more
 		return
 	}
-	j.granted[id] = got.Allowed
+	j.granted.add(id, j.world.now, got.Allowed)
 	j.bring(a, p)
 	r.settle(now, a.spec)
 	if r.strict == nil {
