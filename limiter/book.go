@@ -136,14 +136,14 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	items := make([]Item, len(requests))
-	again := 0 // are open already
+	again, which := 0, 0 // are open already, and one of them
 	for i := range requests {
 		r := &requests[i]
 		items[i] = Item{Limit: r.Limit, Key: r.Key, Hash: r.Hash, Request: Request{Cost: r.Units}}
 		switch h := b.holds[r.ID]; {
 		case h == nil:
 		case h.State == HoldOpen && h.isOf(r):
-			again++
+			again, which = again+1, i
 		default:
 			return refuseHolds(out, requests, i, HoldOther)
 		}
@@ -156,10 +156,13 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 		}
 		return !out[0].Closed
 	}
+	if again > 0 { // it was opened with others
+		return refuseHolds(out, requests, which, HoldOther)
+	}
 	if i, state := b.crowdedLocked(requests); state != HoldNone {
 		return refuseHolds(out, requests, i, state)
 	}
-	if again > 0 || !b.table.setAsideAll(now, items, out) {
+	if !b.table.setAsideAll(now, items, out) {
 		return false
 	}
 	for i := range requests {

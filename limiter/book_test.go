@@ -429,6 +429,88 @@ func TestHoldAll(t *testing.T) {
 	}
 }
 
+// Promise: who asks again for the same gets the same, and an id stands for one hold.
+func TestOpenAgain(t *testing.T) {
+	open := true
+	table, book := newBook(func(uint64) bool { return open })
+	minute, other := mustNew(t, tokens), tokens
+	other.Name = "others"
+	quiet := mustNew(t, limiter.Spec{Name: "quiet", Algorithm: limiter.GCRA, Limit: 1, Per: time.Minute, DryRun: true})
+	one := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1}, Limit: minute, Key: deskKey, Hash: deskHash, Units: 30, TTL: time.Minute}
+	ask := func(requests ...limiter.HoldRequest) ([]limiter.Decision, bool) {
+		out := make([]limiter.Decision, len(requests))
+		return out, book.Open(start, requests, out)
+	}
+	watched := func(i uint64) limiter.HoldRequest {
+		r := one
+		r.ID, r.Limit, r.Units = limiter.HoldID{Origin: 2, Sequence: i}, quiet, 1
+		return r
+	}
+	for range 2 {
+		if out, ok := ask(one, watched(0)); !ok || !out[0].Allowed || !out[1].Allowed || out[0].Hold != limiter.HoldOpen || out[0].Remaining != 70 {
+			t.Fatalf("%+v, %t", out, ok)
+		}
+		if out, ok := ask(watched(1)); !ok || out[0].Allowed || out[0].Hold != limiter.HoldOpen {
+			t.Fatalf("refused, and nobody is told: %+v, %t", out, ok)
+		}
+	}
+	if h, _ := book.Get(watched(1).ID); h.Units != 0 {
+		t.Errorf("%d units of a limit that would have refused are set aside", h.Units)
+	}
+	for name, change := range map[string]func(r *limiter.HoldRequest){
+		"another limit":  func(r *limiter.HoldRequest) { r.Limit = mustNew(t, other) },
+		"another key":    func(r *limiter.HoldRequest) { r.Key, r.Hash = "bob", limiter.Hash("bob") },
+		"another holder": func(r *limiter.HoldRequest) { r.Holder = "bob" },
+	} {
+		r := one
+		change(&r)
+		if out, ok := ask(r); ok || out[0].Hold != limiter.HoldOther {
+			t.Errorf("the same id for %s: %+v, %t", name, out, ok)
+		}
+	}
+	fresh := one
+	fresh.ID = limiter.HoldID{Origin: 3}
+	if out, ok := ask(fresh, one); ok || out[0].Hold != limiter.HoldNone || out[0].RetryAfter <= 0 || out[1].Hold != limiter.HoldOther {
+		t.Errorf("one that is open and one that is not: %+v, %t", out, ok)
+	}
+	if _, found := book.Get(fresh.ID); found || table.Peek(start, minute, deskKey, deskHash, 0).Remaining != 70 {
+		t.Error("a refused request holds something")
+	}
+	open = false
+	if out, ok := ask(one, watched(0)); ok || !out[0].Closed {
+		t.Errorf("when somebody else decides: %+v, %t", out, ok)
+	}
+}
+
+// Promise: a hold that nobody settles is charged as its limit says, unless who opened it has it charged.
+func TestWhatRunsOutIsCharged(t *testing.T) {
+	spec := tokens
+	spec.Per = 24 * time.Hour
+	for _, c := range []struct {
+		unsettled limiter.Unsettled
+		charge    bool
+		remaining int64
+	}{{limiter.UnsettledCharge, false, 60}, {limiter.UnsettledRelease, false, 100}, {limiter.UnsettledRelease, true, 60}} {
+		spec.Unsettled = c.unsettled
+		l := mustNew(t, spec)
+		table, book := newBook(nil)
+		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey, Hash: deskHash, Units: 40, TTL: time.Second, Charge: c.charge}
+		if !book.Open(start, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
+			t.Fatal("not opened")
+		}
+		late := start.Add(time.Second)
+		if n := book.Tend(late-1, nil); n != 0 {
+			t.Errorf("%d ran out too early", n)
+		}
+		if n := book.Tend(late, nil); n != 1 {
+			t.Errorf("%d ran out in time", n)
+		}
+		if got := table.Peek(late, l, deskKey, deskHash, 0).Remaining; got != c.remaining {
+			t.Errorf("%+v: remaining is %d", c, got)
+		}
+	}
+}
+
 // Promise: a list has the holds that are asked for, those that run out first in front, and says how many there are.
 func TestBookLists(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
