@@ -63,6 +63,9 @@ const (
 	// HoldRemembered is how long a settled hold can be told from one that never was, as long as there is room.
 	HoldRemembered = time.Minute
 	maxRemembered  = 1 << 16
+	// lookAgain is how long after its deadline a copy is looked at again: by then who decides on it has said that it ran out,
+	// or it is decided on here.
+	lookAgain = 100 * time.Millisecond
 )
 
 // A Book keeps the holds on the keys of a Table. It may be used by many goroutines.
@@ -314,7 +317,7 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 		case h.Deadline > now: // it was put off
 			heap.Push(&b.due, dueHold{h.Deadline, x.id})
 		case !b.open(h.hash): // whoever decides on it has to know
-			heap.Push(&b.due, dueHold{now.Add(time.Second), x.id})
+			heap.Push(&b.due, dueHold{now.Add(lookAgain), x.id})
 		default:
 			b.runOutLocked(now, h)
 			ranOut++

@@ -304,6 +304,82 @@ func TestExtend(t *testing.T) {
 	}
 }
 
+// Promise: a deadline is only put off, by who decides; the hold runs out at the new one, and others hear of it.
+func TestExtendPutsOff(t *testing.T) {
+	open := true
+	table, book := newBook(func(uint64) bool { return open })
+	l := mustNew(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Second})
+	id := limiter.HoldID{Origin: 1}
+	book.Restore(start, &limiter.Hold{ID: id, Limit: l, Key: deskKey, Units: 1, Deadline: start.Add(time.Second), State: limiter.HoldOpen})
+	deadline := func() time.Duration {
+		h, _ := book.Get(id)
+		return time.Duration(h.Deadline - start)
+	}
+	told := func() (n int) {
+		book.Changed(func() {}, func(uint64, limiter.Hold) { n++ })
+		return n
+	}
+	told()
+	open = false
+	if d := book.Extend(start, id, deskHash, "", time.Minute); !d.Closed || deadline() != time.Second || told() != 0 {
+		t.Errorf("put off to %v by who does not decide: %+v", deadline(), d)
+	}
+	open = true
+	if d := book.Extend(start, id, deskHash, "", 500*time.Millisecond); d.Hold != limiter.HoldOpen || deadline() != time.Second {
+		t.Errorf("brought nearer, to %v: %+v", deadline(), d)
+	}
+	if d := book.Extend(start, id, deskHash, "", 2*time.Second); d.Hold != limiter.HoldOpen || deadline() != 2*time.Second || told() != 1 {
+		t.Errorf("put off to %v: %+v", deadline(), d)
+	}
+	book.Unrestore() // its holder lives: it is more than what a file says
+	if n := book.Tend(start.Add(time.Second), nil); n != 0 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 1 {
+		t.Error("it ran out at its first deadline")
+	}
+	if n := book.Tend(start.Add(2*time.Second), nil); n != 1 || told() != 1 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 2 {
+		t.Errorf("%d ran out at the second", n)
+	}
+}
+
+// Promise: a permit charges nothing, whatever its holder says.
+func TestPermitsChargeNothing(t *testing.T) {
+	d := newDesk(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Second})
+	id, _ := d.openHold(1, time.Second)
+	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldSettled || got.Remaining != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Promise: a copy runs out soon after its deadline, if by then it is decided on here.
+func TestCopiesRunOut(t *testing.T) {
+	open := false
+	table, book := newBook(func(uint64) bool { return open })
+	l := mustNew(t, tokens)
+	book.Import(start, &limiter.Hold{ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey, Units: 40, Deadline: start.Add(time.Second), State: limiter.HoldOpen})
+	if n := book.Tend(start.Add(time.Second), nil); n != 0 {
+		t.Errorf("%d ran out where others decide", n)
+	}
+	open = true
+	if n := book.Tend(start.Add(1100*time.Millisecond), nil); n != 1 {
+		t.Errorf("%d ran out 100 ms after the deadline", n)
+	}
+	if got := table.Peek(start.Add(1100*time.Millisecond), l, deskKey, deskHash, 0).Remaining; got != 60 {
+		t.Errorf("remaining is %d", got)
+	}
+}
+
+// Promise: what is remembered of holds that have ended is bounded.
+func TestRememberedIsBounded(t *testing.T) {
+	d := newDesk(t, tokens)
+	for range 70_000 {
+		id, _ := d.openHold(1, time.Minute)
+		d.book.Settle(d.now, id, deskHash, "", 0)
+	}
+	d.book.Tend(d.now, nil)
+	if n := d.book.Len(); n > 1<<16 {
+		t.Errorf("%d are remembered", n)
+	}
+}
+
 func TestHoldRequestRefuses(t *testing.T) {
 	good := limiter.HoldRequest{Limit: mustNew(t, tokens), Key: deskKey, Units: 1, TTL: time.Minute}
 	replicated := tokens
