@@ -380,6 +380,23 @@ func TestRememberedIsBounded(t *testing.T) {
 	}
 }
 
+// Promise: copies that are not kept any more do not count against who opens new ones, nor are they set aside.
+func TestDroppedCopiesDoNotCount(t *testing.T) {
+	d := newDesk(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 1 << 20, Per: time.Second})
+	for i := range uint64(limiter.MaxHoldsOfHolder) {
+		d.book.Import(d.now, &limiter.Hold{
+			ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: d.limit, Key: deskKey, Units: 1, Deadline: d.now.Add(time.Minute), State: limiter.HoldOpen,
+		})
+	}
+	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldsOfHolder {
+		t.Errorf("one more than there may be: %+v", got)
+	}
+	d.book.Tend(d.now, func(uint64) bool { return false })
+	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldOpen || got.Remaining != 1<<20-1 || d.book.Len() != 1 {
+		t.Errorf("after %d were dropped: %+v", limiter.MaxHoldsOfHolder, got)
+	}
+}
+
 func TestHoldRequestRefuses(t *testing.T) {
 	good := limiter.HoldRequest{Limit: mustNew(t, tokens), Key: deskKey, Units: 1, TTL: time.Minute}
 	replicated := tokens
