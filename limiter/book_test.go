@@ -328,6 +328,7 @@ func TestExtendPutsOff(t *testing.T) {
 	if d := book.Extend(start, id, deskHash, "", 500*time.Millisecond); d.Hold != limiter.HoldOpen || deadline() != time.Second {
 		t.Errorf("brought nearer, to %v: %+v", deadline(), d)
 	}
+	book.Extend(start, id, deskHash, "", 1500*time.Millisecond)
 	if d := book.Extend(start, id, deskHash, "", 2*time.Second); d.Hold != limiter.HoldOpen || deadline() != 2*time.Second || told() != 1 {
 		t.Errorf("put off to %v: %+v", deadline(), d)
 	}
@@ -394,6 +395,71 @@ func TestDroppedCopiesDoNotCount(t *testing.T) {
 	d.book.Tend(d.now, func(uint64) bool { return false })
 	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldOpen || got.Remaining != 1<<20-1 || d.book.Len() != 1 {
 		t.Errorf("after %d were dropped: %+v", limiter.MaxHoldsOfHolder, got)
+	}
+}
+
+// Promise: of two copies of a hold the later is kept, whatever comes first; what is none is refused.
+func TestImportKeepsTheLater(t *testing.T) {
+	l, second := mustNew(t, tokens), start.Add(time.Second)
+	id := limiter.HoldID{Origin: 1}
+	good := limiter.Hold{ID: id, Limit: l, Key: deskKey, Units: 40, Deadline: second, State: limiter.HoldOpen}
+	var table *limiter.Table
+	var book *limiter.Book
+	begin := func() { table, book = newBook(nil) }
+	left := func() int64 { return table.Peek(start, l, deskKey, deskHash, 0).Remaining }
+	get := func() limiter.Hold {
+		h, _ := book.Get(id)
+		return h
+	}
+
+	begin()
+	for what, change := range map[string]func(h *limiter.Hold){
+		"no state":       func(h *limiter.Hold) { h.State = limiter.HoldNone },
+		"unknown":        func(h *limiter.Hold) { h.State = limiter.HoldUnknown },
+		"below 0":        func(h *limiter.Hold) { h.Units = -1 },
+		"above MaxLimit": func(h *limiter.Hold) { h.Units = limiter.MaxLimit + 1 },
+	} {
+		h := good
+		if change(&h); book.Restore(start, &h) || book.Len() != 0 || left() != 100 {
+			t.Errorf("%s: it was taken", what)
+		}
+	}
+
+	earlier, later, ended, foreign := good, good, good, good
+	earlier.Deadline, later.Deadline = second-1, second+1
+	ended.State, ended.Used = limiter.HoldSettled, 7
+	foreign.Key, foreign.State = "bob", limiter.HoldSettled
+	for _, h := range []*limiter.Hold{&good, &earlier, &foreign, &later, &good} {
+		book.Import(start, h)
+	}
+	if h := get(); h.Deadline != second+1 || h.State != limiter.HoldOpen || left() != 60 {
+		t.Errorf("open until %v, %d remain: %+v", time.Duration(h.Deadline-start), left(), h)
+	}
+	for _, first := range []*limiter.Hold{&good, &ended} {
+		begin()
+		book.Import(start, first)
+		book.Import(start, &ended)
+		book.Import(start, &later)
+		if h := get(); h.State != limiter.HoldSettled || h.Used != 7 || h.Units != 0 || left() != 100 {
+			t.Errorf("it has ended, %d remain: %+v", left(), h)
+		}
+		book.Unrestore() // that is about open ones
+		if got := book.Settle(start, id, deskHash, "", 7); got.Hold != limiter.HoldSettled {
+			t.Errorf("settled once more: %+v", got)
+		}
+		book.Tend(start.Add(limiter.HoldRemembered-1), nil)
+		if book.Len() != 1 {
+			t.Error("forgotten too early")
+		}
+		if book.Tend(start.Add(limiter.HoldRemembered), nil); book.Len() != 0 {
+			t.Error("never forgotten")
+		}
+	}
+	begin()
+	book.Restore(start, &ended)
+	book.Unrestore()
+	if got := book.Settle(start, id, deskHash, "", 8); got.Hold != limiter.HoldOther {
+		t.Errorf("a file has said that it was settled with 7: %+v", got)
 	}
 }
 

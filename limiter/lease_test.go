@@ -56,3 +56,33 @@ func TestLease(t *testing.T) {
 		}
 	}
 }
+
+// Promise: what is said of a lease is no more than the limit, and of a denial less than was asked for; a yes ends a denial.
+func TestLeaseSays(t *testing.T) {
+	const ms = limiter.Instant(time.Millisecond)
+	var l limiter.Lease
+	var d limiter.Decision
+	l.Granted(0, 10, &limiter.Decision{Remaining: 95})
+	if l.Decide(1, 1, 100, &d); !d.Allowed || d.Remaining != 100 {
+		t.Errorf("95 remain besides a lease of 9, of 100: %+v", d)
+	}
+	l = limiter.Lease{}
+	l.Heard(0, 5, &limiter.Decision{Remaining: 7, RetryAfter: 3 * time.Millisecond, Hold: limiter.HoldInTheWay})
+	if decided, _ := l.Decide(1*ms, 5, 100, &d); !decided || d.Allowed || d.Remaining != 4 || d.RetryAfter != 2*time.Millisecond {
+		t.Errorf("7 remained, and 5 were refused: %t, %+v", decided, d)
+	}
+	if decided, _ := l.Decide(3*ms, 5, 100, &d); decided {
+		t.Errorf("when the denial has ended: %+v", d)
+	}
+	l.Heard(3*ms, 5, &limiter.Decision{RetryAfter: time.Second, Hold: limiter.HoldInTheWay})
+	for at, want := range map[limiter.Instant]bool{4 * ms: true, 8 * ms: false} { // what is in the way may go any moment
+		again := l
+		if decided, _ := again.Decide(at, 5, 100, &d); decided != want {
+			t.Errorf("at %d ms: decided is %t", at/ms, decided)
+		}
+	}
+	l.Heard(4*ms, 1, &limiter.Decision{Allowed: true, Remaining: 1, RetryAfter: limiter.Never})
+	if decided, _ := l.Decide(5*ms, 5, 100, &d); decided {
+		t.Errorf("denied after a yes: %+v", d)
+	}
+}
