@@ -22,11 +22,11 @@ func ServerTLS(cert, key, ca string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	shown := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	base := shown.Clone() // net/http writes to what it is given, when others may be at a handshake
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := f.now()
-		c := base.Clone()
-		c.GetConfigForClient = nil
+		c := shown.Clone()
 		c.Certificates = []tls.Certificate{now.cert}
 		if now.roots != nil {
 			c.ClientCAs, c.ClientAuth = now.roots, tls.RequireAndVerifyClientCert

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +238,21 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 	}
 	if _, err := ServerTLS("", "", ""); err == nil {
 		t.Error("a door without a certificate is accepted")
+	}
+}
+
+// Promise: a server may write to what it was given, while others are at a handshake.
+func TestServerWritesToItsTLS(t *testing.T) {
+	a := newAuthority(t, "ours")
+	a.issue("node", "node")
+	server, err := ServerTLS(a.path("node.pem"), a.path("node.key"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.NextProtos, server.MinVersion = nil, 0
+	c, err := server.GetConfigForClient(nil)
+	if err != nil || !slices.Equal(c.NextProtos, []string{"h2", "http/1.1"}) || c.MinVersion != tls.VersionTLS12 || c.GetConfigForClient != nil {
+		t.Errorf("%v, %+v", err, c)
 	}
 }
 
