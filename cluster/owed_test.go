@@ -95,26 +95,14 @@ func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
-	cut := true
-	w.meet = func(c *Call, deliver func() *Answer) {
-		from := ""
-		if c.Ask.Move != nil {
-			from = c.Ask.Move.ID
-		}
-		if cut && (c.To.ID == "n1" || from == "n1" || from == "" && c.To.ID != "n1") {
-			c.Err = ErrUnsent
-			return
-		}
-		c.Answer = deliver()
-	}
-	w.pass(3 * time.Second)
+	heal := w.cutOff()
 	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed || !w.nodes["n1"].minority.Load() {
 		t.Fatalf("%+v", d)
 	}
 	if w.pass(2 * time.Second); len(w.nodes["n1"].owed) != 1 {
 		t.Errorf("%d are owed during the cut", len(w.nodes["n1"].owed))
 	}
-	cut = false
+	heal()
 	w.pass(5 * time.Second)
 	if left := w.remaining("n3", "five", key); left != 4 {
 		t.Errorf("%d of 5 are left after the minority has admitted one", left)

@@ -20,8 +20,8 @@ const MaxAll = 1000
 
 // DoAll is Do for 1 to MaxAll requests in one message: the cheapest way for who has many at once, a batch of log lines or
 // a page of records. Each is decided by itself, as if it had come alone, and out gets their decisions, in order; it must be as
-// long as requests. An error, as of an unknown limit, says that none was charged, unless Config.Leases has had some decided
-// here. Use Check to have all admitted or none.
+// long as requests. INVALID_ARGUMENT and NOT_FOUND, as of an unknown limit, say that none was charged but what Config.Leases has
+// had decided here; of other errors nobody knows. Use Check to have all admitted or none.
 func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) error {
 	switch {
 	case len(requests) == 0 || len(requests) > MaxAll:
@@ -29,14 +29,15 @@ func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) 
 	case len(out) != len(requests):
 		return status.Errorf(codes.InvalidArgument, "client: there is room for %d decisions on %d requests", len(out), len(requests))
 	}
+	for i := range requests {
+		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol has no place for it
+			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, limit)
+		}
+	}
 	b := batches.Get().(*batch)
-	defer batches.Put(b)
-	b.reset()
+	defer b.release()
 	for i := range requests {
 		r := &requests[i]
-		if !utf8.ValidString(r.Limit) { // the protocol has no place for it
-			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, r.Limit)
-		}
 		if c.leases != nil && ctx.Err() == nil && leasable(r) {
 			if d, decided := c.leases.decide(r); decided {
 				out[i] = d
@@ -83,8 +84,9 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return &batch{known: names{}} }}
 
-func (b *batch) reset() {
+func (b *batch) release() {
 	b.message, b.places, b.out = b.message[:0], b.places[:0], nil
+	batches.Put(b)
 }
 
 func (b *batch) add(i int, r *Request, origin, sequence uint64) {

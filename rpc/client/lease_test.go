@@ -306,6 +306,8 @@ func newRaw(t *testing.T, addr string) penstockv1.RateLimiterClient {
 type older struct {
 	penstockv1.UnimplementedRateLimiterServer
 	reserved, settled atomic.Int64
+
+	degraded bool // it does know them, and its heirs are silent
 }
 
 func (o *older) CheckStream(stream penstockv1.RateLimiter_CheckStreamServer) error {
@@ -322,12 +324,92 @@ func (o *older) CheckStream(stream penstockv1.RateLimiter_CheckStreamServer) err
 
 func (o *older) Reserve(context.Context, *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
 	o.reserved.Add(1)
+	if o.degraded {
+		return &penstockv1.ReserveResponse{Holds: []*penstockv1.Hold{{Id: "x", Decision: &penstockv1.Decision{Degraded: true}}}}, nil
+	}
 	return &penstockv1.ReserveResponse{Allowed: true, Holds: []*penstockv1.Hold{{Id: "x", Decision: &penstockv1.Decision{Allowed: true}}}}, nil
 }
 
 func (o *older) Settle(_ context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
 	o.settled.Add(1 + in.Actual)
 	return new(penstockv1.SettleResponse), nil
+}
+
+// Promise: what a node has lent and its heir does not know of is not spent: the client gives it back, and asks again.
+func TestLeaseThatNoHeirKnows(t *testing.T) {
+	all := serveCluster(t, 2, manyUnits)
+	key := ""
+	for i := 0; key == ""; i++ {
+		if k := fmt.Sprint("k", i); all[0].node.Holds(limiter.Hash(k)) {
+			key = k
+		}
+	}
+	v, err := cluster.NewView("n1", []cluster.Member{
+		{ID: "n1", Boot: 1, State: cluster.StateActive, Features: cluster.OwnFeatures},
+		{ID: "n2", Boot: 9, State: cluster.StateActive, Features: cluster.OwnFeatures, PeerAddr: deadAddress(t)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].node.SetView(v) // its heir is started anew, and cannot be reached
+	conn, ctx := newRaw(t, all[0].addr), patience(t)
+	in := &penstockv1.ReserveRequest{Items: []*penstockv1.Item{item("lent", key, 100)}, TtlMs: 60_000, Lease: true}
+	out, err := conn.Reserve(ctx, in)
+	if err != nil || out.Allowed || out.Holds[0].Id == "" || out.Holds[0].Units != 0 || !out.Holds[0].Decision.Degraded || out.Holds[0].Decision.Allowed {
+		t.Fatalf("%v, %v; want a degraded no, and what to settle", out, err)
+	}
+	if _, err := conn.Settle(ctx, &penstockv1.SettleRequest{Id: out.Holds[0].Id}); err != nil {
+		t.Error(err)
+	}
+	if n := len(all[0].node.Book().On(all[0].node.Limits()["lent"], key)); n != 0 {
+		t.Errorf("%d leases are open that nobody has", n)
+	}
+
+	o := &older{degraded: true}
+	server := grpc.NewServer()
+	penstockv1.RegisterRateLimiterServer(server, o)
+	l := listen(t)
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	c := lender(t, l.Addr().String())
+	for o.reserved.Load() < 3 {
+		if d, err := c.Take(ctx, "lent", "k", 1); err != nil || d.Source == "lease" {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	c.Close()
+	if o.reserved.Load() != o.settled.Load() {
+		t.Errorf("of %d leases that no heir knows of %d were given back", o.reserved.Load(), o.settled.Load())
+	}
+}
+
+// Promise: many requests in one message spend leases as one does, and all is counted once.
+func TestDoAllSpendsLeases(t *testing.T) {
+	all := serveCluster(t, 1, manyUnits)
+	c, used, local := lender(t, all[0].addr), int64(0), 0
+	requests, out := make([]client.Request, 50), make([]client.Decision, 50)
+	for i := range requests {
+		requests[i] = client.Request{Limit: []string{"lent", "exact"}[i%2], Key: "k", Cost: 1}
+	}
+	for used < 20_000 {
+		if err := c.DoAll(patience(t), requests, out); err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range out {
+			if !d.Allowed || d.Source == "lease" && i%2 == 1 {
+				t.Fatalf("%d: %+v", i, d)
+			}
+			if d.Source == "lease" {
+				local++
+			}
+		}
+		used += 25
+	}
+	c.Close()
+	plain := newClient(t, all[0].addr)
+	if left := remaining(t, plain, "k"); left != manyUnits-used || local == 0 {
+		t.Errorf("%d left, want %d; %d were decided here", left, manyUnits-used, local)
+	}
 }
 
 func TestLeasesOfAnOlderNode(t *testing.T) {
