@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // owned finds, by asking the node for one user after another, one whose key each of the nodes decides on.
@@ -56,15 +57,16 @@ func TestTogetherAtTheDoors(t *testing.T) {
 		nodes, urls, seeds = append(nodes, r), append(urls, "http://"+r.address("--http")), []string{r.gossip.Addr()}
 	}
 	eventually(t, "all see all", func() error {
-		held := 0
 		for _, r := range nodes {
-			held += r.node.Held()
-			if r.node.View().Active() != 3 || r.node.Held() == 0 {
-				return fmt.Errorf("%s sees %d and holds %d", r.member.ID, r.node.View().Active(), r.node.Held())
+			view := r.node.View()
+			if view.Active() != 3 {
+				return fmt.Errorf("%s sees %d", r.member.ID, view.Active())
 			}
-		}
-		if held != 4093 {
-			return fmt.Errorf("%d partitions are held", held)
+			for p := range ring.Partitions {
+				if owner := view.Ring.Members()[view.Ring.Owner(p)]; (owner == r.member.ID) != r.node.HoldsPartition(p) {
+					return fmt.Errorf("%s holds partition %d of %s, or not its own", r.member.ID, p, owner)
+				}
+			}
 		}
 		return nil
 	})
@@ -82,76 +84,89 @@ func TestTogetherAtTheDoors(t *testing.T) {
 		return r.StatusCode
 	}
 
+	degraded := func() (n uint64) {
+		for _, r := range nodes {
+			n += r.node.Stats().Degraded.Load()
+		}
+		return n
+	}
+	// What a degraded answer has admitted is charged later on, so after one of them other users are tried.
+	fresh := func(t *testing.T, round func(t *testing.T, try int) (problems []string)) {
+		t.Helper()
+		for try := range 20 {
+			before := degraded()
+			problems := round(t, try)
+			if degraded() != before {
+				continue
+			}
+			for _, p := range problems {
+				t.Error(p)
+			}
+			return
+		}
+		t.Skip("this machine is too busy: answers stay degraded")
+	}
+
 	t.Run("http", func(t *testing.T) {
 		type decided struct {
 			Allowed      bool
 			Remaining    int64
-			RetryAfterMs int64  `json:"retry_after_ms"`
-			Name         string `json:"limit_name"`
+			RetryAfterMs int64 `json:"retry_after_ms"`
 			Owner        string
-			Degraded     bool
 		}
-		var out struct {
+		type answer struct {
 			Allowed   bool
 			Decisions []decided
 		}
-		check := func(costs [3]int64, users []string) {
+		check := func(t *testing.T, costs [3]int64, users []string) (out answer) {
 			t.Helper()
-			for range 50 { // until the machine is quick enough
-				out.Decisions = nil
-				ask("/v1/check", fmt.Sprintf(`{"atomic":true,"items":[{"limit":"short","key":%q,"cost":%d},{"limit":"long","key":%q,"cost":%d},{"limit":"short","key":%q,"cost":%d}]}`,
-					users[0], costs[0], users[1], costs[1], users[2], costs[2]), &out)
-				if len(out.Decisions) != 3 {
-					t.Fatalf("%+v", out)
+			ask("/v1/check", fmt.Sprintf(`{"atomic":true,"items":[{"limit":"short","key":%q,"cost":%d},{"limit":"long","key":%q,"cost":%d},{"limit":"short","key":%q,"cost":%d}]}`,
+				users[0], costs[0], users[1], costs[1], users[2], costs[2]), &out)
+			if len(out.Decisions) != 3 {
+				t.Fatalf("%+v", out)
+			}
+			return out
+		}
+		fresh(t, func(t *testing.T, try int) (problems []string) {
+			problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+			users := owned(t, nodes, try, func(user string) {
+				ask("/v1/check", fmt.Sprintf(`{"limit":"short","key":%q}`, user), new(answer))
+			})
+			remain := func(want [3]int64) { // soon: the last settlements are on their way
+				var left [3]int64
+				for range 100 {
+					for i, user := range users {
+						var d decided
+						ask("/v1/check", fmt.Sprintf(`{"limit":%q,"key":%q,"cost":0}`, []string{"short", "long", "short"}[i], user), &d)
+						left[i] = d.Remaining
+					}
+					if left == want {
+						return
+					}
+					time.Sleep(50 * time.Millisecond)
 				}
-				if !slices.ContainsFunc(out.Decisions, func(d decided) bool { return d.Degraded }) {
-					return
-				}
+				problem("%d remain, want %d", left, want)
 			}
-			t.Skip("this machine is too busy: answers stay degraded")
-		}
-		users := owned(t, nodes, 0, func(user string) {
-			ask("/v1/check", fmt.Sprintf(`{"limit":"short","key":%q}`, user), &out)
-		})
-		var left [3]int64
-		peek := func() [3]int64 {
-			for i, user := range users {
-				var d decided
-				ask("/v1/check", fmt.Sprintf(`{"limit":%q,"key":%q,"cost":0}`, []string{"short", "long", "short"}[i], user), &d)
-				left[i] = d.Remaining
+
+			out := check(t, [3]int64{4, 5, 6}, users)
+			owners := map[string]bool{}
+			for _, d := range out.Decisions {
+				owners[d.Owner] = true
 			}
-			return left
-		}
-		if check([3]int64{4, 5, 6}, users); !out.Allowed {
-			t.Fatalf("%+v", out)
-		}
-		owners := map[string]bool{}
-		for _, d := range out.Decisions {
-			owners[d.Owner] = true
-		}
-		if len(owners) != 3 {
-			t.Errorf("%+v: want three owners", out)
-		}
-		want := [3]int64{5, 5, 3} // one was taken of the first and the last before
-		eventually(t, "all is charged", func() error {
-			if got := peek(); got != want {
-				return fmt.Errorf("%d remain, want %d", got, want)
+			if !out.Allowed || len(owners) != 3 {
+				problem("%+v: want a yes of three owners", out)
 			}
-			return nil
-		})
-		check([3]int64{6, 6, 1}, users)
-		yes := [3]bool{out.Decisions[0].Allowed, out.Decisions[1].Allowed, out.Decisions[2].Allowed}
-		if out.Allowed || yes != [3]bool{false, false, true} {
-			t.Errorf("%+v; the first two refuse", out)
-		}
-		if a, b := out.Decisions[0].RetryAfterMs, out.Decisions[1].RetryAfterMs; a <= 50*60_000 || b <= 9*3_600_000 {
-			t.Errorf("wait for %d and %d ms; want an hour and ten", a, b)
-		}
-		eventually(t, "nothing is burnt", func() error {
-			if got := peek(); got != want {
-				return fmt.Errorf("%d remain, want %d", got, want)
+			remain([3]int64{5, 5, 3}) // one was taken of the first and the last before
+			out = check(t, [3]int64{6, 6, 1}, users)
+			yes := [3]bool{out.Decisions[0].Allowed, out.Decisions[1].Allowed, out.Decisions[2].Allowed}
+			if out.Allowed || yes != [3]bool{false, false, true} {
+				problem("%+v; the first two refuse", out)
 			}
-			return nil
+			if a, b := out.Decisions[0].RetryAfterMs, out.Decisions[1].RetryAfterMs; a <= 50*60_000 || b <= 9*3_600_000 {
+				problem("wait for %d and %d ms; want an hour and ten", a, b)
+			}
+			remain([3]int64{5, 5, 3}) // nothing is burnt
+			return problems
 		})
 	})
 
@@ -172,15 +187,8 @@ func TestTogetherAtTheDoors(t *testing.T) {
 			out.Statuses = nil
 			return ask("/json", fmt.Sprintf(`{"domain":"edge","hits_addend":%d,"descriptors":[%s]}`, hits, strings.Join(d, ",")), &out)
 		}
-		degraded := func() (n uint64) {
-			for _, r := range nodes {
-				n += r.node.Stats().Degraded.Load()
-			}
-			return n
-		}
-		for try := range 20 {
-			before := degraded()
-			users := owned(t, nodes, 1+try, func(user string) { check(1, user) })
+		fresh(t, func(t *testing.T, try int) (problems []string) {
+			users := owned(t, nodes, 100+try, func(user string) { check(1, user) })
 			check(6, users[0])
 			check(7, users[1])
 			code := check(5, users...)
@@ -192,19 +200,15 @@ func TestTogetherAtTheDoors(t *testing.T) {
 				}
 				return left
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // an Envoy is answered within 12 ms
 			got := left()
-			if degraded() != before { // an Envoy is answered within 12 ms
-				continue
-			}
 			if code != 429 || overall != "OVER_LIMIT" || codes[0].Code != "OVER_LIMIT" || codes[1].Code != "OVER_LIMIT" || codes[2].Code != "OK" {
-				t.Errorf("%d %s %+v; the first two refuse", code, overall, codes)
+				problems = append(problems, fmt.Sprintf("%d %s %+v; the first two refuse", code, overall, codes))
 			}
 			if got != [3]int64{2, 1, 8} {
-				t.Errorf("%d remain, want 2, 1 and 8: a denied request has burnt something", got)
+				problems = append(problems, fmt.Sprintf("%d remain, want 2, 1 and 8: a denied request has burnt something", got))
 			}
-			return
-		}
-		t.Skip("this machine is too busy for answers within 12 ms")
+			return problems
+		})
 	})
 }
