@@ -110,6 +110,9 @@ type Decision struct {
 // is an answer, never an error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
+	if n.dozing.Load() {
+		n.rouse()
+	}
 	if n.stalled(now) {
 		n.fence()
 	}

@@ -148,7 +148,15 @@ func (n *Node) fenceLocked() {
 func (n *Node) tick() {
 	now := n.clock.Now()
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.tickLocked(now)
+	sweep := n.sweepLocked(now)
+	n.mu.Unlock()
+	if sweep > 0 {
+		n.table.Sweep(now, sweep)
+	}
+}
+
+func (n *Node) tickLocked(now limiter.Instant) {
 	if n.stalled(now) {
 		n.fenceLocked()
 		n.pardonLocked(now)
@@ -181,10 +189,23 @@ func (n *Node) tick() {
 	}
 	n.tendHoldsLocked(now)
 	n.tendLeases(now)
-	if !n.stopped {
-		n.stopTick = n.clock.AfterFunc(tickEvery, n.tick)
-	}
+	n.lookBusyLocked()
+	n.nextTickLocked(r)
 }
+
+// sweepLocked is how many places of the table are to be looked at now: in half a minute every key is looked at once, and none waits
+// long for it. It follows what was collected, so what a refund or a reset made as good as new is told before it is removed.
+func (n *Node) sweepLocked(now limiter.Instant) int {
+	elapsed := time.Duration(now - n.swept)
+	if elapsed < n.sweepEvery {
+		return 0
+	}
+	n.swept = now
+	return max(256, int(int64(n.table.Stats().Slots)*min(elapsed, dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
+}
+
+// sweepRound is how long it takes to look at every key.
+const sweepRound = 30 * time.Second
 
 // countContactsLocked finds out whether this node is with the majority. Of two equal halves the one with the smallest id
 // goes on; of a cluster of two, both do.
@@ -314,9 +335,13 @@ const strangerLasts = 10 * time.Second
 
 // probeLocked asks the next few members for a sign of life.
 func (n *Node) probeLocked(now limiter.Instant, r *route) {
+	every := probeEvery
+	if n.calmLocked() {
+		every = calmProbeEvery
+	}
 	for range min(probesAtOnce, len(r.members)) {
 		n.probing = (n.probing + 1) % len(r.members)
-		if p := r.members[n.probing]; now >= p.asked.Add(probeEvery) {
+		if p := r.members[n.probing]; now >= p.asked.Add(every) {
 			n.probePeerLocked(now, p)
 		}
 	}

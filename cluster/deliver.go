@@ -20,6 +20,9 @@ func (n *Node) Deliver(a *Ask) *Answer {
 // heirs to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
+	if n.dozing.Load() {
+		n.rouse()
+	}
 	if n.stalled(now) {
 		n.fence()
 	}

@@ -18,7 +18,7 @@ type Config struct {
 	Network     Network
 	Table       *limiter.Table
 	CallTimeout time.Duration // of one call to a peer; default DefaultCallTimeout
-	SweepEvery  time.Duration // pause between two looks at a part of the table; default 250 ms
+	SweepEvery  time.Duration // pause between two looks at a part of the table, in whole ticks of 100 ms; default 250 ms
 	Secret      uint64        // drawn at random, so that clients who draw ids cannot slow the memory of ids down; decides nothing
 }
 
@@ -44,7 +44,8 @@ type Node struct {
 	leases   leases
 	stats    Stats
 	holdings holdings
-	ticked   atomic.Int64 // Instant of the last tick; 0 before the first
+	ticked   atomic.Int64 // Instant of the last tick, or of the last one left out in a doze; 0 before the first
+	dozing   atomic.Bool  // see doze.go
 	agent    atomic.Bool  // owns no keys, by the latest View
 	minority atomic.Bool  // cut off from most of the others: this node decides nothing but by on_partition
 	tied     atomic.Bool  // one of a cluster of two, and the other is missed
@@ -73,13 +74,15 @@ type Node struct {
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
 	fences    uint64
 	ticks     uint64
-	probing   int     // index in route.members of who was probed last
-	tending   bool    // a claim is under way
-	unsettled bool    // something has changed since tend last found nothing to claim
-	outboxes  []*peer // of the View: those that something was ever to be said to, by id
-	restored  bool    // some parts are
-	returning bool    // what was restored is being sent to who should hold it
-	stopSweep func()
+	changes   uint64          // Stats.Changes at the last tick
+	calm      int             // ticks in a row in which nothing has changed
+	swept     limiter.Instant // when the table was last looked at
+	probing   int             // index in route.members of who was probed last
+	tending   bool            // a claim is under way
+	unsettled bool            // something has changed since tend last found nothing to claim
+	outboxes  []*peer         // of the View: those that something was ever to be said to, by id
+	restored  bool            // some parts are
+	returning bool            // what was restored is being sent to who should hold it
 	stopTick  func()
 	stopped   bool
 }
@@ -170,43 +173,17 @@ func (n *Node) Unreachable() (ids []string) {
 	return ids
 }
 
-// Start begins the node's timers.
-func (n *Node) Start() {
-	n.scheduleSweep()
-	n.tick()
-}
+// Start begins the node's ticks.
+func (n *Node) Start() { n.tick() }
 
-// Stop ends the node's timers. Its doors go on answering.
+// Stop ends the node's ticks. Its doors go on answering.
 func (n *Node) Stop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stopped = true
-	if n.stopSweep != nil {
-		n.stopSweep()
-	}
 	if n.stopTick != nil {
 		n.stopTick()
 	}
-}
-
-func (n *Node) scheduleSweep() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.stopped {
-		n.stopSweep = n.clock.AfterFunc(n.sweepEvery, n.sweep)
-	}
-}
-
-// sweep looks at a 120th of the table: every key is looked at once in half a minute, and none waits long for it.
-func (n *Node) sweep() {
-	now := n.clock.Now()
-	n.mu.Lock()
-	if n.parts != nil {
-		n.collectLocked(now) // what a refund or a reset made as good as new is told before it is removed
-	}
-	n.mu.Unlock()
-	n.table.Sweep(now, max(256, n.table.Stats().Slots/120))
-	n.scheduleSweep()
 }
 
 // nodeOrigin marks the IDs that nodes draw. Clients cannot draw such an ID (Check clears the bit), so nobody can take

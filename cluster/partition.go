@@ -123,6 +123,7 @@ func (n *Node) SetView(v *View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.clock.Now()
+	n.rouseLocked()
 	r := &route{View: v, peers: make([]*peer, len(v.Members))}
 	old := n.view.Load()
 	for i, k := 0, 0; i < len(v.Members); i++ {
