@@ -21,7 +21,8 @@ import (
 // Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
 // back). But a link may be cut between two members only, or one be declared dead by mistake: then whom the claimer does not
 // reach goes on deciding, because it reaches most of the others. So a claim says who is not asked, and whoever has had a
-// sign of life from one of those lately calls nothing free. Of any two majorities, somebody is in both.
+// sign of life from one of those lately calls nothing free, whether his View still names that one or not; nor does the claimer
+// himself. Of any two majorities, somebody is in both.
 
 // tendLocked begins to claim what this node should hold and does not, unless it is at it. To find out what that is takes a
 // look at every partition; the ticks of a node that has found nothing do so again only when something has changed.
@@ -47,7 +48,7 @@ func (n *Node) tendAgain(pause time.Duration) {
 		n.mu.Unlock()
 		return
 	}
-	term := n.nextTermLocked()
+	term, fences := n.nextTermLocked(), n.fences
 	for _, p := range wanted {
 		n.parts[p].term = term
 	}
@@ -63,11 +64,11 @@ func (n *Node) tendAgain(pause time.Duration) {
 	defer n.mu.Unlock()
 	n.tending = false
 	now = n.clock.Now()
-	if n.stalled(now) || n.minority.Load() || n.view.Load() != r {
-		n.tendLocked() // what was asked is old
+	if n.stalled(now) || n.minority.Load() || n.view.Load() != r || n.fences != fences {
+		n.tendLocked() // what was asked is old: while this node was stopped others may have been told the same
 		return
 	}
-	n.concludeClaimLocked(now, r, wanted, term, calls)
+	n.concludeClaimLocked(now, r, wanted, term, unasked, calls)
 	n.startPushesLocked()
 	if pause > 0 && len(unasked) > 0 && !n.tending && !n.stopped {
 		n.tending = true
@@ -96,10 +97,20 @@ func (n *Node) hearsLocked(now limiter.Instant, r *route, boots []uint64) (any b
 		return false
 	}
 	contact := n.paceLocked(r)
-	for i, p := range r.peers {
-		if i != r.Self && !p.left.Load() && now <= limiter.Instant(p.sound.Load()).Add(contact) && slices.Contains(boots, p.boot) {
+	hear := func(p *peer) {
+		if !p.left.Load() && now <= limiter.Instant(p.sound.Load()).Add(contact) {
 			n.suspectLocked(now, p)
 			any = true
+		}
+	}
+	for i, p := range r.peers {
+		if i != r.Self && slices.Contains(boots, p.boot) {
+			hear(p)
+		}
+	}
+	for _, b := range boots {
+		if f, known := n.former[b]; known {
+			hear(f.peer)
 		}
 	}
 	return any
@@ -142,7 +153,7 @@ func (n *Node) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 }
 
 // concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to hold it.
-func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call) {
+func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint16, term uint64, unasked []uint64, calls []Call) {
 	free := make([]bool, len(wanted))
 	for k := range free {
 		free[k] = true
@@ -170,7 +181,7 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			clear(free)
 		}
 	}
-	if n.outnumberedLocked(now, r) {
+	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) {
 		clear(free)
 	}
 	for k, p := range wanted {

@@ -65,9 +65,12 @@ func (w *world) Call(calls []Call) {
 			w.calls++
 		}
 		deliver := func() *Answer { return w.nodes[c.To.ID].Deliver(c.Ask) }
-		if w.meet != nil {
+		switch {
+		case w.meet != nil:
 			w.meet(c, deliver)
-		} else {
+		case w.nodes[c.To.ID] == nil:
+			c.Err = errors.Join(ErrUnsent, ErrGone)
+		default:
 			c.Answer = deliver()
 		}
 	}

@@ -133,6 +133,7 @@ func (n *Node) fenceLocked() {
 	if r := n.view.Load(); n.parts == nil || r == nil || n.soloLocked(r) {
 		return // nobody could have taken anything over
 	}
+	n.fences++
 	if n.Held() == 0 {
 		return
 	}
@@ -140,7 +141,6 @@ func (n *Node) fenceLocked() {
 		n.dropLocked(p)
 		n.dueLocked(&n.parts[p])
 	}
-	n.fences++
 	n.stats.Fenced.Add(1)
 }
 
@@ -296,9 +296,19 @@ func (n *Node) acquaintLocked(now limiter.Instant, r, old *route) {
 	}
 	for i, p := range old.peers {
 		if m := &old.Members[i]; m.Role == RoleMember && !r.has(p) && !r.hasBoot(m.Boot) {
-			n.former[m.Boot] = now
+			if p.leaves.Load() || m.State == StateLeaving { // it has given away what it held, and only what it says from now on is a sign of life
+				p.sound.Store(int64(now.Add(-forgetAfter)))
+			}
+			n.former[m.Boot] = formerPeer{p, now}
 		}
 	}
+}
+
+// formerPeer is a member that no View names any more. It may have been declared dead by mistake, or while it was stopped, and hold
+// something that it has been given, or has claimed, since it goes on.
+type formerPeer struct {
+	*peer
+	since limiter.Instant
 }
 
 // bootsOf is which boots of members are in v, as one number.

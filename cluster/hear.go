@@ -22,6 +22,9 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 			sender.met(now, m.CutOff)
 		}
 	}
+	if f, known := n.former[m.From]; known {
+		f.met(now, m.CutOff)
+	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
 		a.Standings = n.standLocked(now, r, sender, m)

@@ -70,9 +70,9 @@ type Node struct {
 	moves     uint64     // sequence of the last message about copies
 	inbox     map[uint64]*inbox
 	strangers map[uint64]limiter.Instant // boots that have claimed and are not in the View, and when
-	former    map[uint64]limiter.Instant // boots that were in a View and are no more, and since when
+	former    map[uint64]formerPeer      // by boot: those that were in a View and are no more
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
-	fences    uint64
+	fences    uint64                     // how often this node has had to let go of all that it held, or would have held
 	ticks     uint64
 	changes   uint64          // Stats.Changes at the last tick
 	calm      int             // ticks in a row in which nothing has changed
@@ -119,7 +119,7 @@ func New(c Config) (*Node, error) {
 	n.limits.Store(&Limits{})
 	n.promises = make(map[ID]*promise)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
-	n.strangers, n.former = make(map[uint64]limiter.Instant), make(map[uint64]limiter.Instant)
+	n.strangers, n.former = make(map[uint64]limiter.Instant), make(map[uint64]formerPeer)
 	n.table.Guard(n.Holds, n.keeps)
 	n.table.Track()
 	n.book = limiter.NewBook(n.table, n.Holds)

@@ -278,8 +278,8 @@ const copyLives = time.Minute
 // tidyLocked lets go of copies that have outlived their holder.
 func (n *Node) tidyLocked(now limiter.Instant) {
 	maps.DeleteFunc(n.strangers, func(_ uint64, since limiter.Instant) bool { return now >= since.Add(strangerLasts) })
-	for boot, since := range n.former {
-		if now >= since.Add(forgetAfter) {
+	for boot, f := range n.former {
+		if now >= f.since.Add(forgetAfter) {
 			delete(n.former, boot)
 			delete(n.inbox, boot)
 		}

@@ -79,7 +79,18 @@ func (s *shard) copyEntries(now Instant, wanted func(l *Limit, hash uint64) bool
 			entries = append(entries, entry)
 		}
 	}
-	return entries
+	return scattered(entries)
+}
+
+// scattered puts entries, which come in the order of their hashes, into one in which neighbours lie far apart. Whoever takes them in
+// grows with them: by the first of them alone, all in one corner, it would have no room there and plenty elsewhere.
+func scattered(entries []Entry) []Entry {
+	n := len(entries)
+	step, mixed := spread(n), make([]Entry, n)
+	for i := range mixed {
+		mixed[i] = entries[i*step%n]
+	}
+	return mixed
 }
 
 // anyKey is a key whose hash is wanted. If one in some thousand is, it finds it but once in 10^13 times.
