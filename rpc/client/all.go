@@ -52,7 +52,7 @@ func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) 
 	sent := c.now()
 	b.out = out
 	tries := 0
-	err := twice(ctx, func(ctx context.Context) error {
+	err := c.twice(ctx, func(ctx context.Context) error {
 		tries++
 		return c.conn.Invoke(ctx, penstockv1.RateLimiter_Check_FullMethodName, b, b, grpc.ForceCodecV2(batchCodec{}), grpc.StaticMethod())
 	})

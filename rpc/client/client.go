@@ -22,8 +22,6 @@
 //
 // With Config.Leases the keys that are asked for often, of limits with consistency leased, are decided in this process, from
 // units that the cluster has set aside for it.
-//
-// Not built yet: leaving a node that can be reached but is not ready.
 package client
 
 import (
@@ -43,9 +41,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -62,7 +60,8 @@ const repeatWithin = 1500 * time.Millisecond
 // Config says how to reach a cluster.
 type Config struct {
 	// Targets are the client doors of nodes: host:port, or unix:///path. At least one. The first that can be reached is
-	// used until it cannot be any more; any node answers for all keys.
+	// used until it cannot be any more, or leaves calls without an answer for half a second or so and does not say that it is
+	// there (a process that is stopped, a machine without power), or is not ready; any node answers for all keys.
 	Targets []string
 	TLS     *tls.Config // nil: plaintext
 	Token   string      // sent as bearer token; empty: none
@@ -82,6 +81,7 @@ type Client struct {
 	conn     *grpc.ClientConn
 	limits   penstockv1.RateLimiterClient
 	admin    penstockv1.AdminClient
+	targets  *targets
 	takes    *takes
 	fallback fallback
 	leases   *leases       // nil: none
@@ -98,23 +98,22 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	var state resolver.State
+	var doors []resolver.Address
 	for _, target := range c.Targets {
 		if _, _, err := net.SplitHostPort(target); err != nil && !strings.HasPrefix(target, "unix:///") {
 			return nil, fmt.Errorf("client: target %q: give host:port or unix:///path", target)
 		}
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: target, ServerName: serverName(target)})
+		doors = append(doors, resolver.Address{Addr: target, ServerName: serverName(target)})
 	}
-	targets := manual.NewBuilderWithScheme("penstock")
-	targets.InitialState(state)
+	targets := newTargets(doors)
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(transport),
-		grpc.WithResolvers(targets),
-		grpc.WithContextDialer(dial),
+		grpc.WithResolvers(targets.doors),
+		grpc.WithContextDialer(targets.dial),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
@@ -130,8 +129,9 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	conn.Connect()
-	client := &Client{conn: conn, limits: penstockv1.NewRateLimiterClient(conn), admin: penstockv1.NewAdminClient(conn), fallback: fallback, origin: newOrigin()}
-	client.takes = newTakes(client.limits)
+	client := &Client{conn: conn, limits: penstockv1.NewRateLimiterClient(conn), admin: penstockv1.NewAdminClient(conn), targets: targets, fallback: fallback, origin: newOrigin()}
+	targets.health = healthv1.NewHealthClient(conn)
+	client.takes = newTakes(client.limits, targets)
 	if c.Leases {
 		client.leases = newLeases(client)
 	}
@@ -144,14 +144,6 @@ func serverName(target string) string {
 		return "localhost"
 	}
 	return target
-}
-
-func dial(ctx context.Context, target string) (net.Conn, error) {
-	var d net.Dialer
-	if path, found := strings.CutPrefix(target, "unix://"); found {
-		return d.DialContext(ctx, "unix", path)
-	}
-	return d.DialContext(ctx, "tcp", target)
 }
 
 // newOrigin draws what tells this client's ids from all others. The highest bit belongs to the nodes.
@@ -178,6 +170,7 @@ func (c *Client) Close() error {
 		c.leases.close()
 	}
 	c.takes.close()
+	c.targets.close()
 	return c.conn.Close()
 }
 
@@ -194,7 +187,7 @@ func (c *Client) Check(ctx context.Context, items []*penstockv1.Item, atomic boo
 		}
 	}
 	var out *penstockv1.CheckResponse
-	err := twice(ctx, func(ctx context.Context) (err error) {
+	err := c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.limits.Check(ctx, in)
 		return err
 	})
@@ -216,7 +209,7 @@ func (c *Client) Peek(ctx context.Context, limit, key string, cost int64) (Decis
 // PeekItems answers as Check would, and changes nothing.
 func (c *Client) PeekItems(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
 	var out *penstockv1.PeekResponse
-	err := twice(ctx, func(ctx context.Context) (err error) {
+	err := c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.limits.Peek(ctx, &penstockv1.PeekRequest{Items: items})
 		return err
 	})
@@ -227,7 +220,7 @@ func (c *Client) PeekItems(ctx context.Context, items []*penstockv1.Item) ([]*pe
 // that the owner of its key could not be reached.
 func (c *Client) Reset(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
 	var out *penstockv1.ResetResponse
-	err := twice(ctx, func(ctx context.Context) (err error) {
+	err := c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.limits.Reset(ctx, &penstockv1.ResetRequest{Items: items})
 		return err
 	})
@@ -236,7 +229,7 @@ func (c *Client) Reset(ctx context.Context, items []*penstockv1.Item) ([]*pensto
 
 // Members lists the nodes as the connected one sees them.
 func (c *Client) Members(ctx context.Context) (out *penstockv1.MembersResponse, err error) {
-	err = twice(ctx, func(ctx context.Context) (err error) {
+	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Members(ctx, &penstockv1.MembersRequest{})
 		return err
 	})
@@ -245,7 +238,7 @@ func (c *Client) Members(ctx context.Context) (out *penstockv1.MembersResponse, 
 
 // Ring tells who owns key.
 func (c *Client) Ring(ctx context.Context, key string) (out *penstockv1.RingResponse, err error) {
-	err = twice(ctx, func(ctx context.Context) (err error) {
+	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte(key)})
 		return err
 	})
@@ -254,7 +247,7 @@ func (c *Client) Ring(ctx context.Context, key string) (out *penstockv1.RingResp
 
 // Top lists the keys that the connected node decides for and that have used most: of one limit, or if that is empty, of all.
 func (c *Client) Top(ctx context.Context, count int, limit string) (out *penstockv1.TopResponse, err error) {
-	err = twice(ctx, func(ctx context.Context) (err error) {
+	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Top(ctx, &penstockv1.TopRequest{Count: int32(count), Limit: limit})
 		return err
 	})
@@ -263,7 +256,7 @@ func (c *Client) Top(ctx context.Context, count int, limit string) (out *penstoc
 
 // Keys lists keys that the connected node decides for and that begin with a prefix; cursor is the next of the page before.
 func (c *Client) Keys(ctx context.Context, prefix string, count int, cursor string) (out *penstockv1.KeysResponse, err error) {
-	err = twice(ctx, func(ctx context.Context) (err error) {
+	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Keys(ctx, &penstockv1.KeysRequest{Prefix: []byte(prefix), Count: int32(count), Cursor: cursor})
 		return err
 	})
@@ -276,7 +269,7 @@ var ErrElsewhere = errors.New("another node decides for this key")
 // Holds lists the open holds that in asks for, on keys that the connected node decides for: who holds what. If another node
 // decides for the key of in, it is ErrElsewhere.
 func (c *Client) Holds(ctx context.Context, in *penstockv1.HoldsRequest) (out *penstockv1.HoldsResponse, err error) {
-	err = twice(ctx, func(ctx context.Context) (err error) {
+	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Holds(ctx, in)
 		return err
 	})
@@ -290,18 +283,18 @@ func (c *Client) nextID() *penstockv1.RequestId {
 	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
 }
 
-// twice calls, and calls again if the connection broke. Whatever was charged the first time is not charged again: takes
+// twice calls, and calls again if the connection broke or the node was left. Whatever was charged the first time is not charged again: takes
 // have ids, and all else charges nothing.
-func twice(ctx context.Context, call func(context.Context) error) error {
+func (c *Client) twice(ctx context.Context, call func(context.Context) error) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
 		defer cancel()
 	}
 	sent := time.Now()
-	err := call(ctx)
+	err := c.targets.once(ctx, call)
 	if status.Code(err) == codes.Unavailable && time.Since(sent) < repeatWithin {
-		err = call(ctx)
+		err = c.targets.once(ctx, call)
 	}
 	return err
 }

@@ -156,7 +156,7 @@ func (s *leases) ask(l *lease, want int64) {
 	}
 	sent := s.client.now()
 	var out *penstockv1.ReserveResponse
-	err := twice(ctx, func(ctx context.Context) (err error) {
+	err := s.client.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = s.client.limits.Reserve(ctx, in)
 		return err
 	})

@@ -34,14 +34,14 @@ type remoteHold struct {
 }
 
 func (h remoteHold) Settle(ctx context.Context, actual int64) error {
-	return twice(ctx, func(ctx context.Context) error {
+	return h.client.twice(ctx, func(ctx context.Context) error {
 		_, err := h.client.limits.Settle(ctx, &penstockv1.SettleRequest{Id: h.id, Actual: actual, Holder: h.holder})
 		return err
 	})
 }
 
 func (h remoteHold) Extend(ctx context.Context, ttl time.Duration) error {
-	return twice(ctx, func(ctx context.Context) error {
+	return h.client.twice(ctx, func(ctx context.Context) error {
 		_, err := h.client.limits.Extend(ctx, &penstockv1.ExtendRequest{Id: h.id, TtlMs: ttl.Milliseconds(), Holder: h.holder})
 		return err
 	})
@@ -74,7 +74,7 @@ func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl t
 		}
 	}
 	var out *penstockv1.ReserveResponse
-	err := twice(ctx, func(ctx context.Context) (err error) {
+	err := c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.limits.Reserve(ctx, in)
 		return err
 	})

@@ -23,7 +23,7 @@ type Verdict struct {
 func (c *Client) CheckRules(ctx context.Context, attributes map[string]string, cost int64) (Verdict, error) {
 	in := &penstockv1.CheckRequest{Attributes: attributes, Cost: &cost, Id: c.nextID()}
 	var out *penstockv1.CheckResponse
-	err := twice(ctx, func(ctx context.Context) (err error) {
+	err := c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.limits.Check(ctx, in)
 		return err
 	})

@@ -136,11 +136,12 @@ func (t *take) finish(d Decision, err error) {
 // takes shares one stream among all takes. Two goroutines work while there is a stream: run opens it and reads, write
 // writes what waits; between streams there is run alone, and before the first take none.
 type takes struct {
-	client penstockv1.RateLimiterClient
-	ctx    context.Context // ends with close
-	cancel context.CancelFunc
-	wake   chan struct{} // holds a token if something waits
-	ended  chan struct{} // closed when run has returned
+	client  penstockv1.RateLimiterClient
+	targets *targets
+	ctx     context.Context // ends with close
+	cancel  context.CancelFunc
+	wake    chan struct{} // holds a token if something waits
+	ended   chan struct{} // closed when run has returned
 
 	mu      sync.Mutex // guards all below
 	started bool
@@ -158,8 +159,8 @@ const (
 
 var errClosed = status.Error(codes.Canceled, "client: it is closed")
 
-func newTakes(c penstockv1.RateLimiterClient) *takes {
-	t := &takes{client: c, wake: make(chan struct{}, 1), ended: make(chan struct{}), sent: map[uint64][]*take{}}
+func newTakes(c penstockv1.RateLimiterClient, to *targets) *takes {
+	t := &takes{client: c, targets: to, wake: make(chan struct{}, 1), ended: make(chan struct{}), sent: map[uint64][]*take{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
@@ -221,6 +222,8 @@ func (t *takes) run() {
 func (t *takes) converse() error {
 	ctx, hangUp := context.WithCancel(t.ctx)
 	defer hangUp()
+	using := t.targets.inUse()
+	defer context.AfterFunc(using, hangUp)()
 	stream, err := t.client.CheckStream(ctx, grpc.ForceCodecV2(bytesCodec{}))
 	if err != nil {
 		return err
@@ -242,6 +245,9 @@ func (t *takes) converse() error {
 			break
 		}
 		t.receive(response, known)
+	}
+	if using.Err() != nil {
+		err = errLeft
 	}
 	hangUp()
 	<-written
@@ -301,6 +307,7 @@ func (t *takes) join() []byte {
 	}
 	t.tag++
 	t.sent[t.tag] = joined
+	t.targets.begin()
 	now := time.Now()
 	for _, one := range joined {
 		one.sent = now
@@ -311,7 +318,10 @@ func (t *takes) join() []byte {
 // receive hands the decisions of one request to their callers.
 func (t *takes) receive(out streamResponse, known names) {
 	t.mu.Lock()
-	joined := t.sent[out.tag]
+	joined, found := t.sent[out.tag]
+	if found {
+		t.targets.answered.Add(1)
+	}
 	delete(t.sent, out.tag)
 	if out.err != nil && len(joined) > 1 {
 		// One bad take has spoilt the request, and nothing was charged: send each by itself.
@@ -340,6 +350,7 @@ func (t *takes) repeat(err error) {
 	t.mu.Lock()
 	for tag, joined := range t.sent {
 		delete(t.sent, tag)
+		t.targets.answered.Add(1)
 		for _, one := range joined {
 			if one.again || time.Since(one.sent) > repeatWithin || t.ctx.Err() != nil || status.Code(err) != codes.Unavailable {
 				failed = append(failed, one)
