@@ -16,7 +16,7 @@ import (
 //
 // Views come late, so a claimer may not know all who have come meanwhile, and one of those may hold the partition by now. So a
 // claim says whom the claimer knows, and who knows others answers with their boots: as long as there is one that the
-// claimer has never known, it gets nothing.
+// claimer has never known, it gets nothing; nor does it while it hears itself somebody who has claimed and whom its View does not name.
 //
 // Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
 // back). But a link may be cut between two members only, or one be declared dead by mistake: then whom the claimer does not
@@ -116,6 +116,17 @@ func (n *Node) hearsLocked(now limiter.Instant, r *route, boots []uint64) (any b
 	return any
 }
 
+// hearsStrangersLocked reports whether this node has had a sign of life lately from somebody who has claimed, and whom its View does not name.
+func (n *Node) hearsStrangersLocked(now limiter.Instant, r *route) bool {
+	contact := n.paceLocked(r)
+	for _, heard := range n.strangers {
+		if now <= heard.Add(contact) {
+			return true
+		}
+	}
+	return false
+}
+
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those that it is the heir of
 // and whose owner is gone.
 func (n *Node) wantedLocked(now limiter.Instant, r *route) (wanted []uint16) {
@@ -181,7 +192,7 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			clear(free)
 		}
 	}
-	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) {
+	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) || n.hearsStrangersLocked(now, r) {
 		clear(free)
 	}
 	for k, p := range wanted {

@@ -160,6 +160,7 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	if n.stalled(now) {
 		n.fenceLocked()
 		n.pardonLocked(now)
+		n.resumed = now
 	}
 	if n.parts != nil { // an agent asks nobody for signs of life, so silence says nothing to it
 		n.ticked.Store(int64(now))
@@ -237,6 +238,7 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 	if minority && !n.minority.Swap(true) {
 		n.fenceLocked()
 	} else if !minority && n.minority.Swap(false) {
+		n.resumed = now
 		n.tendLocked()
 	}
 }
@@ -373,7 +375,7 @@ func (n *Node) pardonLocked(now limiter.Instant) {
 	if r := n.view.Load(); r != nil {
 		for _, p := range r.members {
 			p.missed.Store(0)
-			p.reached(now)
+			p.reached(now - 1) // which is not an answer since it goes on
 		}
 	}
 }

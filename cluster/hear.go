@@ -25,6 +25,9 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if f, known := n.former[m.From]; known {
 		f.met(now, m.CutOff)
 	}
+	if _, known := n.strangers[m.From]; known && sender == nil {
+		n.strangers[m.From] = now
+	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
 		a.Standings = n.standLocked(now, r, sender, m)
@@ -42,7 +45,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		if sender == nil || n.parts == nil && len(m.Charges) == 0 {
 			return nil
 		}
-		n.applyLocked(now, r, m, a)
+		n.applyLocked(now, r, sender, m, a)
 	} else if len(m.Entries)+len(m.Holds) > 0 && sender != nil && n.parts != nil {
 		for i := range m.Entries {
 			n.importLocked(now, m, &m.Entries[i], false)
@@ -63,7 +66,7 @@ type inbox struct {
 }
 
 // applyLocked takes the copies and the gift of m in, unless it has done so before.
-func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer) {
+func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move, a *MoveAnswer) {
 	in := n.inbox[m.From]
 	if in == nil {
 		in = new(inbox)
@@ -118,7 +121,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, m *Move, a *MoveAnswer
 		n.recent.learn(now, &m.Taken[i])
 	}
 	for _, p := range m.Gift {
-		if int(p) >= len(n.parts) || !n.acceptsLocked(now, r, m, int(p)) {
+		if int(p) >= len(n.parts) || !n.acceptsLocked(now, r, sender, m, int(p)) {
 			in.refused = append(in.refused, p)
 			if int(p) < len(n.parts) && !n.parts[p].giving {
 				n.parts[p].hint = m.ID // it goes on deciding
@@ -153,12 +156,15 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 	n.table.Import(now, e, replace)
 }
 
-// acceptsLocked reports whether this node takes the partition of a gift.
-func (n *Node) acceptsLocked(now limiter.Instant, r *route, m *Move, p int) bool {
+// acceptsLocked reports whether this node takes the partition of a gift. After it was stopped, or cut off, it takes nothing from who has not
+// answered it since: the gift may have lain at its door, and meanwhile be taken for lost, and its partition be claimed by another one.
+func (n *Node) acceptsLocked(now limiter.Instant, r *route, sender *peer, m *Move, p int) bool {
 	pt := &n.parts[p]
 	switch {
 	case n.holdings.held[p].Load():
 		return true // two have held it; what the giver had is merged by now
+	case limiter.Instant(sender.hears.Load()) < n.resumed:
+		return false
 	case n.stalled(now), n.minority.Load(), r.Ring == nil, r.Me().State != StateActive, !n.should(now, r, p):
 		return false
 	}

@@ -69,10 +69,11 @@ type Node struct {
 	term      uint64     // the highest that was heard of
 	moves     uint64     // sequence of the last message about copies
 	inbox     map[uint64]*inbox
-	strangers map[uint64]limiter.Instant // boots that have claimed and are not in the View, and when
+	strangers map[uint64]limiter.Instant // boots that have claimed and are not in the View, and when they were last heard
 	former    map[uint64]formerPeer      // by boot: those that were in a View and are no more
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
 	fences    uint64                     // how often this node has had to let go of all that it held, or would have held
+	resumed   limiter.Instant            // when it last found that it had been stopped, or cut off: gifts from before that are old
 	ticks     uint64
 	changes   uint64          // Stats.Changes at the last tick
 	calm      int             // ticks in a row in which nothing has changed

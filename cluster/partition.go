@@ -164,6 +164,9 @@ func (n *Node) SetView(v *View) {
 		}
 		return
 	}
+	if !n.stalled(now) {
+		n.countContactsLocked(now, r) // who has come may not be reached
+	}
 	n.tendLocked()
 	n.startPushesLocked()
 }

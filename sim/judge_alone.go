@@ -115,14 +115,15 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got
 }
 
 // hurried reports whether nobody could wait for who decides on a: its partition went from one node to another during the
-// visit, and the client had left less time than a check waits for that, all of which but the eighth for the way back is over.
+// visit, and the client had left less time than a check waits for that and then needs to ask, all of which but the eighth for the way back is
+// over.
 func (j *judge) hurried(h *hearing, a *account) bool {
 	k, p := ring.Partition(a.hash), h.process
 	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
 		return m.process != nil && m.process.node.HoldsPartition(k)
 	})
 	left := time.Duration(h.question.Deadline - p.now())
-	return moving && h.request.patience < waitsFor && left <= h.request.patience/8
+	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far && left <= h.request.patience/8
 }
 
 // waitsFor is how long a check waits for a handover, if its client does.

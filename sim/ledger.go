@@ -203,10 +203,15 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 	if before, known := l.parts[key]; known && before != n {
 		n = -1
 	}
+	a := l.answers.get(it.ID)
+	known := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek
 	if l.parts[key] = n; n <= 0 {
+		if it.Op == cluster.OpTake && it.ID != (cluster.ID{}) && !(known && a.decisions[0] == got) { // that it will say so again is known all the same
+			l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{got}, got.Allowed)
+		}
 		return got, it.Op == cluster.OpTake
 	}
-	if a := l.answers.get(it.ID); a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek {
+	if known {
 		return a.decisions[0], false
 	}
 	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) && st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
@@ -217,7 +222,7 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 	}
 	d = l.take(now, s, it.Key, it.Cost)
 	if it.ID != (cluster.ID{}) {
-		l.add(l.answers.get(it.ID), it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
+		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}
 	return d, true
 }

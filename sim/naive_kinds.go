@@ -65,7 +65,7 @@ func (st *naiveState) tokensAt(now limiter.Instant, s *limiter.Spec) (missing in
 	}
 	if marks := int64(now-mark) / int64(s.Per); marks > 0 {
 		mark = mark.Add(time.Duration(marks) * s.Per)
-		missing = max(0, missing-min(marks, s.Limit)*s.Refill)
+		missing -= min(missing, min(marks, missing)*s.Refill)
 	}
 	return missing, mark
 }

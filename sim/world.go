@@ -200,7 +200,7 @@ const longestMove = 10 * time.Minute
 func (w *world) gather() {
 	for _, m := range w.machines {
 		if p := m.process; p != nil {
-			m.version = 2
+			m.version, p.told = 2, cluster.StateActive
 			p.known = make([]fact, len(w.machines))
 			for i, o := range w.machines {
 				if o.process != nil {
