@@ -541,6 +541,25 @@ func TestWhoGoesDoesNotWait(t *testing.T) {
 	})
 }
 
+// The promise: a View whose ring has the same nodes as before has the same ring; none is built.
+func TestSameNodesSameRing(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		w := newWire()
+		a, b, _ := three(t, w)
+		before, views := a.View().Ring, len(a.seen())
+		d := start(t, w, "d", 4, join(1))
+		agree(t, "a* b* c* d", a, b, d)
+		if len(a.seen()) == views || a.View().Ring != before {
+			t.Error("a ring was built for a node that is not in it")
+		}
+		d.activate()
+		agree(t, "a* b* c* d*", a, b, d)
+		if a.View().Ring == before {
+			t.Error("the ring is as it was, although a node has come into it")
+		}
+	})
+}
+
 // The promise: what is new reaches the others although the library's next round is an hour away.
 func TestNewsWaitForNoRound(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
