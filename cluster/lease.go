@@ -283,6 +283,24 @@ func (n *Node) tendLeases(now limiter.Instant) {
 	}
 }
 
+// lent is how many leases this node has to give back.
+func (n *Node) lent() (sum int) {
+	if n.leases.keys.Load() == 0 {
+		return 0
+	}
+	for i := range n.leases.shards {
+		s := &n.leases.shards[i]
+		s.mu.Lock()
+		for _, l := range s.m {
+			if l.id != (ID{}) || len(l.old) > 0 || l.asking {
+				sum++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return sum
+}
+
 // grantLease is what the holder of a key does when a node, or a client, asks for a lease of it. Decision.Drained says how much it gets.
 func (n *Node) grantLease(now limiter.Instant, it *Item) limiter.Decision {
 	d := n.table.Peek(now, it.limit, it.Key, it.hash, 0)

@@ -59,6 +59,8 @@ type Node struct {
 	given    Limits     // by SetLimits
 	put      Limits     // by PutLimit
 
+	settlements atomic.Int64 // lists of them that are not heard by all (spread.go)
+
 	owedMu   sync.Mutex      // guards below; taken after mu
 	owed     []owed          // oldest first
 	promises map[ID]*promise // of them those that clients may settle here, by the ID of the reservation

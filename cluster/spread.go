@@ -102,6 +102,7 @@ const (
 // settleLater settles after the answer, again and again until all have heard it.
 func (n *Node) settleLater(list []settlement) {
 	if len(list) > 0 {
+		n.settlements.Add(1)
 		until := n.clock.Now().Add(owedLasts)
 		n.clock.AfterFunc(0, func() { n.settleUntil(until, settleAgain, list) })
 	}
@@ -114,7 +115,18 @@ func (n *Node) settleUntil(until limiter.Instant, pause time.Duration, list []se
 	list = n.settleOnce(n.clock.Now().Add(DefaultDeadline), list)
 	if len(list) > 0 && n.clock.Now() < until {
 		n.clock.AfterFunc(pause, func() { n.settleUntil(until, min(2*pause, settleAtLeast), list) })
+		return
 	}
+	n.settlements.Add(-1)
+}
+
+// Unsaid is how much this node has still to say to others of what clients were told: settlements, what its shares have admitted, and
+// leases to be given back. Who leaves waits, as long as that makes sense, until it is 0; what is not said by then is charged in full.
+func (n *Node) Unsaid() int {
+	n.owedMu.Lock()
+	unsaid := int(n.settlements.Load()) + len(n.owed)
+	n.owedMu.Unlock()
+	return unsaid + n.lent()
 }
 
 // settleOnce settles holds, and returns those of which that has to be said again.

@@ -185,3 +185,54 @@ func TestDeniedWithoutACopyBurnsNothing(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a node that leaves knows whether the others have heard all that it has to say: of what it has denied, what its share has
+// admitted, and the leases that it has.
+func TestUnsaid(t *testing.T) {
+	hot := hundred
+	hot.Name, hot.Limit, hot.Consistency = "hot", 100_000, limiter.Leased
+	w := newWorld(t, 3, hundred, hot)
+	a, b := w.key("n2", 0), w.key("n3", 0)
+	unsaid := func(when string, want bool) {
+		t.Helper()
+		if got := w.nodes["n1"].Unsaid(); (got > 0) != want {
+			t.Errorf("%s: %d unsaid", when, got)
+		}
+	}
+	deaf := true
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if deaf && len(c.Ask.Items) > 0 && (c.Ask.Items[0].Op == OpSettle || c.Ask.Items[0].Report) {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.check("n3", of(80, b))
+	unsaid("before", false)
+	if _, all := w.takeAll("n1", of(30, a), of(30, b)); all {
+		t.Fatal("30 of 20 are admitted")
+	}
+	w.pass(500 * time.Millisecond)
+	unsaid("the release is not heard", true)
+	deaf = false
+	w.pass(5 * time.Second)
+	unsaid("it is heard", false)
+
+	deaf = true
+	goOn := w.hush("n2")
+	if d := w.take("n1", "hundred", a); d.Source != SourceFallback || !d.Allowed {
+		t.Fatalf("%+v; want a share", d)
+	}
+	unsaid("what a share has admitted is not charged", true)
+	goOn()
+	deaf = false
+	w.pass(5 * time.Second)
+	unsaid("it is charged", false)
+
+	for range 20 {
+		w.take("n1", "hot", a)
+	}
+	unsaid("a lease is lent", true)
+	w.pass(5 * time.Second)
+	unsaid("it is given back", false)
+}

@@ -404,13 +404,13 @@ func answer(d *cluster.Decision) client.Decision {
 	return answer
 }
 
-// Close takes the node out of its cluster: others take its counters over, then it stops. ctx bounds that; what is not
-// taken over by then goes on from copies.
+// Close takes the node out of its cluster: others take its counters over and hear of all that it has to settle, then it stops. ctx
+// bounds that; what is not taken over by then goes on from copies, and what is not settled is charged in full.
 func (n *Node) Close(ctx context.Context) error {
 	var err error
 	if n.gossip != nil {
 		err = n.gossip.SetState(cluster.StateLeaving)
-		for n.node.Held() > 0 && n.node.View().Active() > 0 && ctx.Err() == nil {
+		for n.node.Held()+n.node.Unsaid() > 0 && n.node.View().Active() > 0 && ctx.Err() == nil {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():

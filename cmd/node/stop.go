@@ -32,6 +32,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	// Clients first: what they still have under way may need the peers.
 	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag != "--peer" })
 	if goodbye {
+		r.sayAll(ctx)
 		if err := r.gossip.Leave(leaveTimeout); err != nil {
 			r.log.Warn("leaving", "err", err)
 		}
@@ -109,6 +110,19 @@ func (r *running) handOver(ctx context.Context) {
 
 // handOverTimeout is how long a node that leaves waits for the others to take over what it holds.
 const handOverTimeout = 10 * time.Second
+
+// sayAll waits until the others know what this node has told its clients, and have back what it has borrowed.
+func (r *running) sayAll(ctx context.Context) {
+	for began := time.Now(); r.node.Unsaid() > 0 && r.node.View().Active() > 0; sleep(ctx, 10*time.Millisecond) {
+		if ctx.Err() != nil || time.Since(began) > sayAllTimeout {
+			r.log.Warn("leaving with settlements that were not heard; what they are about is charged in full", "settlements", r.node.Unsaid())
+			return
+		}
+	}
+}
+
+// sayAllTimeout is how long a node that leaves waits for that.
+const sayAllTimeout = 2 * time.Second
 
 // closeDoors closes some doors at once and waits for them.
 func (r *running) closeDoors(ctx context.Context, some func(*openDoor) bool) {
