@@ -34,17 +34,35 @@ type remoteHold struct {
 }
 
 func (h remoteHold) Settle(ctx context.Context, actual int64) error {
-	return h.client.twice(ctx, func(ctx context.Context) error {
+	return h.client.untilHeard(ctx, func(ctx context.Context) error {
 		_, err := h.client.limits.Settle(ctx, &penstockv1.SettleRequest{Id: h.id, Actual: actual, Holder: h.holder})
 		return err
 	})
 }
 
 func (h remoteHold) Extend(ctx context.Context, ttl time.Duration) error {
-	return h.client.twice(ctx, func(ctx context.Context) error {
+	return h.client.untilHeard(ctx, func(ctx context.Context) error {
 		_, err := h.client.limits.Extend(ctx, &penstockv1.ExtendRequest{Id: h.id, TtlMs: ttl.Milliseconds(), Holder: h.holder})
 		return err
 	})
+}
+
+// saidAgain is how long after nobody could be reached who keeps a hold he is looked for again: his heir may be about to take over.
+const saidAgain = 50 * time.Millisecond
+
+// untilHeard calls until somebody has heard it: what is said of a hold may be said again.
+func (c *Client) untilHeard(ctx context.Context, call func(context.Context) error) error {
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
+		defer cancel()
+	}
+	for {
+		err := c.twice(ctx, call)
+		if status.Code(err) != codes.Unavailable || sleep(ctx, saidAgain) != nil {
+			return err
+		}
+	}
 }
 
 // HoldOptions say more about a reservation.
@@ -95,7 +113,8 @@ func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl t
 }
 
 // Settle charges what was really used, 0 or more, also more than was reserved, and releases the rest. It may be repeated
-// with the same amount, until it succeeds. FAILED_PRECONDITION: the deadline came first.
+// with the same amount, until it succeeds; while nobody who keeps it can be reached, that is tried again until ctx ends.
+// FAILED_PRECONDITION: the deadline came first.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	if r.at == nil {
 		return nil
@@ -158,7 +177,10 @@ func (p *Permit) live(ctx context.Context, ttl time.Duration) {
 	deadline := time.Now().Add(ttl)
 	for sleep(ctx, ttl/3) == nil {
 		asked := time.Now()
-		switch err := p.Extend(ctx, ttl); status.Code(err) {
+		in, cancel := context.WithDeadline(ctx, deadline)
+		err := p.Extend(in, ttl)
+		cancel()
+		switch status.Code(err) {
 		case codes.OK:
 			deadline = asked.Add(ttl)
 		case codes.NotFound, codes.FailedPrecondition:

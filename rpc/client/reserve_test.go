@@ -1,9 +1,12 @@
 package client_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -47,6 +50,45 @@ func TestReserve(t *testing.T) {
 		if _, err := c.Reserve(ctx, "big", "a", 1, ttl); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("ttl %v: %v", ttl, err)
 		}
+	}
+}
+
+// keeper is a node that has a hold, and at first cannot reach who keeps it.
+type keeper struct {
+	penstockv1.UnimplementedRateLimiterServer
+	settled atomic.Int64
+}
+
+func (k *keeper) Reserve(context.Context, *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
+	return &penstockv1.ReserveResponse{Holds: []*penstockv1.Hold{{Id: "h", Decision: &penstockv1.Decision{Allowed: true}}}}, nil
+}
+
+func (k *keeper) Settle(_ context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
+	if k.settled.Add(1) < 6 {
+		return nil, status.Error(codes.Unavailable, "not reached")
+	}
+	return &penstockv1.SettleResponse{}, nil
+}
+
+// Promise: what was used is said again until somebody has heard it, or the caller does not wait any longer.
+func TestSettleIsRepeated(t *testing.T) {
+	l, server, k := listen(t), grpc.NewServer(), new(keeper)
+	penstockv1.RegisterRateLimiterServer(server, k)
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	c := newClient(t, l.Addr().String())
+	r, err := c.Reserve(patience(t), "big", "a", 10, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Settle(patience(t), 5); err != nil {
+		t.Error(err)
+	}
+	k.settled.Store(-1 << 40)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if err := r.Settle(ctx, 5); status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v, want Unavailable", err)
 	}
 }
 
