@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,18 +130,24 @@ func small(v int32) uint8 {
 
 // encode makes the decisions of a response.
 func encode(out []cluster.Decision) []*penstockv1.Decision {
-	all := make([]penstockv1.Decision, len(out))
-	decisions := make([]*penstockv1.Decision, len(out))
+	var c checkCall
+	c.encode(out)
+	return c.out.Decisions
+}
+
+// encode makes the decisions of c.out.
+func (c *checkCall) encode(out []cluster.Decision) {
+	n := len(out)
+	c.answered, c.out.Decisions = slices.Grow(c.answered[:0], n)[:n], slices.Grow(c.out.Decisions[:0], n)[:n]
 	for i := range out {
 		d := &out[i]
-		to := &all[i]
+		to := &c.answered[i]
 		to.Allowed, to.Limit, to.Remaining = d.Allowed, d.Limit, d.Remaining
 		to.RetryAfterMs, to.ResetAfterMs, to.DelayMs = millis(d.RetryAfter), millis(d.ResetAfter), millis(d.Delay)
 		to.LimitName, to.Owner, to.Source = d.Rule.Name, d.Owner, penstockv1.Source(d.Source)+penstockv1.Source_SOURCE_OWNER
 		to.Degraded, to.Bound, to.Shadow = d.Degraded, d.Bound, d.Shadow
 		to.Restarted, to.Override = restarted(d), d.Rule.Override
 		to.Drained, to.SessionMs = d.Drained, int64(d.Session)/int64(time.Millisecond)
-		decisions[i] = to
+		c.out.Decisions[i] = to
 	}
-	return decisions
 }

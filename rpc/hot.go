@@ -28,6 +28,8 @@ func (c hotCodec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *gubernatorCall:
 		return m.written(c)
+	case *checkCall:
+		return m.written(c)
 	case *gubernator.GetRateLimitsResp:
 		w.rateLimits(m)
 	case *penstockv1.CheckResponse:
@@ -53,8 +55,10 @@ func (c hotCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		read, message = m.read, m.in
 	case *gubernator.GetRateLimitsReq:
 		read = func(b []byte) bool { return (&gubernatorCall{in: m}).read(b) }
+	case *checkCall:
+		read, message = m.read, m.in
 	case *penstockv1.CheckRequest:
-		read = func(b []byte) bool { return readCheck(slices.Clone(b), m) }
+		read = func(b []byte) bool { return (&checkCall{in: m}).read(b) }
 	case *penstockv1.CheckStreamRequest:
 		read = func(b []byte) bool { return readStream(slices.Clone(b), m) }
 	default:
@@ -262,42 +266,6 @@ func setHit(to *gubernator.RateLimitReq, field protowire.Number, v uint64) bool 
 	return true
 }
 
-// readCheck reads into m, which is empty, and reports whether b is as foreseen. Texts and keys stay in b.
-func readCheck(b []byte, m *penstockv1.CheckRequest) bool {
-	all := make([]struct {
-		item penstockv1.Item
-		cost int64
-	}, countItems(b))
-	m.Items = make([]*penstockv1.Item, len(all))
-	outer := fields{rest: b}
-	for i := range all {
-		outer.next()
-		to, ok := &all[i].item, true
-		f := fields{rest: outer.bytes}
-		for ok && f.next() {
-			switch {
-			case f.wire == protowire.BytesType && f.num == 1:
-				to.Limit, ok = textOf(f.bytes)
-			case f.wire == protowire.BytesType && f.num == 3:
-				to.Key = f.bytes[:len(f.bytes):len(f.bytes)]
-			case f.wire == protowire.VarintType && f.num == 4:
-				all[i].cost = int64(f.value)
-				to.Cost = &all[i].cost
-			case f.wire == protowire.BytesType && f.num == 5 && to.Id == nil: // or there are two halves of one
-				to.Id = new(penstockv1.RequestId)
-				ok = readID(f.bytes, to.Id)
-			default:
-				ok = false
-			}
-		}
-		if !ok || f.err != nil {
-			return false
-		}
-		m.Items[i] = to
-	}
-	return len(all) > 0
-}
-
 func readID(b []byte, id *penstockv1.RequestId) bool {
 	f := fields{rest: b}
 	for f.next() {
@@ -322,7 +290,7 @@ func readStream(b []byte, m *penstockv1.CheckStreamRequest) bool {
 			m.Tag = f.value
 		case f.wire == protowire.BytesType && f.num == 2 && m.Check == nil: // or there are two halves of one
 			m.Check = new(penstockv1.CheckRequest)
-			if !readCheck(f.bytes, m.Check) {
+			if !(&checkCall{in: m.Check}).readItems(f.bytes) {
 				return false
 			}
 		case f.wire == protowire.VarintType && f.num == 3:

@@ -25,17 +25,18 @@ func checkRuled(n *cluster.Node, attributes map[string]string, cost int64, id cl
 }
 
 // check is Check and CheckStream: on items, or on attributes.
-func (s *rateLimiter) check(deadline limiter.Instant, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
+	in := c.in
 	if len(in.GetAttributes()) == 0 {
 		if in != nil && (in.Cost != nil || in.Id != nil) {
 			s.node.Stats().Refused.Add(1)
-			return nil, &cluster.InputError{Field: "cost", Reason: "and id of a request are for one with attributes; items have their own"}
+			return &cluster.InputError{Field: "cost", Reason: "and id of a request are for one with attributes; items have their own"}
 		}
-		return s.decide(deadline, in.GetItems(), in.GetAtomic(), cluster.OpTake)
+		return s.decide(deadline, in.GetItems(), in.GetAtomic(), cluster.OpTake, c)
 	}
 	if len(in.Items) > 0 {
 		s.node.Stats().Refused.Add(1)
-		return nil, &cluster.InputError{Field: "attributes", Reason: "are given together with items; give one of the two"}
+		return &cluster.InputError{Field: "attributes", Reason: "are given together with items; give one of the two"}
 	}
 	cost := int64(1)
 	if in.Cost != nil {
@@ -43,11 +44,12 @@ func (s *rateLimiter) check(deadline limiter.Instant, in *penstockv1.CheckReques
 	}
 	m, out, err := checkRuled(s.node, in.Attributes, cost, cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
 	if err != nil {
-		return nil, ofRules(err)
+		return ofRules(err)
 	}
-	answer := &penstockv1.CheckResponse{Decisions: encode(out), Verdict: encodeVerdict(out)}
-	answer.Verdict.Rules = m.Rules
-	return answer, nil
+	c.encode(out)
+	c.out.Verdict = encodeVerdict(out)
+	c.out.Verdict.Rules = m.Rules
+	return nil
 }
 
 func encodeVerdict(out []cluster.Decision) *penstockv1.Verdict {

@@ -61,7 +61,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
-	penstockv1.RegisterRateLimiterServer(s, &rateLimiter{node: c.Node, clock: c.Clock, ending: ending})
+	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, ending: ending})
 	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: new(inlineLimits), draining: c.Draining})
 	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain})
 	for _, door := range c.Doors {
@@ -119,29 +119,36 @@ type rateLimiter struct {
 
 // Check charges items.
 func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
-	out, err := s.check(s.deadline(ctx), in)
-	if err != nil {
-		return nil, StatusError(err)
+	c := &checkCall{in: in}
+	if err := s.serve(ctx, c); err != nil {
+		return nil, err
 	}
-	return out, nil
+	return &c.out, nil
+}
+
+func (s *rateLimiter) serve(ctx context.Context, c *checkCall) error {
+	if err := s.check(s.deadline(ctx), c); err != nil {
+		return StatusError(err)
+	}
+	return nil
 }
 
 // Peek answers as Check would, and changes nothing.
 func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*penstockv1.PeekResponse, error) {
-	out, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek)
-	if err != nil {
+	c := new(checkCall)
+	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek, c); err != nil {
 		return nil, StatusError(err)
 	}
-	return &penstockv1.PeekResponse{Decisions: out.Decisions}, nil
+	return &penstockv1.PeekResponse{Decisions: c.out.Decisions}, nil
 }
 
 // Reset forgets keys.
 func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*penstockv1.ResetResponse, error) {
-	out, err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset)
-	if err != nil {
+	c := new(checkCall)
+	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, StatusError(err)
 	}
-	return &penstockv1.ResetResponse{Decisions: out.Decisions}, nil
+	return &penstockv1.ResetResponse{Decisions: c.out.Decisions}, nil
 }
 
 // deadline is ctx's deadline on the node's clock, or 0 if it has none.
@@ -152,23 +159,23 @@ func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 	return 0
 }
 
-// decide is every call of this service: decode, Node.Check, encode.
-func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op) (*penstockv1.CheckResponse, error) {
+// decide is every call of this service: decode, Node.Check, encode into c.
+func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op, c *checkCall) error {
 	w := works.Get().(*work)
 	defer w.release()
 	if err := w.decode(in, op, &s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
-		return nil, err
+		return err
 	}
 	w.request.Atomic, w.request.Deadline = atomic, deadline
 	if err := s.node.Check(&w.request, w.out); err != nil {
-		return nil, err
+		return err
 	}
-	out := &penstockv1.CheckResponse{Decisions: encode(w.out)}
+	c.encode(w.out)
 	if atomic {
-		out.Verdict = encodeVerdict(w.out)
+		c.out.Verdict = encodeVerdict(w.out)
 	}
-	return out, nil
+	return nil
 }
 
 // maxInFlight is how many requests of one stream are decided at once; further ones are not read.
@@ -225,12 +232,12 @@ func (s *rateLimiter) answer(in *penstockv1.CheckStreamRequest) *penstockv1.Chec
 	if in.TimeoutMs != 0 {
 		timeout = time.Duration(min(max(in.TimeoutMs, 0), maxTimeout.Milliseconds())) * time.Millisecond
 	}
-	check, err := s.check(s.clock.Now().Add(timeout), in.Check)
-	if err != nil {
+	c := &checkCall{in: in.Check}
+	if err := s.check(s.clock.Now().Add(timeout), c); err != nil {
 		f := explain(err)
 		out.Error = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
 	} else {
-		out.Check = check
+		out.Check = &c.out
 	}
 	return out
 }

@@ -55,8 +55,8 @@ func BenchmarkAll(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		requests, items := make([]client.Request, n), make([]*penstockv1.Item, n)
 		for i := range n {
-			requests[i] = client.Request{Limit: "big", Key: fmt.Sprintf("account:%09d", i)}
-			items[i] = item("big", requests[i].Key, 0)
+			requests[i] = client.Request{Limit: "big", Key: fmt.Sprintf("account:%09d", i), Cost: 1}
+			items[i] = item("big", requests[i].Key, 1)
 		}
 		out := make([]client.Decision, n)
 		for name, call := range map[string]func() error{
