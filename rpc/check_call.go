@@ -36,7 +36,7 @@ var checkCalls = sync.Pool{New: func() any { return &checkCall{in: new(penstockv
 // read reads a message into c.in, and reports whether it is as foreseen. It keeps nothing of b.
 func (c *checkCall) read(b []byte) bool {
 	c.bytes = append(c.bytes[:0], b...)
-
+	c.in.Reset()
 	return c.readItems(c.bytes)
 }
 
@@ -71,7 +71,7 @@ func (a *askedItem) read(b []byte) bool {
 			to.Cost = &a.cost
 		case f.wire == protowire.BytesType && f.num == 5 && to.Id == nil: // or there are two halves of one
 			to.Id = &a.id
-
+			a.id.Origin, a.id.Sequence = 0, 0
 			ok = readID(f.bytes, to.Id)
 		default:
 			ok = false
