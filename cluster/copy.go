@@ -33,6 +33,9 @@ const (
 	takenAtOnce   = 4000    // remembered decisions in a message; a gift with more takes no more partitions
 	moveTimeout   = 200 * time.Millisecond
 	giveWayMost   = 5 * time.Millisecond // of what a message takes, so much may be work, and not the way there
+	// refusedRests is how long a peer is given nothing after it has refused something, unless it claims: a gift takes the time of a round trip
+	// in which nobody decides, and who has not heard yet that it should hold a partition claims it as soon as it has.
+	refusedRests = time.Second
 )
 
 // outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
@@ -53,7 +56,7 @@ type outbox struct {
 	sealed  limiter.Instant // when the gift was
 	term    uint64          // of the gift
 	fences  uint64          // of the node when it stopped deciding for the gift
-	quiet   limiter.Instant // no gift before: the last one was refused
+	quiet   limiter.Instant // no gift before, unless the peer claims: the last one was refused
 	last    *Move           // sent, and not known to be taken in
 	at      limiter.Instant // to which the times in last are relative
 	unsure  bool            // it may have been
@@ -467,7 +470,7 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 		}
 	}
 	if len(a.Refused) > 0 {
-		p.out.quiet = now.Add(tickEvery)
+		p.out.quiet = now.Add(refusedRests)
 	}
 }
 

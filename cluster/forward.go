@@ -27,6 +27,10 @@ const settleTime = 250 * time.Millisecond
 // decides has not heard of either.
 const namesMe = 3
 
+// asksAnybody is from which send on a node that takes itself for the owner, and is not, and knows nobody who is, asks the others in turn: who
+// holds the key may have come without its having heard of it. Mostly it is about to get the key, so first it waits, 15 ms in all.
+const asksAnybody = 6
+
 // repeatWithin is how long after its beginning a check may send again. A node that was stopped in the middle must not:
 // its owner remembers a take for recentWindow and would charge it again. The other half is for the way there.
 const repeatWithin = recentWindow / 2
@@ -119,6 +123,9 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	}
 	switch {
 	case t < 0 || t == view.Self:
+		if hop >= asksAnybody && view.Ring != nil {
+			return n.elsewhereThan(now, view, view.Self, hop)
+		}
 		return nobodyYet
 	case n.gone(now, view.peers[t]):
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self { // unless others hear the owner
@@ -126,9 +133,7 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 				return nobodyYet
 			}
 		} else if t >= 0 && n.gone(now, view.peers[t]) { // both have left, and this View has not heard so: others may have
-			for range hop {
-				t = n.another(now, view, t)
-			}
+			t = n.elsewhereThan(now, view, t, hop)
 		}
 	case view.peers[t].open(now):
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
@@ -218,6 +223,14 @@ func (n *Node) another(now limiter.Instant, view *route, t int) int {
 		}
 	}
 	return nobodyYet
+}
+
+// elsewhereThan is another member than t, a different one from send to send.
+func (n *Node) elsewhereThan(now limiter.Instant, view *route, t, hop int) int {
+	for range hop {
+		t = n.another(now, view, t)
+	}
+	return t
 }
 
 // elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody who is there: every other time

@@ -36,6 +36,8 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		}
 		if sender == nil {
 			n.strangers[m.From] = now
+		} else if sender.out != nil {
+			sender.out.quiet = 0
 		}
 		if r != nil && n.parts != nil {
 			n.startPushesLocked()

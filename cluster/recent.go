@@ -56,13 +56,14 @@ func (r *recent) shard(id ID) (s *recentShard, place uint64) {
 
 func (s *recentShard) atLocked(position int) *record { return &s.queue[position&(len(s.queue)-1)] }
 
-// findLocked is the position of the last answer to id, or -1.
-func (s *recentShard) findLocked(id ID, place uint64) int {
+// findLocked is the position of the last answer to id that has so many decisions, or -1: items that stand or fall together are answered as
+// one where they are decided, and one by one, each under its own id, by who decides while their owner is away.
+func (s *recentShard) findLocked(id ID, place uint64, decisions int) int {
 	if len(s.queue) == 0 {
 		return -1
 	}
 	p := s.latest[place&uint64(len(s.latest)-1)] - 1
-	for p >= s.head && s.atLocked(p).id != id {
+	for p >= s.head && (s.atLocked(p).id != id || len(s.answersLocked(p)) != decisions) {
 		p = s.atLocked(p).before - 1
 	}
 	if p < s.head {
@@ -86,10 +87,10 @@ func (r *recent) once(now limiter.Instant, id ID, partition int, out []limiter.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(now)
-	if p := s.findLocked(id, place); p >= 0 && len(s.answersLocked(p)) == len(out) {
+	if p := s.findLocked(id, place, len(out)); p >= 0 {
 		copy(out, s.answersLocked(p))
 		return true
-	} // else its items were decided one by one here, while their owner was away
+	}
 	if take() {
 		s.addLocked(now, id, place, uint16(partition), out)
 	}
@@ -117,7 +118,7 @@ func (r *recent) learn(now limiter.Instant, m *Memory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(now)
-	if s.findLocked(m.ID, place) < 0 {
+	if s.findLocked(m.ID, place, len(m.Decisions)) < 0 {
 		s.addLocked(now, m.ID, place, m.Partition, m.Decisions)
 	}
 }

@@ -88,3 +88,27 @@ func TestRecentIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a take that is repeated is charged once. Who has let its share answer the items of a request one by one, and then gets their
+// keys together with what who decided has answered to all of them, answers a repeat as that one did, and a repeat of one item as its share.
+func TestRecentTellsTogetherFromOneByOne(t *testing.T) {
+	var r recent
+	id := ID{Origin: 1, Sequence: 7}
+	fill := func(out []limiter.Decision) func() bool {
+		return func() bool {
+			for i := range out {
+				out[i].Remaining = 1
+			}
+			return true
+		}
+	}
+	alone, both := make([]limiter.Decision, 1), make([]limiter.Decision, 2)
+	r.once(0, id, 0, alone, fill(alone))
+	r.learn(1, &Memory{ID: id, Decisions: []limiter.Decision{{Remaining: 2}, {Remaining: 2}}})
+	if !r.once(2, id, 0, both, fill(both)) || both[0].Remaining != 2 || both[1].Remaining != 2 {
+		t.Errorf("both together are answered with %d and %d", both[0].Remaining, both[1].Remaining)
+	}
+	if !r.once(2, id, 0, alone, fill(alone)) || alone[0].Remaining != 1 {
+		t.Errorf("one alone is answered with %d", alone[0].Remaining)
+	}
+}

@@ -282,7 +282,7 @@ func (j *judge) wouldFall(now limiter.Instant, items []asked, strictly bool) boo
 		}
 		st := states[a]
 		if st == nil {
-			st = a.reference.loose.copy()
+			st = a.reference.most(now, a.spec).copy()
 			if strictly && a.reference.strict != nil {
 				st = a.reference.strict.copy()
 			}

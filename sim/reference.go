@@ -89,7 +89,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	loose, strict := &r.loose, r.strict
 	switch {
 	case it.op == cluster.OpReset:
-	case got.Allowed && !r.isVague(s) && !loose.peek(now, s, it.cost).Allowed:
+	case got.Allowed && !r.isVague(s) && !r.most(now, s).peek(now, s, it.cost).Allowed:
 		return generous, loose.peek(now, s, it.cost)
 	case !got.Allowed && !blind && strict.peek(now, s, it.cost).Allowed:
 		return mean, strict.peek(now, s, it.cost)
@@ -101,7 +101,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 		r.loose, r.strict = l, &st
 	}
 	r.commit(now, it, got.Allowed)
-	switch most, least := r.loose.peek(now, s, 0), r.strict.peek(now, s, 0); {
+	switch most, least := r.most(now, s).peek(now, s, 0), r.strict.peek(now, s, 0); {
 	case got.Remaining > most.Remaining && !r.isVague(s):
 		return generous, most
 	case got.Remaining < least.Remaining && !blind:
@@ -256,6 +256,17 @@ func (r *reference) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 	r.loose.charge(now, s, cost)
 }
 
+// most is the most generous reference, with all that is about to be given back: what that was taken away from here may be forgotten before it
+// comes, and then it takes away what was charged since.
+func (r *reference) most(now limiter.Instant, s *limiter.Spec) *naiveState {
+	if !r.isHeld() || r.backs == 0 {
+		return &r.loose
+	}
+	st := r.loose.copy()
+	st.charge(now, s, -r.backs)
+	return st
+}
+
 // mayHave notes a decision of which nobody knows whether it was taken again.
 func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
 	if r.strict == nil {
@@ -282,6 +293,9 @@ func (r *reference) settle(now limiter.Instant, s *limiter.Spec) {
 			}
 			r.strict.charge(now, s, cost)
 			r.touched = r.last
+		}
+		if r.backs > 0 {
+			r.loose.charge(now, s, -r.backs)
 		}
 		r.late, r.backs, r.back = nil, 0, 0
 	}

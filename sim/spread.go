@@ -99,7 +99,7 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	if r.strict == nil {
 		r.loosen(now, a.spec)
 	}
-	if j.checked[exact]++; got.Allowed && !r.isVague(a.spec) && !r.loose.peek(now, a.spec, it.cost).Allowed {
+	if j.checked[exact]++; got.Allowed && !r.isVague(a.spec) && !r.most(now, a.spec).peek(now, a.spec, it.cost).Allowed {
 		j.judged(p, it, generous, got, r.loose.peek(now, a.spec, it.cost))
 	}
 }
