@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -61,7 +63,8 @@ const repeatWithin = 1500 * time.Millisecond
 type Config struct {
 	// Targets are the client doors of nodes: host:port, or unix:///path. At least one. The first that can be reached is
 	// used until it cannot be any more, or leaves calls without an answer for half a second or so and does not say that it is
-	// there (a process that is stopped, a machine without power), or is not ready; any node answers for all keys.
+	// there (a process that is stopped, a machine without power), or is not ready; any node answers for all keys. One that is a name
+	// is looked up anew then.
 	Targets []string
 	TLS     *tls.Config // nil: plaintext
 	Token   string      // sent as bearer token; empty: none
@@ -98,21 +101,23 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	var doors []resolver.Address
+	var state resolver.State
 	for _, target := range c.Targets {
 		if _, _, err := net.SplitHostPort(target); err != nil && !strings.HasPrefix(target, "unix:///") {
 			return nil, fmt.Errorf("client: target %q: give host:port or unix:///path", target)
 		}
-		doors = append(doors, resolver.Address{Addr: target, ServerName: serverName(target)})
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: target, ServerName: serverName(target)})
 	}
-	targets := newTargets(doors)
+	targets := newTargets(slices.Clone(c.Targets))
+	doors := manual.NewBuilderWithScheme("penstock")
+	doors.InitialState(state)
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(transport),
-		grpc.WithResolvers(targets.doors),
+		grpc.WithResolvers(doors),
 		grpc.WithContextDialer(targets.dial),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -283,7 +288,7 @@ func (c *Client) nextID() *penstockv1.RequestId {
 	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
 }
 
-// twice calls, and calls again if the connection broke or the node was left. Whatever was charged the first time is not charged again: takes
+// twice calls, and calls again if the connection broke. Whatever was charged the first time is not charged again: takes
 // have ids, and all else charges nothing.
 func (c *Client) twice(ctx context.Context, call func(context.Context) error) error {
 	if _, limited := ctx.Deadline(); !limited {
@@ -291,10 +296,12 @@ func (c *Client) twice(ctx context.Context, call func(context.Context) error) er
 		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
 		defer cancel()
 	}
+	c.targets.begin()
+	defer c.targets.answered.Add(1)
 	sent := time.Now()
-	err := c.targets.once(ctx, call)
+	err := call(ctx)
 	if status.Code(err) == codes.Unavailable && time.Since(sent) < repeatWithin {
-		err = c.targets.once(ctx, call)
+		err = call(ctx)
 	}
 	return err
 }

@@ -222,8 +222,6 @@ func (t *takes) run() {
 func (t *takes) converse() error {
 	ctx, hangUp := context.WithCancel(t.ctx)
 	defer hangUp()
-	using := t.targets.inUse()
-	defer context.AfterFunc(using, hangUp)()
 	stream, err := t.client.CheckStream(ctx, grpc.ForceCodecV2(bytesCodec{}))
 	if err != nil {
 		return err
@@ -245,9 +243,6 @@ func (t *takes) converse() error {
 			break
 		}
 		t.receive(response, known)
-	}
-	if using.Err() != nil {
-		err = errLeft
 	}
 	hangUp()
 	<-written

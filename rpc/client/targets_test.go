@@ -19,13 +19,25 @@ import (
 
 // relay passes on what comes and goes, until it is frozen: then it still has all connections, as a machine without power has.
 type relay struct {
-	mu sync.RWMutex // locked while it is frozen
+	mu   sync.Mutex // guards below
+	addr string
+	gate *sync.RWMutex // of all connections since the last turn; locked while they are frozen
 }
 
-func (r *relay) freeze() { r.mu.Lock() }
-func (r *relay) thaw()   { r.mu.Unlock() }
+func (r *relay) freeze() { r.gate.Lock() }
+func (r *relay) thaw()   { r.gate.Unlock() }
 
-func (r *relay) copy(to, from net.Conn) {
+// turn freezes what there is, and leads what comes from now on to another address.
+func (r *relay) turn(addr string) (thaw func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.gate
+	was.Lock()
+	r.addr, r.gate = addr, new(sync.RWMutex)
+	return was.Unlock
+}
+
+func (r *relay) copy(gate *sync.RWMutex, to, from net.Conn) {
 	defer to.Close()
 	b := make([]byte, 64<<10)
 	for {
@@ -33,9 +45,9 @@ func (r *relay) copy(to, from net.Conn) {
 		if err != nil {
 			return
 		}
-		r.mu.RLock()
+		gate.RLock()
 		_, err = to.Write(b[:n])
-		r.mu.RUnlock()
+		gate.RUnlock()
 		if err != nil {
 			return
 		}
@@ -45,7 +57,7 @@ func (r *relay) copy(to, from net.Conn) {
 // before puts a relay before an address, and returns its own.
 func before(t *testing.T, addr string) (*relay, string) {
 	t.Helper()
-	r, l := new(relay), listen(t)
+	r, l := &relay{addr: addr, gate: new(sync.RWMutex)}, listen(t)
 	var over sync.WaitGroup
 	over.Go(func() {
 		for {
@@ -53,13 +65,16 @@ func before(t *testing.T, addr string) (*relay, string) {
 			if err != nil {
 				return
 			}
+			r.mu.Lock()
+			addr, gate := r.addr, r.gate
+			r.mu.Unlock()
 			out, err := net.Dial("tcp", addr)
 			if err != nil {
 				in.Close()
 				continue
 			}
-			over.Go(func() { r.copy(out, in) })
-			over.Go(func() { r.copy(in, out) })
+			over.Go(func() { r.copy(gate, out, in) })
+			over.Go(func() { r.copy(gate, in, out) })
 		}
 	})
 	t.Cleanup(func() { l.Close(); over.Wait() })
@@ -139,6 +154,22 @@ func TestSilentNodeIsLeft(t *testing.T) {
 	defer second.thaw()
 	if got := all(t, c); got["n1"] != 13 {
 		t.Errorf("decided by %v while the second is frozen; want n1 for all", got)
+	}
+}
+
+// Promise: … also for whoever the same name leads to the next time, as that of a service does.
+func TestSilentConnectionIsMadeAnew(t *testing.T) {
+	_, one := serveNode(t, "n1")
+	_, two := serveNode(t, "n2")
+	service, addr := before(t, one)
+	_, port, _ := net.SplitHostPort(addr)
+	c := newClient(t, net.JoinHostPort("localhost", port))
+	if got := all(t, c); got["n1"] != 13 {
+		t.Fatalf("decided by %v; want n1 for all", got)
+	}
+	defer service.turn(two)()
+	if got := all(t, c); got["n2"] != 13 {
+		t.Errorf("decided by %v while n1 is frozen; want n2 for all", got)
 	}
 }
 
