@@ -25,6 +25,7 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 		unite(r.Items, out)
 		return nil
 	case spread:
+		r.spread = true
 		return n.takeSpread(now, view, r, out)
 	}
 	if n.decideAllHere(now, r.Items, out) {

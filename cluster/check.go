@@ -40,7 +40,8 @@ type Request struct {
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
 
-	owed bool // nobody waits for it: what nobody decides stays undecided (owed.go)
+	owed   bool // nobody waits for it: what nobody decides stays undecided (owed.go)
+	spread bool // it takes from several owners: what it gives back is given later (together.go)
 }
 
 // Item is one limit applied to one key.
@@ -59,6 +60,9 @@ type Item struct {
 	hash  uint64
 	doubt uint64 // boot that may have charged it without an answer
 	again bool   // this node had answered it before
+	tell  bool   // whoever denies it should say when that ends
+	// asked by another node
+	delivered bool
 }
 
 // Source says who took a decision.
@@ -129,7 +133,10 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	} else {
 		n.checkEach(now, view, r, out)
 	}
-	n.confirmOwn(now, r.Items, out)
+	n.confirmOwn(r.Items, out)
+	if !r.spread {
+		n.tell(r.Deadline, r.Items, out)
+	}
 	n.conclude(now, r, out)
 	return nil
 }
@@ -163,7 +170,7 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 			*out = Decision{Decision: n.decide(now, it), Owner: n.id, Source: SourceReplica}
 			return true
 		}
-		return it.limit.Consistency == limiter.Leased && n.decideLeased(now, it, out)
+		return n.decideAway(now, it, out)
 	}
 	d := n.decide(now, it)
 	if d.Closed { // the key has just been given away

@@ -173,6 +173,8 @@ func TestOneLimitWhicheverNodeIsAsked(t *testing.T) {
 			want := SourceForwarded
 			if entry == owner {
 				want = SourceOwner
+			} else if i >= 11 { // denied for the third time at this node: it asks no more
+				want = SourceDenied
 			}
 			if d.Owner != owner || d.Source != want || d.Degraded {
 				t.Errorf("%s asked for %s's key: owner %s, source %s, degraded %t", entry, owner, d.Owner, d.Source, d.Degraded)

@@ -44,18 +44,18 @@ type charged struct {
 }
 
 // confirmOwn waits for the copies of what this node has decided itself.
-func (n *Node) confirmOwn(now limiter.Instant, items []Item, out []Decision) {
+func (n *Node) confirmOwn(items []Item, out []Decision) {
 	var list []charged
 	for i := range items {
 		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.limit) && d.Allowed && d.Source == SourceOwner {
 			list = append(list, charged{*it, &d.Decision, &d.Degraded, &d.Bound})
 		}
 	}
-	n.confirm(now, list)
+	n.confirm(list)
 }
 
 // Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may, and writes into answer
-// what they do not confirm. Until it returns nobody may hear of answer, which is Deliver's then.
+// what they do not confirm; and for those who have to forget a denial, as Node.Tells says. Until it returns nobody may hear of answer, which is Deliver's then.
 func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged
 	for i := range a.Items {
@@ -64,14 +64,17 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 			list = append(list, charged{it.item(), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
-	n.confirm(n.clock.Now(), list)
+	n.confirm(list)
+	if n.watches.n.Load() > 0 {
+		n.tellOf(a.Deadline, givenBack(a, answer), a.From)
+	}
 }
 
-func (n *Node) confirm(now limiter.Instant, list []charged) {
+func (n *Node) confirm(list []charged) {
 	if len(list) == 0 {
 		return
 	}
-	calls, of := n.copiesOf(now, list)
+	calls, of := n.copiesOf(n.clock.Now(), list)
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}

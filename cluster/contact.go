@@ -142,6 +142,7 @@ func (n *Node) fenceLocked() {
 		n.dueLocked(&n.parts[p])
 	}
 	n.stats.Fenced.Add(1)
+	n.partLocked(n.view.Load())
 }
 
 // tick is the node's pulse.
@@ -190,6 +191,7 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	}
 	n.tendHoldsLocked(now)
 	n.tendLeases(now)
+	n.tendDenialsLocked(now)
 	n.lookBusyLocked()
 	n.nextTickLocked(r)
 }

@@ -32,6 +32,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	if a.Move != nil {
 		answer.Move = n.hear(now, view, a.Move)
 	}
+	n.forget(now, a.Forget...)
 	n.stats.Delivered.Add(uint64(len(a.Items)))
 	var one [1]Item // most asks have one, which then needs no memory of its own
 	items := one[:0]
@@ -65,7 +66,9 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		case !n.Holds(items[i].hash):
 			n.disown(now, view, items[i].hash, out)
 		default:
+			told := a.Items[i].Tell && n.promise(now, a.From, &items[i])
 			n.answerHeld(now, view, &items[i], out)
+			out.Told = told && promised(&items[i], out)
 		}
 	}
 	answer.introduce(view)
@@ -73,7 +76,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 
 // item is it as the node that decides sees it.
 func (it *AskItem) item() Item {
-	return Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key)}
+	return Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key), delivered: true}
 }
 
 // newAnswer has room for n items; for one in a single piece of memory.

@@ -325,7 +325,10 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
 			ask.Relay = ask.Relay || n.gone(now, view.peers[o]) || view.peers[o].open(now)
 		}
-		ask.Items = append(ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold})
+		if it.tell || it.givesBack() {
+			ask.From = n.boot
+		}
+		ask.Items = append(ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.tell})
 		sent[of[t].call] = append(sent[of[t].call], i)
 	}
 	return calls, sent, held
@@ -383,9 +386,7 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
 			out[i] = Decision{Decision: a.Decision, Owner: cmp.Or(a.Owner, c.To.ID), Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
-			if r.Items[i].limit.Consistency == limiter.Leased {
-				n.heardLease(sentAt, &r.Items[i], &a.Decision)
-			}
+			n.heard(sentAt, now, view, &r.Items[i], c, a)
 		case StatusNotOwner:
 			n.stats.NotOwner.Add(1)
 			asked := targets[i]

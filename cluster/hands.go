@@ -95,7 +95,9 @@ type Ask struct {
 	Relay    bool            // the asker cannot reach the owners of the items: who gets this is their heir, and may send it on, once
 	Deadline limiter.Instant // on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
 	Items    []AskItem
-	Move     *Move // what is said about partitions; nil in a check
+	Move     *Move    // what is said about partitions; nil in a check
+	From     uint64   // boot of the asker, if an item asks to be told or gives back; else 0
+	Forget   []uint64 // hashes of keys to which something was given back: what the receiver was denied of them is over (denied.go)
 }
 
 // Move is what members say to each other about partitions (see partition.go). An empty one is a sign of life.
@@ -165,6 +167,7 @@ type AskItem struct {
 	ID    ID
 	Terms
 	Hold *HoldTerms // of what is about a hold
+	Tell bool       // the asker would like to be told when a denial of it ends before its time
 }
 
 // Answer has an item for each item of its Ask, in order.
@@ -197,4 +200,5 @@ type AnswerItem struct {
 	Decision limiter.Decision
 	Degraded bool  // taken under less than the full promise,
 	Bound    int64 // with this bound in force
+	Told     bool  // a denial: if something is given back, the answerer tells the asker (Ask.From), if it has been told by AskItem.Tell
 }

@@ -22,8 +22,8 @@ import (
 //	not needed     after a tick without a request it is settled.
 //	node gone      it runs out at the key's holder, and is charged in full.
 //
-// A request that is denied is denied here for a moment as well, unless it asks for less; a refund or reset that comes this way
-// ends that.
+// A request that is denied because of what others have set aside is denied here for a moment as well, unless it asks for less; a
+// refund or reset that comes this way ends that. Of what the key itself refuses, the node remembers more (denied.go).
 const (
 	leasePart = 4 // × members: the part of what remains
 	// leaseKeys bounds the keys that are counted. Of more, the holders are asked.
@@ -91,7 +91,7 @@ func (n *Node) leaseShard(hash uint64) *leaseShard { return &n.leases.shards[has
 // decideLeased decides on an item of a leased limit, whose key this node does not hold, if it has a lease for that, or has
 // just been told no.
 func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
-	if it.Op != OpTake || it.Cost <= 0 || it.Terms != (Terms{}) || it.limit.NeverDenies() {
+	if !it.takes() || it.limit.NeverDenies() {
 		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0 {
 			n.freeAgain(it)
 		}
@@ -117,7 +117,11 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 	if !decided {
 		return false
 	}
-	n.stats.Leased.Add(1)
+	if source == SourceDenied {
+		n.stats.Cached.Add(1)
+	} else {
+		n.stats.Leased.Add(1)
+	}
 	*out = Decision{Decision: answer[0], Source: source, Owner: view.Members[view.Owner(it.hash)].ID}
 	return true
 }
@@ -158,7 +162,7 @@ func (n *Node) freeAgain(it *Item) {
 
 // heardLease notes what became of a forwarded item of a leased limit.
 func (n *Node) heardLease(sent limiter.Instant, it *Item, d *limiter.Decision) {
-	if it.Op != OpTake || it.Cost <= 0 || it.Terms != (Terms{}) {
+	if !it.takes() {
 		return
 	}
 	s := n.leaseShard(it.hash)
@@ -200,7 +204,7 @@ func (n *Node) askLease(l *lease, more bool) {
 	out := make([]Decision, len(r.Items))
 	if view := n.view.Load(); view != nil && len(r.Items) > 0 {
 		n.checkEach(now, view, &r, out)
-		n.confirmOwn(n.clock.Now(), r.Items, out)
+		n.confirmOwn(r.Items, out)
 	}
 
 	n.reportLost(&r, out)

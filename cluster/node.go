@@ -42,6 +42,8 @@ type Node struct {
 	sequence atomic.Uint64 // of the last ID drawn
 	recent   recent
 	leases   leases
+	denials  denials
+	watches  watches
 	stats    Stats
 	holdings holdings
 	ticked   atomic.Int64 // Instant of the last tick, or of the last one left out in a doze; 0 before the first
@@ -82,6 +84,7 @@ type Node struct {
 	swept     limiter.Instant // when the table was last looked at
 	probing   int             // index in route.members of who was probed last
 	tending   bool            // a claim is under way
+	parting   map[uint16]int  // partitions of which others are being told that denials end: they are not given away before that
 	unsettled bool            // something has changed since tend last found nothing to claim
 	outboxes  []*peer         // of the View: those that something was ever to be said to, by id
 	restored  bool            // some parts are
@@ -120,7 +123,7 @@ func New(c Config) (*Node, error) {
 	}
 	n.recent.seed = c.Secret
 	n.limits.Store(&Limits{})
-	n.promises = make(map[ID]*promise)
+	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
 	n.strangers, n.former = make(map[uint64]limiter.Instant), make(map[uint64]formerPeer)
 	n.table.Guard(n.Holds, n.keeps)

@@ -180,6 +180,7 @@ func (n *Node) settleSome() (more bool) {
 	out := make([]Decision, len(r.Items))
 	if len(out) > 0 {
 		n.checkEach(now, view, r, out)
+		n.tell(r.Deadline, r.Items, out)
 	}
 	for i := range out {
 		x := &of[i]

@@ -145,6 +145,7 @@ func (n *Node) SetView(v *View) {
 	n.acquaintLocked(now, r, old)
 	n.agent.Store(v.Me().Role == RoleAgent)
 	n.view.Store(r)
+	n.partLocked(r)
 	if n.parts == nil && v.Me().Role == RoleMember {
 		n.parts = make([]part, ring.Partitions)
 	}

@@ -22,7 +22,8 @@ type Stats struct {
 	Disowned  atomic.Uint64 // refused to a peer because this node does not hold the key
 	Expired   atomic.Uint64 // dropped uncharged because their deadline had passed
 	Repeated  atomic.Uint64 // delivered twice and charged once
-	Leased    atomic.Uint64 // answered from a lease, or because the owner had just said no
+	Leased    atomic.Uint64 // admitted from a lease
+	Cached    atomic.Uint64 // denied without asking, because the owner had said no and until when
 	RanOut    atomic.Uint64 // holds whose deadline came before they were settled
 	Unmatched atomic.Uint64 // requests with attributes that no rule matches: admitted, and nothing counted
 	Loops     atomic.Uint64 // asks dropped because they had been sent on too often

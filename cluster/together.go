@@ -64,7 +64,7 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 	}
 	n.reserveSpread(now, view, asks, out)
 	granted := n.granted(asks, out)
-	if n.confirmOwn(now, asks.Items, out); granted && !n.granted(asks, out) { // an heir is silent
+	if n.confirmOwn(asks.Items, out); granted && !n.granted(asks, out) { // an heir is silent
 		granted = false
 		n.settleLater(cancels(asks, asks.Items, out))
 	}

@@ -41,13 +41,13 @@ const (
 	leaseEarly = 300 * time.Millisecond // before its end a lease in use is renewed, and another one given back
 	leaseAfter = 4                      // requests within two ticks
 	leaseQuiet = 20 * time.Millisecond  // before one is asked for again that was not granted
-	deniedMost = 100 * time.Millisecond
-	// deniedHeld is deniedFor of a request that failed because of what others have set aside: that may come back any moment.
+	// deniedHeld is how long a denial counts without asking again that is because of what others have set aside: that may come back
+	// any moment.
 	deniedHeld = 5 * time.Millisecond
 )
 
 // Decide decides on cost units, which are at least 1, of a limit with that capacity, and reports whether it can. Allowed: they
-// are spent; else they are denied, as they were a moment ago. It reports too whether it is time to ask for a lease.
+// are spent; else they are denied, as they were a moment ago because of what others have set aside. It reports too whether it is time to ask for a lease.
 func (l *Lease) Decide(now Instant, cost, capacity int64, d *Decision) (decided, ask bool) {
 	l.asked += cost
 	l.hits++
@@ -86,19 +86,11 @@ func (l *Lease) Heard(sent Instant, cost int64, d *Decision) {
 	if d.Allowed {
 		l.FreeAgain()
 	}
-	if d.Allowed || d.RetryAfter < 0 {
+	if d.Allowed || d.RetryAfter < 0 || d.Hold != HoldInTheWay {
 		return
 	}
 	l.retryAt, l.deniedCost = sent.Add(d.RetryAfter), cost
-	l.deniedUntil = sent.Add(deniedFor(d))
-}
-
-// deniedFor is how long a denial counts without asking again.
-func deniedFor(d *Decision) time.Duration {
-	if d.Hold == HoldInTheWay {
-		return min(d.RetryAfter, deniedHeld)
-	}
-	return min(d.RetryAfter, deniedMost)
+	l.deniedUntil = sent.Add(min(d.RetryAfter, deniedHeld))
 }
 
 // FreeAgain ends a denial: something is given back.

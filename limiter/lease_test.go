@@ -38,13 +38,16 @@ func TestLease(t *testing.T) {
 			if !l.Ended(1020*ms) || l.Ended(1019*ms) || !l.Ends(720*ms) || l.Ends(719*ms) {
 				t.Error("ends 300 ms early, or late")
 			}
-			l.Heard(2000*ms, 5, &limiter.Decision{Remaining: 4, RetryAfter: time.Second})
+			l.Heard(1500*ms, 5, &limiter.Decision{Remaining: 4, RetryAfter: time.Second})
 		}},
-		{2099 * ms, 5, true, false, false, 4, nil},
-		{2099 * ms, 4, false, false, true, 0, nil}, // less than what was denied
-		{2100 * ms, 5, false, false, true, 0, nil}, // one asks again,
-		{2100 * ms, 5, true, false, false, 4, l.FreeAgain},
-		{2100 * ms, 5, false, false, true, 0, nil},
+		{1501 * ms, 5, false, false, true, 0, func() { // what the key itself refuses is not remembered here
+			l.Heard(2000*ms, 5, &limiter.Decision{Remaining: 4, RetryAfter: time.Second, Hold: limiter.HoldInTheWay})
+		}},
+		{2004 * ms, 5, true, false, false, 4, nil},
+		{2004 * ms, 4, false, false, true, 0, nil}, // less than what was denied
+		{2005 * ms, 5, false, false, true, 0, nil}, // one asks again,
+		{2005 * ms, 5, true, false, false, 4, l.FreeAgain},
+		{2005 * ms, 5, false, false, true, 0, nil},
 	} {
 		var d limiter.Decision
 		decided, ask := l.Decide(row.now, row.cost, 100, &d)

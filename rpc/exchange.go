@@ -28,7 +28,8 @@ type PeerServerConfig struct {
 
 // NewPeerServer makes the door for other nodes: it reads the asks of each frame, has the node answer them from
 // memory, and writes the answers as one reply. So answers are batched as the asks were, and nothing here waits; an ask
-// that may wait (cluster.Ask.Waits) gets a goroutine and a reply of its own.
+// that may wait (cluster.Ask.Waits), or of which others have to hear before it is answered (cluster.Node.Tells), gets a goroutine and
+// a reply of its own.
 func NewPeerServer(c PeerServerConfig) *Server {
 	d := &peerDoor{
 		node: c.Node, clock: c.Clock, ending: make(chan struct{}),
@@ -130,7 +131,10 @@ func (e *exchange) answer(frame []byte) error {
 
 // answerLater answers an ask that may wait.
 func (e *exchange) answerLater(tag uint64, a *cluster.Ask) {
-	reply := appendAnswer(nil, tag, e.door.node.Deliver(a))
+	e.answerLate(appendAnswer(nil, tag, e.door.node.Deliver(a)))
+}
+
+func (e *exchange) answerLate(reply []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.ended {
@@ -138,10 +142,16 @@ func (e *exchange) answerLater(tag uint64, a *cluster.Ask) {
 	}
 }
 
+// answerWhenTold answers an ask that was decided, and gave back what others have to hear of first.
+func (e *exchange) answerWhenTold(tag uint64, a *cluster.Ask, answer *cluster.Answer) {
+	e.door.node.Confirm(a, answer)
+	e.answerLate(appendAnswer(nil, tag, answer))
+}
+
 // keep is a, which has no Move, with its own copy of what lies in the frame.
 func keep(a *cluster.Ask) *cluster.Ask {
 	kept := *a
-	kept.Items = slices.Clone(a.Items)
+	kept.Items, kept.Forget = slices.Clone(a.Items), slices.Clone(a.Forget)
 	for i := range kept.Items {
 		it := &kept.Items[i]
 		it.Key = strings.Clone(it.Key)
@@ -165,7 +175,13 @@ func (e *exchange) serve(b []byte) error {
 			go e.answerLater(tag, keep(a))
 			return
 		}
-		e.door.node.DeliverInto(a, &e.given)
+		if e.door.node.DeliverInto(a, &e.given); e.door.node.Tells(a, &e.given) {
+			given := e.given
+			given.Items, given.Owners = slices.Clone(given.Items), slices.Clone(given.Owners)
+			e.given = cluster.Answer{}
+			go e.answerWhenTold(tag, keep(a), &given)
+			return
+		}
 		e.reply = appendAnswer(e.reply, tag, &e.given)
 	})
 	if err != nil {

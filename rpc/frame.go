@@ -31,10 +31,10 @@ const (
 	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone   = 8, 9, 10, 11, 12, 13
 	limitOverride                                                                        = 14
 
-	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay = 1, 2, 3, 4, 5, 6, 7, 8
+	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay, askFrom, askForget = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
-	itemHold                                                                          = 9
+	itemHold, itemTell                                                                = 9, 10
 
 	askedOrigin, askedSequence, askedTTL, askedHolder, askedCharge = 1, 2, 3, 4, 6
 
@@ -45,7 +45,7 @@ const (
 	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 
 	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
-	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold, outcomeRestarted                          = 9, 10, 11, 12, 13, 14
+	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold, outcomeRestarted, outcomeTold             = 9, 10, 11, 12, 13, 14, 15
 )
 
 // frameWriter makes a frame of asks.
@@ -71,10 +71,13 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 		it := &a.Items[i]
 		size += sizeBytes(itemSize(it, w.limit(it.Limit)))
 	}
-	size += sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left)) + sizeBool(a.Relay)
+	size += sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left)) + sizeBool(a.Relay) + sizeFixed(a.From)
 	if a.Move != nil {
 		w.move = w.appendMove(w.move[:0], a.Move)
 		size += sizeBytes(len(w.move))
+	}
+	if len(a.Forget) > 0 {
+		size += sizeBytes(8 * len(a.Forget))
 	}
 
 	b := appendHead(w.buf, frameAsks, size)
@@ -100,17 +103,19 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 		if it.Hold != nil {
 			b = appendHold(b, it.Hold)
 		}
+		b = appendBool(b, itemTell, it.Tell)
 	}
 	b = appendBool(b, askRelay, a.Relay)
 	if a.Move != nil {
 		b = append(appendHead(b, askMove, len(w.move)), w.move...)
 	}
-	w.buf = b
+	b = appendFixed(b, askFrom, a.From)
+	w.buf = appendBoots(b, askForget, a.Forget)
 }
 
 func itemSize(it *cluster.AskItem, limit int) int {
 	n := sizeUint(uint64(limit)) + sizeString(it.Key) + sizeUint(protowire.EncodeZigZag(it.Cost)) + sizeUint(uint64(it.Op)) +
-		sizeFixed(it.ID.Origin) + sizeUint(it.ID.Sequence)
+		sizeFixed(it.ID.Origin) + sizeUint(it.ID.Sequence) + sizeBool(it.Tell)
 	if it.Terms != (cluster.Terms{}) {
 		n += sizeUint(termsBits(&it.Terms)) + sizeUint(protowire.EncodeZigZag(int64(it.At)))
 	}
@@ -288,7 +293,7 @@ func readSpec(b []byte) (s limiter.Spec, err error) {
 // readAsk reads b into r.ask.
 func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err error) {
 	clear(r.ask.Items)
-	r.ask = cluster.Ask{Items: r.ask.Items[:0]}
+	r.ask = cluster.Ask{Items: r.ask.Items[:0], Forget: r.ask.Forget[:0]}
 	left := time.Duration(0)
 	var wrong, broken error // of an item, of the move; the tag may still come
 	f := fields{rest: b}
@@ -312,6 +317,10 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 			r.ask.Relay = f.value != 0
 		case askMove:
 			r.ask.Move, broken = r.readMove(f.bytes)
+		case askFrom:
+			r.ask.From = f.value
+		case askForget:
+			r.ask.Forget = readBoots(r.ask.Forget, &f)
 		}
 	}
 	r.ask.Deadline = now.Add(left)
@@ -322,7 +331,7 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 		return tag, fmt.Errorf("move %w", broken)
 	case wrong != nil:
 		return tag, fmt.Errorf("items[%d]%w", len(r.ask.Items), wrong)
-	case len(r.ask.Items) == 0 && r.ask.Move == nil:
+	case len(r.ask.Items) == 0 && r.ask.Move == nil && len(r.ask.Forget) == 0:
 		return tag, fmt.Errorf("items has 0 items; 1 to %d are accepted", cluster.MaxItems)
 	}
 	return tag, nil
@@ -358,6 +367,8 @@ func (r *frameReader) readItem(b []byte) error {
 			if it.Hold, f.err = readHold(f.bytes); f.err != nil {
 				return fmt.Errorf(".hold %w", f.err)
 			}
+		case itemTell:
+			it.Tell = f.value != 0
 		}
 	}
 	switch {

@@ -81,7 +81,8 @@ func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byt
 	b = appendBool(b, outcomeDegraded, it.Degraded)
 	b = appendUint(b, outcomeBound, protowire.EncodeZigZag(it.Bound))
 	b = appendUint(b, outcomeHold, uint64(d.Hold))
-	return appendBool(b, outcomeRestarted, d.Restarted)
+	b = appendBool(b, outcomeRestarted, d.Restarted)
+	return appendBool(b, outcomeTold, it.Told)
 }
 
 func outcomeSize(it *cluster.AnswerItem) int {
@@ -89,7 +90,7 @@ func outcomeSize(it *cluster.AnswerItem) int {
 	return sizeUint(uint64(it.Status)) + sizeString(it.Owner) + sizeBool(d.Allowed) + sizeUint(uint64(d.Limit)) + sizeUint(uint64(d.Remaining)) +
 		sizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + sizeUint(uint64(d.ResetAfter)) + sizeUint(uint64(d.Delay)) +
 		sizeUint(uint64(d.Drained)) + sizeUint(protowire.EncodeZigZag(int64(d.Session))) + sizeBool(it.Degraded) + sizeUint(protowire.EncodeZigZag(it.Bound)) +
-		sizeUint(uint64(d.Hold)) + sizeBool(d.Restarted)
+		sizeUint(uint64(d.Hold)) + sizeBool(d.Restarted) + sizeBool(it.Told)
 }
 
 // appendRefusal appends to a reply why the ask with tag could not be read.
@@ -194,6 +195,8 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 			d.Hold = limiter.HoldState(min(f.value, math.MaxUint8))
 		case outcomeRestarted:
 			d.Restarted = f.value != 0
+		case outcomeTold:
+			it.Told = f.value != 0
 		case outcomeDrained:
 			d.Drained = int64(f.value)
 		case outcomeSession:

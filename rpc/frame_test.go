@@ -35,6 +35,7 @@ func readFrame(r *frameReader, b []byte, now limiter.Instant) (asks []readAsk, e
 		} else {
 			got.ask = *a
 			got.ask.Items = slices.Clone(a.Items)
+			got.ask.Forget = append([]uint64(nil), a.Forget...)
 			for i := range got.ask.Items {
 				got.ask.Items[i].Key = strings.Clone(a.Items[i].Key)
 			}
@@ -130,7 +131,10 @@ func borrowed(a *cluster.Ask) (words []string) {
 func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 	a := &cluster.Ask{
 		RingHash: rapid.Uint64().Draw(t, "ring"), Hop: rapid.Uint8().Draw(t, "hop"), Atomic: rapid.Bool().Draw(t, "atomic"),
-		Relay: rapid.Bool().Draw(t, "relay"),
+		Relay: rapid.Bool().Draw(t, "relay"), From: rapid.Uint64().Draw(t, "asker"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "forgets") {
+		a.Forget = append(a.Forget, rapid.Uint64().Draw(t, "forget"))
 	}
 	for range rapid.IntRange(1, 5).Draw(t, "items") {
 		a.Items = append(a.Items, cluster.AskItem{
@@ -141,6 +145,7 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 			ID:    cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
 			Terms: drawTerms(t),
 			Hold:  drawHold(t),
+			Tell:  rapid.Bool().Draw(t, "tell"),
 		})
 	}
 	if rapid.Bool().Draw(t, "move?") {
@@ -291,7 +296,7 @@ func TestFramesAreProtobuf(t *testing.T) {
 }
 
 func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Frame, a *peerv1.Ask) {
-	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) || a.Atomic != want.ask.Atomic || a.Relay != want.ask.Relay ||
+	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) || a.Atomic != want.ask.Atomic || a.Relay != want.ask.Relay || a.From != want.ask.From || !slices.Equal(a.Forget, want.ask.Forget) ||
 		now.Add(time.Duration(a.LeftNs)) != want.ask.Deadline || len(a.Items) != len(want.ask.Items) {
 		t.Fatalf("generated code reads %v, want %+v", a, want)
 	}
@@ -299,7 +304,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		w := &want.ask.Items[i]
 		l := frame.Limits[it.Limit]
 		if string(it.Key) != w.Key || it.Cost != w.Cost || it.Op != uint32(w.Op) || it.Origin != w.ID.Origin || it.Sequence != w.ID.Sequence ||
-			it.Terms != uint32(termsBits(&w.Terms)) || it.AtNs != int64(w.At) || l.Flags != uint32(limitBits(w.Limit)) || l.MaxDebt != w.Limit.MaxDebt ||
+			it.Tell != w.Tell || it.Terms != uint32(termsBits(&w.Terms)) || it.AtNs != int64(w.At) || l.Flags != uint32(limitBits(w.Limit)) || l.MaxDebt != w.Limit.MaxDebt ||
 			string(l.Name) != w.Limit.Name || l.Calendar != uint32(w.Limit.Calendar) || string(l.TimeZone) != w.Limit.TimeZone || string(l.Override) != w.Limit.Override || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
 			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
 		}
@@ -365,8 +370,8 @@ func TestRepliesAreProtobuf(t *testing.T) {
 					Session:    limiter.Instant(rapid.Int64().Draw(t, "session")),
 					Restarted:  rapid.Bool().Draw(t, "restarted"),
 				},
-				Degraded: rapid.Bool().Draw(t, "degraded"),
-				Bound:    rapid.Int64().Draw(t, "bound"),
+				Degraded: rapid.Bool().Draw(t, "degraded"), Told: rapid.Bool().Draw(t, "told"),
+				Bound: rapid.Int64().Draw(t, "bound"),
 			})
 		}
 		for range rapid.IntRange(0, len(want.Items)).Draw(t, "owners") {

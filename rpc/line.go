@@ -194,7 +194,7 @@ func (l *line) post(c *cluster.Call) *letter {
 
 // weigh is the size of a in a frame, about, and never less.
 func weigh(a *cluster.Ask) int {
-	n := 64
+	n := 64 + 8*len(a.Forget)
 	if a.Move != nil {
 		n += weighMove(a.Move)
 	}

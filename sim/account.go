@@ -30,6 +30,10 @@ type account struct {
 	spares curve  // of the shares of all nodes
 	spare  window // admitted from the shares of others while the owner was away
 	backs  []givenBack
+
+	told   map[*process][]toldDenial
+	giving int           // visits that may give something back and are not answered
+	gaveBy time.Duration // until when what others have been answered for may still be given back
 }
 
 // term is one item of a request, from its first visit to the end of its last.

@@ -28,6 +28,7 @@ type Summary struct {
 	Admitted          int            `json:"admitted"`
 	Denied            int            `json:"denied"`
 	Degraded          int            `json:"degraded"`
+	Remembered        int            `json:"remembered"` // denied by nodes that remember what the owner has said
 	agents, distances int
 
 	Messages  MessageReport     `json:"messages"`
@@ -160,6 +161,7 @@ func (s *Summary) add(r *Report) {
 	s.Faults.Deaths += r.Faults.Deaths
 	s.Faults.Views += r.Faults.Views
 	s.Holds.add(&r.Holds)
+	s.Remembered += r.Requests.Remembered
 	s.agents += r.World.Agents
 	s.distances += r.World.Distances
 	s.VirtualMS += r.VirtualMS
@@ -198,6 +200,7 @@ func (s *Summary) sumUp(seeds int) {
 		{"timed out", m.TimedOut},
 		{"degraded", s.Degraded},
 		{"denied", s.Denied},
+		{"denied from memory", s.Remembered},
 		{"holds", s.Holds.Opened},
 		{"settlements", s.Holds.Settled},
 		{"holds that run out", s.Holds.RanOut},
@@ -229,7 +232,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "worlds     %d calm, %d lossy, %d with outages; %v of virtual time\n",
 		s.Skies[string(calm)], s.Skies[string(lossy)], s.Skies[string(outage)], (time.Duration(s.VirtualMS) * time.Millisecond).Round(time.Second))
-	fmt.Fprintf(&b, "decisions  %d: %d admitted, %d denied, %d degraded\n", s.Decisions, s.Admitted, s.Denied, s.Degraded)
+	fmt.Fprintf(&b, "decisions  %d: %d admitted, %d denied (%d from memory), %d degraded\n", s.Decisions, s.Admitted, s.Denied, s.Remembered, s.Degraded)
 	m := &s.Messages
 	fmt.Fprintf(&b, "messages   %d: %d lost, %d doubled, %d overtaken, %d turned away\n", m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused)
 	f := &s.Faults

@@ -336,17 +336,19 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 	if used <= 0 || a.spec.Algorithm == limiter.Concurrency {
 		return
 	}
+	surely := used // charged: what there was no room for is not, and how much room there was is known in between
 	switch {
 	case r.strict == nil:
 	case a.spec.Algorithm == limiter.TokenBucket:
-		r.strict.report(now, a.spec, used)
+		surely = r.strict.report(now, a.spec, used)
 	default: // all of it: what does not fit now might have, had less been charged before
+		surely = r.strict.copy().report(now, a.spec, used)
 		r.strict.charge(now, a.spec, used)
 	}
 	if r.isBlind() && p.node.Table().Peek(now, a.limit, a.key, a.hash, 0).Remaining == 0 {
 		return // what nobody has seen may have left no room for it, and then it is not charged, or not all of it
 	}
-	a.note(p, r.loose.report(now, a.spec, used))
+	a.note(p, r.loose.report(now, a.spec, surely))
 }
 
 func (j *judge) ends(x *holding) {

@@ -129,6 +129,7 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, o
 		j.visited(r)
 		j.spreads(h)
 		j.triesAgain(h)
+		j.gives(h)
 		h.decided = append(h.decided, make([]bool, len(r.items))...)
 	}
 }
@@ -142,7 +143,7 @@ func (j *judge) observe(h *hearing) {
 	j.looksAtHolds(p)
 	for i := range h.decided {
 		d := &h.out[i]
-		if j.observeHold(h, i) || j.observeReplica(h, i) || h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+		if j.observeDenial(h, i) || j.observeHold(h, i) || j.observeReplica(h, i) || h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
 			continue
 		}
 		h.decided[i] = true
@@ -165,6 +166,10 @@ func (j *judge) observe(h *hearing) {
 		j.decides(p, items, true, got)
 	}
 	j.scratch.items, j.scratch.got = items, got
+	// What nobody has answered is decided last; after that a node may wait for others to hear what it has given back.
+	if h.alone == nil && !h.spread && slices.ContainsFunc(h.out, func(d cluster.Decision) bool { return d.Source == cluster.SourceFallback }) {
+		j.decideAlone(h, h.out)
+	}
 }
 
 // decides checks what p has just decided, as who decides for the keys of items, which stand or fall together.
@@ -474,6 +479,9 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id, time.Duration(late))
 		return
 	}
+	if !r.broken {
+		j.gave(h, out, err)
+	}
 	due := r.broken
 	if due || err != nil {
 		j.refusal(p, err, due)
@@ -537,7 +545,8 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	case a.replica != nil || a.spec.Unlimited:
 		j.heardReplica(h, i, d, yes)
 		return
-	case d.Source == cluster.SourceLease || d.Source == cluster.SourceDenied:
+	case d.Source == cluster.SourceDenied: // see observeDenial
+	case d.Source == cluster.SourceLease:
 		if a.held == nil || it.Op != cluster.OpTake || d.Degraded {
 			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
 			return
@@ -609,6 +618,7 @@ func (j *judge) settled(l *letter, answered bool) {
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
 	if answered {
 		j.reaches(p, l.to, l.sent)
+		j.hearsTold(l)
 		if len(j.books.limits) > 0 {
 			j.hearsDenials(l)
 		}

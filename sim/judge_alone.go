@@ -119,11 +119,23 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got
 // over.
 func (j *judge) hurried(h *hearing, a *account) bool {
 	k, p := ring.Partition(a.hash), h.process
-	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
 		return m.process != nil && m.process.node.HoldsPartition(k)
 	})
 	left := time.Duration(h.question.Deadline - p.now())
 	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far && left <= h.request.patience/8
+}
+
+// ownerHolds reports whether the owner of a in the eyes of p holds its partition k: who does not names who does, and asking that one takes
+// a round trip more.
+func (j *judge) ownerHolds(p *process, a *account, k int) bool {
+	v := p.node.View()
+	o := v.Owner(a.hash)
+	if o < 0 {
+		return false
+	}
+	m := j.world.byID[v.Members[o].ID]
+	return m != nil && m.process != nil && m.process.node.HoldsPartition(k)
 }
 
 // waitsFor is how long a check waits for a handover, if its client does.

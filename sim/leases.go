@@ -12,7 +12,7 @@ import (
 
 // Leases, from the side of who has them. What a node admits by itself it spends from units that were set aside for it: it must have
 // a lease that has not run out where it was given, and all that it has ever spent of a key must be charged by now or still be set
-// aside. What it denies by itself it must have been denied a moment ago.
+// aside. What it denies by itself, because of what others have set aside, it must have been denied a moment ago.
 
 // borrowed is what one process has done with leases on a key.
 type borrowed struct {
@@ -88,7 +88,7 @@ func (j *judge) adoptAll(a *account) {
 	}
 }
 
-// hearsDenials notes what a node is told about keys of leased limits.
+// hearsDenials notes what a node is told about keys of leased limits of which something is set aside.
 func (j *judge) hearsDenials(l *letter) {
 	answer := l.call.Answer
 	for i := range l.ask.Items {
@@ -97,7 +97,7 @@ func (j *judge) hearsDenials(l *letter) {
 			continue
 		}
 		got := &answer.Items[i]
-		if got.Status != cluster.StatusDone || got.Decision.Allowed || got.Decision.RetryAfter <= 0 {
+		if got.Status != cluster.StatusDone || got.Decision.Allowed || got.Decision.RetryAfter <= 0 || got.Decision.Hold != limiter.HoldInTheWay {
 			continue
 		}
 		a := j.account(it.Limit.Name, it.Key)

@@ -240,7 +240,7 @@ func (a *arriving) happen() {
 // begin has the node answer.
 func (d *delivery) begin() {
 	ts := &d.process.machine.world.tasks
-	if d.letter.ask.Waits() {
+	if d.letter.ask.Waits() || d.letter.ask.GivesBack() {
 		ts.start(d.process, d)
 	} else {
 		ts.direct(d.process, d)
@@ -281,7 +281,7 @@ func (d *delivery) happen() {
 		answer = p.door.Deliver(ask)
 	}
 	w.judge.delivered(l.from, p, &l.ask, d.deadline, answer)
-	if ask.Waits() {
+	if ask.Waits() || p.node.Tells(ask, answer) {
 		p.node.Confirm(ask, answer)
 		w.judge.confirmed(p, &l.ask, answer)
 	}

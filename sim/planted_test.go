@@ -214,7 +214,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	}
 	var table strings.Builder
 	fmt.Fprintf(&table, "| fault | caught by | seed | at | decisions |\n|---|---|---|---|---|\n")
-	faults = slices.Concat(faults, handoverFaults(), foreignFaults(), strictFaults())
+	faults = slices.Concat(faults, handoverFaults(), foreignFaults(), strictFaults(), deniedFaults())
 	if !testing.Short() {
 		faults = append(faults, rareFaults()...)
 	}

@@ -52,12 +52,13 @@ type ClockReport struct {
 
 // RequestReport counts what clients asked.
 type RequestReport struct {
-	Requests int `json:"requests"`
-	Items    int `json:"items"`            // of them all
-	Visits   int `json:"visits"`           // requests and their repeats that reached a node
-	Absent   int `json:"absent"`           // found their node down
-	Refused  int `json:"refused"`          // answered with an error
-	Spread   int `json:"spread,omitempty"` // visits of takes that stand or fall together, with several owners
+	Requests   int `json:"requests"`
+	Items      int `json:"items"`                // of them all
+	Visits     int `json:"visits"`               // requests and their repeats that reached a node
+	Absent     int `json:"absent"`               // found their node down
+	Refused    int `json:"refused"`              // answered with an error
+	Remembered int `json:"remembered,omitempty"` // items denied by a node that remembers what their owner has said
+	Spread     int `json:"spread,omitempty"`     // visits of takes that stand or fall together, with several owners
 }
 
 // LimitReport counts what clients heard about one limit.

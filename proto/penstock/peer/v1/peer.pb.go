@@ -256,12 +256,16 @@ type Ask struct {
 	Atomic bool `protobuf:"varint,4,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// What is left of the deadline when the frame is written.
 	LeftNs int64 `protobuf:"varint,5,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"`
-	// 0 to 1000; 0 only beside a move.
+	// 0 to 1000; 0 only beside a move, or something to forget.
 	Items []*Item `protobuf:"bytes,6,rep,name=items,proto3" json:"items,omitempty"`
 	// What is said about partitions rather than keys.
 	Move *Move `protobuf:"bytes,7,opt,name=move,proto3" json:"move,omitempty"`
 	// The asker cannot reach the owners of the items: who gets this is their heir, and may send it on, once.
-	Relay         bool `protobuf:"varint,8,opt,name=relay,proto3" json:"relay,omitempty"`
+	Relay bool `protobuf:"varint,8,opt,name=relay,proto3" json:"relay,omitempty"`
+	// Boot of the asker, if an item asks to be told or gives back.
+	From uint64 `protobuf:"fixed64,9,opt,name=from,proto3" json:"from,omitempty"`
+	// Hashes of keys to which something was given back: what the receiver was denied of them may be over.
+	Forget        []uint64 `protobuf:"fixed64,10,rep,packed,name=forget,proto3" json:"forget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,6 +354,20 @@ func (x *Ask) GetRelay() bool {
 		return x.Relay
 	}
 	return false
+}
+
+func (x *Ask) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Ask) GetForget() []uint64 {
+	if x != nil {
+		return x.Forget
+	}
+	return nil
 }
 
 // Move is what members say to each other about partitions. An empty one is a sign of life.
@@ -902,7 +920,9 @@ type Item struct {
 	// On the clock of the client.
 	AtNs int64 `protobuf:"zigzag64,8,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
 	// Of reserve, settle, extend.
-	Hold          *HoldTerms `protobuf:"bytes,9,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold *HoldTerms `protobuf:"bytes,9,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The asker would like to be told (Ask.forget) if it is denied and something is given back before the denial is over.
+	Tell          bool `protobuf:"varint,10,opt,name=tell,proto3" json:"tell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -998,6 +1018,13 @@ func (x *Item) GetHold() *HoldTerms {
 		return x.Hold
 	}
 	return nil
+}
+
+func (x *Item) GetTell() bool {
+	if x != nil {
+		return x.Tell
+	}
+	return false
 }
 
 // HoldTerms are what is said about a hold besides an amount.
@@ -1422,7 +1449,9 @@ type Outcome struct {
 	// the limit, 8 too many of the holder, 9 a take was refused because of what is set aside, 10 too many of all.
 	Hold uint32 `protobuf:"varint,13,opt,name=hold,proto3" json:"hold,omitempty"`
 	// The key begins anew: it has counters under a limit of this name with another algorithm or period.
-	Restarted     bool `protobuf:"varint,14,opt,name=restarted,proto3" json:"restarted,omitempty"`
+	Restarted bool `protobuf:"varint,14,opt,name=restarted,proto3" json:"restarted,omitempty"`
+	// Of a denial whose item has asked for it: the answerer tells the asker if something is given back, for two seconds.
+	Told          bool `protobuf:"varint,15,opt,name=told,proto3" json:"told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1555,6 +1584,13 @@ func (x *Outcome) GetRestarted() bool {
 	return false
 }
 
+func (x *Outcome) GetTold() bool {
+	if x != nil {
+		return x.Told
+	}
+	return false
+}
+
 var File_penstock_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_penstock_peer_v1_peer_proto_rawDesc = "" +
@@ -1579,7 +1615,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\abuckets\x18\v \x01(\rR\abuckets\x12\x1a\n" +
 	"\bcalendar\x18\f \x01(\rR\bcalendar\x12\x1b\n" +
 	"\ttime_zone\x18\r \x01(\fR\btimeZone\x12\x1a\n" +
-	"\boverride\x18\x0e \x01(\fR\boverride\"\xe7\x01\n" +
+	"\boverride\x18\x0e \x01(\fR\boverride\"\x93\x02\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +
@@ -1588,7 +1624,10 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aleft_ns\x18\x05 \x01(\x03R\x06leftNs\x12,\n" +
 	"\x05items\x18\x06 \x03(\v2\x16.penstock.peer.v1.ItemR\x05items\x12*\n" +
 	"\x04move\x18\a \x01(\v2\x16.penstock.peer.v1.MoveR\x04move\x12\x14\n" +
-	"\x05relay\x18\b \x01(\bR\x05relay\"\xf9\x03\n" +
+	"\x05relay\x18\b \x01(\bR\x05relay\x12\x12\n" +
+	"\x04from\x18\t \x01(\x06R\x04from\x12\x16\n" +
+	"\x06forget\x18\n" +
+	" \x03(\x06R\x06forget\"\xf9\x03\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -1635,7 +1674,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x15\n" +
 	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\x127\n" +
-	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\xe2\x01\n" +
+	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\xf6\x01\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
@@ -1645,7 +1684,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05terms\x18\a \x01(\rR\x05terms\x12\x13\n" +
 	"\x05at_ns\x18\b \x01(\x12R\x04atNs\x12/\n" +
-	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\"\x8c\x01\n" +
+	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\x12\x12\n" +
+	"\x04tell\x18\n" +
+	" \x01(\bR\x04tell\"\x8c\x01\n" +
 	"\tHoldTerms\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x06R\bsequence\x12\x15\n" +
@@ -1675,7 +1716,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
 	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x14\n" +
 	"\x05known\x18\x05 \x03(\x06R\x05known\x12\x13\n" +
-	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\"\x89\x03\n" +
+	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\"\x9d\x03\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +
@@ -1692,7 +1733,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bdegraded\x18\v \x01(\bR\bdegraded\x12\x14\n" +
 	"\x05bound\x18\f \x01(\x12R\x05bound\x12\x12\n" +
 	"\x04hold\x18\r \x01(\rR\x04hold\x12\x1c\n" +
-	"\trestarted\x18\x0e \x01(\bR\trestarted2H\n" +
+	"\trestarted\x18\x0e \x01(\bR\trestarted\x12\x12\n" +
+	"\x04told\x18\x0f \x01(\bR\x04told2H\n" +
 	"\x04Peer\x12@\n" +
 	"\bExchange\x12\x17.penstock.peer.v1.Frame\x1a\x17.penstock.peer.v1.Reply(\x010\x01B(Z&penstock/proto/penstock/peer/v1;peerv1b\x06proto3"
 
