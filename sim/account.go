@@ -24,6 +24,8 @@ type account struct {
 	held      *held     // of limits of which units are set aside, else nil
 	replica   *replica  // of replicated limits, else nil
 
+	adrift bool // its windows are those of a calendar, and clocks are so far apart that one that has been there and back may be another
+
 	supply curve  // of the limit
 	counts int64  // how many nodes count for themselves, and give back what one of them does
 	heard  window // admitted by the owner
@@ -75,7 +77,7 @@ func (j *judge) visited(r *request) {
 		a := r.terms[i].account
 		back := a.givesBack(&r.items[i]) * a.counts
 		a.heard.begun += back * a.supply.unit
-		a.spare.begun += back * int64(a.spec.Per)
+		a.spare.begun += back * a.spares.unit
 	}
 }
 
@@ -128,6 +130,7 @@ func (j *judge) accountOf(limit, key string) *account {
 			a.replica, a.supply = newReplica(), curveOf(s, max(2, len(j.world.machines)))
 			a.supply.rate *= a.counts
 		}
+		a.adrift = s.Calendar != 0 && j.world.plan.outOfStep()
 		if j.books.limits[limit] && !s.Unlimited {
 			a.held = newHeld()
 		}
@@ -204,6 +207,7 @@ func (j *judge) spare(a *account, bound int64) curve {
 	c := spareCurve(a.spec, 1, max(bound, a.limit.Capacity()))
 	c.capacity *= int64(len(j.world.machines))
 	c.rate *= int64(len(j.world.machines))
+	c.each *= int64(len(j.world.machines))
 	return c
 }
 
@@ -226,10 +230,10 @@ func (j *judge) admitted(t *term, cost int64) {
 func (j *judge) spared(t *term, cost, bound int64) {
 	a := t.account
 	t.spared = true
-	a.spare.admit(t.spare, cost*int64(a.spec.Per))
+	a.spare.admit(t.spare, cost*a.spares.unit)
 	j.checked[marked]++
 	if over := a.spare.excess(j.spare(a, bound).capacity, j.spareSupplied(a)); over > 0 {
 		j.fail(marked, "%s under %s: decisions without the owner admitted at least %d more than the bound of %d that they state",
-			keyText(a.key), a.spec.Name, (over+int64(a.spec.Per)-1)/int64(a.spec.Per), bound)
+			keyText(a.key), a.spec.Name, (over+a.spares.unit-1)/a.spares.unit, bound)
 	}
 }

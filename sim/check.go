@@ -17,6 +17,7 @@ type Summary struct {
 	From     uint64    `json:"from"`    // the first of the others
 	Holding  int       `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
 	OnDisk   int       `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
+	Dated    int       `json:"dated"`   // of all, with worlds of calendars, from CalendarSeeds on
 	Total    int       `json:"-"`       // that are to be run
 	Held     int       `json:"held"`
 	Failed   []uint64  `json:"failed"`
@@ -30,6 +31,7 @@ type Summary struct {
 	Degraded          int            `json:"degraded"`
 	Remembered        int            `json:"remembered"` // denied by nodes that remember what the owner has said
 	agents, distances int
+	cutOff, calendars int
 
 	Messages  MessageReport     `json:"messages"`
 	Faults    FaultReport       `json:"faults"`
@@ -77,10 +79,9 @@ func KeptSeeds() []uint64 {
 	return seeds
 }
 
-// Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds and an eighth as many of disks, in several
-// worlds at a time, one per worker. progress
-// is called after each with what is known so far; it may be nil, and the calls do not overlap. What is summed up does
-// not depend on the number of workers.
+// Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds, and an eighth as many of
+// disks and of calendars each, in several worlds at a time, one per worker. progress is called after each with what is known so far; it may
+// be nil, and the calls do not overlap. What is summed up does not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 	keptSeeds := KeptSeeds()
 	s := &Summary{
@@ -88,9 +89,9 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
 	if from < HoldSeeds {
-		s.Holding, s.OnDisk = n/4, n/8
+		s.Holding, s.OnDisk, s.Dated = n/4, n/8, n/8
 	}
-	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk
+	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk + s.Dated
 	seed := func(i int) uint64 {
 		switch k := i - len(keptSeeds); {
 		case k < 0:
@@ -99,8 +100,10 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 			return from + uint64(k)
 		case k < n+s.Holding:
 			return HoldSeeds + from + uint64(k-n)
-		default:
+		case k < n+s.Holding+s.OnDisk:
 			return DiskSeeds + from + uint64(k-n-s.Holding)
+		default:
+			return CalendarSeeds + from + uint64(k-n-s.Holding-s.OnDisk)
 		}
 	}
 	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order of the seeds by
@@ -164,6 +167,8 @@ func (s *Summary) add(r *Report) {
 	s.Remembered += r.Requests.Remembered
 	s.agents += r.World.Agents
 	s.distances += r.World.Distances
+	s.cutOff += r.Requests.CutOff
+	s.calendars += r.World.Calendars
 	s.VirtualMS += r.VirtualMS
 }
 
@@ -199,6 +204,8 @@ func (s *Summary) sumUp(seeds int) {
 		{"turned away", m.Refused},
 		{"timed out", m.TimedOut},
 		{"degraded", s.Degraded},
+		{"cut off", s.cutOff},
+		{"calendars", s.calendars},
 		{"denied", s.Denied},
 		{"denied from memory", s.Remembered},
 		{"holds", s.Holds.Opened},
@@ -210,7 +217,7 @@ func (s *Summary) sumUp(seeds int) {
 	}
 	s.Missing = []string{}
 	for _, x := range s.Injected {
-		if x.Count == 0 && seeds >= certainly {
+		if x.Count == 0 && seeds >= certainly && s.From < HoldSeeds {
 			s.Missing = append(s.Missing, x.Kind)
 		}
 	}
@@ -239,6 +246,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts, %d clocks set, %d declared dead\n", f.Crashes, f.Freezes, f.Cuts, f.Steps, f.Deaths)
 	fmt.Fprintf(&b, "members    %d joins, %d leaves, %d restarts, %d rolling, %d views\n", f.Joins, f.Leaves, f.Restarts, f.Rolls, f.Views)
 	fmt.Fprintf(&b, "places     %d agents, %d longer links; %d calls timed out\n", s.agents, s.distances, m.TimedOut)
+	fmt.Fprintf(&b, "calendars  %d windows that have ended; %d visits to who was cut off from most\n", s.calendars, s.cutOff)
 	fmt.Fprintf(&b, "disks      %d files written, %d starts with what a file says\n", f.Saves, f.Restored)
 	h := &s.Holds
 	fmt.Fprintf(&b, "holds      %d opened, %d settled, %d ran out, %d put off; %d leases, %d spent\n", h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
@@ -246,8 +254,8 @@ func (s *Summary) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}
 	if s.OK() {
-		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks)\n",
-			s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding-s.OnDisk, s.From, s.Holding, s.OnDisk)
+		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars)\n",
+			s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated, s.From, s.Holding, s.OnDisk, s.Dated)
 	} else if len(s.Failed) > 0 {
 		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
 	} else {

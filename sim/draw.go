@@ -26,6 +26,8 @@ func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 // draw is the world of a seed.
 func draw(seed uint64) *plan {
 	switch {
+	case seed >= CalendarSeeds:
+		return drawCalendars(seed)
 	case seed >= DiskSeeds:
 		return drawDisks(seed)
 	case seed >= HoldSeeds:
@@ -174,9 +176,7 @@ func drawMembers(r *rand.Rand, p *plan) {
 	if n == 1 || r.IntN(4) == 0 {
 		return
 	}
-	for i := 1; i < n && r.IntN(3) == 0; i++ {
-		p.machines[n-i].agent = true
-	}
+	drawAgents(r, p)
 	for range 1 + r.IntN(3) {
 		p.faults = append(p.faults, drawMoves(r, p)...)
 	}
@@ -186,6 +186,13 @@ func drawMembers(r *rand.Rand, p *plan) {
 		here[f.node] = here[f.node] || !p.machines[f.node].later || f.kind == joins
 		return !here[f.node] && moving(f.kind)
 	})
+}
+
+// drawAgents makes agents of some.
+func drawAgents(r *rand.Rand, p *plan) {
+	for i := 1; i < len(p.machines) && r.IntN(3) == 0; i++ {
+		p.machines[len(p.machines)-i].agent = true
+	}
 }
 
 // drawMoves draws one change of who is there, or of what a clock shows.

@@ -91,6 +91,7 @@ func (p *process) look() {
 	w.trace.add(happening{at: w.now, kind: looks, node: p.machine, seq: v.RingHash()})
 	w.faults.Views++
 	p.node.SetView(v)
+	w.judge.sees(p, v)
 }
 
 // view is the View of p. Most machines mostly know the same, and share it.

@@ -34,7 +34,6 @@ type judge struct {
 	requests RequestReport
 	failure  *Failure
 	deciders []decider             // by partition
-	contacts map[*process]*contact // of nodes that decide
 	tied     map[int]time.Duration // when one of two who does not reach the other has last decided
 	held     map[tenure]uint64     // how often a node had begun to hold anything when it was last seen to hold a partition
 	scratch  scratch
@@ -99,7 +98,7 @@ func newJudge(w *world) *judge {
 		gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		claims: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		tallies: make(map[string]*LimitReport), contacts: make(map[*process]*contact), held: make(map[tenure]uint64), tied: make(map[int]time.Duration), books: newBooks(w),
+		tallies: make(map[string]*LimitReport), held: make(map[tenure]uint64), tied: make(map[int]time.Duration), books: newBooks(w),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
@@ -617,7 +616,7 @@ func (j *judge) settled(l *letter, answered bool) {
 	p := l.from
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
 	if answered {
-		j.reaches(p, l.to, l.sent)
+		j.reaches(l)
 		j.hearsTold(l)
 		if len(j.books.limits) > 0 {
 			j.hearsDenials(l)

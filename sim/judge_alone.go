@@ -14,6 +14,7 @@ import (
 // for all.
 func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 	h.alone = make([]alone, len(out))
+	onError, least := j.standing(h)
 	fallen := h.spread && haveRefused(h, out)
 	for i := range out {
 		d := &out[i]
@@ -26,18 +27,24 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			look.Op = cluster.OpPeek
 			it = &look
 		}
+		local := onError && spec.OnError == limiter.ErrorLocal || spec.OnPartition == limiter.PartitionProportional
+		open := spec.OnPartition == limiter.PartitionOpen
 		switch {
 		case d.Bound == cluster.Unbounded:
-			a.Allowed, a.due = true, it.Op != cluster.OpReset && spec.OnError == limiter.ErrorAllow
+			a.Allowed, a.due = true, it.Op != cluster.OpReset && onError && spec.OnError == limiter.ErrorAllow
 		case d.Bound == 0:
-			a.due = it.Op == cluster.OpReset || it.Op > cluster.OpReserve || spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
+			a.due = it.Op == cluster.OpReset || it.Op > cluster.OpReserve || onError && spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
 		case spec.Algorithm == limiter.Concurrency: // from its share, of which there is no reference
-			a.Allowed, a.due = d.Allowed && !d.Shadow, it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
+			a.Allowed, a.due = d.Allowed && !d.Shadow, it.Op != cluster.OpReset && (local || open)
 		default:
 			shares := h.process.shares
 			raw := unheld(d.Decision)
 			raw.Allowed = raw.Allowed && !d.Shadow
-			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, len(j.world.machines))
+			if before := shares.repeated(h.process, it, raw, h.request.atomic); before != nil { // whatever it goes by now
+				a.Decision, a.due, a.full = *before, true, true
+				break
+			}
+			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, func(n int) bool { return local && n >= least || open && n == 1 })
 			m := j.memories.answers.get(it.ID)
 			if j.repeats(h.process, m, it, raw) {
 				if a.Decision, a.due, a.full = raw, true, true; m.of(h.process) != nil {
@@ -49,7 +56,7 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 				}
 				n = -1 // or its share says the same, and nobody knows which it was
 			}
-			a.due = n != 0 && it.Op != cluster.OpReset && (spec.OnError == limiter.ErrorLocal || spec.OnPartition != limiter.PartitionDeny)
+			a.due = n != 0 && it.Op != cluster.OpReset && (local || open)
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 			if a.charged && it.ID != (cluster.ID{}) && m == nil {
 				j.memories.add(m, it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"penstock/cluster"
 	"penstock/ring"
 )
 
@@ -25,17 +24,18 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
 	}
 	k := ring.Partition(a.hash)
-	of := j.hasContact(p, a)
-	if doubt && of == 2 {
+	of := j.inContact(p, a)
+	if doubt && of == 2 || of == 1 {
 		j.tied[k] = j.world.now
 	}
 	if j.holders[k] != p && j.holders[k] != nil {
 		j.claims[k] = j.world.now
 		// Who has not begun to hold anything since he last held it has never stopped. Of two both may
 		// go on, until they have met again and know so, also if a third one has come meanwhile and has
-		// got it from one of them.
+		// got it from one of them. So may who knows of nobody else, because it reached nobody when it started.
 		tied, was := j.tied[k]
-		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 && !(was && j.world.now < tied+agreedWithin) {
+		alone := j.holders[k].contact != nil && len(j.holders[k].contact.others) == 0
+		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 && !alone && !(was && j.world.now < tied+agreedWithin) {
 			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
 		}
 	}
@@ -64,102 +64,6 @@ func (j *judge) holdsNow(k int, p *process) {
 // beginnings is how often p has begun to hold a partition.
 func beginnings(p *process) uint64 {
 	return p.node.Stats().Claimed.Load() + p.node.Stats().Received.Load()
-}
-
-// contact is when a node has last sent something to others that they have answered.
-type contact struct {
-	heard  map[*machine]time.Duration
-	lost   map[*machine]time.Duration // since when, at the earliest, somebody is missed who has not left
-	view   *cluster.View
-	looked time.Duration // at view
-}
-
-// fenced is how long a node may go on deciding that has no contact with most of the others: until its next tick, which may come a
-// little late, finds that it had none for 1.2 s; in large clusters longer.
-func fenced(members int) time.Duration {
-	return max(1200*time.Millisecond, time.Duration(members)*12500*time.Microsecond) + 350*time.Millisecond
-}
-
-// reaches notes that m has answered what p has sent then.
-func (j *judge) reaches(p *process, m *machine, sent time.Duration) {
-	if j.world.plan.sky != calm {
-		c := j.contact(p)
-		c.heard[m] = max(c.heard[m], sent)
-	}
-}
-
-func (j *judge) contact(p *process) *contact {
-	c := j.contacts[p]
-	if c == nil {
-		c = &contact{heard: make(map[*machine]time.Duration), lost: make(map[*machine]time.Duration), looked: j.world.now}
-		j.contacts[p] = c
-	}
-	return c
-}
-
-// hasContact checks that p, who decides, has been answered by half of those at least who should be there, and says how many those are
-// with it; in calm worlds, where nobody is cut off, 0.
-func (j *judge) hasContact(p *process, a *account) (members int) {
-	if j.world.plan.sky == calm {
-		return 0
-	}
-	c, v, w := j.contact(p), p.node.View(), j.world
-	if c.view != v {
-		j.meets(p, c, v)
-	}
-	c.looked = w.now
-	reached, missed := 1, 0
-	here, there := p.machine.id, ""
-	miss := func(m *machine) {
-		if missed++; there == "" || m.id < there {
-			there = m.id
-		}
-	}
-	patience := fenced(len(v.Members) + len(c.lost))
-	for i := range v.Members {
-		switch x := &v.Members[i]; {
-		case i == v.Self || x.Role != cluster.RoleMember || x.State != cluster.StateActive:
-		case w.now > c.heard[w.byID[x.ID]]+patience:
-			miss(w.byID[x.ID])
-		default:
-			reached++
-			here = min(here, x.ID)
-		}
-	}
-	for m, since := range c.lost {
-		if w.now < since+9*time.Minute { // a node counts them for 10
-			miss(m)
-		}
-	}
-	if reached < missed || reached == missed && reached > 1 && here > there {
-		j.fail(owned, "%s decides on %s, and has reached %d of %d other members only in the last %v", p.machine.id, keyText(a.key), reached-1, reached-1+missed, patience)
-	}
-	return reached + missed
-}
-
-// meets notes who is new in the View of p, and who has vanished from it.
-func (j *judge) meets(p *process, c *contact, v *cluster.View) {
-	w, old := j.world, c.view
-	c.view = v
-	boots := make(map[*machine]uint64)
-	if old != nil {
-		for i := range old.Members {
-			x := &old.Members[i]
-			m := w.byID[x.ID]
-			boots[m] = x.Boot
-			left := m.process == nil && !m.crashed
-			if x.Role == cluster.RoleMember && x.State == cluster.StateActive && i != old.Self && v.Find(x.ID) < 0 && !left {
-				c.lost[m] = c.looked
-			}
-		}
-	}
-	for i := range v.Members {
-		m := w.byID[v.Members[i].ID]
-		delete(c.lost, m)
-		if boots[m] != v.Members[i].Boot { // who is new counts as heard
-			c.heard[m] = w.now
-		}
-	}
 }
 
 // looksAround reports whether it is time to look at who else holds the key of a. In a small world it always is. In a large

@@ -160,19 +160,33 @@ func newShares() *shares {
 	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, memories{}, make(map[naiveKey]int)}
 }
 
-// split is in how many shares a node has split a limit, told by what it answers; 0 if no number explains that. Several may
-// come to the same share of a small limit, and yet refill at different rates: then the decision itself tells.
-func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, atomic bool, most int) int {
+// repeated is what p has answered to this take before, if it says so again; of an atomic one, before it fell with others.
+func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision, atomic bool) *limiter.Decision {
+	a := l.answers.get(it.ID)
+	if a == nil || it.Op != cluster.OpTake || a.at.Add(memory) <= p.now() {
+		return nil
+	}
+	raw.Allowed = raw.Allowed || atomic && a.decisions[0].Allowed
+	if a.decisions[0] != raw {
+		return nil
+	}
+	return &a.decisions[0]
+}
+
+// split is in how many shares a node has split a limit, as far as it may, told by what it answers; 0 if no number explains that. Several
+// may come to the same share of a small limit, and yet refill at different rates: then the decision itself tells.
+func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, atomic bool, may func(n int) bool) int {
+	most := len(p.machine.world.machines)
 	fits := func(n int) bool {
 		own := capacityOf(share(s, n))
-		return own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 && s.OnPartition == limiter.PartitionOpen)
+		return may(n) && own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 && s.OnPartition == limiter.PartitionOpen)
 	}
 	explains := func(n int) bool {
 		yes := raw
 		yes.Allowed = true // before it fell with others
 		return l.says(p, share(s, n), it, raw) || atomic && l.says(p, share(s, n), it, yes)
 	}
-	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (!p.machine.world.plan.moves() || explains(n)) {
+	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (!p.machine.world.plan.moves() && s.OnPartition != limiter.PartitionOpen || explains(n)) {
 		return n
 	}
 	first := 0
@@ -200,8 +214,8 @@ func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter
 func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, got limiter.Decision) (d limiter.Decision, charged bool) {
 	now := p.now()
 	key := naiveKey{s.Name, it.Key}
-	if before, known := l.parts[key]; known && before != n {
-		n = -1
+	if before, known := l.parts[key]; known && before != n || s.Algorithm == limiter.TokenBucket && s.OnPartition == limiter.PartitionOpen {
+		n = -1 // of a bucket of tokens each share has a state of its own, and several may look alike
 	}
 	a := l.answers.get(it.ID)
 	known := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek

@@ -37,6 +37,7 @@ type process struct {
 	waiting  []*task                // in the middle of a call
 	visits   []*request             // of clients that have not heard yet
 	shares   *shares                // what it has admitted without owners, kept by the judge
+	contact  *contact               // with whom it can speak, likewise
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
 	dead     bool

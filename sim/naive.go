@@ -21,6 +21,7 @@ type naiveState struct {
 	used     int64           // buckets: what is missing, in parts: a unit is Per parts, and Limit of them refill per ns
 	poured   limiter.Instant // buckets: when it was last refilled
 	start    limiter.Instant // windows: when the current one began
+	end      limiter.Instant // windows of a calendar: when it ends
 	count    int64           // windows: what it counts
 	previous int64           // sliding window: what the window before it counted
 	naiveKinds
@@ -127,14 +128,11 @@ func (st *naiveState) queue(now limiter.Instant, s *limiter.Spec, cost int64) li
 func wait(parts, rate int64) time.Duration { return time.Duration((parts + rate - 1) / rate) }
 
 func (st *naiveState) window(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
-	if st.count == 0 || now >= st.start.Add(s.Per) {
+	if st.count == 0 || now >= st.over(s) {
 		st.count = 0
-		st.start = now
-		if s.Anchor == limiter.Epoch {
-			st.start = aligned(now, s.Per)
-		}
+		st.open(s, now)
 	}
-	end := time.Duration(st.start.Add(s.Per) - now)
+	end := time.Duration(st.over(s) - now)
 	d := limiter.Decision{Allowed: true, Limit: s.Limit, RetryAfter: limiter.Never}
 	switch {
 	case cost > s.Limit:
@@ -153,6 +151,28 @@ func (st *naiveState) window(now limiter.Instant, s *limiter.Spec, cost int64) l
 		d.ResetAfter = end
 	}
 	return d
+}
+
+// open begins the window that now lies in.
+func (st *naiveState) open(s *limiter.Spec, now limiter.Instant) {
+	switch {
+	case s.Calendar != 0:
+		if now < st.start || now >= st.end {
+			st.start, st.end = calendarWindow(s, now)
+		}
+	case s.Anchor == limiter.Epoch:
+		st.start = aligned(now, s.Per)
+	default:
+		st.start = now
+	}
+}
+
+// over is when the window ends.
+func (st *naiveState) over(s *limiter.Spec) limiter.Instant {
+	if s.Calendar != 0 {
+		return st.end
+	}
+	return st.start.Add(s.Per)
 }
 
 func (st *naiveState) sliding(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {

@@ -116,6 +116,13 @@ func graceful(k kind) bool {
 	return k == joins || k == leaves || k == restarts || k == rolls || k == steps
 }
 
+// outOfStep reports whether clocks are not all about right, or somebody sets one.
+func (p *plan) outOfStep() bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == steps }) || slices.ContainsFunc(p.machines, func(m machinePlan) bool {
+		return time.Duration(m.clock.start-p.machines[0].clock.start).Abs() > inStep
+	})
+}
+
 // moves reports whether the number of nodes changes in this world.
 func (p *plan) moves() bool {
 	return slices.ContainsFunc(p.faults, func(f fault) bool { return moving(f.kind) || f.kind == rolls })

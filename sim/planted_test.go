@@ -238,6 +238,9 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	for _, f := range diskFaults() {
 		catch(f, DiskSeeds)
 	}
+	for _, f := range calendarFaults() {
+		catch(f, CalendarSeeds)
+	}
 	t.Log("\n" + table.String())
 }
 

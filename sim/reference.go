@@ -80,7 +80,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	if r.strict == nil {
 		was := r.loose
 		v, want := r.takeExactly(now, it, got)
-		if v == fine || !r.fresh() {
+		if v == fine || !r.fresh() && !it.account.adrift {
 			return v, want
 		}
 		r.loose = was
@@ -144,7 +144,12 @@ func forgets(s *limiter.Spec) time.Duration {
 		return time.Duration(min(float64(capacityOf(s))*float64(s.Per)/float64(s.Limit), float64(limiter.MaxFill))) + 1
 	case limiter.TokenBucket:
 		return time.Duration((s.Limit+s.Refill-1)/s.Refill+1) * s.Per
-	case limiter.FixedWindow, limiter.SlidingLog:
+	case limiter.FixedWindow:
+		if s.Calendar != 0 {
+			return s.Per + 3*time.Hour // on the days on which clocks are set back
+		}
+		return s.Per
+	case limiter.SlidingLog:
 		return s.Per
 	}
 	return 2 * s.Per
@@ -159,10 +164,7 @@ func (r *reference) isBlind() bool { return r.unphased || r.blind != 0 && r.last
 func (r *reference) loosen(now limiter.Instant, s *limiter.Spec) {
 	strict := r.loose
 	r.strict = &strict
-	r.strict.shift(carriage, now)
-	if onTheClock(s) {
-		r.strict.lay(s, now)
-	}
+	r.strict.travel(s, carriage, now)
 }
 
 // learn takes over what a decision tells of the state after it, once it was found to lie between the two references: the
@@ -175,8 +177,8 @@ func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Deci
 		r.loose = naiveState{used: max(0, full-1) * s.Limit, poured: now}
 		r.strict = &naiveState{used: full * s.Limit, poured: now}
 	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0:
-		r.loose.start = now.Add(got.ResetAfter - s.Per)
-		r.strict.start = r.loose.start
+		r.loose.opened(s, now.Add(got.ResetAfter))
+		r.strict.start, r.strict.end = r.loose.start, r.loose.end
 		if got.Remaining == 0 { // refusals may count, and nobody says how many
 			return
 		}

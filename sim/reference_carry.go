@@ -56,17 +56,16 @@ func (j *judge) carry(a *account, from, p *process) {
 	// Others may have held it in between, and decided nothing: then it was laid on their clocks as well, whoever goes on.
 	laid := j.laid[ring.Partition(a.hash)] >= r.last
 	late := j.carriage()
-	if onTheClock(s) && (apart != 0 || laid) {
+	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
 		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
 	}
-	r.strict.shift(apart+late+drift, at)
+	r.strict.travel(s, apart+late+drift, at)
 	if !onTheClock(s) {
 		r.loose.shift(apart-drift, at)
 		return
 	}
 	// Windows begin by the clock of who decides. The most generous that a new one can be is to count as if it had
 	// decided all along.
-	r.strict.lay(s, at)
 	switch {
 	case s.Algorithm == limiter.TokenBucket:
 		r.loose.shift(apart-drift, at)
@@ -96,6 +95,26 @@ func onTheClock(s *limiter.Spec) bool {
 	return false
 }
 
+// travel makes a state the strictest that it can be after a journey to a clock that shows now, on which its instants came to lie later
+// by at most that. Windows of a calendar begin at the same reading of all clocks, so a journey that is much shorter than they are changes
+// nothing about them.
+func (st *naiveState) travel(s *limiter.Spec, by time.Duration, now limiter.Instant) {
+	if s.Calendar != 0 && (st.count == 0 || by.Abs() < time.Duration(st.end-st.start)/4) {
+		return
+	}
+	st.shift(by, now)
+	if onTheClock(s) {
+		st.lay(s, now)
+	}
+}
+
+// opened is the window that ends then.
+func (st *naiveState) opened(s *limiter.Spec, end limiter.Instant) {
+	if st.start = end.Add(-s.Per); s.Calendar != 0 {
+		st.start, st.end = calendarWindow(s, end-1)
+	}
+}
+
 // shift moves all instants, but not beyond latest.
 func (st *naiveState) shift(by time.Duration, latest limiter.Instant) {
 	moved := func(t limiter.Instant) limiter.Instant { return min(t.Add(by), latest) }
@@ -122,6 +141,12 @@ func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
 			st.counts[i].begin = up(st.counts[i].begin, step)
 		}
 	default:
+		if s.Calendar != 0 {
+			_, next := calendarWindow(s, st.start-1) // st.start, if that is a boundary
+			_, after := calendarWindow(s, now)
+			st.start, st.end = calendarWindow(s, min(next, after))
+			return
+		}
 		st.start, st.mark = up(st.start, s.Per), up(st.mark, s.Per)
 	}
 }

@@ -45,10 +45,7 @@ func (j *judge) merge(a *account, p *process) {
 			return true
 		}
 		if x.process != p {
-			st.shift(time.Duration(at-there)+j.carriage(), at)
-			if onTheClock(s) {
-				st.lay(s, at)
-			}
+			st.travel(s, time.Duration(at-there)+j.carriage(), at)
 		}
 		r.strict.merge(&st, at, s)
 		return x.process == p
@@ -96,7 +93,8 @@ func (st *naiveState) merge(o *naiveState, now limiter.Instant, s *limiter.Spec)
 		}
 	default:
 		if o.count+o.previous > 0 {
-			st.start, st.count, st.previous = max(st.start, o.start), max(st.count, o.count), max(st.previous, o.previous)
+			st.start, st.end = max(st.start, o.start), max(st.end, o.end)
+			st.count, st.previous = max(st.count, o.count), max(st.previous, o.previous)
 		}
 	}
 }

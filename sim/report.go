@@ -37,9 +37,10 @@ type WorldReport struct {
 	Duplicates float64       `json:"duplicates"`
 	InOrder    bool          `json:"in_order"`
 	Keys       int           `json:"keys"`
-	Skew       string        `json:"skew"`      // how keys are drawn
-	Agents     int           `json:"agents"`    // of the nodes: they own no keys
-	Distances  int           `json:"distances"` // links that are longer than others
+	Skew       string        `json:"skew"`                // how keys are drawn
+	Agents     int           `json:"agents"`              // of the nodes: they own no keys
+	Distances  int           `json:"distances"`           // links that are longer than others
+	Calendars  int           `json:"calendars,omitempty"` // limits of whose windows of a calendar one has ended
 	LengthMS   float64       `json:"length_ms"`
 }
 
@@ -58,6 +59,7 @@ type RequestReport struct {
 	Absent     int `json:"absent"`               // found their node down
 	Refused    int `json:"refused"`              // answered with an error
 	Remembered int `json:"remembered,omitempty"` // items denied by a node that remembers what their owner has said
+	CutOff     int `json:"cut_off,omitempty"`    // visits that were answered by who must have noticed that it was cut off from most
 	Spread     int `json:"spread,omitempty"`     // visits of takes that stand or fall together, with several owners
 }
 
@@ -184,6 +186,11 @@ func (w *world) report() *Report {
 		r.World.Clocks = append(r.World.Clocks, ClockReport{Name: m.id, OffsetMS: millis(offset), DriftPPM: m.clock.drift})
 	}
 	for i := range w.rules {
+		if s := &w.rules[i].limit.Spec; s.Calendar != 0 {
+			if _, end := calendarWindow(s, w.machines[0].clock.at(0)); end <= w.machines[0].clock.at(w.now) {
+				r.World.Calendars++
+			}
+		}
 		r.Limits = append(r.Limits, w.judge.tallies[w.rules[i].limit.Name])
 	}
 	for i := range promises {

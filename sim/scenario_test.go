@@ -186,7 +186,6 @@ func TestScenarioFaultsAreSaidWhereTheyStand(t *testing.T) {
 		{good + "faults: [{at: 1s, clock_step: n1}]\n", "by: goes with clock_step"},
 		{good + "faults: [{at: 1s, join: all}]\n", "nodes: nobody is there in the beginning"},
 		{good + "faults: [{at: 1s, crash: owner(a-1)}, {at: 2s, leave: n2}, {at: 3s, join: n2}]\n", "join: together with owner()"},
-		{strings.Replace(good, "gcra, limit: 1, per: 1s", "fixed_window, limit: 1, per: month", 1), "f:3:17: name: the simulator does not know windows of a calendar yet"},
 		{good + "agents: all\n", "agents: are all nodes"},
 		{good + "gossip: {speed: 1s}\n", "speed: is unknown; gossip has: spread, detect, doubt, settle"},
 		{good + "faults: [{at: 1s, crash: n1}, {at: 2s, freeze: n1}]\n", "freeze: n1 is down and cannot freeze"},

@@ -159,8 +159,6 @@ func unknown(s *limiter.Limit) string {
 	switch {
 	case s.Algorithm == limiter.StatedWindow, s.Algorithm == limiter.StatedBucket:
 		return s.Algorithm.String()
-	case s.Calendar != 0:
-		return "windows of a calendar"
 	case s.Drain && s.Algorithm != limiter.TokenBucket:
 		return "drain of a " + s.Algorithm.String()
 	case s.Sessions:

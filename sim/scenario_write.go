@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -96,13 +97,21 @@ func (s *Scenario) writeMachines(b *strings.Builder) {
 // limitText is a limit as policy reads it.
 func limitText(s *limiter.Spec) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s, algorithm: %s, limit: %d, per: %dms", quoted(s.Name), s.Algorithm, s.Limit, s.Per.Milliseconds())
+	fmt.Fprintf(&b, "name: %s, algorithm: %s, limit: %d", quoted(s.Name), s.Algorithm, s.Limit)
+	if s.Calendar != 0 {
+		fmt.Fprintf(&b, ", per: %v, time_zone: %s", s.Calendar, cmp.Or(s.TimeZone, "UTC"))
+	} else {
+		fmt.Fprintf(&b, ", per: %dms", s.Per.Milliseconds())
+	}
 	switch s.Algorithm {
 	case limiter.GCRA, limiter.LeakyBucket:
 		fmt.Fprintf(&b, ", burst: %d", s.Burst)
 	case limiter.TokenBucket:
 		fmt.Fprintf(&b, ", refill: %d, anchor: %s", s.Refill, anchorNames[s.Anchor])
 	case limiter.FixedWindow:
+		if s.Calendar != 0 {
+			break
+		}
 		fmt.Fprintf(&b, ", anchor: %s", anchorNames[s.Anchor])
 	case limiter.SlidingCounter, limiter.Concurrency:
 		fmt.Fprintf(&b, ", buckets: %d", s.Buckets)
@@ -123,6 +132,12 @@ func limitText(s *limiter.Spec) string {
 		b.WriteString(", on_error: allow")
 	case limiter.ErrorDeny:
 		b.WriteString(", on_error: deny")
+	}
+	switch s.OnPartition {
+	case limiter.PartitionDeny:
+		b.WriteString(", on_partition: deny")
+	case limiter.PartitionOpen:
+		b.WriteString(", on_partition: open")
 	}
 	if s.Consistency == limiter.Leased {
 		b.WriteString(", consistency: leased")

@@ -75,7 +75,38 @@ type curve struct {
 	unit     int64
 	capacity int64
 	rate     int64         // parts per nanosecond; 0 for windows that are aligned
-	per      time.Duration // of aligned windows: each supplies capacity when it begins
+	per      time.Duration // of aligned windows
+	each     int64         // what one of them supplies when it begins
+	turns    *turns        // of windows of a calendar: when they begin; nil if several clocks have a say in that
+}
+
+// turns are the windows of a calendar, counted as a clock goes by.
+type turns struct {
+	spec *limiter.Spec
+	end  limiter.Instant // of the last one
+	n    int64
+}
+
+// until is how many have ended.
+func (x *turns) until(start, t limiter.Instant) int64 {
+	if x.end == 0 {
+		_, x.end = calendarWindow(x.spec, start)
+	}
+	for ; t >= x.end; x.n++ {
+		_, x.end = calendarWindow(x.spec, x.end)
+	}
+	return x.n
+}
+
+// shortest is about how long a window of a calendar lasts at least, where clocks are set meanwhile.
+func shortest(c limiter.Calendar) time.Duration {
+	switch c {
+	case limiter.Minutes:
+		return time.Minute
+	case limiter.Hours: // some clocks are set by half an hour
+		return 30 * time.Minute
+	}
+	return c.Per() * 7 / 8
 }
 
 // curveOf is the supply of a single limiter: a bucket's burst and its refill; one limit for every window that a span
@@ -103,11 +134,20 @@ func curveOf(s *limiter.Spec, clocks int) curve {
 		}
 		return flows
 	}
-	if s.Anchor == limiter.FirstHit || clocks > 1 {
+	windows := curve{unit: 1, capacity: s.Limit, per: s.Per, each: s.Limit}
+	switch {
+	case s.Calendar != 0 && clocks > 1:
+		windows.capacity *= 2
+		windows.per = shortest(s.Calendar)
+		return windows
+	case s.Calendar != 0:
+		windows.turns = &turns{spec: s}
+		return windows
+	case s.Anchor == limiter.FirstHit || clocks > 1:
 		flows.capacity *= 2
 		return flows
 	}
-	return curve{unit: 1, capacity: s.Limit, per: s.Per}
+	return windows
 }
 
 // supply is all that was supplied until the decider's clock showed t.
@@ -115,7 +155,10 @@ func (c *curve) supply(start, t limiter.Instant) int64 {
 	if c.per == 0 {
 		return c.rate * int64(t-start)
 	}
-	return c.capacity * (int64(aligned(t, c.per)-aligned(start, c.per)) / int64(c.per))
+	if c.turns != nil {
+		return c.each * c.turns.until(start, t)
+	}
+	return c.each * (int64(aligned(t, c.per)-aligned(start, c.per)) / int64(c.per))
 }
 
 // spareCurve is what the shares of n nodes supply together, if bound is what they claim to add at most. The nodes'
@@ -124,10 +167,11 @@ func spareCurve(s *limiter.Spec, n int, bound int64) curve {
 	own := share(s, n)
 	c := curveOf(own, max(2, n))
 	c.rate *= int64(n)
+	c.each *= int64(n)
 	if s.Algorithm == limiter.TokenBucket {
 		c.capacity = (bound + int64(n)*own.Refill) * int64(s.Per)
 	} else {
-		c.capacity = bound * int64(s.Per) * (c.capacity / (capacityOf(own) * int64(s.Per)))
+		c.capacity = bound * c.unit * (c.capacity / (capacityOf(own) * c.unit))
 	}
 	return c
 }
