@@ -93,6 +93,34 @@ func calendarFaults() []planted {
 	}
 }
 
+// lateFaults are those of a node that does not stop to decide when it is cut off. They show where some are cut off from most others, which
+// is what happens in worlds of calendars.
+func lateFaults() []planted {
+	// Signs of life come from nobody, for so long since somebody has last given one.
+	imagined := func(lasts time.Duration) func(*process) {
+		return func(p *process) {
+			answered := make(map[string]time.Duration)
+			p.hears = func(calls []cluster.Call) {
+				now := p.machine.world.now
+				for i := range calls {
+					c := &calls[i]
+					m := c.Ask.Move
+					switch last, known := answered[c.To.ID]; {
+					case c.Err == nil:
+						answered[c.To.ID] = now
+					case m != nil && len(c.Ask.Items) == 0 && len(m.Claim) == 0 && m.Sequence == 0 && known && now < last+lasts:
+						c.Err, c.Answer = nil, &cluster.Answer{Move: &cluster.MoveAnswer{}}
+					}
+				}
+			}
+		}
+	}
+	return []planted{
+		{"an owner goes on deciding without contact", []promise{owned}, imagined(time.Hour)},
+		{"an owner without contact goes on for a second too long", []promise{owned, marked}, imagined(1200 * time.Millisecond)},
+	}
+}
+
 // A seed from CalendarSeeds on is a world of calendars, one below is not.
 func TestSeedsOfCalendars(t *testing.T) {
 	for seed, calendars := range map[uint64]bool{1: false, CalendarSeeds - 1: false, CalendarSeeds: true, CalendarSeeds + 7: true} {

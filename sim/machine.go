@@ -34,6 +34,7 @@ type process struct {
 	node     *cluster.Node
 	door     door
 	clock    func() limiter.Instant // the node's: the machine's, unless a test plants a fault
+	hears    func([]cluster.Call)   // what a test has its node believe of calls that are over; nil: what is so
 	waiting  []*task                // in the middle of a call
 	visits   []*request             // of clients that have not heard yet
 	shares   *shares                // what it has admitted without owners, kept by the judge

@@ -124,6 +124,9 @@ func (p *process) Call(calls []cluster.Call) {
 		w.send(p, &calls[i], l, &t.reply)
 	}
 	w.tasks.wait()
+	if p.hears != nil {
+		p.hears(calls)
+	}
 }
 
 // Wait returns at until.

@@ -238,7 +238,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	for _, f := range diskFaults() {
 		catch(f, DiskSeeds)
 	}
-	for _, f := range calendarFaults() {
+	for _, f := range slices.Concat(calendarFaults(), lateFaults()) {
 		catch(f, CalendarSeeds)
 	}
 	t.Log("\n" + table.String())
@@ -342,7 +342,7 @@ func handoverFaults() []planted {
 // once.
 func strictFaults() []planted {
 	return []planted{
-		{"a node's clock hides from it that it was stopped", []promise{owned, exact, bounded, inTime}, func(p *process) {
+		{"a node's clock hides from it that it was stopped", []promise{owned, exact, bounded, inTime, honest}, func(p *process) {
 			last, hidden := p.now(), time.Duration(0)
 			p.clock = func() limiter.Instant {
 				now := p.now()
