@@ -125,6 +125,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 		n.stats.Refused.Add(1)
 		return err
 	}
+	r.spread = false // the caller may use it again
 	if r.Atomic && len(r.Items) > 1 {
 		if err := n.checkAtomic(now, view, r, out); err != nil {
 			n.stats.Refused.Add(1)

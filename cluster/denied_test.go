@@ -219,12 +219,21 @@ func TestRefundOfSeveralOwnersEndsDenials(t *testing.T) {
 		w.denying("five", key)
 		out := make([]Decision, 2)
 		items := []Item{{Limit: "five", Key: key, Cost: -1}, {Limit: "five", Key: other, Cost: 1}}
-		if err := w.nodes[at].Check(&Request{Atomic: true, Items: items}, out); err != nil || !out[0].Allowed || !out[1].Allowed {
+		r := Request{Atomic: true, Items: items}
+		if err := w.nodes[at].Check(&r, out); err != nil || !out[0].Allowed || !out[1].Allowed {
 			t.Fatal(err, out)
 		}
 		w.settle()
 		if d := w.take("n1", "five", key); !d.Allowed {
 			t.Errorf("given back at %s: %+v", at, d)
+		}
+		w.denying("five", key)
+		r.Items, r.Atomic, r.Deadline = []Item{{Limit: "five", Key: key, Cost: -1}}, false, 0 // a request may be used again
+		if err := w.nodes[at].Check(&r, out[:1]); err != nil || !out[0].Allowed {
+			t.Fatal(err, out)
+		}
+		if d := w.take("n1", "five", key); !d.Allowed {
+			t.Errorf("given back at %s with a request that was used before: %+v", at, d)
 		}
 	}
 }

@@ -165,8 +165,9 @@ func (j *judge) observe(h *hearing) {
 		j.decides(p, items, true, got)
 	}
 	j.scratch.items, j.scratch.got = items, got
-	// What nobody has answered is decided last; after that a node may wait for others to hear what it has given back.
-	if h.alone == nil && !h.spread && slices.ContainsFunc(h.out, func(d cluster.Decision) bool { return d.Source == cluster.SourceFallback }) {
+	// What nobody has answered is decided last; after that a node may wait for others to hear what it has given back. (Of what stands or falls
+	// together it may try again.)
+	if h.alone == nil && !h.request.atomic && slices.ContainsFunc(h.out, func(d cluster.Decision) bool { return d.Source == cluster.SourceFallback }) {
 		j.decideAlone(h, h.out)
 	}
 }
