@@ -51,8 +51,13 @@ func (v *serveVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
+	var tidy tidier
+	calm := time.NewTicker(tidyEvery)
+	defer calm.Stop()
 	for {
 		select {
+		case <-calm.C:
+			tidy.look(r.node.Stats().Changes())
 		case s := <-signals:
 			if s == syscall.SIGHUP {
 				r.reloadLimits()
