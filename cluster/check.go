@@ -61,8 +61,8 @@ type Item struct {
 	doubt uint64 // boot that may have charged it without an answer
 	again bool   // this node had answered it before
 	tell  bool   // whoever denies it should say when that ends
-	// asked by another node
-	delivered bool
+
+	delivered bool // asked by another node
 }
 
 // Source says who took a decision.
