@@ -50,6 +50,13 @@ func TestOwnerHasNotHeardWhoHolds(t *testing.T) {
 	w.pass(2 * time.Second)
 	w.start("n3", 3)
 	w.show(ms, 0, "n1", "n2", "n4")
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.ID == "n3" && len(m.Claim) > 0 {
+			c.Err = errSilent // nor does it learn from answers to its claims who knows better
+			return
+		}
+		c.Answer = deliver()
+	}
 	w.show(ms[:3], 0, "n3") // it has not heard of n4
 	w.pass(2 * time.Second)
 	asked := 0
