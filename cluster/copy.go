@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"penstock/limiter"
@@ -33,34 +32,10 @@ const (
 	takenAtOnce   = 4000    // remembered decisions in a message; a gift with more takes no more partitions
 	moveTimeout   = 200 * time.Millisecond
 	giveWayMost   = 5 * time.Millisecond // of what a message takes, so much may be work, and not the way there
-	// refusedRests is how long a peer is given nothing after it has refused something, unless it claims: a gift takes the time of a round trip
+	// refusedRests is how long a peer is not given again what it has refused, unless it claims it: a gift takes the time of a round trip
 	// in which nobody decides, and who has not heard yet that it should hold a partition claims it as soon as it has.
 	refusedRests = time.Second
 )
-
-// outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
-type outbox struct {
-	busy    bool            // push is at work
-	due     bool            // there may be partitions whose copies are to be begun, completed, lent or given: look through all
-	pending []limiter.Entry // in the order in which they changed
-	settled []limiter.Hold  // holds that have ended: they travel with the first entries, which may have their charges
-	opened  []limiter.Hold  // holds that have not: they travel after the last
-	begun   []uint16        // partitions to be announced by the next message
-	ended   []uint16        // likewise: copies that are not needed any more
-	lent    []uint16        // likewise: copies that are complete, of partitions whose holder is gone
-	charges []Charge        // to replicated limits (replica.go)
-	part    int             // of the table: those before it have been looked through for what is copyBegun
-	looking bool            // through the table
-	gift    []uint16        // not held any more; to be sent when all else has been
-	taken   []Memory        // of the gift, to be sent before it; as old as they were at sealed
-	sealed  limiter.Instant // when the gift was
-	term    uint64          // of the gift
-	fences  uint64          // of the node when it stopped deciding for the gift
-	quiet   limiter.Instant // no gift before, unless the peer claims: the last one was refused
-	last    *Move           // sent, and not known to be taken in
-	at      limiter.Instant // to which the times in last are relative
-	unsure  bool            // it may have been
-}
 
 // collectLocked sorts what has changed in the table into the outboxes.
 func (n *Node) collectLocked(now limiter.Instant) {
@@ -102,16 +77,6 @@ func (n *Node) copyAnewLocked(p *peer) {
 			n.parts[i].copied = copyWanted
 		}
 	}
-}
-
-// outboxLocked is what is to be said to p, from now on looked at in each tick.
-func (n *Node) outboxLocked(p *peer) *outbox {
-	if p.out == nil {
-		p.out = new(outbox)
-		i, _ := slices.BinarySearchFunc(n.outboxes, p.id, func(o *peer, id string) int { return strings.Compare(o.id, id) })
-		n.outboxes = slices.Insert(n.outboxes, i, p)
-	}
-	return p.out
 }
 
 // startPushesLocked sends to every peer what there is to be said.
@@ -238,10 +203,8 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		n.lookLocked(now, p)
 		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {
 			n.lentLocked(p)
-			if now >= o.quiet {
-				n.sealLocked(now, r, p)
-				o.due = len(o.gift) > 0
-			}
+			rests := n.sealLocked(now, r, p)
+			o.due = len(o.gift) > 0 || rests
 		}
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
@@ -302,14 +265,6 @@ func (m *Move) addTaken(older time.Duration, list []Memory) (rest []Memory) {
 	return list[n:]
 }
 
-func (o *outbox) addHold(h limiter.Hold) {
-	if h.State == limiter.HoldOpen {
-		o.opened = append(o.opened, h)
-	} else {
-		o.settled = append(o.settled, h)
-	}
-}
-
 // memberOf reports membership in a short list of partitions.
 func memberOf(list []uint16) func(uint16) bool {
 	var set [ring.Partitions]bool
@@ -360,8 +315,9 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 	}
 }
 
-// sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as travel well at once.
-func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
+// sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as travel well at once. It reports whether
+// there are some that p has refused a moment ago.
+func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 	o := p.out
 	if p.member.Load().Features&FeatureHolds == 0 { // it would not know of them, and admit what they have
 		n.book.RunOut(now, func(hash uint64) bool {
@@ -376,6 +332,11 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
 		if n.parts[i].to != p || !n.mayGiveLocked(r, i) {
 			continue
 		}
+		if now < o.refused[uint16(i)] {
+			rests = true
+			continue
+		}
+		delete(o.refused, uint16(i))
 		if !counted {
 			n.recent.of(now, func(p uint16) bool { memories[p]++; return false }, nil)
 			counted = true
@@ -397,6 +358,7 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) {
 		o.sealed, o.taken = now, nil
 		n.recent.of(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })
 	}
+	return rests
 }
 
 // lentLocked notes that p has got all of the copies whose holders are gone: it may claim them again.
@@ -464,13 +426,11 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 		case p.out.fences == n.fences && !n.stalled(now):
 			n.holdLocked(int(i), n.nextTermLocked()) // nobody else can hold it, so this node goes on
 			n.retargetPartLocked(r, int(i))          // for another one, if the View has changed meanwhile
+			p.out.rest(i, now.Add(refusedRests))
 		default:
 			pt.hint, pt.copyOf = "", n.boot
 			n.unsettled = true
 		}
-	}
-	if len(a.Refused) > 0 {
-		p.out.quiet = now.Add(refusedRests)
 	}
 }
 

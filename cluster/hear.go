@@ -37,7 +37,9 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		if sender == nil {
 			n.strangers[m.From] = now
 		} else if sender.out != nil {
-			sender.out.quiet = 0
+			for _, p := range m.Claim {
+				delete(sender.out.refused, p)
+			}
 		}
 		if r != nil && n.parts != nil {
 			n.startPushesLocked()

@@ -198,6 +198,9 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 		units = got.Drained
 	}
 	granted := got.Hold == limiter.HoldOpen && units > 0
+	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); granted && found && h.State != limiter.HoldOpen && a.held.find(it.id) == nil {
+		return // what it answered when it opened that for itself, which nobody saw, and which is over
+	}
 	switch x := a.held.find(it.id); {
 	case granted && x != nil && x.units == units: // it has it already
 		return
@@ -337,6 +340,10 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 		return
 	}
 	surely := used // charged: what there was no room for is not, and how much room there was is known in between
+	full := (r.isBlind() || j.inDoubt(a)) && p.node.Table().Peek(now, a.limit, a.key, a.hash, 0).Remaining == 0
+	if full && r.strict == nil {
+		r.strict = r.loose.copy()
+	}
 	switch {
 	case r.strict == nil:
 	case a.spec.Algorithm == limiter.TokenBucket:
@@ -345,7 +352,7 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 		surely = r.strict.copy().report(now, a.spec, used)
 		r.strict.charge(now, a.spec, used)
 	}
-	if r.isBlind() && p.node.Table().Peek(now, a.limit, a.key, a.hash, 0).Remaining == 0 {
+	if full {
 		return // what nobody has seen may have left no room for it, and then it is not charged, or not all of it
 	}
 	a.note(p, r.loose.report(now, a.spec, surely))

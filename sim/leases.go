@@ -59,7 +59,7 @@ func (j *judge) spends(p *process, a *account, it *cluster.Item, d *cluster.Deci
 	b.spent += it.Cost
 	j.books.report.Spent++
 	if !j.mayLend(p, a, b) {
-		j.adoptAll(a)
+		j.adoptAll(p, a)
 	}
 	if !j.mayLend(p, a, b) {
 		j.fail(lent, "%s spends %d of %s under %s by itself, %d in all; where %d of what was lent to it are charged and these are open: %s",
@@ -79,10 +79,11 @@ func (j *judge) mayLend(p *process, a *account, b *borrowed) bool {
 	return lasts && b.spent <= units || j.inDoubt(a)
 }
 
-// adoptAll looks for leases that somebody has given to itself while it decided on the key.
-func (j *judge) adoptAll(a *account) {
+// adoptAll looks for leases that somebody has given to itself while it decided on the key: at who does now, and at p itself, which may be
+// giving it away.
+func (j *judge) adoptAll(p *process, a *account) {
 	for _, m := range j.world.machines {
-		if m.process != nil && m.process.node.Holds(a.hash) {
+		if m.process != nil && (m.process == p || m.process.node.Holds(a.hash)) {
 			j.adopts(m.process, a)
 		}
 	}

@@ -196,8 +196,6 @@ func (t *timer) fire() {
 	w := t.process.machine.world
 	w.trace.add(happening{at: w.now, kind: fires, node: t.process.machine})
 	w.tasks.start(t.process, t.run)
-	w.judge.settling(nil, nil)
-	w.judge.looksAtHolds(t.process)
 }
 
 func (t *timer) stop() {

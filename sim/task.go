@@ -64,8 +64,13 @@ func (t *task) enter() {
 		panic("sim: a task was entered while another one runs; only events may enter tasks")
 	}
 	t.tasks.running = t
+	p, visit := t.process, t.hearing != nil
 	t.next()
 	t.tasks.running = nil
+	if j := p.machine.world.judge; !visit { // a node may have settled something with itself: what it says to a client is looked at by observe
+		j.settling(nil, nil)
+		j.looksAtHolds(p)
+	}
 }
 
 // wait leaves the running task until somebody calls enter.

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	"penstock/limiter"
+)
+
+// outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
+type outbox struct {
+	busy    bool                       // push is at work
+	due     bool                       // there may be partitions whose copies are to be begun, completed, lent or given: look through all
+	pending []limiter.Entry            // in the order in which they changed
+	settled []limiter.Hold             // holds that have ended: they travel with the first entries, which may have their charges
+	opened  []limiter.Hold             // holds that have not: they travel after the last
+	begun   []uint16                   // partitions to be announced by the next message
+	ended   []uint16                   // likewise: copies that are not needed any more
+	lent    []uint16                   // likewise: copies that are complete, of partitions whose holder is gone
+	charges []Charge                   // to replicated limits (replica.go)
+	part    int                        // of the table: those before it have been looked through for what is copyBegun
+	looking bool                       // through the table
+	gift    []uint16                   // not held any more; to be sent when all else has been
+	taken   []Memory                   // of the gift, to be sent before it; as old as they were at sealed
+	sealed  limiter.Instant            // when the gift was
+	term    uint64                     // of the gift
+	fences  uint64                     // of the node when it stopped deciding for the gift
+	refused map[uint16]limiter.Instant // not to be given before, unless the peer claims it
+	last    *Move                      // sent, and not known to be taken in
+	at      limiter.Instant            // to which the times in last are relative
+	unsure  bool                       // it may have been
+}
+
+// outboxLocked is what is to be said to p, from now on looked at in each tick.
+func (n *Node) outboxLocked(p *peer) *outbox {
+	if p.out == nil {
+		p.out = new(outbox)
+		i, _ := slices.BinarySearchFunc(n.outboxes, p.id, func(o *peer, id string) int { return strings.Compare(o.id, id) })
+		n.outboxes = slices.Insert(n.outboxes, i, p)
+	}
+	return p.out
+}
+
+func (o *outbox) addHold(h limiter.Hold) {
+	if h.State == limiter.HoldOpen {
+		o.opened = append(o.opened, h)
+	} else {
+		o.settled = append(o.settled, h)
+	}
+}
+
+// rest keeps a partition from being given before then.
+func (o *outbox) rest(i uint16, until limiter.Instant) {
+	if o.refused == nil {
+		o.refused = make(map[uint16]limiter.Instant)
+	}
+	o.refused[i] = until
+}
