@@ -116,7 +116,7 @@ func (j *judge) comesBack(f *file) {
 // has gone down since p began.
 func (j *judge) unsaved(a *account, p *process) int64 {
 	f, r := p.restored, &a.reference
-	if f == nil || j.world.wentDown >= p.began || a.spec.CountRejected || a.spec.Drain || r.cut >= f.written || r.cut != 0 && !f.of[a] || !owns(p, a) {
+	if f == nil || j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written || r.cut != 0 && !f.of[a] || !owns(p, a) {
 		return a.limit.Capacity()
 	}
 	var since int64

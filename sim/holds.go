@@ -221,7 +221,10 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	case it.fallen:
 		return
 	}
-	j.grants(p, it, units, granted, got)
+	unseen := granted && j.books.alone[promised{p, it.id}] // it may have opened what it had promised before, and says so again
+	if !unseen {
+		j.grants(p, it, units, granted, got)
+	}
 	if !granted {
 		j.leftBeside(p, it, got)
 		return
@@ -239,7 +242,9 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	}
 	a.held.open = append(a.held.open, x)
 	j.books.open = append(j.books.open, x)
-	j.leftBeside(p, it, got)
+	if !unseen {
+		j.leftBeside(p, it, got)
+	}
 }
 
 // grants checks whether what p has granted, or refused, is what the reference says beside all that is set aside.

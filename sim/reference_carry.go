@@ -200,12 +200,15 @@ func (j *judge) lost(a *account, before, p *process) int64 {
 	return min(j.unheard(a, before), j.unsaved(a, p))
 }
 
+// refusalsCount reports whether s remembers what it has refused.
+func refusalsCount(s *limiter.Spec) bool { return s.CountRejected || s.Drain || s.Strict }
+
 // unheard is how much of it no heir has a copy of.
 func (j *judge) unheard(a *account, before *process) int64 {
 	r, now := &a.reference, j.world.now
 	since, clean := j.strike(before, r.last)
 	if !clean || before.node.View().Active() < 2 || // it had no heir
-		a.spec.CountRejected { // nobody knows what refusals have counted
+		refusalsCount(a.spec) { // nobody knows what of these
 		return a.limit.Capacity()
 	}
 	var lost int64

@@ -93,6 +93,9 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	if j.granted.allowed(id) { // it was asked once more
 		return
 	}
+	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); got.Allowed && found && h.State != limiter.HoldOpen {
+		return // what it answered to itself, before it tried again under another id, which nobody saw, and which is over
+	}
 	j.granted.add(id, j.world.now, got.Allowed)
 	j.bring(a, p)
 	r.settle(now, a.spec)
