@@ -4,7 +4,8 @@
 //     the limit up, and what overrides it for this key, hashes the key once, and takes the current View: who is there and who owns what. That one View
 //     serves the request from beginning to end.
 //  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks that one, the owner
-//     in its View, through Network.Call, all owners of a batch at once, and passes their answers on.
+//     in its View, through Network.Call, all owners of a batch at once, and passes their answers on. What the owner has denied, and has
+//     promised to say if that ends before its time, it does not ask for again (denied.go).
 //  3. The owner hears the Ask at Node.Deliver. It serves a key only if it holds it (partition.go), and otherwise answers
 //     NotOwner with the node it believes in; the asker goes there, or waits a moment for a handover to be done.
 //  4. Every forwarded take has an ID that its owner remembers for two seconds, so a repeat is charged once. When

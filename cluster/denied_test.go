@@ -125,6 +125,55 @@ func TestDenialsCostFewMessages(t *testing.T) {
 	}
 }
 
+// Promise: while one request renews a denial, all others are denied from memory.
+func TestOneRequestRenewsADenial(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
+	w.denying("five", key)
+	w.pass(deniedLasts - deniedRenew + 10*time.Millisecond)
+	if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 2})[0]; d.Source != SourceDenied {
+		t.Errorf("a larger cost says nothing of the smaller one: %+v", d)
+	}
+	asked, inside := 0, sources{}
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Items) > 0 && c.To.ID == "n2" {
+			asked++
+			for range 5 { // meanwhile
+				if asked == 1 {
+					inside[w.take("n1", "five", key).Source]++
+				}
+			}
+		}
+		c.Answer = deliver()
+	}
+	for asked == 0 {
+		w.take("n1", "five", key)
+		w.pass(10 * time.Millisecond)
+	}
+	if asked != 1 || inside[SourceDenied] != 5 {
+		t.Errorf("asked %d times; those that came meanwhile by source: %v", asked, inside)
+	}
+}
+
+// Promise: of a key that is asked for more often than it has tokens, each token costs two asks: the one that gets it, and one that is denied.
+func TestDenialsBetweenTokens(t *testing.T) {
+	w := newWorld(t, 3, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 1})
+	key := w.key("n2", 0)
+	w.hammer(200, "n1", "rate", key)
+	w.calls = 0
+	allowed := 0
+	for range 1000 {
+		if w.take("n1", "rate", key).Allowed {
+			allowed++
+		}
+		w.pass(time.Millisecond)
+	}
+	if allowed != 10 || w.calls > 20 {
+		t.Errorf("%d admitted in a second, with %d calls", allowed, w.calls)
+	}
+}
+
 // Promise: who has seen a refund or a reset answered meets no denial from before it, whichever node it asks.
 func TestGivenBackEndsDenials(t *testing.T) {
 	for _, at := range []string{"n1", "n2", "n3"} { // who remembers, the owner, another one
@@ -259,6 +308,27 @@ func TestLateDenialIsNotRemembered(t *testing.T) {
 	}
 }
 
+// Promise: what a node has remembered while its own refund was under way ends with the refund's answer.
+func TestOwnRefundEndsWhatCameBefore(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Items) > 0 && c.Ask.Items[0].Cost < 0 { // others ask while it is on its way
+			w.pass(time.Millisecond)
+			w.denying("five", key)
+			w.pass(time.Millisecond)
+		}
+		c.Answer = deliver()
+	}
+	if d := w.check("n1", Item{Limit: "five", Key: key, Cost: -1})[0]; !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	if d := w.take("n1", "five", key); !d.Allowed {
+		t.Errorf("after its own refund: %+v", d)
+	}
+}
+
 // Promise: where those who remember are not reached, a denial outlives what ended it by a second at most, and a refund is answered
 // nevertheless.
 func TestLostWordOfRefund(t *testing.T) {
@@ -357,6 +427,13 @@ func TestWhatIsNotRemembered(t *testing.T) {
 		if d := w.check("n1", it)[0]; d.Source != SourceForwarded {
 			t.Errorf("%s: %+v", name, d)
 		}
+		if d := w.take("n1", "five", key); d.Source != SourceDenied {
+			t.Errorf("after %s: %+v", name, d)
+		}
+	}
+	n := w.nodes["n1"]
+	if it := (Item{Key: key, Cost: 1, limit: n.Limits()["five"], hash: limiter.Hash(key), delivered: true}); n.decideAway(w.now, &it, new(Decision)) {
+		t.Error("who was asked as the owner answers for it from memory")
 	}
 	out := make([]Decision, 2)
 	items := []Item{{Limit: "five", Key: key, Cost: 1}, {Limit: "five", Key: key, Cost: 0}}
