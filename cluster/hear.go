@@ -46,11 +46,11 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		}
 	}
 	if m.Sequence != 0 {
-		if sender == nil || n.parts == nil && len(m.Charges) == 0 {
+		if sender == nil || n.stopped || n.parts == nil && len(m.Charges) == 0 { // who has stopped has written its file: what came now would be lost with it
 			return nil
 		}
 		n.applyLocked(now, r, sender, m, a)
-	} else if len(m.Entries)+len(m.Holds) > 0 && sender != nil && n.parts != nil {
+	} else if len(m.Entries)+len(m.Holds) > 0 && sender != nil && n.parts != nil && !n.stopped {
 		for i := range m.Entries {
 			n.importLocked(now, m, &m.Entries[i], false)
 		}

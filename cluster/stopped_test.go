@@ -3,6 +3,8 @@ package cluster
 import (
 	"testing"
 	"time"
+
+	"penstock/limiter"
 )
 
 // Promise: an owner that was paused never serves stale. What it was told before, when it asked who holds what it should, says nothing
@@ -182,5 +184,30 @@ func TestViewMakesAMinority(t *testing.T) {
 	w.nodes["n2"].SetView(w.view("n2", w.members(5)))
 	if held := w.nodes["n2"].Held(); held != 0 {
 		t.Errorf("one who reaches one of four others holds %d partitions", held)
+	}
+}
+
+// Promise: a node that leaves takes no count along. Who has stopped takes in no copies, which it would not write down any more, and says so
+// to who sends them.
+func TestWhoHasStoppedTakesNothingIn(t *testing.T) {
+	w := newWorld(t, 2, five)
+	w.pass(time.Second)
+	n2 := w.nodes["n2"]
+	l := n2.Limits()["five"]
+	key := w.key("n2", 0)
+	w.take("n1", "five", key)
+	e := n2.table.Entry(w.now, l, key, limiter.Hash(key))
+	e.Key = key
+	n2.Stop()
+	for _, m := range []Move{
+		{Sequence: 1 << 40, Begin: []uint16{7}, Entries: []limiter.Entry{e}},
+		{Entries: []limiter.Entry{e}},
+	} {
+		m.From, m.To, m.ID = w.nodes["n1"].boot, n2.boot, "n1"
+		before := n2.stats.Copied.Load()
+		a := n2.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: &m})
+		if a.Move != nil && a.Move.Applied || n2.stats.Copied.Load() != before {
+			t.Errorf("sequence %d: %+v, and %d copies", m.Sequence, a.Move, n2.stats.Copied.Load()-before)
+		}
 	}
 }
