@@ -351,6 +351,40 @@ func TestLostWordOfRefund(t *testing.T) {
 	}
 }
 
+// Promise: who was not reached is told again by what is given back next; and who does not answer three times is not waited for.
+func TestLostWordIsSaidAgain(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	refund := Item{Limit: "five", Key: key, Cost: -1}
+	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
+	w.denying("five", key)
+	w.losesForget()
+	w.check("n3", refund)
+	w.meet = nil
+	w.pass(time.Millisecond)
+	w.check("n3", refund)
+	if d := w.take("n1", "five", key); !d.Allowed {
+		t.Errorf("told the second time: %+v", d)
+	}
+	w.check("n2", Item{Limit: "five", Key: key, Cost: 1})
+	w.denying("five", key)
+	told := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Forget) > 0 {
+			told++
+			c.Err = errors.New("silence")
+			return
+		}
+		c.Answer = deliver()
+	}
+	for range 6 {
+		w.check("n3", refund)
+	}
+	if told != breakerTrips {
+		t.Errorf("waited %d times for who does not answer, want %d", told, breakerTrips)
+	}
+}
+
 // Promise: less than what was denied is asked for, and then known; more is not, unless it is more than the limit.
 func TestSmallerCostIsAskedFor(t *testing.T) {
 	w := newWorld(t, 3, five)
