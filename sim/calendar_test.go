@@ -117,6 +117,14 @@ func lateFaults() []planted {
 	}
 	return []planted{
 		{"an owner goes on deciding without contact", []promise{owned}, imagined(time.Hour)},
+		{"what was admitted without the owner is charged tenfold", []promise{useful, exact}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+			for i := range a.Items {
+				if a.Items[i].Report {
+					a.Items[i].Cost *= 10
+				}
+			}
+			return d.Deliver(a)
+		})},
 		{"an owner without contact goes on for a second too long", []promise{owned, marked}, imagined(1200 * time.Millisecond)},
 	}
 }

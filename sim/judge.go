@@ -387,7 +387,10 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 			}
 			continue
 		}
-		if out.Status != cluster.StatusDone || it.Report { // what is charged afterwards: reference.owes
+		if out.Status == cluster.StatusDone && it.Report { // what is charged afterwards: reference.owes
+			x.account.reference.paid(x.account, p, from, cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}, it.Cost)
+		}
+		if out.Status != cluster.StatusDone || it.Report {
 			continue
 		}
 		items, got = append(items, x), append(got, out.Decision)
@@ -557,8 +560,8 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	case d.Source == cluster.SourceFallback:
 		j.fellBack(h, i, d, unheld(got))
 		a.tally.count(it, d)
-		if d.Allowed && asksFor(it) && it.Cost > 0 {
-			a.reference.owes(a, p)
+		if d.Allowed && !d.Shadow && asksFor(it) && it.Cost > 0 {
+			a.reference.owes(a, p, it.ID)
 		}
 		j.promises(h, i, d, yes)
 		if h.alone[i].charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {

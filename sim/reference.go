@@ -18,22 +18,25 @@ import (
 // become one again when nothing is left of what was carried.
 type reference struct {
 	loose    naiveState
-	strict   *naiveState   // nil while there is nothing to tell apart
-	by       *process      // who decided last; nil if nobody has
-	last     time.Duration // when
-	came     time.Duration // when it was last carried from one node to another
-	fences   uint64        // how often who decided had let go of all that it held
-	unseen   time.Duration // until when charges may come that nobody sees
-	blind    time.Duration // until when they may count
-	held     time.Duration // until when something may be set aside of it, and charged a little later than is known here
-	late     []int64       // what is charged by then
-	backs    int64         // what is given back by then
-	back     int64         // as much of it as may still come after what is charged
-	unphased bool          // it has been held, and has not told since when time passes for it (phased)
-	touched  time.Duration // when it was last charged, as far as is known
-	past     []charged     // what was charged lately, where a world may have to look back
-	cut      time.Duration // when the last was charged that past has no more
-	others   []ownCount    // what processes may still have that have decided before
+	strict   *naiveState             // nil while there is nothing to tell apart
+	by       *process                // who decided last; nil if nobody has
+	last     time.Duration           // when
+	came     time.Duration           // when it was last carried from one node to another
+	fences   uint64                  // how often who decided had let go of all that it held
+	unseen   time.Duration           // until when charges may come that nobody sees
+	blind    time.Duration           // until when they may count
+	unpaid   int                     // how many of owed nobody who decides has heard of
+	owedBy   time.Duration           // when the last of owed is over
+	owed     map[owing]time.Duration // what nodes have admitted without who decides, until when that may be charged
+	held     time.Duration           // until when something may be set aside of it, and charged a little later than is known here
+	late     []int64                 // what is charged by then
+	backs    int64                   // what is given back by then
+	back     int64                   // as much of it as may still come after what is charged
+	unphased bool                    // it has been held, and has not told since when time passes for it (phased)
+	touched  time.Duration           // when it was last charged, as far as is known
+	past     []charged               // what was charged lately, where a world may have to look back
+	cut      time.Duration           // when the last was charged that past has no more
+	others   []ownCount              // what processes may still have that have decided before
 }
 
 // everything is more than anybody can have to give back: a reset gives it back.
@@ -117,11 +120,55 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 // and make it a little stricter still.
 func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carriage }
 
-// owes notes that a node has admitted something without who decides, and that this is charged to who decides then:
-// perhaps, some time within the next minute, and as far as there is room. Until that is over, and a decision has told all
-// of the state since, or it is forgotten, nobody knows how little is left, only how much at most.
-func (r *reference) owes(a *account, p *process) {
-	r.goBlind(p, p.machine.world.now+owedLasts, forgets(a.spec))
+// owing is a take that one process has admitted without who decides.
+type owing struct {
+	by *process
+	id cluster.ID
+}
+
+// owes notes that p has admitted a take without who decides, and that this is charged to who decides then: perhaps, some time within the
+// next minute, and as far as there is room. Until that is over, and a decision has told all of the state since, or it is forgotten,
+// nobody knows how little is left, only how much at most.
+func (r *reference) owes(a *account, p *process, id cluster.ID) {
+	if _, known := r.owed[owing{p, id}]; known {
+		return // it says once more what it has said
+	}
+	if r.owed == nil {
+		r.owed = make(map[owing]time.Duration)
+	}
+	now := p.machine.world.now
+	r.owed[owing{p, id}] = now + owedLasts
+	r.unpaid++
+	r.owedBy = now + owedLasts
+	r.goBlind(p, now, owedLasts+forgets(a.spec))
+}
+
+// paid notes that p, who decides, has heard of what a process owes, and charged it as far as there was room. A second report of it is not
+// charged.
+func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) {
+	x := owing{by, id}
+	now := p.machine.world.now
+	if until := r.owed[x]; until <= now || p != r.by {
+		return
+	}
+	if r.strict == nil {
+		strict := r.loose
+		r.strict = &strict
+	}
+	r.strict.charge(p.now(), a.spec, min(cost, a.limit.Capacity())) // on_error: allow admits any cost
+	r.owed[x] = now
+	r.unpaid--
+	if r.unseen <= now && r.isOwed(now) == 0 {
+		r.blind = now + forgets(a.spec)
+	}
+}
+
+// isOwed is until when something may be charged at most that is owed now.
+func (r *reference) isOwed(now time.Duration) (until time.Duration) {
+	if r.unpaid == 0 || now >= r.owedBy {
+		return 0
+	}
+	return r.owedBy
 }
 
 // goBlind notes that until then charges may come that nobody sees, and how much longer they count.
@@ -154,6 +201,9 @@ func forgets(s *limiter.Spec) time.Duration {
 	}
 	return 2 * s.Per
 }
+
+// reportOrigin is by what the ID of a report differs from its take's.
+const reportOrigin = 1 << 62
 
 // owedLasts is for how long a node tries to have charged what it has admitted by itself, and a little more.
 const owedLasts = 62 * time.Second
@@ -191,7 +241,7 @@ func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Deci
 		return
 	}
 	r.unphased = r.unphased && r.strict != nil
-	if r.last > r.unseen {
+	if r.last > r.unseen && r.isOwed(r.last) == 0 {
 		r.blind = 0
 	}
 }
@@ -301,7 +351,7 @@ func (r *reference) settle(now limiter.Instant, s *limiter.Spec) {
 		}
 		r.late, r.backs, r.back = nil, 0, 0
 	}
-	if r.unphased && r.last <= max(r.touched, r.unseen)+forgets(s) {
+	if r.unphased && r.last <= max(r.touched, r.unseen, r.isOwed(r.last))+forgets(s) {
 		return // when it is over depends on when it was charged
 	}
 	if r.strict == nil || !asNew(&r.loose, now, s) || !asNew(r.strict, now, s) {
