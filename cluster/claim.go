@@ -17,6 +17,7 @@ import (
 // Views come late, so a claimer may not know all who have come meanwhile, and one of those may hold the partition by now. So a
 // claim says whom the claimer knows, and who knows others answers with their boots: as long as there is one that the
 // claimer has never known, it gets nothing; nor does it while it hears itself somebody who has claimed and whom its View does not name.
+// What a member has said last it need not say again: it may leave, or die, before that one has been heard of.
 //
 // Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
 // back). But a link may be cut between two members only, or one be declared dead by mistake: then whom the claimer does not
@@ -64,6 +65,7 @@ func (n *Node) tendAgain(pause time.Duration) {
 	defer n.mu.Unlock()
 	n.tending = false
 	now = n.clock.Now()
+	n.learnWhomLocked(now, r, calls)
 	if n.stalled(now) || n.minority.Load() || n.view.Load() != r || n.fences != fences {
 		n.tendLocked() // what was asked is old: while this node was stopped others may have been told the same
 		return
@@ -127,6 +129,38 @@ func (n *Node) hearsStrangersLocked(now limiter.Instant, r *route) bool {
 	return false
 }
 
+// hearsay is whom a member has named last, when it answered a claim of this node, as boots that may hold something.
+type hearsay struct {
+	known []uint64
+	at    limiter.Instant
+}
+
+// learnWhomLocked notes whom those know that have answered a claim. What each says takes the place of what it has said before.
+func (n *Node) learnWhomLocked(now limiter.Instant, r *route, calls []Call) {
+	for i := range calls {
+		c := &calls[i]
+		if c.Err != nil || c.Answer.Move == nil {
+			continue
+		}
+		if known := c.Answer.Move.Known; slices.ContainsFunc(known, func(b uint64) bool { return n.strangeLocked(r, b) }) {
+			n.hearsay[c.To.Boot] = hearsay{known, now}
+		} else {
+			delete(n.hearsay, c.To.Boot)
+		}
+	}
+}
+
+// toldOfStrangersLocked reports whether somebody's last word was of a boot that this node has not heard of since. That its teller is gone by now
+// says nothing of the boot.
+func (n *Node) toldOfStrangersLocked(now limiter.Instant, r *route) bool {
+	for _, h := range n.hearsay {
+		if now < h.at.Add(strangerLasts) && slices.ContainsFunc(h.known, func(b uint64) bool { return n.strangeLocked(r, b) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those that it is the heir of
 // and whose owner is gone.
 func (n *Node) wantedLocked(now limiter.Instant, r *route) (wanted []uint16) {
@@ -176,9 +210,6 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 		case c.Err == nil && c.Answer.Move != nil && len(c.Answer.Move.Standings) == len(wanted):
 			p.met(now, c.Answer.CutOff)
 			n.heardLocked(c.Answer.Move.Term)
-			if slices.ContainsFunc(c.Answer.Move.Known, func(b uint64) bool { return n.strangeLocked(r, b) }) {
-				clear(free)
-			}
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && s == StandingFree
 				// Who calls it busy may only hear who holds it; but then it knows better than this node who that is.
@@ -192,7 +223,7 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			clear(free)
 		}
 	}
-	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) || n.hearsStrangersLocked(now, r) {
+	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) || n.hearsStrangersLocked(now, r) || n.toldOfStrangersLocked(now, r) {
 		clear(free)
 	}
 	for k, p := range wanted {

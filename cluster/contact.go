@@ -343,8 +343,8 @@ func (n *Node) knownLocked(now limiter.Instant, r *route) (boots []uint64) {
 	return boots
 }
 
-// strangerLasts is how long a boot that has claimed, and that no View has named since, is taken for somebody who may
-// hold something.
+// strangerLasts is how long a boot that has claimed, or that somebody has told of, and that no View has named since, is taken for
+// somebody who may hold something.
 const strangerLasts = 10 * time.Second
 
 // probeLocked asks the next few members for a sign of life.

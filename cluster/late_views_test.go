@@ -59,6 +59,38 @@ func TestClaimerWhoDoesNotKnowEverybodyGetsNothing(t *testing.T) {
 	w.wantRemaining("when all know all", keys, 3, "n2", "n3", "n4", "n5")
 }
 
+// Promise: one node decides, whatever order the news comes in. What a claimer was told of members that it does not know holds when who has
+// told it is gone; but not for ever, for they may be gone as well.
+func TestWhoWasToldOfOthersWaitsForThem(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		w := newWorld(t, 3, five)
+		const keys = 100
+		w.spend(keys, "n1", "n2", "n3")
+		w.pass(time.Second)
+		ms := w.members(4)
+		w.start("n4", 4)
+		w.show(ms[2:], 0, "n4")
+		w.pass(50 * time.Millisecond) // n3 tells it of n1 and n2
+		delete(w.nodes, "n3")
+		if !live {
+			delete(w.nodes, "n1")
+			delete(w.nodes, "n2")
+		}
+		w.pass(strangerLasts - time.Second)
+		if got := w.nodes["n4"].Held(); got != 0 {
+			t.Fatalf("n4 holds %d partitions, and has heard nothing of those that hold them", got)
+		}
+		if live {
+			w.show(slices.Delete(slices.Clone(ms), 2, 3), 0, "n1", "n2", "n4")
+		}
+		w.pass(2 * time.Second)
+		w.wantOneHolderEach("in the end")
+		if live {
+			w.wantRemaining("in the end", keys, 3, "n1", "n2", "n4")
+		}
+	}
+}
+
 // Promise: a node that leaves takes no count along. What it is just giving away is not off its hands yet, and if whom it
 // gives it to is gone, or refuses, it goes on.
 func TestGiftThatDoesNotArriveComesBack(t *testing.T) {

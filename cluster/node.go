@@ -74,6 +74,7 @@ type Node struct {
 	moves     uint64     // sequence of the last message about copies
 	inbox     map[uint64]*inbox
 	strangers map[uint64]limiter.Instant // boots that have claimed and are not in the View, and when they were last heard
+	hearsay   map[uint64]hearsay         // by boot of the teller: who may hold something, and was strange when this node was told
 	former    map[uint64]formerPeer      // by boot: those that were in a View and are no more
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
 	fences    uint64                     // how often this node has had to let go of all that it held, or would have held
@@ -125,7 +126,7 @@ func New(c Config) (*Node, error) {
 	n.limits.Store(&Limits{})
 	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
-	n.strangers, n.former = make(map[uint64]limiter.Instant), make(map[uint64]formerPeer)
+	n.strangers, n.hearsay, n.former = make(map[uint64]limiter.Instant), make(map[uint64]hearsay), make(map[uint64]formerPeer)
 	n.table.Guard(n.Holds, n.keeps)
 	n.table.Track()
 	n.book = limiter.NewBook(n.table, n.Holds)

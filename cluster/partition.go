@@ -282,6 +282,7 @@ const copyLives = time.Minute
 // tidyLocked lets go of copies that have outlived their holder.
 func (n *Node) tidyLocked(now limiter.Instant) {
 	maps.DeleteFunc(n.strangers, func(_ uint64, since limiter.Instant) bool { return now >= since.Add(strangerLasts) })
+	maps.DeleteFunc(n.hearsay, func(_ uint64, h hearsay) bool { return now >= h.at.Add(strangerLasts) })
 	for boot, f := range n.former {
 		if now >= f.since.Add(forgetAfter) {
 			delete(n.former, boot)
