@@ -27,8 +27,8 @@ const settleTime = 250 * time.Millisecond
 // decides has not heard of either.
 const namesMe = 3
 
-// asksAnybody is from which send on a node that takes itself for the owner, and is not, and knows nobody who is, asks the others in turn: who
-// holds the key may have come without its having heard of it. Mostly it is about to get the key, so first it waits, 15 ms in all.
+// asksAnybody is from which send on a node that takes itself for the owner, and is not, or knows no owner, asks the others in turn: who
+// holds the key may have come without its having heard of it, or be leaving. Mostly it is about to get the key, so first it waits, 15 ms in all.
 const asksAnybody = 6
 
 // repeatWithin is how long after its beginning a check may send again. A node that was stopped in the middle must not:
@@ -123,7 +123,7 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	}
 	switch {
 	case t < 0 || t == view.Self:
-		if hop >= asksAnybody && view.Ring != nil {
+		if hop >= asksAnybody {
 			return n.elsewhereThan(now, view, view.Self, hop)
 		}
 		return nobodyYet
