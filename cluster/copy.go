@@ -24,14 +24,15 @@ import (
 // Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay here, and after
 // that the giver is told of every change if it is the heir, or forgets them.
 const (
-	copiesAtOnce  = 250     // entries in a message: checks on the same line wait until they are taken in
-	copyBytes     = 1 << 19 // and about their size
-	partsAtOnce   = 64      // of the table, looked through while Node.mu is held
-	copiesWaiting = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
-	giftsAtOnce   = 256     // partitions in a gift
-	takenAtOnce   = 4000    // remembered decisions in a message; a gift with more takes no more partitions
-	moveTimeout   = 200 * time.Millisecond
-	giveWayMost   = 5 * time.Millisecond // of what a message takes, so much may be work, and not the way there
+	copiesAtOnce   = 250     // entries in a message: checks on the same line wait until they are taken in
+	copyBytes      = 1 << 19 // and about their size
+	partsAtOnce    = 64      // of the table, looked through while Node.mu is held
+	copiesWaiting  = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
+	giftsAtOnce    = 256     // partitions in a gift
+	takenAtOnce    = 4000    // remembered decisions in a message; a gift with more takes no more partitions
+	moveTimeout    = 200 * time.Millisecond
+	moveTimeoutMax = time.Second          // at most, of a peer that is far away (outbox.patience)
+	giveWayMost    = 5 * time.Millisecond // of what a message takes, so much may be work, and not the way there
 	// refusedRests is how long a peer is not given again what it has refused, unless it claims it: a gift takes the time of a round trip
 	// in which nobody decides, and who has not heard yet that it should hold a partition claims it as soon as it has.
 	refusedRests = time.Second
@@ -129,9 +130,9 @@ func (n *Node) push(p *peer) {
 		p.out.last = m
 		sending := *m // who got it before may be reading it
 		sending.Age = time.Duration(now - p.out.at)
+		deadline := now.Add(p.out.patience())
 		n.mu.Unlock()
 
-		deadline := now.Add(moveTimeout)
 		calls := []Call{{To: *p.member.Load(), Ask: &Ask{Hop: 1, Deadline: deadline, Move: &sending}, Deadline: deadline}}
 		n.net.Call(calls)
 		sent := now
@@ -139,6 +140,7 @@ func (n *Node) push(p *peer) {
 		n.note(sent, now, p, &calls[0])
 
 		n.mu.Lock()
+		p.out.waited(sent, now, deadline, calls[0].Err)
 		p.out.unsure = p.out.unsure || !errors.Is(calls[0].Err, ErrUnsent)
 		switch a := calls[0].Answer; {
 		case calls[0].Err == nil && a.Move != nil && a.Move.Applied:

@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"penstock/limiter"
 )
@@ -29,6 +30,7 @@ type outbox struct {
 	last    *Move                      // sent, and not known to be taken in
 	at      limiter.Instant            // to which the times in last are relative
 	unsure  bool                       // it may have been
+	doubled uint8                      // how often the time for an answer was, since answers came too late
 }
 
 // outboxLocked is what is to be said to p, from now on looked at in each tick.
@@ -55,4 +57,19 @@ func (o *outbox) rest(i uint16, until limiter.Instant) {
 		o.refused = make(map[uint16]limiter.Instant)
 	}
 	o.refused[i] = until
+}
+
+// patience is how long an answer is waited for. A message that is sent again is as far on its way as the first one was, so on a line whose
+// round trip takes longer than that no answer would ever be heard.
+func (o *outbox) patience() time.Duration { return min(moveTimeout<<o.doubled, moveTimeoutMax) }
+
+// waited learns from the fate of a message how long to wait for the next answer: longer after none has come in time, less long after one has come in
+// half of it.
+func (o *outbox) waited(sent, now, deadline limiter.Instant, err error) {
+	switch {
+	case err != nil && now >= deadline && o.patience() < moveTimeoutMax:
+		o.doubled++
+	case err == nil && o.doubled > 0 && now-sent < (deadline-sent)/2:
+		o.doubled--
+	}
 }

@@ -231,6 +231,9 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	}
 	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge && a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
 	x.until = p.time.when(now.Add(it.hold.TTL))
+	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); unseen && found {
+		x.until = min(x.until, p.time.when(h.Deadline)) // its time runs since it was opened
+	}
 	if it.op == cluster.OpReserve {
 		j.books.report.Opened++
 	} else {

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: a node that leaves hands over what it holds, also to who is far away: an answer that takes longer than others is waited for.
+func TestWhoIsFarAwayIsGivenTimeToAnswer(t *testing.T) {
+	const way = moveTimeout * 5 / 2 // there and back
+	w := newWorld(t, 2, five)
+	const keys = 100
+	w.spend(keys, "n1", "n2")
+	w.pass(time.Second)
+	most := w.now.Add(time.Minute)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		m := c.Ask.Move
+		if m == nil || m.ID != "n1" || m.Sequence == 0 {
+			c.Answer = deliver()
+			return
+		}
+		if w.now > most {
+			t.Fatal("n1 says the same again and again")
+		}
+		answer, back := deliver(), w.now.Add(way)
+		if w.Wait(min(back, c.Deadline)); back > c.Deadline {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = answer
+	}
+	ms := w.members(2)
+	ms[0].State = StateLeaving
+	w.show(ms, 0, "n2", "n1")
+	w.pass(20 * time.Second)
+	if got := w.nodes["n1"].Held(); got != 0 {
+		t.Errorf("n1 has left, and %d partitions are not off its hands", got)
+	}
+	w.wantOneHolderEach("when n1 has left")
+	w.wantRemaining("when n1 has left", keys, 3, "n2")
+}
+
+// Promise: whose answers were late is waited for as briefly as others once they are quick.
+func TestPatienceFollowsTheAnswers(t *testing.T) {
+	var o outbox
+	now := limiter.Instant(0)
+	for i, step := range []struct {
+		err   error
+		takes time.Duration
+		want  time.Duration
+	}{
+		{errSilent, 10 * time.Millisecond, moveTimeout}, // broken off, not late
+		{errSilent, moveTimeout, 2 * moveTimeout},
+		{errSilent, 2 * moveTimeout, 4 * moveTimeout},
+		{errSilent, 4 * moveTimeout, moveTimeoutMax},
+		{errSilent, moveTimeoutMax, moveTimeoutMax},
+		{nil, moveTimeoutMax / 2, moveTimeoutMax},
+		{nil, 10 * time.Millisecond, 4 * moveTimeout},
+		{nil, 10 * time.Millisecond, 2 * moveTimeout},
+		{nil, 10 * time.Millisecond, moveTimeout},
+		{nil, 10 * time.Millisecond, moveTimeout},
+	} {
+		sent := now
+		now = now.Add(step.takes)
+		o.waited(sent, now, sent.Add(o.patience()), step.err)
+		if got := o.patience(); got != step.want {
+			t.Errorf("step %d: waits %v for the next answer, not %v", i, got, step.want)
+		}
+	}
+}
