@@ -80,11 +80,16 @@ func (a *askedItem) read(b []byte) bool {
 	return ok && f.err == nil
 }
 
-// written is the answer as the library or w writes it. It is the last that is asked of c.
+// written is the answer as the library or w writes it. It is the last that is asked of c, which others use from here on.
 func (c *checkCall) written(codec hotCodec) (mem.BufferSlice, error) {
+	b, err := c.write(codec)
+	checkCalls.Put(c)
+	return b, err
+}
+
+func (c *checkCall) write(codec hotCodec) (mem.BufferSlice, error) {
 	b, err := codec.Marshal(&c.out)
 	c.out.Verdict = nil
-	checkCalls.Put(c)
 	return b, err
 }
 

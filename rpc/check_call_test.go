@@ -61,7 +61,7 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		written, err := codec.Marshal(used) // gives it back to the pool, from which nobody takes it here
+		written, err := used.write(codec)
 		if err != nil || written.Len() != len(want) {
 			t.Fatalf("round %d: %v, %d bytes, want %d", round, err, written.Len(), len(want))
 		}
