@@ -8,7 +8,6 @@
 //     they only copy the record into the roster and ring a bell. One goroutine answers the bell: it makes a View of the
 //     whole roster, never of the event, so that no order or loss of events can make it wrong. A death, and a
 //     node that is LEAVING, make one at once; joins and other changes wait a moment for more, which a restart brings.
-//     What is new is told at once, and a few times more; while nothing is, the library is left to gossip more seldom (stir.go).
 //  4. The library never heals a partition once both sides have declared each other dead. The reconnector does: every
 //     few seconds it knocks at some of the members that have died without saying goodbye, and at a seed it misses.
 //  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says goodbye; Close stops.
@@ -90,7 +89,7 @@ type Config struct {
 type Timing struct {
 	Probe        time.Duration // each node asks one other "are you there" this often
 	ProbeTimeout time.Duration // and waits this long before it asks others to ask; well below Probe
-	Gossip       time.Duration // news go to three others this often, and what is no change of the roster a third as often
+	Gossip       time.Duration // news go to three others this often
 	PushPull     time.Duration // all that is known is exchanged with one other this often
 	Reconnect    time.Duration // the reconnector's rounds, ±20 %; five times as often until the cluster is reached
 	Coalesce     time.Duration // a join waits this long for others before it becomes a View; a death does not
@@ -278,9 +277,8 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 	}
 
 	c.ProbeInterval, c.ProbeTimeout = g.timing.Probe, g.timing.ProbeTimeout
-	c.GossipInterval, c.PushPullInterval = quietFactor*g.timing.Gossip, g.timing.PushPull
+	c.GossipInterval, c.PushPullInterval = g.timing.Gossip, g.timing.PushPull
 	c.TCPTimeout = streamTimeout
-	c.RetransmitMult = retransmit
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 4, 3
 	c.GossipToTheDeadTime = 30 * time.Second
 	c.DeadNodeReclaimTime = time.Second // names carry the boot, so this matters only for a copied process
@@ -464,9 +462,9 @@ func (g *Gossip) Close() error {
 
 // announce makes the Views until Close. After Start it is the only goroutine that does.
 func (g *Gossip) announce() {
-	var later, grace, stir <-chan time.Time // nil while nothing waits
+	var later, grace <-chan time.Time // nil while nothing waits
 	var rival error
-	reported, stirs := false, 0
+	reported := false
 	for {
 		var done chan struct{}
 		select {
@@ -476,13 +474,6 @@ func (g *Gossip) announce() {
 			if later == nil {
 				later = time.After(g.timing.Coalesce)
 			}
-			stir, stirs = now(), stirRounds
-			continue
-		case <-stir:
-			g.stir()
-			if stirs--; stirs > 0 {
-				stir = time.After(g.timing.Gossip)
-			}
 			continue
 		case <-grace:
 			grace, reported = nil, true
@@ -490,7 +481,6 @@ func (g *Gossip) announce() {
 			continue
 		case <-later:
 		case <-g.roster.went:
-			stir, stirs = now(), stirRounds
 		case done = <-g.flush:
 		}
 		later = nil // the View has everything that was waiting
