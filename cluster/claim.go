@@ -121,8 +121,8 @@ func (n *Node) hearsLocked(now limiter.Instant, r *route, boots []uint64) (any b
 // hearsStrangersLocked reports whether this node has had a sign of life lately from somebody who has claimed, and whom its View does not name.
 func (n *Node) hearsStrangersLocked(now limiter.Instant, r *route) bool {
 	contact := n.paceLocked(r)
-	for _, heard := range n.strangers {
-		if now <= heard.Add(contact) {
+	for boot, heard := range n.strangers {
+		if !r.hasBoot(boot) && now <= heard.Add(contact) { // one that the View names may have been noted while that View was made
 			return true
 		}
 	}
