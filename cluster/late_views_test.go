@@ -350,3 +350,14 @@ func TestAnotherIsWhoWasMet(t *testing.T) {
 		t.Errorf("after the stranger: %d, want n2", got)
 	}
 }
+
+// Promise: somebody decides. Who is in the View is no stranger, also if it was noted as one while that View was made.
+func TestWhoIsInTheViewIsNoStranger(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n1 := w.nodes["n1"]
+	n1.strangers[w.nodes["n2"].boot] = w.now.Add(time.Hour) // longer than this test
+	w.kill("n3")
+	w.pass(5 * time.Second)
+	w.wantOneHolderEach("after n3 has died")
+}
