@@ -38,8 +38,7 @@ type targets struct {
 	mu    sync.Mutex            // guards all below
 	conns map[string]connection // the latest, by the address of its other end
 	away  map[string]time.Time  // addresses, and targets that led there: avoided until then
-	left  int                   // nodes in a row, each less than awayFor after the one before
-	last  time.Time             // when the last one was
+	left  time.Time             // when a node was left last
 }
 
 type connection struct {
@@ -49,8 +48,8 @@ type connection struct {
 
 const (
 	lookEvery  = 250 * time.Millisecond
-	silentFor  = 250 * time.Millisecond // without an answer to the question; twice as long for each node that was just left
-	mostLeft   = 4                      // doublings of that
+	silentFor  = 250 * time.Millisecond // without an answer to the question
+	silentNext = 2 * silentFor          // … if another node was just left; what was asked before may still be repeated after that (repeatWithin)
 	readyEvery = 2 * time.Second        // asks a node in use whether it is ready
 	awayFor    = 10 * time.Second
 	unusedFor  = 5 * time.Second // ends the watch
@@ -166,15 +165,15 @@ func (t *targets) put() {
 	}
 }
 
-// patience is how long an answer to the question may take. Where one node after the other is silent, it is that they, or this
+// patience is how long an answer to the question may take. Where one node after the other is silent, it may be that they, or this
 // machine, have too much to do; and to begin anew elsewhere each time would give them more.
 func (t *targets) patience() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Since(t.last) > awayFor {
-		t.left = 0
+	if time.Since(t.left) < awayFor {
+		return silentNext
 	}
-	return silentFor << min(t.left, mostLeft)
+	return silentFor
 }
 
 // leave breaks the connection with an address. Who answers, and is not ready, is left once in a while only: perhaps nobody is.
@@ -187,7 +186,7 @@ func (t *targets) leave(addr string, silent bool) {
 	}
 	t.away[addr] = time.Now().Add(awayFor)
 	t.away[c.target] = t.away[addr]
-	t.left, t.last = t.left+1, time.Now()
+	t.left = time.Now()
 	delete(t.conns, addr)
 	c.Close()
 }
