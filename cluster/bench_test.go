@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,39 @@ func BenchmarkCheck(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/item")
 			})
 		}
+	}
+}
+
+// BenchmarkCheckByAll is Check of one item at the owner by a caller for each core (-cpu 1,2): all ask for the same keys, or
+// each for keys that lie in other parts of the table than those of the next.
+func BenchmarkCheckByAll(b *testing.B) {
+	w := newWorld(b, 1, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second})
+	n := w.nodes["n1"]
+	keys, apart := make([]string, 10_000), [2][]string{}
+	for i := range keys {
+		keys[i] = fmt.Sprintf("account:%09d", i)
+		half := limiter.Hash(keys[i]) >> 63
+		apart[half] = append(apart[half], keys[i])
+	}
+	for _, same := range []bool{true, false} {
+		b.Run(fmt.Sprintf("same=%v", same), func(b *testing.B) {
+			var callers atomic.Int64
+			b.RunParallel(func(pb *testing.PB) {
+				items, out := make([]Item, 1), make([]Decision, 1)
+				id := int(callers.Add(1))
+				own := apart[id%2]
+				if same {
+					own = keys
+				}
+				for i := id * 997; pb.Next(); i++ {
+					items[0] = Item{Limit: "rate", Key: own[i%len(own)], Cost: 1}
+					r := Request{Items: items}
+					if err := n.Check(&r, out); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"penstock/limiter"
@@ -41,8 +42,9 @@ type Request struct {
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
 
-	owed   bool // nobody waits for it: what nobody decides stays undecided (owed.go)
-	spread bool // it takes from several owners: what it gives back is given later (together.go)
+	owed     bool // nobody waits for it: what nobody decides stays undecided (owed.go)
+	cautious bool // who may have charged an item is not asked for it, nor anybody to send it on to that one
+	spread   bool // it takes from several owners: what it gives back is given later (together.go)
 }
 
 // Item is one limit applied to one key.
@@ -56,12 +58,14 @@ type Item struct {
 	Terms             // most ask for nothing else
 	Hold   *HoldTerms // OpReserve, OpSettle, OpExtend
 
-	ruled *limiter.Limit // the limit of that name when the rules were made (Node.Match)
-	limit *limiter.Limit
-	hash  uint64
-	doubt uint64 // boot that may have charged it without an answer
-	again bool   // this node had answered it before
-	tell  bool   // whoever denies it should say when that ends
+	ruled   *limiter.Limit // the limit of that name when the rules were made (Node.Match)
+	limit   *limiter.Limit
+	hash    uint64
+	doubt   uint64 // boot that may have charged it without an answer
+	namer   uint64 // boot that has named who is asked; 0: nobody has
+	circled uint8  // how often two have named each other
+	again   bool   // this node had answered it before
+	tell    bool   // whoever denies it should say when that ends
 
 	delivered bool // asked by another node
 }
@@ -144,11 +148,12 @@ func (n *Node) Check(r *Request, out []Decision) error {
 }
 
 func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Decision) {
-	var away []int // items that this node does not decide
+	var few [4]int
+	away := few[:0] // items that this node does not decide
 	for i := range r.Items {
 		if !n.decideHere(now, &r.Items[i], &out[i]) {
-			if away == nil {
-				away = make([]int, 0, len(r.Items)-i)
+			if len(away) == cap(away) {
+				away = slices.Grow(away, len(r.Items)-i)
 			}
 			away = append(away, i)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // start adds a node that the others do not know yet.
@@ -36,7 +37,7 @@ func (w *world) show(ms []Member, pause time.Duration, ids ...string) {
 
 // holders counts for each partition how many nodes decide for it.
 func (w *world) holders() (none, many int) {
-	counts := make(map[int]int)
+	var counts [ring.Partitions]int
 	for _, n := range w.nodes {
 		for p := range n.holdings.held {
 			if n.holdings.held[p].Load() {
@@ -44,8 +45,8 @@ func (w *world) holders() (none, many int) {
 			}
 		}
 	}
-	for p := range 4093 {
-		switch c := counts[p]; {
+	for _, c := range counts {
+		switch {
 		case c == 0:
 			none++
 		case c > 1:
@@ -491,6 +492,40 @@ func TestSyncReplication(t *testing.T) {
 			if d := w.take(entry, c.limit, key); d.Allowed != c.allowed || !d.Degraded || d.Bound != c.bound {
 				t.Errorf("%s at %s, unconfirmed: %+v", c.limit, entry, d)
 			}
+		}
+	}
+}
+
+// Promise: what comes to who decides from somebody who has held the partition before, or from a disk, the next one knows as well, though he had his
+// copy before that.
+func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
+	for _, disk := range []bool{false, true} {
+		w := newWorld(t, 3, five)
+		n1, key := w.nodes["n1"], w.key("n1", 0)
+		w.take("n1", "five", key)
+		w.pass(time.Second) // its heir has a copy
+		l, hash, view := (*n1.limits.Load())["five"], limiter.Hash(key), n1.view.Load()
+		partition := ring.Partition(hash)
+		heir := view.Members[view.heir(partition)].ID
+		lender := w.nodes[map[string]string{"n2": "n3", "n3": "n2"}[heir]]
+		knows := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+		for range 3 {
+			knows.Take(w.now, l, key, hash, 1)
+		}
+		m := &Move{From: lender.boot, To: n1.boot, ID: lender.id, Lent: []uint16{uint16(partition)}, Entries: []limiter.Entry{knows.Entry(w.now, l, key, hash)}}
+		if !disk {
+			lender.moves++
+			m.Sequence, m.Begin = lender.moves, m.Lent
+		}
+		n1.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: m})
+		if left := w.remaining("n1", "five", key); left != 2 {
+			t.Fatalf("n1 has %d of 5 left", left)
+		}
+		w.pass(time.Second)
+		w.kill("n1")
+		w.pass(3 * time.Second)
+		if left := w.remaining(heir, "five", key); left != 2 {
+			t.Errorf("from a disk: %t: %s has taken over, and has %d of 5 left", disk, heir, left)
 		}
 	}
 }

@@ -223,8 +223,12 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			clear(free)
 		}
 	}
-	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) || n.hearsStrangersLocked(now, r) || n.toldOfStrangersLocked(now, r) {
+	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) || n.hearsStrangersLocked(now, r) || n.toldOfStrangersLocked(now, r) ||
+		n.lacksLocked(now, r) {
 		clear(free)
+	}
+	if !slices.Contains(free, false) { // and so has everybody given what he had from a file
+		n.awaited = nil
 	}
 	for k, p := range wanted {
 		pt := &n.parts[p]
@@ -244,9 +248,10 @@ func (n *Node) outnumberedLocked(now limiter.Instant, r *route) bool {
 	s := newSides(n.id)
 	for i, p := range r.peers {
 		switch m := &r.Members[i]; {
-		case i == r.Self || m.Role != RoleMember || m.State != StateActive || p.leaves.Load():
-		case n.gone(now, p):
+		case i == r.Self || !p.missable(m) || p.leaves.Load():
+		case n.gone(now, p) || p.cutOff.Load():
 			s.miss(m.ID)
+		case p.fresh || m.State != StateActive:
 		default:
 			s.reach(m.ID)
 		}
@@ -272,10 +277,16 @@ func (n *Node) strangeLocked(r *route, boot uint64) bool {
 // standLocked answers a claim of m.
 func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move) []Standing {
 	standings := make([]Standing, len(m.Claim))
-	if n.parts == nil {
+	switch {
+	case r == nil && (n.restored || len(n.awaited) > 0): // it has not looked yet at what it has from a file
+		for k := range standings {
+			standings[k] = StandingBusy
+		}
+		return standings
+	case n.parts == nil:
 		return standings
 	}
-	lives, heard := n.livesLocked(now, r), n.hearsLocked(now, r, m.Unasked)
+	lives, heard, lacks := n.livesLocked(now, r), n.hearsLocked(now, r, m.Unasked), n.lacksLocked(now, r)
 	for k, p := range m.Claim {
 		if int(p) >= len(n.parts) {
 			continue
@@ -284,12 +295,13 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 		switch {
 		case n.holdings.held[p].Load():
 			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too
-		case heard, pt.giving, m.Term <= pt.term:
+		case heard, pt.giving, m.Term <= pt.term, claimer != nil && claimer.fresh:
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
-			if pt.pure && lives(pt.copyOf) && r.boots == m.Members && !slices.Contains(m.Unasked, pt.copyOf) {
-				// The holder is asked as well, and says whether it still is. What it has is newer
-				// than what is copied here. If it is none any more, nobody may ever say so here.
+			if !pt.restored && lives(pt.copyOf) && r.boots == m.Members && !slices.Contains(m.Unasked, pt.copyOf) {
+				// The holder is asked as well, and says whether it still is. What it has is newer than what is
+				// copied here; without what this node may have had before, it has decided all the time. If it is
+				// none any more, nobody may ever say so here.
 				pt.term = m.Term
 				continue
 			}
@@ -304,6 +316,8 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 				pt.to, pt.copied = claimer, copyWanted
 			}
 			n.dueLocked(pt)
+		case lacks:
+			standings[k] = StandingBusy
 		default:
 			pt.term = m.Term
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // world is a few nodes in one goroutine: a call is a function call, time moves only when a test says so.
@@ -304,6 +305,104 @@ func TestNotOwnerIsAskedOnceMore(t *testing.T) {
 			t.Errorf("%d calls, want some, and at most %d", w.calls, maxHop)
 		}
 	})
+}
+
+// Promise: no request fails while nodes come and go, nor is decided without its owner, wherever the owner is and however far away. Two who name
+// each other leave time to ask the others, and whom one of those names is asked next.
+func TestAskersLeaveACircle(t *testing.T) {
+	for _, rtt := range []time.Duration{time.Millisecond, 35 * time.Millisecond} {
+		for _, decides := range []string{"n4", "n5"} {
+			for _, first := range []string{"n2", "n3"} {
+				w := newWorld(t, 5, five)
+				names := map[string]string{"n2": "n3", "n3": "n2", "n4": decides, "n5": decides}
+				asked, said := 0, ""
+				w.meet = func(c *Call, deliver func() *Answer) {
+					if len(c.Ask.Items) == 0 {
+						c.Answer = deliver()
+						return
+					}
+					if said != "" && c.To.ID != said {
+						t.Errorf("%v: %s was said to decide, and %s is asked", rtt, said, c.To.ID)
+					}
+					asked++
+					said = ""
+					w.pass(rtt)
+					if c.To.ID == decides {
+						c.Answer = &Answer{Items: []AnswerItem{{Status: StatusDone, Decision: limiter.Decision{Allowed: true}}}}
+						return
+					}
+					if c.To.ID > "n3" {
+						said = decides
+					}
+					c.Answer = &Answer{Items: []AnswerItem{{Status: StatusNotOwner, Owner: names[c.To.ID]}}}
+				}
+				if d := w.take("n1", "five", w.key(first, 0)); d.Degraded || d.Owner != decides {
+					t.Errorf("%v, %s decides, %s is asked first: %s, degraded %t after %d sends", rtt, decides, first, d.Source, d.Degraded, asked)
+				} else if rtt > circling && asked > 5 {
+					t.Errorf("%v, %s decides, %s is asked first: %d sends", rtt, decides, first, asked)
+				}
+			}
+		}
+	}
+}
+
+// Promise: no request fails while nodes come and go, nor is decided without its owner. Who has got the key meanwhile is asked as soon as somebody
+// names it: it is no circle if one of the two named nobody before, nor is there time for others where answers take long, or once more where they take a
+// while.
+func TestAskersFollowWhoIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		answers []string // who is named, answer by answer
+		takes   func(send int) time.Duration
+		decides string
+	}{
+		{"who named nobody at first", []string{"", "n2", "n5", "n2"}, func(int) time.Duration { return 15 * time.Millisecond }, "n2"},
+		{"far away", []string{"n3", "n2", "n3", "n2", "n3", "n2"}, func(send int) time.Duration {
+			if send == 6 {
+				return farAway
+			}
+			return time.Millisecond
+		}, "n2"},
+		{"who has got it while others were asked", []string{"n3", "n2", "n3", "n3", "n2", "n3"}, func(int) time.Duration { return 15 * time.Millisecond }, "n3"},
+	} {
+		w := newWorld(t, 5, five)
+		var asked []string
+		w.meet = func(call *Call, deliver func() *Answer) {
+			if len(call.Ask.Items) == 0 {
+				call.Answer = deliver()
+				return
+			}
+			asked = append(asked, call.To.ID)
+			w.pass(c.takes(len(asked)))
+			if len(asked) <= len(c.answers) {
+				call.Answer = &Answer{Items: []AnswerItem{{Status: StatusNotOwner, Owner: c.answers[len(asked)-1]}}}
+			} else {
+				call.Answer = &Answer{Items: []AnswerItem{{Status: StatusDone, Decision: limiter.Decision{Allowed: true}}}}
+			}
+		}
+		if d := w.take("n1", "five", w.key("n2", 0)); d.Degraded || d.Owner != c.decides {
+			t.Errorf("%s: %s is asked last, of %v", c.name, d.Owner, asked)
+		}
+	}
+}
+
+// Promise: nodes that leave, no request failed. Who was said to hold a key, and is gone, is named no more: the owner is.
+func TestWhoIsGoneIsNotNamed(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n1, key := w.nodes["n1"], w.key("n2", 0)
+	n1.parts[ring.Partition(limiter.Hash(key))].hint = "n3"
+	named := func() string {
+		return n1.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Items: []AskItem{{Limit: n1.Limits()["five"], Key: key}}}).Items[0].Owner
+	}
+	if got := named(); got != "n3" {
+		t.Fatalf("names %q, and was told of n3", got)
+	}
+	w.kill("n3")
+	w.pass(time.Second)
+	if got := named(); got != "n2" {
+		t.Errorf("names %q when n3 is gone", got)
+	}
 }
 
 func TestPeerServesOnlyWhatItOwns(t *testing.T) {

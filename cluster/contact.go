@@ -49,10 +49,15 @@ type peer struct {
 	sound  atomic.Int64           // and of the last when it was not cut off from most members
 	hears  atomic.Int64           // Instant at which it was last sent something that it answered: then it was reached
 	left   atomic.Bool            // nobody of this boot listens at its address
+	cutOff atomic.Bool            // it has said last that it is cut off from most members
 	leaves atomic.Bool            // it has said that it is leaving, whatever the View says: news may be late
 	began  atomic.Int64           // Instant of its start, or a little later; 0: it has not said so
 	missed atomic.Int64           // Instant at which it was first sent something that it did not answer as one that may decide, since sound; 0: it answers
+	ring   atomic.Uint64          // Ring hash of its View, as it has said last
 	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
+	came   limiter.Instant        // when a View first named it as ACTIVE
+	voter  bool                   // its id was ACTIVE, or may have been, and has not left since: it is missed while it is JOINING, too
+	fresh  bool                   // new: the others may not know of it yet, so it does not count among those who make a majority
 	asking bool                   // a probe is under way
 	silent bool                   // gone, as of the last tick
 	out    *outbox                // nil: nothing has been said yet about partitions (Node.outboxLocked)
@@ -75,6 +80,9 @@ func (p *peer) met(now limiter.Instant, cutOff bool) {
 	}
 	if p.left.Load() {
 		p.left.Store(false)
+	}
+	if p.cutOff.Load() != cutOff {
+		p.cutOff.Store(cutOff)
 	}
 	if cutOff {
 		return
@@ -168,6 +176,7 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	}
 	r := n.view.Load()
 	if r != nil {
+		n.awaitLocked(now, r)
 		n.spreadLocked(r)
 		n.settleOwedLocked()
 	}
@@ -176,7 +185,7 @@ func (n *Node) tickLocked(now limiter.Instant) {
 		n.probeMissingLocked(now, r)
 		n.probeLocked(now, r)
 		n.collectLocked(now)
-		n.returnLocked()
+		n.returnLocked(now)
 		n.startPushesLocked()
 		if n.unsettled {
 			n.tendLocked()
@@ -214,15 +223,24 @@ const sweepRound = 30 * time.Second
 // goes on; of a cluster of two, both do.
 func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 	contact := n.paceLocked(r)
-	s := newSides(n.id)
+	s, fresh, leaving := newSides(n.id), 0, 0
+	if r.Me().State == StateLeaving { // the others do not miss it: it goes on deciding while it reaches those who would take over
+		s, leaving = sides{}, 1
+	}
+	came := r.peers[r.Self].came
+	isNew := came == 0 || now < came.Add(freshLasts) // then those who say that they are cut off do not count it
 	for i, p := range r.peers {
 		if gone := n.gone(now, p); gone != p.silent {
 			p.silent, n.unsettled = gone, true // heirs take over, or need not any more
 		}
 		switch m := &r.Members[i]; {
-		case i == r.Self || m.Role != RoleMember || m.State != StateActive:
-		case now > limiter.Instant(p.hears.Load()).Add(contact):
+		case i == r.Self || !p.missable(m):
+		case now > limiter.Instant(p.hears.Load()).Add(contact) || isNew && p.cutOff.Load():
 			s.miss(m.ID)
+		case p.leaves.Load(): // some may have heard so, and not miss it
+			leaving++
+		case p.fresh || m.State != StateActive:
+			fresh++
 		default:
 			s.reach(m.ID)
 		}
@@ -234,9 +252,17 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 			s.miss(id)
 		}
 	}
-	n.expected.Store(int32(s.reached + s.missed))
-	n.tied.Store(s.reached == 1 && s.missed == 1)
+	for _, id := range n.awaited {
+		if _, lost := n.lost[id]; !lost && r.Find(id) < 0 {
+			s.miss(id)
+		}
+	}
+	n.expected.Store(int32(s.reached + fresh + leaving + s.missed))
+	n.tied.Store(s.reached+fresh == 1 && s.missed == 1)
 	minority := s.minority()
+	if !minority && fresh > 0 {
+		n.acceptFreshLocked(now, r, contact)
+	}
 	if minority && !n.minority.Swap(true) {
 		n.fenceLocked()
 	} else if !minority && n.minority.Swap(false) {
@@ -244,6 +270,48 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 		n.tendLocked()
 	}
 }
+
+// missable reports whether p, which a View names as m, counts as missing when it is not reached: who is ACTIVE, and who was before it crashed and is
+// JOINING again. The other side may count it the moment it is ACTIVE, and this node is cut off from that news.
+func (p *peer) missable(m *Member) bool {
+	return m.Role == RoleMember && (m.State == StateActive || m.State == StateJoining && p.voter)
+}
+
+// electLocked finds out whether p, which a View names as m, is to be missed while it is JOINING: if who had its id before was, and has not
+// left. Who is named before this node is ACTIVE itself may have been there for long.
+func (n *Node) electLocked(p *peer, m *Member, old *route) {
+	before := -1
+	if old != nil {
+		before = old.Find(m.ID)
+	}
+	_, lost := n.lost[m.ID]
+	switch {
+	case m.State == StateActive:
+		p.voter = true
+	case before < 0:
+		p.voter = lost || old == nil || old.Me().State == StateJoining || slices.Contains(n.awaited, m.ID)
+	case old.peers[before] != p:
+		was := old.peers[before]
+		p.voter = was.voter && !was.leaves.Load() && old.Members[before].State != StateLeaving
+	}
+}
+
+// acceptFreshLocked lets those count who have come, for this node is with the majority, and all others of it have heard of them as well: they have
+// said so, or it was long enough ago. Who joins those who are cut off is known to nobody else, and never counts as long as they are.
+func (n *Node) acceptFreshLocked(now limiter.Instant, r *route, contact time.Duration) {
+	known := !slices.ContainsFunc(r.members, func(p *peer) bool {
+		return now <= limiter.Instant(p.hears.Load()).Add(contact) && p.ring.Load() != r.RingHash()
+	})
+	for i, p := range r.peers {
+		if p.fresh && r.Members[i].State == StateActive {
+			p.fresh = !known && now < p.came.Add(freshLasts)
+		}
+	}
+}
+
+// freshLasts is for how long at most a node that is with the majority waits until others say that they know whom it knows. Where Views change all
+// the time, two may never be equal.
+const freshLasts = 5 * time.Second
 
 // sides are those who should be there: with whom this node has contact, and with whom it has not.
 type sides struct {
@@ -255,8 +323,9 @@ type sides struct {
 func newSides(id string) sides { return sides{reached: 1, here: id} }
 
 func (s *sides) reach(id string) {
-	s.reached++
-	s.here = min(s.here, id)
+	if s.reached++; s.here == "" || id < s.here {
+		s.here = id
+	}
 }
 
 func (s *sides) miss(id string) {
@@ -272,14 +341,14 @@ func (s *sides) minority() bool {
 }
 
 // soloLocked reports whether nobody else could hold anything: there is no other member, and none is missed.
-func (n *Node) soloLocked(r *route) bool { return r.alone() && len(n.lost) == 0 }
+func (n *Node) soloLocked(r *route) bool { return r.alone() && len(n.lost)+len(n.awaited) == 0 }
 
 // expectLocked notes who has vanished without leaving. That somebody leaves it may have missed in the Views, when it has just come
 // itself, and heard from that one: who leaves goes on answering for a while.
 func (n *Node) expectLocked(now limiter.Instant, v *View, old *route) {
 	if old != nil {
 		for i, m := range old.Members {
-			if m.Role == RoleMember && m.State == StateActive && m.ID != n.id && v.Find(m.ID) < 0 && !old.peers[i].leaves.Load() {
+			if p := old.peers[i]; p.missable(&m) && m.ID != n.id && v.Find(m.ID) < 0 && !p.leaves.Load() {
 				n.lost[m.ID] = now
 			}
 		}
@@ -327,11 +396,17 @@ func bootsOf(v *View) (sum uint64) {
 }
 
 // knownLocked lists the boots of all members that may hold something, as far as this node knows, for a claimer who knows
-// others.
-func (n *Node) knownLocked(now limiter.Instant, r *route) (boots []uint64) {
+// others. Who is cut off tells whoever asks anything of it of those as well that are missed: a newcomer may never have heard of them, and must not
+// take over what they hold. When that one came says nothing: what this node knows of the others may have come later.
+func (n *Node) knownLocked(now limiter.Instant, r *route, missed bool) (boots []uint64) {
 	for i, m := range r.Members {
-		if m.Role == RoleMember && (i == r.Self || !n.gone(now, r.peers[i])) {
+		if m.Role == RoleMember && (i == r.Self || missed || !n.gone(now, r.peers[i])) {
 			boots = append(boots, m.Boot)
+		}
+	}
+	for b, f := range n.former {
+		if _, lost := n.lost[f.id]; missed && lost {
+			boots = append(boots, b)
 		}
 	}
 	for b, since := range n.strangers {
@@ -393,16 +468,16 @@ func (n *Node) probePeerLocked(now limiter.Instant, p *peer) {
 func (n *Node) probe(p *peer) {
 	sent := n.clock.Now()
 	deadline := sent.Add(probeTimeout)
-	calls := []Call{{
-		To: *p.member.Load(), Deadline: deadline,
-		Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, CutOff: n.minority.Load()}},
-	}}
+	calls := moveCall(p, deadline, &Move{From: n.boot, To: p.boot, ID: n.id, CutOff: n.minority.Load()})
 	n.net.Call(calls)
 	now := n.clock.Now()
 	n.note(sent, now, p, &calls[0])
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.asking = false
+	if calls[0].Err == nil && calls[0].Answer.CutOff { // it is asked for nothing else, and knows others
+		n.learnWhomLocked(now, n.view.Load(), calls)
+	}
 }
 
 // note learns from the fate of a call, which was made at sent, whether its peer lives.
@@ -419,6 +494,9 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 		}
 		p.reached(sent)
 		p.succeed()
+		if p.ring.Load() != c.Answer.RingHash {
+			p.ring.Store(c.Answer.RingHash)
+		}
 		if p.leaves.Load() != c.Answer.Leaving {
 			p.leaves.Store(c.Answer.Leaving)
 		}

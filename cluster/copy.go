@@ -51,7 +51,7 @@ func (n *Node) collectLocked(now limiter.Instant) {
 	n.book.Changed(func() {
 		n.table.Changed(now, func(hash uint64, e limiter.Entry) {
 			if o := to(hash); o != nil {
-				o.pending = append(o.pending, e)
+				o.pending = append(o.pending, waitingEntry{e, now})
 			}
 		})
 	}, func(hash uint64, h limiter.Hold) {
@@ -128,12 +128,11 @@ func (n *Node) push(p *peer) {
 			continue
 		}
 		p.out.last = m
-		sending := *m // who got it before may be reading it
-		sending.Age = time.Duration(now - p.out.at)
 		deadline := now.Add(p.out.patience())
+		calls := moveCall(p, deadline, m) // who got it before may be reading m
+		calls[0].Ask.Move.Age = time.Duration(now - p.out.at)
 		n.mu.Unlock()
 
-		calls := []Call{{To: *p.member.Load(), Ask: &Ask{Hop: 1, Deadline: deadline, Move: &sending}, Deadline: deadline}}
 		n.net.Call(calls)
 		sent := now
 		now = n.clock.Now()
@@ -174,6 +173,19 @@ func (n *Node) push(p *peer) {
 	}
 }
 
+// moveCall is a call that says a copy of m to p, in one piece of memory.
+func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
+	one := new(struct {
+		calls [1]Call
+		ask   Ask
+		move  Move
+	})
+	one.move = *m
+	one.ask = Ask{Hop: 1, Deadline: deadline, Move: &one.move}
+	one.calls[0] = Call{To: *p.member.Load(), Ask: &one.ask, Deadline: deadline}
+	return one.calls[:]
+}
+
 // giveWay rests four times as long as has gone by since then: to look through the table, and for others to take a message in. Of
 // looks for several peers each rests for all. Copying ahead is in no hurry: of a node that joins the holder decides until the copy is
 // whole. Who leaves rests as long as it works: it is stopped in a few seconds, and what it has not handed over by then is lost.
@@ -200,7 +212,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if o.last != nil {
 		return o.last
 	}
-	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}
+	m := Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}
 	if len(o.gift) == 0 && o.due {
 		n.lookLocked(now, p)
 		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {
@@ -211,16 +223,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
 	o.at = now
-	size := 0
-	if n := min(len(o.pending), copiesAtOnce); n > 0 {
-		m.Entries = make([]limiter.Entry, 0, n)
-	}
-	for len(o.pending) > 0 && len(m.Entries) < copiesAtOnce && size < copyBytes {
-		e := o.pending[0]
-		o.pending = o.pending[1:]
-		m.Entries = append(m.Entries, e)
-		size += len(e.Key) + len(e.State)
-	}
+	m.Entries = o.takeEntries(now)
 	o.settled = m.addHolds(o.at, o.settled)
 	if len(o.pending) == 0 && len(o.settled) == 0 {
 		o.opened = m.addHolds(o.at, o.opened)
@@ -242,7 +245,32 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	}
 	n.moves++
 	m.Sequence = n.moves
-	return m
+	said := m // mostly there is nothing to say
+	return &said
+}
+
+// takeEntries takes as many entries off what is pending as travel well at once, as old as they are by now. Mostly that is all, and the room is used
+// again.
+func (o *outbox) takeEntries(now limiter.Instant) []limiter.Entry {
+	if len(o.pending) == 0 {
+		return nil
+	}
+	n, size := 0, 0
+	for ; n < len(o.pending) && n < copiesAtOnce && size < copyBytes; n++ {
+		size += len(o.pending[n].Key) + len(o.pending[n].State)
+	}
+	taken := make([]limiter.Entry, n)
+	for i := range taken {
+		taken[i] = o.pending[i].Entry
+		taken[i].Age = time.Duration(now - o.pending[i].at)
+	}
+	if n == len(o.pending) && cap(o.pending) <= 4*copiesAtOnce {
+		clear(o.pending)
+		o.pending = o.pending[:0]
+	} else {
+		o.pending = o.pending[n:]
+	}
+	return taken
 }
 
 // addHolds takes as many holds off a list as travel well at once, with what was left of them at some time.
@@ -312,7 +340,7 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 			}
 			return
 		}
-		n.table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, e) })
+		n.table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
 		o.part++
 	}
 }
@@ -334,7 +362,7 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 		if n.parts[i].to != p || !n.mayGiveLocked(r, i) {
 			continue
 		}
-		if now < o.refused[uint16(i)] {
+		if now < o.refused[uint16(i)] || p.fresh && r.Me().State != StateLeaving { // who does not count yet may be cut off with this node, and neither have noticed
 			rests = true
 			continue
 		}

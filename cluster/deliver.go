@@ -135,19 +135,19 @@ func (n *Node) accept(now limiter.Instant, view *route, a *Ask) Status {
 // owner is gone.
 func (n *Node) disown(now limiter.Instant, view *route, hash uint64, out *AnswerItem) {
 	n.stats.Disowned.Add(1)
-	*out = AnswerItem{Status: StatusNotOwner, Owner: n.whereabouts(view, hash)}
+	*out = AnswerItem{Status: StatusNotOwner, Owner: n.whereabouts(now, view, hash)}
 	if o := view.Owner(hash); o >= 0 && o != view.Self && view.Me().Role == RoleMember && view.heir(ring.Partition(hash)) == view.Self {
 		n.suspect(now, view.peers[o])
 	}
 }
 
 // whereabouts is the id of the node that holds the key with this hash, as far as this one knows without holding it; or
-// empty.
-func (n *Node) whereabouts(view *route, hash uint64) string {
+// empty. Who was said to hold it and is gone holds nothing: then it is the owner, who takes it over.
+func (n *Node) whereabouts(now limiter.Instant, view *route, hash uint64) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.parts != nil {
-		if hint := n.parts[ring.Partition(hash)].hint; hint != "" && hint != n.id {
+		if hint := n.parts[ring.Partition(hash)].hint; hint != "" && hint != n.id && n.reachedLocked(now, view, hint) {
 			return hint
 		}
 	}

@@ -189,8 +189,10 @@ func (n *Node) noteDenial(sent, now limiter.Instant, it *Item, boot uint64, a *A
 	if s.m == nil {
 		s.m = make(map[uint64]*denial)
 	}
-	fresh.key, fresh.next = strings.Clone(it.Key), s.m[it.hash]
-	s.m[it.hash] = &fresh
+	d := new(denial) // most answers only renew one
+	*d = fresh
+	d.key, d.next = strings.Clone(it.Key), s.m[it.hash]
+	s.m[it.hash] = d
 	s.n++
 	n.denials.n.Add(1)
 }

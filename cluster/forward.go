@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"penstock/limiter"
@@ -27,6 +28,17 @@ const settleTime = 250 * time.Millisecond
 // decides has not heard of either.
 const namesMe = 3
 
+// inCircles is from which send on every other one goes to the others in turn, and not to who is said to decide. By then two have named
+// each other for as long as circling at least. Where an answer alone takes that long it is enough that they have done so circles times, unless
+// it takes so long that there is time for a few sends only: then it is better to wait for one of the two to decide. Whom one of the others
+// names is asked in any case: it may be one of the two, who has got the key meanwhile. So the two are counted anew then.
+const (
+	inCircles = 6
+	circling  = 7 * time.Millisecond
+	farAway   = settleTime / 6
+	circles   = 2
+)
+
 // asksAnybody is from which send on a node that takes itself for the owner, and is not, or knows no owner, asks the others in turn: who
 // holds the key may have come without its having heard of it, or be leaving. Mostly it is about to get the key, so first it waits, 15 ms in all.
 const asksAnybody = 6
@@ -46,10 +58,11 @@ const (
 // here because it is the story of a forwarded check; the facts it uses are the small functions below.)
 func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int, out []Decision) {
 	began, seen := now, view
-	targets := make([]int, len(r.Items)) // item → index in view.Members, or nobody
+	var few [4]int
+	targets := slices.Grow(few[:0], len(r.Items))[:len(r.Items)] // item → index in view.Members, or nobody
 	for _, i := range away {
 		it := &r.Items[i]
-		targets[i] = n.aim(now, view, r, it, 1)
+		targets[i], it.namer, it.circled = n.aim(now, view, r, it, 1), 0, 0
 		if it.Op != OpPeek && it.ID == (ID{}) {
 			it.ID = n.nextID()
 		}
@@ -74,7 +87,7 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 			n.stats.Retried.Add(uint64(len(away)))
 		}
 		sentAt := now
-		calls, sent, held := n.address(now, view, r, away, targets, uint8(hop))
+		calls, sent, held, lone := n.address(now, view, r, away, targets, uint8(hop))
 		if len(calls) > 0 {
 			n.stats.Forwarded.Add(uint64(len(away) - len(held)))
 			n.net.Call(calls)
@@ -87,6 +100,10 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 				met = n.meet(now, met, calls[c].Answer.Owners)
 			}
 			away = append(away, n.receive(sentAt, now, met, r, &calls[c], sent[c], targets, out)...)
+		}
+		if lone != nil {
+			*lone = loneCall{}
+			loneCalls.Put(lone)
 		}
 		view = met
 	}
@@ -117,19 +134,22 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	}
 	t := view.Owner(it.hash)
 	if t == view.Self || hop > 2 && hop%2 == 1 {
-		if said := view.Find(n.whereabouts(view, it.hash)); t == view.Self || said >= 0 && !n.gone(now, view.peers[said]) {
+		if said := view.Find(n.whereabouts(now, view, it.hash)); t == view.Self || said >= 0 && !n.gone(now, view.peers[said]) {
 			t = said
 		}
 	}
 	switch {
 	case t < 0 || t == view.Self:
+		if n.lacking.Load() { // that may take longer than anybody waits
+			return nobody
+		}
 		if hop >= asksAnybody {
 			return n.elsewhereThan(now, view, view.Self, hop)
 		}
 		return nobodyYet
 	case n.gone(now, view.peers[t]):
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self { // unless others hear the owner
-			if t = view.Find(n.whereabouts(view, it.hash)); t >= 0 && n.gone(now, view.peers[t]) {
+			if t = view.Find(n.whereabouts(now, view, it.hash)); t >= 0 && n.gone(now, view.peers[t]) {
 				return nobodyYet
 			}
 		} else if t >= 0 && n.gone(now, view.peers[t]) { // both have left, and this View has not heard so: others may have
@@ -233,6 +253,19 @@ func (n *Node) elsewhereThan(now limiter.Instant, view *route, t, hop int) int {
 	return t
 }
 
+// third is a member besides the two who name each other, the turn-th; one of them if nobody else is there.
+func (n *Node) third(now limiter.Instant, view *route, one, two, turn int) int {
+	t := view.Self
+	for range turn {
+		for range 3 {
+			if t = n.another(now, view, t); t != one && t != two {
+				break
+			}
+		}
+	}
+	return t
+}
+
 // elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody who is there: every other time
 // another member. It may know who decides although neither this node's View nor that of the one asked names it.
 func (n *Node) elsewhere(now limiter.Instant, view *route, r *Request, it *Item, asked, hop int) int {
@@ -262,79 +295,87 @@ func tooLate(began, now, deadline limiter.Instant, hop int) bool {
 }
 
 // address groups items into one call per target; sent are the items of each. Items without a target, or whose target's breaker is
-// open, are held back.
-func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int) {
+// open, are held back. A call of one item lies in lone, to be given back.
+func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int, lone *loneCall) {
 	deadline := callDeadline(now, r.Deadline, n.callTimeout)
+	if now >= deadline {
+		return nil, nil, away, nil
+	}
 	var few [16]target
-	of := few[:] // by target
-	if most := len(view.Members) + len(view.strangers); most > len(of) {
-		of = make([]target, most)
+	s := sorted{of: few[:], most: len(view.Members) + len(view.strangers)}
+	if s.most > len(few) && len(away) > len(few) {
+		s.of = make([]target, s.most)
 	}
 	var fewer [16]int
 	going, all := fewer[:0], 0 // targets of calls; their items
 	for _, i := range away {
 		t := targets[i]
-		if t < 0 || now >= deadline {
+		if t >= 0 && view.bars(t, r, &r.Items[i]) {
+			t, targets[i] = nobody, nobody
+		}
+		if t < 0 {
 			held = append(held, i)
 			continue
 		}
-		if r.Items[i].Op.holds() && view.member(t).Features&FeatureHolds == 0 { // it could not even read that
-			targets[i] = nobody
-			held = append(held, i)
-			continue
-		}
-		if !of[t].known {
-			of[t].known = true
-			if of[t].open = !view.peers[t].pass(now); !of[t].open {
-				of[t].call = len(going)
+		to := s.about(t)
+		if !to.known {
+			to.known = true
+			if to.open = !view.peers[t].pass(now); !to.open {
+				to.call = len(going)
 				going = append(going, t)
 			}
 		}
-		if of[t].open {
+		if to.open {
 			held = append(held, i)
 			continue
 		}
-		of[t].items++
+		to.items++
 		all++
 	}
 	if all == 0 {
-		return nil, nil, held
+		return nil, nil, held, nil
 	}
 	var asks []Ask
 	var items []AskItem
 	var indexes []int
 	if all == 1 {
-		one := new(loneCall)
-		calls, sent, asks, items, indexes = one.calls[:], one.sent[:], one.asks[:], one.items[:], one.indexes[:]
+		lone = loneCalls.Get().(*loneCall)
+		calls, sent, asks, items, indexes = lone.calls[:], lone.sent[:], lone.asks[:], lone.items[:], lone.indexes[:]
 	} else {
-		calls, sent = make([]Call, len(going)), make([][]int, len(going))
-		asks, items, indexes = make([]Ask, len(going)), make([]AskItem, all), make([]int, all)
+		k := len(going)
+		calls, sent, asks, items, indexes = make([]Call, k), make([][]int, k), make([]Ask, k), make([]AskItem, all), make([]int, all)
 	}
 	for c, t := range going {
-		k := of[t].items
+		k := s.about(t).items
 		asks[c] = Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline, Items: items[:0:k]}
 		calls[c] = Call{To: *view.member(t), Ask: &asks[c], Deadline: deadline}
 		sent[c], items, indexes = indexes[:0:k], items[k:], indexes[k:]
 	}
 	for _, i := range away {
 		t := targets[i]
-		if t < 0 || of[t].open || now >= deadline {
+		if t < 0 || s.about(t).open {
 			continue
 		}
-		it, ask := &r.Items[i], calls[of[t].call].Ask
-		if o := view.Owner(it.hash); o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
+		it, c := &r.Items[i], s.about(t).call
+		ask := &asks[c]
+		if o := view.Owner(it.hash); !r.cautious && o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
 			ask.Relay = ask.Relay || n.gone(now, view.peers[o]) || view.peers[o].open(now)
 		}
 		if it.tell || it.givesBack() {
 			ask.From = n.boot
 		}
 		ask.Items = append(ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.tell})
-		sent[of[t].call] = append(sent[of[t].call], i)
+		sent[c] = append(sent[c], i)
 	}
-	return calls, sent, held
+	return calls, sent, held, lone
 }
 
-// loneCall is all that one item takes on its way, in one piece of memory: most requests have one.
+// bars reports whether it must not be sent to a target: who may have acted on it already when the request is cautious, or could not even read it.
+func (r *route) bars(target int, q *Request, it *Item) bool {
+	return q.cautious && r.peers[target].boot == it.doubt || it.Op.holds() && r.member(target).Features&FeatureHolds == 0
+}
+
+// loneCall is all that one item takes on its way, in one piece of memory, which is used again: most requests have one.
 type loneCall struct {
 	calls   [1]Call
 	asks    [1]Ask
@@ -343,10 +384,32 @@ type loneCall struct {
 	indexes [1]int
 }
 
+var loneCalls = sync.Pool{New: func() any { return new(loneCall) }}
+
+// sorted is the items of one send by target.
+type sorted struct {
+	of   []target // by target, if there is room for all; else as they come up
+	most int      // targets that there could be
+}
+
 // target is what address knows of one.
 type target struct {
+	member      int  // which it is
 	known, open bool // open: the breaker is
 	call, items int  // which call it gets, and of how many items
+}
+
+// about is what is known of t.
+func (s *sorted) about(t int) *target {
+	if s.most <= len(s.of) {
+		return &s.of[t]
+	}
+	k := 0
+	for s.of[k].known && s.of[k].member != t {
+		k++
+	}
+	s.of[k].member = t
+	return &s.of[k]
 }
 
 // callDeadline bounds one call: the timeout, or seven eighths of what the request has left; the rest is for the way
@@ -394,12 +457,24 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			if o := view.Owner(r.Items[i].hash); targets[i] == view.Self && o >= 0 && o != view.Self && n.gone(now, view.peers[o]) {
 				targets[i] = n.another(now, view, asked) // who is there may know better than who was asked
 			}
+			it, namer, took := &r.Items[i], r.Items[i].namer, time.Duration(now-sentAt)
+			it.namer = peer.boot
+			circle := targets[i] >= 0 && namer == view.peers[targets[i]].boot
+			if circle {
+				it.circled++
+			}
 			switch t := targets[i]; { // an heir may send back to who does not answer
+			case n.lacking.Load() && (t == view.Self || t < 0 || c.Ask.Hop > 1): // who was asked waits for others, too
+				targets[i] = nobody
 			case t == view.Self && c.Ask.Hop < namesMe:
 			case t == view.Self, t < 0, n.gone(now, view.peers[t]):
-				targets[i] = n.elsewhere(now, view, r, &r.Items[i], asked, int(c.Ask.Hop))
+				targets[i], it.namer = n.elsewhere(now, view, r, it, asked, int(c.Ask.Hop)), 0
 			case view.peers[t].open(now):
 				targets[i] = nobody
+			case namer == 0: // who was asked is no party to it
+			case took >= farAway: // there is no time for others
+			case took < circling && c.Ask.Hop >= inCircles && c.Ask.Hop%2 == 0, took >= circling && circle && it.circled >= circles:
+				targets[i], it.namer, it.circled = n.third(now, view, asked, t, int(c.Ask.Hop)/2), 0, 0 // they may name each other for as long as news take to come
 			}
 			again = append(again, i)
 		default:

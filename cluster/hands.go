@@ -18,7 +18,7 @@ type Clock interface {
 // Network is the other hand, and the only place where a node waits: for answers, or for a moment.
 type Network interface {
 	// Call carries every Ask to its peer, all at once, and returns when each Call has its Answer or its Err.
-	// It never waits past a Call's Deadline.
+	// It never waits past a Call's Deadline, and keeps nothing of calls and Asks: they are used again.
 	Call(calls []Call)
 	// Wait returns at until.
 	Wait(until limiter.Instant)
@@ -113,11 +113,11 @@ type Move struct {
 
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message to message of one boot.
 	Sequence uint64
-	Age      time.Duration   // how long before it was sent the states of Entries were so, and Holds had as much left as they say
+	Age      time.Duration   // how long before it was sent Entries were as old as they say, and Holds had as much left
 	Begin    []uint16        // partitions whose holder the sender is: from now on it keeps the receiver's copies of them
 	Entries  []limiter.Entry // copies; without a Sequence they are merged whenever they come
 	End      []uint16        // partitions whose copies somebody else has from now on
-	Lent     []uint16        // partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has
+	Lent     []uint16        // partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has; without a Sequence: those of Entries and Holds, which are from a file
 	Gift     []uint16        // partitions that the sender holds no longer, and the receiver does from now on if it accepts
 	Taken    []Memory        // takes of the gift's keys that were answered within the last two seconds
 	Charges  []Charge        // what the sender has charged to replicated limits
@@ -143,7 +143,7 @@ type MoveAnswer struct {
 	Term      uint64        // the highest that the answerer has heard of
 	Standings []Standing    // one for each partition of Claim
 	Known     []uint64      // boots of all members that the answerer knows, if they are not those that the claimer knows
-	Refused   []uint16      // partitions of Gift that the answerer does not take, or of Begin that it holds itself
+	Refused   []uint16      // partitions of Gift that the answerer does not take, or of Begin that it holds itself; of what is from a file, those that it does not hold
 	Applied   bool          // the copies and the gift were taken in, but for what is refused
 	Up        time.Duration // since the answerer was started
 }

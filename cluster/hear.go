@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"penstock/limiter"
@@ -29,10 +30,14 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		n.strangers[m.From] = now
 	}
 	a := &MoveAnswer{}
+	cutOff := n.minority.Load() && r != nil
+	if cutOff { // whoever asks may have come just before, and not have heard of those who are missed
+		a.Known = n.knownLocked(now, r, true)
+	}
 	if len(m.Claim) > 0 {
 		a.Standings = n.standLocked(now, r, sender, m)
 		if r != nil && n.parts != nil && (m.Members != r.boots || len(n.strangers) > 0) {
-			a.Known = n.knownLocked(now, r)
+			a.Known = n.knownLocked(now, r, cutOff)
 		}
 		if sender == nil {
 			n.strangers[m.From] = now
@@ -50,11 +55,16 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 			return nil
 		}
 		n.applyLocked(now, r, sender, m, a)
-	} else if len(m.Entries)+len(m.Holds) > 0 && sender != nil && n.parts != nil && !n.stopped {
+	} else if len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && n.parts != nil && !n.stopped {
+		a.Refused = n.unheldLocked(m.Lent)
 		for i := range m.Entries {
-			n.importLocked(now, m, &m.Entries[i], false)
+			e := &m.Entries[i]
+			if len(a.Refused) == 0 || !slices.Contains(a.Refused, uint16(ring.Partition(limiter.Hash(e.Key)))) {
+				n.importLocked(now, m, e, false)
+			}
 		}
 		n.importHolds(now, m)
+		n.copyLentLocked(m.Lent)
 		n.stats.Copied.Add(uint64(len(m.Entries)))
 		a.Applied = true
 	}
@@ -100,7 +110,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 		}
 		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
 			pt := &n.parts[p]
-			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From
+			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From || pt.lentTo == m.From // the last has got all that there was
 			pt.copyOf, pt.lost, pt.hint = m.From, 0, m.ID
 			n.holdings.kept[p].Store(true)
 		}
@@ -119,6 +129,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 	}
 	n.importHolds(now, m)
 	if len(m.Lent) > 0 {
+		n.copyLentLocked(m.Lent)
 		n.tendLocked()
 	}
 	for i := range m.Taken {
@@ -145,6 +156,17 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 	}
 }
 
+// copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of them, or is about to be given them, may
+// have got those before what was lent came, and what is merged does not count as changed.
+func (n *Node) copyLentLocked(lent []uint16) {
+	for _, p := range lent {
+		if int(p) < len(n.parts) && n.holdings.held[p].Load() && n.parts[p].copied != copyWanted {
+			n.parts[p].copied = copyWanted
+			n.dueLocked(&n.parts[p])
+		}
+	}
+}
+
 // importLocked takes one entry over: in the place of what was known, if that is an earlier copy from the same holder and
 // what comes is in order, or merged with it.
 func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
@@ -156,7 +178,7 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 		n.holdings.kept[p].Store(true)
 	}
 	pt.lentTo = 0 // what was lent of it is out of date
-	e.Age = m.Age
+	e.Age += m.Age
 	n.table.Import(now, e, replace)
 }
 

@@ -233,7 +233,7 @@ func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 	w.spend(keys, "n1", "n2", "n3")
 	w.start("n4", 4)
 	w.show(w.members(4), 0, "n4", "n1", "n2") // n3 has not heard of it
-	w.pass(time.Second)
+	w.pass(freshLasts + time.Second)
 	if w.nodes["n4"].Held() == 0 {
 		t.Fatal("n4 holds nothing, so there is nothing to ask it for")
 	}

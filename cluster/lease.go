@@ -102,7 +102,7 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 		return false
 	}
 	var answer [1]limiter.Decision
-	decided, source := false, SourceLease
+	decided, source, owner := false, SourceLease, view.Members[view.Owner(it.hash)].ID
 	take := func() bool {
 		decided = n.spendLease(now, it, out)
 		answer[0], source = out.Decision, out.Source
@@ -112,17 +112,23 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 		take()
 	} else if n.recent.once(now, it.ID, ring.Partition(it.hash), answer[:], take) {
 		n.stats.Repeated.Add(1)
-		decided = true
+		switch decided = true; {
+		case n.recent.learned(it.ID): // it came with a gift: who held the key has decided that
+			source, owner = SourceForwarded, cmp.Or(n.whereabouts(now, view, it.hash), owner)
+		case !answer[0].Allowed:
+			source = SourceDenied
+		}
 	}
 	if !decided {
 		return false
 	}
-	if source == SourceDenied {
+	switch source {
+	case SourceDenied:
 		n.stats.Cached.Add(1)
-	} else {
+	case SourceLease:
 		n.stats.Leased.Add(1)
 	}
-	*out = Decision{Decision: answer[0], Source: source, Owner: view.Members[view.Owner(it.hash)].ID}
+	*out = Decision{Decision: answer[0], Source: source, Owner: owner}
 	return true
 }
 

@@ -54,6 +54,50 @@ func TestLeaseDecidesLocally(t *testing.T) {
 	}
 }
 
+// Promise: a decision says who took it, also when it is repeated: by this node from a lease, or by who held the key before and has told of it.
+func TestRepeatsSayWhoDecided(t *testing.T) {
+	w := newWorld(t, 3, leased)
+	key := w.key("n3", 0)
+	for range 10 { // until there is a lease
+		w.take("n1", "leased", key)
+		w.pass(time.Millisecond)
+	}
+	item := Item{Limit: "leased", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 1}}
+	for range 2 {
+		if d := w.check("n1", item)[0]; d.Source != SourceLease || !d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+	}
+	item.ID.Sequence++
+	first := w.check("n3", item)[0]
+	told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
+	w.nodes["n1"].recent.learn(w.now, &told)
+	if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" || d.Decision != first.Decision {
+		t.Errorf("%+v, where n3 has said %+v", d, first)
+	}
+	// The same while the gift is under way: n1 takes itself for the owner already.
+	members := w.members(3)
+	members[2].State = StateLeaving
+	w.nodes["n1"].SetView(w.view("n1", members))
+	w.settle()
+	for i := range 100 {
+		key := w.key("n3", i)
+		if !w.nodes["n1"].View().Owns(limiter.Hash(key)) {
+			continue
+		}
+		item.Key = key
+		item.ID.Sequence++
+		first := w.check("n3", item)[0]
+		told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
+		w.nodes["n1"].recent.learn(w.now, &told)
+		if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" {
+			t.Errorf("%+v, where n3 has said %+v", d, first)
+		}
+		return
+	}
+	t.Error("no key goes to n1")
+}
+
 // Promise: all of the limit can be used, and not a unit more; then no is said locally.
 func TestLeasesTaper(t *testing.T) {
 	spec := leased

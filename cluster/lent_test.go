@@ -8,22 +8,57 @@ import (
 )
 
 // Promise: when faults are over every partition is held again. Who has a copy of somebody that lives,
-// and has never heard that it is not continued, leaves it to that one to say whether he holds it.
+// and has never heard that it is not continued, leaves it to that one to say whether he holds it; also
+// if he had something of the partition before, and has merged the copy with that.
 func TestForgottenCopyIsInNobodysWay(t *testing.T) {
+	for name, merged := range map[string]bool{"a copy": false, "a copy that was merged": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, five)
+			const keys = 600
+			w.spend(keys, "n1", "n2", "n3")
+			w.pass(time.Second) // copies
+			for p := range w.nodes["n2"].parts {
+				w.nodes["n2"].parts[p].pure = !merged
+			}
+			ms := w.members(4)
+			// n2 is declared dead, and with it goes what n1 would have to tell it.
+			w.show([]Member{ms[0], ms[2]}, 0, "n1")
+			w.start("n4", 4)
+			w.show(ms, 0, "n1", "n2", "n3")
+			w.nodes["n1"].fence() // it lends what it would have given
+			w.show(ms, 0, "n4")
+			w.pass(3 * time.Second)
+			w.wantOneHolderEach("when n4 has come")
+			w.wantRemaining("when n4 has come", keys, 3, "n1", "n2", "n3", "n4")
+		})
+	}
+}
+
+// Promise: what an owner gave back is not forgotten with it. What an heir has lent to it, when it came anew, is not merged with what it says
+// since: it has had all of that.
+func TestWhatWasLentIsReplaced(t *testing.T) {
 	w := newWorld(t, 3, five)
-	const keys = 600
-	w.spend(keys, "n1", "n2", "n3")
-	w.pass(time.Second) // copies
-	ms := w.members(4)
-	// n2 is declared dead, and with it goes what n1 would have to tell it.
-	w.show([]Member{ms[0], ms[2]}, 0, "n1")
-	w.start("n4", 4)
+	key := w.key("n2", 0)
+	w.take("n2", "five", key)
+	w.pass(time.Second)
+	w.kill("n2")
+	w.start("n2", 12)
+	ms := w.members(3)
+	ms[1].Boot = 12
 	w.show(ms, 0, "n1", "n2", "n3")
-	w.nodes["n1"].fence() // it lends what it would have given
-	w.show(ms, 0, "n4")
-	w.pass(3 * time.Second)
-	w.wantOneHolderEach("when n4 has come")
-	w.wantRemaining("when n4 has come", keys, 3, "n1", "n2", "n3", "n4")
+	w.pass(time.Second)
+	if d := w.check("n2", Item{Limit: "five", Key: key, Cost: 3})[0]; d.Source != SourceOwner || d.Remaining != 1 {
+		t.Fatalf("n2, which has come back: %+v", d)
+	}
+	w.pass(time.Second)
+	w.check("n2", Item{Limit: "five", Key: key, Cost: -4})
+	w.pass(time.Second)
+	w.kill("n2")
+	w.show(append(ms[:1:1], ms[2]), 0, "n1", "n3")
+	w.pass(time.Second)
+	if left := w.remaining("n1", "five", key); left != 5 {
+		t.Errorf("%d of 5 are left, all of which were given back", left)
+	}
 }
 
 // Who has been lent a partition last keeps it, although another one says only now that it has got it
@@ -68,6 +103,8 @@ func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
 			c.Answer = deliver()
 		case late == 0: // copies are under way until there are charges, and then all may be given
 			late++
+			r := w.nodes["n1"].view.Load()
+			r.peers[r.Find("n4")].fresh = false // it may be given something at once
 			w.pass(150 * time.Millisecond)
 			c.Answer = deliver()
 		case len(m.Gift) > 0 && len(m.Charges) > 0 && unsent == 0:

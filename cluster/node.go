@@ -35,6 +35,7 @@ type Node struct {
 	sweepEvery  time.Duration
 	began       limiter.Instant
 	storedAt    limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
+	writtenAt   limiter.Instant // when the file was that names who is awaited
 
 	view     atomic.Pointer[route]
 	limits   atomic.Pointer[Limits] // in force: given, and of put what given has no name of
@@ -51,6 +52,7 @@ type Node struct {
 	agent    atomic.Bool  // owns no keys, by the latest View
 	minority atomic.Bool  // cut off from most of the others: this node decides nothing but by on_partition
 	tied     atomic.Bool  // one of a cluster of two, and the other is missed
+	lacking  atomic.Bool  // somebody is awaited who is not there
 	expected atomic.Int32 // members that there should be
 	patience atomic.Int64 // how long who has not answered is waited for, as a time.Duration
 
@@ -77,6 +79,8 @@ type Node struct {
 	hearsay   map[uint64]hearsay         // by boot of the teller: who may hold something, and was strange when this node was told
 	former    map[uint64]formerPeer      // by boot: those that were in a View and are no more
 	lost      map[string]limiter.Instant // members that vanished without leaving, and when
+	awaited   []string                   // members whose files may know what this node does not
+	beside    []string                   // if this node is leaving: those that there should have been before
 	fences    uint64                     // how often this node has had to let go of all that it held, or would have held
 	resumed   limiter.Instant            // when it last found that it had been stopped, or cut off: gifts from before that are old
 	ticks     uint64
@@ -90,6 +94,7 @@ type Node struct {
 	outboxes  []*peer         // of the View: those that something was ever to be said to, by id
 	restored  bool            // some parts are
 	returning bool            // what was restored is being sent to who should hold it
+	returnAt  limiter.Instant // … and not before then, for some was refused
 	stopTick  func()
 	stopped   bool
 }

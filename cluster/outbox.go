@@ -12,7 +12,7 @@ import (
 type outbox struct {
 	busy    bool                       // push is at work
 	due     bool                       // there may be partitions whose copies are to be begun, completed, lent or given: look through all
-	pending []limiter.Entry            // in the order in which they changed
+	pending []waitingEntry             // in the order in which they changed
 	settled []limiter.Hold             // holds that have ended: they travel with the first entries, which may have their charges
 	opened  []limiter.Hold             // holds that have not: they travel after the last
 	begun   []uint16                   // partitions to be announced by the next message
@@ -31,6 +31,12 @@ type outbox struct {
 	at      limiter.Instant            // to which the times in last are relative
 	unsure  bool                       // it may have been
 	doubled uint8                      // how often the time for an answer was, since answers came too late
+}
+
+// waitingEntry is an entry as it was at some instant. It may wait for seconds: for answers to what was sent before, or for a peer that is silent.
+type waitingEntry struct {
+	limiter.Entry
+	at limiter.Instant
 }
 
 // outboxLocked is what is to be said to p, from now on looked at in each tick.

@@ -42,6 +42,43 @@ func TestWhoIsFarAwayIsGivenTimeToAnswer(t *testing.T) {
 	w.wantRemaining("when n1 has left", keys, 3, "n2")
 }
 
+// Promise: nobody is denied for longer than the limit says. What has waited to be copied is as old as it is, also where a message before it was
+// not answered for long.
+func TestCopiesThatHaveWaitedAreAsOldAsTheyAre(t *testing.T) {
+	w := newWorld(t, 2, five)
+	key, before := w.key("n1", 0), w.key("n1", 1)
+	w.pass(time.Second)
+	heals := w.now.Add(3 * time.Second)
+	var ends limiter.Instant // of key's window
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; w.now < heals && m != nil && m.Sequence != 0 {
+			if ends == 0 {
+				w.take("n1", "five", key)
+				ends = w.now.Add(five.Per)
+			}
+			w.Wait(c.Deadline)
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.take("n1", "five", before)
+	w.pass(6 * time.Second)
+	w.kill("n1")
+	w.meet = nil
+	w.pass(time.Second)
+	for range 5 {
+		w.take("n2", "five", key)
+	}
+	d := w.take("n2", "five", key)
+	if d.Allowed || d.Degraded || d.Owner != "n2" {
+		t.Fatalf("n2 has not taken over: %+v", d)
+	}
+	if late := w.now.Add(d.ResetAfter) - ends; late != 0 {
+		t.Errorf("the window ends %v late", time.Duration(late))
+	}
+}
+
 // Promise: whose answers were late is waited for as briefly as others once they are quick.
 func TestPatienceFollowsTheAnswers(t *testing.T) {
 	var o outbox

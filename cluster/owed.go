@@ -150,8 +150,9 @@ func (n *Node) settleSome() (more bool) {
 	n.owed = n.owed[most:]
 	n.owedMu.Unlock()
 
-	r := &Request{Deadline: now.Add(DefaultDeadline), owed: true}
-	var of, later []owed
+	r := &Request{owed: true}
+	cautious := &Request{owed: true, cautious: true} // of what may have been charged
+	var of, doubted, later []owed
 	var ended []settlement
 	for _, x := range batch {
 		it := Item{Key: x.key, Cost: x.cost, ID: x.id, Terms: Terms{Report: true}, limit: x.limit, hash: x.hash}
@@ -165,6 +166,9 @@ func (n *Node) settleSome() (more bool) {
 			n.forgetPromise(&x)
 		case asked, away && t == nobody: // perhaps somebody takes over
 			later = append(later, x)
+		case x.promise == nil && x.doubt != 0:
+			it.doubt = x.doubt
+			cautious.Items, doubted = append(cautious.Items, it), append(doubted, x)
 		case x.promise == nil:
 			r.Items, of = append(r.Items, it), append(of, x)
 		case view.lacksHolds(x.hash): // it has come to an older release
@@ -177,11 +181,25 @@ func (n *Node) settleSome() (more bool) {
 			r.Items, of = append(r.Items, n.opening(now, &x)), append(of, x)
 		}
 	}
-	out := make([]Decision, len(r.Items))
-	if len(out) > 0 {
-		n.checkEach(now, view, r, out)
-		n.tell(r.Deadline, r.Items, out)
+	later, ended = n.haveCharged(r, of, later, ended)
+	later, ended = n.haveCharged(cautious, doubted, later, ended)
+	n.settleLater(ended)
+	n.owedMu.Lock()
+	defer n.owedMu.Unlock()
+	n.owed = append(later, n.owed...)
+	return len(n.owed) > len(later) && len(later) == 0
+}
+
+// haveCharged asks r of who decides. What nobody has answered it adds to later, and to ended what is to be settled as well.
+func (n *Node) haveCharged(r *Request, of, later []owed, ended []settlement) ([]owed, []settlement) {
+	if len(of) == 0 {
+		return later, ended
 	}
+	now := n.clock.Now() // what was asked before this may have taken long
+	r.Deadline = now.Add(DefaultDeadline)
+	out := make([]Decision, len(of))
+	n.checkEach(now, n.view.Load(), r, out)
+	n.tell(r.Deadline, r.Items, out)
 	for i := range out {
 		x := &of[i]
 		switch used, over := n.spentOf(now, x); {
@@ -198,11 +216,7 @@ func (n *Node) settleSome() (more bool) {
 			}
 		}
 	}
-	n.settleLater(ended)
-	n.owedMu.Lock()
-	defer n.owedMu.Unlock()
-	n.owed = append(later, n.owed...)
-	return len(n.owed) > len(later) && len(later) == 0
+	return later, ended
 }
 
 // spentOf is what is owed for x at last, and whether it is known already: a promise is open until it is settled or runs out.

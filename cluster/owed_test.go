@@ -91,6 +91,40 @@ func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 	}
 }
 
+// Promise: … nor by way of the heir, which reaches that one all the same: it has not taken over.
+func TestWhatMayHaveBeenChargedIsNotOwedThroughTheHeir(t *testing.T) {
+	w, key := relayWorld(t, OwnFeatures)
+	w.nodes["n1"].view.Load().peers[1].succeed() // it has not found out yet
+	speakers, early := []string{"n1"}, true
+	w.meet = func(c *Call, deliver func() *Answer) { // nothing passes from n2 to n1
+		from := speakers[len(speakers)-1]
+		if c.Ask.Move != nil {
+			from = c.Ask.Move.ID
+		}
+		switch c.Err = errSilent; {
+		case from == "n2" && c.To.ID == "n1":
+			return
+		case early && c.To.ID == "n3" && len(c.Ask.Items) > 0:
+			c.Err = ErrUnsent
+			return
+		}
+		speakers = append(speakers, c.To.ID)
+		answer := deliver()
+		speakers = speakers[:len(speakers)-1]
+		if from != "n1" || c.To.ID != "n2" {
+			c.Answer, c.Err = answer, nil
+		}
+	}
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	early = false
+	w.pass(10 * time.Second)
+	if left := w.remaining("n2", "five", key); left != 4 {
+		t.Errorf("%d of 5 are left after one take that was charged though its answer got lost", left)
+	}
+}
+
 // Promise: a minority's shares are charged when the cut is healed.
 func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
 	w := newWorld(t, 3, five)
@@ -124,5 +158,34 @@ func TestRepeatIsNotOwed(t *testing.T) {
 	w.nodes["n2"].fence()
 	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || len(w.nodes["n2"].owed) != 0 {
 		t.Errorf("%+v, %d owed", d, len(w.nodes["n2"].owed))
+	}
+}
+
+// Promise: what is owed is charged, also what may have been charged by somebody else, when others of its owners take long to answer.
+func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
+	w := newWorld(t, 3, five)
+	n1, slow, doubted := w.nodes["n1"], w.key("n2", 0), w.key("n2", 1)
+	l := (*n1.limits.Load())["five"]
+	for i, key := range []string{slow, doubted} {
+		x := owed{limit: l, key: key, hash: limiter.Hash(key), cost: 1, id: ID{Origin: reportOrigin, Sequence: uint64(i)}, at: w.now}
+		if key == doubted {
+			x.doubt = w.nodes["n3"].boot
+		}
+		n1.owed = append(n1.owed, x)
+	}
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Items) > 0 && w.now >= c.Deadline {
+			t.Errorf("n1 asks for %s after the deadline of that", c.Ask.Items[0].Key)
+		}
+		if c.Answer = deliver(); len(c.Ask.Items) > 0 && c.Ask.Items[0].Key == slow {
+			w.pass(DefaultCallTimeout)
+		}
+	}
+	n1.settleSome()
+	w.meet = nil
+	for _, key := range []string{slow, doubted} {
+		if left := w.remaining("n2", "five", key); left != 4 {
+			t.Errorf("%d of 5 are left of %s, of which a share has admitted one", left, key)
+		}
 	}
 }

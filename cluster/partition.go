@@ -136,11 +136,21 @@ func (n *Node) SetView(v *View) {
 			r.peers[i].member.Store(m)
 		} else {
 			r.peers[i] = newPeer(m, now)
+			_, missed := n.lost[m.ID]
+			missed = missed || slices.Contains(n.awaited, m.ID)
+			r.peers[i].fresh = old != nil && !n.soloLocked(old) && old.Find(m.ID) < 0 && !missed
 		}
+		if m.State == StateActive && r.peers[i].came == 0 {
+			r.peers[i].came = now
+		}
+		n.electLocked(r.peers[i], m, old)
 	}
 	r.members, r.boots = r.others(), bootsOf(v)
 	n.paceLocked(r)
 	n.expectLocked(now, v, old)
+	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
+		n.beside = n.othersLocked(old)
+	}
 	n.outboxes = slices.DeleteFunc(n.outboxes, func(p *peer) bool { return !r.has(p) })
 	n.acquaintLocked(now, r, old)
 	n.agent.Store(v.Me().Role == RoleAgent)
@@ -152,6 +162,7 @@ func (n *Node) SetView(v *View) {
 	if old == nil {
 		n.adoptLocked(v.Me().Role)
 	}
+	n.awaitLocked(now, r)
 	if n.parts == nil {
 		return
 	}

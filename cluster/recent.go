@@ -43,6 +43,7 @@ type record struct {
 	before    int // as in latest: the record before this one there
 	answer    [1]limiter.Decision
 	partition uint16 // of its first key
+	learned   bool   // another node has answered it
 	together  bool   // an atomic ask was answered: the answers stand in many, by position
 }
 
@@ -120,7 +121,17 @@ func (r *recent) learn(now limiter.Instant, m *Memory) {
 	s.expireLocked(now)
 	if s.findLocked(m.ID, place, len(m.Decisions)) < 0 {
 		s.addLocked(now, m.ID, place, m.Partition, m.Decisions)
+		s.atLocked(s.tail - 1).learned = true
 	}
+}
+
+// learned reports whether it was another node that has answered id with one decision.
+func (r *recent) learned(id ID) bool {
+	s, place := r.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.findLocked(id, place, 1)
+	return p >= 0 && s.atLocked(p).learned
 }
 
 func (s *recentShard) expireLocked(now limiter.Instant) {
@@ -141,7 +152,7 @@ func (s *recentShard) addLocked(now limiter.Instant, id ID, place uint64, partit
 		s.growLocked()
 	}
 	x, latest := s.atLocked(s.tail), &s.latest[place&uint64(len(s.latest)-1)]
-	x.id, x.place, x.at, x.partition, x.together, x.before = id, place, now, partition, len(answers) != 1, *latest
+	x.id, x.place, x.at, x.partition, x.learned, x.together, x.before = id, place, now, partition, false, len(answers) != 1, *latest
 	if x.together {
 		if s.many == nil {
 			s.many = make(map[int][]limiter.Decision)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"penstock/limiter"
@@ -42,6 +43,9 @@ func (n *Node) Restore(age time.Duration, entries []limiter.Entry, holds []HoldC
 			n.storedAt = then
 		}
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.restored = n.restored || taken > 0
 	return taken
 }
 
@@ -59,6 +63,7 @@ func (n *Node) outlived(p *peer, began limiter.Instant) {
 // adoptLocked makes copies of what was restored, when this node learns that it is a member; others keep nothing of it but
 // replicated limits.
 func (n *Node) adoptLocked(role Role) {
+	n.restored = false
 	if role != RoleMember {
 		n.book.Unrestore()
 	}
@@ -74,46 +79,128 @@ func (n *Node) adoptLocked(role Role) {
 	}
 }
 
-// returnLocked begins to send what was restored to who should hold it, unless it is at it. Copies that the receiver gets in this
-// way are merged, whatever it holds by then; it need not know who has sent them first.
-func (n *Node) returnLocked() {
-	if n.restored && !n.returning && !n.stopped {
+// unheldLocked lists those of some partitions that this node does not hold.
+func (n *Node) unheldLocked(parts []uint16) (unheld []uint16) {
+	for _, p := range parts {
+		if int(p) >= len(n.parts) || !n.holdings.held[p].Load() {
+			unheld = append(unheld, p)
+		}
+	}
+	return unheld
+}
+
+// returnLocked begins to send what was restored to who holds it, unless it is at it. Copies that the receiver gets in this way are merged
+// with what it has; it need not know who has sent them first. Who does not hold a partition refuses them: it would have one copy more of many, and
+// whoever holds it then might never get it.
+func (n *Node) returnLocked(now limiter.Instant) {
+	if n.restored && !n.returning && !n.stopped && now >= n.returnAt {
 		n.returning = true
 		n.clock.AfterFunc(0, func() {
-			n.returnRestored()
+			refused := n.returnRestored()
 			n.mu.Lock()
 			n.returning = false
+			if refused {
+				n.returnAt = n.clock.Now().Add(returnAgain)
+			}
 			n.mu.Unlock()
 		})
 	}
 }
 
-func (n *Node) returnRestored() {
-	for p, mine := n.nextReturn(); p != nil; p, mine = n.nextReturn() {
-		wanted := func(hash uint64) bool { return mine[ring.Partition(hash)] }
-		var entries []limiter.Entry
-		for i := range n.table.Parts() {
-			n.table.Scan(n.clock.Now(), i, wanted, func(_ uint64, e limiter.Entry) { entries = append(entries, e) })
-			for len(entries) > 0 {
-				most := 0
-				for size := 0; most < min(len(entries), copiesAtOnce) && size < copyBytes; most++ {
-					size += len(entries[most].Key) + len(entries[most].State)
-				}
-				if !n.sendCopies(p, entries[:most], nil) {
-					return // the next tick begins again
-				}
-				entries = entries[most:]
-			}
+// returnAgain is how long after a refusal the next look is whether who should hold something does.
+const returnAgain = 200 * time.Millisecond
+
+// returnRestored reports whether some of it was refused.
+func (n *Node) returnRestored() bool {
+	var refused [ring.Partitions]bool
+	any := false
+	for {
+		r := &returning{Node: n}
+		if r.to = n.nextReturn(&refused, &r.mine); r.to == nil {
+			return any
 		}
-		for holds := n.storedFor(p, wanted); len(holds) > 0; {
-			most := min(len(holds), copiesAtOnce)
-			if !n.sendCopies(p, nil, holds[:most]) {
-				return
-			}
-			holds = holds[most:]
+		said := r.mine
+		if !r.all() {
+			return any // the next tick begins again
 		}
-		n.returned(p, &mine)
+		for i := range said {
+			refused[i] = refused[i] || said[i] && !r.mine[i]
+			any = any || refused[i]
+		}
+		n.returned(r.to, &r.mine)
 	}
+}
+
+// returning is what is sent to one member of what was restored.
+type returning struct {
+	*Node
+	to   *peer
+	mine [ring.Partitions]bool // which partitions; those that the member refuses are taken out
+	at   limiter.Instant       // when what is sent was as it says
+}
+
+// all sends all of it, and reports whether it was heard.
+func (r *returning) all() bool {
+	var all []uint16
+	for i, wanted := range r.mine {
+		if wanted {
+			all = append(all, uint16(i))
+		}
+	}
+	r.at = r.clock.Now()
+	if !r.send(&Move{Lent: all}) { // so what is refused need not be sent first
+		return false
+	}
+	wanted := func(hash uint64) bool { return r.mine[ring.Partition(hash)] }
+	var entries []limiter.Entry
+	for i := range r.table.Parts() {
+		r.at = r.clock.Now()
+		r.table.Scan(r.at, i, wanted, func(_ uint64, e limiter.Entry) { entries = append(entries, e) })
+		for len(entries) > 0 {
+			m := &Move{}
+			most := 0
+			for size := 0; most < min(len(entries), copiesAtOnce) && size < copyBytes; most++ {
+				size += len(entries[most].Key) + len(entries[most].State)
+				m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(entries[most].Key))))
+			}
+			if m.Entries = entries[:most]; !r.send(m) {
+				return false
+			}
+			entries = entries[most:]
+		}
+	}
+	r.at = r.clock.Now()
+	for holds := r.storedFor(r.to, wanted); len(holds) > 0; {
+		m := &Move{Holds: holds[:min(len(holds), copiesAtOnce)]}
+		for i := range m.Holds {
+			m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(m.Holds[i].Key))))
+		}
+		if !r.send(m) {
+			return false
+		}
+		holds = holds[len(m.Holds):]
+	}
+	return true
+}
+
+// send has the member merge what is in m, and reports whether it has, but for what it refuses.
+func (r *returning) send(m *Move) bool {
+	n, now := r.Node, r.clock.Now()
+	deadline := now.Add(moveTimeout)
+	slices.Sort(m.Lent)
+	m.From, m.To, m.ID, m.Age, m.Lent = n.boot, r.to.boot, n.id, time.Duration(now-r.at), slices.Compact(m.Lent)
+	calls := []Call{{To: *r.to.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}}
+	n.net.Call(calls)
+	n.note(now, n.clock.Now(), r.to, &calls[0])
+	if calls[0].Err != nil || calls[0].Answer.Move == nil || !calls[0].Answer.Move.Applied {
+		return false
+	}
+	for _, i := range calls[0].Answer.Move.Refused {
+		if int(i) < len(r.mine) {
+			r.mine[i] = false
+		}
+	}
+	return true
 }
 
 // storedFor are the holds on some keys that p should know of, unless it knows better or not what a hold is.
@@ -126,13 +213,14 @@ func (n *Node) storedFor(p *peer, wanted func(hash uint64) bool) (holds []HoldCo
 	return holds
 }
 
-// nextReturn is a member that should hold some of what was restored here and answers, and which partitions; nil if there is none.
-func (n *Node) nextReturn() (to *peer, mine [ring.Partitions]bool) {
+// nextReturn is a member that should hold some of what was restored here and answers, and which partitions but those that were refused; nil if there
+// is none.
+func (n *Node) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r, now := n.view.Load(), n.clock.Now()
 	if r.Ring == nil || n.stopped {
-		return nil, mine
+		return nil
 	}
 	n.restored = false
 	for i := range n.parts {
@@ -143,24 +231,11 @@ func (n *Node) nextReturn() (to *peer, mine [ring.Partitions]bool) {
 		owner := r.owner(i)
 		p := r.peers[owner]
 		unmet := p.began.Load() == 0 && r.Members[owner].Features&FeatureHolds != 0
-		if owner != r.Self && (to == nil || to == p) && !unmet && !n.gone(now, p) && !p.open(now) {
+		if owner != r.Self && (to == nil || to == p) && !unmet && !n.gone(now, p) && !p.open(now) && !refused[i] {
 			to, mine[i] = p, true
 		}
 	}
-	return to, mine
-}
-
-// sendCopies has p merge some entries and holds, and reports whether it has.
-func (n *Node) sendCopies(p *peer, entries []limiter.Entry, holds []HoldCopy) bool {
-	now := n.clock.Now()
-	deadline := now.Add(moveTimeout)
-	calls := []Call{{
-		To: *p.member.Load(), Deadline: deadline,
-		Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Entries: entries, Holds: holds}},
-	}}
-	n.net.Call(calls)
-	n.note(now, n.clock.Now(), p, &calls[0])
-	return calls[0].Err == nil && calls[0].Answer.Move != nil && calls[0].Answer.Move.Applied
+	return to
 }
 
 // returned notes that p has got what was restored here of some partitions. If it is p that should hold them, this node need not

@@ -150,7 +150,7 @@ func TestClaimerHearsWhomItDoesNotKnow(t *testing.T) {
 	w.pass(time.Second)
 	w.start("n2", 2)
 	w.show(ms, 0, "n2", "n1") // n3 has not heard of it
-	w.pass(time.Second)
+	w.pass(freshLasts + time.Second)
 	if w.nodes["n2"].Held() == 0 {
 		t.Fatal("n2 holds nothing, so there is nothing to take")
 	}
@@ -169,10 +169,11 @@ func TestClaimerHearsWhomItDoesNotKnow(t *testing.T) {
 
 // Promise: the minority decides by on_partition. Who learns of members that it does not reach notices at once, and not with its next tick.
 func TestViewMakesAMinority(t *testing.T) {
-	w := newWorld(t, 5, five)
+	w := newWorld(t, 2, five)
 	ms := w.members(5)
 	for i := range ms[2:] {
 		ms[2+i].State = StateJoining
+		w.start(ms[2+i].ID, ms[2+i].Boot)
 	}
 	w.show(ms, 0, "n1", "n2", "n3", "n4", "n5")
 	w.pass(3 * time.Second)

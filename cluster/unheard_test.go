@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // Promise: nodes that join, no request failed. Who has not heard that it should hold a partition refuses it, and while it is asked nobody
@@ -77,4 +78,27 @@ func TestOwnerHasNotHeardWhoHolds(t *testing.T) {
 	if asked == 0 {
 		t.Fatal("n3 takes itself for the owner of none of these keys")
 	}
+}
+
+// Promise: nodes that join and leave, no request failed. Two who each take the other one for who decides, because they have heard different
+// news, do not keep an asker from finding who does.
+func TestAskerLeavesACircle(t *testing.T) {
+	w := newWorld(t, 4, five)
+	w.pass(time.Second)
+	ms := w.members(4)
+	ms[3].State = StateJoining // in the eyes of n3
+	w.show(ms, 0, "n3")
+	for i := range 20 {
+		key := w.key("n4", i)
+		view, k := w.nodes["n3"].view.Load(), ring.Partition(limiter.Hash(key))
+		if view.Members[view.Owner(limiter.Hash(key))].ID != "n1" {
+			continue
+		}
+		w.nodes["n1"].parts[k].hint, w.nodes["n2"].parts[k].hint = "n2", "n1"
+		if d := w.take("n3", "five", key); d.Degraded || d.Owner != "n4" {
+			t.Errorf("%s: %+v", key, d)
+		}
+		return
+	}
+	t.Fatal("n1 is never taken for the owner")
 }

@@ -24,7 +24,7 @@ func (st *store) alloc(mix uint32, size int) int {
 	at := st.low - size
 	switch {
 	case at >= end:
-		st.low = at
+		st.low, st.lowest = at, min(st.lowest, at)
 	case st.hole.size >= size:
 		st.hole.size -= size
 		st.garbage -= size

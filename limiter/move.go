@@ -170,6 +170,9 @@ func (t *Table) Track() {
 func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 	now = within(now)
 	var entries []Entry
+	if room := t.told.Swap(nil); room != nil { // of the last time
+		entries = *room
+	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -178,6 +181,10 @@ func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 		for _, e := range entries {
 			fn(Hash(e.Key), e)
 		}
+		clear(entries)
+	}
+	if cap(entries) <= 1024 {
+		t.told.Store(&entries)
 	}
 }
 
@@ -190,7 +197,8 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 	if len(c.list) == 0 {
 		return dst
 	}
-	var bytes []byte
+	dst = slices.Grow(dst, len(c.list))
+	bytes := make([]byte, 0, min(4096, 64*len(c.list))) // about what they need; if not, entry makes more
 	index := s.rules.index.Load()
 	for _, x := range c.list {
 		r := index.byID(x.rule)

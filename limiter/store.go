@@ -32,6 +32,7 @@ type store struct {
 
 	memory  []int64
 	low     int // blocks lie in memory[low:]
+	lowest  int // and never lay before memory[lowest:]
 	garbage int // words of freed blocks among them
 	hole    hole
 
@@ -100,6 +101,7 @@ func newStore(memory []int64) store {
 		spill:  reach + reachSlack,
 		memory: memory,
 		low:    len(memory),
+		lowest: len(memory),
 	}
 }
 
@@ -412,11 +414,14 @@ func (st *store) grow(now Instant, rules *ruleIndex) bool {
 func (st *store) roomFor() int { return st.low/slotWords - st.spill }
 
 // relay lays all slots out anew for a capacity, and leaves out what is fresh. If that empties much of a store that was
-// to grow, it keeps the capacity it has. One pass moves the slots up to the end, in order; a second brings each to its
-// place, which is never behind where the first pass put it.
+// to grow, it keeps the capacity it has. One pass moves the slots up to where the last will stand, in order; a second
+// brings each to its place, which is never behind where the first pass put it. Nothing farther up is touched, for a
+// page costs memory from when it is first written to.
 func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
-	top := max(st.capacity, capacity) + st.spill
-	clear(st.slots[min(st.capacity+st.spill, top):top]) // blocks may have lain there
+	before, after := st.capacity+st.spill, capacity+st.spill
+	clear(st.slots[min(max(before, st.lowest/slotWords), max(before, after)):max(before, after)]) // blocks lay there
+	end, _ := st.layout(capacity)
+	top := max(st.end(), end)
 	first := top
 	for i := st.end() - 1; i >= 0; i-- {
 		s := &st.slots[i]
@@ -461,15 +466,18 @@ func (st *store) trim(now Instant, rules *ruleIndex) {
 
 // fits reports whether the slots could stand at that capacity without anybody being pushed out of reach.
 func (st *store) fits(capacity int) bool {
-	to := 0
+	_, reach := st.layout(capacity)
+	return reach <= st.reach
+}
+
+// layout is where the slots would end at that capacity, and the farthest that the end of one would lie behind its home.
+func (st *store) layout(capacity int) (end, reach int) {
 	for s := range st.all {
 		home := homeOf(s.mix(), capacity)
-		to = max(to, home) + 1
-		if to-home > st.reach {
-			return false
-		}
+		end = max(end, home) + 1
+		reach = max(reach, end-home)
 	}
-	return true
+	return end, reach
 }
 
 // all yields the slots that are taken. The store must not change meanwhile.

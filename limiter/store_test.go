@@ -263,6 +263,31 @@ func TestShrinkLeavesClusters(t *testing.T) {
 	}
 }
 
+// TestGrowthWritesWhereEntriesStand: the room behind the last home, which is for runs that hardly ever come, takes no memory: a
+// page costs from when it is first written to, and a table of many shards has as much of that room as of some entries.
+func TestGrowthWritesWhereEntriesStand(t *testing.T) {
+	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
+	st, index := &table.shards[0].entries, table.rules.index.Load()
+	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})), table.shards)
+	const untouched = 7
+	for i := range st.slots {
+		st.slots[i].body[bodyWords-1] = untouched
+	}
+	last := 0
+	for i := range uint32(6000) {
+		if !st.insert(5, index, &owner{mix: i*0x9e3779b1 | 1, rule: r.id, key: "k", cells: 1}, []int64{1 << 60}) {
+			t.Fatalf("no room for entry %d", i)
+		}
+		last = max(last, st.end())
+	}
+	st.check(t)
+	for i := last; i < len(st.slots); i++ {
+		if st.slots[i].body[bodyWords-1] != untouched {
+			t.Fatalf("slot %d was written to, where no entry ever stood behind slot %d; %d homes", i, last, st.capacity)
+		}
+	}
+}
+
 // TestRoomOfTheForgotten: the blocks of long keys that were reset are used again without a sweep, although they lie
 // scattered among others.
 func TestRoomOfTheForgotten(t *testing.T) {

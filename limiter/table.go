@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Bounds of a Table.
@@ -39,6 +40,7 @@ type Table struct {
 	rules  rules
 	guard  func(l *Limit, hash uint64) bool // see Guard
 	kept   func(hash uint64) bool
+	told   atomic.Pointer[[]Entry] // room for Changed
 
 	cursor struct {
 		sync.Mutex  // guards where the next Sweep begins

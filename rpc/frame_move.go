@@ -20,7 +20,7 @@ const (
 
 	moveCutOff, moveAge = 17, 18
 
-	entryLimit, entryKey, entryState = 1, 2, 3
+	entryLimit, entryKey, entryState, entryAge = 1, 2, 3, 4
 
 	chargeLimit, chargeKey, chargeUnits, chargeReset = 1, 2, 3, 4
 
@@ -48,13 +48,14 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendPartitions(b, moveBegin, m.Begin)
 	for i := range m.Entries {
 		e := &m.Entries[i]
-		limit := uint64(w.limit(e.Limit))
-		b = appendHead(b, moveEntries, sizeUint(limit)+sizeString(e.Key)+sizeOf(e.State))
+		limit, age := uint64(w.limit(e.Limit)), uint64(max(0, e.Age))
+		b = appendHead(b, moveEntries, sizeUint(limit)+sizeString(e.Key)+sizeOf(e.State)+sizeUint(age))
 		b = appendUint(b, entryLimit, limit)
 		b = appendString(b, entryKey, e.Key)
 		if len(e.State) > 0 {
 			b = append(appendHead(b, entryState, len(e.State)), e.State...)
 		}
+		b = appendUint(b, entryAge, age)
 	}
 	b = appendPartitions(b, moveGift, m.Gift)
 	for i := range m.Taken {
@@ -319,6 +320,8 @@ func (r *frameReader) readEntry(b []byte) (e limiter.Entry, err error) {
 			e.Key = borrow(f.bytes)
 		case entryState:
 			e.State = f.bytes
+		case entryAge:
+			e.Age = time.Duration(min(f.value, math.MaxInt64))
 		}
 	}
 	switch {

@@ -170,6 +170,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 			Limit: rapid.SampledFrom(limits).Draw(t, "of"),
 			Key:   string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")),
 			State: rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "state"),
+			Age:   time.Duration(rapid.Int64Min(0).Draw(t, "age")),
 		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "charges") {
@@ -319,7 +320,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
 		}
 		for i, e := range m.Entries {
-			if string(e.Key) != w.Entries[i].Key || string(e.State) != string(w.Entries[i].State) || string(frame.Limits[e.Limit].Name) != w.Entries[i].Limit.Name {
+			if string(e.Key) != w.Entries[i].Key || string(e.State) != string(w.Entries[i].State) || e.AgeNs != int64(w.Entries[i].Age) || string(frame.Limits[e.Limit].Name) != w.Entries[i].Limit.Name {
 				t.Fatalf("generated code reads the entry %v, want %+v", e, w.Entries[i])
 			}
 		}

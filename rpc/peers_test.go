@@ -377,7 +377,7 @@ func TestKilledOwner(t *testing.T) {
 	s := newStations(t, 2, tenThousand)
 	key := keyOf(s[1], 0)
 	var wg sync.WaitGroup
-	var forwarded, degraded atomic.Int64
+	var forwarded, degraded, held atomic.Int64
 	stop := make(chan struct{})
 	for range 32 {
 		wg.Go(func() {
@@ -398,6 +398,8 @@ func TestKilledOwner(t *testing.T) {
 					t.Error(err)
 				case out[0].Degraded:
 					degraded.Add(1)
+				case out[0].Source == cluster.SourceOwner: // it has taken over
+					held.Add(1)
 				default:
 					forwarded.Add(1)
 				}
@@ -405,8 +407,11 @@ func TestKilledOwner(t *testing.T) {
 		})
 	}
 	eventually(t, "the owner is at work", func() bool { return forwarded.Load() > 500 })
+	if n := held.Load(); n > 0 {
+		t.Errorf("%d were decided here while the owner was at work", n)
+	}
 	s[1].doors[0].Stop()
-	eventually(t, "this node decides alone", func() bool { return degraded.Load() > 500 })
+	eventually(t, "this node decides alone", func() bool { return degraded.Load()+held.Load() > 500 })
 	close(stop)
 	wg.Wait()
 }

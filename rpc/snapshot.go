@@ -21,7 +21,8 @@ import (
 //
 // Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto whose only ask carries copies of entries or holds, as
 // nodes send them to each other; their instants are relative to that wall clock. So what a release reads from another node
-// it reads from a file, and what it does not know it skips. The last record's frame is empty: without it the file is cut off.
+// it reads from a file, and what it does not know it skips. The first records have neither: each names a member, by its sign of life. The last record's frame is
+// empty: without it the file is cut off.
 const (
 	snapshotTitle  = "penstock counters 1\n"
 	snapshotFamily = "penstock counters "
@@ -40,9 +41,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var ErrForeign = errors.New("this is not a file of counters that this release can read")
 
 // WriteSnapshot writes all that table and book know and that outlives a process to w, part by part: nobody waits for w, which may
-// take its time. Holds come first: of one that is settled meanwhile the charge may be in the file too, but never neither. It returns
-// the number of entries and holds.
-func WriteSnapshot(w io.Writer, table *limiter.Table, book *limiter.Book, clock *Clock) (entries int, err error) {
+// take its time. Others are named in it: who else knows something, and may have been stopped as well. Holds come before entries: of one that is settled
+// meanwhile the charge may be in the file too, but never neither. It returns the number of entries and holds.
+func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Book, clock *Clock) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
 	if _, err := out.WriteString(snapshotTitle); err != nil {
 		return 0, err
@@ -62,6 +63,11 @@ func WriteSnapshot(w io.Writer, table *limiter.Table, book *limiter.Book, clock 
 		return errors.Join(err1, err2)
 	}
 	wall, now := time.Now(), clock.Now()
+	for _, id := range others {
+		if err := record(wall, &cluster.Move{ID: id}); err != nil {
+			return 0, err
+		}
+	}
 	var holds []cluster.HoldCopy
 	book.Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
 		holds = append(holds, cluster.HoldCopy{Hold: h, Left: time.Duration(h.Deadline - now)})
@@ -90,10 +96,10 @@ func WriteSnapshot(w io.Writer, table *limiter.Table, book *limiter.Book, clock 
 	return entries, errors.Join(record(time.Now(), nil), out.Flush())
 }
 
-// ReadSnapshot hands what r has to take, with the wall clock's time at which it was so; what take gets is good until it
-// returns. An error says from where on r cannot be read; what was handed over before that is in order. It wraps ErrForeign if
+// ReadSnapshot hands what r has to take, record by record, with the wall clock's time at which it was so: Entries, Holds, or the ID of a member. What take gets
+// is good until it returns. An error says from where on r cannot be read; what was handed over before that is in order. It wraps ErrForeign if
 // nothing of r is for this program.
-func ReadSnapshot(r io.Reader, take func(written time.Time, entries []limiter.Entry, holds []cluster.HoldCopy)) error {
+func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	title := make([]byte, len(snapshotTitle))
 	if n, err := io.ReadFull(in, title); err != nil || string(title) != snapshotTitle {
@@ -131,7 +137,7 @@ func ReadSnapshot(r io.Reader, take func(written time.Time, entries []limiter.En
 		var broken error
 		err := frames.read(body[recordStamp:], 0, func(_ uint64, a *cluster.Ask, err error) {
 			if err == nil && a.Move != nil {
-				take(written, a.Move.Entries, a.Move.Holds)
+				take(written, a.Move)
 			}
 			broken = errors.Join(broken, err)
 		})

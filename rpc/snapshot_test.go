@@ -16,7 +16,7 @@ import (
 func snapshotOf(t testing.TB, table *limiter.Table) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := WriteSnapshot(&b, table, limiter.NewBook(table, nil), NewClock()); err != nil {
+	if _, err := WriteSnapshot(&b, nil, table, limiter.NewBook(table, nil), NewClock()); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -47,7 +47,8 @@ func chargedTable(t testing.TB, k int) *limiter.Table {
 func restored(t testing.TB, b []byte) (table *limiter.Table, err error) {
 	table = limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
 	clock := NewClock()
-	err = ReadSnapshot(bytes.NewReader(b), func(written time.Time, entries []limiter.Entry, _ []cluster.HoldCopy) {
+	err = ReadSnapshot(bytes.NewReader(b), func(written time.Time, m *cluster.Move) {
+		entries := m.Entries
 		if age := time.Since(written); age < 0 || age > time.Hour {
 			t.Errorf("written %v ago", age)
 		}
@@ -95,11 +96,12 @@ func TestSnapshotOfHolds(t *testing.T) {
 	}
 	book.Settle(now, limiter.HoldID{Origin: 1, Sequence: 7}, hash, "", 2)
 	var b bytes.Buffer
-	if n, err := WriteSnapshot(&b, table, book, clock); err != nil || n != holds+1 { // and the entry of what was charged
+	if n, err := WriteSnapshot(&b, nil, table, book, clock); err != nil || n != holds+1 { // and the entry of what was charged
 		t.Fatalf("%d are written, %v", n, err)
 	}
 	records, seen := 0, map[uint64]bool{}
-	err := ReadSnapshot(&b, func(_ time.Time, entries []limiter.Entry, list []cluster.HoldCopy) {
+	err := ReadSnapshot(&b, func(_ time.Time, m *cluster.Move) {
+		list := m.Holds
 		records++
 		for _, h := range list {
 			want := limiter.Hold{ID: h.ID, Limit: h.Limit, Key: "key", Holder: "me", Units: 3, Charge: h.ID.Sequence%2 == 0, State: limiter.HoldOpen}
@@ -146,7 +148,7 @@ func TestForeignSnapshots(t *testing.T) {
 		{"#!/bin/sh\n# a long script of somebody", `it begins with "#!/bin/sh\n# a long `},
 		{"penstock counters 2\nwhatever", `it has form "2", and this release knows 1`},
 	} {
-		err := ReadSnapshot(strings.NewReader(x.file), func(time.Time, []limiter.Entry, []cluster.HoldCopy) { t.Error("read") })
+		err := ReadSnapshot(strings.NewReader(x.file), func(time.Time, *cluster.Move) { t.Error("read") })
 		if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%.20q: %v", x.file, err)
 		}
@@ -165,7 +167,7 @@ func (f *full) Write(b []byte) (int, error) {
 func TestSnapshotSaysThatTheDiskIsFull(t *testing.T) {
 	table := chargedTable(t, 3000)
 	for _, room := range []int{0, 100_000} {
-		if _, err := WriteSnapshot(&full{room}, table, limiter.NewBook(table, nil), NewClock()); !errors.Is(err, io.ErrShortWrite) {
+		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewBook(table, nil), NewClock()); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}
 	}
@@ -179,7 +181,8 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add([]byte(snapshotTitle))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: limiter.MinBytes})
-		_ = ReadSnapshot(bytes.NewReader(b), func(_ time.Time, entries []limiter.Entry, _ []cluster.HoldCopy) {
+		_ = ReadSnapshot(bytes.NewReader(b), func(_ time.Time, m *cluster.Move) {
+			entries := m.Entries
 			for i := range entries {
 				table.Import(0, &entries[i], false)
 			}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -107,11 +108,11 @@ type found struct {
 	limit   string
 }
 
-const latelyFound = 1 << 10
+const latelyFound = 1 << 10 // a power of two
 
 func (j *judge) account(limit, key string) *account {
-	at := uintptr(unsafe.Pointer(unsafe.StringData(key)))*31 + uintptr(unsafe.Pointer(unsafe.StringData(limit)))
-	f := &j.lately[(at>>4^at>>14)%latelyFound]
+	at := uint64(uintptr(unsafe.Pointer(unsafe.StringData(key)))) + uint64(uintptr(unsafe.Pointer(unsafe.StringData(limit))))<<20
+	f := &j.lately[at*0x9e3779b97f4a7c15>>32%latelyFound]
 	if f.account == nil || f.account.key != key || f.limit != limit {
 		*f = found{j.accountOf(limit, key), limit}
 	}
@@ -170,6 +171,9 @@ func (a *account) returns(now, by time.Duration, parts int64) {
 
 // backsOver counts what must have been given back by now.
 func (a *account) backsOver(now time.Duration) {
+	if len(a.backs) == 0 {
+		return
+	}
 	a.backs = slices.DeleteFunc(a.backs, func(x givenBack) bool {
 		if x.by < now {
 			a.heard.returned += x.parts
@@ -223,6 +227,17 @@ func (j *judge) admitted(t *term, cost int64) {
 	if over := a.heard.excess(a.supply.capacity, j.supplied(a)); over > 0 {
 		j.fail(bounded, "%s under %s: clients of all nodes were granted at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
 			keyText(a.key), a.spec.Name, (over+a.supply.unit-1)/a.supply.unit, a.spec.Algorithm, a.spec.Limit, a.spec.Per, a.spec.Burst)
+	}
+}
+
+// losesShares notes that p has crashed: what it had admitted from its shares it does not remember when it is back, and nobody has a copy of it. So
+// each share may be admitted once more.
+func (j *judge) losesShares(p *process) {
+	for k := range p.shares.parts { // also of those of which nobody knows how many there were
+		name, _ := strings.CutSuffix(k.limit, shareSuffix)
+		if a := j.accounts[name][k.key]; a != nil {
+			a.spare.forgive(a.limit.Capacity() * a.spares.unit)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"slices"
 	"time"
 
 	"penstock/cluster"
@@ -18,9 +17,11 @@ type course struct {
 	start  limiter.Instant // what the first shows in the beginning
 	limits []*LimitCourse
 	byName map[string]*LimitCourse
-	waits  []waits // by tick
 	ticks  []Tick
+	waits  waits // of the last of ticks, or of all that come after the last request
 	marks  []MarkReport
+	ends   time.Duration // the last of ticks
+	marked int           // index in marks of the last that has begun
 }
 
 // LimitCourse is what became of the units of one limit, tick by tick.
@@ -126,12 +127,25 @@ func stepOf(length time.Duration) time.Duration {
 }
 
 func (c *course) tick() int {
-	i := int(c.world.now / c.step)
-	for len(c.ticks) <= i {
+	for c.world.now >= c.ends {
+		if n := len(c.ticks); n > 0 && n < c.steps() {
+			c.sumUp()
+		}
 		c.ticks = append(c.ticks, Tick{})
-		c.waits = append(c.waits, waits{})
+		c.ends += c.step
 	}
-	return i
+	return len(c.ticks) - 1
+}
+
+// steps is how many the time axis has.
+func (c *course) steps() int { return max(1, int((c.world.plan.length+c.step-1)/c.step)) }
+
+// sumUp works out how long clients have waited in the last of ticks.
+func (c *course) sumUp() {
+	t := &c.ticks[min(len(c.ticks), c.steps())-1]
+	t.Answers = c.waits.n
+	t.P50MS, t.P99MS, t.MostMS = c.waits.quantiles()
+	c.waits.reset()
 }
 
 // count is the place where what happens to l now is counted.
@@ -145,8 +159,10 @@ func (c *course) count(l *LimitCourse) *LimitTick {
 
 // mark is what was done to the world last.
 func (c *course) mark() *MarkReport {
-	i, _ := slices.BinarySearchFunc(c.marks, c.world.now+1, func(m MarkReport, t time.Duration) int { return int(m.at - t) })
-	return &c.marks[i-1]
+	for c.marked+1 < len(c.marks) && c.marks[c.marked+1].at <= c.world.now {
+		c.marked++
+	}
+	return &c.marks[c.marked]
 }
 
 // supplied is what the limit of k has supplied so far. Where clocks differ, a little more than that by any of them.
@@ -203,12 +219,12 @@ func (c *course) key(a *account) *keyCourse {
 
 // back is the most that an item can give back, in parts.
 func (c *course) back(k *keyCourse, it *cluster.Item) int64 {
-	full := max(k.spec.Limit, k.spec.Burst)
+	full := func() int64 { return max(k.spec.Limit, k.spec.Burst) }
 	switch {
 	case it.Op == cluster.OpReset:
-		return full * k.supply.unit
+		return full() * k.supply.unit
 	case it.Op == cluster.OpTake && it.Cost < 0:
-		return min(-max(it.Cost, -1<<40), full) * k.supply.unit
+		return min(-max(it.Cost, -1<<40), full()) * k.supply.unit
 	}
 	return 0
 }
@@ -218,8 +234,9 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 	if c == nil || r.broken {
 		return
 	}
-	t, m, yes := c.tick(), c.mark(), true
-	c.waits[t].add(took)
+	m, yes := c.mark(), true
+	c.tick()
+	c.waits.add(took)
 	m.waits.add(took)
 	for i := range out {
 		yes = yes && out[i].Allowed
@@ -340,16 +357,13 @@ func answerBytes(a *cluster.Answer) int {
 
 // finish works the sums out, at the end of the world.
 func (c *course) finish() {
-	ticks := max(1, int((c.world.plan.length+c.step-1)/c.step))
-	for len(c.ticks) < ticks {
-		c.ticks, c.waits = append(c.ticks, Tick{}), append(c.waits, waits{})
+	if len(c.ticks) > 0 {
+		c.sumUp()
 	}
-	c.ticks, c.waits = c.cut(ticks)
-	for i := range c.waits {
-		t := &c.ticks[i]
-		t.Answers = c.waits[i].n
-		t.P50MS, t.P99MS, t.MostMS = c.waits[i].quantiles()
+	for len(c.ticks) < c.steps() {
+		c.ticks = append(c.ticks, Tick{})
 	}
+	c.ticks = c.cut(c.steps())
 	for _, l := range c.limits {
 		for len(l.Ticks) < len(c.ticks) {
 			l.Ticks = append(l.Ticks, LimitTick{})
@@ -368,13 +382,12 @@ func (c *course) finish() {
 }
 
 // cut folds what happened after the last request into the last tick.
-func (c *course) cut(n int) ([]Tick, []waits) {
+func (c *course) cut(n int) []Tick {
 	for i := n; i < len(c.ticks); i++ {
 		c.ticks[n-1].Messages += c.ticks[i].Messages
 		c.ticks[n-1].Bytes += c.ticks[i].Bytes
-		c.waits[n-1].addAll(&c.waits[i])
 	}
-	return c.ticks[:n], c.waits[:n]
+	return c.ticks[:n]
 }
 
 func (t *LimitTick) add(o LimitTick) {

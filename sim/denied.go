@@ -80,10 +80,12 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 	if j.world.plan.sky != calm {
 		return
 	}
-	if known := j.memories.answers.get(it.ID); it.ID != (cluster.ID{}) && known != nil && !known.share && len(known.decisions) == 1 &&
-		known.decisions[0].Allowed && j.world.now < known.now+memory-memory/500 {
-		j.fail(once, "%s denies take %s by itself, which %s has let in", p.machine.id, idText(it.ID), known.by.machine.id)
-		return
+	if it.ID != (cluster.ID{}) {
+		known := j.memories.answers.get(it.ID)
+		if known != nil && !known.share && len(known.decisions) == 1 && known.decisions[0].Allowed && j.world.now < known.now+memory-memory/500 {
+			j.fail(once, "%s denies take %s by itself, which %s has let in", p.machine.id, idText(it.ID), known.by.machine.id)
+			return
+		}
 	}
 	r := &a.reference
 	if a.giving > 0 || j.world.now < a.gaveBy || r.by == nil || r.isBlind() || r.isHeld() || r.fresh() || a.held != nil && j.inDoubt(a) {
@@ -94,9 +96,13 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 		strict = &r.loose
 	}
 	j.checked[useful]++
-	if want := strict.peek(r.by.now(), a.spec, it.Cost); want.Allowed {
+	at, aside := r.by.now(), int64(0) // which counts as spent
+	if a.held != nil {
+		_, aside = a.held.sums()
+	}
+	if fits(strict, at, a.spec, it.Cost+aside) {
 		j.fail(useful, "%s remembers a denial of %d of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it says:\n  %s",
-			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, decisionText(d.Decision), decisionText(want))
+			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, decisionText(d.Decision), decisionText(strict.peek(at, a.spec, it.Cost)))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // Machines with a disk. What a node knows it writes down every few seconds and when it has said goodbye, and what is written there
@@ -16,6 +17,8 @@ import (
 type file struct {
 	entries []limiter.Entry
 	holds   []cluster.HoldCopy
+	others  []string        // members besides, for who starts with it
+	named   []string        // the same, for the judge: tests may change others
 	shown   limiter.Instant // by the machine's clock when it was written
 	written time.Duration   // since the world began
 	of      map[*account]bool
@@ -37,13 +40,14 @@ func (p *process) keepSaving() {
 
 // save writes p's file, unless nothing has changed since the last time.
 func (p *process) save() {
-	if changes := p.node.Stats().Changes(); p.machine.disk == nil || changes != p.saved {
+	others := p.node.Others()
+	if changes := p.node.Stats().Changes(); p.machine.disk == nil || changes != p.saved || !slices.Equal(others, p.machine.disk.named) {
 		p.saved = changes
 	} else {
 		return
 	}
 	w, now := p.machine.world, p.now()
-	f := &file{shown: p.machine.clock.at(w.now), written: w.now, of: w.judge.decidedBy(p)}
+	f := &file{others: others, named: others, shown: p.machine.clock.at(w.now), written: w.now, of: w.judge.decidedBy(p)}
 	p.node.Book().Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
 		f.holds = append(f.holds, cluster.HoldCopy{Hold: h, Left: time.Duration(h.Deadline - now)})
 	})
@@ -71,7 +75,9 @@ func (p *process) restore() {
 	}
 	w := m.world
 	p.restored = f
-	if p.node.Restore(time.Duration(m.clock.at(w.now)-f.shown), entries, holds) > 0 {
+	age := time.Duration(m.clock.at(w.now) - f.shown)
+	p.node.Await(age, f.others)
+	if p.node.Restore(age, entries, holds) > 0 {
 		w.faults.Restored++
 		w.judge.comesBack(f)
 	}
@@ -110,12 +116,18 @@ func (j *judge) comesBack(f *file) {
 	}
 }
 
-// unsaved is how much may be unknown to p, who goes on, for the file that it was started from is short of it: what was charged since that was
+// unsaved is how much may be unknown to p, who goes on after before, for the file that it goes by is short of it: what was charged since that was
 // written. It is at most a capacity; and as much where p may have lost what it had from its file, or others know better than
 // the judge: if refusals have a price, if the key was not decided on by who wrote it, if p has been given the key's partition by somebody, or if anybody
 // has gone down since p began.
-func (j *judge) unsaved(a *account, p *process) int64 {
+func (j *judge) unsaved(a *account, before, p *process) int64 {
 	f, r := p.restored, &a.reference
+	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, ring.Partition(a.hash)) {
+		f = before.machine.disk
+		if q := before.machine.process; q != nil {
+			f = q.restored
+		}
+	}
 	if f == nil || j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written || r.cut != 0 && !f.of[a] || !owns(p, a) {
 		return a.limit.Capacity()
 	}
@@ -131,8 +143,36 @@ func (j *judge) unsaved(a *account, p *process) int64 {
 	return min(since, a.limit.Capacity())
 }
 
+// waitsForDisk reports whether p must know what another machine has written down before it decides on a partition: all nodes were down, that one is named
+// by p's own file, and it came back so early, and with nothing in the way since, that p has heard of it before it gave up. (Else p must not decide yet, if it has
+// not waited for so long.) And nobody has given p the partition, who may have known less.
+func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
+	w := j.world
+	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine || !slices.Contains(p.restored.named, m.id) {
+		return false
+	}
+	if w.now < p.began+awaitLasts {
+		return true
+	}
+	disturbed := w.plan.weather.loss > 0 || slices.ContainsFunc(w.plan.faults, func(f fault) bool {
+		return f.at >= w.allDown-w.plan.gossip.spread && f.at <= w.now && f.kind != boots
+	})
+	return !disturbed && m.process != nil && m.process.began+w.plan.gossip.spread+time.Second < p.began+awaitLasts
+}
+
+// awaitLasts is how long a node waits for those that its file names, and a little less: by a clock that gains.
+const awaitLasts = 10*time.Second - 10*time.Millisecond
+
 // owns reports whether a's key belongs to p by its View: then nobody else is sent what it was started with.
 func owns(p *process, a *account) bool {
 	v := p.node.View()
 	return v.Owner(a.hash) == v.Self
+}
+
+// goesDown notes that a node is not there any more.
+func (w *world) goesDown() {
+	w.wentDown = w.now
+	if !slices.ContainsFunc(w.machines, func(m *machine) bool { return m.process != nil }) {
+		w.allDown = w.now
+	}
 }

@@ -21,6 +21,11 @@ func diskFaults() []planted {
 				p.machine.disk.shown -= limiter.Instant(time.Minute)
 			}
 		}},
+		{"a node does not wait for those whom its file names", []promise{exact, bounded}, func(p *process) {
+			if p.machine.disk != nil {
+				p.machine.disk.others = nil
+			}
+		}},
 	}
 }
 

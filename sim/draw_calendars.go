@@ -13,7 +13,10 @@ import (
 // has an on_partition of its own, while the cluster falls apart for some time. Seeds below mean other worlds.
 const CalendarSeeds = 3_000_000_000
 
-const calendarPlanStream = 11
+const (
+	calendarPlanStream = 11
+	calendarMoreStream = 13 // what else goes wrong in some of these worlds
+)
 
 // zones are places whose clocks are set in different ways: never, by half an hour, at midnight or a minute after it, by two hours, or once
 // by a whole day.
@@ -47,9 +50,13 @@ func drawCalendars(seed uint64) *plan {
 		}
 	}
 	p.gossip = drawGossip(r)
-	if p.sky != outage || r.IntN(4) == 0 { // mostly those who are cut off are there before and after
+	more := stream(seed, calendarMoreStream)
+	switch wide := more.IntN(3) == 0; {
+	case p.sky != outage || r.IntN(4) == 0:
 		drawMembers(r, p)
-	} else if len(p.machines) > 1 {
+	case wide: // who is cut off may be about to leave, or have just come
+		drawMembers(more, p)
+	case len(p.machines) > 1: // those who are cut off are there before and after
 		drawAgents(r, p)
 	}
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })

@@ -11,7 +11,10 @@ import (
 // all machines go down at once, when nothing else knows it. Seeds below mean other worlds.
 const DiskSeeds = 2_000_000_000
 
-const diskPlanStream = 10
+const (
+	diskPlanStream = 10
+	allDownStream  = 14
+)
 
 // drawDisks is the world of a seed from DiskSeeds on. Nobody sets the clocks in it: a file is older or younger by that much then, and what
 // it says is due earlier or later.
@@ -40,8 +43,33 @@ func drawDisks(seed uint64) *plan {
 	for range 1 + r.IntN(3) {
 		p.faults = append(p.faults, drawDowntime(r, p)...)
 	}
+	if len(p.machines) > 1 && seed%3 == 0 {
+		drawAllDown(stream(seed, allDownStream), p)
+	}
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	return p
+}
+
+// drawAllDown makes p a world in which all machines have disks and nothing else happens than that all go down at once, some of them perhaps after saying
+// goodbye, and come back one after the other: what their files know then somebody decides with, or nobody does.
+func drawAllDown(r *rand.Rand, p *plan) {
+	p.weather.loss = 0
+	p.faults = nil
+	for i := range p.machines {
+		p.machines[i].disk, p.machines[i].later = true, false
+	}
+	at, down := p.length/4+time.Duration(r.Int64N(int64(p.length/4))), time.Duration(0)
+	if r.IntN(2) == 0 {
+		down = 1500 * time.Millisecond // after the first have begun to say goodbye
+	}
+	most := oneOf(r, 50*time.Millisecond, time.Second, 4*time.Second)
+	for i := range p.machines {
+		if down > 0 && r.IntN(2) == 0 {
+			p.faults = append(p.faults, fault{at: at, kind: leaves, node: i})
+		}
+		p.faults = append(p.faults, fault{at: at + down, kind: crashes, node: i},
+			fault{at: at + down + time.Duration(r.Int64N(int64(most))), kind: boots, node: i})
+	}
 }
 
 // drawDowntime has all machines go down at once, or one of them, and come back one after the other.

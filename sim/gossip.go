@@ -67,7 +67,7 @@ func (p *process) learn(about *machine, f fact) {
 	if f.version <= known.version {
 		return
 	}
-	if about == p.machine && !f.there && f.boot == p.boot && !p.leaving { // not dead yet
+	if about == p.machine && !f.there && f.boot == p.boot && !p.departed { // not dead yet, nor gone while it is leaving
 		if f.version > about.version { // else what it has said since contradicts already
 			about.version = f.version - 1
 			p.machine.world.tell(p, p.told, true) // which it may not have heard of itself yet
@@ -151,25 +151,55 @@ var (
 )
 
 // enter makes a process known that has just been started: it learns what somebody knows who is there, and is JOINING
-// until it has settled. Who finds nobody begins a cluster of its own.
+// until it has settled. Who finds nobody stays JOINING until somebody else comes, as in production: it must not found a cluster of its own.
 func (w *world) enter(p *process) {
 	m := p.machine
 	p.known = make([]fact, len(w.machines))
-	state := cluster.StateActive
-	if seed := w.seedFor(p); seed != nil {
+	seed, state := w.seedFor(p), cluster.StateJoining
+	if seed != nil {
 		copy(p.known, seed.known)
-		if w.plan.gossip.settle > 0 {
-			state = cluster.StateJoining
-		}
+	}
+	if len(w.machines) == 1 || seed != nil && w.plan.gossip.settle == 0 {
+		state = cluster.StateActive
 	}
 	m.version = max(m.version, p.known[m.index].version/2*2)
 	p.known[m.index] = fact{m.version + 1, p.boot, state, true} // until its own word comes back to it
 	p.look()
 	w.tell(p, state, true)
 	w.doubt()
-	if state == cluster.StateJoining {
-		w.at(w.now+w.plan.gossip.settle, func() { p.do(func() { w.activate(p) }) })
+	switch {
+	case state == cluster.StateActive:
+	case seed != nil:
+		w.settles(p)
+	default:
+		w.knocks(p)
 	}
+}
+
+// knocks has p look for somebody again and again.
+func (w *world) knocks(p *process) {
+	w.at(w.now+knockEvery, func() {
+		p.do(func() {
+			seed := w.seedFor(p)
+			if seed == nil {
+				if !w.resting {
+					w.knocks(p)
+				}
+				return
+			}
+			for i, f := range seed.known {
+				p.learn(w.machines[i], f)
+			}
+			w.settles(p)
+		})
+	})
+}
+
+const knockEvery = time.Second
+
+// settles has p be ACTIVE in a while.
+func (w *world) settles(p *process) {
+	w.at(w.now+w.plan.gossip.settle, func() { p.do(func() { w.activate(p) }) })
 }
 
 // seedFor is somebody who can tell p who is there: who is about to leave, if there is nobody else.
@@ -222,13 +252,15 @@ func (m *machine) depart(p *process) {
 		w.at(w.now+20*time.Millisecond, func() { m.depart(p) })
 	default:
 		w.trace.add(happening{at: w.now, kind: departs, node: m})
+		p.departed = true
 		w.tell(p, cluster.StateLeaving, false)
 		p.node.Stop()
 		if w.plan.machines[m.index].disk {
 			p.save()
 		}
-		m.process, w.wentDown = nil, w.now
-		p.dead, p.departed = true, true
+		m.process = nil
+		w.goesDown()
+		p.dead = true
 		p.end()
 		if m.returns {
 			w.at(w.now+w.plan.gossip.settle, func() { m.start() })

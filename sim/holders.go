@@ -30,7 +30,7 @@ func newHolders(w *world) *holders {
 }
 
 // next is the next request: one that was drawn before, or a new one.
-func (h *holders) next() (arrival, bool) {
+func (h *holders) next(a *arrival) bool {
 	for h.left > 0 && (len(h.later) == 0 || h.later[0].at >= h.clients.at) {
 		h.left--
 		h.draw()
@@ -39,9 +39,10 @@ func (h *holders) next() (arrival, bool) {
 		}
 	}
 	if len(h.later) == 0 {
-		return arrival{}, false
+		return false
 	}
-	return heap.Pop(&h.later).(pendingArrival).arrival, true
+	*a = heap.Pop(&h.later).(pendingArrival).arrival
+	return true
 }
 
 // add has a request come up.

@@ -313,7 +313,8 @@ func (j *judge) settles(p *process, it *heldAsk, got limiter.Decision) {
 	a := it.account
 	x := a.held.find(it.hold.ID)
 	if x == nil || got.Hold != limiter.HoldSettled {
-		if x == nil && got.Hold == limiter.HoldSettled && !j.books.over[it.hold.ID] && !j.inDoubt(a) && j.world.plan.sky == calm && it.hold.ID.Origin == clientOrigin {
+		unseen := j.books.alone[promised{p, it.hold.ID}] // it has opened by itself what it had promised
+		if x == nil && got.Hold == limiter.HoldSettled && !unseen && !j.books.over[it.hold.ID] && !j.inDoubt(a) && j.world.plan.sky == calm && it.hold.ID.Origin == clientOrigin {
 			j.fail(aside, "%s settles hold %s of %s under %s, which nobody has opened", p.machine.id, idText(it.hold.ID), keyText(a.key), a.spec.Name)
 		}
 		j.missing(p, a, it.hold, got)

@@ -28,8 +28,11 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 	case d.Source == cluster.SourceOwner && d.Owner == p.machine.id && it.Op >= cluster.OpReserve:
 		h.decided[i] = true
 		ask := &heldAsk{account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold, fallen: h.request.atomic && d.Hold != limiter.HoldOpen}
-		if it.Op == cluster.OpReserve && it.ID != h.request.items[i].ID {
-			j.books.renamed[h.request.items[i].ID] = it.ID
+		if first := h.request.items[i].ID; it.Op == cluster.OpReserve && it.ID != first {
+			j.books.renamed[first] = it.ID
+			if _, seen := a.held.answers[first]; !seen && d.Hold != limiter.HoldOpen { // it has refused that a moment ago, and remembers so
+				a.held.answers[first] = heldAnswer{d.Decision, j.world.now}
+			}
 		}
 		j.holds(p, ask, d.Decision)
 	default:

@@ -8,7 +8,7 @@ import (
 
 // byID finds what is known under an ID: every decision looks for several such things, and a map of Go takes longer for it than the
 // judge for the rest. Places are tried one after the other from the one that the ID says; what is removed leaves none free in
-// between. Nobody ever goes through all of them, so their order decides nothing.
+// between. IDs are drawn one after the other, so some of them in a row lie side by side: they come from memory together. Nobody ever goes through all of them, so their order decides nothing.
 type byID[T any] struct {
 	places []placeOf[T] // as many as a power of two, and at most half of them taken
 	n      int
@@ -20,8 +20,9 @@ type placeOf[T any] struct {
 }
 
 func (m *byID[T]) home(id cluster.ID) int {
-	hi, lo := bits.Mul64(id.Origin^0x9e3779b97f4a7c15, id.Sequence|1<<63)
-	return int((hi ^ lo) + id.Sequence)
+	const row = 8
+	hi, lo := bits.Mul64(id.Origin^0x9e3779b97f4a7c15, id.Sequence/row|1<<63)
+	return int((hi^lo)*row + id.Sequence%row)
 }
 
 // place is where id is, or would be put.

@@ -45,6 +45,9 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 				break
 			}
 			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, func(n int) bool { return local && n >= least || open && n == 1 })
+			if n > 0 && local && open && capacityOf(spec) == 1 && (spec.Algorithm == limiter.GCRA || spec.Algorithm == limiter.LeakyBucket) {
+				n = -1 // the whole limit and a share of it differ in their rates alone, and say the same until something is given back
+			}
 			m := j.memories.answers.get(it.ID)
 			if j.repeats(h.process, m, it, raw) {
 				if a.Decision, a.due, a.full = raw, true, true; m.of(h.process) != nil {
@@ -74,8 +77,8 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 }
 
 // repeats reports whether p, who answers got without the owner, may know what was decided on this
-// take when it had one: it has done so itself, and then knows for sure; or it was given the partition
-// since, and what was decided on it lately came along.
+// take when it had one: it has done so itself, and then knows for sure; or it was to be given the partition
+// since, and what was decided on it lately came before that, by whose share it may be.
 func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.Decision) bool {
 	own := m.of(p)
 	switch {
@@ -83,10 +86,10 @@ func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.D
 		return false
 	case own != nil && !own.share && len(own.decisions) == 1 && own.at.Add(memory) > p.now():
 		return true
-	case m.share || own != nil || len(m.decisions) != 1:
+	case own != nil || len(m.decisions) != 1:
 		return false
 	}
-	return j.gifts[ring.Partition(limiter.Hash(it.Key))] >= m.now && j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
+	return j.recalled[ring.Partition(limiter.Hash(it.Key))] >= m.now && j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
 }
 
 // fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken back.
@@ -95,7 +98,7 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
 	// Keys that had one owner when they were asked for together may have several by now: nobody can decide on them together.
 	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
-	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) {
+	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
 	} else if want.full {
@@ -104,11 +107,20 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 }
 
 // misses reports whether who decided takes somebody for vanished who has left: it has heard that one was ACTIVE and that it is gone, and
-// not what it said in between, as happens to who comes at that moment. If nobody else is there, it goes by what it does when one of
-// two is cut off.
-func (j *judge) misses(d *cluster.Decision, a *account) bool {
+// not what it said in between, as happens to who comes at that moment, and where news are late. If nobody else is there, it goes by what it
+// does when one of two is cut off.
+func (j *judge) misses(h *hearing, d *cluster.Decision, a *account) bool {
 	f, m := &j.world.faults, j.world.byID[d.Owner]
-	return f.Leaves+f.Restarts+f.Rolls > 0 && d.Bound == a.limit.Capacity() && m != nil && m.process != nil && m.process.node.View().Active() == 1
+	return f.Leaves+f.Restarts+f.Rolls > 0 && d.Bound == a.limit.Capacity() && m != nil && m.process != nil && m.process.alone >= h.began
+}
+
+// isAlone reports whether nobody is there of the ACTIVE members that p sees, but p.
+func (p *process) isAlone() bool {
+	v := p.node.View()
+	return !slices.ContainsFunc(v.Members, func(x cluster.Member) bool {
+		q := p.machine.world.byID[x.ID].process
+		return x.State == cluster.StateActive && x.Role == cluster.RoleMember && x.Boot != p.boot && q != nil && q.boot == x.Boot
+	})
 }
 
 // relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p did not hold the key yet
@@ -131,6 +143,37 @@ func (j *judge) hurried(h *hearing, a *account) bool {
 	})
 	left := time.Duration(h.question.Deadline - p.now())
 	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far && left <= h.request.patience/8
+}
+
+// retriesLate reports whether a reservation of several owners was tried again, key after key, and its client had left less time than that takes: a way
+// there and back for the first attempt, for what cancels it, and for each key.
+func (j *judge) retriesLate(h *hearing) bool {
+	r := h.request
+	if !r.atomic || !slices.ContainsFunc(r.items, func(it cluster.Item) bool { return it.Op == cluster.OpReserve }) {
+		return false
+	}
+	again := false
+	for i := range r.items {
+		again = again || h.question.Items[i].ID != r.items[i].ID
+	}
+	return again && j.tooShort(h, 2*(2+len(r.items)))
+}
+
+// tellsLate reports whether something was given back, and its client had left less time than it takes until the owner has heard from those who
+// remember a denial: a way there and back besides that of the ask.
+func (j *judge) tellsLate(h *hearing) bool {
+	for i := range h.request.terms {
+		if h.request.terms[i].account.givesBack(&h.question.Items[i]) > 0 {
+			return j.tooShort(h, 4)
+		}
+	}
+	return false
+}
+
+// tooShort reports whether the client had left less time than so many ways take, one after the other, all of which but the eighth for the way back is over.
+func (j *judge) tooShort(h *hearing, ways int) bool {
+	patience, left := h.request.patience, time.Duration(h.question.Deadline-h.process.now())
+	return patience < time.Duration(ways)*j.world.plan.weather.far*8/7 && left <= patience/8
 }
 
 // ownerHolds reports whether the owner of a in the eyes of p holds its partition k: who does not names who does, and asking that one takes

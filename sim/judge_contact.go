@@ -88,15 +88,16 @@ func (j *judge) sees(p *process, v *cluster.View) {
 	c.view, c.since, c.others = v, w.now, others
 }
 
-// sides are those who should be there: with whom p has contact, itself among them, and with whom not.
+// sides are those who should be there: with whom p has contact, itself among them unless it is leaving, and with whom not.
 type sides struct {
 	reached, missed int
 	here, there     string // the smallest ids of both
 }
 
 func (s *sides) reach(id string) {
-	s.reached++
-	s.here = min(s.here, id)
+	if s.reached++; s.here == "" || id < s.here {
+		s.here = id
+	}
 }
 
 func (s *sides) miss(id string) {
@@ -113,7 +114,10 @@ func (s *sides) cutOff() bool {
 
 // sides are those of p as it must see them if it sees as many as it can.
 func (c *contact) sides(p *process, patience time.Duration) sides {
-	now, s := p.machine.world.now, sides{reached: 1, here: p.machine.id}
+	now, s := p.machine.world.now, sides{}
+	if c.view.Me().State != cluster.StateLeaving {
+		s.reach(p.machine.id)
+	}
 	for _, m := range c.others {
 		if now > max(c.peers[m.index].heard, p.machine.thawed)+patience {
 			s.miss(m.id)

@@ -24,6 +24,9 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
 	}
 	k := ring.Partition(a.hash)
+	if doubt && p.isAlone() {
+		p.alone = j.world.now
+	}
 	of := j.inContact(p, a)
 	if doubt && of == 2 || of == 1 {
 		j.tied[k] = j.world.now
@@ -32,10 +35,9 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		j.claims[k] = j.world.now
 		// Who has not begun to hold anything since he last held it has never stopped. Of two both may
 		// go on, until they have met again and know so, also if a third one has come meanwhile and has
-		// got it from one of them. So may who knows of nobody else, because it reached nobody when it started.
+		// got it from one of them.
 		tied, was := j.tied[k]
-		alone := j.holders[k].contact != nil && len(j.holders[k].contact.others) == 0
-		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 && !alone && !(was && j.world.now < tied+agreedWithin) {
+		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 && !(was && j.world.now < tied+agreedWithin) {
 			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
 		}
 	}

@@ -23,10 +23,10 @@ type asked struct {
 
 // memories are the answers that were given under IDs, the latest under each.
 type memories struct {
-	answers byID[answered]
-	order   []*answered // of answers, oldest first
-	free    []*answered // to be used again
-	slab    []answered  // to be used for the first time
+	answers        byID[answered]
+	oldest, latest *answered  // of answers
+	free           *answered  // to be used again
+	slab           []answered // to be used for the first time
 }
 
 type answered struct {
@@ -39,6 +39,7 @@ type answered struct {
 	charges   bool                // something was charged
 	repeated  time.Duration       // of a share: when it was last answered as if it were the owner's
 	before    *answered           // by another process, which may answer so again
+	next      *answered           // of all memories, the one that was added after this one; or the next that is free
 	share     bool                // by its share, not as who decides: who gets the key from it hears of that answer too
 }
 
@@ -55,29 +56,34 @@ const keptMemories = 10 * time.Second
 
 // add notes an answer after before, which is what answers has under id, and drops those that nobody can remember any more.
 func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
-	for len(m.order) > 0 && m.order[0].now+keptMemories < now {
-		m.free = append(m.free, m.order[0])
-		m.answers.remove(m.order[0].id)
-		m.order[0].by, m.order[0].before = nil, nil
-		m.order = m.order[1:]
+	for m.oldest != nil && m.oldest.now+keptMemories < now {
+		x := m.oldest
+		m.answers.remove(x.id)
+		m.oldest, m.free, x.next = x.next, x, m.free
+		x.by, x.before = nil, nil
 	}
 	a := before
 	if a == nil || a.by == nil { // there was none, or it has just been dropped
-		if n := len(m.free); n > 0 {
-			a, m.free = m.free[n-1], m.free[:n-1]
+		if a = m.free; a != nil {
+			m.free, a.next = a.next, nil
 		} else {
 			if len(m.slab) == 0 {
-				m.slab = make([]answered, min(256, max(4, len(m.order))))
+				m.slab = make([]answered, min(256, max(4, m.answers.n)))
 			}
 			a, m.slab = &m.slab[0], m.slab[1:]
 		}
 		a.id = id
 		m.answers.put(id, a)
-		m.order = append(m.order, a)
+		if m.oldest == nil {
+			m.oldest = a
+		} else {
+			m.latest.next = a
+		}
+		m.latest = a
 	}
 	if a.by != nil && a.by != p {
 		last := *a
-		last.decisions = slices.Clone(a.decisions)
+		last.decisions, last.next = slices.Clone(a.decisions), nil
 		a.before = &last
 	}
 	a.by, a.at, a.now, a.charges, a.share, a.repeated = p, p.now(), now, charges, false, 0
@@ -100,7 +106,7 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 	if own := a.of(p); own != nil && !own.share && len(own.decisions) == len(got) && own.at.Add(memory) > p.now() {
 		return own.decisions
 	}
-	if a.by == p {
+	if a.by == p && j.recalled[ring.Partition(items[0].account.hash)] < a.now { // else it may have come back with the partition, and live longer
 		return nil
 	}
 	// What was answered elsewhere came along, unless it was lost; and it may live a little longer for that.
@@ -160,10 +166,10 @@ func newShares() *shares {
 	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, memories{}, make(map[naiveKey]int)}
 }
 
-// repeated is what p has answered to this take before, if it says so again; of an atomic one, before it fell with others.
+// repeated is what p has answered to this take or reservation before, if it says so again; of an atomic one, before it fell with others.
 func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision, atomic bool) *limiter.Decision {
 	a := l.answers.get(it.ID)
-	if a == nil || it.Op != cluster.OpTake || a.at.Add(memory) <= p.now() {
+	if a == nil || it.Op != cluster.OpTake && it.Op != cluster.OpReserve || a.at.Add(memory) <= p.now() {
 		return nil
 	}
 	raw.Allowed = raw.Allowed || atomic && a.decisions[0].Allowed
@@ -176,7 +182,8 @@ func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision, at
 // split is in how many shares a node has split a limit, as far as it may, told by what it answers; 0 if no number explains that. Several
 // may come to the same share of a small limit, and yet refill at different rates: then the decision itself tells.
 func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, atomic bool, may func(n int) bool) int {
-	most := len(p.machine.world.machines)
+	w := p.machine.world
+	most := len(w.machines)
 	fits := func(n int) bool {
 		own := capacityOf(share(s, n))
 		return may(n) && own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 && s.OnPartition == limiter.PartitionOpen)
@@ -186,7 +193,8 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 		yes.Allowed = true // before it fell with others
 		return l.says(p, share(s, n), it, raw) || atomic && l.says(p, share(s, n), it, yes)
 	}
-	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (!p.machine.world.plan.moves() && s.OnPartition != limiter.PartitionOpen || explains(n)) {
+	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen // all see as many members as in the beginning
+	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (same || explains(n)) {
 		return n
 	}
 	first := 0
@@ -220,7 +228,7 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 	a := l.answers.get(it.ID)
 	known := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek
 	if l.parts[key] = n; n <= 0 {
-		if it.Op == cluster.OpTake && it.ID != (cluster.ID{}) && !(known && a.decisions[0] == got) { // that it will say so again is known all the same
+		if (it.Op == cluster.OpTake || it.Op == cluster.OpReserve) && it.ID != (cluster.ID{}) && !(known && a.decisions[0] == got) { // that it will say so again is known all the same
 			l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{got}, got.Allowed)
 		}
 		return got, it.Op == cluster.OpTake
@@ -244,10 +252,13 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 // watches reports whether s decides without ever denying.
 func watches(s *limiter.Spec) bool { return s.DryRun || s.OnDeny == limiter.DenyShadow }
 
+// shareSuffix tells the name of a share from its limit's.
+const shareSuffix = " (share)"
+
 // share is what each of n nodes may admit by itself of a limit whose owner is away.
 func share(l *limiter.Spec, n int) *limiter.Spec {
 	s := *l
-	s.Name += " (share)"
+	s.Name += shareSuffix
 	s.Limit = max(1, s.Limit/int64(n))
 	switch s.Algorithm {
 	case limiter.GCRA:

@@ -39,6 +39,7 @@ type process struct {
 	visits   []*request             // of clients that have not heard yet
 	shares   *shares                // what it has admitted without owners, kept by the judge
 	contact  *contact               // with whom it can speak, likewise
+	alone    time.Duration          // when it last decided, with less than the full promise, where nobody else was there; likewise
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
 	dead     bool
@@ -116,9 +117,10 @@ func (m *machine) start() {
 func (m *machine) crash() {
 	p := m.process
 	m.process, m.backlog, m.frozen, m.crashed = nil, nil, false, true
-	m.world.wentDown = m.world.now
+	m.world.goesDown()
 	p.dead = true
 	p.end()
+	m.world.judge.losesShares(p)
 	for _, r := range p.visits {
 		m.world.judge.left(r)
 		m.world.failed(r)
@@ -185,17 +187,23 @@ type timer struct {
 
 func (t *timer) happen() {
 	t.event = nil
-	if p := t.process; p.machine.frozen {
-		p.do(t.fire)
-	} else if !p.dead {
-		t.fire()
+	p := t.process
+	w := p.machine.world
+	switch {
+	case p.machine.frozen:
+		p.do(func() {
+			t.fires()
+			w.tasks.start(p, t.run)
+		})
+	case !p.dead:
+		t.fires()
+		w.tasks.last(p, t.run)
 	}
 }
 
-func (t *timer) fire() {
+func (t *timer) fires() {
 	w := t.process.machine.world
 	w.trace.add(happening{at: w.now, kind: fires, node: t.process.machine})
-	w.tasks.start(t.process, t.run)
 }
 
 func (t *timer) stop() {

@@ -44,7 +44,8 @@ func newNetwork(machines int) network {
 type letter struct {
 	from  *process
 	to    *machine
-	call  *cluster.Call
+	boot  uint64        // that it is meant for
+	call  *cluster.Call // until reply is nil: then it is the sender's again
 	ask   cluster.Ask   // as it was when it was sent
 	left  time.Duration // until the deadline, when it was sent: clocks differ, so this is what travels
 	sent  time.Duration
@@ -138,7 +139,7 @@ func (p *process) Wait(until limiter.Instant) {
 }
 
 func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
-	l.from, l.to, l.call, l.ask, l.reply = p, w.byID[c.To.ID], c, *c.Ask, r
+	l.from, l.to, l.boot, l.call, l.ask, l.reply = p, w.byID[c.To.ID], c.To.Boot, c, *c.Ask, r
 	l.left, l.sent = time.Duration(c.Deadline-p.now()), w.now
 	l.uses = 2 // the job that sends it, and the alarm
 	if len(c.Ask.Items) == 1 {
@@ -215,7 +216,7 @@ func (a *arriving) happen() {
 	w, p := l.from.machine.world, l.to.process
 	switch {
 	case l.void:
-	case p == nil || p.boot != l.call.To.Boot:
+	case p == nil || p.boot != l.boot:
 		l.turnAway()
 	default:
 		l.acted = true // from here on nobody can promise that it was not

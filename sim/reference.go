@@ -227,6 +227,7 @@ func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Deci
 		r.loose = naiveState{used: max(0, full-1) * s.Limit, poured: now}
 		r.strict = &naiveState{used: full * s.Limit, poured: now}
 	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0:
+		r.loose.take(now, s, 0) // what it has counted may be of a window that is over
 		r.loose.opened(s, now.Add(got.ResetAfter))
 		r.strict.start, r.strict.end = r.loose.start, r.loose.end
 		if got.Remaining == 0 { // refusals may count, and nobody says how many
@@ -328,6 +329,7 @@ func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
 	switch s := it.account.spec; {
 	case it.op == cluster.OpReset:
 		r.loose = naiveState{}
+		r.unphased = r.unphased || phased(s) // time passes for what comes since from then on, or from when it did before
 	case it.cost < 0:
 		r.loose.charge(now, s, it.cost)
 	case allowed:

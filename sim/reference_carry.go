@@ -59,6 +59,11 @@ func (j *judge) carry(a *account, from, p *process) {
 	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
 		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
 	}
+	// What was counted in a window that is over on the clock of from may lie in one on another clock that is not, and is merged with this one: there
+	// and back again, or in a copy that somebody else has kept.
+	if onTheClock(s) && (laid || apart.Abs() > inStep && j.world.plan.sky != calm) {
+		r.goBlind(p, j.world.now, forgets(s))
+	}
 	r.strict.travel(s, apart+late+drift, at)
 	if !onTheClock(s) {
 		r.loose.shift(apart-drift, at)
@@ -197,7 +202,7 @@ func (j *judge) lost(a *account, before, p *process) int64 {
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
 		return 0
 	}
-	return min(j.unheard(a, before), j.unsaved(a, p))
+	return min(j.unheard(a, before), j.unsaved(a, before, p))
 }
 
 // refusalsCount reports whether s remembers what it has refused.
@@ -265,6 +270,10 @@ func (j *judge) givenBack(a *account) (refunds int64) {
 // moved notes what a Move from one process to another does to the partitions in it.
 func (j *judge) moved(from, p *process, m *cluster.Move) {
 	outOfStep := time.Duration(p.now()-from.now()).Abs() > inStep
+	j.meets(from, p, m)
+	for i := range m.Taken { // before the gift itself, which may get lost
+		j.recalled[m.Taken[i].Partition] = j.world.now
+	}
 	for _, g := range m.Lent {
 		if outOfStep {
 			j.laid[g] = j.world.now

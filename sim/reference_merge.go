@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -50,6 +51,34 @@ func (j *judge) merge(a *account, p *process) {
 		r.strict.merge(&st, at, s)
 		return x.process == p
 	})
+}
+
+// meets has the strictest reference count what comes to p, who decides, from another one who holds the key as well, because neither had heard of the
+// other: what that one has counted for itself; or, if it has decided nothing, what it had a copy of, which has travelled there and back.
+func (j *judge) meets(from, p *process, m *cluster.Move) {
+	if j.world.plan.sky == calm {
+		return
+	}
+	for i := range m.Entries {
+		a := j.accounts[m.Entries[i].Limit.Name][m.Entries[i].Key]
+		if a == nil || a.reference.by != p || !p.node.Holds(a.hash) || !from.node.Holds(a.hash) && !slices.Contains(m.Gift, uint16(ring.Partition(a.hash))) {
+			continue
+		}
+		r, at := &a.reference, p.now()
+		if r.strict == nil {
+			strict := r.loose
+			r.strict = &strict
+		}
+		st, there := *r.strict, at
+		for _, x := range r.others {
+			if x.process == from {
+				st, there = x.strict, from.now()
+			}
+		}
+		st.travel(a.spec, time.Duration(at-there)+j.carriage(), at)
+		r.strict.merge(&st, at, a.spec)
+		r.came = j.world.now
+	}
 }
 
 // merge makes of two states of a key the one in which more is consumed.

@@ -365,18 +365,21 @@ type player struct {
 	done  int
 }
 
-func (p *player) next() (arrival, bool) {
+func (p *player) next(a *arrival) bool {
 	if p.done == len(p.logged) || p.at(p.done) > p.world.plan.length {
-		return arrival{}, false
+		return false
 	}
 	l := &p.logged[p.done]
-	a := arrival{at: p.at(p.done), atomic: len(p.limits) > 1, patience: p.patience, roams: true}
-	for _, name := range p.limits {
-		a.items = append(a.items, cluster.Item{Limit: name, Key: l.key, Cost: l.cost})
+	*a = arrival{at: p.at(p.done), atomic: len(p.limits) > 1, patience: p.patience, roams: true}
+	if a.lone(p.world); len(p.limits) > 1 {
+		a.items = make([]cluster.Item, len(p.limits))
 	}
-	a.calls = []calling{{node: p.dice.IntN(len(p.world.machines))}}
+	for i, name := range p.limits {
+		a.items[i] = cluster.Item{Limit: name, Key: l.key, Cost: l.cost}
+	}
+	a.calls[0] = calling{node: p.dice.IntN(len(p.world.machines))}
 	p.done++
-	return a, true
+	return true
 }
 
 // Log says how the log of a server is read, with the words of a scenario's traffic.

@@ -110,27 +110,6 @@ type flow struct {
 	now   time.Duration
 	most  float64
 	names []string // of keys that have come up
-	slab
-}
-
-// slab has room for many requests in one piece.
-type slab struct {
-	items []cluster.Item
-	calls []calling
-}
-
-// request is room for n items and one visit.
-func (s *slab) request(n int) ([]cluster.Item, []calling) {
-	const requests = 256
-	if len(s.items) < n {
-		s.items = make([]cluster.Item, n*requests)
-	}
-	if len(s.calls) == 0 {
-		s.calls = make([]calling, requests)
-	}
-	items, calls := s.items[:n:n], s.calls[:1:1]
-	s.items, s.calls = s.items[n:], s.calls[1:]
-	return items, calls
 }
 
 func newFlow(w *world, s *demand, n uint64) *flow {
@@ -142,32 +121,36 @@ func newFlow(w *world, s *demand, n uint64) *flow {
 // substream is the n-th substream of one of a seed's streams of chance.
 func substream(seed, kind, n uint64) *rand.Rand { return stream(seed, kind|(n+1)<<8) }
 
-func (f *flow) next() (arrival, bool) {
+func (f *flow) next(a *arrival) bool {
 	if f.hold.ttl > 0 {
-		return f.nextHeld()
+		return f.nextHeld(a)
 	}
-	return f.begin()
+	return f.begin(a)
 }
 
 // begin is the next request that does not follow another.
-func (f *flow) begin() (arrival, bool) {
+func (f *flow) begin(a *arrival) bool {
 	for {
 		f.now += time.Duration(f.dice.ExpFloat64() / f.most * float64(time.Second))
 		if f.now >= f.until {
-			return arrival{}, false
+			return false
 		}
 		if f.dice.Float64()*f.most < f.at(f.now) {
 			break
 		}
 	}
-	a := arrival{at: f.now, atomic: len(f.limits) > 1, patience: f.patience, retry: f.retry, roams: true}
+	*a = arrival{at: f.now, atomic: len(f.limits) > 1, patience: f.patience, retry: f.retry, roams: true}
 	key := f.keyOf(f.key())
-	a.items, a.calls = f.request(len(f.limits))
+	if len(f.limits) == 1 && f.retry.times == 0 && f.hold.ttl == 0 {
+		a.lone(f.world)
+	} else { // who comes back later asks for the same
+		a.items, a.calls = make([]cluster.Item, len(f.limits)), make([]calling, 1)
+	}
 	for i, l := range f.limits {
 		a.items[i] = cluster.Item{Limit: l, Key: key, Cost: f.cost}
 	}
-	a.calls[0].node = f.dice.IntN(len(f.world.machines))
-	return a, true
+	a.calls[0] = calling{node: f.dice.IntN(len(f.world.machines))}
+	return true
 }
 
 func (f *flow) key() int {
@@ -207,16 +190,17 @@ type mixture struct {
 func mix(sources ...source) source {
 	m := &mixture{}
 	for _, s := range sources {
-		if a, more := s.next(); more {
+		var a arrival
+		if s.next(&a) {
 			m.sources, m.heads = append(m.sources, s), append(m.heads, a)
 		}
 	}
 	return m
 }
 
-func (m *mixture) next() (arrival, bool) {
+func (m *mixture) next(a *arrival) bool {
 	if len(m.heads) == 0 {
-		return arrival{}, false
+		return false
 	}
 	first := 0
 	for i := range m.heads {
@@ -224,14 +208,12 @@ func (m *mixture) next() (arrival, bool) {
 			first = i
 		}
 	}
-	a := m.heads[first]
-	if head, more := m.sources[first].next(); more {
-		m.heads[first] = head
-	} else {
+	*a = m.heads[first]
+	if !m.sources[first].next(&m.heads[first]) {
 		m.sources = slices.Delete(m.sources, first, first+1)
 		m.heads = slices.Delete(m.heads, first, first+1)
 	}
-	return a, true
+	return true
 }
 
 // skyOf is the kind of a world that was written down.

@@ -76,18 +76,19 @@ func (d *draft) held(n ast.Node, limits []string, reserves bool) {
 }
 
 // nextHeld is the next request of clients who reserve: that of a new one, or what one does later.
-func (f *flow) nextHeld() (arrival, bool) {
+func (f *flow) nextHeld(next *arrival) bool {
 	for !f.over && (len(f.ready) == 0 || f.ready[0].at >= f.now) {
-		a, more := f.begin()
-		if f.over = !more; f.over {
+		var a arrival
+		if f.over = !f.begin(&a); f.over {
 			break
 		}
 		f.reserves(a)
 	}
 	if len(f.ready) == 0 {
-		return arrival{}, false
+		return false
 	}
-	return heap.Pop(&f.ready).(pendingArrival).arrival, true
+	*next = heap.Pop(&f.ready).(pendingArrival).arrival
+	return true
 }
 
 func (f *flow) add(a arrival) {

@@ -211,8 +211,8 @@ func TestDemandFollowsItsRate(t *testing.T) {
 		s := parsed(t, "nodes: 1\nduration: 100s\nlimits: [{name: a, algorithm: gcra, limit: 1, per: 1s}]\ntraffic: ["+traffic+"]\n")
 		f, n := newFlow(newWorld(s.plan, nil), &s.plan.demands[0], 0), 0
 		for {
-			a, more := f.next()
-			if !more {
+			var a arrival
+			if !f.next(&a) {
 				return n
 			}
 			if a.at >= from && a.at < until {

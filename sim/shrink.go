@@ -88,10 +88,11 @@ func recorded(p *plan) (all []arrival) {
 	defer w.end()
 	from := w.source()
 	for {
-		a, more := from.next()
-		if !more {
+		var a arrival
+		if !from.next(&a) {
 			return all
 		}
+		a.slip = nil // it is kept, and may happen more than once
 		all = append(all, a)
 	}
 }

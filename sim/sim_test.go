@@ -122,6 +122,9 @@ func TestFailureTellsHowToSeeItAgain(t *testing.T) {
 }
 
 func TestSummaryDoesNotDependOnWorkers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays all kept seeds twice")
+	}
 	text := func(workers int) string {
 		var b strings.Builder
 		calls := 0

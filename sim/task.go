@@ -10,7 +10,13 @@ import (
 // tasks are the coroutines of a world. A node's code is straight-line: it calls Network.Call and goes on with the
 // answer. Here it runs as a coroutine that is left at Call and entered again when the answer is there, so that one
 // goroutine plays all nodes, in an order that the schedule alone decides.
+//
+// One of the coroutines is the player: it takes one event after the other, and does the jobs that they begin itself. When one of
+// these has to wait, another coroutine is the player from then on. So a job that never waits, as most do, enters none.
 type tasks struct {
+	step    func() bool // takes the next event; false: it was the last
+	player  *task
+	over    bool    // there is no event any more
 	running *task   // nil between events
 	idle    []*task // coroutines that are done with their job, to be given another
 	waiting int     // tasks that are left in the middle of their job
@@ -34,17 +40,56 @@ type task struct {
 // unwound is the panic that takes an ended task out of the middle of its job.
 type unwound struct{}
 
-// start runs job as a task of p until it is done or waits for the first time.
-func (ts *tasks) start(p *process, job happens) {
-	var t *task
+// play takes steps until there are no more.
+func (ts *tasks) play(step func() bool) {
+	ts.step = step
+	for !ts.over {
+		t := ts.spare()
+		ts.player = t
+		t.next()
+		if t.job != nil { // it waits
+			ts.left(t.process)
+		}
+	}
+}
+
+// spare is a coroutine without a job.
+func (ts *tasks) spare() (t *task) {
 	if n := len(ts.idle); n > 0 {
 		t, ts.idle = ts.idle[n-1], ts.idle[:n-1]
 	} else {
 		t = &task{tasks: ts}
 		t.next, t.stop = iter.Pull(t.life)
 	}
+	return t
+}
+
+// start runs job as a task of p until it is done or waits for the first time.
+func (ts *tasks) start(p *process, job happens) {
+	t := ts.spare()
 	t.process, t.job = p, job
 	t.enter()
+}
+
+// last is start for what an event does last: if job has to wait, it returns only when that is done, and the player is another one.
+func (ts *tasks) last(p *process, job happens) {
+	if ts.running != nil {
+		panic("sim: a job began while another one runs; only events may begin one")
+	}
+	t := ts.player
+	t.process, t.job, ts.running = p, job, t
+	t.do()
+	if ts.player == t {
+		ts.left(p)
+	}
+}
+
+// left notes that a task of p is done or waits for the first time.
+func (ts *tasks) left(p *process) {
+	ts.running = nil
+	j := p.machine.world.judge // a node may have settled something with itself
+	j.settling(nil, nil)
+	j.looksAtHolds(p)
 }
 
 // direct has a job of p done that never waits, where it stands: to enter a coroutine and to leave it costs more than most
@@ -66,10 +111,8 @@ func (t *task) enter() {
 	t.tasks.running = t
 	p, visit := t.process, t.hearing != nil
 	t.next()
-	t.tasks.running = nil
-	if j := p.machine.world.judge; !visit { // a node may have settled something with itself: what it says to a client is looked at by observe
-		j.settling(nil, nil)
-		j.looksAtHolds(p)
+	if t.tasks.running = nil; !visit { // what a node says to a client is looked at by observe
+		t.tasks.left(p)
 	}
 }
 
@@ -106,23 +149,34 @@ func (ts *tasks) close() {
 	ts.idle = nil
 }
 
-// life is what a task does: one job after another.
+// life is what a task does: one job after another, or one event after another.
 func (t *task) life(leave func(struct{}) bool) {
 	defer t.lastWords()
 	t.leave = leave
+	ts := t.tasks
 	for {
-		t.job.happen()
-		for i, l := range t.letters {
-			l.drop()
-			t.letters[i] = nil
+		if t.job != nil {
+			t.do()
 		}
-		t.letters = t.letters[:0]
-		t.job, t.process, t.hearing = nil, nil, nil
-		t.tasks.idle = append(t.tasks.idle, t)
+		for ts.player == t && !ts.over {
+			ts.over = !ts.step()
+		}
+		ts.idle = append(ts.idle, t)
 		if !leave(struct{}{}) {
 			return
 		}
 	}
+}
+
+// do does the task's job.
+func (t *task) do() {
+	t.job.happen()
+	for i, l := range t.letters {
+		l.drop()
+		t.letters[i] = nil
+	}
+	t.letters = t.letters[:0]
+	t.job, t.process, t.hearing = nil, nil, nil
 }
 
 // lastWords ends an unwound task quietly, and notes where any other panic came from: the stack is lost when the
@@ -132,7 +186,9 @@ func (t *task) lastWords() {
 	if p == nil || p == (unwound{}) {
 		return
 	}
-	t.tasks.panicAt = panicSite()
+	if t.tasks.panicAt == "" { // else it has come from another task
+		t.tasks.panicAt = panicSite()
+	}
 	panic(p)
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -15,9 +16,10 @@ import (
 // of it for whoever has to find out why a promise broke.
 type trace struct {
 	hash   *xxhash.Digest
-	buf    []byte // not hashed yet
+	buf    []byte // of what is not hashed yet, and of the last recentHappenings
+	hashed int    // bytes of buf that are hashed
 	events uint64
-	recent [64]happening // the last recentHappenings of them count
+	begins [64]int // where the last recentHappenings begin in buf, by number
 }
 
 const recentHappenings = 48
@@ -78,9 +80,10 @@ var kindNames = [...]string{
 func newTrace() trace { return trace{hash: xxhash.New()} }
 
 func (t *trace) add(h happening) {
-	if len(t.buf) > traceBuffer {
+	if len(t.buf) > t.hashed+traceBuffer {
 		t.flush()
 	}
+	t.begins[t.events%uint64(len(t.begins))] = len(t.buf)
 	b := append(t.buf, byte(h.kind), bit(h.allowed))
 	b = binary.LittleEndian.AppendUint16(b, index(h.node))
 	b = binary.LittleEndian.AppendUint16(b, index(h.peer))
@@ -93,16 +96,46 @@ func (t *trace) add(h happening) {
 		b = append(append(append(b, h.limit...), 0), h.key...)
 	}
 	t.buf = b
-	t.recent[t.events%uint64(len(t.recent))] = h
 	t.events++
+}
+
+// at reads the i-th happening, one of the last.
+func (t *trace) at(i uint64, machines []*machine) (h happening) {
+	b := t.buf[t.begins[i%uint64(len(t.begins))]:]
+	if i+1 < t.events {
+		b = t.buf[t.begins[i%uint64(len(t.begins))]:t.begins[(i+1)%uint64(len(t.begins))]]
+	}
+	who := func(n uint16) *machine {
+		if n == index(nil) {
+			return nil
+		}
+		return machines[n]
+	}
+	h.kind, h.allowed = kind(b[0]), b[1] != 0
+	h.node, h.peer = who(binary.LittleEndian.Uint16(b[2:])), who(binary.LittleEndian.Uint16(b[4:]))
+	h.at, h.seq = time.Duration(binary.LittleEndian.Uint64(b[6:])), binary.LittleEndian.Uint64(b[14:])
+	if b = b[22:]; len(b) > 0 {
+		h.op = cluster.Op(b[0])
+		h.cost, h.remaining = int64(binary.LittleEndian.Uint64(b[1:])), int64(binary.LittleEndian.Uint64(b[9:]))
+		limit, key, _ := bytes.Cut(b[17:], []byte{0})
+		h.limit, h.key = string(limit), string(key)
+	}
+	return h
 }
 
 // traceBuffer is how much is hashed at once: it costs less than bit by bit.
 const traceBuffer = 4096
 
+// flush hashes what is not hashed yet, and keeps the latest.
 func (t *trace) flush() {
-	t.hash.Write(t.buf)
-	t.buf = t.buf[:0]
+	t.hash.Write(t.buf[t.hashed:])
+	first := max(t.events, recentHappenings) - recentHappenings
+	done := t.begins[first%uint64(len(t.begins))]
+	for i := first; i < t.events; i++ {
+		t.begins[i%uint64(len(t.begins))] -= done
+	}
+	t.buf = t.buf[:copy(t.buf, t.buf[done:])]
+	t.hashed = len(t.buf)
 }
 
 // sum identifies all that happened so far.
@@ -112,9 +145,9 @@ func (t *trace) sum() uint64 {
 }
 
 // last are the latest happenings, one line each, oldest first.
-func (t *trace) last() (lines []string) {
+func (t *trace) last(machines []*machine) (lines []string) {
 	for i := max(t.events, recentHappenings) - recentHappenings; i < t.events; i++ {
-		lines = append(lines, t.recent[i%uint64(len(t.recent))].String())
+		lines = append(lines, t.at(i, machines).String())
 	}
 	return lines
 }

@@ -23,6 +23,23 @@ type arrival struct {
 	roams    bool          // the client goes to another node at once if one is down
 	retry    retry
 	of       cluster.ID // a reservation: it comes only if that was granted
+	slip     *slip      // that items and calls are written on, if nobody else has them
+}
+
+// slip is room for a request of one item and one visit. The world writes on it again when that is over.
+type slip struct {
+	items [1]cluster.Item
+	calls [1]calling
+}
+
+// lone has a be written on a slip.
+func (a *arrival) lone(w *world) {
+	if n := len(w.slips); n > 0 {
+		a.slip, w.slips = w.slips[n-1], w.slips[:n-1]
+	} else {
+		a.slip = new(slip)
+	}
+	a.items, a.calls = a.slip.items[:], a.slip.calls[:]
 }
 
 // calling is a client who brings a request to a node, some time after it arose.
@@ -34,7 +51,7 @@ type calling struct {
 // source is where the traffic of a world comes from.
 type source interface {
 	// next is the request after the last one, and false when there is none any more. Times never go back.
-	next() (arrival, bool)
+	next(a *arrival) bool
 }
 
 // source is that of the plan.
@@ -57,13 +74,12 @@ func (w *world) source() source {
 
 // await waits for the next request; after the last one the world comes to rest.
 func (w *world) await(from source) {
-	a, more := from.next()
-	if !more {
+	w.coming.world, w.coming.from = w, from
+	if !from.next(&w.coming.next) {
 		w.rest()
 		return
 	}
-	w.coming = awaited{w, from, a}
-	w.schedule.add(a.at, &w.coming)
+	w.schedule.add(w.coming.next.at, &w.coming)
 }
 
 // awaited is the next request, when its time has come.
@@ -74,8 +90,8 @@ type awaited struct {
 }
 
 func (a *awaited) happen() {
+	a.world.drawing = a.from
 	a.world.arrive(&a.next)
-	a.world.await(a.from)
 }
 
 // arrive has the nodes that a names hear of it.
@@ -89,12 +105,12 @@ func (w *world) arrive(a *arrival) {
 	} else {
 		r = new(request)
 	}
-	*r = request{items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience, open: len(a.calls), roams: a.roams, retry: a.retry}
+	*r = request{items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience, open: len(a.calls), roams: a.roams, retry: a.retry, slip: a.slip}
 	w.judge.posed(r)
 	w.course.posed(r)
-	for _, c := range a.calls {
+	for i, c := range a.calls {
 		if m := w.machines[c.node]; c.after == 0 {
-			w.visit(m, r)
+			w.visit(m, r, i == len(a.calls)-1)
 		} else {
 			w.visitLater(m, r, c.after)
 		}
@@ -102,7 +118,7 @@ func (w *world) arrive(a *arrival) {
 }
 
 func (w *world) visitLater(m *machine, r *request, after time.Duration) {
-	w.at(w.now+after, func() { w.visit(m, r) })
+	w.at(w.now+after, func() { w.visit(m, r, true) })
 }
 
 // roam is the machine that a client ends up at who begins at m and goes on from one to the next until one is up.
@@ -147,13 +163,13 @@ func (w *world) retry(r *request) {
 // script is traffic that is known in advance, by time.
 type script struct{ arrivals []arrival }
 
-func (s *script) next() (arrival, bool) {
+func (s *script) next(a *arrival) bool {
 	if len(s.arrivals) == 0 {
-		return arrival{}, false
+		return false
 	}
-	a := s.arrivals[0]
+	*a = s.arrivals[0]
 	s.arrivals = s.arrivals[1:]
-	return a, true
+	return true
 }
 
 // clients draw the traffic of a world.
@@ -165,7 +181,6 @@ type clients struct {
 	sequence uint64        // of the last ID drawn
 	left     int           // requests still to come
 	at       time.Duration // when the next one comes
-	slab
 }
 
 // clientOrigin is where the IDs of clients come from. They are one program here: it never draws an ID twice.
@@ -194,23 +209,23 @@ func keyName(i int) string {
 }
 
 // next draws a request, and when the one after it comes.
-func (c *clients) next() (arrival, bool) {
+func (c *clients) next(a *arrival) bool {
 	if c.left == 0 {
-		return arrival{}, false
+		return false
 	}
 	c.left--
-	a := c.arrival()
+	c.arrival(a)
 	if !c.chance(c.world.plan.traffic.crowd) {
 		c.at += time.Duration(c.dice.ExpFloat64() * float64(c.world.plan.traffic.gap))
 	}
-	return a, true
+	return true
 }
 
 func (c *clients) chance(part float64) bool { return part > 0 && c.dice.Float64() < part }
 
-func (c *clients) arrival() arrival {
+func (c *clients) arrival(a *arrival) {
 	t := &c.world.plan.traffic
-	a := arrival{at: c.at, patience: cluster.DefaultDeadline}
+	*a = arrival{at: c.at, patience: cluster.DefaultDeadline}
 	switch {
 	case c.chance(t.broken):
 		a.broken = true
@@ -234,7 +249,7 @@ func (c *clients) arrival() arrival {
 			a.items = append(a.items, c.item(c.key()))
 		}
 	default:
-		a.items, a.calls = c.request(1)
+		a.lone(c.world)
 		a.items[0] = c.item(c.key())
 	}
 	switch {
@@ -243,8 +258,7 @@ func (c *clients) arrival() arrival {
 	case c.chance(t.patience):
 		a.patience = time.Duration(1+c.dice.IntN(10)) * time.Second
 	}
-	c.call(&a)
-	return a
+	c.call(a)
 }
 
 // call draws who hears of a: a node, or several one after the other. Repeats come within the time in which an owner

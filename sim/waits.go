@@ -29,6 +29,9 @@ func (w *waits) add(took time.Duration) {
 	}
 }
 
+// reset forgets all, and keeps the memory.
+func (w *waits) reset() { *w = waits{fine: w.fine[:0], coarse: w.coarse[:0]} }
+
 // counted is counts with n more at i.
 func counted(counts []uint32, i int, n uint32) []uint32 {
 	if i >= len(counts) {

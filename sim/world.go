@@ -28,7 +28,9 @@ type world struct {
 	letters  []*letter                 // likewise
 	visits   []*visit                  // likewise
 	requests []*request                // likewise
+	slips    []*slip                   // likewise
 	coming   awaited                   // the next request
+	drawing  source                    // of the next request, before the next event
 	first    *ring.Ring                // in the beginning
 	views    []*cluster.View           // made last
 	judge    *judge
@@ -42,6 +44,7 @@ type world struct {
 	rested   time.Duration // since when
 	reserved uint64        // reservations that demands have made
 	wentDown time.Duration // when a node last did
+	allDown  time.Duration // when nobody was left
 }
 
 // limitRule is a rule of the plan, made.
@@ -81,7 +84,7 @@ const warmUp = 2 * time.Second
 
 func newWorld(p *plan, plant func(*process)) *world {
 	w := &world{
-		plan: p, plant: plant, now: -warmUp, wentDown: -warmUp, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
+		plan: p, plant: plant, now: -warmUp, wentDown: -warmUp, allDown: -2 * warmUp, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
 		network: newNetwork(len(p.machines)),
 	}
 	for _, rule := range p.limits {
@@ -127,19 +130,30 @@ func (w *world) at(t time.Duration, run func()) *event { return w.schedule.add(t
 // run lets the world go on until nothing more happens in it, or until a promise is broken.
 func (w *world) run() {
 	defer w.end()
-	for w.judge.failure == nil {
-		at, what, ok := w.schedule.next()
-		if !ok {
-			w.judge.atRest()
-			return
-		}
-		w.now = at
-		w.judge.checked[sound]++
-		what.happen()
-		if w.resting && w.now > w.rested+restAfter {
-			w.judge.restless()
-		}
+	w.tasks.play(w.step)
+}
+
+// step has the next event happen, if there is one and no promise is broken.
+func (w *world) step() bool {
+	if from := w.drawing; from != nil { // the last event was a request
+		w.drawing = nil
+		w.await(from)
 	}
+	if w.resting && w.now > w.rested+restAfter {
+		w.judge.restless()
+	}
+	if w.judge.failure != nil {
+		return false
+	}
+	at, what, ok := w.schedule.next()
+	if !ok {
+		w.judge.atRest()
+		return false
+	}
+	w.now = max(w.now, at) // what was to be done earlier is done at once
+	w.judge.checked[sound]++
+	what.happen()
+	return true
 }
 
 // end unwinds whoever still waits, and turns a panic of a node into a failure.
@@ -292,13 +306,14 @@ type request struct {
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
 	asked    []asking      // kept by the course, one per item
+	slip     *slip         // that items are written on; nil if somebody else has them
 
 	term [1]term   // what terms mostly are
 	ask  [1]asking // and asked
 }
 
-// visit has a client bring r to m.
-func (w *world) visit(m *machine, r *request) {
+// visit has a client bring r to m. last says that nothing else is left of the event.
+func (w *world) visit(m *machine, r *request, last bool) {
 	if r.roams {
 		m = w.roam(m)
 	}
@@ -318,9 +333,12 @@ func (w *world) visit(m *machine, r *request) {
 		v = new(visit)
 	}
 	v.process, v.request = p, r
-	if p.machine.frozen {
+	switch {
+	case p.machine.frozen:
 		p.do(func() { w.tasks.start(p, v) })
-	} else {
+	case last:
+		w.tasks.last(p, v)
+	default:
 		w.tasks.start(p, v)
 	}
 }
@@ -358,6 +376,8 @@ func (v *visit) happen() {
 	clear(v.out)
 	w.visits = append(w.visits, v)
 	if r.open == 0 {
-		w.requests = append(w.requests, r)
+		if w.requests = append(w.requests, r); r.slip != nil {
+			w.slips = append(w.slips, r.slip)
+		}
 	}
 }

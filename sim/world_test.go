@@ -61,7 +61,7 @@ func (w *world) asks(at time.Duration, i int, key string, patience time.Duration
 			a.at, a.Decision = w.now, out[0]
 			return err
 		}}
-		w.visit(m, r)
+		w.visit(m, r, false)
 		p.door = inner
 	})
 	return a
@@ -209,8 +209,8 @@ func TestCrashesForgetAndLeaveNobodyWaiting(t *testing.T) {
 	if before.Remaining != 4 || cutShort.at != -1 {
 		t.Errorf("before: %d left; asked a node that died: heard at %v; want 4, -1", before.Remaining, cutShort.at)
 	}
-	if alone.Remaining != 4 || alone.Degraded {
-		t.Errorf("while only one is there, which knows nothing: %+v; want 4 left", alone.Decision)
+	if alone.Remaining != 4 || alone.Source != cluster.SourceFallback || !alone.Degraded {
+		t.Errorf("while only one is there, which knows nothing and nobody: %+v; want 4 left, by its share", alone.Decision)
 	}
 	if after.Remaining != 3 || after.Degraded {
 		t.Errorf("when both are there again: %+v; want 3 left", after.Decision)

@@ -119,6 +119,10 @@ const (
 	// stateTimeout is how long SetState waits for a change to be sent out. It normally takes 0.1 to 0.4 s; what is
 	// not sent by then still goes out with the next exchange.
 	stateTimeout = time.Second
+	// retransmits is how often each node passes a piece of news on, for each digit of the number of nodes. Of seven nodes that pass it on
+	// four times, the library's default, one misses it every two hundredth time, and hears of it by the next push/pull: when two
+	// nodes came at once, somebody did so 10 s late in an eighth of the cases.
+	retransmits = 8
 	// leavingRounds is how many rounds of gossip Leave lets pass between LEAVING and the goodbye, if it must say both: who
 	// hears the goodbye first takes it for a death.
 	leavingRounds = 5
@@ -278,6 +282,7 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 
 	c.ProbeInterval, c.ProbeTimeout = g.timing.Probe, g.timing.ProbeTimeout
 	c.GossipInterval, c.PushPullInterval = g.timing.Gossip, g.timing.PushPull
+	c.RetransmitMult = retransmits
 	c.TCPTimeout = streamTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 4, 3
 	c.GossipToTheDeadTime = 30 * time.Second

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -794,6 +795,41 @@ func TestBadConfig(t *testing.T) {
 		if g != nil || err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(fmt.Sprint(err), "secret") {
 			t.Errorf("want an error with %q: %v", row.want, err)
 		}
+	}
+}
+
+// The promise: somebody misses a piece of news less than once in a thousand times. Each of seven nodes that has heard it passes it on to three others that it
+// draws, and again, until it has done so as often as the library is told to.
+func TestNewsArePassedOnOftenEnough(t *testing.T) {
+	_, conf, err := prepare(t.Context(), Config{
+		Member: cluster.Member{ID: "a", Boot: 1, PeerAddr: "127.0.0.1:1"}, Cluster: "test", Bind: "127.0.0.1:0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nodes, times = 7, 10_000
+	missed := 0
+	dice := rand.New(rand.NewPCG(1, 1))
+	for range times {
+		heard := []int{0} // in the order in which they hear of it
+		for k := 0; k < len(heard); k++ {
+			for sent := 0; sent < conf.RetransmitMult; {
+				for _, to := range dice.Perm(nodes - 1)[:min(conf.GossipNodes, conf.RetransmitMult-sent)] {
+					if to >= heard[k] {
+						to++
+					}
+					if sent++; !slices.Contains(heard, to) {
+						heard = append(heard, to)
+					}
+				}
+			}
+		}
+		if len(heard) < nodes {
+			missed++
+		}
+	}
+	if missed > times/1000 {
+		t.Errorf("in %d of %d cases somebody has missed it", missed, times)
 	}
 }
 

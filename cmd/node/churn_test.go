@@ -44,7 +44,9 @@ type fault struct {
 
 var churns = []fault{
 	{"nothing", func(c *churn) {}, none},
+	{"an agent joins", func(c *churn) { c.addAgents(len(c.nodes)) }, none}, // what a process costs that takes over nothing
 	{"a node joins", func(c *churn) { c.add(len(c.nodes)) }, none},
+	{"two agents join at once", func(c *churn) { c.addAgents(len(c.nodes), len(c.nodes)+1) }, none},
 	{"two nodes join at once", func(c *churn) { c.add(len(c.nodes), len(c.nodes)+1) }, none},
 	{"a node leaves (SIGTERM)", func(c *churn) { c.leave(1) }, none},
 	{"rolling restart of all", func(c *churn) {
@@ -79,8 +81,13 @@ type churn struct {
 }
 
 // add starts nodes, or starts them again, all at once.
-func (c *churn) add(indices ...int) {
-	args := []string{"--limits", c.limits}
+func (c *churn) add(indices ...int) { c.start(nil, indices...) }
+
+// addAgents starts nodes that own nothing.
+func (c *churn) addAgents(indices ...int) { c.start([]string{"--role", "agent"}, indices...) }
+
+func (c *churn) start(role []string, indices ...int) {
+	args := append([]string{"--limits", c.limits}, role...)
 	for _, p := range c.nodes {
 		if p.alive() {
 			args = append(args, "--join", p.gossip)
@@ -93,13 +100,17 @@ func (c *churn) add(indices ...int) {
 		all.Go(func() { started[k] = serveProcess(c.t, fmt.Sprintf("n%d", i+1), args...) })
 	}
 	all.Wait()
+	before := len(c.nodes)
 	for k, i := range indices {
 		if i == len(c.nodes) {
 			c.nodes = append(c.nodes, nil)
 		}
 		c.nodes[i] = started[k]
 	}
-	c.dialAll()
+	if slices.Min(indices) < before {
+		before = 0 // who comes again listens elsewhere: all must know
+	}
+	c.dialFrom(before)
 	active := 0
 	for _, p := range c.nodes {
 		if p.alive() {
@@ -269,6 +280,7 @@ func TestChurn(t *testing.T) {
 			for i := range *churnNodes {
 				c.add(i)
 			}
+			c.dialFrom(0) // so that each knows all
 			c.settled()
 			c.chargeLive()
 
@@ -323,10 +335,14 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// dialAll makes a client for each node that uses the others when its own cannot be reached.
-func (c *churn) dialAll() {
+// dialFrom makes clients for the nodes from that one on, each of which uses the others when its own cannot be reached; those of nodes
+// before it stay. They are connected when they are first asked: what that takes is not the cluster's.
+func (c *churn) dialFrom(first int) {
 	var clients []*client.Client
-	for i := range c.nodes {
+	if first > 0 {
+		clients = slices.Clone(*c.clients.Load())
+	}
+	for i := first; i < len(c.nodes); i++ {
 		var targets []string
 		for k := range c.nodes {
 			if p := c.nodes[(i+k)%len(c.nodes)]; p.alive() {
@@ -338,6 +354,9 @@ func (c *churn) dialAll() {
 			c.t.Fatal(err)
 		}
 		c.t.Cleanup(func() { to.Close() })
+		if _, err := to.Members(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
 		clients = append(clients, to)
 	}
 	c.clients.Store(&clients)

@@ -7,11 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"penstock/cluster"
-	"penstock/limiter"
 	"penstock/rpc"
 )
 
@@ -36,6 +37,7 @@ type dataDir struct {
 
 	mu      sync.Mutex // guards below, and makes files one at a time
 	saved   uint64     // changes of the node when the file was begun
+	others  []string   // whom it names
 	damaged bool       // the file is to be written anew, whatever has changed
 }
 
@@ -72,11 +74,16 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	defer f.Close()
 	began, entries, broken := time.Now(), 0, 0
 	var age time.Duration
-	err = rpc.ReadSnapshot(f, func(written time.Time, list []limiter.Entry, holds []cluster.HoldCopy) {
+	var others []string
+	err = rpc.ReadSnapshot(f, func(written time.Time, m *cluster.Move) {
 		age = time.Since(written)
-		taken := node.Restore(age, list, holds)
-		entries, broken = entries+taken, broken+len(list)+len(holds)-taken
+		if m.ID != "" {
+			others = append(others, strings.Clone(m.ID))
+		}
+		taken := node.Restore(age, m.Entries, m.Holds)
+		entries, broken = entries+taken, broken+len(m.Entries)+len(m.Holds)-taken
 	})
+	node.Await(age, others)
 	if errors.Is(err, rpc.ErrForeign) {
 		return fmt.Errorf("--data-dir: %s: %w; move it away, or give another directory", name, err)
 	}
@@ -86,7 +93,7 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	if age < 0 {
 		d.log.Warn("counters on the disk are from the future: the clock was set back; they last longer by that much", "by", -age)
 	}
-	d.log.Info("counters restored", "entries", entries, "age", age.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
+	d.log.Info("counters restored", "entries", entries, "others", others, "age", age.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -94,8 +101,8 @@ func (d *dataDir) restore(node *cluster.Node) error {
 func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	changes := node.Stats().Changes()
-	if changes == d.saved && !d.damaged {
+	changes, others := node.Stats().Changes(), node.Others()
+	if changes == d.saved && slices.Equal(others, d.others) && !d.damaged {
 		return nil
 	}
 	name := filepath.Join(d.path, countersFile)
@@ -104,7 +111,7 @@ func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
 		return err
 	}
 	began := time.Now()
-	entries, err := rpc.WriteSnapshot(f, node.Table(), node.Book(), clock)
+	entries, err := rpc.WriteSnapshot(f, others, node.Table(), node.Book(), clock)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -114,7 +121,7 @@ func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
 	if err = os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	d.saved, d.damaged = changes, false
+	d.saved, d.others, d.damaged = changes, others, false
 	d.log.Debug("counters saved", "entries", entries, "took", time.Since(began))
 	return syncDir(d.path)
 }

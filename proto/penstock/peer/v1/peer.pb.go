@@ -393,7 +393,8 @@ type Move struct {
 	Taken []*Memory `protobuf:"bytes,10,rep,name=taken,proto3" json:"taken,omitempty"`
 	// Partitions whose copies somebody else has from now on.
 	End []uint32 `protobuf:"varint,11,rep,packed,name=end,proto3" json:"end,omitempty"`
-	// Partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has.
+	// Partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has. Without a sequence: the partitions of
+	// entries and holds, which are from a file.
 	Lent []uint32 `protobuf:"varint,12,rep,packed,name=lent,proto3" json:"lent,omitempty"`
 	// What the sender has charged to replicated limits.
 	Charges []*Charge `protobuf:"bytes,13,rep,name=charges,proto3" json:"charges,omitempty"`
@@ -405,7 +406,7 @@ type Move struct {
 	Unasked []uint64 `protobuf:"fixed64,16,rep,packed,name=unasked,proto3" json:"unasked,omitempty"`
 	// The sender is cut off from most members: it lives, and holds nothing.
 	CutOff bool `protobuf:"varint,17,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
-	// How long before this was sent the states of entries were so, and the holds had as much left as they say.
+	// How long before this was sent the entries were as old as they say, and the holds had as much left.
 	AgeNs         int64 `protobuf:"varint,18,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -769,7 +770,9 @@ type Entry struct {
 	Limit uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	Key   []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// A State (see package limiter); empty: as good as never seen.
-	State         []byte `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	State []byte `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// How long ago it was so, when the move was made.
+	AgeNs         int64 `protobuf:"varint,4,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -823,6 +826,13 @@ func (x *Entry) GetState() []byte {
 		return x.State
 	}
 	return nil
+}
+
+func (x *Entry) GetAgeNs() int64 {
+	if x != nil {
+		return x.AgeNs
+	}
+	return 0
 }
 
 // Memory is the answer to a take, kept in case it is asked again.
@@ -1339,7 +1349,7 @@ type MoveAnswer struct {
 	Term uint64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	// One byte for each partition of the claim: 0 free, 1 held, 2 busy.
 	Standings []byte `protobuf:"bytes,2,opt,name=standings,proto3" json:"standings,omitempty"`
-	// Partitions of the gift that the answerer does not take.
+	// Partitions of the gift that the answerer does not take; of what is from a file, those that it does not hold.
 	Refused []uint32 `protobuf:"varint,3,rep,packed,name=refused,proto3" json:"refused,omitempty"`
 	// The copies and the gift were taken in, but for what is refused.
 	Applied bool `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
@@ -1664,11 +1674,12 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
 	"\x05units\x18\x03 \x01(\x12R\x05units\x12\x1b\n" +
-	"\twas_reset\x18\x04 \x01(\bR\bwasReset\"E\n" +
+	"\twas_reset\x18\x04 \x01(\bR\bwasReset\"\\\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\fR\x05state\"\xaa\x01\n" +
+	"\x05state\x18\x03 \x01(\fR\x05state\x12\x15\n" +
+	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\"\xaa\x01\n" +
 	"\x06Memory\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1c\n" +

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// What clients hear is what was decided, in time, and says by whom.
+
+// hearing is one visit of a client, from the question to the answer.
+type hearing struct {
+	process  *process
+	request  *request
+	question *cluster.Request
+	out      []cluster.Decision // as far as the node has come
+	decided  []bool             // items that this node has decided itself
+	retried  []int              // reservations that it has tried again, under another ID
+	began    time.Duration
+	view     *cluster.View
+	spread   bool    // its items stand or fall together, and have several owners in the eyes of the node
+	alone    []alone // of items whose owner did not answer; nil if there are none
+}
+
+// alone is what the reference decides where a node finds no owner.
+type alone struct {
+	limiter.Decision
+	full    bool // all of it is known, and not only whether it is a yes
+	due     bool // the limit has it so
+	charged bool // to the node's share
+}
+
+// opened begins a visit.
+func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, out []cluster.Decision) {
+	*h = hearing{process: p, request: r, question: q, out: out, began: j.world.now, view: p.node.View(), decided: h.decided[:0], retried: h.retried[:0]}
+	j.requests.Visits++
+	for i := range r.items {
+		it := &r.items[i]
+		j.world.trace.add(happening{at: j.world.now, kind: asks, node: p.machine, seq: it.ID.Sequence, limit: limitName(it), key: it.Key, op: it.Op, cost: it.Cost})
+	}
+	if !r.broken {
+		j.visited(r)
+		j.spreads(h)
+		j.triesAgain(h)
+		j.gives(h)
+		h.decided = append(h.decided, make([]bool, len(r.items))...)
+	}
+}
+
+// closed checks what a client heard at the end of a visit.
+func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
+	r, p := h.request, h.process
+	defer j.left(r)
+	j.observe(h)
+	j.checked[inTime]++
+	if late := p.now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
+		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id, time.Duration(late))
+		return
+	}
+	if !r.broken {
+		j.gave(h, out, err)
+	}
+	due := r.broken
+	if due || err != nil {
+		j.refusal(p, err, due)
+		return
+	}
+	yes := true
+	for i := range out {
+		yes = yes && out[i].Allowed
+		if out[i].Source == cluster.SourceFallback && h.alone == nil {
+			j.decideAlone(h, out)
+		}
+	}
+	for i := range out {
+		j.heard(h, i, &out[i], !r.atomic || yes)
+		if id := h.question.Items[i].ID; id.Origin != clientOrigin && !h.spread {
+			j.said.forget(id) // nobody else will ask for it
+		}
+	}
+}
+
+// clockGrain is what a deadline may be missed by: a clock that gains skips a nanosecond now and then.
+const clockGrain = 1
+
+// refusal checks an error, or that there is one.
+func (j *judge) refusal(p *process, err error, due bool) {
+	j.checked[refused]++
+	j.requests.Refused++
+	j.world.trace.add(happening{at: j.world.now, kind: refuses, node: p.machine})
+	var input *cluster.InputError
+	var unknown *cluster.UnknownLimitError
+	switch {
+	case err == nil:
+		j.fail(refused, "%s decides a request that is in error", p.machine.id)
+	case !due:
+		j.fail(refused, "%s refuses a request that is in order: %v", p.machine.id, err)
+	case !errors.As(err, &input) && !errors.As(err, &unknown):
+		j.fail(refused, "%s refuses a request with an error that does not say what is wrong: %v", p.machine.id, err)
+	}
+}
+
+// heard checks one decision as a client heard it. yes is false if the client has to take it for a no because it
+// fell with others.
+func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
+	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
+	a := t.account
+	j.world.trace.add(happening{
+		at: j.world.now, kind: hears, node: p.machine, seq: it.ID.Sequence,
+		limit: a.spec.Name, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed, remaining: d.Remaining,
+	})
+	got := d.Decision
+	if d.Shadow {
+		got.Allowed = false
+	}
+	j.checked[honest]++
+	if d.Rule == nil || d.Rule.Name != a.spec.Name || d.Shadow && !d.Allowed || it.Op == cluster.OpTake && !d.Shadow && !d.Allowed && watches(a.spec) {
+		j.fail(honest, "%s answers for %s under %s: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
+		return
+	}
+	local := d.Source == cluster.SourceOwner
+	switch {
+	case a.replica != nil || a.spec.Unlimited:
+		j.heardReplica(h, i, d, yes)
+		return
+	case d.Source == cluster.SourceDenied: // see observeDenial
+	case d.Source == cluster.SourceLease:
+		if a.held == nil || it.Op != cluster.OpTake || d.Degraded {
+			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
+			return
+		}
+	case d.Source == cluster.SourceFallback && it.Op > cluster.OpReserve && d.Hold != limiter.HoldNone:
+		j.heardPromise(h, i, d)
+		return
+	case d.Source == cluster.SourceFallback:
+		j.fellBack(h, i, d, unheld(got))
+		a.tally.count(it, d)
+		if d.Allowed && !d.Shadow && asksFor(it) && it.Cost > 0 {
+			a.reference.owes(a, p, it.ID)
+		}
+		j.promises(h, i, d, yes)
+		if h.alone[i].charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {
+			j.spared(t, it.Cost, d.Bound)
+		}
+		return
+	case d.Degraded && j.world.plan.sky == calm && !j.misses(h, d, a):
+		j.fail(marked, "%s answers for %s under %s with less than the full promise, in a world that is %s: %s",
+			p.machine.id, keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d))
+		return
+	case j.relayedTo(p, it, d, got):
+	case local != (d.Owner == p.machine.id) || j.world.byID[d.Owner] == nil:
+		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key), d.Owner, d.Source)
+		return
+	case local:
+	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
+		if s := j.said.byID.get(it.ID); s == nil || !s.has(got) {
+			s = cmp.Or(s, &saying{})
+			j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
+				p.machine.id, keyText(it.Key), a.spec.Name, decisionText(got), decisionText(s.last))
+			return
+		}
+	}
+	a.tally.count(it, d)
+	t.settled = true
+	if it.Op >= cluster.OpReserve {
+		j.heardHold(h, i, d, yes)
+		return
+	}
+	if h.spread && yes && d.Allowed && !d.Shadow && it.Cost != 0 {
+		j.charged(t, it.Cost)
+	}
+	switch {
+	case !yes || !d.Allowed || d.Shadow || it.Op != cluster.OpTake || it.Cost <= 0:
+	case !j.ofShare(h, it, d):
+		j.admitted(t, it.Cost)
+	case !t.spared: // the client has not heard of that
+		j.spared(t, it.Cost, d.Bound)
+	}
+}
+
+// ofShare reports whether what a client hears as the owner's is what the share of that node has
+// admitted when it was not the owner: a take is remembered whoever has decided it.
+func (j *judge) ofShare(h *hearing, it *cluster.Item, d *cluster.Decision) bool {
+	m := j.world.byID[d.Owner]
+	if m == nil || m.process == nil {
+		return false
+	}
+	own := m.process.shares.answers.get(it.ID)
+	return own != nil && own.repeated != 0 && own.repeated >= h.began && own.decisions[0] == d.Decision
+}
+
+// limitName is the name of the limit that an item is about.
+func limitName(it *cluster.Item) string {
+	if it.Inline != nil {
+		return it.Inline.Name
+	}
+	return it.Limit
+}
+
+// oneKey reports whether all items of r are about one key, which has one owner.
+func oneKey(r *request) bool {
+	for i := range r.items {
+		if r.items[i].Key != r.items[0].Key {
+			return false
+		}
+	}
+	return true
+}

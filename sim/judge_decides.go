@@ -1,0 +1,269 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// What nodes decide is what a naive limiter would decide, or as close to it as the promises say.
+
+// observe looks at what a node has decided itself since it was last looked at: whenever it begins to wait for others,
+// and when it answers. Between two looks no time goes by, so this is when it decided.
+func (j *judge) observe(h *hearing) {
+	p := h.process
+	items, got := j.scratch.items[:0], j.scratch.got[:0]
+	j.settling(nil, h.question)
+	j.looksAtHolds(p)
+	for i := range h.decided {
+		d := &h.out[i]
+		if j.observeDenial(h, i) || j.observeHold(h, i) || j.observeReplica(h, i) || h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+			continue
+		}
+		h.decided[i] = true
+		raw := d.Decision
+		raw.Allowed = raw.Allowed && !d.Shadow
+		it := &h.question.Items[i]
+		x := asked{h.request.terms[i].account, it.Cost, it.Op, it.ID, d.Degraded}
+		if h.spread {
+			j.setsAside(p, &x, raw)
+			continue
+		}
+		items = append(items, x)
+		got = append(got, raw)
+		if !h.request.atomic {
+			j.decides(p, items, false, got)
+			items, got = items[:0], got[:0]
+		}
+	}
+	if len(items) > 0 {
+		j.decides(p, items, true, got)
+	}
+	j.scratch.items, j.scratch.got = items, got
+	// What nobody has answered is decided last; after that a node may wait for others to hear what it has given back. (Of what stands or falls
+	// together it may try again.)
+	if h.alone == nil && !h.request.atomic && h.givenUp() {
+		j.decideAlone(h, h.out)
+	}
+}
+
+// givenUp reports whether an item was decided without its owner. What a node has promised it answers for at once, before it asks for others.
+func (h *hearing) givenUp() bool {
+	for i := range h.out {
+		if d := &h.out[i]; d.Source == cluster.SourceFallback && (d.Hold == limiter.HoldNone || h.question.Items[i].Op <= cluster.OpReserve) {
+			return true
+		}
+	}
+	return false
+}
+
+// decides checks what p has just decided, as who decides for the keys of items, which stand or fall together.
+func (j *judge) decides(p *process, items []asked, together bool, got []limiter.Decision) {
+	for i := range items {
+		j.mayDecide(p, items[i].account, items[i].doubt)
+	}
+	id := items[0].id
+	if items[0].op == cluster.OpPeek {
+		id = cluster.ID{}
+	}
+	known := j.memories.answers.get(id)
+	if before := j.remembered(p, known, id, items, got); before != nil {
+		for i := range items {
+			j.same(p, &items[i], got[i], before[i])
+		}
+		return
+	}
+	for i := range items {
+		j.bring(items[i].account, p)
+	}
+	if together && len(items) > 1 {
+		j.decidesAll(p, items, got)
+	} else {
+		j.decidesOne(p, &items[0], got[0])
+	}
+	if id != (cluster.ID{}) {
+		charges := false
+		for i := range items {
+			charges = charges || got[i].Allowed && items[i].cost != 0 && items[i].op == cluster.OpTake
+		}
+		if together {
+			charges = charges && !falls(items, got)
+		}
+		j.remember(p, known, items[0].account, id, got, charges)
+	}
+}
+
+func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
+	a, now := it.account, p.now()
+	if a.held != nil {
+		j.takesHeld(p, it, got, false)
+		return
+	}
+	a.reference.settle(now, a.spec)
+	v, want := a.reference.take(now, it, got)
+	switch {
+	case it.op == cluster.OpReset:
+		a.note(p, -everything)
+	case got.Allowed && it.op == cluster.OpTake:
+		a.note(p, it.cost)
+	}
+	j.judged(p, it, v, got, want)
+}
+
+// decidesAll follows items that stand or fall together. Limits that only watch have no say in it: they are charged if
+// the others are.
+func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
+	now, exactly, blind, vague := p.now(), true, false, false
+	if slices.ContainsFunc(items, func(it asked) bool { return it.account.held != nil }) {
+		fallen := falls(items, got)
+		for i := range items {
+			j.takesHeld(p, &items[i], got[i], fallen)
+		}
+		return
+	}
+	for i := range items {
+		r := &items[i].account.reference
+		r.settle(now, items[i].account.spec)
+		blind, vague = blind || r.isBlind(), vague || r.isVague(items[i].account.spec)
+		if r.strict == nil && (r.fresh() || r.isBlind()) {
+			r.loosen(now, items[i].account.spec)
+		}
+		exactly = exactly && r.strict == nil
+	}
+	if exactly {
+		j.decidesAllExactly(p, items, got)
+		return
+	}
+	fallen := falls(items, got)
+	if would := j.wouldFall(now, items, false); would && !fallen && !vague {
+		j.judged(p, &items[0], generous, got[0], got[0])
+	}
+	if would := j.wouldFall(now, items, true); !would && fallen && !blind {
+		j.judged(p, &items[0], mean, got[0], got[0])
+	}
+	if fallen {
+		return
+	}
+	for i := range items {
+		it := &items[i]
+		r := &it.account.reference
+		if r.strict == nil {
+			strict := r.loose
+			r.strict = &strict
+			r.came = cmp.Or(r.came, j.world.now) // what was decided with others is known as well as they are
+		}
+		r.commit(now, it, got[i].Allowed)
+		if !r.isHeld() {
+			r.learn(now, it.account.spec, got[i])
+		}
+		if got[i].Allowed {
+			it.account.note(p, it.cost)
+		}
+	}
+}
+
+// wouldFall reports whether items fall by the strict references, or by the loose ones.
+func (j *judge) wouldFall(now limiter.Instant, items []asked, strictly bool) bool {
+	states := make(map[*account]*naiveState)
+	for i := range items {
+		a := items[i].account
+		if watches(a.spec) {
+			continue
+		}
+		st := states[a]
+		if st == nil {
+			st = a.reference.most(now, a.spec).copy()
+			if strictly && a.reference.strict != nil {
+				st = a.reference.strict.copy()
+			}
+			states[a] = st
+		}
+		if !st.take(now, a.spec, items[i].cost).Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *judge) decidesAllExactly(p *process, items []asked, got []limiter.Decision) {
+	now := p.now()
+	before := make(map[*account]naiveState)
+	wrongs, want := 0, make([]limiter.Decision, len(items))
+	take := func(i int) {
+		a := items[i].account
+		if _, twice := before[a]; !twice {
+			before[a] = a.reference.loose
+		}
+		var v verdict
+		if v, want[i] = a.reference.takeExactly(now, &items[i], got[i]); v != fine {
+			wrongs++
+		}
+	}
+	for i := range items {
+		if !watches(items[i].account.spec) {
+			take(i)
+		}
+	}
+	fallen := falls(items, want)
+	if fallen {
+		for a, state := range before {
+			a.reference.loose = state
+		}
+	}
+	for i := range items {
+		switch a := items[i].account; {
+		case !watches(a.spec):
+		case fallen:
+			look := items[i]
+			look.op = cluster.OpPeek
+			_, want[i] = a.reference.takeExactly(now, &look, got[i])
+		default:
+			take(i)
+		}
+	}
+	for i := range items {
+		j.same(p, &items[i], got[i], want[i])
+		if !fallen && got[i].Allowed {
+			items[i].account.note(p, items[i].cost)
+		}
+	}
+}
+
+// falls reports whether items that stand or fall together do fall, if each would be answered like this.
+func falls(items []asked, ds []limiter.Decision) bool {
+	for i := range items {
+		if !ds[i].Allowed && !watches(items[i].account.spec) {
+			return true
+		}
+	}
+	return false
+}
+
+// judged says what is wrong with a decision.
+func (j *judge) judged(p *process, it *asked, v verdict, got, want limiter.Decision) {
+	switch v {
+	default:
+		j.same(p, it, got, want)
+	case generous:
+		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and forgives what may be lost, goes no further than:\n  %s",
+			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
+	case mean:
+		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and counts as late as may be, still says:\n  %s",
+			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
+	}
+}
+
+// same holds a decision of p against the reference's.
+func (j *judge) same(p *process, it *asked, got, want limiter.Decision) {
+	j.checked[exact]++
+	if !got.Allowed {
+		j.checked[useful]++
+	}
+	if got == want {
+		return
+	}
+	j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter decides:\n  %s",
+		p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
+}

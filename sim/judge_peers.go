@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// What nodes answer each other is what they decided, in time, and what may be passed on.
+
+// saying is what was answered under an ID: always the same, unless somebody had to forget.
+type saying struct {
+	first, last limiter.Decision
+	by          *process // who said the last
+}
+
+// has reports whether d was said.
+func (s *saying) has(d limiter.Decision) bool { return s.first == d || s.last == d }
+
+// sayings are what was answered, by ID.
+type sayings struct {
+	byID byID[saying]
+	free []*saying // to be used again
+}
+
+// forget drops what was said under id.
+func (s *sayings) forget(id cluster.ID) {
+	if x := s.byID.get(id); x != nil {
+		s.free = append(s.free, x)
+		s.byID.remove(id)
+	}
+}
+
+// delivered checks what p answered to an Ask of from with this deadline on p's clock.
+func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Instant, answer *cluster.Answer) {
+	if len(answer.Items) != len(a.Items) {
+		j.fail(owned, "%s answers %d of %d items", p.machine.id, len(answer.Items), len(a.Items))
+		return
+	}
+	if a.Move != nil {
+		j.moved(from, p, a.Move)
+	}
+	j.settling(a, nil)
+	late := p.now() >= deadline
+	items, got := j.scratch.items[:0], j.scratch.got[:0]
+	for i := range a.Items {
+		it, out := &a.Items[i], &answer.Items[i]
+		if a.Relay && (out.Status == cluster.StatusDone && out.Owner != "" || out.Status == cluster.StatusLost) {
+			continue // somebody else has decided, and was judged for it
+		}
+		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, out.Degraded}
+		j.answered(p, &x, late, out)
+		if j.deliveredHold(from, p, a, i, answer) {
+			continue
+		}
+		if out.Status == cluster.StatusDone && (it.Op == cluster.OpReserve || it.Op == cluster.OpSettle) {
+			if it.Op == cluster.OpReserve {
+				j.setsAside(p, &x, out.Decision)
+				j.says(p, &x, unheld(out.Decision))
+			}
+			continue
+		}
+		if out.Status == cluster.StatusDone && it.Report { // what is charged afterwards: reference.owes
+			x.account.reference.paid(x.account, p, from, cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}, it.Cost)
+		}
+		if out.Status != cluster.StatusDone || it.Report {
+			continue
+		}
+		items, got = append(items, x), append(got, out.Decision)
+		if !a.Atomic {
+			j.decides(p, items, false, got)
+			items, got = items[:0], got[:0]
+		}
+		j.says(p, &x, out.Decision)
+	}
+	if len(items) > 0 {
+		j.decides(p, items, true, got)
+	}
+	j.scratch.items, j.scratch.got = items, got
+}
+
+// answered checks what became of one item of an Ask, but not what was decided.
+func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerItem) {
+	j.checked[owned]++
+	a := it.account
+	h := happening{at: j.world.now, kind: decides, node: p.machine, seq: it.id.Sequence, limit: a.spec.Name, key: a.key, op: it.op, cost: it.cost}
+	if got.Status == cluster.StatusDone {
+		h.allowed, h.remaining = got.Decision.Allowed, got.Decision.Remaining
+	} else {
+		h.kind = declines
+	}
+	j.world.trace.add(h)
+	if late {
+		j.checked[inTime]++
+	}
+	switch {
+	case late != (got.Status == cluster.StatusExpired):
+		j.fail(inTime, "%s answers an ask for %s with status %d; it is %t that its deadline has passed", p.machine.id, keyText(a.key), got.Status, late)
+	case late:
+	case got.Status == cluster.StatusRefused:
+		j.fail(owned, "%s refuses an ask for %s: it has been sent on too often", p.machine.id, keyText(a.key))
+	case got.Status == cluster.StatusNotOwner && got.Owner == p.machine.id:
+		j.fail(owned, "%s does not decide for %s, and says to ask %s", p.machine.id, keyText(a.key), got.Owner)
+	}
+}
+
+// confirmed notes what p answers to an Ask after it has waited for heirs.
+func (j *judge) confirmed(p *process, a *cluster.Ask, answer *cluster.Answer) {
+	for i := range a.Items {
+		it, out := &a.Items[i], &answer.Items[i]
+		if out.Status == cluster.StatusDone && out.Degraded && out.Owner == "" { // else another one has decided, and said so
+			j.says(p, &asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, true}, out.Decision)
+		}
+	}
+}
+
+// says notes what may be passed on to a client.
+func (j *judge) says(p *process, it *asked, d limiter.Decision) {
+	if it.id == (cluster.ID{}) {
+		return
+	}
+	s := j.said.byID.get(it.id)
+	if s == nil {
+		if n := len(j.said.free); n > 0 {
+			s, j.said.free = j.said.free[n-1], j.said.free[:n-1]
+		} else {
+			s = new(saying)
+		}
+		s.first = d
+		j.said.byID.put(it.id, s)
+	}
+	s.last, s.by = d, p
+}
+
+// settled checks that a call came back in time.
+func (j *judge) settled(l *letter, answered bool) {
+	j.checked[inTime]++
+	p := l.from
+	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
+	if answered {
+		j.reaches(l)
+		j.hearsTold(l)
+		if len(j.books.limits) > 0 {
+			j.hearsDenials(l)
+		}
+	}
+	if late := p.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
+		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id, time.Duration(late))
+	}
+}
