@@ -122,6 +122,9 @@ func (s *naiveKinds) putBucket(spec limiter.Spec, now *big.Int, b naiveBucket) {
 	if spec.Strict && b.value.Sign() <= 0 {
 		b.mark = larger(b.mark, now)
 	}
+	if spec.Anchor == limiter.FirstHit && b.mark.Sign() == 0 && b.value.Cmp(big64(spec.Limit)) == 0 {
+		b.mark = big64(-int64(spec.Per)) // full since the epoch: the mark before it stands for that one
+	}
 	s.buckets[bucketName(spec)] = &b
 	if spec.Anchor == limiter.Epoch && b.value.Cmp(big64(spec.Limit)) == 0 {
 		delete(s.buckets, bucketName(spec)) // it has no phase to keep

@@ -87,7 +87,8 @@ func (l *Limit) charge(w []int64, now Instant, missing, mark int64) int64 {
 }
 
 // storeBucket writes a state. Two zeros mean never seen, so the full bucket whose mark lies at the epoch is written
-// with the mark before that, which makes no difference.
+// with the mark before that. Only a clock that goes back from the epoch sees it, and what it then takes comes back at
+// the epoch: the marks are the same, so the bound is.
 func (l *Limit) storeBucket(w []int64, missing, mark int64) {
 	switch {
 	case missing == 0 && l.Anchor == Epoch:
