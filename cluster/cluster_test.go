@@ -69,7 +69,7 @@ func (w *world) Call(calls []Call) {
 		switch {
 		case w.meet != nil:
 			w.meet(c, deliver)
-		case w.nodes[c.To.ID] == nil:
+		case w.nodes[c.To.ID] == nil || w.nodes[c.To.ID].Boot() != c.To.Boot: // nobody listens there, or somebody else
 			c.Err = errors.Join(ErrUnsent, ErrGone)
 		default:
 			c.Answer = deliver()

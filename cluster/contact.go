@@ -95,6 +95,9 @@ func (p *peer) met(now limiter.Instant, cutOff bool) {
 	}
 }
 
+// leaving reports whether p leaves: it has said so itself, or others have.
+func (p *peer) leaving() bool { return p.leaves.Load() || p.member.Load().State == StateLeaving }
+
 // reached notes that what was sent at some instant was answered.
 func (p *peer) reached(sent limiter.Instant) {
 	if int64(sent) > p.hears.Load() {
@@ -182,6 +185,9 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	}
 	if r != nil && n.parts != nil && !n.soloLocked(r) {
 		n.countContactsLocked(now, r)
+		if r.Me().State == StateLeaving { // who should get what it holds may be gone, or leave as well, and no View say so in time
+			n.retargetLocked(now, r)
+		}
 		n.probeMissingLocked(now, r)
 		n.probeLocked(now, r)
 		n.collectLocked(now)

@@ -103,8 +103,7 @@ func (n *Node) mayGiveLocked(r *route, i int) bool {
 	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
 		return false
 	}
-	owner := r.owner(i)
-	return n.parting[uint16(i)] == 0 && owner != r.Self && r.peers[owner] == pt.to && pt.copied == copyWhole
+	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && pt.copied == copyWhole
 }
 
 // push says to p what there is to be said, until there is nothing more or it does not answer. There is one push per peer.

@@ -16,7 +16,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.heardLocked(m.Term)
-	var sender *peer
+	var sender, leaver *peer
 	if r != nil {
 		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From {
 			sender = r.peers[i]
@@ -25,6 +25,9 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	if f, known := n.former[m.From]; known {
 		f.met(now, m.CutOff)
+		if sender == nil && f.leaving() { // it goes on handing over what it held, also when others say already that it has left
+			leaver = f.peer
+		}
 	}
 	if _, known := n.strangers[m.From]; known && sender == nil {
 		n.strangers[m.From] = now
@@ -51,6 +54,9 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		}
 	}
 	if m.Sequence != 0 {
+		if sender == nil {
+			sender = leaver
+		}
 		if sender == nil || n.stopped || n.parts == nil && len(m.Charges) == 0 { // who has stopped has written its file: what came now would be lost with it
 			return nil
 		}
@@ -183,7 +189,8 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 }
 
 // acceptsLocked reports whether this node takes the partition of a gift. After it was stopped, or cut off, it takes nothing from who has not
-// answered it since: the gift may have lain at its door, and meanwhile be taken for lost, and its partition be claimed by another one.
+// answered it since: the gift may have lain at its door, and meanwhile be taken for lost, and its partition be claimed by another one. Of who
+// leaves it takes what another one should hold: who of them has not heard of something, nobody finds out in time, and it will give it on.
 func (n *Node) acceptsLocked(now limiter.Instant, r *route, sender *peer, m *Move, p int) bool {
 	pt := &n.parts[p]
 	switch {
@@ -191,7 +198,7 @@ func (n *Node) acceptsLocked(now limiter.Instant, r *route, sender *peer, m *Mov
 		return true // two have held it; what the giver had is merged by now
 	case limiter.Instant(sender.hears.Load()) < n.resumed:
 		return false
-	case n.stalled(now), n.minority.Load(), r.Ring == nil, r.Me().State != StateActive, !n.should(now, r, p):
+	case n.stalled(now), n.minority.Load(), r.Ring == nil, r.Me().State != StateActive, !n.should(now, r, p) && !sender.leaving():
 		return false
 	}
 	return m.Term > pt.term || pt.term&(1<<termBits-1) == n.boot&(1<<termBits-1) // its own claim

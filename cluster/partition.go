@@ -257,13 +257,14 @@ func (r *route) others() (others []*peer) {
 	return others
 }
 
-// copyTarget is who gets copies of p, which this node holds; nil if nobody could.
+// copyTarget is who gets copies of p, which this node holds; nil if nobody could. Who leaves has no time to wait until the View says, too, that
+// an owner is gone, or leaves as well.
 func (r *route) copyTarget(p int) *peer {
 	if r.Ring == nil {
 		return nil
 	}
 	to := r.owner(p)
-	if to == r.Self {
+	if to == r.Self || r.Me().State == StateLeaving && (r.peers[to].silent || r.peers[to].leaving()) {
 		to = r.heir(p)
 	}
 	if to < 0 || to == r.Self {

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// tell spreads m, which may take the place of an earlier boot. Some hear of it late.
+func (r *rumours) tell(m Member) {
+	for _, id := range slices.Sorted(maps.Keys(r.nodes)) {
+		r.AfterFunc(r.way(m.ID, id), func() {
+			if known := r.knows[id][m.ID]; r.nodes[id] != nil && (known.Boot < m.Boot || known.Boot == m.Boot && known.State <= m.State) {
+				r.hear(id, m)
+			}
+		})
+	}
+}
+
+// way is how long a piece of news of one takes to another: one in four is missed by gossip, and comes seconds later.
+func (r *rumours) way(of, to string) time.Duration {
+	late := r.draw("news of "+of+" to "+to, r.slow)
+	if rapid.IntRange(0, 3).Draw(r.draws, "missed") == 0 {
+		late += r.draw("late", 10*time.Second)
+	}
+	return late
+}
+
+// restart has the node of m leave, as long as a process takes at most for that, and come back as another boot.
+func (r *rumours) restart(m Member) (back Member, took time.Duration) {
+	id := m.ID
+	m.State = StateLeaving
+	r.hear(id, m)
+	r.tell(m)
+	left := r.now
+	for r.nodes[id].Held() > 0 && r.now < left.Add(8*time.Second) {
+		r.pass(10 * time.Millisecond)
+	}
+	took = time.Duration(r.now - left)
+	r.nodes[id].Stop()
+	delete(r.nodes, id)
+	delete(r.knows, id)
+	others := slices.Sorted(maps.Keys(r.nodes))
+	for _, other := range others {
+		r.AfterFunc(r.way(id, other), func() {
+			if r.nodes[other] != nil && r.knows[other][id].Boot == m.Boot {
+				delete(r.knows[other], id)
+				r.hear(other)
+			}
+		})
+	}
+	r.pass(r.draw("down", time.Second))
+	m.Boot += 10
+	m.State = StateJoining
+	seed := rapid.SampledFrom(others).Draw(r.draws, "seed")
+	r.start(id, m.Boot)
+	r.knows[id] = map[string]Member{}
+	known := maps.Clone(r.knows[seed])
+	known[id] = m
+	r.hear(id, slices.Collect(maps.Values(known))...)
+	r.tell(m)
+	r.pass(r.draw("JOINING", time.Second))
+	m.State = StateActive
+	r.hear(id, m)
+	r.tell(m)
+	return m, took
+}
+
+// Promise: a rolling restart loses no count and takes no longer than copying what changes hands, also when some hear late of who leaves, has left and
+// has come back: who leaves says so itself to everybody it hands something to.
+func TestRollingRestartWithLateNews(t *testing.T) {
+	outer := t
+	rapid.Check(t, func(t *rapid.T) {
+		const members, keys = 5, 300
+		r := &rumours{world: newWorld(outer, members, five), draws: t, slow: 300 * time.Millisecond}
+		ms := r.members(members)
+		r.knows = map[string]map[string]Member{}
+		var ids []string
+		for _, m := range ms {
+			r.knows[m.ID] = map[string]Member{}
+			for _, o := range ms {
+				r.knows[m.ID][o.ID] = o
+			}
+			ids = append(ids, m.ID)
+		}
+		r.spend(keys, ids...)
+		r.pass(time.Second)
+		for range rapid.IntRange(1, 3).Draw(t, "restarts") {
+			i := rapid.IntRange(0, members-1).Draw(t, "of")
+			m, took := r.restart(ms[i])
+			if took > 3*time.Second {
+				t.Errorf("%s took %v to leave: %s", m.ID, took, r.held())
+			}
+			ms[i] = m
+			r.pass(r.draw("pause", 3*time.Second))
+		}
+		r.pass(15 * time.Second)
+		for _, id := range ids {
+			r.nodes[id].SetView(r.view(id, ms))
+		}
+		r.pass(3 * time.Second)
+		if none, many := r.holders(); none+many > 0 {
+			t.Errorf("%d partitions are held by nobody, %d by several: %s", none, many, r.held())
+		}
+		wrong := 0
+		for i := range keys {
+			if d := r.check(ids[i%members], Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]; d.Degraded || d.Remaining != 3 {
+				wrong++
+			}
+		}
+		if wrong > 0 {
+			t.Errorf("%d of %d keys are wrong", wrong, keys)
+		}
+	})
+}
+
+// Promise: who leaves hands everything over in time, also when the owner of some of it is gone, or leaves as well, and no View says so yet.
+func TestWhoLeavesDoesNotWaitForAView(t *testing.T) {
+	for _, dies := range []bool{true, false} {
+		w := newWorld(t, 4, five)
+		const keys = 300
+		w.spend(keys, "n1", "n2", "n3", "n4")
+		w.pass(time.Second)
+		ms := w.members(4)
+		stays := []string{"n1", "n4"}
+		if dies {
+			w.nodes["n2"].Stop()
+			delete(w.nodes, "n2")
+		} else {
+			ms[1].State = StateLeaving
+			w.show(ms, 0, "n2")
+			w.pass(3 * time.Second)
+			ms[1].State = StateActive
+		}
+		ms[2].State = StateLeaving
+		w.show(ms, 0, "n3", "n1", "n4")
+		left := w.now
+		for w.nodes["n3"].Held() > 0 && w.now < left.Add(8*time.Second) {
+			w.pass(10 * time.Millisecond)
+		}
+		if took := time.Duration(w.now - left); took > 2*time.Second {
+			t.Errorf("n3 took %v to leave: %s", took, w.held())
+		}
+		for _, id := range []string{"n2", "n3"} {
+			if n := w.nodes[id]; n != nil {
+				n.Stop()
+				delete(w.nodes, id)
+			}
+		}
+		w.show([]Member{ms[0], ms[3]}, 0, stays...)
+		w.pass(3 * time.Second)
+		w.wantOneHolderEach("after both have gone")
+		w.wantRemaining("after both have gone", keys, 3, stays...)
+	}
+}
