@@ -219,6 +219,8 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			}
 		case errors.Is(c.Err, ErrGone):
 			p.left.Store(true)
+			clear(free) // to somebody who had called it free before, it may have given any of it as its last act: ask again
+			n.tendLocked()
 		default: // it may hold any of it: ask again
 			clear(free)
 		}

@@ -97,13 +97,14 @@ func (n *Node) startPushesLocked() {
 	}
 }
 
-// mayGiveLocked reports whether partition i is held here and should be held by the peer that it is copied to.
+// mayGiveLocked reports whether partition i is held here and should be held by the peer that it is copied to. Who leaves is given
+// nothing: it would refuse it, and meanwhile nobody decides.
 func (n *Node) mayGiveLocked(r *route, i int) bool {
 	pt := &n.parts[i]
 	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
 		return false
 	}
-	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && pt.copied == copyWhole
+	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && !pt.to.leaving() && pt.copied == copyWhole
 }
 
 // push says to p what there is to be said, until there is nothing more or it does not answer. There is one push per peer.
