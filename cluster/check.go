@@ -61,7 +61,7 @@ type Item struct {
 	ruled   *limiter.Limit // the limit of that name when the rules were made (Node.Match)
 	limit   *limiter.Limit
 	hash    uint64
-	doubt   uint64 // boot that may have charged it without an answer
+	doubt   *doubt // who may have charged it without an answer
 	namer   uint64 // boot that has named who is asked; 0: nobody has
 	circled uint8  // how often two have named each other
 	again   bool   // this node had answered it before

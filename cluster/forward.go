@@ -370,9 +370,30 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 	return calls, sent, held, lone
 }
 
+// A doubt is of one that was sent an item and has not answered: it may have charged it, and so may those of before.
+type doubt struct {
+	boot   uint64
+	before *doubt
+}
+
+func (d *doubt) of(boot uint64) bool {
+	for ; d != nil; d = d.before {
+		if d.boot == boot {
+			return true
+		}
+	}
+	return false
+}
+
+func (it *Item) mayBeChargedBy(boot uint64) {
+	if !it.doubt.of(boot) {
+		it.doubt = &doubt{boot, it.doubt}
+	}
+}
+
 // bars reports whether it must not be sent to a target: who may have acted on it already when the request is cautious, or could not even read it.
 func (r *route) bars(target int, q *Request, it *Item) bool {
-	return q.cautious && r.peers[target].boot == it.doubt || it.Op.holds() && r.member(target).Features&FeatureHolds == 0
+	return q.cautious && it.doubt.of(r.peers[target].boot) || it.Op.holds() && r.member(target).Features&FeatureHolds == 0
 }
 
 // loneCall is all that one item takes on its way, in one piece of memory, which is used again: most requests have one.
@@ -435,7 +456,11 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 		} else {
 			n.stats.Lost.Add(1)
 			for _, i := range items {
-				r.Items[i].doubt = peer.boot
+				it := &r.Items[i]
+				it.mayBeChargedBy(peer.boot)
+				if o := view.Owner(it.hash); c.Ask.Relay && o >= 0 {
+					it.mayBeChargedBy(view.peers[o].boot)
+				}
 			}
 		}
 		if n.gone(now, peer) || peer.open(now) {
@@ -479,7 +504,7 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			again = append(again, i)
 		default:
 			if k := view.Find(a.Owner); a.Status == StatusLost && k >= 0 {
-				r.Items[i].doubt = view.peers[k].boot
+				r.Items[i].mayBeChargedBy(view.peers[k].boot)
 			}
 			targets[i] = nobody
 			again = append(again, i)

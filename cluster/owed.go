@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -40,7 +39,7 @@ type owed struct {
 	cost    int64
 	id      ID // of the report
 	at      limiter.Instant
-	doubt   uint64   // boot that may have charged it; 0: nobody
+	doubt   *doubt   // who may have charged it
 	promise *promise // of a reservation; nil: of a take
 }
 
@@ -155,10 +154,10 @@ func (n *Node) settleSome() (more bool) {
 	var of, doubted, later []owed
 	var ended []settlement
 	for _, x := range batch {
-		it := Item{Key: x.key, Cost: x.cost, ID: x.id, Terms: Terms{Report: true}, limit: x.limit, hash: x.hash}
+		it := Item{Key: x.key, Cost: x.cost, ID: x.id, Terms: Terms{Report: true}, limit: x.limit, hash: x.hash, doubt: x.doubt}
 		t := n.aim(now, view, r, &it, 1)
 		away := !n.Holds(x.hash)
-		asked := x.promise == nil && away && t >= 0 && view.peers[t].boot == x.doubt
+		asked := x.promise == nil && away && t >= 0 && x.doubt.of(view.peers[t].boot)
 		used, over := n.spentOf(now, &x)
 		switch {
 		case now > x.at.Add(owedLasts) && over, asked && view.peers[t].heard.Load() > int64(x.at):
@@ -166,8 +165,7 @@ func (n *Node) settleSome() (more bool) {
 			n.forgetPromise(&x)
 		case asked, away && t == nobody: // perhaps somebody takes over
 			later = append(later, x)
-		case x.promise == nil && x.doubt != 0:
-			it.doubt = x.doubt
+		case x.promise == nil && x.doubt != nil:
 			cautious.Items, doubted = append(cautious.Items, it), append(doubted, x)
 		case x.promise == nil:
 			r.Items, of = append(r.Items, it), append(of, x)
@@ -204,7 +202,7 @@ func (n *Node) haveCharged(r *Request, of, later []owed, ended []settlement) ([]
 		x := &of[i]
 		switch used, over := n.spentOf(now, x); {
 		case out[i].Owner == "":
-			x.doubt = cmp.Or(r.Items[i].doubt, x.doubt)
+			x.doubt = r.Items[i].doubt
 			later = append(later, *x)
 		case x.promise != nil && out[i].Hold != limiter.HoldOpen && out[i].Hold != limiter.HoldOther:
 			later = n.reportInstead(later, x, used)
@@ -265,7 +263,7 @@ func (n *Node) reportInstead(later []owed, x *owed, used int64) []owed {
 		return later
 	}
 	report := *x
-	report.cost, report.promise, report.doubt = used, nil, 0
+	report.cost, report.promise, report.doubt = used, nil, nil
 	return append(later, report)
 }
 

@@ -91,6 +91,34 @@ func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 	}
 }
 
+// Promise: … whoever was asked in vain after that one: the heir, whose answer gets lost as well, or who owns the key, which only the heir
+// is asked for.
+func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
+	for _, byTheHeir := range []bool{false, true} {
+		w, key := relayWorld(t, OwnFeatures)
+		if !byTheHeir {
+			w.nodes["n1"].view.Load().peers[1].succeed() // it has not found out yet
+		}
+		relaying := false
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if len(c.Ask.Items) > 0 && byTheHeir && c.To.ID == "n2" && !relaying {
+				c.Err = ErrUnsent
+				return
+			}
+			relaying = c.To.ID == "n3"
+			deliver()
+			relaying, c.Err = false, errSilent
+		}
+		if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed {
+			t.Fatalf("%t: %+v", byTheHeir, d)
+		}
+		w.meet = nil
+		if w.pass(5 * time.Second); w.remaining("n2", "five", key) != 4 {
+			t.Errorf("%t: %d of 5 are left after one take that was charged though its answer got lost", byTheHeir, w.remaining("n2", "five", key))
+		}
+	}
+}
+
 // Promise: … nor by way of the heir, which reaches that one all the same: it has not taken over.
 func TestWhatMayHaveBeenChargedIsNotOwedThroughTheHeir(t *testing.T) {
 	w, key := relayWorld(t, OwnFeatures)
@@ -169,7 +197,7 @@ func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
 	for i, key := range []string{slow, doubted} {
 		x := owed{limit: l, key: key, hash: limiter.Hash(key), cost: 1, id: ID{Origin: reportOrigin, Sequence: uint64(i)}, at: w.now}
 		if key == doubted {
-			x.doubt = w.nodes["n3"].boot
+			x.doubt = &doubt{boot: w.nodes["n3"].boot}
 		}
 		n1.owed = append(n1.owed, x)
 	}

@@ -167,7 +167,7 @@ func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, id
 func (n *Node) oweReport(now limiter.Instant, it *Item) {
 	n.owedMu.Lock()
 	if len(n.owed) < owedWaiting {
-		n.owed = append(n.owed, owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, it.ID, now, 0, nil})
+		n.owed = append(n.owed, owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, it.ID, now, nil, nil})
 	} else {
 		n.stats.Forgiven.Add(1)
 	}
