@@ -230,8 +230,9 @@ func (j *judge) admitted(t *term, cost int64) {
 	}
 }
 
-// losesShares notes that p has crashed: what it had admitted from its shares it does not remember when it is back, and nobody has a copy of it. So
-// each share may be admitted once more.
+// losesShares notes that p has crashed, or left: what it had admitted from its shares it does not remember when it is back, nobody has a copy of it, and
+// no file. So each share may be admitted once more: the bound that a decision states is of the shares of the nodes that are there, each of which
+// remembers since it began.
 func (j *judge) losesShares(p *process) {
 	for k := range p.shares.parts { // also of those of which nobody knows how many there were
 		name, _ := strings.CutSuffix(k.limit, shareSuffix)
