@@ -190,7 +190,7 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 // own is a decision of this node as the holder of the key.
 func (n *Node) own(d limiter.Decision, it *Item) Decision {
 	out := Decision{Decision: d, Owner: n.id, Source: SourceOwner}
-	if n.tied.Load() && !it.limit.Unlimited { // the other of two may go on too
+	if n.tied.Load() && !it.limit.Unlimited { // somebody else may go on too
 		out.Degraded, out.Bound = true, it.limit.Capacity()
 	}
 	return out

@@ -209,6 +209,7 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 		switch {
 		case c.Err == nil && c.Answer.Move != nil && len(c.Answer.Move.Standings) == len(wanted):
 			p.met(now, c.Answer.CutOff)
+			n.toldOfRival(p, c.Answer.Rival)
 			n.heardLocked(c.Answer.Move.Term)
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && s == StandingFree

@@ -54,6 +54,7 @@ type peer struct {
 	began  atomic.Int64           // Instant of its start, or a little later; 0: it has not said so
 	missed atomic.Int64           // Instant at which it was first sent something that it did not answer as one that may decide, since sound; 0: it answers
 	ring   atomic.Uint64          // Ring hash of its View, as it has said last
+	rival  atomic.Pointer[string] // id of the rival that it has, as it has said last; nil: none
 	asked  limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
 	came   limiter.Instant        // when a View first named it as ACTIVE
 	voter  bool                   // its id was ACTIVE, or may have been, and has not left since: it is missed while it is JOINING, too
@@ -264,7 +265,8 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 		}
 	}
 	n.expected.Store(int32(s.reached + fresh + leaving + s.missed))
-	n.tied.Store(s.reached+fresh == 1 && s.missed == 1)
+	n.knowRivalLocked(now, r, contact, s)
+	n.tied.Store(s.reached+fresh == 1 && s.missed == 1 || n.Rival() != "")
 	minority := s.minority()
 	if !minority && fresh > 0 {
 		n.acceptFreshLocked(now, r, contact)
@@ -274,6 +276,70 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 	} else if !minority && n.minority.Swap(false) {
 		n.resumed = now
 		n.tendLocked()
+	}
+}
+
+// A rival is the other one of a cluster of two that was cut: both go on, and mark what they decide. Who comes to one of them makes a majority with it, of
+// which the other knows nothing. So a rival is one until it is reached, or forgotten, whoever comes meanwhile; a node says in its answers that it
+// has one, and whoever knows such a node marks as well.
+type rival struct {
+	id    string
+	until limiter.Instant
+}
+
+// knowRivalLocked finds out whether this node has a rival.
+func (n *Node) knowRivalLocked(now limiter.Instant, r *route, contact time.Duration, s sides) {
+	if x := n.rival.Load(); x != nil {
+		if i := r.Find(x.id); now >= x.until || i >= 0 && now <= limiter.Instant(r.peers[i].hears.Load()).Add(contact) {
+			n.rival.Store(nil)
+		}
+	}
+	if s.reached == 1 && s.missed == 1 && !n.deadLocked(r, s.there) {
+		n.haveRivalLocked(now, s.there)
+	}
+}
+
+// deadLocked reports whether nobody listened any more at the address of a member when it was last asked: then it is no rival.
+func (n *Node) deadLocked(r *route, id string) bool {
+	if i := r.Find(id); i >= 0 {
+		return r.peers[i].left.Load()
+	}
+	for _, f := range n.former {
+		if f.id == id && f.left.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Rival is the id of a member that may decide as well as this node, which does not reach it, or as one that this node knows; empty: there is none.
+func (n *Node) Rival() string {
+	if x := n.rival.Load(); x != nil {
+		return x.id
+	}
+	if r := n.view.Load(); r != nil {
+		for _, p := range r.peers {
+			if id := p.rival.Load(); id != nil {
+				return *id
+			}
+		}
+	}
+	return ""
+}
+
+// toldOfRival notes whether p says that it has a rival. What this node gets from it, it marks from then on.
+func (n *Node) toldOfRival(p *peer, id string) {
+	if was := p.rival.Load(); id == "" && was != nil {
+		p.rival.Store(nil)
+	} else if id != "" && (was == nil || *was != id) {
+		p.rival.Store(&id)
+		n.tied.Store(true)
+	}
+}
+
+func (n *Node) haveRivalLocked(now limiter.Instant, id string) {
+	if x := n.rival.Load(); x == nil || x.id != id {
+		n.rival.Store(&rival{id, now.Add(forgetAfter)})
 	}
 }
 
@@ -347,7 +413,9 @@ func (s *sides) minority() bool {
 }
 
 // soloLocked reports whether nobody else could hold anything: there is no other member, and none is missed.
-func (n *Node) soloLocked(r *route) bool { return r.alone() && len(n.lost)+len(n.awaited) == 0 }
+func (n *Node) soloLocked(r *route) bool {
+	return r.alone() && len(n.lost)+len(n.awaited) == 0 && n.rival.Load() == nil
+}
 
 // expectLocked notes who has vanished without leaving. That somebody leaves it may have missed in the Views, when it has just come
 // itself, and heard from that one: who leaves goes on answering for a while.
@@ -379,6 +447,9 @@ func (n *Node) acquaintLocked(now limiter.Instant, r, old *route) {
 				p.sound.Store(int64(now.Add(-forgetAfter)))
 			}
 			n.former[m.Boot] = formerPeer{p, now}
+			if id := p.rival.Load(); id != nil && *id != n.id && r.Find(*id) < 0 { // what it held may be held here by now
+				n.haveRivalLocked(now, *id)
+			}
 		}
 	}
 }
@@ -503,6 +574,7 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 		if p.ring.Load() != c.Answer.RingHash {
 			p.ring.Store(c.Answer.RingHash)
 		}
+		n.toldOfRival(p, c.Answer.Rival)
 		if p.leaves.Load() != c.Answer.Leaving {
 			p.leaves.Store(c.Answer.Leaving)
 		}

@@ -49,6 +49,9 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	if view != nil {
 		answer.RingHash, answer.CutOff = view.RingHash(), n.minority.Load()
 		answer.Leaving = view.Me().State == StateLeaving
+		if x := n.rival.Load(); x != nil {
+			answer.Rival = x.id
+		}
 	}
 	if status == StatusDone && a.Relay && len(items) > 0 && n.relay(now, view, a, items, answer) {
 		return

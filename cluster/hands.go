@@ -175,6 +175,7 @@ type Answer struct {
 	RingHash uint64 // of the answerer's View
 	CutOff   bool   // the answerer is cut off from most members: it lives, and holds nothing
 	Leaving  bool   // the answerer is leaving: who has not heard so from its View does not miss it later
+	Rival    string // id of a member that the answerer does not reach, and that may decide as well; empty: none
 	Items    []AnswerItem
 	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender

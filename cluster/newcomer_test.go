@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -332,5 +333,64 @@ func TestWhoDoesNotCountYetClaimsNothing(t *testing.T) {
 	}
 	if got := claim(); got != StandingFree {
 		t.Errorf("all know it, and it is told %d", got)
+	}
+}
+
+// Promise: an answer that may not be the only one says so. Of a cluster of two that is cut both go on; so does who comes to one of them, takes over from it, and
+// stays when it has left, until the other is reached.
+func TestWhoComesToARivalMarks(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		w := newWorld(t, 2, five)
+		ms := w.members(3)
+		w.pass(time.Second)
+		side := map[string]bool{"n2": true}
+		w.hearing(func(from, to string) bool { return side[from] == side[to] })
+		w.pass(4 * time.Second)
+		w.show(ms[:1], 0, "n1")
+		w.show(ms[1:2], 0, "n2")
+		ms[2].State = StateJoining
+		w.start("n3", 3)
+		here := []Member{ms[0], ms[2]}
+		w.show(here, 0, "n3", "n1")
+		w.pass(time.Second)
+		here[1].State = StateActive
+		w.show(here, 0, "n3", "n1")
+		for range 10 {
+			w.pass(time.Second)
+			w.wantMarked("one has come", true, "n1", "n2", "n3")
+		}
+		if w.nodes["n3"].Held() == 0 {
+			t.Error("who has come holds nothing")
+		}
+		if leaves {
+			here[0].State = StateLeaving
+			w.show(here, 0, "n1", "n3")
+			w.pass(3 * time.Second)
+			w.nodes["n1"].Stop()
+			delete(w.nodes, "n1")
+			w.show(here[1:], 0, "n3")
+			w.pass(time.Second)
+			w.wantMarked("it is alone", true, "n2", "n3")
+			w.pass(forgetAfter)
+			w.wantMarked("the rival is forgotten", false, "n3")
+			continue
+		}
+		w.meet = nil
+		w.show(w.members(3), 0, "n1", "n2", "n3")
+		w.pass(5 * time.Second)
+		w.wantOneHolderEach("after the heal")
+		w.wantMarked("after the heal", false, "n1", "n2", "n3")
+	}
+}
+
+// wantMarked demands that what ids answer is less than the full promise, or that nothing is.
+func (w *world) wantMarked(when string, want bool, ids ...string) {
+	w.t.Helper()
+	for i := range 30 {
+		for _, id := range ids {
+			if d := w.check(id, Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]; d.Degraded != want || d.Source == SourceFallback {
+				w.t.Fatalf("%s: key %d at %s: %+v", when, i, id, d)
+			}
+		}
 	}
 }

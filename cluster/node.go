@@ -47,14 +47,15 @@ type Node struct {
 	watches  watches
 	stats    Stats
 	holdings holdings
-	ticked   atomic.Int64 // Instant of the last tick, or of the last one left out in a doze; 0 before the first
-	dozing   atomic.Bool  // see doze.go
-	agent    atomic.Bool  // owns no keys, by the latest View
-	minority atomic.Bool  // cut off from most of the others: this node decides nothing but by on_partition
-	tied     atomic.Bool  // one of a cluster of two, and the other is missed
-	lacking  atomic.Bool  // somebody is awaited who is not there
-	expected atomic.Int32 // members that there should be
-	patience atomic.Int64 // how long who has not answered is waited for, as a time.Duration
+	ticked   atomic.Int64          // Instant of the last tick, or of the last one left out in a doze; 0 before the first
+	dozing   atomic.Bool           // see doze.go
+	agent    atomic.Bool           // owns no keys, by the latest View
+	minority atomic.Bool           // cut off from most of the others: this node decides nothing but by on_partition
+	tied     atomic.Bool           // somebody who is not reached may decide as well: this node, or one that it knows, has a rival
+	rival    atomic.Pointer[rival] // that this node has itself; nil: none. Written under mu
+	lacking  atomic.Bool           // somebody is awaited who is not there
+	expected atomic.Int32          // members that there should be
+	patience atomic.Int64          // how long who has not answered is waited for, as a time.Duration
 
 	chargesMu sync.Mutex // guards charges; taken after mu
 	charges   charges

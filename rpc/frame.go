@@ -40,7 +40,7 @@ const (
 
 	replyAnswers = 1
 
-	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff, answerLeaving = 1, 2, 3, 4, 5, 6, 7, 8
+	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff, answerLeaving, answerRival = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 

@@ -13,7 +13,7 @@ import (
 
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
-	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff) + sizeBool(a.Leaving)
+	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff) + sizeBool(a.Leaving) + sizeString(a.Rival)
 	for i := range a.Items {
 		size += sizeBytes(outcomeSize(&a.Items[i]))
 	}
@@ -41,7 +41,8 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 		b = appendUint(b, ownerFeatures, uint64(m.Features))
 	}
 	b = appendBool(b, answerCutOff, a.CutOff)
-	return appendBool(b, answerLeaving, a.Leaving)
+	b = appendBool(b, answerLeaving, a.Leaving)
+	return appendString(b, answerRival, a.Rival)
 }
 
 func ownerSize(m *cluster.Member) int {
@@ -143,6 +144,8 @@ func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err err
 			a.CutOff = f.value != 0
 		case answerLeaving:
 			a.Leaving = f.value != 0
+		case answerRival:
+			a.Rival = string(f.bytes)
 		case answerError:
 			refusal = string(f.bytes)
 		case answerMove:

@@ -354,7 +354,7 @@ func samePartitions(a []uint32, b []uint16) bool {
 func TestRepliesAreProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tag := rapid.Uint64Min(1).Draw(t, "tag")
-		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"), Leaving: rapid.Bool().Draw(t, "leaving")}
+		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"), Leaving: rapid.Bool().Draw(t, "leaving"), Rival: rapid.String().Draw(t, "rival")}
 		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
 			want.Items = append(want.Items, cluster.AnswerItem{
 				Status: cluster.Status(rapid.IntRange(0, 3).Draw(t, "status")),

@@ -111,7 +111,16 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 // does when one of two is cut off.
 func (j *judge) misses(h *hearing, d *cluster.Decision, a *account) bool {
 	f, m := &j.world.faults, j.world.byID[d.Owner]
-	return f.Leaves+f.Restarts+f.Rolls > 0 && d.Bound == a.limit.Capacity() && m != nil && m.process != nil && m.process.alone >= h.began
+	if f.Leaves+f.Restarts+f.Rolls == 0 || d.Bound != a.limit.Capacity() || m == nil || m.process == nil {
+		return false
+	}
+	return m.process.alone >= h.began || j.hasRival(m.process)
+}
+
+// hasRival reports whether p takes somebody for its rival that it does not see. It may have heard so from one that was alone with that one.
+func (j *judge) hasRival(p *process) bool {
+	m := j.world.byID[p.node.Rival()]
+	return m != nil && (m.process == nil || !slices.ContainsFunc(p.node.View().Members, func(x cluster.Member) bool { return x.Boot == m.process.boot }))
 }
 
 // isAlone reports whether nobody is there of the ACTIVE members that p sees, but p.

@@ -1180,7 +1180,9 @@ type Answer struct {
 	// The answerer is cut off from most members: it lives, and holds nothing.
 	CutOff bool `protobuf:"varint,7,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	// The answerer is leaving the cluster.
-	Leaving       bool `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving bool `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// Id of a member that the answerer does not reach and that may decide as well, for both go on of a cluster of two that is cut.
+	Rival         []byte `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1269,6 +1271,13 @@ func (x *Answer) GetLeaving() bool {
 		return x.Leaving
 	}
 	return false
+}
+
+func (x *Answer) GetRival() []byte {
+	if x != nil {
+		return x.Rival
+	}
+	return nil
 }
 
 // Owner is a member, as far as one needs to know it to ask it.
@@ -1705,7 +1714,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
 	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x9a\x02\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xb0\x02\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
@@ -1714,7 +1723,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\x12/\n" +
 	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\x12\x17\n" +
 	"\acut_off\x18\a \x01(\bR\x06cutOff\x12\x18\n" +
-	"\aleaving\x18\b \x01(\bR\aleaving\"d\n" +
+	"\aleaving\x18\b \x01(\bR\aleaving\x12\x14\n" +
+	"\x05rival\x18\t \x01(\fR\x05rival\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
