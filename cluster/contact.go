@@ -141,6 +141,9 @@ func (n *Node) fence() {
 	n.fenceLocked()
 }
 
+// LetGo makes a node that leaves hold nothing any more, though nobody may have taken it over: its heirs will, from their copies.
+func (n *Node) LetGo() { n.fence() }
+
 func (n *Node) fenceLocked() {
 	if r := n.view.Load(); n.parts == nil || r == nil || n.soloLocked(r) {
 		return // nobody could have taken anything over

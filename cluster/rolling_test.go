@@ -157,3 +157,25 @@ func TestWhoLeavesDoesNotWaitForAView(t *testing.T) {
 		w.wantRemaining("after both have gone", keys, 3, stays...)
 	}
 }
+
+// Promise: who has given up to hand over decides nothing any more when its heirs begin to, whatever it is still asked.
+func TestWhoGivesUpLetsGo(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	w.pass(time.Second)
+	w.hearing(func(from, to string) bool { return from != "n2" && to != "n2" })
+	ms := w.members(3)
+	ms[1].State = StateLeaving
+	w.show(ms, 0, "n2")
+	n := w.nodes["n2"]
+	if d := w.take("n2", "five", key); d.Source != SourceOwner {
+		t.Fatalf("%+v: it holds the key and cannot hand it over", d)
+	}
+	n.LetGo()
+	for range 20 {
+		w.pass(100 * time.Millisecond)
+		if d := w.take("n2", "five", key); d.Source == SourceOwner {
+			t.Fatalf("%+v: it has let go", d)
+		}
+	}
+}

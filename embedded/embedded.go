@@ -416,6 +416,7 @@ func (n *Node) Close(ctx context.Context) error {
 			case <-ctx.Done():
 			}
 		}
+		n.node.LetGo() // of what nobody has taken over; its heirs go on at the goodbye
 		err = errors.Join(err, n.gossip.Leave(time.Second))
 	}
 	n.stop()

@@ -102,6 +102,7 @@ func (r *running) handOver(ctx context.Context) {
 	for r.node.Held() > 0 && r.node.View().Active() > 0 {
 		if ctx.Err() != nil || time.Since(began) > handOverTimeout {
 			r.log.Warn("leaving with partitions that nobody has taken over; their heirs go on from their copies", "partitions", r.node.Held())
+			r.node.LetGo() // before the goodbye, on which they begin
 			return
 		}
 		sleep(ctx, 10*time.Millisecond)
