@@ -451,23 +451,7 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 	peer := view.peers[targets[items[0]]]
 	n.note(sentAt, now, peer, c)
 	if c.Err != nil {
-		if errors.Is(c.Err, ErrUnsent) {
-			n.stats.Unsent.Add(1)
-		} else {
-			n.stats.Lost.Add(1)
-			for _, i := range items {
-				it := &r.Items[i]
-				it.mayBeChargedBy(peer.boot)
-				if o := view.Owner(it.hash); c.Ask.Relay && o >= 0 {
-					it.mayBeChargedBy(view.peers[o].boot)
-				}
-			}
-		}
-		if n.gone(now, peer) || peer.open(now) {
-			for _, i := range items {
-				targets[i] = nobodyYet
-			}
-		}
+		n.unanswered(now, view, peer, r, c, items, targets)
 		return items
 	}
 	for k, i := range items {
@@ -477,30 +461,7 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			n.heard(sentAt, now, view, &r.Items[i], c, a)
 		case StatusNotOwner:
 			n.stats.NotOwner.Add(1)
-			asked := targets[i]
-			targets[i] = max(view.findAny(now, n, a.Owner), nobodyYet)
-			if o := view.Owner(r.Items[i].hash); targets[i] == view.Self && o >= 0 && o != view.Self && n.gone(now, view.peers[o]) {
-				targets[i] = n.another(now, view, asked) // who is there may know better than who was asked
-			}
-			it, namer, took := &r.Items[i], r.Items[i].namer, time.Duration(now-sentAt)
-			it.namer = peer.boot
-			circle := targets[i] >= 0 && namer == view.peers[targets[i]].boot
-			if circle {
-				it.circled++
-			}
-			switch t := targets[i]; { // an heir may send back to who does not answer
-			case n.lacking.Load() && (t == view.Self || t < 0 || c.Ask.Hop > 1): // who was asked waits for others, too
-				targets[i] = nobody
-			case t == view.Self && c.Ask.Hop < namesMe:
-			case t == view.Self, t < 0, n.gone(now, view.peers[t]):
-				targets[i], it.namer = n.elsewhere(now, view, r, it, asked, int(c.Ask.Hop)), 0
-			case view.peers[t].open(now):
-				targets[i] = nobody
-			case namer == 0: // who was asked is no party to it
-			case took >= farAway: // there is no time for others
-			case took < circling && c.Ask.Hop >= inCircles && c.Ask.Hop%2 == 0, took >= circling && circle && it.circled >= circles:
-				targets[i], it.namer, it.circled = n.third(now, view, asked, t, int(c.Ask.Hop)/2), 0, 0 // they may name each other for as long as news take to come
-			}
+			targets[i] = n.askNext(sentAt, now, view, r, c, i, targets[i], a.Owner)
 			again = append(again, i)
 		default:
 			if k := view.Find(a.Owner); a.Status == StatusLost && k >= 0 {
@@ -511,4 +472,54 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 		}
 	}
 	return again
+}
+
+// unanswered notes what a call without an answer may have charged, and that its items need another target if the peer is gone.
+func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Request, c *Call, items, targets []int) {
+	if errors.Is(c.Err, ErrUnsent) {
+		n.stats.Unsent.Add(1)
+	} else {
+		n.stats.Lost.Add(1)
+		for _, i := range items {
+			it := &r.Items[i]
+			it.mayBeChargedBy(peer.boot)
+			if o := view.Owner(it.hash); c.Ask.Relay && o >= 0 {
+				it.mayBeChargedBy(view.peers[o].boot)
+			}
+		}
+	}
+	if n.gone(now, peer) || peer.open(now) {
+		for _, i := range items {
+			targets[i] = nobodyYet
+		}
+	}
+}
+
+// askNext is whom to ask for item i, after asked has said that it does not hold the key, and that owner might.
+func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *Request, c *Call, i, asked int, owner string) (target int) {
+	it, hop, took := &r.Items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
+	target = max(view.findAny(now, n, owner), nobodyYet)
+	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self && n.gone(now, view.peers[o]) {
+		target = n.another(now, view, asked) // who is there may know better than who was asked
+	}
+	namer := it.namer
+	it.namer = view.peers[asked].boot
+	circle := target >= 0 && namer == view.peers[target].boot
+	if circle {
+		it.circled++
+	}
+	switch { // an heir may send back to who does not answer
+	case n.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // who was asked waits for others, too
+		return nobody
+	case target == view.Self && hop < namesMe:
+	case target == view.Self, target < 0, n.gone(now, view.peers[target]):
+		target, it.namer = n.elsewhere(now, view, r, it, asked, hop), 0
+	case view.peers[target].open(now):
+		return nobody
+	case namer == 0: // who was asked is no party to it
+	case took >= farAway: // there is no time for others
+	case took < circling && hop >= inCircles && hop%2 == 0, took >= circling && circle && it.circled >= circles:
+		target, it.namer, it.circled = n.third(now, view, asked, target, hop/2), 0, 0 // they may name each other for as long as news take to come
+	}
+	return target
 }
