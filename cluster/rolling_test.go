@@ -73,6 +73,9 @@ func (r *rumours) restart(m Member) (back Member, took time.Duration) {
 // Promise: a rolling restart loses no count and takes no longer than copying what changes hands, also when some hear late of who leaves, has left and
 // has come back: who leaves says so itself to everybody it hands something to.
 func TestRollingRestartWithLateNews(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
 		const members, keys = 5, 300
