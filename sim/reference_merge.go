@@ -54,26 +54,30 @@ func (j *judge) merge(a *account, p *process) {
 }
 
 // meets has the strictest reference count what comes to p, who decides, from another one who holds the key as well, because neither had heard of the
-// other: what that one has counted for itself; or, if it has decided nothing, what it had a copy of, which has travelled there and back.
+// other: what that one has counted for itself; or, if it has decided nothing, what it had a copy of, which has travelled there and back. One that has
+// decided before and holds it no more may send as well what nobody had confirmed when it was cut off. The larger counts, so what p has given back since
+// is taken away again: a cut may cost that, and nothing extra is admitted.
 func (j *judge) meets(from, p *process, m *cluster.Move) {
 	if j.world.plan.sky == calm {
 		return
 	}
 	for i := range m.Entries {
 		a := j.accounts[m.Entries[i].Limit.Name][m.Entries[i].Key]
-		if a == nil || a.reference.by != p || !p.node.Holds(a.hash) || !from.node.Holds(a.hash) && !slices.Contains(m.Gift, uint16(ring.Partition(a.hash))) {
+		if a == nil || a.reference.by != p || !p.node.Holds(a.hash) {
 			continue
 		}
 		r, at := &a.reference, p.now()
+		k := slices.IndexFunc(r.others, func(x ownCount) bool { return x.process == from })
+		if k < 0 && !from.node.Holds(a.hash) && !slices.Contains(m.Gift, uint16(ring.Partition(a.hash))) {
+			continue
+		}
 		if r.strict == nil {
 			strict := r.loose
 			r.strict = &strict
 		}
 		st, there := *r.strict, at
-		for _, x := range r.others {
-			if x.process == from {
-				st, there = x.strict, from.now()
-			}
+		if k >= 0 {
+			st, there = r.others[k].strict, from.now()
 		}
 		st.travel(a.spec, time.Duration(at-there)+j.carriage(), at)
 		r.strict.merge(&st, at, a.spec)
