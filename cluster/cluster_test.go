@@ -292,6 +292,22 @@ func TestNotOwnerIsAskedOnceMore(t *testing.T) {
 		}
 		w.meet = nil
 	})
+	t.Run("at the owner that the peer names, if a view that came meanwhile says to ask the peer again", func(t *testing.T) {
+		ms := w.members(3)
+		ms[2].State = StateJoining
+		w.nodes["n1"].SetView(w.view("n1", ms))
+		w.calls = 0
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if c.Answer = deliver(); len(c.Ask.Items) > 0 {
+				w.nodes["n1"].SetView(w.view("n1", ms))
+			}
+		}
+		if d := w.take("n1", "five", key); d.Owner != "n3" || d.Degraded || w.calls != 2 {
+			t.Errorf("owner %s, degraded %t after %d calls; want n3, false, 2", d.Owner, d.Degraded, w.calls)
+		}
+		w.meet = nil
+		w.nodes["n1"].SetView(w.view("n1", w.members(3)))
+	})
 	t.Run("two peers that name each other end in a fallback, not in a loop", func(t *testing.T) {
 		w.calls = 0
 		w.meet = func(c *Call, _ func() *Answer) {

@@ -76,10 +76,7 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 				break
 			}
 			if fresh := n.view.Load(); fresh != seen {
-				seen, view = fresh, fresh
-				for _, i := range away {
-					targets[i] = nobodyYet
-				}
+				seen, view = fresh, n.retarget(now, view, fresh, r, away, targets)
 			}
 			if away = n.decideNow(now, view, r, away, targets, out, hop); hopeless(away, targets) {
 				break
@@ -164,6 +161,28 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 		return nobodyYet
 	}
 	return t
+}
+
+// retarget is fresh, the View that has taken the place of old, with the strangers that were met; targets of items are those of old. Who was
+// named stays the target if it was the owner in fresh that has named it: else that one would be asked again.
+func (n *Node) retarget(now limiter.Instant, old, fresh *route, r *Request, away, targets []int) *route {
+	fresh = n.meet(now, fresh, old.strangers)
+	for _, i := range away {
+		it, t := &r.Items[i], targets[i]
+		hash := it.hash
+		if r.Atomic {
+			hash = r.Items[0].hash
+		}
+		targets[i] = nobodyYet
+		if o := fresh.Owner(hash); t < 0 || o < 0 || fresh.Members[o].Boot != it.namer {
+			continue
+		}
+		named := old.member(t)
+		if k := fresh.findAny(now, n, named.ID); k >= 0 && fresh.member(k).Boot == named.Boot && !n.gone(now, fresh.peers[k]) && !fresh.peers[k].open(now) {
+			targets[i] = k
+		}
+	}
+	return fresh
 }
 
 // meet is view with those owners whom it does not know, because news of them is late. They are not owners by this view, and
