@@ -99,15 +99,15 @@ func lateFaults() []planted {
 	// Signs of life come from nobody, for so long since somebody has last given one.
 	imagined := func(lasts time.Duration) func(*process) {
 		return func(p *process) {
-			answered := make(map[string]time.Duration)
+			answered := make(map[uint64]time.Duration) // by boot: who comes back keeps nobody from noticing that the one before is gone
 			p.hears = func(calls []cluster.Call) {
 				now := p.machine.world.now
 				for i := range calls {
 					c := &calls[i]
 					m := c.Ask.Move
-					switch last, known := answered[c.To.ID]; {
+					switch last, known := answered[c.To.Boot]; {
 					case c.Err == nil:
-						answered[c.To.ID] = now
+						answered[c.To.Boot] = now
 					case m != nil && len(c.Ask.Items) == 0 && len(m.Claim) == 0 && m.Sequence == 0 && known && now < last+lasts:
 						c.Err, c.Answer = nil, &cluster.Answer{Move: &cluster.MoveAnswer{}}
 					}
