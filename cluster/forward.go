@@ -76,7 +76,7 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 				break
 			}
 			if fresh := n.view.Load(); fresh != seen {
-				seen, view = fresh, n.retarget(now, view, fresh, r, away, targets)
+				seen, view = fresh, n.aimAgain(now, view, fresh, r, away, targets)
 			}
 			if away = n.decideNow(now, view, r, away, targets, out, hop); hopeless(away, targets) {
 				break
@@ -163,9 +163,9 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	return t
 }
 
-// retarget is fresh, the View that has taken the place of old, with the strangers that were met; targets of items are those of old. Who was
+// aimAgain is fresh, the View that has taken the place of old, with the strangers that were met; targets of items are those of old. Who was
 // named stays the target if it was the owner in fresh that has named it: else that one would be asked again.
-func (n *Node) retarget(now limiter.Instant, old, fresh *route, r *Request, away, targets []int) *route {
+func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *Request, away, targets []int) *route {
 	fresh = n.meet(now, fresh, old.strangers)
 	for _, i := range away {
 		it, t := &r.Items[i], targets[i]
