@@ -178,7 +178,7 @@ func (r *reference) goBlind(p *process, until, counts time.Duration) {
 		r.by, r.last = p, now
 	}
 	if r.came == 0 {
-		r.came = now
+		r.came = max(now, 1) // the first request comes at 0
 	}
 	r.unseen = max(r.unseen, until)
 	r.blind = max(r.blind, until+counts)
