@@ -269,7 +269,7 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 	}
 	n.expected.Store(int32(s.reached + fresh + leaving + s.missed))
 	n.knowRivalLocked(now, r, contact, s)
-	n.tied.Store(s.reached+fresh == 1 && s.missed == 1 || n.Rival() != "")
+	n.tied.Store(n.Rival() != "")
 	minority := s.minority()
 	if !minority && fresh > 0 {
 		n.acceptFreshLocked(now, r, contact)
