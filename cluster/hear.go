@@ -182,6 +182,8 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 	if pt.copyOf == 0 {
 		pt.copyOf, pt.pure = m.From, true
 		n.holdings.kept[p].Store(true)
+	} else if pt.copyOf != m.From {
+		pt.pure = false
 	}
 	pt.lentTo = 0 // what was lent of it is out of date
 	e.Age += m.Age

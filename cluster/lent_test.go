@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // Promise: when faults are over every partition is held again. Who has a copy of somebody that lives,
@@ -143,5 +145,41 @@ func TestWhoIsLeftAloneTakesNothingOver(t *testing.T) {
 		if got := w.nodes["n1"].Held(); got > held {
 			t.Fatalf("n1 held %d partitions, and %d since it is alone", held, got)
 		}
+	}
+}
+
+// Promise: nothing that was charged is forgotten because somebody else has a smaller count. What two have had on their disks is merged, and stays so when one of them
+// goes on copying.
+func TestWhatIsMergedIsNotReplaced(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n2", 0)
+	hash := limiter.Hash(key)
+	r := w.nodes["n2"].view.Load()
+	heir := r.Members[r.heir(ring.Partition(hash))]
+	id := "n1"
+	if heir.ID == "n1" {
+		id = "n3"
+	}
+	n := w.nodes[id]
+	l := n.Limits()["five"]
+	entries := func(table *limiter.Table) (list []limiter.Entry) {
+		for part := range table.Parts() {
+			table.Scan(w.now, part, func(h uint64) bool { return h == hash }, func(_ uint64, e limiter.Entry) { list = append(list, e) })
+		}
+		return list
+	}
+	charged := func(cost int64) []limiter.Entry {
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+		table.Do(w.now, l, key, hash, limiter.Request{Cost: cost})
+		return entries(table)
+	}
+	for _, m := range []Move{{From: 2, ID: "n2", Entries: charged(1)}, {From: heir.Boot, ID: heir.ID, Entries: charged(3)}, {From: 2, ID: "n2", Entries: charged(2), Sequence: 1 << 40}} {
+		m.To = n.boot
+		if a := n.hear(w.now, n.view.Load(), &m); a == nil || !a.Applied {
+			t.Fatalf("%+v is not taken in: %+v", m, a)
+		}
+	}
+	if got, want := entries(n.table), charged(3); len(got) != 1 || !bytes.Equal(got[0].State, want[0].State) {
+		t.Errorf("its table has %+v, want %+v", got, want)
 	}
 }
