@@ -98,7 +98,7 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
 	// Keys that had one owner when they were asked for together may have several by now: nobody can decide on them together.
 	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
-	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) {
+	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) && !j.holderIsUnheardOf(h, account) {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
 	} else if want.full {
@@ -140,6 +140,21 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got
 	}
 	s := j.said.byID.get(it.ID)
 	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got)
+}
+
+// holderIsUnheardOf reports whether who decides on a had not been heard of by who answers h when it was asked: news are late, and who could have named
+// that one has left.
+func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
+	if f := &j.world.faults; f.Leaves+f.Restarts+f.Rolls == 0 {
+		return false
+	}
+	k := ring.Partition(a.hash)
+	for _, m := range j.world.machines {
+		if q := m.process; q != nil && q.node.HoldsPartition(k) {
+			return !slices.ContainsFunc(h.view.Members, func(x cluster.Member) bool { return x.Boot == q.boot })
+		}
+	}
+	return false
 }
 
 // hurried reports whether nobody could wait for who decides on a: its partition went from one node to another during the
