@@ -128,6 +128,10 @@ func (l *Limit) mergeTokenBucket(w, other []int64, now Instant) {
 func (l *Limit) settleTokenBucket(w []int64, now Instant) {
 	missing := min(max(w[0], 0), l.Limit+l.MaxDebt)
 	mark := min(max(w[1], int64(earliest)), int64(latest))
+	if l.Sessions {
+		session := &w[len(w)-1]
+		*session = min(max(*session, int64(earliest)), int64(latest))
+	}
 	if l.Anchor == Epoch {
 		mark = floorTo(mark, int64(l.Per))
 	}

@@ -71,7 +71,9 @@ func (l *Limit) settleClientBucket(w []int64, now Instant) {
 		w[i] = min(max(w[i], int64(earliest)), int64(latest))
 	}
 	if l.Anchor == Epoch {
-		w[1] = floorTo(w[1], int64(l.Per))
+		if w[1] = floorTo(w[1], int64(l.Per)); w[1] < int64(earliest) {
+			w[1] += int64(l.Per)
+		}
 	}
 	if l.Anchor == Epoch && w[0] == 0 || l.freshClientBucket(w, now) {
 		clear(w)
