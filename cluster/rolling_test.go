@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"penstock/limiter"
+	"penstock/ring"
 )
 
 // tell spreads m, which may take the place of an earlier boot. Some hear of it late.
@@ -180,5 +184,62 @@ func TestWhoGivesUpLetsGo(t *testing.T) {
 		if d := w.take("n2", "five", key); d.Source == SourceOwner {
 			t.Fatalf("%+v: it has let go", d)
 		}
+	}
+}
+
+// Promise: a gift costs no time in which nobody decides unless it is taken. Who leaves is given nothing back by those whose Views do not say so yet.
+func TestWhoLeavesIsGivenNothing(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	gifts := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && c.To.ID == "n2" {
+			gifts += len(m.Gift)
+		}
+		c.Answer = deliver()
+	}
+	ms := w.members(3)
+	ms[1].State = StateLeaving
+	w.show(ms, 0, "n2")
+	w.pass(3 * time.Second)
+	if held := w.nodes["n2"].Held(); held != 0 || gifts != 0 {
+		t.Errorf("n2 holds %d partitions, and was given %d", held, gifts)
+	}
+	w.wantOneHolderEach("before the others have heard")
+}
+
+// Promise: one node decides. A member may have called a partition free, and been given it since by one that is gone before it answers the claim itself.
+func TestLastActOfWhoIsGone(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n1, n2, n3 := w.nodes["n1"], w.nodes["n2"], w.nodes["n3"]
+	p := ring.Partition(limiter.Hash(w.key("n1", 0)))
+	n1.fence()
+	n3.mu.Lock()
+	n3.holdLocked(p, n3.nextTermLocked())
+	n3.mu.Unlock()
+	w.meet = func(c *Call, deliver func() *Answer) {
+		switch m := c.Ask.Move; {
+		case w.nodes[c.To.ID] == nil:
+			c.Err = errors.Join(ErrUnsent, ErrGone)
+		case m != nil && slices.Contains(m.Claim, uint16(p)) && c.To.ID == "n3":
+			n2.mu.Lock()
+			n2.holdLocked(p, m.Term+1<<termBits)
+			n2.mu.Unlock()
+			n3.Stop()
+			delete(w.nodes, "n3")
+			c.Err = ErrGone
+		default:
+			c.Answer = deliver()
+		}
+	}
+	for range 100 {
+		w.pass(10 * time.Millisecond)
+		if n1.HoldsPartition(p) && n2.HoldsPartition(p) {
+			t.Fatal("two decide")
+		}
+	}
+	if w.nodes["n3"] != nil || !n2.HoldsPartition(p) {
+		t.Error("n2 does not hold what it was given")
 	}
 }
