@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -38,13 +39,22 @@ func TestRecentForgetsAfterItsWindow(t *testing.T) {
 }
 
 // Promise: whatever ids are drawn, in a row or with gaps that let their places meet, each is answered as the last time, alone
-// or with others, or as new.
+// or with others, or as new; also when positions no longer fit into 32 bits.
 func TestRecentKnowsAllIDs(t *testing.T) {
+	for _, first := range []int{0, 1<<32 - 1000} {
+		t.Run(fmt.Sprint(first), func(t *testing.T) { testRecentKnowsAllIDs(t, first) })
+	}
+}
+
+func testRecentKnowsAllIDs(t *testing.T, first int) {
 	type known struct {
 		at      limiter.Instant
 		answers []limiter.Decision
 	}
 	var r recent
+	for i := range r.shards {
+		r.shards[i].head, r.shards[i].tail = first, first
+	}
 	draw := rand.New(rand.NewPCG(1, 2))
 	want, repeats := map[ID]known{}, 0
 	now := limiter.Instant(0)
@@ -68,6 +78,11 @@ func TestRecentKnowsAllIDs(t *testing.T) {
 			repeats++
 		default:
 			want[id] = known{now, out}
+		}
+	}
+	for i := range r.shards {
+		if s := &r.shards[i]; s.tail < first+2000 {
+			t.Errorf("shard %d was given %d records only", i, s.tail-first)
 		}
 	}
 	if repeats < 10_000 || repeats > 90_000 {
