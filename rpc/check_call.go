@@ -8,71 +8,87 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
+	"penstock/cluster"
+	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// checkCall is one Check with the memory of all that it is made of. Those that come by a call of their own are used again and again: a
-// thousand items are 0.8 MB.
+// checkCall is one Check with the memory of all that it is made of, used again and again: a thousand items are half a megabyte. Items
+// come straight from the message, and decisions go straight into it.
 type checkCall struct {
-	in  *penstockv1.CheckRequest
-	out penstockv1.CheckResponse
+	request cluster.Request // what is asked; its texts and keys lie in bytes
+	out     []cluster.Decision
+	verdict *penstockv1.Verdict // nil: none was asked for
 
-	bytes    []byte                // of the message; texts and keys of in lie there
-	items    []*penstockv1.Item    // of in, if it was read here
-	asked    []askedItem           // which items points to
-	answered []penstockv1.Decision // which out points to
+	bytes []byte                   // of the message
+	in    *penstockv1.CheckRequest // the message, if it is not as foreseen; nil: request is
 }
 
-// askedItem is an item with what it points to.
-type askedItem struct {
-	item penstockv1.Item
-	cost int64
-	id   penstockv1.RequestId
+var checkCalls = sync.Pool{New: func() any { return new(checkCall) }}
+
+// begin makes room for n items.
+func (c *checkCall) begin(n int) {
+	c.request.Items, c.out = slices.Grow(c.request.Items[:0], n)[:n], slices.Grow(c.out[:0], n)[:n]
 }
 
-var checkCalls = sync.Pool{New: func() any { return &checkCall{in: new(penstockv1.CheckRequest)} }}
+// clear makes c as good as new.
+func (c *checkCall) clear() {
+	clear(c.request.Items)
+	clear(c.out)
+	*c = checkCall{request: cluster.Request{Items: c.request.Items[:0]}, out: c.out[:0], bytes: c.bytes[:0]}
+}
 
-// read reads a message into c.in, and reports whether it is as foreseen. It keeps nothing of b.
+// free gives c to others.
+func (c *checkCall) free() {
+	c.clear()
+	checkCalls.Put(c)
+}
+
+// read reads a message of items and nothing else. It keeps nothing of b.
 func (c *checkCall) read(b []byte) bool {
 	c.bytes = append(c.bytes[:0], b...)
-	c.in.Reset()
 	return c.readItems(c.bytes)
 }
 
-// readItems reads into c.in, which is empty, and reports whether b is as foreseen. Texts and keys stay in b.
-func (c *checkCall) readItems(b []byte) bool {
-	n := countItems(b)
-	c.asked, c.items = slices.Grow(c.asked[:0], n)[:n], slices.Grow(c.items[:0], n)[:n]
-	outer := fields{rest: b}
-	for i := range c.asked {
-		outer.next()
-		if !c.asked[i].read(outer.bytes) {
-			return false
-		}
-		c.items[i] = &c.asked[i].item
-	}
-	c.in.Items = c.items
-	return n > 0
+// readByLibrary reads any message.
+func (c *checkCall) readByLibrary(b []byte) error {
+	c.in = new(penstockv1.CheckRequest)
+	return proto.Unmarshal(b, c.in)
 }
 
-func (a *askedItem) read(b []byte) bool {
-	to, ok := &a.item, true
-	to.Limit, to.Key, to.Cost, to.Id = "", nil, nil, nil // nothing else is ever set here
-	f := fields{rest: b}
+// readItems reads a message of items and nothing else, which stays where it is.
+func (c *checkCall) readItems(b []byte) bool {
+	n := countItems(b)
+	if n == 0 || n > cluster.MaxItems {
+		return false
+	}
+	c.begin(n)
+	outer := fields{rest: b}
+	for i := range c.request.Items {
+		outer.next()
+		if !hotItem(outer.bytes, &c.request.Items[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func hotItem(b []byte, to *cluster.Item) (ok bool) {
+	*to = cluster.Item{Cost: 1}
+	ok = true
+	f, identified := fields{rest: b}, false
 	for ok && f.next() {
 		switch {
 		case f.wire == protowire.BytesType && f.num == 1:
 			to.Limit, ok = textOf(f.bytes)
 		case f.wire == protowire.BytesType && f.num == 3:
-			to.Key = f.bytes[:len(f.bytes):len(f.bytes)]
+			to.Key = borrow(f.bytes)
 		case f.wire == protowire.VarintType && f.num == 4:
-			a.cost = int64(f.value)
-			to.Cost = &a.cost
-		case f.wire == protowire.BytesType && f.num == 5 && to.Id == nil: // or there are two halves of one
-			to.Id = &a.id
-			a.id.Origin, a.id.Sequence = 0, 0
-			ok = readID(f.bytes, to.Id)
+			to.Cost = int64(f.value)
+		case f.wire == protowire.BytesType && f.num == 5 && !identified: // or there are two halves of one
+			identified, ok = true, readID(f.bytes, &to.ID)
 		default:
 			ok = false
 		}
@@ -80,27 +96,41 @@ func (a *askedItem) read(b []byte) bool {
 	return ok && f.err == nil
 }
 
-// written is the answer as the library or w writes it. It is the last that is asked of c, which others use from here on.
+// written is the answer. It is the last that is asked of c, which others use from here on.
 func (c *checkCall) written(codec hotCodec) (mem.BufferSlice, error) {
-	b, err := c.write(codec)
-	checkCalls.Put(c)
-	return b, err
+	defer c.free()
+	return c.write(codec)
 }
 
 func (c *checkCall) write(codec hotCodec) (mem.BufferSlice, error) {
-	b, err := codec.Marshal(&c.out)
-	c.out.Verdict = nil
-	return b, err
+	var w hotWriter
+	w.begin(96 * (1 + len(c.out)))
+	w.check(c)
+	if w.unforeseen {
+		w.free()
+		return codec.CodecV2.Marshal(c.response())
+	}
+	return w.slice(), nil
+}
+
+// response is the answer as the generated code has it.
+func (c *checkCall) response() *penstockv1.CheckResponse {
+	return &penstockv1.CheckResponse{Decisions: encode(c.out), Verdict: c.verdict}
 }
 
 // registerRateLimiter registers r as penstock.v1.RateLimiter. Checks do not go by way of the generated code, which makes each
 // message anew.
 func registerRateLimiter(s grpc.ServiceRegistrar, r *rateLimiter) {
 	desc := penstockv1.RateLimiter_ServiceDesc
-	desc.Methods = slices.Clone(desc.Methods)
+	desc.Methods, desc.Streams = slices.Clone(desc.Methods), slices.Clone(desc.Streams)
 	for i := range desc.Methods {
 		if desc.Methods[i].MethodName == "Check" {
 			desc.Methods[i].Handler = check
+		}
+	}
+	for i := range desc.Streams {
+		if desc.Streams[i].StreamName == "CheckStream" {
+			desc.Streams[i].Handler = checkStream
 		}
 	}
 	s.RegisterService(&desc, r)
@@ -118,4 +148,13 @@ func check(door any, ctx context.Context, decode func(any) error, guard grpc.Una
 	return guard(ctx, c, info, func(ctx context.Context, _ any) (any, error) {
 		return c, door.(*rateLimiter).serve(ctx, c)
 	})
+}
+
+// check decides on c, which is a Check or of a CheckStream.
+func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
+	if c.in != nil {
+		return s.checkMessage(deadline, c)
+	}
+	c.request.Atomic, c.request.Deadline = false, deadline
+	return s.node.Check(&c.request, c.out)
 }

@@ -3,8 +3,6 @@ package rpc
 import (
 	"fmt"
 	"math"
-	"slices"
-	"sync"
 	"time"
 
 	"penstock/cluster"
@@ -12,31 +10,14 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// work is the memory of one request at the door for clients, used again and again.
-type work struct {
-	request cluster.Request
-	out     []cluster.Decision
-}
-
-var works = sync.Pool{New: func() any { return new(work) }}
-
-func (w *work) release() {
-	clear(w.request.Items)
-	clear(w.out)
-	works.Put(w)
-}
-
 // decode makes a request of the items in; their keys stay where they are.
-func (w *work) decode(in []*penstockv1.Item, op cluster.Op, inlines *inlineLimits) error {
+func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *inlineLimits) error {
 	if len(in) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
 		return &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(in), cluster.MaxItems)}
 	}
-	if cap(w.out) < len(in) {
-		w.request.Items, w.out = make([]cluster.Item, len(in)), make([]cluster.Decision, len(in))
-	}
-	w.request.Items, w.out = w.request.Items[:len(in)], w.out[:len(in)]
+	c.begin(len(in))
 	for i, it := range in {
-		to := &w.request.Items[i]
+		to := &c.request.Items[i]
 		*to = cluster.Item{Limit: it.Limit, Key: borrow(it.Key), Op: op}
 		switch {
 		case it.Cost != nil:
@@ -130,24 +111,23 @@ func small(v int32) uint8 {
 
 // encode makes the decisions of a response.
 func encode(out []cluster.Decision) []*penstockv1.Decision {
-	var c checkCall
-	c.encode(out)
-	return c.out.Decisions
-}
-
-// encode makes the decisions of c.out.
-func (c *checkCall) encode(out []cluster.Decision) {
-	n := len(out)
-	c.answered, c.out.Decisions = slices.Grow(c.answered[:0], n)[:n], slices.Grow(c.out.Decisions[:0], n)[:n]
+	all := make([]*penstockv1.Decision, len(out))
 	for i := range out {
 		d := &out[i]
-		to := &c.answered[i]
-		to.Allowed, to.Limit, to.Remaining = d.Allowed, d.Limit, d.Remaining
-		to.RetryAfterMs, to.ResetAfterMs, to.DelayMs = millis(d.RetryAfter), millis(d.ResetAfter), millis(d.Delay)
-		to.LimitName, to.Owner, to.Source = d.Rule.Name, d.Owner, penstockv1.Source(d.Source)+penstockv1.Source_SOURCE_OWNER
-		to.Degraded, to.Bound, to.Shadow = d.Degraded, d.Bound, d.Shadow
-		to.Restarted, to.Override = restarted(d), d.Rule.Override
-		to.Drained, to.SessionMs = d.Drained, int64(d.Session)/int64(time.Millisecond)
-		c.out.Decisions[i] = to
+		all[i] = &penstockv1.Decision{
+			Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
+			RetryAfterMs: millis(d.RetryAfter), ResetAfterMs: millis(d.ResetAfter), DelayMs: millis(d.Delay),
+			LimitName: d.Rule.Name, Owner: d.Owner, Source: encodeSource(d.Source),
+			Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+			Restarted: restarted(d), Override: d.Rule.Override,
+			Drained: d.Drained, SessionMs: encodeSession(d.Session),
+		}
 	}
+	return all
 }
+
+func encodeSource(s cluster.Source) penstockv1.Source {
+	return penstockv1.Source(s) + penstockv1.Source_SOURCE_OWNER
+}
+
+func encodeSession(t limiter.Instant) int64 { return int64(t) / int64(time.Millisecond) }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"penstock/cluster"
 	"penstock/proto/gubernator"
@@ -69,12 +70,26 @@ func (c *gubernatorCall) read(b []byte) bool {
 	return n > 0
 }
 
-// written is the answer as the library or w writes it. It is the last that is asked of c.
+// readByLibrary reads any message.
+func (c *gubernatorCall) readByLibrary(b []byte) error { return proto.Unmarshal(b, c.in) }
+
+// written is the answer. It is the last that is asked of c, which others use from here on.
 func (c *gubernatorCall) written(codec hotCodec) (mem.BufferSlice, error) {
-	b, err := codec.Marshal(&c.out)
+	b, err := c.write(codec)
 	c.request = cluster.Request{Items: c.request.Items}
 	gubernatorCalls.Put(c)
 	return b, err
+}
+
+func (c *gubernatorCall) write(codec hotCodec) (mem.BufferSlice, error) {
+	var w hotWriter
+	w.begin(128 * (1 + len(c.out.Responses)))
+	w.rateLimits(&c.out)
+	if w.unforeseen {
+		w.free()
+		return codec.CodecV2.Marshal(&c.out)
+	}
+	return w.slice(), nil
 }
 
 // registerGubernator registers g as pb.gubernator.V1. Its calls do not go by way of the generated code, which makes each message

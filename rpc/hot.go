@@ -2,17 +2,16 @@ package rpc
 
 import (
 	"reflect"
-	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that hotCodec stands before
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
+	"penstock/cluster"
+	"penstock/limiter"
 	"penstock/proto/gubernator"
-	penstockv1 "penstock/proto/penstock/v1"
 )
 
 // hotCodec is protobuf at the door for clients. The messages that may have a thousand items it reads and writes by hand,
@@ -22,54 +21,33 @@ type hotCodec struct{ encoding.CodecV2 }
 
 func newHotCodec() hotCodec { return hotCodec{encoding.GetCodecV2("proto")} }
 
+// hotCall is a call whose messages are read and written by hand.
+type hotCall interface {
+	read(b []byte) (foreseen bool) // reads the request, and keeps nothing of b
+	readByLibrary(b []byte) error  // reads what is not as foreseen
+	written(codec hotCodec) (mem.BufferSlice, error)
+}
+
 // Marshal writes v.
 func (c hotCodec) Marshal(v any) (mem.BufferSlice, error) {
-	var w hotWriter
-	switch m := v.(type) {
-	case *gubernatorCall:
-		return m.written(c)
-	case *checkCall:
-		return m.written(c)
-	case *gubernator.GetRateLimitsResp:
-		w.rateLimits(m)
-	case *penstockv1.CheckResponse:
-		w.check(m)
-	case *penstockv1.CheckStreamResponse:
-		w.stream(m)
-	default:
-		return c.CodecV2.Marshal(v)
+	if call, hot := v.(hotCall); hot {
+		return call.written(c)
 	}
-	if w.unforeseen {
-		w.free()
-		return c.CodecV2.Marshal(v)
-	}
-	return w.slice(), nil
+	return c.CodecV2.Marshal(v)
 }
 
 // Unmarshal reads v.
 func (c hotCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	var read func(b []byte) bool
-	message, _ := v.(proto.Message)
-	switch m := v.(type) {
-	case *gubernatorCall:
-		read, message = m.read, m.in
-	case *gubernator.GetRateLimitsReq:
-		read = func(b []byte) bool { return (&gubernatorCall{in: m}).read(b) }
-	case *checkCall:
-		read, message = m.read, m.in
-	case *penstockv1.CheckRequest:
-		read = func(b []byte) bool { return (&checkCall{in: m}).read(b) }
-	case *penstockv1.CheckStreamRequest:
-		read = func(b []byte) bool { return readStream(slices.Clone(b), m) }
-	default:
+	call, hot := v.(hotCall)
+	if !hot {
 		return c.CodecV2.Unmarshal(data, v)
 	}
 	buf := data.MaterializeToBuffer(buffers)
 	defer buf.Free()
-	if read(buf.ReadOnlyData()) {
+	if call.read(buf.ReadOnlyData()) {
 		return nil
 	}
-	return proto.Unmarshal(buf.ReadOnlyData(), message) // which forgets what has been read
+	return call.readByLibrary(buf.ReadOnlyData()) // which forgets what has been read
 }
 
 // hotWriter appends fields to memory of gRPC's. Fields that are zero are left out.
@@ -77,6 +55,10 @@ type hotWriter struct {
 	memory     *[]byte // from the pool; nil for a message so short that gRPC would not give it back
 	b          []byte  // what is written, within memory or grown out of it
 	unforeseen bool    // the library must write the message
+
+	rule     *limiter.Limit // of the decision before, or nil
+	owner    string         // of that too
+	from, to int            // where in b these two are written
 }
 
 func (w *hotWriter) begin(size int) {
@@ -129,7 +111,6 @@ func (w *hotWriter) close(at int) {
 }
 
 func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
-	w.begin(128 * (1 + len(m.Responses)))
 	var shared sharedMetadata
 	for _, r := range m.Responses {
 		if r == nil {
@@ -184,37 +165,12 @@ func (w *hotWriter) metadata(field protowire.Number, m map[string]string) {
 	}
 }
 
-func (w *hotWriter) check(m *penstockv1.CheckResponse) {
-	w.begin(96 * (1 + len(m.Decisions)))
-	w.decisions(m)
-}
-
-func (w *hotWriter) decisions(m *penstockv1.CheckResponse) {
-	for _, d := range m.Decisions {
-		if d == nil {
-			w.unforeseen = true
-			return
-		}
-		at := w.open(1)
-		w.bool(1, d.Allowed)
-		w.number(2, d.Limit)
-		w.number(3, d.Remaining)
-		w.number(4, d.RetryAfterMs)
-		w.number(5, d.ResetAfterMs)
-		w.number(6, d.DelayMs)
-		w.text(7, d.LimitName)
-		w.text(8, d.Owner)
-		w.number(9, int64(d.Source))
-		w.bool(10, d.Degraded)
-		w.number(11, d.Bound)
-		w.bool(12, d.Shadow)
-		w.number(13, d.Drained)
-		w.number(14, d.SessionMs)
-		w.bool(15, d.Restarted)
-		w.text(16, d.Override)
-		w.close(at)
+// check writes the decisions of c, and their verdict.
+func (w *hotWriter) check(c *checkCall) {
+	for i := range c.out {
+		w.decision(&c.out[i])
 	}
-	if v := m.Verdict; v != nil {
+	if v := c.verdict; v != nil {
 		at := w.open(2)
 		w.bool(1, v.Allowed)
 		w.texts(2, v.RefusedBy)
@@ -224,23 +180,45 @@ func (w *hotWriter) decisions(m *penstockv1.CheckResponse) {
 	}
 }
 
+// decision writes d. Most decisions of a message name the same limit and owner, and have nothing more to say than how much is left.
+func (w *hotWriter) decision(d *cluster.Decision) {
+	at := w.open(1)
+	w.bool(1, d.Allowed)
+	w.number(2, d.Limit)
+	w.number(3, d.Remaining)
+	w.number(4, millis(d.RetryAfter))
+	w.number(5, millis(d.ResetAfter))
+	w.number(6, millis(d.Delay))
+	if d.Rule != w.rule || d.Owner != w.owner {
+		w.rule, w.owner, w.from = d.Rule, d.Owner, len(w.b)
+		w.text(7, d.Rule.Name)
+		w.text(8, d.Owner)
+		w.to = len(w.b)
+	} else {
+		w.b = append(w.b, w.b[w.from:w.to]...)
+	}
+	w.number(9, int64(encodeSource(d.Source)))
+	if d.Degraded || d.Bound != 0 || d.Shadow {
+		w.bool(10, d.Degraded)
+		w.number(11, d.Bound)
+		w.bool(12, d.Shadow)
+	}
+	if d.Drained != 0 || d.Session != 0 || d.Restarted || d.Rule.Override != "" {
+		w.number(13, d.Drained)
+		w.number(14, encodeSession(d.Session))
+		w.bool(15, restarted(d))
+		w.text(16, d.Rule.Override)
+	}
+	if w.close(at); len(w.b)-at > 0x7f { // it has been moved up
+		w.rule = nil
+	}
+}
+
 func (w *hotWriter) texts(field protowire.Number, list []string) {
 	for _, s := range list {
 		w.unforeseen = w.unforeseen || s == "" // which stands in a list as well
 		w.text(field, s)
 	}
-}
-
-func (w *hotWriter) stream(m *penstockv1.CheckStreamResponse) {
-	if m.Error != nil || m.Check == nil {
-		w.unforeseen = true
-		return
-	}
-	w.begin(96 * (1 + len(m.Check.Decisions)))
-	w.number(1, int64(m.Tag))
-	at := w.open(2)
-	w.decisions(m.Check)
-	w.close(at)
 }
 
 // setHit sets a number of a request, and reports whether it is known.
@@ -266,7 +244,7 @@ func setHit(to *gubernator.RateLimitReq, field protowire.Number, v uint64) bool 
 	return true
 }
 
-func readID(b []byte, id *penstockv1.RequestId) bool {
+func readID(b []byte, id *cluster.ID) bool {
 	f := fields{rest: b}
 	for f.next() {
 		switch {
@@ -274,27 +252,6 @@ func readID(b []byte, id *penstockv1.RequestId) bool {
 			id.Origin = f.value
 		case f.wire == protowire.VarintType && f.num == 2:
 			id.Sequence = f.value
-		default:
-			return false
-		}
-	}
-	return f.err == nil
-}
-
-// readStream reads into m, which is empty, and reports whether b is as foreseen. Texts and keys stay in b.
-func readStream(b []byte, m *penstockv1.CheckStreamRequest) bool {
-	f := fields{rest: b}
-	for f.next() {
-		switch {
-		case f.wire == protowire.VarintType && f.num == 1:
-			m.Tag = f.value
-		case f.wire == protowire.BytesType && f.num == 2 && m.Check == nil: // or there are two halves of one
-			m.Check = new(penstockv1.CheckRequest)
-			if !(&checkCall{in: m.Check}).readItems(f.bytes) {
-				return false
-			}
-		case f.wire == protowire.VarintType && f.num == 3:
-			m.TimeoutMs = int64(f.value)
 		default:
 			return false
 		}

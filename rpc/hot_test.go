@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,14 +14,13 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"penstock/cluster"
+	"penstock/limiter"
 	"penstock/proto/gubernator"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-var (
-	hotAnswers  = []proto.Message{&gubernator.GetRateLimitsResp{}, &penstockv1.CheckResponse{}, &penstockv1.CheckStreamResponse{}}
-	hotRequests = []proto.Message{&gubernator.GetRateLimitsReq{}, &penstockv1.CheckRequest{}, &penstockv1.CheckStreamRequest{}}
-)
+var hotRequests = []proto.Message{&gubernator.GetRateLimitsReq{}, &penstockv1.CheckRequest{}, &penstockv1.CheckStreamRequest{}}
 
 // filled is a message of m's type with every field set that is asked for, so many in each list: what a later release adds
 // is there too.
@@ -89,27 +89,67 @@ func TestHotMessagesAreTheLibrarys(t *testing.T) {
 	for _, items := range []int{0, 1, 2, 3, 300} {
 		for _, number := range []int64{0, 1, -1, 127, 128, math.MaxInt64, math.MinInt64} {
 			for _, text := range []string{"", "alice", strings.Repeat("ä", 100)} {
-				for _, of := range append(hotAnswers, hotRequests...) {
-					m := filled(of, items, valueOf(number, text))
-					written, err := c.Marshal(m)
-					if err != nil {
-						t.Fatal(err)
-					}
-					checkWritten(t, m, written)
-					bytes, err := proto.Marshal(m)
+				for _, of := range hotRequests {
+					bytes, err := proto.Marshal(filled(of, items, valueOf(number, text)))
 					if err != nil {
 						t.Fatal(err)
 					}
 					checkRead(t, of, bytes)
 				}
+				responses := filled(&gubernator.GetRateLimitsResp{}, items, valueOf(number, text)).(*gubernator.GetRateLimitsResp)
+				g := &gubernatorCall{}
+				g.out.Responses = responses.Responses
+				checkWritten(t, responses, g.write, c)
+				decided := &streamCall{checkCall: checkCall{out: decisions(items, number, text)}, tag: uint64(number)}
+				checkWritten(t, decided.response(), decided.checkCall.write, c)
+				checkWritten(t, &penstockv1.CheckStreamResponse{Tag: decided.tag, Check: decided.response()}, decided.write, c)
 			}
 		}
 	}
 }
 
-// checkWritten: written is m, as long as the library would write it, and says so.
-func checkWritten(t *testing.T, m proto.Message, written mem.BufferSlice) {
+// decisions are n with every field set, of two limits and two owners in turns.
+func decisions(n int, number int64, text string) []cluster.Decision {
+	one, other := &limiter.Limit{}, &limiter.Limit{}
+	one.Name, one.Override, other.Name = text, text, "other"
+	out := make([]cluster.Decision, n)
+	for i := range out {
+		d := &out[i]
+		d.Decision = limiter.Decision{
+			Allowed: number != 0, Limit: number, Remaining: number, RetryAfter: time.Duration(number), ResetAfter: time.Duration(number),
+			Delay: time.Duration(number), Drained: number, Session: limiter.Instant(number), Restarted: number != 0,
+		}
+		d.Rule, d.Owner, d.Source = one, text, cluster.SourceDenied
+		d.Degraded, d.Bound, d.Shadow = number != 0, number, number != 0
+		switch i % 7 {
+		case 2:
+			d.Rule = other
+		case 3:
+			d.Owner = "n2"
+		case 4, 5:
+			d.Decision, d.Degraded, d.Bound, d.Shadow = limiter.Decision{Allowed: true, Limit: number}, false, 0, false
+		}
+	}
+	return out
+}
+
+// TestEveryFieldIsEncoded: a Decision of the protocol says all that it can.
+func TestEveryFieldIsEncoded(t *testing.T) {
+	d := encode(decisions(1, int64(time.Hour), "alice"))[0].ProtoReflect()
+	for i := range d.Descriptor().Fields().Len() {
+		if f := d.Descriptor().Fields().Get(i); !d.Has(f) {
+			t.Errorf("%s is never said", f.Name())
+		}
+	}
+}
+
+// checkWritten: what is written is m, as long as the library would write it, and says so.
+func checkWritten(t *testing.T, m proto.Message, write func(hotCodec) (mem.BufferSlice, error), codec hotCodec) {
 	t.Helper()
+	written, err := write(codec)
+	if err != nil {
+		t.Fatal(err)
+	}
 	back := m.ProtoReflect().New().Interface()
 	if err := proto.Unmarshal(written.Materialize(), back); err != nil || !proto.Equal(m, back) {
 		t.Fatalf("%v: %v is read as %v", err, m, back)
@@ -123,15 +163,60 @@ func checkWritten(t *testing.T, m proto.Message, written mem.BufferSlice) {
 // checkRead: b is read as the library reads it, or refused as it refuses it, and then b is free for others.
 func checkRead(t *testing.T, of proto.Message, b []byte) {
 	t.Helper()
-	want, got := of.ProtoReflect().New().Interface(), of.ProtoReflect().New().Interface()
+	want := of.ProtoReflect().New().Interface()
 	wantErr := proto.Unmarshal(b, want)
 	lent := bytes.Clone(b)
-	err := newHotCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(lent)}, got)
+	calls := map[proto.Message]hotCall{
+		hotRequests[0]: &gubernatorCall{in: new(gubernator.GetRateLimitsReq)}, hotRequests[1]: new(checkCall), hotRequests[2]: new(streamCall),
+	}
+	call := calls[of]
+	err := newHotCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(lent)}, call)
 	for i := range lent {
 		lent[i] = 'x'
 	}
-	if (err == nil) != (wantErr == nil) || err == nil && !proto.Equal(want, got) {
-		t.Fatalf("%T %x: %v, want %v; %v, want %v", of, b, err, wantErr, got, want)
+	if (err == nil) != (wantErr == nil) {
+		t.Fatalf("%T %x: %v, want %v", of, b, err, wantErr)
+	}
+	if err != nil {
+		return
+	}
+	switch c := call.(type) {
+	case *gubernatorCall:
+		if !proto.Equal(want, c.in) {
+			t.Fatalf("%T %x: %v, want %v", of, b, c.in, want)
+		}
+	case *checkCall:
+		checkAsked(t, c, want.(*penstockv1.CheckRequest))
+	case *streamCall:
+		in := want.(*penstockv1.CheckStreamRequest)
+		if c.tag != in.Tag || c.timeoutMs != in.TimeoutMs {
+			t.Fatalf("%x: tag %d and %d ms, want %v", b, c.tag, c.timeoutMs, in)
+		}
+		if in.Check == nil {
+			in.Check = new(penstockv1.CheckRequest)
+		}
+		checkAsked(t, &c.checkCall, in.Check)
+	}
+}
+
+// checkAsked: c asks what the library reads as want.
+func checkAsked(t *testing.T, c *checkCall, want *penstockv1.CheckRequest) {
+	t.Helper()
+	if c.in != nil {
+		if !proto.Equal(c.in, want) {
+			t.Fatalf("read %v, want %v", c.in, want)
+		}
+		return
+	}
+	var other checkCall
+	if err := other.decode(want.Items, cluster.OpTake, new(inlineLimits)); err != nil {
+		t.Fatalf("read by hand, and %v: %v", want, err)
+	}
+	if !reflect.DeepEqual(c.request, other.request) || len(c.out) != len(want.Items) {
+		t.Fatalf("read %+v, want %+v", c.request, other.request)
+	}
+	if !proto.Equal(want, &penstockv1.CheckRequest{Items: want.Items}) {
+		t.Fatalf("read by hand, although there is more than items: %v", want)
 	}
 }
 
@@ -176,7 +261,7 @@ func TestGubernatorCallIsUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		written, err := codec.Marshal(&used.out)
+		written, err := used.write(codec)
 		if err != nil || written.Len() != len(want) {
 			t.Fatalf("%v, %d bytes, want %d", err, written.Len(), len(want))
 		}
@@ -190,11 +275,9 @@ func TestHotWriterKnowsMetadataAgain(t *testing.T) {
 	for i, data := range []map[string]string{nil, shared, shared, {"owner": strings.Repeat("long", 50), "degraded": "1"}, shared, nil, {}, nil, shared, shared} {
 		m.Responses = append(m.Responses, &gubernator.RateLimitResp{Limit: int64(i), Error: strings.Repeat("e", 30*i), Metadata: data})
 	}
-	written, err := newHotCodec().Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkWritten(t, m, written)
+	c := &gubernatorCall{}
+	c.out.Responses = m.Responses
+	checkWritten(t, m, c.write, newHotCodec())
 }
 
 // TestHotReadersLeaveTheRestToTheLibrary: messages as no client of ours writes them.
@@ -226,13 +309,13 @@ func TestHotReadersLeaveTheRestToTheLibrary(t *testing.T) {
 
 // TestHotWriterRefusesWhatTheLibraryRefuses: text that is none.
 func TestHotWriterRefusesWhatTheLibraryRefuses(t *testing.T) {
-	for _, m := range []proto.Message{
-		&gubernator.GetRateLimitsResp{Responses: []*gubernator.RateLimitResp{{Error: "\xff"}}},
-		&gubernator.GetRateLimitsResp{Responses: []*gubernator.RateLimitResp{{Metadata: map[string]string{"owner": "\xff"}}}},
-		&penstockv1.CheckResponse{Decisions: []*penstockv1.Decision{{Owner: "\xff"}}},
-	} {
-		if _, err := newHotCodec().Marshal(m); err == nil {
-			t.Errorf("%v is written", m)
+	var broken, owner gubernatorCall
+	broken.out.Responses = []*gubernator.RateLimitResp{{Error: "\xff"}}
+	owner.out.Responses = []*gubernator.RateLimitResp{{Metadata: map[string]string{"owner": "\xff"}}}
+	decided := checkCall{out: decisions(1, 1, "\xff")}
+	for _, write := range []func(hotCodec) (mem.BufferSlice, error){broken.write, owner.write, decided.write, (&streamCall{checkCall: decided}).write} {
+		if b, err := write(newHotCodec()); err == nil {
+			t.Errorf("%x is written", b.Materialize())
 		}
 	}
 }

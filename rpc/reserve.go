@@ -206,54 +206,54 @@ func holdError(op cluster.Op, d *cluster.Decision) error {
 
 // Reserve opens holds.
 func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
-	w := works.Get().(*work)
-	defer w.release()
-	if err := w.decode(in.Items, cluster.OpTake, &s.inlines); err != nil {
+	c := checkCalls.Get().(*checkCall)
+	defer c.free()
+	if err := c.decode(in.Items, cluster.OpTake, &s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
 		return nil, StatusError(err)
 	}
-	w.request.Deadline = s.deadline(ctx)
+	c.request.Deadline = s.deadline(ctx)
 	if in.Lease {
-		return s.lend(w, in)
+		return s.lend(c, in)
 	}
-	ids, allowed, err := reserve(s.node, &w.request, w.out, in.TtlMs, in.Holder)
+	ids, allowed, err := reserve(s.node, &c.request, c.out, in.TtlMs, in.Holder)
 	if err != nil {
 		return nil, StatusError(err)
 	}
 	out := &penstockv1.ReserveResponse{Allowed: allowed, Holds: make([]*penstockv1.Hold, len(ids))}
-	for i, d := range encode(w.out) {
+	for i, d := range encode(c.out) {
 		out.Holds[i] = &penstockv1.Hold{Id: ids[i], Decision: d}
 	}
 	return out, nil
 }
 
 // lend makes leases of the items, each by itself. Who cannot be lent anything, for whatever reason, asks for each request.
-func (s *rateLimiter) lend(w *work, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
+func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
 	terms := &cluster.HoldTerms{TTL: fromMillis(in.TtlMs), Holder: in.Holder}
-	for i := range w.request.Items {
-		it := &w.request.Items[i]
+	for i := range c.request.Items {
+		it := &c.request.Items[i]
 		it.Op, it.Hold = cluster.OpLease, terms
 		if it.ID == (cluster.ID{}) {
 			it.ID = randomID()
 		}
 	}
-	if err := s.node.Check(&w.request, w.out); err != nil {
+	if err := s.node.Check(&c.request, c.out); err != nil {
 		return nil, StatusError(err)
 	}
-	out := &penstockv1.ReserveResponse{Allowed: true, Holds: make([]*penstockv1.Hold, len(w.out))}
-	for i := range w.out {
-		hold, d := new(penstockv1.Hold), &w.out[i]
+	out := &penstockv1.ReserveResponse{Allowed: true, Holds: make([]*penstockv1.Hold, len(c.out))}
+	for i := range c.out {
+		hold, d := new(penstockv1.Hold), &c.out[i]
 		switch {
 		case d.Hold == limiter.HoldOpen && d.Drained > 0:
-			hold.Id, hold.Units = holdToken(&w.request.Items[i]), d.Drained
+			hold.Id, hold.Units = holdToken(&c.request.Items[i]), d.Drained
 		case d.Degraded: // it may have been set aside all the same: the client settles it
-			hold.Id = holdToken(&w.request.Items[i])
+			hold.Id = holdToken(&c.request.Items[i])
 		}
 		d.Drained = 0
 		out.Allowed = out.Allowed && hold.Units > 0
 		out.Holds[i] = hold
 	}
-	for i, d := range encode(w.out) {
+	for i, d := range encode(c.out) {
 		out.Holds[i].Decision = d
 	}
 	return out, nil

@@ -24,15 +24,15 @@ func checkRuled(n *cluster.Node, attributes map[string]string, cost int64, id cl
 	return m, out, n.Check(request, out)
 }
 
-// check is Check and CheckStream: on items, or on attributes.
-func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
+// checkMessage decides on c.in: on items, or on attributes.
+func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error {
 	in := c.in
-	if len(in.GetAttributes()) == 0 {
-		if in != nil && (in.Cost != nil || in.Id != nil) {
+	if len(in.Attributes) == 0 {
+		if in.Cost != nil || in.Id != nil {
 			s.node.Stats().Refused.Add(1)
 			return &cluster.InputError{Field: "cost", Reason: "and id of a request are for one with attributes; items have their own"}
 		}
-		return s.decide(deadline, in.GetItems(), in.GetAtomic(), cluster.OpTake, c)
+		return s.decide(deadline, in.Items, in.Atomic, cluster.OpTake, c)
 	}
 	if len(in.Items) > 0 {
 		s.node.Stats().Refused.Add(1)
@@ -46,9 +46,8 @@ func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
 	if err != nil {
 		return ofRules(err)
 	}
-	c.encode(out)
-	c.out.Verdict = encodeVerdict(out)
-	c.out.Verdict.Rules = m.Rules
+	c.out, c.verdict = out, encodeVerdict(out)
+	c.verdict.Rules = m.Rules
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -217,11 +218,11 @@ func TestAttributesOverGRPC(t *testing.T) {
 	}
 	in.Id = nil
 	in.Cost = proto.Int64(2)
-	if out := s.answer(&penstockv1.CheckStreamRequest{Tag: 3, Check: in}); out.Tag != 3 || out.Check.GetVerdict().GetAllowed() ||
+	if out := answerOnStream(t, s, &penstockv1.CheckStreamRequest{Tag: 3, Check: in}); out.Tag != 3 || out.Check.GetVerdict().GetAllowed() ||
 		!slices.Equal(out.Check.Verdict.RefusedBy, []string{"login"}) || !slices.Equal(out.Check.Verdict.Rules, []string{"api", "all"}) {
 		t.Fatal(out)
 	}
-	if out := s.answer(&penstockv1.CheckStreamRequest{Tag: 4}); out.Error == nil {
+	if out := answerOnStream(t, s, &penstockv1.CheckStreamRequest{Tag: 4}); out.Error == nil {
 		t.Fatal(out)
 	}
 	for _, c := range []struct {
@@ -246,14 +247,37 @@ func TestVerdictOnTheWire(t *testing.T) {
 		{RefusedBy: []string{"a", strings.Repeat("b", 200)}, RetryAfterMs: 77, Rules: []string{"r", "limits.yaml:3"}},
 		{RefusedBy: []string{""}},
 	} {
-		m := &penstockv1.CheckResponse{Decisions: []*penstockv1.Decision{{Allowed: true, LimitName: "a"}}, Verdict: v}
-		b, err := newHotCodec().Marshal(m)
+		c := &checkCall{out: decisions(1, 1, "a"), verdict: v}
+		b, err := c.write(newHotCodec())
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := new(penstockv1.CheckResponse)
-		if err := proto.Unmarshal(b.Materialize(), got); err != nil || !proto.Equal(got, m) {
-			t.Errorf("%v became %v (%v)", m, got, err)
+		if err := proto.Unmarshal(b.Materialize(), got); err != nil || !proto.Equal(got, c.response()) {
+			t.Errorf("%v became %v (%v)", c.response(), got, err)
 		}
 	}
+}
+
+// answerOnStream is what s answers to in on a stream.
+func answerOnStream(t *testing.T, s *rateLimiter, in *penstockv1.CheckStreamRequest) *penstockv1.CheckStreamResponse {
+	t.Helper()
+	asked, err := proto.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := new(streamCall)
+	if err := newHotCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(asked)}, c); err != nil {
+		t.Fatal(err)
+	}
+	s.answer(c)
+	answered, err := newHotCodec().Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(penstockv1.CheckStreamResponse)
+	if err := proto.Unmarshal(answered.Materialize(), out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -3,21 +3,17 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"io"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/experimental"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -123,7 +119,7 @@ func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*
 	if err := s.serve(ctx, c); err != nil {
 		return nil, err
 	}
-	return &c.out, nil
+	return c.response(), nil
 }
 
 func (s *rateLimiter) serve(ctx context.Context, c *checkCall) error {
@@ -139,7 +135,7 @@ func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*pe
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek, c); err != nil {
 		return nil, StatusError(err)
 	}
-	return &penstockv1.PeekResponse{Decisions: c.out.Decisions}, nil
+	return &penstockv1.PeekResponse{Decisions: encode(c.out)}, nil
 }
 
 // Reset forgets keys.
@@ -148,7 +144,7 @@ func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, StatusError(err)
 	}
-	return &penstockv1.ResetResponse{Decisions: c.out.Decisions}, nil
+	return &penstockv1.ResetResponse{Decisions: encode(c.out)}, nil
 }
 
 // deadline is ctx's deadline on the node's clock, or 0 if it has none.
@@ -159,85 +155,18 @@ func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 	return 0
 }
 
-// decide is every call of this service: decode, Node.Check, encode into c.
+// decide is every call of this service that the library has read: decode, Node.Check.
 func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op, c *checkCall) error {
-	w := works.Get().(*work)
-	defer w.release()
-	if err := w.decode(in, op, &s.inlines); err != nil {
+	if err := c.decode(in, op, &s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
 		return err
 	}
-	w.request.Atomic, w.request.Deadline = atomic, deadline
-	if err := s.node.Check(&w.request, w.out); err != nil {
+	c.request.Atomic, c.request.Deadline = atomic, deadline
+	if err := s.node.Check(&c.request, c.out); err != nil {
 		return err
 	}
-	c.encode(w.out)
 	if atomic {
-		c.out.Verdict = encodeVerdict(w.out)
+		c.verdict = encodeVerdict(c.out)
 	}
 	return nil
-}
-
-// maxInFlight is how many requests of one stream are decided at once; further ones are not read.
-const maxInFlight = 256
-
-// maxTimeout bounds timeout_ms.
-const maxTimeout = time.Hour
-
-// CheckStream decides requests as they come, each in a goroutine of its own: some wait for other nodes.
-func (s *rateLimiter) CheckStream(stream penstockv1.RateLimiter_CheckStreamServer) error {
-	slots := make(chan struct{}, maxInFlight)
-	var sending sync.Mutex // a stream takes one answer at a time
-	over := make(chan error, 1)
-	go func() {
-		for {
-			in, err := stream.Recv()
-			if err != nil {
-				over <- err
-				return
-			}
-			select {
-			case slots <- struct{}{}:
-			case <-stream.Context().Done():
-				return
-			}
-			go func() {
-				defer func() { <-slots }()
-				out := s.answer(in)
-				sending.Lock()
-				defer sending.Unlock()
-				stream.Send(out) // an error means that the client is gone; Recv says so too
-			}()
-		}
-	}()
-	var err error
-	select {
-	case err = <-over:
-	case <-s.ending:
-		err = status.Error(codes.Unavailable, "this node is stopping")
-	}
-	for range cap(slots) {
-		slots <- struct{}{} // waits for the requests under way, and keeps new ones from starting
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
-}
-
-// answer decides one request of a stream.
-func (s *rateLimiter) answer(in *penstockv1.CheckStreamRequest) *penstockv1.CheckStreamResponse {
-	out := &penstockv1.CheckStreamResponse{Tag: in.Tag}
-	timeout := cluster.DefaultDeadline
-	if in.TimeoutMs != 0 {
-		timeout = time.Duration(min(max(in.TimeoutMs, 0), maxTimeout.Milliseconds())) * time.Millisecond
-	}
-	c := &checkCall{in: in.Check}
-	if err := s.check(s.clock.Now().Add(timeout), c); err != nil {
-		f := explain(err)
-		out.Error = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
-	} else {
-		out.Check = &c.out
-	}
-	return out
 }

@@ -304,7 +304,7 @@ func TestExpiredRequestIsNotCharged(t *testing.T) {
 	if _, err := door.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("ended with %v, want DeadlineExceeded", err)
 	}
-	out := door.answer(&penstockv1.CheckStreamRequest{TimeoutMs: -1, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}}})
+	out := answerOnStream(t, door, &penstockv1.CheckStreamRequest{TimeoutMs: -1, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}}})
 	if codes.Code(out.Error.GetCode()) != codes.DeadlineExceeded {
 		t.Errorf("a stream's request with a negative timeout: %v", out)
 	}
