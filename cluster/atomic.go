@@ -48,7 +48,8 @@ func (n *Node) decideAllHere(now limiter.Instant, items []Item, out []Decision) 
 		return false
 	}
 	for i := range out {
-		out[i] = n.own(decisions[i], &items[i])
+		out[i] = Decision{Decision: decisions[i]}
+		n.sign(&items[i], &out[i])
 	}
 	return true
 }

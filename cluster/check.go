@@ -163,67 +163,70 @@ func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Dec
 	}
 }
 
-// decideHere decides on an item if this node holds its key, and reports whether it does.
+// decideHere decides on an item if this node holds its key, and reports whether it does. If not, out is nothing.
 func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 	if it.Op > OpReserve && n.atPromise(now, it, out) {
 		return true
 	}
 	if it.limit.Consistency == limiter.Replicated {
-		*out = n.decideReplica(now, it)
+		n.decideReplica(now, it, out)
 		return true
 	}
 	if !n.Holds(it.hash) {
 		if it.limit.Unlimited { // nothing is counted, so nobody needs to be asked
-			*out = Decision{Decision: n.decide(now, it), Owner: n.id, Source: SourceReplica}
+			*out = Decision{Owner: n.id, Source: SourceReplica}
+			n.decide(now, it, &out.Decision)
 			return true
 		}
 		return n.decideAway(now, it, out)
 	}
-	d := n.decide(now, it)
-	if d.Closed { // the key has just been given away
+	*out = Decision{}
+	if n.decide(now, it, &out.Decision); out.Closed { // the key has just been given away
+		*out = Decision{}
 		return false
 	}
-	*out = n.own(d, it)
+	n.sign(it, out)
 	return true
 }
 
-// own is a decision of this node as the holder of the key.
-func (n *Node) own(d limiter.Decision, it *Item) Decision {
-	out := Decision{Decision: d, Owner: n.id, Source: SourceOwner}
+// sign says that out is a decision of this node as the holder of the key.
+func (n *Node) sign(it *Item, out *Decision) {
+	out.Owner, out.Source = n.id, SourceOwner
 	if n.tied.Load() && !it.limit.Unlimited { // somebody else may go on too
 		out.Degraded, out.Bound = true, it.limit.Capacity()
 	}
-	return out
 }
 
 // decide is the holder's decision on one item, from memory. What changes the key's state happens once per ID.
-func (n *Node) decide(now limiter.Instant, it *Item) limiter.Decision {
+func (n *Node) decide(now limiter.Instant, it *Item, out *limiter.Decision) {
 	if it.Op == OpPeek {
-		return n.table.Would(now, it.limit, it.Key, it.hash, it.of(it.Cost))
+		*out = n.table.Would(now, it.limit, it.Key, it.hash, it.of(it.Cost))
+		return
 	}
 	if it.ID == (ID{}) {
-		return n.act(now, it)
+		n.act(now, it, out)
+		return
 	}
-	answer := [1]limiter.Decision{}
 	act := func() bool {
-		answer[0] = n.act(now, it)
-		return !answer[0].Closed
+		n.act(now, it, out)
+		return !out.Closed
 	}
-	if it.again = n.recent.once(now, it.ID, ring.Partition(it.hash), answer[:], act); it.again {
+	if it.again = n.recent.onceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
 		n.stats.Repeated.Add(1)
 	}
-	return answer[0]
 }
 
 // act takes from a key, or resets it.
-func (n *Node) act(now limiter.Instant, it *Item) limiter.Decision {
+func (n *Node) act(now limiter.Instant, it *Item, out *limiter.Decision) {
 	switch {
 	case it.Op == OpReset:
-		return n.table.Reset(now, it.limit, it.Key, it.hash)
+		*out = n.table.Reset(now, it.limit, it.Key, it.hash)
 	case it.Op.holds():
-		return n.actHold(now, it)
+		*out = n.actHold(now, it)
+	default:
+		r := it.of(it.Cost)
+		n.table.DoInto(now, it.limit, it.Key, it.hash, &r, out)
 	}
-	return n.table.Do(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 }
 
 // admit checks r, looks its limits up and hashes its keys.

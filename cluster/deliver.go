@@ -164,7 +164,8 @@ func (n *Node) answerAll(now limiter.Instant, view *route, items []Item, answer 
 	decisions := make([]limiter.Decision, len(items))
 	if n.decideAll(now, items, decisions) {
 		for i := range decisions {
-			d := n.own(decisions[i], &items[i])
+			d := Decision{Decision: decisions[i]}
+			n.sign(&items[i], &d)
 			answer.Items[i].Decision, answer.Items[i].Degraded, answer.Items[i].Bound = d.Decision, d.Degraded, d.Bound
 		}
 		return

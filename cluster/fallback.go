@@ -52,14 +52,14 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 const shareOrigin = 1 << 59
 
 // decideShare decides from this node's share of the limit, one of so many.
-func (n *Node) decideShare(now limiter.Instant, it *Item, of int) limiter.Decision {
+func (n *Node) decideShare(now limiter.Instant, it *Item, of int) (d limiter.Decision) {
 	share := *it
 	share.limit = it.limit.Share(of)
 	if it.Op == OpReserve {
 		share.Op, share.Hold = OpTake, nil
 		share.ID.Origin ^= shareOrigin
 	}
-	d := n.decide(now, &share)
+	n.decide(now, &share, &d)
 	it.again = share.again
 	return d
 }

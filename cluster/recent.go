@@ -105,12 +105,47 @@ func (s *recentShard) decisionsLocked(position int) int {
 
 // answersLocked copies those of the record at a position.
 func (s *recentShard) answersLocked(position int, out []limiter.Decision) {
-	x := s.atLocked(position)
-	if x.flag(isAside) {
+	if s.atLocked(position).flag(isAside) {
 		copy(out, s.many[position])
 		return
 	}
-	out[0] = x.answer()
+	out[0] = s.atLocked(position).answer()
+}
+
+// answerLocked is the first of those of the record at a position.
+func (s *recentShard) answerLocked(position int) limiter.Decision {
+	if s.atLocked(position).flag(isAside) {
+		return s.many[position][0]
+	}
+	return s.atLocked(position).answer()
+}
+
+// keepLocked notes what the last record answers.
+func (s *recentShard) keepLocked(answers []limiter.Decision) {
+	if len(answers) == 1 {
+		s.keepOneLocked(&answers[0])
+		return
+	}
+	s.asideLocked(slices.Clone(answers))
+}
+
+func (s *recentShard) keepOneLocked(d *limiter.Decision) {
+	x := s.atLocked(s.tail - 1)
+	x.limit, x.remaining, x.retryAfter, x.resetAfter = d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter
+	if d.Allowed {
+		x.is |= isAllowed
+	}
+	if x.answer() != *d {
+		s.asideLocked([]limiter.Decision{*d})
+	}
+}
+
+func (s *recentShard) asideLocked(answers []limiter.Decision) {
+	s.atLocked(s.tail - 1).is |= isAside
+	if s.many == nil {
+		s.many = make(map[int][]limiter.Decision)
+	}
+	s.many[s.tail-1] = answers
 }
 
 func (x *record) answer() limiter.Decision {
@@ -128,7 +163,24 @@ func (r *recent) once(now limiter.Instant, id ID, partition int, out []limiter.D
 		return true
 	}
 	if take() {
-		s.addLocked(now, id, place, uint16(partition), out, 0)
+		s.addLocked(now, id, place, uint16(partition), 0)
+		s.keepLocked(out)
+	}
+	return false
+}
+
+// onceAlone is once for a single decision, as most are.
+func (r *recent) onceAlone(now limiter.Instant, id ID, partition int, out *limiter.Decision, take func() bool) (repeated bool) {
+	s, place := r.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.findLocked(now, id, place, 1); p >= 0 {
+		*out = s.answerLocked(p)
+		return true
+	}
+	if take() {
+		s.addLocked(now, id, place, uint16(partition), 0)
+		s.keepOneLocked(out)
 	}
 	return false
 }
@@ -156,7 +208,8 @@ func (r *recent) learn(now limiter.Instant, m *Memory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.findLocked(now, m.ID, place, len(m.Decisions)) < 0 {
-		s.addLocked(now, m.ID, place, m.Partition, m.Decisions, isLearned)
+		s.addLocked(now, m.ID, place, m.Partition, isLearned)
+		s.keepLocked(m.Decisions)
 	}
 }
 
@@ -185,7 +238,8 @@ func (s *recentShard) dropLocked() {
 	}
 }
 
-func (s *recentShard) addLocked(now limiter.Instant, id ID, place uint64, partition uint16, answers []limiter.Decision, is recordFlags) {
+// addLocked makes the next record, which answers nothing yet.
+func (s *recentShard) addLocked(now limiter.Instant, id ID, place uint64, partition uint16, is recordFlags) {
 	// Together what expires comes from memory faster than one by one, whenever one is added.
 	if s.oldest.Add(recentWindow+recentWindow/16) <= now {
 		s.expireLocked(now)
@@ -198,19 +252,6 @@ func (s *recentShard) addLocked(now limiter.Instant, id ID, place uint64, partit
 	}
 	x := s.atLocked(s.tail)
 	x.id, x.at, x.partition, x.is = id, now, partition, is
-	if len(answers) == 1 {
-		d := &answers[0]
-		if x.limit, x.remaining, x.retryAfter, x.resetAfter = d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter; d.Allowed {
-			x.is |= isAllowed
-		}
-	}
-	if len(answers) != 1 || x.answer() != answers[0] {
-		x.is |= isAside
-		if s.many == nil {
-			s.many = make(map[int][]limiter.Decision)
-		}
-		s.many[s.tail] = slices.Clone(answers)
-	}
 	latest := &s.latest[place&uint64(len(s.latest)-1)]
 	if x.before = uint32(s.tail) + 1 - *latest; int64(x.before) > int64(s.tail-s.head) {
 		x.before = 0

@@ -49,17 +49,16 @@ type untold struct {
 const chargesWaiting = 1 << 16
 
 // decideReplica decides on an item of a replicated limit.
-func (n *Node) decideReplica(now limiter.Instant, it *Item) Decision {
-	d := n.decide(now, it)
+func (n *Node) decideReplica(now limiter.Instant, it *Item, out *Decision) {
+	*out = Decision{Owner: n.id, Source: SourceReplica}
+	n.decide(now, it, &out.Decision)
 	view := n.view.Load()
 	if !it.again {
-		n.charge(it, &d)
+		n.charge(it, &out.Decision)
 	}
-	out := Decision{Decision: d, Owner: n.id, Source: SourceReplica}
 	if view != nil {
 		out.Bound = int64(len(view.Members)-1) * it.limit.Capacity()
 	}
-	return out
 }
 
 // charge notes what the others have to hear of what was decided here on an item of a replicated limit, for the first time.

@@ -154,7 +154,7 @@ func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, id
 			report := r.Items[i]
 			report.Report, report.Op = true, OpTake
 			if report.ID = ids[i].ofReport(); it.limit.Consistency == limiter.Replicated {
-				n.decideReplica(now, &report)
+				n.decideReplica(now, &report, new(Decision))
 			} else {
 				n.oweReport(now, &report)
 			}

@@ -145,17 +145,18 @@ func (t *Table) Expect(l *Limit, hash uint64) {
 // A cost of 0 reports the state and never writes; a negative cost gives back, at most all that was charged; a cost
 // above l.Capacity() is refused, with RetryAfter Never. It allocates nothing.
 func (t *Table) Take(now Instant, l *Limit, key string, hash uint64, cost int64) (d Decision) {
-	t.do(now, l, key, hash, &Request{Cost: cost}, &d)
+	t.DoInto(now, l, key, hash, &Request{Cost: cost}, &d)
 	return d
 }
 
 // Do is Take for a request that asks for more than a cost.
 func (t *Table) Do(now Instant, l *Limit, key string, hash uint64, r Request) (d Decision) {
-	t.do(now, l, key, hash, &r, &d)
+	t.DoInto(now, l, key, hash, &r, &d)
 	return d
 }
 
-func (t *Table) do(now Instant, l *Limit, key string, hash uint64, r *Request, d *Decision) {
+// DoInto is Do with the answer where the caller wants it, so that it need not be copied.
+func (t *Table) DoInto(now Instant, l *Limit, key string, hash uint64, r *Request, d *Decision) {
 	if r.Cost == 0 {
 		t.peek(now, l, key, hash, r, d)
 		return
@@ -168,7 +169,7 @@ func (t *Table) do(now Instant, l *Limit, key string, hash uint64, r *Request, d
 	}
 	switch {
 	case t.closed(l, hash):
-		d.Closed = true
+		*d = Decision{Closed: true}
 	case s.aside != nil:
 		s.takeBeside(within(now), &target{rule, l, mix, key}, r, d)
 	default:
@@ -206,7 +207,7 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 	rule := t.ruleOf(l)
 	s.mu.Lock()
 	if t.closed(l, hash) {
-		d.Closed = true
+		*d = Decision{Closed: true}
 	} else {
 		s.peekBeside(within(now), &target{rule, l, mix, key}, r, d)
 	}
