@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	penstockv1 "penstock/proto/penstock/v1"
 )
@@ -75,14 +74,13 @@ func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) 
 // batch is one DoAll on its way: a CheckRequest, and then what has become of the CheckResponse.
 type batch struct {
 	message []byte
-	item    []byte
 	places  []int      // of the requests that are in the message
 	out     []Decision // the caller's
 	answer  []byte
 	known   names
 }
 
-var batches = sync.Pool{New: func() any { return &batch{known: names{}} }}
+var batches = sync.Pool{New: func() any { return new(batch) }}
 
 func (b *batch) release() {
 	b.message, b.places, b.out = b.message[:0], b.places[:0], nil
@@ -90,9 +88,8 @@ func (b *batch) release() {
 }
 
 func (b *batch) add(i int, r *Request, origin, sequence uint64) {
-	b.item = appendItem(b.item[:0], r, origin, sequence)
 	b.places = append(b.places, i)
-	b.message = protowire.AppendBytes(protowire.AppendTag(b.message, 1, protowire.BytesType), b.item)
+	b.message = appendMessage(b.message, func(to []byte) []byte { return appendItem(to, r, origin, sequence) })
 }
 
 var errNoMessage = errors.New("client: the node's answer is no message of this protocol, or is not as long as the request")
@@ -114,13 +111,11 @@ func (batchCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	data.CopyTo(b.answer)
 	r := streamResponse{check: b.answer}
 	for _, i := range b.places {
-		d, ok := r.next(b.known)
-		if !ok {
+		if !r.next(&b.out[i], &b.known) {
 			return errNoMessage
 		}
-		b.out[i] = d
 	}
-	if _, more := r.next(b.known); more {
+	if more := r.next(new(Decision), &b.known); more {
 		return errNoMessage
 	}
 	return nil

@@ -382,6 +382,49 @@ func TestTakeEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Promise: a take whose context has no deadline has DefaultTimeout, and an answer that comes later is nobody else's.
+func TestTakeHasATimeout(t *testing.T) {
+	s := &script{stream: func(_ int64, stream penstockv1.RateLimiter_CheckStreamServer) error {
+		var before []*penstockv1.CheckStreamResponse
+		for n := int64(1); ; n++ {
+			in, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			answer := &penstockv1.CheckStreamResponse{Tag: in.Tag, Check: allow(in.Check)}
+			for _, d := range answer.Check.Decisions {
+				d.Limit = n
+			}
+			if n == 1 || string(in.Check.Items[0].Key) == "silent" {
+				before = append(before, answer)
+				continue
+			}
+			for _, late := range append(before, answer) {
+				stream.Send(late)
+			}
+			before = nil
+		}
+	}}
+	c := newClient(t, s.serve(t))
+	cancellable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for n, ctx := range []context.Context{context.Background(), cancellable} {
+		var group sync.WaitGroup
+		for range 3 { // by one request or by several
+			group.Go(func() {
+				if d, err := c.Take(ctx, "five", "silent", 1); status.Code(err) != codes.DeadlineExceeded {
+					t.Errorf("a node that is silent: %+v, %v", d, err)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		group.Wait()
+		if d, err := c.Take(ctx, "five", "a", 1); err != nil || d.Limit < int64(n)+2 {
+			t.Errorf("the take after those: %+v, %v, which is another's answer", d, err)
+		}
+	}
+}
+
 func TestConfig(t *testing.T) {
 	for target, want := range map[string]string{"": "Targets is empty", "nowhere": `"nowhere"`} {
 		config := client.Config{}

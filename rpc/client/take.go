@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
@@ -59,7 +60,10 @@ func (c *Client) Do(ctx context.Context, r Request) (Decision, error) {
 			return d, nil
 		}
 	}
-	sent := c.now()
+	var sent limiter.Instant
+	if lends {
+		sent = c.now()
+	}
 	d, err := c.take(ctx, r)
 	if err != nil {
 		return c.fallback.take(err, r)
@@ -75,62 +79,66 @@ func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
 		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is no UTF-8", r.Limit)
 	}
 	t := idle.Get().(*take)
-	var late <-chan time.Time // without a deadline of the caller's
 	var limited bool
 	if t.deadline, limited = ctx.Deadline(); !limited {
-		t.deadline, late = time.Now().Add(DefaultTimeout), t.timer.C
-		t.timer.Reset(DefaultTimeout)
+		t.deadline = time.Now().Add(DefaultTimeout)
 	}
+	t.timed = !limited
 	t.item = appendItem(t.item[:0], &r, c.origin, c.sequence.Add(1))
 	if err := c.takes.post(t); err != nil {
 		t.finish(Decision{}, err)
 	}
+	if ctx.Done() == nil { // a receive alone takes a third of a select
+		<-t.done
+		return t.told()
+	}
 	select {
 	case <-t.done:
-		if !limited {
-			t.timer.Stop()
-		}
-		d, err := t.decision, t.err
-		t.alone, t.again, t.decision, t.err = false, false, Decision{}, nil
-		idle.Put(t)
-		return d, err
+		return t.told()
 	case <-ctx.Done():
-	case <-late:
+		t.gone.Store(true) // and nobody uses it again
+		return Decision{}, status.FromContextError(ctx.Err()).Err()
 	}
-	t.gone.Store(true) // and nobody uses it again
-	err := ctx.Err()
-	if err == nil {
-		err = context.DeadlineExceeded
-	}
-	return Decision{}, status.FromContextError(err).Err()
 }
 
 // take is one Take on its way.
 type take struct {
 	item     []byte // as the protocol has it
 	deadline time.Time
-	gone     atomic.Bool // its caller waits no longer
+	timed    bool        // takes has to look whether the deadline has come: its caller does not
+	gone     atomic.Bool // nobody waits for it any longer, or it was told that the deadline has come
 	alone    bool        // sent without others, because it was in a request that was refused
 	again    bool        // sent a second time, because the stream broke
 	sent     time.Time
 
 	done     chan struct{} // gets a token when decision or err is set
-	timer    *time.Timer
 	decision Decision
 	err      error
 }
 
-// idle are takes that are on their way no more: a channel and a timer cost more than an answer.
-var idle = sync.Pool{New: func() any {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &take{done: make(chan struct{}, 1), timer: timer}
-}}
+// idle are takes that are on their way no more: a channel costs more than an answer.
+var idle = sync.Pool{New: func() any { return &take{done: make(chan struct{}, 1)} }}
 
-// finish tells the caller, once.
+// finish tells the caller, unless it is gone.
 func (t *take) finish(d Decision, err error) {
+	if !t.gone.Load() {
+		t.tell(d, err)
+	}
+}
+
+func (t *take) tell(d Decision, err error) {
 	t.decision, t.err = d, err
 	t.done <- struct{}{}
+}
+
+// told is what the caller was told. Nobody uses t any more, but who gets it from idle.
+func (t *take) told() (Decision, error) {
+	d, err := t.decision, t.err
+	if !t.gone.Load() { // else takes still has it
+		t.alone, t.again, t.decision, t.err = false, false, Decision{}, nil
+		idle.Put(t)
+	}
+	return d, err
 }
 
 // takes shares one stream among all takes. Two goroutines work while there is a stream: run opens it and reads, write
@@ -148,6 +156,8 @@ type takes struct {
 	waiting []*take
 	sent    map[uint64][]*take // requests without an answer, by tag
 	tag     uint64
+	expiry  *time.Timer // runs expire, if it is armed
+	armed   bool
 }
 
 const (
@@ -169,6 +179,9 @@ func (t *takes) close() {
 	t.mu.Lock()
 	started := t.started
 	t.cancel() // from here on post refuses
+	if t.expiry != nil {
+		t.expiry.Stop()
+	}
 	t.mu.Unlock()
 	if started {
 		<-t.ended
@@ -192,7 +205,50 @@ func (t *takes) post(one *take) error {
 	if len(t.waiting) == 1 {
 		t.wakeUp()
 	}
+	if one.timed && !t.armed {
+		t.arm(DefaultTimeout)
+	}
 	return nil
+}
+
+func (t *takes) arm(d time.Duration) {
+	if t.armed = true; t.expiry == nil {
+		t.expiry = time.AfterFunc(d, t.expire)
+	} else {
+		t.expiry.Reset(d)
+	}
+}
+
+// expire tells those whose callers look at no clock that their deadline has come, and comes again when the next one's does. A timer for each
+// would cost more than all else that a take does.
+func (t *takes) expire() {
+	var late []*take
+	var next time.Time
+	t.mu.Lock()
+	now := time.Now()
+	look := func(all []*take) {
+		for _, one := range all {
+			switch {
+			case !one.timed || one.gone.Load():
+			case !one.deadline.After(now):
+				one.gone.Store(true) // nobody else tells its caller anything
+				late = append(late, one)
+			case next.IsZero() || one.deadline.Before(next):
+				next = one.deadline
+			}
+		}
+	}
+	look(t.waiting)
+	for _, joined := range t.sent {
+		look(joined)
+	}
+	if t.armed = false; !next.IsZero() && t.ctx.Err() == nil {
+		t.arm(next.Sub(now))
+	}
+	t.mu.Unlock()
+	for _, one := range late {
+		one.tell(Decision{}, status.FromContextError(context.DeadlineExceeded).Err())
+	}
 }
 
 func (t *takes) wakeUp() {
@@ -231,9 +287,9 @@ func (t *takes) converse() error {
 		defer close(written)
 		t.write(ctx, stream)
 	}()
-	known := names{}
+	var known names
+	var out []byte
 	for {
-		var out []byte
 		if err = stream.RecvMsg(&out); err != nil {
 			break
 		}
@@ -242,7 +298,7 @@ func (t *takes) converse() error {
 			err = status.Error(codes.Internal, "client: the node's answer is no message of this protocol")
 			break
 		}
-		t.receive(response, known)
+		t.receive(response, &known)
 	}
 	hangUp()
 	<-written
@@ -274,7 +330,6 @@ func (t *takes) join() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	joined := make([]*take, 0, min(len(t.waiting), maxJoined))
-	items := make([][]byte, 0, cap(joined))
 	var latest time.Time
 	n := 0
 	for ; n < len(t.waiting) && len(joined) < maxJoined; n++ {
@@ -288,7 +343,7 @@ func (t *takes) join() []byte {
 		if one.deadline.After(latest) {
 			latest = one.deadline
 		}
-		joined, items = append(joined, one), append(items, one.item)
+		joined = append(joined, one)
 		if one.alone {
 			n++
 			break
@@ -307,11 +362,11 @@ func (t *takes) join() []byte {
 	for _, one := range joined {
 		one.sent = now
 	}
-	return streamRequest(t.tag, items, latest.Sub(now))
+	return streamRequest(t.tag, joined, latest.Sub(now))
 }
 
 // receive hands the decisions of one request to their callers.
-func (t *takes) receive(out streamResponse, known names) {
+func (t *takes) receive(out streamResponse, known *names) {
 	t.mu.Lock()
 	joined, found := t.sent[out.tag]
 	if found {
@@ -329,11 +384,13 @@ func (t *takes) receive(out streamResponse, known names) {
 	}
 	t.mu.Unlock()
 	for i, one := range joined {
-		if out.err != nil {
+		var d Decision
+		switch {
+		case out.err != nil:
 			one.finish(Decision{}, out.err)
-		} else if d, ok := out.next(known); ok {
+		case out.next(&d, known):
 			one.finish(d, nil)
-		} else {
+		default:
 			one.finish(Decision{}, status.Errorf(codes.Internal, "client: the node answered %d of %d takes", i, len(joined)))
 		}
 	}

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +24,11 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
 }
 
+// Unmarshal uses the memory again that v has.
 func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
+	b, n := v.(*[]byte), data.Len()
+	*b = slices.Grow((*b)[:0], n)[:n]
+	data.CopyTo(*b)
 	return nil
 }
 
@@ -34,14 +39,17 @@ func appendItem(b []byte, r *Request, origin, sequence uint64) []byte {
 	b = appendText(b, 1, r.Limit)
 	b = appendText(b, 3, r.Key)
 	b = appendNumber(b, 4, uint64(r.Cost))
-	b = protowire.AppendTag(b, 5, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(1+8+1+protowire.SizeVarint(sequence)))
-	b = protowire.AppendFixed64(protowire.AppendTag(b, 1, protowire.Fixed64Type), origin)
+	b = append(b, 5<<3|byte(protowire.BytesType), byte(1+8+1+protowire.SizeVarint(sequence)), 1<<3|byte(protowire.Fixed64Type))
+	b = binary.LittleEndian.AppendUint64(b, origin)
 	b = appendNumber(b, 2, sequence)
-	for i, set := range []bool{r.Report, r.Drain, r.Strict} {
-		if set {
-			b = appendNumber(b, protowire.Number(6+i), 1)
-		}
+	if r.Report {
+		b = appendNumber(b, 6, 1)
+	}
+	if r.Drain {
+		b = appendNumber(b, 7, 1)
+	}
+	if r.Strict {
+		b = appendNumber(b, 8, 1)
 	}
 	if !r.At.IsZero() {
 		b = appendNumber(b, 9, uint64(r.At.UnixMilli()))
@@ -49,25 +57,50 @@ func appendItem(b []byte, r *Request, origin, sequence uint64) []byte {
 	return b
 }
 
+// appendText and appendNumber are for fields below 16. Most texts and numbers are short.
 func appendText(b []byte, num protowire.Number, s string) []byte {
+	if len(s) < 0x80 {
+		return append(append(b, byte(num)<<3|byte(protowire.BytesType), byte(len(s))), s...)
+	}
 	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
 }
 
 func appendNumber(b []byte, num protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
+	b = append(b, byte(num)<<3|byte(protowire.VarintType))
+	for ; v >= 0x80; v >>= 7 {
+		b = append(b, byte(v)|0x80)
+	}
+	return append(b, byte(v))
 }
 
-// streamRequest is a CheckStreamRequest of items.
-func streamRequest(tag uint64, items [][]byte, timeout time.Duration) []byte {
+// appendMessage appends what write appends, as field 1. Most items are so short that their length is one byte; longer ones are moved up.
+func appendMessage(b []byte, write func(b []byte) []byte) []byte {
+	b = append(b, 1<<3|byte(protowire.BytesType), 0)
+	at := len(b)
+	b = write(b)
+	n := len(b) - at
+	if n < 0x80 {
+		b[at-1] = byte(n)
+		return b
+	}
+	more := protowire.SizeVarint(uint64(n)) - 1
+	b = slices.Grow(b, more)[:len(b)+more]
+	copy(b[at+more:], b[at:at+n])
+	protowire.AppendVarint(b[:at-1], uint64(n))
+	return b
+}
+
+// streamRequest is a CheckStreamRequest of takes.
+func streamRequest(tag uint64, joined []*take, timeout time.Duration) []byte {
 	size := 0
-	for _, it := range items {
-		size += 1 + protowire.SizeBytes(len(it))
+	for _, one := range joined {
+		size += 1 + protowire.SizeBytes(len(one.item))
 	}
 	b := make([]byte, 0, size+32)
 	b = appendNumber(b, 1, tag)
 	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(size))
-	for _, it := range items {
-		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), it)
+	for _, one := range joined {
+		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), one.item)
 	}
 	return appendNumber(b, 3, uint64(max(1, timeout.Milliseconds())))
 }
@@ -81,154 +114,194 @@ type streamResponse struct {
 
 // readResponse reads b, unless that is no message.
 func readResponse(b []byte) (r streamResponse, ok bool) {
+	f := fields{rest: b}
 	var failed []byte
-	broken := eachField(b, func(num protowire.Number, v uint64, text []byte) {
-		switch num {
+	for f.next() {
+		switch f.num {
 		case 1:
-			r.tag = v
+			r.tag = f.value
 		case 2:
-			r.check = text
+			r.check = f.text
 		case 3:
-			failed = text
+			failed = f.text
 		}
-	})
+	}
+	ok = !f.broken
 	if failed != nil {
 		code, text := codes.Unknown, ""
-		broken = eachField(failed, func(num protowire.Number, v uint64, b []byte) {
-			switch num {
+		for f = (fields{rest: failed}); f.next(); {
+			switch f.num {
 			case 1:
-				code = codes.Code(v)
+				code = codes.Code(f.value)
 			case 2:
-				text = string(b)
+				text = string(f.text)
 			}
-		}) || broken
+		}
+		ok = ok && !f.broken
 		r.err = status.Error(code, text)
 	}
-	return r, !broken
+	return r, ok
 }
 
-// next takes the next decision off the response; false if there is none.
-func (r *streamResponse) next(known names) (d Decision, ok bool) {
-	for len(r.check) > 0 {
-		num, wire, n := protowire.ConsumeTag(r.check)
-		if n < 0 {
-			r.check = nil
-			return d, false
-		}
-		m := protowire.ConsumeFieldValue(num, wire, r.check[n:])
-		if m < 0 {
-			r.check = nil
-			return d, false
-		}
-		value := r.check[n : n+m]
-		r.check = r.check[n+m:]
-		if num == 1 && wire == protowire.BytesType {
-			value, _ = protowire.ConsumeBytes(value)
-			return readDecision(value, known)
+// next takes the next decision off the response into d; false if there is none.
+func (r *streamResponse) next(d *Decision, known *names) bool {
+	for f := (fields{rest: r.check}); f.next(); {
+		if r.check = f.rest; f.num == 1 && f.wire == protowire.BytesType {
+			return readDecision(f.text, d, known)
 		}
 	}
-	return d, false
+	r.check = nil
+	return false
 }
 
 // names are texts that answers have brought, so that one which comes again needs no memory.
-type names map[string]string
+type names struct {
+	all                    map[string]string
+	limit, owner, override string // of the last decision: most say the same as the one before
+}
 
 // mostNames bounds a names: whoever uses more limits than that has each made anew.
 const mostNames = 1024
 
-func (n names) of(b []byte) string {
+func (n *names) of(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	s, found := n[string(b)]
+	s, found := n.all[string(b)]
 	if !found {
-		if s = string(b); len(n) < mostNames {
-			n[s] = s
+		if n.all == nil {
+			n.all = make(map[string]string)
+		}
+		if s = string(b); len(n.all) < mostNames {
+			n.all[s] = s
 		}
 	}
 	return s
 }
 
-func readDecision(b []byte, known names) (d Decision, ok bool) {
-	d.Source = sourceText(0)
-	broken := eachField(b, func(num protowire.Number, v uint64, text []byte) {
-		switch num {
-		case 1:
-			d.Allowed = v != 0
-		case 2:
-			d.Limit = int64(v)
-		case 3:
-			d.Remaining = int64(v)
-		case 4:
-			d.RetryAfter = duration(int64(v))
-		case 5:
-			d.ResetAfter = duration(int64(v))
-		case 6:
-			d.Delay = duration(int64(v))
-		case 7:
-			d.LimitName = known.of(text)
-		case 8:
-			d.Owner = known.of(text)
-		case 9:
-			d.Source = sourceText(penstockv1.Source(v))
-		case 10:
-			d.Degraded = v != 0
-		case 11:
-			d.Bound = int64(v)
-		case 12:
-			d.Shadow = v != 0
-		case 13:
-			d.Drained = int64(v)
-		case 14:
-			d.Session = time.UnixMilli(int64(v))
-		case 15:
-			d.Restarted = v != 0
-		case 16:
-			d.Override = known.of(text)
-		}
-	})
-	return d, !broken
+func (n *names) again(last *string, b []byte) string {
+	if string(b) != *last {
+		*last = n.of(b)
+	}
+	return *last
 }
 
-// eachField calls fn with the fields of a message that have a number or bytes, and reports whether it is broken.
-func eachField(b []byte, fn func(num protowire.Number, v uint64, text []byte)) (broken bool) {
-	for len(b) > 0 {
-		num, wire, n := protowire.ConsumeTag(b)
-		if n < 0 {
+func readDecision(b []byte, d *Decision, known *names) bool {
+	*d = Decision{Source: sourceText(0)}
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case 1:
+			d.Allowed = f.value != 0
+		case 2:
+			d.Limit = int64(f.value)
+		case 3:
+			d.Remaining = int64(f.value)
+		case 4:
+			d.RetryAfter = duration(int64(f.value))
+		case 5:
+			d.ResetAfter = duration(int64(f.value))
+		case 6:
+			d.Delay = duration(int64(f.value))
+		case 7:
+			d.LimitName = known.again(&known.limit, f.text)
+		case 8:
+			d.Owner = known.again(&known.owner, f.text)
+		case 9:
+			d.Source = sourceText(penstockv1.Source(f.value))
+		case 10:
+			d.Degraded = f.value != 0
+		case 11:
+			d.Bound = int64(f.value)
+		case 12:
+			d.Shadow = f.value != 0
+		case 13:
+			d.Drained = int64(f.value)
+		case 14:
+			d.Session = time.UnixMilli(int64(f.value))
+		case 15:
+			d.Restarted = f.value != 0
+		case 16:
+			d.Override = known.again(&known.override, f.text)
+		}
+	}
+	return !f.broken
+}
+
+// fields walks over the fields of a message.
+type fields struct {
+	rest   []byte
+	broken bool // the walk ended early: rest is no message
+
+	num   protowire.Number
+	wire  protowire.Type
+	value uint64 // of a varint
+	text  []byte // of a string, bytes or message
+}
+
+func (f *fields) next() bool {
+	b := f.rest
+	if len(b) < 2 || b[0] < 1<<3 || b[0] >= 0x80 {
+		return f.nextLong()
+	}
+	f.num, f.wire, f.text = protowire.Number(b[0]>>3), protowire.Type(b[0]&7), nil
+	switch f.wire {
+	case protowire.VarintType:
+		if len(b) > 10 && binary.LittleEndian.Uint64(b[1:]) == ^uint64(0) && b[9] == 0xff && b[10] == 1 { // -1 is what most decisions say
+			f.value, f.rest = ^uint64(0), b[11:]
 			return true
 		}
 		var v uint64
-		var text []byte
-		m := 0
-		switch b = b[n:]; wire {
-		case protowire.VarintType:
-			v, m = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			text, m = protowire.ConsumeBytes(b)
-		default:
-			m = protowire.ConsumeFieldValue(num, wire, b)
+		for i := 1; i < min(len(b), 10); i++ {
+			if v |= uint64(b[i]&0x7f) << (7 * (i - 1)); b[i] < 0x80 {
+				f.value, f.rest = v, b[i+1:]
+				return true
+			}
 		}
-		if m < 0 {
+	case protowire.BytesType:
+		if n := 2 + int(b[1]); b[1] < 0x80 && n <= len(b) {
+			f.value, f.text, f.rest = 0, b[2:n], b[n:]
 			return true
 		}
-		b = b[m:]
-		fn(num, v, text)
 	}
-	return false
+	return f.nextLong()
+}
+
+func (f *fields) nextLong() bool {
+	if len(f.rest) == 0 {
+		return false
+	}
+	num, wire, n := protowire.ConsumeTag(f.rest)
+	if f.broken = n < 0; f.broken {
+		return false
+	}
+	f.num, f.wire, f.value, f.text, f.rest = num, wire, 0, nil, f.rest[n:]
+	switch wire {
+	case protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(f.rest)
+	case protowire.BytesType:
+		f.text, n = protowire.ConsumeBytes(f.rest)
+	default:
+		n = protowire.ConsumeFieldValue(num, wire, f.rest)
+	}
+	if f.broken = n < 0; f.broken {
+		return false
+	}
+	f.rest = f.rest[n:]
+	return true
 }
 
 // sources are the names of sources as Decision.Source has them.
-var sources = func() map[penstockv1.Source]string {
-	all := make(map[penstockv1.Source]string, len(penstockv1.Source_name))
-	for v := range penstockv1.Source_name {
-		all[penstockv1.Source(v)] = sourceName(penstockv1.Source(v))
+var sources = func() (all []string) {
+	for v := range penstockv1.Source(len(penstockv1.Source_name)) {
+		all = append(all, sourceName(v))
 	}
 	return all
 }()
 
 func sourceText(s penstockv1.Source) string {
-	if text, known := sources[s]; known {
-		return text
+	if s >= 0 && int(s) < len(sources) {
+		return sources[s]
 	}
 	return sourceName(s)
 }

@@ -19,7 +19,9 @@ func TestRequestsAreTheLibrarys(t *testing.T) {
 	for _, n := range []int64{0, 1, -1, 127, 128, math.MaxInt64, math.MinInt64} {
 		for _, r := range []Request{
 			{Limit: "l", Key: "k", Cost: n},
-			{Key: string(make([]byte, 300)), Cost: n, Report: true},
+			{Key: string(make([]byte, 100)), Cost: n, Report: true},
+			{Key: string(make([]byte, 127)), Cost: n, Report: true},
+			{Key: string(make([]byte, 20_000)), Cost: n, Report: true},
 			{Limit: "ä", Key: "\xff", Drain: true, Strict: true},
 			{Limit: "l", Key: "k", Cost: n, Report: true, Drain: true, Strict: true, At: time.UnixMilli(n / 2)},
 		} {
@@ -31,11 +33,19 @@ func TestRequestsAreTheLibrarys(t *testing.T) {
 				want.AtMs = new(r.At.UnixMilli())
 			}
 			item := appendItem([]byte("what was there")[:0], &r, uint64(n), uint64(n))
-			b := streamRequest(7, [][]byte{item, item}, 1500*time.Millisecond)
+			b := streamRequest(7, []*take{{item: item}, {item: item}}, 1500*time.Millisecond)
 			got := new(penstockv1.CheckStreamRequest)
 			whole := &penstockv1.CheckStreamRequest{Tag: 7, TimeoutMs: 1500, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{want, want}}}
 			if err := proto.Unmarshal(b, got); err != nil || !proto.Equal(got, whole) {
 				t.Fatalf("%v: %v, want %v", err, got, whole)
+			}
+			var all batch
+			for i := range 2 {
+				all.add(i, &r, uint64(n), uint64(n))
+			}
+			batched := new(penstockv1.CheckRequest)
+			if err := proto.Unmarshal(all.message, batched); err != nil || !proto.Equal(batched, whole.Check) {
+				t.Fatalf("%v: %v, want %v", err, batched, whole.Check)
 			}
 		}
 	}
@@ -44,8 +54,8 @@ func TestRequestsAreTheLibrarys(t *testing.T) {
 // TestResponsesAreTheLibrarys: what the library writes is read as it reads it, every field of a decision; and a message that is cut
 // short is none, or has fewer decisions.
 func TestResponsesAreTheLibrarys(t *testing.T) {
-	known := names{}
-	for _, n := range []int64{0, 1, -1, 127, 128, 1 << 40} {
+	var known names
+	for _, n := range []int64{0, 1, -1, -2, 127, 128, 1 << 40, math.MaxInt64, math.MinInt64} {
 		d := &penstockv1.Decision{}
 		value := reflect.ValueOf(d).Elem()
 		for i := range value.NumField() {
@@ -70,17 +80,18 @@ func TestResponsesAreTheLibrarys(t *testing.T) {
 			t.Fatalf("%v, %+v", ok, r)
 		}
 		for range 2 {
-			if got, ok := r.next(known); !ok || got != decision(d) {
+			got := Decision{Owner: "of before", Degraded: true}
+			if ok := r.next(&got, &known); !ok || got != decision(d) {
 				t.Fatalf("%v, %+v, want %+v", ok, got, decision(d))
 			}
 		}
-		if _, ok := r.next(known); ok {
+		if r.next(new(Decision), &known) {
 			t.Fatal("a third decision")
 		}
 		for cut := range b {
 			r, ok := readResponse(b[:cut])
 			for read := 0; ok; read++ {
-				if _, more := r.next(known); !more {
+				if !r.next(new(Decision), &known) {
 					break
 				} else if read == 2 {
 					t.Fatalf("%d of %d bytes have %d decisions", cut, len(b), read)
@@ -99,14 +110,14 @@ func TestResponsesAreTheLibrarys(t *testing.T) {
 
 // TestNamesAreBounded: answers may bring ever new names.
 func TestNamesAreBounded(t *testing.T) {
-	n := names{}
+	var n names
 	for i := range 3 * mostNames {
 		want := fmt.Sprint("limit", i)
 		if got := n.of([]byte(want)); got != want {
 			t.Fatal(got)
 		}
 	}
-	if len(n) != mostNames {
-		t.Fatalf("%d names are kept, want %d", len(n), mostNames)
+	if len(n.all) != mostNames {
+		t.Fatalf("%d names are kept, want %d", len(n.all), mostNames)
 	}
 }
