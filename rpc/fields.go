@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,16 +24,30 @@ type fields struct {
 	bytes []byte // of a string, bytes or message; part of the walked bytes
 }
 
-// next is the next field. Most have a tag and a number or a length of one byte each.
+// next is the next field. Most have a tag of one byte, and so has the length of most.
 func (f *fields) next() bool {
-	if b := f.rest; len(b) >= 2 && b[0] >= 1<<3 && b[0] < 0x80 && b[1] < 0x80 {
-		f.num, f.wire = protowire.Number(b[0]>>3), protowire.Type(b[0]&7)
-		switch n := 2 + int(b[1]); {
-		case f.wire == protowire.VarintType:
-			f.value, f.bytes, f.rest = uint64(b[1]), nil, b[2:]
-			return true
-		case f.wire == protowire.BytesType && n <= len(b):
+	b := f.rest
+	if len(b) < 2 || b[0] < 1<<3 || b[0] >= 0x80 {
+		return f.nextLong()
+	}
+	f.num, f.wire = protowire.Number(b[0]>>3), protowire.Type(b[0]&7)
+	switch f.wire {
+	case protowire.VarintType:
+		var v uint64
+		for i := 1; i < min(len(b), 10); i++ {
+			if v |= uint64(b[i]&0x7f) << (7 * (i - 1)); b[i] < 0x80 {
+				f.value, f.bytes, f.rest = v, nil, b[i+1:]
+				return true
+			}
+		}
+	case protowire.BytesType:
+		if n := 2 + int(b[1]); b[1] < 0x80 && n <= len(b) {
 			f.value, f.bytes, f.rest = 0, b[2:n], b[n:]
+			return true
+		}
+	case protowire.Fixed64Type:
+		if len(b) > 8 {
+			f.value, f.bytes, f.rest = binary.LittleEndian.Uint64(b[1:]), nil, b[9:]
 			return true
 		}
 	}
@@ -84,11 +99,21 @@ func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	switch {
 	case v == 0:
 		return b
-	case num < 16 && v < 0x80:
-		return append(b, byte(num)<<3|byte(protowire.VarintType), byte(v))
+	case num < 16:
+		b = append(b, byte(num)<<3|byte(protowire.VarintType))
+	default:
+		b = protowire.AppendTag(b, num, protowire.VarintType)
 	}
-	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
+	if v == minusOne { // which a decision says where it has nothing to say
+		return append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)
+	}
+	for ; v >= 0x80; v >>= 7 {
+		b = append(b, byte(v)|0x80)
+	}
+	return append(b, byte(v))
 }
+
+const minusOne = 1<<64 - 1
 
 func appendBool(b []byte, num protowire.Number, v bool) []byte {
 	if !v {
