@@ -1,13 +1,14 @@
 package main
 
 import (
-	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"time"
 )
 
 // A node that nobody asks anything makes garbage too: memberlist reads each packet into 64 KiB of its own. Collected only after slack of
-// it, that would be resident meanwhile. So a calm node collects earlier; a busy one is left alone.
+// it, that would be resident meanwhile. So a calm node collects earlier, and gives back what it does not need: the runtime itself keeps as
+// much as a busy node would use. A busy one is left alone.
 const (
 	tidyEvery = 10 * time.Second
 	tidyFrom  = 2 << 20 // bytes of garbage that are worth it: some milliseconds of a processor
@@ -30,6 +31,6 @@ func (t *tidier) look(changes uint64) bool {
 		return false
 	}
 	t.made = made
-	runtime.GC()
+	debug.FreeOSMemory()
 	return true
 }
