@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -193,6 +194,18 @@ func ownBatches(n int) func(*Programs) (*running, error) {
 			}
 		}
 		return r, nil
+	}
+}
+
+// oneThreadName is a node of which one thread at a time runs: a sidecar need not have more, and threads that wake each other up cost more than
+// a single check does.
+const oneThreadName = "penstock, one thread"
+
+func withOneThread(start func(*Programs) (*running, error)) func(*Programs) (*running, error) {
+	return func(p *Programs) (*running, error) {
+		q := *p
+		q.env = append(slices.Clone(p.env), "GOMAXPROCS=1")
+		return start(&q)
 	}
 }
 

@@ -18,8 +18,9 @@ import (
 
 // Programs are what is measured, built from source, in a folder of their own.
 type Programs struct {
-	Dir  string // where binaries, settings and logs lie
-	Self string // this program: it is the empty service too
+	Dir  string   // where binaries, settings and logs lie
+	Self string   // this program: it is the empty service too
+	env  []string // more variables for the environment of what is started
 }
 
 // source is a program that can be built: in a folder, from the module penstock/bench.
@@ -58,7 +59,7 @@ func Build(module, dir string, rows []Row, progress io.Writer) (*Programs, error
 			return nil, fmt.Errorf("%s cannot be built: %w\n%s", s.name, err, out)
 		}
 	}
-	return &Programs{dir, self}, os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(limits), 0o644)
+	return &Programs{Dir: dir, Self: self}, os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(limits), 0o644)
 }
 
 // missing is a program that c needs and nobody has installed; empty if there is none.
@@ -98,7 +99,7 @@ func (p *Programs) start(program string, env []string, args ...string) (*process
 	defer log.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, log, log
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = slices.Concat(os.Environ(), p.env, env)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

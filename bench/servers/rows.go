@@ -8,12 +8,15 @@ import (
 var Rows = []Row{
 	{
 		Name: "unary", Title: "One check a call, at the owner of the key",
-		contestants: []contestant{{name: Base, start: ownCheck}, {name: emptyName, start: empty}},
+		contestants: []contestant{{name: Base, start: ownCheck}, {name: oneThreadName, start: withOneThread(ownCheck)}, {name: emptyName, start: empty}},
 		points:      closed(1, 64, 256),
 		Aims: []contest.Aim{
 			faster("unary check, owner-local, 1 caller", "1 × 1", 0.95, emptyName),
 			faster("… 64 callers", "64 × 1", 1.2, emptyName),
 			faster("… 256 callers", "256 × 1", 1.2, emptyName),
+			by(oneThreadName, faster("the same of a node with one thread, 1 caller", "1 × 1", 0.95, emptyName)),
+			by(oneThreadName, faster("… 64 callers", "64 × 1", 1.2, emptyName)),
+			by(oneThreadName, faster("… 256 callers", "256 × 1", 1.2, emptyName)),
 		},
 	},
 	{
@@ -29,6 +32,7 @@ var Rows = []Row{
 		Name: "gubernator", Title: "Gubernator's API, one node",
 		contestants: []contestant{
 			{name: Base, start: ownDoor(1)},
+			{name: oneThreadName, start: withOneThread(ownDoor(1)), points: closed(1, 64, 256)},
 			{name: clientName, start: ownBatches(1), points: batches(false)},
 			{name: gubernatorName, builds: gubernatorSource, start: theirs(1)},
 		},
@@ -37,6 +41,9 @@ var Rows = []Row{
 			faster("unary check through the Gubernator door, 1 caller", "1 × 1", 2.4, gubernatorName),
 			faster("… 64 callers", "64 × 1", 2.4, gubernatorName),
 			faster("… 256 callers", "256 × 1", 2.4, gubernatorName),
+			by(oneThreadName, faster("the same of a node with one thread, 1 caller", "1 × 1", 2.4, gubernatorName)),
+			by(oneThreadName, faster("… 64 callers", "64 × 1", 2.4, gubernatorName)),
+			by(oneThreadName, faster("… 256 callers", "256 × 1", 2.4, gubernatorName)),
 			by(clientName, faster("batch of 100, owner-local, each by its own Go client", "16 × 100", 12, gubernatorName)),
 			by(clientName, faster("batch of 1000", "16 × 1000", 25, gubernatorName)),
 			faster("batch of 100, both by Gubernator's client", "16 × 100", 12, gubernatorName),
@@ -47,6 +54,7 @@ var Rows = []Row{
 		Name: "three", Title: "Gubernator's API, three nodes, one of them asked",
 		contestants: []contestant{
 			{name: Base, start: ownDoor(3)},
+			{name: oneThreadName, start: withOneThread(ownDoor(3)), points: closed(1, 64)},
 			{name: clientName, start: ownBatches(3), points: batches(true)},
 			{name: gubernatorName, builds: gubernatorSource, start: theirs(3)},
 			{name: emptyName, start: empty, points: closed(1, 64)},
@@ -55,6 +63,8 @@ var Rows = []Row{
 		Aims: []contest.Aim{
 			faster("unary check, forwarded, 64 callers", "64 × 1", 3.5, gubernatorName),
 			{Work: "lone forwarded check, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Against: jobs("1 × 1", emptyName), Figure: median, Better: contest.Less, Want: 1.8},
+			by(oneThreadName, faster("unary check, forwarded, of nodes with one thread, 64 callers", "64 × 1", 3.5, gubernatorName)),
+			by(oneThreadName, contest.Aim{Work: "lone forwarded check of theirs, p50", Job: contest.Job{Point: "1 × 1"}, Against: jobs("1 × 1", emptyName), Figure: median, Better: contest.Less, Want: 1.8}),
 			by(clientName, faster("batch of 100, keys over 3 nodes, each by its own Go client", "16 × 100 any", 15, gubernatorName)),
 			by(clientName, faster("batch of 1000", "16 × 1000 any", 25, gubernatorName)),
 			faster("batch of 100, both by Gubernator's client", "16 × 100 any", 15, gubernatorName),
