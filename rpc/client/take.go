@@ -165,6 +165,8 @@ const (
 	maxJoined = 500
 	// maxWaiting is how many takes may wait to be sent.
 	maxWaiting = 1 << 16
+	// expireEvery is how often it looks at most whether deadlines have come: it looks at all takes that are on their way.
+	expireEvery = 5 * time.Millisecond
 )
 
 var errClosed = status.Error(codes.Canceled, "client: it is closed")
@@ -243,7 +245,7 @@ func (t *takes) expire() {
 		look(joined)
 	}
 	if t.armed = false; !next.IsZero() && t.ctx.Err() == nil {
-		t.arm(next.Sub(now))
+		t.arm(max(next.Sub(now), expireEvery))
 	}
 	t.mu.Unlock()
 	for _, one := range late {
