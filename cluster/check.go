@@ -318,9 +318,11 @@ func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
 			degraded++
 		}
 	}
-	n.stats.Allowed.Add(allowed)
+	if allowed > 0 {
+		n.stats.Allowed.add(allowed)
+	}
 	if denied > 0 {
-		n.stats.Denied.Add(denied)
+		n.stats.Denied.add(denied)
 	}
 	if degraded > 0 {
 		n.stats.Degraded.Add(degraded)

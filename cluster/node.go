@@ -40,12 +40,10 @@ type Node struct {
 	view     atomic.Pointer[route]
 	limits   atomic.Pointer[Limits] // in force: given, and of put what given has no name of
 	rules    atomic.Pointer[rules.Set]
-	sequence atomic.Uint64 // of the last ID drawn
 	recent   recent
 	leases   leases
 	denials  denials
 	watches  watches
-	stats    Stats
 	holdings holdings
 	ticked   atomic.Int64          // Instant of the last tick, or of the last one left out in a doze; 0 before the first
 	dozing   atomic.Bool           // see doze.go
@@ -56,6 +54,11 @@ type Node struct {
 	lacking  atomic.Bool           // somebody is awaited who is not there
 	expected atomic.Int32          // members that there should be
 	patience atomic.Int64          // how long who has not answered is waited for, as a time.Duration
+
+	_        [64]byte      // what every check reads is no neighbour of what every check writes
+	sequence atomic.Uint64 // of the last ID drawn
+	stats    Stats
+	_        [64]byte
 
 	chargesMu sync.Mutex // guards charges; taken after mu
 	charges   charges

@@ -23,12 +23,12 @@ import (
 //
 // All state is owned by whoever holds the shard's lock.
 type store struct {
-	slots    []slot  // all that ever fit; the first capacity+spill are in use
-	capacity int     // number of homes
-	homes    uintptr // is capacity too, written by relay and read by expect as atomic: without the lock
-	count    int     // slots taken
-	reach    int     // farthest that the end of a run may lie behind the home of a newcomer
-	spill    int     // slots behind the last home, so that a run at the end never wraps around
+	slots    []slot // all that ever fit; the first capacity+spill are in use
+	capacity int    // number of homes
+	view     *storeView
+	count    int // slots taken
+	reach    int // farthest that the end of a run may lie behind the home of a newcomer
+	spill    int // slots behind the last home, so that a run at the end never wraps around
 
 	memory  []int64
 	low     int // blocks lie in memory[low:]
@@ -91,14 +91,16 @@ func (s *slot) place() int { return int(uint32(s.body[0])) }
 
 func (s *slot) setPlace(at int) { s.body[0] = s.body[0]&^0xffffffff | int64(at) }
 
-// newStore makes an empty store of memory, which must be zero and begin with a cache line.
-func newStore(memory []int64) store {
+// newStore makes an empty store of memory, which must be zero and begin with a cache line. view shows it.
+func newStore(memory []int64, view *storeView) store {
 	total := len(memory) / slotWords
+	view.slots = unsafe.Pointer(unsafe.SliceData(memory))
 	reach := min(max(total/8, minReach), maxReach)
 	return store{
 		slots:  unsafe.Slice((*slot)(unsafe.Pointer(unsafe.SliceData(memory))), total),
 		reach:  reach,
 		spill:  reach + reachSlack,
+		view:   view,
 		memory: memory,
 		low:    len(memory),
 		lowest: len(memory),
@@ -109,11 +111,17 @@ func homeOf(mix uint32, capacity int) int { return int(uint64(mix) * uint64(capa
 
 func (st *store) home(mix uint32) int { return homeOf(mix, st.capacity) }
 
+// storeView is where the slots are, for who does not hold the lock. It lies apart from what each decision writes.
+type storeView struct {
+	slots unsafe.Pointer
+	homes uintptr // is capacity, written by relay and read by expect as atomic
+}
+
 // expect has the processor fetch the slots in which a key with mix most likely is. Nobody need hold the lock: if slots
 // are moved meanwhile, the wrong ones are fetched.
-func (st *store) expect(mix uint32) {
-	home := homeOf(mix, int(atomic.LoadUintptr(&st.homes)))
-	prefetch(unsafe.Add(unsafe.Pointer(unsafe.SliceData(st.slots)), home*slotWords*8))
+func (v *storeView) expect(mix uint32) {
+	home := homeOf(mix, int(atomic.LoadUintptr(&v.homes)))
+	prefetch(unsafe.Add(v.slots, home*slotWords*8))
 }
 
 // find returns the index of the slot of rule and key, or -1.
@@ -438,7 +446,7 @@ func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 	}
 	if capacity < st.capacity || st.count >= st.capacity/8*5 {
 		st.capacity = capacity
-		atomic.StoreUintptr(&st.homes, uintptr(capacity))
+		atomic.StoreUintptr(&st.view.homes, uintptr(capacity))
 	}
 	to := 0
 	for i := first; i < top; i++ {

@@ -34,8 +34,9 @@ type TableConfig struct {
 // Instants come from the caller. A clock that goes back is borne as each algorithm says, except that an entry which
 // has been removed as fresh stays so.
 type Table struct {
-	shards []shard // a power of two of them
-	shift  uint    // of a hash, to the number of its shard
+	shards []shard     // a power of two of them
+	views  []storeView // of their entries
+	shift  uint        // of a hash, to the number of its shard
 	budget int64
 	rules  rules
 	guard  func(l *Limit, hash uint64) bool // see Guard
@@ -84,7 +85,7 @@ func NewTable(c TableConfig) *Table {
 	for c.Bytes>>shift < minShardBytes {
 		shift--
 	}
-	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift), shift: uint(64 - shift)}
+	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift), views: make([]storeView, 1<<shift), shift: uint(64 - shift)}
 	t.rules.index.Store(newRuleIndex(16))
 
 	part := staggered(int(c.Bytes>>shift)/64) * 8
@@ -93,8 +94,8 @@ func NewTable(c TableConfig) *Table {
 	for i := range t.shards {
 		s := &t.shards[i]
 		m := memory[i*part : (i+1)*part]
-		s.entries = newStore(m[:part-crowd])
-		s.crowd = newStore(m[part-crowd:])
+		s.entries = newStore(m[:part-crowd], &t.views[i])
+		s.crowd = newStore(m[part-crowd:], new(storeView))
 		s.rules = &t.rules
 	}
 	return t
@@ -137,8 +138,7 @@ func (t *Table) lock(s *shard, l *Limit) *rule {
 // fetch the key's entry from memory, which takes longer than all else in a decision. Who has many requests at hand says
 // first what all of them will ask for, and the table waits once for all, instead of once for each.
 func (t *Table) Expect(l *Limit, hash uint64) {
-	s, mix := t.shard(hash, l)
-	s.entries.expect(mix)
+	t.views[hash>>t.shift].expect(mixOf(hash, l))
 }
 
 // Take decides on a request of cost units for key under l, and charges it if it is admitted. hash is Hash(key).
