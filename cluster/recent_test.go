@@ -63,10 +63,20 @@ func testRecentKnowsAllIDs(t *testing.T, first int) {
 		id := ID{Origin: draw.Uint64N(3), Sequence: draw.Uint64N(5_000) * []uint64{1, 16, 1024, 1 << 20}[draw.IntN(4)]}
 		out := make([]limiter.Decision, 1+id.Sequence%4/3)
 		taken := false
-		again := r.once(now, id, 0, out, func() bool {
-			taken, out[0].Remaining = true, i
+		take := func() bool {
+			taken = true
+			out[0] = limiter.Decision{Allowed: i%2 == 0, Limit: i + 1, Remaining: i, RetryAfter: time.Duration(i + 2), ResetAfter: time.Duration(i + 3)}
+			if i%7 == 0 { // it has more to say than most
+				out[0].Delay, out[0].Drained, out[0].Restarted = time.Duration(i+4), i, true
+			}
 			return true
-		})
+		}
+		var again bool
+		if len(out) == 1 && i%3 > 0 {
+			again = r.onceAlone(now, id, 0, &out[0], take)
+		} else {
+			again = r.once(now, id, 0, out, take)
+		}
 		before, found := want[id]
 		found = found && before.at.Add(recentWindow) > now
 		switch {
