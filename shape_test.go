@@ -32,6 +32,12 @@ var arrows = map[string]string{
 	"cluster -> limiter":        "the owner of a key decides",
 	"cluster -> limiter/rules":  "who is asked finds the limits of a request by what is known of it",
 	"cluster -> ring":           "the owner of a key is found",
+	"cluster -> cluster/dedup":  "a take that is delivered twice is charged once",
+	"cluster -> cluster/denial": "a key that is denied again and again is not asked for each time",
+
+	"cluster/dedup -> limiter":  "an answer is a decision, and instants are limiter's",
+	"cluster/denial -> limiter": "a denial is a decision of a limit",
+
 	"cluster/gossip -> cluster": "membership becomes Views",
 	"cluster/gossip -> ring":    "a node whose ring is built differently is refused",
 
@@ -112,6 +118,9 @@ var walls = map[string]string{
 	"cluster -> proto":          "the wire's messages stop at rpc; the node has types of its own",
 	"cluster -> sim":            "the node does not know in which world it runs",
 	"cluster -> *":              "cluster stands on limiter, its rules and ring alone",
+
+	"cluster/dedup -> *":  "the memory of answers owns its state: it knows no node, no view and no network",
+	"cluster/denial -> *": "the memory of denials owns its state: the node tells it what follows from its view",
 
 	"cluster/gossip -> limiter": "membership does not depend on what the members decide",
 	"cluster/gossip -> *":       "gossip makes Views and nothing else",
@@ -211,7 +220,7 @@ var testModules = map[string]string{
 
 // pure are the rooms where a decision is a function of (state, now, request): the same in production, in a test and
 // in the simulator. Rooms below them (limiter/policy, cluster/gossip) are not meant.
-var pure = []string{"limiter", "ring", "cluster"}
+var pure = []string{"limiter", "ring", "cluster", "cluster/dedup", "cluster/denial"}
 
 // impure says what a pure room does not contain, and why.
 var impure = map[string]string{

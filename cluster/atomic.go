@@ -74,7 +74,7 @@ func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decisi
 		return take()
 	}
 	open := true
-	if n.recent.once(now, items[0].ID, ring.Partition(items[0].hash), out, func() bool { open = take(); return open }) {
+	if n.recent.Once(now, items[0].ID, ring.Partition(items[0].hash), out, func() bool { open = take(); return open }) {
 		n.stats.Repeated.Add(1)
 	}
 	return open

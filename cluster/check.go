@@ -211,7 +211,7 @@ func (n *Node) decide(now limiter.Instant, it *Item, out *limiter.Decision) {
 		n.act(now, it, out)
 		return !out.Closed
 	}
-	if it.again = n.recent.onceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
+	if it.again = n.recent.OnceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
 		n.stats.Repeated.Add(1)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/dedup"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -244,7 +245,7 @@ func TestRepeatIsChargedOnce(t *testing.T) {
 		}
 	})
 	t.Run("two seconds later it is another request", func(t *testing.T) {
-		w.Wait(w.now.Add(recentWindow))
+		w.Wait(w.now.Add(dedup.Lasts))
 		if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]; d.Remaining != 1 {
 			t.Errorf("remaining %d, want 1", d.Remaining)
 		}

@@ -65,7 +65,7 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 		}
 	}
 	n.confirm(list)
-	if n.watches.n.Load() > 0 {
+	if n.watches.Len() > 0 {
 		n.tellOf(a.Deadline, givenBack(a, answer), a.From)
 	}
 }

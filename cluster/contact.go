@@ -210,7 +210,8 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	}
 	n.tendHoldsLocked(now)
 	n.tendLeases(now)
-	n.tendDenialsLocked(now)
+	n.denials.Sweep(now)
+	n.watches.Sweep(now, n.ticks)
 	n.lookBusyLocked()
 	n.nextTickLocked(r)
 }

@@ -368,7 +368,7 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 		}
 		delete(o.refused, uint16(i))
 		if !counted {
-			n.recent.of(now, func(p uint16) bool { memories[p]++; return false }, nil)
+			n.recent.Each(now, func(p uint16) bool { memories[p]++; return false }, nil)
 			counted = true
 		}
 		if total += memories[i]; len(o.gift) > 0 && total > takenAtOnce {
@@ -386,7 +386,7 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 		o.term, o.fences = n.nextTermLocked(), n.fences
 		n.collectLocked(now) // passes through the locks: from here on nothing of it is decided
 		o.sealed, o.taken = now, nil
-		n.recent.of(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })
+		n.recent.Each(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })
 	}
 	return rests
 }

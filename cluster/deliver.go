@@ -32,7 +32,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	if a.Move != nil {
 		answer.Move = n.hear(now, view, a.Move)
 	}
-	n.forget(now, a.Forget...)
+	n.denials.Forget(now, a.Forget...)
 	n.stats.Delivered.Add(uint64(len(a.Items)))
 	var one [1]Item // most asks have one, which then needs no memory of its own
 	items := one[:0]

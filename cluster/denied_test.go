@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/denial"
 	"penstock/limiter"
 )
 
@@ -71,7 +72,7 @@ func TestDenialIsRemembered(t *testing.T) {
 				t.Fatalf("asked for the second time: %+v", d)
 			}
 			calls := w.calls
-			last := min(until.Add(-denied.RetryAfter/clockGain), w.now.Add(deniedLasts-deniedRenew))
+			last := min(until.Add(-denied.RetryAfter/denial.ClockGain), w.now.Add(denial.Lasts-denial.Renew))
 			for ; w.now < last; w.pass(7 * time.Millisecond) {
 				d := w.take("n1", "l", key)
 				if d.Source != SourceDenied || d.Allowed || d.Owner != "n2" || d.Degraded || d.Limit != denied.Limit || d.Remaining != denied.Remaining ||
@@ -102,7 +103,7 @@ func TestDenialsCostFewMessages(t *testing.T) {
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.calls = 0
 	w.take("n1", "five", key)
-	if n := w.nodes["n2"].watches.n.Load(); n != 0 {
+	if n := w.nodes["n2"].watches.Len(); n != 0 {
 		t.Errorf("the owner remembers %d who were denied once", n)
 	}
 	if by := w.hammer(99, "n1", "five", key); w.calls != 2 || by[SourceDenied] != 98 {
@@ -115,12 +116,12 @@ func TestDenialsCostFewMessages(t *testing.T) {
 	if by := w.hammer(10_000, "n1", "five", key); w.calls > 14 || w.calls < 10 {
 		t.Errorf("%d calls in 10 s; by source %v", w.calls, by)
 	}
-	w.pass(3 * watchLasts)
-	if n, m := w.nodes["n1"].denials.n.Load(), w.nodes["n2"].watches.n.Load(); m != 0 {
+	w.pass(3 * denial.WatchLasts)
+	if n, m := w.nodes["n1"].denials.Len(), w.nodes["n2"].watches.Len(); m != 0 {
 		t.Errorf("%d denials are remembered, and %d promises, of a key that nobody asks for", n, m)
 	}
 	w.pass(five.Per)
-	if n := w.nodes["n1"].denials.n.Load(); n != 0 {
+	if n := w.nodes["n1"].denials.Len(); n != 0 {
 		t.Errorf("%d denials are remembered that are over", n)
 	}
 }
@@ -131,7 +132,7 @@ func TestOneRequestRenewsADenial(t *testing.T) {
 	key := w.key("n2", 0)
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.denying("five", key)
-	w.pass(deniedLasts - deniedRenew + 10*time.Millisecond)
+	w.pass(denial.Lasts - denial.Renew + 10*time.Millisecond)
 	if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 2})[0]; d.Source != SourceDenied {
 		t.Errorf("a larger cost says nothing of the smaller one: %+v", d)
 	}
@@ -341,13 +342,13 @@ func TestLostWordOfRefund(t *testing.T) {
 	if d := w.check("n3", Item{Limit: "five", Key: key, Op: OpReset})[0]; !d.Allowed || d.Degraded {
 		t.Fatalf("%+v", d)
 	}
-	w.Wait(began.Add(deniedLasts - deniedRenew - 10*time.Millisecond))
+	w.Wait(began.Add(denial.Lasts - denial.Renew - 10*time.Millisecond))
 	if d := w.take("n1", "five", key); d.Source != SourceDenied {
 		t.Fatalf("this world loses nothing: %+v", d)
 	}
-	w.Wait(began.Add(deniedLasts))
+	w.Wait(began.Add(denial.Lasts))
 	if d := w.take("n1", "five", key); !d.Allowed {
-		t.Errorf("after %v: %+v", deniedLasts, d)
+		t.Errorf("after %v: %+v", denial.Lasts, d)
 	}
 }
 
@@ -588,12 +589,12 @@ func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 				}
 			}
 		}
-		if n := w.nodes["n2"].watches.n.Load(); !lost && n != 0 {
+		if n := w.nodes["n2"].watches.Len(); !lost && n != 0 {
 			t.Errorf("%d are to be told of what has gone", n)
 		}
 		w.check(owner, Item{Limit: "five", Key: key, Op: OpReset})
 		if lost {
-			w.Wait(began.Add(deniedLasts))
+			w.Wait(began.Add(denial.Lasts))
 		}
 		if d := w.take("n1", "five", key); !d.Allowed {
 			t.Errorf("lost is %t: a reset at the new owner, %v later: %+v", lost, time.Duration(w.now-began), d)
@@ -686,21 +687,20 @@ func TestDenialsAreBounded(t *testing.T) {
 	w := newWorld(t, 2, five)
 	l := w.nodes["n1"].Limits()["five"]
 	n1, n2 := w.nodes["n1"], w.nodes["n2"]
-	no := &AnswerItem{Told: true, Decision: limiter.Decision{RetryAfter: time.Minute}}
-	for i := range 2 * watchesMost {
+	for i := range 2 * denial.WatchesMost {
 		it := Item{Key: fmt.Sprint(i), Cost: 1, limit: l}
 		it.hash = limiter.Hash(it.Key)
-		n1.noteDenial(w.now, w.now, &it, 2, no)
+		n1.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
 		n2.promise(w.now, 1, &it)
 	}
-	if n := n1.denials.n.Load(); n != deniedMost {
-		t.Errorf("%d denials are remembered, want %d", n, deniedMost)
+	if n := n1.denials.Len(); n != denial.CacheMost {
+		t.Errorf("%d denials are remembered, want %d", n, denial.CacheMost)
 	}
-	if n := n2.watches.n.Load(); n > watchesMost || n < watchesMost/3 { // half of the keys are n1's
-		t.Errorf("%d promises, at most %d are given", n, watchesMost)
+	if n := n2.watches.Len(); n > denial.WatchesMost || n < denial.WatchesMost/3 { // half of the keys are n1's
+		t.Errorf("%d promises, at most %d are given", n, denial.WatchesMost)
 	}
 	w.pass(2 * time.Minute)
-	if n, m := n1.denials.n.Load(), n2.watches.n.Load(); n != 0 || m != 0 {
+	if n, m := n1.denials.Len(), n2.watches.Len(); n != 0 || m != 0 {
 		t.Errorf("%d denials and %d promises are left when all are over", n, m)
 	}
 }
@@ -717,15 +717,15 @@ func TestDenialsOfOneHash(t *testing.T) {
 	if n.decideDenied(w.now, &it, &d) {
 		t.Errorf("another key: %+v", d)
 	}
-	n.noteDenial(w.now, w.now, &it, 2, &AnswerItem{Told: true, Decision: limiter.Decision{RetryAfter: time.Minute}})
-	if w.pass(time.Millisecond); !n.decideDenied(w.now, &it, &d) || n.denials.n.Load() != 2 {
-		t.Errorf("%d denials, %+v", n.denials.n.Load(), d)
+	n.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
+	if w.pass(time.Millisecond); !n.decideDenied(w.now, &it, &d) || n.denials.Len() != 2 {
+		t.Errorf("%d denials, %+v", n.denials.Len(), d)
 	}
 	if d := w.take("n1", "five", key); d.Source != SourceDenied {
 		t.Errorf("%+v", d)
 	}
-	n.forget(w.now, it.hash)
-	if n.denials.n.Load() != 0 || n.decideDenied(w.now, &it, &d) {
-		t.Errorf("%d denials are left", n.denials.n.Load())
+	n.denials.Forget(w.now, it.hash)
+	if n.denials.Len() != 0 || n.decideDenied(w.now, &it, &d) {
+		t.Errorf("%d denials are left", n.denials.Len())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"penstock/cluster/dedup"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -44,8 +45,8 @@ const (
 const asksAnybody = 6
 
 // repeatWithin is how long after its beginning a check may send again. A node that was stopped in the middle must not:
-// its owner remembers a take for recentWindow and would charge it again. The other half is for the way there.
-const repeatWithin = recentWindow / 2
+// its owner remembers a take for dedup.Lasts and would charge it again. The other half is for the way there.
+const repeatWithin = dedup.Lasts / 2
 
 // Targets of an item that is none: wait for one, or give up.
 const (

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"penstock/cluster/dedup"
 	"penstock/limiter"
 )
 
@@ -44,11 +45,8 @@ var ErrGone = errors.New("peer is gone")
 // ErrBroken marks a Call whose connection ended before the answer came. Whether the peer lives the next Call finds out, and soon.
 var ErrBroken = errors.New("connection lost")
 
-// ID names one take or reset, so that it happens once however often it is delivered: Origin is the boot of the node
-// (or client) that drew it, Sequence counts there. The zero ID is no name: such a take cannot be recognised.
-type ID struct {
-	Origin, Sequence uint64
-}
+// ID names one take or reset, so that it happens once however often it is delivered. The zero ID names nothing.
+type ID = dedup.ID
 
 // Op is what is asked of a key.
 type Op uint8
@@ -130,13 +128,8 @@ type HoldCopy struct {
 	Left time.Duration
 }
 
-// Memory is the answer to a take, kept in case it is asked again.
-type Memory struct {
-	ID        ID
-	Partition uint16
-	Age       time.Duration // since it was answered
-	Decisions []limiter.Decision
-}
+// Memory is a remembered answer to a take; it travels with the take's partition.
+type Memory = dedup.Memory
 
 // MoveAnswer answers a Move.
 type MoveAnswer struct {

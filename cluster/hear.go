@@ -139,7 +139,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 		n.tendLocked()
 	}
 	for i := range m.Taken {
-		n.recent.learn(now, &m.Taken[i])
+		n.recent.Learn(now, &m.Taken[i])
 	}
 	for _, p := range m.Gift {
 		if int(p) >= len(n.parts) || !n.acceptsLocked(now, r, sender, m, int(p)) {

@@ -110,10 +110,10 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 	}
 	if it.ID == (ID{}) {
 		take()
-	} else if n.recent.once(now, it.ID, ring.Partition(it.hash), answer[:], take) {
+	} else if n.recent.Once(now, it.ID, ring.Partition(it.hash), answer[:], take) {
 		n.stats.Repeated.Add(1)
 		switch decided = true; {
-		case n.recent.learned(now, it.ID): // it came with a gift: who held the key has decided that
+		case n.recent.Learned(now, it.ID): // it came with a gift: who held the key has decided that
 			source, owner = SourceForwarded, cmp.Or(n.whereabouts(now, view, it.hash), owner)
 		case !answer[0].Allowed:
 			source = SourceDenied

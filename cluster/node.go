@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"penstock/cluster/dedup"
+	"penstock/cluster/denial"
 	"penstock/limiter"
 	"penstock/limiter/rules"
 )
@@ -40,10 +42,10 @@ type Node struct {
 	view     atomic.Pointer[route]
 	limits   atomic.Pointer[Limits] // in force: given, and of put what given has no name of
 	rules    atomic.Pointer[rules.Set]
-	recent   recent
+	recent   dedup.Window
 	leases   leases
-	denials  denials
-	watches  watches
+	denials  denial.Cache
+	watches  denial.Watches
 	holdings holdings
 	ticked   atomic.Int64          // Instant of the last tick, or of the last one left out in a doze; 0 before the first
 	dozing   atomic.Bool           // see doze.go
@@ -131,7 +133,7 @@ func New(c Config) (*Node, error) {
 	if n.sweepEvery == 0 {
 		n.sweepEvery = 250 * time.Millisecond
 	}
-	n.recent.seed = c.Secret
+	n.recent.Seed(c.Secret)
 	n.limits.Store(&Limits{})
 	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)

@@ -29,7 +29,7 @@ const (
 const reportOrigin = 1 << 62
 
 // ofReport is the ID of the report of a take: that of all its repeats, here and elsewhere, and not the take's.
-func (id ID) ofReport() ID { return ID{id.Origin ^ reportOrigin, id.Sequence} }
+func ofReport(id ID) ID { return ID{Origin: id.Origin ^ reportOrigin, Sequence: id.Sequence} }
 
 // An owed take was admitted by this node without the holder of its key.
 type owed struct {
@@ -66,7 +66,7 @@ func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
 		case len(n.owed) >= owedWaiting:
 			n.stats.Forgiven.Add(1)
 		default:
-			x := owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, it.ID.ofReport(), now, it.doubt, nil}
+			x := owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, ofReport(it.ID), now, it.doubt, nil}
 			if reserved && !view.lacksHolds(it.hash) {
 				x.promise = &promise{holder: strings.Clone(it.Hold.Holder), deadline: now.Add(it.Hold.TTL)}
 				n.promises[it.ID] = x.promise
@@ -243,7 +243,7 @@ func (n *Node) opening(now limiter.Instant, x *owed) Item {
 	defer n.owedMu.Unlock()
 	ttl := max(limiter.MinTTL, min(limiter.MaxTTL, time.Duration(x.promise.deadline-now)))
 	return Item{
-		Key: x.key, Cost: x.cost, Op: OpReserve, ID: x.id.ofReport(), Hold: &HoldTerms{TTL: ttl, Holder: x.promise.holder},
+		Key: x.key, Cost: x.cost, Op: OpReserve, ID: ofReport(x.id), Hold: &HoldTerms{TTL: ttl, Holder: x.promise.holder},
 		limit: x.limit, hash: x.hash,
 	}
 }
@@ -251,8 +251,8 @@ func (n *Node) opening(now limiter.Instant, x *owed) Item {
 // settlement settles the hold that may have been opened for what was promised.
 func (x *owed) settlement(used int64) settlement {
 	return settlement{
-		item: Item{Key: x.key, Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: x.id.ofReport()}, limit: x.limit, hash: x.hash},
-		take: x.id.ofReport(), late: x.at.Add(DefaultDeadline + lateBy),
+		item: Item{Key: x.key, Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: ofReport(x.id)}, limit: x.limit, hash: x.hash},
+		take: ofReport(x.id), late: x.at.Add(DefaultDeadline + lateBy),
 	}
 }
 
@@ -270,7 +270,7 @@ func (n *Node) reportInstead(later []owed, x *owed, used int64) []owed {
 func (n *Node) forgetPromise(x *owed) {
 	if x.promise != nil {
 		n.owedMu.Lock()
-		delete(n.promises, x.id.ofReport())
+		delete(n.promises, ofReport(x.id))
 		n.owedMu.Unlock()
 	}
 }

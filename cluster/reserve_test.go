@@ -87,7 +87,7 @@ func TestHoldsRefused(t *testing.T) {
 	if got := w.remaining("n1", "hundred", "k"); got != 100 {
 		t.Errorf("remaining is %d", got)
 	}
-	if d := w.settleHold("n1", Item{Limit: "hundred", Key: "k", Op: OpSettle, Hold: &HoldTerms{ID: ID{1, 2}}}, 1); d.Decision.Hold != limiter.HoldUnknown {
+	if d := w.settleHold("n1", Item{Limit: "hundred", Key: "k", Op: OpSettle, Hold: &HoldTerms{ID: ID{Origin: 1, Sequence: 2}}}, 1); d.Decision.Hold != limiter.HoldUnknown {
 		t.Errorf("an unknown hold: %+v", d)
 	}
 }

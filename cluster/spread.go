@@ -145,7 +145,7 @@ func (n *Node) settleOnce(deadline limiter.Instant, list []settlement) (again []
 		unheard, unknown := out[i].Owner == "", out[i].Hold == limiter.HoldUnknown
 		if unknown && s.item.Cost > 0 && s.take != (ID{}) {
 			report := s.item
-			report.ID, report.Op, report.Hold = s.take.ofReport(), OpTake, nil
+			report.ID, report.Op, report.Hold = ofReport(s.take), OpTake, nil
 			n.oweReport(now, &report)
 			s.item.Cost = 0
 		}

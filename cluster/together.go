@@ -51,7 +51,7 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 			return err
 		}
 		if it.ID == (ID{}) {
-			it.ID = r.Items[0].ID.ofMate(i)
+			it.ID = ofMate(r.Items[0].ID, i)
 		}
 		ids[i] = it.ID
 		asks.Items[i] = *it
@@ -95,8 +95,8 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 }
 
 // ofMate is the ID of the i-th item of a request of which only the first has one: a repeat has the same.
-func (id ID) ofMate(i int) ID {
-	return ID{id.Origin ^ mateOrigin, id.Sequence*0x9e3779b97f4a7c15 + uint64(i)}
+func ofMate(id ID, i int) ID {
+	return ID{Origin: id.Origin ^ mateOrigin, Sequence: id.Sequence*0x9e3779b97f4a7c15 + uint64(i)}
 }
 
 const mateOrigin = 1 << 60
@@ -153,7 +153,7 @@ func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, id
 		case yes && !silent[i] && d.Allowed && r.Items[i].Cost != 0:
 			report := r.Items[i]
 			report.Report, report.Op = true, OpTake
-			if report.ID = ids[i].ofReport(); it.limit.Consistency == limiter.Replicated {
+			if report.ID = ofReport(ids[i]); it.limit.Consistency == limiter.Replicated {
 				n.decideReplica(now, &report, new(Decision))
 			} else {
 				n.oweReport(now, &report)

@@ -66,7 +66,7 @@ func TestTakesOfSeveralOwnersRepeated(t *testing.T) {
 	ask := func(node string) {
 		t.Helper()
 		a, b := of(30, keys[0]), of(40, keys[1])
-		a.ID = ID{7, 1} // the first one's is that of the request
+		a.ID = ID{Origin: 7, Sequence: 1} // the first one's is that of the request
 		if out, all := w.takeAll(node, a, b); !all {
 			t.Errorf("at %s: %+v", node, out)
 		}
@@ -218,7 +218,7 @@ func TestClientsDoNotSettleTakes(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	keys := []string{w.key("n2", 0), w.key("n3", 0)}
 	a, b := of(30, keys[0]), of(30, keys[1])
-	a.ID, b.ID = ID{7, 1}, ID{7, 2}
+	a.ID, b.ID = ID{Origin: 7, Sequence: 1}, ID{Origin: 7, Sequence: 2}
 	if out, all := w.takeAll("n1", a, b); !all {
 		t.Fatalf("%+v", out)
 	}

@@ -1,4 +1,4 @@
-package cluster
+package dedup
 
 import (
 	"fmt"
@@ -11,12 +11,12 @@ import (
 )
 
 // Promise: request ids are remembered for 2 s, in bounded memory.
-func TestRecentForgetsAfterItsWindow(t *testing.T) {
-	var r recent
+func TestWindowForgetsAfterItsWindow(t *testing.T) {
+	var r Window
 	taken := 0
 	once := func(now limiter.Instant, seq uint64) limiter.Decision {
 		var out [1]limiter.Decision
-		r.once(now, ID{Origin: 1, Sequence: seq}, 0, out[:], func() bool { taken++; out[0].Remaining = int64(taken); return true })
+		r.Once(now, ID{Origin: 1, Sequence: seq}, 0, out[:], func() bool { taken++; out[0].Remaining = int64(taken); return true })
 		return out[0]
 	}
 	const many = 5000
@@ -25,14 +25,14 @@ func TestRecentForgetsAfterItsWindow(t *testing.T) {
 		once(start.Add(0), seq)
 	}
 	for seq := range uint64(many) {
-		if d := once(start.Add(recentWindow-1), seq); d.Remaining != int64(seq)+1 {
+		if d := once(start.Add(Lasts-1), seq); d.Remaining != int64(seq)+1 {
 			t.Fatalf("take %d is answered with %d, the answer of another", seq, d.Remaining)
 		}
 	}
 	if taken != many {
 		t.Fatalf("%d takes for %d ids delivered twice", taken, many)
 	}
-	once(start.Add(recentWindow), 0)
+	once(start.Add(Lasts), 0)
 	if taken != many+1 {
 		t.Errorf("an id is still known after its window")
 	}
@@ -40,18 +40,18 @@ func TestRecentForgetsAfterItsWindow(t *testing.T) {
 
 // Promise: whatever ids are drawn, in a row or with gaps that let their places meet, each is answered as the last time, alone
 // or with others, or as new; also when positions no longer fit into 32 bits.
-func TestRecentKnowsAllIDs(t *testing.T) {
+func TestWindowKnowsAllIDs(t *testing.T) {
 	for _, first := range []int{0, 1<<32 - 1000} {
-		t.Run(fmt.Sprint(first), func(t *testing.T) { testRecentKnowsAllIDs(t, first) })
+		t.Run(fmt.Sprint(first), func(t *testing.T) { testWindowKnowsAllIDs(t, first) })
 	}
 }
 
-func testRecentKnowsAllIDs(t *testing.T, first int) {
+func testWindowKnowsAllIDs(t *testing.T, first int) {
 	type known struct {
 		at      limiter.Instant
 		answers []limiter.Decision
 	}
-	var r recent
+	var r Window
 	for i := range r.shards {
 		r.shards[i].head, r.shards[i].tail = first, first
 	}
@@ -73,12 +73,12 @@ func testRecentKnowsAllIDs(t *testing.T, first int) {
 		}
 		var again bool
 		if len(out) == 1 && i%3 > 0 {
-			again = r.onceAlone(now, id, 0, &out[0], take)
+			again = r.OnceAlone(now, id, 0, &out[0], take)
 		} else {
-			again = r.once(now, id, 0, out, take)
+			again = r.Once(now, id, 0, out, take)
 		}
 		before, found := want[id]
-		found = found && before.at.Add(recentWindow) > now
+		found = found && before.at.Add(Lasts) > now
 		switch {
 		case again == taken || again != found:
 			t.Fatalf("%v: known: %v, taken: %v, want known: %v", id, again, taken, found)
@@ -100,24 +100,24 @@ func testRecentKnowsAllIDs(t *testing.T, first int) {
 	}
 }
 
-func TestRecentIsBounded(t *testing.T) {
-	var r recent
+func TestWindowIsBounded(t *testing.T) {
+	var r Window
 	nothing := func() bool { return true }
 	out := make([]limiter.Decision, 1)
-	for seq := range uint64(recentShards*recentMax + 100_000) {
-		r.once(0, ID{Origin: 1, Sequence: seq}, 0, out, nothing)
+	for seq := range uint64(shards*most + 100_000) {
+		r.Once(0, ID{Origin: 1, Sequence: seq}, 0, out, nothing)
 	}
 	for i := range r.shards {
-		if s := &r.shards[i]; len(s.queue) > recentMax || s.tail-s.head > recentMax || len(s.latest) > recentMax {
-			t.Errorf("shard %d holds %d of %d records, %d places; bound is %d", i, s.tail-s.head, len(s.queue), len(s.latest), recentMax)
+		if s := &r.shards[i]; len(s.queue) > most || s.tail-s.head > most || len(s.latest) > most {
+			t.Errorf("shard %d holds %d of %d records, %d places; bound is %d", i, s.tail-s.head, len(s.queue), len(s.latest), most)
 		}
 	}
 }
 
 // Promise: a take that is repeated is charged once. Who has let its share answer the items of a request one by one, and then gets their
 // keys together with what who decided has answered to all of them, answers a repeat as that one did, and a repeat of one item as its share.
-func TestRecentTellsTogetherFromOneByOne(t *testing.T) {
-	var r recent
+func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
+	var r Window
 	id := ID{Origin: 1, Sequence: 7}
 	fill := func(out []limiter.Decision) func() bool {
 		return func() bool {
@@ -128,12 +128,12 @@ func TestRecentTellsTogetherFromOneByOne(t *testing.T) {
 		}
 	}
 	alone, both := make([]limiter.Decision, 1), make([]limiter.Decision, 2)
-	r.once(0, id, 0, alone, fill(alone))
-	r.learn(1, &Memory{ID: id, Decisions: []limiter.Decision{{Remaining: 2}, {Remaining: 2}}})
-	if !r.once(2, id, 0, both, fill(both)) || both[0].Remaining != 2 || both[1].Remaining != 2 {
+	r.Once(0, id, 0, alone, fill(alone))
+	r.Learn(1, &Memory{ID: id, Decisions: []limiter.Decision{{Remaining: 2}, {Remaining: 2}}})
+	if !r.Once(2, id, 0, both, fill(both)) || both[0].Remaining != 2 || both[1].Remaining != 2 {
 		t.Errorf("both together are answered with %d and %d", both[0].Remaining, both[1].Remaining)
 	}
-	if !r.once(2, id, 0, alone, fill(alone)) || alone[0].Remaining != 1 {
+	if !r.Once(2, id, 0, alone, fill(alone)) || alone[0].Remaining != 1 {
 		t.Errorf("one alone is answered with %d", alone[0].Remaining)
 	}
 }
