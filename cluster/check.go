@@ -299,9 +299,14 @@ func (it *Item) accepted(i int) error {
 	return err
 }
 
+// peeks reports whether the item asks for the state of its key and charges nothing.
+func (it *Item) peeks() bool {
+	return it.Op == OpPeek || it.Op == OpTake && it.Cost == 0 && !it.Report
+}
+
 // conclude turns refusals into what the limit wants the caller to hear, and counts.
 func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
-	var allowed, denied, degraded, shadow uint64
+	var allowed, denied, peeks, degraded, shadow uint64
 	for i := range out {
 		d := &out[i]
 		d.Rule = r.Items[i].limit
@@ -309,9 +314,12 @@ func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
 			d.Allowed, d.Shadow = true, true
 			shadow++
 		}
-		if d.Allowed {
+		switch {
+		case r.Items[i].peeks():
+			peeks++
+		case d.Allowed:
 			allowed++
-		} else {
+		default:
 			denied++
 		}
 		if d.Degraded {
@@ -323,6 +331,9 @@ func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
 	}
 	if denied > 0 {
 		n.stats.Denied.add(denied)
+	}
+	if peeks > 0 {
+		n.stats.Peeks.add(peeks)
 	}
 	if degraded > 0 {
 		n.stats.Degraded.Add(degraded)

@@ -9,6 +9,7 @@ import (
 type Stats struct {
 	Allowed   Count         // answered yes at this node's client doors
 	Denied    Count         // answered no
+	Peeks     Count         // answered without charging anything, yes or no: counted neither as allowed nor as denied
 	Shadowed  atomic.Uint64 // answered yes although the limit refuses (dry_run, on_deny: shadow)
 	Refused   atomic.Uint64 // requests that were in error: nothing decided, nothing charged
 	Degraded  atomic.Uint64 // answered under less than the full promise
@@ -42,7 +43,7 @@ type Stats struct {
 
 // Changes grows with everything that may have changed what the node knows. It is how one finds out that nothing has.
 func (s *Stats) Changes() (sum uint64) {
-	sum = s.Allowed.Load() + s.Denied.Load()
+	sum = s.Allowed.Load() + s.Denied.Load() + s.Peeks.Load()
 	for _, c := range []*atomic.Uint64{&s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given, &s.RanOut} {
 		sum += c.Load()
 	}

@@ -117,6 +117,7 @@ func (w *web) adminPages(m *mux) {
 	m.handle("DELETE /v1/limits", ownPagesOnly(w.deleteLimit))
 	m.handle("POST /v1/drain", ownPagesOnly(w.drainPage))
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
+	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -166,7 +167,7 @@ func (m *mux) handle(pattern string, h http.HandlerFunc) {
 
 // unguarded reports whether anyone may see a page: health, and the static page that asks its reader for the token.
 func unguarded(path string) bool {
-	return path == "/healthz" || path == "/readyz" || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
+	return path == "/" || path == "/healthz" || path == "/readyz" || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
 }
 
 // guarded lets in only who has the token, if there is one.

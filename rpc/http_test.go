@@ -398,11 +398,13 @@ func TestHTTPHealthAndShow(t *testing.T) {
 		t.Errorf("ring: %s", body)
 	}
 	page(h, "GET", "/v1/check?limit=demo&key=secret-person", "")
+	page(h, "GET", "/v1/peek?limit=demo&key=secret-person", "")
+	page(h, "GET", "/v1/check?limit=demo&key=secret-person&cost=0", "")
 	if _, body = page(h, "GET", "/v1/status", ""); !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body, `"allowed":1`) {
 		t.Errorf("status: %s", body)
 	}
 	_, body = page(h, "GET", "/metrics", "")
-	for _, want := range []string{"penstock_allowed_total 1\n", "penstock_table_keys 1\n", "penstock_ready 1\n", `penstock_http_request_seconds_count{path="check"} 1`} {
+	for _, want := range []string{"penstock_allowed_total 1\n", "penstock_denied_total 0\n", "penstock_peeks_total 2\n", "penstock_table_keys 1\n", "penstock_ready 1\n", `penstock_http_request_seconds_count{path="check"} 2`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %q", want)
 		}
@@ -425,6 +427,27 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 	for _, want := range []string{"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n", "penstock_forwarded_total 3\n"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %q", want)
+		}
+	}
+}
+
+// Somebody who opens the door in a browser is led to the page, where there is one.
+func TestHTTPRootLeadsToThePage(t *testing.T) {
+	node := alone(t, httpSpecs...)
+	for _, c := range []struct {
+		name   string
+		door   http.Handler
+		method string
+		want   int
+	}{
+		{"a door with the page", NewHTTP(HTTPConfig{Node: node, Admin: true}), "GET", 302},
+		{"the admin's listener", NewAdmin(HTTPConfig{Node: node}), "HEAD", 302},
+		{"a door without the page", NewHTTP(HTTPConfig{Node: node}), "GET", 404},
+		{"another method", NewHTTP(HTTPConfig{Node: node, Admin: true}), "POST", 404},
+	} {
+		a, _ := page(c.door, c.method, "/", "")
+		if to := a.Header.Get("Location"); a.StatusCode != c.want || (to == "/ui/") != (c.want == 302) {
+			t.Errorf("%s, %s: %d to %q; want %d", c.name, c.method, a.StatusCode, to, c.want)
 		}
 	}
 }
@@ -461,6 +484,7 @@ func TestHTTPToken(t *testing.T) {
 		{"/readyz", "", 200},
 		{"/ui/", "", 200},
 		{"/ui/page.js", "", 200},
+		{"/", "", 302}, // to the page
 		{"/ui/../v1/top", "", 401},
 		{"/v1/top", "", 401},
 	} {

@@ -78,6 +78,7 @@ type counter struct {
 var nodeCounters = []counter{
 	{"allowed", "Items answered yes at this node's doors.", func(s *cluster.Stats) uint64 { return s.Allowed.Load() }},
 	{"denied", "Items answered no at this node's doors.", func(s *cluster.Stats) uint64 { return s.Denied.Load() }},
+	{"peeks", "Items that asked for a state and charged nothing: neither allowed nor denied.", func(s *cluster.Stats) uint64 { return s.Peeks.Load() }},
 	{"shadowed", "Items answered yes although the limit refuses.", func(s *cluster.Stats) uint64 { return s.Shadowed.Load() }},
 	{"refused", "Requests in error: nothing decided, nothing charged.", func(s *cluster.Stats) uint64 { return s.Refused.Load() }},
 	{"degraded", "Items answered under less than the full promise.", func(s *cluster.Stats) uint64 { return s.Degraded.Load() }},

@@ -57,7 +57,7 @@ func (v *benchVerb) Run(sh shell) error {
 		return err
 	}
 	if v.Self {
-		nodes, err := startThree(ctx, newLogger(sh.err, slog.LevelError), selfSettings)
+		nodes, err := startThree(ctx, newLogger(sh.err, logFormat{}.of(sh.err), slog.LevelError), selfSettings)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 // ask each other over gRPC.
 type demoVerb struct {
 	LogLevel string `default:"warn" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+	logFormat
 }
 
 const (
@@ -41,10 +42,12 @@ func (v *demoVerb) Run(sh shell) error {
 	defer stop()
 	bottom, level := &screen{out: sh.out}, new(slog.LevelVar)
 	level.Set(levelOf(v.LogLevel))
-	log := newLogger(sh.err, level)
+	logTo := sh.err
 	if isTerminal(sh.out) && isTerminal(sh.err) {
-		log = slog.New(slog.NewTextHandler(bottom, &slog.HandlerOptions{Level: level}))
+		logTo = bottom
 	}
+	log := newLogger(logTo, v.of(sh.err), level)
+	slog.SetDefault(log)
 	nodes, err := startThree(signals, log, demoSettings)
 	var taken *inUseError
 	if errors.As(err, &taken) {

@@ -5,13 +5,37 @@ import (
 	"log/slog"
 )
 
-// newLogger writes text for people at a terminal and JSON for everything else.
-func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if isTerminal(w) {
+// logFormat is the shape of the log of a verb that runs nodes.
+type logFormat struct {
+	LogFormat string `default:"auto" enum:"auto,text,json" help:"text, json, or auto: text on a terminal, else json."`
+}
+
+// of is the format for a log that w shows.
+func (f logFormat) of(w io.Writer) string {
+	switch {
+	case f.LogFormat == "text" || f.LogFormat == "json":
+		return f.LogFormat
+	case onTerminal(w):
+		return "text"
+	}
+	return "json"
+}
+
+// newLogger writes text for people, or JSON.
+func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
+	if format == "text" {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// readable writes durations with their unit. JSON would have a bare number of nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // silence is above every level.

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	_ "time/tzdata" // limits per day or month are in time zones, and an empty image has none
 
 	"github.com/alecthomas/kong"
@@ -38,7 +39,7 @@ type verbs struct {
 	Demo        demoVerb        `cmd:"" help:"Run three nodes in this process, and show how to use them."`
 	Check       checkVerb       `cmd:"" help:"Charge a key. Exits 0 if allowed, 2 if denied, 1 on error."`
 	Peek        peekVerb        `cmd:"" help:"Show the state of a key, and charge nothing."`
-	Reset       resetVerb       `cmd:"" help:"Forget a key: it is as new."`
+	Reset       resetVerb       `cmd:"" help:"Forget what a key has used."`
 	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
 	Ring        ringVerb        `cmd:"" help:"Tell who owns a key."`
 	Top         topVerb         `cmd:"" help:"List the keys of a cluster that have used most."`
@@ -48,6 +49,8 @@ type verbs struct {
 	Keygen      keygenVerb      `cmd:"" help:"Draw a gossip key."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
 	Version     versionVerb     `cmd:"" help:"Print the version."`
+
+	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version."`
 }
 
 // exitCode ends the process with a code and no further words.
@@ -77,7 +80,7 @@ func run(args []string, sh shell) (code int) {
 		kong.Description("A peer-to-peer rate limiter: every key has one owner, which decides from memory."),
 		kong.DefaultEnvars("PENSTOCK"),
 		kong.Resolvers(&configFile{}),
-		kong.Vars{"hostname": hostname()},
+		kong.Vars{"hostname": hostname(), "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.ValueFormatter(helpWithoutEnv),
 		kong.ExplicitGroups(groups),
@@ -90,7 +93,7 @@ func run(args []string, sh shell) (code int) {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	ctx, err := parser.Parse(args)
+	ctx, err := parser.Parse(joinNegatives(args))
 	if err != nil {
 		fmt.Fprintf(sh.err, "penstock: %v\n%s\n", err, helpHint(err))
 		return 1
@@ -106,6 +109,26 @@ func run(args []string, sh shell) (code int) {
 	fmt.Fprintf(sh.err, "penstock %s: %v\n", ctx.Selected().Name, err)
 	return 1
 }
+
+// joinNegatives makes --cost=-1 of --cost -1, which kong would take for a flag of the name 1.
+func joinNegatives(args []string) (joined []string) {
+	for i, a := range args {
+		if a == "--" {
+			return append(joined, args[i:]...)
+		}
+		if last := len(joined) - 1; last >= 0 && negative.MatchString(a) && bareFlag.MatchString(joined[last]) {
+			joined[last] += "=" + a
+			continue
+		}
+		joined = append(joined, a)
+	}
+	return joined
+}
+
+var (
+	negative = regexp.MustCompile(`^-[0-9]+$`)
+	bareFlag = regexp.MustCompile(`^--[a-z-]+$`)
+)
 
 // helpHint names the page of help that is nearest to a mistake on the command line.
 func helpHint(err error) string {

@@ -64,9 +64,12 @@ func brief(d time.Duration) string {
 }
 
 // isTerminal reports whether somebody can see w being redrawn.
-func isTerminal(w io.Writer) bool {
+func isTerminal(w io.Writer) bool { return onTerminal(w) && os.Getenv("TERM") != "dumb" }
+
+// onTerminal reports whether w is shown to somebody, line by line at least.
+func onTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
+	if !ok {
 		return false
 	}
 	info, err := f.Stat()

@@ -77,6 +77,17 @@ func (r remote) ask(question func(context.Context, *client.Client) error) error 
 	return client.Explain(question(ctx, c), r.Addr)
 }
 
+// aboutOne leaves out of an error that the item it is about is the first: the command line has one.
+func aboutOne(err error) error {
+	if err == nil {
+		return nil
+	}
+	if words, found := strings.CutPrefix(err.Error(), "items[0]."); found {
+		return errors.New(words)
+	}
+	return err
+}
+
 // inline is a limit that comes with the request.
 type inline struct {
 	Algorithm  string `group:"inline" placeholder:"NAME" help:"gcra, fixed_window or sliding_window."`
@@ -167,7 +178,7 @@ type checkVerb struct {
 	Key   string `arg:"" optional:"" help:"The key, 1 to 1024 bytes."`
 	inline
 	attributes
-	Cost int64 `default:"1" help:"Units to charge; 0 reports the state, --cost=-1 gives back."`
+	Cost int64 `default:"1" help:"Units to charge; 0 reports the state, a negative number gives back."`
 	remote
 	output
 }
@@ -251,7 +262,10 @@ func (k keyed) decide(cost *int64, r remote, ask func(context.Context, *client.C
 		d = decisionOf(k.Key, answers[0])
 		return nil
 	})
-	return d, err
+	if cost != nil {
+		d.cost = *cost
+	}
+	return d, aboutOne(err)
 }
 
 // decision is an answer as check, peek and reset print it; the names are those of the HTTP door.
@@ -271,6 +285,8 @@ type decision struct {
 	Shadow     bool   `json:"shadow"`
 	Restarted  bool   `json:"restarted,omitempty"`
 	Override   string `json:"override,omitempty"`
+
+	cost int64 // that was asked for
 }
 
 func decisionOf(key string, d *penstockv1.Decision) decision {
@@ -288,8 +304,11 @@ func (d decision) print(w io.Writer, o output) error {
 
 func (d decision) rows() [][]string {
 	word := "denied"
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		word = "allowed"
+	case d.RetryAfter < 0 && d.cost > d.Limit:
+		word = fmt.Sprintf("denied: the cost of %d is above the limit of %d, so it can never be admitted", d.cost, d.Limit)
 	}
 	if d.Shadow {
 		word += ", although the limit refuses (dry run)"
@@ -308,7 +327,7 @@ func (d decision) rows() [][]string {
 	if !d.Allowed {
 		rows = append(rows, []string{"retry after", wait(d.RetryAfter)})
 	}
-	rows = append(rows, []string{"as new after", wait(d.ResetAfter)}, []string{"owner", d.Owner}, []string{"source", d.Source})
+	rows = append(rows, []string{"full again in", wait(d.ResetAfter)}, []string{"owner", d.Owner}, []string{"source", d.Source})
 	if d.Degraded {
 		rows = append(rows, []string{"degraded", degradation(d.Bound)})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -38,7 +39,8 @@ const slack = 16 << 20
 func (v *serveVerb) Run(sh shell) error {
 	unused := make([]byte, slack) // is believed to be in use; nobody touches it, so it takes no memory
 	defer runtime.KeepAlive(unused)
-	log := newLogger(sh.err, levelOf(v.LogLevel))
+	log := newLogger(sh.err, v.of(sh.err), levelOf(v.LogLevel))
+	slog.SetDefault(log) // for the rooms that are given no logger
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -46,6 +46,7 @@ type settings struct {
 	Insecure      bool           `group:"security" help:"Listen off loopback although the flags above do not protect it."`
 
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+	logFormat
 
 	// What no flag gives: demo, bench and tests use it.
 	named  cluster.Limits // in force if Limits is empty

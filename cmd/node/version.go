@@ -6,16 +6,29 @@ import (
 	"runtime/debug"
 )
 
-// versionVerb prints what this binary was built from.
+// stamped is the version that a build without the repository is given, as in an image:
+//
+//	go build -ldflags "-X main.stamped=v1.2.3" ./cmd/node
+var stamped string
+
+// versionVerb prints the version of this binary.
 type versionVerb struct{}
 
 func (versionVerb) Run(sh shell) error {
-	_, err := fmt.Fprintf(sh.out, "penstock %s, %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(sh.out, versionLine())
 	return err
 }
 
-// version is the module's version, or the commit it was built from.
+// versionLine is what version and --version print.
+func versionLine() string {
+	return fmt.Sprintf("penstock %s, %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// version is what the build was given, else the module's version, else the commit it was built from.
 func version() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -22,10 +22,39 @@ func Explain(err error, targets []string) error {
 		if words, err := strconv.Unquote(why); err == nil {
 			why = words
 		}
-		return fmt.Errorf("cannot reach %s: %s", nodes, strings.TrimPrefix(why, "transport: "))
+		why = strings.TrimPrefix(strings.TrimPrefix(why, "transport: "), "Error while dialing: ")
+		return fmt.Errorf("cannot reach %s: %s", nodes, misled(why))
 	}
-	if s.Code() == codes.DeadlineExceeded {
+	switch {
+	case s.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("no answer from %s in time: %s", nodes, s.Message())
+	case s.Code() == codes.Unimplemented && strings.Contains(s.Message(), "unknown service penstock."):
+		return fmt.Errorf("%s speaks gRPC, but is no door for clients; perhaps it is the --peer of a node. %s", nodes, rightDoor)
+	}
+	if s.Code() == codes.Unavailable && hungUp(s.Message()) {
+		return fmt.Errorf("cannot reach %s: it hangs up, so it has just stopped, is another door, or needs TLS. %s", nodes, rightDoor)
 	}
 	return errors.New(s.Message())
+}
+
+// hungUp reports whether the other end broke the connection before it said anything that gRPC understands.
+func hungUp(why string) bool {
+	return strings.Contains(why, "broken pipe") || strings.Contains(why, "connection reset by peer") || strings.HasSuffix(why, "EOF")
+}
+
+const rightDoor = "The gRPC door for clients is the --grpc of a node, with port 7948 by default"
+
+// misled adds what to do to the reasons that gRPC has for a door of another protocol.
+func misled(why string) string {
+	switch {
+	case strings.Contains(why, "looked like an HTTP/1.1 header"):
+		return "it answers in HTTP/1.1, so this looks like the HTTP door. " + rightDoor
+	case strings.Contains(why, "http2: frame too large"):
+		return "it does not answer in gRPC, so this is another door. " + rightDoor
+	case hungUp(why):
+		return "it hangs up, so it has just stopped, is another door, or needs TLS. " + rightDoor
+	case strings.Contains(why, "does not look like a TLS handshake"):
+		return "it answers without TLS; ask it in plaintext"
+	}
+	return why
 }
