@@ -10,6 +10,7 @@ import (
 	"math"
 	mathrand "math/rand/v2"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +25,7 @@ import (
 
 // benchVerb loads a cluster and judges what it admits.
 type benchVerb struct {
-	Addr    []string      `default:"127.0.0.1:7948" placeholder:"HOST:PORT" help:"gRPC doors to load, with commas; each request goes to one at random."`
+	Addr    []string      `default:"127.0.0.1:7948" placeholder:"HOST:PORT" help:"gRPC doors to load, with commas; each request goes to one at random, or if that is down to the next."`
 	Self    bool          `help:"Start three nodes in this process and load those."`
 	Remote  bool          `help:"Allow addresses off loopback: only if those who run that cluster agree."`
 	Timeout time.Duration `default:"1s" help:"Deadline of each request."`
@@ -72,7 +73,7 @@ func (v *benchVerb) Run(sh shell) error {
 		return err
 	}
 	defer t.close()
-	if err := t.warmUp(ctx, v.Timeout); err != nil {
+	if err := v.warmUp(ctx, t); err != nil {
 		return err
 	}
 
@@ -135,8 +136,7 @@ func selfSettings(i int, first *running) (settings, error) {
 
 // target is what the workers of a run share.
 type target struct {
-	addrs   []string
-	clients []*client.Client                         // one per address
+	clients []*client.Client                         // one per address, which asks the next ones while that is down
 	drawer  func(r *mathrand.Rand) (draw func() int) // of keys' numbers
 	prefix  string
 	limit   string
@@ -149,7 +149,7 @@ type target struct {
 }
 
 func (v *benchVerb) target() (*target, error) {
-	t := &target{addrs: v.Addr, prefix: v.Prefix, limit: v.Limit, batch: v.Batch, cost: v.Cost, timeout: v.Timeout}
+	t := &target{prefix: v.Prefix, limit: v.Limit, batch: v.Batch, cost: v.Cost, timeout: v.Timeout}
 	if t.prefix == "" {
 		t.prefix = "bench-" + rand.Text()[:8] + "-"
 	}
@@ -167,8 +167,8 @@ func (v *benchVerb) target() (*target, error) {
 	} else {
 		t.rule = v.Limit + " of the cluster"
 	}
-	for _, addr := range v.Addr {
-		c, err := v.dial([]string{addr})
+	for i := range v.Addr {
+		c, err := v.dial(slices.Concat(v.Addr[i:], v.Addr[:i]))
 		if err != nil {
 			t.close()
 			return nil, err
@@ -194,14 +194,27 @@ func (t *target) close() {
 	}
 }
 
-// warmUp opens every connection, and finds out whether anybody is there before the clock runs.
-func (t *target) warmUp(ctx context.Context, timeout time.Duration) error {
-	for i, c := range t.clients {
-		ctx, cancel := context.WithTimeout(ctx, max(timeout, 2*time.Second))
+// warmUp opens every connection, and finds out before the clock runs whether there is a node at each address: once it
+// does, one that is missing goes unnoticed.
+func (v *benchVerb) warmUp(ctx context.Context, t *target) error {
+	ask := func(c *client.Client, addr string) error {
+		ctx, cancel := context.WithTimeout(ctx, max(v.Timeout, 2*time.Second))
+		defer cancel()
 		_, err := c.Members(ctx)
-		cancel()
+		return client.Explain(err, []string{addr})
+	}
+	for i, addr := range v.Addr {
+		alone, err := v.dial([]string{addr})
 		if err != nil {
-			return client.Explain(err, t.addrs[i:i+1])
+			return err
+		}
+		err = ask(alone, addr)
+		alone.Close()
+		if err == nil {
+			err = ask(t.clients[i], addr)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
