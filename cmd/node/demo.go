@@ -133,38 +133,30 @@ func stopAll(nodes []*running) {
 	stopping.Wait()
 }
 
-// demoGreeting says what runs where, and what to do with it.
+// demoGreeting says what runs where, and what to do with it. With the command above it and the table below it fits a
+// terminal of 80 columns and 24 lines.
 func demoGreeting(nodes []*running) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Three nodes in this process, and the limit %q: %d per %v for each key.\n\n",
+	fmt.Fprintf(&b, "Three nodes in this process, with the limit %q: %d per %v for each key.\n",
 		demoLimit.Name, demoLimit.Limit, demoLimit.Per)
-	rows := [][]string{{"  NODE", "HTTP", "GRPC", "PEER", "GOSSIP"}}
+	fmt.Fprintf(&b, "Their page: http://%s/ui/ (any node has it). Ctrl-C ends the demo.\n\n", nodes[0].member.HTTPAddr)
+	rows := [][]string{{"  NODE", "HTTP", "GRPC", "REDIS"}}
 	for _, r := range nodes {
-		rows = append(rows, []string{"  " + r.member.ID, r.member.HTTPAddr, r.member.GRPCAddr, r.member.PeerAddr, r.gossip.Addr()})
+		rows = append(rows, []string{"  " + r.member.ID, r.member.HTTPAddr, r.member.GRPCAddr, r.address("--redis")})
 	}
 	columns(&b, rows)
 	view := nodes[0].node.View()
 	owner := view.Members[view.Owner(limiter.Hash(demoKey))].ID
-	fmt.Fprintf(&b, "\nThe key %q is owned by %s: it alone counts it, whichever node is asked.\n", demoKey, owner)
-	fmt.Fprintf(&b, "Ask any node; the sixth answer within %v is 429:\n\n", demoLimit.Per)
-	for _, r := range nodes {
-		fmt.Fprintf(&b, "  curl -i 'http://%s/v1/check?limit=%s&key=%s'\n", r.member.HTTPAddr, demoLimit.Name, demoKey)
-	}
-	fmt.Fprintf(&b, `
-All six at once, over all nodes:
-
-  for p in %s %s; do
+	fmt.Fprintf(&b, "\nAsk any node (%s owns the key %q); the sixth answer in %v is 429:\n\n",
+		owner, demoKey, demoLimit.Per)
+	fmt.Fprintf(&b, `  for p in %s %s; do
     curl -s -o /dev/null -w '%%{http_code}\n' \
-      "http://127.0.0.1:$p/v1/check?limit=%s&key=bob"
+      "http://127.0.0.1:$p/v1/check?limit=%s&key=%s"
   done
-
-`, ports(nodes), ports(nodes), demoLimit.Name)
-	fmt.Fprintf(&b, "With a Redis client, where the limit comes along: 5 at once, 5 per 10 s:\n\n")
-	for _, r := range nodes {
-		_, port, _ := net.SplitHostPort(r.address("--redis"))
-		fmt.Fprintf(&b, "  redis-cli -p %s CL.THROTTLE %s 4 5 10\n", port, demoKey)
-	}
-	fmt.Fprintf(&b, "\nCtrl-C ends it.\n\n")
+`, ports(nodes), ports(nodes), demoLimit.Name, demoKey)
+	fmt.Fprintf(&b, "  curl -i 'http://%s/v1/check?limit=%s&key=%s'\n", nodes[2].member.HTTPAddr, demoLimit.Name, demoKey)
+	_, port, _ := net.SplitHostPort(nodes[0].address("--redis"))
+	fmt.Fprintf(&b, "  redis-cli -p %s CL.THROTTLE %s 4 5 10   # this limit comes along\n\n", port, demoKey)
 	return b.String()
 }
 
@@ -216,7 +208,7 @@ type counts struct {
 type nodeCounts struct {
 	name, state                string
 	allowed, denied, forwarded uint64
-	keys                       int
+	keys                       int     // that this node decides for: copies for others are theirs
 	perSecond                  float64 // checks answered at this node's doors since the counts before
 }
 
@@ -225,8 +217,8 @@ func countAll(nodes []*running, before counts) counts {
 	for i, r := range nodes {
 		s, v := r.node.Stats(), r.node.View()
 		n := nodeCounts{
-			name: r.member.ID, state: v.Me().State.String(),
-			allowed: s.Allowed.Load(), denied: s.Denied.Load(), forwarded: s.Forwarded.Load(), keys: int(r.node.Table().Stats().Keys),
+			name: r.member.ID, state: v.Me().State.String(), keys: ownKeys(r.node),
+			allowed: s.Allowed.Load(), denied: s.Denied.Load(), forwarded: s.Forwarded.Load(),
 		}
 		if before.nodes != nil {
 			b := before.nodes[i]
@@ -235,6 +227,15 @@ func countAll(nodes []*running, before counts) counts {
 		c.nodes = append(c.nodes, n)
 	}
 	return c
+}
+
+// ownKeys counts the keys that a node decides for.
+func ownKeys(node *cluster.Node) (n int) {
+	const page = 10_000
+	for from, more := (limiter.Cursor{}), true; more; {
+		from, more = node.Keys("", from, page, func(*limiter.Limit, string, limiter.Decision) { n++ })
+	}
+	return n
 }
 
 // table is for a terminal. It is at most 72 columns wide.

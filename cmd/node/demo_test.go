@@ -41,49 +41,96 @@ func TestDemo(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	defer stopAll(nodes)
 	greeting := demoGreeting(nodes)
-	for line := range strings.Lines(greeting) {
+	first := "$ penstock demo\n" + greeting + countAll(nodes, counts{}).table() + "the cursor\n"
+	if n := strings.Count(first, "\n"); n > 24 {
+		t.Errorf("the first screen has %d lines; terminals have 24:\n%s", n, first)
+	}
+	for line := range strings.Lines(first) {
 		if n := len(strings.TrimRight(line, "\n")); n > 80 {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	urls := regexp.MustCompile(`curl -i '(http://[^']+)'`).FindAllStringSubmatch(greeting, -1)
-	if len(urls) != demoNodes {
-		t.Fatalf("%d lines with curl; want one per node:\n%s", len(urls), greeting)
+
+	// The page that it names is there, and where one looks for it first.
+	named := regexp.MustCompile(`http://\S+/ui/`).FindString(greeting)
+	for _, url := range []string{named, strings.TrimSuffix(named, "ui/")} {
+		if page := get(t, url); !strings.Contains(page, "<title>") {
+			t.Errorf("%s: %q; want the page", url, page)
+		}
 	}
-	for i := range 7 {
-		answer, err := http.Get(urls[i%demoNodes][1])
+
+	// The loop over all nodes and the line after it, in a shell, as they stand there; and then at every node.
+	_, lines, _ := strings.Cut(greeting, "is 429:\n")
+	lines, redis, _ := strings.Cut(lines, "  redis-cli")
+	out, err := exec.Command("sh", "-c", lines).Output()
+	if want := strings.Repeat("200\n", 5) + "429\nHTTP/1.1 429 Too Many Requests\r\n"; err != nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("the loop printed %q (%v); want %q", out, err, want)
+	}
+	for _, r := range nodes {
+		answer, err := http.Get("http://" + r.member.HTTPAddr + "/v1/check?limit=demo&key=" + demoKey)
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.Copy(io.Discard, answer.Body)
 		answer.Body.Close()
-		if limited := answer.StatusCode == http.StatusTooManyRequests; limited != (i >= 5) {
-			t.Errorf("answer %d is %s; the demo promises 429 from the sixth on", i+1, answer.Status)
+		if answer.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%s: %s; want 429 from every node", r.member.ID, answer.Status)
 		}
 	}
-	if c := countAll(nodes, counts{}); c.nodes[0].allowed+c.nodes[1].allowed+c.nodes[2].allowed != 5 {
-		t.Errorf("the table does not show the 5 that were allowed:\n%s", c.table())
+	line := regexp.MustCompile(`-p (\d+) ([^#]+) #`).FindStringSubmatch(redis)
+	if line == nil {
+		t.Fatalf("no line with redis-cli:\n%s", greeting)
 	}
+	if got := sayRedis(t, "127.0.0.1:"+line[1], strings.Fields(line[2])...); !strings.HasPrefix(got, "*5\r\n:0\r\n:5\r\n") {
+		t.Errorf("redis-cli -p%s: %q", redis, got)
+	}
+}
 
-	// The loop over all nodes, in a shell, as it stands there.
-	_, loop, _ := strings.Cut(greeting, "over all nodes:\n")
-	loop, redis, _ := strings.Cut(loop, "With a Redis client")
-	out, err := exec.Command("sh", "-c", loop).Output()
-	if want := strings.Repeat("200\n", 5) + "429\n"; err != nil || string(out) != want {
-		t.Errorf("the loop printed %q (%v); want %q", out, err, want)
+// The demo's table counts what its nodes were asked, and each key once, however many of them have a copy.
+func TestDemoCounts(t *testing.T) {
+	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler), freeDemo)
+	if err != nil {
+		t.Fatal(err)
 	}
-
-	// The same key at the doors for Redis clients.
-	lines := regexp.MustCompile(`redis-cli -p (\d+) (.+)`).FindAllStringSubmatch(redis, -1)
-	if len(lines) != demoNodes {
-		t.Fatalf("%d lines with redis-cli; want one per node:\n%s", len(lines), greeting)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer stopAll(nodes)
+	const keys = 30
+	for i := range keys {
+		get(t, fmt.Sprintf("http://%s/v1/check?limit=demo&key=k%d", nodes[i%demoNodes].member.HTTPAddr, i))
 	}
-	for _, line := range lines {
-		got := sayRedis(t, "127.0.0.1:"+line[1], strings.Fields(line[2])...)
-		if want := "*5\r\n:0\r\n:5\r\n"; !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q; want %q first", line[0], got, want)
+	eventually(t, "there are copies", func() error {
+		entries := int64(0)
+		for _, r := range nodes {
+			entries += int64(r.node.Table().Stats().Keys)
 		}
+		if entries <= keys {
+			return fmt.Errorf("%d entries", entries)
+		}
+		return nil
+	})
+	allowed, counted := uint64(0), 0
+	c := countAll(nodes, counts{})
+	for _, n := range c.nodes {
+		allowed += n.allowed
+		counted += n.keys
 	}
+	if allowed != keys || counted != keys {
+		t.Errorf("%d allowed, %d keys; want %d of each:\n%s", allowed, counted, keys, c.table())
+	}
+}
+
+// get is the body of a page.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // sayRedis sends one command to the door for Redis clients, and reads up to its end.
