@@ -1,7 +1,8 @@
 # Penstock from its sources: a static binary alone in an empty image.
 #
-#   docker build -t penstock .
+#   docker build -t penstock --build-arg VERSION="$(git describe --tags --always --dirty)" .
 #
+# VERSION is what `penstock version` and /v1/status say: the repository itself is not sent to the engine.
 # GO_IMAGE is any image with Go 1.26 and a shell. deploy/try-image.sh makes one without a registry.
 ARG GO_IMAGE=golang:1.26
 FROM ${GO_IMAGE} AS build
@@ -9,7 +10,8 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w" -o /penstock ./cmd/node
+ARG VERSION
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.stamped=${VERSION}" -o /penstock ./cmd/node
 
 FROM scratch
 COPY --from=build /penstock /penstock

@@ -2,6 +2,7 @@
 GO      ?= go
 COMPOSE ?= docker-compose
 IMAGE   ?= penstock
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
 .PHONY: help build test race lint format generate check bench bench-docs bench-check benchmarks demo image compose
@@ -10,7 +11,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/penstock, static
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/penstock ./cmd/node
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.stamped=$(VERSION)" -o bin/penstock ./cmd/node
 
 test: ## all tests
 	$(GO) test ./...

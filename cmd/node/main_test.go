@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,4 +76,19 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { l.Close() })
 	ts.Setenv(args[0], l.Addr().String())
+}
+
+// A build that cannot see its repository, as in an image, is told its version; version and --version say it.
+func TestStampedVersion(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "penstock")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X main.stamped=v1.2.3-4-gabc", "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, word := range []string{"version", "--version"} {
+		out, err := exec.Command(binary, word).CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), "penstock v1.2.3-4-gabc, go1.") {
+			t.Errorf("%s: %v, %s", word, err, out)
+		}
+	}
 }
