@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(time.Minute), // for a node that runs although its flags are wrong
+		Deadline:            time.Now().Add(3 * time.Minute), // for a node that runs although its flags are wrong
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ready":  waitReady,
 			"occupy": occupy,
