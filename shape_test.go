@@ -35,8 +35,12 @@ var arrows = map[string]string{
 	"cluster -> cluster/dedup":  "a take that is delivered twice is charged once",
 	"cluster -> cluster/denial": "a key that is denied again and again is not asked for each time",
 
-	"cluster/dedup -> limiter":  "an answer is a decision, and instants are limiter's",
-	"cluster/denial -> limiter": "a denial is a decision of a limit",
+	"cluster -> cluster/lease": "a hot key is decided from units that its holder has lent",
+
+	"cluster/dedup -> limiter":       "an answer is a decision, and instants are limiter's",
+	"cluster/denial -> limiter":      "a denial is a decision of a limit",
+	"cluster/lease -> limiter":       "a lease is limiter's arithmetic, for each key",
+	"cluster/lease -> cluster/dedup": "a lease is a hold, whose name is an id",
 
 	"cluster/gossip -> cluster": "membership becomes Views",
 	"cluster/gossip -> ring":    "a node whose ring is built differently is refused",
@@ -120,6 +124,7 @@ var walls = map[string]string{
 	"cluster -> *":              "cluster stands on limiter, its rules and ring alone",
 
 	"cluster/dedup -> *":  "the memory of answers owns its state: it knows no node, no view and no network",
+	"cluster/lease -> *":  "the leases own their state: they return what is to be said, and the node says it",
 	"cluster/denial -> *": "the memory of denials owns its state: the node tells it what follows from its view",
 
 	"cluster/gossip -> limiter": "membership does not depend on what the members decide",
@@ -220,7 +225,7 @@ var testModules = map[string]string{
 
 // pure are the rooms where a decision is a function of (state, now, request): the same in production, in a test and
 // in the simulator. Rooms below them (limiter/policy, cluster/gossip) are not meant.
-var pure = []string{"limiter", "ring", "cluster", "cluster/dedup", "cluster/denial"}
+var pure = []string{"limiter", "ring", "cluster", "cluster/dedup", "cluster/denial", "cluster/lease"}
 
 // impure says what a pure room does not contain, and why.
 var impure = map[string]string{

@@ -23,7 +23,7 @@ func (n *Node) calmLocked() bool { return n.calm >= calmTicks }
 
 // mayDozeLocked reports whether nothing waits for the next tick.
 func (n *Node) mayDozeLocked(r *route) bool {
-	if r == nil || !n.calmLocked() || !n.soloLocked(r) || n.book.Len() > 0 || n.leases.keys.Load() > 0 {
+	if r == nil || !n.calmLocked() || !n.soloLocked(r) || n.book.Len() > 0 || n.leases.Len() > 0 {
 		return false
 	}
 	n.owedMu.Lock()

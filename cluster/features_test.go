@@ -49,7 +49,7 @@ func TestOlderOwnersAreAskedForNoHolds(t *testing.T) {
 	if by[SourceForwarded] != 200 {
 		t.Errorf("by source %v; nobody lends at n2", by)
 	}
-	if k := w.nodes["n1"].leases.keys.Load(); k != 0 {
+	if k := w.nodes["n1"].leases.Len(); k != 0 {
 		t.Errorf("%d keys are counted that nobody lends", k)
 	}
 	by = sources{}

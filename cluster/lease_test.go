@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/lease"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -45,9 +46,9 @@ func TestLeaseDecidesLocally(t *testing.T) {
 		t.Errorf("%d leases are open", n)
 	}
 	for _, id := range []string{"n1", "n2"} {
-		if k := w.nodes[id].leases.keys.Load(); k != 0 {
+		if k := w.nodes[id].leases.Len(); k != 0 {
 			w.pass(5 * time.Second)
-			if k := w.nodes[id].leases.keys.Load(); k != 0 {
+			if k := w.nodes[id].leases.Len(); k != 0 {
 				t.Errorf("%s remembers %d keys that nobody asks for", id, k)
 			}
 		}
@@ -137,7 +138,8 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 		w.take("n1", "leased", key)
 	}
 	w.settle()
-	l := w.nodes["n1"].leaseOf(w, key)
+	n1 := w.nodes["n1"]
+	l := n1.leases.Lent(n1.leased(key))
 	if l.Units == 0 {
 		t.Fatal("there is no lease")
 	}
@@ -147,11 +149,11 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 	if len(there) != 1 || there[0].Deadline < l.Until || there[0].Holder != "n1" || there[0].Units != l.Size {
 		t.Errorf("the holder counts on %d units until %d; the owner has %+v", l.Size, l.Until, there)
 	}
-	var d Decision
-	if last, _ := l.decide(l.Until-1, 1, &d); !last {
+	var d limiter.Decision
+	if last, _ := n1.leases.Spend(l.Until-1, n1.leased(key), 1, &d); !last {
 		t.Error("not spent before its deadline")
 	}
-	if late, _ := l.decide(l.Until, 1, &d); late {
+	if late, _ := n1.leases.Spend(l.Until, n1.leased(key), 1, &d); late {
 		t.Errorf("spent after its deadline: %+v", d)
 	}
 	w.meet = func(c *Call, deliver func() *Answer) { // n1 says nothing of its lease any more
@@ -185,7 +187,7 @@ func TestLeaseIsKnownToHeir(t *testing.T) {
 		w.take("n1", "leased", key)
 	}
 	w.settle()
-	if l := w.nodes["n1"].leaseOf(w, key); l.Units != 0 {
+	if l := w.nodes["n1"].leases.Lent(w.nodes["n1"].leased(key)); l.Units != 0 {
 		t.Errorf("%d units are lent, and no heir knows of them", l.Units)
 	}
 	w.pass(limiter.LeaseTTL / 2) // n1 says that it does not use it
@@ -205,11 +207,11 @@ func TestLeaseIsKnownToHeir(t *testing.T) {
 		w.take("n1", "leased", key)
 	}
 	w.settle()
-	l := w.nodes["n1"].leaseOf(w, key)
-	if l.Units == 0 {
+	n1 := w.nodes["n1"]
+	unspent := n1.leases.Lent(n1.leased(key)).Units
+	if unspent == 0 {
 		t.Fatal("there is no lease")
 	}
-	unspent := l.Units
 	w.kill("n3") // with no tick in between
 	if got := w.remaining("n2", "leased", key); got > 10_000-unspent {
 		t.Errorf("after the crash %d remain at the heir, and of 10000 %d are lent", got, unspent)
@@ -219,8 +221,9 @@ func TestLeaseIsKnownToHeir(t *testing.T) {
 	}
 }
 
-func (n *Node) leaseOf(w *world, key string) *lease {
-	return n.leaseShard(limiter.Hash(key)).m[leaseKey{n.Limits()["leased"], key}]
+// leased is key under the limit of that name.
+func (n *Node) leased(key string) lease.Key {
+	return lease.Key{Limit: n.Limits()["leased"], Key: key, Hash: limiter.Hash(key)}
 }
 
 // Promise: leased: 0 extra, whatever is lost, doubled or moved meanwhile, while no node dies. At the end all is back.

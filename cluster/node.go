@@ -8,6 +8,7 @@ import (
 
 	"penstock/cluster/dedup"
 	"penstock/cluster/denial"
+	"penstock/cluster/lease"
 	"penstock/limiter"
 	"penstock/limiter/rules"
 )
@@ -43,7 +44,7 @@ type Node struct {
 	limits   atomic.Pointer[Limits] // in force: given, and of put what given has no name of
 	rules    atomic.Pointer[rules.Set]
 	recent   dedup.Window
-	leases   leases
+	leases   lease.Leases
 	denials  denial.Cache
 	watches  denial.Watches
 	holdings holdings

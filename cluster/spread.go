@@ -126,7 +126,7 @@ func (n *Node) Unsaid() int {
 	n.owedMu.Lock()
 	unsaid := int(n.settlements.Load()) + len(n.owed)
 	n.owedMu.Unlock()
-	return unsaid + n.lent()
+	return unsaid + n.leases.Open()
 }
 
 // settleOnce settles holds, and returns those of which that has to be said again.
