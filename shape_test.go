@@ -127,6 +127,8 @@ var walls = map[string]string{
 	"cluster/lease -> *":  "the leases own their state: they return what is to be said, and the node says it",
 	"cluster/denial -> *": "the memory of denials owns its state: the node tells it what follows from its view",
 
+	"cluster/ownership -> *": "agreement is a function of messages and instants: it knows neither nodes, keys nor rings",
+
 	"cluster/gossip -> limiter": "membership does not depend on what the members decide",
 	"cluster/gossip -> *":       "gossip makes Views and nothing else",
 
@@ -225,7 +227,7 @@ var testModules = map[string]string{
 
 // pure are the rooms where a decision is a function of (state, now, request): the same in production, in a test and
 // in the simulator. Rooms below them (limiter/policy, cluster/gossip) are not meant.
-var pure = []string{"limiter", "ring", "cluster", "cluster/dedup", "cluster/denial", "cluster/lease"}
+var pure = []string{"limiter", "ring", "cluster", "cluster/dedup", "cluster/denial", "cluster/lease", "cluster/ownership"}
 
 // impure says what a pure room does not contain, and why.
 var impure = map[string]string{

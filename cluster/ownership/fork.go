@@ -1,0 +1,173 @@
+package ownership
+
+import (
+	"slices"
+	"strings"
+)
+
+// forkKind is why a child lineage is begun.
+type forkKind uint8
+
+const (
+	forkNone     forkKind = iota
+	forkFollows           // this boot has promised another one to follow its child
+	forkPair              // R13: the other one of two voters is not heard
+	forkChild             // R11: most voters are gone
+	forkRecovery          // an operator says so
+)
+
+// fork is a child lineage that is being begun. A boot that has begun or promised one takes part in
+// its epoch no more: it acknowledges, accepts and decides nothing until it has installed the child.
+type fork struct {
+	kind     forkKind
+	of       Boot // whose child it is
+	since    Instant
+	answered []Boot // members that will follow
+}
+
+func (f *fork) on() bool { return f.kind != forkNone }
+
+func (f *fork) answer(from Boot) {
+	if f.kind > forkFollows && !slices.Contains(f.answered, from) {
+		f.answered = append(slices.Clone(f.answered), from)
+		slices.Sort(f.answered)
+	}
+}
+
+// considerFork begins a child if voters that are lost for good, or the silent half of a pair, make a
+// decision impossible. While a rival is named there are no children: a rival's lineage has to end
+// with its boots.
+func (s *State) considerFork(now Instant) {
+	if s.stage != StageJoined || s.fork.kind > forkFollows {
+		return
+	}
+	if s.fork.kind == forkFollows && s.entry(s.fork.of).sign != SignGone {
+		return
+	}
+	alive, silent := 0, 0
+	for _, v := range s.config.Voters {
+		switch e := s.entry(v); {
+		case e.sign >= SignGone && v != s.me.Boot:
+		case v != s.me.Boot && now.Since(e.renewed) >= s.p.Suspect:
+			silent++
+		default:
+			alive++
+		}
+	}
+	switch {
+	case s.config.Marked() && s.p.keeps(ruleGrow):
+	case len(s.config.Voters) == 2 && s.config.Votes(s.me.Boot) && alive == 1:
+		if s.voter.accepted == 0 || silent == 0 || !s.p.keeps(ruleUndecided) {
+			s.beginFork(now, forkPair)
+		}
+	case alive+silent < s.config.Quorum() && (now < max(s.right.until, s.right.lost) || s.fork.on()):
+		s.beginFork(now, forkChild)
+	}
+}
+
+// recover begins a child on an operator's word. It is refused while this boot has the right, for then
+// a majority lives. On a boot that waits for a cluster of which nobody is left it founds one.
+func (s *State) recover(now Instant) {
+	switch {
+	case s.stage == StageJoined && !s.Deciding(now):
+		s.beginFork(now, forkRecovery)
+	case s.stage < StageJoined:
+		s.foundWith(now, []Member{s.me})
+	}
+}
+
+func (s *State) beginFork(now Instant, kind forkKind) {
+	s.fork = fork{kind: kind, of: s.me.Boot, since: now}
+	s.voter.closed, s.voter.sealed = true, true
+	s.proposer = proposer{}
+	s.right.over()
+	s.advanceFork(now)
+}
+
+// secede answers a boot that begins a child: this one gives up its right, and will follow. It
+// refuses while it hears enough voters, and keeps to the smallest boot that has asked.
+func (s *State) secede(now Instant, from Boot, m Secede) {
+	if !m.Recover && s.Deciding(now) {
+		gone := 0
+		for _, v := range s.config.Voters {
+			if s.entry(v).sign >= SignGone {
+				gone++
+			}
+		}
+		if len(s.config.Voters)-gone >= s.config.Quorum() {
+			return
+		}
+	}
+	if s.fork.on() && s.fork.of < from && s.entry(s.fork.of).sign != SignGone {
+		return
+	}
+	if s.fork.of != from {
+		s.fork = fork{kind: forkFollows, of: from, since: now}
+		s.voter.closed, s.voter.sealed = true, true
+		s.proposer = proposer{}
+		s.right.over()
+	}
+	s.send(from, Seceded{m.Epoch})
+}
+
+// advanceFork asks those that have not answered, and installs the child when it may: every member has
+// answered or is gone, and all rights that this boot may have acknowledged are over. The other half
+// of a pair need not answer, nor those that an operator gives up.
+func (s *State) advanceFork(now Instant) {
+	f := &s.fork
+	if f.kind <= forkFollows {
+		return
+	}
+	sure, complete := true, true
+	for _, m := range s.config.Members {
+		if m.Boot == s.me.Boot || slices.Contains(f.answered, m.Boot) {
+			continue
+		}
+		if s.entry(m.Boot).sign < SignGone {
+			sure = false
+			complete = complete && (f.kind != forkChild || !s.p.keeps(ruleSecede))
+		}
+		s.send(m.Boot, Secede{s.config.Epoch, f.kind == forkRecovery})
+	}
+	if complete && (s.waited(now) || f.kind == forkPair && sure) {
+		s.installChild(now)
+	}
+}
+
+// waited reports whether all rights are over that this boot may have acknowledged. Without both voters
+// of a pair nobody has one; of others it acknowledges only a part.
+func (s *State) waited(now Instant) bool {
+	if s.fork.kind != forkPair {
+		return now.Since(s.fork.since) >= s.p.quiet()
+	}
+	for _, m := range s.config.Members {
+		if m.Boot != s.me.Boot && now.Since(s.entry(m.Boot).renewed) < s.p.quiet() {
+			return false
+		}
+	}
+	return true
+}
+
+// installChild makes the configuration of the child.
+func (s *State) installChild(now Instant) {
+	f, c := &s.fork, s.config
+	child := &Configuration{Epoch: Epoch{c.Epoch.Lineage, c.Epoch.Number + 1}, Previous: c.Epoch}
+	if s.p.keeps(ruleLineage) {
+		child.Epoch.Lineage = c.Epoch.Lineage.Child(s.me.Boot)
+	}
+	for _, m := range c.Members {
+		switch {
+		case m.Boot == s.me.Boot || slices.Contains(f.answered, m.Boot):
+			child.Members = append(child.Members, m)
+		case f.kind == forkPair && c.Votes(m.Boot) && s.entry(m.Boot).sign < SignGone && s.p.keeps(ruleRival):
+			child.Rivals = append(child.Rivals, m)
+		}
+	}
+	slices.SortFunc(child.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	ready := func(Boot) bool { return !child.Marked() }
+	child.Voters = chooseVoters([]Boot{s.me.Boot}, child.Members, ready)
+	for _, b := range f.answered {
+		s.send(b, Decided{child})
+	}
+	s.install(now, child)
+}

@@ -1,0 +1,216 @@
+package ownership
+
+import (
+	"slices"
+	"strings"
+)
+
+// founding is how unfounded boots become a cluster (R12). The electorate are addresses, known to all
+// of them. The boot with the smallest id asks for votes; each boot gives one; a majority of the
+// electorate founds. Where somebody answers as founded, nobody founds.
+type founding struct {
+	met      []Member // unfounded boots that have answered
+	votedFor Boot
+	votes    []Boot // for this boot
+	gaveUp   bool   // this boot has released its votes, and never founds
+	since    Instant
+}
+
+// greet calls the addresses that belong to the cluster and are not in it: before it is founded, all
+// of the electorate; afterwards those that no member is named after, and rivals.
+func (s *State) greet(now Instant) {
+	if s.stage == StageJoined && s.renewed != never && now.Since(s.renewed) < s.p.Renew {
+		return
+	}
+	hello := s.ownHello(now, false)
+	for _, addr := range s.origin.electorate {
+		if addr == s.me.ID {
+			continue
+		}
+		if s.stage == StageJoined {
+			if _, named := s.config.named(addr); named {
+				continue
+			}
+		}
+		s.out.Sends = append(s.out.Sends, Send{Addr: addr, Message: hello})
+	}
+	if s.stage == StageJoined {
+		for _, r := range s.config.Rivals {
+			s.send(r.Boot, hello)
+		}
+	}
+}
+
+func (s *State) ownHello(now Instant, reply bool) Hello {
+	h := Hello{Member: s.me, Former: s.origin.former, Reply: reply}
+	if s.stage == StageJoined {
+		h.Config, h.Deciding = s.config, s.Deciding(now)
+	}
+	return h
+}
+
+// hello learns whether somebody is founded, and which of two lineages wins.
+func (s *State) hello(now Instant, from Boot, m Hello) {
+	switch {
+	case s.stage == StageJoined && m.Config != nil:
+		s.meet(now, from, m)
+		return
+	case s.stage != StageJoined && m.Config != nil:
+		if s.p.keeps(ruleFoundedWins) || s.stage == StageCandidate {
+			s.stage, s.founding = StageCandidate, founding{since: never}
+			s.config = m.Config
+			s.join(now)
+			return
+		}
+	case s.stage == StageOutside && m.Config == nil:
+		s.founding.met = slices.DeleteFunc(s.founding.met, func(o Member) bool { return o.ID == m.Member.ID })
+		if slices.Contains(s.origin.electorate, m.Member.ID) { // others have no vote here
+			s.founding.met = append(s.founding.met, m.Member)
+		}
+		slices.SortFunc(s.founding.met, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	}
+	if !m.Reply {
+		s.send(from, s.ownHello(now, true))
+	}
+}
+
+// meet compares two founded lineages (R1). The loser gives way, to one that decides: two that have
+// both lost their majority would else both be lost.
+func (s *State) meet(now Instant, from Boot, m Hello) {
+	theirs, own := m.Config.Epoch.Lineage, s.config.Epoch.Lineage
+	switch {
+	case theirs == own:
+		if !s.descends(m.Config.Epoch) && m.Config.Epoch.Number > s.config.Epoch.Number {
+			s.send(from, Behind{s.config.Epoch})
+		}
+	case !s.p.keeps(ruleConcede):
+	case m.Deciding && (theirs.Beats(own) || now.Since(s.right.until) >= s.p.Mass):
+		s.config = m.Config
+		s.end(Conceded)
+	case !m.Reply:
+		s.send(from, s.ownHello(now, true))
+	}
+}
+
+// found asks for votes if this boot has the smallest id of those it has met, and founds when a
+// majority has voted for it.
+func (s *State) found(now Instant) {
+	f := &s.founding
+	total := max(1, len(s.origin.electorate))
+	if s.stage != StageOutside || f.gaveUp || len(f.met)+1 <= total/2 {
+		return
+	}
+	if f.since == never {
+		f.since = now
+	}
+	if len(f.met)+1 < total && now.Since(f.since) < s.p.Lease {
+		return // others are just starting
+	}
+	if len(f.met) > 0 && f.met[0].ID < s.me.ID {
+		if f.votedFor == s.me.Boot {
+			f.gaveUp, f.votedFor = true, 0
+			for _, b := range f.votes {
+				s.send(b, Release{})
+			}
+			f.votes = nil
+		}
+		return
+	}
+	if f.votedFor != 0 && f.votedFor != s.me.Boot && s.p.keeps(ruleVoteOnce) {
+		return
+	}
+	f.votedFor = s.me.Boot
+	s.votedBy(now, s.me.Boot)
+	if s.stage == StageJoined {
+		return
+	}
+	for _, m := range f.met {
+		s.send(m.Boot, Vote{Founder: s.me.Boot})
+	}
+}
+
+// vote gives this boot's only vote, or counts one.
+func (s *State) vote(now Instant, from Boot, m Vote) {
+	f := &s.founding
+	switch {
+	case s.stage == StageJoined && !m.Given:
+		s.send(from, s.ownHello(now, true))
+	case s.stage != StageOutside:
+	case m.Given:
+		if m.Founder == s.me.Boot && f.votedFor == s.me.Boot && !f.gaveUp {
+			s.votedBy(now, from)
+		}
+	case f.votedFor == 0 || f.votedFor == from || !s.p.keeps(ruleVoteOnce):
+		f.votedFor = from
+		s.send(from, Vote{Founder: from, Given: true})
+	}
+}
+
+func (s *State) released(from Boot) {
+	if s.stage == StageOutside && s.founding.votedFor == from {
+		s.founding.votedFor = 0
+	}
+}
+
+// votedBy counts a vote and founds.
+func (s *State) votedBy(now Instant, from Boot) {
+	f := &s.founding
+	if !slices.Contains(f.votes, from) {
+		f.votes = append(slices.Clone(f.votes), from)
+	}
+	if len(f.votes) <= max(1, len(s.origin.electorate))/2 {
+		return
+	}
+	var members []Member
+	for _, m := range append([]Member{s.me}, f.met...) {
+		if slices.Contains(f.votes, m.Boot) {
+			members = append(members, m)
+		}
+	}
+	s.foundWith(now, members)
+}
+
+// foundWith installs the first configuration of a cluster.
+func (s *State) foundWith(now Instant, members []Member) {
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	c := &Configuration{Epoch: Epoch{Founded(s.me.Boot), 1}, Members: members}
+	c.Voters = chooseVoters(nil, members, func(Boot) bool { return true })
+	for _, m := range members {
+		s.send(m.Boot, Decided{c})
+	}
+}
+
+// join asks the members of the cluster to admit this boot.
+func (s *State) join(now Instant) {
+	for _, m := range s.config.Members {
+		s.send(m.Boot, Join{s.me, s.origin.former})
+	}
+}
+
+// joinAsked notes a candidate. If a member has its name, the candidate is told as soon as that member
+// is seen to live after all (property 7); a process that was restarted meets the end of its former
+// boot instead.
+func (s *State) joinAsked(now Instant, from Boot, m Join) {
+	if s.stage != StageJoined {
+		return
+	}
+	if s.config.Has(from) {
+		s.send(from, Decided{s.config}) // it was admitted, and has not heard so
+		return
+	}
+	e := s.entry(from)
+	if !e.asked {
+		e.asked, e.askedAt = true, now
+	}
+	e.member, e.former = m.Member, m.Former
+	if m.Former != 0 {
+		s.entry(m.Former).signed(SignGone, now)
+	}
+	if !s.config.Votes(s.me.Boot) {
+		return
+	}
+	holder, taken := s.config.named(m.Member.ID)
+	if taken && s.p.keeps(ruleName) && s.entry(holder.Boot).renewed > s.entry(from).askedAt {
+		s.send(from, Refuse{holder.Boot})
+	}
+}

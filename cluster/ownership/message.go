@@ -1,0 +1,245 @@
+package ownership
+
+import "fmt"
+
+// Message is what one boot says to another about ownership. Messages may be lost, doubled, late and
+// out of order.
+type Message interface{ String() string }
+
+// Ballot orders the attempts to decide one epoch's successor: round × 16 + the voter's place.
+type Ballot uint64
+
+// Standing is how a member stands to a partition that another one claims.
+type Standing uint8
+
+const (
+	StandingFree Standing = iota // holds it not, and takes no gift of an older epoch
+	StandingHeld                 // held it until now; a gift follows
+)
+
+// PartAnswer answers a claim for one partition.
+type PartAnswer struct {
+	Partition int
+	Standing  Standing
+	Copy      Copy // what the answerer has of it
+}
+
+type (
+	// Hello goes to addresses whose boots are not known, and to rivals. A founded node says so.
+	Hello struct {
+		Member   Member
+		Former   Boot           // of the same process, before it had to take a new one; 0: none
+		Config   *Configuration // nil: unfounded
+		Deciding bool           // the sender has the right to decide
+		Reply    bool           // it answers a Hello, and is not answered
+	}
+	// Vote asks an unfounded boot to let Founder found a cluster, or answers that it does.
+	Vote struct {
+		Founder Boot
+		Given   bool
+	}
+	// Release gives a vote back: the founder that got it never founds.
+	Release struct{}
+	// Join asks voters to admit the sender.
+	Join struct {
+		Member Member
+		Former Boot
+	}
+	// Refuse tells a candidate that its name is in use by a boot that answers.
+	Refuse struct{ Holder Boot }
+
+	// Renew asks a voter of Epoch for the right to decide.
+	Renew struct {
+		Epoch     Epoch
+		Sent      Instant // on the sender's clock; its sequence as well
+		Leaving   bool    // the sender wishes to leave
+		Unreached []Boot  // members that the sender does not reach
+	}
+	// RenewAck acknowledges it.
+	RenewAck struct {
+		Epoch Epoch
+		Sent  Instant // of the Renew
+		Clock Instant // of the voter, when it acknowledged
+	}
+	// Farewell says that the sender has given up its right for good.
+	Farewell struct{ Epoch Epoch }
+
+	// Canvass asks a voter whether it would accept Value. It binds nobody.
+	Canvass struct{ Value *Configuration }
+	// Consent answers it.
+	Consent struct {
+		Value *Configuration
+		Yes   bool
+	}
+	// Prepare, Promise, Accept and Accepted are single-decree Paxos for the successor of Epoch.
+	Prepare struct {
+		Epoch  Epoch
+		Ballot Ballot
+	}
+	Promise struct {
+		Epoch    Epoch
+		Ballot   Ballot // promised; higher than the Prepare's: refused
+		Accepted Ballot
+		Value    *Configuration // of Accepted
+	}
+	Accept struct {
+		Ballot Ballot
+		Value  *Configuration
+	}
+	Accepted struct {
+		Epoch  Epoch
+		Ballot Ballot
+	}
+	// Decided hands on a configuration that was decided.
+	Decided struct{ Config *Configuration }
+	// Behind asks a member what followed Epoch, which is the asker's.
+	Behind struct{ Epoch Epoch }
+	// Missed tells a member that its epoch is so old that nobody knows what followed it.
+	Missed struct{ Epoch Epoch }
+
+	// Secede asks a member of Epoch to give up its right, and to follow the child of the sender.
+	Secede struct {
+		Epoch   Epoch
+		Recover bool // an operator has said so
+	}
+	// Seceded answers it.
+	Seceded struct{ Epoch Epoch }
+
+	// Claim asks a member whether it holds partitions that the sender owns in Epoch.
+	Claim struct {
+		Epoch      Epoch
+		Partitions []int
+	}
+	// ClaimAnswer answers it, partition by partition.
+	ClaimAnswer struct {
+		Epoch Epoch
+		Parts []PartAnswer
+	}
+	// Gift is the end of a holding: with the last changes goes the right to decide.
+	Gift struct {
+		Epoch     Epoch
+		Partition int
+	}
+	// Taken says that the gift was taken.
+	Taken struct {
+		Epoch     Epoch
+		Partition int
+	}
+	// CopyOf says which partitions a stream of copies belongs to, and whether they are whole by now.
+	CopyOf struct {
+		Epoch     Epoch
+		Partition int
+		Whole     bool
+	}
+	// CopyKept acknowledges it.
+	CopyKept struct {
+		Epoch     Epoch
+		Partition int
+	}
+
+	// Relayed carries a message by way of a voter.
+	Relayed struct {
+		From, To Boot
+		Inner    Message
+	}
+)
+
+func (m Hello) String() string {
+	s := fmt.Sprintf("Hello from %s:%d", m.Member.ID, m.Member.Boot)
+	if m.Former != 0 {
+		s += fmt.Sprintf(", formerly %d", m.Former)
+	}
+	if m.Config != nil {
+		s += fmt.Sprintf(", founded %v", m.Config.Epoch)
+	}
+	if m.Deciding {
+		s += ", deciding"
+	}
+	return s
+}
+
+func (m Vote) String() string {
+	if m.Given {
+		return fmt.Sprintf("Vote for %d", m.Founder)
+	}
+	return fmt.Sprintf("Vote for %d?", m.Founder)
+}
+func (m Release) String() string { return "Release" }
+func (m Join) String() string    { return fmt.Sprintf("Join %s:%d", m.Member.ID, m.Member.Boot) }
+func (m Refuse) String() string  { return fmt.Sprintf("Refuse: the name is held by %d", m.Holder) }
+func (m Renew) String() string   { return fmt.Sprintf("Renew %v sent %d", m.Epoch, m.Sent) }
+func (m RenewAck) String() string {
+	return fmt.Sprintf("RenewAck %v of %d", m.Epoch, m.Sent)
+}
+func (m Farewell) String() string { return fmt.Sprintf("Farewell %v", m.Epoch) }
+func (m Canvass) String() string  { return fmt.Sprintf("Canvass %v", m.Value) }
+func (m Consent) String() string  { return fmt.Sprintf("Consent %v %v", m.Yes, m.Value.Epoch) }
+func (m Prepare) String() string  { return fmt.Sprintf("Prepare %v %d", m.Epoch, m.Ballot) }
+func (m Promise) String() string {
+	return fmt.Sprintf("Promise %v %d accepted %d", m.Epoch, m.Ballot, m.Accepted)
+}
+func (m Accept) String() string   { return fmt.Sprintf("Accept %d %v", m.Ballot, m.Value) }
+func (m Accepted) String() string { return fmt.Sprintf("Accepted %v %d", m.Epoch, m.Ballot) }
+func (m Decided) String() string  { return fmt.Sprintf("Decided %v", m.Config) }
+func (m Behind) String() string   { return fmt.Sprintf("Behind at %v", m.Epoch) }
+func (m Missed) String() string   { return fmt.Sprintf("Missed %v", m.Epoch) }
+func (m Secede) String() string   { return fmt.Sprintf("Secede %v", m.Epoch) }
+func (m Seceded) String() string  { return fmt.Sprintf("Seceded %v", m.Epoch) }
+func (m Claim) String() string    { return fmt.Sprintf("Claim %v %v", m.Epoch, m.Partitions) }
+func (m ClaimAnswer) String() string {
+	s := fmt.Sprintf("ClaimAnswer %v", m.Epoch)
+	for _, a := range m.Parts {
+		word := "free"
+		if a.Standing == StandingHeld {
+			word = "held"
+		}
+		s += fmt.Sprintf(" %d:%s", a.Partition, word)
+	}
+	return s
+}
+func (m Gift) String() string     { return fmt.Sprintf("Gift %v %d", m.Epoch, m.Partition) }
+func (m Taken) String() string    { return fmt.Sprintf("Taken %v %d", m.Epoch, m.Partition) }
+func (m CopyOf) String() string   { return fmt.Sprintf("CopyOf %v %d", m.Epoch, m.Partition) }
+func (m CopyKept) String() string { return fmt.Sprintf("CopyKept %v %d", m.Epoch, m.Partition) }
+func (m Relayed) String() string  { return fmt.Sprintf("Relayed %d→%d: %v", m.From, m.To, m.Inner) }
+
+// epochOf is the epoch that a message is about.
+func epochOf(m Message) (e Epoch, named bool) {
+	switch m := m.(type) {
+	case Renew:
+		return m.Epoch, true
+	case RenewAck:
+		return m.Epoch, true
+	case Farewell:
+		return m.Epoch, true
+	case Canvass:
+		return m.Value.Previous, true
+	case Consent:
+		return m.Value.Previous, true
+	case Prepare:
+		return m.Epoch, true
+	case Promise:
+		return m.Epoch, true
+	case Accept:
+		return m.Value.Previous, true
+	case Accepted:
+		return m.Epoch, true
+	case Behind:
+		return m.Epoch, true
+	case Secede:
+		return m.Epoch, true
+	case Seceded:
+		return m.Epoch, true
+	case Claim:
+		return m.Epoch, true
+	case ClaimAnswer:
+		return m.Epoch, true
+	case Gift:
+		return m.Epoch, true
+	case Taken:
+		return m.Epoch, true
+	case CopyOf:
+		return m.Epoch, true
+	}
+	return Epoch{}, false
+}

@@ -1,0 +1,96 @@
+package ownership
+
+import "time"
+
+// Instant is a reading of the clock of the node that holds it. Instants of two nodes are never
+// compared; only differences are, as far as Margin allows.
+type Instant int64
+
+// Add is d after t.
+func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
+
+// Since is how long ago earlier was.
+func (t Instant) Since(earlier Instant) time.Duration { return time.Duration(t - earlier) }
+
+// Params are the same for all nodes of a cluster. They say how long things take, and nothing of who
+// decides.
+type Params struct {
+	Lease   time.Duration // how long a renewal is worth, on the clock of the member that sent it
+	Margin  time.Duration // by how much clocks may differ while a lease lasts
+	Renew   time.Duration // between two renewals: a third of Lease
+	Suspect time.Duration // a member that has not renewed for so long may be replaced; Lease at most
+	Step    time.Duration // a proposer waits so long for each voter of a lower rank
+	Stop    time.Duration // a node that was not polled for so long was stopped
+	// Mass is how long members must have been silent if several, and more than a third of all, are to
+	// be evicted at once: a switch may be restarting.
+	Mass time.Duration
+	// Fresh is how far a copy may lag behind the last sign of life of its holder.
+	Fresh time.Duration
+	// Drift is by which part a voter's clock may run faster than a member's before the member stops
+	// counting its acknowledgements, in thousandths; 0: clocks are not compared.
+	Drift int64
+
+	Partitions int
+	// Place is the owner of a partition, a pure function of the configuration; 0 if nobody owns
+	// anything.
+	Place func(c *Configuration, partition int) Boot
+
+	without rule // rules that a test takes out, to show what they are for; never set elsewhere
+}
+
+// Default are the parameters of a cluster with a failover of a second.
+func Default() Params {
+	return Params{
+		Lease: 600 * time.Millisecond, Margin: 50 * time.Millisecond, Renew: 200 * time.Millisecond,
+		Suspect: 600 * time.Millisecond, Step: 50 * time.Millisecond, Stop: 400 * time.Millisecond,
+		Mass: 10 * time.Second, Fresh: 500 * time.Millisecond, Drift: 40,
+	}
+}
+
+// quiet is how long a voter has acknowledged nothing before a right that it acknowledged is over.
+func (p *Params) quiet() time.Duration {
+	if !p.keeps(ruleMargin) {
+		return p.Lease - 1
+	}
+	return p.Lease + p.Margin
+}
+
+// rule is a set of rules. Each of them is one clause of R1 to R13 that a test can take out.
+type rule uint64
+
+const (
+	ruleLineage     rule = 1 << iota // R1: a child has a lineage of its own
+	ruleConcede                      // R1: the loser of two lineages stops, and joins the winner
+	ruleChain                        // R2: installed is the successor of one's own configuration only
+	ruleAbandon                      // R2: installing abandons older claims
+	ruleOneEpoch                     // R3: acknowledgements of one epoch are counted together
+	ruleLearn                        // R3: voters of a new epoch count all members as renewed
+	ruleMargin                       // R3: quiet lasts longer than a lease
+	ruleCanvass                      // R4: voters are asked before they are bound
+	ruleSeal                         // R4: a voter that accepts acknowledges no more
+	ruleQuiet                        // R4: a voter accepts when the evicted have no right any more
+	ruleFinish                       // R4: sealed voters finish the register
+	ruleStopped                      // R4: a voter that was stopped suspects nobody
+	ruleLate                         // R5: an answer that leaves after the right is marked
+	ruleSuspended                    // R5: a stop that the clock has not seen ends the right
+	ruleDrift                        // R5: fast voters do not count
+	ruleBoth                         // R6: gone is a line that ended, and then an address that refuses
+	ruleDoor                         // R6: the right is given up before the door is closed
+	ruleLines                        // R6: the right is given up when lines to most voters end
+	ruleReady                        // R7: voters are those that all members know
+	ruleMass                         // R7: many are evicted after a longer silence only
+	ruleEqual                        // R8: claims and gifts count between equal epochs
+	ruleAll                          // R8: all members answer a claim
+	ruleCopies                       // R9: older copies are refused after an answer
+	ruleRelay                        // R10: what does not get through goes by way of a voter
+	ruleStepDown                     // R10: an owner that most do not reach gives way
+	ruleSecede                       // R11: a child needs the answers of all
+	ruleVoteOnce                     // R12: a boot votes once
+	ruleFoundedWins                  // R12: nobody founds where somebody answers as founded
+	ruleRival                        // R13: a fork names its rival
+	ruleUndecided                    // R13: a half that has accepted a successor does not fork
+	ruleGrow                         // R13: the losing half admits nobody
+	ruleName                         // property 7: a name in use is refused
+)
+
+func (p *Params) keeps(r rule) bool { return p.without&r == 0 }

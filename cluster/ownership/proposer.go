@@ -1,0 +1,263 @@
+package ownership
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// phase is how far a proposer has come with its value.
+//
+//	idle ─▶ canvassing ──majority consents──▶ preparing ──majority promises──▶ accepting ─▶ decided
+//	         (binds nobody)                       ▲                │
+//	                                              └──outbid, late──┘
+type phase uint8
+
+const (
+	phaseIdle phase = iota
+	phaseCanvassing
+	phasePreparing
+	phaseAccepting
+)
+
+// proposer is what a voter does to have the successor of its epoch decided.
+type proposer struct {
+	phase  phase
+	value  *Configuration
+	ballot Ballot
+	best   Ballot // the highest that a promise says was accepted
+	yes    []Boot // voters that have agreed in this phase
+	since  Instant
+	wants  bool // since says since when something should change
+}
+
+// rank is this voter's place among those that are up.
+func (s *State) rank(now Instant) (r int) {
+	for _, v := range s.config.Voters {
+		if v == s.me.Boot {
+			break
+		}
+		if !s.evictable(now, v) {
+			r++
+		}
+	}
+	return r
+}
+
+// propose moves the decision on: that of a sealed epoch always, another one if something should
+// change. Voters of a lower rank are given time to do it first.
+func (s *State) propose(now Instant) {
+	p := &s.proposer
+	if s.stage != StageJoined || !s.config.Votes(s.me.Boot) || s.fork.on() || s.voter.closed {
+		return
+	}
+	if s.voter.sealed || p.phase >= phasePreparing {
+		s.finish(now)
+		return
+	}
+	next := s.want(now)
+	if next == nil {
+		*p = proposer{ballot: p.ballot}
+		return
+	}
+	if !p.wants {
+		p.wants, p.since = true, now
+	}
+	if now.Since(p.since) < s.p.Step*time.Duration(s.rank(now)) {
+		return
+	}
+	if p.phase == phaseIdle || !next.same(p.value) {
+		p.value, p.yes = next, nil
+	}
+	if !s.p.keeps(ruleCanvass) {
+		s.outbid(now)
+		return
+	}
+	p.phase = phaseCanvassing
+	s.sendVoters(Canvass{p.value})
+}
+
+// finish brings a register to its end. A sealed voter that hears of no decision goes on with a ballot
+// of its own (R4).
+func (s *State) finish(now Instant) {
+	p := &s.proposer
+	since, wait := p.since, s.p.Step*time.Duration(2+s.rank(now))
+	if p.phase == phaseIdle || p.phase == phaseCanvassing {
+		if !s.p.keeps(ruleFinish) {
+			return
+		}
+		since = s.voter.sealedAt
+	}
+	if now.Since(since) >= wait {
+		if s.voter.sealed {
+			s.outbid(now)
+		} else { // nobody is bound yet, and what was canvassed may be out of date
+			*p = proposer{ballot: p.ballot}
+		}
+		return
+	}
+	switch p.phase {
+	case phasePreparing:
+		s.sendVoters(Prepare{s.config.Epoch, p.ballot})
+	case phaseAccepting:
+		s.sendVoters(Accept{p.ballot, p.value})
+	}
+}
+
+// outbid begins with a ballot higher than all that this voter knows.
+func (s *State) outbid(now Instant) {
+	p := &s.proposer
+	if s.voter.sealed && p.phase < phasePreparing {
+		p.value = s.voter.pendingValue
+	}
+	place := slices.Index(s.config.Voters, s.me.Boot)
+	p.ballot = (max(p.ballot, s.voter.promised)/16+1)*16 + Ballot(place)
+	p.phase, p.best, p.yes, p.since, p.wants = phasePreparing, 0, nil, now, true
+	s.sendVoters(Prepare{s.config.Epoch, p.ballot})
+}
+
+// agree counts a voter once, and reports whether it made the quorum full.
+func (s *State) agree(from Boot) bool {
+	p := &s.proposer
+	if !s.config.Votes(from) || slices.Contains(p.yes, from) {
+		return false
+	}
+	p.yes = append(slices.Clone(p.yes), from)
+	slices.Sort(p.yes)
+	return len(p.yes) == s.config.Quorum()
+}
+
+func (s *State) consented(now Instant, from Boot, m Consent) {
+	p := &s.proposer
+	if p.phase != phaseCanvassing || !m.Yes || m.Value.Epoch != p.value.Epoch || !m.Value.same(p.value) {
+		return
+	}
+	if s.agree(from) {
+		s.outbid(now)
+	}
+}
+
+func (s *State) promised(from Boot, m Promise) {
+	p := &s.proposer
+	if p.phase != phasePreparing {
+		return
+	}
+	if m.Ballot != p.ballot {
+		s.voter.promised = max(s.voter.promised, m.Ballot) // outbid: the next ballot is higher
+		return
+	}
+	if m.Accepted > p.best {
+		p.best, p.value = m.Accepted, m.Value
+	}
+	if s.agree(from) {
+		p.phase, p.yes = phaseAccepting, nil
+		s.sendVoters(Accept{p.ballot, p.value})
+	}
+}
+
+func (s *State) accepted(from Boot, m Accepted) {
+	p := &s.proposer
+	if p.phase != phaseAccepting || m.Ballot != p.ballot || !s.agree(from) {
+		return
+	}
+	c, before := p.value, s.config
+	for _, m := range before.Members {
+		if m.Boot != s.me.Boot {
+			s.send(m.Boot, Decided{c})
+		}
+	}
+	for _, m := range c.Members {
+		if !before.Has(m.Boot) {
+			s.send(m.Boot, Decided{c})
+		}
+	}
+	s.send(s.me.Boot, Decided{c})
+}
+
+// want is the configuration that should follow, or nil: without the evicted, with candidates, with
+// members that leave marked so, and with as many voters as there can be.
+func (s *State) want(now Instant) *Configuration {
+	c := s.config
+	next := &Configuration{
+		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
+		Previous: c.Epoch, Rivals: s.rivalsLeft(now),
+	}
+	for _, m := range c.Members {
+		if s.evictable(now, m.Boot) {
+			continue
+		}
+		if s.entry(m.Boot).leaving || s.unreachable(m.Boot) {
+			m.Role = RoleLeaving
+		}
+		next.Members = append(next.Members, m)
+	}
+	if s.massive(now, next) {
+		next.Members = slices.Clone(c.Members)
+	}
+	s.admit(now, next)
+	slices.SortFunc(next.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	next.Voters = chooseVoters(c.Voters, next.Members, s.ready(now))
+	if len(next.Members) == 0 || next.same(c) {
+		return nil
+	}
+	return next
+}
+
+// ready says which owners may become voters (R7): members of this configuration, if all members have
+// renewed in it; and none while a rival's boots may be counted on to end with the rival (R13).
+func (s *State) ready(now Instant) func(Boot) bool {
+	all := true
+	for _, m := range s.config.Members {
+		all = all && (s.entry(m.Boot).seen || s.evictable(now, m.Boot))
+	}
+	switch {
+	case !s.p.keeps(ruleReady):
+		return func(Boot) bool { return true }
+	case s.config.Marked() && s.p.keeps(ruleGrow):
+		return func(Boot) bool { return false }
+	}
+	return func(b Boot) bool { return all && s.config.Has(b) && s.entry(b).seen }
+}
+
+// unreachable reports whether most other members do not reach b (R10).
+func (s *State) unreachable(b Boot) bool {
+	n := 0
+	for _, m := range s.config.Members {
+		if m.Boot != b && slices.Contains(s.entry(m.Boot).missed, b) {
+			n++
+		}
+	}
+	return n*2 > len(s.config.Members)-1 && n > 1 && s.p.keeps(ruleStepDown)
+}
+
+// admit adds candidates to next. A candidate with the name of a member waits until that one is
+// evicted.
+func (s *State) admit(now Instant, next *Configuration) {
+	for i := range s.roster {
+		e := &s.roster[i]
+		if !e.asked || e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease || slices.Contains(s.evicted, e.boot) {
+			continue
+		}
+		if _, taken := next.named(e.member.ID); taken {
+			continue
+		}
+		if s.config.Marked() && s.p.keeps(ruleGrow) && !s.config.rivalNamed(e.member.ID) {
+			continue
+		}
+		m := e.member
+		m.Role = RoleOwner
+		next.Members = append(next.Members, m)
+		next.Rivals = slices.DeleteFunc(next.Rivals, func(r Member) bool { return r.ID == m.ID })
+	}
+}
+
+// rivalsLeft are the rivals that may still decide. A rival admits no strangers, so when its process
+// is gone, only those that it has taken along from before may decide, until their right ends.
+func (s *State) rivalsLeft(now Instant) (left []Member) {
+	for _, r := range s.config.Rivals {
+		if e := s.entry(r.Boot); e.sign < SignGone || now.Since(e.signAt) < s.p.quiet() {
+			left = append(left, r)
+		}
+	}
+	return left
+}

@@ -1,0 +1,29 @@
+package ownership
+
+// relayBy sends a message to a member by way of all other voters.
+func (s *State) relayBy(to Boot, m Message) {
+	for _, v := range s.config.Voters {
+		if v != s.me.Boot && v != to {
+			s.send(v, Relayed{s.me.Boot, to, m})
+		}
+	}
+}
+
+// relayed passes a message on between two members, once, or takes it in if it is for this boot. What
+// is said in answer goes back by the same way.
+func (s *State) relayed(now Instant, via Boot, r Relayed) {
+	if _, twice := r.Inner.(Relayed); twice || s.stage != StageJoined || !s.config.Has(r.From) {
+		return
+	}
+	if r.To != s.me.Boot {
+		if via == r.From && s.config.Has(r.To) {
+			s.send(r.To, r)
+		}
+		return
+	}
+	s.out.via, s.out.asker = via, r.From
+	if s.inEpoch(now, r.From, r.Inner) {
+		s.receiveJoined(now, r.From, r.Inner)
+	}
+	s.out.via, s.out.asker = 0, 0
+}

@@ -1,0 +1,135 @@
+package ownership
+
+import (
+	"slices"
+	"time"
+)
+
+// right is until when this member may decide, by its own clock (R3). A majority of the voters of its
+// epoch has acknowledged a renewal; the oldest of the newest acknowledgements of that majority, plus
+// Lease, is the end. Each of those voters waits for Lease + Margin from a later moment before it
+// accepts a configuration without this member.
+type right struct {
+	until Instant // decisions are taken before it only
+	floor Instant // renewals sent before it count for nothing
+	ended bool    // given up for good in this epoch
+	lost  Instant // until when it would have lasted, had it not been given up with its lines
+}
+
+// lose gives the right up until something newer is acknowledged.
+func (r *right) lose(now Instant) { r.until, r.floor = never, now+1 }
+
+// over gives the right up for good.
+func (r *right) over() { r.until, r.ended = never, true }
+
+// DecideUntil is the instant that a decision compares with its own, under the lock under which it
+// charges. An answer that leaves later is marked.
+func (s *State) DecideUntil() Instant { return s.right.until }
+
+// Marked reports whether all decisions are marked, for a rival may decide as well.
+func (s *State) Marked() bool { return s.stage == StageJoined && s.config.Marked() }
+
+// Deciding reports whether the right is valid.
+func (s *State) Deciding(now Instant) bool { return now < s.right.until }
+
+// renew asks all voters for the right to decide, each Renew.
+func (s *State) renew(now Instant) {
+	if !s.right.ended && s.mayGo() {
+		s.right.over()
+		s.renewed = never // so the farewell is said at once
+	}
+	if s.renewed != never && now.Since(s.renewed) < s.p.Renew {
+		return
+	}
+	s.renewed = now
+	if s.leaving && len(s.config.Members) == 1 { // nobody is left to be told
+		s.end(Left)
+		return
+	}
+	if s.right.ended && s.mayGo() {
+		s.sendVoters(Farewell{s.config.Epoch})
+	}
+	var unreached []Boot
+	for i := range s.roster {
+		if e := &s.roster[i]; e.unreached && s.config.Has(e.boot) {
+			unreached = append(unreached, e.boot)
+		}
+	}
+	s.sendVoters(Renew{Epoch: s.config.Epoch, Sent: now, Leaving: s.leaving, Unreached: unreached})
+}
+
+// mayGo reports whether a member that leaves has given everything away.
+func (s *State) mayGo() bool {
+	m, _ := s.config.Member(s.me.Boot)
+	if m.Role != RoleLeaving {
+		return false
+	}
+	for i := range s.parts {
+		if k := s.parts[i].Kind; k == Held && s.p.Place(s.config, i) != 0 || k == Giving {
+			return false
+		}
+	}
+	return true
+}
+
+// renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
+func (s *State) renewAsked(now Instant, from Boot, m Renew) {
+	e := s.entry(from)
+	if m.Leaving {
+		e.leaving = true
+	}
+	e.missed = m.Unreached
+	if !s.config.Votes(s.me.Boot) || s.p.keeps(ruleOneEpoch) && !s.config.Has(from) {
+		return
+	}
+	if s.fork.on() || s.voter.sealed && s.p.keeps(ruleSeal) {
+		return
+	}
+	e.renewed, e.seen = now, true
+	s.send(from, RenewAck{m.Epoch, m.Sent, now})
+}
+
+// renewAcked counts an acknowledgement.
+func (s *State) renewAcked(now Instant, from Boot, m RenewAck) {
+	e := s.entry(from)
+	if s.right.ended || m.Sent < s.right.floor || e.base.fast(s.p, now, m) {
+		return
+	}
+	e.acked = max(e.acked, m.Sent)
+	acks := make([]Instant, 0, MaxVoters)
+	for _, v := range s.config.Voters {
+		acks = append(acks, s.entry(v).acked)
+	}
+	slices.Sort(acks)
+	if oldest := acks[len(acks)-s.config.Quorum()]; oldest >= s.right.floor && oldest != never {
+		s.right.until = max(s.right.until, oldest.Add(s.p.Lease))
+	}
+}
+
+// exchange compares the clock of a voter with this member's: when a renewal was sent and
+// acknowledged here, and what the voter's clock said in between.
+type exchange struct {
+	sent, back, theirs Instant
+}
+
+// window is for how long an exchange is compared with later ones.
+const window = 5 * time.Second
+
+// fast reports whether the voter's clock has run faster than this one since the exchange x, by more
+// than Params.Drift. Its waiting would end before a lease does, so it does not count.
+func (x *exchange) fast(p *Params, now Instant, m RenewAck) bool {
+	if p.Drift == 0 || !p.keeps(ruleDrift) {
+		return false
+	}
+	next := exchange{m.Sent, now, m.Clock}
+	if x.back == 0 {
+		*x = next
+		return false
+	}
+	most := int64(now - x.sent) // of this clock between the two readings of the voter's, at most
+	fast := int64(m.Clock-x.theirs)*1000 > most*(1000+p.Drift)
+	if now.Since(x.back) > window { // also after a jump; the next exchange is compared with this one
+		*x = next
+	}
+	return fast
+}

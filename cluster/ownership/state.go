@@ -1,0 +1,352 @@
+package ownership
+
+import "slices"
+
+// Stage is where a boot stands in its life. It only moves forward.
+//
+//	outside ──found──▶ joined ──evicted, conceded, left──▶ ended
+//	   └──meets a founded node──▶ candidate ──admitted──┘
+type Stage uint8
+
+const (
+	StageOutside   Stage = iota // knows no cluster
+	StageCandidate              // has asked to be admitted
+	StageJoined                 // has installed a configuration that names it
+	StageEnded                  // decides nothing any more; the process goes on as a new boot, or stops
+)
+
+func (s Stage) String() string { return [...]string{"outside", "candidate", "joined", "ended"}[s] }
+
+// Ending is why a boot has ended. After all but Left and NameInUse the process takes a new boot and
+// joins again, with its table as copies.
+type Ending uint8
+
+const (
+	NotEnded  Ending = iota
+	Evicted          // the next configuration does not name it
+	Conceded         // another lineage won
+	Outdated         // nobody knows what followed its configuration
+	Unfounded        // it voted for a founder that is gone
+	Left             // it wished to
+	NameInUse        // a living member has its name
+	Closed           // its process is stopping
+)
+
+func (e Ending) String() string {
+	return [...]string{"", "evicted", "conceded", "too far behind", "founder gone", "left", "name in use", "closed"}[e]
+}
+
+// State is all that one boot knows about ownership. It is changed by Step alone, and what comes of a
+// step depends on nothing but the state, the instant and the event.
+type State struct {
+	p      *Params
+	me     Member
+	origin origin
+	stage  Stage
+	ending Ending
+
+	config  *Configuration   // installed, or as a candidate: that of the cluster it asks
+	chain   []*Configuration // the last that were installed, oldest first, to hand on
+	evicted []Boot           // that no configuration may name again
+
+	polled  Instant // when Poll last came
+	renewed Instant // when renewals were last sent
+	leaving bool    // the node wishes to leave
+	closed  bool    // its door is closed
+
+	right    right
+	voter    voter
+	proposer proposer
+	roster   []entry // sorted by boot
+	parts    []Part
+	claims   claims
+	founding founding
+	fork     fork
+
+	out outbox // empty between steps
+}
+
+// origin is where a boot comes from.
+type origin struct {
+	former     Boot     // of the same process
+	electorate []string // addresses that found a cluster together, with its own
+}
+
+// never is an instant before all others.
+const never Instant = -1 << 60
+
+// New is a boot that knows nothing yet. electorate are the addresses that found the cluster with it;
+// none: it founds alone. former is the boot that the same process had before, or 0.
+func New(p *Params, me Member, electorate []string, former Boot) *State {
+	s := &State{
+		p: p, me: me, origin: origin{former, electorate},
+		polled: never, renewed: never,
+		right: right{until: never, floor: never, lost: never}, parts: make([]Part, p.Partitions),
+	}
+	s.founding.since = never
+	return s
+}
+
+// Next is the same process under a new boot, after it has ended. It asks to be admitted where its
+// former boot belonged, or where that one gave way to, and founds nothing: a cluster is there. What it
+// knows of partitions are copies.
+func (s *State) Next(b Boot) *State {
+	me := s.me
+	me.Boot, me.Role = b, RoleOwner
+	n := New(s.p, me, s.origin.electorate, s.me.Boot)
+	copy(n.parts, s.parts)
+	for i := range n.parts {
+		n.parts[i].Bound = 0
+	}
+	if s.config == nil {
+		return n
+	}
+	n.stage, n.config = StageCandidate, s.config
+	n.origin.electorate = slices.Clone(n.origin.electorate)
+	for _, m := range s.config.Members {
+		if !slices.Contains(n.origin.electorate, m.ID) {
+			n.origin.electorate = append(n.origin.electorate, m.ID)
+		}
+	}
+	return n
+}
+
+// outbox collects the effects of a step.
+type outbox struct {
+	Effects
+	own   []Message // to this boot itself
+	via   Boot      // the message that is being answered came by way of this voter
+	asker Boot      // … from this boot
+}
+
+// Step takes in one event.
+func (s *State) Step(now Instant, e Event) Effects {
+	s.step(now, e)
+	for len(s.out.own) > 0 && s.stage != StageEnded {
+		m := s.out.own[0]
+		s.out.own = s.out.own[1:]
+		s.receive(now, s.me.Boot, m)
+	}
+	fx := s.out.Effects
+	s.out = outbox{}
+	return fx
+}
+
+func (s *State) step(now Instant, e Event) {
+	if s.stage == StageEnded {
+		return
+	}
+	switch e := e.(type) {
+	case Poll:
+		s.poll(now)
+	case Received:
+		s.receive(now, e.From, e.Message)
+	case LineUp:
+		s.entry(e.Boot).line(lineUp, now)
+		s.entry(e.Boot).unreached = false
+	case LineEnded:
+		s.lineEnded(now, e.Boot)
+	case AddressRefused:
+		s.refused(now, e.Boot)
+	case Unreached:
+		s.entry(e.Boot).unreached = true
+	case Suspended:
+		if s.p.keeps(ruleSuspended) {
+			s.right.lose(now)
+		}
+		s.wasStopped(now)
+	case Leave:
+		s.leaving, s.renewed = true, never
+	case Recover:
+		s.recover(now)
+	case Closing:
+		s.closing(now)
+	case Fetched:
+		s.conclude(e.Partition, true)
+	case Copying:
+		s.copying(e)
+	}
+}
+
+// poll does what is due.
+func (s *State) poll(now Instant) {
+	if s.polled != never && now.Since(s.polled) > s.p.Stop && s.p.keeps(ruleStopped) {
+		s.wasStopped(now)
+	}
+	s.polled = now
+	switch s.stage {
+	case StageOutside:
+		s.greet(now)
+		s.found(now)
+	case StageCandidate:
+		s.greet(now)
+		s.join(now)
+	case StageJoined:
+		s.greet(now)
+		s.renew(now)
+		s.acceptPending(now)
+		s.considerFork(now)
+		s.advanceFork(now)
+		s.propose(now)
+		s.claim(now)
+	}
+}
+
+// wasStopped forgets how long others were silent: what they said may still lie in a queue.
+func (s *State) wasStopped(now Instant) {
+	for i := range s.roster {
+		e := &s.roster[i]
+		e.renewed, e.heard = max(e.renewed, now), max(e.heard, now)
+	}
+}
+
+// end makes the boot decide nothing any more.
+func (s *State) end(why Ending) {
+	s.stage, s.ending, s.out.Ended = StageEnded, why, why
+	s.right.over()
+	for i := range s.parts {
+		s.change(i, PartEvent{Kind: PartEnded})
+	}
+}
+
+// send puts a message out. An answer goes back the way its question came.
+func (s *State) send(to Boot, m Message) {
+	switch {
+	case to == s.me.Boot:
+		s.out.own = append(s.out.own, m)
+	case s.out.via != 0 && to == s.out.asker:
+		s.out.Sends = append(s.out.Sends, Send{To: s.out.via, Message: Relayed{s.me.Boot, to, m}})
+	default:
+		s.out.Sends = append(s.out.Sends, Send{To: to, Message: m})
+	}
+}
+
+// sendVoters puts a message out to all voters, this boot last: so others hear it before what follows.
+func (s *State) sendVoters(m Message) {
+	for _, v := range s.config.Voters {
+		if v != s.me.Boot {
+			s.send(v, m)
+		}
+	}
+	if s.config.Votes(s.me.Boot) {
+		s.send(s.me.Boot, m)
+	}
+}
+
+// receive hands a message to the part of the protocol that it is for.
+func (s *State) receive(now Instant, from Boot, m Message) {
+	if s.closed {
+		return
+	}
+	if r, relayed := m.(Relayed); relayed {
+		s.relayed(now, from, r)
+		return
+	}
+	if from != s.me.Boot {
+		s.entry(from).heard = now
+	}
+	switch m := m.(type) {
+	case Hello:
+		s.hello(now, from, m)
+	case Vote:
+		s.vote(now, from, m)
+	case Release:
+		s.released(from)
+	case Join:
+		s.joinAsked(now, from, m)
+	case Refuse:
+		if s.stage == StageCandidate {
+			s.end(NameInUse)
+		}
+	case Decided:
+		s.decided(now, m.Config)
+	case Missed:
+		if s.stage == StageJoined && m.Epoch == s.config.Epoch {
+			s.end(Outdated)
+		}
+	default:
+		if s.stage == StageJoined && s.inEpoch(now, from, m) {
+			s.receiveJoined(now, from, m)
+		}
+	}
+}
+
+// receiveJoined handles what members of one epoch say to each other.
+func (s *State) receiveJoined(now Instant, from Boot, m Message) {
+	switch m := m.(type) {
+	case Renew:
+		s.renewAsked(now, from, m)
+	case RenewAck:
+		s.renewAcked(now, from, m)
+	case Farewell:
+		s.entry(from).line(lineLeft, now)
+	case Canvass:
+		s.send(from, Consent{m.Value, s.wouldAccept(now, m.Value)})
+	case Consent:
+		s.consented(now, from, m)
+	case Prepare:
+		s.prepare(now, from, m)
+	case Promise:
+		s.promised(from, m)
+	case Accept:
+		s.accept(now, from, m)
+	case Accepted:
+		s.accepted(from, m)
+	case Secede:
+		s.secede(now, from, m)
+	case Seceded:
+		s.fork.answer(from)
+	case Claim:
+		s.claimAsked(from, m)
+	case ClaimAnswer:
+		s.claimAnswered(from, m)
+	case Gift:
+		s.gift(from, m)
+	case Taken:
+		s.change(m.Partition, PartEvent{Kind: PartTaken, Boot: from, Epoch: m.Epoch.Number})
+	case CopyOf:
+		s.copyOf(now, from, m)
+	}
+}
+
+// inEpoch reports whether a message is of this boot's epoch. If it is older, its sender is told what
+// followed; if it is newer, it is asked; if it is of another lineage, both find out which one wins.
+func (s *State) inEpoch(now Instant, from Boot, m Message) bool {
+	e, named := epochOf(m)
+	own := s.config.Epoch
+	switch {
+	case !named || e == own:
+		return named
+	case e.Lineage != own.Lineage && !s.descends(e):
+		s.send(from, s.ownHello(now, false))
+	case e.Number < own.Number || e.Lineage != own.Lineage:
+		s.handOn(from, e)
+	default:
+		s.send(from, Behind{own})
+	}
+	switch m.(type) {
+	case Renew, RenewAck:
+		return !s.p.keeps(ruleOneEpoch)
+	case Claim, ClaimAnswer, Gift, Taken:
+		return !s.p.keeps(ruleEqual)
+	case CopyOf:
+		return !s.p.keeps(ruleCopies)
+	}
+	return false
+}
+
+// descends reports whether this boot has installed e, or what followed it.
+func (s *State) descends(e Epoch) bool {
+	return slices.ContainsFunc(s.chain, func(c *Configuration) bool { return c.Previous == e || c.Epoch == e })
+}
+
+// handOn tells a member of an older epoch what followed.
+func (s *State) handOn(to Boot, e Epoch) {
+	for _, c := range s.chain {
+		if c.Previous == e {
+			s.send(to, Decided{c})
+			return
+		}
+	}
+	s.send(to, Missed{e})
+}

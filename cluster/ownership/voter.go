@@ -1,0 +1,191 @@
+package ownership
+
+import (
+	"slices"
+)
+
+// voter is this boot's part in the register of its epoch: an acceptor of single-decree Paxos that
+// decides the successor. An acceptor is sealed by the first Accept: from then on it acknowledges no
+// renewals, for anyone, so every right that it has acknowledged is over Lease + Margin later (R4).
+type voter struct {
+	sealed   bool
+	closed   bool // this boot follows a child lineage, and takes part in this register no more
+	sealedAt Instant
+	promised Ballot
+
+	accepted Ballot
+	value    *Configuration // of accepted
+
+	pending      Ballot // an Accept that waits until the evicted have no right any more
+	pendingValue *Configuration
+}
+
+// evictable reports whether this voter would let b go: it is gone, has left, or is quiet (R4, R6).
+func (s *State) evictable(now Instant, b Boot) bool {
+	e := s.entry(b)
+	return e.sign >= SignGone || b != s.me.Boot && now.Since(e.renewed) >= s.p.Suspect
+}
+
+// wouldAccept reports what this voter says to a canvass. It binds nobody.
+func (s *State) wouldAccept(now Instant, value *Configuration) bool {
+	if !s.config.Votes(s.me.Boot) || s.voter.closed {
+		return false
+	}
+	if s.voter.sealed {
+		return true
+	}
+	for _, m := range s.config.Members {
+		if value.Has(m.Boot) {
+			continue
+		}
+		if !s.evictable(now, m.Boot) || s.massive(now, value) {
+			return false
+		}
+	}
+	for _, m := range value.Members {
+		if s.p.keeps(ruleChain) && slices.Contains(s.evicted, m.Boot) {
+			return false
+		}
+	}
+	return true
+}
+
+// massive reports whether value evicts too many silent members at once, too early (R7). One silent
+// member is never many, and members that are gone or have left are not waited for.
+func (s *State) massive(now Instant, value *Configuration) bool {
+	silent, early := 0, false
+	for _, m := range s.config.Members {
+		if e := s.entry(m.Boot); !value.Has(m.Boot) && e.sign < SignGone {
+			silent++
+			early = early || now.Since(e.renewed) < s.p.Mass
+		}
+	}
+	return silent > 1 && silent*3 > len(s.config.Members) && early && s.p.keeps(ruleMass)
+}
+
+// prepare promises a ballot, and tells what was accepted before.
+func (s *State) prepare(now Instant, from Boot, m Prepare) {
+	if s.voter.closed || !s.config.Votes(s.me.Boot) {
+		return
+	}
+	s.voter.promised = max(s.voter.promised, m.Ballot)
+	s.send(from, Promise{m.Epoch, s.voter.promised, s.voter.accepted, s.voter.value})
+}
+
+// accept seals the epoch. The value is accepted at once if nobody whom it evicts can have a right any
+// more, else as soon as that is so.
+func (s *State) accept(now Instant, from Boot, m Accept) {
+	v := &s.voter
+	if v.closed || !s.config.Votes(s.me.Boot) || m.Ballot < v.promised {
+		return
+	}
+	v.promised = m.Ballot
+	if !v.sealed {
+		v.sealed, v.sealedAt = true, now
+	}
+	if v.accepted == m.Ballot {
+		s.send(s.ballotOf(m.Ballot), Accepted{s.config.Epoch, m.Ballot})
+		return
+	}
+	v.pending, v.pendingValue = m.Ballot, m.Value
+	s.acceptPending(now)
+}
+
+// acceptPending accepts what waits, if it need not any more.
+func (s *State) acceptPending(now Instant) {
+	v := &s.voter
+	if v.closed || v.pending == 0 || v.pending < v.promised || v.accepted >= v.pending {
+		return
+	}
+	for _, m := range s.config.Members {
+		e := s.entry(m.Boot)
+		if v.pendingValue.Has(m.Boot) || e.sign >= SignGone || !s.p.keeps(ruleQuiet) {
+			continue
+		}
+		if now.Since(e.renewed) < s.p.quiet() {
+			return
+		}
+	}
+	v.accepted, v.value = v.pending, v.pendingValue
+	s.send(s.ballotOf(v.accepted), Accepted{s.config.Epoch, v.accepted})
+}
+
+// ballotOf is the voter that a ballot belongs to.
+func (s *State) ballotOf(b Ballot) Boot { return s.config.Voters[b%16] }
+
+// decided installs a configuration that follows this boot's own (R2). A candidate installs any that
+// names it, for it has installed none before.
+func (s *State) decided(now Instant, c *Configuration) {
+	switch {
+	case s.stage == StageOutside || s.stage == StageCandidate:
+		if c.Has(s.me.Boot) {
+			s.install(now, c)
+		}
+	case s.stage != StageJoined:
+	case c.Previous == s.config.Epoch:
+		if s.fork.on() && s.fork.of != s.me.Boot && c.Epoch.Lineage == s.config.Epoch.Lineage {
+			return // it has promised to follow a child instead
+		}
+		if s.fork.of == s.me.Boot && s.fork.kind == forkChild && c.Epoch.Lineage == s.config.Epoch.Lineage {
+			return
+		}
+		s.install(now, c)
+	case !s.p.keeps(ruleChain) && c.Epoch.Number > s.config.Epoch.Number:
+		s.install(now, c)
+	}
+}
+
+// keepChain is how many configurations a member can hand on, and keepEvicted how many boots it
+// remembers that never return.
+const (
+	keepChain   = 16
+	keepEvicted = 1024
+)
+
+// install begins the epoch of c.
+func (s *State) install(now Instant, c *Configuration) {
+	before := s.config
+	if s.stage == StageJoined {
+		for _, m := range before.Members {
+			if !c.Has(m.Boot) {
+				s.evicted = append(s.evicted, m.Boot)
+			}
+		}
+		s.evicted = s.evicted[max(0, len(s.evicted)-keepEvicted):]
+	}
+	joined := s.stage == StageJoined
+	s.config, s.stage = c, StageJoined
+	s.chain = append(slices.Clone(s.chain), c)
+	s.chain = s.chain[max(0, len(s.chain)-keepChain):]
+	s.voter, s.proposer, s.fork, s.founding = voter{}, proposer{}, fork{}, founding{}
+	s.out.Installed = append(s.out.Installed, c)
+	me, named := c.Member(s.me.Boot)
+	if !named {
+		if s.leaving && joined {
+			s.end(Left)
+		} else {
+			s.end(Evicted)
+		}
+		return
+	}
+	s.me.Role = me.Role
+	if me.Role != RoleLeaving { // a farewell is for good
+		s.right.ended = false
+	}
+	for _, m := range c.Members {
+		e := s.entry(m.Boot)
+		e.asked, e.seen, e.missed = false, false, nil
+		if s.p.keeps(ruleOneEpoch) {
+			e.acked = never
+		}
+		if s.p.keeps(ruleLearn) {
+			e.renewed = now
+		}
+	}
+	s.forget()
+	s.renewed = never
+	s.claims = claims{}
+	for i := range s.parts {
+		s.change(i, PartEvent{Kind: PartInstalled, Epoch: c.Epoch.Number, Mine: s.p.Place(c, i) == s.me.Boot})
+	}
+}
