@@ -40,7 +40,7 @@ type benchVerb struct {
 	Dist   string  `default:"zipf" enum:"zipf,uniform" help:"How often each key is drawn: zipf or uniform."`
 	Zipf   float64 `default:"1.1" help:"Exponent of zipf, above 1: higher means that few keys get more."`
 	Prefix string  `help:"Beginning of every key. Default: drawn anew, so that the keys are new, as the count of admissions needs."`
-	Seed   uint64  `default:"1" help:"Of the drawn keys."`
+	Seed   uint64  `default:"1" help:"Seed of the random keys."`
 
 	Limit string `placeholder:"NAME" help:"Check this limit of the cluster. Its window is not known here: admissions are then not judged."`
 	inline
@@ -113,7 +113,7 @@ func (v *benchVerb) check() error {
 		return errors.New("give --limit or an inline limit (--algorithm …), not both")
 	}
 	for _, addr := range v.Addr {
-		d, err := parseDoor("--addr", addr, true)
+		d, err := parseTarget(addr)
 		if err != nil {
 			return err
 		}

@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -45,7 +47,11 @@ func (v *healthcheckVerb) Run(sh shell) error {
 	asker := http.Client{Transport: transport, Timeout: v.Timeout}
 	answer, err := asker.Get(scheme + "://localhost/readyz")
 	if err != nil {
-		return fmt.Errorf("--http %s: %w", v.HTTP, err)
+		var of *url.Error // its text repeats the method and a name that is not the address
+		if errors.As(err, &of) {
+			err = of.Err
+		}
+		return fmt.Errorf("cannot reach --http %s: %w", v.HTTP, err)
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1024))

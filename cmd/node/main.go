@@ -41,12 +41,12 @@ type verbs struct {
 	Peek        peekVerb        `cmd:"" help:"Show the state of a key, and charge nothing."`
 	Reset       resetVerb       `cmd:"" help:"Forget what a key has used."`
 	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
-	Ring        ringVerb        `cmd:"" help:"Tell who owns a key."`
+	Ring        ringVerb        `cmd:"" help:"Show which node owns a key."`
 	Top         topVerb         `cmd:"" help:"List the keys of a cluster that have used most."`
 	Policy      policyVerb      `cmd:"" help:"Check, explain, compare and try files of limits, without a node."`
-	Bench       benchVerb       `cmd:"" help:"Load a cluster, measure it, and count what it admits."`
-	Sim         simVerb         `cmd:"" help:"Run imagined clusters: sim --seed 7 is one, the same bytes every time."`
-	Keygen      keygenVerb      `cmd:"" help:"Draw a gossip key."`
+	Bench       benchVerb       `cmd:"" help:"Send load to a cluster, measure its answers, and check what it admits."`
+	Sim         simVerb         `cmd:"" help:"Simulate clusters: sim --seed 7 is one of them, and prints the same bytes every time."`
+	Keygen      keygenVerb      `cmd:"" help:"Make a random key for the gossip."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
 	Version     versionVerb     `cmd:"" help:"Print the version."`
 
@@ -106,7 +106,7 @@ func run(args []string, sh shell) (code int) {
 	case errors.As(err, &silent):
 		return int(silent)
 	}
-	fmt.Fprintf(sh.err, "penstock %s: %v\n", ctx.Selected().Name, err)
+	fmt.Fprintf(sh.err, "%s: %v\n", ctx.Selected().FullPath(), err)
 	return 1
 }
 

@@ -21,9 +21,9 @@ import (
 
 // policyVerb works on files of limits, without any node.
 type policyVerb struct {
-	Validate policyValidateVerb `cmd:"" help:"Say whether files of limits are right, and if not, where. Exits 0 if they are, else 1."`
-	Explain  policyExplainVerb  `cmd:"" help:"Show a limit with all that follows from it, for a key if one is given; or which rules a request matches."`
-	Diff     policyDiffVerb     `cmd:"" help:"Say what other files would change, and whose counters begin anew."`
+	Validate policyValidateVerb `cmd:"" help:"Check files of limits, and say where each fault is. Exits 0 if there is none, else 1."`
+	Explain  policyExplainVerb  `cmd:"" help:"Show a limit with its defaults, for a key if one is given; or which rules a request matches."`
+	Diff     policyDiffVerb     `cmd:"" help:"Show what other files would change, and which counters would be reset."`
 	Replay   policyReplayVerb   `cmd:"" help:"Decide on the requests of a log, as if a limit had been in force."`
 }
 
@@ -307,7 +307,7 @@ type policyReplayVerb struct {
 	Cost   string `default:"1" help:"What a request costs, likewise."`
 	Format string `default:"common" enum:"common,json" help:"common (also combined) or json."`
 	Time   string `help:"json: the field with the time. Default: time."`
-	Skip   bool   `help:"Pass over lines that cannot be read, and count them."`
+	Skip   bool   `help:"Skip lines that cannot be read, and count them."`
 	Memory size   `default:"256MiB" help:"Budget of the table of counters."`
 
 	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=TEXT" help:"For rules: what of a request is an attribute, a text with fields of the log in braces, as in user={auth.sub}. Default: the field of that name."`

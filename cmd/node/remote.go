@@ -27,7 +27,7 @@ type access struct {
 	TLS           bool   `name:"tls" help:"Speak TLS, and trust the authorities of this machine."`
 	TLSCA         string `name:"tls-ca" type:"path" placeholder:"FILE" help:"Speak TLS, and trust this authority."`
 	TLSCert       string `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate to show, with --tls-key."`
-	TLSKey        string `name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	TLSKey        string `name:"tls-key" type:"path" placeholder:"FILE" help:"Private key of --tls-cert."`
 	AuthTokenFile string `type:"path" placeholder:"FILE" help:"Bearer token to send."`
 }
 
@@ -35,7 +35,7 @@ type access struct {
 func (a access) dial(addrs []string) (*client.Client, error) {
 	c := client.Config{Targets: addrs}
 	for _, addr := range addrs {
-		if _, err := parseDoor("--addr", addr, true); err != nil {
+		if _, err := parseTarget(addr); err != nil {
 			return nil, err
 		}
 	}
@@ -49,6 +49,15 @@ func (a access) dial(addrs []string) (*client.Client, error) {
 		return nil, err
 	}
 	return client.New(c)
+}
+
+// parseTarget reads an address of --addr: unlike a door of serve, it cannot be off.
+func parseTarget(addr string) (door, error) {
+	d, err := parseDoor("--addr", addr, true)
+	if err != nil || d.off() {
+		return d, fmt.Errorf("--addr %q: give host:port or unix:///path", addr)
+	}
+	return d, nil
 }
 
 // config is nil for plaintext.
@@ -190,8 +199,8 @@ func (v *checkVerb) Run(sh shell) error {
 		return errors.New("--attribute: the rules say which limits and keys attributes mean; leave limit and key out")
 	case len(v.Attribute) > 0:
 		return v.byRules(sh)
-	case v.Limit == "":
-		return errors.New("give a limit and a key, or --attribute NAME=VALUE for what the rules make of it")
+	case v.Key == "":
+		return errors.New("key: is empty; give a limit and a key, or --attribute NAME=VALUE for what the rules make of it")
 	}
 	d, err := k.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
 		return c.Check(ctx, []*penstockv1.Item{i}, false)

@@ -19,7 +19,7 @@ type settings struct {
 	Name      string   `default:"${hostname}" placeholder:"ID" help:"Stable id of this node, 1 to 128 bytes. Default: the host's name."`
 	Cluster   string   `default:"penstock" help:"Name of the cluster: nodes of another one are refused."`
 	Role      string   `default:"member" enum:"member,agent" help:"member owns keys; agent owns none, it forwards."`
-	Join      []string `placeholder:"SEED" help:"Nodes to find the cluster by, with commas: host:port, dns+name:port or dnssrv+name. Tried for ever. Without it this node is the first."`
+	Join      []string `placeholder:"SEED" help:"Nodes to find the cluster by, with commas: host:port, dns+name:port or dnssrv+name. Retried for ever. Give all nodes the same list. Without it a node starts a cluster of its own."`
 	Advertise string   `placeholder:"HOST" help:"Host or address that other nodes dial. Default: that of --gossip and --peer."`
 
 	Gossip string `group:"doors" default:"127.0.0.1:7946" help:"Membership, TCP and UDP."`
@@ -35,10 +35,10 @@ type settings struct {
 	DataDir     string `group:"limits" type:"path" placeholder:"DIR" help:"Keep the counters in a file there as well, so that they survive a restart of every node. For this node alone."`
 
 	TLSCert       string         `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http, --redis and --admin (PEM). Read again when it changes."`
-	TLSKey        string         `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	TLSKey        string         `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Private key of --tls-cert."`
 	TLSCA         string         `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
 	PeerTLSCert   string         `group:"security" name:"peer-tls-cert" type:"path" placeholder:"FILE" help:"Certificate that this node shows to other nodes."`
-	PeerTLSKey    string         `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Its key."`
+	PeerTLSKey    string         `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Private key of --peer-tls-cert."`
 	PeerTLSCA     string         `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
 	AuthTokenFile string         `group:"security" type:"path" placeholder:"FILE" help:"Clients must send this bearer token, of the Redis protocol by AUTH. First line of the file."`
 	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts. See keygen."`

@@ -122,8 +122,8 @@ func (o output) write(w io.Writer, p printable) error {
 
 // simCheckVerb runs many worlds, one per processor at a time.
 type simCheckVerb struct {
-	Seeds   int    `default:"100" help:"How many, 10000000 at most."`
-	From    uint64 `default:"1" help:"The first of them."`
+	Seeds   int    `default:"100" help:"Number of seeds, 10000000 at most."`
+	From    uint64 `default:"1" help:"The first seed."`
 	Workers int    `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
 	Save    string `type:"path" placeholder:"FILE" help:"Write the first world that fails, made smaller, as a scenario for sim run."`
 	output

@@ -16,10 +16,10 @@ import (
 // topVerb asks all members of a cluster, each of which lists the keys that it decides for.
 type topVerb struct {
 	Count  int    `short:"n" default:"20" help:"How many keys, 1 to 1000."`
-	Limit  string `placeholder:"NAME" help:"Of this limit alone."`
-	Holds  bool   `help:"List who holds what instead: reservations, permits and leases, those that run out first in front."`
-	Key    string `help:"With --holds: of this key alone."`
-	Holder string `help:"With --holds: of this holder alone."`
+	Limit  string `placeholder:"NAME" help:"Only keys of this limit."`
+	Holds  bool   `help:"List open holds instead: reservations, permits and leases, with the earliest deadline first."`
+	Key    string `help:"With --holds: only those on this key."`
+	Holder string `help:"With --holds: only those of this holder."`
 	remote
 	output
 }

@@ -53,6 +53,8 @@ func misled(why string) string {
 		return "it does not answer in gRPC, so this is another door. " + rightDoor
 	case hungUp(why):
 		return "it hangs up, so it has just stopped, is another door, or needs TLS. " + rightDoor
+	case strings.Contains(why, "connection refused"):
+		return why + "; is a node running there?"
 	case strings.Contains(why, "does not look like a TLS handshake"):
 		return "it answers without TLS; ask it in plaintext"
 	}
