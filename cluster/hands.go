@@ -77,7 +77,7 @@ type HoldTerms struct {
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.
 type Terms struct {
 	Report, Drain, Strict, Timed bool
-	At                           limiter.Instant // if Timed
+	At                           limiter.Millis // if Timed
 }
 
 // of is a request of cost on these terms.

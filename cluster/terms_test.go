@@ -14,7 +14,7 @@ import (
 func TestTermsReachTheOwner(t *testing.T) {
 	bucket := limiter.Spec{Name: "bucket", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true}
 	w := newWorld(t, 2, five, bucket)
-	minute := func(n int) limiter.Instant { return limiter.Instant(n) * limiter.Instant(time.Minute) }
+	minute := func(n int) limiter.Millis { return limiter.Millis(n) * 60_000 }
 	for _, entry := range []string{"n1", "n2"} {
 		key := w.key("n1", map[string]int{"n1": 0, "n2": 1}[entry])
 		for i, row := range []struct {

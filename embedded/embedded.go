@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -318,7 +317,7 @@ func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error
 		if ms < 0 {
 			return client.Decision{}, &cluster.InputError{Field: "At", Reason: fmt.Sprintf("is %v; it cannot be before 1970", r.At)}
 		}
-		terms.Timed, terms.At = true, limiter.Instant(min(ms, math.MaxInt64/int64(time.Millisecond))*int64(time.Millisecond))
+		terms.Timed, terms.At = true, limiter.Millis(ms)
 	}
 	return n.ask(ctx, cluster.Item{Limit: r.Limit, Key: r.Key, Cost: r.Cost, Terms: terms})
 }
@@ -399,7 +398,7 @@ func answer(d *cluster.Decision) client.Decision {
 		Drained: d.Drained, Restarted: d.Restarted, Override: d.Rule.Override,
 	}
 	if d.Session != 0 {
-		answer.Session = time.Unix(0, int64(d.Session))
+		answer.Session = time.UnixMilli(int64(d.Session))
 	}
 	return answer
 }

@@ -23,7 +23,11 @@ func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	case SlidingLog:
 		l.slidingLog(w, now, cost, d)
 	case TokenBucket:
-		l.tokenBucket(w, now, cost, d)
+		if l.ClientTime {
+			l.clientBucket(w, now, &Request{Cost: cost}, d)
+		} else {
+			l.tokenBucket(w, now, cost, d)
+		}
 	case LeakyBucket:
 		l.leakyBucket(w, now, cost, d)
 	case SlidingCounter, Concurrency:

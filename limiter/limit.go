@@ -3,6 +3,7 @@ package limiter
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -94,7 +95,9 @@ const (
 	MaxLimit = 1 << 40
 	MinPer   = time.Millisecond
 	MaxPer   = 366 * 24 * time.Hour
-	MaxZone  = 64 // bytes
+	// MaxClientPer is the longest period of a bucket with ClientTime: 2^31−1 s, as in Smyte's limiter.
+	MaxClientPer = math.MaxInt32 * time.Second
+	MaxZone      = 64 // bytes
 	// MaxFill is the longest that an empty bucket may take to fill, Burst/Limit×Per: 2^61 ns, about 73 years.
 	MaxFill = 1 << 61 * time.Nanosecond
 )
@@ -103,15 +106,15 @@ const (
 type Spec struct {
 	Name          string        // 1 … 256 bytes of UTF-8 without control characters; part of the identity of every counter
 	Algorithm     Algorithm     // required; part of the identity
-	Limit         int64         // units per Per, 1 … 2^40, for a SlidingLog 1 … 2048; TokenBucket: most tokens
-	Per           time.Duration // 1 ms … 366 days; part of the identity. Calendar sets it. Concurrency: when a permit comes back that nobody returns
+	Limit         int64         // units per Per, 1 … 2^40, for a SlidingLog 1 … 2048; TokenBucket: most tokens, with ClientTime up to 2^63−1
+	Per           time.Duration // 1 ms … 366 days, with ClientTime up to MaxClientPer; part of the identity, but of a GCRA and a LeakyBucket. Calendar sets it. Concurrency: when a permit comes back that nobody returns
 	Burst         int64         // GCRA, StatedBucket: most units at once, 1 … 2^40, refilled within MaxFill; default Limit. LeakyBucket: most units that wait, from 0
 	Anchor        Anchor        // FixedWindow, TokenBucket: default Epoch; part of the identity
 	Calendar      Calendar      // FixedWindow, Epoch, and StatedWindow: windows of a calendar, instead of Per; part of the identity
 	TimeZone      string        // Calendar: whose local time, by its name in the IANA database; default UTC; part of the identity
 	CountRejected bool          // FixedWindow, SlidingLog, SlidingCounter: a refused request counts too, unless its cost is above Limit
 	MinGap        time.Duration // SlidingLog: least time between two requests that count, 0 … Per
-	Refill        int64         // TokenBucket: tokens that come every Per, 1 … 2^40; default Limit. There, both are part of the identity
+	Refill        int64         // TokenBucket: tokens that come every Per, as many as Limit may be; default Limit. There, both are part of the identity
 	Strict        bool          // TokenBucket, FirstHit: a request that leaves the bucket empty puts the refill off by Per
 	Drain         bool          // TokenBucket, FixedWindow: a refused request takes all there is; see there
 	ClientTime    bool          // TokenBucket: requests may say what time it is (Request.At), and are believed; part of the identity
@@ -127,16 +130,17 @@ type Spec struct {
 	OnDeny        OnDeny        // default DenyReject
 	DryRun        bool          // decide and count, never deny
 	Override      string        // the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit itself. New sets it
+	Nameless      bool          // Name is one that all limits share which have none of their own: GCRA, LeakyBucket: the period is part of the identity
 	Unlimited     bool          // the keys of that override are always admitted, and nothing is counted; all else says so as well as it can. New sets it
 }
 
 // Limit is a checked Spec with what its arithmetic needs worked out. It is immutable and shared by all goroutines.
 //
 // Counters belong to a limit's identity: name, algorithm, per, anchor, calendar and time zone, and where the algorithm has
-// them buckets, or limit, refill, client_time and sessions of a token bucket; of a stated window or bucket, name and
-// algorithm alone. Two Limits with one identity use the same
+// them buckets, or limit, refill, client_time and sessions of a token bucket; of a GCRA, a leaky bucket, a stated window
+// or bucket, name and algorithm alone. Two Limits with one identity use the same
 // counters, so the limit, the burst, the override and all else may change in place and keep what was consumed. What
-// belongs to the identity cannot: a limit with another algorithm or another period begins with fresh counters, and as long
+// belongs to the identity cannot: a limit with another algorithm, or a window of another period, begins with fresh counters, and as long
 // as the old ones of a key would count, a Decision that makes new ones says so (Decision.Restarted).
 type Limit struct {
 	Spec
@@ -224,10 +228,10 @@ func (s *Spec) check() error {
 		return &SpecError{"name", fmt.Sprintf("%q is not UTF-8 text without control characters", s.Name)}
 	case s.Algorithm < GCRA || s.Algorithm > Concurrency:
 		return &SpecError{"algorithm", "is missing or unknown; there is: " + AlgorithmNames()}
-	case s.Limit < 1 || s.Limit > MaxLimit:
-		return &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", s.Limit, int64(MaxLimit))}
-	case s.Per < MinPer || s.Per > MaxPer:
-		return &SpecError{"per", fmt.Sprintf("is %v; %v to %v are accepted", s.Per, MinPer, MaxPer)}
+	case s.Limit < 1 || s.Limit > s.mostTokens():
+		return &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", s.Limit, s.mostTokens())}
+	case s.Per < MinPer || s.Per > s.longestPer():
+		return &SpecError{"per", fmt.Sprintf("is %v; %v to %v are accepted", s.Per, MinPer, s.longestPer())}
 	case s.OnError > ErrorDeny:
 		return &SpecError{"on_error", "is unknown; local, allow and deny are accepted"}
 	case s.Consistency > Leased:
@@ -283,8 +287,8 @@ func (s *Spec) checkOwn() error {
 		return &SpecError{"min_gap", fmt.Sprintf("is %v; 0 to per, %v, are accepted, since what is older is forgotten", s.MinGap, s.Per)}
 	case s.Algorithm != TokenBucket && s.Refill != 0:
 		return s.hasNone("refill")
-	case s.Refill < 0 || s.Refill > MaxLimit:
-		return &SpecError{"refill", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the limit", s.Refill, int64(MaxLimit))}
+	case s.Refill < 0 || s.Refill > s.mostTokens():
+		return &SpecError{"refill", fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the limit", s.Refill, s.mostTokens())}
 	case s.Algorithm != TokenBucket && s.Strict:
 		return s.hasNone("strict")
 	case s.Strict && s.Anchor == Epoch:
@@ -293,6 +297,8 @@ func (s *Spec) checkOwn() error {
 		return s.hasNone("drain")
 	case s.Algorithm != TokenBucket && s.ClientTime:
 		return s.hasNone("client_time")
+	case s.ClientTime && s.Per%time.Millisecond != 0:
+		return &SpecError{"per", fmt.Sprintf("is %v; a bucket with client_time counts in whole milliseconds", s.Per)}
 	case s.Algorithm != TokenBucket && s.Sessions:
 		return s.hasNone("sessions")
 	case s.Sessions && s.Anchor == Epoch:
@@ -330,6 +336,21 @@ func (s *Spec) canLease() bool {
 	return s.MinGap == 0 && !s.CountRejected && !s.Drain && !s.Strict && !s.ClientTime && !s.Sessions
 }
 
+// mostTokens bounds limit and refill. A bucket with ClientTime has those of Smyte's limiter, where there are no debts.
+func (s *Spec) mostTokens() int64 {
+	if s.ClientTime && s.Algorithm == TokenBucket && s.MaxDebt == 0 && s.Consistency != Replicated {
+		return math.MaxInt64
+	}
+	return MaxLimit
+}
+
+func (s *Spec) longestPer() time.Duration {
+	if s.ClientTime && s.Algorithm == TokenBucket {
+		return MaxClientPer
+	}
+	return MaxPer
+}
+
 func (s *Spec) hasNone(field string) error {
 	return &SpecError{field, fmt.Sprintf("a %v has none; leave it out", s.Algorithm)}
 }
@@ -343,7 +364,7 @@ func (s *Spec) checkTogether() error {
 	case s.Algorithm == LeakyBucket && !fills(s.Burst+1, s.Limit, s.Per):
 		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v would wait for over %d years; (burst+1)/limit×per must be at most 2^61 ns",
 			s.Burst, s.Limit, s.Per, MaxFill/MaxPer)}
-	case s.Algorithm == TokenBucket && !s.fillsInTime():
+	case s.Algorithm == TokenBucket && !s.ClientTime && !s.fillsInTime():
 		return &SpecError{"refill", fmt.Sprintf("%d tokens, %d every %v, take over %d years to refill; limit/refill×per must be at most 2^61 ns",
 			s.Limit, s.Refill, s.Per, MaxFill/MaxPer)}
 	case s.MaxDebt > 0 && !s.paysInTime():
@@ -422,7 +443,7 @@ func bareLimit(s Spec) *Limit {
 func (s *Spec) identity() uint64 {
 	b := make([]byte, 0, MaxName+32)
 	b = append(b, byte(s.Algorithm), byte(s.Anchor))
-	if !s.stated() {
+	if s.perApart() {
 		b = binary.LittleEndian.AppendUint64(b, uint64(s.Per))
 	}
 	switch s.Algorithm {
@@ -440,10 +461,18 @@ func (s *Spec) identity() uint64 {
 	return xxhash.Sum64(b)
 }
 
+// perApart reports whether limits with different periods have different counters. The arrival time of a GCRA and of a
+// queue is an instant, which means the same under any period: a change keeps the debt, in time. (Under redis-cell's
+// CL.THROTTLE it does, too.) Limits without a name are apart nevertheless: nobody has changed one into the other.
+func (s *Spec) perApart() bool {
+	return !s.stated() && (s.Nameless || s.Algorithm != GCRA && s.Algorithm != LeakyBucket)
+}
+
 // sameIdentity reports whether l and other use the same counters.
 func (l *Limit) sameIdentity(other *Limit) bool {
 	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor && l.Name == other.Name &&
-		(l.stated() || l.Per == other.Per && l.Calendar == other.Calendar && l.TimeZone == other.TimeZone) &&
+		l.perApart() == other.perApart() && (!l.perApart() || l.Per == other.Per) &&
+		(l.stated() || l.Calendar == other.Calendar && l.TimeZone == other.TimeZone) &&
 		l.Buckets == other.Buckets && l.Refill == other.Refill && l.ClientTime == other.ClientTime && l.Sessions == other.Sessions && (l.Algorithm != TokenBucket || l.Limit == other.Limit)
 }
 
@@ -475,7 +504,7 @@ func (l *Limit) Share(n int) *Limit {
 		}
 	case TokenBucket:
 		s.Refill = max(1, s.Refill/int64(max(1, n)))
-		if !s.fillsInTime() {
+		if !s.ClientTime && !s.fillsInTime() {
 			s.Refill = s.Limit
 		}
 	}

@@ -47,6 +47,15 @@ import (
 // window can be aligned to the epoch and an operator who sets the clock by an hour changes no decision.
 type Instant int64
 
+// Millis is a moment on the clock of a client: milliseconds since the Unix epoch. Clients may say anything up to the
+// end of an int64, where nanoseconds would have ended in the year 2262.
+type Millis int64
+
+// Millis is the whole millisecond that t lies in.
+func (t Instant) Millis() Millis {
+	return Millis(floorTo(int64(t), int64(time.Millisecond)) / int64(time.Millisecond))
+}
+
 // Add returns the instant d later, saturating at the ends of time.
 func (t Instant) Add(d time.Duration) Instant {
 	s := t + Instant(d)
@@ -73,7 +82,7 @@ type Decision struct {
 	ResetAfter time.Duration
 	Delay      time.Duration // how long an admitted caller must wait first (queues only)
 	Drained    int64         // units that a refused request has taken along (Drain); Remaining is what is left then
-	Session    Instant       // when the session began (token buckets with Sessions), on the clock that the request went by
+	Session    Millis        // when the session began (token buckets with Sessions), on the clock that the request went by
 	Hold       HoldState     // what became of a hold (see Book), or HoldInTheWay
 	// Restarted says that the key has counters under a limit of this name with another algorithm, period or whatever
 	// else belongs to a limit's identity, that these would still count there, and that it has begun anew here.

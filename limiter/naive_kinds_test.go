@@ -18,7 +18,7 @@ type naiveKinds struct {
 
 type naiveBucket struct {
 	value, mark *big.Int
-	session     limiter.Instant
+	session     limiter.Millis
 }
 
 func (s naiveKinds) clone() naiveKinds {
@@ -73,7 +73,7 @@ func (s *naiveKinds) chargeLog(spec limiter.Spec, now, cost int64) {
 
 // bucket is the token bucket at now, as Smyte's view makes it.
 func (s *naiveKinds) bucket(spec limiter.Spec, now *big.Int) naiveBucket {
-	per := big64(int64(spec.Per))
+	per, now := big64(int64(spec.Per)), clientTick(spec, now)
 	b := s.buckets[bucketName(spec)]
 	if b == nil {
 		if spec.Anchor == limiter.Epoch {
@@ -87,6 +87,14 @@ func (s *naiveKinds) bucket(spec limiter.Spec, now *big.Int) naiveBucket {
 		value = full
 	}
 	return naiveBucket{value, add(b.mark, mul(k, per)), b.session}
+}
+
+// clientTick is now in the unit of the bucket's clock: clients say milliseconds.
+func clientTick(spec limiter.Spec, now *big.Int) *big.Int {
+	if !spec.ClientTime {
+		return now
+	}
+	return mul(floorDiv(now, big64(1e6)), big64(1e6))
 }
 
 func bucketName(spec limiter.Spec) [2]int64 { return [2]int64{spec.Limit, refill(spec)} }
@@ -120,7 +128,9 @@ func (s *naiveKinds) refuseBucket(spec limiter.Spec, now *big.Int) {
 
 func (s *naiveKinds) putBucket(spec limiter.Spec, now *big.Int, b naiveBucket) {
 	if spec.Strict && b.value.Sign() <= 0 {
-		b.mark = larger(b.mark, now)
+		if b.mark = larger(b.mark, now); spec.ClientTime {
+			b.mark = clientTick(spec, now) // also back: the client is believed
+		}
 	}
 	if spec.Anchor == limiter.FirstHit && b.mark.Sign() == 0 && b.value.Cmp(big64(spec.Limit)) == 0 {
 		b.mark = big64(-int64(spec.Per)) // full since the epoch: the mark before it stands for that one

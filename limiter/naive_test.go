@@ -336,11 +336,11 @@ func (n naive) do(now limiter.Instant, spec limiter.Spec, key string, r limiter.
 
 // decide is do without the waits, which are found by trying and take most of the time.
 func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool) (d limiter.Decision, waits func(*limiter.Decision)) {
-	if r.Timed && spec.ClientTime {
-		now = r.At
-	}
 	spec.Strict = spec.Strict || spec.Sessions || r.Strict && spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit
 	t, cost := big64(min(max(int64(now), -1<<61), 1<<62)), r.Cost
+	if r.Timed && spec.ClientTime {
+		t = mul(big64(max(int64(r.At), -1<<61)), big64(1e6))
+	}
 	s := n[key]
 	if s == nil {
 		s = newNaiveState()
@@ -383,7 +383,7 @@ func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limi
 	}
 	d.Remaining = larger(new(big.Int), s.left(spec, t)).Int64()
 	if spec.Sessions {
-		if d.Session = limiter.Instant(t.Int64()); before != nil && !(d.Allowed && cost > 0) {
+		if d.Session = limiter.Millis(floorDiv(t, big64(1e6)).Int64()); before != nil && !(d.Allowed && cost > 0) {
 			d.Session = before.session
 		}
 		if b := s.buckets[bucketName(spec)]; b != nil {

@@ -14,7 +14,7 @@ type Request struct {
 	Strict bool
 	// At is the time on the client's clock, and counts instead of the table's if Timed is set. It is for a limit with
 	// ClientTime.
-	At    Instant
+	At    Millis
 	Timed bool
 }
 
@@ -40,8 +40,10 @@ func (l *Limit) answer(w []int64, now Instant, r *Request, d *Decision) {
 		as = l.strict
 	}
 	switch {
-	case len(w) > tokenBucketWords && l.Algorithm == TokenBucket:
+	case l.ClientTime:
 		l.clientBucket(w, now, r, d)
+	case l.Sessions && len(w) > tokenBucketWords:
+		l.sessionBucket(w, now, r, d)
 	case r.Report && r.Cost > 0:
 		l.report(w, now, r.Cost, d)
 	default:

@@ -106,7 +106,7 @@ func TestSession(t *testing.T) {
 		{6602 * s, 1, true, 6602 * s},
 	} {
 		d := table.Do(limiter.Instant(row.at), l, "k", 1, limiter.Request{Cost: row.cost, Drain: true})
-		if d.Allowed != row.yes || time.Duration(d.Session) != row.want {
+		if d.Allowed != row.yes || time.Duration(d.Session)*time.Millisecond != row.want {
 			t.Errorf("at %v, cost %d: %+v; want allowed %v in the session of %v", row.at, row.cost, d, row.yes, row.want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestClientTime(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 	ask := func(now, at time.Duration, want bool) {
 		t.Helper()
-		r := limiter.Request{Cost: 1, At: limiter.Instant(at), Timed: true}
+		r := limiter.Request{Cost: 1, At: limiter.Millis(at.Milliseconds()), Timed: true}
 		if d := table.Do(start.Add(now), l, "k", 1, r); d.Allowed != want {
 			t.Errorf("at %v, which is %v here: %+v", at, now, d)
 		}
@@ -127,7 +127,7 @@ func TestClientTime(t *testing.T) {
 	}
 	ask(0, 0, true)
 	ask(0, 0, true)
-	ask(0, 10*s-1, false)
+	ask(0, 10*s-time.Millisecond, false)
 	ask(9*s, 10*s, true)
 	ask(10*s, 9*s, true)
 	ask(11*s, 9*s, false)

@@ -52,7 +52,9 @@ func drawShapeOf(t *rapid.T, a limiter.Algorithm) limiter.Spec {
 		}
 	case limiter.TokenBucket:
 		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t, "anchor")
-		s.ClientTime = rapid.Bool().Draw(t, "client_time")
+		if s.ClientTime = rapid.Bool().Draw(t, "client_time"); s.ClientTime {
+			s.Per = s.Per.Truncate(time.Millisecond)
+		}
 		s.Sessions = s.Anchor == limiter.FirstHit && rapid.Bool().Draw(t, "sessions")
 	case limiter.SlidingCounter, limiter.Concurrency:
 		s.Buckets = rapid.SampledFrom([]int{1, 2, 3, 5, 7, 60}).Draw(t, "buckets")
@@ -65,10 +67,15 @@ func drawShapeOf(t *rapid.T, a limiter.Algorithm) limiter.Spec {
 
 // drawParams draws what may change in place, of a shape.
 func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
-	amount := rapid.OneOf(rapid.Int64Range(1, 10), rapid.Int64Range(1, 1000), rapid.Int64Range(1, limiter.MaxLimit))
+	most := int64(limiter.MaxLimit)
+	if s.ClientTime {
+		most = math.MaxInt64
+	}
+	amount := rapid.OneOf(rapid.Int64Range(1, 10), rapid.Int64Range(1, 1000), rapid.Int64Range(1, most))
 	s.Limit = amount.Draw(t, "limit")
 	switch s.Algorithm {
 	case limiter.GCRA:
+		s.Per = time.Duration(rapid.OneOf(rapid.Just(int64(s.Per)), rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour))).Draw(t, "per"))
 		s.Burst = amount.Draw(t, "burst")
 		if _, err := limiter.New(s); err != nil {
 			s.Burst = 0 // that much would take too long to refill
@@ -134,8 +141,8 @@ func drawRequest(t *rapid.T, s limiter.Spec, now limiter.Instant) limiter.Reques
 	r.Strict = rapid.Bool().Draw(t, "strict")
 	if r.Timed = rapid.Bool().Draw(t, "timed"); r.Timed {
 		r.At = rapid.OneOf(
-			rapid.Just(now), rapid.Just(limiter.Instant(0)), rapid.Map(rapid.Int64(), func(n int64) limiter.Instant { return limiter.Instant(n) }),
-			rapid.Map(rapid.Int64Range(-int64(s.Per), int64(s.Per)), func(n int64) limiter.Instant { return now + limiter.Instant(n) }),
+			rapid.Just(now.Millis()), rapid.Just(limiter.Millis(0)), rapid.Map(rapid.Int64(), func(n int64) limiter.Millis { return limiter.Millis(n) }),
+			rapid.Map(rapid.Int64Range(-int64(s.Per), int64(s.Per)), func(n int64) limiter.Millis { return (now + limiter.Instant(n)).Millis() }),
 		).Draw(t, "at")
 	}
 	return r

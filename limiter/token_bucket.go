@@ -17,7 +17,7 @@ import (
 //
 // Strict imitates a flag of Smyte's commands. It belongs to no bucket, so one request may be asked with it and the next
 // without: a request that leaves the bucket empty, refused or not, moves the mark to now, so who goes on asking waits a
-// whole Per. The mark never moves back.
+// whole Per. The mark never moves back. (By the clocks of clients it does: see token_bucket_client.go.)
 //
 // In a half-open span T there are at most ceil(T/Per) marks, so at most Limit + Refill×ceil(T/Per) are admitted.
 //
@@ -75,7 +75,12 @@ func (l *Limit) refilled(missing, k int64) int64 {
 }
 
 // refills is how many refills bring at least n tokens.
-func (l *Limit) refills(n int64) int64 { return (n + l.Refill - 1) / l.Refill }
+func (l *Limit) refills(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	return (n-1)/l.Refill + 1 // n + Refill may be more than an int64
+}
 
 // charge stores the state after a request for tokens, and returns its mark.
 func (l *Limit) charge(w []int64, now Instant, missing, mark int64) int64 {

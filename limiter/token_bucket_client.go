@@ -1,15 +1,31 @@
 package limiter
 
-// A token bucket may go by the clocks of its clients (ClientTime), and tell how long it has been asked in vain
-// (Sessions). Both are extra words of its state, in this order:
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A token bucket may go by the clocks of its clients (ClientTime), as Smyte's limiter does. Its arithmetic is theirs to
+// the digit, in whole milliseconds, for all numbers that an int64 holds and time that goes back:
+//
+//	k = floor(max(0, at − mark) / Per);  mark += k×Per;  tokens = min(Limit, tokens + k×Refill)
+//	after = max(0, tokens − c), which is stored if c > 0; strict and after = 0: mark = at
+//
+// So a strict request whose clock is behind moves the mark back, and the bucket refills earlier: such clients are believed.
+// A refusal stores that if it drains. What Smyte's limiter does not have is as in other buckets: costs below 0, debts,
+// and marks at the epoch.
+//
+// A bucket may also tell how long it has been asked in vain (Sessions). Both are extra words of its state, in this
+// order:
 //
 //   - The instant of the table at which the bucket was last asked for tokens. Where clients say what time it is, the
-//     mark is an instant of theirs, and the table's clock cannot tell whether the bucket is full: their time may stand
-//     still, or be years away. So it is forgotten only when nobody has asked for as long as an empty bucket takes to
-//     fill. That also frees a bucket which somebody with a clock far ahead has frozen.
-//   - The instant at which the session began, which is that of the last admitted request. The bucket is strict: with
-//     one token, whoever goes on asking is refused and stays in the session, and the first request after a pause of Per
-//     is admitted and begins another. (Smyte's RL.SESSIONIZE.)
+//     mark is a time of theirs, in milliseconds, and the table's clock cannot tell whether the bucket is full: their time
+//     may stand still, or be years away. So it is forgotten only when nobody has asked for as long as an empty bucket
+//     takes to fill. That also frees a bucket which somebody with a clock far ahead has frozen.
+//   - When the session began, which is the time of the last admitted request, in milliseconds by the clients' clocks and
+//     else in nanoseconds. The bucket is strict: with one token, whoever goes on asking is refused and stays in the
+//     session, and the first request after a pause of Per is admitted and begins another. (Smyte's RL.SESSIONIZE.)
 func (s *Spec) bucketWords() int {
 	n := tokenBucketWords
 	if s.ClientTime {
@@ -24,40 +40,158 @@ func (s *Spec) bucketWords() int {
 // askedAt is the word of the last request.
 const askedAt = tokenBucketWords
 
+// earliestMillis bounds the marks of clients' clocks, so that the mark before it is an int64 as well.
+const earliestMillis = -1 << 61
+
+// clientMark is what a bucket with ClientTime holds at a time of its clients.
+type clientMark struct {
+	missing, mark int64 // tokens; ms
+	at            int64 // ms
+	rest          int64 // ns of the table's time since at, 0 by a client's clock
+}
+
+// clientBucket answers by the time that the request says, or the table's.
 func (l *Limit) clientBucket(w []int64, now Instant, r *Request, d *Decision) {
-	at, bucket := now, w[:tokenBucketWords]
-	if l.ClientTime && r.Timed {
-		at = within(r.At)
+	*d = Decision{Allowed: true, Limit: l.Limit, RetryAfter: Never}
+	begins := zero(w[:tokenBucketWords])
+	b := l.clientMarkAt(w, now, r)
+	l.chargeClientBucket(w, &b, r, d)
+	d.Remaining = max(0, l.Limit-b.missing)
+	if b.missing > 0 {
+		d.ResetAfter = l.untilClient(0, &b)
 	}
-	begins := zero(bucket)
-	l.answer(bucket, at, r, d)
 	begins = begins || d.Allowed && r.Cost > 0
-	if zero(bucket) { // nothing was charged, or all was given back
+	if zero(w[:tokenBucketWords]) { // nothing was charged, or all was given back
 		clear(w)
-	} else if l.ClientTime && r.Cost != 0 {
+	} else if r.Cost != 0 {
 		w[askedAt] = int64(now)
 	}
-	if !l.Sessions {
-		return
-	}
-	session := &w[len(w)-1]
-	d.Session = Instant(*session)
-	if begins {
-		d.Session = at
-	}
-	if !zero(bucket) {
-		*session = int64(d.Session)
+	if l.Sessions {
+		d.Session = Millis(keepSession(w, b.at, begins))
 	}
 }
 
-// freshClientBucket is freshTokenBucket where the mark is an instant of the clients.
+// keepSession stores when the session of a bucket began, and returns it.
+func keepSession(w []int64, at int64, begins bool) int64 {
+	session := &w[len(w)-1]
+	began := *session
+	if begins {
+		began = at
+	}
+	if !zero(w[:tokenBucketWords]) {
+		*session = began
+	}
+	return began
+}
+
+// chargeClientBucket decides r on b, and stores what is left.
+func (l *Limit) chargeClientBucket(w []int64, b *clientMark, r *Request, d *Decision) {
+	strict, left := l.Strict || r.Strict && l.Anchor == FirstHit, l.Limit-b.missing
+	switch {
+	case r.Cost > 0 && r.Report:
+		if n := min(r.Cost, left+l.MaxDebt); n > 0 { // no overflow: see mostTokens
+			b.missing += n
+			l.storeClientBucket(w, b, false)
+		}
+	case r.Cost > left && r.Cost > 0:
+		d.Allowed = false
+		if (r.Drain || l.Drain) && left > 0 {
+			d.Drained, b.missing = left, l.Limit
+			l.storeClientBucket(w, b, strict)
+		} else if strict && left <= 0 {
+			l.storeClientBucket(w, b, true)
+		}
+		if r.Cost <= l.Limit {
+			d.RetryAfter = l.untilClient(l.Limit-r.Cost, b)
+		}
+	case r.Cost > 0:
+		b.missing += r.Cost
+		l.storeClientBucket(w, b, strict)
+	case r.Cost < 0 && b.missing > 0:
+		b.missing -= min(b.missing, magnitude(r.Cost))
+		l.storeClientBucket(w, b, false)
+	}
+}
+
+// clientMarkAt is the state at the time of r.
+func (l *Limit) clientMarkAt(w []int64, now Instant, r *Request) clientMark {
+	b := clientMark{missing: w[0], mark: w[1], at: int64(now.Millis())}
+	if r.Timed {
+		b.at = max(int64(r.At), earliestMillis)
+	} else {
+		b.rest = int64(now) - b.at*int64(time.Millisecond)
+	}
+	per := l.perMillis()
+	if zero(w[:tokenBucketWords]) {
+		b.mark = b.at
+		if l.Anchor == Epoch {
+			b.mark = floorTo(b.at, per)
+		}
+		return b
+	}
+	if b.at > b.mark {
+		if k := (uint64(b.at) - uint64(b.mark)) / uint64(per); k > 0 { // all three may be more than an int64
+			b.missing = l.refilled(b.missing, int64(min(k, math.MaxInt64)))
+			b.mark = int64(uint64(b.mark) + k*uint64(per))
+		}
+	}
+	return b
+}
+
+func (l *Limit) perMillis() int64 { return int64(l.Per / time.Millisecond) }
+
+// storeClientBucket writes b. Two zeros mean never seen: see storeBucket.
+func (l *Limit) storeClientBucket(w []int64, b *clientMark, strict bool) {
+	if strict && b.missing >= l.Limit {
+		b.mark = b.at
+	}
+	w[0], w[1] = b.missing, b.mark
+	switch {
+	case b.missing == 0 && l.Anchor == Epoch:
+		w[1] = 0
+	case b.missing == 0 && b.mark == 0:
+		w[1] = -l.perMillis()
+	}
+}
+
+// untilClient is the wait until at most k tokens are missing, k < missing.
+func (l *Limit) untilClient(k int64, b *clientMark) time.Duration {
+	high, low := bits.Mul64(uint64(l.refills(b.missing-k)), uint64(l.perMillis()))
+	var carry uint64
+	if b.mark >= b.at {
+		low, carry = bits.Add64(low, uint64(b.mark)-uint64(b.at), 0)
+		high += carry
+	} else {
+		low, carry = bits.Sub64(low, uint64(b.at)-uint64(b.mark), 0)
+		high -= carry
+	}
+	if high != 0 || low > math.MaxInt64/uint64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(low)*time.Millisecond - time.Duration(b.rest)
+}
+
+// sessionBucket is a bucket with sessions that goes by the table's clock.
+func (l *Limit) sessionBucket(w []int64, now Instant, r *Request, d *Decision) {
+	bucket := w[:tokenBucketWords]
+	begins := zero(bucket)
+	l.answer(bucket, now, r, d)
+	begins = begins || d.Allowed && r.Cost > 0
+	if zero(bucket) {
+		clear(w)
+	}
+	d.Session = Instant(keepSession(w, int64(now), begins)).Millis()
+}
+
+// freshClientBucket is freshTokenBucket where the mark is a time of the clients.
 func (l *Limit) freshClientBucket(w []int64, now Instant) bool {
 	n := max(l.refills(w[0]), l.refills(l.Limit))
 	return zero(w[:tokenBucketWords]) || (int64(now)-w[askedAt])/int64(l.Per) >= n
 }
 
 // mergeClientBucket keeps the larger of each word. It cannot refill the older one up to now first, which is an instant
-// of the table: until the clients' time has gone on as far, the merger is stricter than either.
+// of the table: until the clients' time has gone on as far, the merger is stricter than either. So it is where a mark
+// was moved back. A copy is not merged with the one before it, so it has the mark of the original.
 func (l *Limit) mergeClientBucket(w, other []int64, now Instant) {
 	l.settleClientBucket(w, now)
 	l.settleClientBucket(other, now)
@@ -68,11 +202,12 @@ func (l *Limit) mergeClientBucket(w, other []int64, now Instant) {
 func (l *Limit) settleClientBucket(w []int64, now Instant) {
 	w[0] = min(max(w[0], 0), l.Limit+l.MaxDebt)
 	for i := 1; i < len(w); i++ {
-		w[i] = min(max(w[i], int64(earliest)), int64(latest))
+		w[i] = max(w[i], earliestMillis) // which is as many nanoseconds as earliest
 	}
+	w[askedAt] = min(w[askedAt], int64(latest))
 	if l.Anchor == Epoch {
-		if w[1] = floorTo(w[1], int64(l.Per)); w[1] < int64(earliest) {
-			w[1] += int64(l.Per)
+		if w[1] = floorTo(w[1], l.perMillis()); w[1] < earliestMillis {
+			w[1] += l.perMillis()
 		}
 	}
 	if l.Anchor == Epoch && w[0] == 0 || l.freshClientBucket(w, now) {

@@ -171,7 +171,7 @@ func replay(t *testing.T, v vector) {
 		now, hash := limiter.Instant(step.AtMS)*1e6, limiter.Hash(step.Key)
 		request := limiter.Request{Cost: step.Cost, Strict: step.Strict}
 		if spec.ClientTime { // Smyte's commands: the client says what time it is, and a refusal drains
-			request.At, request.Timed, request.Drain = now, true, true
+			request.At, request.Timed, request.Drain = now.Millis(), true, true
 			now = smyteClock
 		}
 		peek := func(s limiter.Spec, cost int64) limiter.Decision { // the same counters under other conditions
@@ -226,7 +226,7 @@ func replay(t *testing.T, v vector) {
 			}
 			check("value", had, e.Value)
 		}
-		check("session_started_at_ms", int64(d.Session)/1e6, e.SessionMS)
+		check("session_started_at_ms", int64(d.Session), e.SessionMS)
 		check("delay_ms", roundUp(delay, time.Millisecond), e.DelayMS)
 		check("count", before.Limit-before.Remaining, e.Count)
 		check("next_allowed_ms", max(0, roundUp(next, time.Millisecond)), e.NextMS)

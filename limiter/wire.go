@@ -128,7 +128,7 @@ func (l *Limit) shift(w []int64, ns int64) {
 	switch l.Algorithm {
 	case TokenBucket:
 		first, last = 1, len(w)-1
-		if l.ClientTime { // the mark and the session are of the clients' time, which is the same everywhere
+		if l.ClientTime { // the mark and the session are times of the clients, which are the same everywhere
 			first, last = askedAt, askedAt
 		}
 	case SlidingLog:
@@ -147,7 +147,9 @@ func (l *Limit) shift(w []int64, ns int64) {
 func (l *Limit) land(w []int64) {
 	switch {
 	case l.Algorithm == TokenBucket && l.Anchor == Epoch && len(w) > 1:
-		w[1] = nearest(w[1], int64(l.Per))
+		if !l.ClientTime {
+			w[1] = nearest(w[1], int64(l.Per))
+		}
 	case l.Algorithm == StatedWindow: // its end stands there, and it began when somebody came
 	case l.zone != nil:
 		t := min(max(w[0], int64(earliest)), int64(latest))

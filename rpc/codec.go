@@ -3,7 +3,6 @@ package rpc
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -53,7 +52,7 @@ func readTerms(i int, report, drain, strict bool, atMs *int64) (cluster.Terms, e
 	if *atMs < 0 {
 		return t, &cluster.InputError{Field: fmt.Sprintf("items[%d].at_ms", i), Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *atMs)}
 	}
-	t.Timed, t.At = true, limiter.Instant(fromMillis(*atMs))
+	t.Timed, t.At = true, limiter.Millis(*atMs)
 	return t, nil
 }
 
@@ -120,7 +119,7 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 			LimitName: d.Rule.Name, Owner: d.Owner, Source: encodeSource(d.Source),
 			Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 			Restarted: restarted(d), Override: d.Rule.Override,
-			Drained: d.Drained, SessionMs: encodeSession(d.Session),
+			Drained: d.Drained, SessionMs: int64(d.Session),
 		}
 	}
 	return all
@@ -129,5 +128,3 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 func encodeSource(s cluster.Source) penstockv1.Source {
 	return penstockv1.Source(s) + penstockv1.Source_SOURCE_OWNER
 }
-
-func encodeSession(t limiter.Instant) int64 { return int64(t) / int64(time.Millisecond) }

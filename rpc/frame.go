@@ -133,12 +133,12 @@ func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.S
 func limitBits(l *limiter.Limit) uint64 {
 	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
 	leased, released := l.Consistency == limiter.Leased, l.Unsettled == limiter.UnsettledRelease
-	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited, &leased)
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited, &leased, &l.Nameless)
 }
 
 func setLimitBits(s *limiter.Spec, v uint64) {
 	var replicated, released, leased bool
-	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited, &leased)
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited, &leased, &s.Nameless)
 	if leased {
 		s.Consistency = limiter.Leased
 	}
@@ -362,7 +362,7 @@ func (r *frameReader) readItem(b []byte) error {
 		case itemTerms:
 			setTerms(&it.Terms, f.value)
 		case itemAt:
-			it.At = limiter.Instant(protowire.DecodeZigZag(f.value))
+			it.At = limiter.Millis(protowire.DecodeZigZag(f.value))
 		case itemHold:
 			if it.Hold, f.err = readHold(f.bytes); f.err != nil {
 				return fmt.Errorf(".hold %w", f.err)

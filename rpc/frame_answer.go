@@ -203,7 +203,7 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 		case outcomeDrained:
 			d.Drained = int64(f.value)
 		case outcomeSession:
-			d.Session = limiter.Instant(protowire.DecodeZigZag(f.value))
+			d.Session = limiter.Millis(protowire.DecodeZigZag(f.value))
 		}
 	}
 	if f.err == nil && status > uint64(cluster.StatusLost) {

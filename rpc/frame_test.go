@@ -69,6 +69,9 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 		s.Anchor = limiter.FirstHit
 		s.Strict, s.Drain = rapid.Bool().Draw(t, "strict"), rapid.Bool().Draw(t, "drain")
 		s.ClientTime, s.Sessions = rapid.Bool().Draw(t, "client_time"), rapid.Bool().Draw(t, "sessions")
+		if s.ClientTime {
+			s.Per = s.Per.Truncate(time.Millisecond)
+		}
 	case limiter.SlidingCounter:
 		s.Buckets = 1
 		s.Lenient = rapid.Bool().Draw(t, "lenient")
@@ -223,7 +226,7 @@ func drawTerms(t *rapid.T) cluster.Terms {
 	}
 	return cluster.Terms{
 		Report: rapid.Bool().Draw(t, "report"), Drain: rapid.Bool().Draw(t, "drain"), Strict: rapid.Bool().Draw(t, "strict"),
-		Timed: rapid.Bool().Draw(t, "timed"), At: limiter.Instant(rapid.Int64().Draw(t, "at")),
+		Timed: rapid.Bool().Draw(t, "timed"), At: limiter.Millis(rapid.Int64().Draw(t, "at")),
 	}
 }
 
@@ -368,7 +371,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 					ResetAfter: time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "reset")),
 					Delay:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "delay")),
 					Drained:    rapid.Int64Range(0, math.MaxInt64).Draw(t, "drained"),
-					Session:    limiter.Instant(rapid.Int64().Draw(t, "session")),
+					Session:    limiter.Millis(rapid.Int64().Draw(t, "session")),
 					Restarted:  rapid.Bool().Draw(t, "restarted"),
 				},
 				Degraded: rapid.Bool().Draw(t, "degraded"), Told: rapid.Bool().Draw(t, "told"),

@@ -13,7 +13,7 @@ import (
 )
 
 // protocol is the version of what nodes say to each other. A node of another version is refused.
-const protocol = "1"
+const protocol = "2"
 
 // Metadata at the beginning of a stream between nodes, in both directions; see peer.proto. The suffix -bin lets gRPC
 // carry any bytes.

@@ -205,7 +205,7 @@ func (w *hotWriter) decision(d *cluster.Decision) {
 	}
 	if d.Drained != 0 || d.Session != 0 || d.Restarted || d.Rule.Override != "" {
 		w.number(13, d.Drained)
-		w.number(14, encodeSession(d.Session))
+		w.number(14, int64(d.Session))
 		w.bool(15, restarted(d))
 		w.text(16, d.Rule.Override)
 	}

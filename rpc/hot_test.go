@@ -117,7 +117,7 @@ func decisions(n int, number int64, text string) []cluster.Decision {
 		d := &out[i]
 		d.Decision = limiter.Decision{
 			Allowed: number != 0, Limit: number, Remaining: number, RetryAfter: time.Duration(number), ResetAfter: time.Duration(number),
-			Delay: time.Duration(number), Drained: number, Session: limiter.Instant(number), Restarted: number != 0,
+			Delay: time.Duration(number), Drained: number, Session: limiter.Millis(number), Restarted: number != 0,
 		}
 		d.Rule, d.Owner, d.Source = one, text, cluster.SourceDenied
 		d.Degraded, d.Bound, d.Shadow = number != 0, number, number != 0

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -44,7 +43,7 @@ func newDecisionJSON(d *cluster.Decision) decisionJSON {
 		RetryAfterMs: millis(d.RetryAfter), ResetAfterMs: millis(d.ResetAfter), DelayMs: millis(d.Delay),
 		Name: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
-		Drained: d.Drained, SessionMs: int64(d.Session) / int64(time.Millisecond),
+		Drained: d.Drained, SessionMs: int64(d.Session),
 		Restarted: restarted(d), Override: d.Rule.Override,
 	}
 }

@@ -18,7 +18,7 @@ type inlineLimits struct{ cache limitCache }
 // get returns the limit of spec, whose name may be empty. An error is a *limiter.SpecError; see inlineError.
 func (c *inlineLimits) get(spec limiter.Spec) (*limiter.Limit, error) {
 	if spec.Name == "" {
-		spec.Name = inlineName
+		spec.Name, spec.Nameless = inlineName, true
 	}
 	return c.cache.get(spec)
 }

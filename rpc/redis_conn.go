@@ -244,7 +244,7 @@ func (c *redisConn) decide() {
 		}
 	} else {
 		for i := range out {
-			r.out = r.replies[i].append(r.out, &out[i], r.items[i].Cost)
+			r.out = r.replies[i].append(r.out, &out[i], r.items[i].Inline, r.items[i].Cost)
 		}
 	}
 	clear(r.items[:n]) // they point into buffers of connections

@@ -12,12 +12,13 @@ import (
 	"penstock/rpc/resp"
 )
 
-// Limits of the Redis protocol come with each command. They are inline limits without a name, so they count together with
-// those of HTTP and gRPC that have no name either and the same algorithm, period, and for a bucket limit and refill:
+// Limits of the Redis protocol come with each command. They are inline limits, so they count together with those of HTTP
+// and gRPC. Those of RL.* have no name, and are those that have no name either and the same limit, period and refill. A
+// key of CL.THROTTLE has one counter whatever the numbers, so these limits have a name:
 //
 //	RL.REDUCE key max seconds REFILL n       {"algorithm":"token_bucket","client_time":true,"limit":max,"per":"…s","refill":n}
 //	RL.SESSIONIZE key max seconds REFILL n   the same and "sessions":true
-//	CL.THROTTLE key burst count seconds      {"algorithm":"gcra","limit":count,"per":"…s","burst":burst+1}
+//	CL.THROTTLE key burst count seconds      {"name":"cl.throttle","algorithm":"gcra","limit":count,"per":"…s","burst":burst+1}
 //
 // A command does what it does where it comes from, faults of their arithmetic excepted: numbers that overflow there are
 // refused here.
@@ -31,24 +32,15 @@ const (
 	replyThrottle                   // CL.THROTTLE: five numbers
 )
 
-// append writes the reply to a decision on cost.
-func (kind redisReply) append(b []byte, d *cluster.Decision, cost int64) []byte {
+// append writes the reply to a decision on cost by the limit l.
+func (kind redisReply) append(b []byte, d *cluster.Decision, l *limiter.Limit, cost int64) []byte {
 	switch kind {
 	case replyThrottle:
-		b = append(b, "*5\r\n"...)
-		denied := int64(1)
-		if d.Allowed {
-			denied = 0
-		}
-		b = resp.AppendInt(b, denied)
-		b = resp.AppendInt(b, d.Limit)
-		b = resp.AppendInt(b, d.Remaining)
-		b = resp.AppendInt(b, cellSeconds(d.RetryAfter))
-		return resp.AppendInt(b, cellSeconds(d.ResetAfter))
+		return appendCell(b, d, l, cost)
 	case replySession:
 		b = append(b, "*2\r\n"...)
 		b = resp.AppendInt(b, tokensBefore(d, cost))
-		return resp.AppendInt(b, int64(d.Session)/int64(time.Millisecond))
+		return resp.AppendInt(b, int64(d.Session))
 	default:
 		return resp.AppendInt(b, tokensBefore(d, cost))
 	}
@@ -61,18 +53,6 @@ func tokensBefore(d *cluster.Decision, cost int64) int64 {
 		return d.Remaining + cost
 	}
 	return d.Remaining + d.Drained
-}
-
-// cellSeconds is d in seconds as redis-cell counts: whole milliseconds, rounded up to seconds.
-func cellSeconds(d time.Duration) int64 {
-	if d < 0 {
-		return -1
-	}
-	s := int64(d / time.Second)
-	if d%time.Second >= time.Millisecond {
-		s++
-	}
-	return s
 }
 
 // Texts of Smyte's server.
@@ -132,7 +112,7 @@ func (c *redisConn) bucket(v bucketVerb, words [][]byte) {
 		c.fail(smyteInteger)
 		return
 	}
-	terms.At = limiter.Instant(min(at, math.MaxInt64/int64(v.unit)) * int64(v.unit)) // the limiter's time ends before that
+	terms.At = limiter.Millis(at * int64(v.unit/time.Millisecond))
 	l, err := c.limit(redisLimit{bucket: true, sessions: v.sessions, count: limit, more: refill, per: time.Duration(refillTime) * v.unit})
 	if err != nil {
 		c.fail(smyteInteger)
@@ -162,36 +142,19 @@ func (c *redisConn) throttle(words [][]byte) {
 		}
 		numbers[i] = n
 	}
-	burst, count, period, quantity := numbers[0], numbers[1], numbers[2], numbers[3]
-	if count == 0 || period == 0 || period > 0 && count/int64(time.Second) >= period && count > period*int64(time.Second) {
-		c.failCell("Zero rates are not supported")
+	rate, err := readCellRate(numbers[0], numbers[1], numbers[2])
+	if err != nil {
+		c.failCell(err.Error())
 		return
 	}
-	if why := refuseCell(burst, count, period); why != "" {
-		c.failCell(why)
-		return
-	}
-	l, err := c.limit(redisLimit{count: count, more: burst + 1, per: time.Duration(period) * time.Second})
+	l, err := c.limit(rate.limit())
 	if err != nil {
 		c.failCell(err.Error())
 		return
 	}
 	if c.keyed(words[1]) {
-		c.check(l, words[1], quantity, cluster.Terms{}, replyThrottle)
+		c.check(l, words[1], numbers[3], cluster.Terms{}, replyThrottle)
 	}
-}
-
-// refuseCell says which number is beyond what can be counted: redis-cell takes it, and overflows.
-func refuseCell(burst, count, period int64) string {
-	switch {
-	case burst < 0 || burst >= limiter.MaxLimit:
-		return fmt.Sprintf("max_burst is %d; 0 to %d are accepted", burst, int64(limiter.MaxLimit-1))
-	case count < 1 || count > limiter.MaxLimit:
-		return fmt.Sprintf("count per period is %d; 1 to %d are accepted", count, int64(limiter.MaxLimit))
-	case period < 1 || period > int64(limiter.MaxPer/time.Second):
-		return fmt.Sprintf("period is %d; 1 to %d seconds are accepted", period, limiter.MaxPer/time.Second)
-	}
-	return ""
 }
 
 // failCell replies with an error as redis-cell words it.
@@ -230,7 +193,7 @@ func (c *redisConn) limit(of redisLimit) (*limiter.Limit, error) {
 	if known.limit != nil && known.of == of {
 		return known.limit, nil
 	}
-	spec := limiter.Spec{Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per}
+	spec := limiter.Spec{Name: cellName, Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per}
 	if of.bucket {
 		spec = limiter.Spec{
 			Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: of.count, Refill: of.more, Per: of.per,

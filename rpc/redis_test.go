@@ -198,6 +198,8 @@ func TestRedisCommands(t *testing.T) {
 
 		{"RL.REDUCE k 10 0", integer},
 		{"RL.REDUCE k -1 60", integer},
+		{"RL.REDUCE k 9223372036854775808 60", integer},
+		{"RL.PREDUCE k 10 2147483648", integer},
 		{"RL.REDUCE k 10 2147483648", integer},
 		{"RL.REDUCE k 10 60 TAKE -1", integer},
 		{"RL.REDUCE k 10 60 REFILL 0", integer},
@@ -230,8 +232,8 @@ func TestRedisCommands(t *testing.T) {
 		{"CL.THROTTLE t 1 9223372036854775807 1", cell + "Zero rates are not supported\r\n"},
 		{"CL.THROTTLE t -1 1 60", cell + "max_burst is -1; 0 to 1099511627775 are accepted\r\n"},
 		{"CL.THROTTLE t 9223372036854775807 1 60", cell + "max_burst is 9223372036854775807; 0 to 1099511627775 are accepted\r\n"},
-		{"CL.THROTTLE t 1 -1 60", cell + "count per period is -1; 1 to 1099511627776 are accepted\r\n"},
-		{"CL.THROTTLE t 1 1 9223372036854775807", cell + "period is 9223372036854775807; 1 to 31622400 seconds are accepted\r\n"},
+		{"CL.THROTTLE t 1 -1 60", cell + "count per period is -1; 1 to 9223372036854775807 are accepted\r\n"},
+		{"CL.THROTTLE t 1 1 9223372036854775807", cell + "period is 9223372036854775807; 1 to 2305843009 seconds are accepted\r\n"},
 
 		{"PING", "+PONG\r\n"},
 		{"ECHO hello", "$5\r\nhello\r\n"},
@@ -324,10 +326,10 @@ func TestRedisCountsWithOtherDoors(t *testing.T) {
 	a, b := talkTo(t, first), talkTo(t, second)
 	throttle := "CL.THROTTLE " + key + " 9 10 3600"
 	a.says(throttle, "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:360\r\n")
-	post(`{"algorithm":"gcra","limit":10,"per":"1h","burst":10}`, 3, 6)
+	post(`{"name":"cl.throttle","algorithm":"gcra","limit":10,"per":"1h","burst":10}`, 3, 6)
 	b.says(throttle+" 6", "*5\r\n:0\r\n:10\r\n:0\r\n:-1\r\n:3600\r\n")
 	a.says(throttle+" 11", "*5\r\n:1\r\n:10\r\n:0\r\n:-1\r\n:3600\r\n")
-	post(`{"algorithm":"gcra","limit":10,"per":"1h","burst":10}`, 1, 0)
+	post(`{"name":"cl.throttle","algorithm":"gcra","limit":10,"per":"1h","burst":10}`, 1, 0)
 
 	bucket := `{"algorithm":"token_bucket","client_time":true,"limit":10,"per":"1h","refill":5}`
 	a.says("RL.REDUCE "+key+" 10 3600 REFILL 5 TAKE 4", ":10\r\n")

@@ -250,7 +250,7 @@ func (d *httpDoor) twin(other aDoor, q question) question {
 		inlines["edge"] = `{"name":"envoy/edge","algorithm":"fixed_window","limit":5,"per":"365d","drain":true}`
 		q.limit, q.from, q.key = "edge", ofRequest, "mine="+q.key
 	case *redisDoor:
-		inlines["cell"] = `{"algorithm":"gcra","limit":5,"per":"10m","burst":5}`
+		inlines["cell"] = `{"name":"cl.throttle","algorithm":"gcra","limit":5,"per":"10m","burst":5}`
 		q.limit, q.from = "cell", ofRequest
 	}
 	return q

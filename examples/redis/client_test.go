@@ -222,7 +222,7 @@ func TestGoRedis(t *testing.T) {
 // peekHTTP is what is left of the limit of throttle, as a node's other door says it.
 func peekHTTP(t *testing.T, n node, key string) int64 {
 	t.Helper()
-	body := fmt.Sprintf(`{"inline":{"algorithm":"gcra","limit":10,"per":"1h"},"key":%q,"cost":0}`, key)
+	body := fmt.Sprintf(`{"inline":{"name":"cl.throttle","algorithm":"gcra","limit":10,"per":"1h"},"key":%q,"cost":0}`, key)
 	answer, err := http.Post("http://"+n.http+"/v1/check", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

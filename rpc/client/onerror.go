@@ -2,7 +2,6 @@ package client
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -100,7 +99,7 @@ func nobodyAnswers(err error) bool {
 
 // take and peek are Take and Peek without any node.
 func (f *fallback) take(err error, r Request) (Decision, error) {
-	at := limiter.Instant(max(0, min(r.At.UnixMilli(), math.MaxInt64/int64(time.Millisecond))) * int64(time.Millisecond))
+	at := limiter.Millis(max(0, r.At.UnixMilli()))
 	return f.decide(err, r.Limit, func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
 		return f.table.Do(now, l, r.Key, limiter.Hash(r.Key), limiter.Request{
 			Cost: r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict, At: at, Timed: !r.At.IsZero(),
