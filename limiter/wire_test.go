@@ -108,7 +108,11 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		var d Decision
 		l.decide(w, at, 1, &d)
-		if d.Remaining < 0 || d.Remaining > d.Limit || d.RetryAfter < Never || d.Delay < 0 {
+		most := d.Limit
+		if l.inCredit(w) { // what was given back may be taken on top of the limit, and no more
+			most -= w[1]
+		}
+		if d.Remaining < 0 || d.Remaining > most || most > d.Limit+maxCount || d.RetryAfter < Never || d.Delay < 0 {
 			t.Fatalf("%v: %+v", w, d)
 		}
 	})

@@ -221,6 +221,10 @@ func (d *draft) finish(n ast.Node) {
 		for i := range p.replays {
 			p.length = max(p.length, p.replays[i].at(len(p.replays[i].logged)-1)+1)
 		}
+		if p.length == 0 {
+			d.page.Fault(n, "duration", "is missing, and there is no traffic that says how long the world lasts; give one of the two")
+			return
+		}
 	}
 	if len(p.replays) > 0 && d.seen["start"] == nil { // windows that are aligned to the clock begin as they did
 		for i := range p.machines {
@@ -334,9 +338,13 @@ var gossipFields = []field[gossip]{
 
 // limitList reads the limits as they are written everywhere, and keeps their order.
 func (d *draft) limitList(n ast.Node, s *Scenario) error {
+	before := d.page.Faults()
 	d.page.Limits(n)
 	list, _ := n.(*ast.SequenceNode)
 	if list == nil {
+		if d.page.Faults() == before { // it is nothing at all, or a comment
+			return errors.New("is empty; give at least one limit")
+		}
 		return nil
 	}
 	for _, item := range list.Values {
