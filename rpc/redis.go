@@ -64,6 +64,7 @@ type redisStats struct {
 	commands    atomic.Uint64 // replied to
 	batches     atomic.Uint64 // in how many rounds
 	errors      atomic.Uint64 // replies that are errors
+	queued      atomic.Int64  // bytes of commands between MULTI and EXEC, now
 	broken      atomic.Uint64 // connections closed for what their clients sent
 }
 

@@ -37,6 +37,7 @@ type redisConn struct {
 	known   bool
 	name    string // by CLIENT SETNAME
 	ending  bool   // when the replies are written
+	queue   redisQueue
 
 	limits    [redisLimits]knownLimit
 	last      *redisCommand // as lastName calls it
@@ -73,6 +74,7 @@ func newRedisConn(d *Redis, conn net.Conn, id uint64) *redisConn {
 // serve answers until the client goes, or has to.
 func (c *redisConn) serve() {
 	defer c.conn.Close()
+	defer c.endQueue()
 	c.now = time.Now()
 	c.readBy = c.now.Add(redisHurry)
 	c.conn.SetDeadline(c.readBy)

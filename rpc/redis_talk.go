@@ -14,10 +14,20 @@ import (
 type redisCommand struct {
 	name        string // in small letters
 	least, most int    // words after the name
-	keyed       bool   // the first word after the name is a key
+	keys        keyWords
 	do          func(c *redisConn, words [][]byte)
 	early       bool // also for clients that have not said who they are
+	unqueued    bool // it is done at once, also between MULTI and EXEC
 }
+
+// keyWords says which of the words after a command's name are keys.
+type keyWords int8
+
+const (
+	noKeys keyWords = iota
+	oneKey
+	allKeys
+)
 
 // redisCommands are all of them, in the order of the documentation.
 var redisCommands []redisCommand
@@ -27,24 +37,35 @@ func init() { // not a literal: COMMAND lists the table in which it stands
 		return func(c *redisConn, words [][]byte) { c.bucket(v, words) }
 	}
 	redisCommands = []redisCommand{
-		{"rl.reduce", 3, 10, true, bucket(bucketVerb{unit: time.Second, reduce: true}), false},
-		{"rl.get", 3, 8, true, bucket(bucketVerb{unit: time.Second}), false},
-		{"rl.preduce", 3, 10, true, bucket(bucketVerb{unit: time.Millisecond, reduce: true}), false},
-		{"rl.pget", 3, 8, true, bucket(bucketVerb{unit: time.Millisecond}), false},
-		{"rl.sessionize", 3, 10, true, bucket(bucketVerb{unit: time.Second, reduce: true, sessions: true}), false},
-		{"rl.psessionize", 3, 10, true, bucket(bucketVerb{unit: time.Millisecond, reduce: true, sessions: true}), false},
-		{"cl.throttle", 0, resp.MaxArgs, true, (*redisConn).throttle, false},
-		{"ping", 0, 0, false, func(c *redisConn, _ [][]byte) { c.say("PONG") }, false},
-		{"echo", 1, 1, false, (*redisConn).echo, false},
-		{"hello", 0, resp.MaxArgs, false, (*redisConn).hello, true},
-		{"auth", 1, 2, false, (*redisConn).auth, true},
-		{"client", 1, resp.MaxArgs, false, (*redisConn).client, false},
-		{"command", 0, resp.MaxArgs, false, (*redisConn).commandList, false},
-		{"select", 1, 1, false, func(c *redisConn, _ [][]byte) { c.say("OK") }, false}, // there is one database
-		{"info", 0, 1, false, (*redisConn).info, false},
-		{"ready", 0, 0, false, (*redisConn).ready, false},
-		{"reset", 0, 0, false, (*redisConn).reset, true},
-		{"quit", 0, resp.MaxArgs, false, (*redisConn).quit, true},
+		{"rl.reduce", 3, 10, oneKey, bucket(bucketVerb{unit: time.Second, reduce: true}), false, false},
+		{"rl.get", 3, 8, oneKey, bucket(bucketVerb{unit: time.Second}), false, false},
+		{"rl.preduce", 3, 10, oneKey, bucket(bucketVerb{unit: time.Millisecond, reduce: true}), false, false},
+		{"rl.pget", 3, 8, oneKey, bucket(bucketVerb{unit: time.Millisecond}), false, false},
+		{"rl.sessionize", 3, 10, oneKey, bucket(bucketVerb{unit: time.Second, reduce: true, sessions: true}), false, false},
+		{"rl.psessionize", 3, 10, oneKey, bucket(bucketVerb{unit: time.Millisecond, reduce: true, sessions: true}), false, false},
+		{"cl.throttle", 0, resp.MaxArgs, oneKey, (*redisConn).throttle, false, false},
+		{"del", 1, resp.MaxArgs, allKeys, (*redisConn).del, false, false},
+		{"unlink", 1, resp.MaxArgs, allKeys, (*redisConn).del, false, false},
+		{"exists", 1, resp.MaxArgs, allKeys, (*redisConn).exists, false, false},
+		{"ttl", 1, 1, oneKey, (*redisConn).ttl, false, false},
+		{"pttl", 1, 1, oneKey, (*redisConn).pttl, false, false},
+		{"multi", 0, 0, noKeys, (*redisConn).multi, false, true},
+		{"exec", 0, 0, noKeys, (*redisConn).exec, false, true},
+		{"discard", 0, 0, noKeys, (*redisConn).discard, false, true},
+		{"watch", 1, resp.MaxArgs, allKeys, (*redisConn).watch, false, true},
+		{"unwatch", 0, 0, noKeys, func(c *redisConn, _ [][]byte) { c.say("OK") }, false, false},
+		{"ping", 0, 0, noKeys, func(c *redisConn, _ [][]byte) { c.say("PONG") }, false, false},
+		{"echo", 1, 1, noKeys, (*redisConn).echo, false, false},
+		{"hello", 0, resp.MaxArgs, noKeys, (*redisConn).hello, true, false},
+		{"auth", 1, 2, noKeys, (*redisConn).auth, true, false},
+		{"client", 1, resp.MaxArgs, noKeys, (*redisConn).client, false, false},
+		{"config", 1, resp.MaxArgs, noKeys, (*redisConn).configure, false, false},
+		{"command", 0, resp.MaxArgs, noKeys, (*redisConn).commandList, false, false},
+		{"select", 1, 1, noKeys, func(c *redisConn, _ [][]byte) { c.say("OK") }, false, false}, // there is one database
+		{"info", 0, 1, noKeys, (*redisConn).info, false, false},
+		{"ready", 0, 0, noKeys, (*redisConn).ready, false, false},
+		{"reset", 0, 0, noKeys, (*redisConn).reset, true, true},
+		{"quit", 0, resp.MaxArgs, noKeys, (*redisConn).quit, true, true},
 	}
 	for i := range redisCommands {
 		redisByName[redisCommands[i].name] = &redisCommands[i]
@@ -62,13 +83,21 @@ func (c *redisConn) command(words [][]byte) {
 	if string(words[0]) != c.lastName {
 		known = c.find(words[0])
 	}
-	switch arguments := len(words) - 1; {
+	arguments, fault := len(words)-1, ""
+	switch {
 	case !c.known && (known == nil || !known.early):
-		c.fail("NOAUTH Authentication required.")
+		fault = "NOAUTH Authentication required."
 	case known == nil:
-		c.fail(fmt.Sprintf("Unknown command: '%.128s'", bytes.ToLower(words[0])))
+		fault = fmt.Sprintf("Unknown command: '%.128s'", bytes.ToLower(words[0]))
 	case arguments < known.least || arguments > known.most:
-		c.fail(fmt.Sprintf("Wrong number of arguments for '%s' command", known.name))
+		fault = fmt.Sprintf("Wrong number of arguments for '%s' command", known.name)
+	}
+	switch {
+	case fault != "":
+		c.queue.broken = true
+		c.fail(fault)
+	case c.queue.open && !known.unqueued:
+		c.enqueue(known, words)
 	default:
 		known.do(c, words)
 	}
@@ -127,6 +156,7 @@ func (c *redisConn) quit([][]byte) {
 
 // reset makes the connection as new.
 func (c *redisConn) reset([][]byte) {
+	c.endQueue()
 	c.version, c.name, c.known = 2, "", c.door.config.AuthToken == ""
 	c.say("RESET")
 }
@@ -296,17 +326,20 @@ func (c *redisConn) commandList(words [][]byte) {
 
 // describe writes what COMMAND says of it: name, words, flags, first and last key and the step between keys.
 func (k *redisCommand) describe(b []byte) []byte {
-	words, key := -(k.least + 1), int64(0)
+	words, first, last := -(k.least + 1), int64(0), int64(0)
 	if k.least == k.most {
 		words = k.least + 1
 	}
-	if k.keyed {
-		key = 1
+	switch k.keys {
+	case oneKey:
+		first, last = 1, 1
+	case allKeys:
+		first, last = 1, -1
 	}
 	b = resp.AppendBulk(resp.AppendArray(b, 6), k.name)
 	b = resp.AppendInt(b, int64(words))
 	b = resp.AppendStatus(resp.AppendArray(b, 1), "fast")
-	return resp.AppendInt(resp.AppendInt(resp.AppendInt(b, key), key), key)
+	return resp.AppendInt(resp.AppendInt(resp.AppendInt(b, first), last), first)
 }
 
 // info is INFO: what a person or a monitor looks for first. All numbers of a node are at /metrics.
