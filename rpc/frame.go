@@ -54,7 +54,6 @@ type frameWriter struct {
 	limits []*limiter.Limit // written so far, by index
 	last   int              // index of the limit of the item before
 	index  map[*limiter.Limit]int
-	move   []byte // the move of the ask that is being added
 }
 
 func (w *frameWriter) reset() {
@@ -66,20 +65,7 @@ func (w *frameWriter) reset() {
 
 // add appends a with its tag; left is what remains of its deadline, in nanoseconds.
 func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
-	size := 0
-	for i := range a.Items {
-		it := &a.Items[i]
-		size += sizeBytes(itemSize(it, w.limit(it.Limit)))
-	}
-	size += sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left)) + sizeBool(a.Relay) + sizeFixed(a.From)
-	if a.Move != nil {
-		w.move = w.appendMove(w.move[:0], a.Move)
-		size += sizeBytes(len(w.move))
-	}
-	if len(a.Forget) > 0 {
-		size += sizeBytes(8 * len(a.Forget))
-	}
-
+	size := askSize(w, tag, a, left) // which may write limits
 	b := appendHead(w.buf, frameAsks, size)
 	b = appendUint(b, askTag, tag)
 	b = appendFixed(b, askRingHash, a.RingHash)
@@ -107,7 +93,7 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 	}
 	b = appendBool(b, askRelay, a.Relay)
 	if a.Move != nil {
-		b = append(appendHead(b, askMove, len(w.move)), w.move...)
+		b = w.appendMove(appendHead(b, askMove, moveSize(w, a.Move)), a.Move)
 	}
 	b = appendFixed(b, askFrom, a.From)
 	w.buf = appendBoots(b, askForget, a.Forget)
@@ -186,11 +172,7 @@ func (w *frameWriter) limit(l *limiter.Limit) int {
 }
 
 func appendLimit(b []byte, l *limiter.Limit) []byte {
-	size := sizeString(l.Name) + sizeUint(uint64(l.Algorithm)) + sizeUint(uint64(l.Limit)) + sizeUint(uint64(l.Per)) +
-		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeUint(limitBits(l)) + sizeUint(uint64(l.MaxDebt)) +
-		sizeUint(uint64(l.MinGap)) + sizeUint(uint64(l.Refill)) + sizeUint(uint64(l.Buckets)) +
-		sizeUint(uint64(l.Calendar)) + sizeString(l.TimeZone) + sizeString(l.Override)
-	b = appendHead(b, frameLimits, size)
+	b = appendHead(b, frameLimits, limitSize(l))
 	b = appendString(b, limitName, l.Name)
 	b = appendUint(b, limitAlgorithm, uint64(l.Algorithm))
 	b = appendUint(b, limitLimit, uint64(l.Limit))

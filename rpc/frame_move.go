@@ -37,7 +37,7 @@ const (
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
 const maxMemory = cluster.MaxItems
 
-// appendMove appends the fields of m. Limits of its entries are written to the frame first, where they are not yet.
+// appendMove appends the fields of m to an ask of the frame, which has all limits of m by now (askSize).
 func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendFixed(b, moveFrom, m.From)
 	b = appendFixed(b, moveTo, m.To)
@@ -49,7 +49,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		limit, age := uint64(w.limit(e.Limit)), uint64(max(0, e.Age))
-		b = appendHead(b, moveEntries, sizeUint(limit)+sizeString(e.Key)+sizeOf(e.State)+sizeUint(age))
+		b = appendHead(b, moveEntries, entrySize(e, int(limit)))
 		b = appendUint(b, entryLimit, limit)
 		b = appendString(b, entryKey, e.Key)
 		if len(e.State) > 0 {
@@ -66,7 +66,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	for i := range m.Charges {
 		c := &m.Charges[i]
 		limit, units := uint64(w.limit(c.Limit)), protowire.EncodeZigZag(c.Units)
-		b = appendHead(b, moveCharges, sizeUint(limit)+sizeString(c.Key)+sizeUint(units)+sizeBool(c.Reset))
+		b = appendHead(b, moveCharges, chargeSize(c, int(limit)))
 		b = appendUint(b, chargeLimit, limit)
 		b = appendString(b, chargeKey, c.Key)
 		b = appendUint(b, chargeUnits, units)
@@ -84,8 +84,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
 	limit := uint64(w.limit(h.Limit))
 	left := uint64(max(0, h.Left))
-	b = appendHead(b, moveHolds, sizeUint(limit)+sizeString(h.Key)+sizeFixed(h.ID.Origin)+sizeFixed(h.ID.Sequence)+sizeUint(uint64(h.Units))+
-		sizeUint(left)+sizeString(h.Holder)+sizeUint(uint64(h.State))+sizeUint(uint64(h.Used))+sizeBool(h.Charge))
+	b = appendHead(b, moveHolds, holdCopySize(h, int(limit)))
 	b = appendUint(b, holdLimit, limit)
 	b = appendString(b, holdKey, h.Key)
 	b = appendFixed(b, holdOrigin, h.ID.Origin)
@@ -185,11 +184,7 @@ func sizeOf(b []byte) int {
 }
 
 func appendMemory(b []byte, x *cluster.Memory) []byte {
-	size := sizeFixed(x.ID.Origin) + sizeUint(x.ID.Sequence) + sizeUint(uint64(x.Partition)) + sizeUint(uint64(x.Age))
-	for i := range x.Decisions {
-		size += sizeBytes(outcomeSize(&cluster.AnswerItem{Decision: x.Decisions[i]}))
-	}
-	b = appendHead(b, moveTaken, size)
+	b = appendHead(b, moveTaken, memorySize(x))
 	b = appendFixed(b, memoryOrigin, x.ID.Origin)
 	b = appendUint(b, memorySequence, x.ID.Sequence)
 	b = appendUint(b, memoryPartition, uint64(x.Partition))

@@ -192,41 +192,6 @@ func (l *line) post(c *cluster.Call) *letter {
 	return lt
 }
 
-// weigh is the size of a in a frame, about, and never less.
-func weigh(a *cluster.Ask) int {
-	n := 64 + 8*len(a.Forget)
-	if a.Move != nil {
-		n += weighMove(a.Move)
-	}
-	for i := range a.Items {
-		n += len(a.Items[i].Key) + 48
-		if i == 0 || a.Items[i].Limit != a.Items[i-1].Limit {
-			n += len(a.Items[i].Limit.Name) + 64
-		}
-	}
-	return n
-}
-
-func weighMove(m *cluster.Move) int {
-	n := 64 + len(m.ID) + 2*(len(m.Claim)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Gift))
-	for i := range m.Entries {
-		n += len(m.Entries[i].Key) + len(m.Entries[i].State) + 16
-		if i == 0 || m.Entries[i].Limit != m.Entries[i-1].Limit {
-			n += len(m.Entries[i].Limit.Name) + 64
-		}
-	}
-	for i := range m.Charges {
-		n += len(m.Charges[i].Key) + 16
-		if i == 0 || m.Charges[i].Limit != m.Charges[i-1].Limit {
-			n += len(m.Charges[i].Limit.Name) + 64
-		}
-	}
-	for i := range m.Taken {
-		n += 32 + 48*len(m.Taken[i].Decisions)
-	}
-	return n
-}
-
 // await returns when the letter's call is filled in, at its deadline at the latest.
 func (lt *letter) await() {
 	lt.timer.Reset(time.Duration(lt.call.Deadline - lt.line.config.Clock.Now()))
