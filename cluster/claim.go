@@ -17,6 +17,7 @@ import (
 // Views come late, so a claimer may not know all who have come meanwhile, and one of those may hold the partition by now. So a
 // claim says whom the claimer knows, and who knows others answers with their boots: as long as there is one that the
 // claimer has never known, it gets nothing; nor does it while it hears itself somebody who has claimed and whom its View does not name.
+// A boot that no View has named here, and that does not answer at its address, is answered with nothing but that (stranger.go).
 // What a member has said last it need not say again: it may leave, or die, before that one has been heard of.
 //
 // Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
@@ -56,7 +57,7 @@ func (n *Node) tendAgain(pause time.Duration) {
 	unasked := n.unaskedLocked(now, r)
 	n.mu.Unlock()
 
-	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Term: term, Claim: wanted, Members: r.boots, Unasked: unasked})
+	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Claim: wanted, Members: r.boots, Unasked: unasked})
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}
@@ -129,7 +130,7 @@ func (n *Node) hearsStrangersLocked(now limiter.Instant, r *route) bool {
 	return false
 }
 
-// hearsay is whom a member has named last, when it answered a claim of this node, as boots that may hold something.
+// hearsay is which boots that this node did not know a member has named last, when it answered a claim: they may hold something.
 type hearsay struct {
 	known []uint64
 	at    limiter.Instant
@@ -142,8 +143,14 @@ func (n *Node) learnWhomLocked(now limiter.Instant, r *route, calls []Call) {
 		if c.Err != nil || c.Answer.Move == nil {
 			continue
 		}
-		if known := c.Answer.Move.Known; slices.ContainsFunc(known, func(b uint64) bool { return n.strangeLocked(r, b) }) {
-			n.hearsay[c.To.Boot] = hearsay{known, now}
+		var strange []uint64
+		for _, b := range c.Answer.Move.Known {
+			if n.strangeLocked(r, b) && len(strange) < mostBoots {
+				strange = append(strange, b)
+			}
+		}
+		if len(strange) > 0 {
+			n.hearsay[c.To.Boot] = hearsay{strange, now}
 		} else {
 			delete(n.hearsay, c.To.Boot)
 		}

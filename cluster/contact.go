@@ -141,7 +141,8 @@ func (n *Node) fence() {
 	n.fenceLocked()
 }
 
-// LetGo makes a node that leaves hold nothing any more, though nobody may have taken it over: its heirs will, from their copies.
+// LetGo makes a node that leaves, or whose name is another one's, hold nothing any more, though nobody may have taken it over: its
+// heirs will, from their copies.
 func (n *Node) LetGo() { n.fence() }
 
 func (n *Node) fenceLocked() {
@@ -376,6 +377,7 @@ func (n *Node) expectLocked(now limiter.Instant, v *View, old *route) {
 func (n *Node) acquaintLocked(now limiter.Instant, r, old *route) {
 	for _, m := range r.Members {
 		delete(n.strangers, m.Boot)
+		delete(n.acquainted, m.Boot)
 		delete(n.former, m.Boot)
 	}
 	if old == nil {
@@ -485,7 +487,7 @@ func (n *Node) probePeerLocked(now limiter.Instant, p *peer) {
 func (n *Node) probe(p *peer) {
 	sent := n.clock.Now()
 	deadline := sent.Add(probeTimeout)
-	calls := moveCall(p, deadline, &Move{From: n.boot, To: p.boot, ID: n.id, CutOff: n.minority.Load()})
+	calls := moveCall(p, deadline, &Move{From: n.boot, To: p.boot, ID: n.id, Addr: n.peerAddr(), CutOff: n.minority.Load()})
 	n.net.Call(calls)
 	now := n.clock.Now()
 	n.note(sent, now, p, &calls[0])

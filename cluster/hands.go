@@ -30,6 +30,7 @@ type Call struct {
 	To       Member
 	Ask      *Ask
 	Deadline limiter.Instant // on the caller's clock; it travels as what is left of it
+	Once     bool            // To is no member, as far as the caller knows: nothing is kept for further calls
 
 	Answer *Answer // set if Err is nil
 	Err    error   // wraps ErrUnsent if the peer surely did not act on the Ask; otherwise nobody knows
@@ -102,6 +103,7 @@ type Ask struct {
 type Move struct {
 	From, To uint64 // boots of who says it and of whom it is meant for
 	ID       string // of who says it
+	Addr     string // of a claim and a sign of life: its peer address, for a receiver that has not heard of it
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 	CutOff   bool   // the sender is cut off from most members: it lives, and holds nothing
 

@@ -8,32 +8,42 @@ import (
 	"penstock/ring"
 )
 
-// hear answers what a peer says about partitions, or nil if it is for another boot, or from a stranger.
+// hear answers what a peer says about partitions, or nil if it is for another boot, or says what no member can say. A sender is
+// known by id and boot: a View has named it, or it has answered at its own address (stranger.go). Of others nothing is believed. They
+// learn only which boots are known here, so that a newcomer takes nothing over that one of them may hold.
 func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if m.To != n.boot {
 		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.heardLocked(m.Term)
-	var sender, leaver *peer
-	if r != nil {
-		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From {
-			sender = r.peers[i]
-			sender.met(now, m.CutOff)
+	sender, former := n.senderLocked(r, m)
+	cutOff := n.minority.Load() && r != nil
+	switch {
+	case sender == nil && former == nil && !n.acquaintedLocked(now, r, m):
+		n.stats.Strangers.Add(1)
+		if r != nil && m.Sequence == 0 && (cutOff || len(m.Claim) > 0) {
+			return &MoveAnswer{Known: n.knownLocked(now, r, cutOff)}
+		}
+		return nil
+	case !m.plausible() || !n.heardLocked(m.Term):
+		n.stats.Implausible.Add(1)
+		return nil
+	}
+	var leaver *peer
+	if sender != nil {
+		sender.met(now, m.CutOff)
+	}
+	if former != nil {
+		former.met(now, m.CutOff)
+		if sender == nil && former.leaving() { // it goes on handing over what it held, also when others say already that it has left
+			leaver = former
 		}
 	}
-	if f, known := n.former[m.From]; known {
-		f.met(now, m.CutOff)
-		if sender == nil && f.leaving() { // it goes on handing over what it held, also when others say already that it has left
-			leaver = f.peer
-		}
-	}
-	if _, known := n.strangers[m.From]; known && sender == nil {
+	if _, claimed := n.strangers[m.From]; claimed && sender == nil {
 		n.strangers[m.From] = now
 	}
 	a := &MoveAnswer{}
-	cutOff := n.minority.Load() && r != nil
 	if cutOff { // whoever asks may have come just before, and not have heard of those who are missed
 		a.Known = n.knownLocked(now, r, true)
 	}
@@ -76,6 +86,36 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	a.Term, a.Up = n.term, time.Duration(now-n.began)
 	return a
+}
+
+// senderLocked is the peer that m comes from, as the View names it now, and as one that it named before. Both are nil if this
+// node knows nobody of that id and boot, or if the sender is an agent and says what only members may say.
+func (n *Node) senderLocked(r *route, m *Move) (sender, former *peer) {
+	if r != nil {
+		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From && (r.Members[i].Role == RoleMember || !m.ForMembers()) {
+			sender = r.peers[i]
+		}
+	}
+	if f, known := n.former[m.From]; known && f.id == m.ID {
+		former = f.peer
+	}
+	return sender, former
+}
+
+// mostBoots bounds the boots that a message lists: more than the members of any cluster.
+const mostBoots = 1 << 14
+
+// mostAge bounds how long a message may have waited at its sender. Entries wait for seconds.
+const mostAge = time.Hour
+
+// plausible reports whether a member of this protocol can have said m.
+func (m *Move) plausible() bool {
+	return m.Age >= 0 && m.Age <= mostAge && len(m.Unasked) <= mostBoots && len(m.Claim) <= ring.Partitions && m.Sequence < 1<<63
+}
+
+// ForMembers reports whether m has anything that only an owner of keys may say: agents send signs of life and charges.
+func (m *Move) ForMembers() bool {
+	return len(m.Claim)+len(m.Begin)+len(m.Entries)+len(m.End)+len(m.Lent)+len(m.Gift)+len(m.Taken)+len(m.Holds) > 0
 }
 
 // inbox is what was last taken in from a boot.

@@ -108,15 +108,31 @@ func (n *Node) forgetLocked(p int) {
 	n.holdings.kept[p].Store(false)
 }
 
-// nextTermLocked is a term higher than all that were heard of, and no other node's: its low bits are of the boot.
+// A term is a count and, in its low bits, a part of the boot that drew it. The count grows by one with each claim, and a node
+// that hears of a higher one goes on from there. A thousand claims a second raise it by 2^32 in fifty days.
+const (
+	termBits = 24
+	// maxTermJump is how many counts a member may be ahead of what this node has heard of. More is no term of this protocol: a
+	// single message must not use up the counts that there are.
+	maxTermJump = 1 << 32
+	maxTerm     = 1<<(64-termBits) - 1 // the highest count
+)
+
+// nextTermLocked is a term higher than all that were heard of, and no other node's: its low bits are of the boot. There
+// is none above the highest; it stays there.
 func (n *Node) nextTermLocked() uint64 {
-	n.term = (n.term>>termBits+1)<<termBits | n.boot&(1<<termBits-1)
+	n.term = min(n.term>>termBits+1, maxTerm)<<termBits | n.boot&(1<<termBits-1)
 	return n.term
 }
 
-const termBits = 24
-
-func (n *Node) heardLocked(term uint64) { n.term = max(n.term, term) }
+// heardLocked goes on from a term that a member has named. It reports false, and does not, if the member cannot have come by it.
+func (n *Node) heardLocked(term uint64) bool {
+	if term>>termBits > n.term>>termBits+maxTermJump {
+		return false
+	}
+	n.term = max(n.term, term)
+	return true
+}
 
 // SetView makes v the View of all requests that begin from now on.
 func (n *Node) SetView(v *View) {

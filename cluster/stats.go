@@ -32,6 +32,9 @@ type Stats struct {
 	Unmatched atomic.Uint64 // requests with attributes that no rule matches: admitted, and nothing counted
 	Loops     atomic.Uint64 // asks dropped because they had been sent on too often
 
+	Strangers   atomic.Uint64 // messages about partitions from a boot that no View has named: not believed
+	Implausible atomic.Uint64 // messages about partitions that no member can have sent: not believed
+
 	// Partitions are counted from here on.
 	Claimed  atomic.Uint64 // held because nobody did
 	Received atomic.Uint64 // held because whoever did has given them

@@ -127,13 +127,13 @@ func TestGiftFromBeforeAPauseIsOld(t *testing.T) {
 		m := &Move{From: w.nodes["n1"].boot, To: n2.boot, ID: "n1", Term: term, Sequence: sequence, Gift: gift}
 		return n2.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: m}).Move
 	}
-	if a := give(1<<40, 1<<62); a == nil || !a.Applied || len(a.Refused) != len(gift) || n2.Held() > 0 {
+	if a := give(1<<40, 1<<40); a == nil || !a.Applied || len(a.Refused) != len(gift) || n2.Held() > 0 {
 		t.Errorf("a gift of %d from before the pause: applied %t, and n2 holds %d", len(gift), a != nil && a.Applied, n2.Held())
 	}
 	w.pass(2 * time.Second)
 	w.wantOneHolderEach("after it went on")
 	n2.fence()
-	if a := give(1<<40+1, 1<<63); a == nil || len(a.Refused) > 0 { // n1 has answered meanwhile
+	if a := give(1<<40+1, 1<<41); a == nil || len(a.Refused) > 0 { // n1 has answered meanwhile
 		t.Errorf("a gift from after the pause: %d of %d are refused", len(a.Refused), len(gift))
 	}
 }

@@ -1,13 +1,18 @@
 package rpc
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,9 +26,10 @@ import (
 // PeerServerConfig makes the door for other nodes. Node, Cluster and Clock are required.
 type PeerServerConfig struct {
 	Node    *cluster.Node
-	Cluster string      // name of the cluster; nodes of another one are refused
-	Clock   *Clock      // the node's
-	TLS     *tls.Config // nil: plaintext. See ServerTLS
+	Cluster string       // name of the cluster; nodes of another one are refused
+	Clock   *Clock       // the node's
+	TLS     *tls.Config  // nil: plaintext. See ServerTLS
+	Logger  *slog.Logger // default slog.Default
 }
 
 // NewPeerServer makes the door for other nodes: it reads the asks of each frame, has the node answer them from
@@ -31,8 +37,11 @@ type PeerServerConfig struct {
 // that may wait (cluster.Ask.Waits), or of which others have to hear before it is answered (cluster.Node.Tells), gets a goroutine and
 // a reply of its own.
 func NewPeerServer(c PeerServerConfig) *Server {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
 	d := &peerDoor{
-		node: c.Node, clock: c.Clock, ending: make(chan struct{}),
+		node: c.Node, clock: c.Clock, log: c.Logger, ending: make(chan struct{}),
 		me: greeting{c.Cluster, c.Node.ID(), c.Node.Boot()},
 	}
 	s := grpc.NewServer(append(doorOptions(c.TLS),
@@ -56,19 +65,82 @@ type peerDoor struct {
 	node   *cluster.Node
 	clock  *Clock
 	me     greeting
+	log    *slog.Logger
 	limits limitCache
+	late   lateBudget    // of all streams
+	turned turnedAway    // who was refused lately
 	ending chan struct{} // closed when the door closes
+}
+
+// meet is who has opened a stream. The certificate that it shows, if the connection has any, must be its own, and its boot no other
+// node's.
+func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err error) {
+	other, err = d.me.admit(ctx)
+	if err != nil {
+		return other, false, err
+	}
+	if id := shown(ctx); id != nil {
+		role := cluster.RoleMember
+		if agent = !id.is(role); agent { // then it may not say what only members say (forged)
+			role = cluster.RoleAgent
+		}
+		err = id.check(other.node, role)
+	}
+	if v := d.node.View(); err == nil && v != nil {
+		for i := range v.Members {
+			if m := &v.Members[i]; m.Boot == other.boot && m.ID != other.node {
+				err = fmt.Errorf("boot %016x is that of %q, not of %q", other.boot, m.ID, other.node)
+			}
+		}
+	}
+	if err == nil {
+		return other, agent, nil
+	}
+	if d.turned.first(other.node, time.Now()) {
+		d.log.Warn("a peer is refused", "peer", other.node, "reason", err)
+	}
+	return other, agent, status.Errorf(codes.PermissionDenied, "node %s refuses %q: %v", d.me.node, other.node, err)
+}
+
+// turnedAway are the names under which somebody was refused lately, so that each is logged once in a while, and few are remembered.
+type turnedAway struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+const (
+	turnedEvery = time.Minute
+	turnedMost  = 64
+)
+
+// first reports whether name was not refused within the last turnedEvery.
+func (t *turnedAway) first(name string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.at, func(_ string, at time.Time) bool { return now.Sub(at) >= turnedEvery })
+	if _, known := t.at[name]; known || len(t.at) >= turnedMost {
+		return false
+	}
+	if t.at == nil {
+		t.at = make(map[string]time.Time)
+	}
+	t.at[name] = now
+	return true
 }
 
 // exchange serves one stream until the peer or the door ends it. In both cases the trailer says how far it got.
 func (d *peerDoor) exchange(stream grpc.ServerStream) error {
+	other, agent, refused := d.meet(stream.Context())
+	if refused != nil && other.cluster == d.me.cluster { // without a greeting the caller reads why, and tries again later
+		return refused
+	}
 	if err := stream.SendHeader(d.me.metadata()); err != nil {
 		return err
 	}
-	if err := d.me.admit(stream.Context()); err != nil {
-		return err
+	if refused != nil {
+		return refused
 	}
-	e := &exchange{door: d, send: stream.SendMsg, frames: frameReader{known: &d.limits}}
+	e := &exchange{door: d, peer: other, agent: agent, send: stream.SendMsg, frames: frameReader{known: &d.limits}}
 	over := make(chan error, 1)
 	go func() { over <- e.run(stream) }()
 	var err error
@@ -90,6 +162,9 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 // exchange is one stream at work.
 type exchange struct {
 	door   *peerDoor
+	peer   greeting // who is at the other end
+	agent  bool     // by its certificate it is an agent
+	late   lateBudget
 	send   func(reply any) error
 	frames frameReader
 	reply  []byte
@@ -130,7 +205,8 @@ func (e *exchange) answer(frame []byte) error {
 }
 
 // answerLater answers an ask that may wait.
-func (e *exchange) answerLater(tag uint64, a *cluster.Ask) {
+func (e *exchange) answerLater(tag uint64, a *cluster.Ask, weight int) {
+	defer e.leave(weight)
 	e.answerLate(appendAnswer(nil, tag, e.door.node.Deliver(a)))
 }
 
@@ -143,7 +219,8 @@ func (e *exchange) answerLate(reply []byte) {
 }
 
 // answerWhenTold answers an ask that was decided, and gave back what others have to hear of first.
-func (e *exchange) answerWhenTold(tag uint64, a *cluster.Ask, answer *cluster.Answer) {
+func (e *exchange) answerWhenTold(tag uint64, a *cluster.Ask, answer *cluster.Answer, weight int) {
+	defer e.leave(weight)
 	e.door.node.Confirm(a, answer)
 	e.answerLate(appendAnswer(nil, tag, answer))
 }
@@ -171,15 +248,27 @@ func (e *exchange) serve(b []byte) error {
 			e.reply = appendRefusal(e.reply, tag, err.Error())
 			return
 		}
+		if reason := e.forged(a); reason != "" {
+			e.reply = appendRefusal(e.reply, tag, reason)
+			return
+		}
+		weight := weigh(a)
+		if a.Relay && (!e.known() || !e.enter(weight, relaysAtOnce, relayBytes)) {
+			a.Relay = false // the asker hears that this node does not hold the keys, and goes on without it
+		} else if a.Relay || a.Waits() && e.enter(weight, lateAtOnce, lateBytes) {
+			go e.answerLater(tag, keep(a), weight)
+			return
+		}
 		if a.Waits() {
-			go e.answerLater(tag, keep(a))
+			e.reply = appendRefusal(e.reply, tag, errTooMuchWaits)
 			return
 		}
 		if e.door.node.DeliverInto(a, &e.given); e.door.node.Tells(a, &e.given) {
+			e.force(weight) // it is charged already: too late to refuse it
 			given := e.given
 			given.Items, given.Owners = slices.Clone(given.Items), slices.Clone(given.Owners)
 			e.given = cluster.Answer{}
-			go e.answerWhenTold(tag, keep(a), &given)
+			go e.answerWhenTold(tag, keep(a), &given, weight)
 			return
 		}
 		e.reply = appendAnswer(e.reply, tag, &e.given)

@@ -18,7 +18,7 @@ import (
 const (
 	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers, moveUnasked = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
 
-	moveCutOff, moveAge = 17, 18
+	moveCutOff, moveAge, moveAddr = 17, 18, 19
 
 	entryLimit, entryKey, entryState, entryAge = 1, 2, 3, 4
 
@@ -78,7 +78,8 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendFixed(b, moveMembers, m.Members)
 	b = appendBoots(b, moveUnasked, m.Unasked)
 	b = appendBool(b, moveCutOff, m.CutOff)
-	return appendUint(b, moveAge, uint64(max(0, m.Age)))
+	b = appendUint(b, moveAge, uint64(max(0, m.Age)))
+	return appendString(b, moveAddr, m.Addr)
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -262,6 +263,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.CutOff = f.value != 0
 		case moveAge:
 			m.Age = time.Duration(min(f.value, math.MaxInt64))
+		case moveAddr:
+			m.Addr = string(f.bytes)
 		case moveID:
 			m.ID = string(f.bytes)
 		case moveTerm:

@@ -54,14 +54,14 @@ func first(md metadata.MD, key string) string {
 }
 
 // admit is a peer door's answer to whoever opens a stream: nil if it may stay.
-func (g greeting) admit(ctx context.Context) error {
+func (g greeting) admit(ctx context.Context) (other greeting, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	other, version, ok := readGreeting(md)
 	switch {
 	case !ok:
-		return status.Errorf(codes.FailedPrecondition, "node %s speaks protocol %s of penstock.peer, the caller %q; run the same release on all nodes", g.node, protocol, version)
+		return other, status.Errorf(codes.FailedPrecondition, "node %s speaks protocol %s of penstock.peer, the caller %q; run the same release on all nodes", g.node, protocol, version)
 	case other.cluster != g.cluster:
-		return status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, the caller to %q; give all nodes of a cluster the same name", g.node, g.cluster, other.cluster)
+		return other, status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, the caller to %q; give all nodes of a cluster the same name", g.node, g.cluster, other.cluster)
 	}
-	return nil
+	return other, nil
 }

@@ -57,6 +57,7 @@ type line struct {
 	stats   *PeersStats
 	letters *sync.Pool // of used ones
 	to      lineTo
+	role    cluster.Role // as gossip has it
 	conn    *grpc.ClientConn
 	ctx     context.Context // ends with close
 	cancel  context.CancelFunc
@@ -102,14 +103,14 @@ func newLetter() any {
 	return &letter{done: make(chan struct{}, 1), timer: t}
 }
 
-func (p *Peers) newLine(to lineTo) (*line, error) {
+func (p *Peers) newLine(to lineTo, role cluster.Role) (*line, error) {
 	c := &p.config
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	l := &line{
-		config: c, stats: &p.stats, letters: &p.letters, to: to,
+		config: c, stats: &p.stats, letters: &p.letters, to: to, role: role,
 		ended: make(chan struct{}), wake: make(chan struct{}, 1), sent: make(map[uint64]*letter),
 	}
 	conn, err := grpc.NewClient("passthrough:///"+to.addr,
@@ -380,6 +381,9 @@ func (l *line) meet(stream grpc.ClientStream) error {
 		return fmt.Errorf("it names cluster %q and protocol %q, this node %q and %q", g.cluster, version, l.config.Cluster, protocol)
 	case g.node != l.to.id || g.boot != l.to.boot:
 		return fmt.Errorf("%w: another node answers there: %s, boot %016x, instead of %s, boot %016x", cluster.ErrGone, g.node, g.boot, l.to.id, l.to.boot)
+	}
+	if id := shown(stream.Context()); id != nil {
+		return id.check(l.to.id, l.role)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,7 @@ type Peers struct {
 
 	mu     sync.Mutex // guards closed, and makes changes of lines one at a time
 	closed bool
+	there  map[lineTo]bool                  // told by Keep
 	lines  atomic.Pointer[map[lineTo]*line] // never changed, only replaced
 }
 
@@ -85,6 +87,34 @@ func (p *Peers) Call(calls []cluster.Call) {
 	for _, lt := range sent {
 		lt.await()
 	}
+	for i := range calls {
+		if calls[i].Once {
+			p.forget(calls[i].To)
+		}
+	}
+}
+
+// forget closes the line to m, unless m is one that there is (Keep).
+func (p *Peers) forget(m cluster.Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	to := lineTo{m.ID, m.PeerAddr, m.Boot}
+	if !p.there[to] {
+		p.dropLocked(func(other lineTo) bool { return other == to })
+	}
+}
+
+// Answers asks whether that very boot of a node is there: nil if it answers, an error that wraps cluster.ErrGone if nobody
+// listens at its address, or another one does. Its time is bounded by ctx.
+func (p *Peers) Answers(ctx context.Context, m cluster.Member) error {
+	until := p.config.Clock.Now().Add(time.Second)
+	if d, ok := ctx.Deadline(); ok {
+		until = p.config.Clock.Now().Add(time.Until(d))
+	}
+	sign := &cluster.Move{From: p.config.Boot, To: m.Boot, ID: p.config.ID}
+	calls := []cluster.Call{{To: m, Deadline: until, Once: true, Ask: &cluster.Ask{Hop: 1, Deadline: until, Move: sign}}}
+	p.Call(calls)
+	return calls[0].Err
 }
 
 // Wait returns at until. See cluster.Network.
@@ -98,10 +128,10 @@ func (p *Peers) line(m cluster.Member) (*line, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lineLocked(to)
+	return p.lineLocked(to, m.Role)
 }
 
-func (p *Peers) lineLocked(to lineTo) (*line, error) {
+func (p *Peers) lineLocked(to lineTo, role cluster.Role) (*line, error) {
 	lines := *p.lines.Load()
 	if l := lines[to]; l != nil {
 		return l, nil
@@ -109,7 +139,7 @@ func (p *Peers) lineLocked(to lineTo) (*line, error) {
 	if p.closed {
 		return nil, fmt.Errorf("%w: this node is stopping", cluster.ErrUnsent)
 	}
-	l, err := p.newLine(to)
+	l, err := p.newLine(to, role)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrUnsent, err)
 	}
@@ -140,10 +170,11 @@ func (p *Peers) Keep(members []cluster.Member) {
 		return
 	}
 	for _, to := range owners {
-		if _, err := p.lineLocked(to); err != nil {
+		if _, err := p.lineLocked(to, cluster.RoleMember); err != nil {
 			p.config.Logger.Warn("no line to a peer", "peer", to.id, "address", to.addr, "error", err)
 		}
 	}
+	p.there = there
 	p.dropLocked(func(to lineTo) bool { return !there[to] })
 }
 

@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
 )
 
 // authority signs certificates for 127.0.0.1 and keeps them in files.
@@ -259,13 +261,14 @@ func TestServerWritesToItsTLS(t *testing.T) {
 // Promise: nodes with certificates of one authority reach each other; one without does not.
 func TestPeersOverTLS(t *testing.T) {
 	a := newAuthority(t, "ours")
-	a.issue("n2", "node")
+	a.as("n1", cluster.RoleMember)
+	a.as("n2", cluster.RoleMember)
 	s := newStations(t, 2, five)
-	server, err := ServerTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	server, err := ServerTLS(a.path("n2.pem"), a.path("n2.key"), a.path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ClientTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	client, err := ClientTLS(a.path("n1.pem"), a.path("n1.key"), a.path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@
 //  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says goodbye; Close stops.
 //
 // A node is known to the library as "id/boot", so a restart is a new node to it and is never mistaken for the old one.
-// In a View there is one member per id: of several boots the one that started last, by the wall clock that it read at
-// its start. The loser, if it is this node, owns nothing in its own Views and says so (Config.OnConflict).
+// In a View there is one member per id: a second process of a name is refused while the first one answers, wherever and
+// whenever the two learn of each other (contest.go, Config.OnConflict).
 //
 // The library trusts whoever holds the label and, if there are any, a key: it is no defence against a member that lies.
 //
@@ -51,7 +51,7 @@ type Config struct {
 	// Member is this node as the others shall see it. ID, Boot and PeerAddr are required. State is JOINING, or ACTIVE
 	// if Join is empty.
 	Member cluster.Member
-	// Started orders the boots of one ID: the latest wins. Default: now.
+	// Started orders the boots of one ID: the earliest wins, of those that are in the ring. Default: now.
 	Started time.Time
 
 	// Bind is the host:port to gossip on, TCP and UDP. Port 0 takes a free one; an empty host means all IPv4
@@ -74,9 +74,15 @@ type Config struct {
 	// OnView receives every View that differs from the one before, in order and one at a time: the first before Start
 	// returns. It must return soon, and must not call methods of the Gossip other than View.
 	OnView func(*cluster.View)
-	// OnConflict is called at most once, if for some seconds another node has been alive under this node's ID that
-	// started later. The caller should stop this one. The error says who the other is. Same rules as OnView.
+	// OnContest is called, after OnView, when another node is alive under this node's ID that comes before this one. This one
+	// must stop deciding at once; whether it must stop is asked then. Same rules as OnView.
+	OnContest func()
+	// OnConflict is called at most once, if a node that comes before this one answers under this node's ID. The caller should
+	// stop this one. The error names the other one. Same rules as OnView.
 	OnConflict func(error)
+	// Answers asks an earlier boot of this node's ID at its peer address whether it is there: nil if it answers, an error that
+	// wraps cluster.ErrGone if it is gone, another one if nobody knows. nil: only gossip is asked.
+	Answers func(ctx context.Context, earlier cluster.Member) error
 	// Logger receives what happens here and what the library says. Default: nothing.
 	Logger *slog.Logger
 
@@ -128,8 +134,7 @@ const (
 	leavingRounds = 5
 	// streamTimeout bounds a connection of the library, and with it how long Close may take.
 	streamTimeout = 2 * time.Second
-	// conflictGrace is how long a later boot of this node's ID must be alive before OnConflict. A boot that was
-	// killed counts as alive until it is found dead, and starts later than its successor if the clock was set back.
+	// conflictGrace is how long an earlier boot of this node's ID that gossip holds alive may be silent before this one gives up.
 	conflictGrace = 15 * time.Second
 	// protocol is the version of what Penstock nodes say to each other by their peer doors. The library refuses to
 	// join clusters that do not speak it.
@@ -151,6 +156,8 @@ type Gossip struct {
 
 	markJoined func()
 	flush      chan chan struct{} // asks announce for a View now; closed in answer
+	wasActive  atomic.Bool        // this node was in the ring, as far as it knows
+	joinedAt   atomic.Int64       // when joined was closed, in ns since the epoch
 
 	// turn is held by SetState, Leave and Close. It is a channel because its holder waits for the network.
 	turn         chan struct{}
@@ -176,6 +183,7 @@ func Start(ctx context.Context, config Config) (*Gossip, error) {
 	g.bound = netip.AddrPortFrom(g.bound.Addr(), uint16(conf.BindPort)) // the library writes the port it took there
 	if len(g.seeds) == 0 {
 		g.markJoined()
+		g.wasActive.Store(config.Member.State == cluster.StateActive)
 	}
 	g.publish()
 	g.tasks.Go(g.announce)
@@ -205,7 +213,7 @@ func prepare(ctx context.Context, config Config) (*Gossip, *memberlist.Config, e
 		flush:  make(chan chan struct{}),
 		turn:   make(chan struct{}, 1),
 	}
-	g.markJoined = sync.OnceFunc(func() { close(g.joined) })
+	g.markJoined = sync.OnceFunc(func() { g.joinedAt.Store(time.Now().UnixNano()); close(g.joined) })
 	var err error
 	if g.seeds, err = parseSeeds(config.Join); err != nil {
 		return nil, nil, err
@@ -372,11 +380,12 @@ func (g *Gossip) Joined() bool {
 	}
 }
 
-// Wait returns nil as soon as Joined. If ctx ends before, the error says why the seeds could not be reached.
+// Wait returns nil as soon as this node has Joined and, if it has seeds, no other node has its name. If ctx ends before, the
+// error says why the seeds could not be reached, or that the name is in use.
 func (g *Gossip) Wait(ctx context.Context) error {
 	select {
 	case <-g.joined:
-		return nil
+		return g.waitForName(ctx)
 	case <-g.running.Done():
 		return ErrStopped
 	case <-ctx.Done():
@@ -385,6 +394,26 @@ func (g *Gossip) Wait(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNotJoined, *why)
 	}
 	return fmt.Errorf("%w: %w", ErrNotJoined, ctx.Err())
+}
+
+// waitForName gives the news of another node of this name time to come, and waits until the contest for it is over.
+func (g *Gossip) waitForName(ctx context.Context) error {
+	if len(g.seeds) == 0 {
+		return nil
+	}
+	settled := time.Unix(0, g.joinedAt.Load()).Add(settleRounds * g.timing.Gossip)
+	for pause := time.Until(settled); ; pause = contestEvery / 4 {
+		select {
+		case <-g.running.Done():
+			return ErrStopped
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %q; waiting until the other node is gone", ErrNameTaken, g.roster.id)
+		case <-time.After(pause):
+		}
+		if len(g.roster.rivals()) == 0 {
+			return nil
+		}
+	}
 }
 
 // SetState changes this node's state. When it returns nil, View shows the change and it has been sent out; a node must
@@ -408,6 +437,9 @@ func (g *Gossip) setState(state cluster.State, timeout time.Duration) error {
 	}
 	if !g.roster.setState(state) {
 		return nil
+	}
+	if state == cluster.StateActive {
+		g.wasActive.Store(true)
 	}
 	done := make(chan struct{})
 	g.flush <- done
@@ -467,8 +499,8 @@ func (g *Gossip) Close() error {
 
 // announce makes the Views until Close. After Start it is the only goroutine that does.
 func (g *Gossip) announce() {
-	var later, grace <-chan time.Time // nil while nothing waits
-	var rival error
+	var later <-chan time.Time // nil while nothing waits
+	var verdict chan error     // nil while no contest is under way
 	reported := false
 	for {
 		var done chan struct{}
@@ -480,21 +512,21 @@ func (g *Gossip) announce() {
 				later = time.After(g.timing.Coalesce)
 			}
 			continue
-		case <-grace:
-			grace, reported = nil, true
-			g.reportConflict(rival)
-			continue
+		case err := <-verdict:
+			verdict = nil
+			if err != nil {
+				reported = true
+				g.reportConflict(err)
+				continue
+			}
 		case <-later:
 		case <-g.roster.went:
 		case done = <-g.flush:
 		}
 		later = nil // the View has everything that was waiting
-		rival = g.publish()
-		switch {
-		case rival == nil:
-			grace = nil
-		case grace == nil && !reported:
-			grace = time.After(conflictGrace)
+		if contested := g.publish(); contested && verdict == nil && !reported {
+			verdict = make(chan error, 1)
+			g.tasks.Go(func() { verdict <- g.contest() })
 		}
 		if done != nil {
 			close(done)
@@ -502,17 +534,20 @@ func (g *Gossip) announce() {
 	}
 }
 
-// publish makes a View of the roster if it differs from the present one. The error says that another node has taken
-// this node's id.
-func (g *Gossip) publish() (rival error) {
-	members, rival := g.roster.members()
+// publish makes a View of the roster if it differs from the present one. It reports whether another node comes before this
+// one under its id.
+func (g *Gossip) publish() (contested bool) {
+	members, contested := g.roster.members()
+	if contested && g.config.OnContest != nil {
+		defer g.config.OnContest()
+	}
 	if old := g.view.Load(); old != nil && slices.Equal(old.Members, members) {
-		return rival
+		return contested
 	}
 	view, err := cluster.NewViewOn(g.config.Member.ID, members, g.ring)
 	if err != nil {
 		g.log.Error("the view of the cluster stays as it was", "err", err)
-		return rival
+		return contested
 	}
 	g.view.Store(view)
 	g.log.Debug("view", "members", len(view.Members), "active", view.Active(), "state", view.Me().State.String(),
@@ -520,7 +555,7 @@ func (g *Gossip) publish() (rival error) {
 	if g.config.OnView != nil {
 		g.config.OnView(view)
 	}
-	return rival
+	return contested
 }
 
 // ring is the ring of these nodes. To build one takes milliseconds, and most changes of the roster bring none: who joins or leaves shows in it

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,7 @@ func start(t *testing.T, w *wire, id string, host int, change func(*Config)) *no
 			n.conflict = err
 		},
 	}
+	c.Answers = w.answers
 	if change != nil {
 		change(&c)
 	}
@@ -80,6 +82,7 @@ func start(t *testing.T, w *wire, id string, host int, change func(*Config)) *no
 		t.Fatal(err)
 	}
 	n.Gossip = g
+	w.runs(c.Member.Boot, true)
 	t.Cleanup(n.crash)
 	return n
 }
@@ -97,6 +100,7 @@ func hostAddr(host int) string { return fmt.Sprintf("10.0.0.%d:7946", host) }
 // crash takes the node away without a word.
 func (n *node) crash() {
 	n.end.unplug()
+	n.end.wire.runs(n.config.Member.Boot, false)
 	if err := n.Close(); err != nil {
 		n.t.Errorf("%s: Close: %v", n.id, err)
 	}
@@ -427,39 +431,132 @@ func TestKeysAreReplacedNodeByNode(t *testing.T) {
 	})
 }
 
-// The promise: of two nodes with one id the one that started last counts, everywhere. The other one owns nothing,
-// says so, and is back when the intruder is gone.
+// The promise: a second node of an id that is in use is refused, with a reason that names the first one, which notices nothing.
 func TestTwoNodesWithOneID(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		started time.Duration // of the second one, by its own clock, after the first one
+	}{{"the second one started later", time.Hour}, {"its clock is behind", -time.Hour}} {
+		t.Run(row.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T) {
+				w := newWire()
+				a, b, first := three(t, w)
+				for _, n := range []*node{a, b, first} {
+					n.forget()
+				}
+				second := start(t, w, "c", 4, func(c *Config) { join(1)(c); c.Started = time.Now().Add(row.started) })
+				second.wantRefused(`"c": another node has it (peer address 10.0.0.3:7947`)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				if err := second.Wait(ctx); !errors.Is(err, ErrNameTaken) {
+					t.Errorf("the second one waits for its name: %v", err)
+				}
+				second.crash()
+				time.Sleep(time.Minute)
+				for _, n := range []*node{a, b, first} {
+					if views := n.seen(); len(views) > 0 {
+						t.Errorf("%s has noticed: %q", n.id, words(views[0]))
+					}
+				}
+				if first.conflict != nil {
+					t.Errorf("the first one was told %v", first.conflict)
+				}
+			})
+		})
+	}
+}
+
+// wantRefused waits until the node has been told that it must stop.
+func (n *node) wantRefused(why string) {
+	n.t.Helper()
+	eventually(n.t, func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.conflict == nil || !strings.Contains(n.conflict.Error(), why) {
+			return fmt.Errorf("%s was told %v, want %q", n.id, n.conflict, why)
+		}
+		return nil
+	})
+}
+
+// The promise: of two nodes that take one id at the same moment at most one comes into the ring.
+func TestTwoNodesWithOneIDAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
-		a, b, old := three(t, w)
-		late := start(t, w, "c", 4, join(1))
-		late.activate()
-		eventually(t, func() error {
-			for _, n := range []*node{a, b, late} {
-				if got := n.View().Members[2]; got != late.View().Me() || got.State != cluster.StateActive {
-					return fmt.Errorf("%s knows %+v as c; late is %+v", n.id, got, late.View().Me())
+		a, b, _ := three(t, w)
+		one, two := start(t, w, "d", 4, join(1)), start(t, w, "d", 5, join(2))
+		var wg sync.WaitGroup
+		for _, n := range []*node{one, two} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				if n.Wait(ctx) == nil {
+					_ = n.SetState(cluster.StateActive)
+				}
+			})
+		}
+		wg.Wait()
+		two.wantRefused(`"d"`)
+		if one.conflict != nil {
+			t.Errorf("the older one was told %v", one.conflict)
+		}
+		two.crash()
+		agree(t, "a* b* c* d*", a, b, one)
+		for _, n := range []*node{a, b} {
+			for _, v := range n.seen() {
+				if i := v.Find("d"); i >= 0 && v.Members[i].Boot == two.config.Member.Boot && v.Members[i].State == cluster.StateActive {
+					t.Errorf("%s has had the younger one in its ring", n.id)
 				}
 			}
-			return nil
-		})
-		agree(t, "a* b* c-", old)
-		if me := old.View().Me(); me.Boot != old.config.Member.Boot {
-			t.Errorf("old takes itself for %+v", me)
 		}
-		eventually(t, func() error {
-			old.mu.Lock()
-			defer old.mu.Unlock()
-			if old.conflict == nil || !strings.Contains(old.conflict.Error(), `id "c" was taken over`) {
-				return fmt.Errorf("old was told %v", old.conflict)
-			}
-			return nil
-		})
-		if late.conflict != nil {
-			t.Errorf("late was told %v", late.conflict)
+	})
+}
+
+// The promise: two nodes of one id that learn of each other late, when their clusters meet, become one: the older one stays, and
+// the younger one stops deciding before it is asked to stop.
+func TestTwoNodesWithOneIDMeetLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		w := newWire()
+		a := start(t, w, "a", 1, nil)
+		a.activate()
+		older := start(t, w, "c", 2, join(1))
+		older.activate()
+		b := start(t, w, "b", 3, nil)
+		b.activate()
+		var contested atomic.Bool
+		younger := start(t, w, "c", 4, func(c *Config) { join(3)(c); c.OnContest = func() { contested.Store(true) } })
+		younger.activate()
+		agree(t, "a* c*", a, older)
+		agree(t, "b* c*", b, younger)
+		bridge := start(t, w, "d", 5, join(1, 3))
+		bridge.activate()
+		younger.wantRefused("decides nothing any more")
+		if !contested.Load() || younger.View().Me().State == cluster.StateActive {
+			t.Errorf("the younger one goes on: %q", younger.says())
 		}
-		late.crash()
-		agree(t, "a* b* c*", a, b, old)
+		younger.crash()
+		agree(t, "a* b* c* d*", a, b, older, bridge)
+		if older.conflict != nil {
+			t.Errorf("the older one was told %v", older.conflict)
+		}
+	})
+}
+
+// The promise: who cannot be asked may be there for others: its name is free when gossip has found it dead, and not before.
+func TestRestartBesideASilentOne(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		w := newWire()
+		a, b, c := three(t, w)
+		silent := func(c *Config) {
+			c.Answers = func(context.Context, cluster.Member) error { return errors.New("no answer") }
+		}
+		c.crash()
+		again := start(t, w, "c", 4, func(c *Config) { join(1)(c); silent(c) })
+		again.activate()
+		agree(t, "a* b* c*", a, b, again)
+		if again.conflict != nil {
+			t.Error(again.conflict)
+		}
 	})
 }
 

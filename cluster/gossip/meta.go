@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,8 @@ import (
 
 // meta is what the others must know about a node besides its id. It travels with every message about the node:
 //
-//	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address | features
+//	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address | features |
+//	if it replaces any: number of earlier boots, each 8
 //
 // Integers are little endian, an address is its length as a uvarint and its bytes, features are a uvarint. The first release
 // ends before them: who does not say has none. A later one may append more, so what follows is ignored; another version is
@@ -31,6 +33,7 @@ type meta struct {
 	grpc      string
 	http      string
 	features  cluster.Features
+	replaced  [mostReplaced]uint64 // earlier boots that this one has found gone; 0: none
 }
 
 const (
@@ -53,6 +56,13 @@ func (m meta) encode() ([]byte, error) {
 		b = append(b, s...)
 	}
 	b = binary.AppendUvarint(b, uint64(m.features))
+	named := slices.DeleteFunc(slices.Clone(m.replaced[:]), func(boot uint64) bool { return boot == 0 })
+	if len(named) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(named)))
+	}
+	for _, boot := range named {
+		b = binary.LittleEndian.AppendUint64(b, boot)
+	}
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("the peer, gRPC and HTTP addresses are %d bytes too long together for gossip to carry",
 			len(b)-memberlist.MetaMaxSize)
@@ -90,16 +100,23 @@ func decodeMeta(b []byte) (meta, error) {
 	}
 	if features, width := binary.Uvarint(b); width > 0 {
 		m.features = cluster.Features(features)
+		return m, m.readReplaced(b[width:])
 	}
 	return m, nil
 }
 
-// later reports whether m started after o. Two boots never compare equal on one node and the other way on another.
-func (m meta) later(o meta) bool {
-	if m.started != o.started {
-		return m.started > o.started
+func (m *meta) readReplaced(b []byte) error {
+	if len(b) == 0 {
+		return nil
 	}
-	return m.boot > o.boot
+	n, width := binary.Uvarint(b)
+	if width <= 0 || n > memberlist.MetaMaxSize || uint64(len(b)-width) < 8*n {
+		return errMetaShort
+	}
+	for i := range min(n, mostReplaced) {
+		m.replaced[i] = binary.LittleEndian.Uint64(b[width+int(8*i):])
+	}
+	return nil
 }
 
 func (m meta) member(id string) cluster.Member {

@@ -25,6 +25,7 @@ func drawMeta(t *rapid.T) meta {
 		grpc:      addr.Draw(t, "grpc"),
 		http:      addr.Draw(t, "http"),
 		features:  cluster.Features(rapid.Uint64().Draw(t, "features")),
+		replaced:  [mostReplaced]uint64{rapid.Uint64Min(1).Draw(t, "replaced")},
 	}
 }
 
@@ -40,7 +41,7 @@ func TestMetaRoundTrip(t *testing.T) {
 		if got, err := decodeMeta(more); err != nil || got != m {
 			t.Fatalf("%+v came back as %+v, %v", m, got, err)
 		}
-		m.features = 0
+		m.features, m.replaced = 0, [mostReplaced]uint64{}
 		first, err := m.encode()
 		if err != nil {
 			t.Fatal(err)
@@ -141,17 +142,26 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// The promise: of two boots exactly one is later, and nothing is later than itself.
-func TestLater(t *testing.T) {
+// The promise: of two boots of one id all nodes choose the same one: the one in the ring, else the older one, unless the other has found it gone.
+func TestPrecedes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		small := rapid.Uint64Range(0, 3)
-		a := meta{started: small.Draw(t, "a started"), boot: small.Draw(t, "a boot")}
-		b := meta{started: small.Draw(t, "b started"), boot: small.Draw(t, "b boot")}
-		if a == b && (a.later(b) || b.later(a)) || a != b && a.later(b) == b.later(a) {
-			t.Fatalf("%+v and %+v", a, b)
+		small := rapid.Uint64Range(1, 3)
+		draw := func(name string) meta {
+			return meta{
+				state:   cluster.State(rapid.IntRange(0, int(cluster.StateLeaving)).Draw(t, name+" state")),
+				started: small.Draw(t, name+" started"), boot: small.Draw(t, name+" boot"),
+				replaced: [mostReplaced]uint64{rapid.Uint64Range(0, 3).Draw(t, name+" replaced")},
+			}
 		}
-		if a.started > b.started && !a.later(b) {
-			t.Fatalf("%+v is not later than %+v", a, b)
+		a, b := draw("a"), draw("b")
+		switch {
+		case a.boot == b.boot: // the same one
+		case a.precedes(b) == b.precedes(a):
+			t.Fatalf("%+v and %+v", a, b)
+		case a.replaced[0] == b.boot && b.replaced[0] != a.boot && !a.precedes(b):
+			t.Fatalf("%+v has found %+v gone", a, b)
+		case a.replaced[0] != b.boot && b.replaced[0] != a.boot && a.state == cluster.StateActive && b.state != cluster.StateActive && !a.precedes(b):
+			t.Fatalf("%+v is in the ring, and %+v is not", a, b)
 		}
 	})
 }

@@ -56,7 +56,11 @@ func newRoster(m cluster.Member, started time.Time, met func()) (*roster, error)
 		state: m.State, role: m.Role, boot: m.Boot, started: uint64(started.UnixNano()), algorithm: algorithm,
 		peer: m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr, features: cluster.OwnFeatures,
 	}
-	encoded, err := me.encode()
+	longest := me
+	for i := range longest.replaced {
+		longest.replaced[i] = 1
+	}
+	encoded, err := longest.encode()
 	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
@@ -70,37 +74,36 @@ func newRoster(m cluster.Member, started time.Time, met func()) (*roster, error)
 	}, nil
 }
 
-// members are the members of a View, sorted by id, one per id: of several boots the last to start. The error says that
-// this is not this boot, which then shows itself as LEAVING: it owns nothing, and whom it asks knows the other one.
-func (r *roster) members() ([]cluster.Member, error) {
+// members are the members of a View, sorted by id, one per id: of several boots the one that precedes the others (contest.go).
+// If another boot precedes this one, or a copy of this process runs, this node is contested: it shows itself as
+// JOINING, and owns nothing.
+func (r *roster) members() (members []cluster.Member, contested bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rival, conflict := r.me, r.twin
-	latest := map[string]peer{}
-	for name, p := range r.alive {
-		switch old, ok := latest[p.id]; {
-		case name == r.name:
-		case p.id == r.id:
-			if p.later(rival) {
-				rival = p.meta
-				conflict = fmt.Errorf("gossip: the node id %q was taken over by another node (peer address %s, boot %016x, started %s); "+
-					"this one owns nothing any more and must stop; give every node a --name of its own",
-					r.id, p.peer, p.boot, time.Unix(0, int64(p.started)).UTC().Format(time.RFC3339))
-			}
-		case !ok || p.later(old.meta):
-			latest[p.id] = p
+	first := map[string]peer{}
+	for _, p := range r.alive {
+		if old, ok := first[p.id]; p.id != r.id && (!ok || p.precedes(old.meta)) {
+			first[p.id] = p
 		}
 	}
 	me := r.me.member(r.id)
-	if conflict != nil {
-		me.State = cluster.StateLeaving
+	contested = r.twin != nil || len(r.rivalsLocked()) > 0
+	if contested && me.State == cluster.StateActive {
+		me.State = cluster.StateJoining
 	}
-	members := []cluster.Member{me}
-	for id, p := range latest {
+	members = append(members, me)
+	for id, p := range first {
 		members = append(members, p.member(id))
 	}
 	slices.SortFunc(members, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
-	return members, conflict
+	return members, contested
+}
+
+// copied is the reason why this node must stop if a copy of its process runs; nil if none does.
+func (r *roster) copied() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.twin
 }
 
 // setState reports whether the state is another than before.
@@ -257,7 +260,7 @@ func (r *roster) NodeMeta(int) []byte {
 	defer r.mu.Unlock()
 	b, err := r.me.encode()
 	if err != nil {
-		panic("gossip: a record that fitted at the start no longer does: " + err.Error()) // only one byte ever changes
+		panic("gossip: a record that fitted at the start no longer does: " + err.Error()) // it was tried with all that can be added
 	}
 	return b
 }

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"penstock/cluster"
 )
 
 // wire is a network in memory for testing/synctest: packets arrive at once or never, and a connection that is cut off
@@ -20,10 +23,28 @@ type wire struct {
 	ends  map[string]*wireEnd
 	sides map[string]int // by address; ends of different sides do not reach each other
 	dials int
+	boots map[uint64]bool // nodes that run, and whose peer doors answer
 }
 
 func newWire() *wire {
-	return &wire{ends: map[string]*wireEnd{}, sides: map[string]int{}}
+	return &wire{ends: map[string]*wireEnd{}, sides: map[string]int{}, boots: map[uint64]bool{}}
+}
+
+// runs says whether a boot runs.
+func (w *wire) runs(boot uint64, does bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.boots[boot] = does
+}
+
+// answers is Config.Answers where nothing is ever cut off.
+func (w *wire) answers(_ context.Context, m cluster.Member) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.boots[m.Boot] {
+		return cluster.ErrGone
+	}
+	return nil
 }
 
 // end plugs a node in, in place of who had the address before.

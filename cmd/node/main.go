@@ -47,6 +47,7 @@ type verbs struct {
 	Bench       benchVerb       `cmd:"" help:"Send load to a cluster, measure its answers, and check what it admits."`
 	Sim         simVerb         `cmd:"" help:"Simulate clusters: sim --seed 7 is one of them, and prints the same bytes every time."`
 	Keygen      keygenVerb      `cmd:"" help:"Make a random key for the gossip."`
+	Certs       certsVerb       `cmd:"" help:"Make the certificates that nodes show each other."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
 	Version     versionVerb     `cmd:"" help:"Print the version."`
 

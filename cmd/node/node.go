@@ -137,6 +137,9 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		if peerTLS, err = rpc.ClientTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
 			return fmt.Errorf("--peer-tls-cert: %w", err)
 		}
+		if err = rpc.CheckCertificateFile(s.PeerTLSCert, r.member.ID, r.member.Role); err != nil {
+			return fmt.Errorf("--peer-tls-cert %s: %w", s.PeerTLSCert, err)
+		}
 	}
 	r.clock = rpc.NewClock()
 	r.peers = rpc.NewPeers(rpc.PeersConfig{
@@ -241,7 +244,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 				return fmt.Errorf("--peer-tls-cert: %w", err)
 			}
 		}
-		o.serveGRPC(rpc.NewPeerServer(rpc.PeerServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS}))
+		o.serveGRPC(rpc.NewPeerServer(rpc.PeerServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log}))
 	}
 	return nil
 }
@@ -371,7 +374,9 @@ func (r *running) join(ctx context.Context, d doors) error {
 		Member: r.member, Started: r.started,
 		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys, Join: s.Join,
 		OnView:     r.see,
+		OnContest:  r.node.LetGo,
 		OnConflict: r.fail,
+		Answers:    r.peers.Answers,
 		Logger:     r.log,
 		Timing:     s.timing,
 	})
@@ -412,6 +417,10 @@ func (r *running) becomeActive() {
 		}
 		if err == nil {
 			break
+		}
+		if errors.Is(err, gossip.ErrNameTaken) {
+			r.log.Warn("another node of this name is leaving, or silent; waiting until it is gone", "err", err)
+			continue
 		}
 		r.log.Warn("no seed has answered yet; still trying", "join", r.settings.Join, "err", err)
 	}

@@ -57,7 +57,7 @@ func (a *authority) newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// issue makes a certificate for loopback, for servers and clients, and returns the files.
+// issue makes a certificate for loopback, for servers and clients, and returns the files. Its DNS name is the node's that has it.
 func (a *authority) issue(name string) (cert, key string) {
 	a.t.Helper()
 	k := a.newKey()
@@ -96,7 +96,8 @@ func (a *authority) save(name, kind string, der []byte) string {
 func TestProtectedCluster(t *testing.T) {
 	clients, peers, strangers := newAuthority(t, "clients"), newAuthority(t, "peers"), newAuthority(t, "strangers")
 	cert, key := clients.issue("door")
-	peerCert, peerKey := peers.issue("peer")
+	peerCert, peerKey := peers.issue("n1")
+	secondCert, secondKey := peers.issue("n2")
 	token := write(t, "a-token-of-some-length\n")
 	gossipKey := filepath.Join(t.TempDir(), "gossip")
 	if out, err := exec.Command(built, "keygen", "--out", gossipKey).CombinedOutput(); err != nil {
@@ -107,7 +108,7 @@ func TestProtectedCluster(t *testing.T) {
 		"--tls-cert", cert, "--tls-key", key, "--peer-tls-cert", peerCert, "--peer-tls-key", peerKey, "--peer-tls-ca", peers.file,
 	}
 	first := serveProcess(t, "n1", args...)
-	second := serveProcess(t, "n2", append(args, "--join", first.gossip)...)
+	second := serveProcess(t, "n2", append(args, "--join", first.gossip, "--peer-tls-cert", secondCert, "--peer-tls-key", secondKey)...)
 
 	ask := func(words ...string) (string, int) {
 		out, err := exec.Command(built, words...).CombinedOutput()
@@ -178,7 +179,7 @@ func TestProtectedCluster(t *testing.T) {
 	}
 
 	// Whoever has the gossip key but no certificate for peers may be heard of, but gets no key decided.
-	fakeCert, fakeKey := strangers.issue("fake")
+	fakeCert, fakeKey := strangers.issue("n3")
 	fake := serveProcess(t, "n3", append(args[:len(args):len(args)], "--join", first.gossip,
 		"--peer-tls-cert", fakeCert, "--peer-tls-key", fakeKey, "--peer-tls-ca", strangers.file)...)
 	out, _ := ask("check", "demo", keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0], "--addr", fake.grpc, "--tls-ca", clients.file, "--auth-token-file", token)

@@ -100,7 +100,7 @@ func (p *pods) run(pod string, c corev1.Container, gossip, sockets string) *cont
 	p.t.Helper()
 	_, seedPort, _ := net.SplitHostPort(p.seed)
 	r := &container{said: new(log), ended: make(chan error, 1), rename: strings.NewReplacer(
-		"$(POD).penstock", "localhost",
+		"$(POD).penstock", "localhost", "$(POD)", pod,
 		"dns+penstock:7946", "dns+localhost:"+seedPort,
 		"0.0.0.0:7946", gossip, "0.0.0.0:7947", "127.0.0.1:0",
 		"/etc/penstock/limits", p.limits, "/etc/penstock/keys", p.m.keys, "/run/penstock", sockets,

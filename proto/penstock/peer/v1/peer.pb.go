@@ -407,7 +407,9 @@ type Move struct {
 	// The sender is cut off from most members: it lives, and holds nothing.
 	CutOff bool `protobuf:"varint,17,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	// How long before this was sent the entries were as old as they say, and the holds had as much left.
-	AgeNs         int64 `protobuf:"varint,18,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
+	AgeNs int64 `protobuf:"varint,18,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
+	// Of a claim and a sign of life: host:port of the sender's peer door. A receiver that has not heard of the sender calls back.
+	Addr          string `protobuf:"bytes,19,opt,name=addr,proto3" json:"addr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +568,13 @@ func (x *Move) GetAgeNs() int64 {
 		return x.AgeNs
 	}
 	return 0
+}
+
+func (x *Move) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
 }
 
 // Hold is a copy of an amount that is set aside, or a note that it is not any more.
@@ -1646,7 +1655,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05relay\x18\b \x01(\bR\x05relay\x12\x12\n" +
 	"\x04from\x18\t \x01(\x06R\x04from\x12\x16\n" +
 	"\x06forget\x18\n" +
-	" \x03(\x06R\x06forget\"\xf9\x03\n" +
+	" \x03(\x06R\x06forget\"\x8d\x04\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -1666,7 +1675,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\amembers\x18\x0f \x01(\x06R\amembers\x12\x18\n" +
 	"\aunasked\x18\x10 \x03(\x06R\aunasked\x12\x17\n" +
 	"\acut_off\x18\x11 \x01(\bR\x06cutOff\x12\x15\n" +
-	"\x06age_ns\x18\x12 \x01(\x03R\x05ageNs\"\xf1\x01\n" +
+	"\x06age_ns\x18\x12 \x01(\x03R\x05ageNs\x12\x12\n" +
+	"\x04addr\x18\x13 \x01(\tR\x04addr\"\xf1\x01\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
