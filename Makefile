@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check bench bench-docs bench-check benchmarks demo image compose
+.PHONY: help build test race lint format generate check fuzz bench bench-docs bench-check benchmarks demo image compose
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,13 @@ test: ## all tests
 
 race: ## all tests with the race detector (needs a C compiler)
 	$(GO) test -race -short ./...
+
+T ?= 10s
+fuzz: ## every fuzz target for T=10s, one after the other; the last line of each says how many executions
+	@$(GO) list ./... | while read -r p; do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+		echo "$$p $$f"; out=$$($(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) $$p 2>&1) || { echo "$$out"; exit 1; }; \
+		echo "$$out" | grep execs | tail -1; \
+	done; done
 
 lint: ## vet, staticcheck, and whether the format is right
 	$(GO) vet ./...
