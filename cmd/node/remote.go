@@ -231,6 +231,9 @@ func (v *peekVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
+	if v.Cost == 0 { // everybody is allowed to take nothing
+		d.done = "nothing charged"
+	}
 	return d.print(sh.out, v.output)
 }
 
@@ -250,6 +253,7 @@ func (v *resetVerb) Run(sh shell) error {
 	if d.Degraded {
 		return fmt.Errorf("not done: %s, which owns the key, cannot be reached; try again", d.Owner)
 	}
+	d.done = "reset"
 	return d.print(sh.out, v.output)
 }
 
@@ -295,7 +299,8 @@ type decision struct {
 	Restarted  bool   `json:"restarted,omitempty"`
 	Override   string `json:"override,omitempty"`
 
-	cost int64 // that was asked for
+	cost int64  // that was asked for
+	done string // what was done, where that is not a verdict
 }
 
 func decisionOf(key string, d *penstockv1.Decision) decision {
@@ -314,6 +319,8 @@ func (d decision) print(w io.Writer, o output) error {
 func (d decision) rows() [][]string {
 	word := "denied"
 	switch {
+	case d.done != "":
+		word = d.done
 	case d.Allowed:
 		word = "allowed"
 	case d.RetryAfter < 0 && d.cost > d.Limit:
