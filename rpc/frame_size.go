@@ -79,7 +79,7 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 		size += sizeBytes(holdCopySize(&m.Holds[i], w.indexOf(m.Holds[i].Limit)))
 	}
 	// The tags of fields from 16 on take a byte more.
-	return size + longTag(sizeBoots(m.Unasked)) + longTag(sizeBool(m.CutOff)) + longTag(sizeUint(uint64(max(0, m.Age))))
+	return size + longTag(sizeBoots(m.Unasked)) + longTag(sizeBool(m.CutOff)) + longTag(sizeUint(uint64(max(0, m.Age)))) + longTag(sizeString(m.Addr))
 }
 
 // longTag is the size of a field whose number is 16 or more, from that of one with a lower number.
