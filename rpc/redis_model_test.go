@@ -99,22 +99,36 @@ func (m *smyteModel) getAndReduce(a smyteArgs) (tokens, session int64) {
 	return amount.Int64(), session
 }
 
-// drawSmyte is a command and what it says.
-func drawSmyte(t *rapid.T) (string, smyteArgs) {
-	some := rapid.OneOf(rapid.Int64Range(1, 4), rapid.Int64Range(1, 100), rapid.Int64Range(1, math.MaxInt64),
-		rapid.SampledFrom([]int64{math.MaxInt64, math.MaxInt64 - 1, 1 << 40, 1<<40 + 1}))
+// smyteNumbers are tokens, small and large.
+var smyteNumbers = rapid.OneOf(rapid.Int64Range(1, 4), rapid.Int64Range(1, 100), rapid.Int64Range(1, math.MaxInt64),
+	rapid.SampledFrom([]int64{math.MaxInt64, math.MaxInt64 - 1, 1 << 40, 1<<40 + 1}))
+
+// smyteShape is what a bucket belongs to.
+type smyteShape struct{ max, time, refill int64 }
+
+func drawSmyteShape(t *rapid.T) smyteShape {
+	s := smyteShape{
+		rapid.OneOf(rapid.SampledFrom([]int64{2, 2, 3, math.MaxInt64}), smyteNumbers).Draw(t, "max"),
+		rapid.OneOf(rapid.SampledFrom([]int64{10, 10, 7, math.MaxInt32}), rapid.Int64Range(1, math.MaxInt32)).Draw(t, "time"), 0,
+	}
+	if s.refill = s.max; rapid.IntRange(0, 3).Draw(t, "refill?") == 0 {
+		s.refill = smyteNumbers.Draw(t, "refill")
+	}
+	return s
+}
+
+// drawSmyte is a command about one of some buckets, and what it says.
+func drawSmyte(t *rapid.T, shapes []smyteShape) (string, smyteArgs) {
+	s := rapid.SampledFrom(shapes).Draw(t, "shape")
 	a := smyteArgs{key: rapid.SampledFrom([]string{"s", "t"}).Draw(t, "key"), take: 1}
 	verb := rapid.SampledFrom([]string{"REDUCE", "REDUCE", "GET", "SESSIONIZE"}).Draw(t, "verb")
 	unit, prefix := int64(1000), ""
 	if rapid.Bool().Draw(t, "ms") {
 		unit, prefix = 1, "P"
 	}
-	a.max = rapid.OneOf(rapid.SampledFrom([]int64{2, 2, 3, math.MaxInt64}), some).Draw(t, "max")
-	time := rapid.OneOf(rapid.SampledFrom([]int64{10, 10, 7, math.MaxInt32}), rapid.Int64Range(1, math.MaxInt32)).Draw(t, "time")
-	a.refillTime, a.refill = time*unit, a.max
-	line := fmt.Sprintf("RL.%s%s %s %d %d", prefix, verb, a.key, a.max, time)
-	if rapid.IntRange(0, 3).Draw(t, "refill?") == 0 {
-		a.refill = some.Draw(t, "refill")
+	a.max, a.refillTime, a.refill = s.max, s.time*unit, s.refill
+	line := fmt.Sprintf("RL.%s%s %s %d %d", prefix, verb, a.key, a.max, s.time)
+	if a.refill != a.max {
 		line += fmt.Sprintf(" REFILL %d", a.refill)
 	}
 	at := rapid.OneOf(rapid.Int64Range(0, 60), rapid.Int64Range(0, 60), rapid.Int64Range(0, 1<<40),
@@ -128,7 +142,7 @@ func drawSmyte(t *rapid.T) (string, smyteArgs) {
 	if verb == "GET" {
 		a.take = 0
 	} else if rapid.Bool().Draw(t, "take?") {
-		a.take = rapid.OneOf(rapid.Int64Range(0, 4), some).Draw(t, "take")
+		a.take = rapid.OneOf(rapid.Int64Range(0, 4), smyteNumbers).Draw(t, "take")
 		line += fmt.Sprintf(" TAKE %d", a.take)
 	}
 	return line, a
@@ -138,9 +152,10 @@ func drawSmyte(t *rapid.T) (string, smyteArgs) {
 func TestRedisEqualsSmyte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, model := newModelTalk(t), &smyteModel{map[string]*smyteValue{}}
+		shapes := []smyteShape{drawSmyteShape(t), drawSmyteShape(t)}
 		var said []string
 		for range rapid.IntRange(1, 40).Draw(t, "commands") {
-			line, a := drawSmyte(t)
+			line, a := drawSmyte(t, shapes)
 			tokens, session := model.getAndReduce(a)
 			want := fmt.Sprintf(":%d\r\n", tokens)
 			if a.sessions {
