@@ -47,6 +47,8 @@ func explain(err error) fault {
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "name"
 	case errors.Is(err, cluster.ErrManyPut):
 		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
+	case errors.Is(err, ErrBodies):
+		f.Code, f.Status, f.Field = codes.Unavailable, http.StatusServiceUnavailable, "body"
 	case errors.Is(err, ErrNobodyElse):
 		f.Code, f.Status = codes.FailedPrecondition, http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):

@@ -21,7 +21,7 @@ import (
 // google.rpc.Status.
 func (w *web) gubernatorPages(m *mux) {
 	door := &gubernatorDoor{node: w.Node, inlines: &w.inlines, draining: w.Draining}
-	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", ownPagesOnly(func(rw http.ResponseWriter, r *http.Request) {
+	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
 		in, err := readGubernator(rw, r)
 		if err != nil {
 			w.Node.Stats().Refused.Add(1)
@@ -30,7 +30,7 @@ func (w *web) gubernatorPages(m *mux) {
 		}
 		out, err := door.GetRateLimits(context.Background(), in)
 		writeGubernator(rw, out, err)
-	})))
+	}))
 	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {
 		out, err := door.HealthCheck(r.Context(), nil)
 		writeGubernator(rw, out, err)
@@ -51,6 +51,8 @@ func readGubernator(rw http.ResponseWriter, r *http.Request) (*gubernator.GetRat
 	switch {
 	case errors.As(err, &large):
 		return nil, status.Errorf(codes.OutOfRange, "body: has more than %d bytes", large.Limit)
+	case errors.Is(err, ErrBodies):
+		return nil, StatusError(err)
 	case err != nil:
 		return nil, status.Errorf(codes.InvalidArgument, "body: cannot be read: %v", err)
 	case objects(b) > maxObjects: // before each takes the memory of a request

@@ -34,6 +34,9 @@ type HTTPConfig struct {
 	TrustedProxies []netip.Prefix
 	// Metrics are shared by the listeners of a node, so that --admin shows what --http measured. Default: each has its own.
 	Metrics *Metrics
+	// Hosts are the names by which a listener may be asked. Where neither a token nor TLS keeps strangers out, they keep out the pages
+	// that a browser on this machine shows. nil: any.
+	Hosts *Hosts
 	// Doors are further pages of NewHTTP, by "METHOD /path".
 	Doors map[string]http.Handler
 }
@@ -66,37 +69,38 @@ func NewHTTPServer(h http.Handler) *http.Server {
 type web struct {
 	HTTPConfig
 	inlines inlineLimits
+	bodies  bodies
 }
 
 func newWeb(c HTTPConfig) *web {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(c.Node, nil)
 	}
-	return &web{HTTPConfig: c}
+	return &web{HTTPConfig: c, bodies: bodies{room: maxBodies}}
 }
 
 // NewHTTP makes the HTTP door: checks, forward-auth, health, and who is in the cluster.
 func NewHTTP(c HTTPConfig) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
-	m.handle("GET /v1/check", w.timed("check", w.checkQuery))
-	m.handle("POST /v1/check", w.timed("check", ownPagesOnly(w.checkBody)))
+	m.handleCharge("GET /v1/check", w.timed("check", w.checkQuery))
+	m.handle("POST /v1/check", w.timed("check", w.checkBody))
 	m.handle("GET /v1/peek", w.peekQuery)
-	m.handle("POST /v1/reserve", w.timed("reserve", ownPagesOnly(w.reserveBody)))
-	m.handle("POST /v1/settle", w.timed("settle", ownPagesOnly(w.settleBody)))
-	m.handle("POST /v1/extend", ownPagesOnly(w.extendBody))
+	m.handle("POST /v1/reserve", w.timed("reserve", w.reserveBody))
+	m.handle("POST /v1/settle", w.timed("settle", w.settleBody))
+	m.handle("POST /v1/extend", w.extendBody)
 	m.Handle("/v1/auth", w.timed("auth", w.auth)) // proxies pass the client's method on
 	w.gubernatorPages(m)
 	for pattern, door := range c.Doors {
 		_, path, _ := strings.Cut(pattern, " /")
-		m.handle(pattern, w.timed(path, ownPagesOnly(door.ServeHTTP)))
+		m.handle(pattern, w.timed(path, door.ServeHTTP))
 	}
 	m.handle("GET /v1/members", w.members)
 	m.handle("GET /v1/ring", w.ring)
 	if c.Admin {
 		w.adminPages(m)
 	}
-	return w.guarded(m)
+	return w.screened(w.guarded(w.bodies.bounded(m)))
 }
 
 // NewAdmin makes the admin listener: metrics, profiles, status, reset.
@@ -104,18 +108,18 @@ func NewAdmin(c HTTPConfig) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
 	w.adminPages(m)
-	return w.guarded(m)
+	return w.screened(w.guarded(w.bodies.bounded(m)))
 }
 
 func (w *web) adminPages(m *mux) {
-	m.handle("POST /v1/reset", ownPagesOnly(w.resetBody))
+	m.handle("POST /v1/reset", w.resetBody)
 	m.handle("GET /v1/status", w.status)
 	m.handle("GET /v1/top", w.top)
 	m.handle("GET /v1/holds", w.holds)
 	m.handle("GET /v1/limits", w.limits)
-	m.handle("PUT /v1/limits", ownPagesOnly(w.putLimit))
-	m.handle("DELETE /v1/limits", ownPagesOnly(w.deleteLimit))
-	m.handle("POST /v1/drain", ownPagesOnly(w.drainPage))
+	m.handle("PUT /v1/limits", w.putLimit)
+	m.handle("DELETE /v1/limits", w.deleteLimit)
+	m.handle("POST /v1/drain", w.drainPage)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
@@ -145,24 +149,41 @@ func (w *web) mux() *mux {
 
 // handle adds "METHOD /path", and an answer to other methods of that path.
 func (m *mux) handle(pattern string, h http.HandlerFunc) {
-	var method, path string
-	fmt.Sscan(pattern, &method, &path)
-	m.HandleFunc(pattern, h)
+	method, path, _ := strings.Cut(pattern, " ")
 	if method == http.MethodGet {
 		method += ", " + http.MethodHead
 	}
-	if allow, known := m.methods[path]; known {
-		m.methods[path] = allow + ", " + method
+	m.HandleFunc(pattern, h)
+	m.allow(method, path)
+}
+
+// handleCharge is handle for a GET that charges. Monitors and crawlers take HEAD for a question that costs nothing, and get no body
+// that could say more, so HEAD is refused there.
+func (m *mux) handleCharge(pattern string, h http.HandlerFunc) {
+	method, path, _ := strings.Cut(pattern, " ")
+	m.HandleFunc(pattern, h)
+	m.HandleFunc(http.MethodHead+" "+path, m.refuseMethod(path))
+	m.allow(method, path)
+}
+
+// allow notes a method of path.
+func (m *mux) allow(method, path string) {
+	if allowed, known := m.methods[path]; known {
+		m.methods[path] = allowed + ", " + method
 		return
 	}
 	m.methods[path] = method
-	m.HandleFunc(path, func(rw http.ResponseWriter, r *http.Request) {
+	m.HandleFunc(path, m.refuseMethod(path))
+}
+
+func (m *mux) refuseMethod(path string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Allow", m.methods[path])
 		writeProblem(rw, &problem{
 			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
 			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path, m.methods[path]),
 		})
-	})
+	}
 }
 
 // unguarded reports whether anyone may see a page: health, and the static page that asks its reader for the token.
@@ -181,19 +202,6 @@ func (w *web) guarded(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(rw, r)
 	})
-}
-
-// ownPagesOnly refuses what a browser sends on behalf of somebody else's page: a node on loopback would do what any
-// page tells the browser of its owner to send.
-func ownPagesOnly(h http.HandlerFunc) http.HandlerFunc {
-	protection := http.NewCrossOriginProtection()
-	return func(rw http.ResponseWriter, r *http.Request) {
-		if err := protection.Check(r); err != nil {
-			writeProblem(rw, &problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "origin: a page of another site asks; that is refused"})
-			return
-		}
-		h(rw, r)
-	}
 }
 
 // timed measures h as path.

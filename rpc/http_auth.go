@@ -63,16 +63,25 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 		item.Key, err = w.fill(item.Key, r)
 	}
 	if err != nil {
-		return item, style, &fault{Status: http.StatusBadRequest, Field: "key", Text: "key: " + err.Error()}
+		return item, style, &fault{Status: authStatus(err), Field: "key", Text: "key: " + err.Error()}
 	}
 	return item, style, nil
+}
+
+// authStatus is the status of a question that cannot be answered. A header that is given twice is the client's doing, so the client is
+// refused, in a way that all proxies pass on; everything else is the question's fault, of which nginx makes a 500.
+func authStatus(err error) int {
+	if twice := new(repeatedHeaderError); errors.As(err, &twice) {
+		return http.StatusForbidden
+	}
+	return http.StatusBadRequest
 }
 
 // authRuled answers by the rules.
 func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, style answerStyle) {
 	attributes, err := w.attributes(r, w.Node.Rules().Attributes())
 	if err != nil {
-		writeFault(rw, fault{Status: http.StatusBadRequest, Field: "attributes", Text: "attributes: " + err.Error()})
+		writeFault(rw, fault{Status: authStatus(err), Field: "attributes", Text: "attributes: " + err.Error()})
 		return
 	}
 	m, out, err := checkRuled(w.Node, attributes, cost, cluster.ID{}, 0)
@@ -120,11 +129,12 @@ func (w *web) attributes(r *http.Request, names []string) (map[string]string, er
 	return all, nil
 }
 
-const placeholders = "{header:NAME}, {host}, {ip}, {method}, {path}"
+const placeholders = "{header:NAME}, {header:NAME|DEFAULT}, {host}, {ip}, {method}, {path}"
 
 // fill replaces the placeholders of a template by what they say of the request:
 //
-//	{header:NAME}  a header, which must be there
+//	{header:NAME}  a header, which must be there, and once
+//	{header:NAME|DEFAULT}  the same; DEFAULT if it is not there or empty
 //	{host}         X-Forwarded-Host, or Host, in lower case, without a port
 //	{ip}           the client's address; an IPv6 address as its /64, which one client has as a whole
 //	{method}       X-Forwarded-Method, X-Original-Method, or the method itself
@@ -143,19 +153,31 @@ func (w *web) fill(template string, r *http.Request) (string, error) {
 type noHeaderError struct{ header string }
 
 func (e *noHeaderError) Error() string {
-	return fmt.Sprintf("the request has no header %.60q, which the template needs", e.header)
+	return fmt.Sprintf("the request has no header %.60q, which the template needs; {header:%[1]s|anonymous} gives such requests a key", e.header)
+}
+
+// repeatedHeaderError says that a request has a header several times. The server behind the proxy may read one of the values, so a
+// client could choose its key with the others.
+type repeatedHeaderError struct {
+	header string
+	n      int
+}
+
+func (e *repeatedHeaderError) Error() string {
+	return fmt.Sprintf("the request has the header %.60q %d times, so it names nobody; send it once", e.header, e.n)
 }
 
 func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	if header, ok := strings.CutPrefix(name, "header:"); ok {
-		value := strings.Join(r.Header.Values(header), ", ") // as one line, which means the same (RFC 9110, 5.3)
-		if strings.EqualFold(header, "Host") {
-			value = r.Host
-		}
-		if value == "" {
+		header, none, hasDefault := strings.Cut(header, "|")
+		value, err := headerOf(r, header)
+		if value == "" && err == nil {
+			if hasDefault {
+				return none, nil
+			}
 			return "", &noHeaderError{header}
 		}
-		return value, nil
+		return value, err
 	}
 	switch name {
 	case "host":
@@ -180,6 +202,21 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 		return path.Clean("/" + u.Path), nil
 	}
 	return "", fmt.Errorf("{%.60s} is unknown; there is: %s", name, placeholders)
+}
+
+// headerOf is the value of a header that a client may send once.
+func headerOf(r *http.Request, header string) (string, error) {
+	if strings.EqualFold(header, "Host") {
+		return r.Host, nil
+	}
+	switch values := r.Header.Values(header); len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	default:
+		return "", &repeatedHeaderError{header, len(values)}
+	}
 }
 
 // hostOf is the host that was asked for.

@@ -65,8 +65,7 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	for i := range out {
 		d := &out[i]
 		name := structuredString(d.Rule.Name)
-		quota, window := policyOf(d.Rule)
-		policies[i] = fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)
+		policies[i] = name + policyOf(d.Rule)
 		states[i] = fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))
 		if d.Allowed {
 			delay = max(delay, d.Delay)
@@ -101,14 +100,18 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	}
 }
 
-// policyOf is what a limit grants, and in which time. A bucket grants what it holds, in the time that it takes to fill.
-func policyOf(l *limiter.Limit) (quota, window int64) {
+// policyOf are the parameters of a limit in RateLimit-Policy: what it grants, and in which time. A bucket grants what it holds, in the
+// time that it takes to fill. A limit of concurrency grants so many at once, in no time.
+func policyOf(l *limiter.Limit) string {
+	quota := l.Capacity()
+	if l.Algorithm == limiter.Concurrency {
+		return fmt.Sprintf(`;q=%d;qu="concurrent-requests"`, quota)
+	}
 	refill := l.Limit // units that come in Per
 	if l.Algorithm == limiter.TokenBucket {
 		refill = l.Refill
 	}
-	quota = l.Capacity()
-	return quota, max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill))))
+	return fmt.Sprintf(";q=%d;w=%d", quota, max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill)))))
 }
 
 // untilMore is the wait until more remains than now: for a denial, until what was asked for; for a bucket, until the

@@ -52,7 +52,7 @@ func TestHTTPRefusesOtherSites(t *testing.T) {
 			header, value string
 			status        int
 		}{{"Sec-Fetch-Site", "cross-site", 403}, {"Origin", "http://elsewhere.example", 403}, {"Sec-Fetch-Site", "same-origin", 200}} {
-			if answer, text := page(h, "POST", target, `{"limit":"demo","key":"k"}`, site.header, site.value); answer.StatusCode != site.status {
+			if answer, text := page(h, "POST", target, `{"limit":"demo","key":"k"}`, site.header, site.value, "Content-Type", "application/json"); answer.StatusCode != site.status {
 				t.Errorf("%s with %s: %s: %d %s", target, site.header, site.value, answer.StatusCode, text)
 			}
 		}
@@ -99,8 +99,13 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 	}{
 		{"plain", "1.2.3.4:5", nil, "plain"},
 		{"u:{header:X-User}", "1.2.3.4:5", []string{"X-User", "a:b"}, "u:a:b"},
-		{"{header:X}", "1.2.3.4:5", []string{"X", "a", "X", "b"}, "a, b"},
+		{"{header:X}", "1.2.3.4:5", []string{"X", "a", "X", "b"}, ""},
+		{"{header:X|nobody}", "1.2.3.4:5", []string{"X", "a", "X", "a"}, ""},
 		{"{header:X}", "1.2.3.4:5", nil, ""},
+		{"{header:X|nobody}", "1.2.3.4:5", nil, "nobody"},
+		{"{header:X|nobody}", "1.2.3.4:5", []string{"X", ""}, "nobody"},
+		{"{header:X|nobody}", "1.2.3.4:5", []string{"X", "a"}, "a"},
+		{"{header:X|no:body}:{ip}", "1.2.3.4:5", nil, "no%3Abody:1.2.3.4"},
 		{"{header:Host}", "1.2.3.4:5", nil, "example.com"},
 		{"{header:A}:{header:B}", "1.2.3.4:5", []string{"A", "x:y", "B", "z"}, "x%3Ay:z"},
 		{"{header:A}:{header:B}", "1.2.3.4:5", []string{"A", "x", "B", "y:z"}, "x:y%3Az"},

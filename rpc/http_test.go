@@ -111,8 +111,13 @@ func TestHTTPCheck(t *testing.T) {
 			t.Errorf("Retry-After %q: %s", retry, body)
 		}
 	}
-	if answer, body := page(h, "HEAD", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 200 {
-		t.Errorf("HEAD: %d %s", answer.StatusCode, body)
+	for range 6 { // HEAD charges nothing
+		if answer, body := page(h, "HEAD", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 405 || answer.Header.Get("Allow") != "GET, POST" {
+			t.Errorf("HEAD: %d %v %s", answer.StatusCode, answer.Header, body)
+		}
+	}
+	if answer, body := page(h, "GET", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":4`) {
+		t.Errorf("after HEAD: %d %s", answer.StatusCode, body)
 	}
 }
 

@@ -178,7 +178,7 @@ func registered(t *testing.T) (patterns []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := regexp.MustCompile(`m\.[hH]andle(?:Func)?\("([^"]+)"`)
+	call := regexp.MustCompile(`m\.[hH]andle(?:Func|Charge)?\("([^"]+)"`)
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
@@ -286,6 +286,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	late.Drain = func(context.Context) error { return context.DeadlineExceeded }
 	out.Drain = func(context.Context) error { return nil }
 	closed := NewHTTP(config)
+	hosted := NewHTTP(HTTPConfig{Node: config.Node, Hosts: NewHosts()})
 	page(h, "GET", "/v1/check?limit=demo&key=full&cost=5", "")
 
 	reserved := func(key string) string {
@@ -297,6 +298,21 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		return hold.ID
 	}
 	settled, open := reserved("k"), reserved("k")
+	released := perHour
+	released.Unsettled = limiter.UnsettledRelease
+	ticking := alone(t, released)
+	ticking.Start()
+	defer ticking.Stop()
+	ticks := NewHTTP(HTTPConfig{Node: ticking})
+	var overdue holdJSON
+	_, text := page(ticks, "POST", "/v1/reserve", `{"limit":"demo","key":"k","ttl_ms":100}`)
+	if err := json.Unmarshal([]byte(text), &overdue); err != nil || overdue.ID == "" {
+		t.Fatalf("%s: %v", text, err)
+	}
+	eventually(t, "the hold has run out", func() bool {
+		_, text := page(ticks, "GET", "/v1/peek?limit=demo&key=k", "")
+		return strings.Contains(text, `"remaining":5`)
+	})
 	unknown := holdToken(&cluster.Item{Limit: "demo", Key: "k", ID: cluster.ID{Origin: 1}})
 	const item = `{"limit":"demo","key":"k"}`
 	foreign := []string{"Origin", "http://elsewhere.example", "Sec-Fetch-Site", "cross-site"}
@@ -312,7 +328,9 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "GET /v1/check", "?limit=demo&key=k", "", nil, 200},
 		{h, "GET /v1/check", "?limit=demo", "", nil, 400},
 		{closed, "GET /v1/check", "?limit=demo&key=k", "", nil, 401},
+		{h, "GET /v1/check", "?limit=demo&key=k", "", foreign, 403},
 		{h, "GET /v1/check", "?limit=nowhere&key=k", "", nil, 404},
+		{hosted, "GET /v1/check", "?limit=demo&key=k", "", nil, 421},
 		{h, "GET /v1/check", "?limit=demo&key=full", "", nil, 429},
 		{nowhere, "GET /v1/check", "?limit=demo&key=k", "", nil, 503},
 		{h, "POST /v1/check", "", item, nil, 200},
@@ -323,6 +341,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "POST /v1/check", "", item, foreign, 403},
 		{h, "POST /v1/check", "", `{"limit":"nowhere","key":"k"}`, nil, 404},
 		{h, "POST /v1/check", "", strings.Repeat(" ", maxBody+1), nil, 413},
+		{h, "POST /v1/check", "", item, []string{"Content-Encoding", "gzip"}, 415},
 		{nowhere, "POST /v1/check", "", item, nil, 503},
 		{h, "GET /v1/peek", "?limit=demo&key=full&cost=1", "", nil, 200},
 		{h, "GET /v1/peek", "?limit=demo", "", nil, 400},
@@ -353,6 +372,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "POST /v1/settle", "", `{"id":"","actual":1}`, nil, 400},
 		{h, "POST /v1/settle", "", `{"id":"` + settled + `","actual":1,"holder":"x"}`, nil, 403},
 		{h, "POST /v1/settle", "", `{"id":"` + unknown + `","actual":1}`, nil, 404},
+		{ticks, "POST /v1/settle", "", `{"id":"` + overdue.ID + `","actual":0}`, nil, 410},
 		{h, "POST /v1/extend", "", `{"id":"` + settled + `","ttl_ms":1}`, nil, 400},
 		{h, "POST /v1/extend", "", `{"id":"` + open + `","ttl_ms":1000}`, nil, 200},
 		{h, "POST /v1/extend", "", `{"id":"` + unknown + `","ttl_ms":1000}`, nil, 404},

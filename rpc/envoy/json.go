@@ -27,7 +27,7 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 	} else if large := new(http.MaxBytesError); errors.As(err, &large) {
 		err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("has more than %d bytes", large.Limit)}
-	} else {
+	} else if !errors.Is(err, rpc.ErrBodies) {
 		err = &cluster.InputError{Field: "body", Reason: err.Error()}
 	}
 	if err != nil {

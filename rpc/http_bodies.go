@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+)
+
+// maxBodies is how many bytes of bodies a listener takes in at a time, in all. It is for 32 requests of the largest kind, or 60,000 of the
+// usual one; without it, every connection could hold a body of 2 MiB that never ends until its time is over.
+const maxBodies = 64 << 20
+
+// ErrBodies is what reading a body returns while there is no room for it.
+var ErrBodies = errors.New("body: this node has as much as it can take of other requests; send it again in a moment")
+
+// bodies is the room for the bodies of requests under way.
+type bodies struct {
+	room int64
+	used atomic.Int64
+}
+
+// bounded gives h bodies that count.
+func (b *bodies) bounded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			h.ServeHTTP(rw, r)
+			return
+		}
+		body := &countedBody{ReadCloser: r.Body, bodies: b}
+		r.Body = body
+		defer func() { b.used.Add(-body.held.Swap(0)) }()
+		h.ServeHTTP(rw, r)
+	})
+}
+
+// countedBody counts what has been read of a body until its request is answered.
+type countedBody struct {
+	io.ReadCloser
+	bodies *bodies
+	held   atomic.Int64
+}
+
+func (c *countedBody) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.held.Add(int64(n))
+	if c.bodies.used.Add(int64(n)) > c.bodies.room {
+		return 0, ErrBodies
+	}
+	return n, err
+}
