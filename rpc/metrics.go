@@ -63,6 +63,27 @@ func (m *Metrics) addRedis(d *Redis) prometheus.Observer {
 	return seconds
 }
 
+// addIntake shows what the gRPC door for clients refuses.
+func (m *Metrics) addIntake(d *intake) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_grpc_unfinished_bytes", Help: "Memory of calls whose requests are not complete."},
+			func() float64 { return float64(d.used.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_grpc_overweight_total", Help: "Connections closed because unfinished calls took more memory than there is for them."},
+			func() float64 { return float64(d.closed.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_grpc_overdue_total", Help: "Connections closed because a message did not come to its end."},
+			func() float64 { return float64(d.slow.Load()) }))
+}
+
+// AddDoor shows the connections of a door.
+func (m *Metrics) AddDoor(k *Doorkeeper) {
+	labels := prometheus.Labels{"door": k.config.Name}
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_connections", Help: "Connections that are open, by door.", ConstLabels: labels},
+			func() float64 { return float64(k.Open()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_connections_refused_total", Help: "Connections closed at once because the door had as many as it may have.", ConstLabels: labels},
+			func() float64 { return float64(k.Refused()) }))
+}
+
 // secondsBuckets are the bounds of the histograms of doors.
 var secondsBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 

@@ -1,8 +1,10 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -29,6 +32,10 @@ type ServerConfig struct {
 	Draining  func() bool                 // while it is true, health says NOT_SERVING; nil: never
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
 	Doors     []Door                      // further services of the same listener
+	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients. Default: 128 MiB.
+	Unfinished int64
+	Logger     *slog.Logger // default: slog's
+	Metrics    *Metrics     // shows what the door refuses; nil: nobody does
 }
 
 // Door is a service that a gRPC listener may have beside those of this package. Its streams must end when ending is closed.
@@ -43,6 +50,9 @@ const maxRequest = 2 << 20
 // maxStreams is how many calls one connection may have open at a time.
 const maxStreams = 1000
 
+// defaultUnfinished is room for ten thousand open calls, or for 64 messages of the largest kind.
+const defaultUnfinished = 128 << 20
+
 // streamWorkers is how many goroutines wait for calls. A goroutine made for one call begins with a small stack and has it
 // copied as it grows, a twelfth of the processor time of a Check. A stream keeps its goroutine; calls beyond that many at once get one made
 // for each.
@@ -51,7 +61,17 @@ const streamWorkers = 128
 // NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors, grpc.health.v1 and reflection.
 func NewServer(c ServerConfig) *Server {
 	ending := make(chan struct{})
-	s := grpc.NewServer(append(append(doorOptions(c.TLS), guard(c.AuthToken)...),
+	door := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
+	if c.Metrics != nil {
+		c.Metrics.addIntake(door)
+	}
+	calls := &admit{single: make(map[string]bool)}
+	if c.AuthToken != "" {
+		calls.token = new(newBearer(c.AuthToken))
+	}
+	s := grpc.NewServer(append(doorOptions(c.TLS),
+		grpc.Creds(weighing{transport(c.TLS), door}),
+		grpc.InTapHandle(calls.handle),
 		grpc.ForceServerCodecV2(newHotCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -65,7 +85,8 @@ func NewServer(c ServerConfig) *Server {
 	}
 	healthv1.RegisterHealthServer(s, &health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
 	reflection.Register(s)
-	return &Server{Server: s, ending: ending}
+	calls.learn(s)
+	return &Server{Server: s, ending: ending, intake: door}
 }
 
 // doorOptions are what both gRPC doors have in common.
@@ -78,15 +99,21 @@ func doorOptions(t *tls.Config) []grpc.ServerOption {
 		grpc.WaitForHandlers(true),
 		experimental.BufferPool(buffers),
 	}
-	if t != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(t)))
+	return append(options, grpc.Creds(transport(t)))
+}
+
+// transport is TLS, or plaintext if there is none.
+func transport(t *tls.Config) credentials.TransportCredentials {
+	if t == nil {
+		return insecure.NewCredentials()
 	}
-	return options
+	return credentials.NewTLS(t)
 }
 
 // Server is a gRPC door: a *grpc.Server that can end its streams.
 type Server struct {
 	*grpc.Server
+	intake *intake       // nil: calls are not weighed
 	ending chan struct{} // closed when streams shall end
 	once   sync.Once
 }

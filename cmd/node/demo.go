@@ -102,7 +102,7 @@ func startThree(ctx context.Context, log *slog.Logger, describe func(i int, firs
 		if err != nil {
 			return nodes, err
 		}
-		s.Cluster, s.Role, s.Memory = "penstock-demo", cluster.RoleMember.String(), 64<<20
+		s.Cluster, s.Role, s.Memory, s.nodes = "penstock-demo", cluster.RoleMember.String(), 64<<20, demoNodes
 		r, err := start(ctx, s, log.With("node", s.Name))
 		if err != nil {
 			return nodes, err

@@ -55,6 +55,7 @@ type running struct {
 type openDoor struct {
 	door
 	listener net.Listener
+	keeper   *rpc.Doorkeeper           // the listener, too
 	serve    func(net.Listener) error  // until close
 	close    func(ctx context.Context) // lets requests under way end, at most until ctx ends
 }
@@ -99,6 +100,7 @@ func (r *running) open(_ context.Context, d doors) error {
 		}
 		r.doors = append(r.doors, &openDoor{door: door, listener: l})
 	}
+	r.keepDoors()
 	return nil
 }
 
@@ -216,9 +218,12 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	pages := rpc.HTTPConfig{
 		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
-		Doors: map[string]http.Handler{"POST /json": r.envoy},
+		Hosts: r.hosts(d, token, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy},
 	}
 	pages.Metrics.Register(r.envoy)
+	for _, o := range r.doors {
+		pages.Metrics.AddDoor(o.keeper)
+	}
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
 	}
@@ -228,7 +233,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Drain: r.drain,
-			Doors: []rpc.Door{r.envoy},
+			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
@@ -248,6 +253,10 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	return nil
 }
+
+// leastUnfinished is the least memory for calls of gRPC whose requests are not complete; a node with much for counters has half as much
+// for those.
+const leastUnfinished = 32 << 20
 
 // clientTLS is what the doors for clients show; nil without --tls-cert.
 func (r *running) clientTLS() (*tls.Config, error) {

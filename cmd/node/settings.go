@@ -43,6 +43,7 @@ type settings struct {
 	AuthTokenFile string         `group:"security" type:"path" placeholder:"FILE" help:"Clients must send this bearer token, of the Redis protocol by AUTH. First line of the file."`
 	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts. See keygen."`
 	TrustedProxy  []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks whose X-Forwarded-For names the client in the key {ip}, with commas. Default: none."`
+	HTTPHost      []string       `group:"security" name:"http-host" sep:"," placeholder:"NAME" help:"Further names that requests to --http and --admin may have in Host, with commas; * is any. Addresses, localhost, --name and --advertise always may, and with a token or TLS all names."`
 	Insecure      bool           `group:"security" help:"Listen off loopback although the flags above do not protect it."`
 
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
@@ -51,6 +52,7 @@ type settings struct {
 	// What no flag gives: demo, bench and tests use it.
 	named  cluster.Limits // in force if Limits is empty
 	timing gossip.Timing
+	nodes  int // of this process, which share its file descriptors; 0 is 1
 }
 
 var groups = []kong.Group{

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"crypto/tls"
+	"time"
+
+	"penstock/rpc"
+)
+
+// Doors keep so many connections at a time, at most. An idle one takes 10 to 60 KiB.
+const mostConnections = 10_000
+
+// descriptors are how many files and sockets a node may have open, and who may have them. A process that has used up its own can
+// accept nobody, reach no peer and save nothing, so clients get a part only, and each door for them has a part of that which no
+// other door can take.
+type descriptors struct {
+	kept   int // for peers, gossip and files
+	peers  int // of kept: connections that peers may open
+	own    int // of each door for clients
+	common int // for the door for clients that needs it first
+}
+
+// descriptorsUnknown is taken for the limit where the system does not say it.
+const descriptorsUnknown = 65_536
+
+// share divides limit among that many doors for clients.
+func share(limit, doors int) (d descriptors) {
+	d.kept = min(max(24, limit/4), 16_384)
+	d.peers = max(4, d.kept/3)
+	clients := max(2*doors, limit-d.kept)
+	d.own = min(clients/(2*max(1, doors)), mostConnections)
+	d.common = clients - d.own*doors
+	return d
+}
+
+// keepDoors puts a doorkeeper before each listener.
+func (r *running) keepDoors() {
+	clients := 0
+	for _, o := range r.doors {
+		if o.flag != "--peer" {
+			clients++
+		}
+	}
+	d := share(descriptorLimit()/max(1, r.settings.nodes), clients)
+	room := rpc.NewCommonRoom(d.common)
+	for _, o := range r.doors {
+		c := rpc.DoorkeeperConfig{Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room, Logger: r.log}
+		switch o.flag {
+		case "--peer":
+			c.Own, c.Most, c.Common, c.UserTimeout = d.peers, d.peers, nil, grpcUserTimeout
+		case "--grpc":
+			c.UserTimeout = grpcUserTimeout
+		case "--http", "--admin":
+			c.Refusal = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+		case "--redis":
+			c.Refusal = "-ERR max number of clients reached\r\n"
+		}
+		if r.settings.TLSCert != "" {
+			c.Refusal = ""
+		}
+		o.keeper = rpc.NewDoorkeeper(o.listener, c)
+		o.listener = o.keeper
+	}
+}
+
+// grpcUserTimeout is gRPC's own, of the keepalive of its doors.
+const grpcUserTimeout = 5 * time.Second
+
+// hosts are the names by which the HTTP listeners may be asked. A token, or TLS with its names, keeps a browser's pages out as well,
+// and a node behind them may be asked under any name. nil: any.
+func (r *running) hosts(d doors, token string, clientTLS *tls.Config) *rpc.Hosts {
+	s := &r.settings
+	if (token != "" || clientTLS != nil) && len(s.HTTPHost) == 0 {
+		return nil
+	}
+	return rpc.NewHosts(append([]string{s.Name, r.host, d.http.address, d.admin.address}, s.HTTPHost...)...)
+}

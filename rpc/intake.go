@@ -1,0 +1,319 @@
+package rpc
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+const (
+	// streamWeight is what an open call takes: its goroutine and what gRPC keeps of it.
+	streamWeight = 12 << 10
+	// pieceWeight is what a frame of data takes beside its bytes.
+	pieceWeight = 256
+	// messageTimeout is how long a message may be on its way, from its first byte to its last. The largest one needs 1.7 Mbit/s.
+	messageTimeout = 10 * time.Second
+	// intakeLogged is how often a door says that it closes connections for their weight, at most.
+	intakeLogged = 10 * time.Second
+)
+
+// intake bounds the memory of calls that are not complete, at a gRPC door. gRPC makes a goroutine for a call when its header comes,
+// and takes in as much of its message as the client sends, up to the largest size; a client that ends neither would
+// have all of that a thousand times a connection. Here each connection has a weight: of its calls whose requests are not complete, and of the bytes of
+// unfinished messages. When all together weigh more than there is room for, the heaviest connection is closed, then
+// the next one: an attacker's, since clients that finish what they begin weigh next to nothing.
+type intake struct {
+	room   int64
+	log    *slog.Logger
+	used   atomic.Int64  // weight of all connections
+	closed atomic.Uint64 // connections closed for their weight
+	slow   atomic.Uint64 // connections closed because a message did not come to its end
+
+	mu     sync.Mutex // guards what follows
+	conns  map[*weighedConn]struct{}
+	logged time.Time // when closing was last logged
+}
+
+func newIntake(room int64, log *slog.Logger) *intake {
+	return &intake{room: room, log: log, conns: make(map[*weighedConn]struct{})}
+}
+
+// relieve closes the heaviest connections until there is room.
+func (d *intake) relieve() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.used.Load() > d.room {
+		var heaviest *weighedConn
+		var most int64
+		for c := range d.conns {
+			if w := c.weight.Load(); w > most {
+				heaviest, most = c, w
+			}
+		}
+		if heaviest == nil {
+			return
+		}
+		d.dropLocked(heaviest)
+		n := d.closed.Add(1)
+		if now := time.Now(); now.Sub(d.logged) >= intakeLogged {
+			d.logged = now
+			d.log.Warn("a connection is closed: the unfinished calls of all clients take more than there is room for, and its take most",
+				"client", heaviest.RemoteAddr().String(), "bytes", most, "room_bytes", d.room, "closed_in_all", n)
+		}
+	}
+}
+
+// dropLocked closes c. d.mu is held.
+func (d *intake) dropLocked(c *weighedConn) {
+	delete(d.conns, c)
+	d.used.Add(-c.weight.Swap(0))
+	c.dropped.Store(true)
+	c.raw.Close() // not of TLS, which would wait for a write
+}
+
+// forget is what the end of a connection calls.
+func (d *intake) forget(c *weighedConn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.conns, c)
+	d.used.Add(-c.weight.Swap(0))
+	c.dropped.Store(true)
+}
+
+// weighedConn is a connection that is weighed. It reads along what passes, in both directions.
+type weighedConn struct {
+	net.Conn
+	raw     net.Conn // below TLS
+	door    *intake
+	in      frameWalk // of the goroutine that reads
+	out     frameWalk // of the goroutine that writes
+	weight  atomic.Int64
+	dropped atomic.Bool
+
+	mu      sync.Mutex // guards what follows
+	calls   map[uint32]*unfinished
+	spare   *unfinished // of a call that is complete, for the next one; nil: none
+	change  int64       // of the weight, since it was last added
+	partial int         // calls with a message of which a part has come
+	timer   *time.Timer
+	armed   bool // timer looks for messages that do not come to their end
+}
+
+// unfinished is a call whose request is not complete.
+type unfinished struct {
+	weight int64
+	prefix [5]byte   // of the message that is coming
+	have   int       // bytes of prefix
+	left   uint32    // bytes of the message that are to come; valid if have is 5
+	since  time.Time // when a part of the message was first left over; zero: none was yet
+}
+
+// clientPreface is how many bytes an HTTP/2 client sends before its first frame.
+const clientPreface = 24
+
+func newWeighedConn(conn, raw net.Conn, d *intake) *weighedConn {
+	c := &weighedConn{Conn: conn, raw: raw, door: d, in: frameWalk{skip: clientPreface}, calls: make(map[uint32]*unfinished)}
+	d.mu.Lock()
+	d.conns[c] = struct{}{}
+	d.mu.Unlock()
+	return c
+}
+
+func (c *weighedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received(b[:n])
+	return n, err
+}
+
+func (c *weighedConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.out.walk(b, answers{c})
+	c.settleLocked()
+	c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+func (c *weighedConn) Close() error {
+	c.door.forget(c)
+	c.mu.Lock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// received weighs what has come.
+func (c *weighedConn) received(b []byte) {
+	c.mu.Lock()
+	c.in.walk(b, requests{c})
+	if c.partial > 0 && !c.armed {
+		c.armLocked()
+	}
+	heavier := c.settleLocked()
+	c.mu.Unlock()
+	if heavier && c.door.used.Load() > c.door.room {
+		c.door.relieve()
+	}
+}
+
+// settleLocked adds the change to the weights, and reports whether they grew.
+func (c *weighedConn) settleLocked() bool {
+	change := c.change
+	if c.change = 0; change == 0 || c.dropped.Load() {
+		return false
+	}
+	c.weight.Add(change)
+	c.door.used.Add(change)
+	return change > 0
+}
+
+func (c *weighedConn) armLocked() {
+	c.armed = true
+	if c.timer == nil {
+		c.timer = time.AfterFunc(messageTimeout, c.look)
+	} else {
+		c.timer.Reset(messageTimeout)
+	}
+}
+
+// look closes the connection if a message has been coming for too long.
+func (c *weighedConn) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed = false
+	if c.partial == 0 || c.dropped.Load() {
+		return
+	}
+	now := time.Now()
+	for _, u := range c.calls {
+		if !u.since.IsZero() && now.Sub(u.since) >= messageTimeout {
+			c.door.slow.Add(1)
+			c.raw.Close()
+			return
+		}
+	}
+	c.armLocked()
+}
+
+// coming reports whether a part of a message has come, and not all of it.
+func (u *unfinished) coming() bool { return u.have > 0 }
+
+// endLocked forgets a call.
+func (c *weighedConn) endLocked(stream uint32) {
+	if u := c.calls[stream]; u != nil {
+		if u.coming() {
+			c.partial--
+		}
+		c.change -= u.weight
+		delete(c.calls, stream)
+		*u = unfinished{}
+		c.spare = u
+	}
+}
+
+// requests are the frames of the client.
+type requests struct{ *weighedConn }
+
+func (c requests) begun(f frameHead) {
+	if f.kind == frameHeaders && !f.ends() && c.calls[f.stream] == nil {
+		u := c.spare
+		if c.spare = nil; u == nil {
+			u = new(unfinished)
+		}
+		u.weight = streamWeight
+		c.calls[f.stream] = u
+		c.change += streamWeight
+	}
+	if u := c.calls[f.stream]; u != nil && f.kind == frameData {
+		u.weight += pieceWeight
+		c.change += pieceWeight
+	}
+}
+
+// data weighs a piece of a message. Padding is taken for a part of it: no gRPC client pads, and what one that does is
+// taken for is at worst heavier than it is.
+func (c requests) data(f frameHead, b []byte) {
+	u := c.calls[f.stream]
+	if u == nil {
+		return
+	}
+	u.weight += int64(len(b))
+	c.change += int64(len(b))
+	for len(b) > 0 {
+		if !u.coming() {
+			c.partial++
+		}
+		if b = u.take(b); u.have < len(u.prefix) || u.left > 0 {
+			if u.since.IsZero() {
+				u.since = time.Now()
+			}
+			return
+		}
+		u.have, u.since = 0, time.Time{} // the message is complete
+		c.partial--
+		c.change += streamWeight - u.weight
+		u.weight = streamWeight
+	}
+}
+
+// take reads along what b has of the message, and returns what comes after it.
+func (u *unfinished) take(b []byte) []byte {
+	if u.have < len(u.prefix) {
+		n := copy(u.prefix[u.have:], b)
+		u.have, b = u.have+n, b[n:]
+		if u.have < len(u.prefix) {
+			return nil
+		}
+		u.left = binary.BigEndian.Uint32(u.prefix[1:])
+	}
+	n := min(uint64(u.left), uint64(len(b)))
+	u.left -= uint32(n)
+	return b[n:]
+}
+
+func (c requests) ended(f frameHead) {
+	if f.ends() {
+		c.endLocked(f.stream)
+	}
+}
+
+// answers are the frames of the server.
+type answers struct{ *weighedConn }
+
+func (c answers) begun(frameHead)        {}
+func (c answers) data(frameHead, []byte) {}
+func (c answers) ended(f frameHead) {
+	if f.ends() {
+		c.endLocked(f.stream)
+	}
+}
+
+// weighing are credentials whose connections are weighed.
+type weighing struct {
+	credentials.TransportCredentials
+	door *intake
+}
+
+func (w weighing) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return readyConn(newWeighedConn(conn, raw, w.door)), info, nil
+}
+
+func (w weighing) Clone() credentials.TransportCredentials {
+	return weighing{w.TransportCredentials.Clone(), w.door}
+}
+
+// ClientHandshake is not for a door.
+func (w weighing) ClientHandshake(ctx context.Context, name string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return w.TransportCredentials.ClientHandshake(ctx, name, raw)
+}

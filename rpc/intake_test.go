@@ -1,0 +1,317 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+const checkMethod = "/penstock.v1.RateLimiter/Check"
+
+// rawClient speaks HTTP/2 to a gRPC door, frame by frame.
+type rawClient struct {
+	net.Conn
+	*http2.Framer
+	next uint32 // id of the next stream
+}
+
+func newRawClient(t testing.TB, address string) *rawClient {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	io.WriteString(conn, http2.ClientPreface)
+	c := &rawClient{conn, http2.NewFramer(conn, conn), 1}
+	if err := c.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// open begins a call.
+func (c *rawClient) open(method string) (stream uint32, err error) {
+	var b bytes.Buffer
+	enc := hpack.NewEncoder(&b)
+	for _, f := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "localhost"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	stream = c.next
+	c.next += 2
+	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndHeaders: true})
+}
+
+// half begins a call, and sends a part of its message, which has size bytes.
+func (c *rawClient) half(method string, size, sent int) error {
+	stream, err := c.open(method)
+	if err != nil {
+		return err
+	}
+	message := make([]byte, 5+sent)
+	message[1], message[2], message[3], message[4] = byte(size>>24), byte(size>>16), byte(size>>8), byte(size)
+	return c.WriteData(stream, false, message)
+}
+
+// ended reads until the connection is closed, a stream ends, or nothing has come for a while.
+func (c *rawClient) ended() (stream uint32, err error) {
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			return 0, err
+		}
+		switch h := f.Header(); {
+		case h.Type == http2.FrameRSTStream, h.Type == http2.FrameHeaders && h.Flags.Has(http2.FlagHeadersEndStream):
+			return h.StreamID, nil
+		}
+	}
+}
+
+// newOpenDoor serves a door for clients to a node that is alone.
+func newOpenDoor(t testing.TB, c ServerConfig) (address string, door *intake) {
+	t.Helper()
+	c.Node, c.Clock = alone(t, perHour), NewClock()
+	c.Metrics = NewMetrics(c.Node, nil)
+	s := NewServer(c)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() { s.Stop(); <-done })
+	return l.Addr().String(), s.intake
+}
+
+func dial(t testing.TB, address string) penstockv1.RateLimiterClient {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return penstockv1.NewRateLimiterClient(conn)
+}
+
+// Promise: whatever clients leave unfinished, it takes no more memory than there is room for, and a client that
+// finishes what it begins is not the one to pay for it.
+func TestUnfinishedCallsAreBounded(t *testing.T) {
+	const room = 4 << 20
+	address, door := newOpenDoor(t, ServerConfig{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
+	honest := dial(t, address)
+	check := func() {
+		t.Helper()
+		if _, err := honest.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("demo", "k", 1)}}, grpc.WaitForReady(true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check()
+	for _, kind := range []struct {
+		name       string
+		size, sent int
+	}{{"headers", 0, 0}, {"small pieces", 1000, 1}, {"large messages", 1 << 20, 16_000}} {
+		before := door.closed.Load()
+		var attack sync.WaitGroup
+		for range 4 {
+			c := newRawClient(t, address)
+			go io.Copy(io.Discard, c.Conn)
+			attack.Go(func() {
+				for range 1000 {
+					if kind.size == 0 {
+						if _, err := c.open(checkMethod); err != nil {
+							return
+						}
+					} else if c.half(checkMethod, kind.size, kind.sent) != nil {
+						return
+					}
+				}
+			})
+		}
+		attack.Wait()
+		eventually(t, kind.name+": connections are closed", func() bool { return door.closed.Load() > before })
+		eventually(t, kind.name+": there is room", func() bool { return door.used.Load() <= room })
+		check()
+	}
+}
+
+// Promise: what is complete weighs nothing, whatever way a call ends.
+func TestCompleteCallsWeighNothing(t *testing.T) {
+	address, door := newOpenDoor(t, ServerConfig{})
+	client := dial(t, address)
+	for i := range 200 {
+		ctx := patience(t)
+		request := &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("demo", fmt.Sprint(i), 1)}}
+		for range i * i % 700 {
+			request.Items = append(request.Items, item("demo", fmt.Sprint(rand.Int64()), 1))
+		}
+		if _, err := client.Check(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := client.Check(patience(t), &penstockv1.CheckRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is left of the calls", func() bool { return door.used.Load() == 0 })
+	ctx, cancel := context.WithCancel(patience(t))
+	stream, err := client.CheckStream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		items := make([]*penstockv1.Item, 1+i*i%900)
+		for k := range items {
+			items[k] = item("demo", fmt.Sprint(i, k), 1)
+		}
+		if err := stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{Items: items}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w := door.used.Load(); w != streamWeight {
+		t.Errorf("an open stream that has sent whole messages weighs %d, want %d", w, streamWeight)
+	}
+	cancel()
+	eventually(t, "the stream weighs nothing", func() bool { return door.used.Load() == 0 })
+	raw := newRawClient(t, address)
+	if err := raw.half(checkMethod, 100, 10); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
+	raw.WriteRSTStream(1, http2.ErrCodeCancel)
+	eventually(t, "a call that is taken back weighs nothing", func() bool { return door.used.Load() == 0 })
+	raw.half(checkMethod, 100, 10)
+	eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
+	raw.Close()
+	eventually(t, "a connection that is gone weighs nothing", func() bool { return door.used.Load() == 0 })
+	door.mu.Lock()
+	defer door.mu.Unlock()
+	if len(door.conns) != 1 {
+		t.Errorf("%d connections are weighed, want the client's", len(door.conns))
+	}
+}
+
+// Promise: without the token, nothing is kept of a call, however much of it is sent.
+func TestNothingIsKeptBeforeTheToken(t *testing.T) {
+	address, door := newOpenDoor(t, ServerConfig{AuthToken: "secret"})
+	c := newRawClient(t, address)
+	for range 100 {
+		if err := c.half(checkMethod, 1<<20, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	ended := map[uint32]bool{}
+	for len(ended) < 100 {
+		stream, err := c.ended()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended[stream] = true
+	}
+	eventually(t, "nothing weighs", func() bool { return door.used.Load() == 0 })
+}
+
+// Promise: a request that does not come to its end is not waited for: a call with one request has a deadline, and a message of a
+// stream too. (The timers are run by hand.)
+func TestRequestsHaveADeadline(t *testing.T) {
+	a := &admit{single: map[string]bool{checkMethod: true}}
+	ctx, err := a.handle(context.Background(), &tap.Info{FullMethodName: checkMethod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, says := ctx.Deadline(); says {
+		t.Error("the door's own deadline is taken for the client's")
+	}
+	if ends, ok := ctx.(*undated).Context.Deadline(); !ok || time.Until(ends) > mostUnary {
+		t.Errorf("a call without a deadline ends at %v", ends)
+	}
+	if ctx, _ := a.handle(context.Background(), &tap.Info{FullMethodName: "/penstock.v1.RateLimiter/CheckStream"}); ctx != context.Background() {
+		t.Error("a stream has a deadline")
+	}
+
+	address, door := newOpenDoor(t, ServerConfig{})
+	c := newRawClient(t, address)
+	if err := c.half("/penstock.v1.RateLimiter/CheckStream", 100, 10); err != nil {
+		t.Fatal(err)
+	}
+	var conn *weighedConn
+	eventually(t, "the message is looked at", func() bool {
+		door.mu.Lock()
+		defer door.mu.Unlock()
+		for conn = range door.conns {
+			conn.mu.Lock()
+			defer conn.mu.Unlock()
+			return conn.armed
+		}
+		return false
+	})
+	conn.look()
+	if door.slow.Load() != 0 {
+		t.Fatal("a message that is young was given up")
+	}
+	conn.mu.Lock()
+	for _, u := range conn.calls {
+		u.since = u.since.Add(-messageTimeout)
+	}
+	conn.mu.Unlock()
+	conn.look()
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if stream, err := c.ended(); err == nil || door.slow.Load() != 1 {
+		t.Errorf("stream %d, %v, %d given up", stream, err, door.slow.Load())
+	}
+}
+
+// Promise: frames are told apart however the bytes of a connection are cut.
+func TestFrameWalk(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString(http2.ClientPreface)
+	f := http2.NewFramer(&b, nil)
+	f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20})
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("abc"), EndHeaders: true})
+	f.WriteData(1, false, []byte("hello"))
+	f.WriteData(1, true, nil)
+	f.WriteRSTStream(3, http2.ErrCodeCancel)
+	f.WriteData(5, true, bytes.Repeat([]byte("x"), 1000))
+	const want = "4/0 +4/0 1/1 +1/1 0/1 hello+0/1 0/1 +0/1! 3/3 +3/3! 0/5 "
+	for range 200 {
+		w, got := frameWalk{skip: clientPreface}, &noted{}
+		for rest := b.Bytes(); len(rest) > 0; {
+			n := 1 + rand.IntN(min(len(rest), 40))
+			w.walk(rest[:n], got)
+			rest = rest[n:]
+		}
+		if text := got.String(); text != want+string(bytes.Repeat([]byte("x"), 1000))+"+0/5! " {
+			t.Fatalf("%.200s", text)
+		}
+	}
+}
+
+// noted writes down what a walk finds.
+type noted struct{ bytes.Buffer }
+
+func (n *noted) begun(f frameHead)          { fmt.Fprintf(n, "%d/%d ", f.kind, f.stream) }
+func (n *noted) data(_ frameHead, b []byte) { n.Write(b) }
+func (n *noted) ended(f frameHead) {
+	fmt.Fprintf(n, "+%d/%d%s ", f.kind, f.stream, map[bool]string{true: "!"}[f.ends()])
+}

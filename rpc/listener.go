@@ -1,0 +1,141 @@
+package rpc
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Doorkeeper is a listener that lets in so many connections at a time and closes those beyond at once. Every door has one, so a crowd
+// at one of them leaves the others, the peers and the files their file descriptors. It closes instead of letting wait: a client that is
+// refused tries another node, one that waits does not.
+type Doorkeeper struct {
+	net.Listener
+	config DoorkeeperConfig
+
+	open    atomic.Int64
+	shared  atomic.Int64 // those of open that take common room
+	refused atomic.Uint64
+
+	mu     sync.Mutex // guards what follows
+	logged time.Time  // when refusals were last logged
+	since  uint64     // refused by then
+}
+
+// refusalsLogged is how often a door says that it refuses, at most.
+const refusalsLogged = 10 * time.Second
+
+// DoorkeeperConfig says how many connections a door may have.
+type DoorkeeperConfig struct {
+	Name   string       // of the door, in logs
+	Own    int          // connections that the door may have whatever other doors have
+	Most   int          // connections that it may have at all; those beyond Own are taken from Common
+	Common *CommonRoom  // shared with other doors; nil: there is none
+	Logger *slog.Logger // required
+	// Refusal is written to a connection before it is closed, in the protocol of the door. Empty for a door with TLS.
+	Refusal string
+	// UserTimeout is how long the kernel waits for the client to take in what was sent to it, where the kernel can be told. gRPC tells it
+	// itself, but not about connections that are counted. 0: as long as the kernel likes.
+	UserTimeout time.Duration
+}
+
+// CommonRoom is room for connections of several doors, for the one that needs it first.
+type CommonRoom struct {
+	room int64
+	used atomic.Int64
+}
+
+// NewCommonRoom makes room for so many.
+func NewCommonRoom(connections int) *CommonRoom { return &CommonRoom{room: int64(connections)} }
+
+func (r *CommonRoom) take() bool {
+	if r == nil {
+		return false
+	}
+	if r.used.Add(1) <= r.room {
+		return true
+	}
+	r.used.Add(-1)
+	return false
+}
+
+// NewDoorkeeper makes one for l.
+func NewDoorkeeper(l net.Listener, c DoorkeeperConfig) *Doorkeeper {
+	return &Doorkeeper{Listener: l, config: c}
+}
+
+// Accept waits for a connection that there is room for.
+func (k *Doorkeeper) Accept() (net.Conn, error) {
+	for {
+		conn, err := k.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		open := k.open.Add(1)
+		own := open-k.shared.Load() <= int64(k.config.Own)
+		if open <= int64(k.config.Most) && (own || k.config.Common.take()) {
+			if !own {
+				k.shared.Add(1)
+			}
+			if k.config.UserTimeout > 0 {
+				setUserTimeout(conn, k.config.UserTimeout)
+			}
+			return &admitted{Conn: conn, keeper: k, shared: !own}, nil
+		}
+		k.open.Add(-1)
+		k.refuse(conn)
+	}
+}
+
+// refuse closes conn. What it writes fits into the empty buffer of the socket, so it waits for nobody.
+func (k *Doorkeeper) refuse(conn net.Conn) {
+	if k.config.Refusal != "" {
+		conn.SetWriteDeadline(time.Now().Add(time.Second))
+		conn.Write([]byte(k.config.Refusal))
+	}
+	conn.Close()
+	n := k.refused.Add(1)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if now.Sub(k.logged) < refusalsLogged {
+		return
+	}
+	k.config.Logger.Warn("connections are refused: this door has as many as it may have", "door", k.config.Name, "open", k.open.Load(), "refused", n-k.since, "refused_in_all", n)
+	k.logged, k.since = now, n
+}
+
+// admitted is a connection that counts until it is closed.
+type admitted struct {
+	net.Conn
+	keeper *Doorkeeper
+	shared bool // it takes common room
+	closed atomic.Bool
+}
+
+func (c *admitted) Close() error {
+	if !c.closed.Swap(true) {
+		if c.shared {
+			c.keeper.config.Common.used.Add(-1)
+			c.keeper.shared.Add(-1)
+		}
+		c.keeper.open.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+// SyscallConn is the socket's, if it has one.
+func (c *admitted) SyscallConn() (syscall.RawConn, error) {
+	if s, ok := c.Conn.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// Open is how many connections there are, and Refused how many were closed because that would have been too many.
+func (k *Doorkeeper) Open() int64     { return k.open.Load() }
+func (k *Doorkeeper) Refused() uint64 { return k.refused.Load() }
