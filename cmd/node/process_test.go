@@ -52,11 +52,18 @@ func serveProcess(t *testing.T, name string, args ...string) *process {
 // startProcess starts a node. ready is closed when it says that it is.
 func startProcess(t *testing.T, name string, args ...string) (p *process, ready chan struct{}) {
 	t.Helper()
+	return startWith(t, name, func(*exec.Cmd) {}, args...)
+}
+
+// startWith is startProcess with a command that is changed before it runs.
+func startWith(t *testing.T, name string, change func(*exec.Cmd), args ...string) (p *process, ready chan struct{}) {
+	t.Helper()
 	const free = "127.0.0.1:0"
 	p = &process{name: name, exited: make(chan struct{})}
 	p.cmd = exec.Command(built, append([]string{
 		"serve", "--name", name, "--gossip", free, "--peer", free, "--grpc", free, "--http", free, "--redis", free,
 	}, args...)...)
+	change(p.cmd)
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

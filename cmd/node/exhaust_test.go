@@ -1,0 +1,214 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// residentBytes is the memory of a process.
+func residentBytes(t *testing.T, p *process) (n int64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n << 10
+}
+
+// leaveUnfinished opens calls on a connection of its own, each with a part of a message, until the node closes it.
+func leaveUnfinished(address string, calls int, part []byte) (net.Conn, error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	go io.Copy(io.Discard, conn)
+	io.WriteString(conn, http2.ClientPreface)
+	var head, all bytes.Buffer
+	enc := hpack.NewEncoder(&head)
+	f := http2.NewFramer(&all, nil)
+	f.WriteSettings()
+	for i := range calls {
+		head.Reset()
+		for _, h := range [][2]string{
+			{":method", "POST"}, {":scheme", "http"}, {":path", "/penstock.v1.RateLimiter/Check"}, {":authority", "localhost"},
+			{"content-type", "application/grpc"}, {"te", "trailers"},
+		} {
+			enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+		}
+		stream := uint32(2*i + 1)
+		f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head.Bytes(), EndHeaders: true})
+		f.WriteData(stream, false, part)
+	}
+	_, err = conn.Write(all.Bytes())
+	return conn, err
+}
+
+// Promise: memory is bounded before anybody has said who he is. 100 connections with 1000 half-sent requests each, without the
+// token and where there is none, and the node goes on answering.
+func TestHalfSentRequestsTakeBoundedMemory(t *testing.T) {
+	const slack = 160 << 20 // half of --memory for them, garbage, and what gRPC keeps of a connection
+	for name, args := range map[string][]string{"with a token": {"--auth-token-file", write(t, "a-token-of-some-length\n")}, "open": nil} {
+		p := serveProcess(t, "n1", append([]string{"--memory", "64MiB", "--limits", write(t, testLimits)}, args...)...)
+		before := residentBytes(t, p)
+		most := before
+		part := make([]byte, 5+600)
+		part[2] = 16 // of a message of a megabyte
+		var attack sync.WaitGroup
+		var mu sync.Mutex
+		var conns []net.Conn
+		for range 10 {
+			attack.Go(func() {
+				for range 10 {
+					if conn, _ := leaveUnfinished(p.grpc, 1000, part); conn != nil {
+						mu.Lock()
+						conns = append(conns, conn)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { attack.Wait(); close(done) }()
+		for under := true; under; {
+			select {
+			case <-done:
+				under = false
+			case <-time.After(10 * time.Millisecond):
+			}
+			most = max(most, residentBytes(t, p))
+		}
+		if name == "open" {
+			client := dial(t, p)
+			eventually(t, "a client is answered", func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := client.Check(ctx, []*penstockv1.Item{item("demo", "k")}, false)
+				return err
+			})
+		}
+		most = max(most, residentBytes(t, p))
+		t.Logf("%s: %d MB before, %d MB at most", name, before>>20, most>>20)
+		if most-before > slack {
+			t.Errorf("%s: from %d to %d bytes", name, before, most)
+		}
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+}
+
+// Promise: idle connections at one door leave the other doors, and the peers, their file descriptors. The client of each
+// refused one learns it at once, and the log says it once.
+func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
+	first := serveProcess(t, "first", "--limits", write(t, testLimits))
+	p, ready := startWith(t, "few", func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"sh", "-c", `ulimit -n 64; exec "$@"`, "sh"}, cmd.Args...)
+		cmd.Path = "/bin/sh"
+	}, "--limits", write(t, testLimits), "--join", first.gossip)
+	select {
+	case <-ready:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("not ready: %s", p.log())
+	}
+	waitForMembers(t, p, 2)
+	clients := dial(t, p)
+	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	for _, full := range []struct{ door, address string }{{"redis", p.redis}, {"grpc", p.grpc}, {"http", p.http}} {
+		var idle []net.Conn
+		for range 200 {
+			c, err := net.DialTimeout("tcp", full.address, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle = append(idle, c)
+		}
+		for door, ask := range map[string]func() error{
+			"http":  func() error { return askPage(fresh, "http://"+p.http+"/v1/check?limit=demo&cost=0&key=k") },
+			"redis": func() error { return pingRedis(p.redis) },
+			"grpc": func() error { // of both nodes' keys
+				for i := range 20 {
+					if _, err := clients.Check(t.Context(), []*penstockv1.Item{item("big", fmt.Sprint(full.door, i))}, false); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+		} {
+			if door != full.door {
+				eventually(t, door+" answers while "+full.door+" is full", ask)
+			}
+		}
+		for _, c := range idle {
+			c.Close()
+		}
+		eventually(t, full.door+" has refused some", func() error {
+			return pageHas(fresh, "http://"+p.http+"/metrics", `penstock_connections_refused_total{door="`+full.door+`"} [1-9]`)
+		})
+	}
+	if n := strings.Count(p.log(), "connections are refused"); n == 0 || n > 30 {
+		t.Errorf("the log says it %d times:\n%s", n, p.log())
+	}
+}
+
+func askPage(c *http.Client, url string) error {
+	answer, err := c.Get(url)
+	if err != nil {
+		return err
+	}
+	answer.Body.Close()
+	if answer.StatusCode != 200 {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
+
+func pageHas(c *http.Client, url, pattern string) error {
+	answer, err := c.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && !regexp.MustCompile(pattern).Match(text) {
+		err = fmt.Errorf("%s lacks %s", url, pattern)
+	}
+	return err
+}
+
+func pingRedis(address string) error {
+	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprint(c, "*1\r\n$4\r\nPING\r\n")
+	b := make([]byte, 7)
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != "+PONG\r\n" {
+		return fmt.Errorf("%q, %v", b, err)
+	}
+	return nil
+}
