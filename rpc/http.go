@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -141,6 +142,7 @@ func (w *web) mux() *mux {
 	m := &mux{ServeMux: http.NewServeMux(), methods: make(map[string]string)}
 	m.handle("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
 	m.handle("GET /readyz", w.ready)
+	m.handle("GET /healthcheck", w.healthcheck)
 	m.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
 		writeProblem(rw, &problem{Status: http.StatusNotFound, Title: "Not Found", Detail: fmt.Sprintf("path: there is nothing at %.100q", r.URL.Path)})
 	})
@@ -186,9 +188,14 @@ func (m *mux) refuseMethod(path string) http.HandlerFunc {
 	}
 }
 
+// healthPath reports whether a page only says whether the node is alive, or ready.
+func healthPath(path string) bool {
+	return path == "/healthz" || path == "/readyz" || path == "/healthcheck"
+}
+
 // unguarded reports whether anyone may see a page: health, and the static page that asks its reader for the token.
 func unguarded(path string) bool {
-	return path == "/" || path == "/healthz" || path == "/readyz" || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
+	return path == "/" || healthPath(path) || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
 }
 
 // guarded lets in only who has the token, if there is one.
@@ -223,6 +230,15 @@ func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 	default:
 		fmt.Fprintln(rw, "ready")
 	}
+}
+
+// healthcheck is what envoyproxy/ratelimit has for its health: OK with 200, and 500 when it cannot answer.
+func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
+	if !w.Node.Ready() || w.Draining != nil && w.Draining() {
+		rw.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	io.WriteString(rw, "OK")
 }
 
 // memberJSON is a node as /v1/members shows it.

@@ -57,18 +57,18 @@ func hostName(host string) string {
 }
 
 // screened refuses requests that a browser makes for a page of somebody else. Loopback is no password: every page that a browser
-// on this machine shows can send requests to it. healthz, readyz and the static page answer everybody; they do and tell nothing.
+// on this machine shows can send requests to it. Health answers everybody; it does and tells nothing.
 func (w *web) screened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var f *fault
 		switch {
-		case r.URL.Path == "/healthz" || r.URL.Path == "/readyz":
+		case healthPath(r.URL.Path):
 		case r.URL.Path == "/v1/auth":
 			f = w.foreignAuth(r)
 		case !overSocket(r) && !w.Hosts.accepts(r.Host):
 			f = &fault{Status: http.StatusMisdirectedRequest, Field: "host", Text: fmt.Sprintf(
 				"host: %.100q is none of this node's names; ask by address or localhost, or start the node with --http-host %[1]s", hostName(r.Host))}
-		case strings.HasPrefix(r.URL.Path, "/ui/"):
+		case r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"):
 		case w.crossSite(r):
 			f = &fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks; that is refused"}
 		default:

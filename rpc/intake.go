@@ -97,16 +97,16 @@ type weighedConn struct {
 	dropped atomic.Bool
 
 	mu      sync.Mutex // guards what follows
-	calls   map[uint32]*unfinished
-	spare   *unfinished // of a call that is complete, for the next one; nil: none
-	change  int64       // of the weight, since it was last added
-	partial int         // calls with a message of which a part has come
+	calls   map[uint32]*openCall
+	spare   *openCall // of a call that is complete, for the next one; nil: none
+	change  int64     // of the weight, since it was last added
+	partial int       // calls with a message of which a part has come
 	timer   *time.Timer
 	armed   bool // timer looks for messages that do not come to their end
 }
 
-// unfinished is a call whose request is not complete.
-type unfinished struct {
+// openCall is a call whose request is not complete.
+type openCall struct {
 	weight int64
 	prefix [5]byte   // of the message that is coming
 	have   int       // bytes of prefix
@@ -118,7 +118,7 @@ type unfinished struct {
 const clientPreface = 24
 
 func newWeighedConn(conn, raw net.Conn, d *intake) *weighedConn {
-	c := &weighedConn{Conn: conn, raw: raw, door: d, in: frameWalk{skip: clientPreface}, calls: make(map[uint32]*unfinished)}
+	c := &weighedConn{Conn: conn, raw: raw, door: d, in: frameWalk{skip: clientPreface}, calls: make(map[uint32]*openCall)}
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
@@ -163,6 +163,13 @@ func (c *weighedConn) received(b []byte) {
 	}
 }
 
+// unfinished reports whether a call is open whose request is not complete.
+func (c *weighedConn) unfinished() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls) > 0
+}
+
 // settleLocked adds the change to the weights, and reports whether they grew.
 func (c *weighedConn) settleLocked() bool {
 	change := c.change
@@ -203,7 +210,7 @@ func (c *weighedConn) look() {
 }
 
 // coming reports whether a part of a message has come, and not all of it.
-func (u *unfinished) coming() bool { return u.have > 0 }
+func (u *openCall) coming() bool { return u.have > 0 }
 
 // endLocked forgets a call.
 func (c *weighedConn) endLocked(stream uint32) {
@@ -213,7 +220,7 @@ func (c *weighedConn) endLocked(stream uint32) {
 		}
 		c.change -= u.weight
 		delete(c.calls, stream)
-		*u = unfinished{}
+		*u = openCall{}
 		c.spare = u
 	}
 }
@@ -225,7 +232,7 @@ func (c requests) begun(f frameHead) {
 	if f.kind == frameHeaders && !f.ends() && c.calls[f.stream] == nil {
 		u := c.spare
 		if c.spare = nil; u == nil {
-			u = new(unfinished)
+			u = new(openCall)
 		}
 		u.weight = streamWeight
 		c.calls[f.stream] = u
@@ -264,7 +271,7 @@ func (c requests) data(f frameHead, b []byte) {
 }
 
 // take reads along what b has of the message, and returns what comes after it.
-func (u *unfinished) take(b []byte) []byte {
+func (u *openCall) take(b []byte) []byte {
 	if u.have < len(u.prefix) {
 		n := copy(u.prefix[u.have:], b)
 		u.have, b = u.have+n, b[n:]
@@ -306,7 +313,14 @@ func (w weighing) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if err != nil {
 		return nil, nil, err
 	}
-	return readyConn(newWeighedConn(conn, raw, w.door)), info, nil
+	c := newWeighedConn(conn, raw, w.door)
+	return readyConn(c), weighedInfo{info, c}, nil
+}
+
+// weighedInfo is what a handshake has found out, with the connection.
+type weighedInfo struct {
+	credentials.AuthInfo
+	conn *weighedConn
 }
 
 func (w weighing) Clone() credentials.TransportCredentials {

@@ -409,6 +409,8 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{closed, "GET /healthz", "", "", nil, 200},
 		{closed, "GET /readyz", "", "", nil, 200},
 		{nowhere, "GET /readyz", "", "", nil, 503},
+		{closed, "GET /healthcheck", "", "", nil, 200},
+		{nowhere, "GET /healthcheck", "", "", nil, 500},
 		{h, "GET /metrics", "", "", nil, 200},
 	} {
 		method, path, _ := strings.Cut(c.operation, " ")

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -50,12 +51,23 @@ func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, er
 		!a.token.accepts(first(call.Header, "authorization")) {
 		return nil, status.Error(codes.Unauthenticated, "authorization: send the cluster's token as \"Bearer TOKEN\"")
 	}
-	if _, set := ctx.Deadline(); set || !a.single[call.FullMethodName] {
+	if _, set := ctx.Deadline(); set || !a.single[call.FullMethodName] || complete(ctx) {
 		return ctx, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, mostUnary)
 	_ = cancel // the end of the call, which ctx is told of, is that of limited
 	return &undated{limited, ctx}, nil
+}
+
+// complete reports whether everything that has been asked on the connection has come whole: most requests come with their header, and
+// need no timer.
+func complete(ctx context.Context) bool {
+	p, _ := peer.FromContext(ctx)
+	if p == nil {
+		return false
+	}
+	info, weighed := p.AuthInfo.(weighedInfo)
+	return weighed && !info.conn.unfinished()
 }
 
 // undated is a context that ends in time and does not say so: a check without a deadline of its client's has the node's default.

@@ -53,8 +53,12 @@ func leaveUnfinished(address string, calls int, part []byte) (net.Conn, error) {
 	for i := range calls {
 		head.Reset()
 		for _, h := range [][2]string{
-			{":method", "POST"}, {":scheme", "http"}, {":path", "/penstock.v1.RateLimiter/Check"}, {":authority", "localhost"},
-			{"content-type", "application/grpc"}, {"te", "trailers"},
+			{":method", "POST"},
+			{":scheme", "http"},
+			{":path", "/penstock.v1.RateLimiter/Check"},
+			{":authority", "localhost"},
+			{"content-type", "application/grpc"},
+			{"te", "trailers"},
 		} {
 			enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 		}
