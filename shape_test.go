@@ -218,6 +218,7 @@ var modules = map[string]struct{ rooms, reason string }{
 // testModules are modules that tests may import in any room; what is not in modules as well, only they may.
 var testModules = map[string]string{
 	"pgregory.net/rapid":                  "properties",
+	"golang.org/x/net/http2":              "half-sent requests, frame by frame",
 	"go.uber.org/goleak":                  "goroutines that stayed",
 	"github.com/rogpeppe/go-internal":     "scripts of command lines",
 	"github.com/anishathalye/porcupine":   "linearizability",
