@@ -12,7 +12,7 @@ import (
 // start adds a node that the others do not know yet.
 func (w *world) start(id string, boot uint64) *Node {
 	w.t.Helper()
-	n, err := New(Config{ID: id, Boot: boot, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
+	n, err := New(Config{ID: id, Boot: boot, Clock: w, Network: w, Table: limiter.NewTable(w.table)})
 	if err != nil {
 		w.t.Fatal(err)
 	}

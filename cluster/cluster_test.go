@@ -16,6 +16,7 @@ type world struct {
 	t     testing.TB
 	now   limiter.Instant
 	nodes map[string]*Node
+	table limiter.TableConfig // of each node
 	calls int
 	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself and set the
 	// call's fields.
@@ -80,7 +81,11 @@ func (w *world) Call(calls []Call) {
 
 // newWorld makes nodes n1 … nk that see each other, with the limits of specs.
 func newWorld(t testing.TB, k int, specs ...limiter.Spec) *world {
-	w := &world{t: t, now: 1_700_000_000_000_000_000, nodes: map[string]*Node{}}
+	return newWorldOf(t, limiter.TableConfig{Bytes: 4 << 20}, k, specs...)
+}
+
+func newWorldOf(t testing.TB, table limiter.TableConfig, k int, specs ...limiter.Spec) *world {
+	w := &world{t: t, now: 1_700_000_000_000_000_000, nodes: map[string]*Node{}, table: table}
 	limits := Limits{}
 	for _, s := range specs {
 		l, err := limiter.New(s)
@@ -91,7 +96,7 @@ func newWorld(t testing.TB, k int, specs ...limiter.Spec) *world {
 	}
 	for i := 1; i <= k; i++ {
 		id := fmt.Sprintf("n%d", i)
-		n, err := New(Config{ID: id, Boot: uint64(i), Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
+		n, err := New(Config{ID: id, Boot: uint64(i), Clock: w, Network: w, Table: limiter.NewTable(table)})
 		if err != nil {
 			t.Fatal(err)
 		}

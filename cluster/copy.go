@@ -218,7 +218,8 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {
 			n.lentLocked(p)
 			rests := n.sealLocked(now, r, p)
-			o.due = len(o.gift) > 0 || rests
+			// What came to be wanted during a look waits for the next one.
+			o.due = len(o.gift) > 0 || rests || slices.ContainsFunc(n.parts, func(pt part) bool { return pt.to == p && pt.copied != copyWhole })
 		}
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
