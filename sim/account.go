@@ -24,6 +24,7 @@ type account struct {
 	reference reference // of what is decided on it
 	held      *held     // of limits of which units are set aside, else nil
 	replica   *replica  // of replicated limits, else nil
+	count     *keyCount // of what was charged and not forgotten; nil: nothing yet
 
 	adrift bool // its windows are those of a calendar, and clocks are so far apart that one that has been there and back may be another
 

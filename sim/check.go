@@ -36,6 +36,8 @@ type Summary struct {
 	Messages  MessageReport     `json:"messages"`
 	Faults    FaultReport       `json:"faults"`
 	Holds     HoldReport        `json:"holds"`
+	Loss      LossReport        `json:"loss"`
+	Available AvailableReport   `json:"available"`
 	Checks    map[string]uint64 `json:"checks"` // by promise
 	VirtualMS float64           `json:"virtual_ms"`
 	Injected  []Injection       `json:"injected"` // what went otherwise than smoothly, by kind
@@ -164,6 +166,8 @@ func (s *Summary) add(r *Report) {
 	s.Faults.Deaths += r.Faults.Deaths
 	s.Faults.Views += r.Faults.Views
 	s.Holds.add(&r.Holds)
+	s.Loss.add(&r.Loss)
+	s.Available.add(&r.Available)
 	s.Remembered += r.Requests.Remembered
 	s.agents += r.World.Agents
 	s.distances += r.World.Distances
@@ -250,6 +254,10 @@ func (s *Summary) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "disks      %d files written, %d starts with what a file says\n", f.Saves, f.Restored)
 	h := &s.Holds
 	fmt.Fprintf(&b, "holds      %d opened, %d settled, %d ran out, %d put off; %d leases, %d spent\n", h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
+	l, a := &s.Loss, &s.Available
+	fmt.Fprintf(&b, "hands      %d changes, %d after a death; forgotten: %d units, %d said so,\n           %d without a word where several had failed; %d changes out of sight\n",
+		l.Changes, l.After, l.Units, l.Marked, l.Unwarned, l.Blind)
+	fmt.Fprintf(&b, "available  %d answers with nothing failing: %d degraded, %d late\n", a.Answers, a.Degraded, a.Late)
 	for _, p := range promiseWords {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}

@@ -74,6 +74,8 @@ type keyCourse struct {
 	spec    *limiter.Spec
 	supply  curve
 	window  window
+	inForce inForce // if it is audited
+	lately  lately  // of a sliding log
 	extra   int64
 	ideal   ideal // of one limiter that is asked everything at the instant at which it is asked
 	permits permits
@@ -167,6 +169,9 @@ func (c *course) mark() *MarkReport {
 
 // supplied is what the limit of k has supplied so far. Where clocks differ, a little more than that by any of them.
 func (c *course) supplied(k *keyCourse) int64 {
+	if audited(k.spec, c.clocks) {
+		return k.supply.each * max(0, k.inForce.opened-1)
+	}
 	if c.clocks == 1 {
 		return k.supply.supply(c.start, c.start.Add(c.world.now))
 	}
@@ -212,7 +217,7 @@ func (c *course) posed(r *request) {
 
 func (c *course) key(a *account) *keyCourse {
 	if a.seen == nil {
-		a.seen = &keyCourse{limit: c.byName[a.spec.Name], spec: a.spec, supply: curveOf(a.spec, c.clocks), window: newWindow()}
+		a.seen = &keyCourse{limit: c.byName[a.spec.Name], spec: a.spec, supply: supplyOf(a.spec, c.clocks), window: newWindow()}
 	}
 	return a.seen
 }
@@ -265,7 +270,9 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 			if it.Op == cluster.OpReserve {
 				c.reserved(k, it)
 			} else {
+				c.opens(k, took, d)
 				c.admitted(k, r.asked[i].number, it.Cost)
+				c.logged(k, took, it.Cost)
 			}
 		}
 	}
@@ -276,7 +283,29 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 func (c *course) admitted(k *keyCourse, number int, cost int64) {
 	k.window.admit(number, cost*k.supply.unit)
 	over := k.window.excess(k.supply.capacity, c.supplied(k))
-	if extra := (over + k.supply.unit - 1) / k.supply.unit; over > 0 && extra > k.extra {
+	if over > 0 {
+		c.exceeds(k, (over+k.supply.unit-1)/k.supply.unit)
+	}
+}
+
+// opens notes in which window something was admitted.
+func (c *course) opens(k *keyCourse, took time.Duration, d *cluster.Decision) {
+	if audited(k.spec, c.clocks) {
+		k.inForce.admits(c.world.now, took, k.spec.Per, d.ResetAfter)
+	}
+}
+
+// logged looks whether too much has been admitted in the last period of a sliding log.
+func (c *course) logged(k *keyCourse, took time.Duration, cost int64) {
+	if k.spec.Algorithm == limiter.SlidingLog {
+		now := c.world.now
+		c.exceeds(k, k.lately.admits(now, now-took, k.spec.Per, cost)-k.spec.Limit-k.window.begun/k.supply.unit)
+	}
+}
+
+// exceeds notes by how much too much has been admitted for a key.
+func (c *course) exceeds(k *keyCourse, extra int64) {
+	if extra > k.extra {
 		c.count(k.limit).Extra += extra - k.extra
 		c.mark().Extra += extra - k.extra
 		k.extra = extra

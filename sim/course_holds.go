@@ -93,11 +93,7 @@ func (c *course) reserved(k *keyCourse, it *cluster.Item) {
 			out += p.units
 		}
 	}
-	if extra := out - k.spec.Limit; extra > k.extra {
-		c.count(k.limit).Extra += extra - k.extra
-		c.mark().Extra += extra - k.extra
-		k.extra = extra
-	}
+	c.exceeds(k, out-k.spec.Limit)
 }
 
 // settled counts what a client has used of what it had.

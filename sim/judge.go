@@ -30,6 +30,11 @@ type judge struct {
 	checked  [promises]uint64               // how often each promise was looked at
 	tallies  map[string]*LimitReport        // by limit
 	requests RequestReport
+	loss     LossReport
+	presence presence
+	cold     time.Duration // when the last member was gone that could know anything
+	linesNew bool          // what was cut or mended is still to be looked at
+	linesAt  time.Duration // when that was
 	failure  *Failure
 	deciders []decider             // by partition
 	tied     map[int]time.Duration // when one of two who does not reach the other has last decided
@@ -48,7 +53,7 @@ type scratch struct {
 func newJudge(w *world) *judge {
 	j := &judge{
 		world: w, accounts: make(map[string]map[string]*account), granted: newGrants(),
-		gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
+		cold: -warmUp, gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		recalled: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
 		claims:   slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),

@@ -75,6 +75,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 			j.decideAlone(h, out)
 		}
 	}
+	j.available(h, out)
 	for i := range out {
 		j.heard(h, i, &out[i], !r.atomic || yes)
 		if id := h.question.Items[i].ID; id.Origin != clientOrigin && !h.spread {

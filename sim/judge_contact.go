@@ -136,8 +136,8 @@ func (c *contact) sides(p *process, patience time.Duration) sides {
 	return s
 }
 
-// countsFor is for how long who has vanished is missed at least: a node does so for 10 minutes.
-const countsFor = 9 * time.Minute
+// countsFor is for how long a member that has vanished is missed: nobody is forgotten by time.
+const countsFor = maxDuration
 
 // inContact checks that p, who decides, has been answered by half of those at least who should be there, and says how many those are
 // with it; in calm worlds 0.

@@ -75,6 +75,11 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 		}
 		return
 	}
+	if fallen := together && falls(items, got); !fallen {
+		for i := range items {
+			j.counts(p, &items[i], got[i])
+		}
+	}
 	for i := range items {
 		j.bring(items[i].account, p)
 	}

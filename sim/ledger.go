@@ -117,6 +117,7 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
 		for i := range items { // or it was decided once more, alike
 			j.bring(items[i].account, p)
+			j.mayCount(p, &items[i])
 			items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed)
 		}
 		return a.decisions

@@ -39,6 +39,7 @@ type process struct {
 	visits   []*request             // of clients that have not heard yet
 	shares   *shares                // what it has admitted without owners, kept by the judge
 	contact  *contact               // with whom it can speak, likewise
+	fading   []fading               // when what it charged may be forgotten, likewise
 	alone    time.Duration          // when it last decided, with less than the full promise, where nobody else was there; likewise
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
@@ -71,9 +72,6 @@ func (t threshold) Deliver(a *cluster.Ask) *cluster.Answer {
 	return answer
 }
 
-// tableBytes is the budget of a node's table: more than any world has keys for, so that nobody is crowded out.
-const tableBytes = 4 << 20
-
 // boot starts a new process with an empty memory.
 func (m *machine) boot() {
 	m.boots++
@@ -85,7 +83,7 @@ func (m *machine) boot() {
 	p.clock = p.now
 	node, err := cluster.New(cluster.Config{
 		ID: m.id, Boot: p.boot, Clock: p, Network: p,
-		Table:      limiter.NewTable(limiter.TableConfig{Bytes: tableBytes, Shards: 1}),
+		Table:      limiter.NewTable(m.world.plan.table.config()),
 		SweepEvery: m.world.plan.sweepEvery,
 	})
 	if err != nil {

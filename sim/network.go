@@ -29,6 +29,7 @@ type network struct {
 type line struct {
 	cut  bool          // nothing passes
 	last time.Duration // when the latest message so far arrives
+	slow time.Duration // that the slowest message has been on its way
 	more time.Duration // that it takes than others
 }
 
@@ -130,11 +131,16 @@ func (p *process) Call(calls []cluster.Call) {
 	}
 }
 
-// Wait returns at until.
+// Wait returns at until. Work takes no time in a world, so a node that rests as long as its work has
+// taken rests for the time that a step of a look is said to take.
 func (p *process) Wait(until limiter.Instant) {
 	w := p.machine.world
 	t := w.tasks.running
-	w.at(max(w.now, p.time.when(until)), func() { p.do(t.enter) })
+	at := max(w.now, p.time.when(until))
+	if until <= p.now() {
+		at = w.now + w.plan.table.look
+	}
+	w.at(at, func() { p.do(t.enter) })
 	w.tasks.wait()
 }
 
@@ -205,6 +211,7 @@ func (w *world) post(from, to *machine, arrive happens) (copies int) {
 			n.tally.Overtaken++
 		}
 		line.last = max(at, line.last)
+		line.slow = max(line.slow, at-w.now)
 		w.schedule.add(at, arrive)
 	}
 	return copies
@@ -435,6 +442,7 @@ func (w *world) setLine(from, to *machine, cut bool) {
 	l := &w.network.lines[from.index][to.index]
 	if l.cut != cut {
 		l.cut = cut
+		w.judge.linesChange()
 		if cut {
 			w.network.cuts++
 		} else {

@@ -31,6 +31,8 @@ type plan struct {
 
 	sweepEvery time.Duration
 	saveEvery  time.Duration // of machines with a disk
+	table      tableSize     // of each node
+	strict     bool          // all promises are demanded, also those that not every world of seeds is held to
 }
 
 // sky is the general kind of a world. It decides which promises hold in it.

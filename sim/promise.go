@@ -7,6 +7,9 @@ type promise int
 const (
 	exact promise = iota
 	useful
+	lossless
+	warned
+	ready
 	bounded
 	once
 	owned
@@ -25,19 +28,22 @@ const (
 
 // promiseWords are a promise's name, and what it says.
 var promiseWords = [promises][2]string{
-	exact:   {"exact", "an owner decides in all as one naive limiter would"},
-	useful:  {"useful", "nobody is denied what one limiter would surely grant"},
-	bounded: {"bounded", "no span of time admits more than one limiter supplies"},
-	once:    {"once", "a take is charged once, however often it is sent or comes"},
-	owned:   {"owner", "the owner of a key decides, and nobody else"},
-	honest:  {"answer", "a client hears what the owner decided"},
-	marked:  {"marked", "a decision without the owner says so and keeps its bound"},
-	inTime:  {"deadline", "no check, call or ask outlives its deadline"},
-	refused: {"input", "a request in error is refused as a whole, others never"},
-	aside:   {"aside", "what is set aside is what its holders have, and runs out"},
-	lent:    {"lent", "a node spends what was lent to it, and while it lasts"},
-	kept:    {"kept", "in the end tables hold what was charged, no more or less"},
-	live:    {"live", "nobody is left waiting, the world comes to rest"},
-	agreed:  {"converged", "in the end all agree who is there and who owns what"},
-	sound:   {"panic", "no code panics"},
+	exact:    {"exact", "an owner decides in all as one naive limiter would"},
+	useful:   {"useful", "nobody is denied what one limiter would surely grant"},
+	lossless: {"counted", "nothing is forgotten but what a holder charged just before it died"},
+	warned:   {"warned", "where several fail at once, decisions say what may be forgotten"},
+	ready:    {"available", "soon after each fault answers are neither degraded nor late"},
+	bounded:  {"bounded", "no span of time admits more than one limiter supplies"},
+	once:     {"once", "a take is charged once, however often it is sent or comes"},
+	owned:    {"owner", "the owner of a key decides, and nobody else"},
+	honest:   {"answer", "a client hears what the owner decided"},
+	marked:   {"marked", "a decision without the owner says so and keeps its bound"},
+	inTime:   {"deadline", "no check, call or ask outlives its deadline"},
+	refused:  {"input", "a request in error is refused as a whole, others never"},
+	aside:    {"aside", "what is set aside is what its holders have, and runs out"},
+	lent:     {"lent", "a node spends what was lent to it, and while it lasts"},
+	kept:     {"kept", "in the end tables hold what was charged, no more or less"},
+	live:     {"live", "nobody is left waiting, the world comes to rest"},
+	agreed:   {"converged", "in the end all agree who is there and who owns what"},
+	sound:    {"panic", "no code panics"},
 }

@@ -21,6 +21,8 @@ type Report struct {
 	Messages  MessageReport   `json:"messages"`
 	Faults    FaultReport     `json:"faults"`
 	Holds     HoldReport      `json:"holds"`
+	Loss      LossReport      `json:"loss"`
+	Available AvailableReport `json:"available"`
 	Promises  []PromiseReport `json:"promises"`
 	VirtualMS float64         `json:"virtual_ms"` // how long the world lasted
 	Events    uint64          `json:"events"`
@@ -175,6 +177,7 @@ func (w *world) report() *Report {
 			Keys: p.traffic.keys, Skew: p.traffic.skew, LengthMS: millis(p.length),
 		},
 		Requests: w.judge.requests, Messages: w.network.tally, Faults: w.faults, Holds: w.judge.books.report,
+		Loss: w.judge.loss, Available: w.judge.presence.report,
 		VirtualMS: millis(w.now), Events: w.trace.events, TraceHash: fmt.Sprintf("%016x", w.trace.sum()), Failure: w.judge.failure,
 	}
 	r.World.Distances = len(p.distances)

@@ -37,6 +37,7 @@ func (s *Scenario) WriteYAML(w io.Writer) error {
 		fmt.Fprintf(&b, "  - {way: %s > %s, more: %v}\n", machineID(d.from), machineID(d.to), d.more)
 	}
 	fmt.Fprintf(&b, "gossip: {spread: %v, detect: %v, doubt: %v, settle: %v}\n", g.spread, g.detect, g.doubt, g.settle)
+	p.table.write(&b)
 	fmt.Fprintf(&b, "sweep_every: %v\nlimits:\n", p.sweepEvery)
 	var inline []string
 	for _, rule := range p.limits {

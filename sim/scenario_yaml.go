@@ -47,7 +47,7 @@ type draft struct {
 
 func newDraft(open func(string) (io.ReadCloser, error)) *draft {
 	p := &plan{
-		seed: 1, sweepEvery: 5 * time.Second,
+		seed: 1, strict: true, sweepEvery: 5 * time.Second,
 		gossip:  gossip{spread: 300 * time.Millisecond, detect: 2500 * time.Millisecond, doubt: 1500 * time.Millisecond, settle: time.Second},
 		weather: weather{near: 250 * time.Microsecond, mean: 50 * time.Microsecond, far: calmDelay, inOrder: true},
 	}
@@ -159,6 +159,7 @@ var scenarioFields = []field[Scenario]{
 		s.plan.saveEvery, err = duration(n, time.Millisecond, time.Hour)
 		return err
 	}},
+	{"table", (*draft).table},
 	{"start", (*draft).start},
 	{"clocks", (*draft).clocks},
 	{"links", func(d *draft, n ast.Node, s *Scenario) error {

@@ -50,6 +50,7 @@ func (j *judge) spreads(h *hearing) {
 			counts = forgets(a.spec)
 		}
 		ref.goBlind(h.process, ref.held, counts)
+		j.hides(a, ref.held)
 	}
 }
 

@@ -244,6 +244,12 @@ func (w *world) owner(key string) *machine {
 // strike has a fault happen. What does not apply any more (a machine that is down cannot freeze) is passed over.
 func (w *world) strike(f fault) {
 	m, peer := w.machines[f.node], w.machines[f.peer]
+	if !graceful(f.kind) || f.kind == joins {
+		w.judge.struck(f)
+	}
+	if (f.kind == crashes || f.kind == freezes) && m.process != nil {
+		w.judge.dies(m.process)
+	}
 	w.trace.add(happening{at: w.now, kind: f.kind, node: m, peer: peer})
 	switch {
 	case f.kind == crashes && m.process != nil:

@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+)
+
+// Availability is a promise: after each fault, within the failover, answers are neither degraded nor
+// late. It is asked for where a node can speak with most of those that should be there; a process that
+// is gone refuses connections, so it is not waited for. The judge sees faults and answers, and asks no
+// node anything.
+
+// AvailableReport says how answers were when nothing had failed for the time of a failover.
+type AvailableReport struct {
+	Answers  int     `json:"answers"`  // that had to be neither degraded nor late
+	Degraded int     `json:"degraded"` // of these
+	Late     int     `json:"late"`     // of these
+	LongMS   float64 `json:"long_ms"`  // the longest time from the last fault to one of them
+}
+
+func (r *AvailableReport) add(o *AvailableReport) {
+	r.Answers += o.Answers
+	r.Degraded += o.Degraded
+	r.Late += o.Late
+	r.LongMS = max(r.LongMS, o.LongMS)
+}
+
+// The failover: within goneWithin of a crash, and silentWithin of anything that stops or cuts off a
+// machine, or brings one back. Messages that go back and forth meanwhile come on top.
+const (
+	goneWithin   = 100 * time.Millisecond
+	silentWithin = 2500 * time.Millisecond
+)
+
+// presence is who should be there, from the faults that have struck.
+type presence struct {
+	voters  []bool        // by machine: it has been counted on since all had settled
+	changed time.Duration // when somebody or some line failed last, or came back
+	due     time.Duration // when answers have to be well again
+	settled bool          // voters are those that were there when all had settled
+	report  AvailableReport
+}
+
+// struck notes that a fault has struck.
+func (j *judge) struck(f fault) {
+	w, a := j.world, &j.presence
+	j.settleVoters()
+	within := silentWithin
+	if f.kind == crashes {
+		within = goneWithin
+	}
+	a.changed, a.settled = w.now, false
+	a.due = max(a.due, w.now+within)
+}
+
+// settlesIn is how long after a change of members all must have agreed.
+func (j *judge) settlesIn() time.Duration {
+	g := &j.world.plan.gossip
+	return g.detect + g.doubt + g.spread + g.settle + copiedWithin
+}
+
+// settleVoters counts on those that were there when nothing had changed for long enough.
+func (j *judge) settleVoters() {
+	w, a := j.world, &j.presence
+	switch {
+	case a.voters == nil:
+		a.voters = make([]bool, len(w.machines))
+	case a.settled || w.now < a.changed+j.settlesIn():
+		return
+	}
+	a.settled = true
+	was := slices.Clone(a.voters)
+	for i, m := range w.machines {
+		a.voters[i] = m.role == cluster.RoleMember && m.process != nil && (!slices.Contains(was, true) || j.reachesMost(m, was))
+	}
+	if !slices.Contains(a.voters, true) {
+		a.voters = was
+	}
+}
+
+// reachesMost reports whether m can speak with most of those that are counted on and not gone.
+func (j *judge) reachesMost(m *machine, voters []bool) bool {
+	w, there, reached := j.world, 0, 0
+	for i, o := range w.machines {
+		if !voters[i] || o.crashed || o.process == nil {
+			continue
+		}
+		there++
+		if !o.frozen && !w.network.lines[m.index][i].cut && !w.network.lines[i][m.index].cut {
+			reached++
+		}
+	}
+	return !m.frozen && reached >= 2 && 2*reached > there
+}
+
+// available checks that an answer is neither degraded nor late, if it has to be.
+func (j *judge) available(h *hearing, out []cluster.Decision) {
+	w, p, a := j.world, h.process, &j.presence
+	r := h.request
+	slow := 8 * w.network.slowest(p.machine)
+	if r.atomic || w.plan.weather.loss > 0 || r.patience < time.Second || h.began < a.due+slow || p.began > h.began-silentWithin ||
+		p.machine.thawed > h.began-silentWithin || p.leaving || w.clear {
+		return
+	}
+	if j.settleVoters(); !j.reachesMost(p.machine, a.voters) {
+		return
+	}
+	a.report.Answers++
+	j.checked[ready]++
+	took := w.now - h.began
+	late := took > goneWithin+slow && p.machine.thawed < h.began && a.changed < h.began
+	degraded := false
+	for i := range out {
+		d := &out[i]
+		degraded = degraded || d.Degraded && h.request.terms[i].account.replica == nil
+	}
+	switch {
+	case degraded:
+		a.report.Degraded++
+	case late:
+		a.report.Late++
+	default:
+		return
+	}
+	since := w.now - a.changed
+	a.report.LongMS = max(a.report.LongMS, millis(since))
+	if w.plan.strict && a.changed < h.began {
+		j.fail(ready, "%s, which can speak with most of the others, answers for %s after %v, degraded %t, %v after the last fault: %s",
+			p.machine.id, keyText(r.items[0].Key), took, degraded, since, answerText(&out[0]))
+	}
+}

@@ -1,0 +1,316 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// What a cluster has forgotten is counted, key by key. The judge keeps one naive state per key of all that was
+// charged, on whatever node, as far as the decisions themselves tell. When another process decides than before, it
+// says how much is left; what it says beyond what that state has left is what was forgotten. Allowed is what a holder
+// had charged itself, no longer than the replication interval and one message's way before it died, stopped or was
+// cut off from most; nothing else, and nothing at all after a graceful change of hands. A decision that says by itself
+// that it keeps a bound is held to that bound by others.
+//
+// This judge sees decisions, faults and how long messages took. It asks no node anything.
+
+// LossReport says what was forgotten when keys changed hands.
+type LossReport struct {
+	Changes  int   `json:"changes"`  // times that another process decided on a key than the last time
+	After    int   `json:"after"`    // of these, after the one before had died, stopped or was cut off
+	Units    int64 `json:"units"`    // that were forgotten
+	Marked   int64 `json:"marked"`   // and those that the decision had a bound for
+	Unwarned int64 `json:"unwarned"` // too much, where several had failed at once and the decision did not say so
+	Blind    int   `json:"blind"`    // changes of which nothing can be counted: windows that move between clocks, takes of several owners
+}
+
+func (l *LossReport) add(o *LossReport) {
+	l.Changes += o.Changes
+	l.After += o.After
+	l.Units += o.Units
+	l.Marked += o.Marked
+	l.Unwarned += o.Unwarned
+	l.Blind += o.Blind
+}
+
+// replicationInterval is s, in which a holder tells its heir what has changed, with what a clock may be slow.
+const replicationInterval = 100*time.Millisecond + 100*time.Millisecond/100
+
+// keyCount is what is known of one key from its decisions.
+type keyCount struct {
+	whole   naiveState // with all that was charged and not said to be forgotten
+	by      *process   // who decided last
+	at      time.Duration
+	blind   time.Duration // until when nothing can be counted
+	charges []perishable  // lately, oldest first
+}
+
+// perishable is a charge that may be forgotten if the process that took it dies too soon.
+type perishable struct {
+	at   time.Duration
+	by   *process
+	cost int64
+}
+
+// fading is a span of time whose charges may be forgotten.
+type fading struct{ from, to time.Duration }
+
+// forever is the end of a span that has not ended.
+const forever = time.Duration(1<<63 - 1)
+
+// dies notes that p has died or stopped.
+func (j *judge) dies(p *process) {
+	j.parts()
+	lag := replicationInterval + j.world.network.slowest(p.machine)
+	p.fading = append(p.fading, fading{j.world.now - lag, j.world.now})
+	if !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+		return m.process != nil && m.process != p && m.role == cluster.RoleMember
+	}) {
+		j.cold = j.world.now // no memory is left that could know
+	}
+}
+
+// linesChange notes that a line was cut or mended. Many mostly are at once, so what follows from it is
+// worked out when something else happens.
+func (j *judge) linesChange() {
+	if j.world.now != j.linesAt {
+		j.parts()
+	}
+	j.linesAt, j.linesNew = j.world.now, true
+}
+
+// parts notes who is cut off from most of the machines that are there, after lines were cut or mended.
+func (j *judge) parts() {
+	if !j.linesNew {
+		return
+	}
+	j.linesNew = false
+	w, at := j.world, j.linesAt
+	there := 0
+	for _, m := range w.machines {
+		if m.process != nil {
+			there++
+		}
+	}
+	for _, m := range w.machines {
+		p := m.process
+		if p == nil {
+			continue
+		}
+		n := len(p.fading)
+		apart := n > 0 && p.fading[n-1].to == forever
+		switch off := 2*w.network.reached(m, w.machines) <= there; {
+		case off && !apart:
+			lag := replicationInterval + w.network.slowest(m)
+			p.fading = append(p.fading, fading{at - lag, forever})
+		case !off && apart:
+			p.fading[n-1].to = at
+		}
+	}
+}
+
+// counts follows a decision, and counts what was forgotten before it.
+func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
+	a, s, w := it.account, it.account.spec, j.world
+	if w.plan.quiet() || a.held != nil || s.Calendar != 0 || s.Unlimited || refusalsCount(s) {
+		return
+	}
+	c := a.count
+	if c == nil {
+		c = &keyCount{}
+		a.count = c
+	}
+	now := p.now()
+	j.parts()
+	before := c.by
+	j.passes(c, p, s)
+	charged := int64(0)
+	switch {
+	case it.op == cluster.OpReset:
+		c.whole, c.charges = naiveState{}, nil
+		return
+	case it.op == cluster.OpTake && got.Allowed:
+		charged = it.cost
+		c.whole.charge(now, s, it.cost)
+	}
+	if it.cost > 0 && charged > 0 {
+		c.charges = append(c.charges, perishable{w.now, p, charged})
+		c.prune(w.now - forgets(s))
+	}
+	if it.op != cluster.OpTake {
+		return // a look says what would be left
+	}
+	if w.now < c.blind {
+		c.learn(now, s, got)
+		return
+	}
+	j.checked[lossless]++
+	if over := got.Remaining - c.whole.peek(now, s, 0).Remaining; over > 0 {
+		j.forgotten(p, before, it, c, over, got)
+	}
+	c.learn(now, s, got)
+}
+
+// mayCount follows a decision of which nobody knows whether it was taken again: what it gives back may
+// be given back twice.
+func (j *judge) mayCount(p *process, it *asked) {
+	c := it.account.count
+	switch {
+	case c == nil:
+	case it.op == cluster.OpReset:
+		c.whole = naiveState{}
+	case it.cost < 0:
+		c.whole.charge(p.now(), it.account.spec, it.cost)
+	}
+}
+
+// passes lays what is known of a key on the clock of p, if another process has decided before.
+func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
+	w, before := j.world, c.by
+	c.by = p
+	last := c.at
+	c.at = w.now
+	if before == nil || before == p {
+		return
+	}
+	j.loss.Changes++
+	if len(before.fading) > 0 {
+		if j.loss.After++; j.atOnce(before.machine) {
+			j.checked[warned]++
+		}
+	}
+	now := p.now()
+	apart := time.Duration(now - before.now())
+	if onTheClock(s) && !w.plan.oneClock() { // it may have been on yet another clock in between
+		c.blind = w.now + forgets(s)
+	}
+	if w.now < c.blind {
+		j.loss.Blind++
+	}
+	if apart != 0 {
+		c.whole.shift(apart-(w.now-last)/1000-1, now)
+	}
+}
+
+// forgotten holds what was forgotten of a key against what may be.
+func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64, got limiter.Decision) {
+	s := it.account.spec
+	if it.doubt {
+		j.loss.Marked += over
+	} else {
+		allowed := c.allow(over, j.cold)
+		j.loss.Units += over
+		if breaks := j.forgetful(before, over-allowed); breaks != promises {
+			j.fail(breaks, "%s decides on %s of %s under %s:\n  %s\nwhere %d units that were charged are forgotten, and %d of them may be:"+
+				" so much was charged too late before its holder died for a copy to tell",
+				p.machine.id, opText(it.op, it.cost), keyText(it.account.key), s.Name, decisionText(got), over, allowed)
+		}
+	}
+	c.whole.take(p.now(), s, -over)
+}
+
+// forgetful says which promise breaks if so much is forgotten too much, of what before had decided
+// last: promises, if none does. Where messages get lost nobody knows how long the way of a copy is.
+func (j *judge) forgetful(before *process, units int64) promise {
+	switch {
+	case units <= 0 || j.world.plan.weather.loss > 0:
+		return promises
+	case before == nil || !j.atOnce(before.machine):
+		return lossless
+	case j.world.plan.strict:
+		return warned
+	}
+	j.loss.Unwarned += units
+	return promises
+}
+
+// atOnce reports whether something else than m has failed, or come back, and the members cannot have
+// settled since: so more than one may have failed that had the same key.
+func (j *judge) atOnce(m *machine) bool {
+	w, g := j.world, &j.world.plan.gossip
+	settles := g.detect + g.doubt + g.spread + g.settle + copiedWithin
+	struck := w.now // when m has failed last
+	for _, f := range w.plan.faults {
+		if f.at <= w.now && f.node == m.index && (f.kind == crashes || f.kind == freezes) {
+			struck = f.at
+		}
+	}
+	return slices.ContainsFunc(w.plan.faults, func(f fault) bool {
+		return f.at <= w.now && f.at > struck-settles && !graceful(f.kind) && (f.node != m.index || f.kind == cuts || f.kind == mends)
+	})
+}
+
+// copiedWithin is how long it may take after a change of members until heirs have copies again.
+const copiedWithin = 2 * time.Second
+
+// allow says how much of what is forgotten may be, and does not allow it again.
+func (c *keyCount) allow(over int64, cold time.Duration) (allowed int64) {
+	for i := len(c.charges) - 1; i >= 0 && allowed < over; i-- {
+		x := &c.charges[i]
+		if x.at > cold && !slices.ContainsFunc(x.by.fading, func(f fading) bool { return x.at >= f.from && x.at <= f.to }) {
+			continue
+		}
+		n := min(x.cost, over-allowed)
+		x.cost -= n
+		allowed += n
+	}
+	return allowed
+}
+
+// prune drops the charges that do not count any more.
+func (c *keyCount) prune(before time.Duration) {
+	if n := len(c.charges); n < 64 || n < cap(c.charges) {
+		return
+	}
+	c.charges = slices.DeleteFunc(c.charges, func(x perishable) bool { return x.at < before || x.cost == 0 })
+}
+
+// learn takes over what a decision tells of the state after it.
+func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decision) {
+	used := got.Limit - got.Remaining
+	switch {
+	case s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket:
+		c.whole = naiveState{used: max(0, int64(got.ResetAfter)-1) * s.Limit, poured: now}
+	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0 && got.Remaining > 0:
+		c.whole = naiveState{count: used}
+		c.whole.opened(s, now.Add(got.ResetAfter))
+	case s.Algorithm == limiter.TokenBucket && used > 0:
+		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
+		c.whole = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}
+	}
+}
+
+// oneClock reports whether all machines' clocks show the same.
+func (p *plan) oneClock() bool {
+	return !slices.ContainsFunc(p.machines, func(m machinePlan) bool { return m.clock != p.machines[0].clock }) &&
+		!slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == steps })
+}
+
+// hides notes that for some time nothing can be counted of a key.
+func (j *judge) hides(a *account, until time.Duration) {
+	if a.count == nil {
+		a.count = &keyCount{}
+	}
+	a.count.blind = max(a.count.blind, until+forgets(a.spec))
+}
+
+// slowest is how long the slowest message of m has been on its way.
+func (n *network) slowest(m *machine) (most time.Duration) {
+	for i := range n.lines[m.index] {
+		most = max(most, n.lines[m.index][i].slow)
+	}
+	return most
+}
+
+// reached is how many of the machines that are there m can speak with both ways, itself among them.
+func (n *network) reached(m *machine, machines []*machine) (reached int) {
+	for _, o := range machines {
+		if o.process != nil && !n.lines[m.index][o.index].cut && !n.lines[o.index][m.index].cut {
+			reached++
+		}
+	}
+	return reached
+}
