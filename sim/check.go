@@ -254,10 +254,8 @@ func (s *Summary) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "disks      %d files written, %d starts with what a file says\n", f.Saves, f.Restored)
 	h := &s.Holds
 	fmt.Fprintf(&b, "holds      %d opened, %d settled, %d ran out, %d put off; %d leases, %d spent\n", h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
-	l, a := &s.Loss, &s.Available
-	fmt.Fprintf(&b, "hands      %d changes, %d after a death; forgotten: %d units, %d said so,\n           %d without a word where several had failed; %d changes out of sight\n",
-		l.Changes, l.After, l.Units, l.Marked, l.Unwarned, l.Blind)
-	fmt.Fprintf(&b, "available  %d answers with nothing failing: %d degraded, %d late\n", a.Answers, a.Degraded, a.Late)
+	s.Loss.write(&b)
+	s.Available.write(&b)
 	for _, p := range promiseWords {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}

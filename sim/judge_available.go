@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -25,6 +27,10 @@ func (r *AvailableReport) add(o *AvailableReport) {
 	r.Degraded += o.Degraded
 	r.Late += o.Late
 	r.LongMS = max(r.LongMS, o.LongMS)
+}
+
+func (r *AvailableReport) write(b *strings.Builder) {
+	fmt.Fprintf(b, "available  %d answers with nothing failing: %d degraded, %d late\n", r.Answers, r.Degraded, r.Late)
 }
 
 // The failover: within goneWithin of a crash, and silentWithin of anything that stops or cuts off a

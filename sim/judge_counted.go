@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -34,6 +36,12 @@ func (l *LossReport) add(o *LossReport) {
 	l.Marked += o.Marked
 	l.Unwarned += o.Unwarned
 	l.Blind += o.Blind
+}
+
+func (l *LossReport) write(b *strings.Builder) {
+	fmt.Fprintf(b, "hands      %d changes, %d after a death; forgotten: %d units, %d said so,\n"+
+		"           %d without a word where several had failed; %d changes out of sight\n",
+		l.Changes, l.After, l.Units, l.Marked, l.Unwarned, l.Blind)
 }
 
 // replicationInterval is s, in which a holder tells its heir what has changed, with what a clock may be slow.

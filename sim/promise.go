@@ -30,9 +30,9 @@ const (
 var promiseWords = [promises][2]string{
 	exact:    {"exact", "an owner decides in all as one naive limiter would"},
 	useful:   {"useful", "nobody is denied what one limiter would surely grant"},
-	lossless: {"counted", "nothing is forgotten but what a holder charged just before it died"},
-	warned:   {"warned", "where several fail at once, decisions say what may be forgotten"},
-	ready:    {"available", "soon after each fault answers are neither degraded nor late"},
+	lossless: {"counted", "only what was charged just before a death is forgotten"},
+	warned:   {"warned", "where several fail at once, decisions say what is lost"},
+	ready:    {"available", "soon after a fault answers are neither degraded nor late"},
 	bounded:  {"bounded", "no span of time admits more than one limiter supplies"},
 	once:     {"once", "a take is charged once, however often it is sent or comes"},
 	owned:    {"owner", "the owner of a key decides, and nobody else"},

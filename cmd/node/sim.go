@@ -124,6 +124,7 @@ func (o output) write(w io.Writer, p printable) error {
 type simCheckVerb struct {
 	Seeds   int    `default:"100" help:"Number of seeds, 10000000 at most."`
 	From    uint64 `default:"1" help:"The first seed."`
+	Kinds   bool   `help:"Play that many worlds of each kind instead: long ones, cuts and replacements. Counts which promises break."`
 	Workers int    `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
 	Save    string `type:"path" placeholder:"FILE" help:"Write the first world that fails, made smaller, as a scenario for sim run."`
 	output
@@ -139,6 +140,9 @@ func (v *simCheckVerb) Run(sh shell) error {
 	if v.Workers == 0 {
 		v.Workers = runtime.GOMAXPROCS(0)
 	}
+	if v.Kinds {
+		return v.runKinds(sh)
+	}
 	progress, done := v.progress(sh.err)
 	summary := sim.Check(v.From, v.Seeds, v.Workers, progress)
 	summary.Shrink()
@@ -148,6 +152,15 @@ func (v *simCheckVerb) Run(sh shell) error {
 			return err
 		}
 	}
+	err := v.print(sh.out, summary, summary.WriteText)
+	if err == nil && !summary.OK() {
+		err = exitCode(1) // the summary's last line says it
+	}
+	return err
+}
+
+func (v *simCheckVerb) runKinds(sh shell) error {
+	summary := sim.Kinds(v.Seeds, v.Workers)
 	err := v.print(sh.out, summary, summary.WriteText)
 	if err == nil && !summary.OK() {
 		err = exitCode(1) // the summary's last line says it
