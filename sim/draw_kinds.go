@@ -156,7 +156,8 @@ func drawOwnerAndHeir(r *rand.Rand, p *plan) {
 	case 2:
 		before := at - oneOf(r, 4*time.Second, 15*time.Second)
 		p.faults = []fault{
-			{at: before, kind: cuts, node: two[0], peer: two[1]}, {at: before, kind: cuts, node: two[1], peer: two[0]},
+			{at: before, kind: cuts, node: two[0], peer: two[1]},
+			{at: before, kind: cuts, node: two[1], peer: two[0]},
 			{at: at, kind: crashes, node: two[0]},
 		}
 	}
