@@ -23,9 +23,6 @@ var contradictions = map[string]contradiction{
 	"cut-owner-heir-then-witness": {
 		owned, "the owner looks at its contacts once a tick, and the witness stops its veto at once: both count other signs of life",
 	},
-	"last-to-join-dies": {
-		lossless, "a look through the table ends with due = false, though other partitions have become wanted meanwhile",
-	},
 	"minority-for-13-minutes": {warned, "owner and heir are cut off together, and the takeover looks like any other"},
 	"one-of-five-for-13-minutes": {
 		marked, "after ten minutes the minority forgets the majority, and goes by a share of what is left",
