@@ -1,10 +1,11 @@
 // Package embedded runs a node of Penstock inside a Go program. Follow one Take:
 //
 //  1. The program asks its own node, by a function call. There is no socket between them.
-//  2. If that node owns the key, it decides from memory. If another one does, it is asked, as between any two nodes.
+//  2. If that node owns the key, it decides from memory. If another one does, it is asked, as
+//     between any two nodes.
 //
-// Alone, that is a limiter in the process. With Gossip and Join it is a member of a cluster, of other such programs and of
-// penstock serve, and all of them keep the same limits together.
+// Alone, the node is a limiter in the process. With Gossip and Join it is a member of a cluster of
+// such programs and of penstock serve, and all of them keep the same limits together.
 package embedded
 
 import (
@@ -31,20 +32,25 @@ import (
 // Config describes a node. Its zero value is a node that is alone, without limits.
 type Config struct {
 	Limits []limiter.Spec
-	Rules  []rules.Rule // what CheckRules goes by; they name limits of Limits
+	Rules  []rules.Rule // rules of CheckRules; they name limits of Limits
 	Memory int64        // budget of the counters, in bytes; default limiter.DefaultBytes
-	Name   string       // stable and unlike all others' in the cluster; default: the host name
+	Name   string       // stable, and unique in the cluster; default: the host name
 
-	// Gossip is the host:port, TCP and UDP, by which nodes find each other; port 0 takes a free one. Empty: this node
-	// stays alone, listens nowhere, and what follows has no meaning.
-	Gossip    string
-	Peer      string   // host:port on which other nodes ask this one; default: the host of Gossip, a free port
-	Advertise string   // host by which others reach both; needed if they are bound to all interfaces
-	Join      []string // seeds: host:port, dns+name:port or dnssrv+name; empty: this is the first node
-	Cluster   string   // default: penstock. Nodes of another cluster are refused
-	Agent     bool     // own no keys: ask the members, and come and go freely
+	// Gossip is the host:port, TCP and UDP, by which nodes find each other; port 0 takes a free
+	// one. If it is empty, this node stays alone and listens nowhere, and the fields below have no
+	// meaning.
+	Gossip string
+	// host:port on which other nodes ask this one; default: the host of Gossip, a free port
+	Peer string
+	// host by which other nodes reach both; needed if they are bound to all interfaces
+	Advertise string
+	// seeds: host:port, dns+name:port or dnssrv+name; empty: this is the first node
+	Join    []string
+	Cluster string // default: penstock. Nodes of another cluster are refused
+	Agent   bool   // own no keys: ask the members, and join and leave freely
 
-	// Off loopback, a node needs GossipKeys and the three files of PeerTLS, or Insecure.
+	// To listen on other interfaces than loopback, a node needs GossipKeys and the three files of
+	// PeerTLS, or Insecure.
 	GossipKeys [][]byte // AES-256 keys of 32 bytes: the first encrypts, all decrypt
 	PeerTLS    PeerTLS
 	Insecure   bool
@@ -52,7 +58,7 @@ type Config struct {
 	Logger *slog.Logger // default: none
 }
 
-// PeerTLS are PEM files for the connections between nodes, which show their certificates to each other.
+// PeerTLS are PEM files for the connections between nodes. Both sides present certificates.
 type PeerTLS struct{ Cert, Key, CA string }
 
 // Node is a node that runs in this program. It is a client.Limiter.
@@ -67,7 +73,8 @@ type Node struct {
 
 var _ client.Limiter = (*Node)(nil)
 
-// Start runs a node, and returns when it can decide: if it is to join others, when it has. The caller must Close it.
+// Start runs a node. It returns when the node can decide, and if Join is set, when it has joined.
+// The caller must Close it.
 func Start(ctx context.Context, c Config) (*Node, error) {
 	limits, err := limitsOf(c.Limits)
 	if err != nil {
@@ -112,7 +119,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// complete fills the defaults in, and refuses what does not fit together.
+// complete fills in the defaults, and refuses settings that contradict each other.
 func (c *Config) complete() (err error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -174,7 +181,7 @@ func (p PeerTLS) load() (asClient, asServer *tls.Config, err error) {
 	return asClient, asServer, err
 }
 
-// newBoot draws what tells this start from all others. It is never 0.
+// newBoot draws the id of this start. It is never 0.
 func newBoot() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails: it would end the process
@@ -190,7 +197,7 @@ func (n *Node) stayAlone(member cluster.Member) error {
 	return err
 }
 
-// join opens the door for peers, finds the others, and enters the ring.
+// join opens the door for peers, finds the other nodes, and enters the ring.
 func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tls.Config) error {
 	l, err := net.Listen("tcp", c.Peer)
 	if err != nil {
@@ -227,7 +234,7 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 	return nil
 }
 
-// GossipAddr is where others can join this node; empty if it is alone.
+// GossipAddr is the address that other nodes can join; empty if the node is alone.
 func (n *Node) GossipAddr() string {
 	if n.gossip == nil {
 		return ""
@@ -245,7 +252,8 @@ func (n *Node) Members() (names []string) {
 	return names
 }
 
-// SetLimits replaces the limits; the rules stay, with the limits that they were made with: see SetRules. What keys have consumed stays consumed, as far as limits keep name, algorithm and period.
+// SetLimits replaces the limits. Counters stay as far as limits keep name, algorithm and period.
+// The rules stay with the limits that they were made with: see SetRules.
 func (n *Node) SetLimits(specs []limiter.Spec) error {
 	limits, err := limitsOf(specs)
 	if err == nil {
@@ -254,7 +262,7 @@ func (n *Node) SetLimits(specs []limiter.Spec) error {
 	return err
 }
 
-// SetRules replaces the rules. They name limits that the node has, and mean these from now on.
+// SetRules replaces the rules. They name limits that the node has, and refer to these from now on.
 func (n *Node) SetRules(list []rules.Rule) error {
 	set, err := rules.New(list, n.node.Limits())
 	if err != nil {
@@ -264,7 +272,8 @@ func (n *Node) SetRules(list []rules.Rule) error {
 	return nil
 }
 
-// CheckRules charges cost units of every limit that the rules put a request under, or none: see client.Client.CheckRules.
+// CheckRules charges cost units of every limit that the rules put a request under, or none: see
+// client.Client.CheckRules.
 func (n *Node) CheckRules(ctx context.Context, attributes map[string]string, cost int64) (client.Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return client.Verdict{}, err
@@ -303,13 +312,13 @@ func limitsOf(specs []limiter.Spec) (cluster.Limits, error) {
 	return limits, nil
 }
 
-// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back. It ends at
-// the deadline of ctx, or after cluster.DefaultDeadline.
+// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one
+// refunds. It ends at the deadline of ctx, or after cluster.DefaultDeadline.
 func (n *Node) Take(ctx context.Context, limit, key string, cost int64) (client.Decision, error) {
 	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost})
 }
 
-// Do is Take for a Request, which may also report, drain, or say what time it is.
+// Do is Take for a Request, which may also report, drain, or state its time.
 func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error) {
 	terms := cluster.Terms{Report: r.Report, Drain: r.Drain, Strict: r.Strict}
 	if !r.At.IsZero() {
@@ -327,8 +336,8 @@ func (n *Node) Peek(ctx context.Context, limit, key string, cost int64) (client.
 	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost, Op: cluster.OpPeek})
 }
 
-// Reserve sets estimate units of key aside, until the reservation is settled or ttl is over: at least 100 ms and at most a day.
-// client.Acquire makes permits of such.
+// Reserve reserves estimate units of key until the reservation is settled or ttl is over: at least
+// 100 ms and at most a day. client.Acquire makes permits of such reservations.
 func (n *Node) Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*client.Reservation, error) {
 	item := cluster.Item{Limit: limit, Key: key, Cost: estimate, Op: cluster.OpReserve, Hold: &cluster.HoldTerms{TTL: ttl}}
 	d, err := n.check(ctx, &item)
@@ -344,7 +353,7 @@ func (n *Node) Reserve(ctx context.Context, limit, key string, estimate int64, t
 	return client.NewReservation(answer(&d), hold{n, limit, key, item.ID}), nil
 }
 
-// hold is a reservation of this node's, wherever it is kept.
+// hold is a reservation made through this node; any node may keep it.
 type hold struct {
 	node       *Node
 	limit, key string
@@ -376,7 +385,7 @@ func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, err
 	return answer(&d), nil
 }
 
-// check decides on the item, and gives it its id if it gets one.
+// check decides on the item, and sets its id if it gets one.
 func (n *Node) check(ctx context.Context, item *cluster.Item) (cluster.Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return cluster.Decision{}, err
@@ -403,8 +412,9 @@ func answer(d *cluster.Decision) client.Decision {
 	return answer
 }
 
-// Close takes the node out of its cluster: others take its counters over and hear of all that it has to settle, then it stops. ctx
-// bounds that; what is not taken over by then goes on from copies, and what is not settled is charged in full.
+// Close takes the node out of its cluster: other nodes take over its counters and receive its open
+// settlements, then it stops. ctx bounds that. Counters not taken over by then continue from
+// copies; leases not settled are charged in full.
 func (n *Node) Close(ctx context.Context) error {
 	var err error
 	if n.gossip != nil {
@@ -415,14 +425,14 @@ func (n *Node) Close(ctx context.Context) error {
 			case <-ctx.Done():
 			}
 		}
-		n.node.LetGo() // of what nobody has taken over; its heirs go on at the goodbye
+		n.node.LetGo() // keys that no node has taken over; their heirs continue at the goodbye
 		err = errors.Join(err, n.gossip.Leave(time.Second))
 	}
 	n.stop()
 	return err
 }
 
-// stop ends everything, at once.
+// stop stops everything, at once.
 func (n *Node) stop() {
 	if n.door != nil {
 		n.door.Stop()

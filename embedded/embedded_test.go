@@ -151,7 +151,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Promise: programs that embed nodes of one cluster keep one limit together, and one that leaves loses no count.
+// Promise: programs that embed nodes of one cluster keep one limit together, and one that leaves
+// loses no count.
 func TestTogether(t *testing.T) {
 	var nodes []*embedded.Node
 	for i := range 3 {

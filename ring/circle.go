@@ -11,14 +11,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// circle has the points of all members, in the order in which a partition passes them. From it the table that the library
-// makes can be made again in linear time, and the table without any one of the members as well: the library sorts its
-// circle again for every member that it is given. The tables are the same, to the last partition (a test).
+// circle has the points of all members, in the order in which a partition passes them. From it the
+// library's table can be rebuilt in linear time, also without any one of the members; the library
+// sorts its circle again for every member that it is given. The tables are the same, to the last
+// partition (a test).
 type circle struct {
 	at      []uint64 // rising
-	of      []uint16 // index of the member whose point it is
+	of      []uint16 // index of the point's member
 	members int
-	clashes bool // two points fall together: which of them counts is the library's affair
+	clashes bool // two points coincide: only the library decides which of them counts
 }
 
 func newCircle(sorted []string) *circle {
@@ -43,10 +44,11 @@ func newCircle(sorted []string) *circle {
 	return c
 }
 
-// nobody is no member's index: to place without leaves nobody out.
+// nobody is not the index of any member: with it, place leaves no member out.
 const nobody = -1
 
-// place gives every partition the first member after it that has room, as if the member without were not there.
+// place gives every partition the first member after it that has room, as if the member without did
+// not exist.
 func (c *circle) place(owners *[Partitions]uint16, without int) error {
 	members := c.members
 	if without != nobody {

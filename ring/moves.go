@@ -1,13 +1,13 @@
 package ring
 
-// Move is one partition that changes hands.
+// Move is one partition that changes its owner.
 type Move struct {
 	Partition int
-	From, To  string // ids; "" where there is no ring, so nobody owned or owns it
+	From, To  string // ids; "" if there is no ring on that side
 }
 
-// Moves lists the partitions that the two rings give to different members, by rising partition. Either ring may be
-// nil: before the first member is active, nobody owns anything.
+// Moves lists the partitions that the two rings give to different members, by rising partition.
+// Either ring may be nil: before the first member is active, no partition has an owner.
 func Moves(before, after *Ring) []Move {
 	if before != nil && after != nil && before.hash == after.hash {
 		return nil

@@ -1,19 +1,23 @@
 // Package ring says which node owns which key. Follow one key:
 //
-//  1. The key's hash picks one of 4093 partitions: Partition(hash) is a remainder, the same on every node and for ever.
-//  2. The Ring has a flat table with one owner per partition. New filled it once, from nothing but the sorted ids of
-//     the members, so nodes that know the same members agree on every owner without asking each other.
-//  3. When a member comes or goes, a new Ring is built beside the old one and published whole. Moves lists what has
-//     changed hands: about one partition in N, nearly all of them from or to the member that came or went.
-//  4. Heir names who owns a partition if its owner vanishes. It is not a separate choice but the owner in the ring
-//     without the owner, so a replica that is kept there is already where the next ring will look for it.
+//  1. The key's hash picks one of 4093 partitions: Partition(hash) is a remainder, the same on
+//     every node and for ever.
+//  2. The Ring has a flat table with one owner per partition. New fills it once, from nothing but
+//     the sorted ids of the members. So nodes that know the same members agree on every owner
+//     without asking each other.
+//  3. When a member comes or goes, a new Ring is built beside the old one and published whole.
+//     Moves lists the changes: about one partition in N, nearly all of them from or to that member.
+//  4. Heir names the next owner of a partition, should its owner vanish. It is not a separate
+//     choice but the owner in the ring without the present owner. So a replica kept there is
+//     already where the next ring will look for it.
 //
-// The table comes from consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam: "Consistent Hashing
-// with Bounded Loads", 2016): every member has 100 points on a circle, a partition goes clockwise to the first member
-// that has room, and nobody gets more than 1.25 times the average. github.com/buraksezer/consistent computes it; it is
-// used to fill the table and then thrown away, because its own lookups lock and allocate and its Remove can panic.
-// It takes time that grows with the square of the members. So heirs, and rings of more than 100 members, come from a
-// circle of our own (circle.go), which tests hold against the library: whoever computes it, the table is the library's.
+// The table comes from consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam:
+// "Consistent Hashing with Bounded Loads", 2016). Every member has 100 points on a circle. A
+// partition goes clockwise to the first member that has room, and no member gets more than 1.25
+// times the average. github.com/buraksezer/consistent fills the table and is then thrown away,
+// because its own lookups lock and allocate and its Remove can panic. Its time grows with the
+// square of the members. So heirs, and rings of more than 100 members, come from a circle of our
+// own (circle.go). Tests compare it with the library: the table is the same either way.
 //
 // Nothing here reads a clock, waits, logs or draws a random number.
 package ring
@@ -28,13 +32,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Partitions is the number of partitions of every ring. It is part of the protocol: another number moves nearly every
-// key. A prime, so that a Table may take its shards from the same hash without meeting the same remainder again; large
-// enough that each of 100 members owns about 41.
+// Partitions is the number of partitions of every ring. It is part of the protocol: another number
+// moves nearly every key. It is a prime, so that a Table may take its shards from the same hash
+// without meeting the same remainder again. It is large enough that each of 100 members owns about
+// 41.
 const Partitions = 4093
 
 const (
-	// MaxMembers is the most members that a Ring takes: each owns four partitions then, and a fifth is a lot of work more.
+	// MaxMembers is the most members of a Ring: each owns four partitions then, and a fifth takes
+	// much more computing.
 	MaxMembers = 1024
 	// MaxID is the longest id in bytes.
 	MaxID = 255
@@ -42,18 +48,19 @@ const (
 	replicas = 100  // points on the circle per member
 	load     = 1.25 // no member owns more than ceil(Partitions / members × load)
 
-	// libraryVersion is part of the ring's hash: another version of the library gives another table (v0.10.0 and
-	// v1.0.0 differ in 64 to 98 % of the partitions), and a cluster must not mix them.
+	// libraryVersion is part of the ring's hash: another version of the library gives another table
+	// (v0.10.0 and v1.0.0 differ in 64 to 98 % of the partitions), and a cluster must not mix them.
 	libraryVersion = "v1.1.0"
 
-	// byLibrary is the most members that the library is asked to place: 1 ms for 10, 40 ms for 100, 1.4 s for 512.
+	// byLibrary is the most members that the library is asked to place: 1 ms for 10, 40 ms for 100,
+	// 1.4 s for 512.
 	byLibrary = 100
 
 	noHeir = 1<<16 - 1 // in Ring.heirs
 )
 
-// Algorithm names all that decides a table besides the ids of the members. Nodes with different Algorithms disagree
-// on most owners and must not be in one cluster.
+// Algorithm names everything that determines a table besides the ids of the members. Nodes with
+// different Algorithms disagree on most owners and must not be in one cluster.
 func Algorithm() string {
 	return fmt.Sprintf("penstock/ring/1 consistent/%s xxh64 partitions=%d replicas=%d load=%g",
 		libraryVersion, Partitions, replicas, load)
@@ -62,7 +69,7 @@ func Algorithm() string {
 // Partition is the partition of the key with this hash, 0 … Partitions-1.
 func Partition(hash uint64) int { return int(hash % Partitions) }
 
-// Ring is who owns what among some members. It is immutable and safe for concurrent use.
+// Ring maps partitions to owners among some members. It is immutable and safe for concurrent use.
 type Ring struct {
 	hash   uint64
 	ids    []string           // sorted
@@ -74,8 +81,8 @@ type Ring struct {
 	circle  func() *circle
 }
 
-// New builds the ring of the members with these ids: 1 … MaxMembers of them, each 1 … MaxID bytes and different from
-// the others, in any order. It does not keep the slice.
+// New builds the ring of the members with these ids: 1 … MaxMembers of them, each 1 … MaxID bytes
+// and different from the others, in any order. It does not keep the slice.
 func New(ids []string) (*Ring, error) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
@@ -93,23 +100,24 @@ func New(ids []string) (*Ring, error) {
 	return r, nil
 }
 
-// Hash identifies the table: rings with the same hash have the same owners. It covers Algorithm and the ids, and is
-// never 0.
+// Hash identifies the table: rings with the same hash have the same owners. It covers Algorithm and
+// the ids, and is never 0.
 func (r *Ring) Hash() uint64 { return r.hash }
 
 // Members are the ids, sorted. The slice is shared and must not be modified.
 func (r *Ring) Members() []string { return r.ids }
 
-// Owner is the index in Members of who owns the partition, which must be 0 … Partitions-1.
+// Owner is the index in Members of the owner of the partition, which must be 0 … Partitions-1.
 func (r *Ring) Owner(partition int) int { return int(r.owners[partition]) }
 
-// Index is where id stands in Members; false if it is not a member.
+// Index is the index of id in Members; false if it is not a member.
 func (r *Ring) Index(id string) (int, bool) { return slices.BinarySearch(r.ids, id) }
 
-// Heir is the index in Members of who owns the partition once its owner is gone; false if the owner is alone.
+// Heir is the index in Members of the next owner of the partition, once its owner is gone; false if
+// the owner is alone.
 //
-// The first call for any partition of an owner places all partitions without that owner, which takes some hundred
-// microseconds; later calls for partitions of the same owner are a lookup.
+// The first call for any partition of an owner places all partitions without that owner, which
+// takes some hundred microseconds. Later calls for partitions of the same owner are a lookup.
 func (r *Ring) Heir(partition int) (int, bool) {
 	owner := r.Owner(partition)
 	r.heirsOf[owner].Do(func() { r.inherit(owner) })
@@ -135,17 +143,18 @@ func (r *Ring) restOf(heirs *[Partitions]uint16, owner int) {
 	rest, err := r.Without(r.ids[owner])
 	for p := range heirs {
 		switch {
-		case err != nil: // nobody is left (or the library gave up)
+		case err != nil: // no member is left, or the library failed
 			heirs[p] = noHeir
 		case rest.Owner(p) < owner:
 			heirs[p] = rest.owners[p]
-		default: // everyone after the owner stands one place further in the full ring
+		default: // every member after the owner has the index plus 1 in the full ring
 			heirs[p] = rest.owners[p] + 1
 		}
 	}
 }
 
-// Without is the ring of the same members but id. It is an error if id is not a member or the only one.
+// Without is the ring of the same members but id. It is an error if id is not a member or the only
+// one.
 func (r *Ring) Without(id string) (*Ring, error) {
 	i, ok := r.Index(id)
 	if !ok {
@@ -157,7 +166,8 @@ func (r *Ring) Without(id string) (*Ring, error) {
 	return New(slices.Delete(slices.Clone(r.ids), i, i+1))
 }
 
-// validate refuses what the library would turn into a panic, a hang or a table that depends on chance.
+// validate refuses ids from which the library would make a panic, a hang or a table that depends on
+// chance.
 func validate(sorted []string) error {
 	if len(sorted) == 0 {
 		return fmt.Errorf("ring: no members: a ring has at least one")
@@ -188,8 +198,9 @@ func hash(sorted []string) uint64 {
 	return max(1, xxhash.Sum64(b))
 }
 
-// fill asks the library for the owner of every partition. The library panics where it finds no room; validated ids
-// give it no reason to, but a node that cannot build a ring must keep its old one and not die.
+// fill asks the library for the owner of every partition. The library panics if it finds no room.
+// Valid ids give it no reason to, but a node that cannot build a ring must keep its old one and not
+// die.
 func fill(owners *[Partitions]uint16, sorted []string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,8 +14,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The promise: a table never changes under a running cluster. Whoever changes one of these figures (another version of
-// the library, another constant) splits every cluster during its upgrade and must change Algorithm with it.
+// The promise: a table never changes under a running cluster. A change of one of these figures (by
+// another version of the library, or another constant) splits every cluster during its upgrade, so
+// Algorithm must change with it.
 func TestGoldenTables(t *testing.T) {
 	for _, row := range []struct {
 		ids   []string
@@ -33,8 +34,8 @@ func TestGoldenTables(t *testing.T) {
 	}
 }
 
-// The promise: the version that the ring's hash speaks of is the one that computed the table. (A test binary carries
-// no list of its modules, so this reads what decides it.)
+// The promise: the version that the ring's hash speaks of is the one that computed the table. (A
+// test binary carries no list of its modules, so this reads what decides it.)
 func TestLibraryVersionIsTheOneRequired(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	if err != nil {
@@ -48,7 +49,8 @@ func TestLibraryVersionIsTheOneRequired(t *testing.T) {
 	}
 }
 
-// The promise: the order in which members became known does not matter, and the caller's slice stays its own.
+// The promise: the order in which members became known does not matter, and the caller's slice
+// stays its own.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := drawIDs(t)
@@ -83,7 +85,8 @@ func TestEveryPartitionIsOwnedAndNobodyOwnsTooMany(t *testing.T) {
 	})
 }
 
-// The promise: a join or a leave moves at most twice the partitions that it has to, and Moves says which.
+// The promise: a join or a leave moves at most twice the partitions that it has to, and Moves says
+// which.
 func TestMovesAreFewAndComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := drawIDs(t)
@@ -133,7 +136,7 @@ func TestMovesFromAndToNobody(t *testing.T) {
 	}
 }
 
-// The promise: the heir of a partition is exactly who owns it when its owner is gone.
+// The promise: the heir of a partition is exactly its owner once its owner is gone.
 func TestHeirIsTheOwnerWithoutTheOwner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := drawIDs(t)
@@ -164,7 +167,8 @@ func TestHeirIsTheOwnerWithoutTheOwner(t *testing.T) {
 	})
 }
 
-// The promise: a Ring is safe for concurrent use although heirs are worked out late. Meant for -race.
+// The promise: a Ring is safe for concurrent use although heirs are worked out late. Meant for
+// -race.
 func TestHeirsAreSafeForConcurrentUse(t *testing.T) {
 	r := mustNew(t, []string{"a", "b", "c", "d"})
 	var wg sync.WaitGroup
@@ -243,7 +247,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The promise: whoever places the partitions, the table is the library's.
+// The promise: with either way of placing, the table is the library's.
 func TestCircleIsTheLibrarys(t *testing.T) {
 	same := func(t interface {
 		Helper()
@@ -281,7 +285,8 @@ func TestCircleIsTheLibrarys(t *testing.T) {
 	}
 }
 
-// The promise: a member that is left out leaves what the library makes of the others, whether or not points fall together.
+// The promise: a member that is left out leaves what the library makes of the others, whether or
+// not points fall together.
 func TestCircleWithoutOne(t *testing.T) {
 	ids := numbered(12)
 	r := mustNew(t, ids)
@@ -302,7 +307,8 @@ func TestCircleWithoutOne(t *testing.T) {
 	}
 }
 
-// The promise: the library's panic becomes an error. No valid input makes it panic, so this passes what New refuses.
+// The promise: the library's panic becomes an error. No valid input makes it panic, so this passes
+// what New refuses.
 func TestPanicOfTheLibraryIsAnError(t *testing.T) {
 	var owners [Partitions]uint16
 	err := fill(&owners, nil)

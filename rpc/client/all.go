@@ -14,13 +14,16 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// MaxAll is how many requests DoAll takes: as many as a node accepts in a message.
+// MaxAll is the most requests that DoAll takes: a node accepts no more in a message.
 const MaxAll = 1000
 
-// DoAll is Do for 1 to MaxAll requests in one message: the cheapest way for who has many at once, a batch of log lines or
-// a page of records. Each is decided by itself, as if it had come alone, and out gets their decisions, in order; it must be as
-// long as requests. INVALID_ARGUMENT and NOT_FOUND, as of an unknown limit, say that none was charged but what Config.Leases has
-// had decided here; of other errors nobody knows. Use Check to have all admitted or none.
+// DoAll is Do for 1 to MaxAll requests in one message. It is the cheapest way for many requests at
+// once: a batch of log lines or a page of records. Each request is decided by itself, as if it had
+// come alone. out gets the decisions, in order; it must be as long as requests.
+//
+// After INVALID_ARGUMENT and NOT_FOUND, as of an unknown limit, nothing was charged but what
+// Config.Leases decided here. After other errors it is unknown. Use Check to have all admitted or
+// none.
 func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) error {
 	switch {
 	case len(requests) == 0 || len(requests) > MaxAll:
@@ -29,7 +32,7 @@ func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) 
 		return status.Errorf(codes.InvalidArgument, "client: there is room for %d decisions on %d requests", len(out), len(requests))
 	}
 	for i := range requests {
-		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol has no place for it
+		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol cannot encode it
 			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, limit)
 		}
 	}
@@ -71,7 +74,7 @@ func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) 
 	return nil
 }
 
-// batch is one DoAll on its way: a CheckRequest, and then what has become of the CheckResponse.
+// batch is one DoAll under way: it encodes the CheckRequest and decodes the CheckResponse.
 type batch struct {
 	message []byte
 	places  []int      // of the requests that are in the message
@@ -94,7 +97,7 @@ func (b *batch) add(i int, r *Request, origin, sequence uint64) {
 
 var errNoMessage = errors.New("client: the node's answer is no message of this protocol, or is not as long as the request")
 
-// batchCodec writes and reads a *batch.
+// batchCodec encodes and decodes a *batch.
 type batchCodec struct{}
 
 func (batchCodec) Marshal(v any) (mem.BufferSlice, error) {

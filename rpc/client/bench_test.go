@@ -48,7 +48,8 @@ func BenchmarkClient(b *testing.B) {
 	}
 }
 
-// BenchmarkAll is a decision in a message of many: by DoAll, and by Check, whose messages are the library's.
+// BenchmarkAll measures a decision in a message of many: by DoAll, and by Check with the protobuf
+// library's messages.
 func BenchmarkAll(b *testing.B) {
 	_, addr := serveNode(b, "n1")
 	c := newClient(b, addr)
@@ -75,7 +76,8 @@ func BenchmarkAll(b *testing.B) {
 	}
 }
 
-// BenchmarkLease is a Take of a key that is decided in this process, nearly always, and for comparison one that is not.
+// BenchmarkLease is a Take of a key that is decided in this process, nearly always, and for
+// comparison one that is not.
 func BenchmarkLease(b *testing.B) {
 	all := serveCluster(b, 1, 1<<40)
 	for name, c := range map[string]*client.Client{"leases": lender(b, all[0].addr), "none": newClient(b, all[0].addr)} {
@@ -96,8 +98,9 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
-// BenchmarkLocal asks one node of two, over gRPC, for a key that it owns and one of the other, by turns; that one it decides from a lease,
-// nearly always. The figures are the median times from question to answer.
+// BenchmarkLocal asks one node of two, over gRPC, for a key that it owns and one of the other, by
+// turns; that one it decides from a lease, nearly always. The figures are the median times from
+// question to answer.
 func BenchmarkLocal(b *testing.B) {
 	all := serveCluster(b, 2, 1<<40)
 	c := newClient(b, all[0].addr)

@@ -1,27 +1,28 @@
 // Package client asks a cluster for decisions. Follow one Take:
 //
-//  1. Take draws an id for the request, so that repeating it within two seconds charges once, and joins the takes that
-//     wait for the stream to the node.
-//  2. All that waits goes out as one request (natural batching: no timer, a lone take goes at once), and the answer wakes
-//     each caller with its decision.
-//  3. If the stream breaks, the takes without an answer are sent once more under their ids, to the next target that
-//     can be reached.
+//  1. Take draws an id for the request, so that repeating it within two seconds charges once. The
+//     take joins those that wait for the stream to the node.
+//  2. All waiting takes are sent as one request. There is no timer: a single take is sent at once.
+//     The answer wakes each caller with its decision.
+//  3. If the stream breaks, the unanswered takes are sent once more under their ids, to the next
+//     target that can be reached.
 //
-// A denial is an answer: Decision.Allowed is false and the error nil. Errors are gRPC statuses; with INVALID_ARGUMENT,
-// NOT_FOUND and FAILED_PRECONDITION nothing was charged.
+// A denial is an answer: Decision.Allowed is false and the error nil. Errors are gRPC statuses;
+// with INVALID_ARGUMENT, NOT_FOUND and FAILED_PRECONDITION nothing was charged.
 //
-// Programs need little of it: Limiter is that, with Wait and Allow. HTTP puts it before handlers of net/http, GRPC before
-// those of gRPC, Transport is for those who are denied, and Fake stands in for all of it in tests.
+// Most programs need only Limiter, Wait and Allow. HTTP puts a limiter before handlers of net/http,
+// GRPC before those of gRPC. Transport retries the denied requests of an HTTP client, and Fake
+// replaces all of it in tests.
 //
-// Who has many requests at once sends them in one message: Client.DoAll decides each by itself, Client.Check all or none.
+// For many requests at once in one message, Client.DoAll decides each by itself, Client.Check all
+// or none. Client.CheckRules takes attributes of a request, and the rules of the cluster's files
+// select the limits.
 //
-// Programs that say what they know of a request, and leave it to the cluster's files which limits that means: Client.CheckRules.
+// Client.Reserve reserves units for a cost that is known only afterwards. Client.Acquire takes a
+// permit under a concurrency limit.
 //
-// What costs something that is known only afterwards is reserved and settled: Client.Reserve. What may run so many times at
-// once takes a permit: Client.Acquire.
-//
-// With Config.Leases the keys that are asked for often, of limits with consistency leased, are decided in this process, from
-// units that the cluster has set aside for it.
+// With Config.Leases, frequently requested keys of limits with consistency leased are decided in
+// this process, from units that the cluster has reserved for it.
 package client
 
 import (
@@ -53,33 +54,36 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// DefaultTimeout is how long a call may take whose context has no deadline.
+// DefaultTimeout bounds a call if its context has no deadline.
 const DefaultTimeout = 2 * time.Second
 
-// repeatWithin is how long after it was sent a take may be repeated. Its owner knows it again for two seconds.
+// repeatWithin is how long after it was sent a take may be repeated. Its owner remembers it for two
+// seconds.
 const repeatWithin = 1500 * time.Millisecond
 
 // Config says how to reach a cluster.
 type Config struct {
-	// Targets are the client doors of nodes: host:port, or unix:///path. At least one. The first that can be reached is
-	// used until it cannot be any more, or leaves calls without an answer for half a second or so and does not say that it is
-	// there (a process that is stopped, a machine without power), or is not ready; any node answers for all keys. One that is a name
-	// is looked up anew then.
+	// Targets are the client doors of nodes: host:port, or unix:///path. At least one. Any node
+	// answers for all keys. The first that can be reached is used until it fails: it is
+	// unreachable, is not ready, or leaves calls and the health check unanswered for about half a
+	// second (a stopped process, a machine without power). A name is resolved anew then.
 	Targets []string
 	TLS     *tls.Config // nil: plaintext
 	Token   string      // sent as bearer token; empty: none
-	OnError OnError     // what Take and Peek answer while no node does; default: the error
-	// Local are the limits of FailLocal, by name. Each process that falls back counts for itself, so their figures are
-	// this process's share.
+	OnError OnError     // the answer of Take and Peek while no node answers; default: the error
+	// Local are the limits of FailLocal, by name. Each process counts for itself then, so their
+	// figures are this process's share.
 	Local []limiter.Spec
-	// Leases has Take, Do and what stands on them decide here on keys that are asked for often, of limits with consistency
-	// leased: Decision.Source is then lease. Other limits refuse it, and are asked each time as without it (and once a
-	// minute whether they lend). Nothing more is admitted than without; what is lent here and not used is denied elsewhere,
-	// for a second at most. It is given back by Close, and charged if the process dies.
+	// Leases lets Take, Do and the functions built on them decide here on frequently requested keys
+	// of limits with consistency leased. Decision.Source is then lease. Other limits grant no
+	// leases, and are asked each time as without it (and once a minute for a lease). Nothing more
+	// is admitted than without leases. Units leased here and not used are denied elsewhere, for a
+	// second at most. Close returns them; if the process dies, they are charged.
 	Leases bool
 }
 
-// Client is a connection to one node of a cluster. Its methods are safe for concurrent use.
+// Client asks a cluster, through one of its nodes at a time. Its methods are safe for concurrent
+// use.
 type Client struct {
 	conn     *grpc.ClientConn
 	limits   penstockv1.RateLimiterClient
@@ -143,7 +147,7 @@ func New(c Config) (*Client, error) {
 	return client, nil
 }
 
-// serverName is what the certificate of target must be for.
+// serverName is the name that the certificate of target must have.
 func serverName(target string) string {
 	if strings.HasPrefix(target, "unix:") {
 		return "localhost"
@@ -151,15 +155,15 @@ func serverName(target string) string {
 	return target
 }
 
-// newOrigin draws what tells this client's ids from all others. The highest bit belongs to the nodes.
+// newOrigin draws a number that no other client has. The highest bit belongs to the nodes.
 func newOrigin() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails: it would end the process
 	return binary.LittleEndian.Uint64(b[:])>>1 | 1
 }
 
-// token sends itself with each call. It does so in plaintext too: loopback has no certificates, and a node that listens
-// elsewhere without TLS has been told to by --insecure.
+// token adds itself to each call. It does so in plaintext too: loopback has no certificates, and a
+// node that listens elsewhere without TLS was started with --insecure.
 type token string
 
 func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -168,8 +172,8 @@ func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string
 
 func (token) RequireTransportSecurity() bool { return false }
 
-// Close ends the connection. Calls under way end with CANCELED or UNAVAILABLE. With Config.Leases it first gives back what it
-// has, for which it waits as long as DefaultTimeout.
+// Close ends the connection. Calls under way end with CANCELED or UNAVAILABLE. With Config.Leases
+// it first returns the leases, and waits for that at most DefaultTimeout.
 func (c *Client) Close() error {
 	if c.leases != nil {
 		c.leases.close()
@@ -179,8 +183,8 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// Check charges 1 to 1000 items and returns a decision for each, in order; atomic: all are admitted, or none is charged.
-// Items without an id get one for this call.
+// Check charges 1 to 1000 items and returns a decision for each, in order; atomic: all are
+// admitted, or none is charged. Items without an id get one for this call.
 func (c *Client) Check(ctx context.Context, items []*penstockv1.Item, atomic bool) ([]*penstockv1.Decision, error) {
 	in := &penstockv1.CheckRequest{Atomic: atomic, Items: make([]*penstockv1.Item, len(items))}
 	for i, it := range items {
@@ -221,8 +225,8 @@ func (c *Client) PeekItems(ctx context.Context, items []*penstockv1.Item) ([]*pe
 	return out.GetDecisions(), err
 }
 
-// Reset forgets the keys of items, and returns their states after that. A decision that is degraded and not allowed says
-// that the owner of its key could not be reached.
+// Reset resets the keys of items, and returns their states after that. If a decision is degraded
+// and not allowed, the owner of its key could not be reached.
 func (c *Client) Reset(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
 	var out *penstockv1.ResetResponse
 	err := c.twice(ctx, func(ctx context.Context) (err error) {
@@ -241,7 +245,7 @@ func (c *Client) Members(ctx context.Context) (out *penstockv1.MembersResponse, 
 	return out, err
 }
 
-// Ring tells who owns key.
+// Ring returns the owner of key.
 func (c *Client) Ring(ctx context.Context, key string) (out *penstockv1.RingResponse, err error) {
 	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte(key)})
@@ -250,7 +254,8 @@ func (c *Client) Ring(ctx context.Context, key string) (out *penstockv1.RingResp
 	return out, err
 }
 
-// Top lists the keys that the connected node decides for and that have used most: of one limit, or if that is empty, of all.
+// Top lists the most used keys among those that the connected node decides on: of one limit, or if
+// limit is empty, of all.
 func (c *Client) Top(ctx context.Context, count int, limit string) (out *penstockv1.TopResponse, err error) {
 	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Top(ctx, &penstockv1.TopRequest{Count: int32(count), Limit: limit})
@@ -259,7 +264,8 @@ func (c *Client) Top(ctx context.Context, count int, limit string) (out *penstoc
 	return out, err
 }
 
-// Keys lists keys that the connected node decides for and that begin with a prefix; cursor is the next of the page before.
+// Keys lists keys with a prefix, among those that the connected node decides on. cursor is the next
+// of the page before.
 func (c *Client) Keys(ctx context.Context, prefix string, count int, cursor string) (out *penstockv1.KeysResponse, err error) {
 	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Keys(ctx, &penstockv1.KeysRequest{Prefix: []byte(prefix), Count: int32(count), Cursor: cursor})
@@ -271,8 +277,8 @@ func (c *Client) Keys(ctx context.Context, prefix string, count int, cursor stri
 // ErrElsewhere says that the connected node does not decide for a key.
 var ErrElsewhere = errors.New("another node decides for this key")
 
-// Holds lists the open holds that in asks for, on keys that the connected node decides for: who holds what. If another node
-// decides for the key of in, it is ErrElsewhere.
+// Holds lists the open holds that match in, with their holders, on keys that the connected node
+// decides on. If another node decides on the key of in, the error is ErrElsewhere.
 func (c *Client) Holds(ctx context.Context, in *penstockv1.HoldsRequest) (out *penstockv1.HoldsResponse, err error) {
 	err = c.twice(ctx, func(ctx context.Context) (err error) {
 		out, err = c.admin.Holds(ctx, in)
@@ -288,8 +294,8 @@ func (c *Client) nextID() *penstockv1.RequestId {
 	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
 }
 
-// twice calls, and calls again if the connection broke. Whatever was charged the first time is not charged again: takes
-// have ids, and all else charges nothing.
+// twice calls, and calls again if the connection broke. Nothing is charged twice: takes have ids,
+// and other calls charge nothing.
 func (c *Client) twice(ctx context.Context, call func(context.Context) error) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc

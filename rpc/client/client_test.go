@@ -28,7 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serveNode runs a node that owns everything, with a limit "five" and a limit "big", and returns its server and address.
+// serveNode runs a node that owns everything, with a limit "five" and a limit "big", and returns
+// its server and address.
 func serveNode(t testing.TB, id string) (*rpc.Server, string) {
 	t.Helper()
 	clock := rpc.NewClock()
@@ -346,7 +347,7 @@ func TestTakeIsRepeatedOnce(t *testing.T) {
 	}
 }
 
-// Promise: no call outlives its context, whatever the node does.
+// Promise: no call outlives its context, however the node behaves.
 func TestTakeEndsWithItsContext(t *testing.T) {
 	got := make(chan int64, 1)
 	s := &script{stream: func(_ int64, stream penstockv1.RateLimiter_CheckStreamServer) error {
@@ -382,7 +383,7 @@ func TestTakeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Promise: a take whose context has no deadline has DefaultTimeout, and an answer that comes later is nobody else's.
+// Promise: a take without a deadline has DefaultTimeout, and a late answer reaches no other take.
 func TestTakeHasATimeout(t *testing.T) {
 	s := &script{stream: func(_ int64, stream penstockv1.RateLimiter_CheckStreamServer) error {
 		var before []*penstockv1.CheckStreamResponse
@@ -468,7 +469,8 @@ func TestTokenOverUnixSocket(t *testing.T) {
 	}
 }
 
-// Promise: a Request asks for all that the protocol has, and a limit that has it not refuses and charges nothing.
+// Promise: a Request asks for all that the protocol has, and a limit that has it not refuses and
+// charges nothing.
 func TestDo(t *testing.T) {
 	_, addr := serveNode(t, "n1")
 	c := newClient(t, addr)
@@ -535,8 +537,8 @@ func TestDoAll(t *testing.T) {
 	}
 }
 
-// Promise: while no node answers, many requests are answered as one would be: by Config.OnError; and a node that answers what is no
-// answer to the request is not believed.
+// Promise: while no node answers, many requests are answered as one would be: by Config.OnError;
+// and a node that answers what is no answer to the request is not believed.
 func TestDoAllWithoutAnswer(t *testing.T) {
 	two := []client.Request{{Limit: "five", Key: "a", Cost: 1}, {Limit: "five", Key: "b", Cost: 1}}
 	out := make([]client.Decision, 2)

@@ -27,7 +27,8 @@ import (
 // written is a header field as it is written on the wire, to the letter.
 func written(answer *http.Response, name string) []string { return answer.Header[name] }
 
-// Promise: what is admitted is handed on, what is not is answered 429, and both say how much there is.
+// Promise: what is admitted is handed on, what is not is answered 429, and both say how much there
+// is.
 func TestHTTP(t *testing.T) {
 	_, addr := serveNode(t, "n1")
 	h := client.HTTP{Limiter: newClient(t, addr), Limit: client.Named("five")}.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -237,7 +238,8 @@ func TestTransport(t *testing.T) {
 		r, _ := http.NewRequest("POST", "http://a/", strings.NewReader("body"))
 		return r
 	}
-	date := time.Date(2000, 1, 1, 0, 0, 7, 0, time.UTC).Format(http.TimeFormat) // a bubble begins with that year
+	// a bubble begins with that year
+	date := time.Date(2000, 1, 1, 0, 0, 7, 0, time.UTC).Format(http.TimeFormat)
 	for _, c := range []struct {
 		name    string
 		status  []int

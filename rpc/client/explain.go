@@ -10,8 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Explain turns an error of this package, got from targets, into a sentence for people: which nodes did not answer
-// and why, or what they said, without gRPC's words around it.
+// Explain turns an error of this package, got from targets, into a sentence for people. The
+// sentence says which nodes did not answer and why, or repeats their answer, without gRPC's words
+// around it.
 func Explain(err error, targets []string) error {
 	s, known := status.FromError(err)
 	if err == nil || !known {
@@ -37,14 +38,14 @@ func Explain(err error, targets []string) error {
 	return errors.New(s.Message())
 }
 
-// hungUp reports whether the other end broke the connection before it said anything that gRPC understands.
+// hungUp reports whether the other end broke the connection before any valid gRPC answer.
 func hungUp(why string) bool {
 	return strings.Contains(why, "broken pipe") || strings.Contains(why, "connection reset by peer") || strings.HasSuffix(why, "EOF")
 }
 
 const rightDoor = "The gRPC door for clients is the --grpc of a node, with port 7948 by default"
 
-// misled adds what to do to the reasons that gRPC has for a door of another protocol.
+// misled adds advice to gRPC's errors about a door of another protocol.
 func misled(why string) string {
 	switch {
 	case strings.Contains(why, "looked like an HTTP/1.1 header"):

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Fake is a Limiter for tests of programs that use one. Its zero value admits everything. It needs no node and no time.
+// Fake is a Limiter for tests of programs that use one. Its zero value admits everything. It needs
+// no node and no time.
 type Fake struct {
-	// Answer decides. Default: yes.
+	// Answer decides. Default: every request is admitted.
 	Answer func(limit, key string, cost int64) (Decision, error)
 
 	mu    sync.Mutex // guards asked
@@ -20,7 +21,7 @@ type Asked struct {
 	Request
 	Peek    bool
 	Reserve bool
-	Settle  bool // of a reservation; Cost is what was used
+	Settle  bool // of a reservation; Cost is the used amount
 }
 
 // Asked are the calls so far, in order.

@@ -11,16 +11,18 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// GRPC are interceptors for gRPC servers: they ask a limiter before each call. A call that is not admitted ends with
-// RESOURCE_EXHAUSTED, and says by RetryInfo when to come again; one that could not be decided, with UNAVAILABLE. Limiter
-// and Limit are required.
+// GRPC makes interceptors for gRPC servers: they ask a limiter before each call. A call that is not
+// admitted ends with RESOURCE_EXHAUSTED, and its RetryInfo says when to retry. A call that could
+// not be decided ends with UNAVAILABLE. Limiter and Limit are required.
 type GRPC struct {
 	Limiter Limiter
-	// Limit is the name of the limit that a call falls under; empty: none. The method is "/package.Service/Method".
+	// Limit is the name of the limit that a call falls under; empty: none. The method is
+	// "/package.Service/Method".
 	Limit func(ctx context.Context, method string) string
-	// Key is who a call counts for. Default: the address of whoever is connected, IPv6 by /64.
+	// Key is the key that a call counts for. Default: the remote address of the connection, IPv6 by
+	// /64.
 	Key func(ctx context.Context, method string) string
-	// Cost is what a call costs. Default: 1. A stream is charged once, when it begins.
+	// Cost is the cost of a call. Default: 1. A stream is charged once, when it begins.
 	Cost func(ctx context.Context, method string) int64
 }
 
@@ -52,7 +54,7 @@ func (g GRPC) check() {
 	}
 }
 
-// take charges a call. An error is what the caller gets.
+// take charges a call. A returned error is for the caller of the RPC.
 func (g GRPC) take(ctx context.Context, method string) error {
 	limit, key, cost := g.Limit(ctx, method), "", int64(1)
 	if limit == "" {

@@ -11,21 +11,23 @@ import (
 	"time"
 )
 
-// HTTP is middleware for net/http: it asks a limiter before each request, and hands on what is admitted. Limiter and
-// Limit are required.
+// HTTP is middleware for net/http: it asks a limiter before each request, and passes admitted ones
+// on. Limiter and Limit are required.
 type HTTP struct {
 	Limiter Limiter
-	// Limit is the name of the limit that a request falls under; empty: none, and it is handed on.
+	// Limit is the name of the limit that a request falls under; empty: none, and the request is
+	// passed on.
 	Limit func(*http.Request) string
-	// Key is who a request counts for. Default: the address of whoever is connected, IPv6 by /64. Behind a proxy that is
-	// the proxy.
+	// Key is the key that a request counts for. Default: the remote address of the connection, IPv6
+	// by /64. Behind a proxy that is the proxy's.
 	Key func(*http.Request) string
-	// Cost is what a request costs. Default: 1.
+	// Cost is the cost of a request. Default: 1.
 	Cost func(*http.Request) int64
-	// Denied answers a request that is not admitted; the RateLimit fields are set. Default: 429 with problem+json.
+	// Denied answers a request that is not admitted; the RateLimit fields are set. Default: 429
+	// with problem+json.
 	Denied func(http.ResponseWriter, *http.Request, Decision)
-	// Failed answers a request that could not be decided. Default: 503 with problem+json. To hand requests on then, let
-	// the Client fail open.
+	// Failed answers a request that could not be decided. Default: 503 with problem+json. To pass
+	// such requests on instead, configure the Client to fail open.
 	Failed func(http.ResponseWriter, *http.Request, error)
 }
 
@@ -34,7 +36,8 @@ func Named(limit string) func(*http.Request) string {
 	return func(*http.Request) string { return limit }
 }
 
-// Wrap puts the limiter before next. It has the form that routers take as middleware. A limit that shapes is waited for.
+// Wrap puts the limiter before next. It has the form that routers take as middleware. If a limit
+// that shapes admits with a delay, it waits.
 func (h HTTP) Wrap(next http.Handler) http.Handler {
 	if h.Limiter == nil || h.Limit == nil {
 		panic("client: HTTP needs a Limiter and a Limit")
@@ -74,8 +77,8 @@ func (h HTTP) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// household is who is connected from an address, without the port; of an IPv6 address the network that one household
-// has.
+// household is the address without the port. Of an IPv6 address it is the network /64, as one
+// household has.
 func household(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -92,8 +95,8 @@ func household(address string) string {
 	return a.String()
 }
 
-// setRateLimit writes the fields of draft-ietf-httpapi-ratelimit-headers-10, and Retry-After on a denial that waiting
-// ends. Of a decision that no node took there is nothing to say.
+// setRateLimit writes the fields of draft-ietf-httpapi-ratelimit-headers-10. It adds Retry-After to
+// a denial that ends by waiting. It writes nothing for a decision that no node took.
 func setRateLimit(h http.Header, d Decision) {
 	name := strconv.QuoteToASCII(d.LimitName)
 	if d.Limit > 0 && !strings.Contains(name, `\u`) && !strings.Contains(name, `\x`) {
@@ -121,7 +124,7 @@ func denied(rw http.ResponseWriter, _ *http.Request, d Decision) {
 	problem(rw, http.StatusTooManyRequests, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded", detail)
 }
 
-// failed tells the client nothing of what is behind this program.
+// failed tells the client nothing about the services behind this program.
 func failed(rw http.ResponseWriter, _ *http.Request, _ error) {
 	problem(rw, http.StatusServiceUnavailable, "about:blank", "Service Unavailable", "the limits of this service cannot be checked at the moment")
 }

@@ -14,15 +14,17 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// leases decide in this process on the keys that it asks for often, of limits with consistency leased (Config.Leases). A lease
-// is a hold as a Reservation is one, and limiter.Lease says when it is asked for, how it is sized and when it ends; that is
-// what nodes do among each other as well. What is set aside counts as spent in the cluster, so nothing is admitted twice.
+// leases decide in this process on frequently requested keys, of limits with consistency leased
+// (Config.Leases). A lease is a hold, as a Reservation is. limiter.Lease says when it is requested,
+// how large it is and when it ends, as it does between nodes. Reserved units count as spent in the
+// cluster, so nothing is admitted twice.
 //
-//	in use        by 80 % spent, and before its end, the next one is asked for; then the first is settled with what was used.
-//	not needed    after a tick without a request it is settled, and at Close.
-//	client gone   it runs out in the cluster, and is charged in full.
+//	in use        at 80 % spent, and before it ends, the next lease is requested; then the first is settled
+//	not needed    settled after a tick without a request, and by Close
+//	client gone   expires in the cluster, and is charged in full
 //
-// Denials are never remembered here: who is refused a lease asks for each request, and the nodes remember them.
+// Denials are not cached here: a key that is refused a lease is asked for each time, and the nodes
+// cache the denials.
 type leases struct {
 	client *Client
 	holder string
@@ -33,9 +35,9 @@ type leases struct {
 
 	mu      sync.Mutex // guards all below
 	closed  bool
-	tending bool // the goroutine that ticks is there
+	tending bool // the goroutine of tend is running
 	keys    map[leaseKey]*lease
-	refused map[string]limiter.Instant // limits that lend nothing, and when they are asked again
+	refused map[string]limiter.Instant // limits that grant no leases, and when to ask them again
 }
 
 type leaseKey struct{ limit, key string }
@@ -44,21 +46,22 @@ type leaseKey struct{ limit, key string }
 type lease struct {
 	leaseKey
 	limiter.Lease
-	id     string   // of what is lent; empty if nothing is
-	asking bool     // a message is under way
-	last   Decision // what the cluster said last
+	id     string   // of the lease; empty if there is none
+	asking bool     // a request for a lease is under way
+	last   Decision // the last answer of the cluster
 }
 
 const (
-	// leaseTick is the measure of often, and of what is used.
+	// leaseTick is the interval in which requests and spent units of a key are counted.
 	leaseTick = 100 * time.Millisecond
-	// leaseSlack is how much longer a lease lasts in the cluster than here: two clocks do not run equally fast.
+	// leaseSlack is how much longer a lease lasts in the cluster than here: two clocks do not run
+	// equally fast.
 	leaseSlack = limiter.LeaseTTL / 50
-	// leaseKeys bounds the keys that are counted. For more, the cluster is asked.
+	// leaseKeys bounds the keys that are counted. For further keys the cluster is asked.
 	leaseKeys = 1 << 16
-	// leaseRefused is how long a limit is not asked again that lends nothing.
+	// leaseRefused is the pause before a limit that refused a lease is asked for one again.
 	leaseRefused = time.Minute
-	// leaseAgain is how long after it failed a settlement is sent again.
+	// leaseAgain is the pause before a failed settlement is sent again.
 	leaseAgain = 50 * time.Millisecond
 )
 
@@ -71,7 +74,7 @@ func newLeases(c *Client) *leases {
 	return l
 }
 
-// close gives all back, as far as somebody answers within DefaultTimeout.
+// close settles all leases, and waits for that at most DefaultTimeout.
 func (s *leases) close() {
 	s.mu.Lock()
 	if !s.closed {
@@ -88,12 +91,12 @@ func (s *leases) close() {
 	s.cancel()
 }
 
-// leasable reports whether r asks for nothing but units.
+// leasable reports whether a lease can serve r: r asks for units and has no other option.
 func leasable(r *Request) bool {
 	return r.Cost > 0 && !r.Report && !r.Drain && !r.Strict && r.At.IsZero()
 }
 
-// decide decides on r, which is leasable, if there is a lease for that.
+// decide decides on r, which must be leasable, if there is a lease for it.
 func (s *leases) decide(r *Request) (d Decision, decided bool) {
 	now := s.client.now()
 	s.mu.Lock()
@@ -127,7 +130,7 @@ func (s *leases) decide(r *Request) (d Decision, decided bool) {
 	}, true
 }
 
-// heard notes what the cluster has answered to r, which was sent at sent.
+// heard notes the cluster's answer to r. r was sent at sent.
 func (s *leases) heard(sent limiter.Instant, r *Request, d *Decision) {
 	if !d.Allowed || d.Degraded {
 		return
@@ -146,7 +149,7 @@ func (s *leases) askLocked(l *lease) {
 	s.work.Go(func() { s.ask(l, want) })
 }
 
-// ask asks for a lease of want units.
+// ask requests a lease of want units.
 func (s *leases) ask(l *lease, want int64) {
 	ctx, cancel := context.WithTimeout(s.ctx, limiter.LeaseTTL/2)
 	defer cancel()
@@ -175,7 +178,8 @@ func (s *leases) ask(l *lease, want int64) {
 	}
 	switch {
 	case hold.Id != "" && (hold.Units <= 0 || s.closed):
-		if !s.closed && !hold.Decision.GetDegraded() { // a node that does not know leases has made a reservation
+		// a node that does not know leases has made a reservation
+		if !s.closed && !hold.Decision.GetDegraded() {
 			s.refused[l.limit] = sent.Add(leaseRefused)
 		}
 		l.NotGranted(sent)
@@ -186,7 +190,7 @@ func (s *leases) ask(l *lease, want int64) {
 		l.Granted(sent, hold.Units, &limiter.Decision{Remaining: l.last.Remaining, ResetAfter: l.last.ResetAfter})
 	default:
 		l.NotGranted(sent)
-		if l.Units == 0 { // what was spent is better charged than set aside
+		if l.Units == 0 { // it is better to charge the spent units than to keep them reserved
 			s.retireLocked(l)
 		}
 	}
@@ -204,8 +208,8 @@ func (s *leases) settleLocked(k leaseKey, id string, used int64, until limiter.I
 	s.work.Go(func() { s.settle(k, id, used, until) })
 }
 
-// settle says what was used, until somebody hears it or it does not help any more. What was used of a hold that nobody knows
-// any more, because who did died before its heir had heard of it, is reported.
+// settle reports the used units until a node accepts them or it is too late. If the hold is
+// unknown, because its keeper died before it was copied, the used units are reported as a take.
 func (s *leases) settle(k leaseKey, id string, used int64, until limiter.Instant) {
 	h := remoteHold{s.client, id, s.holder}
 	for {
@@ -228,7 +232,7 @@ func (s *leases) settle(k leaseKey, id string, used int64, until limiter.Instant
 	}
 }
 
-// tend renews and gives back, as long as there are keys.
+// tend renews and settles leases as long as there are keys.
 func (s *leases) tend() {
 	ticker := time.NewTicker(leaseTick)
 	defer ticker.Stop()
@@ -244,7 +248,7 @@ func (s *leases) tend() {
 	}
 }
 
-// tick looks at all keys, and reports whether there are any.
+// tick visits all keys, and reports whether there are any.
 func (s *leases) tick(now limiter.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

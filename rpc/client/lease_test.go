@@ -112,7 +112,8 @@ func lender(t testing.TB, target string) *client.Client {
 	return c
 }
 
-// untilLent takes units of "lent" for key, so many at once, until a lease decides, and returns how many that were.
+// untilLent takes units of "lent" for key, so many at once, until a lease decides, and returns how
+// many that were.
 func untilLent(t *testing.T, c *client.Client, key string, cost int64) (admitted int64) {
 	t.Helper()
 	for ctx := patience(t); ; {
@@ -135,8 +136,8 @@ func remaining(t *testing.T, c *client.Client, key string) int64 {
 	return d.Remaining
 }
 
-// Promise: what clients with leases are admitted is the limit and not a unit more, by whatever nodes they ask; and when
-// they have closed, what was charged is what was admitted.
+// Promise: clients with leases are admitted the limit and not a unit more, through any nodes; and
+// after they have closed, the charged units are the admitted ones.
 func TestLeasesAddUp(t *testing.T) {
 	const units = 12_000
 	all := serveCluster(t, 3, units)
@@ -174,8 +175,10 @@ func TestLeasesAddUp(t *testing.T) {
 			c.Close()
 		}
 		got, left := admitted.Load(), remaining(t, plain, key)
-		exact := func() bool { return ranOut(all) == 0 && degraded.Load() == 0 } // else the machine stood still for a second
-		for left != units-got && exact() && ctx.Err() == nil {                   // until the nodes' own leases are back
+		// else the machine stood still for a second
+		exact := func() bool { return ranOut(all) == 0 && degraded.Load() == 0 }
+		// until the nodes' own leases are back
+		for left != units-got && exact() && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 			left = remaining(t, plain, key)
 		}
@@ -202,8 +205,8 @@ func TestCloseGivesBack(t *testing.T) {
 	}
 }
 
-// Promise: a client that vanishes is charged all that it had. It decides from that until its deadline, never later, and then
-// does what OnError says.
+// Promise: a client that vanishes is charged all that it had. It decides from that until its
+// deadline, never later, and then does what OnError says.
 func TestLeaseOfTheVanishedRunsOut(t *testing.T) {
 	all := serveCluster(t, 1, manyUnits)
 	path := filepath.Join(t.TempDir(), "s") // nobody else can be there afterwards, as at a port
@@ -253,7 +256,8 @@ func TestLeaseOfTheVanishedRunsOut(t *testing.T) {
 	}
 }
 
-// Promise: without the option no client has a lease; of a limit that is not leased none is given, and it says so.
+// Promise: without the option no client has a lease; of a limit that is not leased none is given,
+// and it says so.
 func TestNoLeases(t *testing.T) {
 	all := serveCluster(t, 1, 10_000)
 	ctx := patience(t)
@@ -302,7 +306,8 @@ func newRaw(t *testing.T, addr string) penstockv1.RateLimiterClient {
 	return penstockv1.NewRateLimiterClient(conn)
 }
 
-// older is a node that does not know leases: it takes them for reservations, and counts what it is asked.
+// older is a node that does not know leases: it takes them for reservations, and counts what it is
+// asked.
 type older struct {
 	penstockv1.UnimplementedRateLimiterServer
 	reserved, settled atomic.Int64
@@ -335,7 +340,8 @@ func (o *older) Settle(_ context.Context, in *penstockv1.SettleRequest) (*pensto
 	return new(penstockv1.SettleResponse), nil
 }
 
-// Promise: what a node has lent and its heir does not know of is not spent: the client gives it back, and asks again.
+// Promise: what a node has lent and its heir does not know of is not spent: the client gives it
+// back, and asks again.
 func TestLeaseThatNoHeirKnows(t *testing.T) {
 	all := serveCluster(t, 2, manyUnits)
 	key := ""

@@ -7,17 +7,20 @@ import (
 	"time"
 )
 
-// Limiter is what a program needs of Penstock, to be handed around instead of a *Client. A Client is one, and so are a
-// node that is embedded in the program (package penstock/embedded) and, for tests, a Fake. Its methods are safe for
-// concurrent use. With each error nothing was charged, or, after UNAVAILABLE and DEADLINE_EXCEEDED, nobody knows.
+// Limiter is the part of Penstock that a program needs, to be passed around instead of a *Client.
+// It is implemented by Client, by a node embedded in the program (package penstock/embedded) and,
+// for tests, by Fake. Its methods are safe for concurrent use. After an error nothing was charged,
+// except that UNAVAILABLE and DEADLINE_EXCEEDED leave it unknown.
 type Limiter interface {
-	// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back.
+	// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one
+	// gives back.
 	Take(ctx context.Context, limit, key string, cost int64) (Decision, error)
-	// Do is Take for a Request, which may also report, drain, or say what time it is.
+	// Do is Take for a Request, which may also report, drain, or state its time.
 	Do(ctx context.Context, r Request) (Decision, error)
 	// Peek answers as Take would, and changes nothing.
 	Peek(ctx context.Context, limit, key string, cost int64) (Decision, error)
-	// Reserve sets estimate units of key aside until the reservation is settled, or until ttl is over.
+	// Reserve reserves estimate units of key until the reservation is settled, or until ttl is
+	// over.
 	Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*Reservation, error)
 }
 
@@ -32,16 +35,19 @@ func AllowN(ctx context.Context, l Limiter, limit, key string, n int64) (bool, e
 	return d.Allowed, err
 }
 
-// ErrTooLate says that a limit admits what was asked, but only after the context's deadline. Nothing was charged.
+// ErrTooLate says that a limit would admit the request, but only after the context's deadline.
+// Nothing was charged.
 var ErrTooLate = errors.New("not admitted before the deadline")
 
-// ErrNever says that a limit does not admit that much at once, however long one waits. Nothing was charged.
+// ErrNever says that a limit never admits that much at once, however long the caller waits. Nothing
+// was charged.
 var ErrNever = errors.New("more than the limit ever admits at once")
 
-// Wait charges key cost units of the named limit, as soon as they are admitted. If that is not before the deadline of
-// ctx, it fails at once, with ErrTooLate; a denial that no waiting ends is ErrNever. Callers who wait for one key are not
-// served in order: each asks again when the limit said that there would be room for it. What a limit that shapes admits
-// with a delay is waited for too, or given back.
+// Wait charges key cost units of the named limit, as soon as they are admitted. If the deadline of
+// ctx comes first, it fails at once, with ErrTooLate; if no wait helps, with ErrNever. Callers that
+// wait for one key are not served in order: each asks again when the limit said that there would be
+// room. If a limit that shapes admits with a delay, Wait waits for the delay too, or refunds the
+// cost.
 func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
 	for {
 		d, err := l.Take(ctx, limit, key, cost)
@@ -59,7 +65,8 @@ func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
 			return fmt.Errorf("limit %q, key %q, cost %d: %w", limit, key, cost, ErrNever)
 		case limited && time.Until(deadline) < wait:
 			if d.Allowed {
-				l.Take(ctx, limit, key, -cost) // if it fails, the place stays taken, which admits nobody too much
+				// if this fails, the units stay charged, which over-admits nothing
+				l.Take(ctx, limit, key, -cost)
 			}
 			return fmt.Errorf("limit %q, key %q: admitted in %v: %w", limit, key, wait, ErrTooLate)
 		}

@@ -66,7 +66,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// Promise: what a limit that shapes admits with a delay is waited for, and given back where there is no time for it.
+// Promise: what a limit that shapes admits with a delay is waited for, and given back where there
+// is no time for it.
 func TestWaitForAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := counting(t, limiter.Spec{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Second, Burst: 3})
@@ -116,7 +117,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// Promise: while no node answers, a client does what it was told to do then; what a node refuses stays refused.
+// Promise: while no node answers, a client does what it was told to do then; what a node refuses
+// stays refused.
 func TestOnError(t *testing.T) {
 	local := []limiter.Spec{{Name: "five", Algorithm: limiter.GCRA, Limit: 2, Per: time.Hour}}
 	for _, c := range []struct {

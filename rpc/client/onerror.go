@@ -10,15 +10,16 @@ import (
 	"penstock/limiter"
 )
 
-// OnError says what Take, Do and Peek of a Client answer while no node does: none can be reached, or none answers in time.
-// (A node that answers while a key's owner cannot be reached goes by the limit's own on_error instead.)
+// OnError is the answer of Take, Do and Peek while no node can be reached, or none answers in time.
+// (If a node answers but cannot reach a key's owner, the limit's own on_error applies instead.)
 type OnError uint8
 
 const (
-	Fail       OnError = iota // the error
-	FailOpen                  // yes, degraded without bound
-	FailClosed                // no, to be tried again in a second
-	FailLocal                 // what Config.Local says, degraded; the error for limits that it does not have
+	Fail       OnError = iota // return the error
+	FailOpen                  // admit; the decision is degraded, without a bound
+	FailClosed                // deny, with a RetryAfter of a second
+	// decide by Config.Local, degraded; the error for limits that it does not have
+	FailLocal
 )
 
 // closedRetry is the RetryAfter of FailClosed.
@@ -29,7 +30,8 @@ type fallback struct {
 	on     OnError
 	limits map[string]*limiter.Limit
 	table  *limiter.Table
-	start  time.Time // wall and monotonic clock, read once: who sets the wall clock changes no decision
+	// wall and monotonic clock, read once, so that setting the wall clock changes no decision
+	start time.Time
 }
 
 func (f *fallback) now() limiter.Instant {
@@ -39,7 +41,7 @@ func (f *fallback) now() limiter.Instant {
 // now is an instant on this process's monotonic clock.
 func (c *Client) now() limiter.Instant { return c.fallback.now() }
 
-// localBytes is the memory for local decisions, taken as keys come.
+// localBytes is the memory for local decisions. It is allocated as keys come.
 const localBytes = 4 << 20
 
 func newFallback(c Config) (fallback, error) {
@@ -64,7 +66,7 @@ func newFallback(c Config) (fallback, error) {
 	return f, nil
 }
 
-// decide answers instead of a node that failed with err, or passes err on.
+// decide answers in place of a node that failed with err, or returns err.
 func (f *fallback) decide(err error, limit string, ask func(limiter.Instant, *limiter.Limit) limiter.Decision) (Decision, error) {
 	if !nobodyAnswers(err) {
 		return Decision{}, err
@@ -88,7 +90,8 @@ func (f *fallback) decide(err error, limit string, ask func(limiter.Instant, *li
 	return Decision{}, err
 }
 
-// nobodyAnswers reports whether err says that no node did, and not that one refused, or that the caller has gone.
+// nobodyAnswers reports whether err means that no node answered. It does not if a node refused, or
+// if the caller canceled.
 func nobodyAnswers(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:

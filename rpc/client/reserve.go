@@ -11,20 +11,22 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// Reservation is an amount that is set aside until it is settled, or until its deadline. What was used may be said once.
+// Reservation is an amount that is reserved until it is settled, or until its deadline. It is
+// settled once.
 type Reservation struct {
-	Decision // Allowed says whether anything is set aside
+	Decision // Allowed says whether anything is reserved
 
 	at HoldDoor // nil: there is nothing to settle
 }
 
-// HoldDoor is where one reservation is settled and extended. Who implements a Limiter gives his own to NewReservation.
+// HoldDoor settles and extends one reservation. An implementation of Limiter gives its own to
+// NewReservation.
 type HoldDoor interface {
 	Settle(ctx context.Context, actual int64) error
 	Extend(ctx context.Context, ttl time.Duration) error
 }
 
-// NewReservation is for who implements a Limiter. at is nil if nothing is set aside.
+// NewReservation is for implementations of Limiter. at is nil if nothing is reserved.
 func NewReservation(d Decision, at HoldDoor) *Reservation { return &Reservation{d, at} }
 
 // remoteHold is a hold by its id.
@@ -47,10 +49,12 @@ func (h remoteHold) Extend(ctx context.Context, ttl time.Duration) error {
 	})
 }
 
-// saidAgain is how long after nobody could be reached who keeps a hold he is looked for again: his heir may be about to take over.
+// saidAgain is the pause after no keeper of a hold could be reached: its heir may be about to take
+// over.
 const saidAgain = 50 * time.Millisecond
 
-// untilHeard calls until somebody has heard it: what is said of a hold may be said again.
+// untilHeard calls until a node that keeps the hold has answered. Messages about a hold may be
+// repeated.
 func (c *Client) untilHeard(ctx context.Context, call func(context.Context) error) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
@@ -65,14 +69,17 @@ func (c *Client) untilHeard(ctx context.Context, call func(context.Context) erro
 	}
 }
 
-// HoldOptions say more about a reservation.
+// HoldOptions are further options of a reservation.
 type HoldOptions struct {
-	Holder string // who has it, at most 128 bytes: shown in lists, and bounded in how many it has
+	// name of the holder, at most 128 bytes: shown in lists, and its number of holds is bounded
+	Holder string
 }
 
-// Reserve sets estimate units of key aside, for a price that is known later: at least 100 ms and at most a day. They count as
-// spent until the reservation is settled; if that does not happen within ttl, they are charged, or released, as the limit says.
-// A denial is an answer: Allowed is false, and there is nothing to settle. An estimate above the limit is INVALID_ARGUMENT.
+// Reserve reserves estimate units of key, for a price that is known later. ttl is at least 100 ms
+// and at most a day. The units count as spent until the reservation is settled; if that does not
+// happen within ttl, they are charged, or released, as the limit says. A denial is an answer:
+// Allowed is false, and there is nothing to settle. An estimate above the limit is
+// INVALID_ARGUMENT.
 func (c *Client) Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*Reservation, error) {
 	all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &estimate}}, ttl, HoldOptions{})
 	if err != nil {
@@ -81,8 +88,8 @@ func (c *Client) Reserve(ctx context.Context, limit, key string, estimate int64,
 	return all[0], nil
 }
 
-// ReserveAll sets the costs of all items aside, or nothing. One of the reservations is not Allowed if one limit refuses:
-// then there is nothing to settle. Items without an id get one for this call.
+// ReserveAll reserves the costs of all items, or nothing. If one limit refuses, its reservation is
+// not Allowed, and there is nothing to settle. Items without an id get one for this call.
 func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl time.Duration, o HoldOptions) ([]*Reservation, error) {
 	in := &penstockv1.ReserveRequest{Items: make([]*penstockv1.Item, len(items)), TtlMs: ttl.Milliseconds(), Holder: o.Holder}
 	for i, it := range items {
@@ -112,9 +119,9 @@ func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl t
 	return all, nil
 }
 
-// Settle charges what was really used, 0 or more, also more than was reserved, and releases the rest. It may be repeated
-// with the same amount, until it succeeds; while nobody who keeps it can be reached, that is tried again until ctx ends.
-// FAILED_PRECONDITION: the deadline came first.
+// Settle charges the amount really used, 0 or more, also more than was reserved, and releases the
+// rest. It may be repeated with the same amount until it succeeds. While no keeper of the hold can
+// be reached, it tries again until ctx ends. FAILED_PRECONDITION: the deadline came first.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	if r.at == nil {
 		return nil
@@ -125,7 +132,7 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 // Cancel releases all of it: nothing was used.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// Extend puts the deadline off, to ttl from now. One that is later already stays.
+// Extend postpones the deadline, to ttl from now. A later deadline stays.
 func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
 	if r.at == nil {
 		return nil
@@ -133,17 +140,18 @@ func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
 	return r.at.Extend(ctx, ttl)
 }
 
-// Permit is a place among those that a limit with algorithm concurrency has. It is kept by signs of life until it is
-// released; if its process dies, it comes back by itself.
+// Permit is one or more places under a limit with algorithm concurrency. A permit is extended
+// regularly until it is released; if its process dies, it expires and the places are free again.
 type Permit struct {
 	Reservation
-	lost chan struct{} // closed when the place is not this permit's any more
+	lost chan struct{} // closed when the places are no longer this permit's
 	stop context.CancelFunc
 	over sync.WaitGroup
 }
 
-// Acquire takes n places of key under a limit with algorithm concurrency. A denial is an answer: Allowed is false, and
-// there is nothing to release. A place comes back ttl after the last sign of life, which is given every third of it.
+// Acquire takes n places of key under a limit with algorithm concurrency. A denial is an answer:
+// Allowed is false, and there is nothing to release. The permit is extended every third of ttl, and
+// expires ttl after the last extension.
 func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl time.Duration, o HoldOptions) (*Permit, error) {
 	all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &n}}, ttl, o)
 	if err != nil {
@@ -161,7 +169,7 @@ func Acquire(ctx context.Context, l Limiter, limit, key string, n int64, ttl tim
 	return keep(r, ttl), nil
 }
 
-// keep makes a permit of a reservation, by signs of life.
+// keep makes a permit of a reservation and starts extending it.
 func keep(r *Reservation, ttl time.Duration) *Permit {
 	p := &Permit{Reservation: *r, lost: make(chan struct{})}
 	alive, stop := context.WithCancel(context.Background())
@@ -172,7 +180,7 @@ func keep(r *Reservation, ttl time.Duration) *Permit {
 	return p
 }
 
-// live gives signs of life until the permit is released, or lost.
+// live extends the permit until it is released or lost.
 func (p *Permit) live(ctx context.Context, ttl time.Duration) {
 	deadline := time.Now().Add(ttl)
 	for sleep(ctx, ttl/3) == nil {
@@ -193,10 +201,11 @@ func (p *Permit) live(ctx context.Context, ttl time.Duration) {
 	}
 }
 
-// Lost is closed when the places may be another's: no sign of life has reached the cluster for ttl.
+// Lost is closed when another client may have the places: no extension has reached the cluster for
+// ttl.
 func (p *Permit) Lost() <-chan struct{} { return p.lost }
 
-// Release gives the places back.
+// Release returns the places.
 func (p *Permit) Release(ctx context.Context) error {
 	p.stop()
 	p.over.Wait()

@@ -53,7 +53,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// keeper is a node that has a hold, and at first cannot reach who keeps it.
+// keeper is a node that has a hold, and at first cannot reach its keeper.
 type keeper struct {
 	penstockv1.UnimplementedRateLimiterServer
 	settled atomic.Int64
@@ -70,7 +70,8 @@ func (k *keeper) Settle(_ context.Context, in *penstockv1.SettleRequest) (*penst
 	return &penstockv1.SettleResponse{}, nil
 }
 
-// Promise: what was used is said again until somebody has heard it, or the caller does not wait any longer.
+// Promise: what was used is said again until somebody has heard it, or the caller does not wait any
+// longer.
 func TestSettleIsRepeated(t *testing.T) {
 	l, server, k := listen(t), grpc.NewServer(), new(keeper)
 	penstockv1.RegisterRateLimiterServer(server, k)
@@ -92,7 +93,8 @@ func TestSettleIsRepeated(t *testing.T) {
 	}
 }
 
-// Promise: at most so many at once; who releases, or dies, makes room; who lives keeps its place.
+// Promise: no more permits than the limit has; a released or expired permit makes room, an extended
+// one keeps its place.
 func TestAcquire(t *testing.T) {
 	_, address := serveNode(t, "n1")
 	c, ctx := newClient(t, address), patience(t)

@@ -9,17 +9,22 @@ import (
 
 // Verdict is the answer to CheckRules.
 type Verdict struct {
-	Allowed    bool
-	RefusedBy  []string      // names of the limits that refuse, each once
-	RetryAfter time.Duration // the largest wait of those; -1 if none refuses, or one of them never admits that much
-	// Rules are the names of those that match. None: no limit is known for such a request; it is admitted, and nothing is counted.
+	Allowed   bool
+	RefusedBy []string // names of the limits that refuse, each once
+	// the largest wait of those; -1 if none refuses, or one of them never admits that much
+	RetryAfter time.Duration
+	// Rules are the names of the rules that match. If there are none, no limit applies: the request
+	// is admitted, and nothing is counted.
 	Rules     []string
 	Decisions []Decision // one for each limit that the request is under
 }
 
-// CheckRules charges cost units of every limit that the rules of the cluster's files put a request under, or none. attributes
-// are what is known of it, by names that the rules ask for: {"path": "/api/login", "method": "POST", "user": "alice"}. One that
-// a matching rule needs for a key and that is missing is INVALID_ARGUMENT; that the node has no rules, NOT_FOUND.
+// CheckRules charges cost units of every limit that the rules of the cluster's files put a request
+// under, or none.
+//
+// attributes describe the request, by the names that the rules use: {"path": "/api/login",
+// "method": "POST", "user": "alice"}. If a matching rule needs a missing attribute for a key, the
+// error is INVALID_ARGUMENT; if the node has no rules, it is NOT_FOUND.
 func (c *Client) CheckRules(ctx context.Context, attributes map[string]string, cost int64) (Verdict, error) {
 	in := &penstockv1.CheckRequest{Attributes: attributes, Cost: &cost, Id: c.nextID()}
 	var out *penstockv1.CheckResponse

@@ -18,38 +18,50 @@ import (
 
 // Decision is the answer to a Take.
 type Decision struct {
-	Allowed    bool
-	Limit      int64         // the most that can be admitted at once
-	Remaining  int64         // units that could still be admitted
-	RetryAfter time.Duration // smallest wait after which the same cost is admitted; -1 if it was admitted, or never
-	ResetAfter time.Duration // wait until the key is as new
+	Allowed   bool
+	Limit     int64 // the most that can be admitted at once
+	Remaining int64 // units that could still be admitted
+	// smallest wait after which the same cost is admitted; -1 if it was admitted, or never
+	RetryAfter time.Duration
+	ResetAfter time.Duration // wait until the key is as if never used
 	Delay      time.Duration // how long an admitted caller must wait before it goes on
 	LimitName  string        // the limit that decided
 	Owner      string        // id of the node that owns the key
-	Source     string        // who decided: owner, forwarded, replica, lease, denied-cache, fallback, or client if no node answered
-	Degraded   bool          // decided under less than the full promise
-	Bound      int64         // if degraded: the most that the cluster may admit beyond the limit meanwhile; -1 is unbounded
-	Shadow     bool          // the limit refused, but only says so here
-	Drained    int64         // what a refused Request with Drain has taken along
-	Session    time.Time     // when the session of the key began, of a limit with sessions; else zero
-	Restarted  bool          // the key begins anew: it has counters under a limit of this name with another algorithm or period
-	Override   string        // pattern of the override that decided; "" if it was the limit itself
+	// where it was decided: owner, forwarded, replica, lease, denied-cache, fallback, or client if
+	// no node answered
+	Source   string
+	Degraded bool // decided under less than the full promise
+	// if degraded: the most that the cluster may admit beyond the limit meanwhile; -1 is unbounded
+	Bound   int64
+	Shadow  bool  // the limit refused, but is in shadow mode, so the request is admitted
+	Drained int64 // units that a refused Request with Drain took
+	// when the session of the key began, of a limit with sessions; else zero
+	Session time.Time
+	// the key's counters were reset: those found had another algorithm or period
+	Restarted bool
+	Override  string // pattern of the override that decided; "" if it was the limit itself
 }
 
-// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one gives back. If no node
-// answers, it is Config.OnError that does.
+// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one
+// refunds. If no node answers, Config.OnError decides.
 func (c *Client) Take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
 	return c.Do(ctx, Request{Limit: limit, Key: key, Cost: cost})
 }
 
-// Request is a Take with all that it may ask for. Limits that do not have what is asked refuse it with INVALID_ARGUMENT.
+// Request is a Take with all options. A limit that does not support an option refuses it with
+// INVALID_ARGUMENT.
 type Request struct {
 	Limit, Key string
 	Cost       int64
-	Report     bool      // what was spent already: never refused, leaves a debt of at most the limit's max_debt
-	Drain      bool      // if it is refused, it takes all there is; not for a limit with count_rejected
-	Strict     bool      // for a token bucket anchored at the first hit: if it leaves the bucket empty, the refill is put off
-	At         time.Time // for a limit with client_time: when it happened, in milliseconds; zero: now, by the owner's clock
+	// units already spent: never refused, leaves a debt of at most the limit's max_debt
+	Report bool
+	Drain  bool // if refused, take all that is left; not for a limit with count_rejected
+	// for a token bucket anchored at the first hit: if it leaves the bucket empty, the refill is
+	// put off
+	Strict bool
+	// for a limit with client_time: when it happened, in milliseconds; zero: now, by the owner's
+	// clock
+	At time.Time
 }
 
 // Do is Take for a Request.
@@ -75,7 +87,8 @@ func (c *Client) Do(ctx context.Context, r Request) (Decision, error) {
 }
 
 func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
-	if !utf8.ValidString(r.Limit) { // the protocol has no place for it, and others travel along
+	// the protocol cannot encode it, and it would spoil the other takes of the message
+	if !utf8.ValidString(r.Limit) {
 		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is no UTF-8", r.Limit)
 	}
 	t := idle.Get().(*take)
@@ -88,7 +101,7 @@ func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
 	if err := c.takes.post(t); err != nil {
 		t.finish(Decision{}, err)
 	}
-	if ctx.Done() == nil { // a receive alone takes a third of a select
+	if ctx.Done() == nil { // a receive alone takes a third of the time of a select
 		<-t.done
 		return t.told()
 	}
@@ -96,17 +109,17 @@ func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
 	case <-t.done:
 		return t.told()
 	case <-ctx.Done():
-		t.gone.Store(true) // and nobody uses it again
+		t.gone.Store(true) // t does not go back to idle
 		return Decision{}, status.FromContextError(ctx.Err()).Err()
 	}
 }
 
-// take is one Take on its way.
+// take is one Take under way.
 type take struct {
-	item     []byte // as the protocol has it
+	item     []byte // encoded for the protocol
 	deadline time.Time
-	timed    bool        // takes has to look whether the deadline has come: its caller does not
-	gone     atomic.Bool // nobody waits for it any longer, or it was told that the deadline has come
+	timed    bool        // its caller does not watch the deadline, so expire does
+	gone     atomic.Bool // its caller has returned, or was told that the deadline has come
 	alone    bool        // sent without others, because it was in a request that was refused
 	again    bool        // sent a second time, because the stream broke
 	sent     time.Time
@@ -116,10 +129,10 @@ type take struct {
 	err      error
 }
 
-// idle are takes that are on their way no more: a channel costs more than an answer.
+// idle holds finished takes for reuse: a channel costs more than an answer.
 var idle = sync.Pool{New: func() any { return &take{done: make(chan struct{}, 1)} }}
 
-// finish tells the caller, unless it is gone.
+// finish gives the caller its answer, unless it has returned.
 func (t *take) finish(d Decision, err error) {
 	if !t.gone.Load() {
 		t.tell(d, err)
@@ -131,18 +144,19 @@ func (t *take) tell(d Decision, err error) {
 	t.done <- struct{}{}
 }
 
-// told is what the caller was told. Nobody uses t any more, but who gets it from idle.
+// told returns the answer, and puts t back into idle: the caller must not use t afterwards.
 func (t *take) told() (Decision, error) {
 	d, err := t.decision, t.err
-	if !t.gone.Load() { // else takes still has it
+	if !t.gone.Load() { // else takes still refers to it
 		t.alone, t.again, t.decision, t.err = false, false, Decision{}, nil
 		idle.Put(t)
 	}
 	return d, err
 }
 
-// takes shares one stream among all takes. Two goroutines work while there is a stream: run opens it and reads, write
-// writes what waits; between streams there is run alone, and before the first take none.
+// takes shares one stream among all takes. While there is a stream, two goroutines work: run opens
+// it and reads, write sends the waiting takes. Between streams there is only run, and before the
+// first take neither.
 type takes struct {
 	client  penstockv1.RateLimiterClient
 	targets *targets
@@ -156,7 +170,7 @@ type takes struct {
 	waiting []*take
 	sent    map[uint64][]*take // requests without an answer, by tag
 	tag     uint64
-	expiry  *time.Timer // runs expire, if it is armed
+	expiry  *time.Timer // runs expire
 	armed   bool
 }
 
@@ -165,7 +179,8 @@ const (
 	maxJoined = 500
 	// maxWaiting is how many takes may wait to be sent.
 	maxWaiting = 1 << 16
-	// expireEvery is how often it looks at most whether deadlines have come: it looks at all takes that are on their way.
+	// expireEvery is the shortest interval between two runs of expire: each looks at all takes
+	// under way.
 	expireEvery = 5 * time.Millisecond
 )
 
@@ -221,8 +236,8 @@ func (t *takes) arm(d time.Duration) {
 	}
 }
 
-// expire tells those whose callers look at no clock that their deadline has come, and comes again when the next one's does. A timer for each
-// would cost more than all else that a take does.
+// expire answers the callers that watch no clock when their deadline has come, and runs again at
+// the next deadline. A timer for each would cost more than the rest of a take.
 func (t *takes) expire() {
 	var late []*take
 	var next time.Time
@@ -233,7 +248,7 @@ func (t *takes) expire() {
 			switch {
 			case !one.timed || one.gone.Load():
 			case !one.deadline.After(now):
-				one.gone.Store(true) // nobody else tells its caller anything
+				one.gone.Store(true) // no other answer reaches its caller
 				late = append(late, one)
 			case next.IsZero() || one.deadline.Before(next):
 				next = one.deadline
@@ -276,7 +291,7 @@ func (t *takes) run() {
 	}
 }
 
-// converse serves one stream. An error says that there was none.
+// converse serves one stream. An error means that no stream was opened.
 func (t *takes) converse() error {
 	ctx, hangUp := context.WithCancel(t.ctx)
 	defer hangUp()
@@ -308,14 +323,14 @@ func (t *takes) converse() error {
 	return nil
 }
 
-// write sends what waits until the stream ends. It lets callers that are ready run once before it looks, so that their
-// takes join.
+// write sends the waiting takes until the stream ends. Before it looks, it lets callers that are
+// ready run once, so that their takes join.
 func (t *takes) write(ctx context.Context, stream penstockv1.RateLimiter_CheckStreamClient) {
 	for {
 		runtime.Gosched()
 		for in := t.join(); in != nil; in = t.join() {
 			if stream.SendMsg(&in) != nil {
-				return // the reader learns why, and repeats what was not answered
+				return // the reader gets the reason, and repeats the unanswered takes
 			}
 			runtime.Gosched()
 		}
@@ -327,7 +342,7 @@ func (t *takes) write(ctx context.Context, stream penstockv1.RateLimiter_CheckSt
 	}
 }
 
-// join makes one request of what waits; nil if nothing does.
+// join makes one request of the waiting takes; nil if there are none.
 func (t *takes) join() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -376,7 +391,7 @@ func (t *takes) receive(out streamResponse, known *names) {
 	}
 	delete(t.sent, out.tag)
 	if out.err != nil && len(joined) > 1 {
-		// One bad take has spoilt the request, and nothing was charged: send each by itself.
+		// One bad take had the whole request refused, and nothing was charged: send each by itself.
 		for _, one := range joined {
 			one.alone = true
 		}
@@ -398,7 +413,7 @@ func (t *takes) receive(out streamResponse, known *names) {
 	}
 }
 
-// repeat puts the takes back that a broken stream has left without an answer, once.
+// repeat queues the unanswered takes of a broken stream again, once.
 func (t *takes) repeat(err error) {
 	var failed []*take
 	t.mu.Lock()

@@ -19,26 +19,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// targets are the doors of nodes, of which one is used: the first that can be reached, until it cannot be any more. That a
-// connection breaks is gRPC's to notice; but a machine that has lost its power, or a process that is stopped, breaks
-// none. So while calls wait and nothing is answered, a question is put to the node that every node answers at once, and from
-// time to time anyway. If it is silent, or says that it is not ready, its connection is broken here, and its address avoided for
-// a while. What waited there is sent again elsewhere, under its ids, so it is charged once.
+// targets are the doors of nodes. The first that can be reached is used until it fails. gRPC
+// notices broken connections; but a machine without power, or a stopped process, breaks none. So
+// while calls wait without an answer, and from time to time anyway, the node is sent a health
+// check, which every node answers at once. If the node is silent or not ready, its connection is
+// closed here and its address avoided for a while. The waiting takes are sent again elsewhere,
+// under their ids, so they are charged once.
 type targets struct {
 	names  []string
-	only   bool // there is one, and it leads nowhere else
+	only   bool // there is one target, and it is not a name
 	health healthv1.HealthClient
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	over   sync.WaitGroup
 
 	asked, answered atomic.Uint64 // calls, and messages of the stream
-	watched         atomic.Bool   // there is a goroutine that looks at these
+	watched         atomic.Bool   // the goroutine of watch is running
 
 	mu    sync.Mutex            // guards all below
-	conns map[string]connection // the latest, by the address of its other end
+	conns map[string]connection // the latest, by remote address
 	away  map[string]time.Time  // addresses, and targets that led there: avoided until then
-	left  time.Time             // when a node was left last
+	left  time.Time             // when a node was last left
 }
 
 type connection struct {
@@ -47,10 +48,12 @@ type connection struct {
 }
 
 const (
-	lookEvery  = 250 * time.Millisecond
-	silentFor  = 250 * time.Millisecond // without an answer to the question
-	silentNext = 2 * silentFor          // … if another node was just left; what was asked before may still be repeated after that (repeatWithin)
-	readyEvery = 2 * time.Second        // asks a node in use whether it is ready
+	lookEvery = 250 * time.Millisecond
+	silentFor = 250 * time.Millisecond // without an answer to the health check
+	// … if another node was just left; earlier takes may still be repeated after that
+	// (repeatWithin)
+	silentNext = 2 * silentFor
+	readyEvery = 2 * time.Second // interval of the health check of a node in use
 	awayFor    = 10 * time.Second
 	unusedFor  = 5 * time.Second // ends the watch
 )
@@ -70,8 +73,8 @@ func (t *targets) close() {
 	t.over.Wait()
 }
 
-// dial connects to the first address of a target that is not avoided; or, if there is none and the other targets are avoided
-// too, to any.
+// dial connects to the first address of a target that is not avoided. If there is none, and the
+// other targets are avoided too, it connects to any.
 func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
 	d := net.Dialer{ControlContext: func(_ context.Context, _, addr string, _ syscall.RawConn) error {
 		if t.avoids(addr) {
@@ -98,14 +101,14 @@ func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
 	return c, err
 }
 
-// avoids reports whether an address, or a target, was left lately.
+// avoids reports whether an address, or a target, was recently left.
 func (t *targets) avoids(what string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.Now().Before(t.away[what])
 }
 
-// begin counts a call, which is over when answered counts it too.
+// begin counts a call. The call is over when answered counts it too.
 func (t *targets) begin() {
 	t.asked.Add(1)
 	if t.only || t.watched.Load() || !t.watched.CompareAndSwap(false, true) {
@@ -118,11 +121,11 @@ func (t *targets) begin() {
 	}
 }
 
-// watch looks whether what is asked is answered, as long as anything is.
+// watch looks for unanswered calls, as long as there are calls.
 func (t *targets) watch() {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	var asked, answered uint64 // when it looked last
+	var asked, answered uint64 // at the last look
 	put, used := time.Now(), time.Now()
 	for {
 		select {
@@ -132,7 +135,8 @@ func (t *targets) watch() {
 		}
 		now, before := time.Now(), asked
 		silent := asked > answered && t.answered.Load() == answered
-		answered = t.answered.Load() // before the others: what is asked later is not missing
+		// read first, so that a call made in between is not taken for unanswered
+		answered = t.answered.Load()
 		asked = t.asked.Load()
 		if asked != before || asked != answered {
 			used = now
@@ -150,7 +154,8 @@ func (t *targets) watch() {
 	}
 }
 
-// put puts the question to the node in use, and leaves it for what it answers.
+// put sends the health check to the node in use, and leaves the node if the answer is missing or
+// bad.
 func (t *targets) put() {
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience())
 	defer cancel()
@@ -165,8 +170,8 @@ func (t *targets) put() {
 	}
 }
 
-// patience is how long an answer to the question may take. Where one node after the other is silent, it may be that they, or this
-// machine, have too much to do; and to begin anew elsewhere each time would give them more.
+// patience is how long an answer to the health check may take. If one node after the other is
+// silent, they, or this machine, may be overloaded; changing nodes each time would only add load.
 func (t *targets) patience() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +181,8 @@ func (t *targets) patience() time.Duration {
 	return silentFor
 }
 
-// leave breaks the connection with an address. Who answers, and is not ready, is left once in a while only: perhaps nobody is.
+// leave breaks the connection with an address. A node that answers but is not ready is left only
+// once in a while: perhaps none is ready.
 func (t *targets) leave(addr string, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

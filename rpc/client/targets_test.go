@@ -17,7 +17,8 @@ import (
 	"penstock/rpc/client"
 )
 
-// relay passes on what comes and goes, until it is frozen: then it still has all connections, as a machine without power has.
+// relay passes on what comes and goes, until it is frozen: then it still has all connections, as a
+// machine without power has.
 type relay struct {
 	mu   sync.Mutex // guards below
 	addr string
@@ -92,7 +93,8 @@ func all(t *testing.T, c *client.Client) (owners map[string]int) {
 	ask := func(what string, call func() (owner string, err error)) {
 		asked.Go(func() {
 			owner, err := call()
-			for status.Code(err) == codes.Unavailable { // on a machine too busy to notice while a repeat is allowed
+			// on a machine too busy to notice while a repeat is allowed
+			for status.Code(err) == codes.Unavailable {
 				owner, err = call()
 			}
 			mu.Lock()
@@ -132,7 +134,8 @@ func all(t *testing.T, c *client.Client) (owners map[string]int) {
 	return owners
 }
 
-// Promise: a node that is silent, though its connections stand, is left for the next; what waits there is asked again.
+// Promise: a node that is silent, though its connections stand, is left for the next; what waits
+// there is asked again.
 func TestSilentNodeIsLeft(t *testing.T) {
 	_, one := serveNode(t, "n1")
 	_, two := serveNode(t, "n2")
@@ -157,7 +160,8 @@ func TestSilentNodeIsLeft(t *testing.T) {
 	}
 }
 
-// Promise: … also for whoever the same name leads to the next time, as that of a service does.
+// Promise: … also if the same name resolves to another address the next time, as that of a service
+// does.
 func TestSilentConnectionIsMadeAnew(t *testing.T) {
 	_, one := serveNode(t, "n1")
 	_, two := serveNode(t, "n2")
@@ -173,7 +177,7 @@ func TestSilentConnectionIsMadeAnew(t *testing.T) {
 	}
 }
 
-// Promise: who has one target stays with it.
+// Promise: a client with one target stays with it.
 func TestOnlyTargetIsNotLeft(t *testing.T) {
 	_, one := serveNode(t, "n1")
 	first, addr := before(t, one)
@@ -191,7 +195,7 @@ func TestOnlyTargetIsNotLeft(t *testing.T) {
 	}
 }
 
-// healthy is a node whose health is as a test says.
+// healthy is a node with the health that a test sets.
 type healthy struct {
 	script
 	healthv1.UnimplementedHealthServer

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Transport is an http.RoundTripper for programs that are limited by others: what is answered with 429 or 503 and a
-// Retry-After is sent again after it, if the context's deadline leaves the time for that and the body can be sent again.
-// Otherwise the answer is handed on as it came, at once.
+// Transport is an http.RoundTripper for programs that call rate-limited servers. After an answer
+// 429 or 503 with a Retry-After, it waits and sends the request again, if the context's deadline
+// leaves time for that and the body can be sent again. Otherwise it returns the answer at once,
+// unchanged.
 type Transport struct {
 	Base http.RoundTripper // default: http.DefaultTransport
 	// Retries is how often a request is sent again. Default: 3.

@@ -14,8 +14,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// This file reads and writes the messages of CheckStream by hand: the library takes several times as long for a decision as all
-// else that a take does. The tests hold the two against each other.
+// This file encodes and decodes the messages of CheckStream by hand. The protobuf library would
+// take several times as long per decision as the rest of a take. The tests compare the two.
 
 // bytesCodec carries the bytes of messages: a *[]byte.
 type bytesCodec struct{}
@@ -24,7 +24,7 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
 }
 
-// Unmarshal uses the memory again that v has.
+// Unmarshal reuses the memory that v already has.
 func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	b, n := v.(*[]byte), data.Len()
 	*b = slices.Grow((*b)[:0], n)[:n]
@@ -73,7 +73,8 @@ func appendNumber(b []byte, num protowire.Number, v uint64) []byte {
 	return append(b, byte(v))
 }
 
-// appendMessage appends what write appends, as field 1. Most items are so short that their length is one byte; longer ones are moved up.
+// appendMessage appends the output of write, as field 1. Most items are so short that their length
+// is one byte; longer ones are moved up.
 func appendMessage(b []byte, write func(b []byte) []byte) []byte {
 	b = append(b, 1<<3|byte(protowire.BytesType), 0)
 	at := len(b)
@@ -90,7 +91,7 @@ func appendMessage(b []byte, write func(b []byte) []byte) []byte {
 	return b
 }
 
-// streamRequest is a CheckStreamRequest of takes.
+// streamRequest encodes a CheckStreamRequest of takes.
 func streamRequest(tag uint64, joined []*take, timeout time.Duration) []byte {
 	size := 0
 	for _, one := range joined {
@@ -112,7 +113,7 @@ type streamResponse struct {
 	err   error  // why nothing was decided
 }
 
-// readResponse reads b, unless that is no message.
+// readResponse decodes b; ok is false if b is not a valid message.
 func readResponse(b []byte) (r streamResponse, ok bool) {
 	f := fields{rest: b}
 	var failed []byte
@@ -143,7 +144,7 @@ func readResponse(b []byte) (r streamResponse, ok bool) {
 	return r, ok
 }
 
-// next takes the next decision off the response into d; false if there is none.
+// next decodes the next decision of the response into d. It returns false if none is left.
 func (r *streamResponse) next(d *Decision, known *names) bool {
 	for f := (fields{rest: r.check}); f.next(); {
 		if r.check = f.rest; f.num == 1 && f.wire == protowire.BytesType {
@@ -154,13 +155,14 @@ func (r *streamResponse) next(d *Decision, known *names) bool {
 	return false
 }
 
-// names are texts that answers have brought, so that one which comes again needs no memory.
+// names interns the texts of answers, so that a repeated text needs no memory.
 type names struct {
-	all                    map[string]string
-	limit, owner, override string // of the last decision: most say the same as the one before
+	all map[string]string
+	// of the last decision: most decisions repeat those of the one before
+	limit, owner, override string
 }
 
-// mostNames bounds a names: whoever uses more limits than that has each made anew.
+// mostNames bounds a names. Beyond it each text is allocated anew.
 const mostNames = 1024
 
 func (n *names) of(b []byte) string {
@@ -228,10 +230,10 @@ func readDecision(b []byte, d *Decision, known *names) bool {
 	return !f.broken
 }
 
-// fields walks over the fields of a message.
+// fields iterates over the fields of a message.
 type fields struct {
 	rest   []byte
-	broken bool // the walk ended early: rest is no message
+	broken bool // the iteration ended early: rest is not a valid message
 
 	num   protowire.Number
 	wire  protowire.Type
@@ -247,7 +249,8 @@ func (f *fields) next() bool {
 	f.num, f.wire, f.text = protowire.Number(b[0]>>3), protowire.Type(b[0]&7), nil
 	switch f.wire {
 	case protowire.VarintType:
-		if len(b) > 10 && binary.LittleEndian.Uint64(b[1:]) == ^uint64(0) && b[9] == 0xff && b[10] == 1 { // -1 is what most decisions say
+		// the value in most decisions is -1
+		if len(b) > 10 && binary.LittleEndian.Uint64(b[1:]) == ^uint64(0) && b[9] == 0xff && b[10] == 1 {
 			f.value, f.rest = ^uint64(0), b[11:]
 			return true
 		}

@@ -51,8 +51,8 @@ func TestRequestsAreTheLibrarys(t *testing.T) {
 	}
 }
 
-// TestResponsesAreTheLibrarys: what the library writes is read as it reads it, every field of a decision; and a message that is cut
-// short is none, or has fewer decisions.
+// TestResponsesAreTheLibrarys: what the library writes is read as it reads it, every field of a
+// decision; and a message that is cut short is none, or has fewer decisions.
 func TestResponsesAreTheLibrarys(t *testing.T) {
 	var known names
 	for _, n := range []int64{0, 1, -1, -2, 127, 128, 1 << 40, math.MaxInt64, math.MinInt64} {

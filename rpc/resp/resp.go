@@ -1,12 +1,14 @@
-// Package resp is the Redis protocol in bytes: commands as clients send them, replies as they read them, in version 2
-// and 3 (RESP2, RESP3). It knows no command and no connection. Follow one command:
+// Package resp encodes and decodes the Redis protocol, versions 2 and 3 (RESP2, RESP3). It knows no
+// command and no connection. Follow one command:
 //
-//  1. Whoever owns the connection reads what there is into a buffer and calls Parse, which returns the words of the
-//     first command where they lie, and how many bytes it took; or 0 while it is not whole yet.
+//  1. The owner of the connection reads available bytes into a buffer and calls Parse. Parse
+//     returns the words of the first command, as slices of the buffer, and its length in bytes; the
+//     length is 0 while the command is incomplete.
 //  2. The Append functions write the reply.
 //
-// Commands are arrays of strings. Of the form without arrays ("inline", for people with telnet) there are PING and QUIT
-// and no more: with it, any page could have a browser talk to a server on loopback by posting a form.
+// Commands are arrays of strings. Of the form without arrays ("inline", for people with telnet)
+// there are PING and QUIT and no more: with it, any page could have a browser talk to a server on
+// loopback by posting a form.
 package resp
 
 import (
@@ -14,16 +16,16 @@ import (
 	"strconv"
 )
 
-// Bounds of a command. Lengths are compared with them when they are declared, so nobody makes a server wait for, or
-// keep, more than this.
+// Bounds of a command. Declared lengths are compared with them at once, so no client makes a server
+// wait for, or keep, more than this.
 const (
 	MaxArgs    = 64       // words of a command
-	MaxCommand = 16 << 10 // bytes of a command, with everything
+	MaxCommand = 16 << 10 // bytes of a whole command
 	maxDigits  = 10       // of a length
 )
 
-// Error is a fault of the protocol. What follows it cannot be understood: tell the client, and close. The texts are those
-// of Smyte's decoder.
+// Error is a violation of the protocol. The bytes after it cannot be understood: send the error to
+// the client, and close. The texts are those of Smyte's decoder.
 type Error string
 
 func (e Error) Error() string { return string(e) }
@@ -34,15 +36,16 @@ const (
 	errEnding Error = `Protocol Error: Expect '\r\n'`
 )
 
-// ErrHTTP says that a browser speaks, or somebody who makes it speak. It gets no reply: close.
+// ErrHTTP says that the bytes are HTTP, perhaps a page that abuses a browser. Close without a
+// reply.
 var ErrHTTP = errors.New("this is HTTP, not the Redis protocol")
 
-// errMore is what parsing says of a command that is not whole yet.
+// errMore says that a command is incomplete.
 var errMore = errors.New("more is needed")
 
-// Parse reads the command at the beginning of b. Its words are appended to words[:0] and lie in b. n is how many bytes
-// it took: 0 if b does not hold all of it yet, and if there are no words, then what it took was empty lines. An error is
-// an Error or ErrHTTP.
+// Parse reads the command at the beginning of b. Its words are appended to words[:0] and lie in b.
+// n is its length in bytes: 0 if b does not hold all of it yet. If n is above 0 and there are no
+// words, b began with empty lines. An error is an Error or ErrHTTP.
 func Parse(b []byte, words [][]byte) (_ [][]byte, n int, err error) {
 	words = words[:0]
 	for n+1 < len(b) && b[n] == '\r' && b[n+1] == '\n' {
@@ -120,7 +123,7 @@ func parseLength(b []byte, n int, fault Error) (length, next int, err error) {
 	return length, n + 2, nil
 }
 
-// inlines are the lines that are understood, or refused without a word.
+// inlines are the inline commands that are understood, and the beginnings of HTTP.
 var inlines = []string{"PING\r\n", "QUIT\r\n", "POST ", "HOST:"}
 
 func parseInline(b []byte, words [][]byte) (_ [][]byte, n int, err error) {
@@ -141,7 +144,8 @@ func parseInline(b []byte, words [][]byte) (_ [][]byte, n int, err error) {
 	return words, 0, errArray
 }
 
-// equalFold reports whether b is upper, which is in capitals, of the same length, whatever the case of letters in b.
+// equalFold reports whether b equals upper without regard to the case of letters in b. upper is in
+// capitals and as long as b.
 func equalFold(b []byte, upper string) bool {
 	for i, c := range b {
 		if c >= 'a' && c <= 'z' {
@@ -160,7 +164,8 @@ func AppendInt(b []byte, n int64) []byte { return appendLine(b, ':', n) }
 // AppendArray begins an array of n replies.
 func AppendArray(b []byte, n int) []byte { return appendLine(b, '*', int64(n)) }
 
-// AppendMap begins a map of n pairs of replies; version 2 of the protocol has none, and gets an array.
+// AppendMap begins a map of n pairs of replies; version 2 of the protocol has none, and gets an
+// array.
 func AppendMap(b []byte, version, n int) []byte {
 	if version < 3 {
 		return appendLine(b, '*', 2*int64(n))
@@ -190,7 +195,7 @@ func AppendStatus(b []byte, text string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// AppendError writes why there is no reply. What would end the line becomes a blank.
+// AppendError writes an error reply. Line breaks in text become blanks.
 func AppendError(b []byte, text string) []byte {
 	b = append(b, '-')
 	for i := range len(text) {

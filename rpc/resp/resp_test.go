@@ -38,7 +38,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Promise: hostile input: a clear error, bounded memory. What is too long is refused when it is declared.
+// Promise: hostile input: a clear error, bounded memory. What is too long is refused when it is
+// declared.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct {
 		in   string
@@ -66,7 +67,8 @@ func TestParseErrors(t *testing.T) {
 		{"*1\r\n$16384\r\n", errBulk},
 		{"*1\r\n$9999999999\r\n", errBulk},
 		{"*1\r\n$99999999999", errBulk},
-		{"*3\r\n$8192\r\n" + strings.Repeat("x", 8192) + "\r\n$8192\r\n", errBulk}, // both together are too long
+		// both together are too long
+		{"*3\r\n$8192\r\n" + strings.Repeat("x", 8192) + "\r\n$8192\r\n", errBulk},
 		{"*1\r\n$4\r\nPINGxx", errEnding},
 		{"*1\r\n$4\r\nPING\rx", errEnding},
 		{"POST / HTTP/1.1\r\n", ErrHTTP},
@@ -121,8 +123,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// Whatever comes is a command, an error or too short, the words lie in what came, and a parser that is shown less of it
-// says the same or asks for more.
+// Any input is a command, an error or too short; the words lie in the input; and a parser that gets
+// less of it says the same or asks for more.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"*1\r\n$4\r\nPING\r\n", "*4\r\n$6\r\nRL.GET\r\n$1\r\nk\r\n$1\r\n1\r\n$1\r\n1\r\n", "PING\r\n", "POST /", "\r\n*", "*1\r\n$-1\r\n", "*65\r\n",
@@ -143,7 +145,8 @@ func FuzzParse(f *testing.F) {
 		if err == nil && n == 0 && len(in) >= MaxCommand {
 			t.Fatalf("%d bytes are not enough", len(in))
 		}
-		if err == nil && len(got) > 0 && in[0] == '*' { // written as we would, it is the same command
+		// written as we would, it is the same command
+		if err == nil && len(got) > 0 && in[0] == '*' {
 			b := AppendArray(nil, len(got))
 			for _, w := range got {
 				b = AppendBulk(b, w)

@@ -1,6 +1,7 @@
-// Package ui is the page of a node: who is in its cluster, what it decides, which keys have used most, and a place to look
-// one up. It is static; what it shows it asks the node for (page.js), with the token that its reader gives it, if the node
-// wants one. So the page itself is no secret, and nothing of it comes from elsewhere.
+// Package ui is the web page of a node: the members of its cluster, its decisions, the most used
+// keys, and a form to look up a key. The page is static. Its script (page.js) gets the data from
+// the node, with the reader's token if the node wants one. So the page itself is no secret, and it
+// loads nothing from elsewhere.
 package ui
 
 import (

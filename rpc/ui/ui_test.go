@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Promise: the page consists of its own files, and of nothing from elsewhere, and it builds nothing of markup.
+// Promise: the page consists of its own files, and of nothing from elsewhere, and it builds nothing
+// of markup.
 func TestPage(t *testing.T) {
 	h := Handler("/ui/")
 	for path, kind := range map[string]string{"/ui/": "text/html", "/ui/page.js": "text/javascript", "/ui/page.css": "text/css"} {
