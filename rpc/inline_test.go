@@ -21,6 +21,7 @@ import (
 var notInline = map[string]string{
 	"Override":  "overrides are for those who do not know their keys; a client sends the limit that the key has",
 	"Unlimited": "the same",
+	"Nameless":  "a door sets it for an inline limit without a name",
 }
 
 // differing names the fields in which two Specs differ.

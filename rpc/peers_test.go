@@ -310,7 +310,7 @@ func TestPeerDoor(t *testing.T) {
 		code codes.Code
 	}{
 		{"nobody", nil, codes.FailedPrecondition},
-		{"another protocol", metadata.Pairs(clusterKey, testCluster, nodeKey, "n9", bootKey, "9", protocolKey, "2"), codes.FailedPrecondition},
+		{"another protocol", metadata.Pairs(clusterKey, testCluster, nodeKey, "n9", bootKey, "9", protocolKey, "1"), codes.FailedPrecondition},
 		{"another cluster", greeting{"other", "n9", 9}.metadata(), codes.PermissionDenied},
 	} {
 		t.Run(c.name, func(t *testing.T) {
