@@ -59,6 +59,7 @@ func (s *State) claim(now Instant) {
 		}
 	}
 	c.tries = min(c.tries+1, 1)
+	s.concludeFree() // what was to be fetched may have got lost
 }
 
 // awaitsGift reports whether a member has answered that it held something that has not come.

@@ -97,6 +97,10 @@ func (s *State) meet(now Instant, from Boot, m Hello) {
 func (s *State) found(now Instant) {
 	f := &s.founding
 	total := max(1, len(s.origin.electorate))
+	f.met = slices.DeleteFunc(slices.Clone(f.met), func(m Member) bool { // those that answer no more wait for nobody
+		e := s.entry(m.Boot)
+		return e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease
+	})
 	if s.stage != StageOutside || f.gaveUp || len(f.met)+1 <= total/2 {
 		return
 	}
@@ -196,6 +200,10 @@ func (s *State) joinAsked(now Instant, from Boot, m Join) {
 	}
 	if s.config.Has(from) {
 		s.send(from, Decided{s.config}) // it was admitted, and has not heard so
+		return
+	}
+	if slices.Contains(s.evicted, from) && s.p.keeps(ruleChain) { // it was admitted and evicted before it heard of either
+		s.send(from, Missed{})
 		return
 	}
 	e := s.entry(from)

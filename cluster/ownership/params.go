@@ -50,7 +50,7 @@ func Default() Params {
 // quiet is how long a voter has acknowledged nothing before a right that it acknowledged is over.
 func (p *Params) quiet() time.Duration {
 	if !p.keeps(ruleMargin) {
-		return p.Lease - 1
+		return p.Lease
 	}
 	return p.Lease + p.Margin
 }
@@ -62,7 +62,6 @@ const (
 	ruleLineage     rule = 1 << iota // R1: a child has a lineage of its own
 	ruleConcede                      // R1: the loser of two lineages stops, and joins the winner
 	ruleChain                        // R2: installed is the successor of one's own configuration only
-	ruleAbandon                      // R2: installing abandons older claims
 	ruleOneEpoch                     // R3: acknowledgements of one epoch are counted together
 	ruleLearn                        // R3: voters of a new epoch count all members as renewed
 	ruleMargin                       // R3: quiet lasts longer than a lease

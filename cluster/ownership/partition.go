@@ -77,7 +77,7 @@ type PartEvent struct {
 func (p Part) Next(e PartEvent, keeps func(rule) bool) Part {
 	switch e.Kind {
 	case PartInstalled:
-		return p.installed(e, keeps)
+		return p.installed(e)
 	case PartClaimed:
 		if e.Epoch < p.Bound && keeps(ruleEqual) {
 			return p
@@ -119,11 +119,10 @@ func (p Part) Next(e PartEvent, keeps func(rule) bool) Part {
 }
 
 // installed is Next for a new configuration. What is held stays held, until its owner claims it.
-func (p Part) installed(e PartEvent, keeps func(rule) bool) Part {
+func (p Part) installed(e PartEvent) Part {
 	switch {
 	case p.Kind == Held:
 		p.Epoch = e.Epoch
-	case p.Kind == Claiming && !keeps(ruleAbandon):
 	case e.Mine:
 		p.Kind, p.Epoch, p.To = Claiming, e.Epoch, 0
 		p.Bound = max(p.Bound, e.Epoch)

@@ -235,7 +235,8 @@ func (s *State) unreachable(b Boot) bool {
 func (s *State) admit(now Instant, next *Configuration) {
 	for i := range s.roster {
 		e := &s.roster[i]
-		if !e.asked || e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease || slices.Contains(s.evicted, e.boot) {
+		if !e.asked || e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease ||
+			slices.Contains(s.evicted, e.boot) && s.p.keeps(ruleChain) {
 			continue
 		}
 		if _, taken := next.named(e.member.ID); taken {

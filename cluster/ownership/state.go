@@ -261,7 +261,7 @@ func (s *State) receive(now Instant, from Boot, m Message) {
 	case Decided:
 		s.decided(now, m.Config)
 	case Missed:
-		if s.stage == StageJoined && m.Epoch == s.config.Epoch {
+		if s.stage == StageCandidate || s.stage == StageJoined && m.Epoch == s.config.Epoch {
 			s.end(Outdated)
 		}
 	default:

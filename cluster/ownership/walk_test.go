@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	walks    = flag.Int("ownership.walks", 120, "random walks to take")
+	walks    = flag.Int("ownership.walks", 60, "random walks to take")
 	walkFrom = flag.Uint64("ownership.walk", 1, "seed of the first walk")
 )
 
@@ -41,8 +41,8 @@ func TestWalks(t *testing.T) {
 }
 
 // walk plays one seed.
-func walk(seed uint64) *world {
-	w := newWorld(seed, 3)
+func walk(seed uint64, without ...rule) *world {
+	w := newWorld(seed, 3, without...)
 	w.begin()
 	for range 6 + w.random.IntN(14) {
 		if w.fault(); w.wrong != "" || w.refounded {

@@ -25,14 +25,17 @@ type world struct {
 	loss   int // of 100 messages
 	double int
 
-	newest    map[Lineage][]Boot // by partition: the boot that began to hold it last
-	truth     []int              // by partition: what was charged
-	every     Instant            // between two polls of a node
-	lossy     bool               // something was killed or evicted: counts may be lost
-	skewed    bool               // clocks run at their own pace
-	log       []string           // what happened, for golden files
-	refounded bool               // a second cluster was founded
-	wrong     string             // the first violation
+	newest    map[Lineage][]Boot                    // by partition: the boot that began to hold it last
+	truth     []int                                 // by partition: what was charged
+	drop      func(from, to string, m Message) bool // what gets lost besides
+	sent      []sent                                // what may be doubled much later,
+	doubles   bool                                  // if it is kept
+	every     Instant                               // between two polls of a node
+	lossy     bool                                  // something was killed or evicted: counts may be lost
+	skewed    bool                                  // clocks run at their own pace
+	log       []string                              // what happened, for golden files
+	refounded bool                                  // a second cluster was founded
+	wrong     string                                // the first violation
 	next      Boot
 	events    int
 	recovered int
@@ -53,6 +56,22 @@ type node struct {
 }
 
 func (n *node) clock(now Instant) Instant { return n.offset + now*Instant(n.rate)/1000 }
+
+// sent is a message that was on its way once.
+type sent struct {
+	from Boot
+	to   *node
+	m    Message
+}
+
+// again delivers once more what was sent.
+func (w *world) again(match func(sent) bool) {
+	for _, x := range w.sent {
+		if match(x) && x.to.up {
+			w.step(x.to, Received{x.from, x.m})
+		}
+	}
+}
 
 type happening struct {
 	at  Instant
@@ -88,9 +107,12 @@ func placeOwners(c *Configuration, partition int) Boot {
 	return owners[partition%len(owners)]
 }
 
-func newWorld(seed uint64, partitions int) *world {
+func newWorld(seed uint64, partitions int, without ...rule) *world {
 	p := Default()
 	p.Partitions, p.Place = partitions, placeOwners
+	for _, r := range without {
+		p.without |= r
+	}
 	return &world{
 		p: p, every: 25 * ms, random: rand.New(rand.NewPCG(seed, 1)), boots: map[Boot]*node{}, cut: map[[2]string]bool{},
 		newest: map[Lineage][]Boot{}, truth: make([]int, partitions),
@@ -313,7 +335,16 @@ func (w *world) send(n *node, m Send) {
 	if to == nil || !w.reaches(n.id, to.id) || w.random.IntN(100) < w.loss {
 		return
 	}
+	if w.drop != nil && w.drop(n.id, to.id, m.Message) {
+		return
+	}
 	from, boot := n.s.me.Boot, m.To
+	switch m.Message.(type) {
+	case Gift, CopyOf, Join:
+		if w.doubles {
+			w.sent = append(w.sent, sent{from, to, m.Message})
+		}
+	}
 	arrive := w.carry(n, m.Message)
 	deliver := func() {
 		if !to.up || !to.listens || boot != 0 && to.s.me.Boot != boot || !w.reaches(n.id, to.id) {
