@@ -1,18 +1,19 @@
 package limiter
 
-// An algorithm is a file with a pure function on a few words of state, and three facts about them: when a state is
-// as good as never seen, how two states merge, and how many words there are. This file is the list. Whoever adds an
-// algorithm adds a line to each switch; nothing else knows them apart.
+// An algorithm is a file with a pure function on a few words of state, and three facts about them:
+// when a state is as good as never seen, how two states merge, and how many words there are. This
+// file is the list. A new algorithm needs a line in each switch; nothing else distinguishes them.
 
 // words is the length of a state of l.
 func (l *Limit) words() int { return l.stateWords }
 
-// decide answers into d a request of cost at now, and leaves the state after it in w, which has l.words() words. It is
-// the whole of a decision: same words, same now, same cost, same answer. now must be within bounds (see within). A
-// cost of 0 and a refusal leave w as it was, except where a limit counts or drains what it rejects, or is strict.
+// decide answers into d a request of cost at now, and leaves the state after it in w, which has
+// l.words() words. It is the whole of a decision: same words, same now, same cost, same answer. now
+// must be within bounds (see within). A cost of 0 and a refusal leave w as it was, except where a
+// limit counts or drains what it rejects, or is strict.
 //
-// d is a parameter and no result because a Decision is too large for the compiler to keep in registers: handed up
-// through three functions it would be copied three times.
+// d is a parameter and no result because a Decision is too large for the compiler to keep in
+// registers: handed up through three functions it would be copied three times.
 func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	*d = Decision{Allowed: true, Limit: l.Capacity(), RetryAfter: Never}
 	switch l.Algorithm {
@@ -41,9 +42,9 @@ func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	}
 }
 
-// fresh reports whether a key in state w is treated from now on like one that was never seen. Its entry can be
-// removed without loss, as long as the clock does not go back before now. (One loss there is: the phase of a token
-// bucket, see there.)
+// fresh reports whether a key in state w is treated from now on like one that was never seen. Its
+// entry can be removed without loss, as long as the clock does not go back before now. (One loss
+// there is: the phase of a token bucket, see there.)
 func (l *Limit) fresh(w []int64, now Instant) bool {
 	switch l.Algorithm {
 	case GCRA, LeakyBucket:
@@ -68,9 +69,9 @@ func (l *Limit) fresh(w []int64, now Instant) bool {
 	}
 }
 
-// merge makes w the state of a key of which both w and other are true: more consumed wins. At one now it is
-// commutative, associative and idempotent, and admits nothing that w or other would have refused. It may change
-// other. Both have l.words() words.
+// merge makes w the state of a key of which both w and other are true: more consumed wins. At one
+// now it is commutative, associative and idempotent, and admits nothing that w or other would have
+// refused. It may change other. Both have l.words() words.
 func (l *Limit) merge(w, other []int64, now Instant) {
 	switch l.Algorithm {
 	case GCRA, LeakyBucket:
@@ -96,8 +97,9 @@ func (l *Limit) merge(w, other []int64, now Instant) {
 	}
 }
 
-// refit writes into w, which has l.words() words, a state that was written when the limit had other parameters or
-// that came from elsewhere, and may be shorter or longer. It never gives back what was consumed.
+// refit writes into w, which has l.words() words, a state that was written when the limit had other
+// parameters or that came from elsewhere, and may be shorter or longer. It never gives back what
+// was consumed.
 func (l *Limit) refit(w, old []int64) {
 	clear(w)
 	if len(old) == 0 {
@@ -113,9 +115,9 @@ func (l *Limit) refit(w, old []int64) {
 	}
 }
 
-// Bounds of the instants that the arithmetic works with, the years 1896 to 2116: wide enough that sums and
-// differences of two instants and a period cannot overflow. A clock beyond them stands still at the bound, so
-// nothing refills there and nothing is admitted twice.
+// Bounds of the instants that the arithmetic works with, the years 1896 to 2116: wide enough that
+// sums and differences of two instants and a period cannot overflow. A clock beyond them stands
+// still at the bound, so nothing refills there and nothing is admitted twice.
 const (
 	earliest Instant = -1 << 61
 	latest   Instant = 1 << 62

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Units set aside belong to open holds (see Book). They are not in the state of their key: a state drains or rolls
-// over, and what is set aside must not. They lie beside it, and a request is admitted only if the state admits it
-// together with them:
+// Reserved units belong to open holds (see Book). They are not part of their key's state: a state
+// refills or its window ends, and a reservation must outlive that. They are kept beside it, and a
+// request is admitted only if the state admits it together with them:
 //
 //	admit c  iff  the algorithm admits c + aside;  then charge c
 //
-// So they count as spent in every window until they are charged or released, whatever the algorithm, and no algorithm
-// knows of them. Of a key with something set aside, a limit with count_rejected or drain leaves out what those do to a
+// So they count as spent in every window until they are charged or released, and no algorithm knows
+// of them. While a key has reserved units, a limit with count_rejected or drain does neither to a
 // refused request. A shard without holds pays one look at a nil map.
 
 // asideKey is a key under all limits of one identity.
@@ -23,7 +23,8 @@ type asideKey struct {
 	key  string
 }
 
-// asideRetry is the hint to who is refused where no state helps, but a hold that is settled does: nobody knows when.
+// asideRetry is the RetryAfter of a denial that ends only when a hold is settled: the time of that
+// is unknown.
 const asideRetry = 100 * time.Millisecond
 
 // asideOf is how many units of the key are set aside.
@@ -37,8 +38,8 @@ func (s *shard) asideOf(t *target) int64 {
 	return 0
 }
 
-// setAside adds units, which may be negative. The key may be borrowed: a key that is in the map already is never written to
-// it again, since an assignment keeps the bytes of the later one.
+// setAside adds units, which may be negative. The key may be borrowed: a key that is in the map
+// already is never written to it again, since an assignment keeps the bytes of the later one.
 func (s *shard) setAside(t *target, units int64) {
 	k := asideKey{t.limit.seed, t.key}
 	n := s.aside[k]
@@ -82,8 +83,8 @@ func (s *shard) peekBeside(now Instant, t *target, r *Request, d *Decision) {
 	d.Remaining = max(0, d.Remaining-n)
 }
 
-// admitsBeside reports whether w admits the cost of r, which is above 0, together with n units that are set aside; d
-// is the answer if it does not. It changes w.
+// admitsBeside reports whether w admits the cost of r, which is above 0, together with n units that
+// are set aside; d is the answer if it does not. It changes w.
 func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Decision) bool {
 	more := *r
 	more.Drain = false
@@ -101,8 +102,9 @@ func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Dec
 	return false
 }
 
-// setAsideAll sets the costs of all items aside if each is admitted, or none. A limit that never denies has no say: what
-// it refuses, it sets nothing aside for. It reports whether they are, and out says for each what it got or would have got.
+// setAsideAll sets the costs of all items aside if each is admitted, or none. A limit that never
+// denies has no say: what it refuses, it sets nothing aside for. It reports whether they are, and
+// out says for each what it got or would have got.
 func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
 		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.setAsideAll(now, items, out) })
@@ -151,8 +153,8 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 	return all
 }
 
-// putBack takes units away from what is set aside and charges some of them, or more: that is never refused, and leaves a
-// debt of at most the limit's MaxDebt where it must.
+// putBack takes units away from what is set aside and charges some of them, or more: that is never
+// refused, and leaves a debt of at most the limit's MaxDebt where it must.
 func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, charge int64) (d Decision) {
 	s, mix := t.shard(hash, l)
 	rule := t.lock(s, l)
@@ -179,7 +181,8 @@ func (s *shard) takeOrPeek(now Instant, t *target, charge int64, d *Decision) {
 	}
 }
 
-// adjustAside adds to what is set aside of a key, without asking anybody: for holds that come from elsewhere, and that go.
+// adjustAside adds to what is set aside of a key, without asking anybody: for holds that come from
+// elsewhere, and that go.
 func (t *Table) adjustAside(l *Limit, key string, hash uint64, units int64) {
 	if l.Unlimited {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What is set aside of a key: it is said as spent, it is not drained, no cost is large enough to get past it, and nothing is left of
-// it when all is settled.
+// What is set aside of a key: it is said as spent, it is not drained, no cost is large enough to
+// get past it, and nothing is left of it when all is settled.
 func TestTakesBesideHolds(t *testing.T) {
 	l, err := New(Spec{Name: "tokens", Algorithm: TokenBucket, Limit: 100, Per: time.Hour})
 	if err != nil {

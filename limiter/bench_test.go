@@ -15,8 +15,9 @@ import (
 	"penstock/limiter"
 )
 
-// draws is a stream of keys by number. Their bytes are composed one after the other in the same place, as requests
-// come out of a network buffer, so what is measured does not include fetching a million keys from memory.
+// draws is a stream of keys by number. Their bytes are composed one after the other in the same
+// place, as requests come out of a network buffer, so what is measured does not include fetching a
+// million keys from memory.
 type draws []uint32
 
 const drawn = 1 << 20
@@ -50,10 +51,11 @@ var benchLimits = []limiter.Spec{
 	{Name: "bench", Algorithm: limiter.SlidingWindow, Limit: 1000, Per: time.Hour},
 }
 
-// BenchmarkTake is the decision on one request: the keys are all in the table, 1000 an hour each, and a microsecond passes
-// between two requests. Keys are made and hashed 256 at a time, and the clock stands still meanwhile, so ns/op
-// is the decision's own; the median of these runs is beside it, which other work on the machine hardly changes. Either
-// each request comes alone, or the table is told of all 256 first (Table.Expect, whose cost counts).
+// BenchmarkTake is the decision on one request. All keys are in the table, 1000 an hour each, and a
+// microsecond passes between two requests. Keys are made and hashed 256 at a time with the clock
+// stopped, so ns/op is the decision's own. The median of these runs is reported too, because other
+// load hardly changes it. Each request comes alone, or the table is told of all 256 first
+// (Table.Expect, with its cost included).
 func BenchmarkTake(b *testing.B) {
 	for _, spec := range benchLimits {
 		for exponent := 3; exponent <= 7; exponent++ {
@@ -153,8 +155,9 @@ func benchTake(b *testing.B, spec limiter.Spec, keys int, dist string, expected 
 	b.ReportMetric(100*float64(allowed)/float64(b.N), "%allowed")
 }
 
-// BenchmarkLine is about the least that a decision can cost with a million keys, whatever the table: the key is composed and
-// hashed, and one word of a cache line of its own is changed, in as much memory as the table takes.
+// BenchmarkLine is about the least that a decision can cost with a million keys, in any table. The
+// key is composed and hashed, and one word of a cache line of its own is changed, in as much memory
+// as the table takes.
 func BenchmarkLine(b *testing.B) {
 	for _, dist := range []string{"zipf", "uniform"} {
 		b.Run("keys=1e6/dist="+dist, func(b *testing.B) {
@@ -184,10 +187,12 @@ func BenchmarkKey(b *testing.B) {
 	_ = sum
 }
 
-// BenchmarkChanged is one charged key being told, of the 10,000 that were charged since the last time.
+// BenchmarkChanged is one charged key being told, of the 10,000 that were charged since the last
+// time.
 func BenchmarkChanged(b *testing.B) {
 	now := limiter.Instant(1e18)
-	l, err := limiter.New(limiter.Spec{Name: "changed", Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Hour}) // never denies
+	// never denies
+	l, err := limiter.New(limiter.Spec{Name: "changed", Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 package limiter
 
-// A block holds a state and a key that do not fit into a slot: the words, the key's bytes up to a whole word, and a
-// footer that says whose block it is. Blocks fill the end of a store's memory downwards. One that is freed is garbage,
-// until another takes its place or compact slides the others up over it. The footer stands last because compact goes
-// from the top down.
+// A block holds a state and a key that do not fit into a slot: the words, the key's bytes up to a
+// whole word, and a footer that names its slot. Blocks fill the end of a store's memory downwards.
+// A freed block is garbage until another takes its place or compact slides the others up over it.
+// The footer stands last because compact goes from the top down.
 //
 //	words … │ key … │ mix<<32 | size of the block; mix 0: garbage
 const footerWords = 1
@@ -14,8 +14,8 @@ func (s *slot) blockSize() int { return blockSize(s.words(), s.keyLen()) }
 
 func (st *store) blockWords() int { return len(st.memory) - st.low }
 
-// alloc makes a block of size words for the slot with mix, which the caller fills in, and returns its place, or -1 if
-// there is no room.
+// alloc makes a block of size words for the slot with mix, which the caller fills in, and returns
+// its place, or -1 if there is no room.
 func (st *store) alloc(mix uint32, size int) int {
 	end := (st.capacity + st.spill) * slotWords
 	if st.low-size < end && st.hole.size < size && st.garbage >= max(size, st.blockWords()/32) {
@@ -56,7 +56,8 @@ func (st *store) free(s *slot) {
 	}
 }
 
-// hole is the largest block of those freed of late: in a store that is full, it is the room for the next.
+// hole is the largest block of those freed of late: in a store that is full, it is the room for the
+// next.
 type hole struct{ at, size int }
 
 // compact slides the blocks in use together at the end of memory and tells their slots.
@@ -79,7 +80,7 @@ func (st *store) compact() {
 	st.low, st.garbage, st.hole = to, 0, hole{}
 }
 
-// ownerOf is the slot whose block lies at.
+// ownerOf is the slot of the block at.
 func (st *store) ownerOf(mix uint32, at int) *slot {
 	for i := st.home(mix); st.slots[i].head != 0; i++ {
 		if s := &st.slots[i]; s.mix() == mix && !s.inlined() && s.place() == at {

@@ -9,28 +9,30 @@ import (
 	"time"
 )
 
-// A Hold is an amount of one key that is set aside for a holder until it says what it has really used, or until its
-// deadline. It is what reservations, permits and leases are made of. Until then it counts as spent in every window; then
-// what was used is charged at that moment, as if it had been spent then. Since nothing is ever charged before and given back
-// later, a settlement cannot give back what a window has forgotten already.
+// A Hold is an amount of one key that is set aside for a holder until it says what it has really
+// used, or until its deadline. It is what reservations, permits and leases are made of. Until then
+// it counts as spent in every window; then what was used is charged at that moment, as if it had
+// been spent then. Since nothing is ever charged before and given back later, a settlement cannot
+// give back what a window has forgotten already.
 type Hold struct {
 	ID       HoldID
 	Limit    *Limit
 	Key      string
 	Units    int64   // set aside; of a limit that never denies, 0 where it would have refused
 	Deadline Instant // then it runs out: all is charged, or nothing (Spec.Unsettled)
-	Holder   string  // who has it, 0 … MaxHolder bytes; said in lists, and bounded by MaxHolds…
-	Charge   bool    // all is charged if it runs out, whatever its limit says
-	State    HoldState
-	Used     int64 // of HoldSettled: what its holder said
+	// name of the holder, 0 … MaxHolder bytes; shown in lists, and bounded by MaxHolds…
+	Holder string
+	Charge bool // if it expires, all is charged, in place of its limit's rule
+	State  HoldState
+	Used   int64 // of HoldSettled: what its holder said
 
 	hash    uint64
-	stored  bool    // from a file, and nobody who lives has spoken of it since
+	stored  bool    // read from a file, and not confirmed since by a running node
 	forget  Instant // when a hold that is not open any more is forgotten
 	changed bool    // since Changed was last called
 }
 
-// HoldID names a hold; whoever knows it may settle it, so it should be drawn at random.
+// HoldID names a hold. Knowing the id suffices to settle the hold, so it should be drawn at random.
 type HoldID struct {
 	Origin, Sequence uint64
 }
@@ -39,17 +41,18 @@ type HoldID struct {
 type HoldState uint8
 
 const (
-	HoldNone      HoldState = iota // no hold was asked for
-	HoldOpen                       // units are set aside
-	HoldSettled                    // its holder has said what it used
-	HoldRanOut                     // its deadline came first
-	HoldUnknown                    // there is none of that id, or not any more
-	HoldOther                      // it was settled with another amount; or its id is another hold's
-	HoldForeign                    // it is another holder's
-	HoldsOfLimit                   // the limit has as many holds open as it may
-	HoldsOfHolder                  // the holder has
-	HoldInTheWay                   // a take was refused because of what is set aside
-	HoldsOfNode                    // as many holds are open as there may be, of all limits together
+	HoldNone    HoldState = iota // no hold was asked for
+	HoldOpen                     // units are set aside
+	HoldSettled                  // its holder has said what it used
+	HoldRanOut                   // its deadline came first
+	HoldUnknown                  // there is none of that id, or not any more
+	// it was settled with another amount; or its id is another hold's
+	HoldOther
+	HoldForeign   // it is another holder's
+	HoldsOfLimit  // the limit has as many holds open as it may
+	HoldsOfHolder // the holder has
+	HoldInTheWay  // a take was refused because of what is set aside
+	HoldsOfNode   // as many holds are open as there may be, of all limits together
 )
 
 // Bounds of a Book.
@@ -60,18 +63,20 @@ const (
 	MaxHoldsOfLimit  = 1 << 16 // open at a time, in one book
 	MaxHoldsOfHolder = 1 << 14 // likewise, of one limit
 	MaxHolds         = 1 << 18 // of all limits, which clients may bring along
-	// HoldRemembered is how long a settled hold can be told from one that never was, as long as there is room.
+	// HoldRemembered is how long a settled hold can be told from one that never was, as long as
+	// there is room.
 	HoldRemembered = time.Minute
 	maxRemembered  = 1 << 16
-	// lookAgain is how long after its deadline a copy is looked at again: by then who decides on it has said that it ran out,
-	// or it is decided on here.
+	// lookAgain is how long after its deadline a copy is looked at again. By then the deciding node
+	// has reported that it expired, or this node decides on it.
 	lookAgain = 100 * time.Millisecond
 )
 
 // A Book keeps the holds on the keys of a Table. It may be used by many goroutines.
 type Book struct {
 	table *Table
-	open  func(hash uint64) bool // whether the holds of a key are this book's to decide on; others are copies
+	// whether this book decides on a key's holds; other holds are copies
+	open func(hash uint64) bool
 
 	mu       sync.Mutex // guards below; taken before a lock of the table, never after
 	holds    map[HoldID]*Hold
@@ -105,7 +110,7 @@ type HoldRequest struct {
 	Units  int64
 	TTL    time.Duration
 	Holder string
-	// Charge says that all is charged if the hold runs out, whatever Spec.Unsettled says.
+	// Charge says that all is charged if the hold expires, in place of Spec.Unsettled.
 	Charge bool
 }
 
@@ -133,8 +138,9 @@ func CheckTTL(d time.Duration) error {
 	return nil
 }
 
-// Open opens all holds, or none, and reports which. Requests must have passed Check. out says for each what it got or
-// would have got. Who asks again under the same ids, for the same, gets the same. If one is Closed, all are.
+// Open opens all holds, or none, and reports which. Requests must have passed Check. out gets for
+// each what it got or would have got. The same request under the same id gets the same answer. If
+// one is Closed, all are.
 func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,8 +220,9 @@ func (b *Book) crowdedLocked(requests []HoldRequest) (int, HoldState) {
 	return 0, HoldNone
 }
 
-// Settle charges what the holder of the hold has used, 0 or more, and releases the rest. Permits (Concurrency) charge nothing.
-// Decision.Hold says what became of it: HoldSettled, also if it had been settled with the same amount before, or why not.
+// Settle charges what the holder of the hold has used, 0 or more, and releases the rest. Permits
+// (Concurrency) charge nothing. Decision.Hold says what became of it: HoldSettled, also if it had
+// been settled with the same amount before, or why not.
 func (b *Book) Settle(now Instant, id HoldID, hash uint64, holder string, used int64) Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -304,8 +311,8 @@ func (b *Book) countLocked(h *Hold, by int) {
 	}
 }
 
-// Tend ends the holds whose deadline has come, and forgets those that ended a while ago, and all of keys that are not kept
-// here any more; nil: all are. A timer above calls it.
+// Tend expires the holds past their deadline, and forgets those that ended a while ago, and all
+// holds of keys that are no longer kept here (nil: all are kept). The caller runs it from a timer.
 func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -316,7 +323,7 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 		case h == nil || h.State != HoldOpen: // it was settled
 		case h.Deadline > now: // it was put off
 			heap.Push(&b.due, dueHold{h.Deadline, x.id})
-		case !b.open(h.hash): // whoever decides on it has to know
+		case !b.open(h.hash): // the deciding node has to know
 			heap.Push(&b.due, dueHold{now.Add(lookAgain), x.id})
 		default:
 			b.runOutLocked(now, h)
@@ -333,7 +340,8 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 		}
 		b.settled = b.settled[1:]
 	}
-	if len(b.due) > 2*len(b.holds)+maxRemembered/16 { // most of it was settled long before its deadline
+	// most of it was settled long before its deadline
+	if len(b.due) > 2*len(b.holds)+maxRemembered/16 {
 		b.due = slices.DeleteFunc(b.due, func(x dueHold) bool { h := b.holds[x.id]; return h == nil || h.State != HoldOpen })
 		heap.Init(&b.due)
 	}

@@ -14,8 +14,9 @@ func (f *HoldFilter) wants(h *Hold) bool {
 	return h.State == HoldOpen && (f.Limit == "" || h.Limit.Name == f.Limit) && (f.Key == "" || h.Key == f.Key) && (f.Holder == "" || h.Holder == f.Holder)
 }
 
-// List returns the open holds that f asks for and that this book decides on, those that run out first in front, most of them at
-// most; and how many there are. It looks at all holds, and nobody opens or settles one meanwhile.
+// List returns the open holds that f asks for and that this book decides on, those that run out
+// first in front, most of them at most; and how many there are. It looks at all holds, and nobody
+// opens or settles one meanwhile.
 func (b *Book) List(f HoldFilter, most int) (list []Hold, there int) {
 	first := func() {
 		slices.SortFunc(list, func(x, y Hold) int {

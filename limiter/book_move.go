@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// Holds travel as entries do: Each copies those of some keys, Changed tells what has become of them since, Import takes
-// them over. Entries must be told by the same pass (see Changed), so that a copy never has a settlement without its charge.
+// Holds travel as entries do: Each copies those of some keys, Changed tells what has become of them
+// since, Import takes them over. Entries must be told by the same pass (see Changed), so that a
+// copy never has a settlement without its charge.
 
-// Track makes the book remember which holds have changed, for Changed. It must be called before the book is used.
+// Track makes the book remember which holds have changed, for Changed. It must be called before the
+// book is used.
 func (b *Book) Track() { b.tracking = true }
 
 func (b *Book) tellLocked(h *Hold) {
@@ -19,9 +21,9 @@ func (b *Book) tellLocked(h *Hold) {
 	}
 }
 
-// Changed calls entries, which is to take what has changed in the table, and then fn with a copy of each hold that was
-// opened, extended or ended since Changed was last called. No hold is opened or ended meanwhile: so the entries have the
-// charges of exactly those settlements that fn hears of.
+// Changed calls entries, which is to take what has changed in the table, and then fn with a copy of
+// each hold that was opened, extended or ended since Changed was last called. No hold is opened or
+// ended meanwhile: so the entries have the charges of exactly those settlements that fn hears of.
 func (b *Book) Changed(entries func(), fn func(hash uint64, h Hold)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +36,8 @@ func (b *Book) Changed(entries func(), fn func(hash uint64, h Hold)) {
 	b.changed = b.changed[:0]
 }
 
-// Each calls fn with a copy of every hold on a key that is wanted, ordered by id. fn must not use the book.
+// Each calls fn with a copy of every hold on a key that is wanted, ordered by id. fn must not use
+// the book.
 func (b *Book) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,20 +52,22 @@ func (b *Book) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 			list = append(list, h)
 		}
 	}
-	slices.SortFunc(list, func(x, y *Hold) int { // in one order, so that imagined worlds repeat themselves
+	// in one order, so that imagined worlds repeat themselves
+	slices.SortFunc(list, func(x, y *Hold) int {
 		return cmp.Or(cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))
 	})
 	return list
 }
 
-// Import takes h over, which comes from elsewhere, with its Deadline on this book's clock. Of what the book knows and h the
-// later is kept: a hold that has ended stays so, and a deadline is only put off. So it is commutative and idempotent.
+// Import takes h over, which comes from elsewhere, with its Deadline on this book's clock. Of what
+// the book knows and h the later is kept: a hold that has ended stays so, and a deadline is only
+// put off. So it is commutative and idempotent.
 func (b *Book) Import(now Instant, h *Hold) { b.merge(now, h, false) }
 
 // Restore is Import of what a file says. It reports whether h was in order.
 func (b *Book) Restore(now Instant, h *Hold) bool { return b.merge(now, h, true) }
 
-// Unrestore drops the open holds that only a file has spoken of: somebody who lives knows better.
+// Unrestore drops the open holds that are known only from a file: a running node knows better.
 func (b *Book) Unrestore() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"penstock/limiter"
 )
 
-// desk is a table with a book, and beside it a table without one that is charged what is surely spent.
+// desk is a table with a book, and beside it a table without one that is charged what is surely
+// spent.
 type desk struct {
 	t      *testing.T
 	now    limiter.Instant
@@ -70,7 +71,8 @@ func (d *desk) sum() (n int64) {
 	return n
 }
 
-// spent charges the shadow, which has to admit it: a limiter without holds would have admitted the same.
+// spent charges the shadow, which has to admit it: a limiter without holds would have admitted the
+// same.
 func (d *desk) spent(units int64, what string) {
 	d.t.Helper()
 	if units == 0 || d.limit.Algorithm == limiter.Concurrency {
@@ -130,8 +132,9 @@ func (d *desk) step() {
 	}
 }
 
-// TestHoldsExceedNothing: whatever is taken, held, settled and runs out in whatever order, what was spent at each moment a
-// limiter without holds would have admitted too, and what is held it would admit at once.
+// TestHoldsExceedNothing: takes, holds, settlements and expiries come in any order. A limiter
+// without holds would have admitted at each moment what was spent, and would admit at once what is
+// held.
 func TestHoldsExceedNothing(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, _ *limiter.Limit) {
 		if spec.ClientTime || spec.MinGap != 0 {
@@ -147,8 +150,9 @@ func TestHoldsExceedNothing(t *testing.T) {
 	})
 }
 
-// TestHoldsMove: holds and entries are copied now and then, to a table that takes over at some moment: no hold is lost,
-// none is settled in one and open in the other, and the sum of both admits no more than one would.
+// TestHoldsMove: holds and entries are copied now and then, to a table that takes over at some
+// moment: no hold is lost, none is settled in one and open in the other, and the sum of both admits
+// no more than one would.
 func TestHoldsMove(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, _ *limiter.Limit) {
 		if spec.ClientTime || spec.MinGap != 0 {
@@ -304,7 +308,8 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// Promise: a deadline is only put off, by who decides; the hold runs out at the new one, and others hear of it.
+// Promise: a deadline is only postponed, by the deciding node; the hold expires at the new one, and
+// copies are told.
 func TestExtendPutsOff(t *testing.T) {
 	open := true
 	table, book := newBook(func(uint64) bool { return open })
@@ -341,7 +346,7 @@ func TestExtendPutsOff(t *testing.T) {
 	}
 }
 
-// Promise: a permit charges nothing, whatever its holder says.
+// Promise: a permit charges nothing, even if its holder asks for it.
 func TestPermitsChargeNothing(t *testing.T) {
 	d := newDesk(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Second})
 	id, _ := d.openHold(1, time.Second)
@@ -381,7 +386,7 @@ func TestRememberedIsBounded(t *testing.T) {
 	}
 }
 
-// Promise: copies that are not kept any more do not count against who opens new ones, nor are they set aside.
+// Promise: copies that are no longer kept do not count against new holds, and reserve nothing.
 func TestDroppedCopiesDoNotCount(t *testing.T) {
 	d := newDesk(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 1 << 20, Per: time.Second})
 	for i := range uint64(limiter.MaxHoldsOfHolder) {
@@ -398,7 +403,7 @@ func TestDroppedCopiesDoNotCount(t *testing.T) {
 	}
 }
 
-// Promise: of two copies of a hold the later is kept, whatever comes first; what is none is refused.
+// Promise: of two copies of a hold the later is kept, in either order; an invalid one is refused.
 func TestImportKeepsTheLater(t *testing.T) {
 	l, second := mustNew(t, tokens), start.Add(time.Second)
 	id := limiter.HoldID{Origin: 1}
@@ -487,7 +492,8 @@ func TestHoldRequestRefuses(t *testing.T) {
 	}
 }
 
-// TestHoldsAreBounded: who opens a million holds gets so many, then a clear no, and others still get theirs.
+// TestHoldsAreBounded: a client that opens a million holds gets so many, then a clear denial, and
+// other clients still get theirs.
 func TestHoldsAreBounded(t *testing.T) {
 	spec := tokens
 	spec.Limit, spec.MaxDebt = 1<<30, 0
@@ -524,7 +530,8 @@ func TestHoldsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAllHoldsAreBounded: who brings limit after limit along, or makes up holders, is told no at last, and what has ended makes room.
+// TestAllHoldsAreBounded: a client that brings ever new limits or holders is denied at last, and
+// ended holds make room.
 func TestAllHoldsAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("opens a quarter of a million holds")
@@ -588,7 +595,7 @@ func TestHoldAll(t *testing.T) {
 	}
 }
 
-// Promise: who asks again for the same gets the same, and an id stands for one hold.
+// Promise: the same request again gets the same answer, and an id stands for one hold.
 func TestOpenAgain(t *testing.T) {
 	open := true
 	table, book := newBook(func(uint64) bool { return open })
@@ -641,7 +648,8 @@ func TestOpenAgain(t *testing.T) {
 	}
 }
 
-// Promise: a hold that nobody settles is charged as its limit says, unless who opened it has it charged.
+// Promise: an unsettled hold is charged as its limit says, unless its request says that it is
+// charged.
 func TestWhatRunsOutIsCharged(t *testing.T) {
 	spec := tokens
 	spec.Per = 24 * time.Hour
@@ -670,7 +678,8 @@ func TestWhatRunsOutIsCharged(t *testing.T) {
 	}
 }
 
-// Promise: a list has the holds that are asked for, those that run out first in front, and says how many there are.
+// Promise: a list has the holds that are asked for, those that run out first in front, and says how
+// many there are.
 func TestBookLists(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	elsewhere := limiter.Hash("away")

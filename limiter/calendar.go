@@ -49,12 +49,13 @@ func (c Calendar) Per() time.Duration {
 	return [...]time.Duration{Minutes: time.Minute, Hours: time.Hour, Days: day, Weeks: 7 * day, Months: 31 * day, Years: 366 * day}[c]
 }
 
-// A zone is the local time of a place, worked out once: from each change of its clocks to the next it differs from UTC
-// by one offset. It is shared by all limits that use it, and immutable.
+// A zone is the local time of a place, worked out once: from each change of its clocks to the next
+// it differs from UTC by one offset. It is shared by all limits that use it, and immutable.
 //
-// A day begins when the local clock shows it for the first time, and so do a week, a month and a year. Where the clock
-// is set back, it goes on: a day has 23 to 25 hours, and no day ever begins twice. Minutes and hours follow the clock
-// from change to change, so an hour that is shown twice is two windows.
+// A day begins when the local clock shows it for the first time, and so do a week, a month and a
+// year. Where the clock is set back, it goes on: a day has 23 to 25 hours, and no day ever begins
+// twice. Minutes and hours follow the clock from change to change, so an hour that is shown twice
+// is two windows.
 type zone []offset
 
 type offset struct {
@@ -66,7 +67,8 @@ type offset struct {
 // zones are those that were asked for. There are some 600 names.
 var zones sync.Map // string → zone
 
-// zoneNamed is the zone of an IANA name. It looks into the database of the system, or of the program (time/tzdata).
+// zoneNamed is the zone of an IANA name. It looks into the database of the system, or of the
+// program (time/tzdata).
 func zoneNamed(name string) (zone, bool) {
 	if z, found := zones.Load(name); found {
 		return z.(zone), true
@@ -87,8 +89,8 @@ func isZone(name string) bool {
 	return found
 }
 
-// isZoneName keeps away what is another name of the same file, so that there are not more zones than places. Local is
-// another place on each machine.
+// isZoneName keeps away what is another name of the same file, so that there are not more zones
+// than places. Local is another place on each machine.
 func isZoneName(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || strings.ContainsFunc(part, func(r rune) bool {
@@ -113,7 +115,8 @@ func zoneOf(place *time.Location) zone {
 		}
 		_, end := at.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			end = at.Add(day) // on the last day of a leap year ZoneBounds says that the year is over
+			// on the last day of a leap year ZoneBounds says that the year is over
+			end = at.Add(day)
 		}
 		if end.IsZero() || end.UnixNano() > int64(latest) {
 			return z

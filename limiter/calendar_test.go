@@ -30,16 +30,19 @@ func TestCalendar(t *testing.T) {
 		start, end string
 	}{
 		{Minutes, "UTC", "2026-02-28 23:59:59", "2026-02-28 23:59:00", "2026-03-01 00:00:00"},
-		{Hours, "Asia/Kathmandu", "2026-01-01 12:20:00", "2026-01-01 12:15:00", "2026-01-01 13:15:00"}, // 5:45 ahead
+		// 5:45 ahead
+		{Hours, "Asia/Kathmandu", "2026-01-01 12:20:00", "2026-01-01 12:15:00", "2026-01-01 13:15:00"},
 		{Days, "UTC", "2026-01-01 00:00:00", "2026-01-01 00:00:00", "2026-01-02 00:00:00"},
-		{Weeks, "UTC", "2026-11-21 13:00:00", "2026-11-16 00:00:00", "2026-11-23 00:00:00"}, // Monday to Monday
+		// Monday to Monday
+		{Weeks, "UTC", "2026-11-21 13:00:00", "2026-11-16 00:00:00", "2026-11-23 00:00:00"},
 		{Weeks, "UTC", "1970-01-01 00:00:00", "1969-12-29 00:00:00", "1970-01-05 00:00:00"},
 		{Months, "UTC", "2024-02-29 12:00:00", "2024-02-01 00:00:00", "2024-03-01 00:00:00"},
 		{Months, "UTC", "2026-12-31 23:59:59", "2026-12-01 00:00:00", "2027-01-01 00:00:00"},
 		{Years, "UTC", "2024-07-01 00:00:00", "2024-01-01 00:00:00", "2025-01-01 00:00:00"},
 		{Years, "Europe/Berlin", "2025-12-31 23:00:00", "2025-12-31 23:00:00", "2026-12-31 23:00:00"},
 
-		// Berlin: 23 hours on 29 March, 25 on 25 October; the hour from two to three is not there, or twice.
+		// Berlin: 23 hours on 29 March, 25 on 25 October; the hour from two to three is not there,
+		// or twice.
 		{Days, "Europe/Berlin", "2026-03-29 12:00:00", "2026-03-28 23:00:00", "2026-03-29 22:00:00"},
 		{Days, "Europe/Berlin", "2026-10-25 12:00:00", "2026-10-24 22:00:00", "2026-10-25 23:00:00"},
 		{Months, "Europe/Berlin", "2026-03-01 12:00:00", "2026-02-28 23:00:00", "2026-03-31 22:00:00"},
@@ -47,7 +50,8 @@ func TestCalendar(t *testing.T) {
 		{Hours, "Europe/Berlin", "2026-10-25 00:30:00", "2026-10-25 00:00:00", "2026-10-25 01:00:00"},
 		{Hours, "Europe/Berlin", "2026-10-25 01:30:00", "2026-10-25 01:00:00", "2026-10-25 02:00:00"},
 
-		// Lord Howe: back by half an hour, from two to half past one. Three windows meet the hour from one to two.
+		// Lord Howe: back by half an hour, from two to half past one. Three windows meet the hour
+		// from one to two.
 		{Hours, "Australia/Lord_Howe", "2026-04-04 14:59:00", "2026-04-04 14:00:00", "2026-04-04 15:00:00"},
 		{Hours, "Australia/Lord_Howe", "2026-04-04 15:10:00", "2026-04-04 15:00:00", "2026-04-04 15:30:00"},
 		{Hours, "Australia/Lord_Howe", "2026-04-04 15:30:00", "2026-04-04 15:30:00", "2026-04-04 16:30:00"},
@@ -57,12 +61,14 @@ func TestCalendar(t *testing.T) {
 		{Days, "America/Havana", "2026-11-01 04:30:00", "2026-11-01 04:00:00", "2026-11-02 05:00:00"},
 		{Days, "America/Havana", "2026-11-01 05:30:00", "2026-11-01 04:00:00", "2026-11-02 05:00:00"},
 
-		// St. John's, until 2011: at one minute past midnight it was one minute past eleven of the day before.
+		// St. John's, until 2011: at one minute past midnight it was one minute past eleven of the
+		// day before.
 		{Days, "America/St_Johns", "2010-11-07 02:30:30", "2010-11-07 02:30:00", "2010-11-08 03:30:00"},
 		{Days, "America/St_Johns", "2010-11-07 02:31:00", "2010-11-07 02:30:00", "2010-11-08 03:30:00"},
 		{Days, "America/St_Johns", "2010-11-07 02:29:59", "2010-11-06 02:30:00", "2010-11-07 02:30:00"},
 
-		// Apia had no 30 December 2011, and Kwajalein no 21 August 1993; before that it had 1 October 1969 twice.
+		// Apia had no 30 December 2011, and Kwajalein no 21 August 1993; before that it had 1
+		// October 1969 twice.
 		{Days, "Pacific/Apia", "2011-12-30 09:59:59", "2011-12-29 10:00:00", "2011-12-30 10:00:00"},
 		{Days, "Pacific/Apia", "2011-12-30 10:00:00", "2011-12-30 10:00:00", "2011-12-31 10:00:00"},
 		{Weeks, "Pacific/Apia", "2011-12-30 10:00:00", "2011-12-26 10:00:00", "2012-01-01 10:00:00"},
@@ -94,8 +100,8 @@ func (c Calendar) number(at time.Time) int {
 	return year
 }
 
-// TestCalendarOfManyPlaces: windows follow one another without a gap, and each begins when the wall clock first shows
-// its name and ends when it first shows a later one.
+// TestCalendarOfManyPlaces: windows follow one another without a gap, and each begins when the wall
+// clock first shows its name and ends when it first shows a later one.
 func TestCalendarOfManyPlaces(t *testing.T) {
 	names := []string{
 		"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Cairo", "America/Havana", "America/St_Johns",
@@ -148,7 +154,8 @@ func TestCalendarOfManyPlaces(t *testing.T) {
 	})
 }
 
-// TestZoneNames: a name that is none, that is another on each machine, or another name of the same file is refused.
+// TestZoneNames: a name that is none, that is another on each machine, or another name of the same
+// file is refused.
 func TestZoneNames(t *testing.T) {
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+12", "EST"} {
 		if _, err := New(Spec{Name: "x", Algorithm: FixedWindow, Limit: 1, Calendar: Days, TimeZone: name}); err != nil {
@@ -165,8 +172,8 @@ func TestZoneNames(t *testing.T) {
 	}
 }
 
-// TestCalendarLimit: a limit per month counts in the month of its place, and goes on in the stored one if the clock goes
-// back.
+// TestCalendarLimit: a limit per month counts in the month of its place, and goes on in the stored
+// one if the clock goes back.
 func TestCalendarLimit(t *testing.T) {
 	l := mustBe(New(Spec{Name: "plan", Algorithm: FixedWindow, Limit: 10, Calendar: Months, TimeZone: "America/New_York"}))
 	table := NewTable(TableConfig{Bytes: 1})
@@ -177,7 +184,8 @@ func TestCalendarLimit(t *testing.T) {
 		reset time.Duration
 	}{
 		{"2026-03-01 00:00:00", 4, 6, 31*day - time.Hour},
-		{"2026-03-08 03:00:00", 3, 3, 24*day - 3*time.Hour}, // since an hour ago it is an hour later
+		// since an hour ago it is an hour later
+		{"2026-03-08 03:00:00", 3, 3, 24*day - 3*time.Hour},
 		{"2026-03-31 23:59:59", 3, 0, time.Second},
 		{"2026-04-01 00:00:00", 1, 9, 30 * day},
 		{"2026-03-31 23:59:59", 1, 8, 30*day + time.Second},
@@ -196,8 +204,8 @@ func TestCalendarLimit(t *testing.T) {
 	}
 }
 
-// TestWindowsLandWhereTheyWere: a calendar window that comes from a node whose clock is a little off is the same window
-// here, not the one before.
+// TestWindowsLandWhereTheyWere: a calendar window from a node with a clock that is slightly off is
+// the same window here, not the one before.
 func TestWindowsLandWhereTheyWere(t *testing.T) {
 	l := mustBe(New(Spec{Name: "plan", Algorithm: FixedWindow, Limit: 10, Calendar: Days, TimeZone: "Europe/Berlin"}))
 	midnight := local(t, "2026-03-29 00:00:00", "Europe/Berlin")
@@ -209,7 +217,8 @@ func TestWindowsLandWhereTheyWere(t *testing.T) {
 	for _, off := range []time.Duration{-5 * time.Second, -1, 0, 1, time.Minute, 20 * time.Hour} {
 		got, err := l.DecodeState(b, now.Add(off))
 		if l.decide(got, now.Add(off), 0, &d); err != nil || d.Remaining != 3 || got[0] != int64(midnight) {
-			if off != 20*time.Hour || got[0] != int64(midnight.Add(23*time.Hour)) { // then it is nearer to the next
+			// then it is nearer to the next
+			if off != 20*time.Hour || got[0] != int64(midnight.Add(23*time.Hour)) {
 				t.Errorf("%v off: %v, %+v, %v", off, got, d, err)
 			}
 		}

@@ -7,24 +7,26 @@ import (
 	"unsafe"
 )
 
-// The crowd is for when the budget is spent and nothing can be removed without loss. A newcomer then takes the place of
-// the entry nearby that is nearest to full, if that is nearer than the newcomer: never of the one that was used least
-// lately, or whoever floods the table would get a full bucket back. What loses its place, or finds none, lives on in a
-// count-min sketch: cells that keys of one limit share.
+// The sketch is used when the budget is spent and nothing can be removed without loss. A newcomer
+// then takes the place of a nearby entry: the one nearest to full, if it is nearer than the
+// newcomer. It is never the least recently used one, or a flood of keys would get a full bucket
+// back. An evicted key, or one without a place, lives on in a count-min sketch: cells that keys of
+// one limit share.
 //
-// A key has a cell in each of several rows. Of each key it holds that every one of its cells has consumed at least what
-// the key has. So each cell is a bound for the key, and the least consumed of them the best there is: the key is
-// decided from that one, and what comes out is merged into all of them. Merged, more consumed wins, not added up: that
-// keeps the bound, and a thousand keys that were charged once each before they lost their places leave a cell charged
-// once. Who gets an entry later begins with its least consumed cell. A cell can only admit too little, and it is
-// forgotten when it is as good as never seen, as everything here.
+// A key has a cell in each of several rows. Every one of its cells has consumed at least as much as
+// the key has. So each cell is a bound for the key, and the least consumed of them is the best: the
+// key is decided from that one, and the result is merged into all of them. The merge keeps the more
+// consumed state and does not add up. That keeps the bound, and a thousand keys charged once each
+// before they were evicted leave a cell charged once. A key that gets an entry later begins with
+// its least consumed cell. A cell can only under-admit, and it is forgotten when it is as good as
+// never seen, as any state.
 //
-// Cells lie in the slots of a store of their own, in groups of as many as fit, and come into being when they are charged.
-// There are two levels of them: a fine one, whose groups would take half of the memory for one limit, and a coarse one
-// of a few groups per limit, for when the limits are so many that the fine groups of all have taken three quarters. A
-// key is charged on the level on which there is room, and bound by both. If there is no room on the coarse level either,
-// newcomers are refused; and if a state that comes from elsewhere has no room, all newcomers of its limit are, for as
-// long as it counts.
+// Cells lie in the slots of a store of their own, in groups of as many as fit, and are created when
+// they are charged. There are two levels. The groups of the fine level would take half of the
+// memory for one limit. The coarse level has a few groups per limit, for when the fine groups of
+// many limits have taken three quarters. A key is charged on the level that has room, and bound by
+// both. If the coarse level has no room either, newcomers are refused. If a state from another node
+// has no room, all newcomers of its limit are refused for as long as it counts.
 const (
 	crowdRows   = 2
 	crowdLevels = 2 // 0 is the fine one
@@ -33,15 +35,16 @@ const (
 	coarseBits  = 2
 )
 
-// cellGroup is a slot of the crowd: where it lies in the sketch, and whose sketch that is. Newcomers who state different
-// limits have different ones: in a window or at a rate of another, one would be admitted what it has had already.
+// cellGroup is a slot of the sketch: its place in the sketch, and the sketch's limit. Newcomers
+// that state different limits have different sketches: in a window or at a rate of another, a key
+// would be admitted its used units again.
 type cellGroup struct {
 	seed               uint64 // Limit.crowdSeed
 	level, row, number uint32
 }
 
-// groupBits says how many groups of l a row of s has on a level, 2 to the power of that. It is the same for all limits of an
-// identity, of which a sliding log may have states of many lengths.
+// groupBits says how many groups of l a row of s has on a level, 2 to the power of that. It is the
+// same for all limits of an identity, of which a sliding log may have states of many lengths.
 func (s *shard) groupBits(l *Limit, level uint32) int {
 	if level > 0 {
 		return coarseBits
@@ -60,7 +63,7 @@ func (s *shard) groupBits(l *Limit, level uint32) int {
 // groupKey is the room that the key of a group needs.
 type groupKey [2 + 8]byte
 
-// owner is whose slot g is, of a limit with the number rule.
+// owner is the owner of slot g, of a limit with the number rule.
 func (g cellGroup) owner(l *Limit, rule uint32, key *groupKey, cells int) *owner {
 	id := g.level<<9 | g.row<<8 | g.number
 	binary.LittleEndian.PutUint16(key[:], uint16(id))
@@ -69,7 +72,8 @@ func (g cellGroup) owner(l *Limit, rule uint32, key *groupKey, cells int) *owner
 	return &owner{mix: max(1, uint32((hi^lo)>>32)), rule: rule, key: unsafe.String(&key[0], l.groupKeyLen()), cells: cells}
 }
 
-// groupKeyLen leaves the seed out where it follows from the limit's identity, so that more cells fit.
+// groupKeyLen leaves the seed out where it follows from the limit's identity, so that more cells
+// fit.
 func (l *Limit) groupKeyLen() int {
 	if l.stated() {
 		return len(groupKey{})
@@ -77,8 +81,8 @@ func (l *Limit) groupKeyLen() int {
 	return 2
 }
 
-// cellFor is the group and the cell of a key under l with mix, in a row. Where a row has fewer groups, a key's group
-// has a number with fewer bits, the first ones.
+// cellFor is the group and the cell of a key under l with mix, in a row. Where a row has fewer
+// groups, a key's group has a number with fewer bits, the first ones.
 func (s *shard) cellFor(l *Limit, mix, level, row uint32) (cellGroup, int) {
 	x := (uint64(mix) + uint64(row+1)<<32) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
@@ -89,8 +93,8 @@ func (s *shard) cellFor(l *Limit, mix, level, row uint32) (cellGroup, int) {
 // cellsPerGroup is how many states of l lie beside each other in a slot.
 func (l *Limit) cellsPerGroup() int { return max(1, (bodyWords*8-l.groupKeyLen())/8/l.words()) }
 
-// bound finds the least consumed cell of a key with mix on a level, where it was charged. It returns nil if it was not:
-// some row has no such group then. The words may be in place.
+// bound finds the least consumed cell of a key with mix on a level, where it was charged. It
+// returns nil if it was not: some row has no such group then. The words may be in place.
 func (s *shard) bound(now Instant, level, mix uint32, rule uint32, l *Limit) (least []int64) {
 	var best debt
 	for row := range uint32(crowdRows) {
@@ -109,8 +113,8 @@ func (s *shard) bound(now Instant, level, mix uint32, rule uint32, l *Limit) (le
 	return least
 }
 
-// cell is a cell of the group in slot i. If that was made while the limit had states of another length, it is what all
-// of its cells together are.
+// cell is a cell of the group in slot i. If that was made while the limit had states of another
+// length, it is what all of its cells together are.
 func (s *shard) cell(now Instant, i, cell int, l *Limit) []int64 {
 	e := &s.crowd.slots[i]
 	if all, n := s.crowd.state(e), l.words(); len(all) == e.cells()*n {
@@ -124,8 +128,8 @@ func (s *shard) cell(now Instant, i, cell int, l *Limit) []int64 {
 	return w
 }
 
-// share merges w, the state of a key without an entry, into its cells. It reports false if there is no room for them.
-// w must not be in the scratch space of parts 2 and 3.
+// share merges w, the state of a key without an entry, into its cells. It reports false if there is
+// no room for them. w must not be in the scratch space of parts 2 and 3.
 func (s *shard) share(now Instant, mix, rule uint32, l *Limit, w []int64) bool {
 	for level := range uint32(crowdLevels) {
 		if s.shareAt(now, level, mix, rule, l, w) {
@@ -179,11 +183,13 @@ func (s *shard) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limi
 	return true
 }
 
-// A cell leaves its table in the binary form of its state, with one field more, which comes first: where in the sketch it
-// lies and which part of all hashes it is for, part of parts. The reader merges it into the same cell of every shard
-// that has any of these hashes, so that keys which were charged there are bound here. It may have more shards or fewer.
+// A cell leaves its table in the binary form of its state, with one field more, which comes first:
+// where in the sketch it lies and which part of all hashes it is for, part of parts. The reader
+// merges it into the same cell of every shard that has any of these hashes, so that keys which were
+// charged there are bound here. It may have more shards or fewer.
 //
-//	bytes cell = 3; // seed, 8 bytes; id, bits of the group's number, cell, cells of the group, part, parts as varints
+//	bytes cell = 3; // seed, 8 bytes; as varints: id, bits of the group's number, cell,
+//	                // cells of the group, part, parts
 const wireCell = 3<<3 | 2
 
 // copyCells copies the cells of part of parts, without those of shares.
@@ -255,7 +261,7 @@ func (t *Table) importCell(now Instant, e *Entry) bool {
 		s := &t.shards[i]
 		r := t.lock(s, e.Limit)
 		if r == nil {
-			return true // no room for the limit: whoever asks for it is refused
+			return true // no room for the limit: its requests are refused
 		}
 		if !e.Limit.fresh(state, now) {
 			s.importCell(now, g, groupBits, cell, r, e.Limit, state)
@@ -265,8 +271,9 @@ func (t *Table) importCell(now Instant, e *Entry) bool {
 	return true
 }
 
-// importCell merges a cell in, of a group with a number of so many bits. A key is bound on a level only by its cells in
-// all rows, so where there is no room for this one on the fine level, it goes to all keys of the coarse one.
+// importCell merges a cell in, of a group with a number of so many bits. A key is bound on a level
+// only by its cells in all rows, so where there is no room for this one on the fine level, it goes
+// to all keys of the coarse one.
 func (s *shard) importCell(now Instant, g cellGroup, groupBits, cell int, r *rule, l *Limit, w []int64) {
 	number, more := g.number, s.groupBits(l, g.level)-groupBits
 	for i := range uint32(1) << max(0, more) {
@@ -289,8 +296,8 @@ func (s *shard) importCoarsely(now Instant, seed uint64, r *rule, l *Limit, w []
 	}
 }
 
-// A debt says how far a key is from being as good as never seen: first by the part of the limit that is used up, then
-// by the time until all of it is there again.
+// A debt says how far a key is from being as good as never seen: first by the part of the limit
+// that is used up, then by the time until all of it is there again.
 type debt struct {
 	used  uint64 // of 2^20
 	reset time.Duration

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// flooded is a table of one shard with the smallest budget, which n keys have been charged in, by one unit each.
+// flooded is a table of one shard with the smallest budget, which n keys have been charged in, by
+// one unit each.
 func flooded(l *Limit, now Instant, n int) *Table {
 	t := NewTable(TableConfig{Bytes: 1, Shards: 1})
 	for i := range n {
@@ -26,8 +27,8 @@ func slow(s Spec) *Limit {
 	return mustBe(New(s))
 }
 
-// TestNobodyYieldsToLess: a key is evicted only for one that has consumed as much as it has, by itself: whatever
-// strangers come, those who have consumed more than a stranger keep their entries and are decided exactly.
+// TestNobodyYieldsToLess: a key is evicted only for one that has itself consumed as much. During
+// any flood of new keys, keys that have consumed more keep their entries and are decided exactly.
 func TestNobodyYieldsToLess(t *testing.T) {
 	const now = Instant(1e18)
 	for _, s := range shapes {
@@ -52,8 +53,8 @@ func TestNobodyYieldsToLess(t *testing.T) {
 	}
 }
 
-// TestNearestToFullYields: of those around, who is evicted is the one with the least debt, not the one that was there
-// first or asked last; it can be admitted no more than before; and its room is used.
+// TestNearestToFullYields: of the entries nearby, the one with the least debt is evicted, not the
+// oldest or the last used; it can be admitted no more than before; and its room is used.
 func TestNearestToFullYields(t *testing.T) {
 	const now = Instant(1e18)
 	for _, longest := range []int{1, 300} { // slots are wanting, or blocks
@@ -98,8 +99,8 @@ func TestNearestToFullYields(t *testing.T) {
 	}
 }
 
-// TestNewcomersAreServed: how many of those who come to a full table, one request each, are wrongly refused. With 16
-// cells per shard and limit it was nearly everybody.
+// TestNewcomersAreServed: how many newcomers to a full table, one request each, are wrongly
+// refused. With 16 cells per shard and limit, nearly all were.
 func TestNewcomersAreServed(t *testing.T) {
 	const now = Instant(1e18)
 	for _, c := range []struct {
@@ -131,8 +132,9 @@ func TestNewcomersAreServed(t *testing.T) {
 	}
 }
 
-// TestCellsMove: what keys without an entry have consumed is not admitted again where their hashes are moved to, however many
-// shards and however much room there is: by a scan, and by what has changed since.
+// TestCellsMove: what keys without an entry have consumed is not admitted again where their hashes
+// are moved to, however many shards and however much room there is: by a scan, and by what has
+// changed since.
 func TestCellsMove(t *testing.T) {
 	const now = Instant(1e18)
 	key := func(i int) string { return fmt.Sprint("flood-", i) }
@@ -195,11 +197,12 @@ func TestCellsMove(t *testing.T) {
 	}
 }
 
-// TestNoRoomForWhatComes: a state or a cell that finds no room where it comes to is not forgotten: who may be its key is refused until it
-// is over, and then no longer.
+// TestNoRoomForWhatComes: an imported state or cell without room is not forgotten: keys that it may
+// stand for are refused until it is over, and then no longer.
 func TestNoRoomForWhatComes(t *testing.T) {
 	const now = Instant(1e18)
-	l := mustBe(New(Spec{Name: "comes", Algorithm: SlidingLog, Limit: 2000, Per: time.Minute})) // no cell has room
+	// no cell has room
+	l := mustBe(New(Spec{Name: "comes", Algorithm: SlidingLog, Limit: 2000, Per: time.Minute}))
 	from := flooded(l, now, 0)
 	from.Take(now, l, "k", Hash("k"), 2000)
 	full := func() *Table {
@@ -264,7 +267,8 @@ func TestBrokenCell(t *testing.T) {
 // TestGrowthOverBlocks: slots may lie where blocks lay.
 func TestGrowthOverBlocks(t *testing.T) {
 	const now = Instant(1e18)
-	log := mustBe(New(Spec{Name: "log", Algorithm: SlidingLog, Limit: 1960, Per: time.Hour})) // three fill the table
+	// three fill the table
+	log := mustBe(New(Spec{Name: "log", Algorithm: SlidingLog, Limit: 1960, Per: time.Hour}))
 	l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 5, Per: time.Hour}))
 	table := NewTable(TableConfig{Bytes: 1, Shards: 1})
 	st := &table.shards[0].entries
@@ -286,8 +290,8 @@ func TestGrowthOverBlocks(t *testing.T) {
 	}
 }
 
-// lessIfShort is n, or a few of them with -short, as the race detector is asked for: it multiplies the time, and what it
-// looks for is in the tests with goroutines.
+// lessIfShort is n, or a few of them with -short, as the race detector is asked for: it multiplies
+// the time, and what it looks for is in the tests with goroutines.
 func lessIfShort(n, few int) int {
 	if testing.Short() {
 		return few

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// decided are the limits of the table in the package's doc, each as it is called there: 100 units an hour.
+// decided are the limits of the table in the package's doc, each as it is called there: 100 units
+// an hour.
 var decided = []struct {
 	name string
 	spec Spec
@@ -37,8 +38,9 @@ func limitOf(s Spec) *Limit {
 	return mustBe(New(s))
 }
 
-// BenchmarkDecide is the arithmetic alone, of an algorithm on a state at hand, without the table around it: asked for so
-// seldom that nearly all requests are admitted, and so often that most are refused and have their wait worked out.
+// BenchmarkDecide is the arithmetic alone, of an algorithm on a state at hand, without the table
+// around it: asked for so seldom that nearly all requests are admitted, and so often that most are
+// refused and have their wait worked out.
 func BenchmarkDecide(b *testing.B) {
 	for _, c := range decided {
 		l := limitOf(c.spec)

@@ -1,18 +1,22 @@
 package limiter
 
-// KeepsDenials reports whether who was denied by l can be denied again without asking: until Decision.RetryAfter is over the same
-// cost, or a larger one, is refused, whatever else is charged meanwhile, and a request that is refused changes nothing. Two things
-// end a denial before its time: what gives back (a negative cost, a reset), and another l.
+// KeepsDenials reports whether a key denied by l can be denied again without asking. Until
+// Decision.RetryAfter is over the same cost, or a larger one, is refused, with any charges in
+// between, and a refused request changes nothing. Two things end a denial before its time: a refund
+// (a negative cost, a reset), and a changed l.
 //
-// It says nothing of a denial whose Decision.Hold is HoldInTheWay: that ends with any hold. Of one without, nothing was set aside,
-// and no hold that is opened, settled or released later gives back what the state of the key has refused.
+// It does not cover a denial with Decision.Hold HoldInTheWay: that ends with any hold. In other
+// denials nothing was reserved, and no hold that is opened, settled or released later returns units
+// that the state of the key has refused.
 func (l *Limit) KeepsDenials() bool {
 	switch {
-	case l.Consistency == Replicated, l.Unlimited, l.NeverDenies(): // nobody else decides, or nobody denies
+	case l.Consistency == Replicated, l.Unlimited, l.NeverDenies():
+		// no other node decides, or none denies
 		return false
 	case l.CountRejected, l.Drain, l.Strict, l.Sessions: // a refusal has its price
 		return false
-	case l.ClientTime, l.stated(), l.Algorithm == Concurrency: // a request may say what time it is, or the limit; a permit comes back
+	case l.ClientTime, l.stated(), l.Algorithm == Concurrency:
+		// a request may state the time, or the limit; a permit is returned
 		return false
 	}
 	return true

@@ -11,8 +11,9 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: who was denied by a limit that keeps its denials may be denied until RetryAfter is over without being asked for: whatever
-// is charged or looked at meanwhile, the same cost or a larger one is refused, and that it was not asked for changes nothing.
+// Promise: if a limit keeps its denials, a denied key may be denied until RetryAfter is over
+// without asking. With any charges and peeks in between, the same cost or a larger one is refused,
+// and the requests left out change nothing.
 func TestDenialsAreKept(t *testing.T) {
 	var kept sync.Map // by algorithm
 	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
@@ -35,7 +36,8 @@ func TestDenialsAreKept(t *testing.T) {
 		now := start
 		var denied limiter.Decision
 		var cost int64
-		for range rapid.IntRange(1, 30).Draw(t, "before") { // with refunds, until something is denied
+		// with refunds, until something is denied
+		for range rapid.IntRange(1, 30).Draw(t, "before") {
 			now += limiter.Instant(rapid.Int64Range(0, int64(s.Per)/4).Draw(t, "step"))
 			r := limiter.Request{Cost: drawCost(t, s), Report: rapid.IntRange(0, 4).Draw(t, "report") == 0}
 			for _, table := range tables {
@@ -70,7 +72,7 @@ func TestDenialsAreKept(t *testing.T) {
 	}
 }
 
-// Promise: a limit whose refusals cost something, or may be over at any time, is asked each time.
+// Promise: a limit is asked each time if its refusals cost something, or may be over at any time.
 func TestSomeDenialsAreNotKept(t *testing.T) {
 	window := limiter.Spec{Name: "w", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute}
 	bucket := limiter.Spec{Name: "b", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute}

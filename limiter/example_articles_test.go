@@ -9,13 +9,15 @@ import (
 	"penstock/limiter"
 )
 
-// The worked examples of the articles that this limiter was drawn from, with the articles' numbers as output. Those
-// that more than one of them tells stand in example_test.go: five articles a minute (fixedWindow), ten requests
-// across the edge of two minutes (twiceTheLimit), and 3 + 5 × 70 % = 6 (slidingWindow).
+// The worked examples of the articles that this limiter was drawn from, with the articles' numbers
+// as output. Those that more than one of them tells stand in example_test.go: five articles a
+// minute (fixedWindow), ten requests across the edge of two minutes (twiceTheLimit), and 3 + 5 × 70
+// % = 6 (slidingWindow).
 
 // These are the examples of "High-performance rate limiting" (2016).
 
-// RL.REDUCE TwoPerMin 2 60, three times. The replies are the tokens that were there before each was taken.
+// RL.REDUCE TwoPerMin 2 60, three times. The replies are the tokens that were there before each was
+// taken.
 func Example_twoPerMinute() {
 	l, _ := limiter.New(limiter.Spec{Name: "TwoPerMin", Algorithm: limiter.TokenBucket, Limit: 2, Per: 60 * time.Second, Anchor: limiter.FirstHit})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -30,8 +32,9 @@ func Example_twoPerMinute() {
 	// 0 false
 }
 
-// "A single IP can only create 20 accounts per day", "devices are allowed 5 failed credit card transactions per day",
-// "users may only send 1 message per day with risky keywords": of thirty tries each.
+// "A single IP can only create 20 accounts per day", "devices are allowed 5 failed credit card
+// transactions per day", "users may only send 1 message per day with risky keywords": of thirty
+// tries each.
 func Example_perDay() {
 	for _, s := range []limiter.Spec{{Name: "accounts", Limit: 20}, {Name: "failed cards", Limit: 5}, {Name: "risky messages", Limit: 1}} {
 		s.Algorithm, s.Per, s.Anchor = limiter.TokenBucket, 24*time.Hour, limiter.FirstHit
@@ -51,8 +54,8 @@ func Example_perDay() {
 	// risky messages 1
 }
 
-// "A maximum of 10 failed logins per hour, which refill at a rate of 1 login per hour": who has used up ten at noon
-// gets one an hour, however long he goes on.
+// "A maximum of 10 failed logins per hour, which refill at a rate of 1 login per hour": a user that
+// has used up ten at noon gets one an hour, however long the tries go on.
 func Example_failedLogins() {
 	l, _ := limiter.New(limiter.Spec{Name: "failed logins", Algorithm: limiter.TokenBucket, Limit: 10, Refill: 1, Per: time.Hour, Anchor: limiter.FirstHit})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -70,8 +73,8 @@ func Example_failedLogins() {
 	// 24h 10
 }
 
-// "A maximum of $200 worth of purchases per day, which refills at a rate of $50 per day": a request costs what is
-// bought.
+// "A maximum of $200 worth of purchases per day, which refills at a rate of $50 per day": a request
+// costs what is bought.
 func Example_dollars() {
 	l, _ := limiter.New(limiter.Spec{Name: "purchases", Algorithm: limiter.TokenBucket, Limit: 200, Refill: 50, Per: 24 * time.Hour, Anchor: limiter.FirstHit})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -91,7 +94,8 @@ func Example_dollars() {
 	// 24h 50 allowed, 0 left
 }
 
-// Strict mode goes on refusing until the sender stops: each request that finds the bucket empty puts the refill off.
+// Strict mode goes on refusing until the sender stops: each request that finds the bucket empty
+// puts the refill off.
 func Example_strict() {
 	for _, strict := range []bool{false, true} {
 		l, _ := limiter.New(limiter.Spec{
@@ -112,7 +116,8 @@ func Example_strict() {
 	// strict true admits 2 and a minute later true
 }
 
-// Client timestamps: what happened last week is judged by last week's clock, and the same as if it happened now.
+// Client timestamps: what happened last week is judged by last week's clock, and the same as if it
+// happened now.
 func Example_historicalData() {
 	l, _ := limiter.New(limiter.Spec{Name: "TwoPerMin", Algorithm: limiter.TokenBucket, Limit: 2, Per: time.Minute, Anchor: limiter.FirstHit})
 	for _, begin := range []limiter.Instant{noon, noon.Add(-7 * 24 * time.Hour)} {
@@ -129,9 +134,11 @@ func Example_historicalData() {
 	// [true true false true]
 }
 
-// These are the examples of "An alternative approach to rate limiting" (2017), and of the article that quotes it.
+// These are the examples of "An alternative approach to rate limiting" (2017), and of the article
+// that quotes it.
 
-// If only a single token remains and two servers ask at once, a store that reads and then writes lets both through.
+// If only a single token remains and two servers ask at once, a store that reads and then writes
+// lets both through.
 func Example_lastToken() {
 	l, _ := limiter.New(limiter.Spec{Name: "tokens", Algorithm: limiter.TokenBucket, Limit: 2, Per: time.Hour})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -150,9 +157,9 @@ func Example_lastToken() {
 	// Output: 1 let through
 }
 
-// "2 requests per second in addition to 5 requests per minute": of ten at 11:00:59 and 11:01:00 four are admitted
-// instead of ten. The article adds why it did not do so: three requests at once are refused although the minute is
-// nearly free.
+// "2 requests per second in addition to 5 requests per minute": of ten at 11:00:59 and 11:01:00
+// four are admitted instead of ten. The article adds why it did not do so: three requests at once
+// are refused although the minute is nearly free.
 func Example_twoPerSecondAndFivePerMinute() {
 	second, _ := limiter.New(limiter.Spec{Name: "second", Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Second})
 	minute, _ := limiter.New(limiter.Spec{Name: "minute", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute})
@@ -173,8 +180,8 @@ func Example_twoPerSecondAndFivePerMinute() {
 	// 2 of 5, 3 left of the minute
 }
 
-// A log has requests at 10:00:00, 10:00:54 and 10:01:38. What it counts at the last one is what came within the minute
-// before: two.
+// A log has requests at 10:00:00, 10:00:54 and 10:01:38. What it counts at the last one is what
+// came within the minute before: two.
 func Example_slidingLogSize() {
 	l, _ := limiter.New(limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Minute})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -188,8 +195,8 @@ func Example_slidingLogSize() {
 	// 2
 }
 
-// A log that counts what it refuses extends the ban of who goes on asking; one that does not lets a request through
-// as soon as there is room.
+// A log that counts refused requests extends the ban of a caller that goes on asking; one that does
+// not admits a request as soon as there is room.
 func Example_banIsExtended() {
 	for _, countRejected := range []bool{true, false} {
 		l, _ := limiter.New(limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 25, Per: time.Minute, CountRejected: countRejected})
@@ -207,9 +214,9 @@ func Example_banIsExtended() {
 	// 250
 }
 
-// 500 requests per day and user, 10,000 users: a log keeps 500 values each, which with 4 bytes a value makes 20 MB.
-// Counters of 60 parts make 2.4 MB. (Here a value has 8 bytes, and there is one counter more, for the part that the
-// beginning of the window cuts.)
+// 500 requests per day and user, 10,000 users: a log keeps 500 values each, which with 4 bytes a
+// value makes 20 MB. Counters of 60 parts make 2.4 MB. (Here a value has 8 bytes, and there is one
+// counter more, for the part that the beginning of the window cuts.)
 func Example_memoryOfALogAndOfCounters() {
 	const users, bytes = 10_000, 4
 	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.SlidingCounter} {
@@ -232,9 +239,9 @@ func Example_memoryOfALogAndOfCounters() {
 	// sliding_counter: 60 values, 600000 in all, 2.4 MB
 }
 
-// An hourly limit is counted in minutes. At 11:00:35 a lenient one ignores three requests that came between 10:00:00
-// and 10:00:59, up to 59 seconds too early; a harsh one sums up an hour and a minute. On the full minute both sum up
-// the hour.
+// An hourly limit is counted in minutes. At 11:00:35 a lenient one ignores three requests that came
+// between 10:00:00 and 10:00:59, up to 59 seconds too early; a harsh one sums up an hour and a
+// minute. On the full minute both sum up the hour.
 func Example_lenientOrHarsh() {
 	for _, lenient := range []bool{true, false} {
 		l, _ := limiter.New(limiter.Spec{Name: "hourly", Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Hour, Lenient: lenient})
@@ -254,8 +261,8 @@ func Example_lenientOrHarsh() {
 	// 3 3 0 lenient false
 }
 
-// A shadow ban: the attacker goes on receiving a 200, and no more invitations are sent. What is decided and what the
-// caller is told are two things.
+// A shadow ban: the attacker goes on receiving a 200, and no more invitations are sent. What is
+// decided and what the caller is told are two things.
 func Example_shadowBan() {
 	l, _ := limiter.New(limiter.Spec{Name: "invitations", Algorithm: limiter.SlidingCounter, Limit: 25, Per: time.Minute, OnDeny: limiter.DenyShadow})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -277,8 +284,9 @@ func Example_shadowBan() {
 
 // These are the examples of "Rate limiter design techniques with scenarios and solutions" (2021).
 
-// At most 500 requests in the last hour, one every six seconds for two hours: a log that counts dropped requests too
-// "will affect the user for the next 1 hour", one that does not admits 500 in any hour, and so do counters per minute.
+// At most 500 requests in the last hour, one every six seconds for two hours: a log that counts
+// dropped requests too "will affect the user for the next 1 hour", one that does not admits 500 in
+// any hour, and so do counters per minute.
 func Example_fiveHundredAnHour() {
 	for _, s := range []limiter.Spec{
 		{Name: "drops count", Algorithm: limiter.SlidingLog, CountRejected: true},
@@ -302,8 +310,8 @@ func Example_fiveHundredAnHour() {
 	// counters per minute [500 500]
 }
 
-// A request at 11:03:46 is counted at 11:03:00: an hour later it leaves the sum with that minute, not with its
-// second.
+// A request at 11:03:46 is counted at 11:03:00: an hour later it leaves the sum with that minute,
+// not with its second.
 func Example_floorOfTheMinute() {
 	l, _ := limiter.New(limiter.Spec{Name: "partial", Algorithm: limiter.SlidingCounter, Limit: 500, Per: time.Hour, Lenient: true})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -326,8 +334,8 @@ func Example_tenAMinuteWithAGap() {
 	// Output: [0 2 4 6 8 10 12 14 16 18 60 62]
 }
 
-// Its second approach: a gap of 2 seconds first, and then a counter of the clock's minute. It is not rolling, so
-// across the edge of two minutes twenty pass within 40 seconds.
+// Its second approach: a gap of 2 seconds first, and then a counter of the clock's minute. It is
+// not rolling, so across the edge of two minutes twenty pass within 40 seconds.
 func Example_gapAndCounterOfTheMinute() {
 	gap, _ := limiter.New(limiter.Spec{Name: "gap", Algorithm: limiter.SlidingLog, Limit: 1, Per: 2 * time.Second})
 	minute, _ := limiter.New(limiter.Spec{Name: "minute", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute})
@@ -346,8 +354,9 @@ func Example_gapAndCounterOfTheMinute() {
 
 // These are the examples of "Designing a rate limiter" (2023).
 
-// Two requests per minute, counted by a log that refused requests enter as well: at 0:55 it has three entries, which
-// is too many; at 1:27 those before 0:27 are cleared, and with its own there are two.
+// Two requests per minute, counted by a log that refused requests enter as well: at 0:55 it has
+// three entries, which is too many; at 1:27 those before 0:27 are cleared, and with its own there
+// are two.
 func Example_slidingLog() {
 	l, _ := limiter.New(limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 2, Per: time.Minute, CountRejected: true})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -361,8 +370,8 @@ func Example_slidingLog() {
 	// 1m27s true
 }
 
-// A bucket of three tokens, refilled with three at the top of the minute: one request at 0:01, two at 0:15 which empty
-// it, one at 0:58 that is denied, and at 1:00 all is as it was.
+// A bucket of three tokens, refilled with three at the top of the minute: one request at 0:01, two
+// at 0:15 which empty it, one at 0:58 that is denied, and at 1:00 all is as it was.
 func Example_tokenBucket() {
 	l, _ := limiter.New(limiter.Spec{Name: "bucket", Algorithm: limiter.TokenBucket, Limit: 3, Refill: 3, Per: time.Minute, Anchor: limiter.Epoch})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -378,8 +387,9 @@ func Example_tokenBucket() {
 	// 1m0s 3 left
 }
 
-// A leaky bucket holds requests in a queue, here of four, from which one leaves every two seconds. Six come at once:
-// the first leaves at once, four wait for their turn, and the sixth finds the bucket filled to the brim.
+// A leaky bucket holds requests in a queue, here of four, from which one leaves every two seconds.
+// Six come at once: the first leaves at once, four wait for their turn, and the sixth finds the
+// bucket filled to the brim.
 func Example_leakyBucket() {
 	l, _ := limiter.New(limiter.Spec{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 30, Per: time.Minute, Burst: 4})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -400,7 +410,8 @@ func Example_leakyBucket() {
 	// denied, again in 2s
 }
 
-// An API responds at most 500 times an hour, whichever algorithm counts: of 600 requests at once, 500 pass.
+// An API responds at most 500 times an hour, whichever algorithm counts: of 600 requests at once,
+// 500 pass.
 func Example_fiveHundredAtOnce() {
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter} {
 		l, _ := limiter.New(limiter.Spec{Name: "api", Algorithm: a, Limit: 500, Per: time.Hour})

@@ -43,7 +43,8 @@ func Example() {
 	// 32s allowed, 0 left
 }
 
-// A fixed window of five a minute denies the sixth request of a minute, and lets the next minute begin anew.
+// A fixed window of five a minute denies the sixth request of a minute, and lets the next minute
+// begin anew.
 func Example_fixedWindow() {
 	l, _ := limiter.New(limiter.Spec{Name: "articles", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -60,8 +61,8 @@ func Example_fixedWindow() {
 	// 60s allowed, 4 left
 }
 
-// A fixed window admits twice its limit within two seconds, across the edge of two windows: five at 11:00:59 and
-// five at 11:01:00. A bucket that refills five a minute does not.
+// A fixed window admits twice its limit within two seconds, across the edge of two windows: five at
+// 11:00:59 and five at 11:01:00. A bucket that refills five a minute does not.
 func Example_twiceTheLimit() {
 	for _, a := range []limiter.Algorithm{limiter.FixedWindow, limiter.GCRA} {
 		l, _ := limiter.New(limiter.Spec{Name: "edge", Algorithm: a, Limit: 5, Per: time.Minute})
@@ -81,8 +82,8 @@ func Example_twiceTheLimit() {
 	// gcra: 5 of 10
 }
 
-// Seven a minute, five requests in the minute before, three in this one, and a request after 30 % of it: of the five,
-// 70 % still count, 3 + 3.5 is rounded down to 6, and there is room for one.
+// Seven a minute, five requests in the minute before, three in this one, and a request after 30 %
+// of it: of the five, 70 % still count, 3 + 3.5 is rounded down to 6, and there is room for one.
 func Example_slidingWindow() {
 	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 7, Per: time.Minute})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -99,8 +100,8 @@ func Example_slidingWindow() {
 	// 1m18s denied, again in 6.000000001s
 }
 
-// Fifty a minute, 42 requests in the minute before and 18 in the first 15 seconds of this one: 42 × 45/60 + 18 = 49.5,
-// which is rounded down.
+// Fifty a minute, 42 requests in the minute before and 18 in the first 15 seconds of this one: 42 ×
+// 45/60 + 18 = 49.5, which is rounded down.
 func Example_slidingWindowEstimate() {
 	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 50, Per: time.Minute})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -113,7 +114,8 @@ func Example_slidingWindowEstimate() {
 	// Output: 49
 }
 
-// A burst of 16 with 30 a minute: the first request leaves 15, and the bucket is full again after two seconds.
+// A burst of 16 with 30 a minute: the first request leaves 15, and the bucket is full again after
+// two seconds.
 func ExampleTable_Take() {
 	l, _ := limiter.New(limiter.Spec{Name: "throttle", Algorithm: limiter.GCRA, Limit: 30, Per: time.Minute, Burst: 16})
 	table := limiter.NewTable(limiter.TableConfig{})
@@ -126,7 +128,8 @@ func ExampleTable_Take() {
 	// false 16 15 true 2s
 }
 
-// Ten a minute and twenty an hour for one key are taken together: when the hour is used up, the minute is not charged.
+// Ten a minute and twenty an hour for one key are taken together: when the hour is used up, the
+// minute is not charged.
 func ExampleTable_TakeAll() {
 	minute, _ := limiter.New(limiter.Spec{Name: "minute", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute})
 	hour, _ := limiter.New(limiter.Spec{Name: "hour", Algorithm: limiter.FixedWindow, Limit: 20, Per: time.Hour})

@@ -10,8 +10,8 @@ import (
 	"penstock/limiter"
 )
 
-// TestExpectWaitsForNobody: one may say what one will ask for while others decide and the table grows, and whether or not
-// the key is there; nothing changes by it.
+// TestExpectWaitsForNobody: one may say what one will ask for while others decide and the table
+// grows, and whether or not the key is there; nothing changes by it.
 func TestExpectWaitsForNobody(t *testing.T) {
 	l := mustNew(t, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 10, Per: time.Hour})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 1})

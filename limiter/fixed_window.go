@@ -2,19 +2,22 @@ package limiter
 
 import "time"
 
-// A fixed window counts what it admits, and forgets it all at its end. Anchored at the epoch, window k is
-// [k×Per, (k+1)×Per); anchored at the first hit, it opens with the first counted request and lasts Per (a request
-// exactly then opens the next one). A calendar has windows of its own, from a minute to a year, in a time zone (see zone).
+// A fixed window counts what it admits, and forgets it all at its end. Anchored at the epoch,
+// window k is [k×Per, (k+1)×Per). Anchored at the first hit, it opens with the first counted
+// request and lasts Per (a request exactly then opens the next one). A calendar has windows of its
+// own, from a minute to a year, in a time zone (see zone).
 //
 //	admit c  iff  count + c ≤ Limit
 //
-// The state is the start of the window and its count. A clock that goes back before the start goes on counting in
-// the stored window, so an old budget is never opened again. Two windows may meet inside any span of length Per:
-// at most 2×Limit are admitted in one (2×Limit − 1 from the first hit, whose opening request lies outside). Windows of a
-// calendar have several lengths: it is 2×Limit in any span that is no longer than the shorter of two neighbours.
+// The state is the start of the window and its count. If the clock goes back before the start, the
+// stored window goes on counting, so an old budget is never opened again. Two windows may meet
+// inside any span of length Per: at most 2×Limit are admitted in one (2×Limit − 1 from the first
+// hit, because the opening request lies outside). Windows of a calendar have several lengths: it is
+// 2×Limit in any span that is no longer than the shorter of two neighbours.
 //
-// With Drain the count of a window that has refused a request is more than Limit, and it then refuses a cost of 0 too: who
-// only asks, because the price comes later, hears that it is used up. (Envoy's rate limits on what a response cost.)
+// With Drain the count of a window that has refused a request is more than Limit, and it then
+// refuses a cost of 0 too. So a caller that charges later learns that the limit is used up.
+// (Envoy's rate limits on the cost of a response.)
 const fixedWindowWords = 2
 
 func (l *Limit) fixedWindow(w []int64, now Instant, cost int64, d *Decision) {
@@ -57,7 +60,8 @@ func (l *Limit) fixedWindow(w []int64, now Instant, cost int64, d *Decision) {
 	}
 }
 
-// windowAt is the window that counts at now: the stored one, or a new one if that is over or was never counted in.
+// windowAt is the window that counts at now: the stored one, or a new one if that is over or was
+// never counted in.
 func (l *Limit) windowAt(w []int64, now Instant) (start, end, count int64) {
 	if w[1] > 0 {
 		if start, end = l.windowOf(w[0]); int64(now) < end {
@@ -84,16 +88,17 @@ func (l *Limit) freshFixedWindow(w []int64, now Instant) bool {
 	return count == 0
 }
 
-// mergeFixedWindow settles both states at now and keeps the larger of each word. In one window that is the larger
-// count; of two windows (clocks that differ, or two first hits) it is the later end with the larger count, which no
-// waiting makes looser than either.
+// mergeFixedWindow settles both states at now and keeps the larger of each word. In one window that
+// is the larger count; of two windows (clocks that differ, or two first hits) it is the later end
+// with the larger count, which no waiting makes looser than either.
 func (l *Limit) mergeFixedWindow(w, other []int64, now Instant) {
 	l.settleFixedWindow(w, now)
 	l.settleFixedWindow(other, now)
 	keepLarger(w, other)
 }
 
-// settleFixedWindow makes a window that is over the state of a key never seen, and puts bad numbers right.
+// settleFixedWindow makes a window that is over the state of a key never seen, and puts bad numbers
+// right.
 func (l *Limit) settleFixedWindow(w []int64, now Instant) {
 	w[0], _ = l.windowOf(min(max(w[0], int64(earliest)), int64(latest)))
 	w[1] = min(max(w[1], 0), maxCount)
@@ -102,7 +107,8 @@ func (l *Limit) settleFixedWindow(w []int64, now Instant) {
 	}
 }
 
-// maxCount bounds what a window counts (refused requests may count too), so that sums cannot overflow.
+// maxCount bounds what a window counts (refused requests may count too), so that sums cannot
+// overflow.
 const maxCount = 1 << 61
 
 // magnitude is -cost for a negative cost, saturating.
@@ -117,7 +123,8 @@ func floorTo(t, step int64) int64 {
 	return t - rest
 }
 
-// keepLarger merges word by word. A state of zeros is that of a key never seen and yields to any other.
+// keepLarger merges word by word. A state of zeros is that of a key never seen and yields to any
+// other.
 func keepLarger(w, other []int64) {
 	seen, otherSeen := !zero(w), !zero(other)
 	switch {

@@ -8,15 +8,16 @@ import (
 	"penstock/limiter"
 )
 
-// TestNoRoomForALimit: a table that knows as many limits as it can, all with entries, takes nothing of a further one,
-// through whatever door it comes, and goes on deciding for those that it has.
+// TestNoRoomForALimit: a table that knows as many limits as it can, all with entries, refuses a
+// further one through every door, and goes on deciding for those that it has.
 func TestNoRoomForALimit(t *testing.T) {
 	const most = 32767
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20})
 	limitOf := func(i int) *limiter.Limit {
 		return mustNew(t, limiter.Spec{Name: fmt.Sprint("limit ", i), Algorithm: limiter.GCRA, Limit: 2, Per: time.Hour})
 	}
-	keyOf := func(i int) (string, uint64) { // the limits of one key would lie in one shard, and fill it
+	// the limits of one key would lie in one shard, and fill it
+	keyOf := func(i int) (string, uint64) {
 		key := fmt.Sprint("key ", i)
 		return key, limiter.Hash(key)
 	}

@@ -12,7 +12,7 @@ import (
 	"penstock/limiter"
 )
 
-// input reads numbers from fuzzed bytes, at whose end there are zeros, or from a source of random ones.
+// input reads numbers from fuzzed bytes, with zeros after their end, or from a random source.
 type input struct {
 	data []byte
 	rnd  *rand.Rand
@@ -161,7 +161,8 @@ func (in *input) request(s limiter.Spec, now limiter.Instant) (r limiter.Request
 	return r
 }
 
-// walk asks steps times, and compares with the naive limiter: every decision, and the waits of one in every.
+// walk asks steps times, and compares with the naive limiter: every decision, and the waits of one
+// in every.
 func (in *input) walk(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -195,11 +196,13 @@ func (in *input) walk(t interface {
 	}
 }
 
-// walks is how many a test takes with each algorithm. Eight thousand are a million requests for each of them.
+// walks is how many a test takes with each algorithm. Eight thousand are a million requests for
+// each of them.
 var walks = flag.Int("walks", 300, "walks of TestLongWalks with each algorithm, of 130 requests each")
 
-// TestLongWalks is TestTakeEqualsNaive with many more requests: walks with every algorithm, of requests of all kinds under
-// limits that change, on a clock that jumps. The waits of one in 47 are found by trying.
+// TestLongWalks is TestTakeEqualsNaive with many more requests: walks with every algorithm, of
+// requests of all kinds under limits that change, on a clock that jumps. The waits of one in 47 are
+// found by trying.
 func TestLongWalks(t *testing.T) {
 	const length = 130
 	n := *walks
@@ -245,7 +248,8 @@ func FuzzNew(f *testing.F) {
 	})
 }
 
-// FuzzTake: any requests, clocks and changes of a limit, under any algorithm, are answered as by the naive limiter.
+// FuzzTake: any requests, clocks and changes of a limit, under any algorithm, are answered as by
+// the naive limiter.
 func FuzzTake(f *testing.F) {
 	for i := range len(algorithms) {
 		rnd := rand.New(rand.NewPCG(uint64(i), 1))

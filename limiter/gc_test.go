@@ -8,9 +8,10 @@ import (
 	"penstock/limiter"
 )
 
-// TestCollectorHasNothingToDo: however many keys a table has, the collector looks at no more memory than before, and
-// counts no more of it as the program's, so it neither runs longer nor lets the program grow for it. (bench/ measures
-// what that means: the CPU and the pauses at ten million keys.)
+// TestCollectorHasNothingToDo: however many keys a table has, the collector looks at no more memory
+// than before, and counts no more of it as the program's, so it neither runs longer nor lets the
+// program grow for it. (bench/ measures what that means: the CPU and the pauses at ten million
+// keys.)
 func TestCollectorHasNothingToDo(t *testing.T) {
 	const keys = 200_000
 	l := mustNew(t, benchLimits[0])

@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// GCRA, the generic cell rate algorithm: a token bucket that refills continuously, or a leaky bucket used as a meter,
-// in one number. The state is the theoretical arrival time, TAT: the instant at which the bucket will be full again.
-// A unit moves it ahead by the emission interval e = Per/Limit, time passing brings it nearer, and a request is
-// admitted if the TAT after it is at most Burst×e away.
+// GCRA, the generic cell rate algorithm: a token bucket that refills continuously, or a leaky
+// bucket used as a meter, in one number. The state is the theoretical arrival time, TAT: the
+// instant at which the bucket will be full again. A unit moves it ahead by the emission interval e
+// = Per/Limit, time passing brings it nearer, and a request is admitted if the TAT after it is at
+// most Burst×e away.
 //
 //	ahead = max(0, TAT − now)
 //	admit c  iff  ahead + c×e ≤ Burst×e;  then TAT = now + ahead + c×e
 //
-// Nothing but a future instant is stored, so a clock that goes back gives nothing twice: it only makes TAT be farther
-// away. In any closed span T at most Burst + floor(T/e) units are admitted.
+// Nothing but a future instant is stored, so a clock that goes back gives nothing twice: it only
+// makes TAT be farther away. In any closed span T at most Burst + floor(T/e) units are admitted.
 //
-// The interval is exact. Where Limit divides Per it is a whole number of nanoseconds and the state is one word. Else
-// (7 a minute, or 3,000,000 a second) it is carried on in units of 2^-64 ns and the state is a second word: the
-// fraction of TAT. Rounding to whole nanoseconds instead, as Redis modules do, admits 0.04 % too much at 700,000 a
-// second and everything above 10^9. A door that has to imitate floor(period/count) to the digit asks for
-// Per = count × floor(period/count), which is exactly that interval.
+// The interval is exact. Where Limit divides Per it is a whole number of nanoseconds and the state
+// is one word. Else (7 a minute, or 3,000,000 a second) it is carried on in units of 2^-64 ns and
+// the state is a second word: the fraction of TAT. Rounding to whole nanoseconds instead, as Redis
+// modules do, admits 0.04 % too much at 700,000 a second and everything above 10^9. A door that has
+// to imitate floor(period/count) to the digit asks for Per = count × floor(period/count), which is
+// exactly that interval.
 const (
 	gcraWords         = 1
 	gcraFractionWords = 2
@@ -90,7 +92,8 @@ func (l *Limit) gcraFraction(w []int64, now Instant, cost int64, d *Decision) {
 		ahead = ahead.plus(need)
 		ahead.ns, w[1] = arrive(w, now, ahead.ns), int64(ahead.fraction)
 	case cost < 0 && ahead != span{}:
-		// Interval + 1 is at least what a unit gives back: if that many fit into 64 bits, units does not overflow.
+		// Interval + 1 is at least what a unit gives back: if that many fit into 64 bits, units
+		// does not overflow.
 		back := ahead
 		if over, _ := bits.Mul64(-uint64(cost), l.interval+1); over == 0 {
 			back = l.units(-uint64(cost))
@@ -145,7 +148,8 @@ func refitGCRA(w, old []int64) {
 // latestArrival is later than any instant that gcra stores (see within).
 const latestArrival = int64(latest) + int64(MaxFill)
 
-// aheadOf is the time from now until tat, 0 if that is over. A TAT of 0 is that of a key never seen.
+// aheadOf is the time from now until tat, 0 if that is over. A TAT of 0 is that of a key never
+// seen.
 func aheadOf(tat int64, now Instant) uint64 {
 	if tat == 0 || tat <= int64(now) {
 		return 0
@@ -153,8 +157,8 @@ func aheadOf(tat int64, now Instant) uint64 {
 	return uint64(tat) - uint64(now)
 }
 
-// arrive stores the TAT that lies ahead of now, and returns how far. Zero is taken, it means never seen; so an arrival
-// at the epoch itself is put off by a nanosecond.
+// arrive stores the TAT that lies ahead of now, and returns how far. Zero is taken, it means never
+// seen; so an arrival at the epoch itself is put off by a nanosecond.
 func arrive(w []int64, now Instant, ahead uint64) uint64 {
 	if uint64(now)+ahead == 0 {
 		ahead++
@@ -192,8 +196,9 @@ func (a span) roundUp() uint64 {
 	return a.ns
 }
 
-// over is floor(a/e), which must be below 2^63. Division of 128 by 128 bits: shift the divisor until its upper word
-// is normal, divide by that word, and the guess is at most one too high (Hacker's Delight, 9-5).
+// over is floor(a/e), which must be below 2^63. Division of 128 by 128 bits: shift the divisor
+// until its upper word is normal, divide by that word, and the guess is at most one too high
+// (Hacker's Delight, 9-5).
 func (a span) over(e span) int64 {
 	if e.ns == 0 {
 		_, r := bits.Div64(0, a.ns, e.fraction)

@@ -9,9 +9,10 @@ import (
 	"penstock/limiter"
 )
 
-// TestHandoverUnderLoad: while many goroutines ask one table, its entries are copied to another, what changes meanwhile
-// is copied again, then the first is closed and what had changed until then follows. Whatever moment that was, both
-// together have admitted each key's limit to the unit: nothing was decided after the last copy, and no copy was lost.
+// TestHandoverUnderLoad: many goroutines ask one table while its entries are copied to another.
+// Changes are copied again, then the first table is closed and the last changes follow. Whenever
+// that was, both together have admitted each key's limit to the unit: nothing was decided after the
+// last copy, and no copy was lost.
 func TestHandoverUnderLoad(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, _ *limiter.Limit) {
 		spec.Limit = 300

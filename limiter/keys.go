@@ -2,8 +2,8 @@ package limiter
 
 import "strings"
 
-// Cursor is a place among the keys of a table, where Keys goes on. The zero Cursor is the beginning. It means nothing
-// to another table.
+// Cursor is a place among the keys of a table, where Keys goes on. The zero Cursor is the
+// beginning. It means nothing to another table.
 type Cursor struct {
 	Part uint32 // see Table.Parts
 	Mix  uint32 // the last that was looked at there
@@ -14,14 +14,17 @@ const (
 	slotsInCall = 64 * 1024 // and in one call of Keys
 )
 
-// Keys calls fn with the keys from a cursor on that begin with prefix, each with its limit and what a Take of cost 0
-// would answer, until it has found as many as most, or has looked at some ten thousand others. It returns where to go on, and
-// whether there is more. A walk from beginning to end, in whatever pace, sees every key once that was in the table all
-// the while, and no key twice; keys that come or go meanwhile it may see or not. Nobody waits for it for longer than a
-// thousand slots take, nor for fn, which may use the table. Where keys have one hash they come together, so there may be
-// a few more than most. Shares are left out, and so are keys that have no entry because the table is full.
+// Keys calls fn with the keys from a cursor on that begin with prefix, each with its limit and the
+// answer to a Take of cost 0. It stops after most keys, or after some ten thousand others. It
+// returns the next cursor, and whether there is more.
 //
-// The order is that of hashes: it is the same each time, and says nothing.
+// A walk from beginning to end, at any pace, sees every key once that was in the table all the
+// while, and no key twice. Keys that come or go meanwhile it may see or not. It holds a lock for at
+// most a thousand slots, and never during fn, which may use the table. Keys with equal hashes come
+// together, so there may be a few more than most. Shares are left out, and so are keys that have no
+// entry because the table is full.
+//
+// The order is that of hashes: it is the same each time, and has no meaning.
 func (t *Table) Keys(now Instant, prefix string, from Cursor, most int, fn func(l *Limit, key string, d Decision)) (next Cursor, more bool) {
 	now = within(now)
 	var found []keyCopy
@@ -47,8 +50,9 @@ type keyCopy struct {
 	d     Decision
 }
 
-// keys appends to found what comes after a mix, until there are as many as most or as many slots were looked at as may
-// be at once, but of one mix all. It returns the last mix that it has looked at, or 0 at the end.
+// keys appends to found what comes after a mix, until there are as many as most or as many slots
+// were looked at as may be at once, but of one mix all. It returns the last mix that it has looked
+// at, or 0 at the end.
 func (s *shard) keys(now Instant, prefix string, after uint32, most int, found []keyCopy) ([]keyCopy, uint32) {
 	st, index := &s.entries, s.rules.index.Load()
 	first, last := st.home(after), after

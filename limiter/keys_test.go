@@ -10,8 +10,9 @@ import (
 	"penstock/limiter"
 )
 
-// TestKeys: a walk by pages, with the table growing, shrinking and losing keys between them, sees each key with the prefix
-// that was there all the while once, under each of its limits, with what it has left; and no other twice.
+// TestKeys: a walk by pages, with the table growing, shrinking and losing keys between them, sees
+// each key with the prefix that was there all the while once, under each of its limits, with what
+// it has left; and no other twice.
 func TestKeys(t *testing.T) {
 	for seed := range int64(6) {
 		rnd := rand.New(rand.NewSource(seed))
@@ -46,7 +47,8 @@ func TestKeys(t *testing.T) {
 				if !strings.HasPrefix(k, "b/") {
 					t.Fatalf("%q has another prefix", k)
 				}
-				table.Take(start, one, fmt.Sprint("from within ", k), 1<<63, 0) // nobody holds a lock
+				// nobody holds a lock
+				table.Take(start, one, fmt.Sprint("from within ", k), 1<<63, 0)
 				if strings.Contains(k, "later") {
 					return
 				}
@@ -86,8 +88,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestKeysEnds: an empty table has no keys, one that holds none with the prefix is walked in calls of bounded length,
-// and who asks for none gets none.
+// TestKeysEnds: an empty table has no keys, one without the prefix is walked in calls of bounded
+// length, and asking for none returns none.
 func TestKeysEnds(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
 	l := mustNew(t, everyKind[0])

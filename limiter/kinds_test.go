@@ -11,8 +11,8 @@ import (
 	"penstock/limiter"
 )
 
-// TestQueueOutput: whatever comes in, and whenever, what a queue lets out is never closer together than its rate, and
-// nobody waits longer than the units that may wait take.
+// TestQueueOutput: with any input, the output of a queue is never closer together than its rate,
+// and no request waits longer than the units that may wait take.
 func TestQueueOutput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.Int64Range(1, 9).Draw(t, "limit")
@@ -41,8 +41,8 @@ func TestQueueOutput(t *testing.T) {
 	})
 }
 
-// TestPermits: as long as holders return what they took, or have died, no more permits are out than there are,
-// whoever returns which and in whatever order; and a permit that nobody returns comes back.
+// TestPermits: as long as holders return their permits or crash, no more permits are out than there
+// are, with returns in any order; and an unreturned permit expires.
 func TestPermits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := mustNew(t, limiter.Spec{
@@ -58,7 +58,8 @@ func TestPermits(t *testing.T) {
 		now := start
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			now += limiter.Instant(rapid.Int64Range(0, int64(time.Second)/4).Draw(t, "step"))
-			out = slices.DeleteFunc(out, func(p permit) bool { return p.until <= now }) // its holder has died, or lost it
+			// its holder has died, or lost it
+			out = slices.DeleteFunc(out, func(p permit) bool { return p.until <= now })
 			if len(out) > 0 && rapid.Bool().Draw(t, "return?") {
 				i := rapid.IntRange(0, len(out)-1).Draw(t, "which")
 				table.Take(now, l, "k", 1, -out[i].n)
@@ -83,7 +84,8 @@ func TestPermits(t *testing.T) {
 	})
 }
 
-// TestLongestLog: the smallest table has room for the longest log, with the longest key that fits beside it in a block.
+// TestLongestLog: the smallest table has room for the longest log, with the longest key that fits
+// beside it in a block.
 func TestLongestLog(t *testing.T) {
 	l := mustNew(t, limiter.Spec{Name: "long", Algorithm: limiter.SlidingLog, Limit: limiter.MaxLog, Per: time.Minute})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
@@ -129,7 +131,8 @@ func transcript(t *testing.T, spec limiter.Spec, rows []row) {
 func strict(s *limiter.Spec) { s.Strict = true }
 func drain(s *limiter.Spec)  { s.Drain = true }
 
-// TestPhaseIsKept: the refills of a token bucket stay where its first request has put them, however long it was full.
+// TestPhaseIsKept: the refills of a token bucket stay where its first request has put them, however
+// long it was full.
 func TestPhaseIsKept(t *testing.T) {
 	spec := limiter.Spec{Name: "phase", Algorithm: limiter.TokenBucket, Limit: 1000, Refill: 100, Per: time.Minute, Anchor: limiter.FirstHit}
 	transcript(t, spec, []row{
@@ -148,8 +151,9 @@ func TestPhaseIsKept(t *testing.T) {
 	})
 }
 
-// TestStrict: a request that leaves nothing puts the refill off, one that leaves something does not, and a clock that
-// goes back brings it no nearer. The flag is the request's: the bucket is one with and without it.
+// TestStrict: a request that leaves nothing puts the refill off, one that leaves something does
+// not, and a clock that goes back brings it no nearer. The flag is the request's: the bucket is one
+// with and without it.
 func TestStrict(t *testing.T) {
 	transcript(t, limiter.Spec{Name: "strict", Algorithm: limiter.TokenBucket, Limit: 2, Per: 10 * time.Second, Anchor: limiter.FirstHit}, []row{
 		{100 * time.Second, nil, 1, true, 1},
@@ -165,7 +169,8 @@ func TestStrict(t *testing.T) {
 	})
 }
 
-// TestDrain: a refused request with this flag takes what there is, also if it asks for more than there can be.
+// TestDrain: a refused request with this flag takes what there is, also if it asks for more than
+// there can be.
 func TestDrain(t *testing.T) {
 	transcript(t, limiter.Spec{Name: "drain", Algorithm: limiter.TokenBucket, Limit: 5, Per: 10 * time.Second, Anchor: limiter.FirstHit}, []row{
 		{100 * time.Second, nil, 6, false, 5},
@@ -193,7 +198,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestFullBucketIsForgotten: a sweep removes a bucket that has kept its phase as long as an empty one takes to fill.
+// TestFullBucketIsForgotten: a sweep removes a bucket that has kept its phase as long as an empty
+// one takes to fill.
 func TestFullBucketIsForgotten(t *testing.T) {
 	l := mustNew(t, limiter.Spec{Name: "phase", Algorithm: limiter.TokenBucket, Limit: 5, Refill: 2, Per: time.Second, Anchor: limiter.FirstHit})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})

@@ -2,17 +2,19 @@ package limiter
 
 import "time"
 
-// A Lease is what the holder of a hold on a key of a Leased limit knows, and does with it: a node that is asked for the key
-// often (package cluster), or a client that asks often (package rpc/client). It is arithmetic alone: who has it guards it,
-// sends what is to be sent, and settles. Follow one:
+// A Lease is the holder's side of a hold on a key of a Leased limit. The holder is a node (package
+// cluster) or a client (package rpc/client) that is often asked for the key. A Lease is arithmetic
+// alone: the holder guards it, sends the messages, and settles. Follow one:
 //
-//	often asked    requests for the key are counted; after a few within two ticks Decide says that a lease is wanted.
-//	granted        what is spent in two ticks (Want), or less: where little remains there is none, and every request goes to
-//	               who decides on the key.
-//	spent          by 80 % the next one is wanted, and Decide spends the first until that comes.
+//	often asked    requests for the key are counted; after a few within two ticks
+//	               Decide says that a lease is wanted.
+//	granted        the use of two ticks (Want), or less: where little remains there
+//	               is none, and every request goes to the deciding node.
+//	spent          at 80 % the next one is wanted, and Decide spends the first
+//	               until that comes.
 //
-// It ends LeaseTTL after it was asked for, on the clock of who asked, and no earlier than LeaseTTL after it was granted on the
-// other's: so it is never spent after it has run out.
+// It ends LeaseTTL after it was requested, on the holder's clock, and no earlier than LeaseTTL
+// after it was granted, on the granting node's. So it is never spent after it has expired.
 type Lease struct {
 	Lent          // the one in use; zero: there is none
 	quiet Instant // until then none is asked for
@@ -27,7 +29,7 @@ type Lease struct {
 	retryAt     Instant // what its RetryAfter said
 }
 
-// Lent is a hold in the hand of who spends it.
+// Lent is a hold in the hand of its holder.
 type Lent struct {
 	Size  int64
 	Units int64   // of them not spent
@@ -38,16 +40,18 @@ const (
 	LeaseTTL = time.Second
 	LeaseMin = 8 // units; what is less is not worth a message
 
-	leaseEarly = 300 * time.Millisecond // before its end a lease in use is renewed, and another one given back
-	leaseAfter = 4                      // requests within two ticks
-	leaseQuiet = 20 * time.Millisecond  // before one is asked for again that was not granted
-	// deniedHeld is how long a denial counts without asking again that is because of what others have set aside: that may come back
-	// any moment.
+	// before its end a lease in use is renewed, and another one returned
+	leaseEarly = 300 * time.Millisecond
+	leaseAfter = 4                     // requests within two ticks
+	leaseQuiet = 20 * time.Millisecond // before one is asked for again that was not granted
+	// deniedHeld is how long a denial counts without asking again that is because of what others
+	// have set aside: that may come back any moment.
 	deniedHeld = 5 * time.Millisecond
 )
 
-// Decide decides on cost units, which are at least 1, of a limit with that capacity, and reports whether it can. Allowed: they
-// are spent; else they are denied, as they were a moment ago because of what others have set aside. It reports too whether it is time to ask for a lease.
+// Decide decides on cost units, which are at least 1, of a limit with that capacity, and reports
+// whether it can. Allowed: they are spent; else they are denied, as they were a moment ago because
+// of what others have set aside. It reports too whether it is time to ask for a lease.
 func (l *Lease) Decide(now Instant, cost, capacity int64, d *Decision) (decided, ask bool) {
 	l.asked += cost
 	l.hits++
@@ -64,8 +68,9 @@ func (l *Lease) Decide(now Instant, cost, capacity int64, d *Decision) (decided,
 	return false, now >= l.quiet && l.hits+l.past >= leaseAfter
 }
 
-// denies reports whether cost units are denied without asking. Until the time that was said, one request now and then is asked
-// for, in case something was given back; the others need not all follow it.
+// denies reports whether cost units are denied without asking. Until the time that was said, one
+// request now and then is asked for, in case something was given back; the others need not all
+// follow it.
 func (l *Lease) denies(now Instant, cost int64) bool {
 	if now >= l.retryAt || cost < l.deniedCost {
 		return false
@@ -96,8 +101,8 @@ func (l *Lease) Heard(sent Instant, cost int64, d *Decision) {
 // FreeAgain ends a denial: something is given back.
 func (l *Lease) FreeAgain() { l.deniedUntil, l.retryAt = 0, 0 }
 
-// Granted takes units into use that were asked for at sent; d is what was said of the rest. What was lent before must have
-// been put aside.
+// Granted takes units into use that were asked for at sent; d is what was said of the rest. What
+// was lent before must have been put aside.
 func (l *Lease) Granted(sent Instant, units int64, d *Decision) {
 	l.Lent = Lent{Size: units, Units: units, Until: sent.Add(LeaseTTL)}
 	l.remaining, l.resetAt = d.Remaining, sent.Add(d.ResetAfter)
@@ -106,7 +111,8 @@ func (l *Lease) Granted(sent Instant, units int64, d *Decision) {
 // NotGranted notes that what was asked for at sent was not lent.
 func (l *Lease) NotGranted(sent Instant) { l.quiet = sent.Add(leaseQuiet) }
 
-// Ended reports whether what is lent is not needed any more, or not to be spent any more: it should be settled.
+// Ended reports whether what is lent is not needed any more, or not to be spent any more: it should
+// be settled.
 func (l *Lease) Ended(now Instant) bool { return l.asked == 0 || now >= l.Until }
 
 // Ends reports whether what is lent ends soon: if it is in use it should be renewed.

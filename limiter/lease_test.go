@@ -7,8 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: a lease is wanted when a key is asked for often, spends no more than it has, and nothing from its deadline on,
-// which counts from when it was asked for.
+// Promise: a lease is wanted when a key is asked for often, spends no more than it has, and nothing
+// from its deadline on, which counts from when it was asked for.
 func TestLease(t *testing.T) {
 	const ms = limiter.Instant(time.Millisecond)
 	var l limiter.Lease
@@ -31,7 +31,7 @@ func TestLease(t *testing.T) {
 		{19 * ms, 1, false, false, false, 0, nil},
 		{20 * ms, 1, false, false, true, 0, func() { l.Granted(20*ms, 10, &limiter.Decision{Remaining: 50}) }},
 		{21 * ms, 7, true, true, false, 53, nil},
-		{21 * ms, 4, false, false, true, 0, nil}, // more than is left: who decides on the key is asked
+		{21 * ms, 4, false, false, true, 0, nil}, // more than is left: the deciding node is asked
 		{22 * ms, 1, true, true, true, 52, nil},  // 80 %
 		{1019 * ms, 1, true, true, true, 51, nil},
 		{1020 * ms, 1, false, false, true, 0, func() {
@@ -40,7 +40,8 @@ func TestLease(t *testing.T) {
 			}
 			l.Heard(1500*ms, 5, &limiter.Decision{Remaining: 4, RetryAfter: time.Second})
 		}},
-		{1501 * ms, 5, false, false, true, 0, func() { // what the key itself refuses is not remembered here
+		// a denial by the key itself is not cached here
+		{1501 * ms, 5, false, false, true, 0, func() {
 			l.Heard(2000*ms, 5, &limiter.Decision{Remaining: 4, RetryAfter: time.Second, Hold: limiter.HoldInTheWay})
 		}},
 		{2004 * ms, 5, true, false, false, 4, nil},
@@ -60,7 +61,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// Promise: what is said of a lease is no more than the limit, and of a denial less than was asked for; a yes ends a denial.
+// Promise: what is said of a lease is no more than the limit, and of a denial less than was asked
+// for; a yes ends a denial.
 func TestLeaseSays(t *testing.T) {
 	const ms = limiter.Instant(time.Millisecond)
 	var l limiter.Lease
@@ -78,7 +80,8 @@ func TestLeaseSays(t *testing.T) {
 		t.Errorf("when the denial has ended: %+v", d)
 	}
 	l.Heard(3*ms, 5, &limiter.Decision{RetryAfter: time.Second, Hold: limiter.HoldInTheWay})
-	for at, want := range map[limiter.Instant]bool{4 * ms: true, 8 * ms: false} { // what is in the way may go any moment
+	// what is in the way may go any moment
+	for at, want := range map[limiter.Instant]bool{4 * ms: true, 8 * ms: false} {
 		again := l
 		if decided, _ := again.Decide(at, 5, 100, &d); decided != want {
 			t.Errorf("at %d ms: decided is %t", at/ms, decided)

@@ -16,7 +16,8 @@ import (
 // Algorithm names the arithmetic of a limit.
 type Algorithm uint8
 
-// The algorithms. The zero value is not one of them, so a forgotten field is an error and not a surprise.
+// The algorithms. The zero value is not one of them, so a forgotten field is an error and not a
+// surprise.
 const (
 	GCRA           Algorithm = 1 + iota // continuous token bucket, leaky bucket as a meter
 	FixedWindow                         // one counter per window
@@ -25,9 +26,10 @@ const (
 	TokenBucket                         // token bucket with discrete refills
 	LeakyBucket                         // leaky bucket as a queue: admits with a delay
 	SlidingCounter                      // counters of the parts of a window
-	StatedWindow                        // fixed window whose limit and period each request states
-	StatedBucket                        // continuous token bucket whose limit, period and burst each request states
-	Concurrency                         // permits that are out at once
+	StatedWindow                        // fixed window; each request states its limit and period
+	// continuous token bucket; each request states its limit, period and burst
+	StatedBucket
+	Concurrency // permits that are out at once
 )
 
 // String is the name that files, requests and errors use.
@@ -42,35 +44,43 @@ func (a Algorithm) String() string {
 type Anchor uint8
 
 const (
-	Epoch    Anchor = iota // windows and refills are aligned to the Unix epoch: minute windows begin at the full minute
-	FirstHit               // a window opens with the first counted request and lasts Per; a bucket is refilled Per after it, and so on
+	// windows and refills are aligned to the Unix epoch: minute windows begin at the full minute
+	Epoch Anchor = iota
+	// a window opens with the first counted request and lasts Per; a bucket is refilled Per after
+	// it, and so on
+	FirstHit
 )
 
 // OnError says what a limit answers while its owner cannot be reached.
 type OnError uint8
 
 const (
-	ErrorLocal OnError = iota // decide from this node's share: limit divided by the number of members
-	ErrorAllow                // admit
-	ErrorDeny                 // deny
+	// decide from this node's share: limit divided by the number of members
+	ErrorLocal OnError = iota
+	ErrorAllow         // admit
+	ErrorDeny          // deny
 )
 
 // Consistency says which node of a cluster decides.
 type Consistency uint8
 
 const (
-	Exact      Consistency = iota // the one that holds the key
-	Replicated                    // whichever is asked: each tells the others what it has admitted ten times a second
-	Leased                        // the one that holds the key, and for a while others, from units that it has set aside for them
+	Exact Consistency = iota // the one that holds the key
+	// any node that is asked: each tells the others its admissions ten times a second
+	Replicated
+	// the key's owner, and for a while other nodes, from units that it has reserved for them
+	Leased
 )
 
 // OnPartition says what a node answers that is cut off from most of its cluster.
 type OnPartition uint8
 
 const (
-	PartitionProportional OnPartition = iota // decide from this node's share: limit divided by the number of members
-	PartitionDeny                            // deny
-	PartitionOpen                            // decide as if this node were alone: each such node admits up to the limit
+	// decide from this node's share: limit divided by the number of members
+	PartitionProportional OnPartition = iota
+	PartitionDeny                     // deny
+	// decide as if this node were alone: each such node admits up to the limit
+	PartitionOpen
 )
 
 // Unsettled says what is charged for a hold that runs out (see Book).
@@ -95,62 +105,102 @@ const (
 	MaxLimit = 1 << 40
 	MinPer   = time.Millisecond
 	MaxPer   = 366 * 24 * time.Hour
-	// MaxClientPer is the longest period of a bucket with ClientTime: 2^31−1 s, as in Smyte's limiter.
+	// MaxClientPer is the longest period of a bucket with ClientTime: 2^31−1 s, as in Smyte's
+	// limiter.
 	MaxClientPer = math.MaxInt32 * time.Second
 	MaxZone      = 64 // bytes
-	// MaxFill is the longest that an empty bucket may take to fill, Burst/Limit×Per: 2^61 ns, about 73 years.
+	// MaxFill is the longest that an empty bucket may take to fill, Burst/Limit×Per: 2^61 ns, about
+	// 73 years.
 	MaxFill = 1 << 61 * time.Nanosecond
 )
 
 // Spec describes a limit. Zero fields take the default named beside them.
 type Spec struct {
-	Name          string        // 1 … 256 bytes of UTF-8 without control characters; part of the identity of every counter
-	Algorithm     Algorithm     // required; part of the identity
-	Limit         int64         // units per Per, 1 … 2^40, for a SlidingLog 1 … 2048; TokenBucket: most tokens, with ClientTime up to 2^63−1
-	Per           time.Duration // 1 ms … 366 days, with ClientTime up to MaxClientPer; part of the identity, but of a GCRA and a LeakyBucket. Calendar sets it. Concurrency: when a permit comes back that nobody returns
-	Burst         int64         // GCRA, StatedBucket: most units at once, 1 … 2^40, refilled within MaxFill; default Limit. LeakyBucket: most units that wait, from 0
-	Anchor        Anchor        // FixedWindow, TokenBucket: default Epoch; part of the identity
-	Calendar      Calendar      // FixedWindow, Epoch, and StatedWindow: windows of a calendar, instead of Per; part of the identity
-	TimeZone      string        // Calendar: whose local time, by its name in the IANA database; default UTC; part of the identity
-	CountRejected bool          // FixedWindow, SlidingLog, SlidingCounter: a refused request counts too, unless its cost is above Limit
+	// 1 … 256 bytes of UTF-8 without control characters; part of the identity of every counter
+	Name      string
+	Algorithm Algorithm // required; part of the identity
+	// units per Per, 1 … 2^40, for a SlidingLog 1 … 2048; TokenBucket: most tokens, with ClientTime
+	// up to 2^63−1
+	Limit int64
+	// 1 ms … 366 days, with ClientTime up to MaxClientPer; part of the identity, but of a GCRA and
+	// a LeakyBucket. Calendar sets it. Concurrency: when an unreturned permit expires
+	Per time.Duration
+	// GCRA, StatedBucket: most units at once, 1 … 2^40, refilled within MaxFill; default Limit.
+	// LeakyBucket: most units that wait, from 0
+	Burst  int64
+	Anchor Anchor // FixedWindow, TokenBucket: default Epoch; part of the identity
+	// FixedWindow, Epoch, and StatedWindow: windows of a calendar, instead of Per; part of the
+	// identity
+	Calendar Calendar
+	// Calendar: its time zone, by its name in the IANA database; default UTC; part of the identity
+	TimeZone string
+	// FixedWindow, SlidingLog, SlidingCounter: a refused request counts too, unless its cost is
+	// above Limit
+	CountRejected bool
 	MinGap        time.Duration // SlidingLog: least time between two requests that count, 0 … Per
-	Refill        int64         // TokenBucket: tokens that come every Per, as many as Limit may be; default Limit. There, both are part of the identity
-	Strict        bool          // TokenBucket, FirstHit: a request that leaves the bucket empty puts the refill off by Per
-	Drain         bool          // TokenBucket, FixedWindow: a refused request takes all there is; see there
-	ClientTime    bool          // TokenBucket: requests may say what time it is (Request.At), and are believed; part of the identity
-	Sessions      bool          // TokenBucket, FirstHit: strict, and a decision says when its session began (Decision.Session); part of the identity
-	Buckets       int           // SlidingCounter, Concurrency: parts of Per, 1 … 2048, of whole nanoseconds and 1 ms at least; default 60, and 16; part of the identity
-	Lenient       bool          // SlidingCounter: the part that is cut by the beginning of the window does not count
-	MaxDebt       int64         // most units that a report may charge beyond what there is, 0 … 2^40
-	Unsettled     Unsettled     // what a hold that runs out costs; default UnsettledCharge. A permit of Concurrency costs nothing
-	OnError       OnError       // default ErrorLocal
-	Consistency   Consistency   // default Exact; Replicated needs an algorithm that can have a MaxDebt, and gets one
-	OnPartition   OnPartition   // default PartitionProportional
-	Sync          bool          // in a cluster: a charge is answered when the key's heir has a copy of it, so a crash forgets none
-	OnDeny        OnDeny        // default DenyReject
-	DryRun        bool          // decide and count, never deny
-	Override      string        // the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit itself. New sets it
-	Nameless      bool          // Name is one that all limits share which have none of their own: GCRA, LeakyBucket: the period is part of the identity
-	Unlimited     bool          // the keys of that override are always admitted, and nothing is counted; all else says so as well as it can. New sets it
+	// TokenBucket: tokens that come every Per, as many as Limit may be; default Limit. There, both
+	// are part of the identity
+	Refill int64
+	// TokenBucket, FirstHit: a request that leaves the bucket empty puts the refill off by Per
+	Strict bool
+	// TokenBucket, FixedWindow: a refused request takes all that is left; see there
+	Drain bool
+	// TokenBucket: requests may state their time (Request.At), and are believed; part of the
+	// identity
+	ClientTime bool
+	// TokenBucket, FirstHit: strict, and a decision says when its session began (Decision.Session);
+	// part of the identity
+	Sessions bool
+	// SlidingCounter, Concurrency: parts of Per, 1 … 2048, of whole nanoseconds and 1 ms at least;
+	// default 60, and 16; part of the identity
+	Buckets int
+	// SlidingCounter: the part that is cut by the beginning of the window does not count
+	Lenient bool
+	// most units that a report may charge beyond what there is, 0 … 2^40
+	MaxDebt int64
+	// cost of a hold that expires; default UnsettledCharge. A permit of Concurrency costs nothing
+	Unsettled Unsettled
+	OnError   OnError // default ErrorLocal
+	// default Exact; Replicated needs an algorithm that can have a MaxDebt, and gets one
+	Consistency Consistency
+	OnPartition OnPartition // default PartitionProportional
+	// in a cluster: a charge is answered when the key's heir has a copy of it, so a crash forgets
+	// none
+	Sync   bool
+	OnDeny OnDeny // default DenyReject
+	DryRun bool   // decide and count, never deny
+	// the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit
+	// itself. New sets it
+	Override string
+	// Name is shared by all limits that have none of their own: GCRA, LeakyBucket: the period is
+	// part of the identity
+	Nameless bool
+	// the keys of that override are always admitted, and nothing is counted. New sets it
+	Unlimited bool
 }
 
-// Limit is a checked Spec with what its arithmetic needs worked out. It is immutable and shared by all goroutines.
+// Limit is a checked Spec with what its arithmetic needs worked out. It is immutable and shared by
+// all goroutines.
 //
-// Counters belong to a limit's identity: name, algorithm, per, anchor, calendar and time zone, and where the algorithm has
-// them buckets, or limit, refill, client_time and sessions of a token bucket; of a GCRA, a leaky bucket, a stated window
-// or bucket, name and algorithm alone. Two Limits with one identity use the same
-// counters, so the limit, the burst, the override and all else may change in place and keep what was consumed. What
-// belongs to the identity cannot: a limit with another algorithm, or a window of another period, begins with fresh counters, and as long
-// as the old ones of a key would count, a Decision that makes new ones says so (Decision.Restarted).
+// Counters belong to a limit's identity: name, algorithm, per, anchor, calendar and time zone, and
+// where the algorithm has them buckets, or limit, refill, client_time and sessions of a token
+// bucket; of a GCRA, a leaky bucket, a stated window or bucket, name and algorithm alone. Two
+// Limits with one identity use the same counters, so the limit, the burst, the override and all
+// else may change in place and keep what was consumed. What belongs to the identity cannot: a limit
+// with another algorithm, or a window of another period, begins with fresh counters, and as long as
+// the old ones of a key would count, a Decision that makes new ones says so (Decision.Restarted).
 type Limit struct {
 	Spec
 	overrides []override // see For
 	networks  bool       // one of them has a network for a pattern
 	seed      uint64     // hash of the identity: mixed with a key's hash to find shard and slot
 	ruleSeed  uint64     // the same, of limit and override: see rules
-	crowdSeed uint64     // says whose newcomers share a cell of the crowd: those of one seed, and if it is stated, of one limit
+	// newcomers of one seed share cells of the sketch, and if the limit is stated, those of one
+	// limit
+	crowdSeed uint64
 
-	// GCRA: one unit occupies the bucket for interval + fraction/2^64 ns; a full burst for depth likewise.
+	// GCRA: one unit occupies the bucket for interval + fraction/2^64 ns; a full burst for depth
+	// likewise.
 	interval, fraction   uint64
 	depth, depthFraction uint64
 	stateWords           int
@@ -172,8 +222,8 @@ type SpecError struct {
 
 func (e *SpecError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Reason) }
 
-// New checks s and the exceptions from it, fills its defaults in and works out what its arithmetic needs. What it refuses
-// is a *SpecError.
+// New checks s and the exceptions from it, fills its defaults in and works out what its arithmetic
+// needs. What it refuses is a *SpecError.
 func New(given Spec, overrides ...Override) (*Limit, error) {
 	s := given
 	if s.Per == 0 && s.Calendar <= Years {
@@ -209,7 +259,8 @@ func (s *Spec) fill() {
 		s.Buckets = concurrencyBuckets
 	}
 	if s.Consistency == Replicated && s.MaxDebt == 0 {
-		// What several nodes admit at once is more than there is; it must be remembered until it is paid.
+		// What several nodes admit at once is more than there is; it must be remembered until it is
+		// paid.
 		for s.MaxDebt = s.mostOwed(); s.MaxDebt > 0 && !s.paysInTime(); s.MaxDebt /= 2 {
 		}
 	}
@@ -336,7 +387,8 @@ func (s *Spec) canLease() bool {
 	return s.MinGap == 0 && !s.CountRejected && !s.Drain && !s.Strict && !s.ClientTime && !s.Sessions
 }
 
-// mostTokens bounds limit and refill. A bucket with ClientTime has those of Smyte's limiter, where there are no debts.
+// mostTokens bounds limit and refill. A bucket with ClientTime has those of Smyte's limiter, where
+// there are no debts.
 func (s *Spec) mostTokens() int64 {
 	if s.ClientTime && s.Algorithm == TokenBucket && s.MaxDebt == 0 && s.Consistency != Replicated {
 		return math.MaxInt64
@@ -461,9 +513,10 @@ func (s *Spec) identity() uint64 {
 	return xxhash.Sum64(b)
 }
 
-// perApart reports whether limits with different periods have different counters. The arrival time of a GCRA and of a
-// queue is an instant, which means the same under any period: a change keeps the debt, in time. (Under redis-cell's
-// CL.THROTTLE it does, too.) Limits without a name are apart nevertheless: nobody has changed one into the other.
+// perApart reports whether limits with different periods have different counters. The arrival time
+// of a GCRA and of a queue is an instant, which means the same under any period: a change keeps the
+// debt, in time. (Under redis-cell's CL.THROTTLE it does, too.) Limits without a name are apart
+// nevertheless: nobody has changed one into the other.
 func (s *Spec) perApart() bool {
 	return !s.stated() && (s.Nameless || s.Algorithm != GCRA && s.Algorithm != LeakyBucket)
 }
@@ -476,17 +529,20 @@ func (l *Limit) sameIdentity(other *Limit) bool {
 		l.Buckets == other.Buckets && l.Refill == other.Refill && l.ClientTime == other.ClientTime && l.Sessions == other.Sessions && (l.Algorithm != TokenBucket || l.Limit == other.Limit)
 }
 
-// sameRule reports whether entries of l and other belong to one rule: they have one identity, and one override.
+// sameRule reports whether entries of l and other belong to one rule: they have one identity, and
+// one override.
 func (l *Limit) sameRule(other *Limit) bool {
 	return l.Override == other.Override && l.sameIdentity(other)
 }
 
-// shareMark ends the name of a share. New accepts no control character, so no other limit can have such a name.
+// shareMark ends the name of a share. New accepts no control character, so no other limit can have
+// such a name.
 const shareMark = "\x00share"
 
-// Share is l divided by n, for decisions that a node takes alone while the owner of a key is away: limit and burst
-// are at least 1, all else is the same. Its counters are its own, so what was admitted from a share is never
-// mistaken for the owner's count. n below 1 counts as 1. Share allocates.
+// Share is l divided by n, for decisions that a node takes alone while the owner of a key is away:
+// limit and burst are at least 1, all else is the same. Its counters are its own, so what was
+// admitted from a share is never mistaken for the owner's count. n below 1 counts as 1. Share
+// allocates.
 func (l *Limit) Share(n int) *Limit {
 	s := l.Spec
 	s.Name = strings.TrimSuffix(s.Name, shareMark) + shareMark
@@ -494,7 +550,8 @@ func (l *Limit) Share(n int) *Limit {
 	switch s.Algorithm {
 	case GCRA, StatedBucket:
 		s.Burst = max(1, s.Burst/int64(max(1, n)))
-		if !fills(s.Burst, s.Limit, s.Per) { // rounding down has slowed the refill more than it has cut the burst
+		// rounding down has slowed the refill more than it has cut the burst
+		if !fills(s.Burst, s.Limit, s.Per) {
 			s.Burst = max(1, s.Limit)
 		}
 	case LeakyBucket:
@@ -516,7 +573,8 @@ func (l *Limit) Share(n int) *Limit {
 
 func (l *Limit) isShare() bool { return strings.HasSuffix(l.Name, shareMark) }
 
-// isLocal reports whether a node's states under l are its alone: those of a share, or of a replicated limit.
+// isLocal reports whether a node's states under l are its alone: those of a share, or of a
+// replicated limit.
 func (l *Limit) isLocal() bool { return l.Consistency == Replicated || l.isShare() }
 
 // mostOwed is the debt that a replicated limit may have: what a hundred nodes admit at once.
@@ -527,11 +585,12 @@ func (s *Spec) mostOwed() int64 {
 	return min(100*max(s.Limit, s.Burst), MaxLimit)
 }
 
-// NeverDenies reports whether a refusal by l is hidden from its caller (dry_run, or on_deny: shadow).
+// NeverDenies reports whether a refusal by l is hidden from its caller (dry_run, or on_deny:
+// shadow).
 func (l *Limit) NeverDenies() bool { return l.DryRun || l.OnDeny == DenyShadow }
 
-// Capacity is the most that l admits at once: the burst of a bucket, the limit of a window. A queue admits one unit at
-// once and as many as may wait.
+// Capacity is the most that l admits at once: the burst of a bucket, the limit of a window. A queue
+// admits one unit at once and as many as may wait.
 func (l *Limit) Capacity() int64 {
 	switch l.Algorithm {
 	case GCRA, StatedBucket:
@@ -542,7 +601,8 @@ func (l *Limit) Capacity() int64 {
 	return l.Limit
 }
 
-// countsRefused reports whether a request of that cost, which is refused, is to be kept nevertheless.
+// countsRefused reports whether a request of that cost, which is refused, is to be kept
+// nevertheless.
 func (l *Limit) countsRefused(cost int64) bool {
 	return l.CountRejected && cost <= l.Limit || l.Drain
 }

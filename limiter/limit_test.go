@@ -13,7 +13,8 @@ import (
 	"penstock/limiter"
 )
 
-// TestNewRefuses: a bad Spec is refused with the name of the field that is wrong and what it accepts.
+// TestNewRefuses: a bad Spec is refused with the name of the field that is wrong and what it
+// accepts.
 func TestNewRefuses(t *testing.T) {
 	good := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute}
 	window := good
@@ -115,7 +116,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestNewFillsDefaults: the burst of a bucket is its limit unless it is given, and the ends of all ranges are accepted.
+// TestNewFillsDefaults: the burst of a bucket is its limit unless it is given, and the ends of all
+// ranges are accepted.
 func TestNewFillsDefaults(t *testing.T) {
 	l := mustNew(t, limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute})
 	if l.Burst != 10 || l.Capacity() != 10 || l.Anchor != limiter.Epoch || l.OnError != limiter.ErrorLocal {
@@ -133,11 +135,13 @@ func TestNewFillsDefaults(t *testing.T) {
 	}
 }
 
-// TestShare: the shares of n nodes add up to at most the limit, or to one each, and are limits like others.
+// TestShare: the shares of n nodes add up to at most the limit, or to one each, and are limits like
+// others.
 func TestShare(t *testing.T) {
 	for _, s := range []limiter.Spec{
 		{Algorithm: limiter.GCRA, Limit: 10, Burst: 25, Per: time.Minute},
-		{Algorithm: limiter.GCRA, Limit: 3, Burst: 200, Per: limiter.MaxPer}, // one a year: 200 would take too long to refill
+		// one a year: 200 would take too long to refill
+		{Algorithm: limiter.GCRA, Limit: 3, Burst: 200, Per: limiter.MaxPer},
 		{Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute, CountRejected: true},
 		{Algorithm: limiter.SlidingWindow, Limit: 10, Per: time.Minute, OnError: limiter.ErrorDeny, DryRun: true},
 		{Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: time.Second},
@@ -171,7 +175,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestChangeInPlace: a limit that is changed keeps what was consumed, and a higher one gives the difference and no more.
+// TestChangeInPlace: a limit that is changed keeps what was consumed, and a higher one gives the
+// difference and no more.
 func TestChangeInPlace(t *testing.T) {
 	for _, s := range everyKind {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
@@ -215,9 +220,10 @@ func TestChangeInPlace(t *testing.T) {
 	}
 }
 
-// TestChangesMintNothing: whatever a limit or a burst is changed to, and however often, at one instant no more is admitted
-// than the largest of them; and a change adds to what remains no more than it adds to the limit. (The rate of a gcra or a
-// leaky_bucket is not changed here: it keeps its debt in time, so at half the rate it owes half as many units.)
+// TestChangesMintNothing: a limit or a burst changes to any values, any number of times. At one
+// instant no more is admitted than the largest of them, and a change adds to what remains no more
+// than it adds to the limit. (The rate of a gcra or a leaky_bucket is not changed here: it keeps
+// its debt in time, so at half the rate it owes half as many units.)
 func TestChangesMintNothing(t *testing.T) {
 	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
 		if a == limiter.TokenBucket {

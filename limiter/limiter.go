@@ -1,18 +1,21 @@
 // Package limiter decides. Follow one decision:
 //
-//  1. A Spec describes a limit in the words of its owner ("login: 10 per minute"). New checks it once and
-//     returns an immutable *Limit that carries everything its arithmetic needs.
-//  2. A Table keeps one small state per limit and key. Take locks the shard of the key, hands the state to the
-//     limit's algorithm together with now and the cost, stores what comes back, and returns the Decision.
+//  1. A Spec describes a limit in the words of its owner ("login: 10 per minute"). New checks it
+//     once and returns an immutable *Limit that carries everything its arithmetic needs.
+//  2. A Table keeps one small state per limit and key. Take locks the shard of the key, hands the
+//     state to the limit's algorithm together with now and the cost, stores what comes back, and
+//     returns the Decision.
 //  3. Nothing here reads a clock, waits, logs or draws a random number: a decision is a function of
-//     (state, now, request), and the same bits come out in production, in a test and in the simulator.
+//     (state, now, request), and the same bits come out in production, in a test and in the
+//     simulator.
 //
-// Every algorithm is integer arithmetic on a few int64 words that saturates instead of overflowing. All words zero
-// is the state of a key that was never seen, so an entry that has decayed to zero is removed without loss.
+// Every algorithm is integer arithmetic on a few int64 words that saturates instead of overflowing.
+// All words zero is the state of a key that was never seen, so an entry that has decayed to zero is
+// removed without loss.
 //
-// What an algorithm keeps of a key, in bytes beside the key's own; what its arithmetic costs, in nanoseconds, for requests
-// that are admitted and refused; and the most that it admits within a span of the limit's period, of a limit of L. The
-// bytes are those of a limit of 100:
+// What an algorithm keeps of a key, in bytes beside the key's own; what its arithmetic costs, in
+// nanoseconds, for requests that are admitted and refused; and the most that it admits within a
+// span of the limit's period, of a limit of L. The bytes are those of a limit of 100:
 //
 //	algorithm                 bytes  yes  no  most in a period
 //	token_bucket              16       8   8  2L, strict 2L−1
@@ -30,8 +33,8 @@
 //	stated_window             24       9   9  as fixed_window from the first hit
 //	stated_bucket             32      11  17  as gcra
 //
-// The times are the least of twelve runs on one core of an AMD EPYC, shared with others; what is found in the table comes on top (see
-// bench/). They are measured by:
+// The times are the least of twelve runs on one core of an AMD EPYC, shared with others; what is
+// found in the table comes on top (see bench/). They are measured by:
 //
 //	go test -run '^$' -bench Decide -count 12 ./limiter
 package limiter
@@ -42,13 +45,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Instant is a moment: nanoseconds since the Unix epoch on the clock of the node that decides. That clock is read
-// once at the door and never steps (rpc anchors it to the wall once and then follows the monotonic clock), so a
-// window can be aligned to the epoch and an operator who sets the clock by an hour changes no decision.
+// Instant is a moment: nanoseconds since the Unix epoch on the clock of the deciding node. That
+// clock is read once at the door and never steps (rpc anchors it to the wall once and then follows
+// the monotonic clock). So a window can be aligned to the epoch, and setting the wall clock by an
+// hour changes no decision.
 type Instant int64
 
-// Millis is a moment on the clock of a client: milliseconds since the Unix epoch. Clients may say anything up to the
-// end of an int64, where nanoseconds would have ended in the year 2262.
+// Millis is a moment on the clock of a client: milliseconds since the Unix epoch. Clients may say
+// anything up to the end of an int64, where nanoseconds would have ended in the year 2262.
 type Millis int64
 
 // Millis is the whole millisecond that t lies in.
@@ -68,31 +72,39 @@ func (t Instant) Add(d time.Duration) Instant {
 	return s
 }
 
-// Never is the RetryAfter of a request that no amount of waiting admits, and of one that was admitted.
+// Never is the RetryAfter of a request that no amount of waiting admits, and of one that was
+// admitted.
 const Never time.Duration = -1
 
-// Decision is the answer to one request. Durations are in nanoseconds; doors round up to their own unit.
+// Decision is the answer to one request. Durations are in nanoseconds; doors round up to their own
+// unit.
 type Decision struct {
-	Allowed    bool
-	Limit      int64         // the most that can be admitted at once: the limit of a window, the burst of a bucket
-	Remaining  int64         // whole units that could still be admitted at this instant, 0 … Limit
-	RetryAfter time.Duration // smallest wait after which the same cost is admitted if nothing else comes, or Never
-	// ResetAfter is the wait until the state equals that of a key never seen, 0 if it does already. Of a fixed window
-	// that is aligned to the epoch it is always the time to the window's end.
+	Allowed bool
+	// the most that can be admitted at once: the limit of a window, the burst of a bucket
+	Limit     int64
+	Remaining int64 // whole units that could still be admitted at this instant, 0 … Limit
+	// smallest wait after which the same cost is admitted if nothing else comes, or Never
+	RetryAfter time.Duration
+	// ResetAfter is the wait until the state equals that of a key never seen, 0 if it does already.
+	// Of a fixed window that is aligned to the epoch it is always the time to the window's end.
 	ResetAfter time.Duration
 	Delay      time.Duration // how long an admitted caller must wait first (queues only)
-	Drained    int64         // units that a refused request has taken along (Drain); Remaining is what is left then
-	Session    Millis        // when the session began (token buckets with Sessions), on the clock that the request went by
-	Hold       HoldState     // what became of a hold (see Book), or HoldInTheWay
-	// Restarted says that the key has counters under a limit of this name with another algorithm, period or whatever
-	// else belongs to a limit's identity, that these would still count there, and that it has begun anew here.
+	// units that a refused request has taken (Drain); Remaining is what is left then
+	Drained int64
+	// when the session began (token buckets with Sessions), on the clock that the request went by
+	Session Millis
+	Hold    HoldState // what became of a hold (see Book), or HoldInTheWay
+	// Restarted says that the key's counters were reset: the key has counters that still count
+	// under a limit of this name with another identity (algorithm, period and so on).
 	Restarted bool
-	Closed    bool // nothing was decided, nothing else is set: the key is not this table's (see Table.Guard)
+	// nothing was decided, nothing else is set: the key is not this table's (see Table.Guard)
+	Closed bool
 }
 
-// Together is the one answer to a request that several limits have a say in ("10 a minute, and 2 s between two"; see
-// Table.TakeAll): allowed if all allow it, with what remains under the tightest, and the longest of all waits. Once a
-// limit admits a request, it goes on to do so while nothing comes, so that wait is exact. ds has one decision at least.
+// Together is the one answer to a request that several limits have a say in ("10 a minute, and 2 s
+// between two"; see Table.TakeAll): allowed if all allow it, with what remains under the tightest,
+// and the longest of all waits. Once a limit admits a request, it goes on to do so while nothing
+// comes, so that wait is exact. ds has one decision at least.
 func Together(ds []Decision) Decision {
 	sum := ds[0]
 	for _, d := range ds[1:] {
@@ -111,8 +123,8 @@ func Together(ds []Decision) Decision {
 	return sum
 }
 
-// Hash is the one hash of a key. It is computed once at the door and passed on: its top bits pick the partition
-// (ring), its mix with the limit picks shard and slot (Table). Only the key is hashed, not the limit's name, so
-// that all limits of one key live on one owner and "10 a minute and 1000 a day for alice" is one message, decided
-// at once or not at all.
+// Hash is the one hash of a key. It is computed once at the door and passed on: its top bits pick
+// the partition (ring), its mix with the limit picks shard and slot (Table). Only the key is
+// hashed, not the limit's name, so that all limits of one key live on one owner and "10 a minute
+// and 1000 a day for alice" is one message, decided at once or not at all.
 func Hash(key string) uint64 { return xxhash.Sum64String(key) }

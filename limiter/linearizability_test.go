@@ -15,13 +15,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A table is used by all goroutines at once, and its promise is that nobody can tell: there is an order of all
-// requests, in which none comes before one that had been answered when it was made, such that a single caller who
-// makes them one after the other gets the same answers, to the nanosecond. porcupine searches for that order.
+// All goroutines use a table at once, and its promise is that this cannot be seen. There is an
+// order of all requests, in which none comes before one that had been answered when it was made. A
+// single caller that makes them in that order gets the same answers, to the nanosecond. porcupine
+// searches for that order.
 //
-// The sequential limiter that it compares with is the algorithm itself, a function of (state, now, request) that other
-// tests hold against a naive one. The instant is a part of the request: callers read the clock before they ask, and
-// overtake each other on the way.
+// The sequential limiter that it compares with is the algorithm itself, a function of (state, now,
+// request) that other tests hold against a naive one. The instant is a part of the request: callers
+// read the clock before they ask, and overtake each other on the way.
 
 // asked is a request, and answered what came back.
 type asked struct {
@@ -71,7 +72,9 @@ func (a asked) of(t asker) (out answered) {
 	case "all":
 		out.all = t.TakeAll(a.now, a.items, out.decisions)
 	case "sweep":
-		t.Sweep(a.now, 1) // one slot, or what follows the last one of a shard: one lock, so it has one place in the order
+		// one slot, or what follows the last one of a shard: one lock, so it has one place in the
+		// order
+		t.Sweep(a.now, 1)
 	}
 	return out
 }
@@ -139,7 +142,8 @@ func (s states) after(a asked, got answered, limits map[string]*Limit) []states 
 	return []states{next}
 }
 
-// swept are the states after a sweep, which removes none, some or all of the keys that are as good as never seen.
+// swept are the states after a sweep, which removes none, some or all of the keys that are as good
+// as never seen.
 func (s states) swept(now Instant, limits map[string]*Limit) []states {
 	possible := []states{s}
 	for key, w := range s {
@@ -167,7 +171,8 @@ func linearizable(history []porcupine.Operation, limits map[string]*Limit) porcu
 	return porcupine.CheckOperationsTimeout(model.ToModel(), history, time.Minute)
 }
 
-// contest lets goroutines ask of t at once, and returns who was answered what, and when by a clock that only counts.
+// contest lets goroutines ask t at once, and returns their answers, with times by a clock that only
+// counts.
 func contest(t asker, seed uint64, draw func(*rand.Rand, Instant) asked) []porcupine.Operation {
 	const askers, questions = 4, 25
 	var stamp, clock atomic.Int64
@@ -198,8 +203,8 @@ func contest(t asker, seed uint64, draw func(*rand.Rand, Instant) asked) []porcu
 	return slices.Concat(histories...)
 }
 
-// contested are two keys, in two shards of a table that has two, each under a limit of its own; and what is asked about
-// them.
+// contested are two keys, in two shards of a table that has two, each under a limit of its own; and
+// what is asked about them.
 func contested(l *Limit) (limits map[string]*Limit, draw func(*rand.Rand, Instant) asked) {
 	other := mustBe(New(Spec{Name: "other", Algorithm: FixedWindow, Limit: 12, Per: time.Minute}))
 	limits = map[string]*Limit{"a": l, "b": other}
@@ -244,8 +249,8 @@ func contested(l *Limit) (limits map[string]*Limit, draw func(*rand.Rand, Instan
 	}
 }
 
-// contestedSpec is a limit of the algorithm whose state changes often in a contest: some requests are refused, and
-// within a minute it admits again.
+// contestedSpec is a limit of the algorithm with a state that changes often in a contest: some
+// requests are refused, and within a minute it admits again.
 func contestedSpec(a Algorithm) Spec {
 	s := Spec{Name: "contested", Algorithm: a, Limit: 7, Per: 20 * time.Second, MaxDebt: 5}
 	switch a {
@@ -273,8 +278,8 @@ func everyAlgorithm(t *testing.T, f func(*testing.T, Algorithm)) {
 	}
 }
 
-// TestLinearizable: whatever many goroutines ask about one key at once, alone and together with another key, peeking,
-// giving back, forgetting and sweeping, their answers are those that one caller could have got.
+// TestLinearizable: many goroutines ask about one key at once, alone and together with another key,
+// with peeks, refunds, resets and sweeps. Their answers are those that one caller could have got.
 func TestLinearizable(t *testing.T) {
 	rounds := 400
 	if testing.Short() {
@@ -297,7 +302,8 @@ func TestLinearizable(t *testing.T) {
 	})
 }
 
-// hasty reads, decides, and then writes, as a limiter does that keeps its counts in a store without scripts.
+// hasty reads, decides, and then writes, as a limiter does that keeps its counts in a store without
+// scripts.
 type hasty struct{ *Table }
 
 func (h hasty) Do(now Instant, l *Limit, key string, hash uint64, r Request) Decision {

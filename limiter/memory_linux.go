@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// reserve gets n zeroed words that are the table's for as long as owner lives. They lie outside the Go heap: there
-// the collector would let the process grow to twice their size before it runs. Pages cost nothing until they are
-// written to.
+// reserve gets n zeroed words that are the table's for as long as owner lives. They lie outside the
+// Go heap: there the collector would let the process grow to twice their size before it runs. Pages
+// cost nothing until they are written to.
 func reserve[T any](n int, owner *T) []int64 {
 	b, err := syscall.Mmap(-1, 0, n*8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil { // no address space left, or a system that commits every page at once
@@ -18,8 +18,8 @@ func reserve[T any](n int, owner *T) []int64 {
 	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
-// release gives the whole pages of words, which nobody uses, back to the system. They read as zero afterwards, or as
-// before.
+// release gives the whole pages of words, which nobody uses, back to the system. They read as zero
+// afterwards, or as before.
 func release(words []int64) {
 	const page = 4096
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(words)))

@@ -10,24 +10,27 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// What leaves a table, and what comes in from another: replication, handover and snapshots are the same act, entries
-// in binary form that are merged or put into a table.
+// What leaves a table, and what comes in from another: replication, handover and snapshots are the
+// same act, entries in binary form that are merged or put into a table.
 
-// Entry is the state of a key on its way, or of a cell that keys share which have no entry (see crowd.go).
+// Entry is the state of a key on its way, or of a cell that keys share which have no entry (see
+// crowd.go).
 type Entry struct {
 	Limit *Limit
-	Key   string        // of a cell: any key that was wanted
-	State []byte        // binary form (see Limit.EncodeState); empty: as good as never seen
-	Age   time.Duration // how long ago State was so; 0 counts a state that was on its way for d as d too young: stricter, never more lenient
+	Key   string // of a cell: any key that was wanted
+	State []byte // binary form (see Limit.EncodeState); empty: as good as never seen
+	// age of State; 0 counts a state that was on its way for d as d too young: stricter, never more
+	// lenient
+	Age time.Duration
 }
 
 // at is the instant at which State was so.
 func (e *Entry) at(now Instant) Instant { return within(now.Add(-max(0, e.Age))) }
 
-// Scan calls fn with the entries of part i of Parts whose hashes are wanted, without shares, and with the cells that
-// wanted keys may have been charged to. They are copied at one
-// time, so nobody waits for fn, which may use the table. A pass over all parts, in any pace, sees every entry that was
-// there all the while; what comes or changes meanwhile is told by Changed.
+// Scan calls fn with the entries of part i of Parts with wanted hashes, without shares, and with
+// the cells that wanted keys may have been charged to. They are copied at one time, so no lock is
+// held during fn, which may use the table. A pass over all parts, at any pace, sees every entry
+// that was there all the while; Changed tells what comes or changes meanwhile.
 func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry)) {
 	s := &t.shards[i]
 	s.mu.Lock()
@@ -47,8 +50,8 @@ func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(
 	}
 }
 
-// Save is a copy of all that part i of Parts knows and that outlives the process: the entries of replicated limits as well,
-// no shares, and nothing of what is not kept (see Guard).
+// Save is a copy of all that part i of Parts knows and that outlives the process: the entries of
+// replicated limits as well, no shares, and nothing of what is not kept (see Guard).
 func (t *Table) Save(now Instant, i int) []Entry {
 	s := &t.shards[i]
 	s.mu.Lock()
@@ -82,8 +85,9 @@ func (s *shard) copyEntries(now Instant, wanted func(l *Limit, hash uint64) bool
 	return scattered(entries)
 }
 
-// scattered puts entries, which come in the order of their hashes, into one in which neighbours lie far apart. Whoever takes them in
-// grows with them: by the first of them alone, all in one corner, it would have no room there and plenty elsewhere.
+// scattered reorders entries, which come sorted by hash, so that neighbours lie far apart. The
+// importing table grows as they come: if the first of them all lay in one corner, it would have no
+// room there and plenty elsewhere.
 func scattered(entries []Entry) []Entry {
 	n := len(entries)
 	step, mixed := spread(n), make([]Entry, n)
@@ -93,7 +97,8 @@ func scattered(entries []Entry) []Entry {
 	return mixed
 }
 
-// anyKey is a key whose hash is wanted. If one in some thousand is, it finds it but once in 10^13 times.
+// anyKey finds a key with a wanted hash. If one in some thousand is wanted, it fails once in 10^13
+// times.
 func anyKey(wanted func(hash uint64) bool) (string, bool) {
 	var b [24]byte
 	for i := range uint64(1 << 17) {
@@ -129,8 +134,9 @@ func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
 	return Entry{Limit: l, Key: strings.Clone(key), State: l.appendState(nil, w, within(now))}
 }
 
-// Import takes e over. What the table knows of the key is merged with it, more consumed wins; or, if replace is set,
-// forgotten, because e comes from who decides for the key and is newer. It reports false if e is broken.
+// Import takes e over. The table's state of the key is merged with it, and more consumed wins. If
+// replace is set, the table's state is replaced, because e comes from the deciding node and is
+// newer. It reports false if e is broken.
 func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	now = within(now)
 	if len(e.State) > 0 && e.State[0] == wireCell {
@@ -140,7 +146,7 @@ func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	s, mix := t.shard(hash, e.Limit)
 	r := t.lock(s, e.Limit)
 	if r == nil {
-		return true // no room for the limit: whoever asks for it is refused
+		return true // no room for the limit: its requests are refused
 	}
 	defer s.mu.Unlock()
 	other := s.words(1, e.Limit.words())
@@ -155,18 +161,19 @@ func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	return true
 }
 
-// Track makes the table remember which entries have changed, for Changed. It must be called before the table is used
-// by several goroutines.
+// Track makes the table remember which entries have changed, for Changed. It must be called before
+// the table is used by several goroutines.
 func (t *Table) Track() {
 	for i := range t.shards {
 		t.shards[i].changed = new(changes)
 	}
 }
 
-// Changed calls fn with every entry that was charged, given back to or reset since Changed was last called, once, and
-// with its state now, and with the keys that have no entry and were charged since. It copies shard by shard, so nobody waits for fn, which may use the table. Entries that are
-// merged or imported do not count as changed, nor do shares. Changed takes the lock of every key once: what was closed by a
-// Guard before is decided no more, and whatever had been decided until then is told.
+// Changed calls fn once with every entry that was charged, refunded or reset since the last call,
+// with its state now, and with the charged keys that have no entry. It copies shard by shard, so no
+// lock is held during fn, which may use the table. Merged or imported entries do not count as
+// changed, nor do shares. Changed takes the lock of every key once: after a Guard has closed a key,
+// no decision is missed.
 func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 	now = within(now)
 	var entries []Entry
@@ -191,14 +198,16 @@ func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 	c := s.changed
 	if len(c.crowd) > 0 { // an idle node asks ten times a second, and writes nothing
-		dst = append(dst, c.crowd...) // before entries: who has got one since has the later state there
+		// before entries: a key that has got one since has the later state there
+		dst = append(dst, c.crowd...)
 		c.crowd, c.where, c.crowdBytes = nil, nil, 0
 	}
 	if len(c.list) == 0 {
 		return dst
 	}
 	dst = slices.Grow(dst, len(c.list))
-	bytes := make([]byte, 0, min(4096, 64*len(c.list))) // about what they need; if not, entry makes more
+	// about what they need; if not, entry makes more
+	bytes := make([]byte, 0, min(4096, 64*len(c.list)))
 	index := s.rules.index.Load()
 	for _, x := range c.list {
 		r := index.byID(x.rule)
@@ -221,8 +230,9 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 	return dst
 }
 
-// changes lists entries that have changed. Each says itself that it is listed (slot.head), so it stands here once, or
-// more often if it was removed and made anew. Of keys without an entry, nothing but this knows who they are: it has copies of them.
+// changes lists changed entries. Each is marked as listed (slot.head), so it stands here once, or
+// more often if it was removed and made anew. Keys without an entry are known only here, so it has
+// copies of them.
 type changes struct {
 	list []changedEntry
 
@@ -236,8 +246,9 @@ type crowdKey struct {
 	key   string
 }
 
-// tell notes the state of a key that lives in the crowd from now on. It reports false if there is no room for that,
-// because too many have come since Changed was last called: then what cannot be told must not happen.
+// tell notes the state of a key that lives in the crowd from now on. It reports false if there is
+// no room for that, because too many have come since Changed was last called: then what cannot be
+// told must not happen.
 func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
 	c := s.changed
 	if c == nil || l.isLocal() {
@@ -281,7 +292,8 @@ func (c *changes) append(mix, rule uint32) {
 	}
 }
 
-// compact keeps each entry once, so the list stays as short as twice the entries there are, or 2^16.
+// compact keeps each entry once, so the list stays as short as twice the entries there are, or
+// 2^16.
 func (c *changes) compact() {
 	seen := make(map[changedEntry]struct{}, len(c.list))
 	c.list = slices.DeleteFunc(c.list, func(x changedEntry) bool {

@@ -13,7 +13,8 @@ type naiveKinds struct {
 	log     []int64                   // SlidingLog: every entry, in order
 	buckets map[[2]int64]*naiveBucket // TokenBucket: by limit and refill; absent = never seen
 	parts   map[int64]*big.Int        // SlidingCounter, Concurrency: by beginning
-	last    int64                     // SlidingCounter: the last that was counted in, if there are parts
+	// SlidingCounter: the last that was counted in, if there are parts
+	last int64
 }
 
 type naiveBucket struct {
@@ -29,8 +30,8 @@ func (s naiveKinds) clone() naiveKinds {
 	return c
 }
 
-// bound is what a log forgets: of entries older than the limit-th newest, when they were. They count from then on as
-// if they had come with that one.
+// bound is what a log forgets: of entries older than the limit-th newest, when they were. They
+// count from then on as if they had come with that one.
 func (s *naiveKinds) bound(limit int64) {
 	older := int64(len(s.log)) - limit
 	for i := range older {
@@ -133,7 +134,8 @@ func (s *naiveKinds) putBucket(spec limiter.Spec, now *big.Int, b naiveBucket) {
 		}
 	}
 	if spec.Anchor == limiter.FirstHit && b.mark.Sign() == 0 && b.value.Cmp(big64(spec.Limit)) == 0 {
-		b.mark = big64(-int64(spec.Per)) // full since the epoch: the mark before it stands for that one
+		// full since the epoch: the mark before it stands for that one
+		b.mark = big64(-int64(spec.Per))
 	}
 	s.buckets[bucketName(spec)] = &b
 	if spec.Anchor == limiter.Epoch && b.value.Cmp(big64(spec.Limit)) == 0 {

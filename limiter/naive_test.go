@@ -9,8 +9,9 @@ import (
 	"penstock/limiter"
 )
 
-// naive is the limiter that the tests believe: one map, big integers, no bounds, and each rule written down as
-// facts say it and not as the code does it. Waits are found by trying, since waiting alone never makes anything worse.
+// naive is the limiter that the tests believe: one map, big integers, no bounds, and each rule
+// written down as facts say it and not as the code does it. Waits are found by trying, since
+// waiting alone never makes anything worse.
 type naive map[string]*naiveState
 
 type naiveState struct {
@@ -99,7 +100,8 @@ func capacity(s limiter.Spec) int64 {
 	return s.Limit
 }
 
-// isMeter reports whether a limit is one of those that keep the instant at which the bucket is full, or idle.
+// isMeter reports whether a limit is one of those that keep the instant at which the bucket is
+// full, or idle.
 func isMeter(s limiter.Spec) bool {
 	return s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket
 }
@@ -196,7 +198,8 @@ func calendarOf(spec limiter.Spec, t *big.Int) (start, end *big.Int) {
 	return midnight(year, 1, 1), midnight(year+1, 1, 1)
 }
 
-// current is the window of the sliding counter that counts at now: never one before the last that was counted in.
+// current is the window of the sliding counter that counts at now: never one before the last that
+// was counted in.
 func (s *naiveState) current(spec limiter.Spec, now *big.Int) *big.Int {
 	k := floorDiv(now, big64(int64(spec.Per)))
 	if s.lastSeen != nil && s.in(s.lastSeen).Sign()+s.in(sub(s.lastSeen, big64(1))).Sign() > 0 {
@@ -243,7 +246,8 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 			return
 		}
 		s.tat = add(mul(now, nanosecond), used)
-		if floorDiv(s.tat, nanosecond).Sign() == 0 { // a word of 0 means never seen: one nanosecond late
+		// a word of 0 means never seen: one nanosecond late
+		if floorDiv(s.tat, nanosecond).Sign() == 0 {
 			s.tat.Add(s.tat, nanosecond)
 		}
 	case limiter.FixedWindow:
@@ -267,7 +271,8 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 			return
 		}
 		s.lastSeen = k
-		for name, w := range s.windows { // of older ones nothing is left, also when the clock goes back
+		// of older ones nothing is left, also when the clock goes back
+		for name, w := range s.windows {
 			if w.number.Cmp(before) < 0 {
 				delete(s.windows, name)
 			}
@@ -282,7 +287,8 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 
 // refuse is what a refusal charges, and how much of what there was it has taken along.
 func (s *naiveState) refuse(spec limiter.Spec, now *big.Int, r limiter.Request) (drained int64) {
-	if spec.Algorithm == limiter.FixedWindow && spec.Drain { // and one more, so that a cost of 0 hears of it
+	// and one more, so that a cost of 0 hears of it
+	if spec.Algorithm == limiter.FixedWindow && spec.Drain {
 		left := s.left(spec, now).Int64()
 		if left >= 0 {
 			s.charge(spec, now, left+1)
@@ -356,7 +362,8 @@ func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limi
 		s.bound(spec.Limit)
 	}
 	if isMeter(spec) && s.tat != nil && int64(spec.Per)%spec.Limit == 0 && cost != 0 {
-		s.tat = mul(floorDiv(add(s.tat, sub(nanosecond, big64(1))), nanosecond), nanosecond) // whole nanoseconds suffice
+		// whole nanoseconds suffice
+		s.tat = mul(floorDiv(add(s.tat, sub(nanosecond, big64(1))), nanosecond), nanosecond)
 	}
 	d = limiter.Decision{Allowed: true, Limit: capacity(spec), RetryAfter: limiter.Never}
 	admits := func(*big.Int) bool { return true }

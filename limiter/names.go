@@ -2,7 +2,8 @@ package limiter
 
 import "strings"
 
-// algorithmNames are the algorithms as files, requests and errors call them, in the order of their numbers.
+// algorithmNames are the algorithms as files, requests and errors call them, in the order of their
+// numbers.
 var algorithmNames = [...]string{
 	GCRA:           "gcra",
 	FixedWindow:    "fixed_window",
@@ -29,8 +30,8 @@ func AlgorithmNamed(name string) (a Algorithm, known bool) {
 // AlgorithmNames lists the names of all algorithms.
 func AlgorithmNames() string { return strings.Join(algorithmNames[1:], ", ") }
 
-// DefaultAnchor is the anchor of an algorithm where none is given: a token bucket is refilled from its first request
-// on, as the origin of that algorithm does it; windows are aligned to the epoch.
+// DefaultAnchor is the anchor of an algorithm where none is given: a token bucket is refilled from
+// its first request on, as the origin of that algorithm does it; windows are aligned to the epoch.
 func DefaultAnchor(a Algorithm) Anchor {
 	if a == TokenBucket {
 		return FirstHit

@@ -8,8 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// TestAlgorithmNames: each algorithm is found by the name that it has, no other name is one, and a number without an
-// algorithm can be printed.
+// TestAlgorithmNames: each algorithm is found by the name that it has, no other name is one, and a
+// number without an algorithm can be printed.
 func TestAlgorithmNames(t *testing.T) {
 	var listed []string
 	for a := limiter.Algorithm(1); !strings.HasPrefix(a.String(), "algorithm("); a++ {
@@ -31,8 +31,8 @@ func TestAlgorithmNames(t *testing.T) {
 	}
 }
 
-// TestDefaultAnchor: a limit without an anchor gets one that its algorithm accepts; a bucket keeps the phase of its
-// first request, and all else is aligned to the epoch.
+// TestDefaultAnchor: a limit without an anchor gets one that its algorithm accepts; a bucket keeps
+// the phase of its first request, and all else is aligned to the epoch.
 func TestDefaultAnchor(t *testing.T) {
 	for _, a := range algorithms {
 		l := mustNew(t, limiter.Spec{Name: "anchored", Algorithm: a, Limit: 5, Per: time.Minute, Anchor: limiter.DefaultAnchor(a)})
@@ -59,10 +59,12 @@ func TestNeverDenies(t *testing.T) {
 	}
 }
 
-// TestShareOfTheLargest: a bucket that takes as long to refill as is accepted has shares too. Rounding a share down slows
-// the refill more than it cuts the burst, so a share may be less than a part, but it is a limit like others.
+// TestShareOfTheLargest: a bucket that takes as long to refill as is accepted has shares too.
+// Rounding a share down slows the refill more than it cuts the burst, so a share may be less than a
+// part, but it is a limit like others.
 func TestShareOfTheLargest(t *testing.T) {
-	const most = int64(3 * limiter.MaxFill / limiter.MaxPer) // units that refill in MaxFill at 3 per MaxPer
+	// units that refill in MaxFill at 3 per MaxPer
+	const most = int64(3 * limiter.MaxFill / limiter.MaxPer)
 	for _, s := range []limiter.Spec{
 		{Algorithm: limiter.GCRA, Burst: most},
 		{Algorithm: limiter.GCRA, Burst: 3, MaxDebt: most - 3},

@@ -9,25 +9,28 @@ import (
 	"unicode/utf8"
 )
 
-// An Override makes an exception from a limit for the keys that its pattern matches. Of several, the first that
-// matches counts, in the order in which they are written down; a key that none matches has the limit as it is.
+// An Override makes an exception from a limit for the keys that match its pattern. The first
+// matching override counts, in the order of the file; a key that matches none has the limit as it
+// is.
 //
-// The limit of such a key differs in what the override gives, and in the defaults that follow from that (a burst, a
-// refill); all else it has from the limit. Its counters stay: a key whose override comes, goes or changes keeps what
-// it has consumed, as with a limit that is changed in place, so no more is minted than the difference. (A token_bucket
-// is the exception that it always is: its limit and refill are part of its identity.)
+// The limit of such a key differs in the fields of the override, and in the defaults that follow
+// from them (a burst, a refill); all other fields are the limit's. Counters stay: if a key's
+// override comes, goes or changes, the key keeps its consumption, as with a limit that is changed
+// in place. So no more is minted than the difference. (A token_bucket is the exception, as always:
+// its limit and refill are part of its identity.)
 //
-// Which override a key has is found out by the node that is asked, from its own Limits, and the limit that comes out
-// travels with the request. So whoever owns the key decides by it without knowing the patterns.
+// The node that is asked finds a key's override, from its own Limits, and the resulting limit
+// travels with the request. So the owner of the key decides by it without knowing the patterns.
 type Override struct {
 	// Key is a pattern of 1 to 256 bytes of UTF-8 without control characters:
 	//
 	//	plan:pro/*        * stands for any bytes, also for none and for a slash; \* is a star, \\ a backslash
 	//	10.0.0.0/8        a network, IPv4 or IPv6: the keys that are an address in it, however that is written
 	//	2001:db8::1       an address: the keys that are the same one
-	Key       string
-	Limit     int64 // as Spec.Limit; 0: the limit's
-	Burst     int64 // as Spec.Burst; 0: the limit's, if that was given, else what follows from Limit
+	Key   string
+	Limit int64 // as Spec.Limit; 0: the limit's
+	// as Spec.Burst; 0: the limit's, if that was given, else what follows from Limit
+	Burst     int64
 	Refill    int64 // as Spec.Refill; 0: the same
 	Unlimited bool  // the keys are always admitted, and nothing is counted; it stands alone
 }
@@ -76,7 +79,8 @@ func (l *Limit) Overrides() []Override {
 	return list
 }
 
-// override gives l, made of s, its overrides. The error is a *SpecError; its field is "overrides[2].limit" and the like.
+// override gives l, made of s, its overrides. The error is a *SpecError; its field is
+// "overrides[2].limit" and the like.
 func (l *Limit) override(s Spec, list []Override) error {
 	if len(list) > MaxOverrides {
 		return &SpecError{"overrides", fmt.Sprintf("has %d patterns; 0 to %d are accepted", len(list), MaxOverrides)}
@@ -111,7 +115,7 @@ func (l *Limit) override(s Spec, list []Override) error {
 	return nil
 }
 
-// apply is s, whose period is per, for the keys of o.
+// apply is s for the keys of o. per is the period of s.
 func (o *Override) apply(s Spec, per time.Duration) (Spec, error) {
 	s.Override = o.Key
 	switch {
@@ -136,8 +140,8 @@ func (o *Override) apply(s Spec, per time.Duration) (Spec, error) {
 	return s, nil
 }
 
-// without is the answer where no entry can be: a key that its limit does not count is admitted, with the most of all
-// limits; else there is no room.
+// without is the answer where no entry can be: a key that its limit does not count is admitted,
+// with the most of all limits; else there is no room.
 func without(l *Limit) Decision {
 	if l.Unlimited {
 		return Decision{Allowed: true, Limit: MaxLimit, Remaining: MaxLimit, RetryAfter: Never}
@@ -147,7 +151,8 @@ func without(l *Limit) Decision {
 
 func (it Item) uncounted() bool { return it.Limit.Unlimited }
 
-// onlyCounted has decide decide on those of items that are counted; the others stand in nobody's way.
+// onlyCounted has decide decide on those of items that are counted; the others stand in nobody's
+// way.
 func onlyCounted(items []Item, out []Decision, decide func([]Item, []Decision) bool) bool {
 	counted := slices.DeleteFunc(slices.Clone(items), Item.uncounted)
 	decisions := make([]Decision, len(counted))
@@ -192,7 +197,8 @@ func parsePattern(text string) (p pattern, err error) {
 // A Pattern is what Override.Key says, worked out for texts of any kind.
 type Pattern struct{ of pattern }
 
-// ParsePattern reads a pattern: see Override.Key. Its errors say what is wrong and what is accepted.
+// ParsePattern reads a pattern: see Override.Key. Its errors say what is wrong and what is
+// accepted.
 func ParsePattern(text string) (Pattern, error) {
 	p, err := parsePattern(text)
 	return Pattern{p}, err
@@ -207,11 +213,12 @@ func (p *Pattern) Matches(text string) bool {
 	return p.of.matches(text, addr, isAddr)
 }
 
-// Covers reports whether p surely matches all that other does. It knows equal patterns, networks within each other, and
-// those that end with their first star.
+// Covers reports whether p surely matches all that other does. It knows equal patterns, networks
+// within each other, and those that end with their first star.
 func (p *Pattern) Covers(other *Pattern) bool { return p.of.covers(&other.of) }
 
-// Head is what all texts that p matches begin with, and whether that is all of them. A network has none.
+// Head is what all texts that p matches begin with, and whether that is all of them. A network has
+// none.
 func (p *Pattern) Head() (head string, whole bool) {
 	if p.of.pieces == nil {
 		return "", false
@@ -219,7 +226,7 @@ func (p *Pattern) Head() (head string, whole bool) {
 	return p.of.pieces[0], len(p.of.pieces) == 1
 }
 
-// networkOf reads a network, whose address is known.
+// networkOf reads a network with a known address.
 func networkOf(text string, addr netip.Addr) (p pattern, err error) {
 	n, err := netip.ParsePrefix(text)
 	switch {
@@ -254,7 +261,8 @@ func globOf(text string) (p pattern, err error) {
 	return pattern{pieces: append(p.pieces, string(piece))}, nil
 }
 
-// matches reports whether a key is one of those that p means; addr is the address that it is, if it is one.
+// matches reports whether a key is one of those that p means; addr is the address that it is, if it
+// is one.
 func (p *pattern) matches(key string, addr netip.Addr, isAddr bool) bool {
 	if p.pieces == nil {
 		return isAddr && p.network.Contains(addr)
@@ -277,8 +285,8 @@ func (p *pattern) matches(key string, addr netip.Addr, isAddr bool) bool {
 	return strings.HasSuffix(key, p.pieces[last])
 }
 
-// covers reports whether p surely matches every key that other does. It knows equal patterns, networks within each
-// other, and globs that end with their first star.
+// covers reports whether p surely matches every key that other does. It knows equal patterns,
+// networks within each other, and globs that end with their first star.
 func (p *pattern) covers(other *pattern) bool {
 	switch {
 	case p.pieces == nil && other.pieces == nil:
@@ -292,7 +300,8 @@ func (p *pattern) covers(other *pattern) bool {
 		len(p.pieces) == 2 && p.pieces[1] == "" && strings.HasPrefix(other.pieces[0], p.pieces[0])
 }
 
-// addressOf is the address that a key is, IPv4 also where it is written as IPv6, and without a zone.
+// addressOf is the address that a key is, IPv4 also where it is written as IPv6, and without a
+// zone.
 func addressOf(key string) (addr netip.Addr, ok bool) {
 	if len(key) > maxAddress || !looksLikeAddress(key) {
 		return addr, false // before an error would be made of it

@@ -41,7 +41,8 @@ func TestPatterns(t *testing.T) {
 		{"*:admin", []string{":admin", "x:admin", "a:b:admin"}, []string{"admin", "x:admin2"}},
 		{"a*b*c", []string{"abc", "axxbyyc", "abcbc", "abbc"}, []string{"ab", "acb", "abcd", "xabc"}},
 		{"a**b", []string{"ab", "axb"}, []string{"a"}},
-		{"aa*aa", []string{"aaaa", "aaxaa"}, []string{"aa", "aaa"}}, // head and tail do not share bytes
+		// head and tail do not share bytes
+		{"aa*aa", []string{"aaaa", "aaxaa"}, []string{"aa", "aaa"}},
 		{`a\*b`, []string{"a*b"}, []string{"axb", "ab", `a\*b`}},
 		{`a\\*`, []string{`a\`, `a\b`}, []string{"ab"}},
 		{"a?[b]", []string{"a?[b]"}, []string{"axb"}}, // nothing else is special
@@ -113,7 +114,8 @@ func TestOverridesRefuse(t *testing.T) {
 	mustOverride(t, tenPerMinute, five("10.1.0.0/16"), five("10.0.0.0/8"), five("plan:pro/*"), five("plan:*"), five("*"))
 }
 
-// TestOverrideWhole: what an override does not give, the limit gives; a default follows from what it gives.
+// TestOverrideWhole: what an override does not give, the limit gives; a default follows from what
+// it gives.
 func TestOverrideWhole(t *testing.T) {
 	gcra := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, MaxDebt: 3, OnError: limiter.ErrorDeny}
 	s := mustOverride(t, gcra, limiter.Override{Key: "a", Limit: 50}).For("a")
@@ -138,7 +140,8 @@ func TestOverrideWhole(t *testing.T) {
 	}
 }
 
-// TestUnlimited: such a key is always admitted and leaves nothing in the table, also beside others, of which each counts.
+// TestUnlimited: such a key is always admitted and leaves nothing in the table, also beside others,
+// of which each counts.
 func TestUnlimited(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, _ *limiter.Limit) {
 		l := mustOverride(t, spec, limiter.Override{Key: "boss", Unlimited: true})
@@ -187,9 +190,10 @@ func TestUnlimited(t *testing.T) {
 	})
 }
 
-// TestOverrideChanges: whatever overrides a key gets, loses and gets changed, at one instant no more is admitted than
-// the largest limit that it has had; a change adds to what remains no more than it adds to the limit; and it is the same
-// in a table so full that the key lives in the crowd, and after a handover to another table.
+// TestOverrideChanges: a key gets, loses and changes overrides. At one instant no more is admitted
+// than the largest limit that it has had; a change adds to what remains no more than it adds to the
+// limit; and the same holds in a table so full that the key lives in the sketch, and after a
+// handover to another table.
 func TestOverrideChanges(t *testing.T) {
 	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
 		if a == limiter.TokenBucket {
@@ -264,8 +268,9 @@ func fill(table *limiter.Table, spec limiter.Spec) {
 	}
 }
 
-// TestOverridesSideBySide: many keys with overrides of their own, and the limit without one, in every order: each key is
-// decided by its own, as if there were nothing else; also what leaves the table belongs to the right one.
+// TestOverridesSideBySide: many keys with overrides of their own, and the limit without one, in
+// every order: each key is decided by its own, as if there were nothing else; also what leaves the
+// table belongs to the right one.
 func TestOverridesSideBySide(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, _ *limiter.Limit) {
 		if spec.Algorithm == limiter.StatedWindow || spec.Algorithm == limiter.StatedBucket {
@@ -314,9 +319,9 @@ func TestOverridesSideBySide(t *testing.T) {
 	})
 }
 
-// TestRestarted: a decision says that a key begins anew as long as its counters under the limit's former algorithm or
-// period would still count there, and only while it has none under the new one. Tables that know one limit each say
-// what counts.
+// TestRestarted: a decision says that a key begins anew as long as its counters under the limit's
+// former algorithm or period would still count there, and only while it has none under the new one.
+// Tables that know one limit each say what counts.
 func TestRestarted(t *testing.T) {
 	specs := []limiter.Spec{
 		tenPerMinute,
@@ -365,8 +370,8 @@ func TestRestarted(t *testing.T) {
 	})
 }
 
-// TestManyNamesakes: limits of one name by the hundred, as clients send them that give none, are learned and forgotten as
-// any others, and the latest few of them are remembered.
+// TestManyNamesakes: limits of one name by the hundred, as clients send them that give none, are
+// learned and forgotten as any others, and the latest few of them are remembered.
 func TestManyNamesakes(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	spec := tenPerMinute

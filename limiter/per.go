@@ -27,9 +27,9 @@ var perWords = map[string]time.Duration{
 	"week":   7 * 24 * time.Hour,
 }
 
-// ReadPer sets the period of s to what text says: a length, as ParsePer reads it; or where s is a fixed window without
-// an anchor of its own, and has a time zone or text is week, month or year, a window of a calendar. It is called when
-// s has all else.
+// ReadPer sets the period of s to what text says: a length, as ParsePer reads it; or where s is a
+// fixed window without an anchor of its own, and has a time zone or text is week, month or year, a
+// window of a calendar. It is called when s has all else.
 func (s *Spec) ReadPer(text string) (err error) {
 	c, named := CalendarNamed(text)
 	if named && s.Algorithm == FixedWindow && s.Anchor == Epoch && (c >= Weeks || s.TimeZone != "") {
@@ -41,8 +41,8 @@ func (s *Spec) ReadPer(text string) (err error) {
 	return err
 }
 
-// ParsePer reads how long a window is: whole numbers with units from ms to w, or one of the words second, minute, hour,
-// day and week. It accepts up to MaxPer; what is too short, New refuses.
+// ParsePer reads how long a window is: whole numbers with units from ms to w, or one of the words
+// second, minute, hour, day and week. It accepts up to MaxPer; what is too short, New refuses.
 func ParsePer(text string) (time.Duration, error) {
 	if d, found := perWords[text]; found {
 		return d, nil
@@ -68,7 +68,8 @@ func ParsePer(text string) (time.Duration, error) {
 	}
 }
 
-// leadingNumber reads the digits at the beginning of s. What is too large for any period stays too large.
+// leadingNumber reads the digits at the beginning of s. What is too large for any period stays too
+// large.
 func leadingNumber(s string) (n int64, length int) {
 	for length < len(s) && s[length] >= '0' && s[length] <= '9' {
 		n = min(10*n+int64(s[length]-'0'), int64(MaxPer))

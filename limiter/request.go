@@ -2,24 +2,25 @@ package limiter
 
 // Request is what is asked of a limit. Most ask for nothing but a cost.
 type Request struct {
-	// Cost in units. 0 reports the state and never writes; a negative cost gives back, at most all that was charged;
-	// a cost above Limit.Capacity is refused for ever.
+	// Cost in units. 0 reports the state and never writes; a negative cost gives back, at most all
+	// that was charged; a cost above Limit.Capacity is refused for ever.
 	Cost int64
-	// Report charges what has been spent already. It is never refused: it leaves a debt where it must, of at most the
-	// limit's MaxDebt units, and what would go beyond that is not charged.
+	// Report charges what has been spent already. It is never refused: it leaves a debt where it
+	// must, of at most the limit's MaxDebt units, and what would go beyond that is not charged.
 	Report bool
-	// Drain takes all that remains if the request is refused, and says how much in Decision.Drained.
+	// Drain takes all that remains if the request is refused, and says how much in
+	// Decision.Drained.
 	Drain bool
 	// Strict is Spec.Strict for this request alone.
 	Strict bool
-	// At is the time on the client's clock, and counts instead of the table's if Timed is set. It is for a limit with
-	// ClientTime.
+	// At is the time on the client's clock, and counts instead of the table's if Timed is set. It
+	// is for a limit with ClientTime.
 	At    Millis
 	Timed bool
 }
 
-// Accepts checks that l has all that r asks for. What it refuses is a *SpecError. Table.Do leaves out what l does not
-// have; a door asks Accepts first and says so.
+// Accepts checks that l has all that r asks for. What it refuses is a *SpecError. Table.Do leaves
+// out what l does not have; a door asks Accepts first and says so.
 func (l *Limit) Accepts(r *Request) error {
 	switch {
 	case r.Strict && (l.Algorithm != TokenBucket || l.Anchor != FirstHit):
@@ -32,8 +33,8 @@ func (l *Limit) Accepts(r *Request) error {
 	return nil
 }
 
-// answer is decide for a request with all that it may ask for. What a request asks for beyond a cost is what another
-// limit on the same state would do, or several decisions in a row.
+// answer is decide for a request with all that it may ask for. What a request asks for beyond a
+// cost is what another limit on the same state would do, or several decisions in a row.
 func (l *Limit) answer(w []int64, now Instant, r *Request, d *Decision) {
 	as := l
 	if r.Strict && l.strict != nil {
@@ -54,7 +55,8 @@ func (l *Limit) answer(w []int64, now Instant, r *Request, d *Decision) {
 	}
 }
 
-// drain takes all that remains, for a request that was refused. A limit that counts what it refuses has done so.
+// drain takes all that remains, for a request that was refused. A limit that counts what it refuses
+// has done so.
 func (l *Limit) drain(w []int64, now Instant, cost int64, d *Decision) {
 	n := d.Remaining
 	if n == 0 || l.CountRejected {

@@ -29,8 +29,8 @@ func askAll(t *testing.T, l *limiter.Limit, rows []asking) (last limiter.Decisio
 	return last
 }
 
-// TestReport: what was spent already is charged beyond what there is, as far as the limit lets a key owe, and a key
-// that owes is refused until it has paid.
+// TestReport: what was spent already is charged beyond what there is, as far as the limit lets a
+// key owe, and a key that owes is refused until it has paid.
 func TestReport(t *testing.T) {
 	report := func(n int64) limiter.Request { return limiter.Request{Cost: n, Report: true} }
 	take := func(n int64) limiter.Request { return limiter.Request{Cost: n} }
@@ -81,8 +81,8 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// TestSession: a session goes on as long as its key asks more often than the bucket refills, and each decision says
-// when it began.
+// TestSession: a session goes on as long as its key asks more often than the bucket refills, and
+// each decision says when it began.
 func TestSession(t *testing.T) {
 	const s = time.Second
 	l := mustNew(t, limiter.Spec{
@@ -112,7 +112,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestClientTime: a bucket goes by the time that its clients say, wherever that is, and is forgotten by the table's.
+// TestClientTime: a bucket goes by the time that its clients say, wherever that is, and is
+// forgotten by the table's.
 func TestClientTime(t *testing.T) {
 	const s = time.Second
 	l := mustNew(t, limiter.Spec{Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 2, Per: 10 * s, Anchor: limiter.FirstHit, ClientTime: true})
@@ -131,7 +132,8 @@ func TestClientTime(t *testing.T) {
 	ask(9*s, 10*s, true)
 	ask(10*s, 9*s, true)
 	ask(11*s, 9*s, false)
-	// A clock far ahead freezes the bucket for all others, until nobody has asking for as long as it takes to fill.
+	// A clock far ahead freezes the bucket for all others, until nobody has asking for as long as
+	// it takes to fill.
 	ask(12*s, 1_000_000*s, true)
 	ask(13*s, 1_000_000*s, true)
 	ask(14*s, 30*s, false)
@@ -145,7 +147,8 @@ func TestClientTime(t *testing.T) {
 	}
 }
 
-// TestDrained: a refused request with Drain takes along what there was, under any algorithm, and says how much.
+// TestDrained: a refused request with Drain takes along what there was, under any algorithm, and
+// says how much.
 func TestDrained(t *testing.T) {
 	for _, spec := range everyKind {
 		spec.Limit, spec.Burst, spec.Drain, spec.Strict, spec.Refill = 5, 0, false, false, 0

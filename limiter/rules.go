@@ -5,29 +5,33 @@ import (
 	"sync/atomic"
 )
 
-// A rule is a limit as a table knows it: an entry holds the rule's number, 15 bits, instead of its parameters. Limits of
-// one identity that come from different overrides are rules of their own, since they decide at the same time; an entry
-// becomes one of another of them when its key is next decided by that (see shard.find).
+// A rule is a limit as a table knows it: an entry holds the rule's number, 15 bits, instead of its
+// parameters. Limits of one identity that come from different overrides are rules of their own,
+// since they decide at the same time; an entry becomes one of another of them when its key is next
+// decided by that (see shard.find).
 type rule struct {
 	id    uint32                // its number, 1 to maxRules
 	limit atomic.Pointer[Limit] // the latest of this identity and override that was asked for
 	live  atomic.Int64          // entries
-	dead  atomic.Bool           // being reclaimed: whoever holds a shard's lock makes no entry for it
+	dead  atomic.Bool           // being reclaimed: under a shard's lock, no entry is made for it
 	gone  atomic.Bool           // reclaimed: its number may be another's
-	shut  atomic.Int64          // keys without an entry are refused until this Instant; 0: they are not
+	// keys without an entry are refused until this Instant; 0: they are not
+	shut atomic.Int64
 
 	family    *family
 	namesakes *namesakes // nil of a share
 }
 
-// A family is the rules of one identity, from a limit and its overrides: where a key may have the counters that it has.
+// A family is the rules of one identity, from a limit and its overrides: where a key may have the
+// counters that it has.
 type family struct {
 	rules atomic.Pointer[[]*rule]
 	count int // that are not gone
 }
 
-// namesakes are rules of one name and of several identities, one of each of the latest few: where a key may have
-// counters that count no longer. There may be many of one name, that of the limits without one.
+// namesakes are rules of one name and of several identities, one of each of the latest few: where a
+// key may have counters that count no longer. There may be many of one name, that of the limits
+// without one.
 type namesakes struct {
 	rules atomic.Pointer[[]*rule]
 	count int // of that name, in rules or not, that are not gone
@@ -86,8 +90,8 @@ func (rs *rules) partLocked(r *rule) {
 	}
 }
 
-// related is a rule for l, which has none, that only finds what others have: those of its family, and its namesakes. It is
-// nil if there are none.
+// related is a rule for l, which has none, that only finds what others have: those of its family,
+// and its namesakes. It is nil if there are none.
 func (rs *rules) related(l *Limit) *rule {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -102,22 +106,23 @@ func (rs *rules) related(l *Limit) *rule {
 	return r
 }
 
-// maxRules bounds the limits that have entries in one table at once. Clients may send limits of their own, so this
-// must be bounded; at its bound, rules without entries are reclaimed.
+// maxRules bounds the limits that have entries in one table at once. Clients may send limits of
+// their own, so this must be bounded; at its bound, rules without entries are reclaimed.
 const (
 	ruleBits = 15
 	maxRules = 1<<ruleBits - 1
 )
 
-// rules knows the limits of a table. Reading takes no lock: a rule is added to the index by storing a pointer, and the
-// index is replaced as a whole when it must grow or forget.
+// rules knows the limits of a table. Reading takes no lock: a rule is added to the index by storing
+// a pointer, and the index is replaced as a whole when it must grow or forget.
 type rules struct {
 	index atomic.Pointer[ruleIndex]
 
-	mu    sync.Mutex // guards below and the counts of families and namesakes, and makes changes one at a time
+	// guards below and the counts of families and namesakes, and makes changes one at a time
+	mu    sync.Mutex
 	count int
-	// How many newcomers are refused before it is tried again to reclaim: it takes a look at every rule, so who comes with
-	// ever new limits must not have it for each of them.
+	// refusals counts newcomers refused since the last try to reclaim. A try looks at every rule,
+	// so a client with ever new limits must not cause one for each of them.
 	refusals int
 	// The rest is for the rules that have something to do with each other.
 	families map[uint64]*family // by identity
@@ -135,7 +140,7 @@ func newRuleIndex(size int) *ruleIndex {
 	return &ruleIndex{probe: make([]atomic.Pointer[rule], size), rules: make([]atomic.Pointer[rule], size/2)}
 }
 
-// add makes r known. Its number comes first: who finds r may ask for it by number.
+// add makes r known. Its number comes first: a reader that finds r may ask for it by number.
 func (x *ruleIndex) add(r *rule) {
 	x.rules[r.id].Store(r)
 	mask := len(x.probe) - 1
@@ -155,8 +160,8 @@ func (x *ruleIndex) all(yield func(*rule) bool) {
 	}
 }
 
-// shutFor refuses keys without an entry for as long as the state w counts, for which there is no room anywhere: it may be
-// anyone's.
+// shutFor refuses keys without an entry for as long as the state w counts, for which there is no
+// room anywhere: it may be anyone's.
 func (r *rule) shutFor(now Instant, l *Limit, w []int64) {
 	until := int64(now.Add(l.debtOf(w, now).reset))
 	if until == 0 {
@@ -191,9 +196,9 @@ func (x *ruleIndex) find(l *Limit) *rule {
 	}
 }
 
-// learn returns the rule of l's identity and override and makes one if there is none; nil if there are maxRules with
-// entries, or if l has none because it counts nothing.
-// It may lock the shards one after the other, so the caller must hold none of them.
+// learn returns the rule of l's identity and override and makes one if there is none; nil if there
+// are maxRules with entries, or if l has none because it counts nothing. It may lock the shards one
+// after the other, so the caller must hold none of them.
 func (rs *rules) learn(l *Limit, shards []shard) *rule {
 	if l.Unlimited {
 		return nil
@@ -233,9 +238,10 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 	return r
 }
 
-// reclaimLocked forgets the rules without entries. Somebody may have looked such a rule up and be about to make an
-// entry: so it is first marked, then every shard's lock is taken once, after which all who hold one see the mark,
-// and those who came before it have made their entry.
+// reclaimLocked forgets the rules without entries. Another goroutine may have looked such a rule up
+// and be about to make an entry. So the rule is marked first, then every shard's lock is taken
+// once. After that, every later holder of a lock sees the mark, and every earlier one has made its
+// entry.
 func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 	for r := range x.all {
 		if r.live.Load() == 0 && r.shut.Load() == 0 {

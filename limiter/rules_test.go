@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestGroupMeetsReclaiming: a group has found its limits and waits for the second of its shards, when one of the limits,
-// which has no entries, is marked to be reclaimed. It lets go of what it holds, so the reclaimer can pass, and looks
-// again.
+// TestGroupMeetsReclaiming: a group has found its limits and waits for the second of its shards,
+// when one of the limits, which has no entries, is marked to be reclaimed. It lets go of what it
+// holds, so the reclaimer can pass, and looks again.
 func TestGroupMeetsReclaiming(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 2})
 	l := mustBe(New(Spec{Name: "group", Algorithm: FixedWindow, Limit: 5, Per: time.Hour}))
@@ -47,8 +47,8 @@ func TestGroupMeetsReclaiming(t *testing.T) {
 	table.check(t)
 }
 
-// TestNewcomersDoNotReclaimOneByOne: where every limit has entries, a newcomer is refused without a look at all of them, but
-// for one of some hundred, which finds what has been forgotten since.
+// TestNewcomersDoNotReclaimOneByOne: where every limit has entries, a newcomer is refused without a
+// look at all of them, but for one of some hundred, which finds what has been forgotten since.
 func TestNewcomersDoNotReclaimOneByOne(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	learn := func(i int) *rule {

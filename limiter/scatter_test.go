@@ -7,8 +7,9 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: a node that joins loses no count. A table that is copied into an empty one of the same size, part by part, finds room there
-// for every entry: none is driven into cells that it would have to share.
+// Promise: a node that joins loses no count. A table that is copied into an empty one of the same
+// size, part by part, finds room there for every entry: none is driven into cells that it would
+// have to share.
 func TestCopyOfATableHasRoomForAll(t *testing.T) {
 	for _, keys := range []int{1000, 20_000} {
 		from, to := limiter.NewTable(limiter.TableConfig{Bytes: 8 << 20, Shards: 1}), limiter.NewTable(limiter.TableConfig{Bytes: 8 << 20, Shards: 1})

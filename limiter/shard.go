@@ -7,15 +7,16 @@ import (
 	"unsafe"
 )
 
-// A shard is a part of the table with a lock of its own: the entries of its keys, and the crowd of those that have
-// none (see crowd.go).
+// A shard is a part of the table with a lock of its own: the entries of its keys, and the crowd of
+// those that have none (see crowd.go).
 type shard struct {
 	shardState
 	_ [64 - unsafe.Sizeof(shardState{})%64]byte // so that each shard begins with a cache line
 }
 
 type shardState struct {
-	mu      sync.Mutex          // guards all below; with what a lookup reads of entries it is one cache line
+	// guards all below; with what a lookup reads of entries it is one cache line
+	mu      sync.Mutex
 	changed *changes            // since they were last asked for, or nil: nobody will ask
 	aside   map[asideKey]*int64 // units of open holds (aside.go); nil if there are none
 	entries store
@@ -28,7 +29,7 @@ type shardState struct {
 	refused    uint64 // requests for which not even the crowd had room
 }
 
-// target is whom a request is about.
+// target is the key that a request is about.
 type target struct {
 	rule  *rule
 	limit *Limit
@@ -36,8 +37,9 @@ type target struct {
 	key   string
 }
 
-// mixOf joins a key's hash with a limit. Every bit of both counts for every bit of the result, so the slot does not
-// follow from the shard (the top bits of the hash), and the limits of one key are spread. It is never 0.
+// mixOf joins a key's hash with a limit. Every bit of both counts for every bit of the result, so
+// the slot does not follow from the shard (the top bits of the hash), and the limits of one key are
+// spread. It is never 0.
 func mixOf(hash uint64, l *Limit) uint32 {
 	hi, lo := bits.Mul64(hash^l.seed, 0x9e3779b97f4a7c15)
 	return max(1, uint32((hi^lo)>>32))
@@ -95,7 +97,8 @@ func (t *target) alone() bool {
 	return len(all) == 1 && all[0] == t.rule
 }
 
-// find returns the index of the slot of the key: of its rule, or of another of the same family; or -1.
+// find returns the index of the slot of the key: of its rule, or of another of the same family; or
+// -1.
 func (s *shard) find(t *target) int {
 	if i := s.entries.find(t.mix, t.rule.id, t.key); i >= 0 || t.alone() {
 		return i
@@ -103,7 +106,7 @@ func (s *shard) find(t *target) int {
 	return s.entryOf(t.mix, t.limit, t.key)
 }
 
-// adopt is find for who is about to write: an entry of another rule becomes one of the key's.
+// adopt is find before a write: an entry of another rule becomes one of the key's.
 func (s *shard) adopt(t *target) int {
 	i := s.find(t)
 	if i < 0 {
@@ -121,10 +124,11 @@ func (s *shard) adopt(t *target) int {
 	return i
 }
 
-// entryOf is the slot with mix that the key has under the identity of l, whatever its rule; or -1.
+// entryOf is the slot with mix that the key has under the identity of l, of any rule; or -1.
 func (s *shard) entryOf(mix uint32, l *Limit, key string) int {
 	st, index := &s.entries, s.rules.index.Load()
-	for i := st.home(mix); st.slots[i].mix()-1 <= mix-1; i++ { // an empty slot, 0, becomes the largest
+	// an empty slot, 0, becomes the largest
+	for i := st.home(mix); st.slots[i].mix()-1 <= mix-1; i++ {
 		if e := &st.slots[i]; e.mix() == mix && st.hasKey(e, key) && index.byID(e.rule()).limit.Load().sameIdentity(l) {
 			return i
 		}
@@ -132,8 +136,8 @@ func (s *shard) entryOf(mix uint32, l *Limit, key string) int {
 	return -1
 }
 
-// restarts reports whether the key, which has no entry, has one under a namesake that is none of the family, with a state
-// that would count there.
+// restarts reports whether the key, which has no entry, has one under a namesake that is none of
+// the family, with a state that would count there.
 func (s *shard) restarts(now Instant, t *target) bool {
 	if t.rule == nil || t.rule.namesakes == nil {
 		return false
@@ -155,9 +159,9 @@ func (s *shard) restarts(now Instant, t *target) bool {
 	return false
 }
 
-// charge decides on a key without an entry, which begins from w, and reports whether w has to be kept, and what debt is
-// surely the key's own. bound says that w comes from the crowd. There is nothing to give back to such a key, its cells
-// are not its alone, but a credit may be given.
+// charge decides on a key without an entry, which begins from w, and reports whether w has to be
+// kept, and what debt is surely the key's own. bound says that w comes from the crowd. There is
+// nothing to give back to such a key, its cells are not its alone, but a credit may be given.
 func (s *shard) charge(now Instant, t *target, w []int64, bound bool, r *Request, d *Decision) (own debt, charged bool) {
 	if r.Cost < 0 && !bound && t.limit.credits() {
 		t.limit.answer(w, now, r, d)
@@ -175,19 +179,21 @@ func (s *shard) charge(now Instant, t *target, w []int64, bound bool, r *Request
 	clear(other)
 	t.limit.answer(other, now, r, &alone)
 	own = t.limit.debtOf(other, now)
-	// The cell's window may be older than the one that the key opens by itself, and must not end before it.
+	// The cell's window may be older than the one that the key opens by itself, and must not end
+	// before it.
 	t.limit.merge(w, other, now)
 	t.limit.decide(w, now, 0, &alone)
 	d.Remaining, d.ResetAfter = alone.Remaining, alone.ResetAfter
 	return own, true
 }
 
-// noRoom is the answer where nothing can be counted. Room comes as windows end, so a window's length is its hint.
+// noRoom is the answer where nothing can be counted. Room comes as windows end, so a window's
+// length is its hint.
 func noRoom(l *Limit) Decision {
 	return Decision{Limit: l.Capacity(), RetryAfter: l.Per, ResetAfter: l.Per}
 }
 
-// known reports whether there is a rule whose entries can be looked up, t.rule, which may be nil.
+// known reports whether entries of t.rule, which may be nil, can be looked up.
 func (t *target) known() bool { return t.rule != nil && !t.rule.gone.Load() }
 
 // shut reports whether keys of the limit that have no entry are refused.
@@ -248,7 +254,8 @@ func (s *shard) merge(now Instant, t *target, other []int64) {
 	}
 }
 
-// begin is the state from which a key without an entry begins, and whether that comes from the crowd.
+// begin is the state from which a key without an entry begins, and whether that comes from the
+// crowd.
 func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	w = s.words(0, t.limit.words())
 	clear(w)
@@ -274,9 +281,9 @@ func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 
 func (s *shard) swept() uint64 { return s.entries.swept + s.crowd.swept }
 
-// keep stores the state of a key that has no entry, in one or else in its cells, from which w must have come. own is the
-// part of its debt that is surely its own; changed says that Changed has to tell. It reports false if there is no room
-// for either.
+// keep stores the state of a key that has no entry, in one or else in its cells, from which w must
+// have come. own is the part of its debt that is surely its own; changed says that Changed has to
+// tell. It reports false if there is no room for either.
 func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) bool {
 	o := &owner{mix: t.mix, rule: t.rule.id, key: t.key, cells: 1, listed: changed && s.changed != nil}
 	if len(t.key) <= MaxKey {
@@ -298,9 +305,10 @@ func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) 
 	return true
 }
 
-// evictFor moves an entry into the crowd, if there is room, that is as near to full as a newcomer is by what it has
-// consumed itself, or nearer. What newcomers have got from the crowd does not count: that adds up over all of them, and would
-// drive out keys that have consumed more than any newcomer.
+// evictFor moves an entry into the crowd, if there is room, that is as near to full as a newcomer
+// is by what it has consumed itself, or nearer. What newcomers have got from the crowd does not
+// count: that adds up over all of them, and would drive out keys that have consumed more than any
+// newcomer.
 func (s *shard) evictFor(now Instant, index *ruleIndex, o *owner, words int, own debt) bool {
 	i := s.entries.nearestToFull(now, index, o, words, own)
 	if i < 0 {
@@ -342,8 +350,8 @@ func (s *shard) forget(t *target) {
 	}
 }
 
-// reset makes the key as good as never seen. Where changes are tracked its entry stays until they have been asked for:
-// somebody who has a copy must hear of it.
+// reset makes the key as good as never seen. Where changes are tracked its entry stays until it has
+// been copied: a node with a copy must be told.
 func (s *shard) reset(t *target) {
 	i := s.find(t)
 	if i >= 0 && s.changed != nil {
@@ -358,9 +366,10 @@ func (s *shard) reset(t *target) {
 
 // stateCopy is the state of a key while several requests are decided together.
 type stateCopy struct {
-	before, now           []int64
-	own                   debt // if it has no entry
-	bound, entry, charged bool // whether it began in the crowd, whether it has an entry, whether it is to be stored
+	before, now []int64
+	own         debt // if it has no entry
+	// whether it began in the crowd, whether it has an entry, whether it is to be stored
+	bound, entry, charged bool
 }
 
 // restore makes the state of the key what it was before it was put.
@@ -388,8 +397,8 @@ func (s *shard) words(part, n int) []int64 {
 	return s.scratch[part][:n]
 }
 
-// fit makes the state in slot i as long as l has it now. A limit that is changed in place may need more words or
-// fewer. It reports false if there is no room.
+// fit makes the state in slot i as long as l has it now. A limit that is changed in place may need
+// more words or fewer. It reports false if there is no room.
 func (st *store) fit(i int, l *Limit) bool {
 	old := &st.slots[i]
 	if old.words() == l.words() {

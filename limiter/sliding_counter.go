@@ -2,23 +2,26 @@ package limiter
 
 import "time"
 
-// The sliding counter counts in sub-windows of Per/Buckets, aligned to the epoch, and add up those that lie in the last Per. They
-// come between the sliding log, which keeps each instant, and the two windows of the sliding window.
+// The sliding counter counts in sub-windows of Per/Buckets, aligned to the epoch, and add up those
+// that lie in the last Per. They come between the sliding log, which keeps each instant, and the
+// two windows of the sliding window.
 //
 //	admit c  iff  sum of the counters in force + c ≤ Limit
 //
-// The oldest sub-window is mostly cut by the beginning of the last Per. Harsh, which is the default, it counts as a
-// whole: a counter that begins at S is in force from S until S + Per + Per/Buckets, that instant excluded. So no more
-// than Limit are ever admitted in a span of length Per, and a refusal may last Per/Buckets too long. Lenient, it does
-// not count: in force from S to S + Per, that instant included. So no more than Limit are admitted in Per less one
-// sub-window, and up to 2×Limit in Per.
+// The oldest sub-window is mostly cut by the beginning of the last Per. Harsh, which is the
+// default, it counts as a whole: a counter that begins at S is in force from S until S + Per +
+// Per/Buckets, that instant excluded. So no more than Limit are ever admitted in a span of length
+// Per, and a refusal may last Per/Buckets too long. Lenient, it does not count: in force from S to
+// S + Per, that instant included. So no more than Limit are admitted in Per less one sub-window,
+// and up to 2×Limit in Per.
 //
-// If the clock goes back before the last sub-window that was counted in, it counts as standing at its beginning. The
-// state is where that sub-window begins, and the Buckets + 1 counters, the newest first. A decision adds them up, so
-// its cost grows with Buckets.
+// If the clock goes back before the last sub-window that was counted in, it counts as standing at
+// its beginning. The state is where that sub-window begins, and the Buckets + 1 counters, the
+// newest first. A decision adds them up, so its cost grows with Buckets.
 
 const (
-	// MaxBuckets is the most sub-windows that a limit may have: a state of 16 KiB, as that of the longest log.
+	// MaxBuckets is the most sub-windows that a limit may have: a state of 16 KiB, as that of the
+	// longest log.
 	MaxBuckets     = 2048
 	defaultBuckets = 60
 )
@@ -56,7 +59,8 @@ func (l *Limit) subWindows(w []int64, now Instant, cost int64, d *Decision) {
 	}
 }
 
-// inForce is the instant that counts, now or where a clock that has gone back is held, and the sum at it.
+// inForce is the instant that counts, now or where a clock that has gone back is held, and the sum
+// at it.
 func (l *Limit) inForce(w []int64, now Instant) (at, sum int64) {
 	at = max(int64(now), w[0])
 	for _, c := range w[1 : 1+l.countersInForce(w[0], at)] {
@@ -94,7 +98,8 @@ func (l *Limit) roll(w []int64, at int64) {
 	w[0] = newest
 }
 
-// countIn adds cost to the sub-window of at, and returns how much it added. sum is what is in force.
+// countIn adds cost to the sub-window of at, and returns how much it added. sum is what is in
+// force.
 func (l *Limit) countIn(w []int64, at, sum, cost int64) int64 {
 	if sum == 0 {
 		clear(w)
@@ -117,8 +122,8 @@ func takeBack(counters []int64, n int64) (taken int64) {
 	return taken
 }
 
-// untilSumAtMost is the wait until the sum has fallen to k, which it exceeds: until that counter is over which, with
-// all that are newer, makes more than k.
+// untilSumAtMost is the wait until the sum has fallen to k, which it exceeds: until that counter is
+// over which, with all that are newer, makes more than k.
 func (l *Limit) untilSumAtMost(w []int64, k int64, now Instant) time.Duration {
 	i, sum := 0, w[1]
 	for sum <= k {
@@ -137,9 +142,9 @@ func (l *Limit) freshSlidingCounter(w []int64, now Instant) bool {
 	return sum == 0
 }
 
-// mergeSlidingCounter settles both states at now and keeps the larger of each word. If both stand in one sub-window, that
-// is the larger count per sub-window; if one is ahead (clocks that differ), the counts of the other move along, which
-// is never looser than either.
+// mergeSlidingCounter settles both states at now and keeps the larger of each word. If both stand
+// in one sub-window, that is the larger count per sub-window; if one is ahead (clocks that differ),
+// the counts of the other move along, which is never looser than either.
 func (l *Limit) mergeSlidingCounter(w, other []int64, now Instant) {
 	l.settleSlidingCounter(w, now)
 	l.settleSlidingCounter(other, now)

@@ -6,22 +6,25 @@ import (
 	"time"
 )
 
-// The sliding log is exact: it keeps the instant of each unit and counts those of the last Per, (now − Per, now].
+// The sliding log is exact: it keeps the instant of each unit and counts those of the last Per,
+// (now − Per, now].
 //
 //	admit c  iff  live + c ≤ Limit, and MinGap has passed since the last entry
 //
-// Only the newest Limit entries ever decide: a request is refused as soon as the Limit-th newest is live. So a ring of
-// Limit instants is all there is to keep. Where there were more, since refused requests are entered as well or the
-// limit was lowered, the older ones are only counted, and live as long as the oldest in the ring: a limit that is
-// raised, or a refund, finds them there. A request of c units is c entries; a refund drops the newest. MinGap is a
-// gap between requests, whatever they cost; Remaining does not know of it, RetryAfter does.
+// Only the newest Limit entries ever decide: a request is refused as soon as the Limit-th newest is
+// live. So a ring of Limit instants is all there is to keep. Where there were more, since refused
+// requests are entered as well or the limit was lowered, the older ones are only counted, and live
+// as long as the oldest in the ring: a limit that is raised, or a refund, finds them there. A
+// request of c units is c entries; a refund drops the newest. MinGap is a gap between requests,
+// whatever they cost; Remaining does not know of it, RetryAfter does.
 //
-// If the clock goes back before the last entry, it counts as standing there. In any span of length Per at most Limit
-// are admitted.
+// If the clock goes back before the last entry, it counts as standing there. In any span of length
+// Per at most Limit are admitted.
 //
 // The state is a head and the ring: Limit + 1 words.
 
-// MaxLog is the largest Limit of a sliding log. Its state has 16 KiB, for which there is room in the smallest table.
+// MaxLog is the largest Limit of a sliding log. Its state has 16 KiB, for which there is room in
+// the smallest table.
 const MaxLog = 2048
 
 func (l *Limit) slidingLog(w []int64, now Instant, cost int64, d *Decision) {
@@ -54,7 +57,8 @@ func (l *Limit) slidingLog(w []int64, now Instant, cost int64, d *Decision) {
 	}
 }
 
-// untilLogAdmits is the wait for a request that was refused and, where those count, has been entered.
+// untilLogAdmits is the wait for a request that was refused and, where those count, has been
+// entered.
 func (l *Limit) untilLogAdmits(g *instants, live, cost int, now Instant) time.Duration {
 	at := int64(now)
 	if stay := int(l.Limit) - cost; live > stay {
@@ -71,10 +75,10 @@ func (l *Limit) freshSlidingLog(w []int64, now Instant) bool {
 	return g.n == 0 || int64(now)-g.newest() >= int64(l.Per)
 }
 
-// mergeSlidingLog takes the later instant rank by rank, from the newest: of two logs of the same requests that is
-// the longer one, and of any two one that counts no less than either at any time. If one log is ahead of the other
-// (clocks that differ), what the other counts now must count there too, so its entries are brought up to the
-// earliest instant that does.
+// mergeSlidingLog takes the later instant rank by rank, from the newest: of two logs of the same
+// requests that is the longer one, and of any two one that counts no less than either at any time.
+// If one log is ahead of the other (clocks that differ), what the other counts now must count there
+// too, so its entries are brought up to the earliest instant that does.
 func (l *Limit) mergeSlidingLog(w, other []int64, now Instant) {
 	l.settleSlidingLog(w, now)
 	l.settleSlidingLog(other, now)
@@ -98,7 +102,8 @@ func (l *Limit) mergeSlidingLog(w, other []int64, now Instant) {
 	}
 }
 
-// settleSlidingLog drops what is over, turns the ring until its oldest entry stands first, and puts bad numbers right.
+// settleSlidingLog drops what is over, turns the ring until its oldest entry stands first, and puts
+// bad numbers right.
 func (l *Limit) settleSlidingLog(w []int64, now Instant) {
 	g := logOf(w)
 	slices.Reverse(g.ring[:g.oldest])
@@ -118,7 +123,8 @@ func (l *Limit) settleSlidingLog(w []int64, now Instant) {
 	g.store(w)
 }
 
-// refitSlidingLog keeps the newest entries of a log with another Limit, as many as there is room for.
+// refitSlidingLog keeps the newest entries of a log with another Limit, as many as there is room
+// for.
 func refitSlidingLog(w, old []int64) {
 	g, from := logOf(w), logOf(old)
 	if from.n == 0 {
@@ -132,15 +138,16 @@ func refitSlidingLog(w, old []int64) {
 	g.store(w)
 }
 
-// instants is a log as it lies in a state: n entries of a ring, from the oldest on, in ascending order. If there are
-// older ones, which are counted as if they were as old as the oldest, the ring is full.
+// instants is a log as it lies in a state: n entries of a ring, from the oldest on, in ascending
+// order. If there are older ones, which are counted as if they were as old as the oldest, the ring
+// is full.
 type instants struct {
 	n, oldest, older int
 	ring             []int64
 }
 
-// logOf reads w, which has a word for the head at least: n | oldest<<16 | older<<32. If the head is none, whatever is
-// in the ring counts.
+// logOf reads w, which has at least the word of the head: n | oldest<<16 | older<<32. If the head
+// is invalid, all of the ring counts.
 func logOf(w []int64) instants {
 	g := instants{int(w[0] & 0xffff), int(w[0] >> 16 & 0xffff), int(w[0] >> 32), w[1:]}
 	size := len(g.ring)

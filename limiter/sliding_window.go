@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// The sliding window (a counter, in full) estimates the last Per from two windows aligned to the epoch: what the current one has
-// admitted, and of the one before the part that still lies inside.
+// The sliding window (a counter, in full) estimates the last Per from two windows aligned to the
+// epoch: what the current one has admitted, and of the one before the part that still lies inside.
 //
 //	estimate = current + floor(previous × (Per − elapsed) / Per)
 //	admit c  iff  estimate + c ≤ Limit
 //
-// The product has 128 bits and is rounded down once; a float is off by one at 0.29 × 100. Only admitted requests
-// count. The state is the start of the current window and the two counts. If the clock goes back before the start,
-// the stored window stays the current one with nothing elapsed. In any span of length Per at most 2×Limit are
-// admitted, and that only by a ramp that follows a burst at the last instant of a window.
+// The product has 128 bits and is rounded down once; a float is off by one at 0.29 × 100. Only
+// admitted requests count. The state is the start of the current window and the two counts. If the
+// clock goes back before the start, the stored window stays the current one with nothing elapsed.
+// In any span of length Per at most 2×Limit are admitted, and that only by a ramp that follows a
+// burst at the last instant of a window.
 const slidingWindowWords = 3
 
 func (l *Limit) slidingWindow(w []int64, now Instant, cost int64, d *Decision) {
@@ -75,9 +76,9 @@ func (c *counts) weigh(per int64, now Instant) {
 
 func (c *counts) store(w []int64) { w[0], w[1], w[2] = c.start, c.current, c.previous }
 
-// untilAtMost is the wait until the estimate has fallen to k, 0 ≤ k < estimate, if nothing else comes. The estimate
-// falls within the current window while the previous count fades; if the current count alone is above k, it has to
-// become the previous one and fade itself.
+// untilAtMost is the wait until the estimate has fallen to k, 0 ≤ k < estimate, if nothing else
+// comes. The estimate falls within the current window while the previous count fades; if the
+// current count alone is above k, it has to become the previous one and fade itself.
 func (l *Limit) untilAtMost(c *counts, k int64, now Instant) time.Duration {
 	per := int64(l.Per)
 	at := c.start
@@ -89,8 +90,8 @@ func (l *Limit) untilAtMost(c *counts, k int64, now Instant) time.Duration {
 	return time.Duration(at - int64(now))
 }
 
-// fadeTo is the longest part of a window of length per that may still lie inside while floor(count × inside / per)
-// is at most k: the largest inside with count × inside < (k+1) × per. k < count.
+// fadeTo is the longest part of a window of length per that may still lie inside while floor(count
+// × inside / per) is at most k: the largest inside with count × inside < (k+1) × per. k < count.
 func fadeTo(count, k, per int64) int64 {
 	hi, lo := bits.Mul64(uint64(k)+1, uint64(per))
 	lo, borrow := bits.Sub64(lo, 1, 0)
@@ -100,14 +101,14 @@ func fadeTo(count, k, per int64) int64 {
 
 func (l *Limit) freshSlidingWindow(w []int64, now Instant) bool {
 	c := l.countsAt(w, now)
-	// The estimate of a fading count stays 0 once it is. A clock that stands before the window may still see it
-	// grow when the window begins: never, for nothing has elapsed then either.
+	// The estimate of a fading count stays 0 once it is. A clock that stands before the window may
+	// still see it grow when the window begins: never, for nothing has elapsed then either.
 	return c.estimate == 0
 }
 
-// mergeSlidingWindow settles both states at now and keeps the larger of each word. If both stand in one window,
-// that is the larger count per window; if one is ahead (clocks that differ), the later window gets both larger
-// counts, which is never looser than either.
+// mergeSlidingWindow settles both states at now and keeps the larger of each word. If both stand in
+// one window, that is the larger count per window; if one is ahead (clocks that differ), the later
+// window gets both larger counts, which is never looser than either.
 func (l *Limit) mergeSlidingWindow(w, other []int64, now Instant) {
 	l.settleSlidingWindow(w, now)
 	l.settleSlidingWindow(other, now)

@@ -44,7 +44,7 @@ var shapes = []Spec{
 	{Algorithm: StatedBucket, Limit: 7, Burst: 3, Per: time.Second},
 }
 
-// keepsPhase reports whether l is a bucket whose phase outlasts its being full.
+// keepsPhase reports whether l is a bucket with a phase that outlasts its being full.
 func keepsPhase(l *Limit) bool { return l.Algorithm == TokenBucket && l.Anchor == FirstHit }
 
 func forEveryShape(t *testing.T, f func(*rapid.T, *Limit)) {
@@ -91,7 +91,7 @@ func merged(l *Limit, now Instant, states ...[]int64) []int64 {
 	return w
 }
 
-// TestMergeLaws: in whatever order states arrive, and however often, the same comes out.
+// TestMergeLaws: states arrive in any order, any number of times, and the result is the same.
 func TestMergeLaws(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
 	forEveryShape(t, func(t *rapid.T, l *Limit) {
@@ -108,7 +108,8 @@ func TestMergeLaws(t *testing.T) {
 	})
 }
 
-// TestMergeGivesNothingBack: what either of two states refuses, at once or later, their merger refuses too.
+// TestMergeGivesNothingBack: what either of two states refuses, at once or later, their merger
+// refuses too.
 func TestMergeGivesNothingBack(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
 	forEveryShape(t, func(t *rapid.T, l *Limit) {
@@ -137,7 +138,8 @@ func TestMergeGivesNothingBack(t *testing.T) {
 	})
 }
 
-// TestMergeAloneIsTheState: merging into nothing changes no decision, so a state survives being handed over.
+// TestMergeAloneIsTheState: merging into nothing changes no decision, so a state survives being
+// handed over.
 func TestMergeAloneIsTheState(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
 	forEveryShape(t, func(t *rapid.T, l *Limit) {
@@ -157,8 +159,8 @@ func TestMergeAloneIsTheState(t *testing.T) {
 	})
 }
 
-// TestFreshIsNeverSeen: a state that is called fresh decides like one of zeros from then on, and not a nanosecond
-// after ResetAfter is it called otherwise.
+// TestFreshIsNeverSeen: a state that is called fresh decides like one of zeros from then on, and
+// not a nanosecond after ResetAfter is it called otherwise.
 func TestFreshIsNeverSeen(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
 	forEveryShape(t, func(t *rapid.T, l *Limit) {
@@ -173,7 +175,8 @@ func TestFreshIsNeverSeen(t *testing.T) {
 		if l.Algorithm != FixedWindow && !keepsPhase(l) && l.fresh(w, at) != (d.ResetAfter == 0) {
 			t.Fatalf("%v %v: fresh is %v at %+v", l.Algorithm, w, l.fresh(w, at), d)
 		}
-		if l.Algorithm != FixedWindow && !keepsPhase(l) && d.ResetAfter > 0 && d.ResetAfter < MaxFill { // a broken one may be later
+		// a broken one may be later
+		if l.Algorithm != FixedWindow && !keepsPhase(l) && d.ResetAfter > 0 && d.ResetAfter < MaxFill {
 			if end := at.Add(d.ResetAfter); l.fresh(w, end-1) || !l.fresh(w, end) {
 				t.Fatalf("%v %v: after %v fresh is %v, and %v before", l.Algorithm, w, d.ResetAfter, l.fresh(w, end), l.fresh(w, end-1))
 			}
@@ -188,7 +191,8 @@ func TestFreshIsNeverSeen(t *testing.T) {
 			l.decide(w, at, cost, &d)
 			l.decide(z, at, cost, &e)
 			if keepsPhase(l) && d != e {
-				// The forgotten phase was ahead of the new one. From here on the two have been charged differently.
+				// The forgotten phase was ahead of the new one. From here on the two have been
+				// charged differently.
 				if e.Allowed && !d.Allowed || e.Remaining > d.Remaining {
 					t.Fatalf("%v at %d, cost %d: a new phase admits more: %+v instead of %+v", l.Algorithm, at, cost, e, d)
 				}
@@ -201,8 +205,8 @@ func TestFreshIsNeverSeen(t *testing.T) {
 	})
 }
 
-// TestRefitGivesNothingBack: a bucket whose interval gets or loses a fraction keeps its debt in time, at most a
-// nanosecond more.
+// TestRefitGivesNothingBack: if a bucket's interval gets or loses a fraction, it keeps its debt in
+// time, at most a nanosecond more.
 func TestRefitGivesNothingBack(t *testing.T) {
 	whole, fraction := *newLimit(Spec{Algorithm: GCRA, Limit: 10, Burst: 10, Per: time.Minute}), *newLimit(Spec{Algorithm: GCRA, Limit: 7, Burst: 7, Per: time.Minute})
 	w, two := make([]int64, 1), make([]int64, 2)
@@ -218,8 +222,8 @@ func TestRefitGivesNothingBack(t *testing.T) {
 	}
 }
 
-// TestMostAdmitted searches all ways of asking for the most that is admitted in any span (t−Per, t]: the figure that
-// each algorithm's file promises is reached and never exceeded.
+// TestMostAdmitted searches all ways of asking for the most that is admitted in any span (t−Per,
+// t]: the figure that each algorithm's file promises is reached and never exceeded.
 func TestMostAdmitted(t *testing.T) {
 	const limit, ticks = 3, 12 // requests come at full milliseconds, a window has ticks of them
 	for _, c := range []struct {

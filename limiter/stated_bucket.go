@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// A stated bucket is a token bucket that refills continuously, for callers who state the whole limit with each request,
-// as Gubernator's do for its leaky bucket: whatever limit, period and burst a request brings, it meets the tokens that
-// the ones before have left.
+// A stated bucket is a token bucket that refills continuously, for callers that state the whole
+// limit with each request, as Gubernator's do for its leaky bucket. A request with any limit,
+// period and burst meets the tokens that the ones before have left.
 //
 //	level = min(Burst, level + (now − at) × Limit / Per)
 //	admit c  iff  c ≤ level;  then level −= c, at = now
 //
-// A change of the limit never adds a token: what is in the bucket stays in it as far as it fits, and what has come in
-// since the last charge has come at the rate of the request that asks. While the limit stays the same this is gcra, to
-// the nanosecond.
+// A change of the limit never adds a token: the tokens in the bucket stay as far as they fit, and
+// the refill since the last charge is at the rate of the present request. While the limit stays the
+// same this is gcra, to the nanosecond.
 //
-// The state is the instant of the last charge, the level then (2^40 − whole tokens, and a fraction in units of 2^-64),
-// and the instant when the bucket is full, after which it is as never seen. Since that stands there, entries of one name
-// with different rates are forgotten each in its time, and no rate is part of the identity. Refills are rounded up by
-// less than 2^-64 of a token, so that three thirds make a whole. A clock that goes back brings nothing and takes nothing.
+// The state is the instant of the last charge, the level then (2^40 − whole tokens, and a fraction
+// in units of 2^-64), and the instant when the bucket is full, after which it is as never seen.
+// Since that is stored, each entry of one name is forgotten in its own time, and no rate is part of
+// the identity. Refills are rounded up by less than 2^-64 of a token, so that three thirds make a
+// whole. If the clock goes back, tokens neither come nor go.
 const statedBucketWords = 4
 
 // level is how many tokens a bucket has.
@@ -68,7 +69,8 @@ func (l *Limit) levelAt(w []int64, now Instant) level {
 	return has
 }
 
-// refill is what comes in so many nanoseconds, ns × Limit / Per; fits says that it is less than a full bucket.
+// refill is what comes in so many nanoseconds, ns × Limit / Per; fits says that it is less than a
+// full bucket.
 func (l *Limit) refill(ns uint64) (come level, fits bool) {
 	high, low := bits.Mul64(ns, uint64(l.Limit))
 	if high >= uint64(l.Per) {
@@ -115,7 +117,8 @@ func (l *Limit) until(has level, tokens int64) uint64 {
 	if has.fraction != 0 {
 		missing = level{missing.whole - 1, -has.fraction}
 	}
-	// (whole + fraction/2^64) × Per in 192 bits, of whose lowest it only matters whether they are 0.
+	// (whole + fraction/2^64) × Per in 192 bits. Of the lowest 64 it only matters whether they are
+	// 0.
 	carry, lowest := bits.Mul64(missing.fraction, uint64(l.Per))
 	high, low := bits.Mul64(uint64(missing.whole), uint64(l.Per))
 	low, c := bits.Add64(low, carry, 0)
@@ -128,8 +131,8 @@ func (l *Limit) until(has level, tokens int64) uint64 {
 
 func freshStatedBucket(w []int64, now Instant) bool { return w[3] == 0 || int64(now) >= w[3] }
 
-// mergeStatedBucket keeps the lower of two levels, as if it had been left at the later of two instants, and full at the
-// later of two.
+// mergeStatedBucket keeps the lower of two levels, as if it had been left at the later of two
+// instants, and full at the later of two.
 func mergeStatedBucket(w, other []int64, now Instant) {
 	settleStatedBucket(w, now)
 	settleStatedBucket(other, now)

@@ -12,14 +12,15 @@ import (
 	"penstock/limiter"
 )
 
-// TestStatedEqualsPlain: while a limit stays the same, stating it with each request makes no difference: a stated bucket
-// decides as a gcra, a stated window as a fixed one from the first hit, for as long as no more is given back than was
-// taken.
+// TestStatedEqualsPlain: while a limit stays the same, stating it with each request makes no
+// difference: a stated bucket decides as a gcra, a stated window as a fixed one from the first hit,
+// for as long as no more is given back than was taken.
 func TestStatedEqualsPlain(t *testing.T) {
 	for stated, plain := range map[limiter.Algorithm]limiter.Algorithm{limiter.StatedBucket: limiter.GCRA, limiter.StatedWindow: limiter.FixedWindow} {
 		t.Run(stated.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				// An interval of whole nanoseconds: with a fraction, gcra rounds in time and a stated bucket in tokens.
+				// An interval of whole nanoseconds: with a fraction, gcra rounds in time and a
+				// stated bucket in tokens.
 				spec := limiter.Spec{Name: "drawn", Algorithm: plain, Limit: rapid.Int64Range(1, 1000).Draw(t, "limit")}
 				spec.Per = time.Duration(spec.Limit * rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour)).Draw(t, "interval"))
 				if plain == limiter.GCRA {
@@ -56,7 +57,8 @@ func stated(limit int64, per time.Duration) func(*limiter.Spec) {
 	return func(s *limiter.Spec) { s.Limit, s.Per = limit, per }
 }
 
-// TestStatedWindow: the limit and the period are the request's, the count and the beginning are the key's.
+// TestStatedWindow: the limit and the period are the request's, the count and the beginning are the
+// key's.
 func TestStatedWindow(t *testing.T) {
 	hour := limiter.Spec{Name: "stated", Algorithm: limiter.StatedWindow, Limit: 100, Per: time.Hour}
 	const t0 = time.Minute
@@ -72,7 +74,7 @@ func TestStatedWindow(t *testing.T) {
 		{t0 + 59*time.Minute, stated(10, 2*time.Hour), 1, true, 3},
 		{t0 + 2*time.Hour - 1, stated(10, 2*time.Hour), 4, false, 3},
 		{t0 + 2*time.Hour, stated(10, 2*time.Hour), 4, true, 6},
-		// A shorter one whose end has passed: a window is opened before it is decided.
+		// A shorter one, and its end has passed: a window is opened before it is decided.
 		{t0 + 2*time.Hour + time.Second, stated(4, time.Second), 0, true, 4},
 		{t0 + 2*time.Hour + time.Second, stated(4, time.Second), 3, true, 1},
 	})
@@ -84,7 +86,8 @@ func TestStatedWindow(t *testing.T) {
 	})
 }
 
-// TestStatedWindowOfACalendar: such a window is one that requests may state too, and meets what was counted before.
+// TestStatedWindowOfACalendar: such a window is one that requests may state too, and meets what was
+// counted before.
 func TestStatedWindowOfACalendar(t *testing.T) {
 	by := func(c limiter.Calendar) func(*limiter.Spec) {
 		return func(s *limiter.Spec) { s.Calendar, s.Per = c, 0 }
@@ -107,7 +110,8 @@ func TestStatedWindowOfACalendar(t *testing.T) {
 	})
 }
 
-// TestStatedWindowCredit: what is given back beyond what was taken may be taken on top of the limit, in this window.
+// TestStatedWindowCredit: what is given back beyond what was taken may be taken on top of the
+// limit, in this window.
 func TestStatedWindowCredit(t *testing.T) {
 	transcript(t, limiter.Spec{Name: "credit", Algorithm: limiter.StatedWindow, Limit: 2, Per: time.Second}, []row{
 		{time.Minute, nil, -1, true, 3},
@@ -135,7 +139,7 @@ func TestStatedBucket(t *testing.T) {
 		{time.Minute + 90*time.Millisecond, nil, 1, true, 0},
 		{time.Minute + 90*time.Millisecond + per/2, stated(2, per), 2, false, 1},
 	})
-	// Thirds of a token add up, whoever looks between them.
+	// Thirds of a token add up, with any peeks in between.
 	transcript(t, limiter.Spec{Name: "thirds", Algorithm: limiter.StatedBucket, Limit: 10, Per: 30 * time.Second}, []row{
 		{60 * time.Second, nil, 1, true, 9},
 		{61 * time.Second, nil, 1, true, 8},
@@ -156,7 +160,8 @@ func TestStatedBucket(t *testing.T) {
 	})
 }
 
-// TestStatedWaits: who is refused is told when there will be room, also where the clock has gone back.
+// TestStatedWaits: a refused caller is told when there will be room, also if the clock has gone
+// back.
 func TestStatedWaits(t *testing.T) {
 	l := mustNew(t, limiter.Spec{Name: "waits", Algorithm: limiter.StatedBucket, Limit: 10, Per: 10 * time.Second})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
@@ -168,7 +173,8 @@ func TestStatedWaits(t *testing.T) {
 	}
 }
 
-// TestStatedTravels: a state that comes to a node whose clock is days away is what it was, and is over when it was.
+// TestStatedTravels: a state that moves to a node with a clock that is days away stays the same,
+// and ends at the same time.
 func TestStatedTravels(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.StatedWindow, limiter.StatedBucket} {
 		l := mustNew(t, limiter.Spec{Name: "travels", Algorithm: a, Limit: 10, Per: time.Hour})
@@ -199,7 +205,8 @@ func TestStatedTravels(t *testing.T) {
 	}
 }
 
-// TestStatedDrain: a refused request that drains takes what there is, the first one of a key as well as a later one.
+// TestStatedDrain: a refused request that drains takes what there is, the first one of a key as
+// well as a later one.
 func TestStatedDrain(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.StatedWindow, limiter.StatedBucket} {
 		l := mustNew(t, limiter.Spec{Name: "drain", Algorithm: a, Limit: 10, Per: 10 * time.Second})
@@ -222,8 +229,8 @@ func TestStatedDrain(t *testing.T) {
 	}
 }
 
-// TestStatedNewcomersShareNoCell: in a full table too, who states another limit for another key of the same name does not
-// bring anybody back what it has had.
+// TestStatedNewcomersShareNoCell: in a full table too, stating another limit for another key of the
+// same name refunds no key.
 func TestStatedNewcomersShareNoCell(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.StatedWindow, limiter.StatedBucket} {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})

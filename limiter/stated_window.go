@@ -7,22 +7,24 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A stated window is a fixed window from the first hit for callers who state the whole limit with each request, as
-// Gubernator's do: whatever limit and period a request brings, it meets what was counted under the ones before.
+// A stated window is a fixed window from the first hit for callers that state the whole limit with
+// each request, as Gubernator's do. A request with any limit and period meets the counts under the
+// ones before.
 //
-//	the window of a request is [start, start + Per), or of a calendar, the one that start lies in; and no longer than
-//	the request that was charged last has said
+//	the window of a request is [start, start + Per), or of a calendar, the one that start
+//	lies in; and no longer than the last charged request has said
 //	admit c  iff  count + c ≤ Limit
 //
-// A window opens at the beginning of the millisecond of its first charge, so that all who write its end in milliseconds
-// write the same.
+// A window opens at the beginning of the millisecond of its first charge, so that ends written in
+// milliseconds are equal.
 //
-// What is given back beyond what was taken is a credit: it may be taken on top of Limit until the window is over.
+// A refund beyond what was taken is a credit: it may be taken on top of Limit until the window is
+// over.
 //
-// The state is the start of the window, its count and its end. Since the end stands there, entries of one name with
-// different periods are forgotten each in its time, and no period is part of the identity. A clock that goes back goes
-// on counting in the stored window. While the period stays the same, at most 2×Limit are admitted in any span of length
-// Per, and what was given back.
+// The state is the start of the window, its count and its end. Since the end is stored, each entry
+// of one name is forgotten in its own time, and no period is part of the identity. If the clock
+// goes back, the stored window goes on counting. While the period stays the same, at most 2×Limit,
+// plus the refunds, are admitted in any span of length Per.
 const statedWindowWords = 3
 
 func (l *Limit) statedWindow(w []int64, now Instant, cost int64, d *Decision) {
@@ -63,7 +65,8 @@ func (l *Limit) windowFrom(t int64) (start, end int64) {
 
 func freshStatedWindow(w []int64, now Instant) bool { return w[1] == 0 || int64(now) >= w[2] }
 
-// mergeStatedWindow keeps of two windows the later start and end and the larger count, which is the smaller credit.
+// mergeStatedWindow keeps of two windows the later start and end and the larger count, which is the
+// smaller credit.
 func mergeStatedWindow(w, other []int64, now Instant) {
 	settleStatedWindow(w, now)
 	settleStatedWindow(other, now)
@@ -71,7 +74,8 @@ func mergeStatedWindow(w, other []int64, now Instant) {
 	settleStatedWindow(w, now)
 }
 
-// settleStatedWindow makes a window that is over the state of a key never seen, and puts bad numbers right.
+// settleStatedWindow makes a window that is over the state of a key never seen, and puts bad
+// numbers right.
 func settleStatedWindow(w []int64, now Instant) {
 	over := freshStatedWindow(w, now) // before its end is put right, which could make it live again
 	w[0] = min(max(w[0], int64(earliest)), int64(latest))
@@ -85,8 +89,8 @@ func settleStatedWindow(w []int64, now Instant) {
 // stated reports whether each request states the whole limit anew.
 func (s *Spec) stated() bool { return s.Algorithm == StatedWindow || s.Algorithm == StatedBucket }
 
-// prepareStated gives newcomers who state different limits different cells in the crowd: in a window or at a rate of
-// another, one would be admitted what it has had already.
+// prepareStated gives newcomers that state different limits different cells in the sketch: in a
+// window or at a rate of another, a key would be admitted its used units again.
 func (l *Limit) prepareStated() {
 	l.stateWords = statedWindowWords
 	if l.Calendar != 0 {

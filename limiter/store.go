@@ -11,17 +11,19 @@ import (
 //
 //	slots →        free        ← blocks
 //
-// A slot is one cache line: whose it is, and the state and the key's bytes if they fit. What does not fit lies in a
-// block, and the slot holds the block's place. Slots grow upwards and blocks downwards until they meet, so the budget
-// is kept by construction, and nothing is ever copied to a second, larger array.
+// A slot is one cache line: its key's owner and length, and the state and the key's bytes if they
+// fit. Otherwise these lie in a block, and the slot holds the block's place. Slots grow upwards and
+// blocks downwards until they meet. So the budget is kept by construction, and nothing is ever
+// copied to a second, larger array.
 //
-// Slots are open addressing with linear probing, in the order of their mix. A slot's home is mix × capacity / 2^32,
-// so this order is that of the homes at any capacity, and a store is grown, shrunk or swept by passes from one end to
-// the other. A lookup reads on from the home, on average two slots, which lie side by side in memory: the processor has
-// the second before it is asked for. (A separate array of one-byte tags was tried: it saves reading slots that are not
-// wanted, and costs a wait for memory of its own, which is as long.)
+// Slots use open addressing with linear probing, in the order of their mix. A slot's home is mix ×
+// capacity / 2^32, so this order is that of the homes at any capacity. A store is grown, shrunk or
+// swept by passes from one end to the other. A lookup reads on from the home, on average two slots.
+// They lie side by side in memory, so the processor has the second before it is asked for. (A
+// separate array of one-byte tags was tried: it saves reading unwanted slots, and costs a wait for
+// memory that is as long.)
 //
-// All state is owned by whoever holds the shard's lock.
+// All state is guarded by the shard's lock.
 type store struct {
 	slots    []slot // all that ever fit; the first capacity+spill are in use
 	capacity int    // number of homes
@@ -40,13 +42,15 @@ type store struct {
 }
 
 type slot struct {
-	head uint64           // whose it is and how long; 0 is an empty slot
-	body [bodyWords]int64 // state words, then key; or body[0] is place | words<<32 | bytes of key<<48 of a block
+	head uint64 // owner and length of the key; 0 is an empty slot
+	// state words, then key; or body[0] is place | words<<32 | bytes of key<<48 of a block
+	body [bodyWords]int64
 }
 
-// The head of a slot, from its highest bits: 32 of mix, which is never 0, 15 of the rule's number, 3 of how many cells
-// its words are, 3 of how many words and 6 of how many bytes of key there are in the body, whether those are
-// in a block instead, whether something was given back that Changed has not told yet, and whether changes lists the entry.
+// The head of a slot, from its highest bits: 32 of mix, which is never 0, 15 of the rule's number,
+// 3 of how many cells its words are, 3 of how many words and 6 of how many bytes of key there are
+// in the body, whether those are in a block instead, whether something was given back that Changed
+// has not told yet, and whether changes lists the entry.
 const (
 	mixAt, ruleAt, cellsAt, wordsAt, keyLenAt = 32, 17, 14, 11, 5
 
@@ -60,8 +64,8 @@ const (
 	firstCapacity = 16
 	minReach      = 16
 	maxReach      = 256
-	// Growth pushes a run a slot farther from its home while the homes in it lie within a few slots of each other,
-	// which growth ends.
+	// Growth pushes a run a slot farther from its home while the homes in it lie within a few slots
+	// of each other, which growth ends.
 	reachSlack = 8
 )
 
@@ -91,7 +95,8 @@ func (s *slot) place() int { return int(uint32(s.body[0])) }
 
 func (s *slot) setPlace(at int) { s.body[0] = s.body[0]&^0xffffffff | int64(at) }
 
-// newStore makes an empty store of memory, which must be zero and begin with a cache line. view shows it.
+// newStore makes an empty store of memory, which must be zero and begin with a cache line. view
+// shows it.
 func newStore(memory []int64, view *storeView) store {
 	total := len(memory) / slotWords
 	view.slots = unsafe.Pointer(unsafe.SliceData(memory))
@@ -111,14 +116,15 @@ func homeOf(mix uint32, capacity int) int { return int(uint64(mix) * uint64(capa
 
 func (st *store) home(mix uint32) int { return homeOf(mix, st.capacity) }
 
-// storeView is where the slots are, for who does not hold the lock. It lies apart from what each decision writes.
+// storeView locates the slots for readers without the lock. It lies apart from the fields that each
+// decision writes.
 type storeView struct {
 	slots unsafe.Pointer
 	homes uintptr // is capacity, written by relay and read by expect as atomic
 }
 
-// expect has the processor fetch the slots in which a key with mix most likely is. Nobody need hold the lock: if slots
-// are moved meanwhile, the wrong ones are fetched.
+// expect has the processor fetch the slots in which a key with mix most likely is. Nobody need hold
+// the lock: if slots are moved meanwhile, the wrong ones are fetched.
 func (v *storeView) expect(mix uint32) {
 	home := homeOf(mix, int(atomic.LoadUintptr(&v.homes)))
 	prefetch(unsafe.Add(v.slots, home*slotWords*8))
@@ -154,8 +160,8 @@ func (st *store) hasKey(s *slot, key string) bool {
 	return equalBytes(unsafe.Pointer(&s.body[s.head>>wordsAt&7]), unsafe.Pointer(unsafe.StringData(key)), uintptr(len(key)))
 }
 
-// equalBytes compares n bytes, 8 to 48, without a branch that depends on n: lengths of keys are what a processor guesses
-// wrong. Of a short key it compares the last 8 bytes several times.
+// equalBytes compares n bytes, 8 to 48, without a branch that depends on n: lengths of keys are
+// what a processor guesses wrong. Of a short key it compares the last 8 bytes several times.
 func equalBytes(a, b unsafe.Pointer, n uintptr) bool {
 	last := n - 8
 	return difference(a, b, 0)|difference(a, b, min(8, last))|difference(a, b, min(16, last))|
@@ -186,7 +192,7 @@ func (st *store) key(s *slot) string {
 	return unsafe.String((*byte)(unsafe.Add(p, s.words()*8)), s.keyLen())
 }
 
-// owner says whose a slot is.
+// owner identifies the key and rule of a slot.
 type owner struct {
 	mix, rule uint32
 	key       string
@@ -194,7 +200,8 @@ type owner struct {
 	listed    bool
 }
 
-// fill puts owner and state into s, which has not been placed yet. It reports false if there is no room for them.
+// fill puts owner and state into s, which has not been placed yet. It reports false if there is no
+// room for them.
 func (st *store) fill(s *slot, o *owner, state []int64) bool {
 	words, keyLen := len(state), len(o.key)
 	s.head = uint64(o.mix)<<mixAt | uint64(o.rule)<<ruleAt | uint64(o.cells)<<cellsAt
@@ -218,7 +225,8 @@ func (st *store) fill(s *slot, o *owner, state []int64) bool {
 	return true
 }
 
-// insert adds an entry that is not there yet. It reports false, and has added nothing, if there is no room for it.
+// insert adds an entry that is not there yet. It reports false, and has added nothing, if there is
+// no room for it.
 func (st *store) insert(now Instant, rules *ruleIndex, o *owner, state []int64) bool {
 	if st.count >= st.capacity-st.capacity/4 {
 		st.grow(now, rules)
@@ -241,13 +249,13 @@ func (st *store) insert(now Instant, rules *ruleIndex, o *owner, state []int64) 
 	return true
 }
 
-// nearby is how many slots a newcomer looks at, once the store cannot grow, for one that is as good as empty or that
-// can be given up.
+// nearby is how many slots a newcomer looks at, once the store cannot grow, for one that is as good
+// as empty or that can be given up.
 const nearby = 32
 
-// nearestToFull is the slot whose key has the least debt, of those near home whose removal makes room for a newcomer:
-// any of the same run, or one with a block that is large enough if it is a block that is wanting. It returns -1 if
-// all have more than most.
+// nearestToFull is the slot with the least debt among those near home that would make room for a
+// newcomer: any slot of the same run, or, if a block is wanted, one with a block that is large
+// enough. It returns -1 if all have more than most.
 func (st *store) nearestToFull(now Instant, rules *ruleIndex, o *owner, words int, most debt) int {
 	least := -1
 	block := 0
@@ -262,7 +270,8 @@ func (st *store) nearestToFull(now Instant, rules *ruleIndex, o *owner, words in
 			continue
 		}
 		l := rules.byID(s.rule()).limit.Load()
-		if s.words() != l.words() || l.stated() { // of a stated limit, nobody knows what the next request will state
+		// a stated limit: the next request may state any other
+		if s.words() != l.words() || l.stated() {
 			continue
 		}
 		if d := l.debtOf(st.state(s), now); !most.less(d) {
@@ -272,9 +281,9 @@ func (st *store) nearestToFull(now Instant, rules *ruleIndex, o *owner, words in
 	return least
 }
 
-// spot is where a newcomer with mix belongs: in slot i, once those from there to the empty slot end have moved up by
-// one. i is -1 if the store is full for its capacity, or too full here: nobody may be pushed farther than reach, or
-// keys chosen for their hashes could make lookups long.
+// spot is where a newcomer with mix belongs: in slot i, once those from there to the empty slot end
+// have moved up by one. i is -1 if the store is full for its capacity, or too full here: nobody may
+// be pushed farther than reach, or keys chosen for their hashes could make lookups long.
 func (st *store) spot(mix uint32) (i, end int) {
 	if st.count >= st.capacity-st.capacity/8 {
 		return -1, 0
@@ -318,8 +327,9 @@ func (st *store) end() int {
 	return end
 }
 
-// sweep removes what is fresh among the n slots from slot from, and behind the last home, and moves up those behind
-// that stand too far from home. It costs a look at each slot, and at those after them up to the end of their run.
+// sweep removes what is fresh among the n slots from slot from, and behind the last home, and moves
+// up those behind that stand too far from home. It costs a look at each slot, and at those after
+// them up to the end of their run.
 func (st *store) sweep(now Instant, rules *ruleIndex, from, n int) {
 	to := from // where the next entry stands if its home allows
 	for i, end := from, st.end(); i < end; i++ {
@@ -343,8 +353,9 @@ func (st *store) sweep(now Instant, rules *ruleIndex, from, n int) {
 	}
 }
 
-// discard makes those of the n slots from slot from, or behind the last home, whose keys are not wanted the states of
-// keys never seen, which the next sweep removes. Shares are always wanted.
+// discard takes n slots from slot from, or behind the last home. If their keys are not wanted, it
+// gives them the states of keys never seen, and the next sweep removes them. Shares are always
+// wanted.
 func (st *store) discard(rules *ruleIndex, from, n int, wanted func(hash uint64) bool) {
 	end := st.end()
 	for i := from; i < end; i++ {
@@ -366,8 +377,8 @@ func (st *store) move(to, from int) {
 	}
 }
 
-// spare reports whether s can be removed without loss: it is as good as never seen, and whoever has a copy of what it was
-// before has been told so.
+// spare reports whether s can be removed without loss: it is as good as never seen, and nodes with
+// copies of its earlier state have been told so.
 func (st *store) spare(now Instant, rules *ruleIndex, s *slot) bool {
 	return s.head&untold == 0 && st.fresh(now, rules, s)
 }
@@ -399,9 +410,9 @@ func (st *store) cellsOf(s *slot) iter.Seq[[]int64] {
 	}
 }
 
-// grow makes an eighth more homes, unless removing fresh entries makes room enough. It reports false, and has changed
-// nothing, if there is no memory for more, or if the store is so empty that more homes would not help: then somebody
-// has chosen keys for their hashes.
+// grow makes an eighth more homes, unless removing fresh entries makes room enough. It reports
+// false, and has changed nothing, if there is no memory for more, or if the store is so empty that
+// more homes would not help: then somebody has chosen keys for their hashes.
 func (st *store) grow(now Instant, rules *ruleIndex) bool {
 	if st.count < st.capacity/8*5 {
 		return false
@@ -421,13 +432,15 @@ func (st *store) grow(now Instant, rules *ruleIndex) bool {
 // roomFor is the largest capacity for which there is memory.
 func (st *store) roomFor() int { return st.low/slotWords - st.spill }
 
-// relay lays all slots out anew for a capacity, and leaves out what is fresh. If that empties much of a store that was
-// to grow, it keeps the capacity it has. One pass moves the slots up to where the last will stand, in order; a second
-// brings each to its place, which is never behind where the first pass put it. Nothing farther up is touched, for a
-// page costs memory from when it is first written to.
+// relay lays all slots out anew for a capacity, and leaves out what is fresh. If that empties much
+// of a store that was to grow, it keeps the capacity it has. One pass moves the slots up to where
+// the last will stand, in order; a second brings each to its place, which is never behind where the
+// first pass put it. Nothing farther up is touched, for a page costs memory from when it is first
+// written to.
 func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 	before, after := st.capacity+st.spill, capacity+st.spill
-	clear(st.slots[min(max(before, st.lowest/slotWords), max(before, after)):max(before, after)]) // blocks lay there
+	// blocks lay there
+	clear(st.slots[min(max(before, st.lowest/slotWords), max(before, after)):max(before, after)])
 	end, _ := st.layout(capacity)
 	top := max(st.end(), end)
 	first := top
@@ -459,7 +472,8 @@ func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 	}
 }
 
-// trim shrinks a store that has become nearly empty, and gives the memory between slots and blocks back.
+// trim shrinks a store that has become nearly empty, and gives the memory between slots and blocks
+// back.
 func (st *store) trim(now Instant, rules *ruleIndex) {
 	if st.garbage*2 > st.blockWords() {
 		st.compact()
@@ -472,13 +486,15 @@ func (st *store) trim(now Instant, rules *ruleIndex) {
 	release(st.memory[(st.capacity+st.spill)*slotWords : st.low])
 }
 
-// fits reports whether the slots could stand at that capacity without anybody being pushed out of reach.
+// fits reports whether the slots could stand at that capacity without anybody being pushed out of
+// reach.
 func (st *store) fits(capacity int) bool {
 	_, reach := st.layout(capacity)
 	return reach <= st.reach
 }
 
-// layout is where the slots would end at that capacity, and the farthest that the end of one would lie behind its home.
+// layout is where the slots would end at that capacity, and the farthest that the end of one would
+// lie behind its home.
 func (st *store) layout(capacity int) (end, reach int) {
 	for s := range st.all {
 		home := homeOf(s.mix(), capacity)

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// check panics unless everything that a store relies on is so: the order, the places, the counts, the blocks.
+// check panics unless everything that a store relies on is so: the order, the places, the counts,
+// the blocks.
 func (st *store) check(t interface{ Fatalf(string, ...any) }) {
 	taken, blocks, to := 0, 0, 0
 	var last uint32
@@ -57,8 +58,8 @@ func (st *store) check(t interface{ Fatalf(string, ...any) }) {
 	}
 }
 
-// TestStoreKeepsItsOrder: whatever is added, removed, forgotten, refitted and swept, with keys of all lengths and many
-// with one hash, in a table that is mostly full.
+// TestStoreKeepsItsOrder: entries are added, removed, forgotten, refitted and swept, with keys of
+// all lengths and many with one hash, in a table that is mostly full.
 func TestStoreKeepsItsOrder(t *testing.T) {
 	var limits []*Limit
 	for i, s := range shapes {
@@ -156,7 +157,8 @@ func TestCacheLines(t *testing.T) {
 	}
 }
 
-// TestBudget: all memory that a table can ever use is within its budget, whatever the budget and the shards.
+// TestBudget: all memory that a table can ever use is within its budget, for any budget and number
+// of shards.
 func TestBudget(t *testing.T) {
 	for _, c := range []TableConfig{
 		{},
@@ -184,7 +186,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestNoHomeBehindTheLast: the largest mix there is has a home in the smallest store, and room behind it.
+// TestNoHomeBehindTheLast: the largest mix there is has a home in the smallest store, and room
+// behind it.
 func TestNoHomeBehindTheLast(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1, Shards: 1})
 	st := &table.shards[0].entries
@@ -212,7 +215,8 @@ func TestNoHomeBehindTheLast(t *testing.T) {
 	}
 }
 
-// TestOneMixTwoLimits: also where the hash of key and limit is the same, counters of two limits are two.
+// TestOneMixTwoLimits: also where the hash of key and limit is the same, counters of two limits are
+// two.
 func TestOneMixTwoLimits(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1, Shards: 1})
 	one := mustBe(New(Spec{Name: "one", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
@@ -227,8 +231,8 @@ func TestOneMixTwoLimits(t *testing.T) {
 	}
 }
 
-// TestShrinkLeavesClusters: a store that has become nearly empty stays large if the keys that are left would be too
-// close together in a small one, and shrinks when they are gone.
+// TestShrinkLeavesClusters: a store that has become nearly empty stays large if the keys that are
+// left would be too close together in a small one, and shrinks when they are gone.
 func TestShrinkLeavesClusters(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	st, index := &table.shards[0].entries, table.rules.index.Load()
@@ -263,8 +267,9 @@ func TestShrinkLeavesClusters(t *testing.T) {
 	}
 }
 
-// TestGrowthWritesWhereEntriesStand: the room behind the last home, which is for runs that hardly ever come, takes no memory: a
-// page costs from when it is first written to, and a table of many shards has as much of that room as of some entries.
+// TestGrowthWritesWhereEntriesStand: the room behind the last home, which is for runs that hardly
+// ever come, takes no memory: a page costs from when it is first written to, and a table of many
+// shards has as much of that room as of some entries.
 func TestGrowthWritesWhereEntriesStand(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	st, index := &table.shards[0].entries, table.rules.index.Load()
@@ -288,8 +293,8 @@ func TestGrowthWritesWhereEntriesStand(t *testing.T) {
 	}
 }
 
-// TestRoomOfTheForgotten: the blocks of long keys that were reset are used again without a sweep, although they lie
-// scattered among others.
+// TestRoomOfTheForgotten: the blocks of long keys that were reset are used again without a sweep,
+// although they lie scattered among others.
 func TestRoomOfTheForgotten(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	l := mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour}))
@@ -311,7 +316,8 @@ func TestRoomOfTheForgotten(t *testing.T) {
 	}
 }
 
-// TestRuleIsReclaimed plays the three moments at which somebody may hold a rule that is just being reclaimed.
+// TestRuleIsReclaimed plays the three moments at which somebody may hold a rule that is just being
+// reclaimed.
 func TestRuleIsReclaimed(t *testing.T) {
 	limit := func(i int) *Limit {
 		return mustBe(New(Spec{Name: fmt.Sprint(i), Algorithm: GCRA, Limit: 5, Per: time.Hour}))
@@ -365,7 +371,7 @@ func TestRuleIsReclaimed(t *testing.T) {
 	}
 	table.check(t)
 
-	// The number is used again, and who still holds the old rule finds nothing.
+	// The number is used again, and a holder of the old rule finds nothing.
 	if again := table.rules.index.Load().find(limit(7)); again == r || !r.gone.Load() || again.gone.Load() {
 		t.Error("a reclaimed rule is in use")
 	}

@@ -10,8 +10,8 @@ import (
 
 // Bounds of a Table.
 const (
-	// MaxKey is the longest key, in bytes, that gets an entry of its own. Longer ones share the crowd's cells, and
-	// so may be admitted too little.
+	// MaxKey is the longest key, in bytes, that gets an entry of its own. Longer ones share the
+	// crowd's cells, and so may be admitted too little.
 	MaxKey = 1024
 	// DefaultBytes is the budget of a table that is given none, MinBytes the smallest there is.
 	DefaultBytes = 256 << 20
@@ -25,14 +25,18 @@ const (
 
 // TableConfig sizes a Table.
 type TableConfig struct {
-	Bytes  int64 // budget for all states and keys; below MinBytes counts as that; default DefaultBytes
-	Shards int   // locks, rounded up to a power of two, at most 4096 and one per 32 KiB; default: one per MiB, and enough for the cores
+	// budget for all states and keys; below MinBytes counts as that; default DefaultBytes
+	Bytes int64
+	// locks, rounded up to a power of two, at most 4096 and one per 32 KiB; default: one per MiB,
+	// and enough for the cores
+	Shards int
 }
 
-// Table keeps the states of all keys under all limits within a budget of memory. It may be used by many goroutines.
+// Table keeps the states of all keys under all limits within a budget of memory. It may be used by
+// many goroutines.
 //
-// Instants come from the caller. A clock that goes back is borne as each algorithm says, except that an entry which
-// has been removed as fresh stays so.
+// Instants come from the caller. A clock that goes back is borne as each algorithm says, except
+// that an entry which has been removed as fresh stays so.
 type Table struct {
 	shards []shard     // a power of two of them
 	views  []storeView // of their entries
@@ -59,19 +63,22 @@ type Item struct {
 
 // TableStats are counted since the table was made, except where they are sizes.
 type TableStats struct {
-	Keys       int    // entries, the crowd's cells not among them
-	Cells      int    // groups of the crowd's cells
-	Slots      int    // places for entries and groups, taken or not
-	Limits     int    // that are known, at most 32767
-	Bytes      int64  // memory in use by slots and what does not fit into them
-	Budget     int64  // most that Bytes can become
-	Swept      uint64 // entries and groups removed because they were as good as never seen
-	Evicted    uint64 // entries that went into the crowd to make room for others, who were farther from full
-	Overflowed uint64 // charges to the crowd's cells, of newcomers without an entry and of entries that were evicted
+	Keys   int    // entries, the crowd's cells not among them
+	Cells  int    // groups of the crowd's cells
+	Slots  int    // places for entries and groups, taken or not
+	Limits int    // that are known, at most 32767
+	Bytes  int64  // memory in use by slots and what does not fit into them
+	Budget int64  // most that Bytes can become
+	Swept  uint64 // entries and groups removed because they were as good as never seen
+	// entries moved into the sketch to make room for others that were farther from full
+	Evicted uint64
+	// charges to the sketch's cells, of newcomers without an entry and of evicted entries
+	Overflowed uint64
 	Refused    uint64 // requests refused because not even the crowd had room
 }
 
-// NewTable makes an empty table. It reserves the whole budget as address space and uses memory as keys come.
+// NewTable makes an empty table. It reserves the whole budget as address space and uses memory as
+// keys come.
 func NewTable(c TableConfig) *Table {
 	if c.Bytes == 0 {
 		c.Bytes = DefaultBytes
@@ -101,19 +108,20 @@ func NewTable(c TableConfig) *Table {
 	return t
 }
 
-// staggered is a number of cache lines a little below lines, such that parts of this size begin at different places
-// in the caches. At a power of two they would compete for the same few places, with their most used first lines.
+// staggered is a number of cache lines a little below lines, such that parts of this size begin at
+// different places in the caches. At a power of two they would compete for the same few places,
+// with their most used first lines.
 func staggered(lines int) int { return lines - (lines-37)&63 }
 
-// shardOf returns the shard for a key with this hash. The top bits of the hash pick it, whatever the limit: all limits
-// of a key lie under one lock.
+// shardOf returns the shard for a key with this hash. The top bits of the hash pick it, without the
+// limit: all limits of a key lie under one lock.
 func (t *Table) shardOf(hash uint64) *shard { return &t.shards[hash>>t.shift] }
 
 // shard returns the shard for a key with this hash, and the mix by which it knows the key under l.
 func (t *Table) shard(hash uint64, l *Limit) (*shard, uint32) { return t.shardOf(hash), mixOf(hash, l) }
 
-// lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not locked, if the table
-// knows too many limits.
+// lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not
+// locked, if the table knows too many limits.
 func (t *Table) lock(s *shard, l *Limit) *rule {
 	r := t.rules.index.Load().find(l)
 	for {
@@ -134,16 +142,18 @@ func (t *Table) lock(s *shard, l *Limit) *rule {
 	}
 }
 
-// Expect says that a request for a key will come soon. It waits for nothing and changes nothing: it has the processor
-// fetch the key's entry from memory, which takes longer than all else in a decision. Who has many requests at hand says
-// first what all of them will ask for, and the table waits once for all, instead of once for each.
+// Expect says that a request for a key will come soon. It waits for nothing and changes nothing: it
+// has the processor fetch the key's entry from memory, which takes longer than the rest of a
+// decision. A caller with many requests announces all of them first, and the table waits once for
+// all, instead of once for each.
 func (t *Table) Expect(l *Limit, hash uint64) {
 	t.views[hash>>t.shift].expect(mixOf(hash, l))
 }
 
-// Take decides on a request of cost units for key under l, and charges it if it is admitted. hash is Hash(key).
-// A cost of 0 reports the state and never writes; a negative cost gives back, at most all that was charged; a cost
-// above l.Capacity() is refused, with RetryAfter Never. It allocates nothing.
+// Take decides on a request of cost units for key under l, and charges it if it is admitted. hash
+// is Hash(key). A cost of 0 reports the state and never writes; a negative cost gives back, at most
+// all that was charged; a cost above l.Capacity() is refused, with RetryAfter Never. It allocates
+// nothing.
 func (t *Table) Take(now Instant, l *Limit, key string, hash uint64, cost int64) (d Decision) {
 	t.DoInto(now, l, key, hash, &Request{Cost: cost}, &d)
 	return d
@@ -214,9 +224,10 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 	s.mu.Unlock()
 }
 
-// TakeAll takes all items at once, or none: if one is refused, nothing is charged anywhere, not even by a limit that
-// counts what it rejects. It reports which, and out, as long as items, says for each what it got or would have got.
-// Items of one key and limit add up. If one is Closed, all are.
+// TakeAll takes all items at once, or none: if one is refused, nothing is charged anywhere, not
+// even by a limit that counts what it rejects. It reports which, and out, as long as items, says
+// for each what it got or would have got. Items of one key and limit add up. If one is Closed, all
+// are.
 func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
 		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.TakeAll(now, items, out) })
@@ -253,7 +264,8 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 	all := true
 	for i := range items {
 		x, c, d := &targets[i], &copies[i], &out[i]
-		if j := slices.IndexFunc(targets[:i], x.same); j >= 0 { // the first item of a key has the state of all
+		// the first item of a key has the state of all
+		if j := slices.IndexFunc(targets[:i], x.same); j >= 0 {
 			if c = &copies[j]; len(c.now) != x.limit.words() { // two limits of one identity
 				w := make([]int64, x.limit.words())
 				x.limit.refit(w, c.now)
@@ -289,7 +301,8 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 		if !copies[i].charged || t.shardOf(items[i].Hash).put(now, &targets[i], &copies[i]) {
 			continue
 		}
-		// There is no room. What has been put already is taken back; cells are left as they are, and so may admit too little.
+		// There is no room. What has been put already is taken back; cells are left as they are,
+		// and so may admit too little.
 		out[i] = noRoom(items[i].Limit)
 		for j := range i {
 			if copies[j].charged {
@@ -301,8 +314,8 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 	return true
 }
 
-// lockAll finds or makes the rules of all targets and locks the shards, always in the same order. It reports false,
-// and has not locked, if the table knows too many limits.
+// lockAll finds or makes the rules of all targets and locks the shards, always in the same order.
+// It reports false, and has not locked, if the table knows too many limits.
 func (t *Table) lockAll(locks *shardSet, targets []target) bool {
 	for {
 		for i := range targets {
@@ -372,10 +385,11 @@ func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decisio
 	return d
 }
 
-// Guard makes the table ask open, under the lock of the key, before it decides: where that says no, nothing happens
-// and the Decision is Closed. So a node can stop deciding for some keys, and hand over exactly what was decided until
-// then (see Changed). What kept says no to is removed by Sweep, fresh or not. Neither is asked about a share
-// (Limit.Share) or a replicated limit. Guard must be called before the table is used by several goroutines.
+// Guard makes the table ask open, under the lock of the key, before it decides: where that says no,
+// nothing happens and the Decision is Closed. So a node can stop deciding for some keys, and hand
+// over exactly what was decided until then (see Changed). What kept says no to is removed by Sweep,
+// fresh or not. Neither is asked about a share (Limit.Share) or a replicated limit. Guard must be
+// called before the table is used by several goroutines.
 func (t *Table) Guard(open, kept func(hash uint64) bool) {
 	t.guard = func(l *Limit, hash uint64) bool { return open(hash) || l.isLocal() }
 	t.kept = kept
@@ -383,10 +397,11 @@ func (t *Table) Guard(open, kept func(hash uint64) bool) {
 
 func (t *Table) closed(l *Limit, hash uint64) bool { return t.guard != nil && !t.guard(l, hash) }
 
-// Merge takes over a state that comes from elsewhere, with words as Each gives them: of that and what the table has,
-// more consumed wins. At one now it is commutative, associative and idempotent, and it never gives back what was
-// consumed. If there is no room for an entry, the state is merged into the crowd; if there is
-// none there either, keys of l that have no entry are refused for as long as it counts.
+// Merge takes over a state that comes from elsewhere, with words as Each gives them: of that and
+// what the table has, more consumed wins. At one now it is commutative, associative and idempotent,
+// and it never gives back what was consumed. If there is no room for an entry, the state is merged
+// into the crowd; if there is none there either, keys of l that have no entry are refused for as
+// long as it counts.
 func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []int64) {
 	s, mix := t.shard(hash, l)
 	r := t.lock(s, l)
@@ -399,14 +414,16 @@ func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []in
 	s.mu.Unlock()
 }
 
-// Sweep looks at the next n slots, shard after shard and from the beginning again, and removes entries that equal
-// those of keys never seen. It holds no lock for longer than a thousand slots take, except that a shard which has
-// become nearly empty is shrunk at once. A timer above calls it.
+// Sweep looks at the next n slots, shard after shard and from the beginning again, and removes
+// entries that equal those of keys never seen. It holds no lock for longer than a thousand slots
+// take, except that a shard which has become nearly empty is shrunk at once. A timer above calls
+// it.
 func (t *Table) Sweep(now Instant, n int) (removed int) {
 	now = within(now)
 	t.cursor.Lock()
 	defer t.cursor.Unlock()
-	for rounds := 0; n > 0 && rounds < 2; { // the second time around ends with what it has not seen, at the least
+	// the second time around ends with what it has not seen, at the least
+	for rounds := 0; n > 0 && rounds < 2; {
 		s := &t.shards[t.cursor.shard]
 		s.mu.Lock()
 		index := s.rules.index.Load()
@@ -438,12 +455,14 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 // sweepStep is how many slots are looked at under one lock.
 const sweepStep = 1024
 
-// Each calls fn with every entry until fn returns false. Entries are copied shard by shard, so nobody waits for fn,
-// which may use the table, and what fn sees of one shard was true at one time. The crowd's cells belong to no key
-// and are left out. state is fn's only during the call; d is what a Take of cost 0 would answer.
+// Each calls fn with every entry until fn returns false. Entries are copied shard by shard, so
+// nobody waits for fn, which may use the table, and what fn sees of one shard was true at one time.
+// The crowd's cells belong to no key and are left out. state is fn's only during the call; d is
+// what a Take of cost 0 would answer.
 //
-// The order within a shard is spread: entries that come one after the other are far apart in the slots. In the order
-// of the slots they would fill a small table, into which they are merged, from one end.
+// The order within a shard is spread: entries that come one after the other are far apart in the
+// slots. In the order of the slots they would fill a small table, into which they are merged, from
+// one end.
 func (t *Table) Each(now Instant, fn func(l *Limit, key string, state []int64, d Decision) bool) {
 	now = within(now)
 	var c shardCopy
@@ -464,7 +483,8 @@ func (t *Table) Each(now Instant, fn func(l *Limit, key string, state []int64, d
 	}
 }
 
-// spread is a step by which one comes to each of n places before the first again: by the golden ratio, or a little more.
+// spread is a step by which one comes to each of n places before the first again: by the golden
+// ratio, or a little more.
 func spread(n int) int {
 	step := n*618/1000 + 1
 	for gcd(step, n) > 1 {

@@ -16,7 +16,8 @@ import (
 	"penstock/limiter"
 )
 
-// everyKind is one limit of each algorithm, such that nothing refills within a few minutes of start.
+// everyKind is one limit of each algorithm, such that nothing refills within a few minutes of
+// start.
 var everyKind = []limiter.Spec{
 	{Name: "gcra", Algorithm: limiter.GCRA, Limit: 5, Per: time.Hour},
 	{Name: "fraction", Algorithm: limiter.GCRA, Limit: 7, Per: time.Hour},
@@ -48,7 +49,7 @@ func forEveryKind(t *testing.T, f func(t *testing.T, spec limiter.Spec, l *limit
 	}
 }
 
-// TestEqualHashes: keys with one hash are never taken for each other, whatever their lengths.
+// TestEqualHashes: keys with one hash are never confused, at any lengths.
 func TestEqualHashes(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, l *limiter.Limit) {
 		table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 1}), naive{}
@@ -67,7 +68,8 @@ func TestEqualHashes(t *testing.T) {
 	})
 }
 
-// TestTwoLimitsOfOneKey: a key has a state for each limit, and one limit's shares have states of their own.
+// TestTwoLimitsOfOneKey: a key has a state for each limit, and one limit's shares have states of
+// their own.
 func TestTwoLimitsOfOneKey(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	hash := limiter.Hash("alice")
@@ -86,7 +88,8 @@ func TestTwoLimitsOfOneKey(t *testing.T) {
 	}
 }
 
-// TestGrowth: no state is lost or mixed up while the table grows from nothing to a hundred thousand keys.
+// TestGrowth: no state is lost or mixed up while the table grows from nothing to a hundred thousand
+// keys.
 func TestGrowth(t *testing.T) {
 	l := mustNew(t, limiter.Spec{Name: "growth", Algorithm: limiter.FixedWindow, Limit: 1000, Per: time.Hour})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20, Shards: 4})
@@ -108,8 +111,9 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestFlood: with a budget for some hundred keys and a flood of strangers, the keys that were there get exactly what
-// they should, no stranger is admitted more than by a limiter without bounds, and the budget is kept.
+// TestFlood: with a budget for some hundred keys and a flood of strangers, the keys that were there
+// get exactly what they should, no stranger is admitted more than by a limiter without bounds, and
+// the budget is kept.
 func TestFlood(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, l *limiter.Limit) {
 		for _, maxKey := range []int{8, 300, 1500, 40}[lessIfShort(0, 3):] {
@@ -130,7 +134,7 @@ func TestFlood(t *testing.T) {
 				cost := rnd.Int63n(3) - 1
 				if rnd.Intn(10) == 0 {
 					key = fmt.Sprintf("known-%d", rnd.Intn(30))
-					cost = rnd.Int63n(7) // who gives back may be nearer to full than strangers
+					cost = rnd.Int63n(7) // a refunded key may be nearer to full than new keys
 				}
 				got := table.Take(now, l, key, limiter.Hash(key), cost)
 				if known[key] {
@@ -152,7 +156,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// follow checks that a decision which may refuse too much has not admitted too much, and charges what was charged.
+// follow checks that a decision which may refuse too much has not admitted too much, and charges
+// what was charged.
 func (n naive) follow(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -179,9 +184,9 @@ func (n naive) follow(t interface {
 	}
 }
 
-// TestFloodInTime is TestFlood with windows that end, keys that come back, states that are merged in, and sweeps: a
-// key may find room, lose its entry once that is fresh, share a cell, and get an entry again. Nobody is ever admitted
-// too much.
+// TestFloodInTime is TestFlood with windows that end, keys that come back, states that are merged
+// in, and sweeps: a key may find room, lose its entry once that is fresh, share a cell, and get an
+// entry again. Nobody is ever admitted too much.
 func TestFloodInTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom(everyKind).Draw(t, "limit")
@@ -221,7 +226,8 @@ func TestFloodInTime(t *testing.T) {
 	})
 }
 
-// TestCellWindowLasts: a newcomer's window does not end when that of another ends, who opened their cell before it.
+// TestCellWindowLasts: a newcomer's window does not end with that of another newcomer, which opened
+// their cell before it.
 func TestCellWindowLasts(t *testing.T) {
 	table, believed := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1}), naive{}
 	for i := range 2000 {
@@ -250,8 +256,8 @@ func TestCellWindowLasts(t *testing.T) {
 	}
 }
 
-// TestSweep: once all is over, looking at each slot once removes every entry, and the memory is free again: for slots,
-// for long keys, for the crowd, round after round.
+// TestSweep: once all is over, looking at each slot once removes every entry, and the memory is
+// free again: for slots, for long keys, for the crowd, round after round.
 func TestSweep(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 2})
@@ -282,8 +288,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestSweepLooksAtTheLiving: a sweep of as many slots as there are, which is a period of it, costs in the order of the keys that
-// are left and not of those that there were.
+// TestSweepLooksAtTheLiving: a sweep of as many slots as there are, which is a period of it, costs
+// in the order of the keys that are left and not of those that there were.
 func TestSweepLooksAtTheLiving(t *testing.T) {
 	short := mustNew(t, limiter.Spec{Name: "short", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute})
 	long := mustNew(t, limiter.Spec{Name: "long", Algorithm: limiter.GCRA, Limit: 5, Per: 100 * time.Hour})
@@ -310,7 +316,8 @@ func TestSweepLooksAtTheLiving(t *testing.T) {
 	}
 }
 
-// TestCrowdEnds: what strangers were admitted together is forgotten when it is over, and they get entries again.
+// TestCrowdEnds: what strangers were admitted together is forgotten when it is over, and they get
+// entries again.
 func TestCrowdEnds(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
@@ -330,7 +337,8 @@ func TestCrowdEnds(t *testing.T) {
 			t.Error("a newcomer is refused although all that was there is over")
 		}
 		table.Sweep(later, 100_000)
-		if s := table.Stats(); s.Cells+s.Keys != 1 { // a state in a block had to wait for the sweep to find room
+		// a state in a block had to wait for the sweep to find room
+		if s := table.Stats(); s.Cells+s.Keys != 1 {
 			t.Errorf("%+v", s)
 		}
 		if take(later, 20_002); table.Stats().Keys == 0 {
@@ -339,7 +347,8 @@ func TestCrowdEnds(t *testing.T) {
 	})
 }
 
-// TestTakeAll: all items or none, duplicates add up, and a refusal leaves no trace anywhere, under any mix of limits.
+// TestTakeAll: all items or none, duplicates add up, and a refusal leaves no trace anywhere, under
+// any mix of limits.
 func TestTakeAll(t *testing.T) {
 	limits := map[string]*limiter.Limit{}
 	specs := map[string]limiter.Spec{}
@@ -431,7 +440,8 @@ func TestTakeAllInTheCrowd(t *testing.T) {
 	})
 }
 
-// TestEachAndMerge: the entries of one table, merged into another, are all that it needs to decide the same.
+// TestEachAndMerge: the entries of one table, merged into another, are all that it needs to decide
+// the same.
 func TestEachAndMerge(t *testing.T) {
 	one := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})
 	two := limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 1})
@@ -467,7 +477,8 @@ func TestEachAndMerge(t *testing.T) {
 	}
 }
 
-// TestEachFillsEvenly: a large table can be merged into an empty one of its size, entry by entry as Each gives them.
+// TestEachFillsEvenly: a large table can be merged into an empty one of its size, entry by entry as
+// Each gives them.
 func TestEachFillsEvenly(t *testing.T) {
 	l := mustNew(t, everyKind[0])
 	for _, shards := range [][2]int{{1, 1}, {16, 1}, {1, 16}, {8, 8}} {
@@ -486,7 +497,8 @@ func TestEachFillsEvenly(t *testing.T) {
 	}
 }
 
-// TestMergeOddStates: a state that is too short, too long or broken neither panics nor gives anything back.
+// TestMergeOddStates: a state that is too short, too long or broken neither panics nor gives
+// anything back.
 func TestMergeOddStates(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
@@ -565,8 +577,8 @@ func TestPeekWritesNothing(t *testing.T) {
 	})
 }
 
-// TestManyLimits: limits without entries make room for new ones; when all have entries, a further limit is refused
-// and disturbs nobody; no counter is ever taken for that of another limit.
+// TestManyLimits: limits without entries make room for new ones; when all have entries, a further
+// limit is refused and disturbs nobody; no counter is ever taken for that of another limit.
 func TestManyLimits(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20, Shards: 4})
 	limit := func(i int) *limiter.Limit {
@@ -599,7 +611,8 @@ func TestManyLimits(t *testing.T) {
 	}
 }
 
-// TestShardsAreNotPartitions: the keys of one partition, which one node owns, are spread over all of its shards.
+// TestShardsAreNotPartitions: the keys of one partition, which one node owns, are spread over all
+// of its shards.
 func TestShardsAreNotPartitions(t *testing.T) {
 	l := mustNew(t, everyKind[0])
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 2 << 20, Shards: 64})
@@ -615,7 +628,8 @@ func TestShardsAreNotPartitions(t *testing.T) {
 	}
 }
 
-// TestOneKeyFromManyGoroutines: of ten thousand, exactly ten thousand are admitted, whoever asks.
+// TestOneKeyFromManyGoroutines: of ten thousand, exactly ten thousand are admitted, to all callers
+// together.
 func TestOneKeyFromManyGoroutines(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, s limiter.Spec, _ *limiter.Limit) {
 		s.Limit = 10_000
@@ -641,8 +655,8 @@ func TestOneKeyFromManyGoroutines(t *testing.T) {
 	})
 }
 
-// TestManyKeysFromManyGoroutines: with growth, sweeps, walks, groups, refunds and limits replaced all at once, each
-// key is admitted exactly its limit.
+// TestManyKeysFromManyGoroutines: with growth, sweeps, walks, groups, refunds and limits replaced
+// all at once, each key is admitted exactly its limit.
 func TestManyKeysFromManyGoroutines(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 8 << 20, Shards: 8})
 	const keys = 2000
@@ -693,7 +707,8 @@ func TestManyKeysFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// TestManyLimitsFromManyGoroutines: limits that come and go while others are used lose and mix up nothing.
+// TestManyLimitsFromManyGoroutines: limits that come and go while others are used lose and mix up
+// nothing.
 func TestManyLimitsFromManyGoroutines(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 8 << 20, Shards: 2})
 	var admitted atomic.Int64
@@ -749,8 +764,8 @@ func TestTakeAllocatesNothing(t *testing.T) {
 	})
 }
 
-// TestCrowdIsFull: when even the crowd has no room for another limit's cells, its newcomers are refused, told to come
-// back, and nobody else is disturbed.
+// TestCrowdIsFull: when even the crowd has no room for another limit's cells, its newcomers are
+// refused, told to come back, and nobody else is disturbed.
 func TestCrowdIsFull(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 	believed := map[string]naive{}
@@ -775,7 +790,8 @@ func TestCrowdIsFull(t *testing.T) {
 	}
 }
 
-// TestSweepAfterChange: an entry that was written while its limit had another kind of interval is swept like others.
+// TestSweepAfterChange: an entry that was written while its limit had another kind of interval is
+// swept like others.
 func TestSweepAfterChange(t *testing.T) {
 	for _, limits := range [][2]int64{{6, 7}, {7, 6}} {
 		s := limiter.Spec{Name: "changed", Algorithm: limiter.GCRA, Limit: limits[0], Per: time.Minute}
@@ -792,15 +808,16 @@ func TestSweepAfterChange(t *testing.T) {
 	}
 }
 
-// TestChangeWithoutRoom: an entry that needs more words after its limit was changed, and finds no room, is refused
-// and keeps its state.
+// TestChangeWithoutRoom: an entry that needs more words after its limit was changed, and finds no
+// room, is refused and keeps its state.
 func TestChangeWithoutRoom(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 	s := limiter.Spec{Name: "changed", Algorithm: limiter.GCRA, Limit: 6, Per: time.Hour}
 	whole := mustNew(t, s)
 	s.Limit = 7
 	fraction := mustNew(t, s)
-	keys := make([]string, 2000) // of 48 bytes: with one word they fit into a slot, with two they do not
+	// of 48 bytes: with one word they fit into a slot, with two they do not
+	keys := make([]string, 2000)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("%048d", i)
 		table.Take(start, whole, keys[i], limiter.Hash(keys[i]), 6)
@@ -824,8 +841,8 @@ func TestChangeWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestTakeAllLeavesNoTrace: what is refused as a whole has changed nothing, in whatever order keys were charged, given
-// back to, and in want of room.
+// TestTakeAllLeavesNoTrace: a call that is refused as a whole has changed nothing, with charges,
+// refunds and a lack of room in any order.
 func TestTakeAllLeavesNoTrace(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		for _, others := range []int{10, 3000} {
@@ -850,8 +867,8 @@ func TestTakeAllLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// lessIfShort is n, or a few of them with -short, as the race detector is asked for: it multiplies the time, and what it
-// looks for is in the tests with goroutines.
+// lessIfShort is n, or a few of them with -short, as the race detector is asked for: it multiplies
+// the time, and what it looks for is in the tests with goroutines.
 func lessIfShort(n, few int) int {
 	if testing.Short() {
 		return few

@@ -148,17 +148,18 @@ func drawRequest(t *rapid.T, s limiter.Spec, now limiter.Instant) limiter.Reques
 	return r
 }
 
-// drawnKeys are kept in a slot, in a slot or a block depending on the limit's fraction, and in a block.
+// drawnKeys are kept in a slot, in a slot or a block depending on the limit's fraction, and in a
+// block.
 var drawnKeys = []string{"a", strings.Repeat("b", 36), strings.Repeat("c", 100)}
 
-// TestTakeEqualsNaive: whatever is asked, however the clock jumps and the limit changes, every field of every
-// decision is that of the naive limiter, whose waits are found by trying.
+// TestTakeEqualsNaive: for any requests, clock jumps and limit changes, every field of every
+// decision is that of the naive limiter, which finds waits by trying.
 func TestTakeEqualsNaive(t *testing.T) {
 	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
 		shape := drawShapeOf(t, a)
-		// Three limits to change between. A bucket with other parameters is another bucket, so there are up to nine
-		// entries: too few for the table to grow. When it grows it forgets what is as good as never seen, and then the
-		// clock may go back.
+		// Three limits to change between. A bucket with other parameters is another bucket, so
+		// there are up to nine entries: too few for the table to grow. When it grows it forgets
+		// what is as good as never seen, and then the clock may go back.
 		specs := []limiter.Spec{drawParams(t, shape), drawParams(t, shape), drawParams(t, shape)}
 		spec := specs[0]
 		// In one shard, for all keys have room there even with the longest logs.
@@ -189,15 +190,16 @@ func compare(t interface {
 		got = table.Do(now, l, key, limiter.Hash(key), r)
 	}
 	if spec.Algorithm == limiter.TokenBucket {
-		got.Restarted = false // another limit is another bucket; when it says so, TestRestarted knows
+		// another limit is another bucket; when it says so, TestRestarted knows
+		got.Restarted = false
 	}
 	if want := believed.do(now, spec, key, r, !peek); got != want {
 		t.Fatalf("%+v at %d (peek %v) under %+v:\n got %+v\nwant %+v", r, now, peek, spec, got, want)
 	}
 }
 
-// TestEndsOfTime: at the extremes of int64, and before the epoch, decisions are those of the naive limiter, and a
-// clock beyond the bounds stands still instead of refilling.
+// TestEndsOfTime: at the extremes of int64, and before the epoch, decisions are those of the naive
+// limiter, and a clock beyond the bounds stands still instead of refilling.
 func TestEndsOfTime(t *testing.T) {
 	instants := []limiter.Instant{
 		math.MinInt64, math.MinInt64 + 1, -1 << 62, -1 << 61, -1<<61 + 1, -60e9, -60e9 + 1, -1, 0, 1, 60e9, 1 << 61, 1<<62 - 1,
@@ -246,11 +248,12 @@ func TestEndsOfTime(t *testing.T) {
 	}
 }
 
-// lastInstant is where a table's clock stands still, in the year 2116. Buckets with client_time may take longer to fill.
+// lastInstant is where a table's clock stands still, in the year 2116. Buckets with client_time may
+// take longer to fill.
 const lastInstant limiter.Instant = 1 << 62
 
-// TestRetryAfter: a refused request is admitted after RetryAfter and not a nanosecond earlier, and after ResetAfter
-// the key is as good as new.
+// TestRetryAfter: a refused request is admitted after RetryAfter and not a nanosecond earlier, and
+// after ResetAfter the key is as good as new.
 func TestRetryAfter(t *testing.T) {
 	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
 		spec := drawParams(t, drawShapeOf(t, a))
@@ -282,8 +285,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestRatesAboveAMillion: what is admitted in ten seconds of greed is the burst and ten seconds' worth, to the unit,
-// at rates where rounding the interval to nanoseconds would show.
+// TestRatesAboveAMillion: what is admitted in ten seconds of greed is the burst and ten seconds'
+// worth, to the unit, at rates where rounding the interval to nanoseconds would show.
 func TestRatesAboveAMillion(t *testing.T) {
 	for _, rate := range []int64{7, 700_001, 1_500_000, 3_000_000_000, 777_777_777_777} {
 		s := limiter.Spec{Name: "fast", Algorithm: limiter.GCRA, Limit: rate, Per: time.Second}

@@ -5,25 +5,29 @@ import (
 	"time"
 )
 
-// The token bucket with discrete refills holds up to Limit tokens, and at every mark, Per apart, gets Refill more.
+// The token bucket with discrete refills holds up to Limit tokens, and at every mark, Per apart,
+// gets Refill more.
 //
 //	k = floor((now − mark) / Per);  mark += k×Per;  tokens = min(Limit, tokens + k×Refill)
 //	admit c  iff  c ≤ tokens
 //
-// The first request that is charged sets the first mark (FirstHit, as Smyte's limiter does), and that phase is kept
-// also while the bucket is full; or the marks lie at multiples of Per since the Unix epoch (Epoch, "refilled at the
-// top of the minute"). A clock that goes back refills nothing and moves no mark. A bucket with another Limit, Refill
-// or Per is another bucket, and full.
+// The first charged request sets the first mark (FirstHit, as Smyte's limiter does), and that phase
+// is kept also while the bucket is full. Or the marks lie at multiples of Per since the Unix epoch
+// (Epoch, "refilled at the top of the minute"). If the clock goes back, nothing is refilled and no
+// mark moves. A bucket with another Limit, Refill or Per is another bucket, and full.
 //
-// Strict imitates a flag of Smyte's commands. It belongs to no bucket, so one request may be asked with it and the next
-// without: a request that leaves the bucket empty, refused or not, moves the mark to now, so who goes on asking waits a
-// whole Per. The mark never moves back. (By the clocks of clients it does: see token_bucket_client.go.)
+// Strict imitates a flag of Smyte's commands. It belongs to no bucket, so one request may have it
+// and the next may not. A request that leaves the bucket empty, refused or not, moves the mark to
+// now, so a caller that goes on asking waits a whole Per. The mark never moves back. (By the clocks
+// of clients it does: see token_bucket_client.go.)
 //
-// In a half-open span T there are at most ceil(T/Per) marks, so at most Limit + Refill×ceil(T/Per) are admitted.
+// In a half-open span T there are at most ceil(T/Per) marks, so at most Limit + Refill×ceil(T/Per)
+// are admitted.
 //
-// The state is how many tokens are missing, and the mark. A full bucket with a phase is not quite one that was never
-// seen, but it cannot be kept for ever: it is forgotten once it has stood full for as long as an empty one takes to
-// fill. The next request then sets a new phase, which keeps the bound.
+// The state is how many tokens are missing, and the mark. A full bucket with a phase is not quite
+// one that was never seen, but it cannot be kept for ever. It is forgotten once it has stood full
+// for as long as an empty one takes to fill. The next request then sets a new phase, which keeps
+// the bound.
 const tokenBucketWords = 2
 
 func (l *Limit) tokenBucket(w []int64, now Instant, cost int64, d *Decision) {
@@ -91,9 +95,9 @@ func (l *Limit) charge(w []int64, now Instant, missing, mark int64) int64 {
 	return mark
 }
 
-// storeBucket writes a state. Two zeros mean never seen, so the full bucket whose mark lies at the epoch is written
-// with the mark before that. Only a clock that goes back from the epoch sees it, and what it then takes comes back at
-// the epoch: the marks are the same, so the bound is.
+// storeBucket writes a state. Two zeros mean never seen, so a full bucket with its mark at the
+// epoch is written with the mark before that. Only a clock that goes back from the epoch sees it,
+// and tokens taken then come back at the epoch: the marks are the same, so the bound is.
 func (l *Limit) storeBucket(w []int64, missing, mark int64) {
 	switch {
 	case missing == 0 && l.Anchor == Epoch:
@@ -121,15 +125,16 @@ func (l *Limit) freshTokenBucket(w []int64, now Instant) bool {
 	return (int64(now)-mark)/int64(l.Per) >= n
 }
 
-// mergeTokenBucket settles both states at now and keeps the larger of each word: as many tokens missing as in the
-// emptier one, and refilled no earlier than either.
+// mergeTokenBucket settles both states at now and keeps the larger of each word: as many tokens
+// missing as in the emptier one, and refilled no earlier than either.
 func (l *Limit) mergeTokenBucket(w, other []int64, now Instant) {
 	l.settleTokenBucket(w, now)
 	l.settleTokenBucket(other, now)
 	keepLarger(w, other)
 }
 
-// settleTokenBucket refills up to now, but leaves the mark at which the bucket became full, and puts bad numbers right.
+// settleTokenBucket refills up to now, but leaves the mark at which the bucket became full, and
+// puts bad numbers right.
 func (l *Limit) settleTokenBucket(w []int64, now Instant) {
 	missing := min(max(w[0], 0), l.Limit+l.MaxDebt)
 	mark := min(max(w[1], int64(earliest)), int64(latest))

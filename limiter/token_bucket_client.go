@@ -6,26 +6,29 @@ import (
 	"time"
 )
 
-// A token bucket may go by the clocks of its clients (ClientTime), as Smyte's limiter does. Its arithmetic is theirs to
-// the digit, in whole milliseconds, for all numbers that an int64 holds and time that goes back:
+// A token bucket may go by the clocks of its clients (ClientTime), as Smyte's limiter does. Its
+// arithmetic is the same to the digit, in whole milliseconds, for all numbers that an int64 holds
+// and time that goes back:
 //
 //	k = floor(max(0, at − mark) / Per);  mark += k×Per;  tokens = min(Limit, tokens + k×Refill)
 //	after = max(0, tokens − c), which is stored if c > 0; strict and after = 0: mark = at
 //
-// So a strict request whose clock is behind moves the mark back, and the bucket refills earlier: such clients are believed.
-// A refusal stores that if it drains. What Smyte's limiter does not have is as in other buckets: costs below 0, debts,
-// and marks at the epoch.
+// So a strict request with a clock that is behind moves the mark back, and the bucket refills
+// earlier: such clients are believed. A refusal stores that if it drains. Costs below 0, debts, and
+// marks at the epoch, which Smyte's limiter does not have, work as in other buckets.
 //
-// A bucket may also tell how long it has been asked in vain (Sessions). Both are extra words of its state, in this
-// order:
+// A bucket may also tell how long it has refused requests (Sessions). Both are extra words of its
+// state, in this order:
 //
-//   - The instant of the table at which the bucket was last asked for tokens. Where clients say what time it is, the
-//     mark is a time of theirs, in milliseconds, and the table's clock cannot tell whether the bucket is full: their time
-//     may stand still, or be years away. So it is forgotten only when nobody has asked for as long as an empty bucket
-//     takes to fill. That also frees a bucket which somebody with a clock far ahead has frozen.
-//   - When the session began, which is the time of the last admitted request, in milliseconds by the clients' clocks and
-//     else in nanoseconds. The bucket is strict: with one token, whoever goes on asking is refused and stays in the
-//     session, and the first request after a pause of Per is admitted and begins another. (Smyte's RL.SESSIONIZE.)
+//   - The instant of the table at which the bucket was last asked for tokens. With client times,
+//     the mark is in their milliseconds, and the table's clock cannot tell whether the bucket is
+//     full: their time may stand still, or be years away. So it is forgotten only when no request
+//     has come for as long as an empty bucket takes to fill. That also frees a bucket that was
+//     frozen by a client with a clock far ahead.
+//   - When the session began: the time of the last admitted request, in milliseconds by the
+//     clients' clocks and else in nanoseconds. The bucket is strict: with one token, a caller that
+//     goes on asking is refused and stays in the session. The first request after a pause of Per is
+//     admitted and begins another. (Smyte's RL.SESSIONIZE.)
 func (s *Spec) bucketWords() int {
 	n := tokenBucketWords
 	if s.ClientTime {
@@ -40,7 +43,8 @@ func (s *Spec) bucketWords() int {
 // askedAt is the word of the last request.
 const askedAt = tokenBucketWords
 
-// earliestMillis bounds the marks of clients' clocks, so that the mark before it is an int64 as well.
+// earliestMillis bounds the marks of clients' clocks, so that the mark before it is an int64 as
+// well.
 const earliestMillis = -1 << 61
 
 // clientMark is what a bucket with ClientTime holds at a time of its clients.
@@ -130,7 +134,8 @@ func (l *Limit) clientMarkAt(w []int64, now Instant, r *Request) clientMark {
 		return b
 	}
 	if b.at > b.mark {
-		if k := (uint64(b.at) - uint64(b.mark)) / uint64(per); k > 0 { // all three may be more than an int64
+		// all three may be more than an int64
+		if k := (uint64(b.at) - uint64(b.mark)) / uint64(per); k > 0 {
 			b.missing = l.refilled(b.missing, int64(min(k, math.MaxInt64)))
 			b.mark = int64(uint64(b.mark) + k*uint64(per))
 		}
@@ -189,9 +194,10 @@ func (l *Limit) freshClientBucket(w []int64, now Instant) bool {
 	return zero(w[:tokenBucketWords]) || (int64(now)-w[askedAt])/int64(l.Per) >= n
 }
 
-// mergeClientBucket keeps the larger of each word. It cannot refill the older one up to now first, which is an instant
-// of the table: until the clients' time has gone on as far, the merger is stricter than either. So it is where a mark
-// was moved back. A copy is not merged with the one before it, so it has the mark of the original.
+// mergeClientBucket keeps the larger of each word. It cannot refill the older one up to now first,
+// which is an instant of the table: until the clients' time has gone on as far, the merger is
+// stricter than either. So it is where a mark was moved back. A copy is not merged with the one
+// before it, so it has the mark of the original.
 func (l *Limit) mergeClientBucket(w, other []int64, now Instant) {
 	l.settleClientBucket(w, now)
 	l.settleClientBucket(other, now)

@@ -12,8 +12,9 @@ import (
 	"penstock/limiter"
 )
 
-// testdata/vectors.json holds documented examples of the field: what other limiters' own tests, manuals and articles
-// say that they answer. A vector is a limit and steps in order; what a step does not mention is not asserted.
+// testdata/vectors.json holds documented examples of the field: what other limiters' own tests,
+// manuals and articles say that they answer. A vector is a limit and steps in order; what a step
+// does not mention is not asserted.
 type vector struct {
 	Name        string
 	Algorithm   string
@@ -81,7 +82,8 @@ func (p vectorParams) spec(t *testing.T, algorithm string) limiter.Spec {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	switch algorithm {
 	case "gcra":
-		// CL.THROTTLE has whole nanoseconds between units. Count times that is a period which has no fraction.
+		// CL.THROTTLE has whole nanoseconds between units. Count times that is a period which has
+		// no fraction.
 		interval := ms(p.PeriodMS) / time.Duration(p.Count)
 		return limiter.Spec{
 			Algorithm: limiter.GCRA, Limit: p.Count, Per: interval * time.Duration(p.Count), Burst: p.MaxBurst + 1,
@@ -170,14 +172,16 @@ func replay(t *testing.T, v vector) {
 		l := mustNew(t, spec)
 		now, hash := limiter.Instant(step.AtMS)*1e6, limiter.Hash(step.Key)
 		request := limiter.Request{Cost: step.Cost, Strict: step.Strict}
-		if spec.ClientTime { // Smyte's commands: the client says what time it is, and a refusal drains
+		// Smyte's commands: the client says what time it is, and a refusal drains
+		if spec.ClientTime {
 			request.At, request.Timed, request.Drain = now.Millis(), true, true
 			now = smyteClock
 		}
-		peek := func(s limiter.Spec, cost int64) limiter.Decision { // the same counters under other conditions
+		// the same counters under other conditions
+		peek := func(s limiter.Spec, cost int64) limiter.Decision {
 			return table.Peek(now, mustNew(t, s), step.Key, hash, cost)
 		}
-		table.Sweep(now, 1<<10) // forgets nothing that still counts, whatever the client's time
+		table.Sweep(now, 1<<10) // forgets nothing that still counts, at any client time
 		before := table.Do(now, l, step.Key, hash, limiter.Request{At: request.At, Timed: request.Timed})
 		var byCount, byGap bool
 		if spec.Algorithm == limiter.SlidingLog {
@@ -196,7 +200,8 @@ func replay(t *testing.T, v vector) {
 		default:
 			t.Fatalf("step %d: op %q is unknown", i, step.Op)
 		}
-		next := d.RetryAfter // until a request would be admitted that is not entered if it is refused
+		// until a request would be admitted that is not entered if it is refused
+		next := d.RetryAfter
 		if step.Op == "" {
 			s := spec
 			s.CountRejected = false
@@ -284,8 +289,8 @@ func roundUp(d, unit time.Duration) int64 {
 	return int64((d + unit - 1) / unit)
 }
 
-// clThrottle is the reply of the command CL.THROTTLE: seconds, rounded up from whole milliseconds, of which a rest is
-// dropped.
+// clThrottle is the reply of the command CL.THROTTLE: seconds, rounded up from whole milliseconds,
+// of which a rest is dropped.
 func clThrottle(d limiter.Decision) []int64 {
 	seconds := func(d time.Duration) int64 {
 		if d == limiter.Never {

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// The binary form of a state is what travels between nodes and lies on disks. It is a protobuf message, so that
-// another program can read it and a later one can add to it:
+// The binary form of a state is what travels between nodes and lies on disks. It is a protobuf
+// message, so that another program can read it and a later one can add to it:
 //
 //	message State {
 //	  uint32 algorithm = 1;
 //	  repeated sint64 words = 2; // packed
 //	}
 //
-// Instants among the words are relative to the sender's now: clocks of two nodes may differ by hours, and a state
-// that was on its way for d arrives d too late, which admits too little, never too much. A window that is aligned to
-// the epoch is laid on the nearest boundary of the reader's clock, so the way there does not push it into the next
-// one. Fields that are not known are skipped, words too many are dropped, words too few are zero.
+// Instants among the words are relative to the sender's now: clocks of two nodes may differ by
+// hours, and a state that was on its way for d arrives d too late, which admits too little, never
+// too much. A window that is aligned to the epoch is laid on the nearest boundary of the reader's
+// clock, so the way there does not push it into the next one. Fields that are not known are
+// skipped, words too many are dropped, words too few are zero.
 const (
 	wireAlgorithm = 1 << 3   // field 1, varint
 	wireWords     = 2<<3 | 2 // field 2, bytes
@@ -26,7 +27,8 @@ const (
 
 var errState = errors.New("limiter: a state in binary form is cut off or broken")
 
-// appendState appends the binary form of w, the state of a key under l at now. A key never seen has none. It changes w.
+// appendState appends the binary form of w, the state of a key under l at now. A key never seen has
+// none. It changes w.
 func (l *Limit) appendState(b []byte, w []int64, now Instant) []byte {
 	if l.fresh(w, now) {
 		return b
@@ -48,8 +50,9 @@ func (l *Limit) appendState(b []byte, w []int64, now Instant) []byte {
 	return b
 }
 
-// readState reads into w, of l.words() words, the state under l at now that b is the binary form of. The state of
-// another algorithm is none of l's: it is that of a key never seen, and says so by same.
+// readState reads into w, of l.words() words, the state under l at now that b is the binary form
+// of. The state of another algorithm is none of l's: it is that of a key never seen, and says so by
+// same.
 func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err error) {
 	clear(w)
 	same = true
@@ -128,7 +131,8 @@ func (l *Limit) shift(w []int64, ns int64) {
 	switch l.Algorithm {
 	case TokenBucket:
 		first, last = 1, len(w)-1
-		if l.ClientTime { // the mark and the session are times of the clients, which are the same everywhere
+		// the mark and the session are times of the clients, which are the same everywhere
+		if l.ClientTime {
 			first, last = askedAt, askedAt
 		}
 	case SlidingLog:
@@ -170,8 +174,8 @@ func nearest(t, step int64) int64 {
 	return floorTo(t+step/2, step)
 }
 
-// EncodeState is the binary form of words, the state of a key under l at now, as Each gives them. It is empty for a key
-// that is as good as never seen.
+// EncodeState is the binary form of words, the state of a key under l at now, as Each gives them.
+// It is empty for a key that is as good as never seen.
 func (l *Limit) EncodeState(words []int64, now Instant) []byte {
 	w, settled := make([]int64, l.words()), make([]int64, l.words())
 	l.refit(w, words)
@@ -179,8 +183,8 @@ func (l *Limit) EncodeState(words []int64, now Instant) []byte {
 	return l.appendState(nil, settled, within(now))
 }
 
-// DecodeState is the state under l at now that b is the binary form of, as Merge takes it. A state of another
-// algorithm is an error, as is one that is cut off.
+// DecodeState is the state under l at now that b is the binary form of, as Merge takes it. A state
+// of another algorithm is an error, as is one that is cut off.
 func (l *Limit) DecodeState(b []byte, now Instant) ([]int64, error) {
 	w := make([]int64, l.words())
 	same, err := l.readState(w, b, within(now))

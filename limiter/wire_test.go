@@ -19,8 +19,9 @@ func settledState(l *Limit, now Instant, w []int64) []int64 {
 	return merged(l, now, fitted)
 }
 
-// TestWireIsTheState: what is read where it was written, at the same instant, is the state that was written. A reader
-// later or with another clock admits nothing that the writer would have refused, whatever was on the way.
+// TestWireIsTheState: a state that is read on the node that wrote it, at the same instant, is the
+// written state. A reader later or with another clock admits nothing that the writer would have
+// refused.
 func TestWireIsTheState(t *testing.T) {
 	forEveryShape(t, func(t *rapid.T, l *Limit) {
 		now := Instant(rapid.Int64Range(1e18, 2e18).Draw(t, "now"))
@@ -58,8 +59,8 @@ func TestWireIsTheState(t *testing.T) {
 	})
 }
 
-// TestWireOfAnotherForm: fields of the future are skipped, another algorithm is none of ours, and what is cut off is an
-// error.
+// TestWireOfAnotherForm: fields of the future are skipped, another algorithm is none of ours, and
+// what is cut off is an error.
 func TestWireOfAnotherForm(t *testing.T) {
 	now := Instant(1e18)
 	l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 5, Per: time.Minute}))
@@ -118,8 +119,8 @@ func FuzzDecodeState(f *testing.F) {
 	})
 }
 
-// TestScanAndSweep: what is wanted and nothing else leaves, with its state, and what is no longer wanted is swept; shares
-// stay.
+// TestScanAndSweep: what is wanted and nothing else leaves, with its state, and what is no longer
+// wanted is swept; shares stay.
 func TestScanAndSweep(t *testing.T) {
 	now := Instant(1e18)
 	for _, shards := range []int{1, 8, 64} {
@@ -215,7 +216,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestChanged: each entry that has changed is told once, with its state at that time, also one that was reset.
+// TestChanged: each entry that has changed is told once, with its state at that time, also one that
+// was reset.
 func TestChanged(t *testing.T) {
 	now := Instant(1e18)
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 50, Per: time.Hour}))
@@ -229,7 +231,8 @@ func TestChanged(t *testing.T) {
 			switch cost := int64(rnd.Intn(4)) - 1; {
 			case rnd.Intn(30) == 0:
 				table.Reset(now, l, k, Hash(k))
-			case cost < 0 && table.Peek(now, l, k, Hash(k), 0).Remaining == l.Limit: // nothing to give back
+			case cost < 0 && table.Peek(now, l, k, Hash(k), 0).Remaining == l.Limit:
+				// nothing to give back
 			case cost == 0 || !table.Take(now, l, k, Hash(k), cost).Allowed:
 			default:
 				touched[k] = true
@@ -262,8 +265,9 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// Promise: nobody is denied what the model would grant. Who has copies hears of what was given back, also if the table grows or
-// is swept before: then the entry is as good as never seen, and would be removed.
+// Promise: no request is denied that the model would admit. Nodes with copies are told of refunds,
+// also if the table grows or is swept before: then the entry is as good as never seen, and would be
+// removed.
 func TestWhatWasGivenBackIsTold(t *testing.T) {
 	now := Instant(1e18)
 	for name, consistency := range map[string]Consistency{"exact": Exact, "replicated": Replicated} {
@@ -308,7 +312,8 @@ func TestWhatWasGivenBackIsTold(t *testing.T) {
 	}
 }
 
-// TestChangesStayShort: if nobody asks, each entry is listed about once, however often it is removed and made anew.
+// TestChangesStayShort: if nobody asks, each entry is listed about once, however often it is
+// removed and made anew.
 func TestChangesStayShort(t *testing.T) {
 	var c changes
 	for i := range 1 << 20 {
@@ -319,7 +324,8 @@ func TestChangesStayShort(t *testing.T) {
 	}
 }
 
-// TestStateOfTheDocs: the binary form is what its doc says, byte for byte, so that another program can read it.
+// TestStateOfTheDocs: the binary form is what its doc says, byte for byte, so that another program
+// can read it.
 func TestStateOfTheDocs(t *testing.T) {
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 1, Per: time.Second}))
 	w := []int64{1e18 + 1e9}
@@ -328,8 +334,8 @@ func TestStateOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestClientsTimeIsTheSameEverywhere: the mark and the session of a bucket that goes by its clients' time are not moved
-// to the reader's clock, only the instant at which it was last asked.
+// TestClientsTimeIsTheSameEverywhere: the mark and the session of a bucket that goes by its
+// clients' time are not moved to the reader's clock, only the instant at which it was last asked.
 func TestClientsTimeIsTheSameEverywhere(t *testing.T) {
 	l := mustBe(New(Spec{Name: "smyte", Algorithm: TokenBucket, Limit: 5, Per: time.Minute, Anchor: FirstHit, ClientTime: true, Sessions: true}))
 	w := make([]int64, l.words())

@@ -41,9 +41,10 @@ type Domain struct {
 
 // Rule is one rate_limit of a file.
 type Rule struct {
-	Number    int    // index in Envoy.Rules
-	Domain    string // name of it
-	Path      string // keys and values as the file has them: "path_/login.remote_address". Unique in a domain
+	Number int    // index in Envoy.Rules
+	Domain string // name of it
+	// keys and values as the file has them: "path_/login.remote_address". Unique in a domain
+	Path      string
 	Unlimited bool
 	Requests  uint32         // per Unit
 	Unit      string         // second, minute, hour, day, week, month, year; empty if Unlimited
@@ -85,8 +86,9 @@ type descriptor struct {
 	level
 }
 
-// Match finds the rule for a descriptor: at each depth the exact value, else the first pattern that fits, else the key
-// without a value; and in the end the rule of the last depth. A choice that leads nowhere is not taken back.
+// Match finds the rule for a descriptor: at each depth the exact value, else the first pattern that
+// fits, else the key without a value; and in the end the rule of the last depth. A choice that
+// leads nowhere is not taken back.
 func (d *Domain) Match(entries []Entry) Match {
 	at := &d.level
 	way := make([]*descriptor, 0, 8)
@@ -140,9 +142,10 @@ func fits(pattern, s string) bool {
 // Key is the key of the counter of a descriptor that brings its limit along.
 func (d *Domain) Key(entries []Entry) string { return counterKey(entries, nil) }
 
-// counterKey writes entries as "key=value,key=value". What would be taken for a separator is written as %XX, so no two
-// descriptors have one key. Of values that share a limit it is the pattern. A key that is too long for a table is cut,
-// and ends with a hash of the whole; the two = of that end are in no other key.
+// counterKey writes entries as "key=value,key=value". What would be taken for a separator is
+// written as %XX, so no two descriptors have one key. Of values that share a limit it is the
+// pattern. A key that is too long for a table is cut, and ends with a hash of the whole; the two =
+// of that end are in no other key.
 func counterKey(entries []Entry, way []*descriptor) string {
 	var b strings.Builder
 	for i, e := range entries {
@@ -166,8 +169,8 @@ func counterKey(entries []Entry, way []*descriptor) string {
 
 var keyEscapes = strings.NewReplacer("%", "%25", ",", "%2C", "=", "%3D")
 
-// metricPath is the path of a rule with the values that shall be seen: all of them, or those of the depths that say
-// value_to_metric. Of values that share a limit it is the pattern.
+// metricPath is the path of a rule with the values that shall be seen: all of them, or those of the
+// depths that say value_to_metric. Of values that share a limit it is the pattern.
 func metricPath(entries []Entry, way []*descriptor, detailed bool) string {
 	steps := make([]string, len(way))
 	for i, d := range way {
@@ -188,8 +191,8 @@ func pathStep(key, value string) string {
 	return key + "_" + value
 }
 
-// envoyUnits are the units there are. As in the original, months and years have one length, and every window begins at
-// a multiple of it since 1970: weeks on Thursdays.
+// envoyUnits are the units there are. As in the original, months and years have one length, and
+// every window begins at a multiple of it since 1970: weeks on Thursdays.
 var envoyUnits = map[string]time.Duration{
 	"second": time.Second,
 	"minute": time.Minute,
@@ -206,9 +209,9 @@ func EnvoyUnit(name string) (time.Duration, bool) {
 	return per, found
 }
 
-// NewLimit is a limit of d: requests within windows of per. Its counters belong to the domain and the window's length, so
-// a file that gives a descriptor another number, or another place in the tree, keeps what was counted. An error is a
-// *limiter.SpecError.
+// NewLimit is a limit of d: requests within windows of per. Its counters belong to the domain and
+// the window's length, so a file that gives a descriptor another number, or another place in the
+// tree, keeps what was counted. An error is a *limiter.SpecError.
 func (d *Domain) NewLimit(requests int64, per time.Duration, hidden bool) (*limiter.Limit, error) {
 	s := limiter.Spec{
 		Name: "envoy/" + d.Name, Algorithm: limiter.FixedWindow, Limit: requests, Per: per,

@@ -20,10 +20,11 @@ const (
 	maxDomain  = limiter.MaxName - len("envoy/")
 )
 
-// LoadEnvoy reads a directory of the files that envoyproxy/ratelimit reads, one domain each. They are YAML as that
-// program understands it: a number may stand for a text, yes for true, and anchors, aliases and merge keys are followed.
-// Fields that it does not know are faults here as there, but for atomic, on_error, response_headers and response_metadata
-// beside domain, which are ours.
+// LoadEnvoy reads a directory of the files that envoyproxy/ratelimit reads, one domain each. They
+// are YAML as that program understands it: a number may stand for a text, yes for true, and
+// anchors, aliases and merge keys are followed. Fields that it does not know are faults here as
+// there, but for atomic, on_error, response_headers and response_metadata beside domain, which are
+// ours.
 func LoadEnvoy(path string) (*Envoy, error) {
 	b, err := load(path, (*page).envoyFile)
 	if err != nil {
@@ -93,7 +94,8 @@ func (p *page) envoyFile(n ast.Node) {
 	case p.files[t.domain.Name] != "":
 		t.fault(name, "domain", fmt.Sprintf("%q is also the domain of %s; write all its descriptors into one file", t.domain.Name, p.files[t.domain.Name]))
 	default:
-		if _, err := t.domain.NewLimit(1, limiter.MinPer, false); err != nil { // its name is made of the domain's
+		// its name is made of the domain's
+		if _, err := t.domain.NewLimit(1, limiter.MinPer, false); err != nil {
 			t.fault(name, "domain", strings.TrimPrefix(err.Error(), "name: "))
 			return
 		}
@@ -334,8 +336,8 @@ func (t *tree) items(n ast.Node, field string) ([]ast.Node, bool) {
 	return list.Values, true
 }
 
-// resolve is the value that n stands for: what an alias names, what has an anchor or a tag. It counts what it is asked
-// for, since a few lines of aliases to aliases are as much as one likes.
+// resolve is the value that n stands for: what an alias names, what has an anchor or a tag. It
+// counts what it is asked for, since a few lines of aliases to aliases are as much as one likes.
 func (t *tree) resolve(n ast.Node) ast.Node {
 	if t.nodes++; t.nodes > maxNodes {
 		if t.nodes == maxNodes+1 {

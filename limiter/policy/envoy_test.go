@@ -108,7 +108,8 @@ func TestEnvoyMatch(t *testing.T) {
 		{"path=/a/x", 1, "week", "path=/a/x", "path_/a*/x*"},
 		{"path=/ab/c/xy", 1, "week", "path=/ab/c/xy", "path_/a*/x*"},
 		{"path=/ab/y", 3, "year", "path=*", "path_*"}, // all of them are one
-		{"path=", 3, "year", "path=*", "path_*"},      // * is also nothing, and goes before the bare key
+		// * is also nothing, and goes before the bare key
+		{"path=", 3, "year", "path=*", "path_*"},
 		{"group=g1,user=u,verb=get", 7, "minute", "group=g*,user=u,verb=get", "group_g*.user_u.verb"},
 		{"group=g2,user=u,verb=post", 8, "minute", "group=g*,user=u,verb=post", "group_g*.user_u.verb_post"},
 		{"ldap=x", 0, "", "ldap=x", "ldap"},
@@ -326,7 +327,7 @@ func TestDescriptorsHaveKeysOfTheirOwn(t *testing.T) {
 			t.Fatalf("%d bytes", n)
 		}
 	})
-	// Who knows a long key can write down what becomes of it, but not send that as a descriptor.
+	// A known long key can be written down, but not sent as a descriptor.
 	long := d.Key([]Entry{{"k", strings.Repeat("x", 2000)}})
 	key, value, _ := strings.Cut(long, "=")
 	if again := d.Key([]Entry{{key, value}}); again == long {

@@ -34,7 +34,8 @@ func (f *Fault) Error() string {
 	return b.String()
 }
 
-// Faults are all that is wrong, file by file; there is at least one. Beyond the twentieth they are counted only.
+// Faults are all that is wrong, file by file; there is at least one. Beyond the twentieth they are
+// counted only.
 type Faults []*Fault
 
 func (fs Faults) Error() string {
@@ -45,7 +46,8 @@ func (fs Faults) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// excerpt is the part of a line around a column, fit for a terminal, and the blanks up to that column.
+// excerpt is the part of a line around a column, fit for a terminal, and the blanks up to that
+// column.
 func excerpt(line string, column int) (text, mark string) {
 	const before, after = 60, 40
 	runes := []rune(line)

@@ -71,7 +71,8 @@ var limitFields = []limitField{
 		if err != nil {
 			return err
 		}
-		if d.per = text; !isCalendar(text) { // what a calendar word means depends on the other fields
+		// what a calendar word means depends on the other fields
+		if d.per = text; !isCalendar(text) {
 			_, err = limiter.ParsePer(text)
 		}
 		return err
@@ -201,7 +202,8 @@ func (v value) text() (string, error) {
 	return "", fmt.Errorf("must be a text, not %s", describe(v.node))
 }
 
-// number reads a whole number in decimal digits. 010 is none: it is 8 to some readers of YAML and 10 to others.
+// number reads a whole number in decimal digits. 010 is none: it is 8 to some readers of YAML and
+// 10 to others.
 func (v value) number() (int64, error) {
 	digits := v.node.GetToken().Value
 	n, err := strconv.ParseInt(digits, 10, 64)

@@ -6,12 +6,12 @@ import (
 	"penstock/limiter"
 )
 
-// Page is a YAML file in which limits stand among other things, while somebody walks through it who knows what these
-// are. It is read as strictly as a file of limits, and its faults look the same.
+// Page is a YAML file that has limits among other things. The caller walks through it and knows its
+// other fields. It is read as strictly as a file of limits, and its faults look the same.
 type Page struct{ page *page }
 
-// Read reads a file that is in memory; body is called with what it holds, unless that is nothing or no YAML. What is
-// wrong, by itself or by the judgement of body, is Faults.
+// Read reads a file that is in memory; body is called with what it holds, unless that is nothing or
+// no YAML. What is wrong, by itself or by the judgement of body, is Faults.
 func Read(name string, data []byte, body func(*Page, ast.Node)) (*Set, error) {
 	b := newBook()
 	b.parse(name, data, func(p *page, n ast.Node) {
@@ -28,13 +28,15 @@ func (p *Page) Limits(n ast.Node) { p.page.limitList(n) }
 // Limit is one of those that Limits has read so far, or nil.
 func (p *Page) Limit(name string) *limiter.Limit { return p.page.limits[name] }
 
-// Fault says what is wrong with n, or with a field whose value n is, and what is accepted.
+// Fault reports a fault of n, or of a field with the value n. reason says what is wrong and what is
+// accepted.
 func (p *Page) Fault(n ast.Node, field, reason string) { p.page.fault(n, shorten(field), reason) }
 
 // Faults is how many there are so far.
 func (p *Page) Faults() int { return p.page.count() }
 
-// Text is a value that has to be a text. What YAML takes for a number or a truth value has to be quoted to be one.
+// Text is a value that has to be a text. What YAML takes for a number or a truth value has to be
+// quoted to be one.
 func Text(n ast.Node) (string, error) { return value{n}.text() }
 
 // Number is a value that has to be a whole number, in decimal digits.

@@ -55,8 +55,8 @@ func (b *book) parse(file string, data []byte, top func(*page, ast.Node)) {
 	top(p, body)
 }
 
-// readable refuses what is no text, and what the YAML library would take minutes over: its time grows with the square
-// of how deep brackets and list marks lie within one another.
+// readable refuses what is no text, and what the YAML library would take minutes over: its time
+// grows with the square of how deep brackets and list marks lie within one another.
 func (p *page) readable() bool {
 	depth := 0
 	for i, line := range p.lines {
@@ -156,7 +156,8 @@ func (p *page) limitList(n ast.Node) {
 	}
 }
 
-// limit reads one limit. What its fields say by themselves is checked first; what they say together, limiter.New knows.
+// limit reads one limit. What its fields say by themselves is checked first; what they say
+// together, limiter.New knows.
 func (p *page) limit(n ast.Node) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -187,7 +188,8 @@ func (p *page) limit(n ast.Node) {
 		if places[name] != nil {
 			return places[name]
 		}
-		if at, _, found := strings.Cut(name, "."); found && places[at] != nil { // what an override does not give
+		// what an override does not give
+		if at, _, found := strings.Cut(name, "."); found && places[at] != nil {
 			return places[at]
 		}
 		return n
@@ -204,8 +206,8 @@ func (p *page) limit(n ast.Node) {
 	p.keep(place("name"), l)
 }
 
-// overrides reads the exceptions from a limit. places gets the nodes of each by the name that limiter.New has for it:
-// "overrides[2]", "overrides[2].key".
+// overrides reads the exceptions from a limit. places gets the nodes of each by the name that
+// limiter.New has for it: "overrides[2]", "overrides[2].key".
 func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node) {
 	if _, empty := n.(*ast.NullNode); empty {
 		return

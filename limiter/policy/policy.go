@@ -13,12 +13,14 @@
 //	 3. Watch goes on looking at the files and hands over a new Set when they change. A bad file never replaces a good
 //	    one: its faults are logged, and the Set before stays in force.
 //
-// The language is YAML with one meaning for each text: unknown and repeated fields are faults, words are not numbers,
-// and anchors, aliases, tags and merge keys are not read. What the language has a field for but this release cannot do
-// is a fault that says "not built yet", never a silence; where such a field has a default, the default may be written.
+// The language is YAML with one meaning for each text: unknown and repeated fields are faults,
+// words are not numbers, and anchors, aliases, tags and merge keys are not read. What the language
+// has a field for but this release cannot do is a fault that says "not built yet", never a silence;
+// where such a field has a default, the default may be written.
 //
-// The files of another limiter, envoyproxy/ratelimit, are read as that program reads them (LoadEnvoy): each is a tree in
-// which Domain.Match finds the limit for what an Envoy says of a request.
+// The files of another limiter, envoyproxy/ratelimit, are read as that program reads them
+// (LoadEnvoy): each is a tree in which Domain.Match finds the limit for what an Envoy says of a
+// request.
 package policy
 
 import (
@@ -54,8 +56,9 @@ func (s *Set) equal(other *Set) bool {
 
 // Bounds of what is read.
 const (
-	// MaxLimits bounds the limits and overrides of all files together. A table of counters knows at most 32767 at once and
-	// may need two for each: the limit, and its share while an owner is away.
+	// MaxLimits bounds the limits and overrides of all files together. A table of counters knows at
+	// most 32767 at once and may need two for each: the limit, and its share while an owner is
+	// away.
 	MaxLimits = 10_000
 	MaxFile   = 4 << 20 // bytes of one file
 
@@ -64,8 +67,8 @@ const (
 	maxFaults = 20      // that are shown; the rest is counted
 )
 
-// Load reads the limits of a file, or of all *.yaml and *.yml in a directory, in the order of their names. What is
-// wrong with the content is Faults.
+// Load reads the limits of a file, or of all *.yaml and *.yml in a directory, in the order of their
+// names. What is wrong with the content is Faults.
 func Load(path string) (*Set, error) {
 	b, err := load(path, (*page).top)
 	if err != nil {
@@ -91,8 +94,8 @@ func load(path string, top func(*page, ast.Node)) (*book, error) {
 	}
 }
 
-// generation tells one content of a Kubernetes ConfigMap from the next: all its files lead through one link, which is
-// swapped. Files that were read around a swap may not belong together.
+// generation tells one content of a Kubernetes ConfigMap from the next: all its files lead through
+// one link, which is swapped. Files that were read around a swap may not belong together.
 func generation(dir string) string {
 	target, err := os.Readlink(filepath.Join(dir, "..data"))
 	if err != nil {

@@ -157,8 +157,8 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 	}
 }
 
-// TestOverrides: the exceptions from a limit are those of the file, in its order, and a file in which only they differ is
-// another.
+// TestOverrides: the exceptions from a limit are those of the file, in its order, and a file in
+// which only they differ is another.
 func TestOverrides(t *testing.T) {
 	const text = `
 limits:
@@ -255,7 +255,8 @@ func one(name string) string {
 
 // Promise: a bad file never replaces a good one.
 func TestWatch(t *testing.T) {
-	// Kubernetes lays a ConfigMap out like this and swaps the link ..data to change all files at once.
+	// Kubernetes lays a ConfigMap out like this and swaps the link ..data to change all files at
+	// once.
 	dir := t.TempDir()
 	version := func(v, text string) {
 		if err := os.Mkdir(filepath.Join(dir, v), 0o700); err != nil {

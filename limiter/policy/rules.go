@@ -12,7 +12,8 @@ import (
 	"penstock/limiter/rules"
 )
 
-// draftRule is a rule that has been read. What it says about limits is checked when those of all files are known.
+// draftRule is a rule that has been read. What it says about limits is checked when those of all
+// files are known.
 type draftRule struct {
 	rules.Rule
 	page   *page
@@ -44,8 +45,8 @@ func (p *page) ruleList(n ast.Node) {
 	}
 }
 
-// rule reads a rule. Without a name it is called by its place: "limits.yaml:12", or if another stands in the
-// same line, "limits.yaml:12:30".
+// rule reads a rule. Without a name it is called by its place: "limits.yaml:12", or if another
+// stands in the same line, "limits.yaml:12:30".
 func (p *page) rule(n ast.Node) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -181,7 +182,8 @@ func (d *draftRule) place(field string) ast.Node {
 	return d.node
 }
 
-// checkRules says what is wrong with rules beside all limits. A limit that is itself at fault would only be said to be missing.
+// checkRules says what is wrong with rules beside all limits. A limit that is itself at fault would
+// only be said to be missing.
 func (b *book) checkRules() []rules.Rule {
 	list := make([]rules.Rule, len(b.rules))
 	broken := len(b.faults) > 0

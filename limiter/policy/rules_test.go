@@ -14,7 +14,8 @@ const twoLimits = `limits:
   - {name: per-ip, algorithm: gcra, limit: 100, per: 1s}
 `
 
-// Promise: rules arrive as they are written down, in the order of files and lines, and are called by their places.
+// Promise: rules arrive as they are written down, in the order of files and lines, and are called
+// by their places.
 func TestRulesArrive(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -88,7 +89,8 @@ func TestEveryFaultOfARuleIsSaidWhereItStands(t *testing.T) {
 		{rule("{name: '', " + apply + "}"), "f:5:12: name: is empty"},
 		{rule("{name: a, "+apply+"}") + "  - {name: a, " + apply + "}\n", `f:6:12: name: "a" is the name of another rule, of f`},
 		{strings.Replace(rule("{apply: [{limit: jobs, key: k}]}"), "rules:", "  - {name: jobs, algorithm: concurrency, limit: 1, per: 1m}\nrules:", 1), `f:6:22: apply[0].limit: "jobs" counts permits`},
-		{strings.Replace(rule("{"+apply+"}"), "limit: 10,", "limit: 0,", 1), "f:2:53: limit: is 0"}, // and not that a rule names what is not there
+		// and not that a rule names what is not there
+		{strings.Replace(rule("{"+apply+"}"), "limit: 10,", "limit: 0,", 1), "f:2:53: limit: is 0"},
 	} {
 		_, err := Parse("f", []byte(c.text))
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(c.want, "limit: is 0") && strings.Contains(err.Error(), "rules") {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// settle is how long the files must be left alone before they are read: an editor or a ConfigMap makes several
-	// changes of one. After patience they are read in any case.
+	// settle is how long the files must be left alone before they are read: an editor or a
+	// ConfigMap makes several changes of one. After patience they are read in any case.
 	settle   = 100 * time.Millisecond
 	patience = time.Second
 	// lookAgain is how often a directory that cannot be watched, because it is gone, is looked for.
@@ -26,7 +26,9 @@ type Watcher struct {
 	files *fsnotify.Watcher
 	done  sync.WaitGroup
 
-	mu    sync.Mutex // held while limits are loaded and applied: they are applied in the order in which they were read
+	// held while limits are loaded and applied: they are applied in the order in which they were
+	// read
+	mu    sync.Mutex
 	renew func(always bool) (limits int, renewed bool, err error)
 	fault string // of the last load, "" if there was none
 }
@@ -37,9 +39,9 @@ type content[T any] interface {
 	count() int // of limits
 }
 
-// Watch loads path, hands the set to apply, and does so again whenever the limits change, until Close. If the first
-// load fails Watch fails; if a later one fails the error is logged and the set in force stays. apply is called by one
-// goroutine at a time.
+// Watch loads path, hands the set to apply, and does so again whenever the limits change, until
+// Close. If the first load fails Watch fails; if a later one fails the error is logged and the set
+// in force stays. apply is called by one goroutine at a time.
 func Watch(path string, log *slog.Logger, apply func(*Set)) (*Watcher, error) {
 	return watch(path, log, Load, apply)
 }
@@ -78,8 +80,9 @@ func watch[T content[T]](path string, log *slog.Logger, load func(string) (T, er
 	return w, nil
 }
 
-// follow watches where the limits lie: the folder of the path, because editors replace files and a ConfigMap a link
-// beside them; the path itself if it is a directory; and where both lead to if they are links.
+// follow watches where the limits lie: the folder of the path, because editors replace files and a
+// ConfigMap a link beside them; the path itself if it is a directory; and where both lead to if
+// they are links.
 func (w *Watcher) follow() error {
 	dirs := []string{filepath.Dir(w.path)}
 	if real, err := filepath.EvalSymlinks(w.path); err == nil {
@@ -99,7 +102,8 @@ func (w *Watcher) follow() error {
 // Reload loads the path now. On an error, which it also logs, the set in force stays.
 func (w *Watcher) Reload() error { return w.load(true) }
 
-// load loads the path. Unless asked for it is silent if nothing has changed: other files may lie beside the limits.
+// load loads the path. Unless asked for it is silent if nothing has changed: other files may lie
+// beside the limits.
 func (w *Watcher) load(asked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

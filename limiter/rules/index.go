@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// index finds the rules that may match. Each rule lies in it by one of its conditions: the one whose patterns' beginnings it
-// shares with the fewest others. Rules without such a condition are always looked at: those that ask for nothing, and those
-// whose patterns all begin with a star or are networks.
+// index finds the rules that may match. Each rule lies in it by one of its conditions: the one with
+// beginnings of patterns that the fewest other rules share. Rules without such a condition are
+// always looked at: those without conditions, and those with only patterns that begin with a star
+// or are networks.
 type index struct {
 	always     []int32 // numbers of rules, as all lists here are
 	attributes []attributeIndex
@@ -111,8 +112,9 @@ func newIndex(rules []rule) (x index) {
 	return x
 }
 
-// under is the longest head that text begins with, at i or before; -1 if there is none. i is the last one that is not after text
-// in order. Between it and that head all begin with that head, so it is i, or one of those that i begins with.
+// under is the longest head that text begins with, at i or before; -1 if there is none. i is the
+// last one that is not after text in order. Between it and that head all begin with that head, so
+// it is i, or one of those that i begins with.
 func (a *attributeIndex) under(text string, i int32) int32 {
 	for i >= 0 && !strings.HasPrefix(text, a.heads[i].text) {
 		i = a.heads[i].up

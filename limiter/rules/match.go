@@ -11,7 +11,7 @@ import (
 
 // Match is what rules say about a request.
 type Match struct {
-	Rules     []string // names of those that it matches, in the order in which they are written down; empty: none
+	Rules     []string // names of the matching rules, in the order of the file; empty: none
 	Items     []Item   // what it falls under; empty if no rule matches, or if it is Unlimited
 	Unlimited bool     // one of the rules says so
 }
@@ -22,8 +22,8 @@ type Item struct {
 	Key   string
 }
 
-// Match finds the rules that a request with these attributes matches. The error is a *limiter.SpecError; its field is
-// "attributes", or an attribute's, as in "attributes.user".
+// Match finds the rules that a request with these attributes matches. The error is a
+// *limiter.SpecError; its field is "attributes", or an attribute's, as in "attributes.user".
 func (s *Set) Match(attributes map[string]string) (m Match, err error) {
 	if attributes, err = check(attributes); err != nil {
 		return m, err
@@ -87,7 +87,8 @@ func (c *condition) matches(attributes map[string]string) bool {
 	return false
 }
 
-// check says what is wrong with the attributes of a request, and returns them with the names of headers in lower case.
+// check says what is wrong with the attributes of a request, and returns them with the names of
+// headers in lower case.
 func check(attributes map[string]string) (map[string]string, error) {
 	if len(attributes) > MaxAttributes {
 		return nil, &limiter.SpecError{Field: "attributes", Reason: fmt.Sprintf("are %d; at most %d are accepted", len(attributes), MaxAttributes)}
@@ -116,7 +117,8 @@ func check(attributes map[string]string) (map[string]string, error) {
 	return all, nil
 }
 
-// String is the rule in one line, without its name: "method=POST path=/api/* → login {user}, per-ip {ip}".
+// String is the rule in one line, without its name: "method=POST path=/api/* → login {user}, per-ip
+// {ip}".
 func (r *Rule) String() string {
 	var b strings.Builder
 	for i, attribute := range slices.Sorted(maps.Keys(r.Match)) {

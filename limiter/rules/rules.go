@@ -1,23 +1,28 @@
-// Package rules finds the limits that a request falls under, and its keys there, by what is known of it. Follow one request:
+// Package rules finds the limits that a request falls under, and its keys there, from its
+// attributes. Follow one request:
 //
 //		rules:
 //		  - match: {path: "/api/*", method: POST}
 //		    apply: [{limit: login, key: "{user}"}, {limit: per-ip, key: "{ip}"}]
 //
-//	 1. Who asks says what is known of the request: its attributes, like path=/api/login, user=alice. Set.Match looks up which
-//	    rules may match, by what a path or another attribute begins with, and looks at those alone (index.go).
-//	 2. All rules that match apply, and each limit of theirs gets its key from a template (template.go). A limit that several
-//	    rules apply with one key is charged once.
-//	 3. What comes out are limits and keys, to be taken all together or not at all. Who takes them is not known here.
+//	 1. The caller describes the request by attributes, like path=/api/login, user=alice. Set.Match
+//	    looks up which rules may match, by the beginning of a path or another attribute, and looks at
+//	    those alone (index.go).
+//	 2. All rules that match apply, and each of their limits gets its key from a template
+//	    (template.go). If several rules apply a limit with one key, it is charged once.
+//	 3. The results are limits and keys, to be taken all together or not at all. This package does not
+//	    take them.
 //
-// Why all rules, and not the first: a limit says "at most this", and another one that applies too takes nothing of that back.
-// So a rule can be added without a look at the others, one in another file as well, and a narrow rule cannot lift, by standing
-// in front, what a wide one holds off. (An override is an exception from a limit, and of exceptions the first counts.) What is
-// to be left out is said, by a rule that is Unlimited: a request that it matches is under no limit, whatever other rules say.
+// Why all rules, and not the first: a limit says "at most this", and another limit that applies too
+// takes nothing of that back. So a rule can be added without a look at the others, also in another
+// file, and a narrow rule cannot lift a wide one by standing in front. (An override is an exception
+// from a limit, and of exceptions the first counts.) An exemption is a rule of its own that is
+// Unlimited: a request that matches it is under no limit of any rule.
 //
-// Why a missing attribute is an error: a rule that matches has a key with {user} in it, and the request has no user. Left out,
-// the limit would be nobody's who leaves his name out; with one key for all of them, one could use it up for all. Who means the
-// rule for some requests alone says so: match: {user: "*"} is matched by those that have one.
+// Why a missing attribute is an error: a rule that matches has a key with {user} in it, and the
+// request has no user. If the limit were left out, a caller would escape it by leaving the name
+// out. With one key for all such requests, one caller could use it up for all. To apply the rule to
+// some requests alone, write match: {user: "*"}: it matches only requests that have a user.
 package rules
 
 import (
@@ -35,11 +40,13 @@ import (
 type Rule struct {
 	// Name is how answers call the rule, 1 … MaxName bytes of UTF-8 without control characters.
 	Name string
-	// Match has patterns by attribute: see limiter.Override.Key. A request is matched if for every attribute one pattern matches.
-	// One that has no such attribute, or an empty one, is not. Without any attribute, every request is.
+	// Match has patterns by attribute: see limiter.Override.Key. A request is matched if for every
+	// attribute one pattern matches. One that has no such attribute, or an empty one, is not.
+	// Without any attribute, every request is.
 	Match map[string][]string
 	Apply []Apply
-	// Unlimited says that the requests are under no limit, not those of other rules either. It stands without Apply.
+	// Unlimited says that the requests are under no limit, not those of other rules either. It
+	// stands without Apply.
 	Unlimited bool
 }
 
@@ -88,8 +95,8 @@ type apply struct {
 	key   Template
 }
 
-// New makes a Set. limits are those that the rules may name. The error is a *limiter.SpecError; its field is
-// "rules[2].apply[0].limit" and the like.
+// New makes a Set. limits are those that the rules may name. The error is a *limiter.SpecError; its
+// field is "rules[2].apply[0].limit" and the like.
 func New(list []Rule, limits map[string]*limiter.Limit) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, &limiter.SpecError{Field: "rules", Reason: fmt.Sprintf("has %d rules; 0 to %d are accepted", len(list), MaxRules)}
@@ -130,7 +137,8 @@ func (s *Set) Len() int {
 	return len(s.list)
 }
 
-// Attributes are the names that the rules ask for, sorted. Those of headers are in lower case: "header:x-user".
+// Attributes are the names that the rules ask for, sorted. Those of headers are in lower case:
+// "header:x-user".
 func (s *Set) Attributes() []string {
 	if s == nil {
 		return nil
@@ -138,7 +146,8 @@ func (s *Set) Attributes() []string {
 	return s.names
 }
 
-// Check says what is wrong with r by itself. The error is a *limiter.SpecError; its field is "apply[0].limit" and the like.
+// Check says what is wrong with r by itself. The error is a *limiter.SpecError; its field is
+// "apply[0].limit" and the like.
 func (r *Rule) Check(limits map[string]*limiter.Limit) error {
 	if err := r.compile(limits, new(rule)); err != nil {
 		return err
@@ -248,7 +257,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// header is what the attributes begin with that are headers of HTTP, whose names have no case.
+// header is the prefix of attributes that are headers of HTTP. Their names are case-insensitive.
 const header = "header:"
 
 func canonical(attribute string) string {

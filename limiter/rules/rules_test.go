@@ -56,7 +56,8 @@ func attributes(text string) map[string]string {
 	return all
 }
 
-// Promise: a rule matches if for each of its attributes a pattern does, and all rules that match count.
+// Promise: a rule matches if for each of its attributes a pattern does, and all rules that match
+// count.
 func TestWhichRulesMatch(t *testing.T) {
 	one := func(text string) map[string][]string {
 		all := map[string][]string{}
@@ -101,7 +102,8 @@ func TestWhichRulesMatch(t *testing.T) {
 	}
 }
 
-// Promise: keys come from templates; one limit with one key stands there once; what is unlimited is under nothing.
+// Promise: keys come from templates; one limit with one key stands there once; what is unlimited is
+// under nothing.
 func TestWhatARequestFallsUnder(t *testing.T) {
 	path := func(p string) map[string][]string { return map[string][]string{"path": {p}} }
 	s := made(t,
@@ -245,7 +247,8 @@ func TestIndexEqualsNaive(t *testing.T) {
 	}
 }
 
-// FuzzMatch: whatever rules and requests say, the index finds what a look at every rule finds, or both are refused.
+// FuzzMatch: for any rules and requests, the index finds what a look at every rule finds, or both
+// are refused.
 func FuzzMatch(f *testing.F) {
 	f.Add("/a/*", "/a/b*", "*x", "/a/b/x", "{path}/{user}", "ann")
 	f.Add("10.0.0.0/8", "::1", "\\*", "10.1.2.3", "{user}", "")
@@ -275,8 +278,8 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// BenchmarkMatch: a request among so many rules that differ in a path's beginning and a method, and among so many that
-// differ in what no index knows.
+// BenchmarkMatch: a request among so many rules that differ in a path's beginning and a method, and
+// among so many that differ in what no index knows.
 func BenchmarkMatch(b *testing.B) {
 	for _, kind := range []struct {
 		name string

@@ -8,8 +8,9 @@ import (
 
 // Template is the text of a key with placeholders: "{tenant}/{ip}".
 //
-// What a client chooses must not end one value and begin the next, or it could take the key of somebody else. So in a
-// template with several placeholders, % and every byte of its text is written as %XX in the values.
+// What a client chooses must not end one value and begin the next, or it could take the key of
+// somebody else. So in a template with several placeholders, % and every byte of its text is
+// written as %XX in the values.
 type Template struct {
 	texts  []string // before, between and after the placeholders
 	names  []string // of the placeholders: one less
