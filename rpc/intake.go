@@ -38,43 +38,56 @@ type intake struct {
 	mu     sync.Mutex // guards what follows
 	conns  map[*weighedConn]struct{}
 	logged time.Time // when closing was last logged
+	going  int64     // weight of connections that are closed and not gone yet
+	gone   sync.Cond // of mu: a connection is closed, or gone
 }
 
 func newIntake(room int64, log *slog.Logger) *intake {
-	return &intake{room: room, log: log, conns: make(map[*weighedConn]struct{})}
+	d := &intake{room: room, log: log, conns: make(map[*weighedConn]struct{})}
+	d.gone.L = &d.mu
+	return d
 }
 
-// relieve closes the heaviest connections until there is room.
-func (d *intake) relieve() {
+// relieve closes the heaviest connections until what is left has room, and then waits until they are gone: what they weigh is in use
+// until then. c, whose reader calls it, reads nothing more meanwhile.
+func (d *intake) relieve(c *weighedConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.used.Load() > d.room {
-		var heaviest *weighedConn
-		var most int64
-		for c := range d.conns {
-			if w := c.weight.Load(); w > most {
-				heaviest, most = c, w
-			}
+	for d.used.Load() > d.room && !c.dropped.Load() {
+		if d.used.Load()-d.going > d.room && d.dropHeaviestLocked() {
+			continue
 		}
-		if heaviest == nil {
+		if d.going == 0 { // calls have ended meanwhile
 			return
 		}
-		d.dropLocked(heaviest)
-		n := d.closed.Add(1)
-		if now := time.Now(); now.Sub(d.logged) >= intakeLogged {
-			d.logged = now
-			d.log.Warn("a connection is closed: the unfinished calls of all clients take more than there is room for, and its take most",
-				"client", heaviest.RemoteAddr().String(), "bytes", most, "room_bytes", d.room, "closed_in_all", n)
-		}
+		d.gone.Wait()
 	}
 }
 
-// dropLocked closes c. d.mu is held.
-func (d *intake) dropLocked(c *weighedConn) {
-	delete(d.conns, c)
-	d.used.Add(-c.weight.Swap(0))
-	c.dropped.Store(true)
-	c.raw.Close() // not of TLS, which would wait for a write
+// dropHeaviestLocked closes the heaviest connection, and reports whether there was one. d.mu is held.
+func (d *intake) dropHeaviestLocked() bool {
+	var heaviest *weighedConn
+	var most int64
+	for c := range d.conns {
+		if w := c.weight.Load(); w > most && !c.dropped.Load() {
+			heaviest, most = c, w
+		}
+	}
+	if heaviest == nil {
+		return false
+	}
+	heaviest.dropped.Store(true) // its weight stays as it is now, but for a change under way
+	d.going += most
+	heaviest.going = most
+	heaviest.raw.Close() // not of TLS, which would wait for a write
+	d.gone.Broadcast()   // its reader may be waiting
+	n := d.closed.Add(1)
+	if now := time.Now(); now.Sub(d.logged) >= intakeLogged {
+		d.logged = now
+		d.log.Warn("a connection is closed: the unfinished calls of all clients take more than there is room for, and its take most",
+			"client", heaviest.RemoteAddr().String(), "bytes", most, "room_bytes", d.room, "closed_in_all", n)
+	}
+	return true
 }
 
 // forget is what the end of a connection calls.
@@ -82,8 +95,13 @@ func (d *intake) forget(c *weighedConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, c)
-	d.used.Add(-c.weight.Swap(0))
+	d.going -= c.going
+	c.going = 0
+	c.mu.Lock() // or a change that is just settled would stay
 	c.dropped.Store(true)
+	d.used.Add(-c.weight.Swap(0))
+	c.mu.Unlock()
+	d.gone.Broadcast()
 }
 
 // weighedConn is a connection that is weighed. It reads along what passes, in both directions.
@@ -94,7 +112,8 @@ type weighedConn struct {
 	in      frameWalk // of the goroutine that reads
 	out     frameWalk // of the goroutine that writes
 	weight  atomic.Int64
-	dropped atomic.Bool
+	dropped atomic.Bool // it is closed, and weighs what it weighed then until it is gone
+	going   int64       // what it adds to the door's; the door's mu guards it
 
 	mu      sync.Mutex // guards what follows
 	calls   map[uint32]*openCall
@@ -159,7 +178,7 @@ func (c *weighedConn) received(b []byte) {
 	heavier := c.settleLocked()
 	c.mu.Unlock()
 	if heavier && c.door.used.Load() > c.door.room {
-		c.door.relieve()
+		c.door.relieve(c)
 	}
 }
 
@@ -176,8 +195,8 @@ func (c *weighedConn) settleLocked() bool {
 	if c.change = 0; change == 0 || c.dropped.Load() {
 		return false
 	}
-	c.weight.Add(change)
 	c.door.used.Add(change)
+	c.weight.Add(change)
 	return change > 0
 }
 
