@@ -13,7 +13,8 @@ import (
 	"penstock/bench/contest"
 )
 
-// docs puts the figures of a run where a page has room for them, between a line that begins and one that ends it:
+// docs puts the figures of a run where a page has room for them, between a line that begins and one
+// that ends it:
 //
 //	<!-- bench: aims -->          the aims of all rows, and how quiet the machine was
 //	<!-- bench: ROW -->           the row's figures; the row's plot is written beside the page, as performance-ROW.svg

@@ -16,8 +16,8 @@ import (
 	"penstock/bench/limiters"
 )
 
-// contestOfLimiters has each contestant measured at each number of keys, in a process of its own: so none inherits
-// memory, or a collector's habits, from another.
+// contestOfLimiters has each contestant measured at each number of keys, in a process of its own:
+// so none inherits memory, or a collector's habits, from another.
 func contestOfLimiters(args []string, out, progress io.Writer) error {
 	f := flag.NewFlagSet("limiters", flag.ContinueOnError)
 	f.SetOutput(progress)
@@ -47,7 +47,8 @@ func limitersReport(rounds int, samples []contest.Sample) *contest.Report {
 	}
 }
 
-// measureLimiters measures contestants whose names contain only: ours with all of keys, others with at most most of them.
+// measureLimiters measures the contestants with only in their names: ours with all of keys, others
+// with at most most of them.
 func measureLimiters(rounds int, keys string, most, collector float64, only string, each time.Duration, progress io.Writer) ([]contest.Sample, error) {
 	var jobs []contest.Job
 	for _, text := range strings.Split(keys, ",") {

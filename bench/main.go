@@ -1,5 +1,5 @@
-// Bench measures penstock beside what else there is, all in one run on loopback, and prints tables with ratios. It ends by
-// itself.
+// Bench measures penstock beside what else there is, all in one run on loopback, and prints tables
+// with ratios. It ends by itself.
 //
 //	go run .                   all rows
 //	go run . -only redis,idle  some rows

@@ -68,7 +68,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestDocs: figures come between their marks, what stands around them stays, and a row that was not measured keeps its own.
+// TestDocs: figures come between their marks, what stands around them stays, and a row that was not
+// measured keeps its own.
 func TestDocs(t *testing.T) {
 	report := &contest.Report{
 		Name: "unary", Title: "One check", Command: "go run .", Rounds: 1,

@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// Aim is what a figure should be: so many times that of others in the same round, or so much by itself.
+// Aim is what a figure should be: so many times that of others in the same round, or so much by
+// itself.
 type Aim struct {
-	Work    string  `json:"work"`              // what is measured, as people say it
-	Job     Job     `json:"job"`               // of whom
-	Against []Job   `json:"against,omitempty"` // the best of them; none: Want is a figure, not a ratio
+	Work string `json:"work"` // what is measured, as people say it
+	Job  Job    `json:"job"`  // the contestant and point
+	// the best of them; none: Want is a figure, not a ratio
+	Against []Job   `json:"against,omitempty"`
 	Figure  string  `json:"figure"`
 	Better  Side    `json:"better"` // More: at least Want. Less: at most
 	Want    float64 `json:"want"`
@@ -64,7 +66,7 @@ func (a *Aim) line(r Results) string {
 		a.Work, a.rivals(), sign, short(a.Want), unit, short(got), unit, short(xs[0]), short(xs[len(xs)-1]), verdict)
 }
 
-// rivals names whom the aim is against.
+// rivals names the contestants that the aim compares with.
 func (a *Aim) rivals() string {
 	if len(a.Against) == 0 {
 		return "itself"

@@ -1,9 +1,10 @@
-// Package contest measures several contestants so that their figures may be compared. A machine's speed drifts by a
-// third within minutes, so contestants take turns: round by round each is measured once at every point, in an order that
-// turns with the round. What is compared are figures of one round, and what is reported is the median over the rounds.
+// Package contest measures several contestants so that their figures may be compared. A machine's
+// speed drifts by a third within minutes, so contestants take turns: round by round each is
+// measured once at every point, in an order that turns with the round. What is compared are figures
+// of one round, and what is reported is the median over the rounds.
 //
-// It knows nothing of what is measured: a contestant has a name, a point is where on the horizontal axis it stands
-// (a number of keys, of callers), and a measurement is a set of named numbers.
+// It knows nothing of what is measured: a contestant has a name, a point is where on the horizontal
+// axis it stands (a number of keys, of callers), and a measurement is a set of named numbers.
 package contest
 
 import (
@@ -27,8 +28,8 @@ type Sample struct {
 	Figures map[string]float64 `json:"figures"`
 }
 
-// Run has every job measured in each of the rounds, one after the other, and says on progress what it does. A job that
-// fails ends it.
+// Run has every job measured in each of the rounds, one after the other, and says on progress what
+// it does. A job that fails ends it.
 func Run(rounds int, jobs []Job, measure func(Job) (map[string]float64, error), progress io.Writer) ([]Sample, error) {
 	var samples []Sample
 	for round := range rounds {

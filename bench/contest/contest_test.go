@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// imagined are three rounds of a machine that becomes slower: b is always twice a, c exists at one point only.
+// imagined are three rounds of a machine that becomes slower: b is always twice a, c exists at one
+// point only.
 func imagined(t *testing.T) Results {
 	t.Helper()
 	speed := 0.0
@@ -118,7 +119,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestLines: where points are numbers the plot has a line for each contestant, on scales of powers of ten.
+// TestLines: where points are numbers the plot has a line for each contestant, on scales of powers
+// of ten.
 func TestLines(t *testing.T) {
 	r := Report{Title: "Growth", Axis: "keys", Samples: Results{
 		{Job{"a", "1"}, 0, map[string]float64{"ns": 10}},

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// lines writes the report's first table as an SVG with a line for each contestant, both scales of powers of ten. Points that
-// are no numbers above 0 are left out.
+// lines writes the report's first table as an SVG with a line for each contestant, both scales of
+// powers of ten. Points that are no numbers above 0 are left out.
 func (r *Report) lines(w io.Writer) error {
 	const left, right, top, bottom = 80.0, 520.0, 40.0, 340.0
 	t := r.Tables[0]

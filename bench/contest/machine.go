@@ -43,8 +43,8 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// Watch runs cmd to its end and returns how many cores others used meanwhile, of this machine's, or −1 where nobody
-// can tell.
+// Watch runs cmd to its end and returns how many cores of this machine other programs used
+// meanwhile, or −1 if that is unknown.
 func Watch(cmd *exec.Cmd) (others float64, err error) {
 	m := NewMeter()
 	if err := cmd.Run(); err != nil {
@@ -53,7 +53,7 @@ func Watch(cmd *exec.Cmd) (others float64, err error) {
 	return m.Others(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()), nil
 }
 
-// Meter tells who uses the machine, from when it is made.
+// Meter tells how many cores are in use, from when it is made.
 type Meter struct {
 	began  time.Time
 	before time.Duration
@@ -61,7 +61,8 @@ type Meter struct {
 
 func NewMeter() Meter { return Meter{time.Now(), busy()} }
 
-// Others is how many cores were used since then beside what is measured, which has used own; −1 where nobody can tell.
+// Others is how many cores other programs have used since then, beside the measured one, which has
+// used own; −1 if that is unknown.
 func (m Meter) Others(own time.Duration) float64 {
 	if m.before < 0 {
 		return -1
@@ -69,9 +70,11 @@ func (m Meter) Others(own time.Duration) float64 {
 	return max(0, (busy()-m.before-own).Seconds()/time.Since(m.began).Seconds())
 }
 
-// busy is how long all cores together have worked since the machine was started, −1 where /proc/stat does not say.
+// busy is how long all cores together have worked since the machine was started, −1 where
+// /proc/stat does not say.
 func busy() time.Duration {
-	const perSecond = 100 // Linux counts hundredths of a second for everybody, whatever its own clock is
+	// Linux counts hundredths of a second for everybody, whatever its own clock is
+	const perSecond = 100
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return -1

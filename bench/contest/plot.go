@@ -16,7 +16,8 @@ func (r *Report) Plot(w io.Writer) error {
 	return r.bars(w)
 }
 
-// bars gives each point a scale of its own, on which its longest bar is the full width, for they may differ by powers of ten.
+// bars gives each point a scale of its own, on which its longest bar is the full width, for they
+// may differ by powers of ten.
 func (r *Report) bars(w io.Writer) error {
 	const line, left, width, right = 18, 190, 420, 190
 	var b strings.Builder

@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// Report is a contest that is over: what was measured, where, and by which command. All of it is in its JSON, so that it
-// can be shown again.
+// Report is a contest that is over: what was measured, where, and by which command. All of it is in
+// its JSON, so that it can be shown again.
 type Report struct {
 	Name    string  `json:"name"`
 	Title   string  `json:"title"`
 	Command string  `json:"command"`
 	Machine Machine `json:"machine"`
 	Rounds  int     `json:"rounds"`
-	Base    string  `json:"base"`           // the contestant that the others are compared with
-	Axis    string  `json:"axis,omitempty"` // what the points count, if they are numbers: the plot has lines then, else bars
+	Base    string  `json:"base"` // the contestant that the others are compared with
+	// what the points count, if they are numbers: the plot has lines then, else bars
+	Axis    string  `json:"axis,omitempty"`
 	Tables  []Table `json:"tables"`
 	Aims    []Aim   `json:"aims,omitempty"`
 	Samples Results `json:"samples"`
@@ -26,8 +27,9 @@ type Report struct {
 
 // Table shows one figure of all contestants at all points.
 type Table struct {
-	Title  string `json:"title"`
-	Short  string `json:"short,omitempty"` // heads the figure's column in a brief table; without it there is none
+	Title string `json:"title"`
+	// heads the figure's column in a brief table; without it there is none
+	Short  string `json:"short,omitempty"`
 	Figure string `json:"figure"`
 	Digits int    `json:"digits"` // behind the point
 	Better Side   `json:"better"` // what the ratio says: how many times better the base is
@@ -42,7 +44,8 @@ const (
 	More                // speeds
 )
 
-// Noisy is how many cores other programs may use before a report says that its figures are not to be believed.
+// Noisy is how many cores other programs may use before a report says that its figures are not to
+// be believed.
 const Noisy = 0.1
 
 // Others is the figure of how many cores other programs used meanwhile, where somebody measures it.
@@ -77,8 +80,8 @@ func (r *Report) table(b *strings.Builder, t Table) {
 	}
 }
 
-// Brief writes one table of the report: a line for each contestant at each point, a column for each figure that has a short
-// title.
+// Brief writes one table of the report: a line for each contestant at each point, a column for each
+// figure that has a short title.
 func (r *Report) Brief(w io.Writer) error {
 	tables := slices.DeleteFunc(slices.Clone(r.Tables), func(t Table) bool { return t.Short == "" || len(r.points(t.Figure)) == 0 })
 	var b strings.Builder
@@ -147,7 +150,8 @@ func (r *Report) noise() string {
 	return said + " " + Quiet(r)
 }
 
-// Quiet says whether the machine had little else to do while all reports were made, so that their figures may be believed.
+// Quiet says whether the machine had little else to do while all reports were made, so that their
+// figures may be believed.
 func Quiet(reports ...*Report) string {
 	var others []float64
 	for _, r := range reports {

@@ -1,6 +1,6 @@
-// Package guard keeps the hot paths as cheap as they have become: it runs their benchmarks for a fixed number of
-// operations, and compares how often they allocate with figures that are kept beside it. Times are not compared: they
-// say more about the machine than about a change.
+// Package guard keeps the hot paths as cheap as they have become: it runs their benchmarks for a
+// fixed number of operations, and compares how often they allocate with figures that are kept
+// beside it. Times are not compared: they say more about the machine than about a change.
 package guard
 
 import (
@@ -39,8 +39,8 @@ type figure struct {
 	allocations int
 }
 
-// most is how often it may: where nothing was allocated nothing must be, and else what a pool that is emptied in between
-// costs is forgiven.
+// most is how often it may: where nothing was allocated nothing must be, and else what a pool that
+// is emptied in between costs is forgiven.
 func (f figure) most() int {
 	if f.allocations == 0 {
 		return 0
@@ -48,8 +48,8 @@ func (f figure) most() int {
 	return f.allocations + max(1, f.allocations*3/100)
 }
 
-// Check measures in the module penstock, at root, and says on out for each figure in file whether it is kept. If record is
-// set it writes file instead.
+// Check measures in the module penstock, at root, and says on out for each figure in file whether
+// it is kept. If record is set it writes file instead.
 func Check(root, file string, record bool, out io.Writer) error {
 	var measured []figure
 	for _, p := range paths {
@@ -101,8 +101,8 @@ func parse(pkg, said string) (found []figure) {
 	return found
 }
 
-// compare says for each figure that is kept whether it still holds, and which are measured and not kept. It returns how many of
-// both there are.
+// compare says for each figure that is kept whether it still holds, and which are measured and not
+// kept. It returns how many of both there are.
 func compare(kept, measured []figure, out io.Writer) (bad int) {
 	for _, k := range kept {
 		i := slices.IndexFunc(measured, func(f figure) bool { return f.name == k.name })

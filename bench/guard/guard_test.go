@@ -13,8 +13,8 @@ BenchmarkCheck             	    5000	      1500 ns/op	       15.0 ns/item	     5
 PASS
 `
 
-// TestGuardNotices: one allocation where there was none, more than a pool explains where there were some, and a benchmark
-// that is gone.
+// TestGuardNotices: one allocation where there was none, more than a pool explains where there were
+// some, and a benchmark that is gone.
 func TestGuardNotices(t *testing.T) {
 	measured := parse("./limiter", said)
 	if want := []figure{{"limiter.BenchmarkTake/keys=1e3", 0}, {"limiter.BenchmarkCheck", 9}}; !slices.Equal(measured, want) {
@@ -41,7 +41,7 @@ func TestGuardNotices(t *testing.T) {
 	}
 }
 
-// TestGuardNoticesStrangers: a benchmark whose figure nobody has written down is not guarded.
+// TestGuardNoticesStrangers: a benchmark without a recorded figure is not guarded.
 func TestGuardNoticesStrangers(t *testing.T) {
 	var out strings.Builder
 	bad := compare(nil, []figure{{"limiter.BenchmarkNew", 2}}, &out)

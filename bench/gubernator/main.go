@@ -1,6 +1,6 @@
-// Gubernator runs a Gubernator as its own program does, with its default settings, except that it is told who the peers
-// are. Where Gubernator looks for them itself it listens on one port of all interfaces, so several nodes cannot be on one
-// machine, and it would not stay on loopback.
+// Gubernator runs a Gubernator as its own program does, with its default settings, except that it
+// gets a fixed list of peers. With its own discovery it listens on one port of all interfaces, so
+// several nodes cannot be on one machine, and it would not stay on loopback.
 //
 //	gubernator GRPC-ADDRESS HTTP-ADDRESS PEER…       each the gRPC address of a node, this one among them
 //	gubernator in-process v1 CALLERS TIME            measures its V1Instance, without any server; answers with JSON

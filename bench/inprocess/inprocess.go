@@ -1,5 +1,6 @@
-// Package inprocess measures a limiter that is called as a function, in the process that it is in. It is a module of its own,
-// without any other, so that programs with different dependencies measure by the same lines.
+// Package inprocess measures a limiter that is called as a function, in the process that it is in.
+// It is a module of its own, without any other, so that programs with different dependencies
+// measure by the same lines.
 package inprocess
 
 import (
@@ -15,7 +16,8 @@ import (
 	"time"
 )
 
-// Verb is how a program is told to measure: Verb, what, the number of callers, and how long. It answers with figures, as JSON.
+// Verb is how a program is told to measure: Verb, what, the number of callers, and how long. It
+// answers with figures, as JSON.
 const Verb = "in-process"
 
 // The figures.
@@ -31,8 +33,8 @@ const manyKeys = 10_000
 // Key is one of ten thousand.
 func Key(i int) string { return fmt.Sprintf("account:%09d", i%manyKeys*7919) }
 
-// Main measures what args say, after the verb and what: callers and time. caller is how each asks for one unit of a key; that it
-// is refused is an error.
+// Main measures what args say, after the verb and what: callers and time. caller is how each asks
+// for one unit of a key; that it is refused is an error.
 func Main(args []string, out io.Writer, caller func() func(key string) error) error {
 	if len(args) != 2 {
 		return fmt.Errorf("%s wants a number of callers and a time", Verb)
@@ -74,7 +76,8 @@ func measure(callers int, d time.Duration, keys []string, caller func() func(str
 			for first := true; first || time.Since(began) < d && failed.Load() == nil; first = false {
 				for range burst {
 					if err := take(keys[(id*997+n)%manyKeys]); err != nil {
-						failed.Store(&failure{err}) // not the address of err: it would be allocated for each decision
+						// not the address of err: it would be allocated for each decision
+						failed.Store(&failure{err})
 						return
 					}
 					n++

@@ -1,7 +1,8 @@
-// Package limiters puts limiters that work within one process under the same load: penstock's table, and what people use
-// in Go instead. Follow one measurement: a Contestant is started; Measure gives it so many keys, then lets one worker
-// and then two ask for keys drawn beforehand, and notes how long a decision takes, what it allocates, how much memory
-// a key holds, and what the collector makes of it.
+// Package limiters puts limiters that work within one process under the same load: penstock's
+// table, and what people use in Go instead. Follow one measurement: a Contestant is started;
+// Measure gives it so many keys, then lets one worker and then two ask for keys drawn beforehand,
+// and notes how long a decision takes, what it allocates, how much memory a key holds, and what the
+// collector makes of it.
 package limiters
 
 import (
@@ -20,21 +21,22 @@ import (
 // Take decides on one unit for a key, now.
 type Take func(key string) bool
 
-// TakeMany decides on one unit for each of the keys that came together in one message, MessageSize at most, now, and says
-// how many are admitted.
+// TakeMany decides on one unit for each of the keys that came together in one message, MessageSize
+// at most, now, and says how many are admitted.
 type TakeMany func(keys []string) int
 
 // MessageSize is how many keys come together.
 const MessageSize = 64
 
-// Contestant is a limiter with the limit that all get: Limit units per Per and key, all of which may come at once.
+// Contestant is a limiter with the limit that all get: Limit units per Per and key, all of which
+// may come at once.
 type Contestant struct {
 	Name  string
 	Start func(keys int) (Running, error) // for about so many keys
 }
 
-// Limit and Per are the limit that all contestants enforce. A unit comes back after an hour, so no key is as good as
-// never seen, and may be removed, before the measurement is over.
+// Limit and Per are the limit that all contestants enforce. A unit comes back after an hour, so no
+// key is as good as never seen, and may be removed, before the measurement is over.
 const (
 	Limit = 1000
 	Per   = 1000 * time.Hour
@@ -43,7 +45,8 @@ const (
 // Running is a limiter at work.
 type Running struct {
 	Worker func() Take // for each goroutine one of its own
-	// Reader is a worker that decides on whole messages, and is measured instead of Worker; nil where there is no such thing.
+	// Reader is a worker that decides on whole messages, and is measured instead of Worker; nil
+	// where there is no such thing.
 	Reader func() TakeMany
 	Keys   func() int // how many have an entry; nil if it does not say
 	Stop   func()
@@ -58,7 +61,8 @@ const (
 	Nothing = "no-limiter"
 )
 
-// Contestants are all of them. Each reads the clock once per decision, but for the one that decides on whole messages.
+// Contestants are all of them. Each reads the clock once per decision, but for the one that decides
+// on whole messages.
 var Contestants = []Contestant{
 	{Base, table(limiter.GCRA, false)},
 	{"penstock-fixed-window", table(limiter.FixedWindow, false)},
@@ -69,8 +73,9 @@ var Contestants = []Contestant{
 	{Nothing, nothing},
 }
 
-// table is penstock's, with its default budget unless the keys need more. In messages, it does what a node does with a
-// message of many items: it reads the clock once, and says first what all of them will ask for.
+// table is penstock's, with its default budget unless the keys need more. In messages, it does what
+// a node does with a message of many items: it reads the clock once, and says first what all of
+// them will ask for.
 func table(algorithm limiter.Algorithm, messages bool) func(int) (Running, error) {
 	return func(keys int) (Running, error) {
 		l, err := limiter.New(limiter.Spec{Name: "contest", Algorithm: algorithm, Limit: Limit, Per: Per})
@@ -141,7 +146,8 @@ func sethvargoStore(int) (Running, error) {
 	return Running{Worker: func() Take { return take }, Stop: func() { _ = store.Close(ctx) }}, nil
 }
 
-// throttledStore has no bound on its keys, since with one it keeps them in order of use and is slower.
+// throttledStore has no bound on its keys, since with one it keeps them in order of use and is
+// slower.
 func throttledStore(int) (Running, error) {
 	store, err := memstore.NewCtx(0)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// Keys have 16 to 40 bytes, 28 on average. They are made from their number, so none needs to be kept.
+// Keys have 16 to 40 bytes, 28 on average. They are made from their number, so none needs to be
+// kept.
 const (
 	minKey = 16
 	maxKey = 40
@@ -42,9 +43,9 @@ func newKey(i uint64) string {
 	return b.String()
 }
 
-// draws are keys in the order in which they are asked for, one after the other in memory, as requests come out of
-// a network buffer: what is measured does not include fetching a million keys from everywhere. There is no pointer in
-// it for the collector to follow.
+// draws are keys in the order in which they are asked for, one after the other in memory, as
+// requests come out of a network buffer: what is measured does not include fetching a million keys
+// from everywhere. There is no pointer in it for the collector to follow.
 type draws struct {
 	bytes []byte
 	ends  []uint32

@@ -11,8 +11,8 @@ import (
 	"penstock/bench/contest"
 )
 
-// TestAllLimit: each contestant does the work that it is measured for: 1000 of 1200 requests at once are admitted, and
-// those of another key are another thousand.
+// TestAllLimit: each contestant does the work that it is measured for: 1000 of 1200 requests at
+// once are admitted, and those of another key are another thousand.
 func TestAllLimit(t *testing.T) {
 	for _, c := range Contestants {
 		t.Run(c.Name, func(t *testing.T) {
@@ -99,7 +99,8 @@ func ofAll(t contest.Table) bool {
 	return t.Figure == allocations || strings.Contains(t.Figure, "ns per decision")
 }
 
-// BenchmarkTake is a decision on a key that the limiter knows, by each contestant in turn: go test -bench . -cpu 1,2
+// BenchmarkTake is a decision on a key that the limiter knows, by each contestant in turn: go test
+// -bench . -cpu 1,2
 func BenchmarkTake(b *testing.B) {
 	for _, exponent := range []int{3, 4, 5, 6, 7} {
 		keys := int(math.Pow10(exponent))

@@ -148,8 +148,8 @@ type load struct {
 	garbage int // bytes that come with each decision
 }
 
-// ran is what load has found, per decision. Where others use the same cores, the CPU that it took says more than the
-// time: a process that waits for its turn takes none.
+// ran is what load has found, per decision. Where others use the same cores, the CPU that it took
+// says more than the time: a process that waits for its turn takes none.
 type ran struct{ wall, cpu, allocations, allowed float64 } // wall and cpu in ns
 
 func (w load) run(running Running, d time.Duration) ran {
@@ -166,7 +166,8 @@ func (w load) run(running Running, d time.Duration) ran {
 			start := n
 			var request []byte
 			var message [MessageSize]string
-			for first := true; first || time.Since(began) < d; first = false { // once at least, however busy the machine is
+			// once at least, however busy the machine is
+			for first := true; first || time.Since(began) < d; first = false {
 				for range burst / MessageSize {
 					for i := range message {
 						if w.garbage > 0 {
@@ -207,12 +208,12 @@ func inMessages(running Running) TakeMany {
 	}
 }
 
-// garbage is how many bytes come with each decision where the collector is measured, as a request that is decoded
-// leaves some.
+// garbage is how many bytes come with each decision where the collector is measured, as a request
+// that is decoded leaves some.
 const garbage = 256
 
-// measureCollector lets both cores decide and make garbage for a quarter of the time and until the collector has run
-// twice, or time is up, and notes its work.
+// measureCollector lets both cores decide and make garbage for a quarter of the time and until the
+// collector has run twice, or time is up, and notes its work.
 func measureCollector(running Running, stream *draws, most time.Duration, figures map[string]float64) {
 	runtime.GC()
 	before := readCollector()
@@ -239,8 +240,9 @@ func measureCollector(running Running, stream *draws, most time.Duration, figure
 type collector struct {
 	cpu, allCPU float64 // seconds, up to the last collection
 	cycles      uint64
-	pauses      *metrics.Float64Histogram // seconds in which the world stood still, or was being stopped
-	stops       *metrics.Float64Histogram // the second part of it
+	// seconds in which the world stood still, or was being stopped
+	pauses *metrics.Float64Histogram
+	stops  *metrics.Float64Histogram // the second part of it
 }
 
 func readCollector() collector {
@@ -289,8 +291,8 @@ func objects() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// resident is how many bytes of the process are in memory; if tidy, after a collection that has given back what it
-// could.
+// resident is how many bytes of the process are in memory; if tidy, after a collection that has
+// given back what it could.
 func resident(tidy bool) int64 {
 	if tidy {
 		debug.FreeOSMemory()

@@ -10,8 +10,8 @@ import (
 
 const emptyMethod = "/bench.Empty/Call"
 
-// ServeEmpty answers calls that say nothing with nothing, by a gRPC server with default options: the least that a unary
-// call can cost. It returns only with an error.
+// ServeEmpty answers calls that say nothing with nothing, by a gRPC server with default options:
+// the least that a unary call can cost. It returns only with an error.
 func ServeEmpty(l net.Listener) error {
 	s := grpc.NewServer()
 	s.RegisterService(&grpc.ServiceDesc{

@@ -41,8 +41,8 @@ func ownEnvoyDoor(p *Programs) (*running, error) {
 	return r, r.askAsEnvoy(doors[0])
 }
 
-// ratelimitServer asks a ratelimit that keeps its counters in a redis-server, both of its own. It sends no statistics, as nobody
-// would receive them; otherwise it has its default settings.
+// ratelimitServer asks a ratelimit that keeps its counters in a redis-server, both of its own. It
+// sends no statistics, as nobody would receive them; otherwise it has its default settings.
 func ratelimitServer(p *Programs) (*running, error) {
 	root, _, err := writeEnvoyLimits(p)
 	if err != nil {
@@ -75,7 +75,8 @@ func ratelimitServer(p *Programs) (*running, error) {
 	return r, r.askAsEnvoy(addrs[0])
 }
 
-// askAsEnvoy makes r ask the rate limit service of Envoy: a request with as many descriptors as the point has items.
+// askAsEnvoy makes r ask the rate limit service of Envoy: a request with as many descriptors as the
+// point has items.
 func (r *running) askAsEnvoy(door string) error {
 	conn, err := r.dial(door)
 	asker := ratelimitv3.NewRateLimitServiceClient(conn)

@@ -135,7 +135,8 @@ func manyLimits(n int) func(*Programs) (*running, error) {
 	}
 }
 
-// manyRules is a node that has n rules, each for a plan of its own, and asked with attributes that meet the last.
+// manyRules is a node that has n rules, each for a plan of its own, and asked with attributes that
+// meet the last.
 func manyRules(n int) func(*Programs) (*running, error) {
 	return func(p *Programs) (*running, error) {
 		var b strings.Builder

@@ -44,8 +44,8 @@ func gubernators(p *Programs, n int) (r *running, doors []string, err error) {
 	return r, doors, nil
 }
 
-// askAsGubernator makes r ask by Gubernator's API: the first of doors, or all of them in turns where the point says so. It waits
-// until all of them own some keys.
+// askAsGubernator makes r ask by Gubernator's API: the first of doors, or all of them in turns
+// where the point says so. It waits until all of them own some keys.
 func (r *running) askAsGubernator(doors []string, behavior gubernator.Behavior) error {
 	asked := make([]gubernator.V1Client, len(doors))
 	for i, door := range doors {
@@ -101,7 +101,8 @@ func hit(key string, limit int64, behavior gubernator.Behavior) *gubernator.Rate
 	return &gubernator.RateLimitReq{Name: "bench", UniqueKey: key, Hits: 1, Limit: limit, Duration: 3_600_000, Behavior: behavior}
 }
 
-// keysOfOthers asks the node at doors[self] until all have a part of the keys, and returns those that are not its own.
+// keysOfOthers asks the node at doors[self] until all have a part of the keys, and returns those
+// that are not its own.
 func keysOfOthers(v1 gubernator.V1Client, doors []string, self int) (others []string, err error) {
 	for range 100 {
 		in := &gubernator.GetRateLimitsReq{}
@@ -116,7 +117,8 @@ func keysOfOthers(v1 gubernator.V1Client, doors []string, self int) (others []st
 			others = nil
 			owners := map[string]bool{}
 			for i, d := range out.Responses {
-				owner := cmp.Or(d.Metadata["owner"], doors[self]) // Gubernator names nobody but others
+				// Gubernator names nobody but others
+				owner := cmp.Or(d.Metadata["owner"], doors[self])
 				if d.Error != "" {
 					err = errors.New(d.Error)
 				}

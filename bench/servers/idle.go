@@ -84,8 +84,8 @@ func idleGubernators(n int) func(*Programs) (*running, error) {
 	}
 }
 
-// preciseCPU is cpu in nanoseconds instead of hundredths of a second, of all threads that live: what an idle node uses in
-// seconds is a few hundredths.
+// preciseCPU is cpu in nanoseconds instead of hundredths of a second, of all threads that live:
+// what an idle node uses in seconds is a few hundredths.
 func (r *running) preciseCPU() (sum time.Duration, err error) {
 	for _, s := range r.servers {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.cmd.Process.Pid))

@@ -70,8 +70,8 @@ func measureElsewhere(r *running, p Point, d time.Duration, _ io.Writer) (map[st
 	return figures, nil
 }
 
-// InProcess measures penstock as a function: what is "node" (cluster.Node.Check) or "embedded" (embedded.Node.Take), then how,
-// as inprocess.Main wants it.
+// InProcess measures penstock as a function: what is "node" (cluster.Node.Check) or "embedded"
+// (embedded.Node.Take), then how, as inprocess.Main wants it.
 func InProcess(args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return fmt.Errorf("%s wants node or embedded, callers and time", inprocess.Verb)

@@ -21,8 +21,8 @@ const (
 	given = "given"
 )
 
-// leased is one key that all ask for, through three nodes in turns. A limit that is never reached shows how fast that is; one
-// that is shows whether it holds.
+// leased is one key that all ask for, through three nodes in turns. A limit that is never reached
+// shows how fast that is; one that is shows whether it holds.
 var leased = Row{
 	Name: "leased", Title: "One hot key, asked for through three nodes",
 	contestants: []contestant{
@@ -74,7 +74,7 @@ func hotDoor(p *Programs) (*running, error) {
 	return r, r.askAsGubernator(doors, gubernator.Behavior_GLOBAL)
 }
 
-// askHot asks for a key that nobody has asked for. Where its limit is reached, what counts is how much is admitted.
+// askHot asks for a new key. If its limit is reached, the figure is how much is admitted.
 func askHot(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error) {
 	p.Key = fmt.Sprintf("hot-%d", time.Now().UnixNano())
 	if p.Limit == 0 {

@@ -16,15 +16,16 @@ import (
 
 // Point is how much is asked.
 type Point struct {
-	Name    string  // where what String would say is not what there is to say
-	Callers int     // who each wait for their answer
-	Items   int     // decisions asked for in one call
-	Rate    float64 // calls a second that leave on time, whatever the answers; 0: each caller asks again at once
-	Any     bool    // of three nodes: any key; else those of the other two
-	Each    bool    // callers take turns among the nodes; else all ask the first
-	Key     string  // what all ask for; empty: many keys
-	Limit   int64   // of Key; 0: more than is ever asked for
-	Tool    bool    // redis-benchmark asks, not this process
+	Name    string // where what String would say is not what there is to say
+	Callers int    // each waits for its answer
+	Items   int    // decisions asked for in one call
+	// calls a second that leave on time, whatever the answers; 0: each caller asks again at once
+	Rate  float64
+	Any   bool   // of three nodes: any key; else those of the other two
+	Each  bool   // callers take turns among the nodes; else all ask the first
+	Key   string // what all ask for; empty: many keys
+	Limit int64  // of Key; 0: more than is ever asked for
+	Tool  bool   // redis-benchmark asks, not this process
 }
 
 func (p Point) String() string {
@@ -65,7 +66,8 @@ var Tables = []contest.Table{
 	{Title: "Resident memory of the servers, MB", Short: "memory, MB", Figure: memory},
 }
 
-// ask lets callers ask for a while, and notes what it took. What is lazy is awake then: they have asked before.
+// ask lets callers ask for a while, and notes what it took. What is lazy is awake then: they have
+// asked before.
 func ask(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error) {
 	if p.Tool {
 		return askByTool(r, p, d)
@@ -113,7 +115,8 @@ func ask(r *running, p Point, d time.Duration, progress io.Writer) (map[string]f
 	return figures, nil
 }
 
-// answers are what load got: how long each call took, of a rate from when it should have left, and how many failed.
+// answers are what load got: how long each call took, of a rate from when it should have left, and
+// how many failed.
 type answers struct {
 	took   []time.Duration
 	unsent []time.Duration // how late calls are that nobody was free to send
@@ -122,7 +125,8 @@ type answers struct {
 	denied int   // of failed: refused by the limit
 }
 
-// quantile is that of the latencies, in µs, of calls that were not sent at least what they were late by.
+// quantile is that of the latencies, in µs, of calls that were not sent at least what they were
+// late by.
 func (a *answers) quantile(q float64) float64 {
 	all := slices.Concat(a.took, a.unsent)
 	slices.Sort(all)
@@ -139,7 +143,8 @@ func load(r *running, p Point, d time.Duration) (all answers) {
 		return now, asked == 0 || now.Sub(began) < d // once at least, however busy the machine is
 	}
 	if p.Rate > 0 {
-		due := make(chan time.Time, int(p.Rate*d.Seconds())+1) // whoever keeps the time never waits for a caller
+		// the goroutine that keeps the time never waits for a caller
+		due := make(chan time.Time, int(p.Rate*d.Seconds())+1)
 		group.Go(func() { pace(began, p.Rate, d, due) })
 		next = func(int) (time.Time, bool) {
 			from, open := <-due
@@ -152,7 +157,8 @@ func load(r *running, p Point, d time.Duration) (all answers) {
 		group.Go(func() {
 			var own answers
 			for from, more := next(0); more; from, more = next(1) {
-				if p.Rate > 0 && (late.Load() || time.Since(began) > d+d/4) { // those that wait still are too many
+				// those that wait still are too many
+				if p.Rate > 0 && (late.Load() || time.Since(began) > d+d/4) {
 					late.Store(true)
 					own.unsent = append(own.unsent, time.Since(from))
 					continue
@@ -177,8 +183,8 @@ func load(r *running, p Point, d time.Duration) (all answers) {
 	return all
 }
 
-// pace says when each call should leave, once it should. The system call sleeps precisely, where the runtime's own sleep is
-// rounded up to a millisecond on some machines.
+// pace says when each call should leave, once it should. The system call sleeps precisely, where
+// the runtime's own sleep is rounded up to a millisecond on some machines.
 func pace(began time.Time, rate float64, d time.Duration, due chan<- time.Time) {
 	defer close(due)
 	for i := 0; ; i++ {

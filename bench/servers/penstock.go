@@ -41,8 +41,8 @@ func (r *running) askEmpty(addr string) error {
 // EmptyVerb is how this program is told to ServeEmpty.
 const EmptyVerb = "serve-empty"
 
-// nodes starts so many nodes of penstock, and returns where clients reach them by gRPC. More arguments replace those that
-// stand here.
+// nodes starts so many nodes of penstock, and returns where clients reach them by gRPC. More
+// arguments replace those that stand here.
 func nodes(p *Programs, n int, more ...string) (r *running, doors []string, err error) {
 	r = &running{}
 	addrs, err := freePorts("127.0.0.1", 3*n)
@@ -81,7 +81,8 @@ var keyNames = func() (names [manyKeys]string) {
 	return names
 }()
 
-// turns are the keys that a caller asks for, one after the other: that of the point, or all of them.
+// turns are the keys that a caller asks for, one after the other: that of the point, or all of
+// them.
 func turns(id int, p Point) func() string {
 	if p.Key != "" {
 		return func() string { return p.Key }
@@ -164,7 +165,8 @@ func (r *running) askTakes(doors []string, limit string, config client.Config) e
 	return nil
 }
 
-// ownBatches asks one of n nodes by penstock's Go client: one call for as many checks as the point says.
+// ownBatches asks one of n nodes by penstock's Go client: one call for as many checks as the point
+// says.
 func ownBatches(n int) func(*Programs) (*running, error) {
 	return func(p *Programs) (*running, error) {
 		r, doors, err := nodes(p, n)
@@ -197,8 +199,8 @@ func ownBatches(n int) func(*Programs) (*running, error) {
 	}
 }
 
-// oneThreadName is a node of which one thread at a time runs: a sidecar need not have more, and threads that wake each other up cost more than
-// a single check does.
+// oneThreadName is a node of which one thread at a time runs: a sidecar need not have more, and
+// threads that wake each other up cost more than a single check does.
 const oneThreadName = "penstock, one thread"
 
 func withOneThread(start func(*Programs) (*running, error)) func(*Programs) (*running, error) {

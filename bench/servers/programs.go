@@ -32,8 +32,8 @@ var (
 	ratelimitSource  = source{"ratelimit", "ratelimit", "github.com/envoyproxy/ratelimit/src/service_cmd"}
 )
 
-// Build builds into dir what the rows need. module is the folder of the module penstock/bench. That a program is missing that
-// nobody builds is an error.
+// Build builds into dir the programs of the rows. module is the folder of the module
+// penstock/bench. A missing program that must be installed is an error.
 func Build(module, dir string, rows []Row, progress io.Writer) (*Programs, error) {
 	sources := []source{penstockSource}
 	for _, row := range rows {
@@ -54,7 +54,8 @@ func Build(module, dir string, rows []Row, progress io.Writer) (*Programs, error
 		fmt.Fprintf(progress, "building %s\n", s.name)
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, s.name), s.what)
 		cmd.Dir = filepath.Join(module, s.folder)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as images have them: without the C library, which is 1.5 MB resident
+		// as images have them: without the C library, which is 1.5 MB resident
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("%s cannot be built: %w\n%s", s.name, err, out)
 		}
@@ -72,8 +73,9 @@ func (c *contestant) missing() string {
 	return ""
 }
 
-// limits are those of penstock's nodes. No request is denied but by those called few. A unit of big comes back after 3.6 s: what a key
-// has taken is not forgotten before it is asked for again, which would be another work.
+// limits are those of penstock's nodes. Only the limit called few denies requests. A unit of big
+// comes back after 3.6 s: a key's state is not forgotten before the key is asked for again, which
+// would be other work.
 const limits = `limits:
   - {name: big, algorithm: gcra, limit: 8000000, per: 8000h}
   - {name: lent, algorithm: gcra, limit: 1000000000, per: 1h, consistency: leased}
@@ -149,7 +151,8 @@ func (s *process) cpu() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // the name before it may have spaces
+	// the name before it may have spaces
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0, errors.New("/proc/PID/stat is not as expected")
 	}

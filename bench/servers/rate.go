@@ -14,7 +14,8 @@ const (
 	left     = "calls a second"
 )
 
-// rate is how long a call takes while calls come on time, whatever the answers: at the rate that Gubernator bears for long.
+// rate is how long a call takes while calls come on time, whatever the answers: at the rate that
+// Gubernator bears for long.
 var rate = Row{
 	Name: "rate", Title: "Latency at a rate, Gubernator's API, one node",
 	contestants: []contestant{{name: Base, start: ownDoor(1)}, {name: gubernatorName, builds: gubernatorSource, start: theirs(1)}},
@@ -58,8 +59,8 @@ const (
 	borne       = 100 * time.Millisecond // of the p99, at the highest rate
 )
 
-// highestRate is the highest rate at which all calls are sent and answered, and 99 of 100 within 100 ms from when they should
-// have left, to 3 %. One bad moment of the machine is forgiven.
+// highestRate is the highest rate at which all calls are sent and answered, and 99 of 100 within
+// 100 ms from when they should have left, to 3 %. One bad moment of the machine is forgiven.
 func highestRate(r *running, d time.Duration) (float64, error) {
 	got := load(r, Point{Callers: rateCallers, Items: 1}, d)
 	if len(got.took) == got.failed {

@@ -19,7 +19,8 @@ import (
 
 const redisName = "redis-server, GCRA in Lua"
 
-// script does at a redis-server what CL.THROTTLE does: key, max_burst, count per period, period in seconds.
+// script does at a redis-server what CL.THROTTLE does: key, max_burst, count per period, period in
+// seconds.
 const script = `
 local burst, count, period = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -35,7 +36,8 @@ redis.call('SET', KEYS[1], string.format('%.0f', new), 'PX', math.ceil((new - no
 return {0, burst + 1, math.floor((depth - (new - now)) / interval), -1, math.ceil((new - now) / 1000000)}
 `
 
-// A unit comes back after 3.6 s, and so many may come at once that none is refused: so keys stay known.
+// A unit comes back after 3.6 s, and so many may come at once that none is refused: so keys stay
+// known.
 const (
 	redisBurst  = "1000000"
 	redisCount  = "100000"
@@ -81,8 +83,9 @@ func startRedis(p *Programs) (*running, string, error) {
 	return &running{servers: []*process{s}}, addrs[0], s.awaitListener(addrs[0])
 }
 
-// askAsRedis makes r ask by the Redis protocol, in pipelines of as many commands as a point has items. Each caller has a
-// connection of its own. throttle begins a command that has the key and the terms behind it, given the script's name.
+// askAsRedis makes r ask by the Redis protocol, in pipelines of as many commands as a point has
+// items. Each caller has a connection of its own. throttle begins a command that has the key and
+// the terms behind it, given the script's name.
 func (r *running) askAsRedis(addr string, throttle func(sha string) []string) error {
 	ctx := context.Background()
 	connect := func(n int) *redis.Client {
@@ -133,7 +136,8 @@ func (r *running) askAsRedis(addr string, throttle func(sha string) []string) er
 	return nil
 }
 
-// admitted reads the answer: limited or not, limit, remaining, seconds until a retry, until all is back.
+// admitted reads the answer: limited or not, limit, remaining, seconds until a retry, until all is
+// back.
 func admitted(c *redis.Cmd) error {
 	out, err := c.Int64Slice()
 	switch {
@@ -180,7 +184,8 @@ func (t *tool) run(p Point, n int) (row map[string]float64, cpu time.Duration, e
 	return row, used(syscall.RUSAGE_CHILDREN) - before, nil
 }
 
-// askByTool is ask by redis-benchmark, which counts no refusals: that there are none is seen where this process asks.
+// askByTool is ask by redis-benchmark, which counts no refusals: that there are none is seen where
+// this process asks.
 func askByTool(r *running, p Point, d time.Duration) (map[string]float64, error) {
 	row, _, err := r.tool.run(p, 200*p.Items)
 	if err != nil {

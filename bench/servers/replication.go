@@ -25,8 +25,8 @@ const (
 	handoverName = "while a node joins and leaves"
 )
 
-// replication is three nodes that copy what changes to heirs, beside three whose copies are empty. All are this program
-// (Member), since penstock has no such switch.
+// replication is three nodes that copy changes to heirs, beside three that send empty copies. All
+// are this program (Member), since penstock has no such switch.
 var replication = Row{
 	Name: "replication", Title: "What replication and handover cost: three nodes, any key, Gubernator's API",
 	contestants: []contestant{
@@ -54,11 +54,12 @@ func slower(work, point string) contest.Aim {
 // MemberVerb is how this program is told to be a Member.
 const MemberVerb = "serve-member"
 
-// Member runs a node, made as embedded.Start makes one, until a signal comes: name, gossip, peer and client address, those
-// to join or "none", and whether it sends "copies" or "empty" ones.
+// Member runs a node, made as embedded.Start makes one, until a signal comes. args are name,
+// gossip, peer and client address, the nodes to join or "none", and whether it sends "copies" or
+// "empty" ones.
 //
-// Without copies a node still notes which keys have changed and looks through them; the messages go too, without entries. So
-// what is compared is packing, sending, unpacking and merging them.
+// Without copies a node still notes which keys have changed and looks through them; the messages go
+// too, without entries. So the comparison is of packing, sending, unpacking and merging them.
 func Member(args []string) error {
 	if len(args) != 6 {
 		return fmt.Errorf("%s wants a name, three addresses, seeds and copies or empty", MemberVerb)
@@ -122,7 +123,8 @@ func Member(args []string) error {
 // emptyCopies sends messages about copies without the copies.
 type emptyCopies struct{ *rpc.Peers }
 
-// Call is that of the Network. The asks are the caller's: who sends others puts them back.
+// Call is that of the Network. The asks belong to the caller, so Call restores them after sending
+// others.
 func (e emptyCopies) Call(calls []cluster.Call) {
 	own := slices.Clone(calls)
 	for i, c := range calls {
@@ -172,8 +174,8 @@ func startMembers(p *Programs, copies bool) (r *running, doors []string, seed st
 	return r, doors, seed, nil
 }
 
-// comeAndGo are three of them, and a node of penstock serve that joins and leaves while they are measured, again and again. Its
-// processor time counts as that of others.
+// comeAndGo are three of them, and a node of penstock serve that joins and leaves while they are
+// measured, again and again. Its processor time counts as that of others.
 func comeAndGo(p *Programs) (*running, error) {
 	r, doors, seed, err := startMembers(p, true)
 	if err != nil {

@@ -101,7 +101,7 @@ var Rows = []Row{
 	leased, inProcess, idle, replication, rate, callers, batch, limitsRow, nodesRow,
 }
 
-// closed are points of so many callers who each ask for one decision again and again.
+// closed are points of so many callers. Each asks for one decision again and again.
 func closed(callers ...int) (points []Point) {
 	for _, n := range callers {
 		points = append(points, Point{Callers: n, Items: 1})
@@ -109,7 +109,8 @@ func closed(callers ...int) (points []Point) {
 	return points
 }
 
-// batches are points of 16 callers who ask for many decisions in a call; of three nodes: for any key.
+// batches are points of 16 callers that ask for many decisions in a call; of three nodes: for any
+// key.
 func batches(anyKey bool) []Point {
 	return []Point{{Callers: 16, Items: 100, Any: anyKey}, {Callers: 16, Items: 1000, Any: anyKey}}
 }

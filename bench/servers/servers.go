@@ -1,10 +1,10 @@
-// Package servers puts servers that limit rates under the same load: penstock, Gubernator, redis-server with a script,
-// envoyproxy/ratelimit, and a gRPC service that does nothing. Follow one row: its contestants are started, each with
-// processes of its own on loopback; round by round each is measured once at every point, by a client in this process; then
-// they are stopped.
+// Package servers puts servers that limit rates under the same load: penstock, Gubernator,
+// redis-server with a script, envoyproxy/ratelimit, and a gRPC service that does nothing. Follow
+// one row: its contestants are started, each with processes of its own on loopback; round by round
+// each is measured once at every point, by a client in this process; then they are stopped.
 //
-// Rivals are asked by the same client with the same messages as penstock is: askAsGubernator, askAsEnvoy and askAsRedis each
-// serve both.
+// Rivals are asked by the same client with the same messages as penstock is: askAsGubernator,
+// askAsEnvoy and askAsRedis each serve both.
 package servers
 
 import (
@@ -53,13 +53,14 @@ func (c *contestant) begin(p *Programs) (r *running, err error) {
 type running struct {
 	servers []*process
 	stops   []func() error
-	// caller is how one caller asks, again and again, each time for as many decisions as the point says. An answer that says no, or
-	// that is no decision, is an error: errDenied, or another.
+	// caller is how one caller asks, again and again, each time for as many decisions as the point
+	// says. An answer that says no, or that is no decision, is an error: errDenied, or another.
 	caller  func(id int, p Point) func() error
-	rates   map[string]float64 // calls a second, of points whose rate was found out
+	rates   map[string]float64 // calls a second, of points with a measured rate
 	program []string           // of a contestant that measures itself
 	tool    *tool              // how redis-benchmark asks them; nil: it cannot
-	// beside is what goes on while it is measured, until the function that it returns is called; nil: nothing.
+	// beside is what goes on while it is measured, until the function that it returns is called;
+	// nil: nothing.
 	beside func() (stop func() error)
 }
 

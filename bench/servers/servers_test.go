@@ -14,7 +14,8 @@ import (
 	"penstock/bench/inprocess"
 )
 
-// TestMain lets the test's program be what the real one is too: the empty service, and a limiter that measures itself.
+// TestMain lets the test's program be what the real one is too: the empty service, and a limiter
+// that measures itself.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == inprocess.Verb {
 		if err := InProcess(os.Args[2:], os.Stdout); err != nil {
@@ -35,8 +36,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRows: of each row's contestants there is every figure at every point, and no call failed. Those that are built from other
-// projects' sources, which takes minutes from nothing, are measured too if BENCH_RIVALS is set. Of what grows, the first two points.
+// TestRows: of each row's contestants there is every figure at every point, and no call failed.
+// Those that are built from other projects' sources, which takes minutes from nothing, are measured
+// too if BENCH_RIVALS is set. Of what grows, the first two points.
 func TestRows(t *testing.T) {
 	rows := slices.Clone(Rows)
 	for i := range rows {
@@ -73,7 +75,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// check: there is a sample for each contestant at each of its points, with all figures, and each aim has what it needs.
+// check: there is a sample for each contestant at each of its points, with all figures, and each
+// aim has what it needs.
 func check(t *testing.T, row Row, samples contest.Results) {
 	t.Helper()
 	tables := row.Tables
@@ -138,7 +141,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestRefusalsDoNotCount: what is measured are decisions that say yes, so who refuses is not fast but failing.
+// TestRefusalsDoNotCount: only admitted decisions are measured, so a server that refuses is not
+// fast but failing.
 func TestRefusalsDoNotCount(t *testing.T) {
 	n := 0
 	r := &running{caller: func(int, Point) func() error {

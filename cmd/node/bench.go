@@ -136,7 +136,8 @@ func selfSettings(i int, first *running) (settings, error) {
 
 // target is what the workers of a run share.
 type target struct {
-	clients []*client.Client                         // one per address, which asks the next ones while that is down
+	// one per address, which asks the next ones while that is down
+	clients []*client.Client
 	drawer  func(r *mathrand.Rand) (draw func() int) // of keys' numbers
 	prefix  string
 	limit   string
@@ -179,7 +180,7 @@ func (v *benchVerb) target() (*target, error) {
 	return t, nil
 }
 
-// drawer draws numbers of keys for one worker, whose source r is.
+// drawer draws numbers of keys for one worker from its source r.
 func (v *benchVerb) drawer(r *mathrand.Rand) (draw func() int) {
 	if v.Dist == "uniform" || v.Keys == 1 {
 		return func() int { return r.IntN(v.Keys) }
@@ -194,8 +195,8 @@ func (t *target) close() {
 	}
 }
 
-// warmUp opens every connection, and finds out before the clock runs whether there is a node at each address: once it
-// does, one that is missing goes unnoticed.
+// warmUp opens every connection, and finds out before the clock runs whether there is a node at
+// each address: once it does, one that is missing goes unnoticed.
 func (v *benchVerb) warmUp(ctx context.Context, t *target) error {
 	ask := func(c *client.Client, addr string) error {
 		ctx, cancel := context.WithTimeout(ctx, max(v.Timeout, 2*time.Second))
@@ -389,7 +390,8 @@ func (b *benchReport) failure(c *tally) error {
 	return nil
 }
 
-// showProgress writes a line a second to a terminal, or one every ten seconds elsewhere. The caller calls done.
+// showProgress writes a line a second to a terminal, or one every ten seconds elsewhere. The caller
+// calls done.
 func showProgress(w io.Writer, duration time.Duration, c *tally) (done func()) {
 	every, terminal := 10*time.Second, isTerminal(w)
 	if terminal {

@@ -14,14 +14,16 @@ import (
 	"testing"
 )
 
-// fixed is a cluster of processes that keep their addresses, so that one that is restarted is found again where it was.
+// fixed is a cluster of processes that keep their addresses, so that one that is restarted is found
+// again where it was.
 type fixed struct {
 	gossip, grpc []string
 	limits       string
 	nodes        []*process
 }
 
-// newFixed starts n nodes at once. All have the same --join, each with its own address in it, as the README shows.
+// newFixed starts n nodes at once. All have the same --join, each with its own address in it, as
+// the README shows.
 func newFixed(t *testing.T, n int) *fixed {
 	t.Helper()
 	addresses := freeAddresses(t, 2*n)
@@ -55,8 +57,9 @@ func (f *fixed) restart(t *testing.T, i int) {
 	}
 }
 
-// Promise (rolling restart): no request fails. bench is a client with several targets, so it meets none either: it asks
-// the next node while one is away. Every node is restarted, with the command line that the README shows for all of them.
+// Promise (rolling restart): no request fails. bench is a client with several targets, so it meets
+// none either: it asks the next node while one is away. Every node is restarted, with the command
+// line that the README shows for all of them.
 func TestBenchRollingRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("processes")
@@ -93,8 +96,8 @@ func TestBenchRollingRestart(t *testing.T) {
 	t.Logf("%+v", report)
 }
 
-// freeAddresses are n addresses of loopback that nobody listens at, below the ports that the kernel gives to those who
-// ask for any: so nobody else gets one of them while a node is away.
+// freeAddresses are n free addresses of loopback, below the ports that the kernel hands out: so no
+// other program gets one of them while a node is away.
 func freeAddresses(t *testing.T, n int) (addresses []string) {
 	t.Helper()
 	for range 1000 {

@@ -122,7 +122,7 @@ func (v *certsAdd) check() error {
 	return nil
 }
 
-// fill writes whose the certificate is into it.
+// fill writes the owner's name and role into the certificate.
 func (v *certsAdd) fill(c *x509.Certificate) {
 	role := cluster.RoleMember
 	if v.Role == cluster.RoleAgent.String() {
@@ -202,7 +202,8 @@ func (d *certsDir) template() (*x509.Certificate, error) {
 	}, nil
 }
 
-// save writes a certificate and its key, which its owner alone can read. Unless --force is given, neither may be there.
+// save writes a certificate and its key, which its owner alone can read. Unless --force is given,
+// neither may be there.
 func (d *certsDir) save(certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) error {
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

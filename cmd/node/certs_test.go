@@ -14,7 +14,8 @@ func penstock(words ...string) (string, int) {
 	return string(out), exitOf(err)
 }
 
-// Promise: one command makes the authority, one each certificate; keys are their owner's alone, and nothing is written over.
+// Promise: one command makes the authority, one each certificate; keys are their owner's alone, and
+// nothing is written over.
 func TestCertsVerb(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "certs")
 	for _, step := range []struct {
@@ -62,7 +63,8 @@ func certified(t *testing.T, adds ...string) (flags func(file string) []string) 
 	}
 }
 
-// Promise: a certificate of the peers' authority is one node's, in one role: nobody starts with another node's, and an agent's is no member's.
+// Promise: a certificate of the peers' authority is one node's, in one role: nobody starts with
+// another node's, and an agent's is no member's.
 func TestCertificateIsOneNodes(t *testing.T) {
 	flags := certified(t, "add n1", "add n2", "add shop-* --role agent --out agent")
 	limits := write(t, testLimits)

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// What windows and buckets of the test would not survive: its keys have a limit in 10 minutes, and one in 10 days.
+// What windows and buckets of the test would not survive: its keys have a limit in 10 minutes, and
+// one in 10 days.
 func init() {
 	churns = append(churns, fault{"the wall clock of a node is stepped by 100 h, back by 200 h, and set right again", func(c *churn) {
 		for _, by := range []time.Duration{100 * time.Hour, -100 * time.Hour, 0} {
@@ -27,9 +28,10 @@ func init() {
 	}, none})
 }
 
-// stepClock sets the wall clock that a running process sees, and no other, by so much; of a process that was stepped before, from
-// the true time. The process is what users run, and has no hook for it: a Go program reads its clocks from the page of code that the
-// kernel maps into each process (vDSO), and there clock_gettime gets another body:
+// stepClock sets the wall clock that a running process sees, and no other, by so much; of a process
+// that was stepped before, from the true time. The process is what users run, and has no hook for
+// it: a Go program reads its clocks from the page of code that the kernel maps into each process
+// (vDSO), and there clock_gettime gets another body:
 //
 //	mov eax, 228; syscall        clock_gettime, by the kernel itself
 //	test edi, edi; jne out       of another clock than CLOCK_REALTIME: the monotonic one goes on
@@ -58,7 +60,8 @@ func stepClock(p *process, step time.Duration) error {
 	if err != nil {
 		return err
 	}
-	// No thread may be in what is written over. A few milliseconds are no pause that a node would notice.
+	// No thread may be in what is written over. A few milliseconds are no pause that a node would
+	// notice.
 	for range 200 {
 		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			return err
@@ -132,10 +135,13 @@ func waitStopped(pid int) bool {
 	return false
 }
 
-// allOutside reports whether no thread of a process that is stopped is at an instruction in between.
+// allOutside reports whether no thread of a process that is stopped is at an instruction in
+// between.
 func allOutside(pid int, from, to int64) bool {
 	return eachThread(pid, "syscall", func(text string) bool {
-		words := strings.Fields(text) // the last is the instruction's address, whether the thread is in a call of the kernel or not
+		// the last is the instruction's address, whether the thread is in a call of the kernel or
+		// not
+		words := strings.Fields(text)
 		if len(words) < 2 {
 			return false
 		}

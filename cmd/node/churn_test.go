@@ -34,8 +34,9 @@ limits:
   - {name: live, algorithm: gcra, limit: 10, per: 240h}
 `
 
-// A fault is what TestChurn does to a cluster while it is asked. Promised is what may be admitted beyond the limit of a key
-// that is asked lambda times a second, by those who decide for it; what they fall back to, and say so, is the shares of all nodes.
+// A fault is what TestChurn does to a cluster under load. Promised is the extra that the deciding
+// nodes may admit for a key that is asked lambda times a second. Nodes that fall back, and say so,
+// use their shares.
 type fault struct {
 	name     string
 	run      func(c *churn)
@@ -44,7 +45,8 @@ type fault struct {
 
 var churns = []fault{
 	{"nothing", func(c *churn) {}, none},
-	{"an agent joins", func(c *churn) { c.addAgents(len(c.nodes)) }, none}, // what a process costs that takes over nothing
+	// what a process costs that takes over nothing
+	{"an agent joins", func(c *churn) { c.addAgents(len(c.nodes)) }, none},
 	{"a node joins", func(c *churn) { c.add(len(c.nodes)) }, none},
 	{"two agents join at once", func(c *churn) { c.addAgents(len(c.nodes), len(c.nodes)+1) }, none},
 	{"two nodes join at once", func(c *churn) { c.add(len(c.nodes), len(c.nodes)+1) }, none},
@@ -65,8 +67,8 @@ var churns = []fault{
 
 func none(float64) int64 { return 0 }
 
-// lastTick is λ×(s+d): what is charged in the last 100 ms before a crash, and on its way, is forgotten. d is taken as
-// large as s, for a machine on which everything shares a few cores.
+// lastTick is λ×(s+d): what is charged in the last 100 ms before a crash, and on its way, is
+// forgotten. d is taken as large as s, for a machine on which everything shares a few cores.
 func lastTick(lambda float64) int64 { return int64(math.Ceil(lambda * 0.2)) }
 
 // churn is a cluster of processes under load.
@@ -108,7 +110,7 @@ func (c *churn) start(role []string, indices ...int) {
 		c.nodes[i] = started[k]
 	}
 	if slices.Min(indices) < before {
-		before = 0 // who comes again listens elsewhere: all must know
+		before = 0 // a returning node listens elsewhere: all must know
 	}
 	c.dialFrom(before)
 	active := 0
@@ -139,7 +141,8 @@ func (c *churn) signal(i int, s syscall.Signal) {
 	}
 }
 
-// pause stops a node. When it goes on it must not go by what it knew: of what others have used up meanwhile it admits nothing.
+// pause stops a node. When it goes on it must not go by what it knew: of what others have used up
+// meanwhile it admits nothing.
 func (c *churn) pause(i int, d time.Duration) {
 	c.fences = true
 	c.signal(i, syscall.SIGSTOP)
@@ -164,15 +167,16 @@ type asked struct {
 
 	mu      sync.Mutex // guards below
 	latency []time.Duration
-	right   [hotKeys][]time.Time // when a key had an answer that was right: by who holds it, within the deadline
-	used    [hotKeys]time.Time   // when whoever decides first said no to a key: its window is longer than the test; zero: never
-	stale   int                  // undegraded yes to what was asked after that
+	right   [hotKeys][]time.Time // when a key had a right answer: by its owner, within the deadline
+	// when the deciding node first denied a key: its window is longer than the test; zero: never
+	used  [hotKeys]time.Time
+	stale int // undegraded yes to what was asked after that
 }
 
 const hotKeys = 30
 
-// ask asks for the hot keys in turn until stop, at the rate, through all nodes that live. A key is not asked for before its turn, whatever
-// becomes of the others.
+// ask asks for the hot keys in turn until stop, at the rate, through all running nodes. A key is
+// not asked for before its turn, even if others fail.
 func (c *churn) ask(stop chan struct{}) {
 	a := c.asked
 	var all sync.WaitGroup
@@ -188,7 +192,8 @@ func (c *churn) ask(stop chan struct{}) {
 		}
 		clients := *c.clients.Load()
 		for ; i < int(time.Since(began).Seconds()*float64(*churnRate)); i++ {
-			to, key := clients[(i+i/hotKeys)%len(clients)], i%hotKeys // not always the same node for a key
+			// not always the same node for a key
+			to, key := clients[(i+i/hotKeys)%len(clients)], i%hotKeys
 			all.Go(func() { a.check(c.t.Context(), to, key) })
 		}
 	}
@@ -204,7 +209,8 @@ func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 	switch {
 	case err != nil:
 		a.failed.Add(1)
-		if !errors.Is(err, context.DeadlineExceeded) { // that is a slow machine: a figure, not a fault
+		// that is a slow machine: a figure, not a fault
+		if !errors.Is(err, context.DeadlineExceeded) {
 			a.first.CompareAndSwap(nil, &err)
 		}
 		return
@@ -245,8 +251,8 @@ func (a *asked) p99() time.Duration {
 	return a.latency[len(a.latency)*99/100]
 }
 
-// gaps are the longest times that keys were without a right answer: of the key in the middle, and of the worst. In them is
-// the time from one question to the next.
+// gaps are the longest times that keys were without a right answer: of the key in the middle, and
+// of the worst. In them is the time from one question to the next.
 func (a *asked) gaps() (middle, worst time.Duration) {
 	var longest [hotKeys]time.Duration
 	for key, right := range a.right {
@@ -259,9 +265,10 @@ func (a *asked) gaps() (middle, worst time.Duration) {
 	return longest[hotKeys/2], longest[hotKeys-1]
 }
 
-// TestChurn asks real clusters of processes while nodes come, go and die, and counts what is admitted beyond the limit,
-// what fails, and which counts are lost. Joins, leaves and rolling restarts cost nothing of it; a node that dies or is
-// stopped takes its last tick along. With more keys, a higher rate and more time it measures:
+// TestChurn asks real clusters of processes while nodes come, go and die, and counts what is
+// admitted beyond the limit, what fails, and which counts are lost. Joins, leaves and rolling
+// restarts cost nothing of it; a node that dies or is stopped takes its last tick along. With more
+// keys, a higher rate and more time it measures:
 //
 //	go test ./cmd/node -run TestChurn -v -timeout 30m -churn.live=1000000 -churn.rate=2000 -churn.for=10s -churn.nodes=5 -churn.stop=30s
 func TestChurn(t *testing.T) {
@@ -301,8 +308,9 @@ func TestChurn(t *testing.T) {
 			table = append(table, fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d of %d | %v | %v | %v |", x.name,
 				a.checks.Load(), a.failed.Load(), a.degraded.Load(), sum, worst, promised, lost, *churnLive,
 				a.p99().Round(100*time.Microsecond), middle.Round(time.Millisecond), longest.Round(time.Millisecond)))
-			// Whatever the load of the machine: an owner that dies can forget no more than a limit, and those who fall back admit no
-			// more than their shares. How much of that a fault costs is a figure.
+			// At any load of the machine, a crashed owner can forget no more than a limit, and
+			// nodes that fall back admit no more than their shares. How much of that a fault costs
+			// is a figure.
 			most := int64(0)
 			if promised > 0 {
 				most += 40
@@ -335,8 +343,9 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// dialFrom makes clients for the nodes from that one on, each of which uses the others when its own cannot be reached; those of nodes
-// before it stay. They are connected when they are first asked: what that takes is not the cluster's.
+// dialFrom makes clients for the nodes from that one on, each of which uses the others when its own
+// cannot be reached; those of nodes before it stay. They are connected when they are first asked:
+// what that takes is not the cluster's.
 func (c *churn) dialFrom(first int) {
 	var clients []*client.Client
 	if first > 0 {
@@ -380,7 +389,8 @@ func (c *churn) chargeLive() {
 func (c *churn) settled() {
 	for range 300 {
 		degraded := 0
-		c.eachLive(0, min(*churnLive, 20_000), func(d *penstockv1.Decision) { // some of each partition
+		// some of each partition
+		c.eachLive(0, min(*churnLive, 20_000), func(d *penstockv1.Decision) {
 			if d.Degraded {
 				degraded++
 			}
@@ -393,7 +403,7 @@ func (c *churn) settled() {
 	c.t.Errorf("answers stay degraded")
 }
 
-// lostLive counts the live keys of which more than 7 are left, when whoever should decide does.
+// lostLive counts the live keys with more than 7 left, once the right node decides.
 func (c *churn) lostLive() (lost int) {
 	c.settled()
 	c.eachLive(0, *churnLive, func(d *penstockv1.Decision) {

@@ -9,8 +9,9 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// configFile gives kong the values of serve's --config: a flat YAML file whose fields are the flags' names. kong asks
-// it only for flags that the command line does not give; variables of the environment go before it too.
+// configFile gives kong the values of serve's --config: a flat YAML file with the flags' names as
+// fields. kong asks it only for flags that the command line does not give; variables of the
+// environment go before it too.
 type configFile struct {
 	read   bool
 	values map[string]any

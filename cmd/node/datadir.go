@@ -16,16 +16,17 @@ import (
 	"penstock/rpc"
 )
 
-// With --data-dir a node writes what it knows to a file every few seconds, and once more when it stops; what it finds there
-// when it starts is a copy to it, as if it were the heir of what it was before (cluster/restore.go).
+// With --data-dir a node writes what it knows to a file every few seconds, and once more when it
+// stops; what it finds there when it starts is a copy to it, as if it were the heir of what it was
+// before (cluster/restore.go).
 const (
 	countersFile = "counters"
 	lockFile     = "lock"
-	// saveEvery is how long after a file was written the next one is begun, if anything has changed. Of what changed since,
-	// kill -9 on all nodes at once forgets.
+	// saveEvery is how long after a file was written the next one is begun, if anything has
+	// changed. Of what changed since, kill -9 on all nodes at once forgets.
 	saveEvery = 5 * time.Second
-	// saveShare bounds the work: a file that takes long to write is written less often, so that one core spends at most one
-	// part in saveShare with it.
+	// saveShare bounds the work: a file that takes long to write is written less often, so that one
+	// core spends at most one part in saveShare with it.
 	saveShare = 20
 )
 
@@ -37,8 +38,8 @@ type dataDir struct {
 
 	mu      sync.Mutex // guards below, and makes files one at a time
 	saved   uint64     // changes of the node when the file was begun
-	others  []string   // whom it names
-	damaged bool       // the file is to be written anew, whatever has changed
+	others  []string   // the other nodes that it names
+	damaged bool       // the file is to be written again, even without changes
 }
 
 // openDataDir makes the directory if need be, and takes it.
@@ -59,8 +60,9 @@ func openDataDir(path string, log *slog.Logger) (*dataDir, error) {
 
 func (d *dataDir) close() { d.lock.Close() }
 
-// restore has node know what the file says. A file that is cut off or damaged is used as far as it is in order; one that is
-// not of this program is an error, so that nothing of somebody else's is written over.
+// restore has node know what the file says. A file that is cut off or damaged is used as far as it
+// is in order; one that is not of this program is an error, so that nothing of somebody else's is
+// written over.
 func (d *dataDir) restore(node *cluster.Node) error {
 	name := filepath.Join(d.path, countersFile)
 	f, err := os.Open(name)
@@ -97,7 +99,8 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	return nil
 }
 
-// save writes the file, unless nothing has changed since the last time. Whoever reads it sees the old one or the new one.
+// save writes the file, unless nothing has changed since the last time. A reader sees the old file
+// or the new one.
 func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

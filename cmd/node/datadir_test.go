@@ -67,7 +67,8 @@ func (k *kept) stop(s os.Signal) {
 	}
 }
 
-// ask asks the first node about every key until no answer is degraded, and returns what is left of each.
+// ask asks the first node about every key until no answer is degraded, and returns what is left of
+// each.
 func (k *kept) ask(cost int64) (remaining []int64) {
 	k.t.Helper()
 	to := dial(k.t, k.nodes[0])
@@ -102,7 +103,8 @@ func (k *kept) ask(cost int64) (remaining []int64) {
 	return nil
 }
 
-// wantCharged waits until all that was admitted is charged, and nothing else: what was admitted before anybody could decide is charged a moment later.
+// wantCharged waits until all that was admitted is charged, and nothing else: what was admitted
+// before anybody could decide is charged a moment later.
 func (k *kept) wantCharged(when string) {
 	k.t.Helper()
 	wrong := func() (key int, left int64) {
@@ -144,15 +146,15 @@ func (k *kept) onDisk() int {
 	return len(found)
 }
 
-// Promise (--data-dir): counters survive a restart of every node. A clean stop forgets nothing, kill -9 nothing that is older
-// than the file.
+// Promise (--data-dir): counters survive a restart of every node. A clean stop forgets nothing,
+// kill -9 nothing that is older than the file.
 func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
 	k := &kept{t: t, limits: write(t, testLimits)}
 	for range 3 {
 		k.dirs = append(k.dirs, filepath.Join(t.TempDir(), "counters of a node"))
 	}
 	k.start()
-	if k.ask(2500); slices.Max(k.admitted[:]) > 2500 { // some without who decides
+	if k.ask(2500); slices.Max(k.admitted[:]) > 2500 { // some keys have no deciding node
 		k.wantCharged("after the first start")
 	}
 	k.stop(syscall.SIGTERM) // at once: what was charged is on the disk of one node only
@@ -247,7 +249,7 @@ func TestCountersThatCannotBeSaved(t *testing.T) {
 	r.stop(t.Context(), time.Nanosecond)
 }
 
-// startKept starts a node alone, whose directory is dir.
+// startKept starts a node alone, with the directory dir.
 func startKept(t *testing.T, dir string) (*running, *logBook) {
 	t.Helper()
 	s, err := selfSettings(0, nil)
@@ -295,8 +297,9 @@ func shiftFile(t *testing.T, file string, d time.Duration) {
 	}
 }
 
-// What a step of the wall clock does between a stop and a start: set back, counters last longer and the log says so; set
-// forward, they age, which nothing on the machine can tell from time that has gone by.
+// What a step of the wall clock does between a stop and a start: set back, counters last longer and
+// the log says so; set forward, they age, which nothing on the machine can tell from time that has
+// gone by.
 func TestClockStepsBetweenStopAndStart(t *testing.T) {
 	for _, x := range []struct {
 		step time.Duration // of the clock

@@ -17,8 +17,8 @@ import (
 	"penstock/limiter"
 )
 
-// demoVerb runs three nodes in one process. They are as real as three processes: they find each other by gossip and
-// ask each other over gRPC.
+// demoVerb runs three nodes in one process. They are as real as three processes: they find each
+// other by gossip and ask each other over gRPC.
 type demoVerb struct {
 	LogLevel string `default:"warn" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
 	logFormat
@@ -31,8 +31,9 @@ const (
 	demoStart    = 30 * time.Second // at most, until all three know each other
 )
 
-// demoLimit is first_hit so that the sixth request within ten seconds is refused whenever one begins: with windows
-// aligned to the clock some attempts would straddle two of them, and a bucket would refill while one types.
+// demoLimit is first_hit so that the sixth request within ten seconds is refused whenever one
+// begins: with windows aligned to the clock some attempts would straddle two of them, and a bucket
+// would refill while one types.
 var demoLimit = limiter.Spec{
 	Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Second,
 }
@@ -71,7 +72,8 @@ func (v *demoVerb) Run(sh shell) error {
 	})
 }
 
-// demoLineEvery is how often a demo without a terminal says something, if there is something to say.
+// demoLineEvery is how often a demo without a terminal says something, if there is something to
+// say.
 const demoLineEvery = 5 * time.Second
 
 // demoSettings are node i of the demo: the default ports and each ten higher than the last.
@@ -88,8 +90,8 @@ func demoSettings(i int, first *running) (s settings, err error) {
 	return s, err
 }
 
-// startThree starts three nodes and waits until each of them sees all. describe gives the settings of node i, with
-// the first node to join from the second on.
+// startThree starts three nodes and waits until each of them sees all. describe gives the settings
+// of node i, with the first node to join from the second on.
 func startThree(ctx context.Context, log *slog.Logger, describe func(i int, first *running) (settings, error)) (nodes []*running, err error) {
 	defer func() {
 		if err != nil {
@@ -133,8 +135,8 @@ func stopAll(nodes []*running) {
 	stopping.Wait()
 }
 
-// demoGreeting says what runs where, and what to do with it. With the command above it and the table below it fits a
-// terminal of 80 columns and 24 lines.
+// demoGreeting says what runs where, and what to do with it. With the command above it and the
+// table below it fits a terminal of 80 columns and 24 lines.
 func demoGreeting(nodes []*running) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Three nodes in this process, with the limit %q: %d per %v for each key.\n",
@@ -208,8 +210,9 @@ type counts struct {
 type nodeCounts struct {
 	name, state                string
 	allowed, denied, forwarded uint64
-	keys                       int     // that this node decides for: copies for others are theirs
-	perSecond                  float64 // checks answered at this node's doors since the counts before
+	keys                       int // that this node decides for: copies for others are theirs
+	// checks answered at this node's doors since the counts before
+	perSecond float64
 }
 
 func countAll(nodes []*running, before counts) counts {

@@ -30,8 +30,8 @@ func freeDemo(i int, first *running) (settings, error) {
 	return s, err
 }
 
-// What the demo tells people to type works as it says, fits their terminal, and shows in the table; and three nodes in
-// one process leave nothing behind when they stop.
+// What the demo tells people to type works as it says, fits their terminal, and shows in the table;
+// and three nodes in one process leave nothing behind when they stop.
 func TestDemo(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler), freeDemo)
@@ -59,7 +59,8 @@ func TestDemo(t *testing.T) {
 		}
 	}
 
-	// The loop over all nodes and the line after it, in a shell, as they stand there; and then at every node.
+	// The loop over all nodes and the line after it, in a shell, as they stand there; and then at
+	// every node.
 	_, lines, _ := strings.Cut(greeting, "is 429:\n")
 	lines, redis, _ := strings.Cut(lines, "  redis-cli")
 	out, err := exec.Command("sh", "-c", lines).Output()
@@ -85,7 +86,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// The demo's table counts what its nodes were asked, and each key once, however many of them have a copy.
+// The demo's table counts what its nodes were asked, and each key once, however many of them have a
+// copy.
 func TestDemoCounts(t *testing.T) {
 	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler), freeDemo)
 	if err != nil {
@@ -159,7 +161,7 @@ func talkRedis(t *testing.T, conn net.Conn, words ...string) string {
 	return strings.TrimSuffix(string(out), "+OK\r\n")
 }
 
-// A demo whose port is taken says which one, and leaves nothing running.
+// A demo says which port is taken, and leaves nothing running.
 func TestDemoPortTaken(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	begin := time.Now()

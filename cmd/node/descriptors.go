@@ -10,9 +10,9 @@ import (
 // Doors keep so many connections at a time, at most. An idle one takes 10 to 60 KiB.
 const mostConnections = 10_000
 
-// descriptors are how many files and sockets a node may have open, and who may have them. A process that has used up its own can
-// accept nobody, reach no peer and save nothing, so clients get a part only, and each door for them has a part of that which no
-// other door can take.
+// descriptors are how many files and sockets a node may have open, and the share of each use. A
+// process without free ones can accept no connection, reach no peer and save nothing. So clients
+// get only a part, and each door has a part of that which no other door can take.
 type descriptors struct {
 	kept   int // for peers, gossip and files
 	peers  int // of kept: connections that peers may open
@@ -66,8 +66,9 @@ func (r *running) keepDoors() {
 // grpcUserTimeout is gRPC's own, of the keepalive of its doors.
 const grpcUserTimeout = 5 * time.Second
 
-// hosts are the names by which the HTTP listeners may be asked. A token, or TLS with its names, keeps a browser's pages out as well,
-// and a node behind them may be asked under any name. nil: any.
+// hosts are the names by which the HTTP listeners may be asked. A token, or TLS with its names,
+// keeps a browser's pages out as well, and a node behind them may be asked under any name. nil:
+// any.
 func (r *running) hosts(d doors, token string, clientTLS *tls.Config) *rpc.Hosts {
 	s := &r.settings
 	if (token != "" || clientTLS != nil) && len(s.HTTPHost) == 0 {

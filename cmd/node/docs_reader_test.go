@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// reader is somebody who types the commands of a document into a shell, and has further shells for what goes on running.
+// reader types the commands of a document into a shell, and has further shells for commands that
+// keep running.
 type reader struct {
 	t        *testing.T
 	document string
@@ -62,8 +63,8 @@ stop() { # as Ctrl-C does
 }
 `
 
-// stand-ins for programs that a document names: go would build the program that is tested here once more, and redis-cli is
-// not everywhere (examples/redis runs the real one).
+// stand-ins for programs that a document names: go would build the program that is tested here once
+// more, and redis-cli is not everywhere (examples/redis runs the real one).
 const (
 	standInGo = `#!/bin/sh
 case $* in
@@ -220,8 +221,8 @@ func (r *reader) save(s step) {
 
 var machine = regexp.MustCompile(`--gossip 10\.0\.0\.([0-9])`)
 
-// serve starts what goes on running. A command for another machine gets doors there, since all addresses are here. It
-// reports whether that is possible.
+// serve starts what goes on running. A command for another machine gets doors there, since all
+// addresses are here. It reports whether that is possible.
 func (r *reader) serve(s step, verb string) bool {
 	r.t.Helper()
 	doors, command := "127.0.0.1:7949", strings.TrimRight(strings.TrimSpace(s.command), "& ")+"\n"

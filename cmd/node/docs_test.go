@@ -14,9 +14,10 @@ import (
 // mostNotRun is how many blocks of commands may be marked as not run. Each says why.
 const mostNotRun = 5
 
-// What the documents tell people to type works as it stands there, from the first line of a document to the last, and
-// prints what they show. Each document has a shell and a directory of its own, with loopback and three addresses off it
-// in a network of its own, so that the default ports are free.
+// What the documents tell people to type works as it stands there, from the first line of a
+// document to the last, and prints what they show. Each document has a shell and a directory of its
+// own, with loopback and three addresses off it in a network of its own, so that the default ports
+// are free.
 func TestDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every command of the documents")
@@ -58,7 +59,8 @@ type step struct {
 	block   int    // which block of the document it is in
 	file    string // the block is saved under this name
 	command string // or this is typed
-	shown   string // what the document shows of the output: of this step and those of its block before it
+	// what the document shows of the output: of this step and those of its block before it
+	shown string
 }
 
 var (
@@ -66,8 +68,9 @@ var (
 	fileName = regexp.MustCompile(`^# (\S+\.yaml)\n`)
 )
 
-// readDocument finds what a reader is told to do: blocks of the language sh, and those without one that begin with $; what
-// a block without a language shows is printed by the one before it. A YAML file that begins with its name is saved.
+// readDocument finds what a reader is told to do: blocks of the language sh, and those without one
+// that begin with $; what a block without a language shows is printed by the one before it. A YAML
+// file that begins with its name is saved.
 func readDocument(t *testing.T, path string) (steps []step, notRun int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -123,7 +126,8 @@ func commands(t *testing.T, block string) (all []string) {
 	return all
 }
 
-// serves are commands that run until Ctrl-C. A reader has them in a shell of their own, with & or without.
+// serves are commands that run until Ctrl-C. A reader has them in a shell of their own, with & or
+// without.
 var serves = regexp.MustCompile(`^(?:go run \./cmd/node|penstock) (serve|demo)\b([^&\n#]*)`)
 
 func followDocument(t *testing.T, root, name string, steps []step) {
@@ -171,8 +175,8 @@ func afterShown(printed, shown string) string {
 	return printed
 }
 
-// likeness turns what differs from run to run into the same: numbers, times, hashes, and which node was asked. An answer's
-// status stays as it is.
+// likeness turns what differs from run to run into the same: numbers, times, hashes, and which node
+// was asked. An answer's status stays as it is.
 var likeness = []struct {
 	is   *regexp.Regexp
 	like string
@@ -199,8 +203,8 @@ func like(line string) string {
 	return line
 }
 
-// lacks returns the first line that is shown and not printed after the ones before it. Documents may leave lines out, wrap
-// JSON, and say after some blanks what a line means.
+// lacks returns the first line that is shown and not printed after the ones before it. Documents
+// may leave lines out, wrap JSON, and say after some blanks what a line means.
 func lacks(printed, shown string) (missing string) {
 	var lines []string
 	for line := range strings.Lines(printed) {

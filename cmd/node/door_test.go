@@ -35,7 +35,7 @@ type protection struct {
 	token string
 }
 
-// protections are the nodes that are asked by who may, and by who may not.
+// protections are the nodes that are asked by allowed callers, and by others.
 var protections = map[string]func(*testing.T, *settings) *protection{
 	"TLS": func(t *testing.T, s *settings) *protection {
 		a := newAuthority(t, "clients")
@@ -84,7 +84,7 @@ func (p *protection) doors(t *testing.T) []aDoor {
 	}
 }
 
-// stranger is a door that may be asked by who may not.
+// stranger is a door that may be asked by a caller that is not allowed.
 type stranger interface{ keptOut() error }
 
 // where is a door's network and address.
@@ -127,7 +127,8 @@ func (p *protection) web() *web {
 	}}}
 }
 
-// call sends a request, and reads an answer in JSON, if it is one. What the door calls an error is an error.
+// call sends a request, and reads an answer in JSON, if it is one. What the door calls an error is
+// an error.
 func (w *web) call(method, page, body string, into any, header ...string) (*http.Response, error) {
 	r, err := http.NewRequest(method, w.base+page, strings.NewReader(body))
 	if err != nil {
@@ -243,7 +244,8 @@ func (d *httpDoor) fault(kind string) error {
 	return err
 }
 
-// twin asks about what another door has charged: the limit of the cluster, or of a request, or of Envoy's files.
+// twin asks about what another door has charged: the limit of the cluster, or of a request, or of
+// Envoy's files.
 func (d *httpDoor) twin(other aDoor, q question) question {
 	switch other.(type) {
 	case *envoyDoor:
@@ -295,7 +297,8 @@ func (d *authDoor) fault(kind string) error {
 	return err
 }
 
-// grpcDoor is penstock.v1: in items, as "gRPC", and by the interface of Go programs where that has words.
+// grpcDoor is penstock.v1: in items, as "gRPC", and by the interface of Go programs where that has
+// words.
 type grpcDoor struct {
 	title string
 	p     *protection
@@ -400,7 +403,7 @@ func (d *gubernatorDoor) ask(all bool, qs ...question) ([]answer, error) {
 		case "peek":
 			q.cost = 0
 		}
-		if q.from == ofRequest || q.limit == "visit" { // which is for requests that say what time it is
+		if q.from == ofRequest || q.limit == "visit" { // for requests that state their time
 			name = "mine"
 		}
 		items = append(items, fmt.Sprintf(`{"name":%q,"unique_key":%q,"hits":%d,"limit":5,"duration":600000,"behavior":%d}`, name, q.key, q.cost, behavior))
@@ -584,7 +587,8 @@ func (d *redisDoor) ask(all bool, qs ...question) ([]answer, error) {
 		return nil, err
 	}
 	if number := func(i, k int) int64 { n, _ := strconv.ParseInt(replies[i][k], 10, 64); return n }; len(replies[0]) == 1 {
-		return []answer{{allowed: number(0, 0) >= qs[0].cost, remaining: number(1, 0)}}, nil // what there was before
+		// what there was before
+		return []answer{{allowed: number(0, 0) >= qs[0].cost, remaining: number(1, 0)}}, nil
 	} else {
 		return []answer{{allowed: number(0, 0) == 0, remaining: number(0, 2), retry: time.Duration(max(0, number(0, 3))) * time.Second}}, nil
 	}
@@ -649,7 +653,8 @@ func reservation(d aDoor, key string) error {
 	return errors.Join(settle(), wants(d, q, left(4)))
 }
 
-// byRules says what is known of a request: five of five and one of the five of another limit are taken, then nothing is.
+// byRules says what is known of a request: five of five and one of the five of another limit are
+// taken, then nothing is.
 func byRules(d aDoor, key string) error {
 	known := map[string]string{"path": "/ruled", "header:x-user": key}
 	ask := func(cost int64) (allowed bool, refusedBy []string, err error) {
@@ -689,7 +694,7 @@ func byRules(d aDoor, key string) error {
 	return wants(d, question{limit: "owing", key: key, op: "peek"}, left(1))
 }
 
-// envoyWhole is a domain whose requests stand or fall as a whole.
+// envoyWhole is a domain with requests that are admitted as a whole or not at all.
 const envoyWhole = `
 domain: whole
 atomic: true

@@ -17,8 +17,9 @@ import (
 	"penstock/rpc/client"
 )
 
-// This file tries every feature at every door, and holds the table of docs/doors.md against what it found. A door
-// (door_test.go) is asked in its own words; what it has no words for is no feature of it. Everything else must work.
+// This file tries every feature at every door, and holds the table of docs/doors.md against what it
+// found. A door (door_test.go) is asked in its own words; what it has no words for is no feature of
+// it. Everything else must work.
 
 var updateDocs = flag.Bool("update-docs", false, "write the table of docs/doors.md anew")
 
@@ -61,12 +62,13 @@ var errNone = errors.New("this door has no words for that")
 type aDoor interface {
 	name() string
 	ask(all bool, qs ...question) ([]answer, error)
-	// fault sends what is in error: "malformed", "oversize" or "unknown". It returns what the door says to that, or errNone
-	// if it knows no such fault.
+	// fault sends what is in error: "malformed", "oversize" or "unknown". It returns what the door
+	// says to that, or errNone if it knows no such fault.
 	fault(kind string) error
 }
 
-// doorLimits are the limits that all doors are asked about; those that bring theirs along bring the same.
+// doorLimits are the limits that all doors are asked about; those that bring theirs along bring the
+// same.
 const doorLimits = `
 limits:
   - {name: five, algorithm: fixed_window, anchor: first_hit, limit: 5, per: 10m}
@@ -194,7 +196,8 @@ var features = []feature{
 		if _, err := one(d, at(100, 5)); err != nil {
 			return err
 		}
-		if _, err := one(d, at(105, 1)); err != nil { // refused, and from here on it takes ten minutes
+		// refused, and from here on it takes ten minutes
+		if _, err := one(d, at(105, 1)); err != nil {
 			return err
 		}
 		return errors.Join(wants(d, at(114, 1), func(a answer) bool { return !a.allowed }), wants(d, at(124, 1), func(a answer) bool { return a.allowed }))
@@ -223,7 +226,8 @@ var features = []feature{
 		if as[1].allowed {
 			return fmt.Errorf("%+v", as)
 		}
-		as, err = d.ask(true, question{limit: "five", key: key, cost: 2}, question{limit: "five", key: key, cost: 3}) // nothing is gone
+		// nothing is gone
+		as, err = d.ask(true, question{limit: "five", key: key, cost: 2}, question{limit: "five", key: key, cost: 3})
 		if err == nil && !(as[0].allowed && as[1].allowed) {
 			err = fmt.Errorf("%+v", as)
 		}
@@ -264,7 +268,8 @@ func faulty(kind string) func(d aDoor, key string) error {
 // faultKey is what faulty requests are about.
 const faultKey = "faulty"
 
-// Promise: docs/doors.md says which door offers which feature, and each of them has just been tried.
+// Promise: docs/doors.md says which door offers which feature, and each of them has just been
+// tried.
 func TestDoors(t *testing.T) {
 	open := openDoors(t, nil)
 	names := []string{}
@@ -318,8 +323,8 @@ func TestDoors(t *testing.T) {
 	compareTable(t, rows)
 }
 
-// tried is the cell of a try. On a machine that is too busy for a node to answer in time, the limit's on_error does;
-// so what fails is tried with two more keys.
+// tried is the cell of a try. On a machine that is too busy for a node to answer in time, the
+// limit's on_error does; so what fails is tried with two more keys.
 func tried(t *testing.T, what, key string, try func(key string) error) string {
 	t.Helper()
 	var err error
@@ -335,7 +340,8 @@ func tried(t *testing.T, what, key string, try func(key string) error) string {
 	return "FAILED"
 }
 
-// together takes three of five at d, and looks for the two that are left at another door that asks about the same limit.
+// together takes three of five at d, and looks for the two that are left at another door that asks
+// about the same limit.
 func together(d aDoor, all []aDoor, key string) error {
 	for _, from := range []origin{ofCluster, ofRequest, ofEnvoy} {
 		q := question{limit: "five", from: from, key: key, cost: 3}
@@ -359,7 +365,7 @@ func together(d aDoor, all []aDoor, key string) error {
 	return errors.New("no other door asks about the same limit")
 }
 
-// slowRow is what becomes of who sends half a request and waits.
+// slowRow is what happens to a client that sends half a request and waits.
 func slowRow(t *testing.T, all []aDoor) []string {
 	row := make([]string, len(all)+1)
 	row[0] = "input that comes too slowly is cut off"
@@ -434,7 +440,8 @@ func compareTable(t *testing.T, rows [][]string) {
 	}
 }
 
-// openDoors starts a node that a change has been made to, and a program with a node inside that has joined it.
+// openDoors starts a node that a change has been made to, and a program with a node inside that has
+// joined it.
 func openDoors(t *testing.T, change func(*testing.T, *settings) *protection) []aDoor {
 	t.Helper()
 	dir := t.TempDir()

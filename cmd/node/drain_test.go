@@ -27,7 +27,8 @@ func (p *process) call(method, page string) (status int, body string, err error)
 	return answer.StatusCode, string(text), err
 }
 
-// Promise: a node that is drained has handed over every count, is not ready, and goes on answering; the last one stays.
+// Promise: a node that is drained has handed over every count, is not ready, and goes on answering;
+// the last one stays.
 func TestDrain(t *testing.T) {
 	nodes := serveCluster(t, 2)
 	charged := func(p *process, key string, cost int) error {

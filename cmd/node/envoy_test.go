@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Promise: --envoy-config is served as it is, to any node's clients, and read again by SIGHUP; a bad file is named with
-// line and column, ends a start, and changes nothing later.
+// Promise: --envoy-config is served as it is, to any node's clients, and read again by SIGHUP; a
+// bad file is named with line and column, ends a start, and changes nothing later.
 func TestEnvoyConfig(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "edge.yaml")
@@ -71,8 +71,8 @@ func TestEnvoyConfig(t *testing.T) {
 		}
 		return answer.StatusCode, out.Statuses[0].CurrentLimit.RequestsPerUnit
 	}
-	// An Envoy is answered within 12 ms, by on_error if the owner has not answered then. On a busy machine that happens, and
-	// another user tries it again.
+	// An Envoy is answered within 12 ms, by on_error if the owner has not answered then. On a busy
+	// machine that happens, and another user tries it again.
 	degraded := func() (n uint64) {
 		return nodes[0].node.Stats().Degraded.Load() + nodes[1].node.Stats().Degraded.Load()
 	}

@@ -38,7 +38,8 @@ func residentBytes(t *testing.T, p *process) (n int64) {
 	return n << 10
 }
 
-// leaveUnfinished opens calls on a connection of its own, each with a part of a message, until the node closes it.
+// leaveUnfinished opens calls on a connection of its own, each with a part of a message, until the
+// node closes it.
 func leaveUnfinished(address string, calls int, part []byte) (net.Conn, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -70,10 +71,11 @@ func leaveUnfinished(address string, calls int, part []byte) (net.Conn, error) {
 	return conn, err
 }
 
-// Promise: memory is bounded before anybody has said who he is. 100 connections with 1000 half-sent requests each, without the
-// token and where there is none, and the node goes on answering.
+// Promise: memory is bounded before any client is known. 100 connections with 1000 half-sent
+// requests each, with a wrong token and without one, and the node goes on answering.
 func TestHalfSentRequestsTakeBoundedMemory(t *testing.T) {
-	const slack = 160 << 20 // half of --memory for them, garbage, and what gRPC keeps of a connection
+	// half of --memory for them, garbage, and what gRPC keeps of a connection
+	const slack = 160 << 20
 	for name, args := range map[string][]string{"with a token": {"--auth-token-file", write(t, "a-token-of-some-length\n")}, "open": nil} {
 		p := serveProcess(t, "n1", append([]string{"--memory", "64MiB", "--limits", write(t, testLimits)}, args...)...)
 		before := residentBytes(t, p)
@@ -124,8 +126,8 @@ func TestHalfSentRequestsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// Promise: idle connections at one door leave the other doors, and the peers, their file descriptors. The client of each
-// refused one learns it at once, and the log says it once.
+// Promise: idle connections at one door leave the other doors, and the peers, their file
+// descriptors. The client of each refused one learns it at once, and the log says it once.
 func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 	first := serveProcess(t, "first", "--limits", write(t, testLimits))
 	p, ready := startWith(t, "few", func(cmd *exec.Cmd) {

@@ -11,7 +11,8 @@ import (
 	"penstock/rpc"
 )
 
-// forge has a node of any name and boot send moves to the peer door of another one, and returns the last error.
+// forge has a node of any name and boot send moves to the peer door of another one, and returns the
+// last error.
 func forge(to cluster.Member, id string, boot uint64, moves ...*cluster.Move) error {
 	clock := rpc.NewClock()
 	peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: boot, Cluster: "penstock", Clock: clock})
@@ -40,8 +41,8 @@ func bootAt(t *testing.T, id, addr string) (boot uint64) {
 	return boot
 }
 
-// Promise: hostile input costs nobody the takeover of a node that dies. Forged messages to real processes, from strangers and in the name of a
-// member, and then kill -9 of one of three.
+// Promise: hostile input costs nobody the takeover of a node that dies. Forged messages to real
+// processes, from strangers and in the name of a member, and then kill -9 of one of three.
 func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
 	limits := write(t, testLimits)
 	var addrs []string

@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// healthcheckVerb asks /readyz of a node on this machine. Its flags and variables are those of serve, so in the
-// environment of a node it finds that node: an image that holds nothing but this binary can check itself.
+// healthcheckVerb asks /readyz of a node on this machine. Its flags and variables are those of
+// serve, so in the environment of a node it finds that node: an image that holds nothing but this
+// binary can check itself.
 type healthcheckVerb struct {
 	HTTP    string        `name:"http" default:"127.0.0.1:7949" help:"HTTP door of the node, as serve has it."`
 	TLSCert string        `name:"tls-cert" type:"path" placeholder:"FILE" help:"The node's certificate, as serve has it: ask over TLS, and accept this one alone."`
@@ -77,7 +78,8 @@ func dialable(d door) string {
 	return net.JoinHostPort(host, port)
 }
 
-// pinned accepts the certificate of --tls-cert and no other: names and authorities need not fit for asking oneself.
+// pinned accepts the certificate of --tls-cert and no other: names and authorities need not fit for
+// asking oneself.
 func (v *healthcheckVerb) pinned() (*tls.Config, error) {
 	text, err := os.ReadFile(v.TLSCert)
 	if err != nil {

@@ -30,7 +30,7 @@ type holdList struct {
 	Missing []string  `json:"missing"` // members that did not answer
 }
 
-// holds asks all members who holds what.
+// holds asks all members for their open holds and the holders.
 func (v *topVerb) holds(sh shell) error {
 	list := holdList{Holds: []holdRow{}}
 	var mu sync.Mutex // guards list

@@ -12,9 +12,10 @@ import (
 	"penstock/rpc/client"
 )
 
-// Promise: clients that decide in their own processes (client.Config.Leases) are never admitted more than the limit in any of its
-// windows, while the node that owns the key is paused and started anew; if it is killed, no more than what it had decided itself
-// within its last tick beyond that: what is lent its heir knows of. Afterwards they are lent to again.
+// Promise: clients that decide in their own processes (client.Config.Leases) are never admitted
+// more than the limit in any of its windows, while the node that owns the key is paused and started
+// anew; if it is killed, no more than what it had decided itself within its last tick beyond that:
+// what is lent its heir knows of. Afterwards they are lent to again.
 func TestLeasedClientsWhileNodesFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -88,7 +89,8 @@ func TestLeasedClientsWhileNodesFail(t *testing.T) {
 	offers := float64(offered.Load()*each) / lasts.Seconds()
 	for i := range window.within {
 		most := int64(limit)
-		if i == int(killed.Load()) || i == int(killed.Load())+1 { // what was lent is spent within a second
+		// what was lent is spent within a second
+		if i == int(killed.Load()) || i == int(killed.Load())+1 {
 			most += lastTick(offers)
 		}
 		if got := window.within[i].Load(); got > most {

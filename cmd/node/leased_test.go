@@ -24,13 +24,15 @@ var (
 	leasedFault = flag.String("leased.fault", "", "done to the node n2 in the middle: kill, restart or pause")
 )
 
-// clockStep is by how much the clocks of two processes may differ: each reads the wall's once, at its start.
+// clockStep is by how much the clocks of two processes may differ: each reads the wall's once, at
+// its start.
 const clockStep = 20 * time.Millisecond
 
 // seconds counts by second of the wall clock, which is what the limit's windows go by.
 type seconds struct {
-	first  int64
-	within []atomic.Int64 // admitted by requests that were sent and answered in that second, whatever clock says so
+	first int64
+	// admitted by requests that were sent and answered in that second, whatever clock says so
+	within []atomic.Int64
 }
 
 func (s *seconds) count(sent, answered time.Time, admitted int64) {
@@ -39,9 +41,10 @@ func (s *seconds) count(sent, answered time.Time, admitted int64) {
 	}
 }
 
-// Promise: a hot key under a leased limit: 64 clients of three processes are never admitted more than the limit in any of its
-// windows, nor more in all than all windows have. They use nearly all of it, and nearly all decisions are local: that needs a
-// machine to itself, and is judged with -leased.judge.
+// Promise: a hot key under a leased limit: 64 clients of three processes are never admitted more
+// than the limit in any of its windows, nor more in all than all windows have. They use nearly all
+// of it, and nearly all decisions are local: that needs a machine to itself, and is judged with
+// -leased.judge.
 func TestLeasedHotKey(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of all cores")
@@ -61,7 +64,8 @@ func TestLeasedHotKey(t *testing.T) {
 
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + clockStep)))
 	began := time.Now()
-	end := began.Truncate(time.Second).Add(*leasedFor - 200*time.Millisecond) // answers come before the next window
+	// answers come before the next window
+	end := began.Truncate(time.Second).Add(*leasedFor - 200*time.Millisecond)
 	window := &seconds{first: began.Unix(), within: make([]atomic.Int64, int(*leasedFor/time.Second))}
 	var all sync.WaitGroup
 	all.Go(func() { c.disturb(*leasedFault, *leasedFor/3) })

@@ -35,8 +35,8 @@ func (d door) listen() (net.Listener, error) {
 	return nil, fmt.Errorf("%s %s: %w", d.flag, d.address, err)
 }
 
-// removeStale removes the socket file of a process that is gone. A socket that somebody answers stays, and listen
-// then fails.
+// removeStale removes the socket file of a process that is gone. A socket that somebody answers
+// stays, and listen then fails.
 func (d door) removeStale() {
 	info, err := os.Lstat(d.address)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -50,7 +50,8 @@ func (d door) removeStale() {
 	}
 }
 
-// reachable is the address by which others reach a listener; host stands for all addresses of this machine.
+// reachable is the address by which others reach a listener; host stands for all addresses of this
+// machine.
 func reachable(l net.Listener, host string) string {
 	if l.Addr().Network() == "unix" {
 		return "unix://" + l.Addr().String()
@@ -65,8 +66,8 @@ func reachable(l net.Listener, host string) string {
 	return net.JoinHostPort(own, port)
 }
 
-// ownAddress is the address of this machine that others most likely reach: a private one, else any that is not
-// loopback.
+// ownAddress is the address of this machine that others most likely reach: a private one, else any
+// that is not loopback.
 func ownAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

@@ -10,14 +10,16 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// load is an open-model generator: requests have their times from the beginning, whatever becomes of those before
-// them. A request that has to wait because all workers are busy is late by that much, and its latency says so: it
-// counts from when it should have been sent. (Counting from when it was sent hides exactly the moments in which a
-// system stalls.)
+// load is an open-model generator: requests have their times from the beginning, independent of
+// those before them. A request that has to wait because all workers are busy is late by that much,
+// and its latency says so: it counts from when it should have been sent. (Counting from when it was
+// sent hides exactly the moments in which a system stalls.)
 //
-// One goroutine keeps the time and hands each request that is due to a worker; workers send and wait for the answer.
+// One goroutine keeps the time and hands each request that is due to a worker; workers send and
+// wait for the answer.
 type load struct {
-	rate     float64       // requests per second; 0: each worker sends as soon as it has its answer (a closed model)
+	// requests per second; 0: each worker sends as soon as it has its answer (a closed model)
+	rate     float64
 	duration time.Duration // of sending; what is under way then is waited for
 	workers  int           // requests under way at once, at most
 	seed     uint64        // of what the workers draw
@@ -56,10 +58,12 @@ func (t *tally) add(o outcome) {
 
 // measured is what a run leaves behind.
 type measured struct {
-	latency     *hdrhistogram.Histogram // µs, from the intended send time
-	lag         *hdrhistogram.Histogram // µs from the intended send time to the real one: the generator's own part
-	first, last time.Time               // all requests lie between
-	unsent      int64                   // requests that were due, but no worker was free before the end
+	latency *hdrhistogram.Histogram // µs, from the intended send time
+	// µs from the intended send time to the real one: the generator's own part
+	lag         *hdrhistogram.Histogram
+	first, last time.Time // all requests lie between
+	// requests that were due, but no worker was free before the end
+	unsent int64
 }
 
 const (
@@ -119,7 +123,8 @@ func (l *load) run(ctx context.Context, t *tally) measured {
 // sendGrace lets the last requests of a run find a worker.
 const sendGrace = 100 * time.Millisecond
 
-// pace hands out each request when it is due. It returns how many were not handed out before ctx ended.
+// pace hands out each request when it is due. It returns how many were not handed out before ctx
+// ended.
 func (l *load) pace(ctx context.Context, begin time.Time, due chan<- time.Time) int64 {
 	total := int64(l.rate * l.duration.Seconds())
 	for i := range total {

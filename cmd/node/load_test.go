@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A server that stalls makes every request late that should have been sent meanwhile: the latency that is reported
-// must show the whole stall, although only one request was under way in it.
+// A server that stalls makes every request late that should have been sent meanwhile: the latency
+// that is reported must show the whole stall, although only one request was under way in it.
 func TestLatencyCountsFromTheIntendedSendTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64

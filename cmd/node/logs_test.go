@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A log is text where somebody reads along, also at a terminal that cannot redraw, and JSON elsewhere; a word on the
-// command line goes before that.
+// A log is text where somebody reads along, also at a terminal that cannot redraw, and JSON
+// elsewhere; a word on the command line goes before that.
 func TestLogFormat(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	terminal, err := os.Open("/dev/ptmx")
@@ -29,7 +29,8 @@ func TestLogFormat(t *testing.T) {
 	}
 }
 
-// A duration in a log has its unit in both formats, also in a group: "age":951000000 was read as anything.
+// A duration in a log has its unit in both formats, also in a group: "age":951000000 was read as
+// anything.
 func TestLogDurations(t *testing.T) {
 	for format, want := range map[string]string{"text": "g.age=951ms", "json": `"g":{"age":"951ms"}`} {
 		var out bytes.Buffer

@@ -1,15 +1,17 @@
-// Command penstock is a node of the cluster and everything one does with it. Follow serve:
+// Command penstock is a node of the cluster and its tools. Follow serve:
 //
-//  1. kong turns flags, PENSTOCK_… variables and a --config file into a config (settings.go), which says what is
-//     wrong with itself before anything is opened.
-//  2. start (node.go) opens the sockets, then makes the node and its hands (package rpc), the doors for clients and
-//     peers, the watcher of the limits file, and gossip, in this order: whoever can reach the node gets an answer.
-//  3. gossip reaches a seed, the node's state goes from joining to active, every View it sees is handed to
-//     Node.SetView, and /readyz turns green.
-//  4. A SIGTERM runs the same way back: not ready, leaving, a second of grace, gone (stop in node.go).
+//  1. kong turns flags, PENSTOCK_… variables and a --config file into a config (settings.go). The
+//     config is checked before anything is opened.
+//  2. start (node.go) opens the sockets, then makes the node and its ports (package rpc), the doors
+//     for clients and peers, the watcher of the limits file, and gossip. In this order a node that
+//     can be reached answers.
+//  3. gossip reaches a seed, the node's state goes from joining to active, every View it sees is
+//     handed to Node.SetView, and /readyz turns green.
+//  4. A SIGTERM runs the same way back: not ready, leaving, a second of grace, gone (stop in
+//     node.go).
 //
-// demo and bench --self start three such nodes in one process; the other verbs are clients of a running node, or
-// need none at all.
+// demo and bench --self start three such nodes in one process; the other verbs are clients of a
+// running node, or need none at all.
 package main
 
 import (
@@ -140,8 +142,8 @@ func helpHint(err error) string {
 	return `Run "penstock --help" for the verbs.`
 }
 
-// helpWithoutEnv keeps the variable's name out of every line of help: it follows from the flag's, and serve's help
-// says how.
+// helpWithoutEnv keeps the variable's name out of every line of help: it follows from the flag's,
+// and serve's help says how.
 func helpWithoutEnv(v *kong.Value) string { return v.Help }
 
 func hostname() string {

@@ -34,13 +34,14 @@ func withBinary(m *testing.M) int {
 	return m.Run()
 }
 
-// The scripts are what a user types, with exit codes and words. Nodes in them listen on sockets in the script's
-// directory, so that no two scripts meet.
+// The scripts are what a user types, with exit codes and words. Nodes in them listen on sockets in
+// the script's directory, so that no two scripts meet.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(3 * time.Minute), // for a node that runs although its flags are wrong
+		// for a node that runs although its flags are wrong
+		Deadline: time.Now().Add(3 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ready":  waitReady,
 			"occupy": occupy,
@@ -78,7 +79,8 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], l.Addr().String())
 }
 
-// A build that cannot see its repository, as in an image, is told its version; version and --version say it.
+// A build that cannot see its repository, as in an image, is told its version; version and
+// --version say it.
 func TestStampedVersion(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "penstock")
 	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X main.stamped=v1.2.3-4-gabc", "-o", binary, ".")

@@ -36,7 +36,8 @@ func (p *process) refused(t *testing.T) {
 	}
 }
 
-// Promise: a name that is in use is refused to a newcomer while its holder answers; the holder is not disturbed, also under load.
+// Promise: a name that is in use is refused to a newcomer while its holder answers; the holder is
+// not disturbed, also under load.
 func TestNameInUseIsRefused(t *testing.T) {
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
@@ -103,7 +104,8 @@ func TestNameTakenByTwoAtOnce(t *testing.T) {
 	eventually(t, "the cluster of four agrees", func() error { return agreed(n1, n2, n3, stays) })
 }
 
-// Promise: a node that was killed, or has stopped, comes back under its name at once, before anybody has missed it.
+// Promise: a node that was killed, or has stopped, comes back under its name at once, before
+// anybody has missed it.
 func TestNameIsFreeAfterAnEnd(t *testing.T) {
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
@@ -117,7 +119,8 @@ func TestNameIsFreeAfterAnEnd(t *testing.T) {
 	}
 }
 
-// Promise: a first node, which has no seeds, comes back under its name too: it finds out when the others find it.
+// Promise: a first node, which has no seeds, comes back under its name too: it finds out when the
+// others find it.
 func TestFirstNodeIsBackAfterAKill(t *testing.T) {
 	limits, gossip := write(t, testLimits), freeAddress(t)
 	n1 := serveProcess(t, "n1", "--limits", limits, "--gossip", gossip)
@@ -140,7 +143,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// agreed is nil if each of these processes sees all of them as active, no others, and the same ring.
+// agreed is nil if each of these processes sees all of them as active, no others, and the same
+// ring.
 func agreed(nodes ...*process) error {
 	ring := ""
 	for _, p := range nodes {

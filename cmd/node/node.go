@@ -24,7 +24,8 @@ import (
 	"penstock/rpc/envoy"
 )
 
-// running is one node with everything around it, from start to stop. Any number of them live in one process.
+// running is one node with everything around it, from start to stop. Any number of them live in one
+// process.
 type running struct {
 	settings settings
 	log      *slog.Logger
@@ -60,8 +61,8 @@ type openDoor struct {
 	close    func(ctx context.Context) // lets requests under way end, at most until ctx ends
 }
 
-// start makes a node of s that answers when start returns, though perhaps not ready yet: see ready. The caller must
-// stop what it gets.
+// start makes a node of s that answers when start returns, though perhaps not ready yet: see ready.
+// The caller must stop what it gets.
 func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) {
 	d, err := s.check()
 	if err != nil {
@@ -81,7 +82,7 @@ func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) 
 	return r, nil
 }
 
-// warn says once and loudly what whoever started this node may not have meant.
+// warn says once and loudly which settings are probably a mistake.
 func (r *running) warn(d doors) {
 	if exposed := r.settings.exposed(d); len(exposed) > 0 {
 		r.log.Warn("INSECURE: other machines can reach and use this node", "missing", exposed)
@@ -254,8 +255,8 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	return nil
 }
 
-// leastUnfinished is the least memory for calls of gRPC whose requests are not complete; a node with much for counters has half as much
-// for those.
+// leastUnfinished is the least memory for calls of gRPC whose requests are not complete; a node
+// with much for counters has half as much for those.
 const leastUnfinished = 32 << 20
 
 // clientTLS is what the doors for clients show; nil without --tls-cert.
@@ -335,7 +336,7 @@ func (r *running) readLimits(context.Context, doors) error {
 	return nil
 }
 
-// serve opens the doors. Whoever comes before the node has joined its cluster is told so.
+// serve opens the doors. Until the node has joined its cluster, its answers say so.
 func (r *running) serve(context.Context, doors) error {
 	for _, o := range r.doors {
 		r.tasks.Go(func() {
@@ -389,7 +390,8 @@ func (r *running) join(ctx context.Context, d doors) error {
 		Logger:     r.log,
 		Timing:     s.timing,
 	})
-	if err != nil && strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // memberlist does not wrap it
+	// memberlist does not wrap it
+	if err != nil && strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
 		return &inUseError{d.gossip}
 	}
 	if err != nil {
@@ -400,11 +402,12 @@ func (r *running) join(ctx context.Context, d doors) error {
 	return nil
 }
 
-// see is what gossip calls with every new View.
+// see is the function that gossip calls with every new View.
 //
-// A node that is leaving stays an owner in its own eyes until its doors close. The others hear of it one after the
-// other, within some tenths of a second; whoever has not heard yet still asks this node, and if it refused, nobody
-// would decide: the others do not own its keys in their own eyes yet.
+// A node that is leaving stays an owner in its own view until its doors close. The others hear of
+// it one after the other, within some tenths of a second. A node that has not heard yet still asks
+// this node. If it refused, no node would decide: the others are not yet owners of its keys in
+// their views.
 func (r *running) see(v *cluster.View) {
 	names := make([]string, len(v.Members))
 	for i, m := range v.Members {

@@ -68,8 +68,9 @@ func (r *running) waitReady(t *testing.T) {
 	}
 }
 
-// While a node leaves, some of the others have not heard of it yet and still ask it: it must go on deciding for its
-// keys until its doors close. A node that never was an owner must not become one by leaving.
+// While a node leaves, some of the others have not heard of it yet and still ask it: it must go on
+// deciding for its keys until its doors close. A node that never was an owner must not become one
+// by leaving.
 func TestLeavingNodeGoesOnDeciding(t *testing.T) {
 	owner, _ := startNode(t, nil)
 	owner.waitReady(t)

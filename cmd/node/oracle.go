@@ -8,8 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// oracle knows the most that one limiter, alone and never wrong, would have admitted. It counts what the cluster
-// admitted of each key and compares. Its keys must be new when the run begins.
+// oracle knows the most that one limiter, alone and never wrong, would have admitted. It counts
+// what the cluster admitted of each key and compares. Its keys must be new when the run begins.
 type oracle struct {
 	limit    *limiter.Limit
 	cost     int64          // of every check
@@ -37,13 +37,13 @@ type verdict struct {
 	Keys     int    `json:"keys"`  // that were asked for
 	Over     int    `json:"keys_over"`
 	Rule     string `json:"rule"` // how Bound follows from the limit and the run
-	// Missing counts units refused that one limiter would have admitted. It is known only if a single window spans the
-	// run and every check was answered; otherwise it is -1.
+	// Missing counts units refused that one limiter would have admitted. It is known only if a
+	// single window spans the run and every check was answered; otherwise it is -1.
 	Missing int64 `json:"missing"`
 }
 
-// judge compares after a run in which every decision was taken between first and last. Of unanswered checks nobody
-// knows whether they were charged.
+// judge compares after a run in which every decision was taken between first and last. Of
+// unanswered checks nobody knows whether they were charged.
 func (o *oracle) judge(first, last time.Time, unanswered int64) verdict {
 	bound, single, rule := admissionBound(o.limit, first, last)
 	if single {
@@ -71,11 +71,12 @@ func (o *oracle) judge(first, last time.Time, unanswered int64) verdict {
 	return v
 }
 
-// clockSlack is how far the wall clocks of this process and of the nodes may be apart where windows follow them.
+// clockSlack is how far the wall clocks of this process and of the nodes may be apart where windows
+// follow them.
 const clockSlack = time.Second
 
-// admissionBound is the most units that l admits for one new key between first and last. single says that one window
-// spans the run, so that exactly the bound is admitted if it is asked for.
+// admissionBound is the most units that l admits for one new key between first and last. single
+// says that one window spans the run, so that exactly the bound is admitted if it is asked for.
 func admissionBound(l *limiter.Limit, first, last time.Time) (bound int64, single bool, rule string) {
 	run := last.Sub(first)
 	switch {

@@ -46,7 +46,8 @@ func TestAdmissionBound(t *testing.T) {
 	}
 }
 
-// A bench says no if one key got one unit too many, and if a limiter that works would have admitted more.
+// A bench says no if one key got one unit too many, and if a limiter that works would have admitted
+// more.
 func TestOracleJudges(t *testing.T) {
 	l := mustLimit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 2, Per: time.Hour})
 	now := time.Unix(1_700_000_000, 0)
@@ -76,8 +77,8 @@ func TestOracleJudges(t *testing.T) {
 	}
 }
 
-// What is left of a window and too little for one more check is not missing, and neither is what unanswered checks may
-// have taken.
+// What is left of a window and too little for one more check is not missing, and neither is what
+// unanswered checks may have taken.
 func TestOracleDoesNotBlameTheInnocent(t *testing.T) {
 	l := mustLimit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour})
 	now := time.Unix(1_700_000_000, 0)

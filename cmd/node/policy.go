@@ -154,7 +154,7 @@ func specJSON(s limiter.Spec) map[string]any {
 	return object
 }
 
-// specWords are the words of fields whose values are numbers inside.
+// specWords are the words of fields with numbers as values inside.
 var specWords = map[string][]string{
 	"anchor": {"epoch", "first_hit"}, "on_error": {"local", "allow", "deny"}, "consistency": {"exact", "replicated"},
 	"on_partition": {"proportional", "deny", "open"}, "on_deny": {"reject", "shadow"}, "unsettled": {"charge", "release"},

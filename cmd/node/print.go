@@ -26,7 +26,7 @@ func (o output) print(w io.Writer, v any, text func(io.Writer) error) error {
 	return text(w)
 }
 
-// columns writes rows as a table whose columns are as wide as they must be.
+// columns writes rows as a table with columns as wide as they must be.
 func columns(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range rows {

@@ -23,7 +23,8 @@ import (
 	"penstock/rpc/client"
 )
 
-// process is penstock serve as a user runs it: the built binary, in a process of its own, on free ports of loopback.
+// process is penstock serve as a user runs it: the built binary, in a process of its own, on free
+// ports of loopback.
 type process struct {
 	name                      string
 	cmd                       *exec.Cmd
@@ -193,7 +194,8 @@ func item(limit, key string) *penstockv1.Item {
 	return &penstockv1.Item{Limit: limit, Key: []byte(key)}
 }
 
-// The owner of a key counts it alone, whichever node is asked and however: the sixth check is denied everywhere.
+// The owner of a key counts it alone, whichever node is asked and however: the sixth check is
+// denied everywhere.
 func TestSixthCheckIsDenied(t *testing.T) {
 	nodes := serveCluster(t, 3)
 	for i := range 9 {
@@ -236,8 +238,8 @@ func exitOf(err error) int {
 	return 0
 }
 
-// A healthy cluster admits exactly its limit, whoever is asked: 64 clients, 3 nodes, limit 10,000 in 10 minutes, for
-// one key and for 200.
+// A healthy cluster admits exactly its limit through any node: 64 clients, 3 nodes, limit 10,000 in
+// 10 minutes, for one key and for 200.
 func TestExactlyTheLimit(t *testing.T) {
 	nodes := serveCluster(t, 3)
 	clients := make([]*client.Client, len(nodes))
@@ -251,8 +253,9 @@ func TestExactlyTheLimit(t *testing.T) {
 		{200, 200, 160},
 	} {
 		t.Run(fmt.Sprintf("keys=%d", c.keys), func(t *testing.T) {
-			// A machine that is so busy that a peer stalls for half a second makes decisions without the owner; they are
-			// marked, and outside of this promise. Such a run proves nothing and is done again, with new keys.
+			// A machine that is so busy that a peer stalls for half a second makes decisions
+			// without the owner; they are marked, and outside of this promise. Such a run proves
+			// nothing and is done again, with new keys.
 			for try := 1; ; try++ {
 				admitted, degraded := offer(t, clients, fmt.Sprintf("exact-%d-%d-", c.keys, try), c.keys, c.batch, c.requests)
 				if degraded > 0 && try < 3 {
@@ -273,7 +276,8 @@ func TestExactlyTheLimit(t *testing.T) {
 	}
 }
 
-// offer has 64 clients send requests of batch items each, over keys in turn, and counts what is admitted of each key.
+// offer has 64 clients send requests of batch items each, over keys in turn, and counts what is
+// admitted of each key.
 func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch, requests int) (admitted []int64, degraded int64) {
 	t.Helper()
 	if offered := 64 * requests * batch / keys; offered <= 10000 {
@@ -313,8 +317,8 @@ func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch, r
 	return admitted, marked.Load()
 }
 
-// After kill -9 of a node its keys are answered again within 5 s, by owners and not by fallback, and no request
-// outlives its deadline on the way there.
+// After kill -9 of a node its keys are answered again within 5 s, by owners and not by fallback,
+// and no request outlives its deadline on the way there.
 func TestKilledNode(t *testing.T) {
 	const (
 		deadline = time.Second
@@ -448,7 +452,7 @@ func TestTermination(t *testing.T) {
 	load.Wait()
 }
 
-// Who asks twice to stop does not want to wait.
+// A second signal means that the operator does not want to wait.
 func TestSecondSignal(t *testing.T) {
 	p := serveProcess(t, "hurried")
 	for range 2 {
@@ -470,7 +474,8 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// Strangers stay outside: another cluster's name or another gossip key does not get in, and both sides go on.
+// Strangers stay outside: another cluster's name or another gossip key does not get in, and both
+// sides go on.
 func TestStrangersDoNotJoin(t *testing.T) {
 	key := func() string {
 		out, err := exec.Command(built, "keygen").Output()
@@ -551,7 +556,7 @@ func TestTop(t *testing.T) {
 		}
 	}
 
-	// And who holds what, of all members together.
+	// And the holds with their holders, of all members together.
 	for i := range 6 {
 		key := fmt.Sprintf("held-%d", i)
 		eventually(t, "a hold that is kept", func() error {

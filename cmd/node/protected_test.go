@@ -57,7 +57,8 @@ func (a *authority) newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// issue makes a certificate for loopback, for servers and clients, and returns the files. Its DNS name is the node's that has it.
+// issue makes a certificate for loopback, for servers and clients, and returns the files. Its DNS
+// name is the node's that has it.
 func (a *authority) issue(name string) (cert, key string) {
 	a.t.Helper()
 	k := a.newKey()
@@ -92,7 +93,8 @@ func (a *authority) save(name, kind string, der []byte) string {
 	return path
 }
 
-// With every protection on, two nodes are a cluster for those who hold the keys, and closed to all others.
+// With every protection on, two nodes are a cluster for callers with the keys, and closed to all
+// others.
 func TestProtectedCluster(t *testing.T) {
 	clients, peers, strangers := newAuthority(t, "clients"), newAuthority(t, "peers"), newAuthority(t, "strangers")
 	cert, key := clients.issue("door")
@@ -178,7 +180,8 @@ func TestProtectedCluster(t *testing.T) {
 		}
 	}
 
-	// Whoever has the gossip key but no certificate for peers may be heard of, but gets no key decided.
+	// A node with the gossip key but no certificate for peers may be heard of, but decides on no
+	// key.
 	fakeCert, fakeKey := strangers.issue("n3")
 	fake := serveProcess(t, "n3", append(args[:len(args):len(args)], "--join", first.gossip,
 		"--peer-tls-cert", fakeCert, "--peer-tls-key", fakeKey, "--peer-tls-ca", strangers.file)...)

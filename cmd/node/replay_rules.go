@@ -17,18 +17,20 @@ import (
 
 // replayedRules is what rules would have done.
 type replayedRules struct {
-	Requests  int64          `json:"requests"`
-	Allowed   int64          `json:"allowed"`
-	Denied    int64          `json:"denied"`
-	Unmatched int64          `json:"unmatched"` // of those allowed: no rule matches
-	Unlimited int64          `json:"unlimited"` // likewise: a rule leaves them out
-	InError   int64          `json:"in_error"`  // neither: a rule that matches needs what they do not have
-	Error     string         `json:"first_error,omitempty"`
-	Lacks     []string       `json:"lacks"` // attributes that rules ask for, and no line has
-	Skipped   int            `json:"skipped_lines"`
-	Limits    []replayedPart `json:"limits"`      // of all that a rule applies, and some request fell under
-	Rules     []replayedPart `json:"rules"`       // that some request matched
-	Most      []replayedKey  `json:"most_denied"` // ten at most
+	Requests  int64 `json:"requests"`
+	Allowed   int64 `json:"allowed"`
+	Denied    int64 `json:"denied"`
+	Unmatched int64 `json:"unmatched"` // of those allowed: no rule matches
+	Unlimited int64 `json:"unlimited"` // likewise: a rule leaves them out
+	// neither: a rule that matches needs what they do not have
+	InError int64    `json:"in_error"`
+	Error   string   `json:"first_error,omitempty"`
+	Lacks   []string `json:"lacks"` // attributes that rules ask for, and no line has
+	Skipped int      `json:"skipped_lines"`
+	// of all that a rule applies, and some request fell under
+	Limits []replayedPart `json:"limits"`
+	Rules  []replayedPart `json:"rules"`       // that some request matched
+	Most   []replayedKey  `json:"most_denied"` // ten at most
 }
 
 // replayedPart is a limit, or a rule.
@@ -84,8 +86,8 @@ func (v *policyReplayVerb) byRules(sh shell) error {
 	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
 }
 
-// rulesReplay is a node of its own, which decides on requests as doors do, at the times of the log. What a log cannot tell, permits
-// and clients' clocks, no rule applies.
+// rulesReplay is a node of its own, which decides on requests as doors do, at the times of the log.
+// What a log cannot tell, permits and clients' clocks, no rule applies.
 type rulesReplay struct {
 	node   *cluster.Node
 	clock  *logClock

@@ -176,7 +176,8 @@ func (m matched) write(w io.Writer) error {
 	return columns(w, rows)
 }
 
-// ruleChanges are the rules that are in one of two sets alone. A rule that changes is removed and added.
+// ruleChanges are the rules that are in one of two sets alone. A rule that changes is removed and
+// added.
 func ruleChanges(was, will *rules.Set) []limitChange {
 	count := map[string]int{}
 	for _, r := range was.Rules() {

@@ -13,7 +13,8 @@ import (
 // gossipKeyBytes is the length of a gossip key: AES-256.
 const gossipKeyBytes = 32
 
-// readGossipKeys reads a key file: one key of 32 bytes per line, base64 or hex; empty lines and lines that begin with
+// readGossipKeys reads a key file: one key of 32 bytes per line, base64 or hex; empty lines and
+// lines that begin with
 // # do not count. Errors name file and line and never show a key.
 func readGossipKeys(path string) (keys [][]byte, err error) {
 	text, err := os.ReadFile(path)
@@ -70,8 +71,8 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// warnIfShared says loudly that others on this machine can read a secret. Its group may: orchestrators that mount secrets
-// for a user who is not root give them to a group of the container.
+// warnIfShared says loudly that other users of this machine can read a secret. Its group may:
+// orchestrators that mount secrets for an unprivileged user give them to a group of the container.
 func warnIfShared(log *slog.Logger, flag, path string) {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&0o027 != 0 {

@@ -26,18 +26,21 @@ func (serveVerb) Help() string {
 }
 
 const (
-	// stopGrace is how long a leaving node goes on answering, so that others and load balancers notice.
+	// stopGrace is how long a leaving node goes on answering, so that others and load balancers
+	// notice.
 	stopGrace = time.Second
 	// stopBudget bounds a graceful stop. Orchestrators kill after 10 s or more.
 	stopBudget = 8 * time.Second
 )
 
-// slack is how many bytes of garbage a node makes before it collects them, besides as many as it has in use, which are few: what
-// it counts in lies elsewhere. Without it a busy node would collect a hundred times a second.
+// slack is how many bytes of garbage a node makes before it collects them, besides as many as it
+// has in use, which are few: what it counts in lies elsewhere. Without it a busy node would collect
+// a hundred times a second.
 const slack = 16 << 20
 
 func (v *serveVerb) Run(sh shell) error {
-	unused := make([]byte, slack) // is believed to be in use; nobody touches it, so it takes no memory
+	// is believed to be in use; nobody touches it, so it takes no memory
+	unused := make([]byte, slack)
 	defer runtime.KeepAlive(unused)
 	log := newLogger(sh.err, v.of(sh.err), levelOf(v.LogLevel))
 	slog.SetDefault(log) // for the rooms that are given no logger

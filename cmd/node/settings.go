@@ -224,7 +224,8 @@ func (s *settings) checkFiles() error {
 	return nil
 }
 
-// checkExposure refuses listeners that strangers could reach and use, unless --insecure says that this is meant.
+// checkExposure refuses listeners that strangers could reach and use, unless --insecure says that
+// this is meant.
 func (s *settings) checkExposure(d doors) error {
 	exposed := s.exposed(d)
 	if s.Insecure || len(exposed) == 0 {

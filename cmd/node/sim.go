@@ -21,8 +21,8 @@ type simVerb struct {
 	Check simCheckVerb `cmd:"" help:"Run many seeds. Exits 0 only if every promise held in all of them."`
 }
 
-// AfterApply lets worlds make much garbage before it is collected, unless somebody has said otherwise: they hold little,
-// and allocate much.
+// AfterApply lets worlds make much garbage before it is collected, unless somebody has said
+// otherwise: they hold little, and allocate much.
 func (v *simVerb) AfterApply() error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage(1))
@@ -30,7 +30,8 @@ func (v *simVerb) AfterApply() error {
 	return nil
 }
 
-// garbage is how much a world of so many nodes may make of it, in percent of what it holds: which is little of small ones.
+// garbage is how much a world of so many nodes may make of it, in percent of what it holds: which
+// is little of small ones.
 func garbage(nodes int) int { return min(400, max(50, 40_000/nodes)) }
 
 // simWorldVerb runs one world. It prints the same bytes for the same seed, everywhere and always.
@@ -50,7 +51,8 @@ func (v *simWorldVerb) Run(sh shell) error {
 	return nil
 }
 
-// simRunVerb runs one world that somebody wrote down. It prints the same bytes for the same file, everywhere and always.
+// simRunVerb runs one world that somebody wrote down. It prints the same bytes for the same file,
+// everywhere and always.
 type simRunVerb struct {
 	Scenario string `arg:"" type:"path" help:"A YAML file; examples/scenarios has some."`
 	HTML     string `name:"html" type:"path" placeholder:"FILE" help:"Write the report as a page as well, with plots."`

@@ -12,9 +12,9 @@ import (
 	"penstock/rpc"
 )
 
-// stop takes the node out: the others stop asking it, then the doors close, then it is gone. For grace it goes on
-// answering, so that the others and load balancers notice; without grace there is no goodbye either, and to others it
-// looks like a crash. ctx bounds the whole. Call it once.
+// stop takes the node out: the others stop asking it, then the doors close, then it is gone. For
+// grace it goes on answering, so that the others and load balancers notice; without grace there is
+// no goodbye either, and to others it looks like a crash. ctx bounds the whole. Call it once.
 func (r *running) stop(ctx context.Context, grace time.Duration) {
 	goodbye := grace > 0 && r.gossip != nil
 	r.draining.Store(true)
@@ -61,8 +61,9 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// drain hands over all that the node holds, as stop does, and lets it go on running: it is not ready, owns nothing, and asks the
-// others about all that it is asked. It returns when that is done, or when ctx ends; what is begun goes on. There is no way back.
+// drain hands over all that the node holds, as stop does, and lets it go on running: it is not
+// ready, owns nothing, and asks the others about all that it is asked. It returns when that is
+// done, or when ctx ends; what is begun goes on. There is no way back.
 func (r *running) drain(ctx context.Context) error {
 	select {
 	case <-r.ready:
@@ -112,7 +113,8 @@ func (r *running) handOver(ctx context.Context) {
 // handOverTimeout is how long a node that leaves waits for the others to take over what it holds.
 const handOverTimeout = 10 * time.Second
 
-// sayAll waits until the others know what this node has told its clients, and have back what it has borrowed.
+// sayAll waits until the others know what this node has told its clients, and have back what it has
+// borrowed.
 func (r *running) sayAll(ctx context.Context) {
 	for began := time.Now(); r.node.Unsaid() > 0 && r.node.View().Active() > 0; sleep(ctx, 10*time.Millisecond) {
 		if ctx.Err() != nil || time.Since(began) > sayAllTimeout {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// A node that nobody asks anything makes garbage too: memberlist reads each packet into 64 KiB of its own. Collected only after slack of
-// it, that would be resident meanwhile. So a calm node collects earlier, and gives back what it does not need: the runtime itself keeps as
-// much as a busy node would use. A busy one is left alone.
+// A node that nobody asks anything makes garbage too: memberlist reads each packet into 64 KiB of
+// its own. Collected only after slack of it, that would be resident meanwhile. So a calm node
+// collects earlier, and gives back what it does not need: the runtime itself keeps as much as a
+// busy node would use. A busy one is left alone.
 const (
 	tidyEvery = 10 * time.Second
 	tidyFrom  = 2 << 20 // bytes of garbage that are worth it: some milliseconds of a processor
@@ -20,7 +21,8 @@ type tidier struct {
 	made    uint64 // bytes, by the last time that it collected
 }
 
-// look reports whether it has collected: nothing has changed since the last look, and there is enough.
+// look reports whether it has collected: nothing has changed since the last look, and there is
+// enough.
 func (t *tidier) look(changes uint64) bool {
 	calm := changes == t.changes
 	t.changes = changes

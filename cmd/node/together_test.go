@@ -16,7 +16,8 @@ import (
 	"penstock/ring"
 )
 
-// owned finds, by asking the node for one user after another, one whose key each of the nodes decides on.
+// owned finds, by asking the node for one user after another, one user for each node that decides
+// on its key.
 func owned(t *testing.T, nodes []*running, try int, ask func(user string)) (users []string) {
 	t.Helper()
 	users = make([]string, len(nodes))
@@ -35,8 +36,9 @@ func owned(t *testing.T, nodes []*running, try int, ask func(user string)) (user
 	return users
 }
 
-// Promise: at the doors for HTTP and for Envoy, limits of keys of three owners are charged together or not at all; a refusal names all
-// limits that refuse, and what the client waits for is the longest of their waits.
+// Promise: at the doors for HTTP and for Envoy, limits of keys of three owners are charged together
+// or not at all; a refusal names all limits that refuse, and what the client waits for is the
+// longest of their waits.
 func TestTogetherAtTheDoors(t *testing.T) {
 	dir := t.TempDir()
 	limits := write(t, `limits:
@@ -90,7 +92,8 @@ func TestTogetherAtTheDoors(t *testing.T) {
 		}
 		return n
 	}
-	// What a degraded answer has admitted is charged later on, so after one of them other users are tried.
+	// What a degraded answer has admitted is charged later on, so after one of them other users are
+	// tried.
 	fresh := func(t *testing.T, round func(t *testing.T, try int) (problems []string)) {
 		t.Helper()
 		for try := range 20 {

@@ -74,7 +74,7 @@ func (v *topVerb) Run(sh shell) error {
 	return unasked(missing)
 }
 
-// unasked says who did not answer.
+// unasked names the members that did not answer.
 func unasked(missing []string) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("without %v: not reached by the gRPC address that it has told the others", missing)
@@ -82,8 +82,8 @@ func unasked(missing []string) error {
 	return nil
 }
 
-// askMembers asks every member of the cluster, all at once, with what the command line has shown to the first. missing are those
-// that do not answer, sorted.
+// askMembers asks every member of the cluster, all at once, with what the command line has shown to
+// the first. missing are those that do not answer, sorted.
 func (r remote) askMembers(question func(context.Context, *client.Client) error) (missing []string, err error) {
 	missing = []string{}
 	err = r.ask(func(ctx context.Context, c *client.Client) error {

@@ -24,7 +24,8 @@ func versionLine() string {
 	return fmt.Sprintf("penstock %s, %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is what the build was given, else the module's version, else the commit it was built from.
+// version is what the build was given, else the module's version, else the commit it was built
+// from.
 func version() string {
 	if stamped != "" {
 		return stamped

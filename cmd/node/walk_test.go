@@ -180,7 +180,8 @@ func (w *walk) ask(keys []string, cost int64, heard func(key string, d *penstock
 	all.Wait()
 }
 
-// charge charges cost units to each of some keys. Of a key whose charge nobody decided alone nothing is known from then on.
+// charge charges cost units to each of some keys. If no single node decided a charge, nothing is
+// known of that key from then on.
 func (w *walk) charge(cost int64, keys ...string) {
 	w.t.Helper()
 	w.note("charge %d to %d keys", cost, len(keys))
@@ -250,8 +251,9 @@ var orders = [][]string{
 	{"n2", "n5", "n1 n3", "n4"},
 }
 
-// Promise: whichever node dies, and whenever and with whomever it has joined, nothing is forgotten that was charged before the last
-// second. Each node is killed, those first that have come last, and comes back under its name.
+// Promise: whichever node dies, and whenever and with whomever it has joined, nothing is forgotten
+// that was charged before the last second. Each node is killed, those first that have come last,
+// and comes back under its name.
 func TestEachNodeDies(t *testing.T) {
 	drawn := slices.Clone(orders)
 	dice := rand.New(rand.NewPCG(*walkSeed, 2))
@@ -294,7 +296,8 @@ func drawOrder(dice *rand.Rand) (order []string) {
 	return order
 }
 
-// Promise: the same with a table of which a look takes hundreds of messages, while all of it is charged once more.
+// Promise: the same with a table of which a look takes hundreds of messages, while all of it is
+// charged once more.
 func TestNodeDiesBesideALargeTable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("charges a hundred thousand keys")
@@ -313,7 +316,8 @@ func TestNodeDiesBesideALargeTable(t *testing.T) {
 	}
 }
 
-// A node that is stopped for as long as it takes to be declared dead, and goes on, costs nothing that was charged before.
+// A node that is stopped for as long as it takes to be declared dead, and goes on, costs nothing
+// that was charged before.
 func TestStopCostsNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("stops a node for eight seconds")

@@ -1,5 +1,5 @@
-// Package caddy_test runs the example in a real Caddy, before three nodes that share their counters as one would. It is a
-// module of its own: Caddy has many dependencies.
+// Package caddy_test runs the example in a real Caddy, before three nodes that share their counters
+// as one would. It is a module of its own: Caddy has many dependencies.
 package caddy_test
 
 import (

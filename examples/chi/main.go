@@ -1,4 +1,5 @@
-// Command chi is a web server with chi's router that asks Penstock before it answers: 5 requests an hour for each user.
+// Command chi is a web server with chi's router that asks Penstock before it answers: 5 requests an
+// hour for each user.
 package main
 
 import (

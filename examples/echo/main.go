@@ -1,4 +1,5 @@
-// Command echo is a web server with Echo that asks Penstock before it answers: 5 requests an hour for each user.
+// Command echo is a web server with Echo that asks Penstock before it answers: 5 requests an hour
+// for each user.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command embedded is a web server with a node of Penstock inside: 5 requests an hour for each user, over all servers
-// that have joined each other.
+// Command embedded is a web server with a node of Penstock inside: 5 requests an hour for each
+// user, over all servers that have joined each other.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Package envoy_test holds the example against the types that Envoy itself is built from, and tries its limits with the
-// descriptors that an Envoy with this configuration would send. It is a module of its own: Envoy's types are many.
+// Package envoy_test holds the example against the types that Envoy itself is built from, and tries
+// its limits with the descriptors that an Envoy with this configuration would send. It is a module
+// of its own: Envoy's types are many.
 package envoy_test
 
 import (
@@ -118,8 +119,8 @@ func edge(t *testing.T) (domain string, host *routev3.VirtualHost) {
 // A request as far as envoy.yaml looks at it.
 type request struct{ method, path, address, user string }
 
-// descriptors does what Envoy does with the actions of a route: each rate limit is a descriptor, unless one of its actions
-// finds nothing in the request.
+// descriptors does what Envoy does with the actions of a route: each rate limit is a descriptor,
+// unless one of its actions finds nothing in the request.
 func descriptors(t *testing.T, host *routev3.VirtualHost, r request) (out []*commonv3.RateLimitDescriptor) {
 	t.Helper()
 	for _, route := range host.Routes {

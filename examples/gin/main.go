@@ -1,4 +1,5 @@
-// Command gin is a web server with Gin that asks Penstock before it answers: 5 requests an hour for each user.
+// Command gin is a web server with Gin that asks Penstock before it answers: 5 requests an hour for
+// each user.
 package main
 
 import (
@@ -31,7 +32,7 @@ func main() {
 	log.Fatal(http.ListenAndServe(*listen, r))
 }
 
-// limited is h as Gin's middleware: who is not handed on is answered already.
+// limited is h as Gin's middleware: a request that is not passed on has been answered already.
 func limited(h client.HTTP) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		admitted := false

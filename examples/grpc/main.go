@@ -1,5 +1,6 @@
-// Command grpc is a gRPC server that asks Penstock before it answers: 5 calls an hour for each user. With -call it is a
-// client of that server: it calls once, and prints the code, and when to come again.
+// Command grpc is a gRPC server that asks Penstock before it answers: 5 calls an hour for each
+// user. With -call it is a client of that server: it calls once, and prints the code, and when to
+// come again.
 package main
 
 import (

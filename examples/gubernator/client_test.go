@@ -142,7 +142,8 @@ type row struct {
 	status    guber.Status
 }
 
-// The rows of Gubernator's own functional tests that need no waiting, each request at another node than the last.
+// The rows of Gubernator's own functional tests that need no waiting, each request at another node
+// than the last.
 func TestBehaviours(t *testing.T) {
 	const minute = 60 * guber.Second
 	for name, c := range map[string]struct {
@@ -227,7 +228,7 @@ func TestMissingFields(t *testing.T) {
 	}
 }
 
-// A window ends at one time, whoever is asked.
+// A window ends at one time, on every node.
 func TestOneResetTime(t *testing.T) {
 	want := int64(0)
 	for i := range 9 {
@@ -235,7 +236,8 @@ func TestOneResetTime(t *testing.T) {
 		if want == 0 {
 			want = got.ResetTime
 		}
-		if diff := got.ResetTime - want; diff < -50 || diff > 50 { // clocks of three nodes, and a busy machine
+		// clocks of three nodes, and a busy machine
+		if diff := got.ResetTime - want; diff < -50 || diff > 50 {
 			t.Errorf("request %d: %d ms away from the first", i+1, diff)
 		}
 	}
@@ -274,7 +276,8 @@ func TestHealthCheck(t *testing.T) {
 	}
 }
 
-// Promise: no more are admitted than the limit says, whichever nodes are asked. (995 of 100 were, with GLOBAL.)
+// Promise: no more are admitted than the limit says, whichever nodes are asked. (995 of 100 were,
+// with GLOBAL.)
 func TestExactlyTheLimit(t *testing.T) {
 	var wg sync.WaitGroup
 	var admitted atomic.Int64
@@ -297,8 +300,8 @@ func TestExactlyTheLimit(t *testing.T) {
 	}
 }
 
-// Promise: a request is charged once, however short the patience of its client. (300 requests of one hit were charged
-// 1,077 hits elsewhere.)
+// Promise: a request is charged once, however short the patience of its client. (300 requests of
+// one hit were charged 1,077 hits elsewhere.)
 func TestNothingIsChargedTwice(t *testing.T) {
 	const requests, limit = 300, 1_000_000
 	r := &guber.RateLimitReq{Name: "patience", UniqueKey: "k", Hits: 1, Limit: limit, Duration: 600_000}

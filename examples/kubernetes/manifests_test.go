@@ -33,8 +33,8 @@ type manifests struct {
 	keys     string // the folder that make-keys.sh has filled
 }
 
-// render makes keys and renders the folder. A field that a type does not have is an error, and so is an object of
-// another kind.
+// render makes keys and renders the folder. A field that a type does not have is an error, and so
+// is an object of another kind.
 func render(t *testing.T) *manifests {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,8 @@ func render(t *testing.T) *manifests {
 		keys:    filepath.Join(dir, "keys"),
 		configs: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}, services: map[string]*corev1.Service{},
 	}
-	// Members dial each other by name, here by that of this machine. As in a cluster, the certificate is for no address.
+	// Members dial each other by name, here by that of this machine. As in a cluster, the
+	// certificate is for no address.
 	if out, err := exec.Command("sh", "make-keys.sh", m.keys, "localhost").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

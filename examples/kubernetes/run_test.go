@@ -21,7 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// container is a process that runs what a container would, with loopback in the place of its network.
+// container is a process that runs what a container would, with loopback in the place of its
+// network.
 type container struct {
 	command *exec.Cmd
 	env     []string
@@ -85,7 +86,7 @@ func free(t *testing.T) string {
 	return ""
 }
 
-// shortDir is a folder for sockets, whose paths must be short.
+// shortDir is a folder for sockets, because their paths must be short.
 func shortDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "penstock")
 	if err != nil {
@@ -186,7 +187,7 @@ type decision struct {
 	Source            string
 }
 
-// ask asks the agent whose sockets are in a folder.
+// ask asks the agent that has its sockets in a folder.
 func (p *pods) ask(sockets, page string, into any) int {
 	p.t.Helper()
 	browser := http.Client{Timeout: time.Minute, Transport: &http.Transport{
@@ -228,8 +229,9 @@ func (p *pods) whole(sockets string, n int) {
 	})
 }
 
-// Promise: the containers of the manifests start, find each other by the service's name, with the keys of the Secret,
-// and an agent answers on its sockets for what the members own, also while one of them leaves.
+// Promise: the containers of the manifests start, find each other by the service's name, with the
+// keys of the Secret, and an agent answers on its sockets for what the members own, also while one
+// of them leaves.
 func TestContainersRun(t *testing.T) {
 	p := newPods(t)
 	member := p.m.members.Spec.Template.Spec.Containers[0]
@@ -256,8 +258,9 @@ func TestContainersRun(t *testing.T) {
 		p.whole(sockets[i], len(members))
 	}
 
-	// six asks six times for a key of which five pass. A node that a busy machine has kept from running for a while does
-	// not decide for a moment, and says so: then it is tried with another key.
+	// six asks six times for a key of which five pass. A node that a busy machine has kept from
+	// running for a while does not decide for a moment, and says so: then it is tried with another
+	// key.
 	six := func(name string) (key string) {
 		t.Helper()
 		for try := range 30 {

@@ -1,7 +1,8 @@
-// Command llm is a proxy before a language model's API that limits what each team spends: tokens a minute and requests a
-// minute together. What a request costs is known only when the model has answered. So the proxy reserves an estimate, passes
-// the request on, and settles with what the answer says was used. While a request is under way its estimate counts as spent:
-// no burst of long answers goes beyond the limit.
+// Command llm is a proxy before a language model's API that limits what each team spends: tokens a
+// minute and requests a minute together. What a request costs is known only when the model has
+// answered. So the proxy reserves an estimate, passes the request on, and settles with what the
+// answer says was used. While a request is under way its estimate counts as spent: no burst of long
+// answers goes beyond the limit.
 //
 //	limits:
 //	  - {name: tokens, algorithm: gcra, limit: 10000, per: 1m, max_debt: 10000}
@@ -38,8 +39,8 @@ func main() {
 	log.Fatal(http.ListenAndServe(*listen, nil))
 }
 
-// answerTime is how long a model may take. Its deadline is the reservation's as well: if this proxy dies meanwhile, the
-// estimate is charged then.
+// answerTime is how long a model may take. Its deadline is the reservation's as well: if this proxy
+// dies meanwhile, the estimate is charged then.
 const answerTime = 2 * time.Minute
 
 // proxy passes requests on that their team can pay.
@@ -75,7 +76,8 @@ func (p *proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if used < 0 {
 		used = cost // the model does not say: what was estimated stands
 	}
-	// The client may be gone by now; what was used is owed all the same. Asking again does nothing twice.
+	// The client may be gone by now; what was used is owed all the same. Asking again does nothing
+	// twice.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
 	defer cancel()
 	if err := cmp.Or(held[0].Settle(ctx, used), held[1].Settle(ctx, asked)); err != nil {
@@ -83,7 +85,8 @@ func (p *proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// estimate is what a request may cost at most: four bytes are about a token, and the answer has as many as it may have.
+// estimate is what a request may cost at most: four bytes are about a token, and the answer has as
+// many as it may have.
 func estimate(body []byte) int64 {
 	var request struct {
 		MaxTokens int64 `json:"max_tokens"`
@@ -95,8 +98,8 @@ func estimate(body []byte) int64 {
 	return int64(len(body))/4 + 1 + request.MaxTokens
 }
 
-// pass sends the request on and its answer back. It returns the tokens that were used, or -1 if that is not known, and
-// whether the model was asked at all, as a number.
+// pass sends the request on and its answer back. It returns the tokens that were used, or -1 if
+// that is not known, and whether the model was asked at all, as a number.
 func (p *proxy) pass(rw http.ResponseWriter, r *http.Request, body []byte) (used, asked int64) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime-10*time.Second)
 	defer cancel()

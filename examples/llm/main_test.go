@@ -78,9 +78,11 @@ func TestProxy(t *testing.T) {
 	}{
 		{`,"usage":{"total_tokens":100}`, 500, 200, "choices", 1900},
 		{`,"usage":{"total_tokens":700}`, 500, 200, "choices", 1200}, // more than was reserved
-		{``, 1500, 429, "tokens: ", 1200},                            // and the request is not counted
-		{``, 500, 200, "choices", 691},                               // the model does not say: 509 were estimated
-		{``, 100, 429, "requests: 0 of 3", 691},                      // and no tokens are
+		// and the request is not counted
+		{``, 1500, 429, "tokens: ", 1200},
+		// the model does not say: 509 were estimated
+		{``, 500, 200, "choices", 691},
+		{``, 100, 429, "requests: 0 of 3", 691}, // and no tokens are
 	} {
 		usage = row.usage
 		r, _ := http.NewRequest("POST", p.URL, strings.NewReader(fmt.Sprintf(`{"max_tokens":%4d,"messages":[]}`, row.maxTokens)))

@@ -1,5 +1,5 @@
-// Command nethttp is a web server of the standard library that asks Penstock before it answers: 5 requests an hour for
-// each user.
+// Command nethttp is a web server of the standard library that asks Penstock before it answers: 5
+// requests an hour for each user.
 package main
 
 import (

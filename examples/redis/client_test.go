@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// start builds Penstock and runs four nodes of it. When it returns, three know each other and the fourth is alone.
+// start builds Penstock and runs four nodes of it. When it returns, three know each other and the
+// fourth is alone.
 func start() (stop func(), err error) {
 	var started []*exec.Cmd
 	dir, err := os.MkdirTemp("", "redis")
@@ -141,8 +142,8 @@ func patience(t *testing.T) context.Context {
 // throttle is CL.THROTTLE key 9 10 3600: ten at once, one every six minutes.
 func throttle(key string) []any { return []any{"CL.THROTTLE", key, 9, 10, 3600} }
 
-// Promise: go-redis connects and works, with both versions of the protocol, and one key has one count whichever node is
-// asked, by whichever door.
+// Promise: go-redis connects and works, with both versions of the protocol, and one key has one
+// count whichever node is asked, by whichever door.
 func TestGoRedis(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
@@ -235,7 +236,8 @@ func peekHTTP(t *testing.T, n node, key string) int64 {
 	return d.Remaining
 }
 
-// Promise: valkey-go connects as it does by default, with RESP3 and tracking, and joins concurrent calls in pipelines.
+// Promise: valkey-go connects as it does by default, with RESP3 and tracking, and joins concurrent
+// calls in pipelines.
 func TestValkeyGo(t *testing.T) {
 	ctx := patience(t)
 	var admitted atomic.Int64
