@@ -22,7 +22,7 @@ race: ## all tests with the race detector (needs a C compiler)
 T ?= 10s
 fuzz: ## every fuzz target for T=10s, one after the other; the last line of each says how many executions
 	@$(GO) list ./... | while read -r p; do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-		echo "$$p $$f"; out=$$($(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) $$p 2>&1) || { echo "$$out"; exit 1; }; \
+		echo "$$p $$f"; out=$$($(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 50x $$p 2>&1) || { echo "$$out"; exit 1; }; \
 		echo "$$out" | grep execs | tail -1; \
 	done; done
 

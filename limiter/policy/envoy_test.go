@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -344,7 +345,14 @@ func TestEnvoyUnits(t *testing.T) {
 }
 
 func FuzzParseEnvoy(f *testing.F) {
-	f.Add([]byte(messaging), "path=/ab/y")
+	// Long seeds are slow: by default the fuzzer spends up to a minute on making a long input shorter, with a try for each
+	// pair of its bytes, and mutates nothing meanwhile. The flag goes before it.
+	if tries := flag.Lookup("test.fuzzminimizetime"); tries.Value.String() == tries.DefValue {
+		tries.Value.Set("50x")
+	}
+	for _, part := range strings.Split(messaging, "\n  - key:")[1:] {
+		f.Add([]byte("domain: d\ndescriptors:\n  - key:"+part), "path=/ab/y")
+	}
 	f.Add([]byte("domain: d\ndescriptors: &d [{key: a, descriptors: *d }]\n"), "a=b")
 	f.Add([]byte("domain: d\ndescriptors:\n  - &x {key: a, metadata: {<<: *x}}\n  - <<: [*x, *x]\n"), "a")
 	f.Add([]byte("{\"domain\": 1, \"descriptors\": [{\"key\": \"k\", \"rate_limit\": {\"unit\": \"day\", \"requests_per_unit\": 0o7}}]}"), "k=")
