@@ -52,18 +52,24 @@ func (c *configFile) load(ctx *kong.Context, serve *kong.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := yaml.Unmarshal(text, &c.values); err != nil {
-		return fmt.Errorf("%s:\n%s", path, yaml.FormatError(err, false, true))
+	c.values, err = parseConfig(path, text, flags)
+	return err
+}
+
+// parseConfig reads the text of the file at path, which may name any of flags.
+func parseConfig(path string, text []byte, flags map[string]*kong.Flag) (values map[string]any, err error) {
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		return nil, fmt.Errorf("%s:\n%s", path, yaml.FormatError(err, false, true))
 	}
-	for name, value := range c.values {
+	for name, value := range values {
 		if flags[name] == nil || name == "config" || name == "help" {
-			return fmt.Errorf("%s: %q is no flag of serve; the fields of this file are the flags' names without the dashes", path, name)
+			return nil, fmt.Errorf("%s: %q is no flag of serve; the fields of this file are the flags' names without the dashes", path, name)
 		}
 		if list, ok := value.([]any); ok {
-			c.values[name] = joinWords(list)
+			values[name] = joinWords(list)
 		}
 	}
-	return nil
+	return values, nil
 }
 
 // joinWords makes of a YAML list what the command line takes: words with commas between.

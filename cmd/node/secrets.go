@@ -21,6 +21,11 @@ func readGossipKeys(path string) (keys [][]byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--gossip-key-file: %w", err)
 	}
+	return parseGossipKeys(path, text)
+}
+
+// parseGossipKeys reads the text of the key file at path.
+func parseGossipKeys(path string, text []byte) (keys [][]byte, err error) {
 	for i, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
