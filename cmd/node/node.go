@@ -255,7 +255,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	return nil
 }
 
-// leastUnfinished is the least memory for calls of gRPC whose requests are not complete; a node
+// leastUnfinished is the least memory for gRPC calls with incomplete requests; a node
 // with much for counters has half as much for those.
 const leastUnfinished = 32 << 20
 

@@ -6,12 +6,13 @@
 //		    limit: 10
 //		    per: 1m
 //
-//	 1. Load finds the file, or the files of a directory, and walks through each. What is wrong is a Fault with file,
-//	    line, column, the field and what it accepts; all faults of all files are reported together.
-//	 2. Each entry becomes a limiter.Spec, and limiter.New has the last word on it. The result is a Set: all limits by
-//	    their names, of all files at once. There is no half of a Set.
-//	 3. Watch goes on looking at the files and hands over a new Set when they change. A bad file never replaces a good
-//	    one: its faults are logged, and the Set before stays in force.
+//	 1. Load finds the file, or the files of a directory, and walks through each. A mistake is a
+//	    Fault with file, line, column, the field and the values that it accepts. All faults of all
+//	    files are reported together.
+//	 2. Each entry becomes a limiter.Spec, which limiter.New checks. The result is a Set: all
+//	    limits by their names, of all files at once. There is no half of a Set.
+//	 3. Watch keeps looking at the files and hands over a new Set when they change. A bad file
+//	    never replaces a good one: its faults are logged, and the Set before stays in force.
 //
 // The language is YAML with one meaning for each text: unknown and repeated fields are faults,
 // words are not numbers, and anchors, aliases, tags and merge keys are not read. What the language
