@@ -217,4 +217,18 @@ func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 	for _, x := range nodeGauges {
 		to <- prometheus.MustNewConstMetric(desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node))
 	}
+	c.collectCopies(to)
+}
+
+var partitionsDesc = prometheus.NewDesc("penstock_partitions",
+	"Partitions that this node decides for (held), or is handing to another node (giving).", []string{"state"}, nil)
+
+func (c *nodeCollector) collectCopies(to chan<- prometheus.Metric) {
+	copies := c.node.Copies()
+	to <- prometheus.MustNewConstMetric(partitionsDesc, prometheus.GaugeValue, float64(copies.Held), "held")
+	to <- prometheus.MustNewConstMetric(partitionsDesc, prometheus.GaugeValue, float64(copies.Giving), "giving")
+	to <- prometheus.MustNewConstMetric(desc("unreplicated_partitions", "Partitions held here of which no other node has a whole copy: a crash forgets their counters."),
+		prometheus.GaugeValue, float64(copies.Unreplicated))
+	to <- prometheus.MustNewConstMetric(desc("replication_lag_seconds", "Age of the oldest change that a copy does not have yet; 0 if none waits."),
+		prometheus.GaugeValue, copies.Lag.Seconds())
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/ring"
 	"penstock/rpc/client"
 )
 
@@ -22,7 +24,7 @@ var (
 	walkSteps  = flag.Int("walk.steps", 6, "steps of each walk")
 	walkSeed   = flag.Uint64("walk.seed", 1, "seed of the first one; the next has the next")
 	walkOrders = flag.Int("walk.orders", 0, "how many more orders of joining TestEachNodeDies draws")
-	walkLarge  = flag.Int("walk.large", 100_000, "keys in TestNodeDiesBesideALargeTable")
+	walkLarge  = flag.Int("walk.large", 20_000, "keys in TestNodeDiesBesideALargeTable")
 	walkKeys   = flag.Int("walk.keys", 1000, "keys that are charged before the first step")
 )
 
@@ -103,6 +105,52 @@ func (w *walk) kill(name string) {
 	w.note("kill %s", name)
 	w.gone[name] = true
 	w.end(name, syscall.SIGKILL)
+}
+
+// rest waits for a quiet second, and then, which takes longer on a busy machine or with a large table, until every
+// partition is held and has a whole copy.
+func (w *walk) rest() {
+	w.t.Helper()
+	time.Sleep(quiet)
+	var err error
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = w.copied(); err == nil {
+			return
+		}
+	}
+	w.t.Fatalf("not in two minutes: %v", err)
+}
+
+// copied says which partitions are held by no node, or have no whole copy.
+func (w *walk) copied() error {
+	held := 0.0
+	for _, name := range w.names() {
+		_, page, err := w.nodes[name].call("GET", "/metrics")
+		if err != nil {
+			return err
+		}
+		held += metric(page, `penstock_partitions{state="held"}`)
+		without, lag := metric(page, "penstock_unreplicated_partitions"), metric(page, "penstock_replication_lag_seconds")
+		if len(w.nodes) > 1 && (without > 0 || lag > 0) {
+			return fmt.Errorf("%s: %v partitions without a whole copy, %v s behind", name, without, lag)
+		}
+	}
+	if held != ring.Partitions {
+		return fmt.Errorf("%v of %d partitions are held", held, ring.Partitions)
+	}
+	return nil
+}
+
+// metric is a number of a page of metrics, or -1.
+func metric(page, name string) float64 {
+	for line := range strings.Lines(page) {
+		if text, found := strings.CutPrefix(line, name+" "); found {
+			if x, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil {
+				return x
+			}
+		}
+	}
+	return -1
 }
 
 // leave ends a node with SIGTERM.
@@ -271,7 +319,7 @@ func TestEachNodeDies(t *testing.T) {
 			slices.Reverse(victims)
 			for _, victim := range victims {
 				w.charge(2, w.some(dice, 300)...)
-				time.Sleep(quiet)
+				w.rest()
 				w.kill(victim)
 				w.count()
 				w.start(victim)
@@ -296,11 +344,11 @@ func drawOrder(dice *rand.Rand) (order []string) {
 	return order
 }
 
-// Promise: the same with a table of which a look takes hundreds of messages, while all of it is
+// Promise: the same with a table of which a look takes dozens of messages, while all of it is
 // charged once more.
 func TestNodeDiesBesideALargeTable(t *testing.T) {
 	if testing.Short() {
-		t.Skip("charges a hundred thousand keys")
+		t.Skip("charges twenty thousand keys")
 	}
 	w := newWalk(t)
 	w.start("n1", "n2")
@@ -309,7 +357,7 @@ func TestNodeDiesBesideALargeTable(t *testing.T) {
 	w.start("n3")
 	for _, victim := range []string{"n3", "n1"} {
 		w.charge(1, keys...)
-		time.Sleep(quiet)
+		w.rest()
 		w.kill(victim)
 		w.count()
 		w.start(victim)
@@ -325,7 +373,7 @@ func TestStopCostsNothing(t *testing.T) {
 	w := newWalk(t)
 	w.start("n1", "n2", "n3")
 	w.charge(2, w.fresh(2000)...)
-	time.Sleep(quiet)
+	w.rest()
 	w.pause("n2", 8*time.Second)
 	w.see()
 	w.count()
@@ -353,7 +401,7 @@ func (w *walk) step(dice *rand.Rand) {
 		w.leave(one)
 		w.start(one)
 	case x < 8:
-		time.Sleep(quiet)
+		w.rest()
 		w.kill(one)
 		if dice.IntN(2) == 0 {
 			w.see()
@@ -361,7 +409,7 @@ func (w *walk) step(dice *rand.Rand) {
 			w.start(one)
 		}
 	default:
-		time.Sleep(quiet)
+		w.rest()
 		w.pause(one, time.Duration(dice.Int64N(int64(9*time.Second))))
 		w.see()
 	}
