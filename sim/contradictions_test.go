@@ -31,6 +31,25 @@ var contradictions = map[string]contradiction{
 	"two-of-four-die":     {ready, "the dead count as missing for ten minutes, though their processes are gone for sure"},
 }
 
+// redSeeds are drawn worlds that are expected to be red. They leave the kept seeds until the product holds the promise.
+var redSeeds = map[uint64]contradiction{
+	3000002749: {useful, "both halves of a cut pair decide; a reset that one of them answers is lost when their tables are merged"},
+}
+
+// Promise: the same of drawn worlds.
+func TestRedSeeds(t *testing.T) {
+	for seed, x := range redSeeds {
+		switch r := Run(seed); {
+		case r.OK():
+			t.Errorf("seed %d holds every promise, where %q was expected to break (%s): move it to the kept seeds",
+				seed, promiseWords[x.promise][0], x.reason)
+		case r.Failure.Promise != promiseWords[x.promise][0]:
+			t.Errorf("seed %d: %q breaks, where %q was expected to (%s): %s",
+				seed, r.Failure.Promise, promiseWords[x.promise][0], x.reason, r.Failure.Detail)
+		}
+	}
+}
+
 // Promise: the worlds that once showed a fault show it as long as it is there, and never again after that.
 func TestKeptWorlds(t *testing.T) {
 	files, err := filepath.Glob("testdata/worlds/*.yaml")
