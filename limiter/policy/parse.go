@@ -120,15 +120,23 @@ func (p *page) faultAt(line, column int, field, reason string) {
 // count is how many faults there are so far.
 func (p *page) count() int { return len(p.faults) + p.hidden }
 
+// emptyFile is what is wrong with a file that says nothing. An editor or a failed copy leaves such files behind, and to read
+// one as "no limits" would lift all of them.
+const emptyFile = "the file says nothing about limits; write \"limits: []\" if it is to have none"
+
 // top reads the whole document.
 func (p *page) top(n ast.Node) {
 	if n == nil {
+		p.faultAt(1, 1, "", emptyFile)
 		return
 	}
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
 		p.fault(n, "", "the file must be a mapping of fields, not "+describe(n))
 		return
+	}
+	if len(m.Values) == 0 {
+		p.fault(n, "", emptyFile)
 	}
 	for _, v := range m.Values {
 		switch name := v.Key.String(); name {
@@ -144,6 +152,7 @@ func (p *page) top(n ast.Node) {
 
 func (p *page) limitList(n ast.Node) {
 	if _, empty := n.(*ast.NullNode); empty {
+		p.fault(n, "limits", "is empty; write \"limits: []\" if there are to be none")
 		return
 	}
 	list, ok := n.(*ast.SequenceNode)

@@ -34,6 +34,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -89,20 +90,32 @@ func load(path string, top func(*page, ast.Node)) (*book, error) {
 		case try < tries && (changed || before != "" && errors.Is(err, fs.ErrNotExist)):
 		case err != nil:
 			return nil, err
+		case changed:
+			return nil, fmt.Errorf("%s: is being written: it changes while it is read; wait until it is complete", path)
 		default:
 			return b, nil
 		}
 	}
 }
 
-// generation tells one content of a Kubernetes ConfigMap from the next: all its files lead through
-// one link, which is swapped. Files that were read around a swap may not belong together.
-func generation(dir string) string {
-	target, err := os.Readlink(filepath.Join(dir, "..data"))
-	if err != nil {
-		return ""
+// generation tells one content of a path from the next, by the sizes and times of its files. A file that was read while it was
+// written may be half of one. In a Kubernetes ConfigMap all files lead through one link, which is swapped: files that were read
+// around a swap may not belong together.
+func generation(path string) string {
+	var b strings.Builder
+	if target, err := os.Readlink(filepath.Join(path, "..data")); err == nil {
+		b.WriteString(target)
 	}
-	return target
+	files, err := list(path)
+	if err != nil {
+		return b.String()
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			fmt.Fprintf(&b, "\n%s %d %d", file, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return b.String()
 }
 
 func loadOnce(path string, top func(*page, ast.Node)) (*book, error) {

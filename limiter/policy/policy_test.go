@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml/ast"
 	"go.uber.org/goleak"
 
 	"penstock/limiter"
@@ -83,11 +84,46 @@ limits:
 	}
 }
 
-func TestAFileMayBeEmpty(t *testing.T) {
-	for _, text := range []string{"", "# nothing yet\n", "limits:\n", "limits: []\n"} {
+// Promise: an empty file is refused like a broken one; "limits: []" says that there are to be none.
+func TestAnEmptyFileIsAFault(t *testing.T) {
+	for _, text := range []string{"limits: []\n", "limits: []", "rules: []\n", "# none\nlimits: []\nrules: []\n"} {
 		if set, err := Parse("f", []byte(text)); err != nil || len(set.Limits) != 0 {
 			t.Errorf("%q: %v, %v", text, set, err)
 		}
+	}
+	for _, c := range []struct{ text, want string }{
+		{"", "f:1:1: the file says nothing about limits; write \"limits: []\""},
+		{" \n\n\t\n", "f:"},
+		{"# nothing yet\n", "f:1:1: the file says nothing"},
+		{"---\n", "f:1:"},
+		{"null\n", "f:1:1: the file must be a mapping"},
+		{"{}\n", "f:1:1: the file says nothing"},
+		{"limits:\n", "limits: is empty; write \"limits: []\""},
+		{"limits: []\nrules:\n", "rules: is empty; write \"rules: []\""},
+	} {
+		if _, err := Parse("f", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+// Promise: a file that changes while it is read is not taken for a whole one.
+func TestAFileThatIsBeingWrittenIsNotRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	put(t, file, one("a"))
+	reads, changes := 0, 2
+	top := func(p *page, n ast.Node) {
+		if reads++; reads <= changes {
+			put(t, file, one("a")+strings.Repeat("# more to come\n", reads))
+		}
+		p.top(n)
+	}
+	if b, err := load(file, top); err != nil || b.limits["a"] == nil || reads != 3 {
+		t.Errorf("left alone after the second of %d readings: %v", reads, err)
+	}
+	reads, changes = 0, 3
+	if _, err := load(file, top); err == nil || !strings.Contains(err.Error(), "is being written") {
+		t.Errorf("written during all of %d readings: %v", reads, err)
 	}
 }
 

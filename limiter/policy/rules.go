@@ -29,6 +29,7 @@ const (
 
 func (p *page) ruleList(n ast.Node) {
 	if _, empty := n.(*ast.NullNode); empty {
+		p.fault(n, "rules", "is empty; write \"rules: []\" if there are to be none")
 		return
 	}
 	list, ok := n.(*ast.SequenceNode)

@@ -25,7 +25,7 @@ func TestRulesArrive(t *testing.T) {
   - {name: health, match: {path: [/healthz, /readyz]}, unlimited: true}
 `,
 		"b.yaml": "rules: [{apply: [{limit: more, key: all}]}, {apply: [{limit: login, key: '{user}'}]}]\n",
-		"c.yaml": "rules:\nlimits: [{name: more, algorithm: gcra, limit: 1, per: 1s}]\n",
+		"c.yaml": "rules: []\nlimits: [{name: more, algorithm: gcra, limit: 1, per: 1s}]\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestRulesArrive(t *testing.T) {
 	if err != nil || !set.equal(again) {
 		t.Errorf("the same files are not equal: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "b.yaml"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "b.yaml"), []byte("rules: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if again, err = Load(dir); err != nil || set.equal(again) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -31,7 +32,18 @@ type Watcher struct {
 	mu    sync.Mutex
 	renew func(always bool) (limits int, renewed bool, err error)
 	fault string // of the last load, "" if there was none
+
+	state atomic.Pointer[State]
 }
+
+// State is how the last load ended.
+type State struct {
+	OK   bool      // what the files say is in force
+	Last time.Time // when a load last succeeded
+}
+
+// State may be asked at any time.
+func (w *Watcher) State() State { return *w.state.Load() }
 
 // content is limits as Load and LoadEnvoy return them.
 type content[T any] interface {
@@ -57,6 +69,7 @@ func watch[T content[T]](path string, log *slog.Logger, load func(string) (T, er
 		return nil, fmt.Errorf("watching %s: %w", path, err)
 	}
 	w := &Watcher{path: path, log: log, files: files}
+	w.state.Store(new(State))
 	var last *T // that was applied
 	w.renew = func(always bool) (limits int, renewed bool, err error) {
 		next, err := load(path)
@@ -108,6 +121,11 @@ func (w *Watcher) load(asked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	limits, renewed, err := w.renew(asked || w.fault != "")
+	state := State{OK: err == nil, Last: time.Now()}
+	if err != nil {
+		state.Last = w.State().Last
+	}
+	w.state.Store(&state)
 	switch {
 	case err != nil:
 		if text := err.Error(); asked || text != w.fault {

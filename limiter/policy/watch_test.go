@@ -67,6 +67,48 @@ func TestWatchFollows(t *testing.T) {
 	})
 }
 
+// Promise: what an editor or a failed copy leaves behind deletes no limits, and the State says that it was not taken.
+func TestAnEmptiedFileDeletesNothing(t *testing.T) {
+	for _, emptied := range []string{"", "# nothing\n", "{}\n", "limits:\n", one("a")[:30]} {
+		t.Run(emptied, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "limits.yaml")
+			put(t, file, one("a"))
+			var set atomic.Pointer[Set]
+			w, err := Watch(file, slog.New(slog.DiscardHandler), set.Store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			before := w.State()
+			if !before.OK || before.Last.IsZero() {
+				t.Errorf("after a good load: %+v", before)
+			}
+			put(t, file, emptied)
+			until(t, "the fault is seen", func() bool { return !w.State().OK })
+			if after := w.State(); !after.Last.Equal(before.Last) || set.Load().Limits["a"] == nil {
+				t.Errorf("%+v, and in force is %v", after, set.Load().Limits)
+			}
+			put(t, file, "limits: []\n")
+			until(t, "none are wanted, and there are none", func() bool { return len(set.Load().Limits) == 0 })
+			if after := w.State(); !after.OK || !after.Last.After(before.Last) {
+				t.Errorf("after the next good load: %+v", after)
+			}
+		})
+	}
+	t.Run("directory", func(t *testing.T) {
+		dir := t.TempDir()
+		put(t, filepath.Join(dir, "a.yaml"), one("a"))
+		has, _, logged := inForce(t, dir)
+		if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the fault is logged", func() bool { return strings.Contains(logged.String(), "without .yaml or .yml files") })
+		if !has("a")() {
+			t.Error("a directory without files has deleted the limits")
+		}
+	})
+}
+
 // Promise: what lies beside the limits changes nothing, and fills no log.
 func TestOtherFilesAreSilent(t *testing.T) {
 	dir := t.TempDir()
