@@ -58,10 +58,11 @@ func (n *Node) confirmOwn(items []Item, out []Decision) {
 // what they do not confirm; and for those who have to forget a denial, as Node.Tells says. Until it returns nobody may hear of answer, which is Deliver's then.
 func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged
+	decider := decider{limits: *n.limits.Load()}
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
 		if needsHeir(it.Op, it.Limit) && out.Decision.Allowed && out.Status == StatusDone && out.Owner == "" { // else another node has decided
-			list = append(list, charged{it.item(), &out.Decision, &out.Degraded, &out.Bound})
+			list = append(list, charged{it.item(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
 	n.confirm(list)

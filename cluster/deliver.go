@@ -40,10 +40,11 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		answer.asked = slices.Grow(answer.asked[:0], len(a.Items))
 		items = answer.asked
 	}
+	decider := decider{limits: *n.limits.Load()}
 	for i := range a.Items {
 		it := &a.Items[i]
-		items = append(items, it.item())
-		n.table.Expect(it.Limit, items[i].hash)
+		items = append(items, it.item(decider.of(it)))
+		n.table.Expect(items[i].limit, items[i].hash)
 	}
 	status := n.accept(now, view, a)
 	if view != nil {
@@ -69,7 +70,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		case !n.Holds(items[i].hash):
 			n.disown(now, view, items[i].hash, out)
 		default:
-			told := a.Items[i].Tell && n.promise(now, a.From, &items[i])
+			told := a.Items[i].Tell && sameLimit(items[i].limit, a.Items[i].Limit) && n.promise(now, a.From, &items[i])
 			n.answerHeld(now, view, &items[i], out)
 			out.Told = told && promised(&items[i], out)
 		}
@@ -78,8 +79,8 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 }
 
 // item is it as the node that decides sees it.
-func (it *AskItem) item() Item {
-	return Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: it.Limit, hash: limiter.Hash(it.Key), delivered: true}
+func (it *AskItem) item(l *limiter.Limit) Item {
+	return Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: l, hash: limiter.Hash(it.Key), delivered: true}
 }
 
 // newAnswer has room for n items; for one in a single piece of memory.

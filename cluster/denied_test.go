@@ -424,7 +424,9 @@ func TestChangedLimitIsAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.nodes["n1"].SetLimits(Limits{"five": l})
+	for _, n := range w.nodes {
+		n.SetLimits(Limits{"five": l})
+	}
 	if d := w.take("n1", "five", key); !d.Allowed || d.Limit != 7 {
 		t.Errorf("with an override to 7: %+v", d)
 	}

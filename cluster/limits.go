@@ -25,6 +25,7 @@ func (n *Node) SetLimits(l Limits) {
 	n.limitsMu.Lock()
 	defer n.limitsMu.Unlock()
 	n.given = l
+	n.limitsHash.Store(hashLimits(l))
 	for name := range l {
 		delete(n.put, name)
 	}
@@ -81,4 +82,49 @@ func (n *Node) uniteLimitsLocked() {
 		maps.Copy(all, n.given)
 	}
 	n.limits.Store(&all)
+}
+
+// A decider finds by which limit the owner of a key decides on what other nodes ask. Where nodes have different files, each
+// asker would bring its own numbers along, and one key would have several limits. So the owner's limit of that name decides, as
+// long as it can answer what is asked; the asker's decides if the owner has none of that name.
+type decider struct {
+	limits       Limits // the owner's
+	asked, named *limiter.Limit
+}
+
+// of is the limit for an item. Most items of an ask have the same limit, which is then looked up once.
+func (d *decider) of(it *AskItem) *limiter.Limit {
+	if it.Limit != d.asked {
+		d.asked, d.named = it.Limit, d.limits[it.Limit.Name]
+	}
+	if d.named == nil {
+		return it.Limit
+	}
+	own := d.named.For(it.Key)
+	switch {
+	case own.Consistency == limiter.Replicated, it.Op == OpLease && own.Consistency != limiter.Leased:
+		return it.Limit
+	case (own.Algorithm == limiter.Concurrency) != (it.Limit.Algorithm == limiter.Concurrency):
+		return it.Limit
+	case it.Terms != (Terms{}):
+		r := it.of(it.Cost)
+		if own.Accepts(&r) != nil {
+			return it.Limit
+		}
+	}
+	return own
+}
+
+// sameLimit reports whether own is the limit that was asked for, as far as that travels. If it is not, the files of owner and
+// asker differ, as they do for a moment when both are changed. Then the asker must not remember a denial: the owner's limit may
+// become the asker's without any change at the asker.
+func sameLimit(own, asked *limiter.Limit) bool {
+	if own == asked {
+		return true
+	}
+	a, b := own.Spec, asked.Spec
+	for _, s := range []*limiter.Spec{&a, &b} {
+		s.OnError, s.OnPartition, s.OnDeny, s.DryRun = 0, 0, 0, false // which do not travel, or not as they are
+	}
+	return a == b
 }

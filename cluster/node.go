@@ -70,6 +70,8 @@ type Node struct {
 	given    Limits     // by SetLimits
 	put      Limits     // by PutLimit
 
+	limitsHash, rulesHash atomic.Uint64 // see LimitsHash
+
 	settlements atomic.Int64 // lists of them that are not heard by all (spread.go)
 
 	owedMu   sync.Mutex      // guards below; taken after mu
@@ -139,6 +141,7 @@ func New(c Config) (*Node, error) {
 	}
 	n.recent.Seed(c.Secret)
 	n.limits.Store(&Limits{})
+	n.limitsHash.Store(hashLimits(nil))
 	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
 	n.strangers, n.hearsay, n.former = make(map[uint64]limiter.Instant), make(map[uint64]hearsay), make(map[uint64]formerPeer)

@@ -21,37 +21,71 @@ func (w *world) know(overrides []limiter.Override, nodes ...string) {
 	}
 }
 
-// TestOverrides: whichever node is asked, a key is decided by its override, on one count, also by an owner that does not
-// know of it; and as nodes hear of a change one after the other, no more is admitted than the larger limit.
+// TestOverrides: whichever node is asked, a key is decided by its override, on one count, also by an owner that has no limit of
+// that name. While nodes hear of a change one after the other, the owner's limit of that name decides for all of them.
 func TestOverrides(t *testing.T) {
 	w := newWorld(t, 3, tenAnHour)
 	key := w.key("n2", 0)
 	w.know([]limiter.Override{{Key: key, Limit: 12}}, "n1", "n3")
+	w.nodes["n2"].SetLimits(Limits{})
 	for i, node := range []string{"n1", "n3", "n1", "n3"} {
 		if d := w.take(node, "ten", key); !d.Allowed || d.Limit != 12 || d.Remaining != int64(11-i) || d.Owner != "n2" || d.Rule.Override != key {
 			t.Errorf("%s: %+v", node, d)
 		}
 	}
-	for i, want := range []bool{true, true, true, true, true, true, false} {
-		if d := w.take("n2", "ten", key); d.Allowed != want || d.Limit != 10 { // it has the limit as it is
-			t.Errorf("the owner, take %d: %+v", i, d)
+	w.know(nil, "n2")
+	for i, node := range []string{"n1", "n2", "n3", "n1", "n2", "n3", "n1"} {
+		if d := w.take(node, "ten", key); d.Allowed != (i < 6) || d.Limit != 10 {
+			t.Errorf("take %d, by %s: %+v; the owner has the limit as it is", i+4, node, d)
 		}
 	}
 	w.know([]limiter.Override{{Key: key, Limit: 11}}, "n2")
-	if d := w.take("n2", "ten", key); !d.Allowed || d.Remaining != 0 {
-		t.Errorf("the owner, with a limit of 11: %+v", d)
+	if d := w.take("n3", "ten", key); !d.Allowed || d.Remaining != 0 {
+		t.Errorf("the owner has a limit of 11: %+v", d)
 	}
-	if d := w.take("n1", "ten", key); !d.Allowed || d.Remaining != 0 {
-		t.Errorf("n1, with a limit of 12: %+v", d)
+	if d := w.take("n1", "ten", key); d.Allowed || d.Limit != 11 {
+		t.Errorf("the 12th: %+v", d)
 	}
-	if d := w.take("n3", "ten", key); d.Allowed {
-		t.Errorf("n3, the 13th: %+v", d)
+	w.know([]limiter.Override{{Key: key, Limit: 12}}, "n2")
+	if d := w.take("n1", "ten", key); !d.Allowed || d.Remaining != 0 || d.Limit != 12 {
+		t.Errorf("all have a limit of 12: %+v", d)
 	}
 	if d := w.take("n1", "ten", w.key("n2", 1)); d.Limit != 10 || d.Rule.Override != "" {
 		t.Errorf("another key: %+v", d)
 	}
 	if d := w.check("n1", Item{Limit: "ten", Key: key, Op: OpReset})[0]; d.Remaining != 12 {
 		t.Errorf("reset: %+v", d)
+	}
+}
+
+// TestOneLimitWhereFilesDiffer: of nodes with different limits of one name, the owner of a key decides by its own, whichever is
+// asked; so the cluster has one limit for each key.
+func TestOneLimitWhereFilesDiffer(t *testing.T) {
+	five, ten, gcra := tenAnHour, tenAnHour, tenAnHour
+	five.Limit, gcra.Algorithm, gcra.Limit = 5, limiter.GCRA, 7
+	ten.Algorithm, ten.Anchor = limiter.TokenBucket, limiter.FirstHit
+	w := newWorld(t, 3, tenAnHour)
+	for id, s := range map[string]limiter.Spec{"n1": five, "n2": ten, "n3": gcra} {
+		l, err := limiter.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[id].SetLimits(Limits{"ten": l})
+	}
+	for owner, want := range map[string]int{"n1": 5, "n2": 10, "n3": 7} {
+		key, admitted := w.key(owner, 0), 0
+		for i := range 30 {
+			if d := w.take([]string{"n1", "n2", "n3"}[i%3], "ten", key); d.Allowed {
+				admitted++
+			}
+		}
+		if admitted != want {
+			t.Errorf("%d admitted of a key of %s, whose limit is %d", admitted, owner, want)
+		}
+	}
+	terms := Item{Limit: "ten", Key: w.key("n3", 1), Cost: 1, Terms: Terms{Strict: true}}
+	if d := w.check("n2", terms)[0]; d.Limit != 10 {
+		t.Errorf("the owner's gcra has no strict, so the asker's limit decides on that: %+v", d)
 	}
 }
 

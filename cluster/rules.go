@@ -12,7 +12,10 @@ import (
 
 // SetRules replaces the rules. They have been made with the limits that they name, and stay with them: a request that a rule
 // matches is decided by limits and rules of one time, whatever SetLimits does meanwhile.
-func (n *Node) SetRules(r *rules.Set) { n.rules.Store(r) }
+func (n *Node) SetRules(r *rules.Set) {
+	n.rules.Store(r)
+	n.rulesHash.Store(hashRules(r))
+}
 
 // Rules are those in force; nil: none.
 func (n *Node) Rules() *rules.Set { return n.rules.Load() }

@@ -55,6 +55,7 @@ type Member struct {
 	Role     Role
 	State    State
 	Features Features // what its release understands beyond the first one's
+	Limits   uint64   // Node.LimitsHash of its limits; 0 if its release does not say
 }
 
 // Features are bits of what a node understands beyond the first release of the protocol. Members of two releases live in one

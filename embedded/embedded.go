@@ -107,6 +107,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	n.node.SetLimits(limits)
 	n.node.SetRules(set)
 	n.node.Start()
+	member.Limits = n.node.LimitsHash()
 	if c.Gossip == "" {
 		err = n.stayAlone(member)
 	} else {
@@ -256,10 +257,19 @@ func (n *Node) Members() (names []string) {
 // The rules stay with the limits that they were made with: see SetRules.
 func (n *Node) SetLimits(specs []limiter.Spec) error {
 	limits, err := limitsOf(specs)
-	if err == nil {
-		n.node.SetLimits(limits)
+	if err != nil {
+		return err
 	}
-	return err
+	n.node.SetLimits(limits)
+	return n.tellLimits()
+}
+
+// tellLimits tells the other nodes by which limits this one goes.
+func (n *Node) tellLimits() error {
+	if n.gossip == nil {
+		return nil
+	}
+	return n.gossip.SetLimits(n.node.LimitsHash())
 }
 
 // SetRules replaces the rules. They name limits that the node has, and refer to these from now on.
@@ -269,7 +279,7 @@ func (n *Node) SetRules(list []rules.Rule) error {
 		return fmt.Errorf("embedded: %w", err)
 	}
 	n.node.SetRules(set)
-	return nil
+	return n.tellLimits()
 }
 
 // CheckRules charges cost units of every limit that the rules put a request under, or none: see

@@ -26,15 +26,36 @@ func (a *admin) Members(context.Context, *penstockv1.MembersRequest) (*penstockv
 	if v == nil {
 		return nil, StatusError(cluster.ErrNoView)
 	}
-	out := &penstockv1.MembersResponse{Ring: ringName(v)}
+	out := &penstockv1.MembersResponse{Ring: ringName(v), LimitsDisagreeing: disagreeing(a.node)}
 	for i, m := range v.Members {
 		out.Members = append(out.Members, &penstockv1.Member{
 			Name: m.ID, State: m.State.String(), Role: m.Role.String(),
 			PeerAddress: m.PeerAddr, GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr,
-			Boot: m.Boot, Self: i == v.Self,
+			Boot: m.Boot, Self: i == v.Self, Limits: limitsHash(a.node, v, i),
 		})
 	}
 	return out, nil
+}
+
+// limitsHash is the hash of the limits of the i-th member of v, as people and doors write it; empty if that does not say.
+func limitsHash(n *cluster.Node, v *cluster.View, i int) string {
+	hash := v.Members[i].Limits
+	if i == v.Self {
+		hash = n.LimitsHash() // a View may be a moment older
+	}
+	if hash == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", hash)
+}
+
+// disagreeing are the names of the members whose limits are not those of n.
+func disagreeing(n *cluster.Node) []string {
+	names := []string{}
+	for _, m := range n.Disagreeing() {
+		names = append(names, m.ID)
+	}
+	return names
 }
 
 // Ring tells who owns a key.

@@ -251,6 +251,7 @@ type memberJSON struct {
 	HTTP     string   `json:"http_address,omitempty"`
 	Boot     string   `json:"boot"`
 	Features []string `json:"features,omitempty"`
+	Limits   string   `json:"limits,omitempty"` // hash
 	Self     bool     `json:"self"`
 }
 
@@ -261,13 +262,15 @@ func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	out := struct {
-		Members []memberJSON `json:"members"`
-		Ring    string       `json:"ring"`
-	}{Ring: ringName(v)}
+		Members     []memberJSON `json:"members"`
+		Ring        string       `json:"ring"`
+		Disagreeing []string     `json:"limits_disagreeing"`
+	}{Ring: ringName(v), Disagreeing: disagreeing(w.Node)}
 	for i, m := range v.Members {
 		out.Members = append(out.Members, memberJSON{
 			Name: m.ID, State: m.State.String(), Role: m.Role.String(), Peer: m.PeerAddr, GRPC: m.GRPCAddr, HTTP: m.HTTPAddr,
 			Boot: fmt.Sprintf("%016x", m.Boot), Features: m.Features.Names(), Self: i == v.Self,
+			Limits: limitsHash(w.Node, v, i),
 		})
 	}
 	writeJSON(rw, http.StatusOK, out)
@@ -319,22 +322,24 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		unreachable = []string{}
 	}
 	writeJSON(rw, http.StatusOK, map[string]any{
-		"name":          w.Node.ID(),
-		"boot":          fmt.Sprintf("%016x", w.Node.Boot()),
-		"version":       w.Version,
-		"go":            build,
-		"uptime_ms":     time.Since(w.Started).Milliseconds(),
-		"ready":         w.Node.Ready() && (w.Draining == nil || !w.Draining()),
-		"members":       members,
-		"active":        active,
-		"ring":          hash,
-		"unreachable":   unreachable,
-		"limits":        len(w.Node.Limits()),
-		"items":         counters,
-		"table":         tableStatus(w.Node),
-		"heap_bytes":    memory.HeapAlloc,
-		"goroutines":    runtime.NumGoroutine(),
-		"trusted_proxy": len(w.TrustedProxies) > 0,
+		"name":               w.Node.ID(),
+		"boot":               fmt.Sprintf("%016x", w.Node.Boot()),
+		"version":            w.Version,
+		"go":                 build,
+		"uptime_ms":          time.Since(w.Started).Milliseconds(),
+		"ready":              w.Node.Ready() && (w.Draining == nil || !w.Draining()),
+		"members":            members,
+		"active":             active,
+		"ring":               hash,
+		"unreachable":        unreachable,
+		"limits":             len(w.Node.Limits()),
+		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
+		"limits_disagreeing": disagreeing(w.Node),
+		"items":              counters,
+		"table":              tableStatus(w.Node),
+		"heap_bytes":         memory.HeapAlloc,
+		"goroutines":         runtime.NumGoroutine(),
+		"trusted_proxy":      len(w.TrustedProxies) > 0,
 	})
 }
 

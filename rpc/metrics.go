@@ -1,6 +1,9 @@
 package rpc
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -87,6 +90,23 @@ func (m *Metrics) AddDoor(k *Doorkeeper) {
 // secondsBuckets are the bounds of the histograms of doors.
 var secondsBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 
+// SetReloads says how the last reading of the files of limits is found out: whether it succeeded, and when one last did.
+func (m *Metrics) SetReloads(last func() (ok bool, at time.Time)) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "penstock_config_last_reload_successful", Help: "1 if the files of limits were taken over when they were last read; 0: those before are in force.",
+	}, func() float64 {
+		if ok, _ := last(); ok {
+			return 1
+		}
+		return 0
+	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "penstock_config_last_reload_success_timestamp_seconds", Help: "When the files of limits were last read and taken over.",
+	}, func() float64 {
+		_, at := last()
+		return float64(at.UnixMilli()) / 1e3
+	}))
+}
+
 // Register adds what a further door counts.
 func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
 
@@ -150,6 +170,7 @@ var nodeGauges = []gauge{
 		return 0
 	}},
 	{"unreachable_members", "Members that calls are kept away from.", func(n *cluster.Node) float64 { return float64(len(n.Unreachable())) }},
+	{"limits_disagreeing_members", "Members whose limits in files are not those of this node.", func(n *cluster.Node) float64 { return float64(len(n.Disagreeing())) }},
 	{"limits", "Named limits in force.", func(n *cluster.Node) float64 { return float64(len(n.Limits())) }},
 	{"table_keys", "Keys in the table.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Keys) }},
 	{"table_bytes", "Memory of the table.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Bytes) }},
@@ -214,6 +235,8 @@ func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.peers.Stats())))
 		}
 	}
+	to <- prometheus.MustNewConstMetric(prometheus.NewDesc("penstock_config_info", "The limits and rules in files: nodes with the same hash have the same.",
+		[]string{"hash"}, nil), prometheus.GaugeValue, 1, fmt.Sprintf("%016x", c.node.LimitsHash()))
 	for _, x := range nodeGauges {
 		to <- prometheus.MustNewConstMetric(desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node))
 	}

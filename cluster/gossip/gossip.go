@@ -441,13 +441,35 @@ func (g *Gossip) setState(state cluster.State, timeout time.Duration) error {
 	if state == cluster.StateActive {
 		g.wasActive.Store(true)
 	}
-	done := make(chan struct{})
-	g.flush <- done
-	<-done
-	if err := g.list.UpdateNode(timeout); err != nil {
+	if err := g.tell(timeout); err != nil {
 		return fmt.Errorf("gossip: %v has not reached the others within %v: %w", state, timeout, err)
 	}
 	return nil
+}
+
+// SetLimits tells the others the hash of this node's limits (Member.Limits). If it has not reached them soon, they learn it from
+// a later exchange.
+func (g *Gossip) SetLimits(hash uint64) error {
+	g.turn <- struct{}{}
+	defer func() { <-g.turn }()
+	if g.left || g.closed {
+		return ErrStopped
+	}
+	if !g.roster.setLimits(hash) {
+		return nil
+	}
+	if err := g.tell(stateTimeout); err != nil {
+		return fmt.Errorf("gossip: the hash of limits has not reached the others within %v: %w", stateTimeout, err)
+	}
+	return nil
+}
+
+// tell makes a View of what this node says of itself, and sends it out.
+func (g *Gossip) tell(timeout time.Duration) error {
+	done := make(chan struct{})
+	g.flush <- done
+	<-done
+	return g.list.UpdateNode(timeout)
 }
 
 // Leave says goodbye: the others drop this node at once and do not look for it. It takes the state LEAVING if it does

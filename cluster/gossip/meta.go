@@ -18,11 +18,11 @@ import (
 // meta is what the others must know about a node besides its id. It travels with every message about the node:
 //
 //	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address | features |
-//	if it replaces any: number of earlier boots, each 8
+//	number of earlier boots that it replaces, each 8 | hash of limits 8; without these, or without limits, if there are none
 //
 // Integers are little endian, an address is its length as a uvarint and its bytes, features are a uvarint. The first release
-// ends before them: who does not say has none. A later one may append more, so what follows is ignored; another version is
-// another protocol and is refused.
+// ends before them: who does not say has none, and of limits 0 stands for that. A later one may append more, so what follows is
+// ignored; another version is another protocol and is refused.
 type meta struct {
 	state     cluster.State
 	role      cluster.Role
@@ -34,6 +34,7 @@ type meta struct {
 	http      string
 	features  cluster.Features
 	replaced  [mostReplaced]uint64 // earlier boots that this one has found gone; 0: none
+	limits    uint64               // hash of what its files say
 }
 
 const (
@@ -57,11 +58,14 @@ func (m meta) encode() ([]byte, error) {
 	}
 	b = binary.AppendUvarint(b, uint64(m.features))
 	named := slices.DeleteFunc(slices.Clone(m.replaced[:]), func(boot uint64) bool { return boot == 0 })
-	if len(named) > 0 {
+	if len(named) > 0 || m.limits != 0 {
 		b = binary.AppendUvarint(b, uint64(len(named)))
 	}
 	for _, boot := range named {
 		b = binary.LittleEndian.AppendUint64(b, boot)
+	}
+	if m.limits != 0 {
+		b = binary.LittleEndian.AppendUint64(b, m.limits)
 	}
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("the peer, gRPC and HTTP addresses are %d bytes too long together for gossip to carry",
@@ -100,12 +104,12 @@ func decodeMeta(b []byte) (meta, error) {
 	}
 	if features, width := binary.Uvarint(b); width > 0 {
 		m.features = cluster.Features(features)
-		return m, m.readReplaced(b[width:])
+		return m, m.readRest(b[width:])
 	}
 	return m, nil
 }
 
-func (m *meta) readReplaced(b []byte) error {
+func (m *meta) readRest(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -116,12 +120,16 @@ func (m *meta) readReplaced(b []byte) error {
 	for i := range min(n, mostReplaced) {
 		m.replaced[i] = binary.LittleEndian.Uint64(b[width+int(8*i):])
 	}
+	if b = b[width+int(8*n):]; len(b) >= 8 {
+		m.limits = binary.LittleEndian.Uint64(b)
+	}
 	return nil
 }
 
 func (m meta) member(id string) cluster.Member {
 	return cluster.Member{
 		ID: id, Boot: m.boot, PeerAddr: m.peer, GRPCAddr: m.grpc, HTTPAddr: m.http, Role: m.role, State: m.state, Features: m.features,
+		Limits: m.limits,
 	}
 }
 

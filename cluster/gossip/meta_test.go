@@ -26,6 +26,7 @@ func drawMeta(t *rapid.T) meta {
 		http:      addr.Draw(t, "http"),
 		features:  cluster.Features(rapid.Uint64().Draw(t, "features")),
 		replaced:  [mostReplaced]uint64{rapid.Uint64Min(1).Draw(t, "replaced")},
+		limits:    rapid.Uint64Min(1).Draw(t, "limits"),
 	}
 }
 
@@ -40,6 +41,10 @@ func TestMetaRoundTrip(t *testing.T) {
 		more := append(bytes.Clone(b), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "appended")...)
 		if got, err := decodeMeta(more); err != nil || got != m {
 			t.Fatalf("%+v came back as %+v, %v", m, got, err)
+		}
+		m.limits = 0
+		if got, err := decodeMeta(b[:len(b)-8]); err != nil || got != m {
+			t.Fatalf("%+v of a release without a hash of limits came back as %+v, %v", m, got, err)
 		}
 		m.features, m.replaced = 0, [mostReplaced]uint64{}
 		first, err := m.encode()
@@ -61,10 +66,10 @@ func TestMetaRoundTrip(t *testing.T) {
 func TestMetaGolden(t *testing.T) {
 	m := meta{
 		state: cluster.StateActive, role: cluster.RoleAgent, boot: 0x0102030405060708, started: 0x1112131415161718,
-		algorithm: 0x2122232425262728, peer: "10.0.0.1:7947", grpc: "", http: "h:1", features: 0x81,
+		algorithm: 0x2122232425262728, peer: "10.0.0.1:7947", grpc: "", http: "h:1", features: 0x81, limits: 0x3132333435363738,
 	}
 	const want = "01" + "01" + "01" + "0807060504030201" + "1817161514131211" + "2827262524232221" +
-		"0d" + "31302e302e302e313a37393437" + "00" + "03" + "683a31" + "8101"
+		"0d" + "31302e302e302e313a37393437" + "00" + "03" + "683a31" + "8101" + "00" + "3837363534333231"
 	b, err := m.encode()
 	if got := hex.EncodeToString(b); err != nil || got != want {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)

@@ -55,6 +55,7 @@ func newRoster(m cluster.Member, started time.Time, met func()) (*roster, error)
 	me := meta{
 		state: m.State, role: m.Role, boot: m.Boot, started: uint64(started.UnixNano()), algorithm: algorithm,
 		peer: m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr, features: cluster.OwnFeatures,
+		limits: m.Limits,
 	}
 	longest := me
 	for i := range longest.replaced {
@@ -112,6 +113,15 @@ func (r *roster) setState(s cluster.State) bool {
 	defer r.mu.Unlock()
 	changed := r.me.state != s
 	r.me.state = s
+	return changed
+}
+
+// setLimits reports whether the hash is another than before.
+func (r *roster) setLimits(hash uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := r.me.limits != hash
+	r.me.limits = hash
 	return changed
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"penstock/rpc/client"
 )
@@ -23,23 +24,28 @@ type memberRow struct {
 	HTTP  string `json:"http"`
 	Boot  string `json:"boot"`
 	Self  bool   `json:"self"`
+
+	Limits string `json:"limits"` // hash of what stands in files; empty if the node does not say
 }
 
 func (v *membersVerb) Run(sh shell) error {
 	list := struct {
 		Members []memberRow `json:"members"`
 		Ring    string      `json:"ring"`
-	}{Members: []memberRow{}}
+
+		Disagreeing []string `json:"limits_disagreeing"` // with the node that has answered
+	}{Members: []memberRow{}, Disagreeing: []string{}}
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
 		answer, err := c.Members(ctx)
 		if err != nil {
 			return err
 		}
-		list.Ring = answer.Ring
+		list.Ring, list.Disagreeing = answer.Ring, append(list.Disagreeing, answer.LimitsDisagreeing...)
 		for _, m := range answer.Members {
 			list.Members = append(list.Members, memberRow{
 				Name: m.Name, State: m.State, Role: m.Role, Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress,
 				Boot: fmt.Sprintf("%016x", m.Boot), Self: m.Self,
+				Limits: m.Limits,
 			})
 		}
 		return nil
@@ -48,18 +54,22 @@ func (v *membersVerb) Run(sh shell) error {
 		return err
 	}
 	return v.print(sh.out, list, func(w io.Writer) error {
-		rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER"}}
+		rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER", "LIMITS"}}
 		for _, m := range list.Members {
 			name := m.Name
 			if m.Self {
 				name += "*"
 			}
-			rows = append(rows, []string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer})
+			rows = append(rows, []string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits})
 		}
 		if err := columns(w, rows); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "\n* has answered. Ring %s: nodes with the same agree on every owner.\n", list.Ring)
+		if err == nil && len(list.Disagreeing) > 0 {
+			_, err = fmt.Fprintf(w, "DIFFERENT LIMITS: the files of %s say something else than those of the node that has answered.\n"+
+				"Give all nodes the same files; until then the owner of a key decides by its own.\n", strings.Join(list.Disagreeing, ", "))
+		}
 		return err
 	})
 }

@@ -39,6 +39,7 @@ type running struct {
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
 	data     *dataDir        // nil without --data-dir
+	agreement
 	doors    []*openDoor
 	started  time.Time
 	draining atomic.Bool // /readyz says no
@@ -225,6 +226,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	for _, o := range r.doors {
 		pages.Metrics.AddDoor(o.keeper)
 	}
+	pages.Metrics.SetReloads(r.lastReload)
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
 	}
@@ -329,6 +331,7 @@ func (r *running) readLimits(context.Context, doors) error {
 	r.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) {
 		r.node.SetLimits(set.Limits)
 		r.node.SetRules(set.Rules)
+		r.tellLimits()
 	})
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
@@ -369,6 +372,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		return nil
 	}
 	s := &r.settings
+	r.member.Limits = r.node.LimitsHash()
 	var keys [][]byte
 	if s.GossipKeyFile != "" {
 		var err error
@@ -398,6 +402,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
 	}
 	r.gossip = g
+	r.tellLimitsTo(g)
 	r.joining.Go(r.becomeActive)
 	return nil
 }
@@ -416,6 +421,7 @@ func (r *running) see(v *cluster.View) {
 	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
 	r.peers.Keep(v.Members)
 	r.node.SetView(v)
+	r.compareLimits(v)
 }
 
 // becomeActive waits for the cluster, however long that takes, and enters the ring.

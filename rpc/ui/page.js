@@ -95,7 +95,11 @@ async function refresh() {
     showStatus(await ask("/v1/status"));
     const members = await ask("/v1/members");
     at("members").replaceChildren(...members.members.map((m) =>
-      row([m.name, m.state, m.role, m.http_address || "–", m.grpc_address || "–"], m.self ? "self" : "")));
+      row([m.name, m.state, m.role, m.http_address || "–", m.grpc_address || "–", m.limits || "–"], m.self ? "self" : "")));
+    const others = members.limits_disagreeing;
+    at("disagreeing").hidden = others.length === 0;
+    at("disagreeing").textContent = "Different limits: the files of " + others.join(", ") +
+      " say something else than those of this node. Give all nodes the same files.";
     const top = await ask("/v1/top?count=15");
     at("top").replaceChildren(...top.keys.map((k) =>
       row([k.key, k.name, k.used, meter(k.used, k.limit), span(k.reset_after_ms)])));

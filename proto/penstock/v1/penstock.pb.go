@@ -2225,7 +2225,9 @@ type Member struct {
 	// Tells one start of the node from another.
 	Boot uint64 `protobuf:"fixed64,7,opt,name=boot,proto3" json:"boot,omitempty"`
 	// This is the node that answers.
-	Self          bool `protobuf:"varint,8,opt,name=self,proto3" json:"self,omitempty"`
+	Self bool `protobuf:"varint,8,opt,name=self,proto3" json:"self,omitempty"`
+	// Hash of the limits and rules in the node's files: nodes whose files say the same have the same. Empty if its release does not say.
+	Limits        string `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2316,14 +2318,23 @@ func (x *Member) GetSelf() bool {
 	return false
 }
 
+func (x *Member) GetLimits() string {
+	if x != nil {
+		return x.Limits
+	}
+	return ""
+}
+
 // MembersResponse is the asked node's view of the cluster.
 type MembersResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Members []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
 	// Nodes with the same hash agree on every owner.
-	Ring          string `protobuf:"bytes,2,opt,name=ring,proto3" json:"ring,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Ring string `protobuf:"bytes,2,opt,name=ring,proto3" json:"ring,omitempty"`
+	// Names of the members whose limits are not those of the asked node.
+	LimitsDisagreeing []string `protobuf:"bytes,3,rep,name=limits_disagreeing,json=limitsDisagreeing,proto3" json:"limits_disagreeing,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *MembersResponse) Reset() {
@@ -2368,6 +2379,13 @@ func (x *MembersResponse) GetRing() string {
 		return x.Ring
 	}
 	return ""
+}
+
+func (x *MembersResponse) GetLimitsDisagreeing() []string {
+	if x != nil {
+		return x.LimitsDisagreeing
+	}
+	return nil
 }
 
 // RingRequest names a key.
@@ -3591,7 +3609,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06holder\x18\x03 \x01(\tR\x06holder\"C\n" +
 	"\x0eExtendResponse\x121\n" +
 	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"\x10\n" +
-	"\x0eMembersRequest\"\xd7\x01\n" +
+	"\x0eMembersRequest\"\xef\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
@@ -3600,10 +3618,12 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fgrpc_address\x18\x05 \x01(\tR\vgrpcAddress\x12!\n" +
 	"\fhttp_address\x18\x06 \x01(\tR\vhttpAddress\x12\x12\n" +
 	"\x04boot\x18\a \x01(\x06R\x04boot\x12\x12\n" +
-	"\x04self\x18\b \x01(\bR\x04self\"T\n" +
+	"\x04self\x18\b \x01(\bR\x04self\x12\x16\n" +
+	"\x06limits\x18\t \x01(\tR\x06limits\"\x83\x01\n" +
 	"\x0fMembersResponse\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.penstock.v1.MemberR\amembers\x12\x12\n" +
-	"\x04ring\x18\x02 \x01(\tR\x04ring\"\x1f\n" +
+	"\x04ring\x18\x02 \x01(\tR\x04ring\x12-\n" +
+	"\x12limits_disagreeing\x18\x03 \x03(\tR\x11limitsDisagreeing\"\x1f\n" +
 	"\vRingRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\"j\n" +
 	"\fRingResponse\x12\x14\n" +

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"penstock/limiter/rules"
+)
+
+// LimitsHash is one number for the limits of SetLimits and the rules of SetRules, so for what stands in files: nodes whose files
+// say the same have the same. The order of files, of limits and of rules does not matter. Limits of PutLimit do not count: they
+// are one node's alone on purpose. It is never 0.
+func (n *Node) LimitsHash() uint64 { return max(1, n.limitsHash.Load()^n.rulesHash.Load()) }
+
+// hashLimits leaves out fields that are zero, so that a release with more fields has the same hash for files without them.
+func hashLimits(l Limits) uint64 {
+	h := xxhash.New()
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		spec := reflect.ValueOf(l[name].Spec)
+		for i := range spec.NumField() {
+			if f := spec.Field(i); !f.IsZero() {
+				fmt.Fprintf(h, "%s=%#v\n", spec.Type().Field(i).Name, f.Interface())
+			}
+		}
+		for _, o := range l[name].Overrides() { // in their order: the first that matches counts
+			fmt.Fprintf(h, "override %q %d %d %d %t\n", o.Key, o.Limit, o.Burst, o.Refill, o.Unlimited)
+		}
+	}
+	return h.Sum64()
+}
+
+// hashRules leaves out the names: a rule without one is called by its place in a file.
+func hashRules(r *rules.Set) uint64 {
+	if r.Len() == 0 {
+		return 0
+	}
+	var texts []string
+	for _, rule := range r.Rules() {
+		texts = append(texts, fmt.Sprintf("%q %q %t\n", rule.Match, rule.Apply, rule.Unlimited))
+	}
+	slices.Sort(texts)
+	h := xxhash.New()
+	for _, text := range texts {
+		h.WriteString(text)
+	}
+	return h.Sum64()
+}
+
+// Disagreeing are the members whose limits are others than this node's, by LimitsHash. A member of a release that does not say
+// (Member.Limits is 0) is not among them.
+func (n *Node) Disagreeing() (members []Member) {
+	v := n.View()
+	if v == nil {
+		return nil
+	}
+	own := n.LimitsHash()
+	for i, m := range v.Members {
+		if i != v.Self && m.Limits != 0 && m.Limits != own {
+			members = append(members, m)
+		}
+	}
+	return members
+}
