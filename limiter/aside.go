@@ -116,7 +116,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
 		locks.add(it.Hash >> t.shift)
 	}
-	if !t.lockAll(&locks, targets) {
+	if !t.lockAll(now, &locks, targets) {
 		for i, it := range items {
 			out[i] = noRoom(it.Limit)
 		}
@@ -157,7 +157,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 // refused, and leaves a debt of at most the limit's MaxDebt where it must.
 func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, charge int64) (d Decision) {
 	s, mix := t.shard(hash, l)
-	rule := t.lock(s, l)
+	rule := t.lock(now, s, l)
 	if rule == nil {
 		return without(l)
 	}

@@ -259,8 +259,9 @@ func (t *Table) importCell(now Instant, e *Entry) bool {
 	shards := uint64(len(t.shards))
 	for i := part * shards / parts; i <= ((part+1)*shards-1)/parts; i++ {
 		s := &t.shards[i]
-		r := t.lock(s, e.Limit)
+		r := t.lock(now, s, e.Limit)
 		if r == nil {
+			t.lose(now, e.Limit, state)
 			return true // no room for the limit: its requests are refused
 		}
 		if !e.Limit.fresh(state, now) {

@@ -175,6 +175,9 @@ type Spec struct {
 	// Name is shared by all limits that have none of their own: GCRA, LeakyBucket: the period is
 	// part of the identity
 	Nameless bool
+	// a request has brought the limit along: it takes no room that configured limits need. See
+	// MaxInline
+	Inline bool
 	// the keys of that override are always admitted, and nothing is counted. New sets it
 	Unlimited bool
 }

@@ -144,8 +144,13 @@ func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	}
 	hash := Hash(e.Key)
 	s, mix := t.shard(hash, e.Limit)
-	r := t.lock(s, e.Limit)
+	r := t.lock(now, s, e.Limit)
 	if r == nil {
+		w := make([]int64, e.Limit.words())
+		if _, err := e.Limit.readState(w, e.State, e.at(now)); err != nil {
+			return false
+		}
+		t.lose(now, e.Limit, w)
 		return true // no room for the limit: its requests are refused
 	}
 	defer s.mu.Unlock()

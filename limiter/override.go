@@ -20,7 +20,8 @@ import (
 // its limit and refill are part of its identity.)
 //
 // The node that is asked finds a key's override, from its own Limits, and the resulting limit
-// travels with the request. So the owner of the key decides by it without knowing the patterns.
+// travels with the request. An owner without a limit of that name decides by it, and need not know
+// the patterns; an owner that has one decides by its own.
 type Override struct {
 	// Key is a pattern of 1 to 256 bytes of UTF-8 without control characters:
 	//

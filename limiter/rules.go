@@ -16,7 +16,8 @@ type rule struct {
 	dead  atomic.Bool           // being reclaimed: under a shard's lock, no entry is made for it
 	gone  atomic.Bool           // reclaimed: its number may be another's
 	// keys without an entry are refused until this Instant; 0: they are not
-	shut atomic.Int64
+	shut  atomic.Int64
+	class int // see classOf
 
 	family    *family
 	namesakes *namesakes // nil of a share
@@ -113,17 +114,43 @@ const (
 	maxRules = 1<<ruleBits - 1
 )
 
+// MaxInline bounds those of them that requests have brought along (Spec.Inline). Clients draw names
+// as they please, and with long periods their entries stay for long. So all other numbers are kept
+// for the limits of files. Those are 10,000 at most, and may need two numbers each: for the limit,
+// and for its share while an owner is away.
+const MaxInline = maxRules - 2*10_000
+
+// Classes of limits, which do not compete for numbers.
+const (
+	configured = iota // the limits of files, of Admin, and what follows from them
+	inline            // those that requests bring along
+	classes
+)
+
+func classOf(l *Limit) int {
+	if l.Inline {
+		return inline
+	}
+	return configured
+}
+
 // rules knows the limits of a table. Reading takes no lock: a rule is added to the index by storing
 // a pointer, and the index is replaced as a whole when it must grow or forget.
 type rules struct {
 	index atomic.Pointer[ruleIndex]
 
+	// requests, and states from elsewhere, for whose limit there was no number
+	refused [classes]atomic.Uint64
+	lost    [classes]lostStates
+
 	// guards below and the counts of families and namesakes, and makes changes one at a time
-	mu    sync.Mutex
-	count int
-	// refusals counts newcomers refused since the last try to reclaim. A try looks at every rule,
-	// so a client with ever new limits must not cause one for each of them.
-	refusals int
+	mu      sync.Mutex
+	count   int
+	brought int // of count, those of class inline
+	// refusals counts, for each class, how many newcomers are still refused before the next try to
+	// reclaim. A try looks at every rule, so a client with ever new limits must not cause one for
+	// each of them.
+	refusals [classes]int
 	// The rest is for the rules that have something to do with each other.
 	families map[uint64]*family // by identity
 	names    map[string]*namesakes
@@ -197,8 +224,9 @@ func (x *ruleIndex) find(l *Limit) *rule {
 }
 
 // learn returns the rule of l's identity and override and makes one if there is none; nil if there
-// are maxRules with entries, or if l has none because it counts nothing. It may lock the shards one
-// after the other, so the caller must hold none of them.
+// are maxRules with entries, or MaxInline of those that requests bring along, or if l has none
+// because it counts nothing. It may lock the shards one after the other, so the caller must hold
+// none of them.
 func (rs *rules) learn(l *Limit, shards []shard) *rule {
 	if l.Unlimited {
 		return nil
@@ -209,14 +237,15 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 	if r := x.find(l); r != nil {
 		return r
 	}
-	if rs.count == maxRules {
-		if rs.refusals > 0 {
-			rs.refusals--
+	class := classOf(l)
+	if rs.leftLocked(class) == 0 {
+		if rs.refusals[class] > 0 {
+			rs.refusals[class]--
 			return nil
 		}
 		x = rs.reclaimLocked(x, shards)
-		rs.refusals = max(0, maxRules/64-(maxRules-rs.count))
-		if rs.count == maxRules {
+		rs.refusals[class] = max(0, maxRules/64-rs.leftLocked(class))
+		if rs.leftLocked(class) == 0 {
 			return nil
 		}
 	}
@@ -227,15 +256,26 @@ func (rs *rules) learn(l *Limit, shards []shard) *rule {
 		rs.index.Store(x)
 	}
 	rs.count++
+	if class == inline {
+		rs.brought++
+	}
 	number := uint32(rs.count)
 	if n := len(rs.free); n > 0 {
 		number, rs.free = rs.free[n-1], rs.free[:n-1]
 	}
-	r := &rule{id: number}
+	r := &rule{id: number, class: class}
 	r.limit.Store(l)
 	rs.joinLocked(r, l)
 	x.add(r)
 	return r
+}
+
+// leftLocked is how many more rules of a class there may be.
+func (rs *rules) leftLocked(class int) int {
+	if class == inline {
+		return min(maxRules-rs.count, MaxInline-rs.brought)
+	}
+	return maxRules - rs.count
 }
 
 // reclaimLocked forgets the rules without entries. Another goroutine may have looked such a rule up
@@ -260,6 +300,9 @@ func (rs *rules) reclaimLocked(x *ruleIndex, shards []shard) *ruleIndex {
 			rs.partLocked(r)
 			rs.free = append(rs.free, r.id)
 			rs.count--
+			if r.class == inline {
+				rs.brought--
+			}
 			continue
 		}
 		r.dead.Store(false)

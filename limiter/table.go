@@ -74,7 +74,12 @@ type TableStats struct {
 	Evicted uint64
 	// charges to the sketch's cells, of newcomers without an entry and of evicted entries
 	Overflowed uint64
-	Refused    uint64 // requests refused because not even the crowd had room
+	// requests refused because not even the crowd had room, or their limit had none
+	Refused uint64
+	Inline  int // of Limits, those that requests have brought along, at most MaxInline
+	// Requests, and states from elsewhere, whose limit had no room: of limits that requests bring
+	// along, and of others.
+	RefusedInline, RefusedLimits uint64
 }
 
 // NewTable makes an empty table. It reserves the whole budget as address space and uses memory as
@@ -122,11 +127,11 @@ func (t *Table) shard(hash uint64, l *Limit) (*shard, uint32) { return t.shardOf
 
 // lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not
 // locked, if the table knows too many limits.
-func (t *Table) lock(s *shard, l *Limit) *rule {
+func (t *Table) lock(now Instant, s *shard, l *Limit) *rule {
 	r := t.rules.index.Load().find(l)
 	for {
 		if r == nil {
-			if r = t.rules.learn(l, t.shards); r == nil {
+			if r = t.learn(now, l); r == nil {
 				return nil
 			}
 		}
@@ -172,7 +177,7 @@ func (t *Table) DoInto(now Instant, l *Limit, key string, hash uint64, r *Reques
 		return
 	}
 	s, mix := t.shard(hash, l)
-	rule := t.lock(s, l)
+	rule := t.lock(now, s, l)
 	if rule == nil {
 		*d = without(l)
 		return
@@ -239,7 +244,7 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
 		locks.add(it.Hash >> t.shift)
 	}
-	if !t.lockAll(&locks, targets) {
+	if !t.lockAll(now, &locks, targets) {
 		for i, it := range items {
 			t.peek(now, it.Limit, it.Key, it.Hash, &items[i].Request, &out[i])
 			if t.rules.index.Load().find(it.Limit) == nil {
@@ -316,12 +321,12 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 
 // lockAll finds or makes the rules of all targets and locks the shards, always in the same order.
 // It reports false, and has not locked, if the table knows too many limits.
-func (t *Table) lockAll(locks *shardSet, targets []target) bool {
+func (t *Table) lockAll(now Instant, locks *shardSet, targets []target) bool {
 	for {
 		for i := range targets {
 			x := &targets[i]
 			if x.rule = t.rules.index.Load().find(x.limit); x.rule == nil || x.rule.dead.Load() {
-				x.rule = t.rules.learn(x.limit, t.shards)
+				x.rule = t.learn(now, x.limit)
 			}
 			if x.rule == nil {
 				return false
@@ -404,8 +409,11 @@ func (t *Table) closed(l *Limit, hash uint64) bool { return t.guard != nil && !t
 // long as it counts.
 func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []int64) {
 	s, mix := t.shard(hash, l)
-	r := t.lock(s, l)
+	r := t.lock(now, s, l)
 	if r == nil {
+		w := make([]int64, l.words())
+		l.refit(w, state)
+		t.lose(within(now), l, w)
 		return
 	}
 	other := s.words(1, l.words())
@@ -527,12 +535,21 @@ func (c *shardCopy) take(s *shard) {
 	}
 }
 
+// Turned counts the requests, and states from elsewhere, that were refused because there was no
+// room for their limit: of limits that are configured, and of those that requests bring along. It
+// takes no lock.
+func (t *Table) Turned() (limits, inlines uint64) {
+	return t.rules.refused[configured].Load(), t.rules.refused[inline].Load()
+}
+
 // Stats adds up the shards, one after the other.
 func (t *Table) Stats() TableStats {
 	sum := TableStats{Budget: t.budget}
 	t.rules.mu.Lock()
-	sum.Limits = t.rules.count
+	sum.Limits, sum.Inline = t.rules.count, t.rules.brought
 	t.rules.mu.Unlock()
+	sum.RefusedLimits, sum.RefusedInline = t.Turned()
+	sum.Refused = sum.RefusedLimits + sum.RefusedInline
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
