@@ -35,6 +35,9 @@ type Stats struct {
 	Strangers   atomic.Uint64 // messages about partitions from a boot that no View has named: not believed
 	Implausible atomic.Uint64 // messages about partitions that no member can have sent: not believed
 
+	// Inline limits that doors refused because their clients, or all of them, had brought too many. The doors count.
+	InlineRefused atomic.Uint64
+
 	// Partitions are counted from here on.
 	Claimed  atomic.Uint64 // held because nobody did
 	Received atomic.Uint64 // held because whoever did has given them

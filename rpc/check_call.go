@@ -21,6 +21,7 @@ type checkCall struct {
 	request cluster.Request // what is asked; its texts and keys lie in bytes
 	out     []cluster.Decision
 	verdict *penstockv1.Verdict // nil: none was asked for
+	from    caller              // who asks
 
 	bytes []byte                   // of the message
 	in    *penstockv1.CheckRequest // the message, if it is not as foreseen; nil: request is

@@ -14,7 +14,7 @@ import (
 // library has read it.
 func TestCheckCallIsUsedAgain(t *testing.T) {
 	codec := newHotCodec()
-	door := &rateLimiter{node: alone(t, perHour), clock: NewClock()}
+	door := &rateLimiter{node: alone(t, perHour), clock: NewClock(), inlines: new(Inlines)}
 	used := new(checkCall)
 	item := func(key string, cost int64) *penstockv1.Item {
 		return &penstockv1.Item{Limit: perHour.Name, Key: []byte(key), Cost: new(cost)}

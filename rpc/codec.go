@@ -10,7 +10,7 @@ import (
 )
 
 // decode makes a request of the items in; their keys stay where they are.
-func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *inlineLimits) error {
+func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *Inlines) error {
 	if len(in) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
 		return &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(in), cluster.MaxItems)}
 	}
@@ -35,7 +35,12 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *inline
 			if it.Limit != "" {
 				return &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
 			}
-			if to.Inline, err = inlines.get(inlineSpec(it.Inline)); err != nil {
+			if op == cluster.OpTake {
+				to.Inline, err = inlines.bring(inlineSpec(it.Inline), c.from)
+			} else {
+				to.Inline, err = inlines.get(inlineSpec(it.Inline))
+			}
+			if err != nil {
 				return inlineError(i, err)
 			}
 		}

@@ -29,9 +29,12 @@ func explain(err error) fault {
 	f := fault{Text: err.Error()}
 	var hold *holdFault
 	var other *elsewhere
+	var brought *inlineFault
 	switch {
 	case errors.As(err, &other):
 		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusMisdirectedRequest, "key"
+	case errors.As(err, &brought):
+		f.Code, f.Status, f.Field = brought.code, brought.status, "inline"
 	case errors.As(err, &hold):
 		f.Code, f.Status = hold.code, hold.status
 		f.Field, _, _ = strings.Cut(hold.text, ":")
@@ -73,7 +76,11 @@ func StatusError(err error) error {
 // *cluster.InputError that names the field as the client wrote it.
 func inlineError(item int, err error) error {
 	var spec *limiter.SpecError
-	if errors.As(err, &spec) {
+	var refused *inlineFault
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &spec):
 		return &cluster.InputError{Field: fmt.Sprintf("items[%d].inline.%s", item, spec.Field), Reason: spec.Reason}
 	}
 	return &cluster.InputError{Field: fmt.Sprintf("items[%d].inline", item), Reason: err.Error()}

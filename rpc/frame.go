@@ -119,12 +119,12 @@ func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.S
 func limitBits(l *limiter.Limit) uint64 {
 	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
 	leased, released := l.Consistency == limiter.Leased, l.Unsettled == limiter.UnsettledRelease
-	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited, &leased, &l.Nameless)
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited, &leased, &l.Nameless, &l.Inline)
 }
 
 func setLimitBits(s *limiter.Spec, v uint64) {
 	var replicated, released, leased bool
-	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited, &leased, &s.Nameless)
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited, &leased, &s.Nameless, &s.Inline)
 	if leased {
 		s.Consistency = limiter.Leased
 	}

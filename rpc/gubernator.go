@@ -26,7 +26,7 @@ type gubernatorDoor struct {
 	gubernator.UnimplementedV1Server
 	node     *cluster.Node
 	clock    *Clock // nil behind HTTP, where requests have no deadlines
-	inlines  *inlineLimits
+	inlines  *Inlines
 	draining func() bool // nil: never
 	owners   atomic.Pointer[ownerTexts]
 }
@@ -38,6 +38,7 @@ func (g *gubernatorDoor) GetRateLimits(ctx context.Context, in *gubernator.GetRa
 }
 
 func (g *gubernatorDoor) serve(ctx context.Context, c *gubernatorCall) error {
+	c.from = caller{ctx: ctx}
 	if t, ok := ctx.Deadline(); ok {
 		c.request.Deadline = g.clock.At(t)
 	}
@@ -77,7 +78,7 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 	}
 	c.begin(len(in))
 	named := g.node.Limits()
-	var last lastStated
+	last := lastStated{from: c.from}
 	for i, r := range in {
 		item, done := g.translate(now, named, r, &last)
 		if c.out.Responses[i] = done; done == nil {
@@ -104,6 +105,7 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 type lastStated struct {
 	by    *gubernator.RateLimitReq
 	limit *limiter.Limit
+	from  caller // of the message
 }
 
 // limit is what r states.
@@ -112,8 +114,8 @@ func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *
 		o.Algorithm == r.Algorithm && has(o, gubernator.Behavior_DURATION_IS_GREGORIAN) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
 		return last.limit, nil
 	}
-	if l, err = g.inlines.get(stated(now, r)); err == nil {
-		*last = lastStated{r, l}
+	if l, err = g.inlines.bring(stated(now, r), last.from); err == nil {
+		last.by, last.limit = r, l
 	}
 	return l, err
 }

@@ -16,7 +16,7 @@ import (
 func BenchmarkGubernatorDoor(b *testing.B) {
 	for _, items := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
-			door := &gubernatorDoor{node: alone(b), inlines: new(inlineLimits)}
+			door := &gubernatorDoor{node: alone(b), inlines: new(Inlines)}
 			in := &gubernator.GetRateLimitsReq{}
 			for i := range items {
 				in.Requests = append(in.Requests, &gubernator.RateLimitReq{

@@ -20,6 +20,7 @@ type gubernatorCall struct {
 	in  *gubernator.GetRateLimitsReq
 	out gubernator.GetRateLimitsResp
 
+	from      caller // who asks
 	request   cluster.Request
 	places    []int // of its items among the requests
 	decisions []cluster.Decision

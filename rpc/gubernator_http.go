@@ -1,11 +1,11 @@
 package rpc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,7 +20,7 @@ import (
 // fields that are not known are passed over; all fields are written, 64-bit numbers as strings; errors are
 // google.rpc.Status.
 func (w *web) gubernatorPages(m *mux) {
-	door := &gubernatorDoor{node: w.Node, inlines: &w.inlines, draining: w.Draining}
+	door := &gubernatorDoor{node: w.Node, inlines: w.inlines, draining: w.Draining}
 	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
 		in, err := readGubernator(rw, r)
 		if err != nil {
@@ -28,8 +28,10 @@ func (w *web) gubernatorPages(m *mux) {
 			writeGubernator(rw, nil, err)
 			return
 		}
-		out, err := door.GetRateLimits(context.Background(), in)
-		writeGubernator(rw, out, err)
+		c := &gubernatorCall{in: in, from: caller{tls: r.TLS}}
+		c.from.addr, _ = w.clientAddress(r) // a client on a Unix socket has none
+		err = door.answer(time.Now(), c)
+		writeGubernator(rw, &c.out, err)
 	}))
 	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {
 		out, err := door.HealthCheck(r.Context(), nil)

@@ -58,7 +58,7 @@ func leakyLimit(n int64) func(*gubernator.RateLimitReq) {
 func inBubble(t *testing.T, f func(t *testing.T, door *gubernatorDoor)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(t, &gubernatorDoor{node: alone(t), clock: NewClock(), inlines: new(inlineLimits)})
+		f(t, &gubernatorDoor{node: alone(t), clock: NewClock(), inlines: new(Inlines)})
 	})
 }
 
@@ -373,7 +373,7 @@ func TestGubernatorSharesNamedLimits(t *testing.T) {
 	node := alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node})
 	page(h, "GET", "/v1/check?limit=demo&key=alice&cost=3", "")
-	door := &gubernatorDoor{node: node, inlines: new(inlineLimits)}
+	door := &gubernatorDoor{node: node, inlines: new(Inlines)}
 	r := &gubernator.RateLimitReq{Name: "demo", UniqueKey: "alice", Hits: 1, Limit: 1000, Duration: 1}
 	if got := door.one(t, r); got.Status != under || got.Limit != 5 || got.Remaining != 1 {
 		t.Errorf("%v; want 1 remaining of the cluster's 5", got)
@@ -495,7 +495,7 @@ func FuzzGubernator(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(seed)
-	door := &gubernatorDoor{node: alone(f), inlines: new(inlineLimits)}
+	door := &gubernatorDoor{node: alone(f), inlines: new(Inlines)}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in := new(gubernator.GetRateLimitsReq)
 		if proto.Unmarshal(b, in) != nil {

@@ -209,7 +209,7 @@ func checkAsked(t *testing.T, c *checkCall, want *penstockv1.CheckRequest) {
 		return
 	}
 	var other checkCall
-	if err := other.decode(want.Items, cluster.OpTake, new(inlineLimits)); err != nil {
+	if err := other.decode(want.Items, cluster.OpTake, new(Inlines)); err != nil {
 		t.Fatalf("read by hand, and %v: %v", want, err)
 	}
 	if !reflect.DeepEqual(c.request, other.request) || len(c.out) != len(want.Items) {
@@ -222,7 +222,7 @@ func checkAsked(t *testing.T, c *checkCall, want *penstockv1.CheckRequest) {
 
 // TestGubernatorCallIsUsedAgain: what a call read and answered before is not in what it reads and answers next.
 func TestGubernatorCallIsUsedAgain(t *testing.T) {
-	codec, door := newHotCodec(), &gubernatorDoor{node: alone(t), inlines: new(inlineLimits)}
+	codec, door := newHotCodec(), &gubernatorDoor{node: alone(t), inlines: new(Inlines)}
 	now := time.Now()
 	used := &gubernatorCall{in: new(gubernator.GetRateLimitsReq)}
 	for round, request := range []*gubernator.RateLimitReq{

@@ -38,6 +38,8 @@ type HTTPConfig struct {
 	// Hosts are the names by which a listener may be asked. Where neither a token nor TLS keeps strangers out, they keep out the pages
 	// that a browser on this machine shows. nil: any.
 	Hosts *Hosts
+	// Inlines are the limits that requests bring along, shared by the doors of a node. Default: each door has its own.
+	Inlines *Inlines
 	// Doors are further pages of NewHTTP, by "METHOD /path".
 	Doors map[string]http.Handler
 }
@@ -69,7 +71,7 @@ func NewHTTPServer(h http.Handler) *http.Server {
 // web answers HTTP. Its handlers decode, ask the node, and encode.
 type web struct {
 	HTTPConfig
-	inlines inlineLimits
+	inlines *Inlines
 	bodies  bodies
 }
 
@@ -77,7 +79,7 @@ func newWeb(c HTTPConfig) *web {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(c.Node, nil)
 	}
-	return &web{HTTPConfig: c, bodies: bodies{room: maxBodies}}
+	return &web{HTTPConfig: c, inlines: orNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
 }
 
 // NewHTTP makes the HTTP door: checks, forward-auth, health, and who is in the cluster.

@@ -288,7 +288,7 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 	switch {
 	case err != nil:
 	case body.Attributes == nil:
-		answer, single, err = w.itemsBody(&body, op)
+		answer, single, err = w.itemsBody(r, &body, op)
 	case op == cluster.OpTake:
 		answer, err = w.ruledBody(&body)
 	default:
@@ -302,8 +302,8 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 }
 
 // itemsBody answers a body with items. single says that it is one item and no list.
-func (w *web) itemsBody(body *bodyJSON, op cluster.Op) (answer decisionsJSON, single bool, err error) {
-	request, single, err := w.request(body.Items, body.itemJSON, op)
+func (w *web) itemsBody(r *http.Request, body *bodyJSON, op cluster.Op) (answer decisionsJSON, single bool, err error) {
+	request, single, err := w.request(r, body.Items, body.itemJSON, op)
 	if err != nil {
 		return answer, single, err
 	}
@@ -323,7 +323,7 @@ func (w *web) itemsBody(body *bodyJSON, op cluster.Op) (answer decisionsJSON, si
 }
 
 // request makes a request of a list of items, or of one that stands alone.
-func (w *web) request(items []itemJSON, one itemJSON, op cluster.Op) (_ *cluster.Request, single bool, err error) {
+func (w *web) request(r *http.Request, items []itemJSON, one itemJSON, op cluster.Op) (_ *cluster.Request, single bool, err error) {
 	single = items == nil
 	if single {
 		if one == (itemJSON{}) {
@@ -338,7 +338,7 @@ func (w *web) request(items []itemJSON, one itemJSON, op cluster.Op) (_ *cluster
 	}
 	request := &cluster.Request{Items: make([]cluster.Item, len(items))}
 	for i := range items {
-		if request.Items[i], err = w.item(i, &items[i], op); err != nil {
+		if request.Items[i], err = w.item(r, i, &items[i], op); err != nil {
 			return nil, single, err
 		}
 	}
@@ -415,7 +415,7 @@ func jsonKind(t reflect.Type) string {
 	return "a " + t.Kind().String()
 }
 
-func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
+func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
 	it := cluster.Item{Limit: in.Limit, Key: in.Key, Op: op}
 	if op == cluster.OpTake {
 		it.Cost = 1
@@ -432,12 +432,22 @@ func (w *web) item(i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
 	}
 	spec, err := in.Inline.spec()
 	if err == nil {
-		it.Inline, err = w.inlines.get(spec)
+		it.Inline, err = w.inline(r, spec, op)
 	}
 	if err != nil {
 		return it, inlineError(i, err)
 	}
 	return it, nil
+}
+
+// inline is the limit that an item of r brings along.
+func (w *web) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limiter.Limit, error) {
+	if op != cluster.OpTake && op != cluster.OpReserve {
+		return w.inlines.get(spec)
+	}
+	from := caller{tls: r.TLS}
+	from.addr, _ = w.clientAddress(r) // a client on a Unix socket has none
+	return w.inlines.bring(spec, from)
 }
 
 // inlineWords are the words of fields whose values are numbers inside, in the order of these.

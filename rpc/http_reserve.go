@@ -50,7 +50,7 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, bodyFault(err, false))
 		return
 	}
-	request, single, err := w.request(body.Items, body.itemJSON, cluster.OpTake)
+	request, single, err := w.request(r, body.Items, body.itemJSON, cluster.OpTake)
 	if err != nil {
 		writeFault(rw, bodyFault(err, single))
 		return
@@ -96,7 +96,7 @@ func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
 
 // atHold answers with the state of the hold's key.
 func (w *web) atHold(rw http.ResponseWriter, id string, op cluster.Op, actual, ttlMs int64, holder string) {
-	d, err := atHold(w.Node, &w.inlines, id, op, actual, ttlMs, holder, 0)
+	d, err := atHold(w.Node, w.inlines, id, op, actual, ttlMs, holder, 0)
 	if err != nil {
 		writeFault(rw, bodyFault(err, true))
 		return

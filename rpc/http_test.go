@@ -396,7 +396,7 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	}
 	draining = false
 	_, body := page(h, "GET", "/v1/members", "")
-	if want := fmt.Sprintf(`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","self":true}],"ring":"%s"}`+"\n", ringName(node.View())); body != want {
+	if want := fmt.Sprintf(`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), ringName(node.View())); body != want {
 		t.Errorf("members:\n%s\nwant\n%s", body, want)
 	}
 	if _, body = page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body, `"owner":"n1","heir":""`) {

@@ -22,6 +22,7 @@ var notInline = map[string]string{
 	"Override":  "overrides are for those who do not know their keys; a client sends the limit that the key has",
 	"Unlimited": "the same",
 	"Nameless":  "a door sets it for an inline limit without a name",
+	"Inline":    "a limit that a client sends is one, whatever it says",
 }
 
 // differing names the fields in which two Specs differ.
@@ -166,7 +167,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 // TestInlineBadInput: both doors refuse a bad limit with the name of the field, what it was and what is accepted.
 func TestInlineBadInput(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: alone(t)})
-	s := &rateLimiter{node: alone(t), clock: NewClock()}
+	s := &rateLimiter{node: alone(t), clock: NewClock(), inlines: new(Inlines)}
 	const fixed = `"algorithm":"fixed_window","limit":1,"per":"1m"`
 	for _, c := range []struct {
 		json, want string
@@ -232,7 +233,7 @@ func TestDoorsSayOverrides(t *testing.T) {
 	}
 	node.SetLimits(cluster.Limits{"demo": demo})
 	h := NewHTTP(HTTPConfig{Node: node})
-	s := &rateLimiter{node: node, clock: NewClock()}
+	s := &rateLimiter{node: node, clock: NewClock(), inlines: new(Inlines)}
 	ask := func(items ...*penstockv1.Item) []*penstockv1.Decision {
 		t.Helper()
 		out, err := s.Check(t.Context(), &penstockv1.CheckRequest{Items: items})

@@ -141,6 +141,7 @@ var nodeCounters = []counter{
 	{"cached", "Items denied without asking their owner, because it had said no and until when.", func(s *cluster.Stats) uint64 { return s.Cached.Load() }},
 	{"ran_out", "Holds whose deadline came before they were settled.", func(s *cluster.Stats) uint64 { return s.RanOut.Load() }},
 	{"unmatched", "Requests with attributes that no rule matches: admitted, and nothing counted.", func(s *cluster.Stats) uint64 { return s.Unmatched.Load() }},
+	{"inline_refused", "Limits that requests brought along, refused at this node's doors because their client, or all clients, had brought too many.", func(s *cluster.Stats) uint64 { return s.InlineRefused.Load() }},
 	{"loops", "Asks dropped because they had been sent on too often.", func(s *cluster.Stats) uint64 { return s.Loops.Load() }},
 }
 
@@ -185,7 +186,9 @@ var tableCounters = []struct {
 	{"table_swept", "Entries removed because they were as good as never seen.", func(n *cluster.Node) uint64 { return n.Table().Stats().Swept }},
 	{"table_evicted", "Entries that made room for others and live on in shared cells.", func(n *cluster.Node) uint64 { return n.Table().Stats().Evicted }},
 	{"table_overflowed", "Charges to shared cells for want of room.", func(n *cluster.Node) uint64 { return n.Table().Stats().Overflowed }},
-	{"table_refused", "Requests refused because not even a shared cell had room.", func(n *cluster.Node) uint64 { return n.Table().Stats().Refused }},
+	{"table_refused", "Requests refused because not even a shared cell had room, or their limit had none.", func(n *cluster.Node) uint64 {
+		return n.Table().Stats().Refused + n.Stats().InlineRefused.Load()
+	}},
 }
 
 // tableStatus is the table as /v1/status shows it.
@@ -194,6 +197,7 @@ func tableStatus(n *cluster.Node) map[string]any {
 	return map[string]any{
 		"keys": s.Keys, "cells": s.Cells, "slots": s.Slots, "limits": s.Limits, "bytes": s.Bytes, "budget_bytes": s.Budget,
 		"swept": s.Swept, "evicted": s.Evicted, "overflowed": s.Overflowed, "refused": s.Refused,
+		"inline_limits": s.Inline, "refused_limits": s.RefusedLimits, "refused_inline_limits": s.RefusedInline + n.Stats().InlineRefused.Load(),
 	}
 }
 

@@ -22,6 +22,7 @@ type RedisConfig struct {
 	TLS       *tls.Config // nil: plaintext. See ServerTLS
 	AuthToken string      // clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
 	Draining  func() bool // while it is true, READY says 0; nil: never
+	Inlines   *Inlines    // the limits that commands bring along, shared by the doors of a node; nil: those of this door alone
 	Metrics   *Metrics    // shows what the door counts; nil: nobody does
 }
 
@@ -45,7 +46,7 @@ const (
 type Redis struct {
 	config  RedisConfig
 	token   bearer
-	inlines inlineLimits
+	inlines *Inlines
 	stats   redisStats
 	seconds prometheus.Observer
 	most    int // connections at a time
@@ -70,7 +71,7 @@ type redisStats struct {
 
 // NewRedis makes the door.
 func NewRedis(c RedisConfig) *Redis {
-	d := &Redis{config: c, token: newBearer(c.AuthToken), most: maxRedisConns, conns: make(map[*redisConn]struct{})}
+	d := &Redis{config: c, token: newBearer(c.AuthToken), most: maxRedisConns, inlines: orNew(c.Inlines, c.Node), conns: make(map[*redisConn]struct{})}
 	if c.TLS != nil {
 		d.config.TLS = withoutProtocols(c.TLS)
 	}

@@ -39,6 +39,7 @@ type redisConn struct {
 	ending  bool   // when the replies are written
 	queue   redisQueue
 
+	from      caller // see there
 	limits    [redisLimits]knownLimit
 	last      *redisCommand // as lastName calls it
 	lastName  string        // in lastBytes

@@ -517,3 +517,5 @@ func BenchmarkRedis(b *testing.B) {
 		}
 	}
 }
+
+func (c *chunks) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }

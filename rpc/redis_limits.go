@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -114,7 +116,12 @@ func (c *redisConn) bucket(v bucketVerb, words [][]byte) {
 	}
 	terms.At = limiter.Millis(at * int64(v.unit/time.Millisecond))
 	l, err := c.limit(redisLimit{bucket: true, sessions: v.sessions, count: limit, more: refill, per: time.Duration(refillTime) * v.unit})
-	if err != nil {
+	var refused *inlineFault
+	switch {
+	case errors.As(err, &refused):
+		c.fail("ERR " + refused.text)
+		return
+	case err != nil:
 		c.fail(smyteInteger)
 		return
 	}
@@ -200,11 +207,23 @@ func (c *redisConn) limit(of redisLimit) (*limiter.Limit, error) {
 			ClientTime: true, Sessions: of.sessions,
 		}
 	}
-	l, err := c.door.inlines.get(spec)
+	l, err := c.door.inlines.bring(spec, c.caller())
 	if err == nil {
 		*known = knownLimit{of, l}
 	}
 	return l, err
+}
+
+// caller is the client of the connection.
+func (c *redisConn) caller() caller {
+	if c.from.addr == "" {
+		c.from.addr = c.conn.RemoteAddr().String()
+		if t, ok := c.conn.(*tls.Conn); ok {
+			state := t.ConnectionState() // it has sent a command, so the handshake is over
+			c.from.tls = &state
+		}
+	}
+	return c.from
 }
 
 // smyteInt reads a number as Smyte's server does: with a sign and blanks around it, if there are any.

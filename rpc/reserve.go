@@ -40,7 +40,7 @@ func holdToken(it *cluster.Item) string {
 }
 
 // readToken makes an item about the hold of that id.
-func readToken(token string, inlines *inlineLimits) (cluster.Item, error) {
+func readToken(token string, inlines *Inlines) (cluster.Item, error) {
 	it := cluster.Item{Hold: new(cluster.HoldTerms)}
 	if token == "" {
 		return it, &cluster.InputError{Field: "id", Reason: "is missing; give the id that a reservation was answered with"}
@@ -73,7 +73,7 @@ func readToken(token string, inlines *inlineLimits) (cluster.Item, error) {
 	return it, nil
 }
 
-func tokenInlineLimit(b []byte, inlines *inlineLimits) (*limiter.Limit, error) {
+func tokenInlineLimit(b []byte, inlines *Inlines) (*limiter.Limit, error) {
 	f := fields{rest: b}
 	if !f.next() || f.num != frameLimits || f.wire != protowire.BytesType {
 		return nil, errFrame
@@ -82,7 +82,8 @@ func tokenInlineLimit(b []byte, inlines *inlineLimits) (*limiter.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inlines.get(spec)
+	l, err := inlines.known(spec)
+	return l.orNil(), err
 }
 
 // randomID is an id that nobody can guess.
@@ -123,7 +124,7 @@ func reserve(n *cluster.Node, r *cluster.Request, out []cluster.Decision, ttlMs 
 }
 
 // atHold settles or extends the hold of that id.
-func atHold(n *cluster.Node, inlines *inlineLimits, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
+func atHold(n *cluster.Node, inlines *Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
 	it, err := readToken(id, inlines)
 	if err != nil {
 		n.Stats().Refused.Add(1)
@@ -208,7 +209,8 @@ func holdError(op cluster.Op, d *cluster.Decision) error {
 func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
 	c := checkCalls.Get().(*checkCall)
 	defer c.free()
-	if err := c.decode(in.Items, cluster.OpTake, &s.inlines); err != nil {
+	c.from = caller{ctx: ctx}
+	if err := c.decode(in.Items, cluster.OpTake, s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
 		return nil, StatusError(err)
 	}
@@ -261,7 +263,7 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 
 // Settle says what was used.
 func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
-	d, err := atHold(s.node, &s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, StatusError(err)
 	}
@@ -270,7 +272,7 @@ func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) 
 
 // Extend is a sign of life.
 func (s *rateLimiter) Extend(ctx context.Context, in *penstockv1.ExtendRequest) (*penstockv1.ExtendResponse, error) {
-	d, err := atHold(s.node, &s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, StatusError(err)
 	}

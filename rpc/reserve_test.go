@@ -203,7 +203,7 @@ func FuzzHoldToken(f *testing.F) {
 	f.Add(holdToken(&cluster.Item{Inline: l, Key: "\x00\xff", ID: cluster.ID{Origin: 1, Sequence: 2}}))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
-		var inlines inlineLimits
+		var inlines Inlines
 		it, err := readToken(token, &inlines)
 		if err != nil {
 			if f := explain(err); f.Status != 400 || f.Field != "id" {

@@ -205,7 +205,7 @@ func TestForwardAuthByRules(t *testing.T) {
 // Promise: gRPC takes attributes too, in a stream as well, and a repeat under one id charges once.
 func TestAttributesOverGRPC(t *testing.T) {
 	n := ruled(t)
-	s := &rateLimiter{node: n, clock: NewClock()}
+	s := &rateLimiter{node: n, clock: NewClock(), inlines: new(Inlines)}
 	in := &penstockv1.CheckRequest{
 		Attributes: map[string]string{"path": "/api/login", "method": "POST", "header:x-user": "ann", "ip": "10.0.0.1"},
 		Id:         &penstockv1.RequestId{Origin: 7, Sequence: 1},

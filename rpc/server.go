@@ -31,6 +31,7 @@ type ServerConfig struct {
 	AuthToken string                      // clients must send it as bearer token, except to ask for health; empty: anyone may ask
 	Draining  func() bool                 // while it is true, health says NOT_SERVING; nil: never
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
+	Inlines   *Inlines                    // the limits that requests bring along, shared by the doors of a node; nil: those of this door alone
 	Doors     []Door                      // further services of the same listener
 	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients. Default: 128 MiB.
 	Unfinished int64
@@ -60,7 +61,7 @@ const streamWorkers = 128
 
 // NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors, grpc.health.v1 and reflection.
 func NewServer(c ServerConfig) *Server {
-	ending := make(chan struct{})
+	ending, inlines := make(chan struct{}), orNew(c.Inlines, c.Node)
 	door := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
 	if c.Metrics != nil {
 		c.Metrics.addIntake(door)
@@ -77,8 +78,8 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
-	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, ending: ending})
-	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: new(inlineLimits), draining: c.Draining})
+	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, inlines: inlines, ending: ending})
+	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining})
 	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain})
 	for _, door := range c.Doors {
 		door.Register(s, ending)
@@ -136,7 +137,7 @@ type rateLimiter struct {
 	penstockv1.UnimplementedRateLimiterServer
 	node    *cluster.Node
 	clock   *Clock
-	inlines inlineLimits
+	inlines *Inlines
 	ending  <-chan struct{}
 }
 
@@ -150,6 +151,7 @@ func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*
 }
 
 func (s *rateLimiter) serve(ctx context.Context, c *checkCall) error {
+	c.from = caller{ctx: ctx}
 	if err := s.check(s.deadline(ctx), c); err != nil {
 		return StatusError(err)
 	}
@@ -174,6 +176,14 @@ func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*
 	return &penstockv1.ResetResponse{Decisions: encode(c.out)}, nil
 }
 
+// orNew is given, or new ones of a door alone.
+func orNew(given *Inlines, n *cluster.Node) *Inlines {
+	if given == nil {
+		return &Inlines{Node: n}
+	}
+	return given
+}
+
 // deadline is ctx's deadline on the node's clock, or 0 if it has none.
 func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 	if t, ok := ctx.Deadline(); ok {
@@ -184,7 +194,7 @@ func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 
 // decide is every call of this service that the library has read: decode, Node.Check.
 func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op, c *checkCall) error {
-	if err := c.decode(in, op, &s.inlines); err != nil {
+	if err := c.decode(in, op, s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
 		return err
 	}

@@ -298,7 +298,7 @@ func TestLargestRequest(t *testing.T) {
 // Promise: with a deadline that had passed nothing is charged.
 func TestExpiredRequestIsNotCharged(t *testing.T) {
 	s := newStations(t, 1, five)[0]
-	door := &rateLimiter{node: s.node, clock: s.clock}
+	door := &rateLimiter{node: s.node, clock: s.clock, inlines: new(Inlines)}
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
 	defer cancel()
 	if _, err := door.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}}); status.Code(err) != codes.DeadlineExceeded {

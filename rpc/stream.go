@@ -68,6 +68,7 @@ func (t *talk) read() error {
 		}
 		select {
 		case t.slots <- struct{}{}:
+			c.from = caller{ctx: t.stream.Context()}
 		case <-t.stream.Context().Done():
 			return t.stream.Context().Err()
 		}

@@ -47,7 +47,7 @@ func TestStreamKeepsFewGoroutines(t *testing.T) {
 	node := alone(t, perHour)
 	synctest.Test(t, func(t *testing.T) {
 		b := &burst{ctx: t.Context(), left: 100, taken: make(chan struct{}), ended: make(chan struct{})}
-		k := &talk{door: &rateLimiter{node: node, clock: NewClock()}, stream: b, calls: make(chan *streamCall), slots: make(chan struct{}, maxInFlight)}
+		k := &talk{door: &rateLimiter{node: node, clock: NewClock(), inlines: new(Inlines)}, stream: b, calls: make(chan *streamCall), slots: make(chan struct{}, maxInFlight)}
 		over := make(chan error)
 		go func() { over <- k.read() }()
 		synctest.Wait()

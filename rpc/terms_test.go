@@ -18,7 +18,7 @@ func TestTermsAtEachDoor(t *testing.T) {
 	session := limiter.Spec{Name: "session", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true}
 	node := alone(t, visit, session, perHour)
 	h := NewHTTP(HTTPConfig{Node: node})
-	byGRPC := &rateLimiter{node: node, clock: NewClock()}
+	byGRPC := &rateLimiter{node: node, clock: NewClock(), inlines: new(Inlines)}
 	minute := time.Minute.Milliseconds()
 	for _, row := range []struct {
 		query, json                   string

@@ -167,6 +167,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		r.tasks.Go(r.keepSaving)
 	}
 	r.node.Start()
+	r.tasks.Go(r.watchRefused)
 	return nil
 }
 
@@ -216,11 +217,12 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		}
 		warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile)
 	}
-	r.envoy = envoy.New(r.node, r.clock)
+	inlines := &rpc.Inlines{Deny: s.Inline == "deny", Node: r.node}
+	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
 		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
-		Hosts: r.hosts(d, token, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy},
+		Hosts: r.hosts(d, token, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines,
 	}
 	pages.Metrics.Register(r.envoy)
 	for _, o := range r.doors {
@@ -236,12 +238,12 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Drain: r.drain,
-			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics,
+			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
 		server := rpc.NewRedis(rpc.RedisConfig{
-			Node: r.node, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Metrics: pages.Metrics,
+			Node: r.node, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines,
 		})
 		o.serve, o.close = server.Serve, server.Shutdown
 	}

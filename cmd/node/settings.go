@@ -30,6 +30,7 @@ type settings struct {
 	Redis  string `group:"doors" default:"127.0.0.1:7950" help:"Clients, Redis protocol; unix:///path too."`
 
 	Limits      string `group:"limits" type:"path" placeholder:"PATH" help:"YAML file, or directory of them, with the named limits. Watched; SIGHUP reads it again."`
+	Inline      string `group:"limits" default:"allow" enum:"allow,deny" help:"Limits that requests bring along: allow or deny. Of one client, and in all, there is a bound; they take no room from limits of files."`
 	Memory      size   `group:"limits" default:"256MiB" help:"Budget of the table of counters, in B, KiB, MiB or GiB."`
 	EnvoyConfig string `group:"limits" type:"path" placeholder:"DIR" help:"Files of envoyproxy/ratelimit, YAML, served to Envoys as they are. Watched; SIGHUP reads them again."`
 	DataDir     string `group:"limits" type:"path" placeholder:"DIR" help:"Keep the counters in a file there as well, so that they survive a restart of every node. For this node alone."`

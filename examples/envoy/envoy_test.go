@@ -185,7 +185,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	node.SetView(view)
-	door := envoy.New(node, noon{})
+	door := envoy.New(node, noon{}, nil)
 	door.Set(limits)
 	passed := func(times int, r request) (n int) {
 		t.Helper()

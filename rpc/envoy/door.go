@@ -40,6 +40,7 @@ type Door struct {
 	quotav3.UnimplementedRateLimitQuotaServiceServer
 	node    *cluster.Node
 	clock   cluster.Clock
+	inlines *rpc.Inlines // limits of descriptors that bring their own
 	inForce atomic.Pointer[inForce]
 
 	strangers atomic.Uint64 // requests of a domain that no file has
@@ -58,9 +59,13 @@ type inForce struct {
 	tallies []*tally // by Rule.Number
 }
 
-// New makes a door to a node; clock is the node's.
-func New(node *cluster.Node, clock cluster.Clock) *Door {
-	return &Door{node: node, clock: clock, tallies: map[series]*tally{}}
+// New makes a door to a node; clock is the node's. It shares inlines, the limits that requests bring along, with the node's other
+// doors; nil: it has its own.
+func New(node *cluster.Node, clock cluster.Clock, inlines *rpc.Inlines) *Door {
+	if inlines == nil {
+		inlines = &rpc.Inlines{Node: node}
+	}
+	return &Door{node: node, clock: clock, inlines: inlines, tallies: map[series]*tally{}}
 }
 
 // Set puts limits in force for all requests that begin from now on.
@@ -97,6 +102,9 @@ func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*r
 		return unlimited(len(in.Descriptors)), nil
 	}
 	questions, err := ask(domain, in)
+	if err == nil {
+		err = d.bring(ctx, questions)
+	}
 	if err != nil {
 		d.failed.Add(1)
 		return nil, err
@@ -116,6 +124,18 @@ func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*r
 		d.count(limits, domain, &questions[i])
 	}
 	return answer(domain, in, questions), nil
+}
+
+// bring counts the limits that descriptors bring along among those of their client.
+func (d *Door) bring(ctx context.Context, questions []question) (err error) {
+	for i := range questions {
+		if q := &questions[i]; q.brought && q.limit != nil {
+			if q.limit, err = d.inlines.Bring(ctx, q.limit.Spec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // check refuses what is no request.

@@ -77,7 +77,7 @@ func newDoor(t testing.TB, clock cluster.Clock, net cluster.Network, members ...
 		t.Fatal(err)
 	}
 	n.SetView(v)
-	return New(n, clock)
+	return New(n, clock, nil)
 }
 
 func set(t testing.TB, door *Door, config string) {
@@ -171,7 +171,7 @@ func TestErrors(t *testing.T) {
 		code codes.Code
 		text string
 	}{
-		{nil, New(nil, nil), request("d", "user", "x"), codes.InvalidArgument, "start it with --envoy-config DIR"},
+		{nil, New(nil, nil, nil), request("d", "user", "x"), codes.InvalidArgument, "start it with --envoy-config DIR"},
 		{nil, door, &ratelimitv3.RateLimitRequest{Domain: "d"}, codes.InvalidArgument, "descriptors: has 0 descriptors; 1 to 1000"},
 		{nil, door, many, codes.InvalidArgument, "descriptors: has 1001 descriptors"},
 		{nil, door, request("", "user", "x"), codes.InvalidArgument, "domain: is empty"},

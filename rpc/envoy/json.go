@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"penstock/cluster"
@@ -15,6 +16,12 @@ import (
 
 // maxBody bounds a request in JSON.
 const maxBody = 2 << 20
+
+// remote is the address of a client as net/http has it.
+type remote string
+
+func (remote) Network() string  { return "tcp" }
+func (a remote) String() string { return string(a) }
 
 // ServeHTTP is POST /json: a RateLimitRequest in proto3 JSON, answered by a RateLimitResponse with status 200, or 429 if
 // it is over limit.
@@ -35,7 +42,7 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		rpc.WriteError(rw, err)
 		return
 	}
-	out, err := d.decide(r.Context(), in)
+	out, err := d.decide(peer.NewContext(r.Context(), &peer.Peer{Addr: remote(r.RemoteAddr)}), in)
 	if err != nil {
 		rpc.WriteError(rw, err)
 		return

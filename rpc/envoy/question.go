@@ -23,7 +23,8 @@ type question struct {
 	current      *ratelimitv3.RateLimitResponse_RateLimit // nil: no limit applies
 	limit        *limiter.Limit                           // nil: there is nothing to count
 	per          time.Duration
-	item         int // of the request to the node; -1: nothing is asked
+	brought      bool // the descriptor brings limit along
+	item         int  // of the request to the node; -1: nothing is asked
 
 	decision cluster.Decision
 }
@@ -92,7 +93,7 @@ func (q *question) override(d *policy.Domain, entries []policy.Entry, in *common
 	if in.GetUnitMultiplier() != nil {
 		q.current.UnitMultiplier = wrapperspb.UInt32(uint32(times))
 	}
-	q.Key = d.Key(entries)
+	q.Key, q.brought = d.Key(entries), true
 	if in.GetRequestsPerUnit() > 0 {
 		q.limit, err = d.NewLimit(int64(in.GetRequestsPerUnit()), q.per, false)
 	}

@@ -1,0 +1,40 @@
+package main
+
+import "time"
+
+// A node whose table has no more room for limits refuses requests, and a client sees no more than denials. So the log says it: at
+// once, and then not more often than refusedPause as long as it goes on.
+const (
+	refusedEvery = time.Second
+	refusedPause = time.Minute
+)
+
+// refusals are how many requests were refused because there was no room for their limits.
+type refusals struct {
+	limits, inline, atDoors uint64
+}
+
+func (r *running) refusals() (n refusals) {
+	n.limits, n.inline = r.node.Table().Turned()
+	n.atDoors = r.node.Stats().InlineRefused.Load()
+	return n
+}
+
+// watchRefused warns of refusals until the node leaves.
+func (r *running) watchRefused() {
+	var last refusals
+	for pause := refusedEvery; ; {
+		sleep(r.leaving, pause)
+		if r.leaving.Err() != nil {
+			return
+		}
+		now := r.refusals()
+		if pause = refusedEvery; now == last {
+			continue
+		}
+		r.log.Warn("requests were refused because too many different limits have counters",
+			"inline_by_client", now.atDoors-last.atDoors, "inline", now.inline-last.inline, "limits", now.limits-last.limits,
+			"help", "clients that bring ever new limits along can be refused: --inline deny")
+		last, pause = now, refusedPause
+	}
+}
