@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
+	grpcstatus "google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
 )
@@ -165,7 +165,7 @@ func TestInlineDenied(t *testing.T) {
 				{Limit: "login", Key: []byte("a")},
 				{Key: []byte("a"), Inline: &penstockv1.InlineLimit{Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 5, PerMs: 60_000}},
 			}})
-			return status.Convert(err).Message(), status.Code(err) == codes.PermissionDenied
+			return grpcstatus.Convert(err).Message(), grpcstatus.Code(err) == codes.PermissionDenied
 		},
 		"Gubernator": func() (string, bool) {
 			code, answer := postFrom(t, r, "127.0.0.1", "/v1/GetRateLimits", `{"requests":[{"name":"x","uniqueKey":"a","hits":1,"limit":5,"duration":60000}]}`)
