@@ -116,13 +116,8 @@ func (c *redisConn) bucket(v bucketVerb, words [][]byte) {
 	}
 	terms.At = limiter.Millis(at * int64(v.unit/time.Millisecond))
 	l, err := c.limit(redisLimit{bucket: true, sessions: v.sessions, count: limit, more: refill, per: time.Duration(refillTime) * v.unit})
-	var refused *inlineFault
-	switch {
-	case errors.As(err, &refused):
-		c.fail("ERR " + refused.text)
-		return
-	case err != nil:
-		c.fail(smyteInteger)
+	if err != nil {
+		c.fail(bucketFault(err))
 		return
 	}
 	if c.keyed(words[1]) {
@@ -212,6 +207,15 @@ func (c *redisConn) limit(of redisLimit) (*limiter.Limit, error) {
 		*known = knownLimit{of, l}
 	}
 	return l, err
+}
+
+// bucketFault is the reply to a command whose limit is refused.
+func bucketFault(err error) string {
+	var refused *inlineFault
+	if errors.As(err, &refused) {
+		return "ERR " + refused.text
+	}
+	return smyteInteger
 }
 
 // caller is the client of the connection.
