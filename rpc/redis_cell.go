@@ -33,7 +33,8 @@ type cellRate struct {
 	interval time.Duration // e
 }
 
-var errZeroRate = errors.New("Zero rates are not supported") //nolint:staticcheck // redis-cell's text
+//lint:ignore ST1005 this is redis-cell's text, byte for byte
+var errZeroRate = errors.New("Zero rates are not supported")
 
 // readCellRate says which number is beyond what can be counted: redis-cell takes it, and overflows.
 func readCellRate(burst, count, period int64) (cellRate, error) {

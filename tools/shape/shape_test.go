@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestFigures: each figure counts what a small tree has of it, and nothing of tests and generated code.
+func TestFigures(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "cluster/node.go", `package cluster
+
+import "errors"
+
+// Node is asked by whoever comes.
+type Node struct {
+	a, b int
+	c    string
+}
+
+func (n *Node) Check(a, b bool) error {
+	if a && b {
+		for range n.a {
+			n.b++
+		}
+	}
+	return errors.New("no")
+}
+
+func (n Node) ID() string { return n.c }
+`)
+	write(t, root, "cluster/node_test.go", "package cluster\n\n// A test that anybody who likes may run.\nfunc (n *Node) helper() { _ = n }\n")
+	write(t, root, "proto/x.pb.go", "package proto\n\n// Whose code is this?\n")
+	write(t, root, "README.md", "The one who reads.\n```\nwho | grep root\n```\n")
+
+	got := make(map[string]int)
+	figures, err := measure(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range figures {
+		got[f.name] = f.value
+	}
+	for name, want := range map[string]int{
+		"lines of product code":                           20,
+		"fields of cluster.Node":                          3,
+		"methods of cluster.Node":                         2,
+		"functions of a complexity over 15":               0,
+		"lines of prose with who, whom, whose or whoever": 3,
+		"types of over 20 fields or 40 methods":           0,
+		"pairs of files that share 6 lines of one shape":  0,
+		"lines of Go over 100 columns":                    0,
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %d, want %d", name, got[name], want)
+		}
+	}
+}
+
+// TestRepetitions: six lines that differ in names and values only are one repetition.
+func TestRepetitions(t *testing.T) {
+	root := t.TempDir()
+	body := func(name, n string) string {
+		s := "package p\n\nfunc " + name + "(x int) int {\n"
+		for range repeatedLines {
+			s += "\tx = x*" + n + " + min(x, " + n + ") - max(x, " + n + ")\n"
+		}
+		return s + "\treturn x\n}\n"
+	}
+	write(t, root, "p/a.go", body("one", "1"))
+	write(t, root, "p/b.go", body("two", "22"))
+	tree, err := readTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := tree.repetitions(); f.value != 1 {
+		t.Errorf("%d repetitions, want 1: %v", f.value, f.places)
+	}
+}
+
+// TestWorse: a figure above the recorded one is reported.
+func TestWorse(t *testing.T) {
+	before := map[string]int{"lines": 10, "files": 10}
+	if n := show([]figure{{name: "lines", value: 11}, {name: "files", value: 9}, {name: "new", value: 5}}, before, false); n != 1 {
+		t.Errorf("%d figures are worse, want 1", n)
+	}
+}
+
+func write(t *testing.T, root, name, text string) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
