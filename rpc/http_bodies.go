@@ -23,7 +23,7 @@ type bodies struct {
 // bounded gives h bodies that count.
 func (b *bodies) bounded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody {
+		if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 			h.ServeHTTP(rw, r)
 			return
 		}

@@ -65,7 +65,7 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	for i := range out {
 		d := &out[i]
 		name := structuredString(d.Rule.Name)
-		policies[i] = name + policyOf(d.Rule)
+		policies[i] = policyOf(name, d.Rule)
 		states[i] = fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))
 		if d.Allowed {
 			delay = max(delay, d.Delay)
@@ -100,18 +100,19 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	}
 }
 
-// policyOf are the parameters of a limit in RateLimit-Policy: what it grants, and in which time. A bucket grants what it holds, in the
-// time that it takes to fill. A limit of concurrency grants so many at once, in no time.
-func policyOf(l *limiter.Limit) string {
+// policyOf is a limit in RateLimit-Policy: the units that it grants, and the time in which it does. A bucket grants what it
+// holds, in the time that it takes to fill. A limit of concurrency grants units at once, in no time.
+func policyOf(name string, l *limiter.Limit) string {
 	quota := l.Capacity()
 	if l.Algorithm == limiter.Concurrency {
-		return fmt.Sprintf(`;q=%d;qu="concurrent-requests"`, quota)
+		return fmt.Sprintf(`%s;q=%d;qu="concurrent-requests"`, name, quota)
 	}
 	refill := l.Limit // units that come in Per
 	if l.Algorithm == limiter.TokenBucket {
 		refill = l.Refill
 	}
-	return fmt.Sprintf(";q=%d;w=%d", quota, max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill)))))
+	window := max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill))))
+	return fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)
 }
 
 // untilMore is the wait until more remains than now: for a denial, until what was asked for; for a bucket, until the

@@ -36,8 +36,11 @@ func NewHosts(names ...string) *Hosts {
 
 // accepts reports whether a request may have that Host. A browser always sends one, so a request without it is no browser's.
 func (h *Hosts) accepts(host string) bool {
+	if h == nil || h.any {
+		return true
+	}
 	name := hostName(host)
-	if h == nil || h.any || name == "" || h.names[name] || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+	if name == "" || h.names[name] || name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
 	_, err := netip.ParseAddr(name)
@@ -50,8 +53,10 @@ func (h *Hosts) lists(name string) bool { return h != nil && h.names[hostName(na
 // hostName is host in lower case, without a port, brackets, or the dot of a full name.
 func hostName(host string) string {
 	host = strings.ToLower(host)
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	if strings.Contains(host, ":") { // an error would be memory for nothing
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), ".")
 }

@@ -47,7 +47,7 @@ func onCheck(f func(p *process, d door, r *cluster.Request, out []cluster.Decisi
 // may break, within the seeds that each change is checked with. With -v it prints what docs/simulator.md says of them.
 func TestPlantedFaultsAreCaught(t *testing.T) {
 	faults := []planted{
-		{"one node forgets its counters every second", []promise{exact, bounded, kept}, func(p *process) {
+		{"one node forgets its counters every second", []promise{exact, bounded, kept, lossless}, func(p *process) {
 			if p.machine.index != 0 {
 				return
 			}
@@ -314,7 +314,7 @@ func handoverFaults() []planted {
 		{"partitions change hands without any of their counters", []promise{exact, bounded, kept}, onMove(func(_ *process, m *cluster.Move) {
 			m.Entries, m.Holds = nil, nil
 		}, nil)},
-		{"copies for heirs are dropped and said to be taken in", []promise{exact, bounded, kept}, onMove(func(p *process, m *cluster.Move) {
+		{"copies for heirs are dropped and said to be taken in", []promise{exact, bounded, kept, lossless}, onMove(func(p *process, m *cluster.Move) {
 			v := p.node.View()
 			m.Entries = slices.DeleteFunc(m.Entries, func(e limiter.Entry) bool {
 				o := v.Owner(limiter.Hash(e.Key))
