@@ -13,6 +13,7 @@ import (
 //	message State {
 //	  uint32 algorithm = 1;
 //	  repeated sint64 words = 2; // packed
+//	  bool client_millis = 3;    // times of clients are in milliseconds; without it, in nanoseconds
 //	}
 //
 // Instants among the words are relative to the sender's now: clocks of two nodes may differ by
@@ -23,6 +24,7 @@ import (
 const (
 	wireAlgorithm = 1 << 3   // field 1, varint
 	wireWords     = 2<<3 | 2 // field 2, bytes
+	wireMillis    = 3 << 3   // field 3, varint
 )
 
 var errState = errors.New("limiter: a state in binary form is cut off or broken")
@@ -42,7 +44,11 @@ func (l *Limit) appendState(b []byte, w []int64, now Instant) []byte {
 	for _, x := range w {
 		size += uvarintLen(zigzag(x))
 	}
-	b = append(b, wireAlgorithm, byte(l.Algorithm), wireWords)
+	b = append(b, wireAlgorithm, byte(l.Algorithm))
+	if l.ClientTime {
+		b = append(b, wireMillis, 1)
+	}
+	b = append(b, wireWords)
 	b = binary.AppendUvarint(b, uint64(size))
 	for _, x := range w {
 		b = binary.AppendUvarint(b, zigzag(x))
@@ -57,6 +63,7 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 	clear(w)
 	same = true
 	var words []int64
+	millis := false
 	for len(b) > 0 {
 		tag, n := binary.Uvarint(b)
 		if n <= 0 {
@@ -89,6 +96,8 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 		switch tag {
 		case wireAlgorithm:
 			same = Algorithm(x) == l.Algorithm && x < 256
+		case wireMillis:
+			millis = x != 0
 		case wireWords:
 			words = words[:0]
 			for len(body) > 0 && len(words) <= maxWords {
@@ -103,6 +112,9 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 	if !same || len(words) == 0 {
 		return same, nil
 	}
+	if l.ClientTime && !millis {
+		l.clientMillis(words)
+	}
 	l.shift(words, int64(now))
 	l.land(words)
 	l.refit(w, words)
@@ -110,6 +122,20 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 	l.merge(settled, w, now) // settles what it takes over
 	copy(w, settled)
 	return same, nil
+}
+
+// clientMillis turns the times of clients among words from nanoseconds into milliseconds: a file of
+// counters may be older than the change of their unit. A mark is rounded up: it refills no earlier.
+func (l *Limit) clientMillis(words []int64) {
+	up := func(i int) {
+		if i < len(words) {
+			words[i] = -floorTo(-words[i], int64(time.Millisecond)) / int64(time.Millisecond)
+		}
+	}
+	up(1)
+	if l.Sessions {
+		up(askedAt + 1)
+	}
 }
 
 // maxWords is the length of the longest state there is.

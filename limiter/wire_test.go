@@ -346,3 +346,31 @@ func TestClientsTimeIsTheSameEverywhere(t *testing.T) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 }
+
+// Promise: every node restarts with --data-dir, also into a release that counts clients' time in
+// milliseconds: a bucket that was written in nanoseconds has the tokens that it had, and is
+// refilled when it would have been.
+func TestClientTimeInNanosecondsIsRead(t *testing.T) {
+	for _, sessions := range []bool{false, true} {
+		l, err := New(Spec{
+			Name: "l", Algorithm: TokenBucket, Anchor: FirstHit, Limit: 10, Per: time.Minute, ClientTime: true, Sessions: sessions,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const at = Instant(1_700_000_000_000_000_000)
+		var packed []byte
+		for _, x := range []int64{7, int64(at) + 1, 0, int64(at) + 2e6}[:l.words()] { // missing, mark, asked, session
+			packed = binary.AppendUvarint(packed, zigzag(x))
+		}
+		old := append([]byte{wireAlgorithm, byte(TokenBucket), wireWords, byte(len(packed))}, packed...)
+		want := []int64{7, int64(at)/1e6 + 1, int64(at), int64(at)/1e6 + 2}[:l.words()]
+		got, err := l.DecodeState(old, at)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("sessions %t: %v, %v; want %v", sessions, got, err, want)
+		}
+		if again, err := l.DecodeState(l.EncodeState(got, at), at); err != nil || !slices.Equal(again, want) {
+			t.Errorf("sessions %t, written and read: %v, %v; want %v", sessions, again, err, want)
+		}
+	}
+}
