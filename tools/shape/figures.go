@@ -21,7 +21,7 @@ const (
 )
 
 func (t *tree) productLines(room, name string) figure {
-	f := figure{name: name}
+	f := figure{name: name, size: true}
 	for _, s := range t.sources {
 		if room == "" || path.Dir(s.name) == room {
 			f.value += len(s.lines)
