@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check fuzz bench bench-docs bench-check benchmarks demo image compose
+.PHONY: help build test race lint format generate check soak fuzz bench bench-docs bench-check benchmarks demo image compose
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,13 @@ test: ## all tests
 
 race: ## all tests with the race detector (needs a C compiler)
 	$(GO) test -race -short ./...
+
+CHECKS ?= 200000
+soak: ## drawn tests with new seeds: 20 times what CI takes of the limiter's steps, and of all others; an hour or two
+	$(GO) test -count=1 -timeout=0 ./limiter -run '^(TestTakeEqualsNaive|TestLongWalks)$$' \
+		-rapid.checks=$(CHECKS) -walks=$$(($(CHECKS) * 8 / 10)) -walks.from=$$(date +%s)000000
+	RAPID_CHECKS=$$(($(CHECKS) / 100)) $(GO) test -count=1 -timeout=0 \
+		$$(grep -rl 'rapid\.Check(' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
 T ?= 10s
 fuzz: ## every fuzz target for T=10s, one after the other; the last line of each says how many executions

@@ -307,7 +307,10 @@ type debt struct {
 func (l *Limit) debtOf(w []int64, now Instant) debt {
 	var d Decision
 	l.decide(w, now, 0, &d)
-	return debt{uint64(max(0, d.Limit-d.Remaining)) << 20 / uint64(d.Limit), d.ResetAfter}
+	// in 128 bits: a bucket with ClientTime may be as large as an int64
+	high, low := bits.Mul64(uint64(max(0, d.Limit-d.Remaining)), 1<<20)
+	used, _ := bits.Div64(high, low, uint64(d.Limit))
+	return debt{used, d.ResetAfter}
 }
 
 func (a debt) less(b debt) bool { return a.used < b.used || a.used == b.used && a.reset < b.reset }

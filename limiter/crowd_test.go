@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"testing"
 	"time"
@@ -96,6 +97,23 @@ func TestNearestToFullYields(t *testing.T) {
 			t.Errorf("keys of %d bytes: of those with little debt %d are left, of those with much %d", longest, poor, rich)
 		}
 		table.check(t)
+	}
+}
+
+// TestDebtOfHugeBucket: of buckets by clients' clocks as large as an int64, too, the emptier one is
+// the farther from as good as never seen.
+func TestDebtOfHugeBucket(t *testing.T) {
+	const now = Instant(1e18)
+	for _, limit := range []int64{1 << 40, 1 << 43, 1<<44 + 1, 1<<61 + 1, math.MaxInt64} {
+		spec := Spec{Name: "huge", Algorithm: TokenBucket, Limit: limit, Per: time.Hour, ClientTime: true}
+		l := mustBe(New(spec))
+		for part, want := range map[int64]uint64{limit: 1 << 20, limit / 2: 1<<19 - 1, 1: 0} {
+			w, d := make([]int64, l.words()), Decision{}
+			l.decide(w, now, part, &d)
+			if got := l.debtOf(w, now).used; got != want && got != want+1 {
+				t.Errorf("%d of %d: %d of 2^20 are used, want %d", part, limit, got, want)
+			}
+		}
 	}
 }
 

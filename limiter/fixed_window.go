@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A fixed window counts what it admits, and forgets it all at its end. Anchored at the epoch,
 // window k is [k×Per, (k+1)×Per). Anchored at the first hit, it opens with the first counted
@@ -111,8 +114,9 @@ func (l *Limit) settleFixedWindow(w []int64, now Instant) {
 // overflow.
 const maxCount = 1 << 61
 
-// magnitude is -cost for a negative cost, saturating.
-func magnitude(cost int64) int64 { return -max(cost, -maxCount) }
+// magnitude is -cost for a negative cost, saturating at the largest number there is: a bucket with
+// ClientTime may be that large.
+func magnitude(cost int64) int64 { return -max(cost, -math.MaxInt64) }
 
 // floorTo is the last multiple of step that is not after t. step must be positive.
 func floorTo(t, step int64) int64 {

@@ -71,6 +71,9 @@ func (in *input) shape(a limiter.Algorithm) limiter.Spec {
 			s.Per = s.Per.Truncate(time.Millisecond)
 		}
 		s.Limit, s.Refill = in.amount(), in.amount()
+		if s.ClientTime && flags&24 == 24 { // such buckets may be as large as an int64
+			s.Limit = math.MaxInt64 >> (flags >> 5)
+		}
 		if _, err := limiter.New(s); err != nil {
 			s.Refill = 0
 		}
@@ -196,9 +199,11 @@ func (in *input) walk(t interface {
 	}
 }
 
-// walks is how many a test takes with each algorithm. Eight thousand are a million requests for
-// each of them.
-var walks = flag.Int("walks", 300, "walks of TestLongWalks with each algorithm, of 130 requests each")
+var (
+	// Eight thousand are a million requests for each algorithm.
+	walks     = flag.Int("walks", 300, "walks of TestLongWalks with each algorithm, of 130 steps")
+	walksFrom = flag.Uint64("walks.from", 0, "seed of the first of them; the next has the next")
+)
 
 // TestLongWalks is TestTakeEqualsNaive with many more requests: walks with every algorithm, of
 // requests of all kinds under limits that change, on a clock that jumps. The waits of one in 47 are
@@ -211,12 +216,24 @@ func TestLongWalks(t *testing.T) {
 	}
 	for _, a := range algorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			for seed := range uint64(n) {
-				(&input{rnd: rand.New(rand.NewPCG(seed, 0))}).walk(t, a, length, 47)
+			for seed := *walksFrom; seed < *walksFrom+uint64(n); seed++ {
+				in := &input{rnd: rand.New(rand.NewPCG(seed, 0))}
+				in.walk(&seeded{t, seed}, a, length, 47)
 			}
 			t.Logf("%d requests", n*length)
 		})
 	}
+}
+
+// seeded is a test that says in its failures which walk they are of.
+type seeded struct {
+	*testing.T
+	seed uint64
+}
+
+func (t *seeded) Fatalf(format string, args ...any) {
+	t.Helper()
+	t.T.Fatalf("walk -walks.from=%d: "+format, append([]any{t.seed}, args...)...)
 }
 
 // FuzzNew: no Spec panics, and what is accepted decides sanely.

@@ -71,7 +71,11 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 	if s.ClientTime {
 		most = math.MaxInt64
 	}
-	amount := rapid.OneOf(rapid.Int64Range(1, 10), rapid.Int64Range(1, 1000), rapid.Int64Range(1, most))
+	amount := rapid.OneOf(
+		rapid.Int64Range(1, 10), rapid.Int64Range(1, 1000), rapid.Int64Range(1, most),
+		// where sums and products of such numbers first overflow
+		rapid.SampledFrom([]int64{most, most - 1, most/2 + 1, most/4 + 1, most/4 + 2, most>>20 + 2}),
+	)
 	s.Limit = amount.Draw(t, "limit")
 	switch s.Algorithm {
 	case limiter.GCRA:
@@ -125,7 +129,8 @@ func drawCost(t *rapid.T, s limiter.Spec) int64 {
 	c := capacity(s)
 	return rapid.OneOf(
 		rapid.Just(int64(1)), rapid.Int64Range(-3, 5), rapid.Int64Range(1, c), rapid.Int64Range(-c, c),
-		rapid.SampledFrom([]int64{0, c, c + 1, c - 1, -c, math.MaxInt64, math.MinInt64, math.MinInt64 + 1}),
+		rapid.SampledFrom([]int64{0, c, c + 1, c - 1, -c, 1 - c, -c - 1}),
+		rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64, math.MinInt64 + 1}),
 		rapid.Int64(),
 	).Draw(t, "cost")
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+	"pgregory.net/rapid"
 
 	penstockv1 "penstock/proto/penstock/v1"
 )
@@ -294,17 +295,17 @@ func TestFrameWalk(t *testing.T) {
 	f.WriteRSTStream(3, http2.ErrCodeCancel)
 	f.WriteData(5, true, bytes.Repeat([]byte("x"), 1000))
 	const want = "4/0 +4/0 1/1 +1/1 0/1 hello+0/1 0/1 +0/1! 3/3 +3/3! 0/5 "
-	for range 200 {
+	rapid.Check(t, func(t *rapid.T) {
 		w, got := frameWalk{skip: clientPreface}, &noted{}
 		for rest := b.Bytes(); len(rest) > 0; {
-			n := 1 + rand.IntN(min(len(rest), 40))
+			n := rapid.IntRange(1, min(len(rest), 40)).Draw(t, "n")
 			w.walk(rest[:n], got)
 			rest = rest[n:]
 		}
 		if text := got.String(); text != want+string(bytes.Repeat([]byte("x"), 1000))+"+0/5! " {
 			t.Fatalf("%.200s", text)
 		}
-	}
+	})
 }
 
 // noted writes down what a walk finds.
