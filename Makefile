@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check soak fuzz bench bench-docs bench-check benchmarks demo image compose
+.PHONY: help build test race lint format generate check soak fuzz mutants bench bench-docs bench-check benchmarks demo image compose
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ fuzz: ## every fuzz target for T=10s, one after the other; the last line of each
 		echo "$$p $$f"; out=$$($(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 50x $$p 2>&1) || { echo "$$out"; exit 1; }; \
 		echo "$$out" | grep execs | tail -1; \
 	done; done
+
+ROOM ?=
+N    ?= 0
+SEED ?= 1
+mutants: ## break the tree in small ways, and list what no test notices; ROOM=limiter N=40 SEED=2 for a part of it
+	$(GO) run -C tools ./mutants -room '$(ROOM)' -n $(N) -seed $(SEED)
 
 lint: ## vet, staticcheck, and whether the format is right
 	$(GO) vet ./...

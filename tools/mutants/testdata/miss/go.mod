@@ -1,0 +1,3 @@
+module miss
+
+go 1.26.0
