@@ -149,6 +149,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 				t.shardOf(items[i].Hash).setAside(&targets[i], -items[i].Cost)
 			}
 		}
+		t.sayWhatIsLeft(now, items, targets, out)
 	}
 	return all
 }

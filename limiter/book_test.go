@@ -717,3 +717,39 @@ func TestBookLists(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedReservationSaysWhatIsLeft: of holds that are opened together, or not, each refused
+// request shows what remains now: nothing was set aside, and nothing that counts refusals has
+// counted.
+func TestRefusedReservationSaysWhatIsLeft(t *testing.T) {
+	table, book := newBook(nil)
+	spec := limiter.Spec{Name: "few", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour}
+	refuses := mustNew(t, spec)
+	spec = limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 9, Per: time.Hour}
+	spec.CountRejected = true
+	fits := mustNew(t, spec)
+	table.Take(start, fits, deskKey, deskHash, 1)
+	book.Open(start, []limiter.HoldRequest{{
+		ID: limiter.HoldID{Origin: 2}, Limit: fits, Key: deskKey, Hash: deskHash,
+		Units: 2, TTL: time.Hour,
+	}}, make([]limiter.Decision, 1))
+	requests := make([]limiter.HoldRequest, 4)
+	for i, units := range []int64{1, 3, 4, 6} {
+		requests[i] = limiter.HoldRequest{
+			ID: limiter.HoldID{Origin: 1, Sequence: uint64(i)}, Units: units, TTL: time.Minute,
+			Limit: fits, Key: deskKey, Hash: deskHash,
+		}
+	}
+	requests[3].Limit = refuses
+	out := make([]limiter.Decision, len(requests))
+	if book.Open(start, requests, out) {
+		t.Fatalf("opened: %+v", out)
+	}
+	for i := range out {
+		left := table.Peek(start, requests[i].Limit, deskKey, deskHash, 0)
+		left.Allowed, left.RetryAfter, left.Hold = i < 2, out[i].RetryAfter, out[i].Hold
+		if out[i] != left {
+			t.Errorf("request %d: %+v, want %+v", i, out[i], left)
+		}
+	}
+}

@@ -145,6 +145,6 @@ func ExampleTable_TakeAll() {
 	// Output:
 	// true allowed, 2 left / allowed, 12 left
 	// true allowed, 2 left / allowed, 4 left
-	// false allowed, 2 left / denied, again in 58m0s
+	// false allowed, 10 left / denied, again in 58m0s
 	// 10 left this minute
 }

@@ -125,21 +125,30 @@ func (s states) after(a asked, got answered, limits map[string]*Limit) []states 
 	case "sweep":
 		return s.swept(a.now, limits)
 	}
-	next, all := s, true
+	next, all, want := s, true, make([]Decision, len(a.items))
 	for i, it := range a.items {
-		var d Decision
-		if d, next = next.take(a.now, it); d != got.decisions[i] {
-			return nil
-		}
-		all = all && d.Allowed
+		want[i], next = next.take(a.now, it)
+		all = all && want[i].Allowed
+	}
+	if a.what == "all" && !all {
+		s.left(a, want)
 	}
 	switch {
-	case a.what == "all" && all != got.all:
+	case !slices.Equal(want, got.decisions), a.what == "all" && all != got.all:
 		return nil
 	case a.what == "peek" || a.what == "all" && !all:
 		return []states{s}
 	}
 	return []states{next}
+}
+
+// left makes the decisions on items that were refused together say what remains in s.
+func (s states) left(a asked, want []Decision) {
+	for i, it := range a.items {
+		it.Request = Request{}
+		d, _ := s.take(a.now, it)
+		want[i].Remaining, want[i].ResetAfter, want[i].Drained = d.Remaining, d.ResetAfter, 0
+	}
 }
 
 // swept are the states after a sweep, which removes none, some or all of the keys that are as good

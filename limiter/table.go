@@ -231,8 +231,8 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 
 // TakeAll takes all items at once, or none: if one is refused, nothing is charged anywhere, not
 // even by a limit that counts what it rejects. It reports which, and out, as long as items, says
-// for each what it got or would have got. Items of one key and limit add up. If one is Closed, all
-// are.
+// for each what it got; or, after a refusal, whether it would have been admitted, and what remains
+// now, for nothing was charged. Items of one key and limit add up. If one is Closed, all are.
 func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
 		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.TakeAll(now, items, out) })
@@ -249,6 +249,10 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 			t.peek(now, it.Limit, it.Key, it.Hash, &items[i].Request, &out[i])
 			if t.rules.index.Load().find(it.Limit) == nil {
 				out[i] = noRoom(it.Limit)
+			} else {
+				var left Decision
+				t.peek(now, it.Limit, it.Key, it.Hash, it.look(), &left)
+				out[i].ShowsLeft(&left)
 			}
 		}
 		return false
@@ -300,6 +304,7 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 		all = all && d.Allowed
 	}
 	if !all {
+		t.sayWhatIsLeft(now, items, targets, out)
 		return false
 	}
 	for i := range items {
@@ -308,15 +313,35 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 		}
 		// There is no room. What has been put already is taken back; cells are left as they are,
 		// and so may admit too little.
-		out[i] = noRoom(items[i].Limit)
 		for j := range i {
 			if copies[j].charged {
 				t.shardOf(items[j].Hash).restore(&targets[j], &copies[j])
 			}
 		}
+		t.sayWhatIsLeft(now, items, targets, out)
+		out[i] = noRoom(items[i].Limit)
 		return false
 	}
 	return true
+}
+
+// sayWhatIsLeft completes the decisions on items that were refused together.
+func (t *Table) sayWhatIsLeft(now Instant, items []Item, targets []target, out []Decision) {
+	for i := range items {
+		x, left := targets[i], Decision{}
+		x.limit = items[i].Limit // of two limits of one identity, one has taken the other's place
+		t.shardOf(items[i].Hash).peekBeside(now, &x, items[i].look(), &left)
+		out[i].ShowsLeft(&left)
+	}
+}
+
+// look asks for the state that r would meet.
+func (r *Request) look() *Request { return &Request{At: r.At, Timed: r.Timed} }
+
+// ShowsLeft takes over from left, the answer to a request that costs nothing, what remains now: d
+// stands beside a refusal, and nothing is charged.
+func (d *Decision) ShowsLeft(left *Decision) {
+	d.Remaining, d.ResetAfter, d.Drained = left.Remaining, left.ResetAfter, 0
 }
 
 // lockAll finds or makes the rules of all targets and locks the shards, always in the same order.

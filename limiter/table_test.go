@@ -384,18 +384,25 @@ func TestTakeAll(t *testing.T) {
 					before[n][k] = s.clone()
 				}
 			}
-			all := true
+			all, want := true, make([]limiter.Decision, len(items))
 			for i, it := range items {
-				want := believed[it.Limit.Name].take(now, specs[it.Limit.Name], it.Key, it.Cost, it.Cost != 0)
-				if all = all && want.Allowed; out[i] != want {
-					t.Fatalf("item %d of %d:\n got %+v\nwant %+v", i, len(items), out[i], want)
-				}
-			}
-			if got != all {
-				t.Fatalf("%v, want %v", got, all)
+				name := it.Limit.Name
+				want[i] = believed[name].take(now, specs[name], it.Key, it.Cost, it.Cost != 0)
+				all = all && want[i].Allowed
 			}
 			if !all {
 				believed = before
+				for i, it := range items { // nothing was charged
+					name := it.Limit.Name
+					left := believed[name].take(now, specs[name], it.Key, 0, false)
+					want[i].Remaining, want[i].ResetAfter = left.Remaining, left.ResetAfter
+					want[i].Drained = 0
+				}
+			}
+			if got != all || !slices.Equal(out, want) {
+				t.Fatalf("%+v:\n got %v, %+v\nwant %v, %+v", items, got, out, all, want)
+			}
+			if !all {
 				if n := table.Stats().Keys; n != keys {
 					t.Fatalf("%d keys before and %d after a refusal", keys, n)
 				}

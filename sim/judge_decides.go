@@ -193,47 +193,86 @@ func (j *judge) wouldFall(now limiter.Instant, items []asked, strictly bool) boo
 }
 
 func (j *judge) decidesAllExactly(p *process, items []asked, got []limiter.Decision) {
-	now := p.now()
-	before := make(map[*account]naiveState)
-	wrongs, want := 0, make([]limiter.Decision, len(items))
-	take := func(i int) {
-		a := items[i].account
-		if _, twice := before[a]; !twice {
-			before[a] = a.reference.loose
+	now, before := p.now(), statesOf(items)
+	want := takeAllExactly(now, items)
+	kept := statesOf(items)
+	if gone := forgotten(now, items, before, got, want); len(gone) > 0 {
+		before.restore()
+		for a := range gone {
+			a.reference.loose = naiveState{}
 		}
-		var v verdict
-		if v, want[i] = a.reference.takeExactly(now, &items[i], got[i]); v != fine {
-			wrongs++
-		}
-	}
-	for i := range items {
-		if !watches(items[i].account.spec) {
-			take(i)
+		if anew := takeAllExactly(now, items); slices.Equal(got, anew) {
+			want = anew
+		} else {
+			kept.restore()
 		}
 	}
 	fallen := falls(items, want)
-	if fallen {
-		for a, state := range before {
-			a.reference.loose = state
-		}
-	}
-	for i := range items {
-		switch a := items[i].account; {
-		case !watches(a.spec):
-		case fallen:
-			look := items[i]
-			look.op = cluster.OpPeek
-			_, want[i] = a.reference.takeExactly(now, &look, got[i])
-		default:
-			take(i)
-		}
-	}
 	for i := range items {
 		j.same(p, &items[i], got[i], want[i])
 		if !fallen && got[i].Allowed {
 			items[i].account.note(p, items[i].cost)
 		}
 	}
+}
+
+// states are what references had at one time.
+type states map[*account]naiveState
+
+func statesOf(items []asked) states {
+	s := make(states)
+	for i := range items {
+		s[items[i].account] = items[i].account.reference.loose
+	}
+	return s
+}
+
+func (s states) restore() {
+	for a, state := range s {
+		a.reference.loose = state
+	}
+}
+
+// forgotten are the accounts of which a decision is not the one that is due, and of which a node
+// may have forgotten the phase, as in takeExactly.
+func forgotten(
+	now limiter.Instant, items []asked, before states, got, want []limiter.Decision,
+) map[*account]bool {
+	gone := make(map[*account]bool)
+	for i := range items {
+		a := items[i].account
+		if st := before[a]; got[i] != want[i] && st.forgettable(now, a.spec) {
+			gone[a] = true
+		}
+	}
+	return gone
+}
+
+// takeAllExactly is what the single limiter answers to items that stand or fall together. If they
+// fall, it says what remains of each now.
+func takeAllExactly(now limiter.Instant, items []asked) []limiter.Decision {
+	before, want := statesOf(items), make([]limiter.Decision, len(items))
+	for i := range items {
+		if a := items[i].account; !watches(a.spec) {
+			want[i] = a.reference.decide(now, &items[i])
+		}
+	}
+	fallen := falls(items, want)
+	for i := range items {
+		switch a := items[i].account; {
+		case fallen:
+			a.reference.loose = before[a]
+			if watches(a.spec) {
+				want[i] = a.reference.loose.peek(now, a.spec, items[i].cost)
+			}
+			left := a.reference.loose.peek(now, a.spec, 0)
+			want[i].Remaining, want[i].ResetAfter = left.Remaining, left.ResetAfter
+			want[i].Drained = 0
+		case watches(a.spec):
+			want[i] = a.reference.decide(now, &items[i])
+		}
+	}
+	return want
 }
 
 // falls reports whether items that stand or fall together do fall, if each would be answered like this.
