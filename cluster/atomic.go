@@ -14,7 +14,7 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 	owner, spread := view.Owner(r.Items[0].hash), false
 	for i := range r.Items {
 		it := &r.Items[i]
-		if it.Op != OpTake && it.Op != OpReserve || it.Op != r.Items[0].Op {
+		if !it.Op.together(r.Items[0].Op) {
 			return inputErrorf(i, "op", "an atomic request only takes, or only reserves; do all else one by one")
 		}
 		spread = spread || view.Owner(it.hash) != owner
@@ -39,6 +39,9 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 	unite(r.Items, out)
 	return nil
 }
+
+// together reports whether an item of this operation may stand or fall with a first one of that operation.
+func (op Op) together(first Op) bool { return op == first && (op == OpTake || op == OpReserve) }
 
 // decideAllHere decides on items that stand or fall together if this node holds all their keys, and reports whether it
 // does.

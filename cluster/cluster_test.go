@@ -21,7 +21,7 @@ type world struct {
 	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself and set the
 	// call's fields.
 	meet func(c *Call, deliver func() *Answer)
-	due  []timer // in the order in which they were set
+	due  []*timer // in the order in which they were set
 }
 
 type timer struct {
@@ -33,28 +33,27 @@ type timer struct {
 func (w *world) Now() limiter.Instant { return w.now }
 
 func (w *world) AfterFunc(d time.Duration, f func()) func() {
-	i := len(w.due)
-	w.due = append(w.due, timer{at: w.now.Add(d), f: f})
-	return func() { w.due[i].stop = true }
+	x := &timer{at: w.now.Add(d), f: f}
+	w.due = append(w.due, x)
+	return func() { x.stop = true }
 }
 
 // Wait lets time pass until then, and everything happen that is due.
 func (w *world) Wait(until limiter.Instant) {
 	for {
-		next := -1
-		for i := range w.due {
-			if x := &w.due[i]; !x.stop && x.at <= until && (next < 0 || x.at < w.due[next].at) {
-				next = i
+		var next *timer
+		for _, x := range w.due {
+			if !x.stop && x.at <= until && (next == nil || x.at < next.at) {
+				next = x
 			}
 		}
-		if next < 0 {
+		if next == nil {
 			w.now = max(w.now, until)
 			return
 		}
-		x := &w.due[next]
-		x.stop = true
-		w.now = max(w.now, x.at)
-		x.f()
+		next.stop = true
+		w.now = max(w.now, next.at)
+		next.f()
 	}
 }
 

@@ -128,6 +128,8 @@ func (n *Node) accept(now limiter.Instant, view *route, a *Ask) Status {
 	case a.Hop > maxHop:
 		n.stats.Loops.Add(1)
 		return StatusRefused
+	case a.Atomic && slices.ContainsFunc(a.Items, func(it AskItem) bool { return !it.Op.together(a.Items[0].Op) }):
+		return StatusRefused // no release asks this; taken as one, an extension of a negative cost would give units back
 	case now >= a.Deadline:
 		n.stats.Expired.Add(uint64(len(a.Items)))
 		return StatusExpired
