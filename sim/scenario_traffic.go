@@ -372,7 +372,9 @@ var itemFields = []field[requestItem]{
 	}},
 	{"op", func(_ *draft, n ast.Node, it *requestItem) error {
 		text, err := word(n, opNames[:]...)
-		it.Op = cluster.Op(slices.Index(opNames[:], text))
+		if err == nil { // otherwise it is no index of opNames
+			it.Op = cluster.Op(slices.Index(opNames[:], text))
+		}
 		return err
 	}},
 	{"id", func(_ *draft, n ast.Node, it *requestItem) error {

@@ -117,8 +117,12 @@ func (m *meta) readRest(b []byte) error {
 	if width <= 0 || n > memberlist.MetaMaxSize || uint64(len(b)-width) < 8*n {
 		return errMetaShort
 	}
-	for i := range min(n, mostReplaced) {
-		m.replaced[i] = binary.LittleEndian.Uint64(b[width+int(8*i):])
+	named := m.replaced[:0]
+	for i := range n {
+		boot := binary.LittleEndian.Uint64(b[width+int(8*i):])
+		if boot != 0 && len(named) < mostReplaced { // 0 stands for no boot
+			named = append(named, boot)
+		}
 	}
 	if b = b[width+int(8*n):]; len(b) >= 8 {
 		m.limits = binary.LittleEndian.Uint64(b)
