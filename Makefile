@@ -26,12 +26,8 @@ soak: ## drawn tests with new seeds: 20 times what CI takes of the limiter's ste
 	RAPID_CHECKS=$$(($(CHECKS) / 100)) $(GO) test -count=1 -timeout=0 \
 		$$(grep -rl 'rapid\.Check(' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
-T ?= 10s
-fuzz: ## every fuzz target for T=10s, one after the other; the last line of each says how many executions
-	@$(GO) list ./... | while read -r p; do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-		echo "$$p $$f"; out=$$($(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 50x $$p 2>&1) || { echo "$$out"; exit 1; }; \
-		echo "$$out" | grep execs | tail -1; \
-	done; done
+fuzz: ## every fuzz target for T=10s, and a table of executions, of those a second, of new inputs and failures; ONLY=Redis
+	@T=$(T) ONLY='$(ONLY)' WORKERS=$(WORKERS) bash .ci/fuzz.sh
 
 ROOM ?=
 N    ?= 0

@@ -1,6 +1,8 @@
 package limiter_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,4 +23,32 @@ func TestParsePer(t *testing.T) {
 			t.Errorf("%q is %v", s, d)
 		}
 	}
+}
+
+// Promise: whatever a period says, it is a length that can be written and read again, or an error that shows the text.
+func FuzzPer(f *testing.F) {
+	for _, text := range []string{"1h30m", "minute", "month", "1w1d", "0s", "99999999999999999999w", "1ms1ms", "", "-1s", "٣s"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := limiter.ParsePer(text)
+		if err != nil {
+			if d != 0 || text != "month" && text != "year" && !strings.Contains(err.Error(), fmt.Sprintf("%.40q", text)) {
+				t.Fatalf("%q is %v and the error %v", text, d, err)
+			}
+			return
+		}
+		if d < 0 || d > limiter.MaxPer {
+			t.Fatalf("%q is %v", text, d)
+		}
+		if again, err := limiter.ParsePer(fmt.Sprintf("%dms", d/time.Millisecond)); err != nil || again != d {
+			t.Fatalf("%q is %v, written in milliseconds %v, %v", text, d, again, err)
+		}
+		for _, a := range []limiter.Algorithm{limiter.FixedWindow, limiter.GCRA} {
+			s := limiter.Spec{Algorithm: a}
+			if err := s.ReadPer(text); err != nil || s.Calendar == 0 && s.Per != d {
+				t.Fatalf("%q is %v, and for %v %v, %v", text, d, a, s.Per, err)
+			}
+		}
+	})
 }

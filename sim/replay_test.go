@@ -221,3 +221,20 @@ func FuzzScenario(f *testing.F) {
 		}
 	})
 }
+
+// A pattern is the texts and names that it is made of, or an error.
+func FuzzPattern(f *testing.F) {
+	for _, text := range []string{"{user}:{path}", "plain", "{}", "}{", "{a{b}}", ""} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parsePattern(text, nil)
+		if err != nil {
+			return
+		}
+		again, err := p.fill(func(name string) (string, error) { return "{" + name + "}", nil })
+		if err != nil || again != text {
+			t.Fatalf("%q is filled as %q, %v", text, again, err)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -72,6 +73,31 @@ func FuzzConfigFile(f *testing.F) {
 		for name, value := range values {
 			if _, list := value.([]any); list || flags[name] == nil || name == "config" || name == "help" {
 				t.Fatalf("%q: %v", name, value)
+			}
+		}
+	})
+}
+
+// Promise: whatever stands for a size or an address on the command line, it is one that can be used, or the error shows it.
+func FuzzSettings(f *testing.F) {
+	for _, text := range []string{"256MiB", "1GiB", "4611686018427387905B", "-1", "off", "unix:///run/x", "unix://x", "[::1]:80", "a:65536", ":0", "a:http"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var s size
+		if err := s.UnmarshalText([]byte(text)); err == nil && s <= 0 || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+			t.Fatalf("%q is %d bytes, %v", text, s, err)
+		}
+		for _, unix := range []bool{false, true} {
+			d, err := parseDoor("--http", text, unix)
+			if err != nil {
+				if !strings.HasPrefix(err.Error(), "--http ") || d != (door{}) {
+					t.Fatalf("%q is %+v, %v", text, d, err)
+				}
+				continue
+			}
+			if d.off() != (text == "off") || d.network == "unix" && !unix || d.network == "tcp" && d.loopback() && d.everywhere() {
+				t.Fatalf("%q is %+v", text, d)
 			}
 		}
 	})

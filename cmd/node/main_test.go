@@ -20,8 +20,9 @@ var built string
 func TestMain(m *testing.M) { os.Exit(withBinary(m)) }
 
 func withBinary(m *testing.M) int {
-	// Workers of a fuzzer are started again and again, and their targets run no program.
-	if flag.Parse(); flag.Lookup("test.fuzzworker").Value.String() == "true" {
+	// Fuzz targets run no program, and workers of a fuzzer are started again and again.
+	is := func(name, value string) bool { return flag.Lookup("test."+name).Value.String() == value }
+	if flag.Parse(); is("fuzzworker", "true") || !is("fuzz", "") && is("run", "^$") {
 		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "penstock-test-")
