@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/cluster/dedup"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -95,6 +96,7 @@ type Ask struct {
 	Deadline limiter.Instant // on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
 	Items    []AskItem
 	Move     *Move    // what is said about partitions; nil in a check
+	Words    *Words   // what is said about who is a member (agree.go); mostly nil
 	From     uint64   // boot of the asker, if an item asks to be told or gives back; else 0
 	Forget   []uint64 // hashes of keys to which something was given back: what the receiver was denied of them is over (denied.go)
 }
@@ -106,6 +108,8 @@ type Move struct {
 	Addr     string // of a claim and a sign of life: its peer address, for a receiver that has not heard of it
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 	CutOff   bool   // the sender is cut off from most members: it lives, and holds nothing
+
+	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: Views are given (Node.Agree)
 
 	Claim   []uint16 // partitions that the sender would hold
 	Members uint64   // of a claim: which boots the sender knows (View.Members, as one number)
@@ -135,6 +139,7 @@ type Memory = dedup.Memory
 
 // MoveAnswer answers a Move.
 type MoveAnswer struct {
+	Epoch     ownership.Epoch
 	Term      uint64        // the highest that the answerer has heard of
 	Standings []Standing    // one for each partition of Claim
 	Known     []uint64      // boots of all members that the answerer knows, if they are not those that the claimer knows
@@ -174,6 +179,9 @@ type Answer struct {
 	Items    []AnswerItem
 	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender
+	Words    *Words      // in answer to Words
+
+	Epoch ownership.Epoch // of the answerer
 
 	asked []Item // memory of DeliverInto
 }

@@ -33,6 +33,8 @@ const (
 
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay, askFrom, askForget = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
+	askWords = 11
+
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
 	itemHold, itemTell                                                                = 9, 10
 
@@ -41,6 +43,8 @@ const (
 	replyAnswers = 1
 
 	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff, answerLeaving, answerRival = 1, 2, 3, 4, 5, 6, 7, 8, 9
+
+	answerWords, answerEpoch = 10, 11
 
 	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 
@@ -96,7 +100,8 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 		b = w.appendMove(appendHead(b, askMove, moveSize(w, a.Move)), a.Move)
 	}
 	b = appendFixed(b, askFrom, a.From)
-	w.buf = appendBoots(b, askForget, a.Forget)
+	b = appendBoots(b, askForget, a.Forget)
+	w.buf = appendWords(b, askWords, a.Words)
 }
 
 func itemSize(it *cluster.AskItem, limit int) int {
@@ -194,6 +199,7 @@ type frameReader struct {
 	known  *limitCache
 	limits []frameLimit // of the frame under way, by index
 	ask    cluster.Ask  // the ask under way
+	memo   lineageMemo
 }
 
 // frameLimit is a limit of a frame, or why it is none.
@@ -277,7 +283,7 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 	clear(r.ask.Items)
 	r.ask = cluster.Ask{Items: r.ask.Items[:0], Forget: r.ask.Forget[:0]}
 	left := time.Duration(0)
-	var wrong, broken error // of an item, of the move; the tag may still come
+	var wrong, broken error // of an item, of the move or the words; the tag may still come
 	f := fields{rest: b}
 	for f.next() {
 		switch f.num {
@@ -298,11 +304,17 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 		case askRelay:
 			r.ask.Relay = f.value != 0
 		case askMove:
-			r.ask.Move, broken = r.readMove(f.bytes)
+			var e error
+			r.ask.Move, e = r.readMove(f.bytes)
+			broken = named(broken, "move", e)
 		case askFrom:
 			r.ask.From = f.value
 		case askForget:
 			r.ask.Forget = readBoots(r.ask.Forget, &f)
+		case askWords:
+			var e error
+			r.ask.Words, e = readWords(f.bytes)
+			broken = named(broken, "words", e)
 		}
 	}
 	r.ask.Deadline = now.Add(left)
@@ -310,13 +322,21 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 	case f.err != nil:
 		return tag, fmt.Errorf("ask %w", f.err)
 	case broken != nil:
-		return tag, fmt.Errorf("move %w", broken)
+		return tag, broken
 	case wrong != nil:
 		return tag, fmt.Errorf("items[%d]%w", len(r.ask.Items), wrong)
-	case len(r.ask.Items) == 0 && r.ask.Move == nil && len(r.ask.Forget) == 0:
+	case len(r.ask.Items) == 0 && r.ask.Move == nil && r.ask.Words == nil && len(r.ask.Forget) == 0:
 		return tag, fmt.Errorf("items has 0 items; 1 to %d are accepted", cluster.MaxItems)
 	}
 	return tag, nil
+}
+
+// named is the first of two errors, the second one with the name of its field.
+func named(first error, field string, err error) error {
+	if first == nil && err != nil {
+		return fmt.Errorf("%s %w", field, err)
+	}
+	return first
 }
 
 // readItem appends an item to r.ask. Its key lies in b.

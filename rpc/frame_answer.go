@@ -13,7 +13,8 @@ import (
 
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
-	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff) + sizeBool(a.Leaving) + sizeString(a.Rival)
+	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff) + sizeBool(a.Leaving) + sizeString(a.Rival) +
+		sizeWords(a.Words) + sizeEpoch(a.Epoch)
 	for i := range a.Items {
 		size += sizeBytes(outcomeSize(&a.Items[i]))
 	}
@@ -42,7 +43,9 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	}
 	b = appendBool(b, answerCutOff, a.CutOff)
 	b = appendBool(b, answerLeaving, a.Leaving)
-	return appendString(b, answerRival, a.Rival)
+	b = appendString(b, answerRival, a.Rival)
+	b = appendWords(b, answerWords, a.Words)
+	return appendEpoch(b, answerEpoch, a.Epoch)
 }
 
 func ownerSize(m *cluster.Member) int {
@@ -124,7 +127,7 @@ func eachAnswer(b []byte, take func(tag uint64, answer []byte)) error {
 }
 
 // readAnswer reads one answer to an ask of items items. refusal is the peer's reason for not having read the ask.
-func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err error) {
+func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refusal string, err error) {
 	a = &cluster.Answer{Items: make([]cluster.AnswerItem, 0, items)}
 	f := fields{rest: b}
 	for f.next() {
@@ -146,10 +149,18 @@ func readAnswer(b []byte, items int) (a *cluster.Answer, refusal string, err err
 			a.Leaving = f.value != 0
 		case answerRival:
 			a.Rival = string(f.bytes)
+		case answerWords:
+			if a.Words, err = readWords(f.bytes); err != nil {
+				return nil, "", fmt.Errorf("has words that %w", err)
+			}
+		case answerEpoch:
+			if a.Epoch, err = memo.readEpoch(f.bytes); err != nil {
+				return nil, "", err
+			}
 		case answerError:
 			refusal = string(f.bytes)
 		case answerMove:
-			m, err := readMoveAnswer(f.bytes)
+			m, err := readMoveAnswer(f.bytes, memo)
 			if err != nil {
 				return nil, "", err
 			}

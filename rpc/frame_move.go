@@ -18,7 +18,7 @@ import (
 const (
 	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers, moveUnasked = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
 
-	moveCutOff, moveAge, moveAddr = 17, 18, 19
+	moveCutOff, moveAge, moveAddr, moveEpoch = 17, 18, 19, 20
 
 	entryLimit, entryKey, entryState, entryAge = 1, 2, 3, 4
 
@@ -26,7 +26,7 @@ const (
 
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
 
-	movedTerm, movedStandings, movedRefused, movedApplied, movedKnown, movedUp = 1, 2, 3, 4, 5, 6
+	movedTerm, movedStandings, movedRefused, movedApplied, movedKnown, movedUp, movedEpoch = 1, 2, 3, 4, 5, 6, 7
 )
 
 // Field numbers of a copy of a hold.
@@ -79,7 +79,8 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendBoots(b, moveUnasked, m.Unasked)
 	b = appendBool(b, moveCutOff, m.CutOff)
 	b = appendUint(b, moveAge, uint64(max(0, m.Age)))
-	return appendString(b, moveAddr, m.Addr)
+	b = appendString(b, moveAddr, m.Addr)
+	return appendEpoch(b, moveEpoch, m.Epoch)
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -265,6 +266,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.Age = time.Duration(min(f.value, math.MaxInt64))
 		case moveAddr:
 			m.Addr = string(f.bytes)
+		case moveEpoch:
+			m.Epoch, err = r.memo.readEpoch(f.bytes)
 		case moveID:
 			m.ID = string(f.bytes)
 		case moveTerm:
@@ -389,7 +392,7 @@ func readMemory(b []byte) (x cluster.Memory, err error) {
 }
 
 func moveAnswerSize(m *cluster.MoveAnswer) int {
-	size := sizeUint(m.Term) + sizeBool(m.Applied) + sizeUint(uint64(max(0, m.Up)))
+	size := sizeUint(m.Term) + sizeBool(m.Applied) + sizeUint(uint64(max(0, m.Up))) + sizeEpoch(m.Epoch)
 	if n := len(m.Standings); n > 0 {
 		size += sizeBytes(n)
 	}
@@ -414,7 +417,8 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 	b = appendPartitions(b, movedRefused, m.Refused)
 	b = appendBool(b, movedApplied, m.Applied)
 	b = appendBoots(b, movedKnown, m.Known)
-	return appendUint(b, movedUp, uint64(max(0, m.Up)))
+	b = appendUint(b, movedUp, uint64(max(0, m.Up)))
+	return appendEpoch(b, movedEpoch, m.Epoch)
 }
 
 // appendBoots writes a packed list.
@@ -429,7 +433,7 @@ func appendBoots(b []byte, num protowire.Number, list []uint64) []byte {
 	return b
 }
 
-func readMoveAnswer(b []byte) (*cluster.MoveAnswer, error) {
+func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 	m := new(cluster.MoveAnswer)
 	f := fields{rest: b}
 	var err error
@@ -450,6 +454,8 @@ func readMoveAnswer(b []byte) (*cluster.MoveAnswer, error) {
 			m.Known = readBoots(m.Known, &f)
 		case movedUp:
 			m.Up = time.Duration(f.value)
+		case movedEpoch:
+			m.Epoch, err = memo.readEpoch(f.bytes)
 		}
 	}
 	return m, errors.Join(err, f.err)

@@ -45,7 +45,7 @@ func weigh(a *cluster.Ask) int {
 // askSize is the size of a in w. Its limits are written there first, where they are not yet. Nothing is written if w is nil.
 func askSize(w *frameWriter, tag uint64, a *cluster.Ask, left int64) int {
 	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left)) +
-		sizeBool(a.Relay) + sizeFixed(a.From) + sizeBoots(a.Forget)
+		sizeBool(a.Relay) + sizeFixed(a.From) + sizeBoots(a.Forget) + sizeWords(a.Words)
 	for i := range a.Items {
 		size += sizeBytes(itemSize(&a.Items[i], w.indexOf(a.Items[i].Limit)))
 	}
@@ -79,7 +79,7 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 		size += sizeBytes(holdCopySize(&m.Holds[i], w.indexOf(m.Holds[i].Limit)))
 	}
 	// The tags of fields from 16 on take a byte more.
-	return size + longTag(sizeBoots(m.Unasked)) + longTag(sizeBool(m.CutOff)) + longTag(sizeUint(uint64(max(0, m.Age)))) + longTag(sizeString(m.Addr))
+	return size + longTag(sizeBoots(m.Unasked)) + longTag(sizeBool(m.CutOff)) + longTag(sizeUint(uint64(max(0, m.Age)))) + longTag(sizeString(m.Addr)) + longTag(sizeEpoch(m.Epoch))
 }
 
 // longTag is the size of a field whose number is 16 or more, from that of one with a lower number.

@@ -154,6 +154,9 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 	if rapid.Bool().Draw(t, "move?") {
 		a.Move = drawMove(t, limits)
 	}
+	if rapid.Bool().Draw(t, "words?") {
+		a.Words = drawWords(t)
+	}
 	return a
 }
 
@@ -164,6 +167,9 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
 		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"), Members: rapid.Uint64().Draw(t, "members"),
 		CutOff: rapid.Bool().Draw(t, "cut off"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "age")),
+	}
+	if rapid.Bool().Draw(t, "epoch?") {
+		m.Epoch = drawEpoch(t)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "unasked") {
 		m.Unasked = append(m.Unasked, rapid.Uint64().Draw(t, "boot"))
@@ -313,11 +319,15 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
 		}
 	}
+	if w := want.ask.Words; (a.Words == nil) != (w == nil) || w != nil && len(a.Words.Said) != len(w.Said) {
+		t.Fatalf("generated code reads the words %v, want %+v", a.Words, w)
+	}
 	if (a.Move == nil) != (want.ask.Move == nil) {
 		t.Fatalf("generated code reads the move %v, want %+v", a.Move, want.ask.Move)
 	}
 	if m, w := a.Move, want.ask.Move; m != nil {
 		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Members != w.Members || !slices.Equal(m.Unasked, w.Unasked) || m.Sequence != w.Sequence ||
+			string(m.Epoch.GetLineage()) != string(w.Epoch.Lineage) || m.Epoch.GetNumber() != w.Epoch.Number ||
 			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) || !samePartitions(m.End, w.End) ||
 			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
@@ -387,7 +397,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		if rapid.Bool().Draw(t, "move?") {
 			want.Move = &cluster.MoveAnswer{
 				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"), Applied: rapid.Bool().Draw(t, "applied"),
-				Up: time.Duration(rapid.Int64Min(0).Draw(t, "up")),
+				Up: time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
 			}
 			for range rapid.IntRange(0, 4).Draw(t, "known") {
 				want.Move.Known = append(want.Move.Known, rapid.Uint64().Draw(t, "boot"))
@@ -395,6 +405,9 @@ func TestRepliesAreProtobuf(t *testing.T) {
 			for range rapid.IntRange(0, 4).Draw(t, "standings") {
 				want.Move.Standings = append(want.Move.Standings, cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))
 			}
+		}
+		if rapid.Bool().Draw(t, "agreed?") {
+			want.Epoch, want.Words = drawEpoch(t), drawWords(t)
 		}
 		b := appendAnswer(nil, tag, want)
 		b = appendRefusal(b, tag+1, "no")
@@ -416,12 +429,13 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		var tags []uint64
 		if err := eachAnswer(b, func(tag uint64, b []byte) {
 			tags = append(tags, tag)
-			got, refusal, err := readAnswer(b, len(want.Items))
+			got, refusal, err := readAnswer(b, len(want.Items), new(lineageMemo))
 			switch {
 			case err != nil:
 				t.Fatal(err)
 			case refusal == "no":
-			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items), !slices.Equal(got.Owners, want.Owners), !reflect.DeepEqual(got.Move, want.Move):
+			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items), !slices.Equal(got.Owners, want.Owners), !reflect.DeepEqual(got.Move, want.Move),
+				got.Epoch != want.Epoch, !reflect.DeepEqual(got.Words, want.Words):
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
 		}); err != nil {
@@ -668,7 +682,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(appendRefusal(appendAnswer(nil, 7, &cluster.Answer{RingHash: 1, Items: make([]cluster.AnswerItem, 3)}), 8, "no"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		eachAnswer(b, func(_ uint64, answer []byte) {
-			if a, _, err := readAnswer(answer, 3); err == nil && len(a.Items) > 3 {
+			if a, _, err := readAnswer(answer, 3, new(lineageMemo)); err == nil && len(a.Items) > 3 {
 				t.Fatalf("%d items to an ask of 3", len(a.Items))
 			}
 		})

@@ -64,6 +64,7 @@ type line struct {
 	ended   chan struct{} // closed when run has returned
 	wake    chan struct{} // holds a token if something waits
 	refused atomic.Bool   // nobody listens at the address
+	memo    lineageMemo   // of the reader
 
 	pen   sync.Mutex // held while asks are written down: who holds it may read the Ask of a letter that was sent
 	frame frameWriter
@@ -483,7 +484,7 @@ func (l *line) deliver(tag uint64, b []byte) {
 	if lt == nil {
 		return
 	}
-	a, refusal, err := readAnswer(b, len(lt.call.Ask.Items))
+	a, refusal, err := readAnswer(b, len(lt.call.Ask.Items), &l.memo)
 	switch {
 	case err != nil:
 		lt.finish(nil, fmt.Errorf("an answer of peer %s %w", l.to.id, err))

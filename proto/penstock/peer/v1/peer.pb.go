@@ -2,7 +2,7 @@
 // frame is written travels in it.
 //
 // A stream begins with metadata in both directions. Who calls sends penstock-cluster-bin (the cluster's name),
-// penstock-node-bin (its id), penstock-boot (its boot id, 16 hexadecimal digits) and penstock-protocol (1). Who answers
+// penstock-node-bin (its id), penstock-boot (its boot id, 16 hexadecimal digits) and penstock-protocol (2). Who answers
 // sends the same four of its own in the header, before it reads a frame, so that a stranger at a known address is
 // noticed before anything is asked of it. A caller of another cluster is refused with PERMISSION_DENIED, one that speaks
 // another protocol with FAILED_PRECONDITION. When a stream ends, the trailer penstock-served has the tag of the last ask
@@ -265,7 +265,9 @@ type Ask struct {
 	// Boot of the asker, if an item asks to be told or gives back.
 	From uint64 `protobuf:"fixed64,9,opt,name=from,proto3" json:"from,omitempty"`
 	// Hashes of keys to which something was given back: what the receiver was denied of them may be over.
-	Forget        []uint64 `protobuf:"fixed64,10,rep,packed,name=forget,proto3" json:"forget,omitempty"`
+	Forget []uint64 `protobuf:"fixed64,10,rep,packed,name=forget,proto3" json:"forget,omitempty"`
+	// What is said about who is a member.
+	Words         *Words `protobuf:"bytes,11,opt,name=words,proto3" json:"words,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -370,6 +372,13 @@ func (x *Ask) GetForget() []uint64 {
 	return nil
 }
 
+func (x *Ask) GetWords() *Words {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
 // Move is what members say to each other about partitions. An empty one is a sign of life.
 type Move struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -409,7 +418,9 @@ type Move struct {
 	// How long before this was sent the entries were as old as they say, and the holds had as much left.
 	AgeNs int64 `protobuf:"varint,18,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	// Of a claim and a sign of life: host:port of the sender's peer door. A receiver that has not heard of the sender calls back.
-	Addr          string `protobuf:"bytes,19,opt,name=addr,proto3" json:"addr,omitempty"`
+	Addr string `protobuf:"bytes,19,opt,name=addr,proto3" json:"addr,omitempty"`
+	// Of a claim and a gift: both ends are in this epoch.
+	Epoch         *Epoch `protobuf:"bytes,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -577,6 +588,582 @@ func (x *Move) GetAddr() string {
 	return ""
 }
 
+func (x *Move) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+// Words are what one boot says to another about ownership.
+type Words struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	From  uint64                 `protobuf:"fixed64,1,opt,name=from,proto3" json:"from,omitempty"`
+	// 0: any boot that listens at the address.
+	To uint64 `protobuf:"fixed64,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Of from: its id and the host:port of its peer door.
+	Id   []byte `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	Addr []byte `protobuf:"bytes,4,opt,name=addr,proto3" json:"addr,omitempty"`
+	// Boot of the node that from belongs to. An evicted process goes on as another boot, which differs in its highest 16 bits.
+	Process uint64 `protobuf:"fixed64,5,opt,name=process,proto3" json:"process,omitempty"`
+	// At most 16384.
+	Said          []*Said `protobuf:"bytes,6,rep,name=said,proto3" json:"said,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Words) Reset() {
+	*x = Words{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Words) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Words) ProtoMessage() {}
+
+func (x *Words) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Words.ProtoReflect.Descriptor instead.
+func (*Words) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Words) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Words) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Words) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Words) GetAddr() []byte {
+	if x != nil {
+		return x.Addr
+	}
+	return nil
+}
+
+func (x *Words) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *Words) GetSaid() []*Said {
+	if x != nil {
+		return x.Said
+	}
+	return nil
+}
+
+// Said is one message. Each kind has the fields that its line names, besides those in brackets, which may be absent:
+//
+//	1 Hello: member (boot: former one of the process, config, flag: deciding, reply)    2 Vote: boot of the founder (flag: given)
+//	3 Release    4 Join: member (boot: former)    5 Refuse: boot of the holder
+//	6 Renew: epoch, sent_ns (flag: leaving, boots: not reached)    7 RenewAck: epoch, sent_ns, clock_ns    8 Farewell: epoch
+//	9 Canvass: config    10 Consent: config (flag: yes)    11 Prepare: epoch, ballot
+//	12 Promise: epoch, ballot (accepted and config: both or none)    13 Accept: ballot, config    14 Accepted: epoch, ballot
+//	15 Decided: config    16 Behind: epoch    17 Missed (epoch)    18 Secede: epoch (flag: recover)    19 Seceded: epoch
+//	20 Claim: epoch, partitions    21 ClaimAnswer: epoch, parts    22 Gift: epoch, partition    23 Taken: epoch, partition
+//	24 CopyOf: epoch, partition (flag: whole)    25 CopyKept: epoch, partition    26 Relayed: boot of the sender, to, inner
+//
+// A kind that a receiver does not know is passed over, as if the message had been lost.
+type Said struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Kind     uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Epoch    *Epoch                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Config   *Configuration         `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
+	Member   *Member                `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
+	Boot     uint64                 `protobuf:"fixed64,5,opt,name=boot,proto3" json:"boot,omitempty"`
+	Flag     bool                   `protobuf:"varint,6,opt,name=flag,proto3" json:"flag,omitempty"`
+	Ballot   uint64                 `protobuf:"varint,7,opt,name=ballot,proto3" json:"ballot,omitempty"`
+	Accepted uint64                 `protobuf:"varint,8,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	// On the clock of the sender of Renew.
+	SentNs int64 `protobuf:"zigzag64,9,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`
+	// On the clock of the sender of RenewAck.
+	ClockNs    int64         `protobuf:"zigzag64,10,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`
+	Partition  uint32        `protobuf:"varint,11,opt,name=partition,proto3" json:"partition,omitempty"`
+	Boots      []uint64      `protobuf:"fixed64,12,rep,packed,name=boots,proto3" json:"boots,omitempty"`
+	Partitions []uint32      `protobuf:"varint,13,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
+	Parts      []*PartAnswer `protobuf:"bytes,14,rep,name=parts,proto3" json:"parts,omitempty"`
+	Reply      bool          `protobuf:"varint,15,opt,name=reply,proto3" json:"reply,omitempty"`
+	To         uint64        `protobuf:"fixed64,16,opt,name=to,proto3" json:"to,omitempty"`
+	// Is no Relayed itself.
+	Inner         *Said `protobuf:"bytes,17,opt,name=inner,proto3" json:"inner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Said) Reset() {
+	*x = Said{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Said) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Said) ProtoMessage() {}
+
+func (x *Said) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Said.ProtoReflect.Descriptor instead.
+func (*Said) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Said) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Said) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *Said) GetConfig() *Configuration {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *Said) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *Said) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *Said) GetFlag() bool {
+	if x != nil {
+		return x.Flag
+	}
+	return false
+}
+
+func (x *Said) GetBallot() uint64 {
+	if x != nil {
+		return x.Ballot
+	}
+	return 0
+}
+
+func (x *Said) GetAccepted() uint64 {
+	if x != nil {
+		return x.Accepted
+	}
+	return 0
+}
+
+func (x *Said) GetSentNs() int64 {
+	if x != nil {
+		return x.SentNs
+	}
+	return 0
+}
+
+func (x *Said) GetClockNs() int64 {
+	if x != nil {
+		return x.ClockNs
+	}
+	return 0
+}
+
+func (x *Said) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Said) GetBoots() []uint64 {
+	if x != nil {
+		return x.Boots
+	}
+	return nil
+}
+
+func (x *Said) GetPartitions() []uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *Said) GetParts() []*PartAnswer {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Said) GetReply() bool {
+	if x != nil {
+		return x.Reply
+	}
+	return false
+}
+
+func (x *Said) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Said) GetInner() *Said {
+	if x != nil {
+		return x.Inner
+	}
+	return nil
+}
+
+// Epoch names one configuration.
+type Epoch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The boots that have founded and that have begun a child, oldest first, 8 bytes each, highest byte first; at most 32 KiB.
+	Lineage       []byte `protobuf:"bytes,1,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Number        uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Epoch) Reset() {
+	*x = Epoch{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Epoch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Epoch) ProtoMessage() {}
+
+func (x *Epoch) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
+func (*Epoch) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Epoch) GetLineage() []byte {
+	if x != nil {
+		return x.Lineage
+	}
+	return nil
+}
+
+func (x *Epoch) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// Configuration is what voters agree on.
+type Configuration struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Zero when founded.
+	Previous *Epoch `protobuf:"bytes,2,opt,name=previous,proto3" json:"previous,omitempty"`
+	// 1 to 2048, sorted by id.
+	Members []*Member `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	// 1 to 7 boots of members, sorted.
+	Voters        []uint64  `protobuf:"fixed64,4,rep,packed,name=voters,proto3" json:"voters,omitempty"`
+	Rivals        []*Member `protobuf:"bytes,5,rep,name=rivals,proto3" json:"rivals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Configuration) Reset() {
+	*x = Configuration{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Configuration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Configuration) ProtoMessage() {}
+
+func (x *Configuration) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Configuration.ProtoReflect.Descriptor instead.
+func (*Configuration) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Configuration) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *Configuration) GetPrevious() *Epoch {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
+func (x *Configuration) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Configuration) GetVoters() []uint64 {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *Configuration) GetRivals() []*Member {
+	if x != nil {
+		return x.Rivals
+	}
+	return nil
+}
+
+// Member is one boot in a configuration.
+type Member struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 255 bytes.
+	Id   []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Boot uint64 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`
+	// 0 owns partitions, 1 is leaving.
+	Role uint32 `protobuf:"varint,3,opt,name=role,proto3" json:"role,omitempty"`
+	// At most 255 bytes.
+	Zone          []byte `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Member) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Member) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *Member) GetRole() uint32 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *Member) GetZone() []byte {
+	if x != nil {
+		return x.Zone
+	}
+	return nil
+}
+
+// PartAnswer answers a claim for one partition.
+type PartAnswer struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Partition uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// 0 free, 1 held.
+	Standing uint32 `protobuf:"varint,2,opt,name=standing,proto3" json:"standing,omitempty"`
+	// What the answerer has of it: a copy of whose holding, of which epoch, whether it is whole, and when it was last heard of.
+	CopyOf        uint64 `protobuf:"fixed64,3,opt,name=copy_of,json=copyOf,proto3" json:"copy_of,omitempty"`
+	CopyEpoch     uint64 `protobuf:"varint,4,opt,name=copy_epoch,json=copyEpoch,proto3" json:"copy_epoch,omitempty"`
+	CopyWhole     bool   `protobuf:"varint,5,opt,name=copy_whole,json=copyWhole,proto3" json:"copy_whole,omitempty"`
+	CopyAtNs      int64  `protobuf:"zigzag64,6,opt,name=copy_at_ns,json=copyAtNs,proto3" json:"copy_at_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartAnswer) Reset() {
+	*x = PartAnswer{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartAnswer) ProtoMessage() {}
+
+func (x *PartAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartAnswer.ProtoReflect.Descriptor instead.
+func (*PartAnswer) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PartAnswer) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartAnswer) GetStanding() uint32 {
+	if x != nil {
+		return x.Standing
+	}
+	return 0
+}
+
+func (x *PartAnswer) GetCopyOf() uint64 {
+	if x != nil {
+		return x.CopyOf
+	}
+	return 0
+}
+
+func (x *PartAnswer) GetCopyEpoch() uint64 {
+	if x != nil {
+		return x.CopyEpoch
+	}
+	return 0
+}
+
+func (x *PartAnswer) GetCopyWhole() bool {
+	if x != nil {
+		return x.CopyWhole
+	}
+	return false
+}
+
+func (x *PartAnswer) GetCopyAtNs() int64 {
+	if x != nil {
+		return x.CopyAtNs
+	}
+	return 0
+}
+
 // Hold is a copy of an amount that is set aside, or a note that it is not any more.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -602,7 +1189,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +1201,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +1214,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hold) GetLimit() uint32 {
@@ -716,7 +1303,7 @@ type Charge struct {
 
 func (x *Charge) Reset() {
 	*x = Charge{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +1315,7 @@ func (x *Charge) String() string {
 func (*Charge) ProtoMessage() {}
 
 func (x *Charge) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +1328,7 @@ func (x *Charge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Charge.ProtoReflect.Descriptor instead.
 func (*Charge) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Charge) GetLimit() uint32 {
@@ -788,7 +1375,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +1387,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +1400,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Entry) GetLimit() uint32 {
@@ -858,7 +1445,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1457,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1470,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Memory) GetOrigin() uint64 {
@@ -948,7 +1535,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1547,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1560,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Item) GetLimit() uint32 {
@@ -1064,7 +1651,7 @@ type HoldTerms struct {
 
 func (x *HoldTerms) Reset() {
 	*x = HoldTerms{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1663,7 @@ func (x *HoldTerms) String() string {
 func (*HoldTerms) ProtoMessage() {}
 
 func (x *HoldTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1676,7 @@ func (x *HoldTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldTerms.ProtoReflect.Descriptor instead.
 func (*HoldTerms) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HoldTerms) GetOrigin() uint64 {
@@ -1137,7 +1724,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1736,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1749,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Reply) GetAnswers() []*Answer {
@@ -1191,14 +1778,18 @@ type Answer struct {
 	// The answerer is leaving the cluster.
 	Leaving bool `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// Id of a member that the answerer does not reach and that may decide as well, for both go on of a cluster of two that is cut.
-	Rival         []byte `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"`
+	Rival []byte `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"`
+	// In answer to the ask's words.
+	Words *Words `protobuf:"bytes,10,opt,name=words,proto3" json:"words,omitempty"`
+	// Of the answerer.
+	Epoch         *Epoch `protobuf:"bytes,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1801,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1814,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Answer) GetTag() uint64 {
@@ -1289,6 +1880,20 @@ func (x *Answer) GetRival() []byte {
 	return nil
 }
 
+func (x *Answer) GetWords() *Words {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
+func (x *Answer) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
 // Owner is a member, as far as one needs to know it to ask it.
 type Owner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1304,7 +1909,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1921,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1934,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Owner) GetId() []byte {
@@ -1374,14 +1979,16 @@ type MoveAnswer struct {
 	// Boots of all members that the answerer knows, if they are not those that the claimer knows.
 	Known []uint64 `protobuf:"fixed64,5,rep,packed,name=known,proto3" json:"known,omitempty"`
 	// Since the answerer was started.
-	UpNs          int64 `protobuf:"varint,6,opt,name=up_ns,json=upNs,proto3" json:"up_ns,omitempty"`
+	UpNs int64 `protobuf:"varint,6,opt,name=up_ns,json=upNs,proto3" json:"up_ns,omitempty"`
+	// Of the answerer.
+	Epoch         *Epoch `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MoveAnswer) Reset() {
 	*x = MoveAnswer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +2000,7 @@ func (x *MoveAnswer) String() string {
 func (*MoveAnswer) ProtoMessage() {}
 
 func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +2013,7 @@ func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveAnswer.ProtoReflect.Descriptor instead.
 func (*MoveAnswer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MoveAnswer) GetTerm() uint64 {
@@ -1451,6 +2058,13 @@ func (x *MoveAnswer) GetUpNs() int64 {
 	return 0
 }
 
+func (x *MoveAnswer) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
 // Outcome says what became of one item.
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1486,7 +2100,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +2112,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +2125,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Outcome) GetStatus() uint32 {
@@ -1643,7 +2257,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\abuckets\x18\v \x01(\rR\abuckets\x12\x1a\n" +
 	"\bcalendar\x18\f \x01(\rR\bcalendar\x12\x1b\n" +
 	"\ttime_zone\x18\r \x01(\fR\btimeZone\x12\x1a\n" +
-	"\boverride\x18\x0e \x01(\fR\boverride\"\x93\x02\n" +
+	"\boverride\x18\x0e \x01(\fR\boverride\"\xc2\x02\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +
@@ -1655,7 +2269,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05relay\x18\b \x01(\bR\x05relay\x12\x12\n" +
 	"\x04from\x18\t \x01(\x06R\x04from\x12\x16\n" +
 	"\x06forget\x18\n" +
-	" \x03(\x06R\x06forget\"\x8d\x04\n" +
+	" \x03(\x06R\x06forget\x12-\n" +
+	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xbc\x04\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -1676,7 +2291,61 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aunasked\x18\x10 \x03(\x06R\aunasked\x12\x17\n" +
 	"\acut_off\x18\x11 \x01(\bR\x06cutOff\x12\x15\n" +
 	"\x06age_ns\x18\x12 \x01(\x03R\x05ageNs\x12\x12\n" +
-	"\x04addr\x18\x13 \x01(\tR\x04addr\"\xf1\x01\n" +
+	"\x04addr\x18\x13 \x01(\tR\x04addr\x12-\n" +
+	"\x05epoch\x18\x14 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\"\x95\x01\n" +
+	"\x05Words\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\fR\x02id\x12\x12\n" +
+	"\x04addr\x18\x04 \x01(\fR\x04addr\x12\x18\n" +
+	"\aprocess\x18\x05 \x01(\x06R\aprocess\x12*\n" +
+	"\x04said\x18\x06 \x03(\v2\x16.penstock.peer.v1.SaidR\x04said\"\xa0\x04\n" +
+	"\x04Said\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12-\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x127\n" +
+	"\x06config\x18\x03 \x01(\v2\x1f.penstock.peer.v1.ConfigurationR\x06config\x120\n" +
+	"\x06member\x18\x04 \x01(\v2\x18.penstock.peer.v1.MemberR\x06member\x12\x12\n" +
+	"\x04boot\x18\x05 \x01(\x06R\x04boot\x12\x12\n" +
+	"\x04flag\x18\x06 \x01(\bR\x04flag\x12\x16\n" +
+	"\x06ballot\x18\a \x01(\x04R\x06ballot\x12\x1a\n" +
+	"\baccepted\x18\b \x01(\x04R\baccepted\x12\x17\n" +
+	"\asent_ns\x18\t \x01(\x12R\x06sentNs\x12\x19\n" +
+	"\bclock_ns\x18\n" +
+	" \x01(\x12R\aclockNs\x12\x1c\n" +
+	"\tpartition\x18\v \x01(\rR\tpartition\x12\x14\n" +
+	"\x05boots\x18\f \x03(\x06R\x05boots\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\r \x03(\rR\n" +
+	"partitions\x122\n" +
+	"\x05parts\x18\x0e \x03(\v2\x1c.penstock.peer.v1.PartAnswerR\x05parts\x12\x14\n" +
+	"\x05reply\x18\x0f \x01(\bR\x05reply\x12\x0e\n" +
+	"\x02to\x18\x10 \x01(\x06R\x02to\x12,\n" +
+	"\x05inner\x18\x11 \x01(\v2\x16.penstock.peer.v1.SaidR\x05inner\"9\n" +
+	"\x05Epoch\x12\x18\n" +
+	"\alineage\x18\x01 \x01(\fR\alineage\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\xf1\x01\n" +
+	"\rConfiguration\x12-\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x123\n" +
+	"\bprevious\x18\x02 \x01(\v2\x17.penstock.peer.v1.EpochR\bprevious\x122\n" +
+	"\amembers\x18\x03 \x03(\v2\x18.penstock.peer.v1.MemberR\amembers\x12\x16\n" +
+	"\x06voters\x18\x04 \x03(\x06R\x06voters\x120\n" +
+	"\x06rivals\x18\x05 \x03(\v2\x18.penstock.peer.v1.MemberR\x06rivals\"T\n" +
+	"\x06Member\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
+	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\rR\x04role\x12\x12\n" +
+	"\x04zone\x18\x04 \x01(\fR\x04zone\"\xbb\x01\n" +
+	"\n" +
+	"PartAnswer\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
+	"\bstanding\x18\x02 \x01(\rR\bstanding\x12\x17\n" +
+	"\acopy_of\x18\x03 \x01(\x06R\x06copyOf\x12\x1d\n" +
+	"\n" +
+	"copy_epoch\x18\x04 \x01(\x04R\tcopyEpoch\x12\x1d\n" +
+	"\n" +
+	"copy_whole\x18\x05 \x01(\bR\tcopyWhole\x12\x1c\n" +
+	"\n" +
+	"copy_at_ns\x18\x06 \x01(\x12R\bcopyAtNs\"\xf1\x01\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
@@ -1724,7 +2393,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
 	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xb0\x02\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x8e\x03\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
@@ -1734,12 +2403,15 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\x12\x17\n" +
 	"\acut_off\x18\a \x01(\bR\x06cutOff\x12\x18\n" +
 	"\aleaving\x18\b \x01(\bR\aleaving\x12\x14\n" +
-	"\x05rival\x18\t \x01(\fR\x05rival\"d\n" +
+	"\x05rival\x18\t \x01(\fR\x05rival\x12-\n" +
+	"\x05words\x18\n" +
+	" \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12-\n" +
+	"\x05epoch\x18\v \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
 	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\x9d\x01\n" +
+	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\xcc\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
@@ -1747,7 +2419,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
 	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x14\n" +
 	"\x05known\x18\x05 \x03(\x06R\x05known\x12\x13\n" +
-	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\"\x9d\x03\n" +
+	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\x12-\n" +
+	"\x05epoch\x18\a \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\"\x9d\x03\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +
@@ -1781,46 +2454,67 @@ func file_penstock_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_penstock_peer_v1_peer_proto_rawDescData
 }
 
-var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_penstock_peer_v1_peer_proto_goTypes = []any{
-	(*Frame)(nil),      // 0: penstock.peer.v1.Frame
-	(*Limit)(nil),      // 1: penstock.peer.v1.Limit
-	(*Ask)(nil),        // 2: penstock.peer.v1.Ask
-	(*Move)(nil),       // 3: penstock.peer.v1.Move
-	(*Hold)(nil),       // 4: penstock.peer.v1.Hold
-	(*Charge)(nil),     // 5: penstock.peer.v1.Charge
-	(*Entry)(nil),      // 6: penstock.peer.v1.Entry
-	(*Memory)(nil),     // 7: penstock.peer.v1.Memory
-	(*Item)(nil),       // 8: penstock.peer.v1.Item
-	(*HoldTerms)(nil),  // 9: penstock.peer.v1.HoldTerms
-	(*Reply)(nil),      // 10: penstock.peer.v1.Reply
-	(*Answer)(nil),     // 11: penstock.peer.v1.Answer
-	(*Owner)(nil),      // 12: penstock.peer.v1.Owner
-	(*MoveAnswer)(nil), // 13: penstock.peer.v1.MoveAnswer
-	(*Outcome)(nil),    // 14: penstock.peer.v1.Outcome
+	(*Frame)(nil),         // 0: penstock.peer.v1.Frame
+	(*Limit)(nil),         // 1: penstock.peer.v1.Limit
+	(*Ask)(nil),           // 2: penstock.peer.v1.Ask
+	(*Move)(nil),          // 3: penstock.peer.v1.Move
+	(*Words)(nil),         // 4: penstock.peer.v1.Words
+	(*Said)(nil),          // 5: penstock.peer.v1.Said
+	(*Epoch)(nil),         // 6: penstock.peer.v1.Epoch
+	(*Configuration)(nil), // 7: penstock.peer.v1.Configuration
+	(*Member)(nil),        // 8: penstock.peer.v1.Member
+	(*PartAnswer)(nil),    // 9: penstock.peer.v1.PartAnswer
+	(*Hold)(nil),          // 10: penstock.peer.v1.Hold
+	(*Charge)(nil),        // 11: penstock.peer.v1.Charge
+	(*Entry)(nil),         // 12: penstock.peer.v1.Entry
+	(*Memory)(nil),        // 13: penstock.peer.v1.Memory
+	(*Item)(nil),          // 14: penstock.peer.v1.Item
+	(*HoldTerms)(nil),     // 15: penstock.peer.v1.HoldTerms
+	(*Reply)(nil),         // 16: penstock.peer.v1.Reply
+	(*Answer)(nil),        // 17: penstock.peer.v1.Answer
+	(*Owner)(nil),         // 18: penstock.peer.v1.Owner
+	(*MoveAnswer)(nil),    // 19: penstock.peer.v1.MoveAnswer
+	(*Outcome)(nil),       // 20: penstock.peer.v1.Outcome
 }
 var file_penstock_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: penstock.peer.v1.Frame.limits:type_name -> penstock.peer.v1.Limit
 	2,  // 1: penstock.peer.v1.Frame.asks:type_name -> penstock.peer.v1.Ask
-	8,  // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
+	14, // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
 	3,  // 3: penstock.peer.v1.Ask.move:type_name -> penstock.peer.v1.Move
-	6,  // 4: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
-	7,  // 5: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
-	5,  // 6: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
-	4,  // 7: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
-	14, // 8: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
-	9,  // 9: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
-	11, // 10: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
-	14, // 11: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
-	13, // 12: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
-	12, // 13: penstock.peer.v1.Answer.owners:type_name -> penstock.peer.v1.Owner
-	0,  // 14: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
-	10, // 15: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	4,  // 4: penstock.peer.v1.Ask.words:type_name -> penstock.peer.v1.Words
+	12, // 5: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
+	13, // 6: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
+	11, // 7: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
+	10, // 8: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
+	6,  // 9: penstock.peer.v1.Move.epoch:type_name -> penstock.peer.v1.Epoch
+	5,  // 10: penstock.peer.v1.Words.said:type_name -> penstock.peer.v1.Said
+	6,  // 11: penstock.peer.v1.Said.epoch:type_name -> penstock.peer.v1.Epoch
+	7,  // 12: penstock.peer.v1.Said.config:type_name -> penstock.peer.v1.Configuration
+	8,  // 13: penstock.peer.v1.Said.member:type_name -> penstock.peer.v1.Member
+	9,  // 14: penstock.peer.v1.Said.parts:type_name -> penstock.peer.v1.PartAnswer
+	5,  // 15: penstock.peer.v1.Said.inner:type_name -> penstock.peer.v1.Said
+	6,  // 16: penstock.peer.v1.Configuration.epoch:type_name -> penstock.peer.v1.Epoch
+	6,  // 17: penstock.peer.v1.Configuration.previous:type_name -> penstock.peer.v1.Epoch
+	8,  // 18: penstock.peer.v1.Configuration.members:type_name -> penstock.peer.v1.Member
+	8,  // 19: penstock.peer.v1.Configuration.rivals:type_name -> penstock.peer.v1.Member
+	20, // 20: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
+	15, // 21: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
+	17, // 22: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
+	20, // 23: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
+	19, // 24: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
+	18, // 25: penstock.peer.v1.Answer.owners:type_name -> penstock.peer.v1.Owner
+	4,  // 26: penstock.peer.v1.Answer.words:type_name -> penstock.peer.v1.Words
+	6,  // 27: penstock.peer.v1.Answer.epoch:type_name -> penstock.peer.v1.Epoch
+	6,  // 28: penstock.peer.v1.MoveAnswer.epoch:type_name -> penstock.peer.v1.Epoch
+	0,  // 29: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
+	16, // 30: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
+	30, // [30:31] is the sub-list for method output_type
+	29, // [29:30] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_penstock_peer_v1_peer_proto_init() }
@@ -1834,7 +2528,7 @@ func file_penstock_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_peer_v1_peer_proto_rawDesc), len(file_penstock_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

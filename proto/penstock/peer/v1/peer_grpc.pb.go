@@ -2,7 +2,7 @@
 // frame is written travels in it.
 //
 // A stream begins with metadata in both directions. Who calls sends penstock-cluster-bin (the cluster's name),
-// penstock-node-bin (its id), penstock-boot (its boot id, 16 hexadecimal digits) and penstock-protocol (1). Who answers
+// penstock-node-bin (its id), penstock-boot (its boot id, 16 hexadecimal digits) and penstock-protocol (2). Who answers
 // sends the same four of its own in the header, before it reads a frame, so that a stranger at a known address is
 // noticed before anything is asked of it. A caller of another cluster is refused with PERMISSION_DENIED, one that speaks
 // another protocol with FAILED_PRECONDITION. When a stream ends, the trailer penstock-served has the tag of the last ask

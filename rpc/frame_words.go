@@ -1,0 +1,439 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/cluster/ownership"
+	"penstock/ring"
+)
+
+// Field numbers of peer.proto for what boots say about ownership.
+const (
+	wordsFrom, wordsTo, wordsID, wordsAddr, wordsProcess, wordsSaid = 1, 2, 3, 4, 5, 6
+
+	saidKindField, saidEpoch, saidConfig, saidMember, saidBoot, saidFlag = 1, 2, 3, 4, 5, 6
+	saidBallot, saidAcceptedBallot, saidSent, saidClock, saidPartition   = 7, 8, 9, 10, 11
+	saidBoots, saidPartitions, saidParts, saidReply, saidTo, saidInner   = 12, 13, 14, 15, 16, 17
+
+	epochLineage, epochNumber = 1, 2
+
+	configEpoch, configPrevious, configMembers, configVoters, configRivals = 1, 2, 3, 4, 5
+
+	memberID, memberBoot, memberRole, memberZone = 1, 2, 3, 4
+
+	partPartition, partStanding, partOf, partEpoch, partWhole, partAt = 1, 2, 3, 4, 5, 6
+)
+
+const (
+	// maxSaid is how many messages one boot may say to another at once: gifts are one for each partition.
+	maxSaid = 1 << 14
+	// maxPeerAddr is the most bytes of a peer's address: a host name and a port.
+	maxPeerAddr = 512
+)
+
+// The writers below put the length of a message in front when its end is known (endMessage), so nothing has
+// to be counted beforehand. A frame needs the size of an ask before: the ask's words are written twice.
+
+// beginMessage appends the head of a message whose length is not known yet. It returns where the message begins.
+func beginMessage(b []byte, num protowire.Number) ([]byte, int) {
+	b = append(protowire.AppendTag(b, num, protowire.BytesType), 0)
+	return b, len(b)
+}
+
+// endMessage fills in the length of the message that began at an index.
+func endMessage(b []byte, begin int) []byte {
+	size := len(b) - begin
+	more := protowire.SizeVarint(uint64(size)) - 1
+	for range more {
+		b = append(b, 0)
+	}
+	copy(b[begin+more:], b[begin:begin+size])
+	protowire.AppendVarint(b[:begin-1], uint64(size))
+	return b
+}
+
+// drafts are buffers for words whose size is asked for.
+var drafts = sync.Pool{New: func() any { return new([]byte) }}
+
+// sizeWords is the size of the field that appendWords writes, if its number is below 16.
+func sizeWords(w *cluster.Words) int {
+	if w == nil {
+		return 0
+	}
+	draft := drafts.Get().(*[]byte)
+	*draft = appendWords((*draft)[:0], 1, w)
+	size := len(*draft)
+	drafts.Put(draft)
+	return size
+}
+
+func appendWords(b []byte, num protowire.Number, w *cluster.Words) []byte {
+	if w == nil {
+		return b
+	}
+	b, begin := beginMessage(b, num)
+	b = appendFixed(b, wordsFrom, uint64(w.From))
+	b = appendFixed(b, wordsTo, uint64(w.To))
+	b = appendString(b, wordsID, w.ID)
+	b = appendString(b, wordsAddr, w.Addr)
+	b = appendFixed(b, wordsProcess, w.Process)
+	for _, m := range w.Said {
+		b = appendSaid(b, wordsSaid, m)
+	}
+	return endMessage(b, begin)
+}
+
+func appendSaid(b []byte, num protowire.Number, m ownership.Message) []byte {
+	s := saidOf(m)
+	b, begin := beginMessage(b, num)
+	b = appendUint(b, saidKindField, uint64(s.kind))
+	b = appendEpoch(b, saidEpoch, s.epoch)
+	if s.config != nil {
+		b = appendConfig(b, s.config)
+	}
+	if s.member != (ownership.Member{}) {
+		b = appendMember(b, saidMember, &s.member)
+	}
+	b = appendFixed(b, saidBoot, uint64(s.boot))
+	b = appendBool(b, saidFlag, s.flag)
+	b = appendUint(b, saidBallot, uint64(s.ballot))
+	b = appendUint(b, saidAcceptedBallot, uint64(s.accepted))
+	b = appendUint(b, saidSent, protowire.EncodeZigZag(int64(s.sent)))
+	b = appendUint(b, saidClock, protowire.EncodeZigZag(int64(s.clock)))
+	b = appendUint(b, saidPartition, uint64(s.partition))
+	b = appendMemberBoots(b, saidBoots, s.boots)
+	if len(s.partitions) > 0 {
+		list := 0
+		b, list = beginMessage(b, saidPartitions)
+		for _, p := range s.partitions {
+			b = protowire.AppendVarint(b, uint64(p))
+		}
+		b = endMessage(b, list)
+	}
+	for i := range s.parts {
+		b = appendPart(b, &s.parts[i])
+	}
+	b = appendBool(b, saidReply, s.reply)
+	b = appendFixed(b, saidTo, uint64(s.to))
+	if s.inner != nil {
+		b = appendSaid(b, saidInner, s.inner)
+	}
+	return endMessage(b, begin)
+}
+
+func appendPart(b []byte, p *ownership.PartAnswer) []byte {
+	b, begin := beginMessage(b, saidParts)
+	b = appendUint(b, partPartition, uint64(p.Partition))
+	b = appendUint(b, partStanding, uint64(p.Standing))
+	b = appendFixed(b, partOf, uint64(p.Copy.Of))
+	b = appendUint(b, partEpoch, p.Copy.Epoch)
+	b = appendBool(b, partWhole, p.Copy.Whole)
+	b = appendUint(b, partAt, protowire.EncodeZigZag(int64(p.Copy.At)))
+	return endMessage(b, begin)
+}
+
+// sizeEpoch is the size of the field that appendEpoch writes, if its number is below 16.
+func sizeEpoch(e ownership.Epoch) int {
+	if e == (ownership.Epoch{}) {
+		return 0
+	}
+	return sizeBytes(sizeString(string(e.Lineage)) + sizeUint(e.Number))
+}
+
+func appendEpoch(b []byte, num protowire.Number, e ownership.Epoch) []byte {
+	if e == (ownership.Epoch{}) {
+		return b
+	}
+	b = appendHead(b, num, sizeString(string(e.Lineage))+sizeUint(e.Number))
+	b = appendString(b, epochLineage, string(e.Lineage))
+	return appendUint(b, epochNumber, e.Number)
+}
+
+func appendConfig(b []byte, c *ownership.Configuration) []byte {
+	b, begin := beginMessage(b, saidConfig)
+	b = appendEpoch(b, configEpoch, c.Epoch)
+	b = appendEpoch(b, configPrevious, c.Previous)
+	for i := range c.Members {
+		b = appendMember(b, configMembers, &c.Members[i])
+	}
+	b = appendMemberBoots(b, configVoters, c.Voters)
+	for i := range c.Rivals {
+		b = appendMember(b, configRivals, &c.Rivals[i])
+	}
+	return endMessage(b, begin)
+}
+
+func appendMember(b []byte, num protowire.Number, m *ownership.Member) []byte {
+	b = appendHead(b, num, sizeString(m.ID)+sizeFixed(uint64(m.Boot))+sizeUint(uint64(m.Role))+sizeString(m.Zone))
+	b = appendString(b, memberID, m.ID)
+	b = appendFixed(b, memberBoot, uint64(m.Boot))
+	b = appendUint(b, memberRole, uint64(m.Role))
+	return appendString(b, memberZone, m.Zone)
+}
+
+// appendMemberBoots writes a packed list.
+func appendMemberBoots(b []byte, num protowire.Number, list []ownership.Boot) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = appendHead(b, num, 8*len(list))
+	for _, boot := range list {
+		b = protowire.AppendFixed64(b, uint64(boot))
+	}
+	return b
+}
+
+// readWords reads what a boot says. Nothing of it lies in b: messages are kept.
+func readWords(b []byte) (*cluster.Words, error) {
+	w := new(cluster.Words)
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case wordsFrom:
+			w.From = ownership.Boot(f.value)
+		case wordsTo:
+			w.To = ownership.Boot(f.value)
+		case wordsID:
+			w.ID = string(f.bytes)
+		case wordsAddr:
+			w.Addr = string(f.bytes)
+		case wordsProcess:
+			w.Process = f.value
+		case wordsSaid:
+			if len(w.Said) == maxSaid {
+				return nil, fmt.Errorf("have more than %d messages", maxSaid)
+			}
+			m, err := readSaid(f.bytes, false)
+			if err != nil {
+				return nil, fmt.Errorf("said[%d] %w", len(w.Said), err)
+			}
+			if m != nil {
+				w.Said = append(w.Said, m)
+			}
+		}
+	}
+	switch {
+	case f.err != nil:
+		return nil, f.err
+	case w.ID == "" || len(w.ID) > ownership.MaxName:
+		return nil, fmt.Errorf("have an id of %d bytes; 1 to %d are accepted", len(w.ID), ownership.MaxName)
+	case len(w.Addr) > maxPeerAddr:
+		return nil, fmt.Errorf("have an addr of %d bytes; at most %d are accepted", len(w.Addr), maxPeerAddr)
+	case w.From == 0:
+		return nil, errors.New("come from the boot 0")
+	}
+	return w, nil
+}
+
+// readSaid reads one message; nil if this release does not know its kind.
+func readSaid(b []byte, relayed bool) (ownership.Message, error) {
+	var s said
+	var memo lineageMemo
+	var err error
+	f := fields{rest: b}
+	for f.next() && err == nil {
+		switch f.num {
+		case saidKindField:
+			s.kind = saidKind(f.value)
+		case saidEpoch:
+			s.epoch, err = memo.readEpoch(f.bytes)
+		case saidConfig:
+			s.config, err = readConfig(f.bytes)
+		case saidMember:
+			s.member, err = readMember(slices.Clone(f.bytes))
+		case saidBoot:
+			s.boot = ownership.Boot(f.value)
+		case saidFlag:
+			s.flag = f.value != 0
+		case saidBallot:
+			s.ballot = ownership.Ballot(f.value)
+		case saidAcceptedBallot:
+			s.accepted = ownership.Ballot(f.value)
+		case saidSent:
+			s.sent = ownership.Instant(protowire.DecodeZigZag(f.value))
+		case saidClock:
+			s.clock = ownership.Instant(protowire.DecodeZigZag(f.value))
+		case saidReply:
+			s.reply = f.value != 0
+		case saidTo:
+			s.to = ownership.Boot(f.value)
+		case saidInner:
+			if relayed {
+				return nil, errors.New("relays what is relayed already")
+			}
+			if s.inner, err = readSaid(f.bytes, true); err == nil && s.inner == nil {
+				return nil, nil // of a kind that is not known
+			}
+		default:
+			err = s.readParts(&f)
+		}
+	}
+	if err = errors.Join(err, f.err); err != nil {
+		return nil, err
+	}
+	return s.message()
+}
+
+// readParts reads a field that is about partitions or members.
+func (s *said) readParts(f *fields) (err error) {
+	switch f.num {
+	case saidPartition:
+		s.partition, err = partitionOf(f.value)
+	case saidBoots:
+		s.boots, err = readMemberBoots(s.boots, f, ownership.MaxMembers)
+	case saidPartitions:
+		s.partitions, err = readClaimed(s.partitions, f)
+	case saidParts:
+		if len(s.parts) == ring.Partitions {
+			return fmt.Errorf("answers for more than the %d partitions there are", ring.Partitions)
+		}
+		var p ownership.PartAnswer
+		p, err = readPart(f.bytes)
+		s.parts = append(s.parts, p)
+	}
+	return err
+}
+
+func partitionOf(v uint64) (int, error) {
+	if v >= ring.Partitions {
+		return 0, fmt.Errorf("names partition %d; there are 0 to %d", v, ring.Partitions-1)
+	}
+	return int(v), nil
+}
+
+// readClaimed appends a list of partitions, packed or a single one of a list that is not.
+func readClaimed(list []int, f *fields) ([]int, error) {
+	short, err := readPartitions(nil, f)
+	if err != nil {
+		return nil, err
+	}
+	if len(list)+len(short) > ring.Partitions {
+		return nil, fmt.Errorf("lists more than the %d partitions there are", ring.Partitions)
+	}
+	for _, p := range short {
+		list = append(list, int(p))
+	}
+	return list, nil
+}
+
+func readPart(b []byte) (p ownership.PartAnswer, err error) {
+	f := fields{rest: b}
+	for f.next() && err == nil {
+		switch f.num {
+		case partPartition:
+			p.Partition, err = partitionOf(f.value)
+		case partStanding:
+			if f.value > uint64(ownership.StandingHeld) {
+				err = fmt.Errorf("has the standing %d; 0 to %d are known", f.value, ownership.StandingHeld)
+			}
+			p.Standing = ownership.Standing(f.value)
+		case partOf:
+			p.Copy.Of = ownership.Boot(f.value)
+		case partEpoch:
+			p.Copy.Epoch = f.value
+		case partWhole:
+			p.Copy.Whole = f.value != 0
+		case partAt:
+			p.Copy.At = ownership.Instant(protowire.DecodeZigZag(f.value))
+		}
+	}
+	return p, errors.Join(err, f.err)
+}
+
+// lineageMemo is the lineage that was read last: nearly all epochs have the same one.
+type lineageMemo struct{ last ownership.Lineage }
+
+// readEpoch reads an epoch. Nothing of it lies in b.
+func (m *lineageMemo) readEpoch(b []byte) (e ownership.Epoch, err error) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case epochLineage:
+			if string(m.last) != borrow(f.bytes) {
+				m.last = ownership.Lineage(f.bytes)
+			}
+			e.Lineage = m.last
+		case epochNumber:
+			e.Number = f.value
+		}
+	}
+	if f.err != nil {
+		return e, f.err
+	}
+	return e, e.Check()
+}
+
+// readConfig reads a configuration. Its ids and zones lie in one copy of b.
+func readConfig(b []byte) (*ownership.Configuration, error) {
+	c := new(ownership.Configuration)
+	var memo lineageMemo
+	var err error
+	f := fields{rest: slices.Clone(b)}
+	for f.next() && err == nil {
+		switch f.num {
+		case configEpoch:
+			c.Epoch, err = memo.readEpoch(f.bytes)
+		case configPrevious:
+			c.Previous, err = memo.readEpoch(f.bytes)
+		case configMembers:
+			c.Members, err = readMembers(c.Members, f.bytes)
+		case configVoters:
+			c.Voters, err = readMemberBoots(c.Voters, &f, ownership.MaxVoters)
+		case configRivals:
+			c.Rivals, err = readMembers(c.Rivals, f.bytes)
+		}
+	}
+	if err = errors.Join(err, f.err); err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("has a configuration that is none: %w", err)
+	}
+	return c, nil
+}
+
+// readMembers appends a member. Its texts lie in b.
+func readMembers(list []ownership.Member, b []byte) ([]ownership.Member, error) {
+	if len(list) == ownership.MaxMembers {
+		return nil, fmt.Errorf("it has more than %d members", ownership.MaxMembers)
+	}
+	m, err := readMember(b)
+	return append(list, m), err
+}
+
+// readMember reads a member. Its texts lie in b.
+func readMember(b []byte) (m ownership.Member, err error) {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case memberID:
+			m.ID = borrow(f.bytes)
+		case memberBoot:
+			m.Boot = ownership.Boot(f.value)
+		case memberRole:
+			m.Role = ownership.Role(min(f.value, 1<<8-1))
+		case memberZone:
+			m.Zone = borrow(f.bytes)
+		}
+	}
+	return m, f.err
+}
+
+// readMemberBoots appends a packed list, or a single one of a list that is not.
+func readMemberBoots(list []ownership.Boot, f *fields, most int) ([]ownership.Boot, error) {
+	short := readBoots(nil, f)
+	if len(f.bytes)%8 != 0 || len(list)+len(short) > most {
+		return nil, fmt.Errorf("lists %d bytes of boots after %d boots; 8 bytes each and at most %d boots are accepted",
+			len(f.bytes), len(list), most)
+	}
+	for _, boot := range short {
+		list = append(list, ownership.Boot(boot))
+	}
+	return list, nil
+}
