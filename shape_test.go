@@ -37,6 +37,8 @@ var arrows = map[string]string{
 
 	"cluster -> cluster/lease": "a hot key is decided from units that its holder has lent",
 
+	"cluster -> cluster/ownership": "a node hears what members agree on",
+
 	"cluster/dedup -> limiter":       "an answer is a decision, and instants are limiter's",
 	"cluster/denial -> limiter":      "a denial is a decision of a limit",
 	"cluster/lease -> limiter":       "a lease is limiter's arithmetic, for each key",
@@ -52,6 +54,8 @@ var arrows = map[string]string{
 	"rpc -> proto":         "the doors' messages",
 	"rpc -> rpc/resp":      "the Redis protocol's bytes",
 	"rpc -> rpc/ui":        "the page of a node",
+
+	"rpc -> cluster/ownership": "frames carry what boots say about ownership",
 
 	"rpc/envoy -> cluster":        "a request of an Envoy becomes one of the node",
 	"rpc/envoy -> limiter":        "descriptors meet limits, or bring them along",
@@ -121,7 +125,7 @@ var walls = map[string]string{
 	"cluster -> rpc":            "a node speaks through the Network it is given: the same node runs in the simulator",
 	"cluster -> proto":          "the wire's messages stop at rpc; the node has types of its own",
 	"cluster -> sim":            "the node does not know in which world it runs",
-	"cluster -> *":              "cluster stands on limiter, its rules and ring alone",
+	"cluster -> *":              "cluster stands on limiter, its rules, ring and its own rooms alone",
 
 	"cluster/dedup -> *":  "the memory of answers owns its state: it knows no node, no view and no network",
 	"cluster/lease -> *":  "the leases own their state: they return what is to be said, and the node says it",
