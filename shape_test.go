@@ -52,6 +52,7 @@ var arrows = map[string]string{
 	"rpc -> limiter/rules": "forward-auth fills the templates of keys, and says what rules ask for",
 	"rpc -> ring":          "the status pages show who owns a key",
 	"rpc -> proto":         "the doors' messages",
+	"rpc -> rpc/access":    "every door asks what its client may do",
 	"rpc -> rpc/resp":      "the Redis protocol's bytes",
 	"rpc -> rpc/ui":        "the page of a node",
 
@@ -61,6 +62,7 @@ var arrows = map[string]string{
 	"rpc/envoy -> limiter":        "descriptors meet limits, or bring them along",
 	"rpc/envoy -> limiter/policy": "an Envoy says what a request is, and the files which limit that meets",
 	"rpc/envoy -> rpc":            "all doors say errors alike",
+	"rpc/envoy -> rpc/access":     "an Envoy is a client with rights as any other",
 
 	"rpc/client -> proto":   "the client speaks the public protocol",
 	"rpc/client -> limiter": "while no node answers, or while a lease lasts, the client decides by the same arithmetic, if it is told to",
@@ -85,6 +87,7 @@ var arrows = map[string]string{
 	"cmd/node -> cluster/gossip": "wiring",
 	"cmd/node -> rpc":            "wiring",
 	"cmd/node -> rpc/envoy":      "wiring",
+	"cmd/node -> rpc/access":     "wiring",
 	"cmd/node -> rpc/client":     "the verbs that ask a running node",
 	"cmd/node -> proto":          "the verbs that ask a running node",
 	"cmd/node -> sim":            "the verb sim",
@@ -145,6 +148,8 @@ var walls = map[string]string{
 	"rpc -> sim":            "the real world's hands do not know the imagined world's",
 	"rpc -> *":              "rpc turns wires into calls of the node; wiring is cmd/node's work",
 
+	"rpc/access -> *": "access is rules about names: it knows neither the node nor a protocol",
+
 	"rpc/ui -> *": "the page is files: what it shows it asks for as every client does",
 
 	"rpc/resp -> *": "resp is the bytes of a protocol, and knows neither commands nor what they are about",
@@ -202,8 +207,8 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "rooms count in plain fields beside the branch they count; a door reads them at scrape",
 	},
 	"github.com/goccy/go-yaml": {
-		rooms:  "limiter/policy sim cmd/node",
-		reason: "YAML is how people write limits, scenarios and settings; nothing else reads it",
+		rooms:  "limiter/policy sim cmd/node rpc/access",
+		reason: "YAML is how people write limits, scenarios, settings and clients; nothing else reads it",
 	},
 	"github.com/fsnotify/fsnotify": {
 		rooms:  "limiter/policy rpc",

@@ -157,5 +157,5 @@ func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
 		return s.checkMessage(deadline, c)
 	}
 	c.request.Atomic, c.request.Deadline = false, deadline
-	return s.node.Check(&c.request, c.out)
+	return s.charge(c)
 }

@@ -38,7 +38,7 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *Inline
 			if op == cluster.OpTake {
 				to.Inline, err = inlines.bring(inlineSpec(it.Inline), c.from)
 			} else {
-				to.Inline, err = inlines.get(inlineSpec(it.Inline))
+				to.Inline, err = inlines.get(inlineSpec(it.Inline), c.from)
 			}
 			if err != nil {
 				return inlineError(i, err)

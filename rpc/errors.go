@@ -12,6 +12,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/access"
 )
 
 // fault is what a door says instead of an answer. With each of them nothing was charged.
@@ -20,6 +21,7 @@ type fault struct {
 	Status int        // for HTTP
 	Field  string     // of the request that is wrong, as in "items[3].key"; empty if no field is
 	Text   string     // what is wrong, where, and what to do; begins with the field
+	Right  string     // that the client lacks
 }
 
 // explain maps the errors of Node.Check to what the doors say. An error that it does not know is a fault of ours.
@@ -30,7 +32,13 @@ func explain(err error) fault {
 	var hold *holdFault
 	var other *elsewhere
 	var brought *inlineFault
+	var denied *access.Denied
 	switch {
+	case errors.As(err, &denied):
+		f.Code, f.Status, f.Field = codes.PermissionDenied, http.StatusForbidden, "authorization"
+		f.Right = denied.Right
+	case errors.Is(err, access.ErrUnknown):
+		f.Code, f.Status, f.Field = codes.Unauthenticated, http.StatusUnauthorized, "authorization"
 	case errors.As(err, &other):
 		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusMisdirectedRequest, "key"
 	case errors.As(err, &brought):
@@ -72,12 +80,20 @@ func StatusError(err error) error {
 	return status.Error(f.Code, f.Text)
 }
 
+// isAccess reports whether err says that the client is unknown, or lacks a right.
+func isAccess(err error) bool {
+	var denied *access.Denied
+	return errors.As(err, &denied) || errors.Is(err, access.ErrUnknown)
+}
+
 // inlineError says that the inline limit of an item is wrong: it turns a *limiter.SpecError into an
 // *cluster.InputError that names the field as the client wrote it.
 func inlineError(item int, err error) error {
 	var spec *limiter.SpecError
 	var refused *inlineFault
 	switch {
+	case isAccess(err):
+		return err
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &spec):

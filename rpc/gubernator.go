@@ -85,10 +85,16 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 			c.request.Items, c.places = append(c.request.Items, item), append(c.places, i)
 		}
 	}
+	if last.denied != nil {
+		return StatusError(last.denied)
+	}
 	if len(c.places) == 0 {
 		return nil
 	}
 	c.decisions = c.decisions[:len(c.places)]
+	if err := permit(c.from.ticket(), &c.request); err != nil {
+		return StatusError(err)
+	}
 	if err := g.node.Check(&c.request, c.decisions); err != nil {
 		return StatusError(err)
 	}
@@ -106,6 +112,8 @@ type lastStated struct {
 	by    *gubernator.RateLimitReq
 	limit *limiter.Limit
 	from  caller // of the message
+	// denied is why the client may not bring a limit along; nil: it may
+	denied error
 }
 
 // limit is what r states.
@@ -114,7 +122,11 @@ func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *
 		o.Algorithm == r.Algorithm && has(o, gubernator.Behavior_DURATION_IS_GREGORIAN) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
 		return last.limit, nil
 	}
-	if l, err = g.inlines.bring(stated(now, r), last.from); err == nil {
+	l, err = g.inlines.bring(stated(now, r), last.from)
+	if isAccess(err) {
+		last.denied = err
+	}
+	if err == nil {
 		last.by, last.limit = r, l
 	}
 	return l, err

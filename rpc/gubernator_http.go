@@ -14,6 +14,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/proto/gubernator"
+	"penstock/rpc/access"
 )
 
 // gubernatorPages serves Gubernator's JSON as its own gateway does: field names of the .proto file, and camelCase too;
@@ -28,7 +29,7 @@ func (w *web) gubernatorPages(m *mux) {
 			writeGubernator(rw, nil, err)
 			return
 		}
-		c := &gubernatorCall{in: in, from: caller{tls: r.TLS}}
+		c := &gubernatorCall{in: in, from: caller{tls: r.TLS, client: access.Of(r.Context())}}
 		c.from.addr, _ = w.clientAddress(r) // a client on a Unix socket has none
 		err = door.answer(time.Now(), c)
 		writeGubernator(rw, &c.out, err)
@@ -87,6 +88,7 @@ func objects(b []byte) (n int) {
 var gatewayStatus = map[codes.Code]int{
 	codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest, codes.NotFound: http.StatusNotFound,
 	codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Unavailable: http.StatusServiceUnavailable,
+	codes.PermissionDenied: http.StatusForbidden, codes.Unauthenticated: http.StatusUnauthorized,
 }
 
 func writeGubernator(rw http.ResponseWriter, out proto.Message, err error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"penstock/cluster"
+	"penstock/rpc/access"
 	"penstock/rpc/ui"
 )
 
@@ -42,6 +43,8 @@ type HTTPConfig struct {
 	Inlines *Inlines
 	// Doors are further pages of NewHTTP, by "METHOD /path".
 	Doors map[string]http.Handler
+	// Clients are those who may ask, with their rights. nil: AuthToken alone decides.
+	Clients *access.Clients
 }
 
 // Bounds of the door. Who is slower or larger is cut off.
@@ -71,6 +74,7 @@ func NewHTTPServer(h http.Handler) *http.Server {
 // web answers HTTP. Its handlers decode, ask the node, and encode.
 type web struct {
 	HTTPConfig
+	clients *access.Clients // nil: anybody may ask
 	inlines *Inlines
 	bodies  bodies
 }
@@ -79,7 +83,7 @@ func newWeb(c HTTPConfig) *web {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(c.Node, nil)
 	}
-	return &web{HTTPConfig: c, inlines: orNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
+	return &web{HTTPConfig: c, clients: clientsOf(c.Clients, c.AuthToken), inlines: orNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
 }
 
 // NewHTTP makes the HTTP door: checks, forward-auth, health, and who is in the cluster.
@@ -200,16 +204,27 @@ func unguarded(path string) bool {
 	return path == "/" || healthPath(path) || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
 }
 
-// guarded lets in only who has the token, if there is one.
+// guarded lets in clients that are known, if the node has a list of them, and have the right to the
+// page.
 func (w *web) guarded(next http.Handler) http.Handler {
-	token := newBearer(w.AuthToken)
+	if w.clients == nil {
+		return next
+	}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.AuthToken != "" && !unguarded(r.URL.Path) && !token.accepts(r.Header.Get("Authorization")) {
-			rw.Header().Set("WWW-Authenticate", "Bearer")
-			writeProblem(rw, &problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Detail: "authorization: send the cluster's token as \"Bearer TOKEN\""})
+		if unguarded(r.URL.Path) {
+			next.ServeHTTP(rw, r)
 			return
 		}
-		next.ServeHTTP(rw, r)
+		ticket := w.clients.Identify(r.Header.Get("Authorization"), r.TLS)
+		if ticket == nil {
+			writeFault(rw, explain(access.ErrUnknown))
+			return
+		}
+		if err := mayOpen(ticket, r); err != nil {
+			writeFault(rw, explain(err))
+			return
+		}
+		next.ServeHTTP(rw, r.WithContext(access.With(r.Context(), ticket)))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter/rules"
+	"penstock/rpc/access"
 )
 
 // auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik ForwardAuth, Caddy
@@ -34,7 +35,7 @@ func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	case f != nil:
 		writeFault(rw, *f)
 	case item.Limit != "":
-		w.answer(rw, item, style)
+		w.answer(rw, r, item, style)
 	default:
 		w.authRuled(rw, r, item.Cost, style)
 	}
@@ -84,7 +85,7 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, sty
 		writeFault(rw, fault{Status: authStatus(err), Field: "attributes", Text: "attributes: " + err.Error()})
 		return
 	}
-	m, out, err := checkRuled(w.Node, attributes, cost, cluster.ID{}, 0)
+	m, out, err := checkRuled(w.Node, access.Of(r.Context()), attributes, cost, cluster.ID{}, 0)
 	if err != nil {
 		writeFault(rw, explain(ofRules(err)))
 		return

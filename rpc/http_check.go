@@ -15,6 +15,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/access"
 )
 
 // decisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound: without bound.
@@ -55,7 +56,7 @@ func (w *web) checkQuery(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	w.answer(rw, item, style)
+	w.answer(rw, r, item, style)
 }
 
 // answerStyle is how one item is answered.
@@ -66,8 +67,8 @@ type answerStyle struct {
 }
 
 // answer decides one item and says so by status, headers and body.
-func (w *web) answer(rw http.ResponseWriter, item cluster.Item, style answerStyle) {
-	out, err := w.decide(item)
+func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item, style answerStyle) {
+	out, err := w.decide(r, item)
 	if err != nil {
 		writeFault(rw, explain(err).ofQuery())
 		return
@@ -99,10 +100,20 @@ func denialText(d *cluster.Decision) string {
 }
 
 // decide asks the node about one item.
-func (w *web) decide(item cluster.Item) (cluster.Decision, error) {
+func (w *web) decide(r *http.Request, item cluster.Item) (cluster.Decision, error) {
 	var out [1]cluster.Decision
-	err := w.Node.Check(&cluster.Request{Items: []cluster.Item{item}}, out[:])
+	err := w.charge(r, &cluster.Request{Items: []cluster.Item{item}}, out[:])
 	return out[0], err
+}
+
+// charge asks the node for request, if the client of r may ask for it.
+func (w *web) charge(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
+	if w.clients != nil {
+		if err := permit(access.Of(r.Context()), request); err != nil {
+			return err
+		}
+	}
+	return w.Node.Check(request, out)
 }
 
 // peekQuery is GET /v1/peek: the decision that a check would get. Always 200, nothing changes.
@@ -112,7 +123,7 @@ func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	out, err := w.decide(item)
+	out, err := w.decide(r, item)
 	if err != nil {
 		writeFault(rw, explain(err).ofQuery())
 		return
@@ -290,7 +301,7 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 	case body.Attributes == nil:
 		answer, single, err = w.itemsBody(r, &body, op)
 	case op == cluster.OpTake:
-		answer, err = w.ruledBody(&body)
+		answer, err = w.ruledBody(r, &body)
 	default:
 		err = &cluster.InputError{Field: "attributes", Reason: "are for checks; name limit and key of what is to be reset"}
 	}
@@ -309,7 +320,7 @@ func (w *web) itemsBody(r *http.Request, body *bodyJSON, op cluster.Op) (answer 
 	}
 	request.Atomic = body.Atomic
 	out := make([]cluster.Decision, len(request.Items))
-	if err := w.Node.Check(request, out); err != nil {
+	if err := w.charge(r, request, out); err != nil {
 		return answer, single, err
 	}
 	answer = newDecisionsJSON(out)
@@ -442,10 +453,10 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 
 // inline is the limit that an item of r brings along.
 func (w *web) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limiter.Limit, error) {
+	from := caller{tls: r.TLS, client: access.Of(r.Context())}
 	if op != cluster.OpTake && op != cluster.OpReserve {
-		return w.inlines.get(spec)
+		return w.inlines.get(spec, from)
 	}
-	from := caller{tls: r.TLS}
 	from.addr, _ = w.clientAddress(r) // a client on a Unix socket has none
 	return w.inlines.bring(spec, from)
 }

@@ -12,6 +12,7 @@ type problem struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
 	Field  string `json:"field,omitempty"`
+	Right  string `json:"missing_right,omitempty"` // that the client lacks
 }
 
 func writeProblem(rw http.ResponseWriter, p *problem) {
@@ -28,7 +29,12 @@ func writeProblemJSON(rw http.ResponseWriter, status int, v any) {
 
 // writeFault says that nothing was decided and nothing charged.
 func writeFault(rw http.ResponseWriter, f fault) {
-	writeProblem(rw, &problem{Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Field: f.Field})
+	if f.Status == http.StatusUnauthorized {
+		rw.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	writeProblem(rw, &problem{
+		Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Field: f.Field, Right: f.Right,
+	})
 }
 
 // WriteError says an error of Node.Check as HTTP carries it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"penstock/cluster"
+	"penstock/rpc/access"
 )
 
 // reserveJSON asks for holds: on items, or with the fields of one item.
@@ -56,7 +57,7 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := make([]cluster.Decision, len(request.Items))
-	ids, allowed, err := reserve(w.Node, request, out, body.TTLMs, body.Holder)
+	ids, allowed, err := reserve(w.Node, access.Of(r.Context()), request, out, body.TTLMs, body.Holder)
 	if err != nil {
 		writeFault(rw, bodyFault(err, single))
 		return
@@ -81,7 +82,7 @@ func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, bodyFault(err, false))
 		return
 	}
-	w.atHold(rw, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
+	w.atHold(rw, r, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
 }
 
 // extendBody is POST /v1/extend.
@@ -91,12 +92,12 @@ func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, bodyFault(err, false))
 		return
 	}
-	w.atHold(rw, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
+	w.atHold(rw, r, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
 }
 
 // atHold answers with the state of the hold's key.
-func (w *web) atHold(rw http.ResponseWriter, id string, op cluster.Op, actual, ttlMs int64, holder string) {
-	d, err := atHold(w.Node, w.inlines, id, op, actual, ttlMs, holder, 0)
+func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op cluster.Op, actual, ttlMs int64, holder string) {
+	d, err := atHold(w.Node, access.Of(r.Context()), w.inlines, id, op, actual, ttlMs, holder, 0)
 	if err != nil {
 		writeFault(rw, bodyFault(err, true))
 		return

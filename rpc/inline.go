@@ -18,6 +18,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/access"
 )
 
 // inlineName is the name of an inline limit that has none.
@@ -34,9 +35,9 @@ type Inlines struct {
 
 // get returns the limit of spec, whose name may be empty, for a request that charges nothing. An error is a *limiter.SpecError, or
 // errInlineDenied; see inlineError.
-func (c *Inlines) get(spec limiter.Spec) (*limiter.Limit, error) {
-	if c.Deny {
-		return nil, errInlineDenied
+func (c *Inlines) get(spec limiter.Spec, from caller) (*limiter.Limit, error) {
+	if err := c.permit(from, access.Read); err != nil {
+		return nil, err
 	}
 	l, err := c.known(spec)
 	if err != nil {
@@ -47,8 +48,8 @@ func (c *Inlines) get(spec limiter.Spec) (*limiter.Limit, error) {
 
 // bring is get for a request that may charge: the limit counts among those of its client.
 func (c *Inlines) bring(spec limiter.Spec, from caller) (*limiter.Limit, error) {
-	if c.Deny {
-		return nil, errInlineDenied
+	if err := c.permit(from, 0); err != nil {
+		return nil, err
 	}
 	l, err := c.known(spec)
 	if err != nil || l.brought.Load() {
@@ -62,6 +63,22 @@ func (c *Inlines) bring(spec limiter.Spec, from caller) (*limiter.Limit, error) 
 	}
 	l.brought.Store(true)
 	return l.limit, nil
+}
+
+// permit is nil if the client may bring limits along. The right instead allows it as well.
+func (c *Inlines) permit(from caller, instead access.Right) error {
+	if c.Deny {
+		return errInlineDenied
+	}
+	t := from.ticket()
+	if t == nil {
+		return nil
+	}
+	client, err := t.Client()
+	if err != nil || instead != 0 && client.May(instead) == nil {
+		return err
+	}
+	return client.MayBring()
 }
 
 // Bring is the limit of spec, which a request of a further Door has brought along; ctx is that of the request, with its
@@ -185,16 +202,41 @@ type caller struct {
 	ctx  context.Context // of gRPC; else nil
 	tls  *tls.ConnectionState
 	addr string // host:port, an address or a network; else it is on this machine
+	// client is the ticket of a request that does not come by gRPC; nil: there is none
+	client *access.Ticket
 }
 
-// name is what the client's limits are counted by: its certificate, if it has shown one, or its address.
+// ticket is that of the request, or nil.
+func (c caller) ticket() *access.Ticket {
+	if c.client != nil || c.ctx == nil {
+		return c.client
+	}
+	return access.Of(c.ctx)
+}
+
+// tlsState is the state of the TLS connection that a handshake of gRPC has made, or nil.
+func tlsState(info credentials.AuthInfo) *tls.ConnectionState {
+	if weighed, ok := info.(weighedInfo); ok {
+		info = weighed.AuthInfo
+	}
+	if t, ok := info.(credentials.TLSInfo); ok {
+		return &t.State
+	}
+	return nil
+}
+
+// name is what the client's limits are counted by: its name among the clients of the node, its
+// certificate, or its address.
 func (c caller) name() string {
+	if t := c.ticket(); t != nil {
+		if client, err := t.Client(); err == nil && client.Named() {
+			return "client " + client.Name
+		}
+	}
 	if c.ctx != nil {
 		if p, ok := peer.FromContext(c.ctx); ok {
 			c.addr = p.Addr.String()
-			if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-				c.tls = &info.State
-			}
+			c.tls = tlsState(p.AuthInfo)
 		}
 	}
 	if c.tls != nil && len(c.tls.VerifiedChains) > 0 {

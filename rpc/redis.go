@@ -13,17 +13,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"penstock/cluster"
+	"penstock/rpc/access"
 	"penstock/rpc/resp"
 )
 
 // RedisConfig makes the door for the Redis protocol. Node is required.
 type RedisConfig struct {
 	Node      *cluster.Node
-	TLS       *tls.Config // nil: plaintext. See ServerTLS
-	AuthToken string      // clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
-	Draining  func() bool // while it is true, READY says 0; nil: never
-	Inlines   *Inlines    // the limits that commands bring along, shared by the doors of a node; nil: those of this door alone
-	Metrics   *Metrics    // shows what the door counts; nil: nobody does
+	TLS       *tls.Config     // nil: plaintext. See ServerTLS
+	AuthToken string          // clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
+	Clients   *access.Clients // those who may ask, with their rights; nil: AuthToken alone decides
+	Draining  func() bool     // while it is true, READY says 0; nil: never
+	Inlines   *Inlines        // the limits that commands bring along, shared by the doors of a node; nil: those of this door alone
+	Metrics   *Metrics        // shows what the door counts; nil: nobody does
 }
 
 // Bounds of the door. Who is slower, or more, is cut off. (Those of a command are resp's.)
@@ -45,7 +47,7 @@ const (
 // decides all that has arrived at once (redis_conn.go).
 type Redis struct {
 	config  RedisConfig
-	token   bearer
+	admits  *access.Clients // nil: anybody
 	inlines *Inlines
 	stats   redisStats
 	seconds prometheus.Observer
@@ -71,7 +73,7 @@ type redisStats struct {
 
 // NewRedis makes the door.
 func NewRedis(c RedisConfig) *Redis {
-	d := &Redis{config: c, token: newBearer(c.AuthToken), most: maxRedisConns, inlines: orNew(c.Inlines, c.Node), conns: make(map[*redisConn]struct{})}
+	d := &Redis{config: c, admits: clientsOf(c.Clients, c.AuthToken), most: maxRedisConns, inlines: orNew(c.Inlines, c.Node), conns: make(map[*redisConn]struct{})}
 	if c.TLS != nil {
 		d.config.TLS = withoutProtocols(c.TLS)
 	}

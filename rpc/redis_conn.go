@@ -9,6 +9,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/access"
 	"penstock/rpc/resp"
 )
 
@@ -69,7 +70,7 @@ type redisRound struct {
 var redisRounds = sync.Pool{New: func() any { return new(redisRound) }}
 
 func newRedisConn(d *Redis, conn net.Conn, id uint64) *redisConn {
-	return &redisConn{door: d, conn: conn, id: id, version: 2, known: d.config.AuthToken == ""}
+	return &redisConn{door: d, conn: conn, id: id, version: 2, known: d.admits == nil}
 }
 
 // serve answers until the client goes, or has to.
@@ -85,6 +86,7 @@ func (c *redisConn) serve() {
 			c.door.stats.broken.Add(1)
 			return
 		}
+		c.showCertificate()
 	}
 	if c.known {
 		c.readBy = time.Time{}
@@ -219,6 +221,16 @@ func (c *redisConn) write() bool {
 // check adds an item to the round; reply says what to make of its decision. The key must stay where it is until then.
 func (c *redisConn) check(l *limiter.Limit, key []byte, cost int64, terms cluster.Terms, reply redisReply) {
 	r := c.round
+	ask := access.Ask{Inline: true, Key: borrow(key)}
+	switch {
+	case cost < 0:
+		ask.Act = access.GiveBack
+	case cost == 0:
+		ask.Act = access.Peek
+	}
+	if !c.permitted(ask) {
+		return
+	}
 	it := &r.items[r.checks]
 	*it = cluster.Item{Inline: l, Key: borrow(key), Cost: cost, Terms: terms}
 	if cost == 0 {

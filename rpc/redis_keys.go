@@ -17,12 +17,15 @@ import (
 func (c *redisConn) cellItems(keys [][]byte, op cluster.Op) []cluster.Item {
 	l, err := c.limit(redisLimit{count: 1, more: 1, per: time.Second}) // all have the counter of any
 	if err != nil {
-		c.failCell(err.Error())
+		c.failLimit(err)
 		return nil
 	}
 	items := make([]cluster.Item, len(keys))
 	for i, key := range keys {
 		if !c.keyed(key) {
+			return nil
+		}
+		if !c.permitted(askOf(&cluster.Item{Inline: l, Key: borrow(key), Op: op})) {
 			return nil
 		}
 		items[i] = cluster.Item{Inline: l, Key: borrow(key), Op: op}

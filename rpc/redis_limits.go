@@ -11,6 +11,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/access"
 	"penstock/rpc/resp"
 )
 
@@ -151,12 +152,21 @@ func (c *redisConn) throttle(words [][]byte) {
 	}
 	l, err := c.limit(rate.limit())
 	if err != nil {
-		c.failCell(err.Error())
+		c.failLimit(err)
 		return
 	}
 	if c.keyed(words[1]) {
 		c.check(l, words[1], numbers[3], cluster.Terms{}, replyThrottle)
 	}
+}
+
+// failLimit replies that a limit of CL.THROTTLE is refused.
+func (c *redisConn) failLimit(err error) {
+	if text := bucketFault(err); strings.HasPrefix(text, "NO") {
+		c.fail(text)
+		return
+	}
+	c.failCell(err.Error())
 }
 
 // failCell replies with an error as redis-cell words it.
@@ -212,7 +222,13 @@ func (c *redisConn) limit(of redisLimit) (*limiter.Limit, error) {
 // bucketFault is the reply to a command whose limit is refused.
 func bucketFault(err error) string {
 	var refused *inlineFault
-	if errors.As(err, &refused) {
+	var denied *access.Denied
+	switch {
+	case errors.As(err, &denied):
+		return "NOPERM " + denied.Error()
+	case errors.Is(err, access.ErrUnknown):
+		return "NOAUTH Authentication required."
+	case errors.As(err, &refused):
 		return "ERR " + refused.text
 	}
 	return smyteInteger

@@ -2,11 +2,14 @@ package rpc
 
 import (
 	"bytes"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"penstock/rpc/access"
 	"penstock/rpc/resp"
 )
 
@@ -85,7 +88,7 @@ func (c *redisConn) command(words [][]byte) {
 	}
 	arguments, fault := len(words)-1, ""
 	switch {
-	case !c.known && (known == nil || !known.early):
+	case !c.admitted() && (known == nil || !known.early):
 		fault = "NOAUTH Authentication required."
 	case known == nil:
 		fault = fmt.Sprintf("Unknown command: '%.128s'", bytes.ToLower(words[0]))
@@ -157,11 +160,13 @@ func (c *redisConn) quit([][]byte) {
 // reset makes the connection as new.
 func (c *redisConn) reset([][]byte) {
 	c.endQueue()
-	c.version, c.name, c.known = 2, "", c.door.config.AuthToken == ""
+	c.version, c.name = 2, ""
+	c.from.client, c.known = nil, c.door.admits == nil
+	c.showCertificate()
 	c.say("RESET")
 }
 
-// redisUser is the only one there is.
+// redisUser is the user that stands for any client; its name does as well.
 const redisUser = "default"
 
 const (
@@ -185,13 +190,62 @@ func (c *redisConn) auth(words [][]byte) {
 // identify lets the client in if the token is right, and else says what is wrong.
 func (c *redisConn) identify(user, token []byte) (fault string) {
 	switch {
-	case c.door.config.AuthToken == "":
+	case c.door.admits == nil:
 		return noToken
-	case string(user) != redisUser || !c.door.token.is(token):
+	}
+	ticket := c.door.admits.Token(token)
+	client, err := ticket.Client()
+	if ticket == nil || err != nil || string(user) != redisUser && string(user) != client.Name {
 		return wrongPass
 	}
-	c.known = true
+	c.from.client, c.known = ticket, true
 	return ""
+}
+
+// showCertificate lets the client in by its certificate, if that is one of the node's clients.
+func (c *redisConn) showCertificate() {
+	t, ok := c.conn.(*tls.Conn)
+	if !ok || c.door.admits == nil {
+		return
+	}
+	state := t.ConnectionState()
+	if ticket := c.door.admits.Certificate(&state); ticket != nil {
+		c.from.client, c.known = ticket, true
+	}
+}
+
+// admitted reports whether the client is known, and not one whose token was taken away.
+func (c *redisConn) admitted() bool {
+	if c.from.client != nil {
+		if _, err := c.from.client.Client(); err != nil {
+			c.from.client, c.known = nil, false
+		}
+	}
+	return c.known
+}
+
+// permitted reports whether the client may do that, and replies if it may not.
+func (c *redisConn) permitted(ask access.Ask) bool {
+	if c.from.client == nil {
+		return true
+	}
+	client, err := c.from.client.Client()
+	if err == nil {
+		err = client.MayAsk(ask)
+	}
+	if err != nil {
+		c.failAccess(err)
+	}
+	return err == nil
+}
+
+// failAccess replies that the client is unknown, or lacks a right.
+func (c *redisConn) failAccess(err error) {
+	if errors.Is(err, access.ErrUnknown) { // its token was taken away just now
+		c.fail("NOAUTH Authentication required.")
+		return
+	}
+	c.fail("NOPERM " + err.Error())
 }
 
 // hello is HELLO [version [AUTH user token] [SETNAME name]].

@@ -15,6 +15,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/access"
 )
 
 // The id of a hold, as clients see it, says where the hold is: its limit and its key, beside 128 random bits. So any node can
@@ -94,7 +95,7 @@ func randomID() cluster.ID {
 }
 
 // reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is set aside.
-func reserve(n *cluster.Node, r *cluster.Request, out []cluster.Decision, ttlMs int64, holder string) (ids []string, allowed bool, err error) {
+func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision, ttlMs int64, holder string) (ids []string, allowed bool, err error) {
 	r.Atomic = true
 	terms := &cluster.HoldTerms{TTL: fromMillis(ttlMs), Holder: holder}
 	for i := range r.Items {
@@ -103,6 +104,9 @@ func reserve(n *cluster.Node, r *cluster.Request, out []cluster.Decision, ttlMs 
 		if it.ID == (cluster.ID{}) {
 			it.ID = randomID()
 		}
+	}
+	if err := permit(who, r); err != nil {
+		return nil, false, err
 	}
 	if err := n.Check(r, out); err != nil {
 		return nil, false, err
@@ -124,7 +128,7 @@ func reserve(n *cluster.Node, r *cluster.Request, out []cluster.Decision, ttlMs 
 }
 
 // atHold settles or extends the hold of that id.
-func atHold(n *cluster.Node, inlines *Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
+func atHold(n *cluster.Node, who *access.Ticket, inlines *Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
 	it, err := readToken(id, inlines)
 	if err != nil {
 		n.Stats().Refused.Add(1)
@@ -132,7 +136,11 @@ func atHold(n *cluster.Node, inlines *Inlines, id string, op cluster.Op, actual,
 	}
 	it.Op, it.Cost, it.Hold.TTL, it.Hold.Holder = op, actual, fromMillis(ttlMs), holder
 	var out [1]cluster.Decision
-	if err := n.Check(&cluster.Request{Items: []cluster.Item{it}, Deadline: deadline}, out[:]); err != nil {
+	r := &cluster.Request{Items: []cluster.Item{it}, Deadline: deadline}
+	if err := permit(who, r); err != nil {
+		return d, err
+	}
+	if err := n.Check(r, out[:]); err != nil {
 		return d, atHoldError(err)
 	}
 	return out[0], holdError(op, &out[0])
@@ -218,7 +226,7 @@ func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest
 	if in.Lease {
 		return s.lend(c, in)
 	}
-	ids, allowed, err := reserve(s.node, &c.request, c.out, in.TtlMs, in.Holder)
+	ids, allowed, err := reserve(s.node, c.from.ticket(), &c.request, c.out, in.TtlMs, in.Holder)
 	if err != nil {
 		return nil, StatusError(err)
 	}
@@ -239,7 +247,7 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 			it.ID = randomID()
 		}
 	}
-	if err := s.node.Check(&c.request, c.out); err != nil {
+	if err := s.charge(c); err != nil {
 		return nil, StatusError(err)
 	}
 	out := &penstockv1.ReserveResponse{Allowed: true, Holds: make([]*penstockv1.Hold, len(c.out))}
@@ -263,7 +271,7 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 
 // Settle says what was used.
 func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
-	d, err := atHold(s.node, s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, access.Of(ctx), s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, StatusError(err)
 	}
@@ -272,7 +280,7 @@ func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) 
 
 // Extend is a sign of life.
 func (s *rateLimiter) Extend(ctx context.Context, in *penstockv1.ExtendRequest) (*penstockv1.ExtendResponse, error) {
-	d, err := atHold(s.node, s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, access.Of(ctx), s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, StatusError(err)
 	}

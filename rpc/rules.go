@@ -2,16 +2,18 @@ package rpc
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/access"
 )
 
 // checkRuled decides on a request by what is known of it.
-func checkRuled(n *cluster.Node, attributes map[string]string, cost int64, id cluster.ID, deadline limiter.Instant) (rules.Match, []cluster.Decision, error) {
+func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string, cost int64, id cluster.ID, deadline limiter.Instant) (rules.Match, []cluster.Decision, error) {
 	request, m, err := n.Match(attributes, cost)
 	if err != nil {
 		return m, nil, err
@@ -19,6 +21,9 @@ func checkRuled(n *cluster.Node, attributes map[string]string, cost int64, id cl
 	out := make([]cluster.Decision, len(request.Items))
 	if len(out) == 0 {
 		return m, out, nil
+	}
+	if err := permit(who, request); err != nil {
+		return m, nil, err
 	}
 	request.Deadline, request.Items[0].ID = deadline, id
 	return m, out, n.Check(request, out)
@@ -42,7 +47,7 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	if in.Cost != nil {
 		cost = *in.Cost
 	}
-	m, out, err := checkRuled(s.node, in.Attributes, cost, cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
+	m, out, err := checkRuled(s.node, c.from.ticket(), in.Attributes, cost, cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
 	if err != nil {
 		return ofRules(err)
 	}
@@ -86,7 +91,7 @@ func newRuledJSON(m *rules.Match, out []cluster.Decision) decisionsJSON {
 }
 
 // ruledBody answers a body with attributes.
-func (w *web) ruledBody(body *bodyJSON) (answer decisionsJSON, err error) {
+func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer decisionsJSON, err error) {
 	one := body.itemJSON
 	one.Cost = nil
 	if body.Items != nil || one != (itemJSON{}) {
@@ -97,7 +102,7 @@ func (w *web) ruledBody(body *bodyJSON) (answer decisionsJSON, err error) {
 	if body.Cost != nil {
 		cost = *body.Cost
 	}
-	m, out, err := checkRuled(w.Node, body.Attributes, cost, cluster.ID{}, 0)
+	m, out, err := checkRuled(w.Node, access.Of(r.Context()), body.Attributes, cost, cluster.ID{}, 0)
 	if err != nil {
 		return answer, ofRules(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/access"
 )
 
 // ServerConfig makes the gRPC door for clients. Node and Clock are required.
@@ -33,6 +34,8 @@ type ServerConfig struct {
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
 	Inlines   *Inlines                    // the limits that requests bring along, shared by the doors of a node; nil: those of this door alone
 	Doors     []Door                      // further services of the same listener
+	// Clients are those who may ask, with their rights. nil: AuthToken alone decides.
+	Clients *access.Clients
 	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients. Default: 128 MiB.
 	Unfinished int64
 	Logger     *slog.Logger // default: slog's
@@ -66,10 +69,7 @@ func NewServer(c ServerConfig) *Server {
 	if c.Metrics != nil {
 		c.Metrics.addIntake(door)
 	}
-	calls := &admit{single: make(map[string]bool)}
-	if c.AuthToken != "" {
-		calls.token = new(newBearer(c.AuthToken))
-	}
+	calls := &admit{clients: clientsOf(c.Clients, c.AuthToken), single: make(map[string]bool)}
 	s := grpc.NewServer(append(doorOptions(c.TLS),
 		grpc.Creds(weighing{transport(c.TLS), door}),
 		grpc.InTapHandle(calls.handle),
@@ -78,7 +78,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
-	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, inlines: inlines, ending: ending})
+	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil})
 	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining})
 	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain})
 	for _, door := range c.Doors {
@@ -139,6 +139,7 @@ type rateLimiter struct {
 	clock   *Clock
 	inlines *Inlines
 	ending  <-chan struct{}
+	guarded bool // calls have tickets
 }
 
 // Check charges items.
@@ -160,7 +161,7 @@ func (s *rateLimiter) serve(ctx context.Context, c *checkCall) error {
 
 // Peek answers as Check would, and changes nothing.
 func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*penstockv1.PeekResponse, error) {
-	c := new(checkCall)
+	c := &checkCall{from: caller{ctx: ctx}}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek, c); err != nil {
 		return nil, StatusError(err)
 	}
@@ -169,7 +170,7 @@ func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*pe
 
 // Reset forgets keys.
 func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*penstockv1.ResetResponse, error) {
-	c := new(checkCall)
+	c := &checkCall{from: caller{ctx: ctx}}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, StatusError(err)
 	}
@@ -192,6 +193,16 @@ func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 	return 0
 }
 
+// charge asks the node for c.request, if the client may ask for it.
+func (s *rateLimiter) charge(c *checkCall) error {
+	if s.guarded {
+		if err := permit(c.from.ticket(), &c.request); err != nil {
+			return err
+		}
+	}
+	return s.node.Check(&c.request, c.out)
+}
+
 // decide is every call of this service that the library has read: decode, Node.Check.
 func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op, c *checkCall) error {
 	if err := c.decode(in, op, s.inlines); err != nil {
@@ -199,7 +210,7 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 		return err
 	}
 	c.request.Atomic, c.request.Deadline = atomic, deadline
-	if err := s.node.Check(&c.request, c.out); err != nil {
+	if err := s.charge(c); err != nil {
 		return err
 	}
 	if atomic {

@@ -62,13 +62,20 @@ func (r *running) compareLimits(v *cluster.View) {
 	r.groups = text
 }
 
-// lastReload says whether the files of limits were taken over when they were last read, and when some last were.
+// watchers are those of the files that the node was given.
+func (r *running) watchers() (given []*policy.Watcher) {
+	for _, w := range []*policy.Watcher{r.limits, r.envoys, r.tokens} {
+		if w != nil {
+			given = append(given, w)
+		}
+	}
+	return given
+}
+
+// lastReload says whether the files of limits and clients were taken over when they were last read, and when some last were.
 func (r *running) lastReload() (ok bool, at time.Time) {
 	ok, at = true, r.started
-	for _, w := range []*policy.Watcher{r.limits, r.envoys} {
-		if w == nil {
-			continue
-		}
+	for _, w := range r.watchers() {
 		s := w.State()
 		if ok = ok && s.OK; s.Last.After(at) {
 			at = s.Last

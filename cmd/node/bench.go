@@ -44,7 +44,7 @@ type benchVerb struct {
 
 	Limit string `placeholder:"NAME" help:"Check this limit of the cluster. Its window is not known here: admissions are then not judged."`
 	inline
-	access
+	credentials
 	output
 }
 

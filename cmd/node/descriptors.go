@@ -69,9 +69,9 @@ const grpcUserTimeout = 5 * time.Second
 // hosts are the names by which the HTTP listeners may be asked. A token, or TLS with its names,
 // keeps a browser's pages out as well, and a node behind them may be asked under any name. nil:
 // any.
-func (r *running) hosts(d doors, token string, clientTLS *tls.Config) *rpc.Hosts {
+func (r *running) hosts(d doors, token bool, clientTLS *tls.Config) *rpc.Hosts {
 	s := &r.settings
-	if (token != "" || clientTLS != nil) && len(s.HTTPHost) == 0 {
+	if (token || clientTLS != nil) && len(s.HTTPHost) == 0 {
 		return nil
 	}
 	return rpc.NewHosts(append([]string{s.Name, r.host, d.http.address, d.admin.address}, s.HTTPHost...)...)

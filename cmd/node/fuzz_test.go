@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"penstock/rpc/access"
 )
 
 // Promise: whatever stands in a key file, its keys have the right length, each on a line of its own, or the error says
@@ -26,7 +28,7 @@ func FuzzGossipKeys(f *testing.F) {
 				t.Fatalf("an error without a place: %v", err)
 			}
 			for line := range strings.Lines(string(text)) {
-				if line = strings.TrimSpace(line); len(line) >= minToken && strings.Contains(err.Error(), line) {
+				if line = strings.TrimSpace(line); len(line) >= access.MinToken && strings.Contains(err.Error(), line) {
 					t.Fatalf("%q is shown: %v", line, err)
 				}
 			}

@@ -38,6 +38,7 @@ type running struct {
 	limits   *policy.Watcher // nil without --limits
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
+	tokens   *policy.Watcher // nil without --auth-token-file
 	data     *dataDir        // nil without --data-dir
 	agreement
 	doors    []*openDoor
@@ -210,19 +211,16 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if err != nil {
 		return err
 	}
-	token := ""
-	if s.AuthTokenFile != "" {
-		if token, err = readToken(s.AuthTokenFile); err != nil {
-			return err
-		}
-		warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile)
+	clients, err := r.readClients()
+	if err != nil {
+		return err
 	}
 	inlines := &rpc.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
-		Node: r.node, AuthToken: token, Admin: d.admin.off(), Version: version(), Started: r.started,
+		Node: r.node, Clients: clients, Admin: d.admin.off(), Version: version(), Started: r.started,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
-		Hosts: r.hosts(d, token, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines,
+		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines,
 	}
 	pages.Metrics.Register(r.envoy)
 	for _, o := range r.doors {
@@ -237,13 +235,13 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
-			Node: r.node, Clock: r.clock, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Drain: r.drain,
+			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Draining: r.draining.Load, Drain: r.drain,
 			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
 		server := rpc.NewRedis(rpc.RedisConfig{
-			Node: r.node, TLS: clientTLS, AuthToken: token, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines,
+			Node: r.node, TLS: clientTLS, Clients: clients, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines,
 		})
 		o.serve, o.close = server.Serve, server.Shutdown
 	}
@@ -468,14 +466,13 @@ func (r *running) announce() {
 	close(r.ready)
 }
 
-// reloadLimits reads the files of limits again, as a SIGHUP asks for.
+// reloadLimits reads the files of limits and clients again, as a SIGHUP asks for.
 func (r *running) reloadLimits() {
-	if r.limits == nil && r.envoys == nil {
-		r.log.Warn("nothing to read again: neither --limits nor --envoy-config were given")
+	watchers := r.watchers()
+	if len(watchers) == 0 {
+		r.log.Warn("nothing to read again: neither --limits, --envoy-config nor --auth-token-file were given")
 	}
-	for _, w := range []*policy.Watcher{r.limits, r.envoys} {
-		if w != nil {
-			_ = w.Reload() // it logs what is wrong, and the limits in force stay
-		}
+	for _, w := range watchers {
+		_ = w.Reload() // it logs what is wrong, and what is in force stays
 	}
 }

@@ -19,11 +19,11 @@ import (
 type remote struct {
 	Addr    []string      `default:"127.0.0.1:7948" placeholder:"HOST:PORT" help:"gRPC door of a node, or several with commas: the first that answers."`
 	Timeout time.Duration `default:"2s" help:"How long to wait for the answer."`
-	access
+	credentials
 }
 
-// access is what a client shows and demands where nodes are protected.
-type access struct {
+// credentials are what a client shows and demands where nodes are protected.
+type credentials struct {
 	TLS           bool   `name:"tls" help:"Speak TLS, and trust the authorities of this machine."`
 	TLSCA         string `name:"tls-ca" type:"path" placeholder:"FILE" help:"Speak TLS, and trust this authority."`
 	TLSCert       string `name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate to show, with --tls-key."`
@@ -32,7 +32,7 @@ type access struct {
 }
 
 // dial makes a client for addrs.
-func (a access) dial(addrs []string) (*client.Client, error) {
+func (a credentials) dial(addrs []string) (*client.Client, error) {
 	c := client.Config{Targets: addrs}
 	for _, addr := range addrs {
 		if _, err := parseTarget(addr); err != nil {
@@ -61,7 +61,7 @@ func parseTarget(addr string) (door, error) {
 }
 
 // config is nil for plaintext.
-func (a access) config() (*tls.Config, error) {
+func (a credentials) config() (*tls.Config, error) {
 	if (a.TLSCert == "") != (a.TLSKey == "") {
 		return nil, errors.New("--tls-cert and --tls-key belong together; one of them is missing")
 	}

@@ -1,13 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+
+	"penstock/limiter/policy"
+	"penstock/rpc/access"
 )
 
 // gossipKeyBytes is the length of a gossip key: AES-256.
@@ -59,19 +61,44 @@ func decodeKey(line string) []byte {
 	return nil
 }
 
-// minToken is the shortest bearer token that is accepted: shorter ones can be guessed.
-const minToken = 16
+// readClients reads --auth-token-file and goes on watching it. nil: the node was given none.
+func (r *running) readClients() (clients *access.Clients, err error) {
+	s := &r.settings
+	if s.AuthTokenFile == "" {
+		return nil, nil
+	}
+	var last *access.Set
+	r.tokens, err = policy.WatchFile(s.AuthTokenFile, "clients", r.log, func(always bool) (int, bool, error) {
+		set, err := access.Load(s.AuthTokenFile, s.Insecure)
+		if err == nil && set.Certificates() && s.TLSCA == "" {
+			err = fmt.Errorf("%s: names certificates of clients, and --tls-ca, which verifies them, is not given", s.AuthTokenFile)
+		}
+		if err != nil || !always && last != nil && set.Equal(last) {
+			return 0, false, err
+		}
+		if last = set; clients == nil {
+			clients = access.New(set)
+		} else {
+			clients.Replace(set)
+		}
+		return set.Len(), true, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--auth-token-file: %w", err)
+	}
+	warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile)
+	return clients, nil
+}
 
-// readToken reads the bearer token: the first line of the file.
+// readToken reads the bearer token that a client sends: the first line of the file.
 func readToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("--auth-token-file: %w", err)
 	}
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	token := strings.TrimSpace(string(line))
-	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("--auth-token-file %s: the first line must be a token of at least %d printable ASCII characters", path, minToken)
+	token, err := access.ParseToken(text)
+	if err != nil {
+		return "", fmt.Errorf("--auth-token-file %s: %w", path, err)
 	}
 	return token, nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"penstock/cluster"
-	"penstock/limiter/policy"
 	"penstock/rpc"
 )
 
@@ -41,10 +40,8 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	if r.gossip != nil {
 		r.gossip.Close()
 	}
-	for _, w := range []*policy.Watcher{r.limits, r.envoys} {
-		if w != nil {
-			w.Close()
-		}
+	for _, w := range r.watchers() {
+		w.Close()
 	}
 	if r.node != nil {
 		r.node.Stop()

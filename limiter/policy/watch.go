@@ -23,6 +23,7 @@ const (
 // Watcher keeps the limits of a path up to date.
 type Watcher struct {
 	path  string
+	what  string // the file has, for the log
 	log   *slog.Logger
 	files *fsnotify.Watcher
 	done  sync.WaitGroup
@@ -64,14 +65,8 @@ func WatchEnvoy(path string, log *slog.Logger, apply func(*Envoy)) (*Watcher, er
 }
 
 func watch[T content[T]](path string, log *slog.Logger, load func(string) (T, error), apply func(T)) (*Watcher, error) {
-	files, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("watching %s: %w", path, err)
-	}
-	w := &Watcher{path: path, log: log, files: files}
-	w.state.Store(new(State))
 	var last *T // that was applied
-	w.renew = func(always bool) (limits int, renewed bool, err error) {
+	return WatchFile(path, "limits", log, func(always bool) (limits int, renewed bool, err error) {
 		next, err := load(path)
 		if err != nil || !always && last != nil && next.equal(*last) {
 			return 0, false, err
@@ -79,7 +74,18 @@ func watch[T content[T]](path string, log *slog.Logger, load func(string) (T, er
 		last = &next
 		apply(next)
 		return next.count(), true, nil
+	})
+}
+
+// WatchFile is Watch for a file of another kind. renew loads it and puts it in force, unless it has
+// not changed and always is false; count is how many of what it has there are.
+func WatchFile(path, what string, log *slog.Logger, renew func(always bool) (count int, renewed bool, err error)) (*Watcher, error) {
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", path, err)
 	}
+	w := &Watcher{path: path, what: what, log: log, files: files, renew: renew}
+	w.state.Store(new(State))
 	// First watched and then read, so that no change falls between.
 	if err := w.follow(); err != nil {
 		files.Close()
@@ -120,7 +126,7 @@ func (w *Watcher) Reload() error { return w.load(true) }
 func (w *Watcher) load(asked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	limits, renewed, err := w.renew(asked || w.fault != "")
+	count, renewed, err := w.renew(asked || w.fault != "")
 	state := State{OK: err == nil, Last: time.Now()}
 	if err != nil {
 		state.Last = w.State().Last
@@ -130,11 +136,11 @@ func (w *Watcher) load(asked bool) error {
 	case err != nil:
 		if text := err.Error(); asked || text != w.fault {
 			w.fault = text
-			w.log.Error("limits are not loaded; those in force stay", "path", w.path, "error", err)
+			w.log.Error(w.what+" are not loaded; those in force stay", "path", w.path, "error", err)
 		}
 	case renewed:
 		w.fault = ""
-		w.log.Info("limits are loaded", "path", w.path, "limits", limits)
+		w.log.Info(w.what+" are loaded", "path", w.path, w.what, count)
 	}
 	return err
 }

@@ -28,6 +28,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
+	"penstock/rpc/access"
 )
 
 // within is how long a check may take. An Envoy waits 20 ms for an answer unless it is told otherwise, and then passes the
@@ -103,6 +104,9 @@ func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*r
 	}
 	questions, err := ask(domain, in)
 	if err == nil {
+		err = permit(access.Of(ctx), in.Domain, questions)
+	}
+	if err == nil {
 		err = d.bring(ctx, questions)
 	}
 	if err != nil {
@@ -124,6 +128,26 @@ func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*r
 		d.count(limits, domain, &questions[i])
 	}
 	return answer(domain, in, questions), nil
+}
+
+// permit is nil if the client of t may ask all questions. Limits of files go by the name of their
+// domain.
+func permit(t *access.Ticket, domain string, questions []question) error {
+	c, err := t.Client()
+	if err != nil {
+		return err
+	}
+	for i := range questions {
+		q := &questions[i]
+		a := access.Ask{Limit: domain, Inline: q.brought, Key: q.Key}
+		if q.hits < 0 {
+			a.Act = access.GiveBack
+		}
+		if err := c.MayAsk(a); q.limit != nil && err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bring counts the limits that descriptors bring along among those of their client.

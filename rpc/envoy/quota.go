@@ -20,6 +20,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
+	"penstock/rpc/access"
 )
 
 // The rate limit quota service is the other way round: an Envoy decides by itself, and says from time to time what it has
@@ -67,6 +68,7 @@ type bucket struct {
 // quotas is one stream: all is done by the goroutine that serves it.
 type quotas struct {
 	door    *Door
+	who     *access.Ticket
 	domain  string
 	buckets map[string]*bucket // by the text of their ids
 }
@@ -88,7 +90,7 @@ func (d *Door) StreamRateLimitQuotas(stream quotav3.RateLimitQuotaService_Stream
 			}
 		}
 	}()
-	q := &quotas{door: d, buckets: map[string]*bucket{}}
+	q := &quotas{door: d, who: access.Of(stream.Context()), buckets: map[string]*bucket{}}
 	for {
 		var in *quotav3.RateLimitQuotaUsageReports
 		select {
@@ -175,6 +177,13 @@ func (q *quotas) report(domain *policy.Domain, u *quotav3.RateLimitQuotaUsageRep
 	case b == nil:
 		b = new(bucket)
 		q.buckets[name] = b
+	}
+	c, err := q.who.Client()
+	if err == nil {
+		err = c.MayAsk(access.Ask{Limit: q.domain, Key: m.Key})
+	}
+	if err != nil {
+		return nil, err
 	}
 	b.key, b.heard = m.Key, now
 	admitted, refused := count(u.NumRequestsAllowed), count(u.NumRequestsDenied)
