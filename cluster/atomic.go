@@ -40,7 +40,8 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 	return nil
 }
 
-// together reports whether an item of this operation may stand or fall with a first one of that operation.
+// together reports whether an item of this operation may stand or fall with a first one of that
+// operation.
 func (op Op) together(first Op) bool { return op == first && (op == OpTake || op == OpReserve) }
 
 // decideAllHere decides on items that stand or fall together if this node holds all their keys, and reports whether it

@@ -128,13 +128,19 @@ func (n *Node) accept(now limiter.Instant, view *route, a *Ask) Status {
 	case a.Hop > maxHop:
 		n.stats.Loops.Add(1)
 		return StatusRefused
-	case a.Atomic && slices.ContainsFunc(a.Items, func(it AskItem) bool { return !it.Op.together(a.Items[0].Op) }):
-		return StatusRefused // no release asks this; taken as one, an extension of a negative cost would give units back
+	case a.Atomic && !a.together():
+		return StatusRefused
 	case now >= a.Deadline:
 		n.stats.Expired.Add(uint64(len(a.Items)))
 		return StatusExpired
 	}
 	return StatusDone
+}
+
+// together reports whether the items may stand or fall with each other. No release asks for others;
+// decided like takes, an extension of a negative cost would give units back.
+func (a *Ask) together() bool {
+	return !slices.ContainsFunc(a.Items, func(it AskItem) bool { return !it.Op.together(a.Items[0].Op) })
 }
 
 // disown answers NotOwner, with the node that this one believes in. If it is asked as the heir, it looks whether the

@@ -105,7 +105,8 @@ func (g *forger) next() {
 	g.spent, g.keys, g.freed, g.asked, g.passed = g.keys[0], g.keys[1:], false, 0, 0
 	g.partition = uint16(ring.Partition(limiter.Hash(g.spent)))
 	d := g.w.check("n1", Item{Limit: "five", Key: g.spent, Cost: 5})[0]
-	g.freed = d.Degraded || d.Source != SourceOwner // members have put in doubt what n1 holds, so it was not charged there
+	// If members have put in doubt what n1 holds, the key was not charged there.
+	g.freed = d.Degraded || d.Source != SourceOwner
 }
 
 // play lets a script happen, and looks at its keys after it.
@@ -135,23 +136,29 @@ func (g *forger) play(s *script) error {
 	return g.look(g.spent)
 }
 
-// look returns an error if a key has units again that no message gave back, or the node remembers too many senders.
+// look returns an error if a key has units again that no message gave back, or the node remembers
+// too many senders.
 func (g *forger) look(key string) error {
 	n := g.w.nodes["n1"]
-	if kept := len(n.strangers) + len(n.acquainted) + len(n.inbox) + len(n.hearsay) + len(n.former); kept > mostAcquainted {
+	kept := len(n.strangers) + len(n.acquainted) + len(n.inbox) + len(n.hearsay) + len(n.former)
+	if kept > mostAcquainted {
 		return fmt.Errorf("%d senders are remembered", kept)
 	}
 	d := g.w.check("n1", Item{Limit: "five", Key: key, Op: OpPeek})[0]
 	switch {
 	case d.Remaining == 0, key == g.spent && g.freed:
-	case d.Source == SourceFallback && d.Degraded && (g.inDoubt(key) || g.cutOff && n.minority.Load()):
+	case d.Source == SourceFallback && d.Degraded && g.inDoubt(key):
 	default:
-		return fmt.Errorf("%d of 5 are left of %s after all were taken, decided by %s of %s", d.Remaining, key, d.Source, d.Owner)
+		return fmt.Errorf("%d of 5 are left of %s after all were taken, decided by %s of %s",
+			d.Remaining, key, d.Source, d.Owner)
 	}
 	return nil
 }
 
-func (g *forger) inDoubt(key string) bool { return g.named[uint16(ring.Partition(limiter.Hash(key)))] }
+// inDoubt reports whether members have said what makes n1 leave the key to others.
+func (g *forger) inDoubt(key string) bool {
+	return g.named[uint16(ring.Partition(limiter.Hash(key)))] || g.cutOff && g.w.nodes["n1"].minority.Load()
+}
 
 // lookLater lets time pass, and looks at all keys that were spent before.
 func (g *forger) lookLater() error {
@@ -236,9 +243,9 @@ func (g *forger) move(s *script) *Move {
 	return m
 }
 
-// Promise: no sequence of messages makes a node crash, fill its memory with made-up senders, or forget what was charged to a
-// key that none of them names in a refund or a reset. Making nodes takes longer than a thousand messages: a world lasts
-// for many inputs, each with a key of its own.
+// Promise: no sequence of messages makes a node crash, fill its memory with made-up senders, or
+// forget what was charged to a key that none of them names in a refund or a reset. Making nodes
+// takes longer than a thousand messages: a world lasts for many inputs, each with a key of its own.
 func FuzzPeerMessages(f *testing.F) {
 	// By default the fuzzer tries for up to a minute to make an input shorter, and mutates nothing meanwhile. The flag goes
 	// before it.

@@ -173,11 +173,15 @@ func TestPrecedes(t *testing.T) {
 
 // The promise: a name is taken apart only if it is one that nodeName makes.
 func FuzzNodeName(f *testing.F) {
-	for _, name := range []string{"a/0000000000000001", "a/b/ffffffffffffffff", "/0000000000000000", "a/1", "a/+000000000000001", "a"} {
+	for _, name := range []string{
+		"a/0000000000000001", "a/b/ffffffffffffffff", "/0000000000000000", "a/1",
+		"a/+000000000000001", "a",
+	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if id, boot, err := parseNodeName(name); err == nil && (nodeName(id, boot) != name || id == "" || len(id) > len(name)-17) {
+		id, boot, err := parseNodeName(name)
+		if err == nil && (nodeName(id, boot) != name || id == "" || len(id) > len(name)-17) {
 			t.Fatalf("%q is taken for boot %x of %q", name, boot, id)
 		}
 	})

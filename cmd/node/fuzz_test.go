@@ -80,14 +80,19 @@ func FuzzConfigFile(f *testing.F) {
 	})
 }
 
-// Promise: whatever stands for a size or an address on the command line, it is one that can be used, or the error shows it.
+// Promise: whatever stands for a size or an address on the command line, it is one that can be
+// used, or the error shows it.
 func FuzzSettings(f *testing.F) {
-	for _, text := range []string{"256MiB", "1GiB", "4611686018427387905B", "-1", "off", "unix:///run/x", "unix://x", "[::1]:80", "a:65536", ":0", "a:http"} {
+	for _, text := range []string{
+		"256MiB", "1GiB", "4611686018427387905B", "-1", "off", "unix:///run/x", "unix://x", "[::1]:80",
+		"a:65536", ":0", "a:http",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var s size
-		if err := s.UnmarshalText([]byte(text)); err == nil && s <= 0 || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+		err := s.UnmarshalText([]byte(text))
+		if err == nil && s <= 0 || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
 			t.Fatalf("%q is %d bytes, %v", text, s, err)
 		}
 		for _, unix := range []bool{false, true} {
@@ -98,7 +103,8 @@ func FuzzSettings(f *testing.F) {
 				}
 				continue
 			}
-			if d.off() != (text == "off") || d.network == "unix" && !unix || d.network == "tcp" && d.loopback() && d.everywhere() {
+			nowhere := d.network == "unix" && !unix || d.network == "tcp" && d.loopback() && d.everywhere()
+			if nowhere || d.off() != (text == "off") {
 				t.Fatalf("%q is %+v", text, d)
 			}
 		}

@@ -8,10 +8,13 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// Promise: no bytes of a server crash its client, and what the library reads, the client reads as well.
+// Promise: no bytes of a server crash its client, and what the library reads, the client reads as
+// well.
 func FuzzResponse(f *testing.F) {
 	for _, r := range []*penstockv1.CheckStreamResponse{
-		{Tag: 7, Check: &penstockv1.CheckResponse{Decisions: []*penstockv1.Decision{{Allowed: true, RetryAfterMs: -1, LimitName: "l"}, {}}}},
+		{Tag: 7, Check: &penstockv1.CheckResponse{Decisions: []*penstockv1.Decision{
+			{Allowed: true, RetryAfterMs: -1, LimitName: "l"}, {},
+		}}},
 		{Tag: 1 << 63, Error: &penstockv1.StreamError{Code: 3, Message: "no"}},
 	} {
 		b, err := proto.Marshal(r)
