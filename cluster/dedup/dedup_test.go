@@ -20,7 +20,7 @@ func TestWindowForgetsAfterItsWindow(t *testing.T) {
 		return out[0]
 	}
 	const many = 5000
-	start := limiter.Instant(0)
+	start := limiter.Instant(time.Hour) // an empty window has no oldest answer, not one of long ago
 	for seq := range uint64(many) {
 		once(start.Add(0), seq)
 	}
@@ -135,5 +135,24 @@ func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
 	}
 	if !r.Once(2, id, 0, alone, fill(alone)) || alone[0].Remaining != 1 {
 		t.Errorf("one alone is answered with %d", alone[0].Remaining)
+	}
+}
+
+// Promise: an answer that is learned twice, because a message is repeated, is one memory, and is told
+// to others for as long as it is remembered.
+func TestWindowLearnsOnce(t *testing.T) {
+	var r Window
+	m := Memory{ID: ID{Origin: 1, Sequence: 7}, Decisions: []limiter.Decision{{Remaining: 2}}}
+	r.Learn(1, &m)
+	r.Learn(2, &m)
+	told := func(now limiter.Instant) (n int) {
+		r.Each(now, func(uint16) bool { return true }, func(Memory) { n++ })
+		return n
+	}
+	if n := told(limiter.Instant(Lasts)); n != 1 {
+		t.Errorf("%d memories of one answer", n)
+	}
+	if n := told(1 + limiter.Instant(Lasts)); n != 0 {
+		t.Errorf("%d memories of an answer that is forgotten", n)
 	}
 }

@@ -2,6 +2,7 @@ package denial
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,6 +79,31 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// Promise: a denial that is over gives way to the next one, whatever that covers.
+func TestNextDenial(t *testing.T) {
+	var c Cache
+	k := key(limitOf(t, "five"), "alice")
+	c.Note(start, k, no(start, 2))
+	c.Note(start.Add(Lasts), k, no(start.Add(Lasts), 3))
+	if !c.Find(start.Add(Lasts), k, 3, false, 0).Denied {
+		t.Error("the second denial is not followed")
+	}
+}
+
+// Promise: a denial finds room where others are over.
+func TestRoomForTheNext(t *testing.T) {
+	var c Cache
+	l := limitOf(t, "five")
+	for i := range CacheMost/cacheShards + 1 {
+		c.Note(start, Key{l, fmt.Sprint(i), 5}, no(start, 1))
+	}
+	late := start.Add(2 * time.Minute)
+	c.Note(late, Key{l, "late", 5}, no(late, 1))
+	if !c.Find(late, Key{l, "late", 5}, 1, false, 0).Denied || c.Len() != 1 {
+		t.Errorf("the latest denial found no room; there are %d", c.Len())
+	}
+}
+
 // Promise: a denial that is overtaken by the news of its end is not followed.
 func TestForgetOvertakes(t *testing.T) {
 	var c Cache
@@ -110,11 +136,19 @@ func TestBounds(t *testing.T) {
 	if c.Len() != CacheMost || w.Len() != WatchesMost {
 		t.Errorf("%d denials and %d promises, want %d and %d", c.Len(), w.Len(), CacheMost, WatchesMost)
 	}
+	if c.Sweep(start.Add(1)); c.Len() != CacheMost {
+		t.Errorf("%d denials are left of %d that are not over", c.Len(), CacheMost)
+	}
 	for turn := range uint64(watchShards) {
 		w.Sweep(start.Add(WatchLasts), turn)
 	}
 	if c.Sweep(start.Add(2 * time.Minute)); c.Len() != 0 || w.Len() != 0 {
 		t.Errorf("%d denials and %d promises are left", c.Len(), w.Len())
+	}
+	for i := range 2 * WatchesMost {
+		if k := key(l, fmt.Sprint(i)); c.Find(start, k, 1, false, 0).Known {
+			t.Fatalf("%q is found after its denial was swept", k.Key)
+		}
 	}
 }
 
@@ -136,5 +170,28 @@ func TestWatches(t *testing.T) {
 	w.Told(start.Add(1), 2, []uint64{42})
 	if w.Watched(42, 2) || !w.Watched(42, 1) || fmt.Sprint(w.Hashes(func(uint64) bool { return true })) != "[42]" {
 		t.Errorf("%d promises are left, want that of 2 alone", w.Len())
+	}
+}
+
+// Promise: a promise to tell lasts WatchLasts and no longer, and watched keys are named in one order.
+func TestPromisesEnd(t *testing.T) {
+	var w Watches
+	var want []uint64
+	for i := range uint64(40) {
+		w.Promise(start, 1, 39-i, func() bool { return true })
+		want = append(want, i)
+	}
+	if got := w.Hashes(func(uint64) bool { return true }); !slices.Equal(got, want) {
+		t.Errorf("watched keys are %v", got)
+	}
+	told := func(at limiter.Instant) (n int) {
+		w.Each(at, want, 2, func(boot, hash uint64) { n++ })
+		return n
+	}
+	if n := told(start.Add(WatchLasts - 1)); n != 40 {
+		t.Errorf("%d of 40 are told before the end", n)
+	}
+	if n := told(start.Add(WatchLasts)); n != 0 {
+		t.Errorf("%d are told at the end", n)
 	}
 }

@@ -134,3 +134,25 @@ func TestBoundsAndChanges(t *testing.T) {
 		t.Errorf("%d messages, %d units in use after a change", len(asks), ls.Lent(k).Units)
 	}
 }
+
+// Promise: what is given back is seen by the next take, also by one that a holder of leases would
+// deny because others had units set aside a moment ago.
+func TestRefundEndsADenial(t *testing.T) {
+	var ls Leases
+	k := keyOf(t, "alice")
+	var d limiter.Decision
+	ls.Spend(start, k, 3, &d)
+	denied := limiter.Decision{Hold: limiter.HoldInTheWay, RetryAfter: time.Second}
+	ls.Heard(start, k, 3, &denied)
+	if decided, _ := ls.Spend(start, k, 3, &d); !decided || d.Allowed {
+		t.Fatalf("the denial is not remembered: decided %t, %+v", decided, d)
+	}
+	if decided, _ := ls.Spend(start, k, 2, &d); decided {
+		t.Errorf("less than was denied is not asked for: %+v", d)
+	}
+	ls.FreeAgain(k)
+	if decided, _ := ls.Spend(start, k, 3, &d); decided {
+		t.Errorf("denied from memory after a refund: %+v", d)
+	}
+	ls.FreeAgain(keyOf(t, "nobody has asked for"))
+}

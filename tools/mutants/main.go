@@ -2,14 +2,14 @@
 //
 //	go run -C tools ./mutants                     all rooms
 //	go run -C tools ./mutants -room limiter -n 40 40 mutants of one
-//	go run -C tools ./mutants -sample 3           3 of each room, and the hand-written ones, for CI
+//	go run -C tools ./mutants -sample 3           3 of each room and 3 hand-written ones, for CI
 //	go run -C tools ./mutants -sim                the simulator alone, without unit tests
 //
-// Most mutants are made by operators (operators.go): a condition is negated, < becomes <=, a statement is
-// dropped. Those in planted.txt are written by hand; each says which promise it breaks. Mutants that
-// do not compile, or compile to the same bytes, are replaced by others. A run that does not end is a
-// kill. The program exits 1 if a mutant survives that explained.txt does not explain: a survivor is
-// either a test that is missing, or an edit that changes nothing that anybody could see.
+// Most mutants are made by operators (operators.go): a condition is negated, < becomes <=, a
+// statement is dropped. Those in planted.txt are written by hand; each says which promise it
+// breaks. Mutants that do not compile, or compile to the same bytes, are replaced by others. A run
+// that does not end is a kill. The program exits 1 if a mutant survives that explained.txt does not
+// explain: a survivor is a test that is missing, or an edit that changes nothing that can be seen.
 package main
 
 import (
@@ -36,11 +36,11 @@ func main() {
 	var o options
 	flag.StringVar(&o.root, "root", "..", "the tree")
 	flag.StringVar(&o.planted, "planted", "mutants/planted.txt", "the file of hand-written mutants")
-	flag.StringVar(&o.explained, "explained", "mutants/explained.txt", "the file of explained survivors")
+	flag.StringVar(&o.explained, "explained", "mutants/explained.txt", "the explained survivors")
 	flag.StringVar(&o.room, "room", "", "only these rooms, with commas in between")
 	flag.StringVar(&o.only, "only", "", "only mutants whose fingerprint matches")
 	flag.IntVar(&o.n, "n", 0, "drawn mutants of each room; 0: as many as the room says")
-	flag.IntVar(&o.sample, "sample", 0, "only so many drawn mutants of each room, and no simulator")
+	flag.IntVar(&o.sample, "sample", 0, "only so many mutants of each room, drawn and by hand, and no simulator")
 	flag.IntVar(&o.workers, "workers", 2, "mutants at a time")
 	flag.Uint64Var(&o.seed, "seed", 1, "which mutants are drawn")
 	flag.BoolVar(&o.simOnly, "sim", false, "no unit tests, the simulator alone")
@@ -67,11 +67,14 @@ type tally struct {
 
 func (t tally) row(name string) string {
 	percent := func(of int) float64 { return 100 * float64(t.killed) / float64(max(of, 1)) }
-	return fmt.Sprintf("%-10s %4d mutants %4d killed %5.1f %%   %3d explained, %3d not   %5.1f %% of those that are not explained",
-		name, t.all, t.killed, percent(t.all), t.explained, t.open, percent(t.all-t.explained))
+	const words = "%-10s %4d mutants %4d killed %5.1f %%   " +
+		"%d survived, %d of them explained   %5.1f %% of all others"
+	return fmt.Sprintf(words, name, t.all, t.killed, percent(t.all),
+		t.open+t.explained, t.explained, percent(t.all-t.explained))
 }
 
-// visit tries the mutants of all rooms that are asked for. It returns how many survivors nobody explains.
+// visit tries the mutants of all rooms that are asked for. It returns how many survivors are not
+// explained.
 func (o *options) visit(all []*room) (open int, err error) {
 	only, err := regexp.Compile(o.only)
 	if err != nil {
@@ -94,15 +97,23 @@ func (o *options) visit(all []*room) (open int, err error) {
 	var rows []string
 	sum := tally{}
 	for _, r := range all {
-		if o.room != "" && !strings.Contains(","+o.room+",", ","+r.name+",") || w.simOnly && r.seeds == 0 {
+		wanted := o.room == "" || strings.Contains(","+o.room+",", ","+r.name+",")
+		if !wanted || w.simOnly && r.seeds == 0 {
 			continue
 		}
-		t, err := o.room1(w, r, byHand, only, reasons)
+		queue, n, err := o.queue(r, byHand, only)
+		if err != nil {
+			return 0, err
+		}
+		t, err := w.tryAll(queue, n, o.workers, reasons)
 		if err != nil {
 			return 0, err
 		}
 		rows = append(rows, t.row(r.name))
-		sum.all, sum.killed, sum.explained, sum.open = sum.all+t.all, sum.killed+t.killed, sum.explained+t.explained, sum.open+t.open
+		sum.all += t.all
+		sum.killed += t.killed
+		sum.explained += t.explained
+		sum.open += t.open
 	}
 	if len(rows) == 0 {
 		return 0, fmt.Errorf("there is no room %q", o.room)
@@ -111,24 +122,24 @@ func (o *options) visit(all []*room) (open int, err error) {
 	return sum.open, nil
 }
 
-// room1 tries those of one room.
-func (o *options) room1(w *workshop, r *room, byHand []*mutant, only *regexp.Regexp, reasons map[string]string) (tally, error) {
+// queue are the mutants of one room in their order, and how many of them are to count.
+func (o *options) queue(
+	r *room, byHand []*mutant, only *regexp.Regexp,
+) (queue []*mutant, n int, err error) {
 	drawn, err := r.mutants(o.root, o.seed)
-	if err != nil {
-		return tally{}, err
-	}
-	n := r.n
+	n = r.n
 	if o.n > 0 {
 		n = o.n
 	}
-	if o.sample > 0 {
-		n = o.sample
-	}
-	var queue []*mutant
 	for _, m := range byHand {
 		if m.room == r && only.MatchString(m.fingerprint()) {
 			queue = append(queue, m)
 		}
+	}
+	if o.sample > 0 {
+		n = o.sample
+		inOrder(queue, o.seed)
+		queue = queue[:min(n, len(queue))]
 	}
 	n += len(queue)
 	if o.byHand {
@@ -139,11 +150,13 @@ func (o *options) room1(w *workshop, r *room, byHand []*mutant, only *regexp.Reg
 			queue = append(queue, m)
 		}
 	}
-	return w.tryAll(queue, n, o.workers, reasons)
+	return queue, n, err
 }
 
 // tryAll tries mutants in their order until n of them count.
-func (w *workshop) tryAll(queue []*mutant, n, workers int, reasons map[string]string) (t tally, err error) {
+func (w *workshop) tryAll(
+	queue []*mutant, n, workers int, reasons map[string]string,
+) (t tally, err error) {
 	var (
 		mu      sync.Mutex // guards all that follows, and t and err
 		next    int

@@ -23,7 +23,8 @@ type mutant struct {
 	nth      int    // of the same edits in this function
 	breaks   string // of a hand-written one: the promise
 
-	start, end int // bytes of the file
+	source     []byte // of the file, as it was when the mutant was made
+	start, end int    // the bytes that are replaced
 	text       string
 }
 
@@ -52,8 +53,8 @@ func (m *mutant) rank(seed uint64) uint64 {
 
 // apply is the mutated source. What follows the edit keeps its place, so two sources that mean the
 // same compile to the same bytes.
-func (m *mutant) apply(source []byte) []byte {
-	rest := m.end
+func (m *mutant) apply() []byte {
+	source, rest := m.source, m.end
 	line := 1 + strings.Count(string(source[:rest]), "\n")
 	column := rest - strings.LastIndexByte(string(source[:rest]), '\n')
 	mark := fmt.Sprintf("/*line :%d:%d*/", line, column)
@@ -81,7 +82,8 @@ type garden struct {
 
 // mutantsOf are all edits that the operators know in one file.
 func mutantsOf(r *room, file string, source []byte) ([]*mutant, error) {
-	g := &garden{room: r, file: file, source: source, set: token.NewFileSet(), whole: map[ast.Expr]bool{}}
+	g := &garden{room: r, file: file, source: source}
+	g.set, g.whole = token.NewFileSet(), map[ast.Expr]bool{}
 	tree, err := parser.ParseFile(g.set, file, source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
@@ -158,7 +160,8 @@ func (g *garden) binary(x *ast.BinaryExpr) {
 	if !ok || g.whole[x] && (x.Op == token.EQL || x.Op == token.NEQ) {
 		return // that is the negated condition
 	}
-	g.put(fmt.Sprintf("%s instead of %s", other, x.Op), x, g.text(x.X)+" "+other.String()+" "+g.text(x.Y))
+	name := fmt.Sprintf("%s instead of %s", other, x.Op)
+	g.put(name, x, g.text(x.X)+" "+other.String()+" "+g.text(x.Y))
 }
 
 func (g *garden) call(x *ast.CallExpr) {
@@ -187,7 +190,8 @@ func (g *garden) early(f *ast.FuncDecl) {
 		zeros[i] = "*new(" + t + ")"
 	}
 	at := g.set.Position(f.Body.Lbrace).Offset + 1
-	g.add("return at once", strings.Join(types, ", "), at, at, " return "+strings.Join(zeros, ", ")+"; ")
+	zero := " return " + strings.Join(zeros, ", ") + "; "
+	g.add("return at once", strings.Join(types, ", "), at, at, zero)
 	if slices.Equal(types, []string{"bool"}) {
 		g.add("return true at once", "bool", at, at, " return true; ")
 	}
@@ -217,7 +221,8 @@ func (g *garden) put(operator string, n ast.Node, text string) {
 
 func (g *garden) add(operator, before string, start, end int, text string) {
 	m := &mutant{
-		room: g.room, file: g.file, function: g.function, operator: operator, start: start, end: end, text: text,
+		room: g.room, file: g.file, function: g.function, operator: operator,
+		source: g.source, start: start, end: end, text: text,
 		line:   1 + strings.Count(string(g.source[:start]), "\n"),
 		before: strings.Join(strings.Fields(before), " "),
 	}

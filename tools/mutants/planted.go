@@ -15,7 +15,7 @@ import (
 //	-	a line of the file, without regard to indentation
 //	+	what stands there instead
 //
-// A line that is neither - nor + ends the entry. The lines with - must stand together in the file, once.
+// An empty line ends the entry. The lines with - must stand together in the file, once.
 func readPlanted(root, name string, rooms []*room) ([]*mutant, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -57,7 +57,8 @@ func planted(root, entry string, rooms []*room) (*mutant, error) {
 		case line != "":
 			of, name, _ := strings.Cut(line, ": ")
 			if m.operator = name; m.operator == "" {
-				return nil, fmt.Errorf("%q is no line of a mutant: it begins with a room and a colon, breaks, in, - or +", line)
+				const begins = "a room and a colon, breaks, in, - or +"
+				return nil, fmt.Errorf("%q is no line of a mutant: it begins with %s", line, begins)
 			}
 			if m.room = roomOf(rooms, of); m.room == nil {
 				return nil, fmt.Errorf("%q: there is no room %q", line, of)
@@ -68,7 +69,8 @@ func planted(root, entry string, rooms []*room) (*mutant, error) {
 		return nil, nil // a comment
 	}
 	if m.operator == "" || m.breaks == "" || m.file == "" || len(old) == 0 {
-		return nil, fmt.Errorf("%q needs a name, the promise that it breaks, a file and lines with -", entry)
+		const needs = "a name, the promise that it breaks, a file and lines with -"
+		return nil, fmt.Errorf("%q needs %s", entry, needs)
 	}
 	return m, m.find(root, old, fresh)
 }
@@ -94,13 +96,15 @@ func (m *mutant) find(root string, old, fresh []string) error {
 		offset += len(lines[i])
 	}
 	if found != 1 {
-		return fmt.Errorf("%q: its lines stand %d times in %s: write the mutant anew for the code of today", m.operator, found, m.file)
+		return fmt.Errorf("%q: its lines stand %d times in %s: write it anew for the code of today",
+			m.operator, found, m.file)
 	}
-	m.text = strings.Join(fresh, "\n") + "\n"
+	m.source, m.text = source, strings.Join(fresh, "\n")+"\n"
 	return nil
 }
 
-// readExplained reads the survivors that no test can kill: a fingerprint, then its reason in indented lines.
+// readExplained reads the survivors that no test can kill: a fingerprint, then its reason in
+// indented lines.
 func readExplained(name string) (map[string]string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -110,15 +110,11 @@ func (w *workshop) judge(m *mutant) (verdict, error) {
 	return verdict{kind: survived}, nil
 }
 
-// overlay writes the mutated file beside the tree, and what `go build -overlay` wants to know of it.
+// overlay writes the mutated file beside the tree, and a list of it for `go build -overlay`.
 func (w *workshop) overlay(dir string, m *mutant) (string, error) {
 	name := filepath.Join(w.root, m.file)
-	source, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
 	mutated := filepath.Join(dir, "mutated.go")
-	if err := os.WriteFile(mutated, m.apply(source), 0o666); err != nil {
+	if err := os.WriteFile(mutated, m.apply(), 0o666); err != nil {
 		return "", err
 	}
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {name: mutated}})
@@ -170,8 +166,8 @@ func (w *workshop) compile(pkg, overlay string) (string, error) {
 	return id[strings.LastIndexByte(id, '/')+1:], nil
 }
 
-// run builds the tests of a step and runs them: first those that have killed most. It returns the test
-// that failed, or nothing.
+// run builds the tests of a step and runs them: first those that have killed most. It returns the
+// test that failed, or nothing.
 func (w *workshop) run(dir, overlay string, s step) (by string, err error) {
 	limit, err := w.limit(s)
 	if err != nil {
@@ -224,7 +220,9 @@ func (w *workshop) best(pkg string) []string {
 	names := slices.SortedFunc(maps.Keys(kills), func(a, b string) int {
 		return cmp.Or(cmp.Compare(kills[b], kills[a]), cmp.Compare(a, b))
 	})
-	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "Test") && !strings.HasPrefix(n, "Fuzz") })
+	names = slices.DeleteFunc(names, func(n string) bool { // a hang or a crash has no test's name
+		return !strings.HasPrefix(n, "Test") && !strings.HasPrefix(n, "Fuzz")
+	})
 	return names[:min(len(names), 6)]
 }
 
@@ -260,11 +258,13 @@ func (w *workshop) limit(s step) (time.Duration, error) {
 // play has the mutant live in worlds of the simulator.
 func (w *workshop) play(dir, overlay string, seeds int) (by string, err error) {
 	binary := filepath.Join(dir, "mutated")
-	out, err := w.command(10*time.Minute, w.root, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, "./cmd/node")
+	out, err := w.command(10*time.Minute, w.root, "go", "build", "-buildvcs=false",
+		"-ldflags=-s -w", "-overlay", overlay, "-o", binary, "./cmd/node")
 	if err != nil {
 		return "the build of the simulator: " + firstLine(out), nil
 	}
-	out, err = w.command(10*time.Minute, w.root, binary, "sim", "check", "--seeds", strconv.Itoa(seeds))
+	out, err = w.command(10*time.Minute, w.root, binary, "sim", "check", "--seeds",
+		strconv.Itoa(seeds))
 	switch {
 	case err == nil:
 		return "", nil
