@@ -176,6 +176,11 @@ func TestHTTPBody(t *testing.T) {
 	if out = post("/v1/check", `{"items":[{"limit":"demo","key":"c","cost":4},{"limit":"demo","key":"c","cost":2}],"atomic":true}`); out["allowed"] != false {
 		t.Errorf("all or nothing: %v", out)
 	}
+	for _, d := range out["decisions"].([]any) {
+		if d.(map[string]any)["remaining"] != 5.0 || d.(map[string]any)["reset_after_ms"] != 0.0 {
+			t.Errorf("%v: not what remains now", d)
+		}
+	}
 	if out = post("/v1/check", `{"limit":"demo","key":"c","cost":0}`); out["remaining"] != 5.0 || first(out)["remaining"] != 5.0 {
 		t.Errorf("a denied atomic request charged something: %v", out)
 	}

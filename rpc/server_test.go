@@ -134,6 +134,9 @@ func TestBatchAndAtomic(t *testing.T) {
 		if err != nil || out.Decisions[0].Allowed != (i == 0) {
 			t.Errorf("request %d: %v, %v", i, out, err)
 		}
+		if got := out.Decisions[1].Remaining; got != want {
+			t.Errorf("request %d is answered with %d left of ten, want %d", i, got, want)
+		}
 		if got := remaining(t, s[2], "ten", key); got != want {
 			t.Errorf("request %d: %d left of ten, want %d", i, got, want)
 		}

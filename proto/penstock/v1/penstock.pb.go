@@ -1194,8 +1194,9 @@ type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 1000.
 	Items []*Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// All items are admitted, or none is charged. Then each decision says what its item would have got by itself: one that is
-	// allowed has taken nothing either, and its remaining is what there would be.
+	// All items are admitted, or none is charged. Then each decision says whether its item would have been admitted: one that
+	// is allowed has taken nothing either, and its remaining is what is left now. (Where keys have several owners: beside what
+	// was set aside for it, which is released after the answer.)
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Instead of items: what is known of a request, by names that the rules ask for, like path, method, user. All that its rules
 	// put it under is admitted, or nothing is charged. One that a matching rule needs for a key and that is missing or empty is
