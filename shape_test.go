@@ -53,6 +53,7 @@ var arrows = map[string]string{
 	"rpc -> ring":          "the status pages show who owns a key",
 	"rpc -> proto":         "the doors' messages",
 	"rpc -> rpc/access":    "every door asks what its client may do",
+	"rpc -> rpc/audit":     "what clients change is recorded",
 	"rpc -> rpc/resp":      "the Redis protocol's bytes",
 	"rpc -> rpc/ui":        "the page of a node",
 
@@ -88,6 +89,7 @@ var arrows = map[string]string{
 	"cmd/node -> rpc":            "wiring",
 	"cmd/node -> rpc/envoy":      "wiring",
 	"cmd/node -> rpc/access":     "wiring",
+	"cmd/node -> rpc/audit":      "wiring",
 	"cmd/node -> rpc/client":     "the verbs that ask a running node",
 	"cmd/node -> proto":          "the verbs that ask a running node",
 	"cmd/node -> sim":            "the verb sim",
@@ -147,6 +149,8 @@ var walls = map[string]string{
 	"rpc -> rpc/client":     "a server does not need its own client; it would come along into every node",
 	"rpc -> sim":            "the real world's hands do not know the imagined world's",
 	"rpc -> *":              "rpc turns wires into calls of the node; wiring is cmd/node's work",
+
+	"rpc/audit -> *": "audit keeps lines: what they are about is not known here",
 
 	"rpc/access -> *": "access is rules about names: it knows neither the node nor a protocol",
 

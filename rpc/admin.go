@@ -11,6 +11,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/ring"
+	"penstock/rpc/audit"
 )
 
 // admin is penstock.v1.Admin.
@@ -18,6 +19,7 @@ type admin struct {
 	penstockv1.UnimplementedAdminServer
 	node  *cluster.Node
 	drain func(context.Context) error // nil: it cannot
+	audit *audit.Log                  // nil: nothing is recorded
 }
 
 // Members lists the nodes that this node knows.

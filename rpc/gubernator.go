@@ -14,6 +14,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/proto/gubernator"
+	"penstock/rpc/audit"
 )
 
 // gubernatorDoor is pb.gubernator.V1, over gRPC and as JSON. Follow one request:
@@ -28,6 +29,7 @@ type gubernatorDoor struct {
 	clock    *Clock // nil behind HTTP, where requests have no deadlines
 	inlines  *Inlines
 	draining func() bool // nil: never
+	audit    *audit.Log  // of resets; nil: nothing is recorded
 	owners   atomic.Pointer[ownerTexts]
 }
 
@@ -78,9 +80,10 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 	}
 	c.begin(len(in))
 	named := g.node.Limits()
-	last := lastStated{from: c.from}
+	last, resets := lastStated{from: c.from}, false
 	for i, r := range in {
 		item, done := g.translate(now, named, r, &last)
+		resets = resets || item.Op == cluster.OpReset
 		if c.out.Responses[i] = done; done == nil {
 			c.request.Items, c.places = append(c.request.Items, item), append(c.places, i)
 		}
@@ -97,6 +100,9 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 	}
 	if err := g.node.Check(&c.request, c.decisions); err != nil {
 		return StatusError(err)
+	}
+	if resets {
+		c.from.recorder(g.audit).resets(c.request.Items, nil, c.decisions)
 	}
 	owners := g.ownersOf(g.node.View())
 	for k, i := range c.places {

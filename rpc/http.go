@@ -19,6 +19,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/rpc/access"
+	"penstock/rpc/audit"
 	"penstock/rpc/ui"
 )
 
@@ -45,6 +46,8 @@ type HTTPConfig struct {
 	Doors map[string]http.Handler
 	// Clients are those who may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients
+	// Audit records changes; nil: nothing does.
+	Audit *audit.Log
 }
 
 // Bounds of the door. Who is slower or larger is cut off.
@@ -127,6 +130,7 @@ func (w *web) adminPages(m *mux) {
 	m.handle("PUT /v1/limits", w.putLimit)
 	m.handle("DELETE /v1/limits", w.deleteLimit)
 	m.handle("POST /v1/drain", w.drainPage)
+	m.handle("GET /v1/audit", w.audit)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)

@@ -116,6 +116,20 @@ func (w *web) charge(r *http.Request, request *cluster.Request, out []cluster.De
 	return w.Node.Check(request, out)
 }
 
+// reset is charge for resets, which are recorded.
+func (w *web) reset(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
+	rec := w.recorder(r)
+	if err := permit(rec.who, request); err != nil {
+		return err
+	}
+	before := rec.before(w.Node, request.Items)
+	if err := w.charge(r, request, out); err != nil {
+		return err
+	}
+	rec.resets(request.Items, before, out)
+	return nil
+}
+
 // peekQuery is GET /v1/peek: the decision that a check would get. Always 200, nothing changes.
 func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 	item, style, f := queryItem(r, cluster.OpPeek)
@@ -320,7 +334,12 @@ func (w *web) itemsBody(r *http.Request, body *bodyJSON, op cluster.Op) (answer 
 	}
 	request.Atomic = body.Atomic
 	out := make([]cluster.Decision, len(request.Items))
-	if err := w.charge(r, request, out); err != nil {
+	if op == cluster.OpReset {
+		err = w.reset(r, request, out)
+	} else {
+		err = w.charge(r, request, out)
+	}
+	if err != nil {
 		return answer, single, err
 	}
 	answer = newDecisionsJSON(out)

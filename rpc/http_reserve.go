@@ -97,7 +97,7 @@ func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
 
 // atHold answers with the state of the hold's key.
 func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op cluster.Op, actual, ttlMs int64, holder string) {
-	d, err := atHold(w.Node, access.Of(r.Context()), w.inlines, id, op, actual, ttlMs, holder, 0)
+	d, err := atHold(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder, 0)
 	if err != nil {
 		writeFault(rw, bodyFault(err, true))
 		return

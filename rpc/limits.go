@@ -66,7 +66,7 @@ func perText(d time.Duration) string {
 }
 
 // putLimit gives the node a limit of that name.
-func putLimit(n *cluster.Node, s limiter.Spec) (replaced bool, err error) {
+func putLimit(n *cluster.Node, rec recorder, s limiter.Spec) (replaced bool, err error) {
 	if s.Name == "" {
 		return false, &cluster.InputError{Field: "limit.name", Reason: "is missing; give the limit a name"}
 	}
@@ -78,7 +78,21 @@ func putLimit(n *cluster.Node, s limiter.Spec) (replaced bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return n.PutLimit(l)
+	before := n.Limits()[s.Name]
+	if replaced, err = n.PutLimit(l); err == nil {
+		rec.limit("put limit", s.Name, before, l)
+	}
+	return replaced, err
+}
+
+// deleteLimit takes a limit away that putLimit has given.
+func deleteLimit(n *cluster.Node, rec recorder, name string) error {
+	before := n.Limits()[name]
+	err := n.DeleteLimit(name)
+	if err == nil {
+		rec.limit("delete limit", name, before, n.Limits()[name])
+	}
+	return err
 }
 
 // Limits lists the named limits.
@@ -93,11 +107,11 @@ func (a *admin) Limits(context.Context, *penstockv1.LimitsRequest) (*penstockv1.
 }
 
 // PutLimit makes or replaces one.
-func (a *admin) PutLimit(_ context.Context, in *penstockv1.PutLimitRequest) (*penstockv1.PutLimitResponse, error) {
+func (a *admin) PutLimit(ctx context.Context, in *penstockv1.PutLimitRequest) (*penstockv1.PutLimitResponse, error) {
 	if in.Limit == nil {
 		return nil, StatusError(&cluster.InputError{Field: "limit", Reason: "is missing"})
 	}
-	replaced, err := putLimit(a.node, inlineSpec(in.Limit))
+	replaced, err := putLimit(a.node, recorderOf(ctx, a.audit), inlineSpec(in.Limit))
 	if err != nil {
 		return nil, StatusError(err)
 	}
@@ -105,8 +119,8 @@ func (a *admin) PutLimit(_ context.Context, in *penstockv1.PutLimitRequest) (*pe
 }
 
 // DeleteLimit takes one away.
-func (a *admin) DeleteLimit(_ context.Context, in *penstockv1.DeleteLimitRequest) (*penstockv1.DeleteLimitResponse, error) {
-	if err := a.node.DeleteLimit(in.Name); err != nil {
+func (a *admin) DeleteLimit(ctx context.Context, in *penstockv1.DeleteLimitRequest) (*penstockv1.DeleteLimitResponse, error) {
+	if err := deleteLimit(a.node, recorderOf(ctx, a.audit), in.Name); err != nil {
 		return nil, StatusError(err)
 	}
 	return &penstockv1.DeleteLimitResponse{Node: a.node.ID()}, nil
@@ -117,18 +131,20 @@ var ErrNobodyElse = errors.New("drain: no other member is there to take over wha
 
 // Drain takes the node out.
 func (a *admin) Drain(ctx context.Context, _ *penstockv1.DrainRequest) (*penstockv1.DrainResponse, error) {
-	if err := drained(ctx, a.drain); err != nil {
+	if err := drained(ctx, recorderOf(ctx, a.audit), a.drain); err != nil {
 		return nil, StatusError(err)
 	}
 	return &penstockv1.DrainResponse{Node: a.node.ID()}, nil
 }
 
 // drained calls how, which may be nil.
-func drained(ctx context.Context, how func(context.Context) error) error {
+func drained(ctx context.Context, rec recorder, how func(context.Context) error) error {
 	if how == nil {
 		return ErrNobodyElse
 	}
-	return how(ctx)
+	err := how(ctx)
+	rec.done("drain", err)
+	return err
 }
 
 // namedLimits are the limits of a node.
@@ -172,7 +188,7 @@ func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
 			err = &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
 		}
 		if err == nil {
-			replaced, err = putLimit(w.Node, s)
+			replaced, err = putLimit(w.Node, w.recorder(r), s)
 		}
 	}
 	if err != nil {
@@ -189,7 +205,7 @@ func (w *web) deleteLimit(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	if err := w.Node.DeleteLimit(q["name"]); err != nil {
+	if err := deleteLimit(w.Node, w.recorder(r), q["name"]); err != nil {
 		writeFault(rw, explain(err))
 		return
 	}
@@ -200,7 +216,7 @@ func (w *web) deleteLimit(rw http.ResponseWriter, r *http.Request) {
 func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
 	defer cancel()
-	if err := drained(ctx, w.Drain); err != nil {
+	if err := drained(ctx, w.recorder(r), w.Drain); err != nil {
 		writeFault(rw, explain(err))
 		return
 	}

@@ -401,6 +401,8 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{nowhere, "GET /v1/holds", "?key=k", "", nil, 421},
 		{h, "GET /v1/top", "?count=3", "", nil, 200},
 		{h, "GET /v1/top", "?count=0", "", nil, 400},
+		{h, "GET /v1/audit", "?count=3", "", nil, 200},
+		{h, "GET /v1/audit", "?count=0", "", nil, 400},
 		{h, "POST /v1/GetRateLimits", "", `{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`, nil, 200},
 		{h, "POST /v1/GetRateLimits", "", `{`, nil, 400},
 		{h, "POST /v1/GetRateLimits", "", `{}`, foreign, 403},

@@ -14,6 +14,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/rpc/access"
+	"penstock/rpc/audit"
 	"penstock/rpc/resp"
 )
 
@@ -23,6 +24,7 @@ type RedisConfig struct {
 	TLS       *tls.Config     // nil: plaintext. See ServerTLS
 	AuthToken string          // clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
 	Clients   *access.Clients // those who may ask, with their rights; nil: AuthToken alone decides
+	Audit     *audit.Log      // records what DEL resets; nil: nothing does
 	Draining  func() bool     // while it is true, READY says 0; nil: never
 	Inlines   *Inlines        // the limits that commands bring along, shared by the doors of a node; nil: those of this door alone
 	Metrics   *Metrics        // shows what the door counts; nil: nobody does

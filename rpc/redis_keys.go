@@ -79,9 +79,11 @@ func (c *redisConn) del(words [][]byte) {
 			return
 		}
 		if n := present(waits); n > 0 {
-			if _, ok := c.decideNow(items[i : i+1]); !ok {
+			out, ok := c.decideNow(items[i : i+1])
+			if !ok {
 				return
 			}
+			c.caller().recorder(c.door.config.Audit).resets(items[i:i+1], nil, out)
 			deleted += n
 		}
 	}

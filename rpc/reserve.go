@@ -128,7 +128,7 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 }
 
 // atHold settles or extends the hold of that id.
-func atHold(n *cluster.Node, who *access.Ticket, inlines *Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
+func atHold(n *cluster.Node, rec recorder, inlines *Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
 	it, err := readToken(id, inlines)
 	if err != nil {
 		n.Stats().Refused.Add(1)
@@ -137,13 +137,17 @@ func atHold(n *cluster.Node, who *access.Ticket, inlines *Inlines, id string, op
 	it.Op, it.Cost, it.Hold.TTL, it.Hold.Holder = op, actual, fromMillis(ttlMs), holder
 	var out [1]cluster.Decision
 	r := &cluster.Request{Items: []cluster.Item{it}, Deadline: deadline}
-	if err := permit(who, r); err != nil {
+	if err := permit(rec.who, r); err != nil {
 		return d, err
 	}
 	if err := n.Check(r, out[:]); err != nil {
 		return d, atHoldError(err)
 	}
-	return out[0], holdError(op, &out[0])
+	err = holdError(op, &out[0])
+	if err == nil && op == cluster.OpSettle {
+		rec.settled(&it, &out[0])
+	}
+	return out[0], err
 }
 
 // atHoldError names fields as settle and extend have them.
@@ -271,7 +275,7 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 
 // Settle says what was used.
 func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
-	d, err := atHold(s.node, access.Of(ctx), s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, recorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, StatusError(err)
 	}
@@ -280,7 +284,7 @@ func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) 
 
 // Extend is a sign of life.
 func (s *rateLimiter) Extend(ctx context.Context, in *penstockv1.ExtendRequest) (*penstockv1.ExtendResponse, error) {
-	d, err := atHold(s.node, access.Of(ctx), s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, recorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, StatusError(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/audit"
 )
 
 // ServerConfig makes the gRPC door for clients. Node and Clock are required.
@@ -36,6 +37,8 @@ type ServerConfig struct {
 	Doors     []Door                      // further services of the same listener
 	// Clients are those who may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients
+	// Audit records changes; nil: nothing does.
+	Audit *audit.Log
 	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients. Default: 128 MiB.
 	Unfinished int64
 	Logger     *slog.Logger // default: slog's
@@ -78,9 +81,9 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
-	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil})
-	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining})
-	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain})
+	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil, audit: c.Audit})
+	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining, audit: c.Audit})
+	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit})
 	for _, door := range c.Doors {
 		door.Register(s, ending)
 	}
@@ -140,6 +143,7 @@ type rateLimiter struct {
 	inlines *Inlines
 	ending  <-chan struct{}
 	guarded bool // calls have tickets
+	audit   *audit.Log
 }
 
 // Check charges items.
@@ -174,6 +178,7 @@ func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, StatusError(err)
 	}
+	recorderOf(ctx, s.audit).resets(c.request.Items, c.before, c.out)
 	return &penstockv1.ResetResponse{Decisions: encode(c.out)}, nil
 }
 
@@ -210,6 +215,12 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 		return err
 	}
 	c.request.Atomic, c.request.Deadline = atomic, deadline
+	if op == cluster.OpReset && s.audit != nil {
+		if err := permit(c.from.ticket(), &c.request); err != nil {
+			return err
+		}
+		c.before = recorder{log: s.audit}.before(s.node, c.request.Items)
+	}
 	if err := s.charge(c); err != nil {
 		return err
 	}

@@ -46,7 +46,10 @@ func TestFileOfClientsIsReloaded(t *testing.T) {
 	if err := os.Chmod(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, book := startNode(t, func(s *settings) { s.Limits, s.AuthTokenFile, s.HTTP = write(t, login(5)), file, "127.0.0.1:0" })
+	record := filepath.Join(t.TempDir(), "audit.jsonl")
+	r, book := startNode(t, func(s *settings) {
+		s.Limits, s.AuthTokenFile, s.AuditLog, s.HTTP = write(t, login(5)), file, record, "127.0.0.1:0"
+	})
 	r.waitReady(t)
 	status := func(token, path string, want int) error {
 		if got, body := askAs(t, r, token, path); got != want {
@@ -87,9 +90,13 @@ func TestFileOfClientsIsReloaded(t *testing.T) {
 	if err := reloaded("1"); err != nil {
 		t.Error(err)
 	}
+	changes, err := os.ReadFile(record)
+	if n := strings.Count(string(changes), `"action":"load clients"`); err != nil || n != 2 {
+		t.Errorf("%d loads are recorded, want 2: %v\n%s", n, err, changes)
+	}
 	for _, secret := range []string{shop, next, ops} {
-		if strings.Contains(book.String(), secret) {
-			t.Errorf("the log shows a token:\n%s", book)
+		if strings.Contains(book.String(), secret) || strings.Contains(string(changes), secret) {
+			t.Errorf("a log shows a token:\n%s\n%s", book, changes)
 		}
 	}
 }

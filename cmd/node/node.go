@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
+	"penstock/rpc/audit"
 	"penstock/rpc/envoy"
 )
 
@@ -39,7 +41,10 @@ type running struct {
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
 	tokens   *policy.Watcher // nil without --auth-token-file
-	data     *dataDir        // nil without --data-dir
+	audit    *audit.Log
+
+	auditFile *os.File // nil without --audit-log
+	data      *dataDir // nil without --data-dir
 	agreement
 	doors    []*openDoor
 	started  time.Time
@@ -211,6 +216,9 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if err != nil {
 		return err
 	}
+	if err := r.openAudit(); err != nil {
+		return err
+	}
 	clients, err := r.readClients()
 	if err != nil {
 		return err
@@ -218,7 +226,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	inlines := &rpc.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
-		Node: r.node, Clients: clients, Admin: d.admin.off(), Version: version(), Started: r.started,
+		Node: r.node, Clients: clients, Audit: r.audit, Admin: d.admin.off(), Version: version(), Started: r.started,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
 		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines,
 	}
@@ -235,13 +243,13 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
-			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Draining: r.draining.Load, Drain: r.drain,
+			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Drain: r.drain,
 			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
 		server := rpc.NewRedis(rpc.RedisConfig{
-			Node: r.node, TLS: clientTLS, Clients: clients, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines,
+			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines,
 		})
 		o.serve, o.close = server.Serve, server.Shutdown
 	}
@@ -318,7 +326,10 @@ func (r *running) readLimits(context.Context, doors) error {
 	r.node.SetLimits(s.named)
 	var err error
 	if s.EnvoyConfig != "" {
-		if r.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, r.envoy.Set); err != nil {
+		if r.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, func(e *policy.Envoy) {
+			r.envoy.Set(e)
+			r.recordReload("load Envoy limits", s.EnvoyConfig, nil, nil)
+		}); err != nil {
 			return fmt.Errorf("--envoy-config: %w", err)
 		}
 	}
@@ -329,9 +340,11 @@ func (r *running) readLimits(context.Context, doors) error {
 		return nil
 	}
 	r.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) {
+		before := r.node.LimitsHash()
 		r.node.SetLimits(set.Limits)
 		r.node.SetRules(set.Rules)
 		r.tellLimits()
+		r.recordReload("load limits", s.Limits, fmt.Sprintf("%016x", before), fmt.Sprintf("%016x", r.node.LimitsHash()))
 	})
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)

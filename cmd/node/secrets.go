@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"penstock/limiter/policy"
 	"penstock/rpc/access"
+	"penstock/rpc/audit"
 )
 
 // gossipKeyBytes is the length of a gossip key: AES-256.
@@ -61,6 +63,27 @@ func decodeKey(line string) []byte {
 	return nil
 }
 
+// openAudit makes the audit log.
+func (r *running) openAudit() error {
+	if r.settings.AuditLog == "" {
+		r.audit = audit.New(nil, r.log)
+		return nil
+	}
+	file, err := os.OpenFile(r.settings.AuditLog, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("--audit-log: %w", err)
+	}
+	r.auditFile, r.audit = file, audit.New(file, r.log)
+	return nil
+}
+
+// recordReload records that a file was put in force.
+func (r *running) recordReload(action, path string, before, after any) {
+	r.audit.Add(audit.Entry{
+		Time: time.Now(), Who: "this node", From: "a file", Action: action, Target: path, Before: before, After: after,
+	})
+}
+
 // readClients reads --auth-token-file and goes on watching it. nil: the node was given none.
 func (r *running) readClients() (clients *access.Clients, err error) {
 	s := &r.settings
@@ -81,6 +104,7 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 		} else {
 			clients.Replace(set)
 		}
+		r.recordReload("load clients", s.AuthTokenFile, nil, set.Len())
 		return set.Len(), true, nil
 	})
 	if err != nil {

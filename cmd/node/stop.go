@@ -48,6 +48,9 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		r.peers.Close()
 	}
 	r.tasks.Wait()
+	if r.auditFile != nil {
+		r.auditFile.Close()
+	}
 	if r.data != nil {
 		if grace > 0 {
 			if err := r.data.save(r.node, r.clock); err != nil {

@@ -1,0 +1,90 @@
+// Package audit records what clients and files have changed at a node: who, from where, what, and
+// how it was before and after. An entry is a line of JSON; the last ones are kept in memory as
+// well. Entries hold no token, and of a key only a hash.
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Entry is one change.
+type Entry struct {
+	Time   time.Time `json:"time"`
+	Who    string    `json:"who"`    // the client, by its name and a prefix of its token's hash
+	From   string    `json:"from"`   // its address
+	Action string    `json:"action"` // such as "reset"
+	Target string    `json:"target"` // a limit or a file
+	Key    string    `json:"key_hash,omitempty"`
+	Before any       `json:"before,omitempty"`
+	After  any       `json:"after,omitempty"`
+	Error  string    `json:"error,omitempty"`
+}
+
+// HashKey is what an entry shows of a key. Equal keys have equal hashes, and a short key can be
+// guessed from its hash.
+func HashKey(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key)))[:16] }
+
+// kept is the number of entries in memory.
+const kept = 1000
+
+// Log records entries. A nil *Log records nothing.
+type Log struct {
+	out io.Writer // nil: the program's log
+	log *slog.Logger
+
+	mu     sync.Mutex // guards below, and writes
+	recent []Entry    // a ring once it is full
+	next   int        // the place of the oldest, then
+	failed bool       // the last line could not be written
+}
+
+// New makes a log that writes lines of JSON to out, or to log if out is nil.
+func New(out io.Writer, log *slog.Logger) *Log { return &Log{out: out, log: log} }
+
+// Add records e.
+func (l *Log) Add(e Entry) {
+	if l == nil {
+		return
+	}
+	line, err := json.Marshal(e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.recent) < kept {
+		l.recent = append(l.recent, e)
+	} else {
+		l.recent[l.next] = e
+		l.next = (l.next + 1) % kept
+	}
+	if l.out == nil {
+		l.log.Info("audit", "entry", json.RawMessage(line))
+		return
+	}
+	if err == nil {
+		_, err = l.out.Write(append(line, '\n'))
+	}
+	if err != nil && !l.failed {
+		l.log.Error("the audit log cannot be written; entries are kept in memory alone", "error", err)
+	}
+	l.failed = err != nil
+}
+
+// Last returns up to n entries, the latest first.
+func (l *Log) Last(n int) []Entry {
+	out := []Entry{}
+	if l == nil {
+		return out
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range min(n, len(l.recent)) {
+		at := (l.next - 1 - i + 2*len(l.recent)) % len(l.recent)
+		out = append(out, l.recent[at])
+	}
+	return out
+}

@@ -1,0 +1,52 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Memory holds the latest entries, the latest first, and no more of them however many come.
+func TestLastEntries(t *testing.T) {
+	l := New(new(strings.Builder), slog.New(slog.DiscardHandler))
+	for i := range 2*kept + 7 {
+		l.Add(Entry{Target: strconv.Itoa(i)})
+		if got := l.Last(2)[0].Target; got != strconv.Itoa(i) {
+			t.Fatalf("the latest of %d entries is %s", i+1, got)
+		}
+	}
+	all := l.Last(10 * kept)
+	if len(all) != kept || all[kept-1].Target != strconv.Itoa(kept+7) {
+		t.Errorf("%d entries, the oldest %s", len(all), all[len(all)-1].Target)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// Entries are lines of JSON. A writer that fails is told of once, and memory goes on.
+func TestLines(t *testing.T) {
+	var lines, said strings.Builder
+	l := New(&lines, slog.New(slog.NewTextHandler(&said, nil)))
+	l.Add(Entry{Who: "a", Action: "drain"})
+	l.Add(Entry{Who: "b\n", Action: "drain"})
+	for line := range strings.Lines(lines.String()) {
+		var e Entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Action != "drain" {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	if n := strings.Count(lines.String(), "\n"); n != 2 {
+		t.Errorf("%d lines", n)
+	}
+	l.out = broken{}
+	l.Add(Entry{Who: "c"})
+	l.Add(Entry{Who: "d"})
+	if l.Last(1)[0].Who != "d" || strings.Count(said.String(), "no space left") != 1 {
+		t.Errorf("last %v, said %s", l.Last(1), &said)
+	}
+}

@@ -1,0 +1,91 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"penstock/rpc/audit"
+)
+
+// Promise: every change is recorded with who, what, before and after; what only charges is not. No token and
+// no key is in it, and only those see it who may read.
+func TestChangesAreRecorded(t *testing.T) {
+	const key = "shop/secret-of-a-user"
+	lines := new(strings.Builder)
+	h := NewHTTP(HTTPConfig{
+		Node: alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
+		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
+		Drain: func(context.Context) error { return errors.New("nobody is there") },
+	})
+	for _, step := range []struct{ client, method, path, body, want string }{
+		{"shop", "GET", "/v1/check?limit=five&key=" + key + "&cost=3", "", ""},
+		{"shop", "POST", "/v1/reset", `{"limit":"five","key":"` + key + `"}`, ""}, // it may not
+		{"till", "POST", "/v1/reset", `{"limit":"five","key":"` + key + `"}`, `till reset five {"remaining":2} {"remaining":5,"reset":true}`},
+		{"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`, `root put limit x null "limit":1,`},
+		{"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":2,"per":"1s"}`, `root put limit x "limit":1, "limit":2,`},
+		{"root", "DELETE", "/v1/limits?name=x", "", `root delete limit x "limit":2, null`},
+		{"root", "DELETE", "/v1/limits?name=x", "", ""}, // it is gone
+		{"root", "POST", "/v1/drain", "", `root drain nobody is there`},
+		{"till", "GET", "/v1/check?limit=five&key=" + key + "&cost=-1", "", ""},
+	} {
+		lines.Reset()
+		page(h, step.method, step.path, step.body, "Authorization", "Bearer "+step.client+"-0123456789abcdef")
+		got := strings.TrimSpace(lines.String())
+		if step.want == "" {
+			if got != "" {
+				t.Errorf("%s %s is recorded: %s", step.method, step.path, got)
+			}
+			continue
+		}
+		var e audit.Entry
+		if err := json.Unmarshal([]byte(got), &e); err != nil {
+			t.Fatalf("%s %s: %q: %v", step.method, step.path, got, err)
+		}
+		text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
+		told := fmt.Sprintf("%s %s %s before %s after %s %s", strings.Fields(e.Who)[0], e.Action, e.Target, text(e.Before), text(e.After), e.Error)
+		for part := range strings.FieldsSeq(step.want) {
+			if !strings.Contains(told, part) {
+				t.Errorf("%s %s: %s; want %s", step.method, step.path, told, step.want)
+			}
+		}
+		if e.Time.IsZero() || e.From == "" || strings.Contains(got, "secret-of") || strings.Contains(got, "0123456789abcdef") {
+			t.Errorf("%s %s: no time, no address, or a secret: %s", step.method, step.path, got)
+		}
+	}
+	answer, body := page(h, "GET", "/v1/audit?count=2", "", "Authorization", "Bearer view-0123456789abcdef")
+	if answer.StatusCode != http.StatusOK || strings.Count(body, `"action"`) != 2 || strings.Index(body, `"drain"`) > strings.Index(body, `"delete limit"`) {
+		t.Errorf("%d %s; want the drain, and the deletion before it", answer.StatusCode, body)
+	}
+	if answer, _ := page(h, "GET", "/v1/audit", "", "Authorization", "Bearer shop-0123456789abcdef"); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("a client without admin: read gets %d", answer.StatusCode)
+	}
+}
+
+// Promise: the other doors record resets as well.
+func TestOtherDoorsRecordResets(t *testing.T) {
+	lines := new(strings.Builder)
+	book := audit.New(lines, slog.New(slog.DiscardHandler))
+	s := newStations(t, 1, five)[0]
+	_, address := redisAt(t, s, RedisConfig{Audit: book})
+	c := talkTo(t, address)
+	c.says("CL.THROTTLE k 5 10 60", "*5\r\n")
+	for range 5 {
+		c.in.ReadString('\n')
+	}
+	c.says("DEL k absent", ":1\r\n")
+	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 || !strings.Contains(got, "cl.throttle") {
+		t.Errorf("DEL: %s", got)
+	}
+	lines.Reset()
+	h := NewHTTP(HTTPConfig{Node: s.node, Audit: book})
+	page(h, "POST", "/v1/GetRateLimits", `{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
+	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 || !strings.Contains(got, `"target":"x"`) {
+		t.Errorf("RESET_REMAINING: %s", got)
+	}
+}
