@@ -80,6 +80,8 @@ var arrows = map[string]string{
 	"sim -> limiter/policy": "the limits of a scenario are written as in every other file",
 	"sim -> ring":           "rings are built once for many worlds",
 
+	"sim -> cluster/ownership": "the judge reads what voters acknowledge, and worlds begin in a configuration",
+
 	"cmd/node -> limiter":        "wiring",
 	"cmd/node -> limiter/policy": "wiring",
 	"cmd/node -> limiter/rules":  "policy says which rules match",

@@ -61,7 +61,7 @@ func (n *Node) decideAllHere(now limiter.Instant, items []Item, out []Decision) 
 // decideAll is the holder's decision on items that stand or fall together, if it holds them all.
 func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decision) bool {
 	for i := range items {
-		if items[i].limit.Consistency != limiter.Replicated && !n.Holds(items[i].hash) {
+		if items[i].limit.Consistency != limiter.Replicated && !n.decides(now, items[i].hash) {
 			return false
 		}
 	}

@@ -61,7 +61,7 @@ func (n *Node) othersLocked(r *route) (ids []string) {
 func (n *Node) lacksLocked(now limiter.Instant, r *route) bool {
 	return slices.ContainsFunc(n.awaited, func(id string) bool {
 		i := r.Find(id)
-		return i < 0 || n.gone(now, r.peers[i])
+		return i < 0 || n.gone(now, r.peers[i]) || n.agreed.on && !n.agreed.roll.Load().has(id, r.peers[i].boot)
 	})
 }
 

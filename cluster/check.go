@@ -172,7 +172,7 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 		n.decideReplica(now, it, out)
 		return true
 	}
-	if !n.Holds(it.hash) {
+	if !n.decides(now, it.hash) {
 		if it.limit.Unlimited { // nothing is counted, so nobody needs to be asked
 			*out = Decision{Owner: n.id, Source: SourceReplica}
 			n.decide(now, it, &out.Decision)

@@ -54,10 +54,14 @@ func (n *Node) tendAgain(pause time.Duration) {
 	for _, p := range wanted {
 		n.parts[p].term = term
 	}
-	unasked := n.unaskedLocked(now, r)
+	var unasked []uint64
+	if !n.agreed.on {
+		unasked = n.unaskedLocked(now, r)
+	}
+	epoch := n.agreed.roll.Load().epoch()
 	n.mu.Unlock()
 
-	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Claim: wanted, Members: r.boots, Unasked: unasked})
+	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Members: r.boots, Unasked: unasked})
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}
@@ -66,8 +70,10 @@ func (n *Node) tendAgain(pause time.Duration) {
 	defer n.mu.Unlock()
 	n.tending = false
 	now = n.clock.Now()
-	n.learnWhomLocked(now, r, calls)
-	if n.stalled(now) || n.minority.Load() || n.view.Load() != r || n.fences != fences {
+	if !n.agreed.on {
+		n.learnWhomLocked(now, r, calls)
+	}
+	if n.stalled(now) || n.minority.Load() || n.view.Load() != r || n.fences != fences || n.agreed.roll.Load().epoch() != epoch {
 		n.tendLocked() // what was asked is old: while this node was stopped others may have been told the same
 		return
 	}
@@ -171,7 +177,7 @@ func (n *Node) toldOfStrangersLocked(now limiter.Instant, r *route) bool {
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those that it is the heir of
 // and whose owner is gone.
 func (n *Node) wantedLocked(now limiter.Instant, r *route) (wanted []uint16) {
-	if r.Ring == nil || n.parts == nil || n.minority.Load() || r.Me().State != StateActive {
+	if r.Ring == nil || n.parts == nil || n.minority.Load() || r.Me().State != StateActive || n.agreed.on && !n.agreed.roll.Load().joined() {
 		return nil
 	}
 	for p := range n.parts {
@@ -191,7 +197,7 @@ func (n *Node) should(now limiter.Instant, r *route, p int) bool {
 func (n *Node) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 	deadline := now.Add(n.callTimeout)
 	for i, p := range r.peers {
-		if i == r.Self || r.Members[i].Role != RoleMember || n.gone(now, p) {
+		if i == r.Self || r.Members[i].Role != RoleMember || n.gone(now, p) || n.agreed.on && !n.agreed.roll.Load().has(p.id, p.boot) {
 			continue
 		}
 		m := *claim
@@ -233,7 +239,11 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			clear(free)
 		}
 	}
-	if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) || n.hearsStrangersLocked(now, r) || n.toldOfStrangersLocked(now, r) ||
+	if n.agreed.on {
+		if !n.allAnswered(calls, wanted) || n.lacksLocked(now, r) {
+			clear(free)
+		}
+	} else if n.outnumberedLocked(now, r) || n.hearsLocked(now, r, unasked) || n.hearsStrangersLocked(now, r) || n.toldOfStrangersLocked(now, r) ||
 		n.lacksLocked(now, r) {
 		clear(free)
 	}
@@ -249,6 +259,27 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			n.stats.Claimed.Add(1)
 		}
 	}
+}
+
+// allAnswered reports whether all members of the configuration have answered a claim of this epoch.
+func (n *Node) allAnswered(calls []Call, wanted []uint16) bool {
+	on := n.agreed.roll.Load()
+	if !on.joined() {
+		return false
+	}
+	for i := range on.config.Members {
+		m := &on.config.Members[i]
+		if m.Boot == on.boot {
+			continue
+		}
+		if !slices.ContainsFunc(calls, func(c Call) bool {
+			return c.To.ID == m.ID && sameProcess(m.Boot, c.To.Boot) && c.Err == nil && c.Answer.Move != nil &&
+				len(c.Answer.Move.Standings) == len(wanted)
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // outnumberedLocked reports whether more are gone than are left, as far as this node knows. It need not
@@ -296,7 +327,13 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 	case n.parts == nil:
 		return standings
 	}
-	lives, heard, lacks := n.livesLocked(now, r), n.hearsLocked(now, r, m.Unasked), n.lacksLocked(now, r)
+	lives, lacks := n.livesLocked(now, r), n.lacksLocked(now, r)
+	var heard bool
+	if n.agreed.on {
+		heard = m.Epoch != n.agreed.roll.Load().epoch() // then it may mean others than this node does
+	} else {
+		heard = n.hearsLocked(now, r, m.Unasked)
+	}
 	for k, p := range m.Claim {
 		if int(p) >= len(n.parts) {
 			continue
@@ -308,7 +345,7 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 		case heard, pt.giving, m.Term <= pt.term, claimer != nil && claimer.fresh:
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
-			if !pt.restored && lives(pt.copyOf) && r.boots == m.Members && !slices.Contains(m.Unasked, pt.copyOf) {
+			if !pt.restored && lives(pt.copyOf) && (n.agreed.on || r.boots == m.Members) && !slices.Contains(m.Unasked, pt.copyOf) {
 				// The holder is asked as well, and says whether it still is. What it has is newer than what is
 				// copied here; without what this node may have had before, it has decided all the time. If it is
 				// none any more, nobody may ever say so here.
@@ -353,7 +390,7 @@ func (n *Node) livesLocked(now limiter.Instant, r *route) func(boot uint64) bool
 			return lives
 		}
 		i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == boot })
-		asked, lives = boot, i >= 0 && i != r.Self && !n.gone(now, r.peers[i])
+		asked, lives = boot, i >= 0 && i != r.Self && !n.gone(now, r.peers[i]) && (!n.agreed.on || n.agreed.roll.Load().has(r.peers[i].id, boot))
 		if lives {
 			n.suspectLocked(now, r.peers[i])
 		}

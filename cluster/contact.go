@@ -115,6 +115,9 @@ func (n *Node) gone(now limiter.Instant, p *peer) bool {
 	if p.left.Load() {
 		return true
 	}
+	if n.agreed.on {
+		return false // who is silent is evicted first
+	}
 	missed := p.missed.Load()
 	return missed != 0 && now > limiter.Instant(missed).Add(time.Duration(n.patience.Load())) &&
 		(n.agent.Load() || n.ticked.Load() != 0 && !n.stalled(now))
@@ -131,7 +134,7 @@ func (n *Node) paceLocked(r *route) (contact time.Duration) {
 // stalled reports whether this node has been stopped for so long that it must not decide before its next tick.
 func (n *Node) stalled(now limiter.Instant) bool {
 	ticked := n.ticked.Load()
-	return ticked != 0 && now > limiter.Instant(ticked).Add(stallAfter)
+	return !n.agreed.on && ticked != 0 && now > limiter.Instant(ticked).Add(stallAfter)
 }
 
 // fence makes the node hold nothing. What it held it claims again as soon as it may.
@@ -234,6 +237,10 @@ const sweepRound = 30 * time.Second
 // countContactsLocked finds out whether this node is with the majority. Of two equal halves the one with the smallest id
 // goes on; of a cluster of two, both do.
 func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
+	if n.agreed.on {
+		n.countAgreedLocked(now, r)
+		return
+	}
 	contact := n.paceLocked(r)
 	s, fresh, leaving := newSides(n.id), 0, 0
 	if r.Me().State == StateLeaving { // the others do not miss it: it goes on deciding while it reaches those who would take over
@@ -355,7 +362,7 @@ func (s *sides) minority() bool {
 
 // soloLocked reports whether nobody else could hold anything: there is no other member, and none is missed.
 func (n *Node) soloLocked(r *route) bool {
-	return r.alone() && len(n.lost)+len(n.awaited) == 0 && n.rival.Load() == nil
+	return !n.agreed.on && r.alone() && len(n.lost)+len(n.awaited) == 0 && n.rival.Load() == nil
 }
 
 // expectLocked notes who has vanished without leaving. That somebody leaves it may have missed in the Views, when it has just come
@@ -529,6 +536,7 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 			n.tendLocked()
 			n.mu.Unlock()
 		}
+		n.isGone(p)
 		p.trip(now)
 	case errors.Is(c.Err, ErrBroken):
 		p.miss(sent)

@@ -104,6 +104,9 @@ func (n *Node) mayGiveLocked(r *route, i int) bool {
 	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
 		return false
 	}
+	if n.agreed.on && !n.agreed.roll.Load().joined() {
+		return false
+	}
 	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && !pt.to.leaving() && pt.copied == copyWhole
 }
 
@@ -234,7 +237,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	}
 	whole := len(o.pending)+len(o.settled)+len(o.opened)+len(o.taken) == 0
 	if whole && len(o.gift) > 0 {
-		m.Gift, m.Term, o.gift = o.gift, o.term, nil
+		m.Gift, m.Term, m.Epoch, o.gift = o.gift, o.term, o.epoch, nil
 	}
 	if whole {
 		m.Lent, o.lent = o.lent, nil
@@ -384,7 +387,7 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 		}
 	}
 	if len(o.gift) > 0 {
-		o.term, o.fences = n.nextTermLocked(), n.fences
+		o.term, o.epoch, o.fences = n.nextTermLocked(), n.agreed.roll.Load().epoch(), n.fences
 		n.collectLocked(now) // passes through the locks: from here on nothing of it is decided
 		o.sealed, o.taken = now, nil
 		n.recent.Each(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })

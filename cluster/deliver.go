@@ -29,6 +29,9 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	view := n.view.Load()
 	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], asked: answer.asked}
 	clear(answer.Items)
+	if a.Words != nil {
+		answer.Words = n.hearWords(a.Words, a.Words.From)
+	}
 	if a.Move != nil {
 		answer.Move = n.hear(now, view, a.Move)
 	}
@@ -67,7 +70,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		switch {
 		case status != StatusDone:
 			out.Status = status
-		case !n.Holds(items[i].hash):
+		case !n.decides(now, items[i].hash):
 			n.disown(now, view, items[i].hash, out)
 		default:
 			told := a.Items[i].Tell && sameLimit(items[i].limit, a.Items[i].Limit) && n.promise(now, a.From, &items[i])

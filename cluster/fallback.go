@@ -29,7 +29,7 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	}
 	d.Decision = limiter.Decision{Limit: it.limit.Capacity(), RetryAfter: limiter.Never}
 	n.stats.Fallback.Add(1)
-	nodes := max(1, view.Active(), int(n.expected.Load()))
+	nodes := max(1, view.Active(), n.agreed.size(), int(n.expected.Load()))
 	cutOff := n.minority.Load()
 	switch {
 	case it.Op == OpReset, it.Op.holds() && it.Op != OpReserve,

@@ -20,6 +20,7 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	sender, former := n.senderLocked(r, m)
 	cutOff := n.minority.Load() && r != nil
 	switch {
+	case n.agreed.on && sender == nil && former == nil && n.agreed.roll.Load().has(m.ID, m.From): // gossip is late
 	case sender == nil && former == nil && !n.acquaintedLocked(now, r, m):
 		n.stats.Strangers.Add(1)
 		if r != nil && m.Sequence == 0 && (cutOff || len(m.Claim) > 0) {
@@ -235,6 +236,10 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 // leaves it takes what another one should hold: who of them has not heard of something, nobody finds out in time, and it will give it on.
 func (n *Node) acceptsLocked(now limiter.Instant, r *route, sender *peer, m *Move, p int) bool {
 	pt := &n.parts[p]
+	if n.agreed.on {
+		on := n.agreed.roll.Load()
+		return n.holdings.held[p].Load() || on.joined() && m.Epoch == on.epoch() && r.Ring != nil && n.should(now, r, p) && (m.Term > pt.term || pt.term&(1<<termBits-1) == n.boot&(1<<termBits-1))
+	}
 	switch {
 	case n.holdings.held[p].Load():
 		return true // two have held it; what the giver had is merged by now

@@ -11,6 +11,7 @@ import (
 	"penstock/cluster/lease"
 	"penstock/limiter"
 	"penstock/limiter/rules"
+	"penstock/ring"
 )
 
 // Config makes a Node. ID, Boot, Clock, Network and Table are required.
@@ -22,7 +23,9 @@ type Config struct {
 	Table       *limiter.Table
 	CallTimeout time.Duration // of one call to a peer; default DefaultCallTimeout
 	SweepEvery  time.Duration // pause between two looks at a part of the table, in whole ticks of 100 ms; default 250 ms
-	Secret      uint64        // drawn at random, so that clients who draw ids cannot slow the memory of ids down; decides nothing
+	// Rings makes rings; default ring.New. Somebody who runs many nodes makes each once.
+	Rings  func(ids []string) (*ring.Ring, error)
+	Secret uint64 // drawn at random, so that clients who draw ids cannot slow the memory of ids down; decides nothing
 }
 
 // Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc for the path of
@@ -48,6 +51,8 @@ type Node struct {
 	denials  denial.Cache
 	watches  denial.Watches
 	holdings holdings
+	agreed   agreement
+	rings    func(ids []string) (*ring.Ring, error)
 	ticked   atomic.Int64          // Instant of the last tick, or of the last one left out in a doze; 0 before the first
 	dozing   atomic.Bool           // see doze.go
 	agent    atomic.Bool           // owns no keys, by the latest View
@@ -80,6 +85,7 @@ type Node struct {
 	settling bool            // what is owed is being charged
 
 	mu          sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
+	hinted      *View      // what gossip says of who is there
 	parts       []part     // by partition; nil if this node is no member
 	term        uint64     // the highest that was heard of
 	moves       uint64     // sequence of the last message about copies
@@ -139,6 +145,10 @@ func New(c Config) (*Node, error) {
 	if n.sweepEvery == 0 {
 		n.sweepEvery = 250 * time.Millisecond
 	}
+	if n.rings = c.Rings; n.rings == nil {
+		n.rings = ring.New
+	}
+	n.agreed.until.Store(neverEnds)
 	n.recent.Seed(c.Secret)
 	n.limits.Store(&Limits{})
 	n.limitsHash.Store(hashLimits(nil))
@@ -146,7 +156,7 @@ func New(c Config) (*Node, error) {
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
 	n.strangers, n.hearsay, n.former = make(map[uint64]limiter.Instant), make(map[uint64]hearsay), make(map[uint64]formerPeer)
 	n.acquainted = make(map[uint64]acquaintance)
-	n.table.Guard(n.Holds, n.keeps)
+	n.table.GuardAt(n.decides, n.keeps)
 	n.table.Track()
 	n.book = limiter.NewBook(n.table, n.Holds)
 	n.book.Track()
@@ -200,7 +210,12 @@ func (n *Node) Unreachable() (ids []string) {
 }
 
 // Start begins the node's ticks.
-func (n *Node) Start() { n.tick() }
+func (n *Node) Start() {
+	n.tick()
+	if n.agreed.on {
+		n.pollAgreement()
+	}
+}
 
 // Stop ends the node's ticks. Its doors go on answering.
 func (n *Node) Stop() {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -25,6 +26,7 @@ type outbox struct {
 	taken   []Memory                   // of the gift, to be sent before it; as old as they were at sealed
 	sealed  limiter.Instant            // when the gift was
 	term    uint64                     // of the gift
+	epoch   ownership.Epoch            // in which it is given
 	fences  uint64                     // of the node when it stopped deciding for the gift
 	refused map[uint16]limiter.Instant // not to be given before, unless the peer claims it
 	last    *Move                      // sent, and not known to be taken in

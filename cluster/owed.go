@@ -85,7 +85,7 @@ func (n *Node) atPromise(now limiter.Instant, it *Item, out *Decision) bool {
 	if it.Hold == nil {
 		return false
 	}
-	if _, known := n.book.Get(limiter.HoldID(it.Hold.ID)); known && n.Holds(it.hash) {
+	if _, known := n.book.Get(limiter.HoldID(it.Hold.ID)); known && n.decides(now, it.hash) {
 		return false
 	}
 	state, known := n.keepPromise(now, it)
@@ -156,7 +156,7 @@ func (n *Node) settleSome() (more bool) {
 	for _, x := range batch {
 		it := Item{Key: x.key, Cost: x.cost, ID: x.id, Terms: Terms{Report: true}, limit: x.limit, hash: x.hash, doubt: x.doubt}
 		t := n.aim(now, view, r, &it, 1)
-		away := !n.Holds(x.hash)
+		away := !n.decides(now, x.hash)
 		asked := x.promise == nil && away && t >= 0 && x.doubt.of(view.peers[t].boot)
 		used, over := n.spentOf(now, &x)
 		switch {

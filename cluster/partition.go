@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -59,8 +60,10 @@ type holdings struct {
 	given atomic.Int32 // being given away
 }
 
-// Holds reports whether this node decides for the key with this hash.
-func (n *Node) Holds(hash uint64) bool { return n.holdings.held[ring.Partition(hash)].Load() }
+// Holds reports whether this node decides now for the key with this hash.
+func (n *Node) Holds(hash uint64) bool { return n.holds(hash) && n.Deciding() }
+
+func (n *Node) holds(hash uint64) bool { return n.holdings.held[ring.Partition(hash)].Load() }
 
 // HoldsPartition reports whether this node decides for the keys of a partition.
 func (n *Node) HoldsPartition(p int) bool { return n.holdings.held[p].Load() }
@@ -68,7 +71,14 @@ func (n *Node) HoldsPartition(p int) bool { return n.holdings.held[p].Load() }
 func (n *Node) keeps(hash uint64) bool { return n.holdings.kept[ring.Partition(hash)].Load() }
 
 // Held is the number of partitions that this node decides for, or is just giving away: who leaves waits until it is 0.
-func (n *Node) Held() int { return int(n.holdings.n.Load() + n.holdings.given.Load()) }
+// Where members agree it waits, too, until all know that it has left.
+func (n *Node) Held() int {
+	held := int(n.holdings.n.Load() + n.holdings.given.Load())
+	if r := n.agreed.roll.Load(); n.agreed.leaves.Load() && r.joined() {
+		held++
+	}
+	return held
+}
 
 // holdLocked begins to decide for p under term.
 func (n *Node) holdLocked(p int, term uint64) {
@@ -135,10 +145,76 @@ func (n *Node) heardLocked(term uint64) bool {
 }
 
 // SetView makes v the View of all requests that begin from now on.
+// Where members agree it says only who is there, and where: who is a member, and who owns what, is agreed.
 func (n *Node) SetView(v *View) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	now := n.clock.Now()
+	if !n.agreed.on {
+		n.setViewLocked(now, v)
+	} else {
+		n.hinted = v
+		n.reviewLocked(now)
+	}
+	n.mu.Unlock()
+	if n.agreed.on && v.Me().State == StateLeaving && !n.agreed.leaves.Swap(true) {
+		n.agree(0, ownership.Leave{}, ownership.Poll{})
+	}
+}
+
+// reviewLocked makes the View of what has been agreed, with what gossip says of where members are.
+func (n *Node) reviewLocked(now limiter.Instant) {
+	if n.hinted == nil {
+		return
+	}
+	v, old := n.hinted, n.view.Load()
+	roll := n.agreed.roll.Load()
+	members := slices.Clone(v.Members)
+	for i := range members {
+		if m := &members[i]; m.Role == RoleMember {
+			m.State = roll.stateOf(m)
+		}
+	}
+	if roll != nil && roll.config != nil {
+		for i := range roll.config.Members {
+			if x := &roll.config.Members[i]; v.Find(x.ID) < 0 {
+				members = append(members, n.unheardLocked(old, x))
+			}
+		}
+	}
+	if !slices.Equal(members, v.Members) {
+		agreed, err := NewViewOn(n.id, members, func(ids []string) (*ring.Ring, error) {
+			if old != nil && old.Ring != nil && slices.Equal(old.Ring.Members(), ids) {
+				return old.Ring, nil
+			}
+			return n.rings(ids)
+		})
+		if err != nil {
+			return // members that no ring can have
+		}
+		v = agreed
+	}
+	if old == nil || !slices.Equal(old.Members, v.Members) {
+		n.setViewLocked(now, v)
+	} else {
+		n.tendLocked() // what was not answered in the epoch before may be now
+		n.startPushesLocked()
+	}
+}
+
+// unheardLocked is a member of the configuration of which gossip says nothing, as far as this node knows it.
+func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
+	if old != nil {
+		if i := old.Find(x.ID); i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) {
+			m := old.Members[i]
+			m.State = stateOf(x)
+			return m
+		}
+	}
+	return Member{ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Features: OwnFeatures}
+}
+
+// setViewLocked makes v the View of all requests that begin from now on.
+func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	n.rouseLocked()
 	r := &route{View: v, peers: make([]*peer, len(v.Members))}
 	old := n.view.Load()
@@ -154,16 +230,20 @@ func (n *Node) SetView(v *View) {
 			r.peers[i] = newPeer(m, now)
 			_, missed := n.lost[m.ID]
 			missed = missed || slices.Contains(n.awaited, m.ID)
-			r.peers[i].fresh = old != nil && !n.soloLocked(old) && old.Find(m.ID) < 0 && !missed
+			r.peers[i].fresh = !n.agreed.on && old != nil && !n.soloLocked(old) && old.Find(m.ID) < 0 && !missed
 		}
 		if m.State == StateActive && r.peers[i].came == 0 {
 			r.peers[i].came = now
 		}
-		n.electLocked(r.peers[i], m, old)
+		if !n.agreed.on {
+			n.electLocked(r.peers[i], m, old)
+		}
 	}
 	r.members, r.boots = r.others(), bootsOf(v)
 	n.paceLocked(r)
-	n.expectLocked(now, v, old)
+	if !n.agreed.on {
+		n.expectLocked(now, v, old)
+	}
 	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
 		n.beside = n.othersLocked(old)
 	}

@@ -123,7 +123,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 		return false
 	}
 	defer t.unlockAll(&locks)
-	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(it.Limit, it.Hash) }) {
+	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(now, it.Limit, it.Hash) }) {
 		for i := range out {
 			out[i] = Decision{Closed: true}
 		}
@@ -163,7 +163,7 @@ func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, c
 		return without(l)
 	}
 	defer s.mu.Unlock()
-	if t.closed(l, hash) {
+	if t.closed(now, l, hash) {
 		return Decision{Closed: true}
 	}
 	x := target{rule, l, mix, key}

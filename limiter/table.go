@@ -43,7 +43,7 @@ type Table struct {
 	shift  uint        // of a hash, to the number of its shard
 	budget int64
 	rules  rules
-	guard  func(l *Limit, hash uint64) bool // see Guard
+	guard  func(now Instant, hash uint64) bool // see GuardAt
 	kept   func(hash uint64) bool
 	told   atomic.Pointer[[]Entry] // room for Changed
 
@@ -183,7 +183,7 @@ func (t *Table) DoInto(now Instant, l *Limit, key string, hash uint64, r *Reques
 		return
 	}
 	switch {
-	case t.closed(l, hash):
+	case t.closed(now, l, hash):
 		*d = Decision{Closed: true}
 	case s.aside != nil:
 		s.takeBeside(within(now), &target{rule, l, mix, key}, r, d)
@@ -221,7 +221,7 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 	s, mix := t.shard(hash, l)
 	rule := t.ruleOf(l)
 	s.mu.Lock()
-	if t.closed(l, hash) {
+	if t.closed(now, l, hash) {
 		*d = Decision{Closed: true}
 	} else {
 		s.peekBeside(within(now), &target{rule, l, mix, key}, r, d)
@@ -258,7 +258,7 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 		return false
 	}
 	defer t.unlockAll(&locks)
-	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(it.Limit, it.Hash) }) {
+	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(now, it.Limit, it.Hash) }) {
 		for i := range out {
 			out[i] = Decision{Closed: true}
 		}
@@ -404,7 +404,7 @@ func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decisio
 	x := target{t.ruleOf(l), l, mix, key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.closed(l, hash) {
+	if t.closed(now, l, hash) {
 		d.Closed = true
 		return d
 	}
@@ -421,11 +421,19 @@ func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decisio
 // fresh or not. Neither is asked about a share (Limit.Share) or a replicated limit. Guard must be
 // called before the table is used by several goroutines.
 func (t *Table) Guard(open, kept func(hash uint64) bool) {
-	t.guard = func(l *Limit, hash uint64) bool { return open(hash) || l.isLocal() }
+	t.GuardAt(func(_ Instant, hash uint64) bool { return open(hash) }, kept)
+}
+
+// GuardAt is Guard for a node that may decide until some instant: open compares that with the instant
+// of the request, so a node that was stopped on its way to the lock decides nothing too late.
+func (t *Table) GuardAt(open func(now Instant, hash uint64) bool, kept func(hash uint64) bool) {
+	t.guard = open
 	t.kept = kept
 }
 
-func (t *Table) closed(l *Limit, hash uint64) bool { return t.guard != nil && !t.guard(l, hash) }
+func (t *Table) closed(now Instant, l *Limit, hash uint64) bool {
+	return t.guard != nil && !t.guard(now, hash) && !l.isLocal()
+}
 
 // Merge takes over a state that comes from elsewhere, with words as Each gives them: of that and
 // what the table has, more consumed wins. At one now it is commutative, associative and idempotent,

@@ -52,7 +52,7 @@ func (j *judge) reaches(l *letter) {
 // sees notes who is new in the View of p, and who has vanished from it. In calm worlds nobody is cut off.
 func (j *judge) sees(p *process, v *cluster.View) {
 	w := j.world
-	if w.plan.sky == calm {
+	if w.plan.sky == calm || w.plan.agreed {
 		return
 	}
 	c := p.contact
@@ -142,6 +142,9 @@ const countsFor = maxDuration
 // inContact checks that p, who decides, has been answered by half of those at least who should be there, and says how many those are
 // with it; in calm worlds 0.
 func (j *judge) inContact(p *process, a *account) (members int) {
+	if j.world.plan.agreed {
+		return j.hasRight(p, a)
+	}
 	c := p.contact
 	if c == nil {
 		return 0
@@ -159,6 +162,9 @@ func (j *judge) inContact(p *process, a *account) (members int) {
 // that its limits' on_partition holds. Else nobody can tell from outside which of the two it is. shares is in how many it must split a
 // limit at least.
 func (j *judge) standing(h *hearing) (onError bool, shares int) {
+	if j.world.plan.agreed {
+		return j.standingByRight(h)
+	}
 	p, c := h.process, h.process.contact
 	active := min(h.view.Active(), p.node.View().Active())
 	switch {

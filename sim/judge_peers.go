@@ -41,6 +41,10 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	if a.Move != nil {
 		j.moved(from, p, a.Move)
 	}
+	if j.world.plan.agreed {
+		j.rightOf(p)
+		j.isTold(p, a.Words)
+	}
 	j.settling(a, nil)
 	late := p.now() >= deadline
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
@@ -140,6 +144,7 @@ func (j *judge) settled(l *letter, answered bool) {
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
 	if answered {
 		j.reaches(l)
+		j.isTold(p, l.call.Answer.Words)
 		j.hearsTold(l)
 		if len(j.books.limits) > 0 {
 			j.hearsDenials(l)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -39,6 +40,7 @@ type process struct {
 	visits   []*request             // of clients that have not heard yet
 	shares   *shares                // what it has admitted without owners, kept by the judge
 	contact  *contact               // with whom it can speak, likewise
+	right    *right                 // to decide, likewise, where members agree
 	fading   []fading               // when what it charged may be forgotten, likewise
 	alone    time.Duration          // when it last decided, with less than the full promise, where nobody else was there; likewise
 	received map[limiter.Spec]*limiter.Limit
@@ -84,12 +86,19 @@ func (m *machine) boot() {
 	node, err := cluster.New(cluster.Config{
 		ID: m.id, Boot: p.boot, Clock: p, Network: p,
 		Table:      limiter.NewTable(m.world.plan.table.config()),
-		SweepEvery: m.world.plan.sweepEvery,
+		SweepEvery: m.world.plan.sweepEvery, Rings: ringOf,
 	})
 	if err != nil {
 		panic(err)
 	}
 	node.SetLimits(m.world.limits)
+	if m.role == cluster.RoleMember && m.world.plan.agreed {
+		if first := m.world.founded; first != nil && m.boots == 1 && !m.world.plan.machines[m.index].later {
+			node.AgreeWithin(first)
+		} else {
+			node.Agree(m.world.electorate(m))
+		}
+	}
 	p.node, p.door = node, threshold{node}
 	m.process, p.began = p, m.world.now
 	if m.world.plant != nil {
@@ -100,6 +109,30 @@ func (m *machine) boot() {
 		p.keepSaving()
 	}
 	node.Start()
+}
+
+// electorate are the machines that found a cluster with m, if there is none: those that are there, or that have crashed and
+// are to come back.
+func (w *world) electorate(m *machine) (ids []string) {
+	for _, o := range w.machines {
+		if o.role == cluster.RoleMember && (o == m || o.process != nil || o.crashed || o.returns) {
+			ids = append(ids, o.id)
+		}
+	}
+	return ids
+}
+
+// found makes the configuration that the world begins with.
+func (w *world) found() {
+	var members []ownership.Member
+	for i, m := range w.machines {
+		if mp := w.plan.machines[i]; !mp.later && !mp.agent {
+			members = append(members, ownership.Member{ID: m.id, Boot: ownership.Boot(w.plan.boot(i, 1))})
+		}
+	}
+	if len(members) > 0 {
+		w.founded = ownership.First(members)
+	}
 }
 
 // start boots the machine and makes it known.

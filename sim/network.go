@@ -223,7 +223,7 @@ func (a *arriving) happen() {
 	w, p := l.from.machine.world, l.to.process
 	switch {
 	case l.void:
-	case p == nil || p.boot != l.boot:
+	case p == nil || p.boot != l.boot && l.boot != 0:
 		l.turnAway()
 	default:
 		l.acted = true // from here on nobody can promise that it was not

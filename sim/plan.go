@@ -32,6 +32,7 @@ type plan struct {
 	sweepEvery time.Duration
 	saveEvery  time.Duration // of machines with a disk
 	table      tableSize     // of each node
+	agreed     bool          // members agree on who they are (cluster.Node.Agree)
 	strict     bool          // all promises are demanded, also those that not every world of seeds is held to
 }
 

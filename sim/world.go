@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -34,6 +35,7 @@ type world struct {
 	first    *ring.Ring                // in the beginning
 	views    []*cluster.View           // made last
 	judge    *judge
+	founded  *ownership.Configuration // that the world begins with
 	trace    trace
 	plant    func(*process) // of a test: a fault in every process that boots
 	course   *course        // what happens over time; nil if nobody wants to see it
@@ -107,6 +109,7 @@ func newWorld(p *plan, plant func(*process)) *world {
 		w.network.lines[d.from][d.to].more = d.more
 	}
 	w.judge = newJudge(w)
+	w.found()
 	for i, m := range w.machines {
 		if !p.machines[i].later {
 			m.boot()

@@ -155,6 +155,15 @@ func (c *Configuration) String() string {
 	return b.String()
 }
 
+// First is the first configuration of a cluster that these members found together, by whatever way.
+func First(members []Member) *Configuration {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	c := &Configuration{Epoch: Epoch{Founded(members[0].Boot), 1}, Members: members}
+	c.Voters = chooseVoters(nil, members, func(Boot) bool { return true })
+	return c
+}
+
 // MaxVoters is the most that vote. More would be slower and hardly safer.
 const MaxVoters = 7
 

@@ -25,6 +25,9 @@ type (
 	Leave   struct{}
 	Recover struct{}
 	Closing struct{}
+	// Emptied says that a node that leaves holds nothing any more. It is for shells that keep partitions
+	// themselves (Params.Partitions is 0).
+	Emptied struct{}
 	// Fetched says that the better copy which a PartFetch asked for is here.
 	Fetched struct{ Partition int }
 	// Copying says that this holder wants To to keep copies of a partition.
@@ -45,6 +48,7 @@ func (Suspended) event()      {}
 func (Leave) event()          {}
 func (Recover) event()        {}
 func (Closing) event()        {}
+func (Emptied) event()        {}
 func (Fetched) event()        {}
 func (Copying) event()        {}
 

@@ -22,6 +22,9 @@ func (r *right) lose(now Instant) { r.until, r.floor = never, now+1 }
 // over gives the right up for good.
 func (r *right) over() { r.until, r.ended = never, true }
 
+// Boot is this boot.
+func (s *State) Boot() Boot { return s.me.Boot }
+
 // DecideUntil is the instant that a decision compares with its own, under the lock under which it
 // charges. An answer that leaves later is marked.
 func (s *State) DecideUntil() Instant { return s.right.until }
@@ -61,7 +64,7 @@ func (s *State) renew(now Instant) {
 // mayGo reports whether a member that leaves has given everything away.
 func (s *State) mayGo() bool {
 	m, _ := s.config.Member(s.me.Boot)
-	if m.Role != RoleLeaving {
+	if m.Role != RoleLeaving || len(s.parts) == 0 && !s.emptied {
 		return false
 	}
 	for i := range s.parts {

@@ -52,6 +52,7 @@ type State struct {
 	polled  Instant // when Poll last came
 	renewed Instant // when renewals were last sent
 	leaving bool    // the node wishes to leave
+	emptied bool    // … and holds nothing any more, by its shell's word
 	closed  bool    // its door is closed
 
 	right    right
@@ -111,6 +112,26 @@ func (s *State) Next(b Boot) *State {
 	return n
 }
 
+// Within is a boot that begins inside a configuration, which names it and which nobody else decides on
+// any more: that of a simulated cluster that has been there before its world began.
+func Within(p *Params, me Member, now Instant, c *Configuration) (*State, Effects) {
+	s := New(p, me, nil, 0)
+	s.install(now, c)
+	return s, s.effects(now)
+}
+
+// Stage is where the boot stands in its life.
+func (s *State) Stage() Stage { return s.stage }
+
+// Ending is why the boot has ended, if it has.
+func (s *State) Ending() Ending { return s.ending }
+
+// Config is the configuration installed, of a candidate that of the cluster it asks, or nil.
+func (s *State) Config() *Configuration { return s.config }
+
+// Evictable reports whether this voter would let a member go.
+func (s *State) Evictable(now Instant, b Boot) bool { return s.evictable(now, b) }
+
 // outbox collects the effects of a step.
 type outbox struct {
 	Effects
@@ -122,6 +143,11 @@ type outbox struct {
 // Step takes in one event.
 func (s *State) Step(now Instant, e Event) Effects {
 	s.step(now, e)
+	return s.effects(now)
+}
+
+// effects has the boot hear what it said to itself, and returns what its shell has to do.
+func (s *State) effects(now Instant) Effects {
 	for len(s.out.own) > 0 && s.stage != StageEnded {
 		m := s.out.own[0]
 		s.out.own = s.out.own[1:]
@@ -161,6 +187,8 @@ func (s *State) step(now Instant, e Event) {
 		s.recover(now)
 	case Closing:
 		s.closing(now)
+	case Emptied:
+		s.emptied, s.renewed = true, never
 	case Fetched:
 		s.conclude(e.Partition, true)
 	case Copying:

@@ -1,0 +1,449 @@
+package cluster
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+)
+
+// How a node takes part in what members agree on (package ownership, whose DESIGN.md tells the protocol). The State machine
+// lies under a lock of its own, agreement.mu. Events come from four sides: a timer, messages in frames (Words), what calls say
+// of their peers, and the node itself, which wishes to leave. What comes of an event is done without that lock: messages are
+// sent, a configuration makes a View, and a boot that has ended lets go of all that the node holds.
+//
+// Two things follow for the rest of the node. It decides only before an instant of its own clock, which the table compares under the
+// lock of the key (decides). And partitions change hands inside of one epoch: claims and gifts name it, and all
+// members of the configuration answer a claim.
+
+const (
+	agreeEvery   = 25 * time.Millisecond
+	wordsTimeout = 500 * time.Millisecond
+)
+
+// agreement is a node's part in what members agree on.
+type agreement struct {
+	on     bool         // false: Views are given, and what they say holds
+	until  atomic.Int64 // the node decides before this Instant only
+	marked atomic.Bool  // another one may decide as well
+	leaves atomic.Bool  // the node wishes to leave
+	roll   atomic.Pointer[roll]
+	params ownership.Params
+
+	mu     sync.Mutex // guards below; neither Node.mu nor a lock of the table is taken while it is held
+	state  *ownership.State
+	lives  uint64 // boots that this process has had before
+	polled limiter.Instant
+	begun  limiter.Instant // when this boot became a member
+	seats  map[ownership.Boot]seat
+	ended  map[ownership.Boot]bool // lines
+}
+
+// seat is where a boot was heard.
+type seat struct {
+	id, addr string
+	process  uint64
+}
+
+// roll is who is in a configuration. It is immutable.
+type roll struct {
+	stage  ownership.Stage
+	config *ownership.Configuration // nil before the first
+	boot   ownership.Boot           // this node's
+}
+
+// joined reports whether the node is a member.
+func (r *roll) joined() bool { return r != nil && r.stage == ownership.StageJoined }
+
+// epoch is that of the configuration installed.
+func (r *roll) epoch() (e ownership.Epoch) {
+	if r.joined() {
+		e = r.config.Epoch
+	}
+	return e
+}
+
+// member is the member of an id, for a candidate in the configuration of the cluster that it asks.
+func (r *roll) member(id string) (m ownership.Member, found bool) {
+	if r == nil || r.config == nil {
+		return m, false
+	}
+	i, found := slices.BinarySearchFunc(r.config.Members, id, func(m ownership.Member, id string) int { return compareIDs(m.ID, id) })
+	if found {
+		m = r.config.Members[i]
+	}
+	return m, found
+}
+
+// has reports whether the process of some id and boot is a member.
+func (r *roll) has(id string, process uint64) bool {
+	m, found := r.member(id)
+	return found && sameProcess(m.Boot, process)
+}
+
+// stateOf is how a member stands that gossip says something of.
+func (r *roll) stateOf(m *Member) State {
+	if x, found := r.member(m.ID); found && sameProcess(x.Boot, m.Boot) {
+		return stateOf(&x)
+	}
+	if m.State == StateLeaving {
+		return StateLeaving
+	}
+	return StateJoining
+}
+
+func stateOf(x *ownership.Member) State {
+	if x.Role == ownership.RoleLeaving {
+		return StateLeaving
+	}
+	return StateActive
+}
+
+func compareIDs(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// bootOf is the boot of one life of a process.
+func bootOf(process, lives uint64) ownership.Boot {
+	return ownership.Boot(process ^ lives<<(64-livesBits))
+}
+
+// Agree has the node take part in what members agree on. founders are the ids of those that found the cluster with it, if there is
+// none yet; it is one of them. It must be called before the first SetView.
+func (n *Node) Agree(founders []string) {
+	n.agreeBegins()
+	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), founders, 0)
+	n.agreed.publish()
+}
+
+// AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names it.
+func (n *Node) AgreeWithin(c *ownership.Configuration) {
+	n.agreeBegins()
+	var fx ownership.Effects
+	n.agreed.state, fx = ownership.Within(&n.agreed.params, n.asMember(), ownership.Instant(n.clock.Now()), c)
+	n.agreed.publish()
+	n.send(fx.Sends)
+}
+
+func (n *Node) agreeBegins() {
+	a := &n.agreed
+	a.on, a.params = true, ownership.Default()
+	a.seats, a.ended = make(map[ownership.Boot]seat), make(map[ownership.Boot]bool)
+}
+
+func (n *Node) asMember() ownership.Member {
+	return ownership.Member{ID: n.id, Boot: bootOf(n.boot, n.agreed.lives)}
+}
+
+// publish makes known what the rest of the node goes by. The right to decide comes last when it grows, and first when it ends: both
+// are one store.
+func (a *agreement) publish() {
+	s := a.state
+	if old := a.roll.Load(); old == nil || old.stage != s.Stage() || old.config != s.Config() {
+		a.roll.Store(&roll{s.Stage(), s.Config(), s.Boot()})
+	}
+	a.marked.Store(s.Marked())
+	a.until.Store(int64(s.DecideUntil()))
+}
+
+// decides reports whether this node decides for the key with this hash at an instant of its clock.
+func (n *Node) decides(now limiter.Instant, hash uint64) bool {
+	return n.holds(hash) && int64(now) < n.agreed.until.Load()
+}
+
+// Agreed is the configuration that this node is a member of, or nil.
+func (n *Node) Agreed() *ownership.Configuration {
+	if r := n.agreed.roll.Load(); r.joined() {
+		return r.config
+	}
+	return nil
+}
+
+// Deciding reports whether the node has the right to decide for what it holds.
+func (n *Node) Deciding() bool { return int64(n.clock.Now()) < n.agreed.until.Load() }
+
+// neverEnds is the right of a node whose Views are given.
+const neverEnds = math.MaxInt64
+
+// agree takes events in, and does what comes of them. What is to be said to asker it returns.
+func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ownership.Message) {
+	a := &n.agreed
+	if !a.on {
+		return nil
+	}
+	now := n.clock.Now()
+	var sends []ownership.Send
+	ended, installed := ownership.NotEnded, false
+	a.mu.Lock()
+	if now > a.polled.Add(a.params.Stop) && a.polled != 0 { // it was stopped: before all else it has to know that
+		events = append([]ownership.Event{ownership.Poll{}}, events...)
+	}
+	was := a.state.Stage()
+	for _, e := range events {
+		if _, poll := e.(ownership.Poll); poll {
+			a.polled = now
+		}
+		fx := a.state.Step(ownership.Instant(now), e)
+		sends = append(sends, fx.Sends...)
+		installed = installed || len(fx.Installed) > 0
+		ended = max(ended, fx.Ended)
+	}
+	if was != ownership.StageJoined && a.state.Stage() == ownership.StageJoined {
+		a.begun = now
+	}
+	cutOff := a.cutOff(now)
+	a.publish()
+	a.mu.Unlock()
+	if ended != ownership.NotEnded {
+		n.boreEnd(ended)
+	} else if installed {
+		n.agreedAnew(now)
+	}
+	n.noteRight(cutOff)
+	sends = slices.DeleteFunc(sends, func(s ownership.Send) bool {
+		if asker != 0 && s.To == asker {
+			said = append(said, s.Message)
+			return true
+		}
+		return false
+	})
+	n.send(sends)
+	return said
+}
+
+// cutOff reports whether the node has been a member for a while, and has not the right to decide. One that leaves gives it up by
+// itself.
+func (a *agreement) cutOff(now limiter.Instant) bool {
+	if a.state.Stage() != ownership.StageJoined || now < limiter.Instant(a.state.DecideUntil()) || now < a.begun.Add(a.params.Lease) {
+		return false
+	}
+	m, _ := a.state.Config().Member(a.state.Boot())
+	return m.Role != ownership.RoleLeaving
+}
+
+// pollAgreement is the pulse.
+func (n *Node) pollAgreement() {
+	r := n.agreed.roll.Load()
+	if m, _ := r.member(n.id); r.joined() && m.Role == ownership.RoleLeaving && n.holdings.n.Load()+n.holdings.given.Load() == 0 {
+		n.agree(0, ownership.Emptied{}, ownership.Poll{})
+	} else {
+		n.agree(0, ownership.Poll{})
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.stopped {
+		n.clock.AfterFunc(agreeEvery, n.pollAgreement)
+	}
+}
+
+// boreEnd lets go of everything, and goes on as another boot, unless this one has left.
+func (n *Node) boreEnd(why ownership.Ending) {
+	n.mu.Lock()
+	n.fenceLocked()
+	n.mu.Unlock()
+	if why == ownership.Left || why == ownership.Closed || why == ownership.NameInUse {
+		return
+	}
+	a := &n.agreed
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state.Stage() == ownership.StageEnded {
+		a.lives++
+		a.state = a.state.Next(bootOf(n.boot, a.lives))
+		a.publish()
+	}
+}
+
+// agreedAnew follows a configuration that was installed.
+func (n *Node) agreedAnew(now limiter.Instant) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reviewLocked(now)
+}
+
+// noteRight notes whether the node is cut off: it has been a member for a while, and has not the right to decide.
+func (n *Node) noteRight(cutOff bool) {
+	a := &n.agreed
+	n.tied.Store(a.marked.Load())
+	if n.minority.Load() != cutOff && n.minority.Swap(cutOff) != cutOff && !cutOff {
+		n.mu.Lock()
+		n.tendLocked()
+		n.mu.Unlock()
+	}
+}
+
+// countAgreedLocked notes who is gone, and how many there should be.
+func (n *Node) countAgreedLocked(now limiter.Instant, r *route) {
+	for _, p := range r.peers {
+		if gone := n.gone(now, p); gone != p.silent {
+			p.silent, n.unsettled = gone, true
+		}
+	}
+}
+
+// size is how many members there should be.
+func (a *agreement) size() int {
+	if on := a.roll.Load(); on != nil && on.config != nil {
+		return len(on.config.Members) + len(on.config.Rivals)
+	}
+	return 0
+}
+
+// send brings messages to their boots, each boot by a call of its own: who does not answer keeps nobody else waiting.
+func (n *Node) send(sends []ownership.Send) {
+	for len(sends) > 0 {
+		to, addr := sends[0].To, sends[0].Addr
+		var said []ownership.Message
+		sends = slices.DeleteFunc(sends, func(s ownership.Send) bool {
+			if s.To == to && s.Addr == addr {
+				said = append(said, s.Message)
+				return true
+			}
+			return false
+		})
+		if m, known := n.seatOf(to, addr); known {
+			n.clock.AfterFunc(0, func() { n.say(m, to, said) })
+		}
+	}
+}
+
+// seatOf is where a boot, or whoever has an id, is to be reached.
+func (n *Node) seatOf(to ownership.Boot, id string) (m Member, known bool) {
+	a := &n.agreed
+	if to != 0 {
+		a.mu.Lock()
+		s, heard := a.seats[to]
+		config := a.state.Config()
+		a.mu.Unlock()
+		switch {
+		case heard:
+			m = Member{ID: s.id, Boot: s.process, PeerAddr: s.addr}
+			return m, true
+		case config == nil:
+			return m, false
+		}
+		x, _ := config.Member(to)
+		id = x.ID
+	}
+	r := n.view.Load()
+	if r == nil || id == "" {
+		return m, false
+	}
+	if i := r.Find(id); i >= 0 {
+		m = r.Members[i]
+		return m, to == 0 || sameProcess(to, m.Boot)
+	}
+	return Member{ID: id}, to == 0
+}
+
+// say has one boot hear something, and takes in what it answers.
+func (n *Node) say(m Member, to ownership.Boot, said []ownership.Message) {
+	sent := n.clock.Now()
+	a := &n.agreed
+	a.mu.Lock()
+	from := a.state.Boot()
+	a.mu.Unlock()
+	deadline := sent.Add(wordsTimeout)
+	if to == 0 {
+		m.Boot = 0
+	}
+	ask := &Ask{Hop: 1, Deadline: deadline, Words: &Words{From: from, To: to, ID: n.id, Addr: n.peerAddr(), Process: n.boot, Said: said}}
+	calls := []Call{{To: m, Ask: ask, Deadline: deadline, Once: to == 0}}
+	n.net.Call(calls)
+	if to != 0 {
+		n.noteWords(sent, &calls[0])
+	}
+	if calls[0].Err == nil && calls[0].Answer.Words != nil {
+		n.hearWords(calls[0].Answer.Words, 0)
+	}
+}
+
+// noteWords has the peer's record, if there is one, learn from a call.
+func (n *Node) noteWords(sent limiter.Instant, c *Call) {
+	if r := n.view.Load(); r != nil {
+		if i := r.Find(c.To.ID); i >= 0 && r.peers[i].boot == c.To.Boot {
+			n.note(sent, n.clock.Now(), r.peers[i], c)
+		}
+	}
+}
+
+// hearWords takes in what a boot says, and returns what asker, who waits for it, is answered.
+func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
+	a := &n.agreed
+	if !a.on {
+		return nil
+	}
+	a.mu.Lock()
+	me := a.state.Boot()
+	if w.To == me || w.To == 0 {
+		a.seats[w.From] = seat{w.ID, w.Addr, w.Process}
+	}
+	a.mu.Unlock()
+	if w.To != me && w.To != 0 || w.From == me {
+		return nil
+	}
+	events := make([]ownership.Event, len(w.Said))
+	for i, m := range w.Said {
+		events[i] = ownership.Received{From: w.From, Message: m}
+		n.lookAtEvicted(m)
+	}
+	if said := n.agree(asker, events...); len(said) > 0 {
+		return &Words{From: me, To: w.From, ID: n.id, Addr: n.peerAddr(), Process: n.boot, Said: said}
+	}
+	return nil
+}
+
+// lookAtEvicted asks for signs of life of those that somebody would evict, or does not reach: to consent a voter has to see for
+// itself that they are gone.
+func (n *Node) lookAtEvicted(m ownership.Message) {
+	r, on := n.view.Load(), n.agreed.roll.Load()
+	if r == nil || !on.joined() {
+		return
+	}
+	out := func(ownership.Boot) bool { return false }
+	switch m := m.(type) {
+	case ownership.Canvass:
+		out = func(b ownership.Boot) bool { return !m.Value.Has(b) }
+	case ownership.Renew:
+		if len(m.Unreached) == 0 {
+			return
+		}
+		out = func(b ownership.Boot) bool { return slices.Contains(m.Unreached, b) }
+	default:
+		return
+	}
+	now := n.clock.Now()
+	for _, x := range on.config.Members {
+		if i := r.Find(x.ID); out(x.Boot) && x.Boot != on.boot && i >= 0 && sameProcess(x.Boot, r.Members[i].Boot) {
+			n.suspect(now, r.peers[i])
+		}
+	}
+}
+
+// isGone tells the agreement that the process of a peer exists no more.
+func (n *Node) isGone(p *peer) {
+	r := n.agreed.roll.Load()
+	m, found := r.member(p.id)
+	if !found || !sameProcess(m.Boot, p.boot) {
+		return
+	}
+	a := &n.agreed
+	a.mu.Lock()
+	known := a.ended[m.Boot]
+	a.ended[m.Boot] = true
+	a.mu.Unlock()
+	if known {
+		return
+	}
+	n.agree(0, ownership.LineEnded{Boot: m.Boot}, ownership.AddressRefused{Boot: m.Boot}, ownership.Poll{})
+}

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+)
+
+// The right to decide, in worlds in which members agree (plan.agreed). A member may decide until so long after it sent a renewal that a majority of the voters of its
+// configuration has acknowledged, by its own clock. The judge finds that out by itself, from the
+// acknowledgements that came to each node. A node may have given up its right earlier; never does it have it longer.
+
+// rightLasts is how long a renewal is worth, and noticed what goes by at most until a node has looked whether it is over.
+const (
+	rightLasts = 600 * time.Millisecond
+	noticed    = 100 * time.Millisecond
+)
+
+// right is what the judge knows of a process's right to decide.
+type right struct {
+	config *ownership.Configuration // that it is a member of
+	boot   ownership.Boot           // of the process, in it
+	joined time.Duration            // when this boot became a member
+	acked  map[ownership.Epoch]map[ownership.Boot]limiter.Instant
+	until  limiter.Instant // from the epochs before
+}
+
+// isTold notes what p is told about renewals.
+func (j *judge) isTold(p *process, w *cluster.Words) {
+	if w == nil {
+		return
+	}
+	for _, m := range w.Said {
+		if ack, is := m.(ownership.RenewAck); is {
+			c := j.rightOf(p)
+			if c.acked[ack.Epoch] == nil {
+				c.acked[ack.Epoch] = make(map[ownership.Boot]limiter.Instant)
+			}
+			acked := c.acked[ack.Epoch]
+			acked[w.From] = max(acked[w.From], limiter.Instant(ack.Sent))
+		}
+	}
+}
+
+// rightOf is what is known of p by now.
+func (j *judge) rightOf(p *process) *right {
+	c, config := p.right, p.node.Agreed()
+	if c == nil {
+		c = &right{acked: make(map[ownership.Epoch]map[ownership.Boot]limiter.Instant), joined: j.world.now}
+		p.right = c
+	}
+	if c.config == config || config == nil {
+		return c
+	}
+	until, boot := c.ends(p), c.boot
+	for _, m := range config.Members {
+		if m.ID == p.machine.id {
+			c.boot = m.Boot
+		}
+	}
+	c.config, c.until = config, until // what was acknowledged in the epoch before goes on
+	if boot != c.boot {
+		c.until, c.joined = 0, j.world.now
+	}
+	for e := range c.acked {
+		if e.Lineage == config.Epoch.Lineage && e.Number < config.Epoch.Number {
+			delete(c.acked, e)
+		}
+	}
+	return c
+}
+
+// ends is until when p may decide at most.
+func (c *right) ends(p *process) limiter.Instant {
+	if c.config == nil {
+		return 0
+	}
+	var acks []limiter.Instant
+	for _, v := range c.config.Voters {
+		at := c.acked[c.config.Epoch][v]
+		if v == c.boot {
+			at = p.now()
+		}
+		acks = append(acks, at)
+	}
+	slices.Sort(acks)
+	return max(c.until, acks[len(acks)-c.config.Quorum()].Add(rightLasts))
+}
+
+// hasRight checks that p, who decides, has the right to, and says how many members there are with it.
+func (j *judge) hasRight(p *process, a *account) (members int) {
+	config := p.node.Agreed()
+	if config == nil {
+		j.fail(owned, "%s decides on %s, and is a member of no configuration", p.machine.id, keyText(a.key))
+		return 0
+	}
+	if until := j.rightOf(p).ends(p); p.now() >= until {
+		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id, keyText(a.key), time.Duration(p.now()-until))
+	}
+	return len(config.Members) + len(config.Rivals)
+}
+
+// standingByRight is what a node may go by that has answered without the owner: onError is false if it must have noticed that it is cut off, so
+// that its limits' on_partition holds. Else nobody can tell from outside which of the two it is. shares is in how many it must split a
+// limit at least.
+func (j *judge) standingByRight(h *hearing) (onError bool, shares int) {
+	p := h.process
+	active := min(h.view.Active(), p.node.View().Active())
+	config := p.node.Agreed()
+	if p.machine.role == cluster.RoleAgent || config == nil {
+		return true, min(active, 1)
+	}
+	c := j.rightOf(p)
+	over := p.now() - c.ends(p) - limiter.Instant(j.world.now-h.began)
+	cutOff := time.Duration(over) > noticed && c.joined < h.began-rightLasts-noticed && p.machine.thawed < h.began-noticed && !p.leaving
+	if cutOff {
+		j.requests.CutOff++
+	}
+	return !cutOff, len(config.Members)
+}
