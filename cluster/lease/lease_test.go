@@ -156,3 +156,29 @@ func TestRefundEndsADenial(t *testing.T) {
 	}
 	ls.FreeAgain(keyOf(t, "nobody has asked for"))
 }
+
+// Promise: a lease that is not renewed is spent to its end, and then given back at once.
+func TestNothingGranted(t *testing.T) {
+	var ls Leases
+	k := keyOf(t, "alice")
+	var d limiter.Decision
+	ask := wanted(t, &ls, k)
+	ls.Begin(ask)
+	ls.Done(start, start, ask, nil, &Grant{ID: dedup.ID{Origin: 1, Sequence: 2}, Units: 20})
+	_, ask = ls.Spend(start, k, 16, &d)
+	ls.Begin(ask)
+	ls.Done(start, start, ask, nil, &Grant{})
+	if ls.Tick(start, never); ls.Lent(k).Units != 4 || ls.Len() != 1 {
+		t.Fatalf("%d units of %d keys are left, want 4 of 1", ls.Lent(k).Units, ls.Len())
+	}
+	ls.Spend(start, k, 3, &d)
+	_, ask = ls.Spend(start.Add(30*time.Millisecond), k, 1, &d)
+	ls.Begin(ask)
+	ls.Done(start, start, ask, nil, &Grant{})
+	if ls.Lent(k).Size != 0 || ls.Open() != 1 {
+		t.Errorf("%+v is in use, %d to be given back", ls.Lent(k), ls.Open())
+	}
+	if asks := ls.Tick(start.Add(31*time.Millisecond), never); len(asks) != 1 {
+		t.Errorf("%d messages, want 1", len(asks))
+	}
+}
