@@ -10,8 +10,8 @@ type Words struct {
 	Said     []ownership.Message
 }
 
-// livesBits are the bits of a boot that say which life of a process it is: an evicted process goes on as
-// another boot.
+// livesBits are the bits of a boot that say which life of a process it is: an evicted process goes
+// on as another boot.
 const livesBits = 16
 
 // sameProcess reports whether b is one of the lives of a process.
@@ -19,9 +19,10 @@ func sameProcess(b ownership.Boot, process uint64) bool {
 	return (uint64(b)^process)<<livesBits == 0
 }
 
-// Forged is the reason why these words cannot come from the node with an id and a boot, which is at the
-// other end of a line; empty: they can. A node speaks for itself, and passes on what members say of
-// partitions (ownership.Relayed). An agent by its certificate asks, and is never a member.
+// Forged is the reason why these words cannot come from the node with an id and a boot, which is
+// at the other end of a line; empty: they can. A node speaks for itself, and passes on what
+// members say of partitions (ownership.Relayed). An agent by its certificate asks, and is never a
+// member.
 func (w *Words) Forged(id string, boot uint64, agent bool) string {
 	if w.ID != id || w.Process != boot || !sameProcess(w.From, boot) {
 		return "it names another sender than the node that has opened the stream"
@@ -55,8 +56,8 @@ func (w *Words) me(m ownership.Member, former ownership.Boot) bool {
 	return m.ID == w.ID && m.Boot == w.From && (former == 0 || sameProcess(former, w.Process))
 }
 
-// relayable reports whether m is among what two members say to each other by way of a voter: claims, and
-// what is answered to them.
+// relayable reports whether m is among what two members say to each other by way of a voter:
+// claims, and what is answered to them.
 func relayable(m ownership.Message) bool {
 	switch m.(type) {
 	case ownership.Claim, ownership.ClaimAnswer, ownership.Gift, ownership.Taken,

@@ -149,12 +149,8 @@ func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refu
 			a.Leaving = f.value != 0
 		case answerRival:
 			a.Rival = string(f.bytes)
-		case answerWords:
-			if a.Words, err = readWords(f.bytes); err != nil {
-				return nil, "", fmt.Errorf("has words that %w", err)
-			}
-		case answerEpoch:
-			if a.Epoch, err = memo.readEpoch(f.bytes); err != nil {
+		case answerWords, answerEpoch:
+			if err := readAgreed(a, &f, memo); err != nil {
 				return nil, "", err
 			}
 		case answerError:
@@ -177,6 +173,18 @@ func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refu
 		}
 	}
 	return a, refusal, f.err
+}
+
+// readAgreed reads a field of an answer that is about what members agree on.
+func readAgreed(a *cluster.Answer, f *fields, memo *lineageMemo) (err error) {
+	if f.num == answerEpoch {
+		a.Epoch, err = memo.readEpoch(f.bytes)
+		return err
+	}
+	if a.Words, err = readWords(f.bytes); err != nil {
+		return fmt.Errorf("has words that %w", err)
+	}
+	return nil
 }
 
 func readOutcome(b []byte) (it cluster.AnswerItem, err error) {

@@ -247,9 +247,8 @@ func appendPartition(list []uint16, v uint64) ([]uint16, error) {
 
 // readMove reads what an ask says about partitions. Keys and states lie in b.
 func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
-	m := new(cluster.Move)
+	m, err := new(cluster.Move), error(nil)
 	f := fields{rest: b}
-	var err error
 	for f.next() && err == nil {
 		switch f.num {
 		case moveFrom:

@@ -21,26 +21,23 @@ const (
 	saidBallot, saidAcceptedBallot, saidSent, saidClock, saidPartition   = 7, 8, 9, 10, 11
 	saidBoots, saidPartitions, saidParts, saidReply, saidTo, saidInner   = 12, 13, 14, 15, 16, 17
 
-	epochLineage, epochNumber = 1, 2
-
-	configEpoch, configPrevious, configMembers, configVoters, configRivals = 1, 2, 3, 4, 5
-
-	memberID, memberBoot, memberRole, memberZone = 1, 2, 3, 4
-
 	partPartition, partStanding, partOf, partEpoch, partWhole, partAt = 1, 2, 3, 4, 5, 6
 )
 
 const (
-	// maxSaid is how many messages one boot may say to another at once: gifts are one for each partition.
+	// maxSaid is how many messages one boot may say to another at once: gifts are one for each
+	// partition.
 	maxSaid = 1 << 14
 	// maxPeerAddr is the most bytes of a peer's address: a host name and a port.
 	maxPeerAddr = 512
 )
 
-// The writers below put the length of a message in front when its end is known (endMessage), so nothing has
-// to be counted beforehand. A frame needs the size of an ask before: the ask's words are written twice.
+// The writers below put the length of a message in front when its end is known (endMessage), so
+// nothing has to be counted beforehand. A frame needs the size of an ask before: the ask's words
+// are written twice.
 
-// beginMessage appends the head of a message whose length is not known yet. It returns where the message begins.
+// beginMessage appends the head of a message of a length that is not known yet. It returns the
+// index at which the message begins.
 func beginMessage(b []byte, num protowire.Number) ([]byte, int) {
 	b = append(protowire.AppendTag(b, num, protowire.BytesType), 0)
 	return b, len(b)
@@ -58,7 +55,7 @@ func endMessage(b []byte, begin int) []byte {
 	return b
 }
 
-// drafts are buffers for words whose size is asked for.
+// drafts are buffers to find out the size of words.
 var drafts = sync.Pool{New: func() any { return new([]byte) }}
 
 // sizeWords is the size of the field that appendWords writes, if its number is below 16.
@@ -138,57 +135,6 @@ func appendPart(b []byte, p *ownership.PartAnswer) []byte {
 	return endMessage(b, begin)
 }
 
-// sizeEpoch is the size of the field that appendEpoch writes, if its number is below 16.
-func sizeEpoch(e ownership.Epoch) int {
-	if e == (ownership.Epoch{}) {
-		return 0
-	}
-	return sizeBytes(sizeString(string(e.Lineage)) + sizeUint(e.Number))
-}
-
-func appendEpoch(b []byte, num protowire.Number, e ownership.Epoch) []byte {
-	if e == (ownership.Epoch{}) {
-		return b
-	}
-	b = appendHead(b, num, sizeString(string(e.Lineage))+sizeUint(e.Number))
-	b = appendString(b, epochLineage, string(e.Lineage))
-	return appendUint(b, epochNumber, e.Number)
-}
-
-func appendConfig(b []byte, c *ownership.Configuration) []byte {
-	b, begin := beginMessage(b, saidConfig)
-	b = appendEpoch(b, configEpoch, c.Epoch)
-	b = appendEpoch(b, configPrevious, c.Previous)
-	for i := range c.Members {
-		b = appendMember(b, configMembers, &c.Members[i])
-	}
-	b = appendMemberBoots(b, configVoters, c.Voters)
-	for i := range c.Rivals {
-		b = appendMember(b, configRivals, &c.Rivals[i])
-	}
-	return endMessage(b, begin)
-}
-
-func appendMember(b []byte, num protowire.Number, m *ownership.Member) []byte {
-	b = appendHead(b, num, sizeString(m.ID)+sizeFixed(uint64(m.Boot))+sizeUint(uint64(m.Role))+sizeString(m.Zone))
-	b = appendString(b, memberID, m.ID)
-	b = appendFixed(b, memberBoot, uint64(m.Boot))
-	b = appendUint(b, memberRole, uint64(m.Role))
-	return appendString(b, memberZone, m.Zone)
-}
-
-// appendMemberBoots writes a packed list.
-func appendMemberBoots(b []byte, num protowire.Number, list []ownership.Boot) []byte {
-	if len(list) == 0 {
-		return b
-	}
-	b = appendHead(b, num, 8*len(list))
-	for _, boot := range list {
-		b = protowire.AppendFixed64(b, uint64(boot))
-	}
-	return b
-}
-
 // readWords reads what a boot says. Nothing of it lies in b: messages are kept.
 func readWords(b []byte) (*cluster.Words, error) {
 	w := new(cluster.Words)
@@ -218,17 +164,25 @@ func readWords(b []byte) (*cluster.Words, error) {
 			}
 		}
 	}
-	switch {
-	case f.err != nil:
+	if f.err != nil {
 		return nil, f.err
-	case w.ID == "" || len(w.ID) > ownership.MaxName:
-		return nil, fmt.Errorf("have an id of %d bytes; 1 to %d are accepted", len(w.ID), ownership.MaxName)
-	case len(w.Addr) > maxPeerAddr:
-		return nil, fmt.Errorf("have an addr of %d bytes; at most %d are accepted", len(w.Addr), maxPeerAddr)
-	case w.From == 0:
-		return nil, errors.New("come from the boot 0")
 	}
-	return w, nil
+	return w, checkWords(w)
+}
+
+// checkWords reports what is wrong with words, besides their messages.
+func checkWords(w *cluster.Words) error {
+	switch {
+	case w.ID == "" || len(w.ID) > ownership.MaxName:
+		return fmt.Errorf("have an id of %d bytes; 1 to %d are accepted",
+			len(w.ID), ownership.MaxName)
+	case len(w.Addr) > maxPeerAddr:
+		return fmt.Errorf("have an addr of %d bytes; at most %d are accepted",
+			len(w.Addr), maxPeerAddr)
+	case w.From == 0:
+		return errors.New("come from the boot 0")
+	}
+	return nil
 }
 
 // readSaid reads one message; nil if this release does not know its kind.
@@ -247,22 +201,6 @@ func readSaid(b []byte, relayed bool) (ownership.Message, error) {
 			s.config, err = readConfig(f.bytes)
 		case saidMember:
 			s.member, err = readMember(slices.Clone(f.bytes))
-		case saidBoot:
-			s.boot = ownership.Boot(f.value)
-		case saidFlag:
-			s.flag = f.value != 0
-		case saidBallot:
-			s.ballot = ownership.Ballot(f.value)
-		case saidAcceptedBallot:
-			s.accepted = ownership.Ballot(f.value)
-		case saidSent:
-			s.sent = ownership.Instant(protowire.DecodeZigZag(f.value))
-		case saidClock:
-			s.clock = ownership.Instant(protowire.DecodeZigZag(f.value))
-		case saidReply:
-			s.reply = f.value != 0
-		case saidTo:
-			s.to = ownership.Boot(f.value)
 		case saidInner:
 			if relayed {
 				return nil, errors.New("relays what is relayed already")
@@ -270,8 +208,10 @@ func readSaid(b []byte, relayed bool) (ownership.Message, error) {
 			if s.inner, err = readSaid(f.bytes, true); err == nil && s.inner == nil {
 				return nil, nil // of a kind that is not known
 			}
+		case saidPartition, saidBoots, saidPartitions, saidParts:
+			err = s.readList(&f)
 		default:
-			err = s.readParts(&f)
+			s.readNumber(&f)
 		}
 	}
 	if err = errors.Join(err, f.err); err != nil {
@@ -280,8 +220,30 @@ func readSaid(b []byte, relayed bool) (ownership.Message, error) {
 	return s.message()
 }
 
-// readParts reads a field that is about partitions or members.
-func (s *said) readParts(f *fields) (err error) {
+// readNumber reads a field that accepts every value.
+func (s *said) readNumber(f *fields) {
+	switch f.num {
+	case saidBoot:
+		s.boot = ownership.Boot(f.value)
+	case saidFlag:
+		s.flag = f.value != 0
+	case saidBallot:
+		s.ballot = ownership.Ballot(f.value)
+	case saidAcceptedBallot:
+		s.accepted = ownership.Ballot(f.value)
+	case saidSent:
+		s.sent = ownership.Instant(protowire.DecodeZigZag(f.value))
+	case saidClock:
+		s.clock = ownership.Instant(protowire.DecodeZigZag(f.value))
+	case saidReply:
+		s.reply = f.value != 0
+	case saidTo:
+		s.to = ownership.Boot(f.value)
+	}
+}
+
+// readList reads a partition, or a list.
+func (s *said) readList(f *fields) (err error) {
 	switch f.num {
 	case saidPartition:
 		s.partition, err = partitionOf(f.value)
@@ -330,7 +292,8 @@ func readPart(b []byte) (p ownership.PartAnswer, err error) {
 			p.Partition, err = partitionOf(f.value)
 		case partStanding:
 			if f.value > uint64(ownership.StandingHeld) {
-				err = fmt.Errorf("has the standing %d; 0 to %d are known", f.value, ownership.StandingHeld)
+				err = fmt.Errorf("has the standing %d; 0 to %d are known",
+					f.value, ownership.StandingHeld)
 			}
 			p.Standing = ownership.Standing(f.value)
 		case partOf:
@@ -344,96 +307,4 @@ func readPart(b []byte) (p ownership.PartAnswer, err error) {
 		}
 	}
 	return p, errors.Join(err, f.err)
-}
-
-// lineageMemo is the lineage that was read last: nearly all epochs have the same one.
-type lineageMemo struct{ last ownership.Lineage }
-
-// readEpoch reads an epoch. Nothing of it lies in b.
-func (m *lineageMemo) readEpoch(b []byte) (e ownership.Epoch, err error) {
-	f := fields{rest: b}
-	for f.next() {
-		switch f.num {
-		case epochLineage:
-			if string(m.last) != borrow(f.bytes) {
-				m.last = ownership.Lineage(f.bytes)
-			}
-			e.Lineage = m.last
-		case epochNumber:
-			e.Number = f.value
-		}
-	}
-	if f.err != nil {
-		return e, f.err
-	}
-	return e, e.Check()
-}
-
-// readConfig reads a configuration. Its ids and zones lie in one copy of b.
-func readConfig(b []byte) (*ownership.Configuration, error) {
-	c := new(ownership.Configuration)
-	var memo lineageMemo
-	var err error
-	f := fields{rest: slices.Clone(b)}
-	for f.next() && err == nil {
-		switch f.num {
-		case configEpoch:
-			c.Epoch, err = memo.readEpoch(f.bytes)
-		case configPrevious:
-			c.Previous, err = memo.readEpoch(f.bytes)
-		case configMembers:
-			c.Members, err = readMembers(c.Members, f.bytes)
-		case configVoters:
-			c.Voters, err = readMemberBoots(c.Voters, &f, ownership.MaxVoters)
-		case configRivals:
-			c.Rivals, err = readMembers(c.Rivals, f.bytes)
-		}
-	}
-	if err = errors.Join(err, f.err); err == nil {
-		err = c.Check()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("has a configuration that is none: %w", err)
-	}
-	return c, nil
-}
-
-// readMembers appends a member. Its texts lie in b.
-func readMembers(list []ownership.Member, b []byte) ([]ownership.Member, error) {
-	if len(list) == ownership.MaxMembers {
-		return nil, fmt.Errorf("it has more than %d members", ownership.MaxMembers)
-	}
-	m, err := readMember(b)
-	return append(list, m), err
-}
-
-// readMember reads a member. Its texts lie in b.
-func readMember(b []byte) (m ownership.Member, err error) {
-	f := fields{rest: b}
-	for f.next() {
-		switch f.num {
-		case memberID:
-			m.ID = borrow(f.bytes)
-		case memberBoot:
-			m.Boot = ownership.Boot(f.value)
-		case memberRole:
-			m.Role = ownership.Role(min(f.value, 1<<8-1))
-		case memberZone:
-			m.Zone = borrow(f.bytes)
-		}
-	}
-	return m, f.err
-}
-
-// readMemberBoots appends a packed list, or a single one of a list that is not.
-func readMemberBoots(list []ownership.Boot, f *fields, most int) ([]ownership.Boot, error) {
-	short := readBoots(nil, f)
-	if len(f.bytes)%8 != 0 || len(list)+len(short) > most {
-		return nil, fmt.Errorf("lists %d bytes of boots after %d boots; 8 bytes each and at most %d boots are accepted",
-			len(f.bytes), len(list), most)
-	}
-	for _, boot := range short {
-		list = append(list, ownership.Boot(boot))
-	}
-	return list, nil
 }

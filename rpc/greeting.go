@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -14,6 +15,19 @@ import (
 
 // protocol is the version of what nodes say to each other. A node of another version is refused.
 const protocol = "2"
+
+// twoProtocols says what to do about nodes of another protocol.
+const twoProtocols = "nodes of two protocols do not mix: run the same release on all nodes. " +
+	"To keep the counters, stop all nodes with --data-dir, and start them anew with it"
+
+// explainProtocol adds advice to a refusal by a node of another protocol, if the refusal has none:
+// earlier releases give none.
+func explainProtocol(err error) error {
+	if status.Code(err) == codes.FailedPrecondition && !strings.Contains(err.Error(), twoProtocols) {
+		return fmt.Errorf("%w; %s", err, twoProtocols)
+	}
+	return err
+}
 
 // Metadata at the beginning of a stream between nodes, in both directions; see peer.proto. The suffix -bin lets gRPC
 // carry any bytes.
@@ -59,7 +73,9 @@ func (g greeting) admit(ctx context.Context) (other greeting, err error) {
 	other, version, ok := readGreeting(md)
 	switch {
 	case !ok:
-		return other, status.Errorf(codes.FailedPrecondition, "node %s speaks protocol %s of penstock.peer, the caller %q; run the same release on all nodes", g.node, protocol, version)
+		return other, status.Errorf(codes.FailedPrecondition,
+			"node %s speaks protocol %s of penstock.peer, the caller %q; %s",
+			g.node, protocol, version, twoProtocols)
 	case other.cluster != g.cluster:
 		return other, status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, the caller to %q; give all nodes of a cluster the same name", g.node, g.cluster, other.cluster)
 	}

@@ -61,6 +61,11 @@ func (e *exchange) known() bool {
 
 // forged is why an ask cannot come from who is at the other end; empty if it can.
 func (e *exchange) forged(a *cluster.Ask) string {
+	if a.Words != nil {
+		if reason := a.Words.Forged(e.peer.node, e.peer.boot, e.agent); reason != "" {
+			return reason
+		}
+	}
 	switch m := a.Move; {
 	case m != nil && (m.From != e.peer.boot || m.ID != e.peer.node), a.From != 0 && a.From != e.peer.boot:
 		return "it names another sender than the node that has opened the stream"

@@ -64,7 +64,11 @@ type line struct {
 	ended   chan struct{} // closed when run has returned
 	wake    chan struct{} // holds a token if something waits
 	refused atomic.Bool   // nobody listens at the address
-	memo    lineageMemo   // of the reader
+
+	// Of run and of what it calls.
+	memo  lineageMemo
+	met   greeting // the other end of the stream
+	agent bool     // … by its certificate
 
 	pen   sync.Mutex // held while asks are written down: who holds it may read the Ask of a letter that was sent
 	frame frameWriter
@@ -301,7 +305,7 @@ func (l *line) rest(d time.Duration) {
 // fail turns away what waits, and what comes until a stream is open.
 func (l *line) fail(err error) {
 	l.mu.Lock()
-	if l.down == nil && l.ctx.Err() == nil {
+	if l.down == nil && l.ctx.Err() == nil && l.to.boot != 0 { // without a boot, an address is just being tried
 		l.config.Logger.Warn("peer cannot be reached", "peer", l.to.id, "address", l.to.addr, "reason", err)
 	}
 	l.down = err
@@ -333,7 +337,7 @@ func (l *line) converse() (greeted bool, err error) {
 	again := l.down != nil
 	l.down = nil
 	l.mu.Unlock()
-	if again {
+	if again && l.to.boot != 0 {
 		l.config.Logger.Info("peer is back", "peer", l.to.id, "address", l.to.addr)
 	}
 	written := make(chan struct{})
@@ -371,20 +375,22 @@ func (l *line) open(ctx context.Context, hangUp func()) (grpc.ClientStream, erro
 func (l *line) meet(stream grpc.ClientStream) error {
 	header, err := stream.Header()
 	if err != nil {
-		return err
+		return explainProtocol(err)
 	}
 	g, version, ok := readGreeting(header)
 	switch {
 	case !ok || g.cluster != l.config.Cluster: // it refuses this node too, and says why
 		if err := stream.RecvMsg(&message{}); err != nil {
-			return err
+			return explainProtocol(err)
 		}
 		return fmt.Errorf("it names cluster %q and protocol %q, this node %q and %q", g.cluster, version, l.config.Cluster, protocol)
-	case g.node != l.to.id || g.boot != l.to.boot:
+	case l.to.id != "" && g.node != l.to.id || l.to.boot != 0 && g.boot != l.to.boot:
 		return fmt.Errorf("%w: another node answers there: %s, boot %016x, instead of %s, boot %016x", cluster.ErrGone, g.node, g.boot, l.to.id, l.to.boot)
 	}
+	l.met, l.agent = g, false
 	if id := shown(stream.Context()); id != nil {
-		return id.check(l.to.id, l.role)
+		l.agent = !id.is(cluster.RoleMember)
+		return id.check(g.node, l.role)
 	}
 	return nil
 }
@@ -485,6 +491,11 @@ func (l *line) deliver(tag uint64, b []byte) {
 		return
 	}
 	a, refusal, err := readAnswer(b, len(lt.call.Ask.Items), &l.memo)
+	if err == nil && a.Words != nil {
+		if reason := a.Words.Forged(l.met.node, l.met.boot, l.agent); reason != "" {
+			err = fmt.Errorf("has words that are forged: %s", reason)
+		}
+	}
 	switch {
 	case err != nil:
 		lt.finish(nil, fmt.Errorf("an answer of peer %s %w", l.to.id, err))

@@ -37,7 +37,8 @@ type Peers struct {
 	lines  atomic.Pointer[map[lineTo]*line] // never changed, only replaced
 }
 
-// lineTo says where a line ends. Another boot of a node is another end: it has lost the memory of the one before.
+// lineTo says where a line ends. Another boot of a node is another end: it has lost the memory of the one before. Without a
+// boot any boot of the id is meant, and without an id any node of the cluster that listens at the address.
 type lineTo struct {
 	id, addr string
 	boot     uint64

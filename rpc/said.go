@@ -7,8 +7,8 @@ import (
 	"penstock/cluster/ownership"
 )
 
-// said is a message about ownership as peer.proto has it: one shape for all kinds, so there is one writer
-// and one reader. Its kind says which of the fields mean something.
+// said is a message about ownership as peer.proto has it: one shape for all kinds, so there is one
+// writer and one reader. Its kind says which of the fields mean something.
 type said struct {
 	kind       saidKind
 	epoch      ownership.Epoch
@@ -65,7 +65,10 @@ const (
 func saidOf(m ownership.Message) said {
 	switch m := m.(type) {
 	case ownership.Hello:
-		return said{kind: saidHello, member: m.Member, boot: m.Former, config: m.Config, flag: m.Deciding, reply: m.Reply}
+		return said{
+			kind: saidHello, member: m.Member, boot: m.Former, config: m.Config, flag: m.Deciding,
+			reply: m.Reply,
+		}
 	case ownership.Vote:
 		return said{kind: saidVote, boot: m.Founder, flag: m.Given}
 	case ownership.Release:
@@ -75,7 +78,9 @@ func saidOf(m ownership.Message) said {
 	case ownership.Refuse:
 		return said{kind: saidRefuse, boot: m.Holder}
 	case ownership.Renew:
-		return said{kind: saidRenew, epoch: m.Epoch, sent: m.Sent, flag: m.Leaving, boots: m.Unreached}
+		return said{
+			kind: saidRenew, epoch: m.Epoch, sent: m.Sent, flag: m.Leaving, boots: m.Unreached,
+		}
 	case ownership.RenewAck:
 		return said{kind: saidRenewAck, epoch: m.Epoch, sent: m.Sent, clock: m.Clock}
 	case ownership.Farewell:
@@ -107,7 +112,10 @@ func saidOfChange(m ownership.Message) said {
 	case ownership.Prepare:
 		return said{kind: saidPrepare, epoch: m.Epoch, ballot: m.Ballot}
 	case ownership.Promise:
-		return said{kind: saidPromise, epoch: m.Epoch, ballot: m.Ballot, accepted: m.Accepted, config: m.Value}
+		return said{
+			kind: saidPromise, epoch: m.Epoch, ballot: m.Ballot, accepted: m.Accepted,
+			config: m.Value,
+		}
 	case ownership.Accept:
 		return said{kind: saidAccept, ballot: m.Ballot, config: m.Value}
 	case ownership.Accepted:
@@ -144,7 +152,9 @@ func (s *said) message() (ownership.Message, error) {
 	}
 	switch s.kind {
 	case saidHello:
-		return ownership.Hello{Member: s.member, Former: s.boot, Config: s.config, Deciding: s.flag, Reply: s.reply}, nil
+		return ownership.Hello{
+			Member: s.member, Former: s.boot, Config: s.config, Deciding: s.flag, Reply: s.reply,
+		}, nil
 	case saidVote:
 		return ownership.Vote{Founder: s.boot, Given: s.flag}, nil
 	case saidRelease:
@@ -154,7 +164,9 @@ func (s *said) message() (ownership.Message, error) {
 	case saidRefuse:
 		return ownership.Refuse{Holder: s.boot}, nil
 	case saidRenew:
-		return ownership.Renew{Epoch: s.epoch, Sent: s.sent, Leaving: s.flag, Unreached: s.boots}, nil
+		return ownership.Renew{
+			Epoch: s.epoch, Sent: s.sent, Leaving: s.flag, Unreached: s.boots,
+		}, nil
 	case saidRenewAck:
 		return ownership.RenewAck{Epoch: s.epoch, Sent: s.sent, Clock: s.clock}, nil
 	case saidFarewell:
@@ -183,7 +195,9 @@ func (s *said) change() ownership.Message {
 	case saidPrepare:
 		return ownership.Prepare{Epoch: s.epoch, Ballot: s.ballot}
 	case saidPromise:
-		return ownership.Promise{Epoch: s.epoch, Ballot: s.ballot, Accepted: s.accepted, Value: s.config}
+		return ownership.Promise{
+			Epoch: s.epoch, Ballot: s.ballot, Accepted: s.accepted, Value: s.config,
+		}
 	case saidAccept:
 		return ownership.Accept{Ballot: s.ballot, Value: s.config}
 	case saidAccepted:
@@ -215,7 +229,8 @@ func (s *said) check() error {
 		}
 	case saidPromise:
 		if (s.accepted != 0) != (s.config != nil) {
-			return fmt.Errorf("of kind %d has one of accepted and config; both or none are accepted", s.kind)
+			return fmt.Errorf("of kind %d has one of accepted and config; both or none are accepted",
+				s.kind)
 		}
 	case saidHello, saidJoin:
 		if err := s.member.Check(); err != nil {
@@ -236,7 +251,8 @@ func (s *said) check() error {
 func (s *said) needsEpoch() bool {
 	switch s.kind {
 	case saidRenew, saidRenewAck, saidFarewell, saidPrepare, saidPromise, saidAccepted, saidBehind,
-		saidSecede, saidSeceded, saidClaim, saidClaimAnswer, saidGift, saidTaken, saidCopyOf, saidCopyKept:
+		saidSecede, saidSeceded, saidClaim, saidClaimAnswer, saidGift, saidTaken, saidCopyOf,
+		saidCopyKept:
 		return true
 	}
 	return false

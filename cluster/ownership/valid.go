@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Bounds of what a message may name. They are generous: a cluster has at most 1,024 owners.
+// Bounds of names and lists in a message. They are generous: a cluster has at most 1,024 owners.
 const (
 	MaxMembers = 2048    // of one configuration, and as many rivals
 	MaxName    = 255     // bytes of an id or a zone
 	MaxLineage = 1 << 15 // bytes of a lineage, 8 for each boot in it
 )
 
-// Check reports what is wrong with a configuration that comes from elsewhere. No rule of the protocol is
-// looked at here, but what all code that reads a configuration relies on.
+// Check reports what is wrong with a configuration that comes from elsewhere. No rule of the
+// protocol is looked at here, but what all code that reads a configuration relies on.
 func (c *Configuration) Check() error {
 	if err := c.Epoch.Check(); err != nil {
 		return err
@@ -22,6 +22,21 @@ func (c *Configuration) Check() error {
 	if err := c.Previous.Check(); err != nil {
 		return err
 	}
+	if err := c.checkSizes(); err != nil {
+		return err
+	}
+	if err := c.checkMembers(); err != nil {
+		return err
+	}
+	for i, v := range c.Voters {
+		if i > 0 && c.Voters[i-1] >= v || !c.Has(v) {
+			return fmt.Errorf("voters[%d] is %d; voters are members, and sorted", i, v)
+		}
+	}
+	return c.checkBoots()
+}
+
+func (c *Configuration) checkSizes() error {
 	switch {
 	case c.Epoch.Number == 0:
 		return errors.New("its epoch has the number 0")
@@ -32,6 +47,10 @@ func (c *Configuration) Check() error {
 	case len(c.Voters) == 0 || len(c.Voters) > MaxVoters:
 		return fmt.Errorf("it has %d voters; 1 to %d are accepted", len(c.Voters), MaxVoters)
 	}
+	return nil
+}
+
+func (c *Configuration) checkMembers() error {
 	for i := range c.Members {
 		if err := c.Members[i].Check(); err != nil {
 			return fmt.Errorf("members[%d] %w", i, err)
@@ -46,12 +65,7 @@ func (c *Configuration) Check() error {
 			return fmt.Errorf("rivals[%d] %w", i, err)
 		}
 	}
-	for i, v := range c.Voters {
-		if i > 0 && c.Voters[i-1] >= v || !c.Has(v) {
-			return fmt.Errorf("voters[%d] is %d; voters are members, and sorted", i, v)
-		}
-	}
-	return c.checkBoots()
+	return nil
 }
 
 // checkBoots reports two members of one boot.
