@@ -12,12 +12,17 @@ import (
 type Clock struct {
 	start time.Time
 	began limiter.Instant // start, as the node counts
+
+	suspensions suspensions
 }
 
 // NewClock reads the wall clock.
 func NewClock() *Clock {
 	now := time.Now()
-	return &Clock{start: now, began: limiter.Instant(now.UnixNano())}
+	c := &Clock{start: now, began: limiter.Instant(now.UnixNano())}
+	c.suspensions.last.wall = c.wallOffset()
+	c.suspensions.last.boot, _ = c.bootOffset()
+	return c
 }
 
 // Now is the present.

@@ -367,11 +367,15 @@ func TestWordsTakeNoMemoryForWhatIsMissing(t *testing.T) {
 // on.
 func FuzzWords(f *testing.F) {
 	minimizeBriefly()
+	epoch := &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}
 	for kind := range messageKinds {
 		f.Add(wireOf(f, theirWords(&peerv1.Said{
-			Kind: uint32(kind), Epoch: &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}, Boot: 9, Member: &peerv1.Member{Id: []byte("n9"), Boot: 9},
-			Config: theirConfig(func(*peerv1.Configuration) {}).Config, Ballot: 17, Accepted: 16, Partitions: []uint32{1, 2}, Boots: []uint64{3},
-			Parts: []*peerv1.PartAnswer{{Partition: 4, Standing: 1, CopyOf: 2}}, Inner: &peerv1.Said{Kind: 20, Epoch: &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}},
+			Kind: uint32(kind), Epoch: epoch, Boot: 9, Flag: true, Reply: true, To: 8, SentNs: 5, ClockNs: -6,
+			Member: &peerv1.Member{Id: []byte("n9"), Boot: 9, Role: 1, Zone: []byte("z")},
+			Config: theirConfig(func(*peerv1.Configuration) {}).Config, Ballot: 17, Accepted: 16,
+			Partition: 3, Partitions: []uint32{1, 2}, Boots: []uint64{3},
+			Parts: []*peerv1.PartAnswer{{Partition: 4, Standing: 1, CopyOf: 2}},
+			Inner: &peerv1.Said{Kind: uint32(saidClaim), Epoch: epoch, Partitions: []uint32{7}},
 		})))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -385,4 +389,34 @@ func FuzzWords(f *testing.F) {
 		w.Forged("n9", 9, true)
 		roundTrip(t, w)
 	})
+}
+
+// BenchmarkWords writes and reads what a voter sends with a configuration, and a renewal.
+func BenchmarkWords(b *testing.B) {
+	renewal := wordsOf(ownership.Renew{Epoch: largeConfig(3).Epoch, Sent: 1 << 60})
+	all := map[string]*cluster.Words{"renewal": renewal}
+	for _, members := range []int{3, 100, 1000} {
+		all[fmt.Sprint(members, "_members")] = wordsOf(ownership.Decided{Config: largeConfig(members)})
+	}
+	for name, w := range all {
+		buf := appendWords(nil, 1, w)
+		f := fields{rest: buf}
+		f.next()
+		b.Run(name+"/write", func(b *testing.B) {
+			b.ReportAllocs()
+			scratch := slices.Clone(buf)
+			for b.Loop() {
+				scratch = appendWords(scratch[:0], 1, w)
+			}
+			b.ReportMetric(float64(len(buf)), "bytes")
+		})
+		b.Run(name+"/read", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := readWords(f.bytes); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
