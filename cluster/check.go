@@ -60,6 +60,7 @@ type Item struct {
 
 	ruled   *limiter.Limit // the limit of that name when the rules were made (Node.Match)
 	limit   *limiter.Limit
+	tally   *tally // of limit, if that has a name in force
 	hash    uint64
 	doubt   *doubt // who may have charged it without an answer
 	namer   uint64 // boot that has named who is asked; 0: nobody has
@@ -243,7 +244,7 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 	if len(r.Items) == 0 || len(r.Items) > MaxItems {
 		return &InputError{Field: "items", Reason: itemsReason(len(r.Items))}
 	}
-	limits := *n.limits.Load()
+	limits := *n.inForce.Load()
 	for i := range r.Items {
 		it := &r.Items[i]
 		if len(it.Key) < MinKey {
@@ -252,10 +253,12 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 		if len(it.Key) > MaxKey {
 			return inputErrorf(i, "key", "has %d bytes; at most %d are accepted", len(it.Key), MaxKey)
 		}
-		named := limits[it.Limit]
+		inForce := limits[it.Limit]
+		named := inForce.limit
 		if it.ruled != nil {
 			named = it.ruled
 		}
+		it.tally = inForce.tally
 		switch {
 		case it.Inline == nil && it.Limit == "":
 			return inputErrorf(i, "limit", "is missing; name a limit or send one inline")
@@ -263,10 +266,10 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 			return &UnknownLimitError{Item: i, Name: it.Limit}
 		case it.Inline == nil:
 			it.limit = named.For(it.Key)
-		case limits[it.Inline.Name] != nil:
+		case limits[it.Inline.Name].limit != nil:
 			return inputErrorf(i, "inline.name", "%q is a limit of this cluster; an inline limit needs another name", it.Inline.Name)
 		default:
-			it.limit = it.Inline.For(it.Key)
+			it.limit, it.tally = it.Inline.For(it.Key), nil
 		}
 		if it.Terms != (Terms{}) {
 			if err := it.accepted(i); err != nil {
@@ -307,25 +310,34 @@ func (it *Item) peeks() bool {
 // conclude turns refusals into what the limit wants the caller to hear, and counts.
 func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
 	var allowed, denied, peeks, degraded, shadow uint64
+	var run tallyRun
 	for i := range out {
-		d := &out[i]
-		d.Rule = r.Items[i].limit
-		if !d.Allowed && d.Rule.NeverDenies() && (r.Items[i].Op == OpTake || r.Items[i].Op == OpReserve) {
+		d, it, outcome := &out[i], &r.Items[i], OutcomeAllowed
+		d.Rule = it.limit
+		if !d.Allowed && d.Rule.NeverDenies() && (it.Op == OpTake || it.Op == OpReserve) {
 			d.Allowed, d.Shadow = true, true
+			outcome = OutcomeShadow
 			shadow++
 		}
+		peeked := it.peeks()
 		switch {
-		case r.Items[i].peeks():
+		case peeked:
 			peeks++
 		case d.Allowed:
 			allowed++
 		default:
+			outcome = OutcomeDenied
 			denied++
+		}
+		if !peeked && (it.Op == OpTake || it.Op == OpReserve) {
+			run.add(n.tallyOf(it), int(outcome)*ofSources+int(d.Source))
 		}
 		if d.Degraded {
 			degraded++
+			n.tallyOf(it).add(checkCells+int(n.reasonOf(d)), 1)
 		}
 	}
+	run.flush()
 	if allowed > 0 {
 		n.stats.Allowed.add(allowed)
 	}

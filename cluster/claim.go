@@ -253,6 +253,9 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 	for k, p := range wanted {
 		pt := &n.parts[p]
 		if free[k] && pt.term == term && !n.holdings.held[p].Load() && n.should(now, r, int(p)) {
+			if pt.copyOf != 0 && pt.copyOf != n.boot {
+				n.stats.TakenOver.Add(1)
+			}
 			n.holdLocked(int(p), term)
 			pt.to, pt.copied = r.copyTarget(int(p)), copyWanted
 			n.dueLocked(pt)

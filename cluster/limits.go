@@ -82,6 +82,7 @@ func (n *Node) uniteLimitsLocked() {
 		maps.Copy(all, n.given)
 	}
 	n.limits.Store(&all)
+	n.tallyLocked(all)
 }
 
 // A decider finds by which limit the owner of a key decides on what other nodes ask. Where nodes have different files, each

@@ -44,7 +44,8 @@ type Node struct {
 	writtenAt   limiter.Instant // when the file was that names who is awaited
 
 	view     atomic.Pointer[route]
-	limits   atomic.Pointer[Limits] // in force: given, and of put what given has no name of
+	limits   atomic.Pointer[Limits]                  // in force: given, and of put what given has no name of
+	inForce  atomic.Pointer[map[string]limitInForce] // limits, with the tallies of their answers
 	rules    atomic.Pointer[rules.Set]
 	recent   dedup.Window
 	leases   lease.Leases
@@ -67,6 +68,8 @@ type Node struct {
 	sequence atomic.Uint64 // of the last ID drawn
 	stats    Stats
 	_        [64]byte
+
+	otherLimits tally // of limits that requests bring along
 
 	chargesMu sync.Mutex // guards charges; taken after mu
 	charges   charges
@@ -151,6 +154,7 @@ func New(c Config) (*Node, error) {
 	n.agreed.until.Store(neverEnds)
 	n.recent.Seed(c.Secret)
 	n.limits.Store(&Limits{})
+	n.inForce.Store(&map[string]limitInForce{})
 	n.limitsHash.Store(hashLimits(nil))
 	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)

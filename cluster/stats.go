@@ -39,10 +39,11 @@ type Stats struct {
 	InlineRefused atomic.Uint64
 
 	// Partitions are counted from here on.
-	Claimed  atomic.Uint64 // held because nobody did
-	Received atomic.Uint64 // held because whoever did has given them
-	Given    atomic.Uint64 // given to others
-	Fenced   atomic.Uint64 // times that this node has stopped deciding, because it was stopped or cut off
+	Claimed   atomic.Uint64 // held because nobody did
+	Received  atomic.Uint64 // held because whoever did has given them
+	Given     atomic.Uint64 // given to others
+	TakenOver atomic.Uint64 // of Claimed: the holder was gone, and had given a copy here
+	Fenced    atomic.Uint64 // times that this node has stopped deciding, because it was stopped or cut off
 
 	Copied atomic.Uint64 // entries and charges taken over from others
 }

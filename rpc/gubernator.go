@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -28,8 +29,9 @@ type gubernatorDoor struct {
 	node     *cluster.Node
 	clock    *Clock // nil behind HTTP, where requests have no deadlines
 	inlines  *Inlines
-	draining func() bool // nil: never
-	audit    *audit.Log  // of resets; nil: nothing is recorded
+	draining func() bool         // nil: never
+	audit    *audit.Log          // of resets; nil: nothing is recorded
+	seconds  prometheus.Observer // of checks; nil: they are not measured
 	owners   atomic.Pointer[ownerTexts]
 }
 
@@ -73,6 +75,7 @@ func (*gubernatorDoor) LiveCheck(context.Context, *gubernator.LiveCheckReq) (*gu
 
 // answer decides the requests of c, which came at now. An error is a gRPC status, and with each nothing was counted.
 func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
+	defer took(g.seconds, now)
 	in := c.in.Requests
 	if len(in) > cluster.MaxItems {
 		g.node.Stats().Refused.Add(1)

@@ -21,7 +21,9 @@ import (
 // fields that are not known are passed over; all fields are written, 64-bit numbers as strings; errors are
 // google.rpc.Status.
 func (w *web) gubernatorPages(m *mux) {
-	door := &gubernatorDoor{node: w.Node, inlines: w.inlines, draining: w.Draining, audit: w.Audit}
+	door := &gubernatorDoor{
+		node: w.Node, inlines: w.inlines, draining: w.Draining, audit: w.Audit, seconds: w.Metrics.Checks("gubernator"),
+	}
 	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
 		in, err := readGubernator(rw, r)
 		if err != nil {

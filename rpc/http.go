@@ -93,13 +93,13 @@ func newWeb(c HTTPConfig) *web {
 func NewHTTP(c HTTPConfig) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
-	m.handleCharge("GET /v1/check", w.timed("check", w.checkQuery))
-	m.handle("POST /v1/check", w.timed("check", w.checkBody))
+	m.handleCharge("GET /v1/check", w.timedCheck("check", w.checkQuery))
+	m.handle("POST /v1/check", w.timedCheck("check", w.checkBody))
 	m.handle("GET /v1/peek", w.peekQuery)
 	m.handle("POST /v1/reserve", w.timed("reserve", w.reserveBody))
 	m.handle("POST /v1/settle", w.timed("settle", w.settleBody))
 	m.handle("POST /v1/extend", w.extendBody)
-	m.Handle("/v1/auth", w.timed("auth", w.auth)) // proxies pass the client's method on
+	m.Handle("/v1/auth", w.timedCheck("auth", w.auth)) // proxies pass the client's method on
 	w.gubernatorPages(m)
 	for pattern, door := range c.Doors {
 		_, path, _ := strings.Cut(pattern, " /")
@@ -238,8 +238,18 @@ func (w *web) timed(path string, h http.HandlerFunc) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		h(rw, r)
-		seconds.Observe(time.Since(began).Seconds())
+		took(seconds, began)
 	}
+}
+
+// timedCheck is timed for a page whose requests are checks.
+func (w *web) timedCheck(path string, h http.HandlerFunc) http.HandlerFunc {
+	seconds := w.Metrics.Checks("http")
+	return w.timed(path, func(rw http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		h(rw, r)
+		took(seconds, began)
+	})
 }
 
 func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
@@ -330,6 +340,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 	for _, c := range nodeCounters {
 		counters[c.name] = c.read(w.Node.Stats())
 	}
+	counters["degraded"] = w.Node.Stats().Degraded.Load()
 	build := ""
 	if b, ok := debug.ReadBuildInfo(); ok {
 		build = b.GoVersion

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,8 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	seconds  *prometheus.HistogramVec // of the pages that decide
+	checks   *prometheus.HistogramVec // of checks, by door
+	failed   *atomic.Pointer[func() int]
 }
 
 // NewMetrics makes the metrics of n.
@@ -26,9 +29,33 @@ func NewMetrics(n *cluster.Node, p *Peers) *Metrics {
 		NativeHistogramBucketFactor:    1.1,
 		NativeHistogramMaxBucketNumber: 100,
 	}, []string{"path"})
-	r := prometheus.NewRegistry()
-	r.MustRegister(&nodeCollector{n, p}, seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Metrics{r, seconds}
+	checks := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "penstock_check_duration_seconds",
+		Help:    "Time that a request with checks takes between its decoding and its answer; at the Redis door, a batch of commands.",
+		Buckets: secondsBuckets,
+	}, []string{"door"})
+	r, failed := prometheus.NewRegistry(), new(atomic.Pointer[func() int])
+	r.MustRegister(&nodeCollector{n, p, failed}, seconds, checks, &limitCollector{n},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if p != nil {
+		r.MustRegister(p.seconds)
+	}
+	return &Metrics{r, seconds, checks, failed}
+}
+
+// Checks is where a door says how long a request with checks took, in seconds. Without metrics it is nil.
+func (m *Metrics) Checks(door string) prometheus.Observer {
+	if m == nil {
+		return nil
+	}
+	return m.checks.WithLabelValues(door)
+}
+
+// took tells o how long it is since began. o may be nil.
+func took(o prometheus.Observer, began time.Time) {
+	if o != nil {
+		o.Observe(time.Since(began).Seconds())
+	}
 }
 
 // redisCounters are the counters of the door for the Redis protocol.
@@ -122,7 +149,6 @@ var nodeCounters = []counter{
 	{"peeks", "Items that asked for a state and charged nothing: neither allowed nor denied.", func(s *cluster.Stats) uint64 { return s.Peeks.Load() }},
 	{"shadowed", "Items answered yes although the limit refuses.", func(s *cluster.Stats) uint64 { return s.Shadowed.Load() }},
 	{"refused", "Requests in error: nothing decided, nothing charged.", func(s *cluster.Stats) uint64 { return s.Refused.Load() }},
-	{"degraded", "Items answered under less than the full promise.", func(s *cluster.Stats) uint64 { return s.Degraded.Load() }},
 	{"fallback", "Items answered by on_error.", func(s *cluster.Stats) uint64 { return s.Fallback.Load() }},
 	{"settled", "Items admitted by on_error that their owner was told to charge afterwards.", func(s *cluster.Stats) uint64 { return s.Settled.Load() }},
 	{"forgiven", "Items admitted by on_error that nobody could be told to charge.", func(s *cluster.Stats) uint64 { return s.Forgiven.Load() }},
@@ -142,6 +168,9 @@ var nodeCounters = []counter{
 	{"ran_out", "Holds whose deadline came before they were settled.", func(s *cluster.Stats) uint64 { return s.RanOut.Load() }},
 	{"unmatched", "Requests with attributes that no rule matches: admitted, and nothing counted.", func(s *cluster.Stats) uint64 { return s.Unmatched.Load() }},
 	{"inline_refused", "Limits that requests brought along, refused at this node's doors because their client, or all clients, had brought too many.", func(s *cluster.Stats) uint64 { return s.InlineRefused.Load() }},
+	{"fenced", "Times that this node stopped deciding, because it was stopped or cut off.", func(s *cluster.Stats) uint64 { return s.Fenced.Load() }},
+	{"strangers", "Messages about partitions from nodes that no view has named: not believed.", func(s *cluster.Stats) uint64 { return s.Strangers.Load() }},
+	{"implausible", "Messages about partitions that no member can have sent: not believed.", func(s *cluster.Stats) uint64 { return s.Implausible.Load() }},
 	{"loops", "Asks dropped because they had been sent on too often.", func(s *cluster.Stats) uint64 { return s.Loops.Load() }},
 }
 
@@ -155,12 +184,6 @@ var nodeGauges = []gauge{
 	{"ready", "1 if the node can answer checks.", func(n *cluster.Node) float64 {
 		if n.Ready() {
 			return 1
-		}
-		return 0
-	}},
-	{"members", "Nodes known, of all states and roles.", func(n *cluster.Node) float64 {
-		if v := n.View(); v != nil {
-			return float64(len(v.Members))
 		}
 		return 0
 	}},
@@ -203,8 +226,9 @@ func tableStatus(n *cluster.Node) map[string]any {
 
 // nodeCollector reads a node's numbers when it is asked for them.
 type nodeCollector struct {
-	node  *cluster.Node
-	peers *Peers // nil: none
+	node   *cluster.Node
+	peers  *Peers                      // nil: none
+	failed *atomic.Pointer[func() int] // how many nodes it has lost lately; nil: nobody counts them
 }
 
 // peerCounters are the counters of the lines to peers.
@@ -245,6 +269,7 @@ func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node))
 	}
 	c.collectCopies(to)
+	c.collectMoves(to)
 }
 
 var partitionsDesc = prometheus.NewDesc("penstock_partitions",

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"penstock/cluster"
 	"penstock/limiter"
 )
@@ -30,6 +32,7 @@ type Peers struct {
 	config  PeersConfig
 	stats   PeersStats
 	letters sync.Pool // of *letter
+	seconds prometheus.Histogram
 
 	mu     sync.Mutex // guards closed, and makes changes of lines one at a time
 	closed bool
@@ -61,7 +64,11 @@ func NewPeers(c PeersConfig) *Peers {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	p := &Peers{config: c, letters: sync.Pool{New: newLetter}}
+	p := &Peers{config: c, letters: sync.Pool{New: newLetter}, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "penstock_peer_request_duration_seconds",
+		Help:    "Time that a request for checks of other nodes takes; those of several owners are asked at once.",
+		Buckets: secondsBuckets,
+	})}
 	p.lines.Store(&map[lineTo]*line{})
 	return p
 }
@@ -72,6 +79,9 @@ func (p *Peers) Stats() *PeersStats { return &p.stats }
 // Call carries each Ask to its peer, all at once, and returns when each Call has its Answer or its Err, at the latest
 // when the last of their deadlines comes. See cluster.Network.
 func (p *Peers) Call(calls []cluster.Call) {
+	if len(calls) > 0 && calls[0].Ask != nil && calls[0].Ask.Move == nil {
+		defer took(p.seconds, time.Now())
+	}
 	var few [8]*letter
 	sent := few[:0]
 	for i := range calls {

@@ -52,8 +52,9 @@ type Redis struct {
 	admits  *access.Clients // nil: anybody
 	inlines *Inlines
 	stats   redisStats
-	seconds prometheus.Observer
-	most    int // connections at a time
+	seconds prometheus.Observer // of batches
+	checks  prometheus.Observer // of batches with checks
+	most    int                 // connections at a time
 
 	mu       sync.Mutex // guards conns and listener
 	conns    map[*redisConn]struct{}
@@ -80,7 +81,7 @@ func NewRedis(c RedisConfig) *Redis {
 		d.config.TLS = withoutProtocols(c.TLS)
 	}
 	if c.Metrics != nil {
-		d.seconds = c.Metrics.addRedis(d)
+		d.seconds, d.checks = c.Metrics.addRedis(d), c.Metrics.Checks("redis")
 	}
 	return d
 }

@@ -65,6 +65,7 @@ type redisRound struct {
 	request cluster.Request
 
 	commands, errors uint64
+	decides          bool // checks were decided
 }
 
 var redisRounds = sync.Pool{New: func() any { return new(redisRound) }}
@@ -194,8 +195,13 @@ func (c *redisConn) count() {
 	}
 	r.commands, r.errors = 0, 0
 	if c.door.seconds != nil {
-		c.door.seconds.Observe(c.now.Sub(began).Seconds())
+		seconds := c.now.Sub(began).Seconds()
+		c.door.seconds.Observe(seconds)
+		if r.decides {
+			c.door.checks.Observe(seconds)
+		}
 	}
+	r.decides = false
 }
 
 // write sends the replies that there are. A client that does not read them is gone for us.
@@ -249,7 +255,7 @@ func (c *redisConn) decide() {
 	if n == 0 {
 		return
 	}
-	r.checks = 0
+	r.checks, r.decides = 0, true
 	r.request = cluster.Request{Items: r.items[:n]}
 	out := r.decided[:n]
 	if err := c.door.config.Node.Check(&r.request, out); err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -81,8 +82,13 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
-	registerRateLimiter(s, &rateLimiter{node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil, audit: c.Audit})
-	registerGubernator(s, &gubernatorDoor{node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining, audit: c.Audit})
+	registerRateLimiter(s, &rateLimiter{
+		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil, audit: c.Audit,
+		seconds: c.Metrics.Checks("grpc"),
+	})
+	registerGubernator(s, &gubernatorDoor{
+		node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining, audit: c.Audit, seconds: c.Metrics.Checks("gubernator"),
+	})
 	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit})
 	for _, door := range c.Doors {
 		door.Register(s, ending)
@@ -144,6 +150,7 @@ type rateLimiter struct {
 	ending  <-chan struct{}
 	guarded bool // calls have tickets
 	audit   *audit.Log
+	seconds prometheus.Observer // of checks; nil: they are not measured
 }
 
 // Check charges items.
@@ -157,7 +164,10 @@ func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*
 
 func (s *rateLimiter) serve(ctx context.Context, c *checkCall) error {
 	c.from = caller{ctx: ctx}
-	if err := s.check(s.deadline(ctx), c); err != nil {
+	began := time.Now()
+	err := s.check(s.deadline(ctx), c)
+	took(s.seconds, began)
+	if err != nil {
 		return StatusError(err)
 	}
 	return nil

@@ -103,7 +103,9 @@ func (s *rateLimiter) answer(c *streamCall) {
 	if c.timeoutMs != 0 {
 		timeout = time.Duration(min(max(c.timeoutMs, 0), maxTimeout.Milliseconds())) * time.Millisecond
 	}
-	if err := s.check(s.clock.Now().Add(timeout), &c.checkCall); err != nil {
+	began := time.Now()
+	err := s.check(s.clock.At(began).Add(timeout), &c.checkCall)
+	if took(s.seconds, began); err != nil {
 		f := explain(err)
 		c.failure = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"penstock/cluster"
@@ -35,6 +36,8 @@ type dataDir struct {
 	path string
 	log  *slog.Logger
 	lock *os.File
+
+	failed atomic.Uint64 // times that save could not
 
 	mu      sync.Mutex // guards below, and makes files one at a time
 	saved   uint64     // changes of the node when the file was begun
@@ -104,6 +107,11 @@ func (d *dataDir) restore(node *cluster.Node) error {
 func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	defer func() {
+		if err != nil {
+			d.failed.Add(1)
+		}
+	}()
 	changes, others := node.Stats().Changes(), node.Others()
 	if changes == d.saved && slices.Equal(others, d.others) && !d.damaged {
 		return nil

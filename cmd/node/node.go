@@ -46,6 +46,7 @@ type running struct {
 	auditFile *os.File // nil without --audit-log
 	data      *dataDir // nil without --data-dir
 	agreement
+	failures failures
 	doors    []*openDoor
 	started  time.Time
 	draining atomic.Bool // /readyz says no
@@ -227,14 +228,9 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
 		Node: r.node, Clients: clients, Audit: r.audit, Admin: d.admin.off(), Version: version(), Started: r.started,
-		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: rpc.NewMetrics(r.node, r.peers),
+		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: r.newMetrics(clientTLS),
 		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines,
 	}
-	pages.Metrics.Register(r.envoy)
-	for _, o := range r.doors {
-		pages.Metrics.AddDoor(o.keeper)
-	}
-	pages.Metrics.SetReloads(r.lastReload)
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
 	}
@@ -259,6 +255,9 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 			if peerTLS, err = rpc.ServerTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
 				return fmt.Errorf("--peer-tls-cert: %w", err)
 			}
+		}
+		if peerTLS != nil {
+			pages.Metrics.AddCertificate("peer", peerTLS)
 		}
 		o.serveGRPC(rpc.NewPeerServer(rpc.PeerServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log}))
 	}
@@ -432,6 +431,7 @@ func (r *running) see(v *cluster.View) {
 		names[i] = m.ID + " " + m.State.String()
 	}
 	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
+	logFailures(r.log, r.failures.see(time.Now(), v))
 	r.peers.Keep(v.Members)
 	r.node.SetView(v)
 	r.compareLimits(v)

@@ -22,6 +22,7 @@ import (
 
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"penstock/cluster"
@@ -47,6 +48,8 @@ type Door struct {
 	strangers atomic.Uint64 // requests of a domain that no file has
 	failed    atomic.Uint64 // requests answered with an error
 	leases    atomic.Uint64 // lent to Envoys that decide by themselves (quota.go)
+
+	seconds prometheus.Observer // of requests; nil: they are not measured
 
 	ending <-chan struct{} // closed when streams shall end; nil: never
 
@@ -74,6 +77,9 @@ func (d *Door) Set(limits *policy.Envoy) {
 	d.inForce.Store(&inForce{limits, d.renewTallies(limits)})
 }
 
+// Measure has o be told how long each request took, in seconds. Call it before the door is opened.
+func (d *Door) Measure(o prometheus.Observer) { d.seconds = o }
+
 // Register adds the services to a server, whose streams end when ending is closed.
 func (d *Door) Register(s grpc.ServiceRegistrar, ending <-chan struct{}) {
 	d.ending = ending
@@ -92,6 +98,9 @@ func (d *Door) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitReq
 
 // decide is every request of this door: questions, Node.Check, answers.
 func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	if d.seconds != nil {
+		defer func(began time.Time) { d.seconds.Observe(time.Since(began).Seconds()) }(time.Now())
+	}
 	limits := d.inForce.Load()
 	if err := check(limits, in); err != nil {
 		d.failed.Add(1)

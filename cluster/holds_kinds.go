@@ -1,0 +1,29 @@
+package cluster
+
+import "penstock/limiter"
+
+// HoldCounts is how many holds are open on the keys that a node decides on, by what they are for.
+type HoldCounts struct {
+	Permits      int // of a concurrency limit
+	Takes        int // parts of takes from several owners, on their way
+	Leases       int // of nodes
+	Reservations int // of clients: reservations, and leases of client libraries
+}
+
+// HoldCounts counts the open holds. It looks at all of them.
+func (n *Node) HoldCounts() (c HoldCounts) {
+	view := n.View()
+	n.book.EachOpen(func(h *limiter.Hold) {
+		switch {
+		case h.Limit.Algorithm == limiter.Concurrency:
+			c.Permits++
+		case h.ID.Origin&(nodeOrigin|holdOrigin) == nodeOrigin|holdOrigin:
+			c.Takes++
+		case view != nil && view.Find(h.Holder) >= 0:
+			c.Leases++
+		default:
+			c.Reservations++
+		}
+	})
+	return c
+}

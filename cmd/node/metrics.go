@@ -1,0 +1,30 @@
+package main
+
+import (
+	"crypto/tls"
+
+	"penstock/rpc"
+)
+
+// newMetrics makes what /metrics shows of this node; clientTLS is what the doors for clients show.
+func (r *running) newMetrics(clientTLS *tls.Config) *rpc.Metrics {
+	m := rpc.NewMetrics(r.node, r.peers)
+	m.SetBuild(version())
+	m.Register(r.envoy)
+	r.envoy.Measure(m.Checks("envoy"))
+	m.SetReloads(r.lastReload)
+	m.SetFailed(r.failures.count)
+	m.SetSaveErrors(func() uint64 {
+		if r.data == nil {
+			return 0
+		}
+		return r.data.failed.Load()
+	})
+	for _, o := range r.doors {
+		m.AddDoor(o.keeper)
+		if clientTLS != nil && o.flag != "--peer" {
+			m.AddCertificate(o.flag[2:], clientTLS)
+		}
+	}
+	return m
+}
