@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check soak fuzz mutants bench bench-docs bench-check benchmarks demo image compose
+.PHONY: help build test race lint format generate check soak fuzz mutants history chaos bench bench-docs bench-check benchmarks demo image compose
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,13 @@ N    ?= 0
 SEED ?= 1
 mutants: ## break the tree in small ways, and list what no test notices; ROOM=limiter N=40 SEED=2 for a part of it
 	$(GO) run -C tools ./mutants -room '$(ROOM)' -n $(N) -seed $(SEED)
+
+SECONDS ?= 60
+history: ## real processes under faults of one node at a time, judged by what clients heard: SECONDS=60 SEED=…
+	cd bench && $(GO) run ./history -seconds $(SECONDS) -seed $(SEED)
+
+chaos: ## the same with faults of two nodes at once
+	cd bench && $(GO) run ./history -seconds $(SECONDS) -seed $(SEED) -chaos
 
 lint: ## vet, staticcheck, and whether the format is right
 	$(GO) vet ./...

@@ -7,6 +7,7 @@ replace penstock => ../
 replace penstock/bench/inprocess => ./inprocess
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/sethvargo/go-limiter v0.7.1

@@ -1,0 +1,312 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// dedupLasts is how long a node remembers the answer to an id.
+const dedupLasts = 2 * time.Second
+
+// patience is how long one history may take to judge.
+const patience = 3 * time.Second
+
+// count is what a counter may be at one instant of an explanation.
+type count struct {
+	used int64
+	// owed may be charged from now on: of marked answers, and of requests without an answer.
+	owed int64
+	// forgiven may be forgotten while a fault lasts that forgets.
+	forgiven int64
+	// free may be released: of settlements without an answer and of sets that were refused.
+	free int64
+}
+
+// covers says that whatever d explains, c explains too.
+func (c count) covers(d count) bool {
+	return c.used == d.used && c.owed >= d.owed && c.forgiven >= d.forgiven && c.free >= d.free
+}
+
+// to is how c comes to have used units. Released units are owed, and may be charged again.
+func (c count) to(used int64) (list []count) {
+	d := used - c.used
+	switch {
+	case d >= 0 && d <= c.owed:
+		c.used, c.owed = used, c.owed-d
+		return []count{c}
+	case d < 0 && -d <= c.forgiven+c.free:
+		for free := max(0, -d-c.forgiven); free <= min(c.free, -d); free++ {
+			n := c
+			n.used, n.owed = used, c.owed-d
+			n.free, n.forgiven = c.free-free, c.forgiven+d+free
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// counts are the alternatives, none of which covers another.
+type counts []count
+
+func (cs counts) with(c count) counts {
+	for _, x := range cs {
+		if x.covers(c) {
+			return cs
+		}
+	}
+	return append(slices.DeleteFunc(cs, c.covers), c)
+}
+
+// A step is an op or an event of the model.
+type step struct {
+	op        *Op
+	limit     int64
+	uncertain bool // op may have been decided by a node's share, and the answer cannot say so
+	// of an event:
+	owe, forgive, release int64
+	forgivable            int64 // the most that may be forgiven from now on
+	expires               bool
+}
+
+func (s *step) next(all counts) (out counts) {
+	for _, c := range all {
+		if s.op == nil {
+			c.owed, c.forgiven, c.free = c.owed+s.owe, c.forgiven+s.forgive, c.free+s.release
+			if s.expires {
+				c.forgiven = min(c.forgiven, s.forgivable)
+			}
+			out = out.with(c)
+			continue
+		}
+		used, change, ok := s.explained()
+		if ok {
+			for _, before := range c.to(used - change) {
+				before.used = used
+				out = out.with(before)
+			}
+		}
+		if s.uncertain {
+			c.owed += s.op.charged()
+			out = out.with(c)
+		}
+	}
+	return out
+}
+
+// explained is what the counter is after the op, by its answer, and what the op changed. ok: such
+// an answer can be.
+func (s *step) explained() (used, change int64, ok bool) {
+	o := s.op
+	used = s.limit - o.Remaining
+	switch {
+	case o.Refused: // it says what remains now
+		return used, 0, used >= 0 && (o.Allowed || used+o.Cost > s.limit)
+	case o.Kind == Settle:
+		return used, o.Cost - o.Held, used >= 0
+	case o.Kind == Peek:
+		return used, 0, used >= 0
+	case o.Allowed:
+		return used, o.Cost, used >= o.Cost && used <= s.limit
+	}
+	return used, 0, used >= 0 && used+o.Cost > s.limit
+}
+
+// model explains a history by one counter.
+func model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return counts{{}} },
+		Step: func(state, input, _ any) (bool, any) {
+			next := input.(*step).next(state.(counts))
+			return len(next) > 0, next
+		},
+		Equal: func(a, b any) bool { return slices.Equal(a.(counts), b.(counts)) },
+	}
+}
+
+// explanation is the question whether one counter explains the ops of a key.
+type explanation struct {
+	key    *key
+	ops    []*Op
+	vague  map[*Op]bool // their answers are taken as not heard
+	forget map[*Fault]int64
+	spare  int64 // units that may be forgotten at any time
+	twice  int64 // units that may be charged at any time
+}
+
+// steps are the ops with what the answers cannot tell as events.
+func (e *explanation) steps() []porcupine.Operation {
+	var all []porcupine.Operation
+	add := func(s *step, from, to time.Duration) {
+		s.limit = e.key.limit.Capacity
+		all = append(all, porcupine.Operation{Input: s, Call: int64(from), Return: int64(to)})
+	}
+	if e.spare > 0 || e.twice > 0 {
+		add(&step{forgive: e.spare, owe: e.twice}, -1, -1)
+	}
+	for _, o := range e.ops {
+		switch {
+		case e.vague[o], o.Failed != "", o.Vague, o.Mark == Marked:
+			if s := e.doubt(o); s.owe+s.release+s.forgive > 0 {
+				add(s, o.Start, o.Start)
+			}
+		case o.Source == "denied-cache" && e.key.inDoubt(o):
+		default:
+			if o.Refused {
+				add(&step{owe: o.Cost, release: o.Cost}, o.Start, o.Start)
+			}
+			add(&step{op: o, uncertain: o.Mark == Unknown && e.key.inDoubt(o)}, o.Start, o.End)
+		}
+	}
+	for _, f := range e.key.faults {
+		// A settlement that is forgotten leaves the hold open: its units stay charged.
+		if units := f.unsettled(e.key.limit, e.key.ops); units > 0 {
+			add(&step{owe: units}, f.Start, f.Start)
+		}
+	}
+	for f, units := range e.forget {
+		if units > 0 {
+			add(&step{forgive: units}, f.Start, f.Start)
+			end := f.Settled + time.Second
+			add(&step{expires: true, forgivable: e.spare + e.active(end)}, end, end)
+		}
+	}
+	return all
+}
+
+// doubt is what an op may have done whose answer does not say it.
+func (e *explanation) doubt(o *Op) *step {
+	s := &step{}
+	switch {
+	case o.Kind == Settle:
+		s.owe, s.release = max(o.Cost, o.Held)-o.Held, max(o.Cost, o.Held)-o.Cost
+		if o.Vague {
+			s.owe, s.release = o.Cost, o.Held
+		}
+	case o.Kind == Peek:
+	case o.Refused:
+		s.owe, s.release = o.Cost, o.Cost
+	case o.Failed != "" || o.Allowed:
+		s.owe = o.Cost
+	}
+	// A deciding node that says that it may have forgotten says how much. A share forgets nothing.
+	if o.Mark == Marked && o.Failed == "" && o.Source != "fallback" && !e.vague[o] {
+		s.forgive = o.Bound
+		if o.Bound < 0 {
+			s.forgive = e.key.limit.Capacity
+		}
+	}
+	return s
+}
+
+// inDoubt: there is a fault in which a node may have decided from its share, and a cached denial
+// may have outlived its reason by a second.
+func (k *key) inDoubt(o *Op) bool {
+	for _, f := range k.faults {
+		if f.Marks && o.overlaps(f.Start, f.Settled+time.Second) {
+			return true
+		}
+	}
+	return false
+}
+
+// active is what the faults forgive that are not over at an instant.
+func (e *explanation) active(at time.Duration) (units int64) {
+	for f, n := range e.forget {
+		if f.Start <= at && f.Settled+time.Second > at {
+			units += n
+		}
+	}
+	return units
+}
+
+func (e *explanation) check() porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(model(), e.steps(), patience)
+}
+
+func (e *explanation) holds() bool { return e.check() != porcupine.Illegal }
+
+// scaled is the explanation in which at most so many units are forgotten.
+func (e *explanation) scaled(units int64) *explanation {
+	own := *e
+	own.forget = map[*Fault]int64{}
+	for f, n := range e.forget {
+		own.forget[f] = min(n, units)
+	}
+	return &own
+}
+
+// judgeCounts looks for an order in which one counter gives the answers of the key.
+func judgeCounts(h *History, k *key, figures figures, v *Verdict) {
+	e := &explanation{key: k, ops: k.ops, vague: map[*Op]bool{}, forget: map[*Fault]int64{}}
+	var forgiven int64
+	for _, f := range k.faults {
+		n := f.forgivable(k.limit, k.ops)
+		e.forget[f], forgiven = n, forgiven+n
+		figures.of(f.Kind).Forgiven += n
+	}
+	switch e.scaled(0).check() {
+	case porcupine.Ok:
+		return
+	case porcupine.Unknown:
+		v.Undecided++
+		return
+	}
+	if e.holds() {
+		lost := least(forgiven, func(n int64) bool { return e.scaled(n).holds() })
+		figures.of(k.cause()).Lost += lost
+		return
+	}
+	v.add(e.contradiction(figures))
+}
+
+// contradiction says what is wrong with a history that has no explanation.
+func (e *explanation) contradiction(figures figures) *Contradiction {
+	k := e.key
+	c := &Contradiction{Fault: k.cause(), Key: k.name}
+	most, lost := k.limit.Capacity, int64(0)
+	with := func(spare, twice int64) bool {
+		own := *e
+		own.spare, own.twice = spare, twice
+		return own.holds()
+	}
+	switch {
+	case with(most, 0):
+		lost = least(most, func(n int64) bool { return with(n, 0) })
+		c.Rule = "nothing is lost"
+		c.Text = fmt.Sprintf("at least %d units were forgotten beyond those that its faults excuse", lost)
+	case with(0, most):
+		c.Rule = "charged once"
+		c.Text = fmt.Sprintf("at least %d units were charged that no request asked for",
+			least(most, func(n int64) bool { return with(0, n) }))
+	default:
+		c.Rule = "one counter"
+		c.Text = "no order of the decisions explains the answers"
+	}
+	for f, n := range e.forget {
+		if n > 0 {
+			c.Text += fmt.Sprintf("; %s %v excuses %d units", f.Kind, f.Nodes, n)
+		}
+	}
+	c.Ops = e.shrink()
+	if c.At = around(c.Ops, k.faults); len(c.At) > 0 {
+		c.Fault = c.At[0].Kind
+	}
+	figures.of(c.Fault).Lost += lost
+	return c
+}
+
+// least is the smallest n up to most that holds, if holds(most).
+func least(most int64, holds func(int64) bool) int64 {
+	low, high := int64(0), most
+	for low < high {
+		if middle := low + (high-low)/2; holds(middle) {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low
+}
