@@ -100,6 +100,9 @@ func TestListsAreOfToday(t *testing.T) {
 			t.Errorf("%s is there twice", m.fingerprint())
 		}
 		known[m.fingerprint()] = true
+		if m.stale != nil {
+			t.Errorf("planted.txt: %v", m.stale)
+		}
 	}
 	for _, r := range rooms {
 		drawn, err := r.mutants("../..", 1)

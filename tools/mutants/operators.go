@@ -22,6 +22,7 @@ type mutant struct {
 	before   string // the source that the edit replaces, on one line
 	nth      int    // of the same edits in this function
 	breaks   string // of a hand-written one: the promise
+	stale    error  // of a hand-written one: its lines are not in the tree any more
 
 	source     []byte // of the file, as it was when the mutant was made
 	start, end int    // the bytes that are replaced

@@ -24,8 +24,10 @@ func readPlanted(root, name string, rooms []*room) ([]*mutant, error) {
 	var list []*mutant
 	for entry := range strings.SplitSeq(string(text), "\n\n") {
 		m, err := planted(root, strings.TrimSpace(entry), rooms)
-		if err != nil {
+		if err != nil && m == nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
+		} else if err != nil {
+			m.stale = err
 		}
 		if m != nil {
 			list = append(list, m)

@@ -77,6 +77,9 @@ func (w *workshop) try(m *mutant) (verdict, error) {
 }
 
 func (w *workshop) judge(m *mutant) (verdict, error) {
+	if m.stale != nil {
+		return verdict{kind: invalid}, nil
+	}
 	dir, err := os.MkdirTemp(w.dir, "one-")
 	if err != nil {
 		return verdict{}, err
