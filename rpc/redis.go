@@ -88,19 +88,7 @@ func NewRedis(c RedisConfig) *Redis {
 
 // withoutProtocols is t for clients that name none in the handshake, or one that t does not know.
 func withoutProtocols(t *tls.Config) *tls.Config {
-	t = t.Clone()
-	t.NextProtos = nil
-	if get := t.GetConfigForClient; get != nil {
-		t.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			c, err := get(hello)
-			if c != nil {
-				c = c.Clone()
-				c.NextProtos = nil
-			}
-			return c, err
-		}
-	}
-	return t
+	return adjusted(t, func(t *tls.Config) { t.NextProtos = nil })
 }
 
 // Serve serves l until Close or Shutdown, and then returns nil.

@@ -68,6 +68,7 @@ type credentialFiles struct {
 	read   credentialSet
 	stamp  string    // of the files when they were read
 	looked time.Time // for a change
+	warned time.Time // that the certificate expires soon
 }
 
 type credentialSet struct {
@@ -86,6 +87,7 @@ func openCredentials(cert, key, ca string) (*credentialFiles, error) {
 		return nil, err
 	}
 	f.read, f.looked = set, time.Now()
+	f.warnLocked(f.looked)
 	return f, nil
 }
 
@@ -97,6 +99,7 @@ func (f *credentialFiles) now() credentialSet {
 		return f.read
 	}
 	f.looked = time.Now()
+	defer f.warnLocked(f.looked)
 	if stamp := f.stampNow(); stamp != f.stamp {
 		set, err := f.load()
 		if err != nil { // half written, perhaps: look again in a second
@@ -107,6 +110,23 @@ func (f *credentialFiles) now() credentialSet {
 		slog.Info("TLS files read again", "cert", f.cert, "ca", f.ca)
 	}
 	return f.read
+}
+
+// A certificate that expires within warnBefore is told of once in warnEvery.
+const (
+	warnBefore = 14 * 24 * time.Hour
+	warnEvery  = 24 * time.Hour
+)
+
+// warnLocked warns of a certificate that expires soon. f.mu is held, or f is not shared yet.
+func (f *credentialFiles) warnLocked(now time.Time) {
+	c := f.read.cert.Leaf
+	if c == nil || c.NotAfter.Sub(now) > warnBefore || now.Sub(f.warned) < warnEvery {
+		return
+	}
+	f.warned = now
+	slog.Warn("a certificate expires soon; put a new one in its place, it is read without a restart",
+		"cert", f.cert, "expires", c.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // stampNow tells one state of the files from another.
@@ -154,5 +174,38 @@ func loadPair(cert, key string) (tls.Certificate, error) {
 	if err != nil {
 		return pair, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
 	}
-	return pair, nil
+	return pair, checkDates(cert, pair.Leaf, time.Now())
+}
+
+// checkDates is an error if a certificate is not good now: callers would refuse it.
+func checkDates(path string, c *x509.Certificate, now time.Time) error {
+	switch {
+	case now.After(c.NotAfter):
+		return fmt.Errorf("certificate %s: expired at %s; give a new one", path, c.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("certificate %s: is not good before %s; check the clock of this machine", path, c.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// PeerTLS is t for nodes among themselves: TLS 1.3 at least.
+func PeerTLS(t *tls.Config) *tls.Config {
+	return adjusted(t, func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 })
+}
+
+// adjusted is t with a change, which also holds for what t has for each caller.
+func adjusted(t *tls.Config, change func(*tls.Config)) *tls.Config {
+	t = t.Clone()
+	change(t)
+	if get := t.GetConfigForClient; get != nil {
+		t.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			c, err := get(hello)
+			if c != nil {
+				c = c.Clone()
+				change(c)
+			}
+			return c, err
+		}
+	}
+	return t
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -53,7 +55,9 @@ func (a *authority) sign(name string, c, parent *x509.Certificate, by *ecdsa.Pri
 		parent, by = c, key
 	}
 	c.SerialNumber = big.NewInt(time.Now().UnixNano())
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if c.NotAfter.IsZero() {
+		c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
 	if err != nil {
 		a.t.Fatal(err)
@@ -210,14 +214,71 @@ func TestTLSFilesChange(t *testing.T) {
 	}
 }
 
+// Promise: a certificate that expires within two weeks is told of once a day, and one that lasts longer never.
+func TestExpiryIsToldInTime(t *testing.T) {
+	said := new(bytes.Buffer)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(said, nil)))
+	a := newAuthority(t, "ours")
+	for _, c := range []struct {
+		lasts time.Duration
+		want  int
+	}{{warnBefore + time.Hour, 0}, {warnBefore - time.Hour, 2}} {
+		a.sign("n", &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(c.lasts)}, a.cert, a.key)
+		said.Reset()
+		f, err := openCredentials(a.path("n.pem"), a.path("n.key"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.expire()
+		f.now()
+		now := time.Now().Add(warnEvery)
+		if c.want > 0 {
+			f.warnLocked(now)
+			f.warnLocked(now)
+		}
+		if got := strings.Count(said.String(), "expires soon"); got != c.want {
+			t.Errorf("a certificate for %s: %d warnings, want %d:\n%s", c.lasts, got, c.want, said)
+		}
+	}
+}
+
+// Promise: nodes speak TLS 1.3 with each other, and refuse what is older.
+func TestPeersSpeakTLS13(t *testing.T) {
+	a := newAuthority(t, "ours")
+	a.issue("node", "node")
+	server, err := ServerTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ClientTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shake(t, PeerTLS(server), PeerTLS(client)); err != nil {
+		t.Errorf("two nodes: %v", err)
+	}
+	client.MaxVersion = tls.VersionTLS12
+	if _, err := shake(t, PeerTLS(server), client); err == nil || !strings.Contains(err.Error(), "protocol version") {
+		t.Errorf("TLS 1.2: %v, want that the version is refused", err)
+	}
+}
+
 // Promise: what is wrong with a file says which file.
 func TestTLSErrorsNameTheFile(t *testing.T) {
 	a := newAuthority(t, "ours")
 	a.issue("n1", "n1")
 	a.issue("n2", "n2")
 	a.write("empty.pem", nil)
+	dated := func(file string, from, to time.Duration) {
+		a.sign(file, &x509.Certificate{NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to)}, a.cert, a.key)
+	}
+	dated("old", -2*time.Hour, -time.Hour)
+	dated("early", time.Hour, 2*time.Hour)
 	for _, c := range []struct{ cert, key, ca, want string }{
 		{"missing.pem", "n1.key", "", "missing.pem"},
+		{"old.pem", "old.key", "", "old.pem: expired at"},
+		{"early.pem", "early.key", "", "early.pem: is not good before"},
 		{"n1.pem", "missing.key", "", "missing.key"},
 		{"n1.pem", "n2.key", "", "n2.key"},
 		{"empty.pem", "n1.key", "", "empty.pem"},

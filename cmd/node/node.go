@@ -148,6 +148,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		if peerTLS, err = rpc.ClientTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
 			return fmt.Errorf("--peer-tls-cert: %w", err)
 		}
+		peerTLS = rpc.PeerTLS(peerTLS)
 		if err = rpc.CheckCertificateFile(s.PeerTLSCert, r.member.ID, r.member.Role); err != nil {
 			return fmt.Errorf("--peer-tls-cert %s: %w", s.PeerTLSCert, err)
 		}
@@ -255,6 +256,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 			if peerTLS, err = rpc.ServerTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
 				return fmt.Errorf("--peer-tls-cert: %w", err)
 			}
+			peerTLS = rpc.PeerTLS(peerTLS)
 		}
 		if peerTLS != nil {
 			pages.Metrics.AddCertificate("peer", peerTLS)
