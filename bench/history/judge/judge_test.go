@@ -112,6 +112,9 @@ func TestHistories(t *testing.T) {
 
 		{"a share is charged afterwards", []*Op{at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 7)}, killed(), "", ""},
 		{"… once", []*Op{at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 6)}, killed(), "charged once", ""},
+		{"… nor once more later", []*Op{
+			at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 7), at(1300, 1301, 5),
+		}, killed(), "charged once", ""},
 		{"an unsure owner forgets what it says", []*Op{at(0, 1, 5, cost(5)), at(1100, 1101, 9, unsure(10)), at(1200, 1201, 8)}, killed(), "", ""},
 		{"… a share does not", []*Op{at(0, 1, 5, cost(5)), at(1100, 1101, 9, marked(10)), at(1200, 1201, 8)}, killed(), "nothing is lost", ""},
 		{"Redis cannot say that it is a share", []*Op{at(0, 1, 9), at(1100, 1101, 4, redis), at(1200, 1201, 7)}, killed(), "", ""},
