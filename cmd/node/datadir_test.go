@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type kept struct {
 	limits string
 	dirs   []string
 	nodes  []*process
+	binary string // of the next start; empty: that of this tree
 
 	admitted [keptKeys]int64 // of each key, for all that clients were told
 }
@@ -45,10 +47,17 @@ func (k *kept) start() {
 		if i > 0 {
 			args = append(args, "--join", k.nodes[0].gossip)
 		}
-		k.nodes = append(k.nodes, serveProcess(k.t, fmt.Sprintf("n%d", i+1), args...))
+		k.nodes = append(k.nodes, serveWith(k.t, fmt.Sprintf("n%d", i+1), k.choose, args...))
 	}
 	for _, p := range k.nodes {
 		waitForMembers(k.t, p, len(k.dirs))
+	}
+}
+
+// choose has a process run the chosen binary.
+func (k *kept) choose(c *exec.Cmd) {
+	if k.binary != "" {
+		c.Path = k.binary
 	}
 }
 

@@ -38,7 +38,13 @@ type process struct {
 // serveProcess starts a node and waits until it says that it is ready.
 func serveProcess(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p, ready := startProcess(t, name, args...)
+	return serveWith(t, name, func(*exec.Cmd) {}, args...)
+}
+
+// serveWith is serveProcess with a command that is changed before it runs.
+func serveWith(t *testing.T, name string, change func(*exec.Cmd), args ...string) *process {
+	t.Helper()
+	p, ready := startWith(t, name, change, args...)
 	select {
 	case <-ready:
 		return p
