@@ -292,7 +292,9 @@ func (e *explanation) contradiction(figures figures) *Contradiction {
 	}
 	c.Ops = e.shrink()
 	if c.At = around(c.Ops, k.faults); len(c.At) > 0 {
-		c.Fault = c.At[0].Kind
+		// Of several faults between the answers one that may forget is the likelier cause.
+		likely := max(0, slices.IndexFunc(c.At, func(f *Fault) bool { return f.Forgets }))
+		c.Fault = c.At[likely].Kind
 	}
 	figures.of(c.Fault).Lost += lost
 	return c
