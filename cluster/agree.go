@@ -23,6 +23,8 @@ import (
 const (
 	agreeEvery   = 25 * time.Millisecond
 	wordsTimeout = 500 * time.Millisecond
+	// heirAnswers is how long an heir may leave copies unanswered until another member gets them.
+	heirAnswers = 500 * time.Millisecond
 )
 
 // agreement is a node's part in what members agree on.
@@ -282,12 +284,18 @@ func (n *Node) noteRight(cutOff bool) {
 	}
 }
 
-// countAgreedLocked notes who is gone, and how many there should be.
+// countAgreedLocked notes which members do not answer. Another one gets copies in their place, though they may still
+// be there for the rest.
 func (n *Node) countAgreedLocked(now limiter.Instant, r *route) {
+	changed := false
 	for _, p := range r.peers {
-		if gone := n.gone(now, p); gone != p.silent {
-			p.silent, n.unsettled = gone, true
+		missed := limiter.Instant(p.missed.Load())
+		if silent := p.left.Load() || missed != 0 && now > missed.Add(heirAnswers); silent != p.silent {
+			p.silent, changed = silent, true
 		}
+	}
+	if changed {
+		n.retargetLocked(now, r)
 	}
 }
 

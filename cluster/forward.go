@@ -154,8 +154,12 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 			t = n.elsewhereThan(now, view, t, hop)
 		}
 	case view.peers[t].open(now):
+		silent := t
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
-			return nobody
+			if !n.agreed.on {
+				return nobody
+			}
+			t = n.elsewhereThan(now, view, silent, hop) // another member may reach it
 		}
 	}
 	if t < 0 || t == view.Self {

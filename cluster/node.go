@@ -129,6 +129,7 @@ type route struct {
 	peers   []*peer // by index in Members; kept from View to View while the peer's boot lives
 	members []*peer // of them those whose role that is, without this node; nodes begin with different ones
 	boots   uint64  // of all members, as one number
+	agreed  bool    // members agree on who they are
 
 	strangers []Member // not in the View, and met by one request on its way: their peers follow those of Members
 }

@@ -216,7 +216,7 @@ func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 // setViewLocked makes v the View of all requests that begin from now on.
 func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	n.rouseLocked()
-	r := &route{View: v, peers: make([]*peer, len(v.Members))}
+	r := &route{View: v, peers: make([]*peer, len(v.Members)), agreed: n.agreed.on}
 	old := n.view.Load()
 	for i, k := 0, 0; i < len(v.Members); i++ {
 		m := &v.Members[i]
@@ -366,7 +366,22 @@ func (r *route) copyTarget(p int) *peer {
 	if to < 0 || to == r.Self {
 		return nil
 	}
+	if r.agreed && r.peers[to].silent && r.owner(p) == r.Self {
+		return r.insteadOf(to)
+	}
 	return r.peers[to]
+}
+
+// insteadOf is the next member that answers, for copies that an heir does not take; the heir, if there is none. If
+// this node is gone, who owns the partition then asks all members, and gets the copy.
+func (r *route) insteadOf(heir int) *peer {
+	for i := 1; i < len(r.Members); i++ {
+		k := (heir + i) % len(r.Members)
+		if m := &r.Members[k]; k != r.Self && m.Role == RoleMember && m.State == StateActive && !r.peers[k].silent {
+			return r.peers[k]
+		}
+	}
+	return r.peers[heir]
 }
 
 // has reports whether p is a peer of this View.

@@ -35,13 +35,18 @@ func (s *State) Marked() bool { return s.stage == StageJoined && s.config.Marked
 // Deciding reports whether the right is valid.
 func (s *State) Deciding(now Instant) bool { return now < s.right.until }
 
-// renew asks all voters for the right to decide, each Renew.
+// renew asks all voters for the right to decide, each Renew; a newcomer more often, for voters that have not
+// heard yet of an epoch acknowledge nothing in it.
 func (s *State) renew(now Instant) {
 	if !s.right.ended && s.mayGo() {
 		s.right.over()
 		s.renewed = never // so the farewell is said at once
 	}
-	if s.renewed != never && now.Since(s.renewed) < s.p.Renew {
+	every := s.p.Renew
+	if !s.right.ended && s.right.until == never {
+		every /= 4
+	}
+	if s.renewed != never && now.Since(s.renewed) < every {
 		return
 	}
 	s.renewed = now
