@@ -3,6 +3,7 @@ package cluster
 import (
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,14 +12,15 @@ import (
 	"penstock/limiter"
 )
 
-// How a node takes part in what members agree on (package ownership, whose DESIGN.md tells the protocol). The State machine
-// lies under a lock of its own, agreement.mu. Events come from four sides: a timer, messages in frames (Words), what calls say
-// of their peers, and the node itself, which wishes to leave. What comes of an event is done without that lock: messages are
-// sent, a configuration makes a View, and a boot that has ended lets go of all that the node holds.
+// How a node takes part in what members agree on (package ownership; its DESIGN.md tells the
+// protocol). The State machine lies under a lock of its own, agreement.mu. Events come from four
+// sides: a timer, messages in frames (Words), what calls say of their peers, and the node itself,
+// which wishes to leave. What comes of an event is done without that lock: messages are sent, a
+// configuration makes a View, and a boot that has ended lets go of all that the node holds.
 //
-// Two things follow for the rest of the node. It decides only before an instant of its own clock, which the table compares under the
-// lock of the key (decides). And partitions change hands inside of one epoch: claims and gifts name it, and all
-// members of the configuration answer a claim.
+// Two things follow for the rest of the node. It decides only before an instant of its own clock,
+// which the table compares under the lock of the key (decides). And partitions change hands inside
+// of one epoch: claims and gifts name it, and all members of the configuration answer a claim.
 
 const (
 	agreeEvery   = 25 * time.Millisecond
@@ -51,7 +53,7 @@ type seat struct {
 	process  uint64
 }
 
-// roll is who is in a configuration. It is immutable.
+// roll is a configuration, and how this node stands to it. It is immutable.
 type roll struct {
 	stage  ownership.Stage
 	config *ownership.Configuration // nil before the first
@@ -74,7 +76,9 @@ func (r *roll) member(id string) (m ownership.Member, found bool) {
 	if r == nil || r.config == nil {
 		return m, false
 	}
-	i, found := slices.BinarySearchFunc(r.config.Members, id, func(m ownership.Member, id string) int { return compareIDs(m.ID, id) })
+	i, found := slices.BinarySearchFunc(r.config.Members, id, func(m ownership.Member, id string) int {
+		return strings.Compare(m.ID, id)
+	})
 	if found {
 		m = r.config.Members[i]
 	}
@@ -105,30 +109,22 @@ func stateOf(x *ownership.Member) State {
 	return StateActive
 }
 
-func compareIDs(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // bootOf is the boot of one life of a process.
 func bootOf(process, lives uint64) ownership.Boot {
 	return ownership.Boot(process ^ lives<<(64-livesBits))
 }
 
-// Agree has the node take part in what members agree on. founders are the ids of those that found the cluster with it, if there is
-// none yet; it is one of them. It must be called before the first SetView.
+// Agree has the node take part in what members agree on. founders are the ids of those that found
+// the cluster with it, if there is none yet; it is one of them. It must be called before the first
+// SetView.
 func (n *Node) Agree(founders []string) {
 	n.agreeBegins()
 	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), founders, 0)
 	n.agreed.publish()
 }
 
-// AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names it.
+// AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names
+// it.
 func (n *Node) AgreeWithin(c *ownership.Configuration) {
 	n.agreeBegins()
 	var fx ownership.Effects
@@ -147,8 +143,8 @@ func (n *Node) asMember() ownership.Member {
 	return ownership.Member{ID: n.id, Boot: bootOf(n.boot, n.agreed.lives)}
 }
 
-// publish makes known what the rest of the node goes by. The right to decide comes last when it grows, and first when it ends: both
-// are one store.
+// publish makes known what the rest of the node goes by. The right to decide comes last when it
+// grows, and first when it ends: both are one store.
 func (a *agreement) publish() {
 	s := a.state
 	if old := a.roll.Load(); old == nil || old.stage != s.Stage() || old.config != s.Config() {
@@ -223,10 +219,11 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 	return said
 }
 
-// cutOff reports whether the node has been a member for a while, and has not the right to decide. One that leaves gives it up by
-// itself.
+// cutOff reports whether the node has been a member for a while, and has not the right to decide.
+// One that leaves gives it up by itself.
 func (a *agreement) cutOff(now limiter.Instant) bool {
-	if a.state.Stage() != ownership.StageJoined || now < limiter.Instant(a.state.DecideUntil()) || now < a.begun.Add(a.params.Lease) {
+	decides := a.state.Deciding(ownership.Instant(now))
+	if a.state.Stage() != ownership.StageJoined || decides || now < a.begun.Add(a.params.Lease) {
 		return false
 	}
 	m, _ := a.state.Config().Member(a.state.Boot())
@@ -236,7 +233,9 @@ func (a *agreement) cutOff(now limiter.Instant) bool {
 // pollAgreement is the pulse.
 func (n *Node) pollAgreement() {
 	r := n.agreed.roll.Load()
-	if m, _ := r.member(n.id); r.joined() && m.Role == ownership.RoleLeaving && n.holdings.n.Load()+n.holdings.given.Load() == 0 {
+	m, _ := r.member(n.id)
+	empty := n.holdings.n.Load()+n.holdings.given.Load() == 0
+	if r.joined() && m.Role == ownership.RoleLeaving && empty {
 		n.agree(0, ownership.Emptied{}, ownership.Poll{})
 	} else {
 		n.agree(0, ownership.Poll{})
@@ -273,7 +272,8 @@ func (n *Node) agreedAnew(now limiter.Instant) {
 	n.reviewLocked(now)
 }
 
-// noteRight notes whether the node is cut off: it has been a member for a while, and has not the right to decide.
+// noteRight notes whether the node is cut off: it has been a member for a while, and has not the
+// right to decide.
 func (n *Node) noteRight(cutOff bool) {
 	a := &n.agreed
 	n.tied.Store(a.marked.Load())
@@ -284,8 +284,8 @@ func (n *Node) noteRight(cutOff bool) {
 	}
 }
 
-// countAgreedLocked notes which members do not answer. Another one gets copies in their place, though they may still
-// be there for the rest.
+// countAgreedLocked notes which members do not answer. Another one gets copies in their place,
+// though they may still be there for the rest.
 func (n *Node) countAgreedLocked(now limiter.Instant, r *route) {
 	changed := false
 	for _, p := range r.peers {
@@ -307,7 +307,8 @@ func (a *agreement) size() int {
 	return 0
 }
 
-// send brings messages to their boots, each boot by a call of its own: who does not answer keeps nobody else waiting.
+// send brings messages to their boots, each boot by a call of its own: one that does not answer
+// keeps no other waiting.
 func (n *Node) send(sends []ownership.Send) {
 	for len(sends) > 0 {
 		to, addr := sends[0].To, sends[0].Addr
@@ -325,7 +326,7 @@ func (n *Node) send(sends []ownership.Send) {
 	}
 }
 
-// seatOf is where a boot, or whoever has an id, is to be reached.
+// seatOf is where a boot, or the node of an id, is to be reached.
 func (n *Node) seatOf(to ownership.Boot, id string) (m Member, known bool) {
 	a := &n.agreed
 	if to != 0 {
@@ -365,7 +366,8 @@ func (n *Node) say(m Member, to ownership.Boot, said []ownership.Message) {
 	if to == 0 {
 		m.Boot = 0
 	}
-	ask := &Ask{Hop: 1, Deadline: deadline, Words: &Words{From: from, To: to, ID: n.id, Addr: n.peerAddr(), Process: n.boot, Said: said}}
+	words := &Words{From: from, To: to, ID: n.id, Addr: n.peerAddr(), Process: n.boot, Said: said}
+	ask := &Ask{Hop: 1, Deadline: deadline, Words: words}
 	calls := []Call{{To: m, Ask: ask, Deadline: deadline, Once: to == 0}}
 	n.net.Call(calls)
 	if to != 0 {
@@ -385,7 +387,7 @@ func (n *Node) noteWords(sent limiter.Instant, c *Call) {
 	}
 }
 
-// hearWords takes in what a boot says, and returns what asker, who waits for it, is answered.
+// hearWords takes in what a boot says, and returns what asker, which waits for it, is answered.
 func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
 	a := &n.agreed
 	if !a.on {
@@ -411,8 +413,8 @@ func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
 	return nil
 }
 
-// lookAtEvicted asks for signs of life of those that somebody would evict, or does not reach: to consent a voter has to see for
-// itself that they are gone.
+// lookAtEvicted asks for signs of life of those that somebody would evict, or does not reach: to
+// consent a voter has to see for itself that they are gone.
 func (n *Node) lookAtEvicted(m ownership.Message) {
 	r, on := n.view.Load(), n.agreed.roll.Load()
 	if r == nil || !on.joined() {
