@@ -1,4 +1,5 @@
-// Package penstock holds no code: it is the front page of the module. Follow one check through the rooms:
+// Package penstock holds no code: it is the front page of the module. Follow one check through the
+// rooms:
 //
 //  1. A client asks any node. A door of package rpc decodes the question and reads the clock, once.
 //  2. Package cluster finds out which limit is meant and who owns the key. The owner follows from the ring (package
@@ -6,8 +7,8 @@
 //  3. The owner decides from memory (package limiter). Any other node asks the owner through its peer door, and the
 //     owner does the same thing there.
 //
-// Package sim runs the same nodes in an imagined world with virtual time. Package cmd/node is the program penstock:
-// it alone knows all the others.
+// Package sim runs the same nodes in an imagined world with virtual time. Package cmd/node is the
+// program penstock: it alone knows all the others.
 //
 // Who may import whom, and why nobody else, is kept by shape_test.go beside this file.
 package penstock

@@ -8,7 +8,8 @@ import (
 	"penstock/limiter/policy"
 )
 
-// TestLimitsInDocumentsAreValid keeps the examples that people copy in step with what the program accepts.
+// TestLimitsInDocumentsAreValid keeps the examples that people copy in step with what the program
+// accepts.
 func TestLimitsInDocumentsAreValid(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 	"testing"
 )
 
-// This file keeps the shape of the house. The tables come first: each entry's value is the reason for it. Below
-// them stand the tests, then how sources are read. A test that fails prints the place and the reason.
+// This file keeps the shape of the house. The tables come first: each entry's value is the reason
+// for it. Below them stand the tests, then how sources are read. A test that fails prints the place
+// and the reason.
 
 // arrows are all imports between packages of this module. "a -> b": a imports b, because …
 // Tests may also import what their package may, and what stands in testArrows.
@@ -109,8 +110,8 @@ var testArrows = map[string]string{
 	"rpc/client -> ring":          "… or of three that hold every partition",
 }
 
-// walls say why an import that is no arrow is forbidden. A room's "*" is the reason for everything it has no entry
-// of its own for.
+// walls say why an import that is no arrow is forbidden. A room's "*" is the reason for everything
+// it has no entry of its own for.
 var walls = map[string]string{
 	"penstock -> *": "the root is a page of documentation",
 
@@ -177,8 +178,8 @@ var walls = map[string]string{
 	"cmd/node -> *": "what only cmd/node would use belongs to cmd/node",
 }
 
-// modules says which rooms may know a module of somebody else, and why no other may. A module that is not here is
-// refused.
+// modules says which rooms may know a module of somebody else, and why no other may. A module that
+// is not here is refused.
 var modules = map[string]struct{ rooms, reason string }{
 	"github.com/cespare/xxhash/v2": {
 		rooms:  "limiter ring cluster cluster/gossip sim",
@@ -230,7 +231,8 @@ var modules = map[string]struct{ rooms, reason string }{
 	},
 }
 
-// testModules are modules that tests may import in any room; what is not in modules as well, only they may.
+// testModules are modules that tests may import in any room; what is not in modules as well, only
+// they may.
 var testModules = map[string]string{
 	"pgregory.net/rapid":                  "properties",
 	"golang.org/x/net/http2":              "half-sent requests, frame by frame",
@@ -241,8 +243,9 @@ var testModules = map[string]string{
 	"github.com/goccy/go-yaml":            "files of documentation that tests hold against the sources",
 }
 
-// pure are the rooms where a decision is a function of (state, now, request): the same in production, in a test and
-// in the simulator. Rooms below them (limiter/policy, cluster/gossip) are not meant.
+// pure are the rooms where a decision is a function of (state, now, request): the same in
+// production, in a test and in the simulator. Rooms below them (limiter/policy, cluster/gossip) are
+// not meant.
 var pure = []string{"limiter", "ring", "cluster", "cluster/dedup", "cluster/denial", "cluster/lease", "cluster/ownership"}
 
 // impure says what a pure room does not contain, and why.
@@ -278,8 +281,8 @@ var impureExceptions = map[string]string{
 	"limiter/memory_linux.go: import syscall": "the table's slots lie outside the collector's heap, which would keep as much again in reserve",
 }
 
-// impureNames are functions and types of a package that break a rule of impure. Durations, and generators with a
-// seed of their own, do not.
+// impureNames are functions and types of a package that break a rule of impure. Durations, and
+// generators with a seed of their own, do not.
 var impureNames = map[string]map[string]string{
 	"time": {
 		"Now": "clock", "Since": "clock", "Until": "clock",
@@ -300,8 +303,8 @@ var globalRandom = func() map[string]string {
 	return names
 }()
 
-// emptyNames are names of folders and packages that say nothing about what is inside. (A word that fits everything
-// attracts everything.)
+// emptyNames are names of folders and packages that say nothing about what is inside. (A word that
+// fits everything attracts everything.)
 var emptyNames = []string{
 	"base", "common", "helper", "helpers", "impl", "internal", "lib", "manager", "misc", "pkg", "shared", "types",
 	"util", "utils",
@@ -340,8 +343,8 @@ func TestEveryPackageTellsWhatItDoes(t *testing.T) { report(t, findUndocumented(
 
 func TestNamesSaySomething(t *testing.T) { report(t, findEmptyNames(readModule(t))) }
 
-// TestTablesAreComplete keeps the tables themselves in order: a room that is in no table would be free to do
-// anything, and an arrow that is a wall as well would mean that nobody has decided.
+// TestTablesAreComplete keeps the tables themselves in order: a room that is in no table would be
+// free to do anything, and an arrow that is a wall as well would mean that nobody has decided.
 func TestTablesAreComplete(t *testing.T) {
 	rooms := map[string]bool{}
 	for _, f := range readModule(t) {
@@ -681,7 +684,8 @@ func localName(spec *ast.ImportSpec) string {
 	return last
 }
 
-// readModule parses every Go file of this module: all build tags, tests as well, no other module's folder.
+// readModule parses every Go file of this module: all build tags, tests as well, no other module's
+// folder.
 func readModule(t *testing.T) (files []*file) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {

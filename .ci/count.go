@@ -1,6 +1,7 @@
-// Command count reads the output of `go test -json`, prints what a person wants to see of it (a line per package, all
-// of what fails, the name of what is skipped) and writes "passed failed skipped" to the file it is given. A case is a
-// test, a subtest, a fuzz target's seed or an example.
+// Command count reads the output of `go test -json`, prints what a person wants to see of it (a
+// line per package, all of what fails, the name of what is skipped) and writes "passed failed
+// skipped" to the file it is given. A case is a test, a subtest, a fuzz target's seed or an
+// example.
 package main
 
 import (
@@ -107,7 +108,8 @@ func (t *tally) addCase(e event, name string) {
 	}
 }
 
-// addPackage counts a package that fails although none of its cases does (it does not build, panics, hangs) as one.
+// addPackage counts a package that fails although none of its cases does (it does not build,
+// panics, hangs) as one.
 func (t *tally) addPackage(e event, name string) {
 	elapsed := time.Duration(e.Elapsed * float64(time.Second)).Round(10 * time.Millisecond)
 	fmt.Printf("%-4s %s %v\n", e.Action, e.Package, elapsed)

@@ -170,7 +170,7 @@ func (n *Node) Agreed() *ownership.Configuration {
 // Deciding reports whether the node has the right to decide for what it holds.
 func (n *Node) Deciding() bool { return int64(n.clock.Now()) < n.agreed.until.Load() }
 
-// neverEnds is the right of a node whose Views are given.
+// neverEnds is the right of a node with Views that are given.
 const neverEnds = math.MaxInt64
 
 // agree takes events in, and does what comes of them. What is to be said to asker it returns.

@@ -7,9 +7,10 @@ import (
 	"penstock/ring"
 )
 
-// checkAtomic admits all items or charges none. If they have one owner, it decides them under its locks at
-// once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for alice" is one round trip on any
-// cluster. Keys of several owners are set aside at all of them first (together.go; reservations: spread.go).
+// checkAtomic admits all items or charges none. If they have one owner, it decides them under its
+// locks at once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for
+// alice" is one round trip on any cluster. Keys of several owners are set aside at all of them
+// first (together.go; reservations: spread.go).
 func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []Decision) error {
 	owner, spread := view.Owner(r.Items[0].hash), false
 	for i := range r.Items {
@@ -44,8 +45,8 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []D
 // operation.
 func (op Op) together(first Op) bool { return op == first && (op == OpTake || op == OpReserve) }
 
-// decideAllHere decides on items that stand or fall together if this node holds all their keys, and reports whether it
-// does.
+// decideAllHere decides on items that stand or fall together if this node holds all their keys, and
+// reports whether it does.
 func (n *Node) decideAllHere(now limiter.Instant, items []Item, out []Decision) bool {
 	decisions := make([]limiter.Decision, len(items))
 	if !n.decideAll(now, items, decisions) {
@@ -84,7 +85,8 @@ func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decisi
 	return open
 }
 
-// chargeAll has the others hear of what was charged to replicated limits among items that stand or fall together.
+// chargeAll has the others hear of what was charged to replicated limits among items that stand or
+// fall together.
 func (n *Node) chargeAll(items []Item, out []limiter.Decision) {
 	if slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed }) {
 		return
@@ -101,8 +103,9 @@ func (n *Node) chargeAll(items []Item, out []limiter.Decision) {
 	}
 }
 
-// takeAll charges all items or none. Limits that never deny have no say in it: their refusal would reach the client
-// as a yes, while the others would not have been charged. They are charged if the others are.
+// takeAll charges all items or none. Limits that never deny have no say in it: their refusal would
+// reach the client as a yes, while the others would not have been charged. They are charged if the
+// others are.
 func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision) {
 	them := make([]limiter.Item, 0, len(items))
 	for i := range items {
@@ -126,8 +129,8 @@ func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision
 	}
 }
 
-// unite makes one answer of decisions that fell back one by one: if one of them refuses, all do. What the others
-// charged to this node's share stays charged, which can only deny too early.
+// unite makes one answer of decisions that fell back one by one: if one of them refuses, all do.
+// What the others charged to this node's share stays charged, which can only deny too early.
 func unite(items []Item, out []Decision) {
 	for i := range out {
 		if !out[i].Allowed && !items[i].limit.NeverDenies() {

@@ -7,22 +7,25 @@ import (
 	"penstock/limiter"
 )
 
-// All nodes of a cluster may be stopped, and come back one after the other. What only the file of one knows of a key the others must
-// not decide without: copies are merged, so of what was counted in the file and what was admitted before it was read the smaller would be
-// lost. So a file names who else should be there (Others), and a node that is started with it calls nothing free, neither for itself nor for
-// anybody else, until it has all of them in its View (Await). Then a claim asks each of them, and who has something from a file gives that
-// first (restore.go).
+// All nodes of a cluster may be stopped, and come back one after the other. What only the file of
+// one knows of a key the others must not decide without: copies are merged, so of what was counted
+// in the file and what was admitted before it was read the smaller would be lost. So a file names
+// who else should be there (Others), and a node that is started with it calls nothing free, neither
+// for itself nor for anybody else, until it has all of them in its View (Await). Then a claim asks
+// each of them, and who has something from a file gives that first (restore.go).
 //
-// Until then they are missing like members that have vanished: what is admitted comes from shares, by on_partition if too few are there, and is charged
-// when somebody decides (owed.go).
+// Until then they are missing like members that have vanished: what is admitted comes from shares,
+// by on_partition if too few are there, and is charged when somebody decides (owed.go).
 //
-// That ends after awaitLasts: who has not come back by then may never. And it ends when anybody is met who has been up since before the
-// file was written: then the cluster was not down, and others have gone on with what the file knows.
+// That ends after awaitLasts: who has not come back by then may never. And it ends when anybody is
+// met who has been up since before the file was written: then the cluster was not down, and others
+// have gone on with what the file knows.
 
 // awaitLasts is how long after its start a node waits for those that its file names.
 const awaitLasts = 10 * time.Second
 
-// Await has the node wait for the members that a file names, which was written so long ago. It must be called before the first SetView.
+// Await has the node wait for the members that a file names, which was written so long ago. It must
+// be called before the first SetView.
 func (n *Node) Await(age time.Duration, ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,8 +35,8 @@ func (n *Node) Await(age time.Duration, ids []string) {
 	n.awaited = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == n.id })
 }
 
-// Others are the members besides this node that there should be, for a file of what it knows. Of a node that is leaving they are those of before: all may
-// be leaving, and be gone by now.
+// Others are the members besides this node that there should be, for a file of what it knows. Of a
+// node that is leaving they are those of before: all may be leaving, and be gone by now.
 func (n *Node) Others() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// revival is a cluster of three of which all nodes were stopped, each with what it alone had counted on its disk, and what clients are
-// told while they come back.
+// revival is a cluster of three of which all nodes were stopped, each with what it alone had
+// counted on its disk, and what clients are told while they come back.
 type revival struct {
 	*world
 	disks    map[string]disk
@@ -52,7 +52,8 @@ func (r *revival) deal(dice *rand.Rand) {
 	}
 }
 
-// boot has a node come back with its disk. Nobody knows it yet, and it knows only the others that are there already.
+// boot has a node come back with its disk. Nobody knows it yet, and it knows only the others that
+// are there already.
 func (r *revival) boot(id string) {
 	for _, m := range r.members(3) {
 		if m.ID == id {
@@ -96,8 +97,8 @@ func (r *revival) want(when string) {
 	}
 }
 
-// Promise: counters survive a restart of every node, whoever comes back first: what is admitted until all are there is charged beside what
-// their disks have, and not instead of it.
+// Promise: counters survive a restart of every node, whoever comes back first: what is admitted
+// until all are there is charged beside what their disks have, and not instead of it.
 func TestWhoComesBackFirstWaitsForTheOthersDisks(t *testing.T) {
 	for _, first := range []string{"n1", "n2", "n3"} {
 		r := newRevival(t)
@@ -159,7 +160,8 @@ func TestDisksOfAllAreHeardInAnyOrder(t *testing.T) {
 	}
 }
 
-// Who does not come back is waited for so long and no longer, and nobody waits whose cluster was not down.
+// Who does not come back is waited for so long and no longer, and nobody waits whose cluster was
+// not down.
 func TestAwaitEnds(t *testing.T) {
 	r := newRevival(t)
 	r.boot("n1")
@@ -184,7 +186,8 @@ func TestAwaitEnds(t *testing.T) {
 	}
 }
 
-// A file names all who should be there; that of a node that is leaving those who should have been before: others that leave as well may be gone.
+// A file names all who should be there; that of a node that is leaving those who should have been
+// before: others that leave as well may be gone.
 func TestFilesNameTheOthers(t *testing.T) {
 	w := newWorld(t, 4, five)
 	want := func(when, others string) {

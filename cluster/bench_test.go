@@ -9,7 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// BenchmarkCheck is the path of a request without its transport: the door's Request to the Decision.
+// BenchmarkCheck is the path of a request without its transport: the door's Request to the
+// Decision.
 func BenchmarkCheck(b *testing.B) {
 	w := newWorld(b, 2, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second})
 	for _, c := range []struct{ name, owner string }{{"owner=self", "n1"}, {"owner=peer", "n2"}} {
@@ -37,8 +38,9 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckByAll is Check of one item at the owner by a caller for each core (-cpu 1,2): all ask for the same keys, or
-// each for keys that lie in other parts of the table than those of the next.
+// BenchmarkCheckByAll is Check of one item at the owner by a caller for each core (-cpu 1,2): all
+// ask for the same keys, or each for keys that lie in other parts of the table than those of the
+// next.
 func BenchmarkCheckByAll(b *testing.B) {
 	w := newWorld(b, 1, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second})
 	n := w.nodes["n1"]
@@ -70,8 +72,8 @@ func BenchmarkCheckByAll(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckOfMany is Check at the owner of a million keys, which are in no cache. What replication would be told is
-// thrown away now and then, while the clock of the benchmark stands.
+// BenchmarkCheckOfMany is Check at the owner of a million keys, which are in no cache. What
+// replication would be told is thrown away now and then, while the clock of the benchmark stands.
 func BenchmarkCheckOfMany(b *testing.B) {
 	w := newWorld(b, 1, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1000, Per: time.Hour})
 	n := w.nodes["n1"]
@@ -111,8 +113,8 @@ func BenchmarkCheckOfMany(b *testing.B) {
 	}
 }
 
-// BenchmarkLocal is a decision that a node takes from a lease, and one that it takes as the owner of the key, by turns. A lease
-// changes hands beside the requests, which is not measured.
+// BenchmarkLocal is a decision that a node takes from a lease, and one that it takes as the owner
+// of the key, by turns. A lease changes hands beside the requests, which is not measured.
 func BenchmarkLocal(b *testing.B) {
 	w := newWorld(b, 2, limiter.Spec{Name: "lent", Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Second, Consistency: limiter.Leased})
 	keys := map[Source]string{SourceOwner: w.key("n1", 0), SourceLease: w.key("n2", 0)}

@@ -7,10 +7,10 @@ import (
 	"penstock/limiter"
 )
 
-// A breaker keeps requests from waiting for a peer that does not answer. Gossip needs seconds to notice a dead node;
-// three calls in a row that fail are enough here. It opens for a tenth of a second, lets one call through to look,
-// and doubles the pause up to a second while that call fails too. It knows nothing of membership: a peer may be
-// alive for others and unreachable from here.
+// A breaker keeps requests from waiting for a peer that does not answer. Gossip needs seconds to
+// notice a dead node; three calls in a row that fail are enough here. It opens for a tenth of a
+// second, lets one call through to look, and doubles the pause up to a second while that call fails
+// too. It knows nothing of membership: a peer may be alive for others and unreachable from here.
 type breaker struct {
 	failures atomic.Int32 // in a row
 	until    atomic.Int64 // closed again (for one call) at this Instant
@@ -22,8 +22,9 @@ const (
 	breakerPauseMax = time.Second
 )
 
-// pass reports whether a call may be tried now. While the breaker is open it lets one call through per pause: who
-// passes moves the pause ahead, so the others stay out until that call has come back.
+// pass reports whether a call may be tried now. While the breaker is open it lets one call through
+// per pause: who passes moves the pause ahead, so the others stay out until that call has come
+// back.
 func (b *breaker) pass(now limiter.Instant) bool {
 	n := b.failures.Load()
 	if n < breakerTrips {

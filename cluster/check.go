@@ -12,9 +12,10 @@
 //     nobody answers, one function (fallback.go) does what the limit says: share, allow or deny, and marks the
 //     decision as degraded with the bound in force.
 //
-// A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts itself. It has
-// two hands: Clock and Network. Whoever supplies the hands, gRPC or the simulator, runs the same node; so this
-// package starts no goroutine, reads no clock of its own, and waits nowhere but in Network.
+// A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts
+// itself. It has two hands: Clock and Network. Whoever supplies the hands, gRPC or the simulator,
+// runs the same node; so this package starts no goroutine, reads no clock of its own, and waits
+// nowhere but in Network.
 package cluster
 
 import (
@@ -115,9 +116,9 @@ type Decision struct {
 	along bool // the limit does not refuse: others of an atomic request do (unite)
 }
 
-// Check decides every item of r into out, which must be as long as r.Items. It returns an error only if nothing was
-// decided and nothing charged: an *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial
-// is an answer, never an error.
+// Check decides every item of r into out, which must be as long as r.Items. It returns an error
+// only if nothing was decided and nothing charged: an *InputError, an *UnknownLimitError, ErrNoView
+// or ErrExpired. A denial is an answer, never an error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
 	if n.dozing.Load() {
@@ -164,7 +165,8 @@ func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Dec
 	}
 }
 
-// decideHere decides on an item if this node holds its key, and reports whether it does. If not, out is nothing.
+// decideHere decides on an item if this node holds its key, and reports whether it does. If not,
+// out is nothing.
 func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 	if it.Op > OpReserve && n.atPromise(now, it, out) {
 		return true
@@ -198,7 +200,8 @@ func (n *Node) sign(it *Item, out *Decision) {
 	}
 }
 
-// decide is the holder's decision on one item, from memory. What changes the key's state happens once per ID.
+// decide is the holder's decision on one item, from memory. What changes the key's state happens
+// once per ID.
 func (n *Node) decide(now limiter.Instant, it *Item, out *limiter.Decision) {
 	if it.Op == OpPeek {
 		*out = n.table.Would(now, it.limit, it.Key, it.hash, it.of(it.Cost))

@@ -135,8 +135,8 @@ func TestJoinMovesEveryCount(t *testing.T) {
 	}
 }
 
-// Promise: no request is failed by a join, however often a key was asked for lately, and none is charged twice: what is remembered of
-// it moves with it, in messages that a peer reads.
+// Promise: no request is failed by a join, however often a key was asked for lately, and none is
+// charged twice: what is remembered of it moves with it, in messages that a peer reads.
 func TestHotKeyMoves(t *testing.T) {
 	w := newWorld(t, 3, limiter.Spec{Name: "hot", Algorithm: limiter.FixedWindow, Limit: 1 << 30, Per: time.Hour})
 	w.pass(time.Second)
@@ -205,7 +205,8 @@ func TestLeaveHandsEverythingOver(t *testing.T) {
 	w.wantRemaining("after it is gone", keys, 3, "n1", "n3")
 }
 
-// Promise: a node that leaves takes no count along: it is stopped soon, so it gives way to checks less than others that copy.
+// Promise: a node that leaves takes no count along: it is stopped soon, so it gives way to checks
+// less than others that copy.
 func TestWhoLeavesHurries(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -230,7 +231,8 @@ func TestWhoLeavesHurries(t *testing.T) {
 	}
 }
 
-// Promise: who leaves is not missed, also not by a node that has not been told by the Views that it was leaving.
+// Promise: who leaves is not missed, also not by a node that has not been told by the Views that it
+// was leaving.
 func TestWhoLeavesIsNotMissed(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -249,7 +251,8 @@ func TestWhoLeavesIsNotMissed(t *testing.T) {
 	w.wantOneHolderEach("after the leave")
 }
 
-// Promise: when an owner dies its heirs go on from their copies, which lack what came after the last tick, at most.
+// Promise: when an owner dies its heirs go on from their copies, which lack what came after the
+// last tick, at most.
 func TestHeirsGoOn(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 3000
@@ -287,7 +290,8 @@ func (w *world) kill(id string) {
 	}
 }
 
-// Promise: who has been stopped decides nothing before it has claimed again, and by then others may hold it.
+// Promise: who has been stopped decides nothing before it has claimed again, and by then others may
+// hold it.
 func TestWhoWasStoppedIsFenced(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -327,7 +331,8 @@ func TestWhoWasStoppedIsFenced(t *testing.T) {
 	}
 }
 
-// Promise: who is cut off from most of the others stops before one of them takes over, and answers by on_partition.
+// Promise: who is cut off from most of the others stops before one of them takes over, and answers
+// by on_partition.
 func TestMinority(t *testing.T) {
 	spec := func(name string, p limiter.OnPartition) limiter.Spec {
 		s := five
@@ -399,7 +404,8 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// Promise: one node decides. Who hears all others, and is heard by none of them, stops as well, before one of them takes over.
+// Promise: one node decides. Who hears all others, and is heard by none of them, stops as well,
+// before one of them takes over.
 func TestWhoIsHeardByNobodyStops(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -428,8 +434,8 @@ func TestWhoIsHeardByNobodyStops(t *testing.T) {
 	w.wantOneHolderEach("when all is well")
 }
 
-// Promise: whoever comes back, somebody decides. Who has taken a partition over, and was fenced, is not taken for its holder for ever by
-// whoever has the copies.
+// Promise: whoever comes back, somebody decides. Who has taken a partition over, and was fenced, is
+// not taken for its holder for ever by whoever has the copies.
 func TestFencedHeirGivesWay(t *testing.T) {
 	w := newWorld(t, 4, five)
 	w.pass(time.Second)
@@ -459,8 +465,8 @@ func TestFencedHeirGivesWay(t *testing.T) {
 	w.wantOneHolderEach("when n1 is back")
 }
 
-// Promise: with replication: sync a crash forgets nothing that a client has heard of; if the heir cannot confirm, the
-// answer says so.
+// Promise: with replication: sync a crash forgets nothing that a client has heard of; if the heir
+// cannot confirm, the answer says so.
 func TestSyncReplication(t *testing.T) {
 	spec := func(name string, e limiter.OnError) limiter.Spec {
 		s := five
@@ -496,8 +502,8 @@ func TestSyncReplication(t *testing.T) {
 	}
 }
 
-// Promise: what comes to who decides from somebody who has held the partition before, or from a disk, the next one knows as well, though he had his
-// copy before that.
+// Promise: what comes to who decides from somebody who has held the partition before, or from a
+// disk, the next one knows as well, though he had his copy before that.
 func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
 	for _, disk := range []bool{false, true} {
 		w := newWorld(t, 3, five)

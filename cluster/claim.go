@@ -8,26 +8,31 @@ import (
 	"penstock/limiter"
 )
 
-// A claim asks all other members at once, under a term that is higher than all that the claimer has heard of. A member
-// that holds none of it says so, and promises to accept the partition from nobody under a term up to that one: so no
-// gift can slip through between two answers, and of two that claim one partition at once, only the one with the higher
-// term can get all answers. If all say so, nobody holds the partition, and the claimer does from then on. Members
-// that hold it begin to hand it over; members that have a copy of it, whose holder is gone, send that first.
+// A claim asks all other members at once, under a term that is higher than all that the claimer has
+// heard of. A member that holds none of it says so, and promises to accept the partition from
+// nobody under a term up to that one: so no gift can slip through between two answers, and of two
+// that claim one partition at once, only the one with the higher term can get all answers. If all
+// say so, nobody holds the partition, and the claimer does from then on. Members that hold it begin
+// to hand it over; members that have a copy of it, whose holder is gone, send that first.
 //
-// Views come late, so a claimer may not know all who have come meanwhile, and one of those may hold the partition by now. So a
-// claim says whom the claimer knows, and who knows others answers with their boots: as long as there is one that the
-// claimer has never known, it gets nothing; nor does it while it hears itself somebody who has claimed and whom its View does not name.
-// A boot that no View has named here, and that does not answer at its address, is answered with nothing but that (stranger.go).
-// What a member has said last it need not say again: it may leave, or die, before that one has been heard of.
+// Views come late, so a claimer may not know all who have come meanwhile, and one of those may hold
+// the partition by now. So a claim says whom the claimer knows, and who knows others answers with
+// their boots: as long as there is one that the claimer has never known, it gets nothing; nor does
+// it while it hears itself somebody who has claimed and whom its View does not name. A boot that no
+// View has named here, and that does not answer at its address, is answered with nothing but that
+// (stranger.go). What a member has said last it need not say again: it may leave, or die, before
+// that one has been heard of.
 //
-// Members that are gone are not asked (contact.go says who is, and makes sure that they decide nothing when they come
-// back). But a link may be cut between two members only, or one be declared dead by mistake: then whom the claimer does not
-// reach goes on deciding, because it reaches most of the others. So a claim says who is not asked, and whoever has had a
-// sign of life from one of those lately calls nothing free, whether his View still names that one or not; nor does the claimer
-// himself. Of any two majorities, somebody is in both.
+// Members that are gone are not asked (contact.go says who is, and makes sure that they decide
+// nothing when they come back). But a link may be cut between two members only, or one be declared
+// dead by mistake: then whom the claimer does not reach goes on deciding, because it reaches most
+// of the others. So a claim says who is not asked, and whoever has had a sign of life from one of
+// those lately calls nothing free, whether his View still names that one or not; nor does the
+// claimer himself. Of any two majorities, somebody is in both.
 
-// tendLocked begins to claim what this node should hold and does not, unless it is at it. To find out what that is takes a
-// look at every partition; the ticks of a node that has found nothing do so again only when something has changed.
+// tendLocked begins to claim what this node should hold and does not, unless it is at it. To find
+// out what that is takes a look at every partition; the ticks of a node that has found nothing do
+// so again only when something has changed.
 func (n *Node) tendLocked() {
 	n.unsettled = true
 	if !n.tending && !n.stopped {
@@ -38,8 +43,9 @@ func (n *Node) tendLocked() {
 
 func (n *Node) tend() { n.tendAgain(suspectAgain) }
 
-// tendAgain claims what this node should hold. If nothing is said to be free, for others hear whom it takes for gone, it does so
-// once more after a pause: those others look at once. 0: it leaves that to the next tick.
+// tendAgain claims what this node should hold. If nothing is said to be free, for others hear whom
+// it takes for gone, it does so once more after a pause: those others look at once. 0: it leaves
+// that to the next tick.
 func (n *Node) tendAgain(pause time.Duration) {
 	now := n.clock.Now()
 	n.mu.Lock()
@@ -85,8 +91,8 @@ func (n *Node) tendAgain(pause time.Duration) {
 	}
 }
 
-// unaskedLocked lists the boots of members that are not asked by a claim: those that are gone, and those that no View names any
-// more.
+// unaskedLocked lists the boots of members that are not asked by a claim: those that are gone, and
+// those that no View names any more.
 func (n *Node) unaskedLocked(now limiter.Instant, r *route) (boots []uint64) {
 	for i, p := range r.peers {
 		if i != r.Self && r.Members[i].Role == RoleMember && n.gone(now, p) {
@@ -100,7 +106,8 @@ func (n *Node) unaskedLocked(now limiter.Instant, r *route) (boots []uint64) {
 	return boots
 }
 
-// hearsLocked reports whether this node has had a sign of life lately from any of the boots, and looks whether they live.
+// hearsLocked reports whether this node has had a sign of life lately from any of the boots, and
+// looks whether they live.
 func (n *Node) hearsLocked(now limiter.Instant, r *route, boots []uint64) (any bool) {
 	if r == nil || len(boots) == 0 {
 		return false
@@ -125,7 +132,8 @@ func (n *Node) hearsLocked(now limiter.Instant, r *route, boots []uint64) (any b
 	return any
 }
 
-// hearsStrangersLocked reports whether this node has had a sign of life lately from somebody who has claimed, and whom its View does not name.
+// hearsStrangersLocked reports whether this node has had a sign of life lately from somebody who
+// has claimed, and whom its View does not name.
 func (n *Node) hearsStrangersLocked(now limiter.Instant, r *route) bool {
 	contact := n.paceLocked(r)
 	for boot, heard := range n.strangers {
@@ -136,13 +144,15 @@ func (n *Node) hearsStrangersLocked(now limiter.Instant, r *route) bool {
 	return false
 }
 
-// hearsay is which boots that this node did not know a member has named last, when it answered a claim: they may hold something.
+// hearsay is which boots that this node did not know a member has named last, when it answered a
+// claim: they may hold something.
 type hearsay struct {
 	known []uint64
 	at    limiter.Instant
 }
 
-// learnWhomLocked notes whom those know that have answered a claim. What each says takes the place of what it has said before.
+// learnWhomLocked notes whom those know that have answered a claim. What each says takes the place
+// of what it has said before.
 func (n *Node) learnWhomLocked(now limiter.Instant, r *route, calls []Call) {
 	for i := range calls {
 		c := &calls[i]
@@ -163,8 +173,8 @@ func (n *Node) learnWhomLocked(now limiter.Instant, r *route, calls []Call) {
 	}
 }
 
-// toldOfStrangersLocked reports whether somebody's last word was of a boot that this node has not heard of since. That its teller is gone by now
-// says nothing of the boot.
+// toldOfStrangersLocked reports whether somebody's last word was of a boot that this node has not
+// heard of since. That its teller is gone by now says nothing of the boot.
 func (n *Node) toldOfStrangersLocked(now limiter.Instant, r *route) bool {
 	for _, h := range n.hearsay {
 		if now < h.at.Add(strangerLasts) && slices.ContainsFunc(h.known, func(b uint64) bool { return n.strangeLocked(r, b) }) {
@@ -174,8 +184,8 @@ func (n *Node) toldOfStrangersLocked(now limiter.Instant, r *route) bool {
 	return false
 }
 
-// wantedLocked lists the partitions that this node should hold and does not: its own, and those that it is the heir of
-// and whose owner is gone.
+// wantedLocked lists the partitions that this node should hold and does not: its own, and those
+// that it is the heir of and whose owner is gone.
 func (n *Node) wantedLocked(now limiter.Instant, r *route) (wanted []uint16) {
 	if r.Ring == nil || n.parts == nil || n.minority.Load() || r.Me().State != StateActive || n.agreed.on && !n.agreed.roll.Load().joined() {
 		return nil
@@ -210,7 +220,8 @@ func (n *Node) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 	return calls
 }
 
-// concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to hold it.
+// concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to
+// hold it.
 func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint16, term uint64, unasked []uint64, calls []Call) {
 	free := make([]bool, len(wanted))
 	for k := range free {
@@ -226,7 +237,8 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			n.heardLocked(c.Answer.Move.Term)
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && s == StandingFree
-				// Who calls it busy may only hear who holds it; but then it knows better than this node who that is.
+				// Who calls it busy may only hear who holds it; but then it knows better than this
+				// node who that is.
 				if pt := &n.parts[wanted[k]]; s == StandingHeld || s == StandingBusy && !n.reachedLocked(now, r, pt.hint) {
 					pt.hint = p.id
 				}
@@ -285,9 +297,9 @@ func (n *Node) allAnswered(calls []Call, wanted []uint16) bool {
 	return true
 }
 
-// outnumberedLocked reports whether more are gone than are left, as far as this node knows. It need not
-// wait until it has had no contact for so long: others may be in the same place, who have come back as
-// well and are known to nobody yet, and then several would find that nobody holds anything.
+// outnumberedLocked reports whether more are gone than are left, as far as this node knows. It need
+// not wait until it has had no contact for so long: others may be in the same place, who have come
+// back as well and are known to nobody yet, and then several would find that nobody holds anything.
 func (n *Node) outnumberedLocked(now limiter.Instant, r *route) bool {
 	s := newSides(n.id)
 	for i, p := range r.peers {
@@ -349,9 +361,9 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
 			if !pt.restored && lives(pt.copyOf) && (n.agreed.on || r.boots == m.Members) && !slices.Contains(m.Unasked, pt.copyOf) {
-				// The holder is asked as well, and says whether it still is. What it has is newer than what is
-				// copied here; without what this node may have had before, it has decided all the time. If it is
-				// none any more, nobody may ever say so here.
+				// The holder is asked as well, and says whether it still is. What it has is newer
+				// than what is copied here; without what this node may have had before, it has
+				// decided all the time. If it is none any more, nobody may ever say so here.
 				pt.term = m.Term
 				continue
 			}

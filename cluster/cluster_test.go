@@ -11,15 +11,16 @@ import (
 	"penstock/ring"
 )
 
-// world is a few nodes in one goroutine: a call is a function call, time moves only when a test says so.
+// world is a few nodes in one goroutine: a call is a function call, time moves only when a test
+// says so.
 type world struct {
 	t     testing.TB
 	now   limiter.Instant
 	nodes map[string]*Node
 	table limiter.TableConfig // of each node
 	calls int
-	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself and set the
-	// call's fields.
+	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself
+	// and set the call's fields.
 	meet func(c *Call, deliver func() *Answer)
 	due  []*timer // in the order in which they were set
 }
@@ -270,7 +271,8 @@ func TestNotOwnerIsAskedOnceMore(t *testing.T) {
 
 	t.Run("at the owner that the peer names", func(t *testing.T) {
 		w.calls = 0
-		// n1 has not heard that n3 is active: it believes that n1 and n2 share everything. n2 knows better.
+		// n1 has not heard that n3 is active: it believes that n1 and n2 share everything. n2 knows
+		// better.
 		ms := w.members(3)
 		ms[2].State = StateJoining
 		w.nodes["n1"].SetView(w.view("n1", ms))
@@ -328,8 +330,9 @@ func TestNotOwnerIsAskedOnceMore(t *testing.T) {
 	})
 }
 
-// Promise: no request fails while nodes come and go, nor is decided without its owner, wherever the owner is and however far away. Two who name
-// each other leave time to ask the others, and whom one of those names is asked next.
+// Promise: no request fails while nodes come and go, nor is decided without its owner, wherever the
+// owner is and however far away. Two who name each other leave time to ask the others, and whom one
+// of those names is asked next.
 func TestAskersLeaveACircle(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 35 * time.Millisecond} {
 		for _, decides := range []string{"n4", "n5"} {
@@ -367,9 +370,10 @@ func TestAskersLeaveACircle(t *testing.T) {
 	}
 }
 
-// Promise: no request fails while nodes come and go, nor is decided without its owner. Who has got the key meanwhile is asked as soon as somebody
-// names it: it is no circle if one of the two named nobody before, nor is there time for others where answers take long, or once more where they take a
-// while.
+// Promise: no request fails while nodes come and go, nor is decided without its owner. Who has got
+// the key meanwhile is asked as soon as somebody names it: it is no circle if one of the two named
+// nobody before, nor is there time for others where answers take long, or once more where they take
+// a while.
 func TestAskersFollowWhoIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -407,7 +411,8 @@ func TestAskersFollowWhoIsNamed(t *testing.T) {
 	}
 }
 
-// Promise: nodes that leave, no request failed. Who was said to hold a key, and is gone, is named no more: the owner is.
+// Promise: nodes that leave, no request failed. Who was said to hold a key, and is gone, is named
+// no more: the owner is.
 func TestWhoIsGoneIsNotNamed(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -459,7 +464,8 @@ func TestPeerServesOnlyWhatItOwns(t *testing.T) {
 	}
 }
 
-// Promise: when nobody answers, the limit's on_error decides, and every such decision says so with its bound.
+// Promise: when nobody answers, the limit's on_error decides, and every such decision says so with
+// its bound.
 func TestOnError(t *testing.T) {
 	spec := func(name string, e limiter.OnError) limiter.Spec {
 		s := five
@@ -608,7 +614,8 @@ func TestAtomicRepeatIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Promise: hostile or malformed input gets a clear error that names the field, and nothing is charged.
+// Promise: hostile or malformed input gets a clear error that names the field, and nothing is
+// charged.
 func TestBadInput(t *testing.T) {
 	w := newWorld(t, 2, five)
 	inline := func(name string) *limiter.Limit {
@@ -665,8 +672,8 @@ func TestShadowSaysYesAndCounts(t *testing.T) {
 	}
 }
 
-// A limit that never denies must not make others fall that stand with it: the client would hear yes for all of them,
-// and none would be charged.
+// A limit that never denies must not make others fall that stand with it: the client would hear yes
+// for all of them, and none would be charged.
 func TestShadowHasNoSayInAtomic(t *testing.T) {
 	dry := five
 	dry.Name, dry.DryRun, dry.Limit = "dry", true, 1
@@ -736,8 +743,8 @@ func TestAgentAsksAndOwnsNothing(t *testing.T) {
 	}
 }
 
-// Promise: an agent that nobody has asked for a while asks the owner all the same, and so does one that could not reach
-// it for a moment.
+// Promise: an agent that nobody has asked for a while asks the owner all the same, and so does one
+// that could not reach it for a moment.
 func TestIdleAgentAsksTheOwner(t *testing.T) {
 	w := newWorld(t, 3, five)
 	ms := append(w.members(3), Member{ID: "n4", Boot: 4, Role: RoleAgent})
@@ -804,7 +811,8 @@ func TestViewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Promise: clients who leave no time for an answer do not make a healthy owner look dead to all others.
+// Promise: clients who leave no time for an answer do not make a healthy owner look dead to all
+// others.
 func TestImpatientClientsTripNoBreaker(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -826,8 +834,8 @@ func TestImpatientClientsTripNoBreaker(t *testing.T) {
 	}
 }
 
-// Promise: a connection that breaks is no silence. Whoever was just answered by it is asked again at once, however many were lost,
-// and nobody falls back for a while.
+// Promise: a connection that breaks is no silence. Whoever was just answered by it is asked again
+// at once, however many were lost, and nobody falls back for a while.
 func TestBrokenConnectionTripsNoBreaker(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)

@@ -7,18 +7,21 @@ import (
 	"penstock/ring"
 )
 
-// A limit with synchronous replication is answered when the heir of its key has a copy of what was charged: then a
-// crash of the holder forgets nothing that a client has heard of. The copy goes by itself, beside those of copy.go,
-// and is merged whenever it comes, so neither has to wait for the other.
+// A limit with synchronous replication is answered when the heir of its key has a copy of what was
+// charged: then a crash of the holder forgets nothing that a client has heard of. The copy goes by
+// itself, beside those of copy.go, and is merged whenever it comes, so neither has to wait for the
+// other.
 //
-// If the heir does not confirm, the answer is the limit's on_error: a denial, or a yes that says by how much it may be
-// wrong, the limit itself, if the holder dies before its next tick.
+// If the heir does not confirm, the answer is the limit's on_error: a denial, or a yes that says by
+// how much it may be wrong, the limit itself, if the holder dies before its next tick.
 //
-// A lease waits for the heir under every limit. It is a part of the limit at once, so without that a crash would forget
-// in one tick not what was asked for meanwhile, but all that was lent. A lease that is not confirmed is degraded, and not
-// given: who asked for it settles it, since only he knows whether a repeat of his has been given it after all.
+// A lease waits for the heir under every limit. It is a part of the limit at once, so without that
+// a crash would forget in one tick not what was asked for meanwhile, but all that was lent. A lease
+// that is not confirmed is degraded, and not given: who asked for it settles it, since only he
+// knows whether a repeat of his has been given it after all.
 
-// Waits reports whether Deliver of a may wait, for an heir, or for an owner that only an heir reaches.
+// Waits reports whether Deliver of a may wait, for an heir, or for an owner that only an heir
+// reaches.
 func (a *Ask) Waits() bool {
 	if a.Relay {
 		return true
@@ -54,8 +57,9 @@ func (n *Node) confirmOwn(items []Item, out []Decision) {
 	n.confirm(list)
 }
 
-// Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may, and writes into answer
-// what they do not confirm; and for those who have to forget a denial, as Node.Tells says. Until it returns nobody may hear of answer, which is Deliver's then.
+// Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may,
+// and writes into answer what they do not confirm; and for those who have to forget a denial, as
+// Node.Tells says. Until it returns nobody may hear of answer, which is Deliver's then.
 func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged
 	decider := decider{limits: *n.limits.Load()}
@@ -92,13 +96,15 @@ func (n *Node) confirm(list []charged) {
 	}
 }
 
-// Places in calls of an item that is in none: nobody else could keep a copy, or there is no way to who should.
+// Places in calls of an item that is in none: nobody else could keep a copy, or there is no way to
+// who should.
 const (
 	alone      = -1
 	unreceived = -2
 )
 
-// copiesOf prepares one call for each heir, and says for each item in which of them its copy travels.
+// copiesOf prepares one call for each heir, and says for each item in which of them its copy
+// travels.
 func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of []int) {
 	of = make([]int, len(list))
 	deadline := now.Add(moveTimeout)

@@ -22,10 +22,11 @@ import (
 //
 // What a cut off member answers then is up to the limit's on_partition.
 //
-// A node asks no more in a large cluster than in a small one. Of more than about a hundred members it takes longer than
-// contactLasts to ask them all; so long is what contact lasts there, and silence has to last a tenth longer than that:
-// 12.5 ms a member, of a thousand 12.5 s. (To ask more often would cost every node some percent of a core; to go by what
-// others have heard would not do, for a node that hears all may be heard by nobody.) Processes that die are noticed as
+// A node asks no more in a large cluster than in a small one. Of more than about a hundred members
+// it takes longer than contactLasts to ask them all; so long is what contact lasts there, and
+// silence has to last a tenth longer than that: 12.5 ms a member, of a thousand 12.5 s. (To ask
+// more often would cost every node some percent of a core; to go by what others have heard would
+// not do, for a node that hears all may be heard by nobody.) Processes that die are noticed as
 // quickly as ever, and nodes that were stopped by themselves.
 const (
 	tickEvery    = 100 * time.Millisecond
@@ -73,8 +74,8 @@ func newPeer(m *Member, now limiter.Instant) *peer {
 	return p
 }
 
-// met notes a sign of life. Of who is cut off from most members it is contact, and no more: what that one holds is nobody's by now,
-// and its heirs do not wait for it.
+// met notes a sign of life. Of who is cut off from most members it is contact, and no more: what
+// that one holds is nobody's by now, and its heirs do not wait for it.
 func (p *peer) met(now limiter.Instant, cutOff bool) {
 	if int64(now) > p.heard.Load() {
 		p.heard.Store(int64(now))
@@ -109,21 +110,22 @@ func (p *peer) reached(sent limiter.Instant) {
 // miss notes that what was sent at some instant was not answered.
 func (p *peer) miss(sent limiter.Instant) { p.missed.CompareAndSwap(0, int64(sent)) }
 
-// gone reports whether p is taken for gone. A node that has not begun to tick does not ask again whoever was silent once, so
-// silence says nothing to it; nor to one that was stopped itself.
+// gone reports whether p is taken for gone. A node that has not begun to tick does not ask again
+// whoever was silent once, so silence says nothing to it; nor to one that was stopped itself.
 func (n *Node) gone(now limiter.Instant, p *peer) bool {
 	if p.left.Load() {
 		return true
 	}
 	if n.agreed.on {
-		return false // who is silent is evicted first
+		return false // a silent member is evicted first
 	}
 	missed := p.missed.Load()
 	return missed != 0 && now > limiter.Instant(missed).Add(time.Duration(n.patience.Load())) &&
 		(n.agent.Load() || n.ticked.Load() != 0 && !n.stalled(now))
 }
 
-// paceLocked finds out how long contact lasts and silence has to, in a cluster as large as this one.
+// paceLocked finds out how long contact lasts and silence has to, in a cluster as large as this
+// one.
 func (n *Node) paceLocked(r *route) (contact time.Duration) {
 	members := max(len(r.members)+1, int(n.expected.Load()))
 	contact = max(contactLasts, tickEvery*time.Duration(members)/probesAtOnce)
@@ -131,7 +133,8 @@ func (n *Node) paceLocked(r *route) (contact time.Duration) {
 	return contact
 }
 
-// stalled reports whether this node has been stopped for so long that it must not decide before its next tick.
+// stalled reports whether this node has been stopped for so long that it must not decide before its
+// next tick.
 func (n *Node) stalled(now limiter.Instant) bool {
 	ticked := n.ticked.Load()
 	return !n.agreed.on && ticked != 0 && now > limiter.Instant(ticked).Add(stallAfter)
@@ -144,8 +147,8 @@ func (n *Node) fence() {
 	n.fenceLocked()
 }
 
-// LetGo makes a node that leaves, or whose name is another one's, hold nothing any more, though nobody may have taken it over: its
-// heirs will, from their copies.
+// LetGo makes a node that leaves, or whose name is another one's, hold nothing any more, though
+// nobody may have taken it over: its heirs will, from their copies.
 func (n *Node) LetGo() { n.fence() }
 
 func (n *Node) fenceLocked() {
@@ -220,8 +223,9 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	n.nextTickLocked(r)
 }
 
-// sweepLocked is how many places of the table are to be looked at now: in half a minute every key is looked at once, and none waits
-// long for it. It follows what was collected, so what a refund or a reset made as good as new is told before it is removed.
+// sweepLocked is how many places of the table are to be looked at now: in half a minute every key
+// is looked at once, and none waits long for it. It follows what was collected, so what a refund or
+// a reset made as good as new is told before it is removed.
 func (n *Node) sweepLocked(now limiter.Instant) int {
 	elapsed := time.Duration(now - n.swept)
 	if elapsed < n.sweepEvery {
@@ -234,8 +238,8 @@ func (n *Node) sweepLocked(now limiter.Instant) int {
 // sweepRound is how long it takes to look at every key.
 const sweepRound = 30 * time.Second
 
-// countContactsLocked finds out whether this node is with the majority. Of two equal halves the one with the smallest id
-// goes on; of a cluster of two, both do.
+// countContactsLocked finds out whether this node is with the majority. Of two equal halves the one
+// with the smallest id goes on; of a cluster of two, both do.
 func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 	if n.agreed.on {
 		n.countAgreedLocked(now, r)
@@ -291,14 +295,16 @@ func (n *Node) countContactsLocked(now limiter.Instant, r *route) {
 	}
 }
 
-// missable reports whether p, which a View names as m, counts as missing when it is not reached: who is ACTIVE, and who was before it crashed and is
-// JOINING again. The other side may count it the moment it is ACTIVE, and this node is cut off from that news.
+// missable reports whether p, which a View names as m, counts as missing when it is not reached:
+// who is ACTIVE, and who was before it crashed and is JOINING again. The other side may count it
+// the moment it is ACTIVE, and this node is cut off from that news.
 func (p *peer) missable(m *Member) bool {
 	return m.Role == RoleMember && (m.State == StateActive || m.State == StateJoining && p.voter)
 }
 
-// electLocked finds out whether p, which a View names as m, is to be missed while it is JOINING: if who had its id before was, and has not
-// left. Who is named before this node is ACTIVE itself may have been there for long.
+// electLocked finds out whether p, which a View names as m, is to be missed while it is JOINING: if
+// who had its id before was, and has not left. Who is named before this node is ACTIVE itself may
+// have been there for long.
 func (n *Node) electLocked(p *peer, m *Member, old *route) {
 	before := -1
 	if old != nil {
@@ -316,8 +322,9 @@ func (n *Node) electLocked(p *peer, m *Member, old *route) {
 	}
 }
 
-// acceptFreshLocked lets those count who have come, for this node is with the majority, and all others of it have heard of them as well: they have
-// said so, or it was long enough ago. Who joins those who are cut off is known to nobody else, and never counts as long as they are.
+// acceptFreshLocked lets those count who have come, for this node is with the majority, and all
+// others of it have heard of them as well: they have said so, or it was long enough ago. Who joins
+// those who are cut off is known to nobody else, and never counts as long as they are.
 func (n *Node) acceptFreshLocked(now limiter.Instant, r *route, contact time.Duration) {
 	known := !slices.ContainsFunc(r.members, func(p *peer) bool {
 		return now <= limiter.Instant(p.hears.Load()).Add(contact) && p.ring.Load() != r.RingHash()
@@ -329,8 +336,8 @@ func (n *Node) acceptFreshLocked(now limiter.Instant, r *route, contact time.Dur
 	}
 }
 
-// freshLasts is for how long at most a node that is with the majority waits until others say that they know whom it knows. Where Views change all
-// the time, two may never be equal.
+// freshLasts is for how long at most a node that is with the majority waits until others say that
+// they know whom it knows. Where Views change all the time, two may never be equal.
 const freshLasts = 5 * time.Second
 
 // sides are those who should be there: with whom this node has contact, and with whom it has not.
@@ -354,19 +361,21 @@ func (s *sides) miss(id string) {
 	}
 }
 
-// minority reports whether the node must not decide: it reaches fewer than half, or the half without
-// the smallest id; of two, both may.
+// minority reports whether the node must not decide: it reaches fewer than half, or the half
+// without the smallest id; of two, both may.
 func (s *sides) minority() bool {
 	return s.reached < s.missed || s.reached == s.missed && s.reached > 1 && s.here > s.there
 }
 
-// soloLocked reports whether nobody else could hold anything: there is no other member, and none is missed.
+// soloLocked reports whether nobody else could hold anything: there is no other member, and none is
+// missed.
 func (n *Node) soloLocked(r *route) bool {
 	return !n.agreed.on && r.alone() && len(n.lost)+len(n.awaited) == 0 && n.rival.Load() == nil
 }
 
-// expectLocked notes who has vanished without leaving. That somebody leaves it may have missed in the Views, when it has just come
-// itself, and heard from that one: who leaves goes on answering for a while.
+// expectLocked notes who has vanished without leaving. That somebody leaves it may have missed in
+// the Views, when it has just come itself, and heard from that one: who leaves goes on answering
+// for a while.
 func (n *Node) expectLocked(now limiter.Instant, v *View, old *route) {
 	if old != nil {
 		for i, m := range old.Members {
@@ -403,8 +412,9 @@ func (n *Node) acquaintLocked(now limiter.Instant, r, old *route) {
 	}
 }
 
-// formerPeer is a member that no View names any more. It may have been declared dead by mistake, or while it was stopped, and hold
-// something that it has been given, or has claimed, since it goes on.
+// formerPeer is a member that no View names any more. It may have been declared dead by mistake, or
+// while it was stopped, and hold something that it has been given, or has claimed, since it goes
+// on.
 type formerPeer struct {
 	*peer
 	since limiter.Instant
@@ -421,9 +431,10 @@ func bootsOf(v *View) (sum uint64) {
 	return sum
 }
 
-// knownLocked lists the boots of all members that may hold something, as far as this node knows, for a claimer who knows
-// others. Who is cut off tells whoever asks anything of it of those as well that are missed: a newcomer may never have heard of them, and must not
-// take over what they hold. When that one came says nothing: what this node knows of the others may have come later.
+// knownLocked lists the boots of all members that may hold something, as far as this node knows,
+// for a claimer who knows others. Who is cut off tells whoever asks anything of it of those as well
+// that are missed: a newcomer may never have heard of them, and must not take over what they hold.
+// When that one came says nothing: what this node knows of the others may have come later.
 func (n *Node) knownLocked(now limiter.Instant, r *route, missed bool) (boots []uint64) {
 	for i, m := range r.Members {
 		if m.Role == RoleMember && (i == r.Self || missed || !n.gone(now, r.peers[i])) {
@@ -444,8 +455,8 @@ func (n *Node) knownLocked(now limiter.Instant, r *route, missed bool) (boots []
 	return boots
 }
 
-// strangerLasts is how long a boot that has claimed, or that somebody has told of, and that no View has named since, is taken for
-// somebody who may hold something.
+// strangerLasts is how long a boot that has claimed, or that somebody has told of, and that no View
+// has named since, is taken for somebody who may hold something.
 const strangerLasts = 10 * time.Second
 
 // probeLocked asks the next few members for a sign of life.
@@ -462,7 +473,8 @@ func (n *Node) probeLocked(now limiter.Instant, r *route) {
 	}
 }
 
-// probeMissingLocked asks the members again for a sign of life that have not answered, or at whose address nobody listened.
+// probeMissingLocked asks the members again for a sign of life that have not answered, or at whose
+// address nobody listened.
 func (n *Node) probeMissingLocked(now limiter.Instant, r *route) {
 	for _, p := range r.members {
 		if (p.missed.Load() != 0 || p.left.Load()) && now >= p.asked.Add(probeEvery) {
@@ -471,9 +483,10 @@ func (n *Node) probeMissingLocked(now limiter.Instant, r *route) {
 	}
 }
 
-// pardonLocked forgets who has not answered while this node was stopped itself. That it has reached nobody meanwhile says nothing
-// either: else it would take itself for cut off, and admit from its shares what the others have used up. It holds nothing, and
-// whether it can reach them it finds out as after its start.
+// pardonLocked forgets who has not answered while this node was stopped itself. That it has reached
+// nobody meanwhile says nothing either: else it would take itself for cut off, and admit from its
+// shares what the others have used up. It holds nothing, and whether it can reach them it finds out
+// as after its start.
 func (n *Node) pardonLocked(now limiter.Instant) {
 	if r := n.view.Load(); r != nil {
 		for _, p := range r.members {
@@ -510,7 +523,8 @@ func (n *Node) probe(p *peer) {
 func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 	switch {
 	case c.Err != nil && now >= c.Deadline && c.Deadline < sent.Add(fairTime):
-		// Whoever asks for an answer within microseconds learns nothing of the peer by not getting one.
+		// Whoever asks for an answer within microseconds learns nothing of the peer by not getting
+		// one.
 	case c.Err != nil && now > c.Deadline.Add(tickEvery): // this node was stopped itself
 		p.fail(now)
 	case c.Err == nil:
@@ -547,7 +561,8 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 	}
 }
 
-// suspect looks at once whether the owner of a key that this node is asked for, without being it, is gone.
+// suspect looks at once whether the owner of a key that this node is asked for, without being it,
+// is gone.
 func (n *Node) suspect(now limiter.Instant, p *peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -562,6 +577,7 @@ func (n *Node) suspectLocked(now limiter.Instant, p *peer) {
 
 const (
 	suspectAgain = 20 * time.Millisecond
-	// fairTime is the least that a peer must have had to answer before its silence counts against it.
+	// fairTime is the least that a peer must have had to answer before its silence counts against
+	// it.
 	fairTime = 100 * time.Millisecond
 )

@@ -14,7 +14,8 @@ type Copies struct {
 	Lag          time.Duration // age of the oldest change that a copy does not have yet; 0: none waits
 }
 
-// Copies counts the partitions of this node. A node that is alone has no copies: all its partitions are unreplicated.
+// Copies counts the partitions of this node. A node that is alone has no copies: all its partitions
+// are unreplicated.
 func (n *Node) Copies() Copies {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -33,7 +34,8 @@ func (n *Node) Copies() Copies {
 	return c
 }
 
-// oldest is when the oldest change was made of those that the peer is not known to have, if there is one.
+// oldest is when the oldest change was made of those that the peer is not known to have, if there
+// is one.
 func (o *outbox) oldest() (at limiter.Instant, waits bool) {
 	switch {
 	case o.last != nil && len(o.last.Entries) > 0:

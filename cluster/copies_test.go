@@ -7,7 +7,8 @@ import (
 	"penstock/ring"
 )
 
-// Promise: a node says how many of its partitions no other node knows, and how old what its copies lack is.
+// Promise: a node says how many of its partitions no other node knows, and how old what its copies
+// lack is.
 func TestCopiesAreCounted(t *testing.T) {
 	w := newWorld(t, 2, five)
 	w.pass(2 * time.Second)

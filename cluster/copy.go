@@ -9,9 +9,10 @@ import (
 	"penstock/ring"
 )
 
-// Copies travel in messages to one peer, one after the other: the next is made when the one before was taken in, and what was
-// not answered is sent again as it was. So they arrive in order, each once, whatever becomes of messages and answers,
-// and who is slow is sent less often: what changes twice meanwhile travels once.
+// Copies travel in messages to one peer, one after the other: the next is made when the one before
+// was taken in, and what was not answered is sent again as it was. So they arrive in order, each
+// once, whatever becomes of messages and answers, and who is slow is sent less often: what changes
+// twice meanwhile travels once.
 //
 //  1. Of a partition whose copy is wanted, every entry is sent: the table is looked through part by part.
 //  2. Every tick, what has changed since is sent.
@@ -21,8 +22,8 @@ import (
 //
 // A look through the table gives way to checks: it works for a fifth of the time (giveWay).
 //
-// Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay here, and after
-// that the giver is told of every change if it is the heir, or forgets them.
+// Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay
+// here, and after that the giver is told of every change if it is the heir, or forgets them.
 const (
 	copiesAtOnce   = 250     // entries in a message: checks on the same line wait until they are taken in
 	copyBytes      = 1 << 19 // and about their size
@@ -33,8 +34,9 @@ const (
 	moveTimeout    = 200 * time.Millisecond
 	moveTimeoutMax = time.Second          // at most, of a peer that is far away (outbox.patience)
 	giveWayMost    = 5 * time.Millisecond // of what a message takes, so much may be work, and not the way there
-	// refusedRests is how long a peer is not given again what it has refused, unless it claims it: a gift takes the time of a round trip
-	// in which nobody decides, and who has not heard yet that it should hold a partition claims it as soon as it has.
+	// refusedRests is how long a peer is not given again what it has refused, unless it claims it:
+	// a gift takes the time of a round trip in which nobody decides, and who has not heard yet that
+	// it should hold a partition claims it as soon as it has.
 	refusedRests = time.Second
 )
 
@@ -97,8 +99,8 @@ func (n *Node) startPushesLocked() {
 	}
 }
 
-// mayGiveLocked reports whether partition i is held here and should be held by the peer that it is copied to. Who leaves is given
-// nothing: it would refuse it, and meanwhile nobody decides.
+// mayGiveLocked reports whether partition i is held here and should be held by the peer that it is
+// copied to. Who leaves is given nothing: it would refuse it, and meanwhile nobody decides.
 func (n *Node) mayGiveLocked(r *route, i int) bool {
 	pt := &n.parts[i]
 	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
@@ -110,7 +112,8 @@ func (n *Node) mayGiveLocked(r *route, i int) bool {
 	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && !pt.to.leaving() && pt.copied == copyWhole
 }
 
-// push says to p what there is to be said, until there is nothing more or it does not answer. There is one push per peer.
+// push says to p what there is to be said, until there is nothing more or it does not answer. There
+// is one push per peer.
 func (n *Node) push(p *peer) {
 	for {
 		now := n.clock.Now()
@@ -189,9 +192,11 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 	return one.calls[:]
 }
 
-// giveWay rests four times as long as has gone by since then: to look through the table, and for others to take a message in. Of
-// looks for several peers each rests for all. Copying ahead is in no hurry: of a node that joins the holder decides until the copy is
-// whole. Who leaves rests as long as it works: it is stopped in a few seconds, and what it has not handed over by then is lost.
+// giveWay rests four times as long as has gone by since then: to look through the table, and for
+// others to take a message in. Of looks for several peers each rests for all. Copying ahead is in
+// no hurry: of a node that joins the holder decides until the copy is whole. Who leaves rests as
+// long as it works: it is stopped in a few seconds, and what it has not handed over by then is
+// lost.
 func (n *Node) giveWay(since limiter.Instant) {
 	now := n.clock.Now()
 	rest := time.Duration(4)
@@ -253,8 +258,8 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	return &said
 }
 
-// takeEntries takes as many entries off what is pending as travel well at once, as old as they are by now. Mostly that is all, and the room is used
-// again.
+// takeEntries takes as many entries off what is pending as travel well at once, as old as they are
+// by now. Mostly that is all, and the room is used again.
 func (o *outbox) takeEntries(now limiter.Instant) []limiter.Entry {
 	if len(o.pending) == 0 {
 		return nil
@@ -277,7 +282,8 @@ func (o *outbox) takeEntries(now limiter.Instant) []limiter.Entry {
 	return taken
 }
 
-// addHolds takes as many holds off a list as travel well at once, with what was left of them at some time.
+// addHolds takes as many holds off a list as travel well at once, with what was left of them at
+// some time.
 func (m *Move) addHolds(at limiter.Instant, list []limiter.Hold) (rest []limiter.Hold) {
 	n := min(len(list), copiesAtOnce)
 	for _, h := range list[:n] {
@@ -286,8 +292,8 @@ func (m *Move) addHolds(at limiter.Instant, list []limiter.Hold) (rest []limiter
 	return list[n:]
 }
 
-// addTaken takes as many memories off a list as travel well at once, which have grown older by then. A key that is asked for
-// often brings more than a peer would read in one message.
+// addTaken takes as many memories off a list as travel well at once, which have grown older by
+// then. A key that is asked for often brings more than a peer would read in one message.
 func (m *Move) addTaken(older time.Duration, list []Memory) (rest []Memory) {
 	n, decisions := 0, 0
 	for ; n < len(list) && decisions < takenAtOnce; n++ {
@@ -308,7 +314,8 @@ func memberOf(list []uint16) func(uint16) bool {
 	return func(p uint16) bool { return set[p] }
 }
 
-// lookLocked goes on looking through the table for what is to be copied to p, until a message is full.
+// lookLocked goes on looking through the table for what is to be copied to p, until a message is
+// full.
 func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 	o := p.out
 	if !o.looking {
@@ -349,8 +356,8 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 	}
 }
 
-// sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as travel well at once. It reports whether
-// there are some that p has refused a moment ago.
+// sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as
+// travel well at once. It reports whether there are some that p has refused a moment ago.
 func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 	o := p.out
 	if p.member.Load().Features&FeatureHolds == 0 { // it would not know of them, and admit what they have
@@ -395,7 +402,8 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 	return rests
 }
 
-// lentLocked notes that p has got all of the copies whose holders are gone: it may claim them again.
+// lentLocked notes that p has got all of the copies whose holders are gone: it may claim them
+// again.
 func (n *Node) lentLocked(p *peer) {
 	for i := range n.parts {
 		if pt := &n.parts[i]; pt.to == p && pt.copied == copyWhole && !n.holdings.held[i].Load() && !pt.giving {
@@ -405,9 +413,9 @@ func (n *Node) lentLocked(p *peer) {
 	}
 }
 
-// endFormerLocked tells whoever has got copies of partitions, while this node held them, that it does
-// not hold them any more, once p has got all of it: else they would keep what is out of date. If
-// another one has got them since, that is p.
+// endFormerLocked tells whoever has got copies of partitions, while this node held them, that it
+// does not hold them any more, once p has got all of it: else they would keep what is out of date.
+// If another one has got them since, that is p.
 func (n *Node) endFormerLocked(p *peer, lent []uint16) {
 	for _, i := range lent {
 		pt := &n.parts[i]
@@ -468,8 +476,9 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 	}
 }
 
-// copiedBackLocked notes that a boot has taken what it is being given, for it has begun to copy it to this node: that may come before the
-// answer. From here on what it says replaces what this node had.
+// copiedBackLocked notes that a boot has taken what it is being given, for it has begun to copy it
+// to this node: that may come before the answer. From here on what it says replaces what this node
+// had.
 func (n *Node) copiedBackLocked(pt *part, to uint64) {
 	n.givingLocked(pt, false)
 	n.stats.Given.Add(1)
@@ -479,7 +488,8 @@ func (n *Node) copiedBackLocked(pt *part, to uint64) {
 	pt.to, pt.copyOf = nil, to
 }
 
-// ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its partitions has to claim them.
+// ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its
+// partitions has to claim them.
 func (n *Node) ungiveLocked(p *peer, m *Move) {
 	for _, i := range m.Gift {
 		if pt := &n.parts[i]; pt.giving && pt.hint == p.id {

@@ -7,8 +7,9 @@ import (
 	"penstock/ring"
 )
 
-// Deliver is the peer's door: it answers an Ask from memory. It waits only where Ask.Waits says that it may. The keys of a may be borrowed
-// from the frame that carried it, nothing keeps them after Deliver returns; its limits may be kept.
+// Deliver is the peer's door: it answers an Ask from memory. It waits only where Ask.Waits says
+// that it may. The keys of a may be borrowed from the frame that carried it, nothing keeps them
+// after Deliver returns; its limits may be kept.
 func (n *Node) Deliver(a *Ask) *Answer {
 	answer := newAnswer(len(a.Items))
 	n.DeliverInto(a, answer)
@@ -16,8 +17,8 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	return answer
 }
 
-// DeliverInto is Deliver with an Answer whose memory is used again; what is in it is forgotten. And it leaves the wait for
-// heirs to Confirm.
+// DeliverInto is Deliver with an Answer whose memory is used again; what is in it is forgotten. And
+// it leaves the wait for heirs to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
 	if n.dozing.Load() {
@@ -146,8 +147,8 @@ func (a *Ask) together() bool {
 	return !slices.ContainsFunc(a.Items, func(it AskItem) bool { return !it.Op.together(a.Items[0].Op) })
 }
 
-// disown answers NotOwner, with the node that this one believes in. If it is asked as the heir, it looks whether the
-// owner is gone.
+// disown answers NotOwner, with the node that this one believes in. If it is asked as the heir, it
+// looks whether the owner is gone.
 func (n *Node) disown(now limiter.Instant, view *route, hash uint64, out *AnswerItem) {
 	n.stats.Disowned.Add(1)
 	*out = AnswerItem{Status: StatusNotOwner, Owner: n.whereabouts(now, view, hash)}
@@ -156,8 +157,9 @@ func (n *Node) disown(now limiter.Instant, view *route, hash uint64, out *Answer
 	}
 }
 
-// whereabouts is the id of the node that holds the key with this hash, as far as this one knows without holding it; or
-// empty. Who was said to hold it and is gone holds nothing: then it is the owner, who takes it over.
+// whereabouts is the id of the node that holds the key with this hash, as far as this one knows
+// without holding it; or empty. Who was said to hold it and is gone holds nothing: then it is the
+// owner, who takes it over.
 func (n *Node) whereabouts(now limiter.Instant, view *route, hash uint64) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"penstock/limiter"
 )
 
-// Which denials a node follows that does not decide for a key. Package denial tells the whole story, and keeps them; here
-// stands what depends on the View: the owner that has denied must still be the owner, and be there.
+// Which denials a node follows that does not decide for a key. Package denial tells the whole
+// story, and keeps them; here stands what depends on the View: the owner that has denied must still
+// be the owner, and be there.
 
 // givesBack reports whether an item may make its key freer than it was.
 func (it *Item) givesBack() bool { return givesBack(it.Op, it.Cost) }
@@ -22,7 +23,8 @@ func (it *Item) takes() bool { return it.Op == OpTake && it.Cost > 0 && it.Terms
 // place is the item's key as a denial knows it.
 func (it *Item) place() denial.Key { return denial.Key{Limit: it.limit, Key: it.Key, Hash: it.hash} }
 
-// decideAway decides an item whose key this node does not hold, from what the owner has lent or denied.
+// decideAway decides an item whose key this node does not hold, from what the owner has lent or
+// denied.
 func (n *Node) decideAway(now limiter.Instant, it *Item, out *Decision) bool {
 	switch {
 	case it.delivered: // the asker goes on to the holder
@@ -35,7 +37,8 @@ func (n *Node) decideAway(now limiter.Instant, it *Item, out *Decision) bool {
 	return it.limit.Consistency == limiter.Leased && n.decideLeased(now, it, out)
 }
 
-// decideDenied denies what the owner has just denied, as long as the owner is there and owns the key.
+// decideDenied denies what the owner has just denied, as long as the owner is there and owns the
+// key.
 func (n *Node) decideDenied(now limiter.Instant, it *Item, out *Decision) bool {
 	v := n.denials.Find(now, it.place(), it.Cost, it.ID != ID{}, dedup.Lasts)
 	if v.Known {
@@ -62,7 +65,8 @@ func (n *Node) ownerBoot(now limiter.Instant, view *route, hash uint64) uint64 {
 	return view.Members[o].Boot
 }
 
-// heard notes what a node has answered to an item of a request whose items do not stand or fall together.
+// heard notes what a node has answered to an item of a request whose items do not stand or fall
+// together.
 func (n *Node) heard(sent, now limiter.Instant, view *route, it *Item, c *Call, a *AnswerItem) {
 	switch d := &a.Decision; {
 	case it.givesBack():
@@ -77,8 +81,8 @@ func (n *Node) heard(sent, now limiter.Instant, view *route, it *Item, c *Call, 
 	}
 }
 
-// promise notes that boot is to be told when a denial of the item ends, if this node can do so: it owns the key by its own
-// View, which knows that boot.
+// promise notes that boot is to be told when a denial of the item ends, if this node can do so: it
+// owns the key by its own View, which knows that boot.
 func (n *Node) promise(now limiter.Instant, boot uint64, it *Item) bool {
 	if boot == 0 || !it.takes() || !it.limit.KeepsDenials() {
 		return false
@@ -89,8 +93,9 @@ func (n *Node) promise(now limiter.Instant, boot uint64, it *Item) bool {
 	})
 }
 
-// promised reports whether the promise is worth saying: the decision is a denial, and not a remembered one, which says when
-// it ended by when it was first asked for. If not, the promise stays: there may be another denial of that key to keep it for.
+// promised reports whether the promise is worth saying: the decision is a denial, and not a
+// remembered one, which says when it ended by when it was first asked for. If not, the promise
+// stays: there may be another denial of that key to keep it for.
 func promised(it *Item, out *AnswerItem) bool {
 	d := &out.Decision
 	return out.Status == StatusDone && !it.again && !d.Allowed && d.RetryAfter > 0 && d.Hold == limiter.HoldNone && !out.Degraded
@@ -107,7 +112,8 @@ func givenBack(a *Ask, answer *Answer) (hashes []uint64) {
 	return hashes
 }
 
-// ownGivenBack are the hashes of the keys to which this node, as the holder, has given back something.
+// ownGivenBack are the hashes of the keys to which this node, as the holder, has given back
+// something.
 func ownGivenBack(items []Item, out []Decision) (hashes []uint64) {
 	for i := range items {
 		if it := &items[i]; it.givesBack() && out[i].Source == SourceOwner {
@@ -117,7 +123,8 @@ func ownGivenBack(items []Item, out []Decision) (hashes []uint64) {
 	return hashes
 }
 
-// Tells reports whether some node has to be told of what a has given back before answer is sent: Confirm does that, and waits.
+// Tells reports whether some node has to be told of what a has given back before answer is sent:
+// Confirm does that, and waits.
 func (n *Node) Tells(a *Ask, answer *Answer) bool {
 	if n.watches.Len() == 0 {
 		return false

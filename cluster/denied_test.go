@@ -10,7 +10,8 @@ import (
 	"penstock/limiter"
 )
 
-// hammer asks node n times for one unit of limit for key, a millisecond apart, and counts who decided.
+// hammer asks node n times for one unit of limit for key, a millisecond apart, and counts who
+// decided.
 func (w *world) hammer(n int, node, limit, key string) sources {
 	w.t.Helper()
 	by := sources{}
@@ -21,7 +22,8 @@ func (w *world) hammer(n int, node, limit, key string) sources {
 	return by
 }
 
-// denying makes n1 remember a denial of key under limit, of which the owner has promised to say when it ends.
+// denying makes n1 remember a denial of key under limit, of which the owner has promised to say
+// when it ends.
 func (w *world) denying(limit, key string) {
 	w.t.Helper()
 	for range 20 {
@@ -44,8 +46,8 @@ func (w *world) losesForget() {
 	}
 }
 
-// Promise: who is denied asks once more, and then no more until the next token; what it says is what the owner has said, less the
-// time that has gone by.
+// Promise: who is denied asks once more, and then no more until the next token; what it says is
+// what the owner has said, less the time that has gone by.
 func TestDenialIsRemembered(t *testing.T) {
 	for _, s := range []limiter.Spec{
 		{Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Second},
@@ -95,8 +97,8 @@ func TestDenialIsRemembered(t *testing.T) {
 	}
 }
 
-// Promise: who is denied a hundred times asks twice; who is denied once costs the owner nothing; in the long run one request a second
-// asks.
+// Promise: who is denied a hundred times asks twice; who is denied once costs the owner nothing; in
+// the long run one request a second asks.
 func TestDenialsCostFewMessages(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -157,7 +159,8 @@ func TestOneRequestRenewsADenial(t *testing.T) {
 	}
 }
 
-// Promise: of a key that is asked for more often than it has tokens, each token costs two asks: the one that gets it, and one that is denied.
+// Promise: of a key that is asked for more often than it has tokens, each token costs two asks: the
+// one that gets it, and one that is denied.
 func TestDenialsBetweenTokens(t *testing.T) {
 	w := newWorld(t, 3, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 1})
 	key := w.key("n2", 0)
@@ -175,7 +178,8 @@ func TestDenialsBetweenTokens(t *testing.T) {
 	}
 }
 
-// Promise: who has seen a refund or a reset answered meets no denial from before it, whichever node it asks.
+// Promise: who has seen a refund or a reset answered meets no denial from before it, whichever node
+// it asks.
 func TestGivenBackEndsDenials(t *testing.T) {
 	for _, at := range []string{"n1", "n2", "n3"} { // who remembers, the owner, another one
 		for name, back := range map[string]Item{"refund": {Cost: -2}, "reset": {Op: OpReset}} {
@@ -240,7 +244,8 @@ func TestAllWhoRememberAreTold(t *testing.T) {
 	}
 }
 
-// Promise: in one request, what comes after a refund is asked for after it, and what comes before it is not.
+// Promise: in one request, what comes after a refund is asked for after it, and what comes before
+// it is not.
 func TestGivenBackInTheSameRequest(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -309,7 +314,8 @@ func TestLateDenialIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Promise: what a node has remembered while its own refund was under way ends with the refund's answer.
+// Promise: what a node has remembered while its own refund was under way ends with the refund's
+// answer.
 func TestOwnRefundEndsWhatCameBefore(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -330,8 +336,8 @@ func TestOwnRefundEndsWhatCameBefore(t *testing.T) {
 	}
 }
 
-// Promise: where those who remember are not reached, a denial outlives what ended it by a second at most, and a refund is answered
-// nevertheless.
+// Promise: where those who remember are not reached, a denial outlives what ended it by a second at
+// most, and a refund is answered nevertheless.
 func TestLostWordOfRefund(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -352,7 +358,8 @@ func TestLostWordOfRefund(t *testing.T) {
 	}
 }
 
-// Promise: who was not reached is told again by what is given back next; and who does not answer three times is not waited for.
+// Promise: who was not reached is told again by what is given back next; and who does not answer
+// three times is not waited for.
 func TestLostWordIsSaidAgain(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -386,7 +393,8 @@ func TestLostWordIsSaidAgain(t *testing.T) {
 	}
 }
 
-// Promise: less than what was denied is asked for, and then known; more is not, unless it is more than the limit.
+// Promise: less than what was denied is asked for, and then known; more is not, unless it is more
+// than the limit.
 func TestSmallerCostIsAskedFor(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -414,7 +422,8 @@ func TestSmallerCostIsAskedFor(t *testing.T) {
 	}
 }
 
-// Promise: what a node remembers of one limit says nothing of another one: after a change of limits it asks.
+// Promise: what a node remembers of one limit says nothing of another one: after a change of limits
+// it asks.
 func TestChangedLimitIsAskedFor(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -432,8 +441,8 @@ func TestChangedLimitIsAskedFor(t *testing.T) {
 	}
 }
 
-// Promise: limits that are decided here, never deny, or make a refusal cost something, and requests with terms, are not answered
-// from memory.
+// Promise: limits that are decided here, never deny, or make a refusal cost something, and requests
+// with terms, are not answered from memory.
 func TestWhatIsNotRemembered(t *testing.T) {
 	with := func(change func(*limiter.Spec)) limiter.Spec {
 		s := five
@@ -479,7 +488,8 @@ func TestWhatIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Promise: a denial because of what others have set aside ends whenever they like; it is not remembered.
+// Promise: a denial because of what others have set aside ends whenever they like; it is not
+// remembered.
 func TestDenialByHoldsIsNotRemembered(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	key := w.key("n2", 0)
@@ -498,8 +508,8 @@ func TestDenialByHoldsIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Promise: a client that repeats what it was given hears so, whoever was denied since; when that is long enough ago, who draws IDs is
-// denied as all others.
+// Promise: a client that repeats what it was given hears so, whoever was denied since; when that is
+// long enough ago, who draws IDs is denied as all others.
 func TestRepeatIsNotDeniedFromMemory(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -531,7 +541,8 @@ func TestRepeatIsNotDeniedFromMemory(t *testing.T) {
 	}
 }
 
-// Promise: what an owner has decided once and says again is as old as it is: it says nothing of when the denial ends.
+// Promise: what an owner has decided once and says again is as old as it is: it says nothing of
+// when the denial ends.
 func TestRepeatedDenialIsNotRemembered(t *testing.T) {
 	w := newWorld(t, 3, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second, Burst: 1})
 	key := w.key("n2", 0)
@@ -550,7 +561,8 @@ func TestRepeatedDenialIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Promise: an owner of an older release promises nothing, so nothing is remembered; what it cannot read it does not see.
+// Promise: an owner of an older release promises nothing, so nothing is remembered; what it cannot
+// read it does not see.
 func TestOlderOwnersPromiseNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -566,7 +578,8 @@ func TestOlderOwnersPromiseNothing(t *testing.T) {
 	}
 }
 
-// Promise: before a partition goes to another node, those are told who remember denials of its keys, as far as they can be reached.
+// Promise: before a partition goes to another node, those are told who remember denials of its
+// keys, as far as they can be reached.
 func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		w := newWorld(t, 3, five)
@@ -604,7 +617,8 @@ func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 	}
 }
 
-// Promise: who is not the owner, by its own View, promises nothing; nor does anybody remember who is not, by its View.
+// Promise: who is not the owner, by its own View, promises nothing; nor does anybody remember who
+// is not, by its View.
 func TestOnlyOwnersPromise(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)

@@ -2,9 +2,11 @@ package cluster
 
 import "time"
 
-// A node of which nobody asks anything does less, for each time that it wakes costs its machine some tens of microseconds. While it is
-// calm it asks for signs of life half as often; its clock it looks at as often as ever, for what it holds others may take over. Who is
-// alone in its cluster, and has no holds whose deadlines it would have to look at, dozes: it ticks once a second, until somebody comes.
+// A node of which nobody asks anything does less, for each time that it wakes costs its machine
+// some tens of microseconds. While it is calm it asks for signs of life half as often; its clock it
+// looks at as often as ever, for what it holds others may take over. Who is alone in its cluster,
+// and has no holds whose deadlines it would have to look at, dozes: it ticks once a second, until
+// somebody comes.
 const (
 	calmTicks      = 10 // in a row in which nothing was asked or changed
 	calmProbeEvery = 2 * probeEvery
@@ -31,7 +33,8 @@ func (n *Node) mayDozeLocked(r *route) bool {
 	return len(n.owed) == 0
 }
 
-// nextTickLocked sets the timer of the next tick. Whether the node was stopped it finds out by when the last tick should have been.
+// nextTickLocked sets the timer of the next tick. Whether the node was stopped it finds out by when
+// the last tick should have been.
 func (n *Node) nextTickLocked(r *route) {
 	if n.stopped {
 		return

@@ -14,8 +14,8 @@ func (w *world) timers(d time.Duration) int {
 	return len(w.due) - before
 }
 
-// TestAloneAndCalmDozes: a node that is alone ticks once a second while nobody asks it, ten times while somebody does, a hold
-// is open, or somebody else is there, and never in two chains of ticks.
+// TestAloneAndCalmDozes: a node that is alone ticks once a second while nobody asks it, ten times
+// while somebody does, a hold is open, or somebody else is there, and never in two chains of ticks.
 func TestAloneAndCalmDozes(t *testing.T) {
 	w := newWorld(t, 1, hundred)
 	n := w.nodes["n1"]
@@ -43,7 +43,8 @@ func TestAloneAndCalmDozes(t *testing.T) {
 	}
 }
 
-// TestRouseLeavesOneChainOfTicks: who comes at the moment of a tick does not make a second one begin.
+// TestRouseLeavesOneChainOfTicks: who comes at the moment of a tick does not make a second one
+// begin.
 func TestRouseLeavesOneChainOfTicks(t *testing.T) {
 	w := newWorld(t, 1, hundred)
 	n := w.nodes["n1"]
@@ -65,7 +66,8 @@ func TestRouseLeavesOneChainOfTicks(t *testing.T) {
 	}
 }
 
-// TestDozeIsNoStop: a node that dozes goes on at once, and one that was stopped meanwhile notices it.
+// TestDozeIsNoStop: a node that dozes goes on at once, and one that was stopped meanwhile notices
+// it.
 func TestDozeIsNoStop(t *testing.T) {
 	w := newWorld(t, 1, hundred)
 	n := w.nodes["n1"]
@@ -83,7 +85,8 @@ func TestDozeIsNoStop(t *testing.T) {
 	}
 }
 
-// TestCalmAsksHalfAsOften: nodes of which nobody asks anything ask each other for signs of life every 400 ms, and every 200 ms else.
+// TestCalmAsksHalfAsOften: nodes of which nobody asks anything ask each other for signs of life
+// every 400 ms, and every 200 ms else.
 func TestCalmAsksHalfAsOften(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	w.pass(5 * time.Second)

@@ -17,7 +17,8 @@ func inputErrorf(item int, field, format string, args ...any) error {
 	return &InputError{Field: fmt.Sprintf("items[%d].%s", item, field), Reason: fmt.Sprintf(format, args...)}
 }
 
-// UnknownLimitError says that a request names a limit that this node does not have. Nothing was charged.
+// UnknownLimitError says that a request names a limit that this node does not have. Nothing was
+// charged.
 type UnknownLimitError struct {
 	Item int // index of the item
 	Name string

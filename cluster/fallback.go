@@ -6,11 +6,13 @@ import (
 	"penstock/limiter"
 )
 
-// fallbackRetry is when a client denied by on_error: deny may ask again: by then a breaker has looked once more.
+// fallbackRetry is when a client denied by on_error: deny may ask again: by then a breaker has
+// looked once more.
 const fallbackRetry = time.Second
 
-// fallback answers an item that nobody who holds it has decided: by its limit's on_error, or, if this node is cut off
-// from most of the others, by its on_partition. This is the only place that knows what happens when nobody answers.
+// fallback answers an item that nobody who holds it has decided: by its limit's on_error, or, if
+// this node is cut off from most of the others, by its on_partition. This is the only place that
+// knows what happens when nobody answers.
 //
 //	local, proportional  this node decides from its own share, limit divided by the members that there should be. The
 //	       shares of all nodes add up to one limit, or to one unit each if there are more nodes than units: that is the
@@ -19,9 +21,9 @@ const fallbackRetry = time.Second
 //	open   decided by this node alone as if it were the only one.
 //	deny   denied.
 //
-// A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as not done, by a degraded
-// denial. A reservation is charged to the share as a take is, all of it: it is a promise, of which who holds the key is told later
-// (owed.go).
+// A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as
+// not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it
+// is a promise, of which who holds the key is told later (owed.go).
 func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	d := Decision{Source: SourceFallback, Degraded: true}
 	if o := view.Owner(it.hash); o >= 0 {
@@ -47,8 +49,8 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	return d
 }
 
-// shareOrigin makes the ID of what a share is charged for a reservation. Under its own ID its owner, which may be this node by the
-// time that it is repeated, remembers whether there is a hold.
+// shareOrigin makes the ID of what a share is charged for a reservation. Under its own ID its
+// owner, which may be this node by the time that it is repeated, remembers whether there is a hold.
 const shareOrigin = 1 << 59
 
 // decideShare decides from this node's share of the limit, one of so many.

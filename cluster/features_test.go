@@ -7,7 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// oldWorld is a world of three whose n2 is of a release that knows no holds, and cannot read what is about one.
+// oldWorld is a world of three whose n2 is of a release that knows no holds, and cannot read what
+// is about one.
 func oldWorld(t *testing.T, specs ...limiter.Spec) *world {
 	w := newWorld(t, 3, specs...)
 	ms := w.members(3)
@@ -25,8 +26,9 @@ func oldWorld(t *testing.T, specs ...limiter.Spec) *world {
 	return w
 }
 
-// Promise: an older release is asked for nothing that it does not know: takes of several owners look there and report, leased
-// limits are decided there one by one, and a reservation there is a take that says how much it is worth.
+// Promise: an older release is asked for nothing that it does not know: takes of several owners
+// look there and report, leased limits are decided there one by one, and a reservation there is a
+// take that says how much it is worth.
 func TestOlderOwnersAreAskedForNoHolds(t *testing.T) {
 	w := oldWorld(t, hundred, leased)
 	keys := []string{w.key("n2", 0), w.key("n3", 0)}

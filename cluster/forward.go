@@ -13,26 +13,29 @@ import (
 	"penstock/ring"
 )
 
-// DefaultCallTimeout is how long one call to a peer may take, unless the request's deadline comes first. A dead
-// process is noticed at once (its connections break); this is for the peer that hangs.
+// DefaultCallTimeout is how long one call to a peer may take, unless the request's deadline comes
+// first. A dead process is noticed at once (its connections break); this is for the peer that
+// hangs.
 const DefaultCallTimeout = 500 * time.Millisecond
 
-// maxHop is how often an item may be sent. The first two are at once: to the owner in the View, and to whom its NotOwner
-// names. All others wait before, longer and longer, for a handover to be done.
+// maxHop is how often an item may be sent. The first two are at once: to the owner in the View, and
+// to whom its NotOwner names. All others wait before, longer and longer, for a handover to be done.
 const maxHop = 32
 
 // settleTime is how long a check waits for a handover, or for an heir to take over.
 const settleTime = 250 * time.Millisecond
 
 // namesMe is from which send on a node does not wait any more for what others say that it decides
-// itself: it may be just getting it; or each of two takes the other one for the owner, and who still
-// decides has not heard of either.
+// itself: it may be just getting it; or each of two takes the other one for the owner, and who
+// still decides has not heard of either.
 const namesMe = 3
 
-// inCircles is from which send on every other one goes to the others in turn, and not to who is said to decide. By then two have named
-// each other for as long as circling at least. Where an answer alone takes that long it is enough that they have done so circles times, unless
-// it takes so long that there is time for a few sends only: then it is better to wait for one of the two to decide. Whom one of the others
-// names is asked in any case: it may be one of the two, who has got the key meanwhile. So the two are counted anew then.
+// inCircles is from which send on every other one goes to the others in turn, and not to who is
+// said to decide. By then two have named each other for as long as circling at least. Where an
+// answer alone takes that long it is enough that they have done so circles times, unless it takes
+// so long that there is time for a few sends only: then it is better to wait for one of the two to
+// decide. Whom one of the others names is asked in any case: it may be one of the two, who has got
+// the key meanwhile. So the two are counted anew then.
 const (
 	inCircles = 6
 	circling  = 7 * time.Millisecond
@@ -40,12 +43,14 @@ const (
 	circles   = 2
 )
 
-// asksAnybody is from which send on a node that takes itself for the owner, and is not, or knows no owner, asks the others in turn: who
-// holds the key may have come without its having heard of it, or be leaving. Mostly it is about to get the key, so first it waits, 15 ms in all.
+// asksAnybody is from which send on a node that takes itself for the owner, and is not, or knows no
+// owner, asks the others in turn: who holds the key may have come without its having heard of it,
+// or be leaving. Mostly it is about to get the key, so first it waits, 15 ms in all.
 const asksAnybody = 6
 
-// repeatWithin is how long after its beginning a check may send again. A node that was stopped in the middle must not:
-// its owner remembers a take for dedup.Lasts and would charge it again. The other half is for the way there.
+// repeatWithin is how long after its beginning a check may send again. A node that was stopped in
+// the middle must not: its owner remembers a take for dedup.Lasts and would charge it again. The
+// other half is for the way there.
 const repeatWithin = dedup.Lasts / 2
 
 // Targets of an item that is none: wait for one, or give up.
@@ -54,9 +59,10 @@ const (
 	nobody    = -2
 )
 
-// forward has the items away decided by whoever holds them: one call per node, all at once, and again for those that
-// were not executed or may be repeated under their ID. What is left after that falls back. (It is the longest function
-// here because it is the story of a forwarded check; the facts it uses are the small functions below.)
+// forward has the items away decided by whoever holds them: one call per node, all at once, and
+// again for those that were not executed or may be repeated under their ID. What is left after that
+// falls back. (It is the longest function here because it is the story of a forwarded check; the
+// facts it uses are the small functions below.)
 func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int, out []Decision) {
 	began, seen := now, view
 	var few [4]int
@@ -122,10 +128,11 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 	}
 }
 
-// aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner is gone or does not
-// answer. If it is gone, the heir is about to take over; if it is only silent, that lasts too long to wait for. Items of
-// an atomic request go where the first one goes. Where several nodes say in turn that another one decides, because their
-// Views differ, every other send goes to who has said so itself.
+// aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner
+// is gone or does not answer. If it is gone, the heir is about to take over; if it is only silent,
+// that lasts too long to wait for. Items of an atomic request go where the first one goes. Where
+// several nodes say in turn that another one decides, because their Views differ, every other send
+// goes to who has said so itself.
 func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop int) int {
 	if r.Atomic {
 		it = &r.Items[0]
@@ -168,8 +175,9 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	return t
 }
 
-// aimAgain is fresh, the View that has taken the place of old, with the strangers that were met; targets of items are those of old. Who was
-// named stays the target if it was the owner in fresh that has named it: else that one would be asked again.
+// aimAgain is fresh, the View that has taken the place of old, with the strangers that were met;
+// targets of items are those of old. Who was named stays the target if it was the owner in fresh
+// that has named it: else that one would be asked again.
 func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *Request, away, targets []int) *route {
 	fresh = n.meet(now, fresh, old.strangers)
 	for _, i := range away {
@@ -190,8 +198,8 @@ func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *Request, away
 	return fresh
 }
 
-// meet is view with those owners whom it does not know, because news of them is late. They are not owners by this view, and
-// not there for anybody but this request.
+// meet is view with those owners whom it does not know, because news of them is late. They are not
+// owners by this view, and not there for anybody but this request.
 func (n *Node) meet(now limiter.Instant, view *route, owners []Member) *route {
 	for _, m := range owners {
 		known := func(o Member) bool { return o.ID == m.ID && o.Boot == m.Boot }
@@ -223,7 +231,8 @@ func (r *route) member(target int) *Member {
 	return &r.strangers[target-len(r.Members)]
 }
 
-// findAny is the target that id names: the one that was met last if the View does not know it, or by a boot that is gone.
+// findAny is the target that id names: the one that was met last if the View does not know it, or
+// by a boot that is gone.
 func (r *route) findAny(now limiter.Instant, n *Node, id string) int {
 	t := r.Find(id)
 	if t >= 0 && !n.gone(now, r.peers[t]) {
@@ -237,8 +246,8 @@ func (r *route) findAny(now limiter.Instant, n *Node, id string) int {
 	return t
 }
 
-// decideNow decides what has become this node's to decide meanwhile, aims the rest again if it has no target, and
-// returns it.
+// decideNow decides what has become this node's to decide meanwhile, aims the rest again if it has
+// no target, and returns it.
 func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, targets []int, out []Decision, hop int) (left []int) {
 	if r.Atomic && len(r.Items) > 1 {
 		if n.decideAllHere(now, r.Items, out) {
@@ -277,7 +286,8 @@ func (n *Node) elsewhereThan(now limiter.Instant, view *route, t, hop int) int {
 	return t
 }
 
-// third is a member besides the two who name each other, the turn-th; one of them if nobody else is there.
+// third is a member besides the two who name each other, the turn-th; one of them if nobody else is
+// there.
 func (n *Node) third(now limiter.Instant, view *route, one, two, turn int) int {
 	t := view.Self
 	for range turn {
@@ -290,8 +300,9 @@ func (n *Node) third(now limiter.Instant, view *route, one, two, turn int) int {
 	return t
 }
 
-// elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody who is there: every other time
-// another member. It may know who decides although neither this node's View nor that of the one asked names it.
+// elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody
+// who is there: every other time another member. It may know who decides although neither this
+// node's View nor that of the one asked names it.
 func (n *Node) elsewhere(now limiter.Instant, view *route, r *Request, it *Item, asked, hop int) int {
 	t := n.aim(now, view, r, it, hop+1)
 	if t != asked {
@@ -318,8 +329,9 @@ func tooLate(began, now, deadline limiter.Instant, hop int) bool {
 	return now >= deadline || now > began.Add(repeatWithin) || hop > 2 && now > began.Add(settleTime)
 }
 
-// address groups items into one call per target; sent are the items of each. Items without a target, or whose target's breaker is
-// open, are held back. A call of one item lies in lone, to be given back.
+// address groups items into one call per target; sent are the items of each. Items without a
+// target, or whose target's breaker is open, are held back. A call of one item lies in lone, to be
+// given back.
 func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int, lone *loneCall) {
 	deadline := callDeadline(now, r.Deadline, n.callTimeout)
 	if now >= deadline {
@@ -394,7 +406,8 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 	return calls, sent, held, lone
 }
 
-// A doubt is of one that was sent an item and has not answered: it may have charged it, and so may those of before.
+// A doubt is of one that was sent an item and has not answered: it may have charged it, and so may
+// those of before.
 type doubt struct {
 	boot   uint64
 	before *doubt
@@ -415,12 +428,14 @@ func (it *Item) mayBeChargedBy(boot uint64) {
 	}
 }
 
-// bars reports whether it must not be sent to a target: who may have acted on it already when the request is cautious, or could not even read it.
+// bars reports whether it must not be sent to a target: who may have acted on it already when the
+// request is cautious, or could not even read it.
 func (r *route) bars(target int, q *Request, it *Item) bool {
 	return q.cautious && it.doubt.of(r.peers[target].boot) || it.Op.holds() && r.member(target).Features&FeatureHolds == 0
 }
 
-// loneCall is all that one item takes on its way, in one piece of memory, which is used again: most requests have one.
+// loneCall is all that one item takes on its way, in one piece of memory, which is used again: most
+// requests have one.
 type loneCall struct {
 	calls   [1]Call
 	asks    [1]Ask
@@ -457,17 +472,17 @@ func (s *sorted) about(t int) *target {
 	return &s.of[k]
 }
 
-// callDeadline bounds one call: the timeout, or seven eighths of what the request has left; the rest is for the way
-// back, so that the client hears a fallback instead of nothing.
+// callDeadline bounds one call: the timeout, or seven eighths of what the request has left; the
+// rest is for the way back, so that the client hears a fallback instead of nothing.
 func callDeadline(now, request limiter.Instant, timeout time.Duration) limiter.Instant {
 	left := time.Duration(request - now)
 	return now.Add(min(timeout, left-left/8))
 }
 
-// receive files the answers of one call and returns the items to try again, with their new targets. A call that got
-// lost on its way is repeated: its takes carry IDs, so an owner that did act on them answers the same again. If another
-// holds the key by then, and has not been told of the take, it is charged there as well: who decides must have counted
-// it.
+// receive files the answers of one call and returns the items to try again, with their new targets.
+// A call that got lost on its way is repeated: its takes carry IDs, so an owner that did act on
+// them answers the same again. If another holds the key by then, and has not been told of the take,
+// it is charged there as well: who decides must have counted it.
 func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *Call, items, targets []int, out []Decision) (again []int) {
 	if c.Err == nil && len(c.Answer.Items) != len(items) {
 		c.Err = fmt.Errorf("cluster: %s answered %d of %d items", c.To.ID, len(c.Answer.Items), len(items))
@@ -498,7 +513,8 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 	return again
 }
 
-// unanswered notes what a call without an answer may have charged, and that its items need another target if the peer is gone.
+// unanswered notes what a call without an answer may have charged, and that its items need another
+// target if the peer is gone.
 func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Request, c *Call, items, targets []int) {
 	if errors.Is(c.Err, ErrUnsent) {
 		n.stats.Unsent.Add(1)
@@ -519,7 +535,8 @@ func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Reque
 	}
 }
 
-// askNext is whom to ask for item i, after asked has said that it does not hold the key, and that owner might.
+// askNext is whom to ask for item i, after asked has said that it does not hold the key, and that
+// owner might.
 func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *Request, c *Call, i, asked int, owner string) (target int) {
 	it, hop, took := &r.Items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
 	target = max(view.findAny(now, n, owner), nobodyYet)

@@ -9,8 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// Clock is the first of a node's two hands. In production it is the machine's clock, in the simulator an imagined
-// one. It never steps.
+// Clock is the first of a node's two hands. In production it is the machine's clock, in the
+// simulator an imagined one. It never steps.
 type Clock interface {
 	Now() limiter.Instant
 	// AfterFunc runs f once, d later, unless stop is called first. f may wait in Network.Call.
@@ -19,8 +19,9 @@ type Clock interface {
 
 // Network is the other hand, and the only place where a node waits: for answers, or for a moment.
 type Network interface {
-	// Call carries every Ask to its peer, all at once, and returns when each Call has its Answer or its Err.
-	// It never waits past a Call's Deadline, and keeps nothing of calls and Asks: they are used again.
+	// Call carries every Ask to its peer, all at once, and returns when each Call has its Answer or
+	// its Err. It never waits past a Call's Deadline, and keeps nothing of calls and Asks: they are
+	// used again.
 	Call(calls []Call)
 	// Wait returns at until.
 	Wait(until limiter.Instant)
@@ -40,14 +41,17 @@ type Call struct {
 // ErrUnsent marks a Call that never reached its peer: it may be repeated, anywhere.
 var ErrUnsent = errors.New("not sent")
 
-// ErrGone marks a Call whose peer exists no more, as far as one can know: its machine says that nobody listens there,
-// or another boot does. Silence is not that. It says nothing about whether an earlier message was acted on.
+// ErrGone marks a Call whose peer exists no more, as far as one can know: its machine says that
+// nobody listens there, or another boot does. Silence is not that. It says nothing about whether an
+// earlier message was acted on.
 var ErrGone = errors.New("peer is gone")
 
-// ErrBroken marks a Call whose connection ended before the answer came. Whether the peer lives the next Call finds out, and soon.
+// ErrBroken marks a Call whose connection ended before the answer came. Whether the peer lives the
+// next Call finds out, and soon.
 var ErrBroken = errors.New("connection lost")
 
-// ID names one take or reset, so that it happens once however often it is delivered. The zero ID names nothing.
+// ID names one take or reset, so that it happens once however often it is delivered. The zero ID
+// names nothing.
 type ID = dedup.ID
 
 // Op is what is asked of a key.
@@ -71,7 +75,8 @@ func (o Op) holds() bool { return o >= OpReserve }
 type HoldTerms struct {
 	ID  ID            // OpSettle, OpExtend: which
 	TTL time.Duration // OpReserve, OpExtend, OpLease: until its deadline, limiter.MinTTL … limiter.MaxTTL
-	// Charge says that all is charged if the hold runs out, whatever its limit says. OpReserve; not for clients.
+	// Charge says that all is charged if the hold runs out, whatever its limit says. OpReserve; not
+	// for clients.
 	Charge bool
 	Holder string // OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
 }
@@ -96,12 +101,13 @@ type Ask struct {
 	Deadline limiter.Instant // on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
 	Items    []AskItem
 	Move     *Move    // what is said about partitions; nil in a check
-	Words    *Words   // what is said about who is a member (agree.go); mostly nil
+	Words    *Words   // what is said about membership (agree.go); mostly nil
 	From     uint64   // boot of the asker, if an item asks to be told or gives back; else 0
 	Forget   []uint64 // hashes of keys to which something was given back: what the receiver was denied of them is over (denied.go)
 }
 
-// Move is what members say to each other about partitions (see partition.go). An empty one is a sign of life.
+// Move is what members say to each other about partitions (see partition.go). An empty one is a
+// sign of life.
 type Move struct {
 	From, To uint64 // boots of who says it and of whom it is meant for
 	ID       string // of who says it
@@ -115,7 +121,8 @@ type Move struct {
 	Members uint64   // of a claim: which boots the sender knows (View.Members, as one number)
 	Unasked []uint64 // of a claim: boots of members that the sender takes for gone, so that it does not ask them
 
-	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message to message of one boot.
+	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message
+	// to message of one boot.
 	Sequence uint64
 	Age      time.Duration   // how long before it was sent Entries were as old as they say, and Holds had as much left
 	Begin    []uint16        // partitions whose holder the sender is: from now on it keeps the receiver's copies of them
@@ -128,7 +135,8 @@ type Move struct {
 	Holds    []HoldCopy      // copies, as Entries are
 }
 
-// HoldCopy is a copy of a hold. Clocks differ, so its deadline travels as what is left; limiter.Hold.Deadline says nothing.
+// HoldCopy is a copy of a hold. Clocks differ, so its deadline travels as what is left;
+// limiter.Hold.Deadline says nothing.
 type HoldCopy struct {
 	limiter.Hold
 	Left time.Duration
@@ -157,8 +165,8 @@ const (
 	StandingBusy                 // it is handing the partition or a copy to somebody, or has promised it under a later term
 )
 
-// AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration of its own and
-// two nodes with different files still count on one state.
+// AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration
+// of its own and two nodes with different files still count on one state.
 type AskItem struct {
 	Limit *limiter.Limit
 	Key   string

@@ -8,9 +8,10 @@ import (
 	"penstock/ring"
 )
 
-// hear answers what a peer says about partitions, or nil if it is for another boot, or says what no member can say. A sender is
-// known by id and boot: a View has named it, or it has answered at its own address (stranger.go). Of others nothing is believed. They
-// learn only which boots are known here, so that a newcomer takes nothing over that one of them may hold.
+// hear answers what a peer says about partitions, or nil if it is for another boot, or says what no
+// member can say. A sender is known by id and boot: a View has named it, or it has answered at its
+// own address (stranger.go). Of others nothing is believed. They learn only which boots are known
+// here, so that a newcomer takes nothing over that one of them may hold.
 func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if m.To != n.boot {
 		return nil
@@ -89,8 +90,9 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	return a
 }
 
-// senderLocked is the peer that m comes from, as the View names it now, and as one that it named before. Both are nil if this
-// node knows nobody of that id and boot, or if the sender is an agent and says what only members may say.
+// senderLocked is the peer that m comes from, as the View names it now, and as one that it named
+// before. Both are nil if this node knows nobody of that id and boot, or if the sender is an agent
+// and says what only members may say.
 func (n *Node) senderLocked(r *route, m *Move) (sender, former *peer) {
 	if r != nil {
 		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From && (r.Members[i].Role == RoleMember || !m.ForMembers()) {
@@ -114,7 +116,8 @@ func (m *Move) plausible() bool {
 	return m.Age >= 0 && m.Age <= mostAge && len(m.Unasked) <= mostBoots && len(m.Claim) <= ring.Partitions && m.Sequence < 1<<63
 }
 
-// ForMembers reports whether m has anything that only an owner of keys may say: agents send signs of life and charges.
+// ForMembers reports whether m has anything that only an owner of keys may say: agents send signs
+// of life and charges.
 func (m *Move) ForMembers() bool {
 	return len(m.Claim)+len(m.Begin)+len(m.Entries)+len(m.End)+len(m.Lent)+len(m.Gift)+len(m.Taken)+len(m.Holds) > 0
 }
@@ -169,7 +172,8 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 		}
 	}
 	for i := range m.Entries {
-		// What is held here already is not made better by an old copy that somebody lends: it was lent to who held it before.
+		// What is held here already is not made better by an old copy that somebody lends: it was
+		// lent to who held it before.
 		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] || !n.holdings.held[p].Load() {
 			n.importLocked(now, m, &m.Entries[i], true)
 		}
@@ -203,8 +207,9 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 	}
 }
 
-// copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of them, or is about to be given them, may
-// have got those before what was lent came, and what is merged does not count as changed.
+// copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of
+// them, or is about to be given them, may have got those before what was lent came, and what is
+// merged does not count as changed.
 func (n *Node) copyLentLocked(lent []uint16) {
 	for _, p := range lent {
 		if int(p) < len(n.parts) && n.holdings.held[p].Load() && n.parts[p].copied != copyWanted {
@@ -214,8 +219,8 @@ func (n *Node) copyLentLocked(lent []uint16) {
 	}
 }
 
-// importLocked takes one entry over: in the place of what was known, if that is an earlier copy from the same holder and
-// what comes is in order, or merged with it.
+// importLocked takes one entry over: in the place of what was known, if that is an earlier copy
+// from the same holder and what comes is in order, or merged with it.
 func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
 	p := ring.Partition(limiter.Hash(e.Key))
 	pt := &n.parts[p]
@@ -231,9 +236,11 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 	n.table.Import(now, e, replace)
 }
 
-// acceptsLocked reports whether this node takes the partition of a gift. After it was stopped, or cut off, it takes nothing from who has not
-// answered it since: the gift may have lain at its door, and meanwhile be taken for lost, and its partition be claimed by another one. Of who
-// leaves it takes what another one should hold: who of them has not heard of something, nobody finds out in time, and it will give it on.
+// acceptsLocked reports whether this node takes the partition of a gift. After it was stopped, or
+// cut off, it takes nothing from who has not answered it since: the gift may have lain at its door,
+// and meanwhile be taken for lost, and its partition be claimed by another one. Of who leaves it
+// takes what another one should hold: who of them has not heard of something, nobody finds out in
+// time, and it will give it on.
 func (n *Node) acceptsLocked(now limiter.Instant, r *route, sender *peer, m *Move, p int) bool {
 	pt := &n.parts[p]
 	if n.agreed.on {

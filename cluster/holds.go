@@ -13,9 +13,10 @@ type OpenHold struct {
 	Left               time.Duration // until it runs out, 0 or more
 }
 
-// OpenHolds lists the open holds that f asks for, on keys that this node decides for, those that run out first in front; most of
-// them at most, and how many there are. So of all nodes together each hold comes once, although others have copies.
-// If f has a key that another node decides for, elsewhere is that node, as far as is known, and else "".
+// OpenHolds lists the open holds that f asks for, on keys that this node decides for, those that
+// run out first in front; most of them at most, and how many there are. So of all nodes together
+// each hold comes once, although others have copies. If f has a key that another node decides for,
+// elsewhere is that node, as far as is known, and else "".
 func (n *Node) OpenHolds(f limiter.HoldFilter, most int) (list []OpenHold, there int, elsewhere string) {
 	if hash := limiter.Hash(f.Key); f.Key != "" && !n.Holds(hash) {
 		elsewhere = "another node"

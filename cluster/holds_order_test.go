@@ -8,8 +8,9 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: what an heir hears in several messages, it hears with ends of holds before the last of the entries, and beginnings after
-// them: if it takes over in between, it believes less to be free than is, never that something is free twice.
+// Promise: what an heir hears in several messages, it hears with ends of holds before the last of
+// the entries, and beginnings after them: if it takes over in between, it believes less to be free
+// than is, never that something is free twice.
 func TestEndsOfHoldsTravelFirst(t *testing.T) {
 	w := newWorld(t, 2, hundred)
 	key := w.key("n2", 0)

@@ -25,8 +25,8 @@ func TestAgentAsksAfterALongSilence(t *testing.T) {
 	}
 }
 
-// Promise: one node decides, whatever order the news comes in. A claimer who has not heard of a member yet gets nothing
-// that this one may hold.
+// Promise: one node decides, whatever order the news comes in. A claimer who has not heard of a
+// member yet gets nothing that this one may hold.
 func TestClaimerWhoDoesNotKnowEverybodyGetsNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 300
@@ -59,8 +59,9 @@ func TestClaimerWhoDoesNotKnowEverybodyGetsNothing(t *testing.T) {
 	w.wantRemaining("when all know all", keys, 3, "n2", "n3", "n4", "n5")
 }
 
-// Promise: one node decides, whatever order the news comes in. What a claimer was told of members that it does not know holds when who has
-// told it is gone; but not for ever, for they may be gone as well.
+// Promise: one node decides, whatever order the news comes in. What a claimer was told of members
+// that it does not know holds when who has told it is gone; but not for ever, for they may be gone
+// as well.
 func TestWhoWasToldOfOthersWaitsForThem(t *testing.T) {
 	for _, live := range []bool{true, false} {
 		w := newWorld(t, 3, five)
@@ -91,8 +92,8 @@ func TestWhoWasToldOfOthersWaitsForThem(t *testing.T) {
 	}
 }
 
-// Promise: a node that leaves takes no count along. What it is just giving away is not off its hands yet, and if whom it
-// gives it to is gone, or refuses, it goes on.
+// Promise: a node that leaves takes no count along. What it is just giving away is not off its
+// hands yet, and if whom it gives it to is gone, or refuses, it goes on.
 func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -128,7 +129,8 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 	}
 }
 
-// Promise: a node that joins gets what it should hold, also if the View changed while it was being given to another one, who refuses.
+// Promise: a node that joins gets what it should hold, also if the View changed while it was being
+// given to another one, who refuses.
 func TestRefusedGiftGoesToTheOwner(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 300
@@ -165,8 +167,9 @@ func TestRefusedGiftGoesToTheOwner(t *testing.T) {
 	w.wantRemaining("after the join", keys, 3, "n1", "n2", "n3", "n5")
 }
 
-// Promise: a node that leaves takes no count along. Who has given it something, and hears late that it was taken, keeps the copies that
-// have come back from there meanwhile: it gets the rest with the gift, and no more.
+// Promise: a node that leaves takes no count along. Who has given it something, and hears late that
+// it was taken, keeps the copies that have come back from there meanwhile: it gets the rest with
+// the gift, and no more.
 func TestCopiesOvertakeWhatConfirmsAGift(t *testing.T) {
 	w := newWorld(t, 2, five)
 	const keys = 300
@@ -199,8 +202,8 @@ func TestCopiesOvertakeWhatConfirmsAGift(t *testing.T) {
 	w.wantRemaining("when n3 leaves", keys, 3, "n1", "n2")
 }
 
-// Promise: a node that joins changes no count. Copies of a holder that lives are not lent to who claims: they would be
-// merged with what the holder gives, which is newer.
+// Promise: a node that joins changes no count. Copies of a holder that lives are not lent to who
+// claims: they would be merged with what the holder gives, which is newer.
 func TestCopiesOfALivingHolderAreNotLent(t *testing.T) {
 	spec := five
 	spec.Name, spec.Per, spec.Anchor = "five", time.Hour, limiter.FirstHit
@@ -226,7 +229,8 @@ func TestCopiesOfALivingHolderAreNotLent(t *testing.T) {
 	w.wantRemaining("after the join", keys, 3, "n1", "n2", "n3", "n4")
 }
 
-// Promise: a node that joins, no request failed. An asker who has not heard of the new owner is told who that is.
+// Promise: a node that joins, no request failed. An asker who has not heard of the new owner is
+// told who that is.
 func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 300
@@ -249,7 +253,8 @@ func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 	w.wantRemaining("at who knows an older boot of the owner", keys, 3, "n3")
 }
 
-// Promise: nodes that leave, no request failed. Who has not heard that the owner and its heir have left asks others who decides.
+// Promise: nodes that leave, no request failed. Who has not heard that the owner and its heir have
+// left asks others who decides.
 func TestOwnerAndHeirHaveLeftUnheard(t *testing.T) {
 	w := newWorld(t, 4, five)
 	ms := w.members(4)
@@ -276,7 +281,8 @@ func TestOwnerAndHeirHaveLeftUnheard(t *testing.T) {
 	}
 }
 
-// Promise: nodes that leave, no request failed. If who should decide has not heard so, and names who has left, others are asked.
+// Promise: nodes that leave, no request failed. If who should decide has not heard so, and names
+// who has left, others are asked.
 func TestOwnerNamesWhoHasLeft(t *testing.T) {
 	w := newWorld(t, 5, five)
 	w.pass(time.Second)
@@ -351,7 +357,8 @@ func TestAnotherIsWhoWasMet(t *testing.T) {
 	}
 }
 
-// Promise: somebody decides. Who is in the View is no stranger, also if it was noted as one while that View was made.
+// Promise: somebody decides. Who is in the View is no stranger, also if it was noted as one while
+// that View was made.
 func TestWhoIsInTheViewIsNoStranger(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)

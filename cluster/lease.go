@@ -8,8 +8,8 @@ import (
 	"penstock/ring"
 )
 
-// How a node spends, asks for and grants leases. Package lease keeps those that it has; here stands what it says to the
-// holders of keys, and what it does as a holder.
+// How a node spends, asks for and grants leases. Package lease keeps those that it has; here stands
+// what it says to the holders of keys, and what it does as a holder.
 
 // leasePart × members is the part of what remains that one lease may have.
 const leasePart = 4
@@ -17,8 +17,8 @@ const leasePart = 4
 // lent is the item's key as a lease knows it.
 func (it *Item) lent() lease.Key { return lease.Key{Limit: it.limit, Key: it.Key, Hash: it.hash} }
 
-// decideLeased decides on an item of a leased limit, whose key this node does not hold, if it has a lease for that, or has
-// just been denied.
+// decideLeased decides on an item of a leased limit, whose key this node does not hold, if it has a
+// lease for that, or has just been denied.
 func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 	if !it.takes() || it.limit.NeverDenies() {
 		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0 {
@@ -122,8 +122,8 @@ func grantOf(id ID, d *Decision) *lease.Grant {
 	return g
 }
 
-// reportLost charges what was spent of leases that no node knows any more, because the granting node died before its heir
-// had heard of them.
+// reportLost charges what was spent of leases that no node knows any more, because the granting
+// node died before its heir had heard of them.
 func (n *Node) reportLost(settled *Request, out []Decision) {
 	r := Request{Deadline: settled.Deadline}
 	for i := range settled.Items {
@@ -148,8 +148,8 @@ func (n *Node) tendLeases(now limiter.Instant) {
 	}
 }
 
-// grantLease is what the holder of a key does when a node or a client asks for a lease. Decision.Drained says how much it
-// gets.
+// grantLease is what the holder of a key does when a node or a client asks for a lease.
+// Decision.Drained says how much it gets.
 func (n *Node) grantLease(now limiter.Instant, it *Item) limiter.Decision {
 	d := n.table.Peek(now, it.limit, it.Key, it.hash, 0)
 	if d.Closed {

@@ -55,7 +55,8 @@ func TestLeaseDecidesLocally(t *testing.T) {
 	}
 }
 
-// Promise: a decision says who took it, also when it is repeated: by this node from a lease, or by who held the key before and has told of it.
+// Promise: a decision says who took it, also when it is repeated: by this node from a lease, or by
+// who held the key before and has told of it.
 func TestRepeatsSayWhoDecided(t *testing.T) {
 	w := newWorld(t, 3, leased)
 	key := w.key("n3", 0)
@@ -170,8 +171,8 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 	}
 }
 
-// Promise: what is lent is known to the heir before it is spent, so a crash in the same tick adds nothing; and what the
-// heir does not confirm is not lent.
+// Promise: what is lent is known to the heir before it is spent, so a crash in the same tick adds
+// nothing; and what the heir does not confirm is not lent.
 func TestLeaseIsKnownToHeir(t *testing.T) {
 	w := newWorld(t, 3, leased)
 	w.pass(time.Second)
@@ -226,7 +227,8 @@ func (n *Node) leased(key string) lease.Key {
 	return lease.Key{Limit: n.Limits()["leased"], Key: key, Hash: limiter.Hash(key)}
 }
 
-// Promise: leased: 0 extra, whatever is lost, doubled or moved meanwhile, while no node dies. At the end all is back.
+// Promise: leased: 0 extra, whatever is lost, doubled or moved meanwhile, while no node dies. At
+// the end all is back.
 func TestLeasesAddUp(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.GCRA, limiter.SlidingLog, limiter.TokenBucket} {
 		for seed := range few(3) {
@@ -297,8 +299,8 @@ func leasesAddUp(t *testing.T, spec limiter.Spec, seed uint64) {
 	}
 }
 
-// Promise: leased: no window admits more than the limit, also while leases that began in one end in the next; and nearly
-// all of it is used.
+// Promise: leased: no window admits more than the limit, also while leases that began in one end in
+// the next; and nearly all of it is used.
 func TestLeasesOverWindows(t *testing.T) {
 	for seed := range few(4) {
 		dice := rand.New(rand.NewPCG(seed, 3))

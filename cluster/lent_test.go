@@ -9,9 +9,9 @@ import (
 	"penstock/ring"
 )
 
-// Promise: when faults are over every partition is held again. Who has a copy of somebody that lives,
-// and has never heard that it is not continued, leaves it to that one to say whether he holds it; also
-// if he had something of the partition before, and has merged the copy with that.
+// Promise: when faults are over every partition is held again. Who has a copy of somebody that
+// lives, and has never heard that it is not continued, leaves it to that one to say whether he
+// holds it; also if he had something of the partition before, and has merged the copy with that.
 func TestForgottenCopyIsInNobodysWay(t *testing.T) {
 	for name, merged := range map[string]bool{"a copy": false, "a copy that was merged": true} {
 		t.Run(name, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestForgottenCopyIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// Promise: what an owner gave back is not forgotten with it. What an heir has lent to it, when it came anew, is not merged with what it says
-// since: it has had all of that.
+// Promise: what an owner gave back is not forgotten with it. What an heir has lent to it, when it
+// came anew, is not merged with what it says since: it has had all of that.
 func TestWhatWasLentIsReplaced(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -63,8 +63,8 @@ func TestWhatWasLentIsReplaced(t *testing.T) {
 	}
 }
 
-// Who has been lent a partition last keeps it, although another one says only now that it has got it
-// before.
+// Who has been lent a partition last keeps it, although another one says only now that it has got
+// it before.
 func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {
 	w := newWorld(t, 3)
 	n := w.nodes["n1"]
@@ -132,8 +132,8 @@ func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
 	}
 }
 
-// Promise: one node decides. Of three, one that finds both others gone does not take over what they held:
-// they may have come back already, and find the same.
+// Promise: one node decides. Of three, one that finds both others gone does not take over what they
+// held: they may have come back already, and find the same.
 func TestWhoIsLeftAloneTakesNothingOver(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -148,8 +148,8 @@ func TestWhoIsLeftAloneTakesNothingOver(t *testing.T) {
 	}
 }
 
-// Promise: nothing that was charged is forgotten because somebody else has a smaller count. What two have had on their disks is merged, and stays so when one of them
-// goes on copying.
+// Promise: nothing that was charged is forgotten because somebody else has a smaller count. What
+// two have had on their disks is merged, and stays so when one of them goes on copying.
 func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)

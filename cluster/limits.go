@@ -19,8 +19,9 @@ var (
 	ErrManyPut = errors.New("limit: 1000 limits were put here already, which is the most; delete some, or write them into a file")
 )
 
-// SetLimits replaces the named limits, but for those that PutLimit made: of these, it takes the place of those whose names it has.
-// Counters of limits that keep name, algorithm and window live on.
+// SetLimits replaces the named limits, but for those that PutLimit made: of these, it takes the
+// place of those whose names it has. Counters of limits that keep name, algorithm and window live
+// on.
 func (n *Node) SetLimits(l Limits) {
 	n.limitsMu.Lock()
 	defer n.limitsMu.Unlock()
@@ -32,8 +33,9 @@ func (n *Node) SetLimits(l Limits) {
 	n.uniteLimitsLocked()
 }
 
-// PutLimit makes a named limit, or replaces one that it made before. It is this node's alone: others need it if they are to be
-// asked under that name, and not to decide. The error is ErrGiven or ErrManyPut.
+// PutLimit makes a named limit, or replaces one that it made before. It is this node's alone:
+// others need it if they are to be asked under that name, and not to decide. The error is ErrGiven
+// or ErrManyPut.
 func (n *Node) PutLimit(l *limiter.Limit) (replaced bool, err error) {
 	n.limitsMu.Lock()
 	defer n.limitsMu.Unlock()
@@ -85,15 +87,17 @@ func (n *Node) uniteLimitsLocked() {
 	n.tallyLocked(all)
 }
 
-// A decider finds by which limit the owner of a key decides on what other nodes ask. Where nodes have different files, each
-// asker would bring its own numbers along, and one key would have several limits. So the owner's limit of that name decides, as
-// long as it can answer what is asked; the asker's decides if the owner has none of that name.
+// A decider finds by which limit the owner of a key decides on what other nodes ask. Where nodes
+// have different files, each asker would bring its own numbers along, and one key would have
+// several limits. So the owner's limit of that name decides, as long as it can answer what is
+// asked; the asker's decides if the owner has none of that name.
 type decider struct {
 	limits       Limits // the owner's
 	asked, named *limiter.Limit
 }
 
-// of is the limit for an item. Most items of an ask have the same limit, which is then looked up once.
+// of is the limit for an item. Most items of an ask have the same limit, which is then looked up
+// once.
 func (d *decider) of(it *AskItem) *limiter.Limit {
 	if it.Limit != d.asked {
 		d.asked, d.named = it.Limit, d.limits[it.Limit.Name]
@@ -116,9 +120,10 @@ func (d *decider) of(it *AskItem) *limiter.Limit {
 	return own
 }
 
-// sameLimit reports whether own is the limit that was asked for, as far as that travels. If it is not, the files of owner and
-// asker differ, as they do for a moment when both are changed. Then the asker must not remember a denial: the owner's limit may
-// become the asker's without any change at the asker.
+// sameLimit reports whether own is the limit that was asked for, as far as that travels. If it is
+// not, the files of owner and asker differ, as they do for a moment when both are changed. Then the
+// asker must not remember a denial: the owner's limit may become the asker's without any change at
+// the asker.
 func sameLimit(own, asked *limiter.Limit) bool {
 	if own == asked {
 		return true

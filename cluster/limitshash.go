@@ -11,12 +11,14 @@ import (
 	"penstock/limiter/rules"
 )
 
-// LimitsHash is one number for the limits of SetLimits and the rules of SetRules, so for what stands in files: nodes whose files
-// say the same have the same. The order of files, of limits and of rules does not matter. Limits of PutLimit do not count: they
-// are one node's alone on purpose. It is never 0.
+// LimitsHash is one number for the limits of SetLimits and the rules of SetRules, so for what
+// stands in files: nodes whose files say the same have the same. The order of files, of limits and
+// of rules does not matter. Limits of PutLimit do not count: they are one node's alone on purpose.
+// It is never 0.
 func (n *Node) LimitsHash() uint64 { return max(1, n.limitsHash.Load()^n.rulesHash.Load()) }
 
-// hashLimits leaves out fields that are zero, so that a release with more fields has the same hash for files without them.
+// hashLimits leaves out fields that are zero, so that a release with more fields has the same hash
+// for files without them.
 func hashLimits(l Limits) uint64 {
 	h := xxhash.New()
 	for _, name := range slices.Sorted(maps.Keys(l)) {
@@ -50,8 +52,8 @@ func hashRules(r *rules.Set) uint64 {
 	return h.Sum64()
 }
 
-// Disagreeing are the members whose limits are others than this node's, by LimitsHash. A member of a release that does not say
-// (Member.Limits is 0) is not among them.
+// Disagreeing are the members whose limits are others than this node's, by LimitsHash. A member of
+// a release that does not say (Member.Limits is 0) is not among them.
 func (n *Node) Disagreeing() (members []Member) {
 	v := n.View()
 	if v == nil {

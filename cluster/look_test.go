@@ -24,7 +24,8 @@ func (w *world) die(id string, ms []Member) (rest []Member) {
 	return rest
 }
 
-// giftsDuringALook has gifts to n3 wait, but for the first of each giver, until n3 says the count-th thing to who gave it that one.
+// giftsDuringALook has gifts to n3 wait, but for the first of each giver, until n3 says the
+// count-th thing to who gave it that one.
 func (w *world) giftsDuringALook(count int) (come func()) {
 	gifts, said, open := map[uint64]int{}, map[string]int{}, map[string]bool{}
 	w.meet = func(c *Call, deliver func() *Answer) {
@@ -46,7 +47,8 @@ func (w *world) giftsDuringALook(count int) (come func()) {
 	return func() { w.meet = nil }
 }
 
-// Promise: no count is lost when the node that has joined last dies, wherever its looks through the table were when it was given more.
+// Promise: no count is lost when the node that has joined last dies, wherever its looks through the
+// table were when it was given more.
 func TestGiftsDuringALook(t *testing.T) {
 	const keys = 1200
 	for count := 1; count <= 12; count++ {

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rumours are what each node of a world has heard of the others: news take a while, to each of them another one.
+// rumours are what each node of a world has heard of the others: news take a while, to each of them
+// another one.
 type rumours struct {
 	*world
 	draws *rapid.T
@@ -44,7 +45,8 @@ func (r *rumours) draw(what string, most time.Duration) time.Duration {
 	return 10 * time.Millisecond * time.Duration(rapid.IntRange(0, int(most/(10*time.Millisecond))).Draw(r.draws, what))
 }
 
-// come starts a node that hears first of all that one of the others knows, and is ACTIVE after a while.
+// come starts a node that hears first of all that one of the others knows, and is ACTIVE after a
+// while.
 func (r *rumours) come(m Member, seed string) {
 	r.start(m.ID, m.Boot)
 	r.knows[m.ID] = map[string]Member{}
@@ -66,8 +68,9 @@ func (r *rumours) come(m Member, seed string) {
 	r.AfterFunc(r.draw("JOINING "+m.ID, 7*time.Second), func() { r.spread(m) })
 }
 
-// Promise: in a partition, the side of the majority goes on, and one node decides. Nodes come one after the other, all know all for a second, and then a cut
-// may go anywhere; some may come to one side while the cluster is cut.
+// Promise: in a partition, the side of the majority goes on, and one node decides. Nodes come one
+// after the other, all know all for a second, and then a cut may go anywhere; some may come to one
+// side while the cluster is cut.
 func TestTheMajorityGoesOn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -171,8 +171,8 @@ func (g *forger) lookLater() error {
 	return g.look(g.spent)
 }
 
-// ask is the next message. Peers are believed, so whatever a member itself could make of the spent key's counter is
-// left out: its copies, and holds of it.
+// ask is the next message. Peers are believed, so whatever a member itself could make of the spent
+// key's counter is left out: its copies, and holds of it.
 func (g *forger) ask(s *script) *Ask {
 	a := &Ask{
 		RingHash: s.number(), Hop: s.byte(), Deadline: g.w.now.Add(time.Duration(s.byte()) * time.Millisecond), From: s.number(),
@@ -247,8 +247,8 @@ func (g *forger) move(s *script) *Move {
 // forget what was charged to a key that none of them names in a refund or a reset. Making nodes
 // takes longer than a thousand messages: a world lasts for many inputs, each with a key of its own.
 func FuzzPeerMessages(f *testing.F) {
-	// By default the fuzzer tries for up to a minute to make an input shorter, and mutates nothing meanwhile. The flag goes
-	// before it.
+	// By default the fuzzer tries for up to a minute to make an input shorter, and mutates nothing
+	// meanwhile. The flag goes before it.
 	if tries := flag.Lookup("test.fuzzminimizetime"); tries.Value.String() == tries.DefValue {
 		tries.Value.Set("5x")
 	}

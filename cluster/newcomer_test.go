@@ -8,8 +8,9 @@ import (
 	"penstock/ring"
 )
 
-// Promise: in a partition, the minority side goes by on_partition, and one node decides. Who joins the minority, and can only have heard of its
-// members, takes nothing over; nor does it make a majority of those who are cut off.
+// Promise: in a partition, the minority side goes by on_partition, and one node decides. Who joins
+// the minority, and can only have heard of its members, takes nothing over; nor does it make a
+// majority of those who are cut off.
 func TestNewcomersMakeNoMajority(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -64,8 +65,9 @@ func TestNewcomersMakeNoMajority(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. Who comes at the same moment as another one, and has heard of that one only, takes nothing over
-// when the two are cut off from the others, of whom the other has heard.
+// Promise: in a partition, one node decides. Who comes at the same moment as another one, and has
+// heard of that one only, takes nothing over when the two are cut off from the others, of whom the
+// other has heard.
 func TestTwoComeAndAreCutOff(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 100
@@ -90,7 +92,8 @@ func TestTwoComeAndAreCutOff(t *testing.T) {
 	w.wantOneHolderEach("after the heal")
 }
 
-// Promise: who is killed is replaced at once, also while its cluster is so young that all are new to each other.
+// Promise: who is killed is replaced at once, also while its cluster is so young that all are new
+// to each other.
 func TestAYoungClusterBearsACrash(t *testing.T) {
 	for _, dies := range []string{"n1", "n2", "n3"} {
 		t.Run(dies, func(t *testing.T) {
@@ -123,7 +126,8 @@ func TestAYoungClusterBearsACrash(t *testing.T) {
 	}
 }
 
-// Promise: the majority of a cluster goes on when it is cut in two, also while it is so young that all are new to each other.
+// Promise: the majority of a cluster goes on when it is cut in two, also while it is so young that
+// all are new to each other.
 func TestAYoungClusterBearsACut(t *testing.T) {
 	w := newWorld(t, 1, five)
 	all := []string{"n1", "n2", "n3", "n4", "n5"}
@@ -151,7 +155,8 @@ func TestAYoungClusterBearsACut(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. Who was JOINING for long, and is ACTIVE in the eyes of one half only, makes it no majority.
+// Promise: in a partition, one node decides. Who was JOINING for long, and is ACTIVE in the eyes of
+// one half only, makes it no majority.
 func TestWhoWasJoiningForLongMakesNoMajority(t *testing.T) {
 	w := newWorld(t, 4, five)
 	all := []string{"n1", "n2", "n3", "n4", "n5"}
@@ -178,8 +183,9 @@ func TestWhoWasJoiningForLongMakesNoMajority(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. Who comes back after a crash, is JOINING when a part is cut off, and then ACTIVE in the eyes of one side only, makes
-// no second majority: the other side misses it.
+// Promise: in a partition, one node decides. Who comes back after a crash, is JOINING when a part
+// is cut off, and then ACTIVE in the eyes of one side only, makes no second majority: the other
+// side misses it.
 func TestWhoComesBackMakesNoSecondMajority(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -230,8 +236,9 @@ func TestWhoComesBackMakesNoSecondMajority(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. A newcomer takes itself for a vote, and nobody else does: it takes over nothing while those who would give it
-// the majority say that they are cut off, also when they have just been found to be alive.
+// Promise: in a partition, one node decides. A newcomer takes itself for a vote, and nobody else
+// does: it takes over nothing while those who would give it the majority say that they are cut off,
+// also when they have just been found to be alive.
 func TestANewcomerBelievesWhoIsCutOff(t *testing.T) {
 	w := newWorld(t, 4, five)
 	ms := w.members(5)
@@ -278,8 +285,9 @@ func TestWhoComesBackCountsWhomItMeets(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. Who is leaving, and is cut off with one that stays from the others, is missed by nobody: it does not go on when
-// those take over what it holds. Nor does who stays with it, also if it has not heard so from its View.
+// Promise: in a partition, one node decides. Who is leaving, and is cut off with one that stays
+// from the others, is missed by nobody: it does not go on when those take over what it holds. Nor
+// does who stays with it, also if it has not heard so from its View.
 func TestWhoLeavesIsNoVote(t *testing.T) {
 	for name, told := range map[string][]string{"all know": {"n1", "n2", "n3", "n4"}, "n1 is told by n4 alone": {"n2", "n3", "n4"}} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +312,8 @@ func TestWhoLeavesIsNoVote(t *testing.T) {
 	}
 }
 
-// Promise: one node decides. Who does not count yet is called nothing free when it claims: it may be cut off with whom it asks, and neither have noticed.
+// Promise: one node decides. Who does not count yet is called nothing free when it claims: it may
+// be cut off with whom it asks, and neither have noticed.
 func TestWhoDoesNotCountYetClaimsNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -336,8 +345,9 @@ func TestWhoDoesNotCountYetClaimsNothing(t *testing.T) {
 	}
 }
 
-// Promise: an answer that may not be the only one says so. Of a cluster of two that is cut both go on; so does who comes to one of them, takes over from it, and
-// stays when it has left, until the other is reached.
+// Promise: an answer that may not be the only one says so. Of a cluster of two that is cut both go
+// on; so does who comes to one of them, takes over from it, and stays when it has left, until the
+// other is reached.
 func TestWhoComesToARivalMarks(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		w := newWorld(t, 2, five)

@@ -23,13 +23,13 @@ type Config struct {
 	Table       *limiter.Table
 	CallTimeout time.Duration // of one call to a peer; default DefaultCallTimeout
 	SweepEvery  time.Duration // pause between two looks at a part of the table, in whole ticks of 100 ms; default 250 ms
-	// Rings makes rings; default ring.New. Somebody who runs many nodes makes each once.
+	// Rings makes rings; default ring.New. A program with many nodes makes each once.
 	Rings  func(ids []string) (*ring.Ring, error)
-	Secret uint64 // drawn at random, so that clients who draw ids cannot slow the memory of ids down; decides nothing
+	Secret uint64 // drawn at random, so that clients that draw ids cannot slow the memory of ids down; decides nothing
 }
 
-// Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc for the path of
-// a check.
+// Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc
+// for the path of a check.
 type Node struct {
 	id          string
 	boot        uint64
@@ -88,7 +88,7 @@ type Node struct {
 	settling bool            // what is owed is being charged
 
 	mu          sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
-	hinted      *View      // what gossip says of who is there
+	hinted      *View      // the members that gossip names
 	parts       []part     // by partition; nil if this node is no member
 	term        uint64     // the highest that was heard of
 	moves       uint64     // sequence of the last message about copies
@@ -134,7 +134,8 @@ type route struct {
 	strangers []Member // not in the View, and met by one request on its way: their peers follow those of Members
 }
 
-// New makes a node that knows nobody and no limits. It answers after the first SetView; Start begins its timers.
+// New makes a node that knows nobody and no limits. It answers after the first SetView; Start
+// begins its timers.
 func New(c Config) (*Node, error) {
 	if c.ID == "" || c.Boot == 0 || c.Clock == nil || c.Network == nil || c.Table == nil {
 		return nil, fmt.Errorf("cluster: a node needs an ID, a Boot other than 0, a Clock, a Network and a Table; got %+v", c)
@@ -185,8 +186,8 @@ func (n *Node) View() *View {
 // Limits are the named limits in force.
 func (n *Node) Limits() Limits { return *n.limits.Load() }
 
-// Ready reports whether checks can be answered: the node has a View in which somebody owns keys, and if it is a
-// member itself, it is in the ring. It does not depend on the health of others.
+// Ready reports whether checks can be answered: the node has a View in which somebody owns keys,
+// and if it is a member itself, it is in the ring. It does not depend on the health of others.
 func (n *Node) Ready() bool {
 	v := n.View()
 	return v != nil && v.Ring != nil && (v.Me().Role == RoleAgent || v.Me().State == StateActive)
@@ -232,8 +233,8 @@ func (n *Node) Stop() {
 	}
 }
 
-// nodeOrigin marks the IDs that nodes draw. Clients cannot draw such an ID (Check clears the bit), so nobody can take
-// the place of another node's take in an owner's memory.
+// nodeOrigin marks the IDs that nodes draw. Clients cannot draw such an ID (Check clears the bit),
+// so nobody can take the place of another node's take in an owner's memory.
 const nodeOrigin = 1 << 63
 
 func (n *Node) nextID() ID { return ID{Origin: n.boot | nodeOrigin, Sequence: n.sequence.Add(1)} }

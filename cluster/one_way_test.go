@@ -7,8 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// deafen has nothing arrive at a node that others send, but for the calls of friends: neither what they ask nor what they answer. What it says
-// arrives.
+// deafen has nothing arrive at a node that others send, but for the calls of friends: neither what
+// they ask nor what they answer. What it says arrives.
 func (w *world) deafen(id string, friends ...string) {
 	w.hearing(func(from, to string) bool {
 		for _, f := range friends {
@@ -38,8 +38,8 @@ func (w *world) hearing(ok func(from, to string) bool) {
 	}
 }
 
-// Promise: the majority keeps its full limit. Who hears nobody, or too few, stops deciding; that others hear it say so does not keep
-// them from taking over, and nobody decides twice.
+// Promise: the majority keeps its full limit. Who hears nobody, or too few, stops deciding; that
+// others hear it say so does not keep them from taking over, and nobody decides twice.
 func TestHeirsOfWhoIsCutOffOneWay(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -91,8 +91,8 @@ func TestAllWereCutOff(t *testing.T) {
 	w.wantRemaining("after the heal", keys, 3, "n1", "n2", "n3")
 }
 
-// Promise: nobody is denied what the model would grant. A copy that is sent again arrives with the times that are right then; so does
-// what is left of a hold.
+// Promise: nobody is denied what the model would grant. A copy that is sent again arrives with the
+// times that are right then; so does what is left of a hold.
 func TestLateCopiesArriveWithTheirAge(t *testing.T) {
 	drain := limiter.Spec{Name: "five", Algorithm: limiter.GCRA, Limit: 10, Per: 10 * time.Second}
 	w := newWorld(t, 2, drain)

@@ -35,7 +35,8 @@ type outbox struct {
 	doubled uint8                      // how often the time for an answer was, since answers came too late
 }
 
-// waitingEntry is an entry as it was at some instant. It may wait for seconds: for answers to what was sent before, or for a peer that is silent.
+// waitingEntry is an entry as it was at some instant. It may wait for seconds: for answers to what
+// was sent before, or for a peer that is silent.
 type waitingEntry struct {
 	limiter.Entry
 	at limiter.Instant
@@ -67,12 +68,13 @@ func (o *outbox) rest(i uint16, until limiter.Instant) {
 	o.refused[i] = until
 }
 
-// patience is how long an answer is waited for. A message that is sent again is as far on its way as the first one was, so on a line whose
-// round trip takes longer than that no answer would ever be heard.
+// patience is how long an answer is waited for. A message that is sent again is as far on its way
+// as the first one was, so on a line whose round trip takes longer than that no answer would ever
+// be heard.
 func (o *outbox) patience() time.Duration { return min(moveTimeout<<o.doubled, moveTimeoutMax) }
 
-// waited learns from the fate of a message how long to wait for the next answer: longer after none has come in time, less long after one has come in
-// half of it.
+// waited learns from the fate of a message how long to wait for the next answer: longer after none
+// has come in time, less long after one has come in half of it.
 func (o *outbox) waited(sent, now, deadline limiter.Instant, err error) {
 	switch {
 	case err != nil && now >= deadline && o.patience() < moveTimeoutMax:

@@ -7,7 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: a node that leaves hands over what it holds, also to who is far away: an answer that takes longer than others is waited for.
+// Promise: a node that leaves hands over what it holds, also to who is far away: an answer that
+// takes longer than others is waited for.
 func TestWhoIsFarAwayIsGivenTimeToAnswer(t *testing.T) {
 	const way = moveTimeout * 5 / 2 // there and back
 	w := newWorld(t, 2, five)
@@ -42,8 +43,8 @@ func TestWhoIsFarAwayIsGivenTimeToAnswer(t *testing.T) {
 	w.wantRemaining("when n1 has left", keys, 3, "n2")
 }
 
-// Promise: nobody is denied for longer than the limit says. What has waited to be copied is as old as it is, also where a message before it was
-// not answered for long.
+// Promise: nobody is denied for longer than the limit says. What has waited to be copied is as old
+// as it is, also where a message before it was not answered for long.
 func TestCopiesThatHaveWaitedAreAsOldAsTheyAre(t *testing.T) {
 	w := newWorld(t, 2, five)
 	key, before := w.key("n1", 0), w.key("n1", 1)

@@ -21,8 +21,9 @@ func (w *world) know(overrides []limiter.Override, nodes ...string) {
 	}
 }
 
-// TestOverrides: whichever node is asked, a key is decided by its override, on one count, also by an owner that has no limit of
-// that name. While nodes hear of a change one after the other, the owner's limit of that name decides for all of them.
+// TestOverrides: whichever node is asked, a key is decided by its override, on one count, also by
+// an owner that has no limit of that name. While nodes hear of a change one after the other, the
+// owner's limit of that name decides for all of them.
 func TestOverrides(t *testing.T) {
 	w := newWorld(t, 3, tenAnHour)
 	key := w.key("n2", 0)
@@ -58,8 +59,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// TestOneLimitWhereFilesDiffer: of nodes with different limits of one name, the owner of a key decides by its own, whichever is
-// asked; so the cluster has one limit for each key.
+// TestOneLimitWhereFilesDiffer: of nodes with different limits of one name, the owner of a key
+// decides by its own, whichever is asked; so the cluster has one limit for each key.
 func TestOneLimitWhereFilesDiffer(t *testing.T) {
 	five, ten, gcra := tenAnHour, tenAnHour, tenAnHour
 	five.Limit, gcra.Algorithm, gcra.Limit = 5, limiter.GCRA, 7
@@ -89,7 +90,8 @@ func TestOneLimitWhereFilesDiffer(t *testing.T) {
 	}
 }
 
-// TestUnlimitedAsksNobody: such a key is admitted where it is asked for, alone and beside others, and nothing is counted.
+// TestUnlimitedAsksNobody: such a key is admitted where it is asked for, alone and beside others,
+// and nothing is counted.
 func TestUnlimitedAsksNobody(t *testing.T) {
 	w := newWorld(t, 3, tenAnHour)
 	boss, worker := w.key("n2", 0), w.key("n2", 1)
@@ -113,7 +115,8 @@ func TestUnlimitedAsksNobody(t *testing.T) {
 	}
 }
 
-// TestOverrideSurvivesItsOwner: the copy that an heir keeps is under the override too, and so is what it decides.
+// TestOverrideSurvivesItsOwner: the copy that an heir keeps is under the override too, and so is
+// what it decides.
 func TestOverrideSurvivesItsOwner(t *testing.T) {
 	w := newWorld(t, 3, tenAnHour)
 	key := w.key("n2", 0)
@@ -139,7 +142,8 @@ func TestOverrideSurvivesItsOwner(t *testing.T) {
 	}
 }
 
-// TestRestartedIsSaid: where a limit has become another, the owner says so, and the node that was asked passes it on.
+// TestRestartedIsSaid: where a limit has become another, the owner says so, and the node that was
+// asked passes it on.
 func TestRestartedIsSaid(t *testing.T) {
 	w := newWorld(t, 3, tenAnHour)
 	key := w.key("n2", 0)

@@ -7,28 +7,34 @@ import (
 	"penstock/limiter"
 )
 
-// What a node admits while nobody who holds the key answers (fallback.go), nobody has counted. So it is owed: as soon as
-// somebody holds the key again and answers, that one is told to charge it, by a report, as far as the limit reaches (and its
-// max_debt). What was too much is taken from what comes after, until the limit is used up; what goes beyond that stays extra.
+// What a node admits while nobody who holds the key answers (fallback.go), nobody has counted. So
+// it is owed: as soon as somebody holds the key again and answers, that one is told to charge it,
+// by a report, as far as the limit reaches (and its max_debt). What was too much is taken from what
+// comes after, until the limit is used up; what goes beyond that stays extra.
 //
-// A report has an ID as every take has, so it is charged once. If the take itself was sent to somebody whose answer never
-// came, that one may have charged it, and is not told again; another one, who has taken over since, is. Then it may be counted
-// twice, if it was copied before: too little is admitted, never too much.
+// A report has an ID as every take has, so it is charged once. If the take itself was sent to
+// somebody whose answer never came, that one may have charged it, and is not told again; another
+// one, who has taken over since, is. Then it may be counted twice, if it was copied before: too
+// little is admitted, never too much.
 //
-// A reservation that was admitted so is a promise: who decides is asked to set aside what was reserved, under the ID that the client
-// knows, for as long as it was to last. If that one has done so before, and its answer was lost, it stays one hold. From then on
-// it is a hold like all others. Until then this node alone can settle or extend it, and what its client has used, or all of it
-// if its deadline has passed, is what is owed. What who decides has no room for is charged like a take, as far as the limit reaches.
+// A reservation that was admitted so is a promise: who decides is asked to set aside what was
+// reserved, under the ID that the client knows, for as long as it was to last. If that one has done
+// so before, and its answer was lost, it stays one hold. From then on it is a hold like all others.
+// Until then this node alone can settle or extend it, and what its client has used, or all of it if
+// its deadline has passed, is what is owed. What who decides has no room for is charged like a
+// take, as far as the limit reaches.
 
 const (
 	owedWaiting = 1 << 16 // takes; of more, the latest are not charged
 	owedLasts   = time.Minute
 )
 
-// reportOrigin makes the ID of a report of that of the take. Under its own ID this node remembers what its share said.
+// reportOrigin makes the ID of a report of that of the take. Under its own ID this node remembers
+// what its share said.
 const reportOrigin = 1 << 62
 
-// ofReport is the ID of the report of a take: that of all its repeats, here and elsewhere, and not the take's.
+// ofReport is the ID of the report of a take: that of all its repeats, here and elsewhere, and not
+// the take's.
 func ofReport(id ID) ID { return ID{Origin: id.Origin ^ reportOrigin, Sequence: id.Sequence} }
 
 // An owed take was admitted by this node without the holder of its key.
@@ -43,7 +49,8 @@ type owed struct {
 	promise *promise // of a reservation; nil: of a take
 }
 
-// A promise is what a client holds of which nobody knows but the node that has admitted it. Guarded by Node.owedMu.
+// A promise is what a client holds of which nobody knows but the node that has admitted it. Guarded
+// by Node.owedMu.
 type promise struct {
 	holder   string
 	deadline limiter.Instant
@@ -51,7 +58,8 @@ type promise struct {
 	used     int64 // if settled
 }
 
-// owe notes what of a request has to be charged later, and tells who has reserved something that he has it.
+// owe notes what of a request has to be charged later, and tells who has reserved something that he
+// has it.
 func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
 	view := n.view.Load()
 	for i := range out {
@@ -80,7 +88,8 @@ func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
 	}
 }
 
-// atPromise settles or extends what this node has promised, as far as who decides does not know of it yet.
+// atPromise settles or extends what this node has promised, as far as who decides does not know of
+// it yet.
 func (n *Node) atPromise(now limiter.Instant, it *Item, out *Decision) bool {
 	if it.Hold == nil {
 		return false
@@ -140,7 +149,8 @@ func (n *Node) settleOwed() {
 	n.owedMu.Unlock()
 }
 
-// settleSome has the oldest of what is owed charged. It reports whether there is more, and a point in going on at once.
+// settleSome has the oldest of what is owed charged. It reports whether there is more, and a point
+// in going on at once.
 func (n *Node) settleSome() (more bool) {
 	now, view := n.clock.Now(), n.view.Load()
 	n.owedMu.Lock()
@@ -188,7 +198,8 @@ func (n *Node) settleSome() (more bool) {
 	return len(n.owed) > len(later) && len(later) == 0
 }
 
-// haveCharged asks r of who decides. What nobody has answered it adds to later, and to ended what is to be settled as well.
+// haveCharged asks r of who decides. What nobody has answered it adds to later, and to ended what
+// is to be settled as well.
 func (n *Node) haveCharged(r *Request, of, later []owed, ended []settlement) ([]owed, []settlement) {
 	if len(of) == 0 {
 		return later, ended
@@ -217,7 +228,8 @@ func (n *Node) haveCharged(r *Request, of, later []owed, ended []settlement) ([]
 	return later, ended
 }
 
-// spentOf is what is owed for x at last, and whether it is known already: a promise is open until it is settled or runs out.
+// spentOf is what is owed for x at last, and whether it is known already: a promise is open until
+// it is settled or runs out.
 func (n *Node) spentOf(now limiter.Instant, x *owed) (used int64, over bool) {
 	n.owedMu.Lock()
 	defer n.owedMu.Unlock()

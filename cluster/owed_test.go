@@ -21,8 +21,8 @@ func (w *world) hush(id string) (goOn func()) {
 	return func() { quiet = false }
 }
 
-// Promise: what shares admitted while an owner was silent is charged to who decides afterwards, once, and so comes off what the
-// limit still admits.
+// Promise: what shares admitted while an owner was silent is charged to who decides afterwards,
+// once, and so comes off what the limit still admits.
 func TestWhatSharesAdmittedIsCharged(t *testing.T) {
 	thirty := limiter.Spec{Name: "thirty", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30, Per: time.Hour}
 	w := newWorld(t, 3, thirty)
@@ -91,8 +91,8 @@ func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 	}
 }
 
-// Promise: … whoever was asked in vain after that one: the heir, whose answer gets lost as well, or who owns the key, which only the heir
-// is asked for.
+// Promise: … whoever was asked in vain after that one: the heir, whose answer gets lost as well, or
+// who owns the key, which only the heir is asked for.
 func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
 	for _, byTheHeir := range []bool{false, true} {
 		w, key := relayWorld(t, OwnFeatures)
@@ -189,7 +189,8 @@ func TestRepeatIsNotOwed(t *testing.T) {
 	}
 }
 
-// Promise: what is owed is charged, also what may have been charged by somebody else, when others of its owners take long to answer.
+// Promise: what is owed is charged, also what may have been charged by somebody else, when others
+// of its owners take long to answer.
 func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
 	w := newWorld(t, 3, five)
 	n1, slow, doubted := w.nodes["n1"], w.key("n2", 0), w.key("n2", 1)

@@ -11,8 +11,9 @@ import (
 	"penstock/ring"
 )
 
-// Who decides for a key is not who a View says, but who holds its partition; and of those there is one at a time.
-// Views only say who should. They come late, early and in any order, so they cannot say who does.
+// Who decides for a key is not who a View says, but who holds its partition; and of those there is
+// one at a time. Views only say who should. They come late, early and in any order, so they cannot
+// say who does.
 //
 //	claim.go    a member that should hold a partition asks all others whether somebody does. If nobody does, it holds
 //	            it from then on; if somebody does, it gets it as a gift.
@@ -21,7 +22,8 @@ import (
 //	            decide.
 //	contact.go  who has been out of contact, or stopped, holds nothing any more until it has claimed it again.
 //
-// All this is done by partition, never by key, and costs a check nothing but the look whether its partition is held.
+// All this is done by partition, never by key, and costs a check nothing but the look whether its
+// partition is held.
 
 // A part is what a member knows about one partition.
 type part struct {
@@ -34,7 +36,8 @@ type part struct {
 	lentTo uint64          // boot of the last claimer that has got the copy of a partition whose holder is gone
 	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
 
-	// What is small stands together: there are thousands of parts, in each of a thousand nodes of the simulator.
+	// What is small stands together: there are thousands of parts, in each of a thousand nodes of
+	// the simulator.
 	copied   copyState
 	giving   bool // not held any more, and not yet taken: a gift is under way to whom it is copied
 	pure     bool // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
@@ -50,8 +53,8 @@ const (
 	copyWhole                   // all, up to the last message
 )
 
-// holdings say what this node holds. Whoever decides reads held under the lock of the key's shard in the table, and
-// without a lock else; all changes are made under Node.mu.
+// holdings say what this node holds. Whoever decides reads held under the lock of the key's shard
+// in the table, and without a lock else; all changes are made under Node.mu.
 type holdings struct {
 	held [ring.Partitions]atomic.Bool
 	kept [ring.Partitions]atomic.Bool // held, copied or being given away: its entries stay in the table
@@ -70,8 +73,8 @@ func (n *Node) HoldsPartition(p int) bool { return n.holdings.held[p].Load() }
 
 func (n *Node) keeps(hash uint64) bool { return n.holdings.kept[ring.Partition(hash)].Load() }
 
-// Held is the number of partitions that this node decides for, or is just giving away: who leaves waits until it is 0.
-// Where members agree it waits, too, until all know that it has left.
+// Held is the number of partitions that this node decides for, or is just giving away: who leaves
+// waits until it is 0. Where members agree it waits, too, until all know that it has left.
 func (n *Node) Held() int {
 	held := int(n.holdings.n.Load() + n.holdings.given.Load())
 	if r := n.agreed.roll.Load(); n.agreed.leaves.Load() && r.joined() {
@@ -92,8 +95,8 @@ func (n *Node) holdLocked(p int, term uint64) {
 	n.holdings.kept[p].Store(true)
 }
 
-// dropLocked stops deciding for p. Decisions under way may still be taken; who has to know them all passes through the
-// table's locks after this (limiter.Table.Changed).
+// dropLocked stops deciding for p. Decisions under way may still be taken; who has to know them all
+// passes through the table's locks after this (limiter.Table.Changed).
 func (n *Node) dropLocked(p int) {
 	if n.holdings.held[p].Swap(false) {
 		n.holdings.n.Add(-1)
@@ -118,24 +121,26 @@ func (n *Node) forgetLocked(p int) {
 	n.holdings.kept[p].Store(false)
 }
 
-// A term is a count and, in its low bits, a part of the boot that drew it. The count grows by one with each claim, and a node
-// that hears of a higher one goes on from there. A thousand claims a second raise it by 2^32 in fifty days.
+// A term is a count and, in its low bits, a part of the boot that drew it. The count grows by one
+// with each claim, and a node that hears of a higher one goes on from there. A thousand claims a
+// second raise it by 2^32 in fifty days.
 const (
 	termBits = 24
-	// maxTermJump is how many counts a member may be ahead of what this node has heard of. More is no term of this protocol: a
-	// single message must not use up the counts that there are.
+	// maxTermJump is how many counts a member may be ahead of what this node has heard of. More is
+	// no term of this protocol: a single message must not use up the counts that there are.
 	maxTermJump = 1 << 32
 	maxTerm     = 1<<(64-termBits) - 1 // the highest count
 )
 
-// nextTermLocked is a term higher than all that were heard of, and no other node's: its low bits are of the boot. There
-// is none above the highest; it stays there.
+// nextTermLocked is a term higher than all that were heard of, and no other node's: its low bits
+// are of the boot. There is none above the highest; it stays there.
 func (n *Node) nextTermLocked() uint64 {
 	n.term = min(n.term>>termBits+1, maxTerm)<<termBits | n.boot&(1<<termBits-1)
 	return n.term
 }
 
-// heardLocked goes on from a term that a member has named. It reports false, and does not, if the member cannot have come by it.
+// heardLocked goes on from a term that a member has named. It reports false, and does not, if the
+// member cannot have come by it.
 func (n *Node) heardLocked(term uint64) bool {
 	if term>>termBits > n.term>>termBits+maxTermJump {
 		return false
@@ -145,7 +150,7 @@ func (n *Node) heardLocked(term uint64) bool {
 }
 
 // SetView makes v the View of all requests that begin from now on.
-// Where members agree it says only who is there, and where: who is a member, and who owns what, is agreed.
+// Where members agree it only says which nodes are there, and where: members and owners are agreed.
 func (n *Node) SetView(v *View) {
 	n.mu.Lock()
 	now := n.clock.Now()
@@ -201,7 +206,8 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	}
 }
 
-// unheardLocked is a member of the configuration of which gossip says nothing, as far as this node knows it.
+// unheardLocked is a member of the configuration of which gossip says nothing, as far as this node
+// knows it.
 func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 	if old != nil {
 		if i := old.Find(x.ID); i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) {
@@ -289,8 +295,8 @@ func (r *route) alone() bool {
 	return true
 }
 
-// retargetLocked decides anew who gets copies of what this node holds: the member that should hold the partition, or, of
-// what it should hold itself, the heir.
+// retargetLocked decides anew who gets copies of what this node holds: the member that should hold
+// the partition, or, of what it should hold itself, the heir.
 func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 	for p := range n.parts {
 		pt := &n.parts[p]
@@ -343,7 +349,8 @@ func (n *Node) lostSince(now limiter.Instant, r *route, pt *part) limiter.Instan
 	return now
 }
 
-// others are the peers that are members, from this node's place in the circle on: so not everybody asks the same one first.
+// others are the peers that are members, from this node's place in the circle on: so not everybody
+// asks the same one first.
 func (r *route) others() (others []*peer) {
 	for i := 1; i < len(r.peers); i++ {
 		if k := (r.Self + i) % len(r.peers); r.Members[k].Role == RoleMember {
@@ -353,8 +360,8 @@ func (r *route) others() (others []*peer) {
 	return others
 }
 
-// copyTarget is who gets copies of p, which this node holds; nil if nobody could. Who leaves has no time to wait until the View says, too, that
-// an owner is gone, or leaves as well.
+// copyTarget is who gets copies of p, which this node holds; nil if nobody could. Who leaves has no
+// time to wait until the View says, too, that an owner is gone, or leaves as well.
 func (r *route) copyTarget(p int) *peer {
 	if r.Ring == nil {
 		return nil
@@ -372,8 +379,9 @@ func (r *route) copyTarget(p int) *peer {
 	return r.peers[to]
 }
 
-// insteadOf is the next member that answers, for copies that an heir does not take; the heir, if there is none. If
-// this node is gone, who owns the partition then asks all members, and gets the copy.
+// insteadOf is the next member that answers, for copies that an heir does not take; the heir, if
+// there is none. If this node is gone, the owner of the partition then asks all members, and gets
+// the copy.
 func (r *route) insteadOf(heir int) *peer {
 	for i := 1; i < len(r.Members); i++ {
 		k := (heir + i) % len(r.Members)

@@ -25,7 +25,8 @@ func (w *world) cutOff() (heal func()) {
 	return func() { cut = false }
 }
 
-// Promise: what a minority has reserved is set aside by who decides when the cut is healed, and is a hold like all others then.
+// Promise: what a minority has reserved is set aside by who decides when the cut is healed, and is
+// a hold like all others then.
 func TestWhatAMinorityReservedIsSetAside(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	key := w.key("n2", 0)
@@ -54,7 +55,8 @@ func TestWhatAMinorityReservedIsSetAside(t *testing.T) {
 	}
 }
 
-// Promise: … and what becomes of it meanwhile is charged instead: what its client says, or at its deadline what its limit says.
+// Promise: … and what becomes of it meanwhile is charged instead: what its client says, or at its
+// deadline what its limit says.
 func TestPromisesEndDuringACut(t *testing.T) {
 	released, permits := hundred, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 100, Per: time.Hour}
 	released.Name, released.Unsettled = "released", limiter.UnsettledRelease

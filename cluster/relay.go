@@ -6,11 +6,14 @@ import (
 	"penstock/limiter"
 )
 
-// A member whose calls an owner does not answer asks the heir, and says so (Ask.Relay); if it is the heir itself, it asks whoever hears
-// the owner. That one may reach the owner where the asker cannot: then it sends the items on and passes the answers back. Who gets them decides or refuses; nobody sends them on
-// again. If the owner does not answer the heir either, the heir says NotOwner as ever, until it has taken over.
+// A member whose calls an owner does not answer asks the heir, and says so (Ask.Relay); if it is
+// the heir itself, it asks whoever hears the owner. That one may reach the owner where the asker
+// cannot: then it sends the items on and passes the answers back. Who gets them decides or refuses;
+// nobody sends them on again. If the owner does not answer the heir either, the heir says NotOwner
+// as ever, until it has taken over.
 
-// relay answers a, of which this node holds nothing, by the owners of its items. It reports false if it cannot reach them.
+// relay answers a, of which this node holds nothing, by the owners of its items. It reports false
+// if it cannot reach them.
 func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []Item, answer *Answer) bool {
 	deadline := callDeadline(now, a.Deadline, n.callTimeout)
 	var calls []Call

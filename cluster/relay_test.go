@@ -8,7 +8,8 @@ import (
 	"penstock/ring"
 )
 
-// cutBetween has nothing arrive that a sends to b, or the other way round. Who speaks is who is being asked, or asks first.
+// cutBetween has nothing arrive that a sends to b, or the other way round. Who speaks is who is
+// being asked, or asks first.
 func (w *world) cutBetween(a, b, asker string) {
 	speakers := []string{asker}
 	w.meet = func(c *Call, deliver func() *Answer) {
@@ -26,8 +27,8 @@ func (w *world) cutBetween(a, b, asker string) {
 	}
 }
 
-// relayWorld is a world of three whose n1 and n2 do not reach each other, and n1 has found that out for key, which n2 holds and n3 is the
-// heir of.
+// relayWorld is a world of three whose n1 and n2 do not reach each other, and n1 has found that out
+// for key, which n2 holds and n3 is the heir of.
 func relayWorld(t *testing.T, features Features) (w *world, key string) {
 	w = newWorld(t, 3, five)
 	ms := w.members(3)
@@ -50,7 +51,8 @@ func relayWorld(t *testing.T, features Features) (w *world, key string) {
 	return w, key
 }
 
-// Promise: an owner that only the heir reaches decides all the same, and there are at most two hops.
+// Promise: an owner that only the heir reaches decides all the same, and there are at most two
+// hops.
 func TestHeirRelays(t *testing.T) {
 	w, key := relayWorld(t, OwnFeatures)
 	for i := range 6 {
@@ -72,7 +74,8 @@ func TestHeirRelays(t *testing.T) {
 	}
 }
 
-// Who does not know how to relay is not asked to, and who gets what was sent on does not send it on again.
+// Who does not know how to relay is not asked to, and who gets what was sent on does not send it on
+// again.
 func TestNobodyRelaysUnasked(t *testing.T) {
 	w, key := relayWorld(t, 0)
 	if d := w.take("n1", "five", key); d.Source != SourceFallback || w.nodes["n3"].Stats().Relayed.Load() != 0 {
@@ -80,7 +83,8 @@ func TestNobodyRelaysUnasked(t *testing.T) {
 	}
 }
 
-// Promise: what was sent on and never answered may have been charged: it is said to be unknown, and is not charged again.
+// Promise: what was sent on and never answered may have been charged: it is said to be unknown, and
+// is not charged again.
 func TestRelayedAndLost(t *testing.T) {
 	w, key := relayWorld(t, OwnFeatures)
 	cut := w.meet
@@ -103,8 +107,9 @@ func TestRelayedAndLost(t *testing.T) {
 	}
 }
 
-// Promise: one node decides. Two members that do not reach each other, while the third reaches both, do not both hold what
-// one of them held; nor does one take over what is held by who was declared dead by mistake.
+// Promise: one node decides. Two members that do not reach each other, while the third reaches
+// both, do not both hold what one of them held; nor does one take over what is held by who was
+// declared dead by mistake.
 func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 	for _, declared := range []bool{false, true} {
 		w := newWorld(t, 3, five)
@@ -134,7 +139,8 @@ func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 	}
 }
 
-// Promise: whoever is asked, the owner decides, also if it takes longer than silence may last until the two reach each other.
+// Promise: whoever is asked, the owner decides, also if it takes longer than silence may last until
+// the two reach each other.
 func TestOwnerThatOthersReachDecidesForLong(t *testing.T) {
 	w, _ := relayWorld(t, OwnFeatures)
 	w.pass(5 * time.Second)

@@ -6,20 +6,25 @@ import (
 	"penstock/limiter"
 )
 
-// A replicated limit is decided by whichever node is asked, from what it has admitted itself and what the others have
-// said that they did. Every tick each node tells all others what it has charged since the last one, as sums per key, in
-// the order and with the care of all messages about copies (copy.go): each arrives once. They charge it afterwards, with a debt
-// where several have admitted the same units: so what was too much is paid back, and the rate is right in the long run.
+// A replicated limit is decided by whichever node is asked, from what it has admitted itself and
+// what the others have said that they did. Every tick each node tells all others what it has
+// charged since the last one, as sums per key, in the order and with the care of all messages about
+// copies (copy.go): each arrives once. They charge it afterwards, with a debt where several have
+// admitted the same units: so what was too much is paid back, and the rate is right in the long
+// run.
 //
-// A refund takes from what has been taken in that tick and not been told yet, and the rest of it is told before what is taken later:
-// what gives back more than was charged gives back no more than all, here as there, and a take that follows is heard of in full. Who
-// hears of a refund before what it is for, or is asked for one before it has heard of that, counts it as charged still: too little is
-// admitted then, never too much.
+// A refund takes from what has been taken in that tick and not been told yet, and the rest of it is
+// told before what is taken later: what gives back more than was charged gives back no more than
+// all, here as there, and a take that follows is heard of in full. Who hears of a refund before
+// what it is for, or is asked for one before it has heard of that, counts it as charged still: too
+// little is admitted then, never too much.
 //
-// What others have admitted and this node has not heard of is extra: at most (N-1) × what is offered in a tick and the
-// time under way, and never more than their whole limits. That is the bound that a decision states.
+// What others have admitted and this node has not heard of is extra: at most (N-1) × what is
+// offered in a tick and the time under way, and never more than their whole limits. That is the
+// bound that a decision states.
 
-// A Charge is what a node has charged to a key of a replicated limit since it last said so; negative: given back.
+// A Charge is what a node has charged to a key of a replicated limit since it last said so;
+// negative: given back.
 type Charge struct {
 	Limit *limiter.Limit
 	Key   string
@@ -44,8 +49,8 @@ type untold struct {
 	back int64 // below 0, or 0
 }
 
-// chargesWaiting is how many charges may wait for a peer. Of more, the oldest are forgotten: the peer has been away for
-// so long that it is out of all bounds.
+// chargesWaiting is how many charges may wait for a peer. Of more, the oldest are forgotten: the
+// peer has been away for so long that it is out of all bounds.
 const chargesWaiting = 1 << 16
 
 // decideReplica decides on an item of a replicated limit.
@@ -61,7 +66,8 @@ func (n *Node) decideReplica(now limiter.Instant, it *Item, out *Decision) {
 	}
 }
 
-// charge notes what the others have to hear of what was decided here on an item of a replicated limit, for the first time.
+// charge notes what the others have to hear of what was decided here on an item of a replicated
+// limit, for the first time.
 func (n *Node) charge(it *Item, d *limiter.Decision) {
 	units := d.Drained
 	if d.Allowed {

@@ -9,8 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: a replicated limit never waits for a peer; what is admitted beyond it is what others have admitted and not
-// said yet, is stated, and is paid back.
+// Promise: a replicated limit never waits for a peer; what is admitted beyond it is what others
+// have admitted and not said yet, is stated, and is paid back.
 func TestReplicated(t *testing.T) {
 	const n = 3
 	for _, spec := range []limiter.Spec{
@@ -23,7 +23,8 @@ func TestReplicated(t *testing.T) {
 			w := newWorld(t, n, spec)
 			w.pass(time.Second)
 			w.calls = 0
-			// Slowly, so that every tick's news arrive before the next request: exactly the limit, through all nodes.
+			// Slowly, so that every tick's news arrive before the next request: exactly the limit,
+			// through all nodes.
 			admitted := 0
 			for i := range 60 {
 				d := w.take(fmt.Sprintf("n%d", i%n+1), "l", "slow")
@@ -40,7 +41,8 @@ func TestReplicated(t *testing.T) {
 				t.Errorf("slowly: %d admitted, want 30 to about %d", admitted, supplied)
 			}
 
-			// All at once: each node admits its limit, and says so by its bound; the debt is paid before anybody is admitted.
+			// All at once: each node admits its limit, and says so by its bound; the debt is paid
+			// before anybody is admitted.
 			admitted = 0
 			for i := range 200 {
 				if w.take(fmt.Sprintf("n%d", i%n+1), "l", "fast").Allowed {
@@ -149,9 +151,10 @@ func (a *askReplicas) meet(c *Call, deliver func() *Answer) {
 	}
 }
 
-// Promise: whatever is taken and given back, in whatever order, once or said twice, and however messages are lost and doubled: what
-// is asked of one node all others come to count as one limiter would; and what is asked of several nobody counts as less than what
-// was taken without all that was to be given back, nor as more than what was taken.
+// Promise: whatever is taken and given back, in whatever order, once or said twice, and however
+// messages are lost and doubled: what is asked of one node all others come to count as one limiter
+// would; and what is asked of several nobody counts as less than what was taken without all that
+// was to be given back, nor as more than what was taken.
 func TestReplicatedRefunds(t *testing.T) {
 	const much = 1 << 20
 	spec := limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.Epoch, Limit: much, Per: 100 * 24 * time.Hour, Consistency: limiter.Replicated}
@@ -185,7 +188,8 @@ func TestReplicatedRefunds(t *testing.T) {
 	}
 }
 
-// Promise: what a replicated limit is charged among others, all or nothing, and what a refused request takes along, all nodes hear of.
+// Promise: what a replicated limit is charged among others, all or nothing, and what a refused
+// request takes along, all nodes hear of.
 func TestReplicatedAmongOthers(t *testing.T) {
 	everywhere, once := five, five
 	everywhere.Name, everywhere.Consistency, once.Name, once.Limit = "everywhere", limiter.Replicated, "once", 1

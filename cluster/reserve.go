@@ -6,9 +6,10 @@ import (
 	"penstock/limiter"
 )
 
-// A hold lives where its key does, in the book of who holds the key's partition (limiter.Book), and moves as entries do:
-// copies of it are at the heir, and a gift brings them along (copy.go). All that is asked of it travels as a check of its key
-// does, with a repeat under the same ID, so a settlement finds its hold wherever that has gone.
+// A hold lives where its key does, in the book of who holds the key's partition (limiter.Book), and
+// moves as entries do: copies of it are at the heir, and a gift brings them along (copy.go). All
+// that is asked of it travels as a check of its key does, with a repeat under the same ID, so a
+// settlement finds its hold wherever that has gone.
 
 // admitHold checks what the i-th item asks about a hold, and gives a reservation its id.
 func (n *Node) admitHold(i int, it *Item) error {
@@ -110,7 +111,8 @@ func (n *Node) tendHoldsLocked(now limiter.Instant) {
 // holdsKeptTicks is how often holds of partitions that have gone are looked for.
 const holdsKeptTicks = 8
 
-// importHolds takes copies over. Those of keys that are not kept here go with the next look (tendHoldsLocked).
+// importHolds takes copies over. Those of keys that are not kept here go with the next look
+// (tendHoldsLocked).
 func (n *Node) importHolds(now limiter.Instant, m *Move) {
 	for i := range m.Holds {
 		h := m.Holds[i].on(now.Add(-max(0, m.Age)))

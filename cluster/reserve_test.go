@@ -92,7 +92,8 @@ func TestHoldsRefused(t *testing.T) {
 	}
 }
 
-// TestHoldsMoveWithTheirPartition: open holds go where their keys go, when nodes join, leave and die, and are settled there.
+// TestHoldsMoveWithTheirPartition: open holds go where their keys go, when nodes join, leave and
+// die, and are settled there.
 func TestHoldsMoveWithTheirPartition(t *testing.T) {
 	w := newWorld(t, 2, hundred)
 	type open struct {
@@ -152,9 +153,9 @@ func TestHoldsMoveWithTheirPartition(t *testing.T) {
 	}
 }
 
-// TestHoldsAddUp: holds and takes at random, through nodes that come and go, with messages that arrive twice or whose
-// answers get lost. At the end, what remains of each key is its limit less what was taken and settled, and at no time is
-// more out than there is.
+// TestHoldsAddUp: holds and takes at random, through nodes that come and go, with messages that
+// arrive twice or whose answers get lost. At the end, what remains of each key is its limit less
+// what was taken and settled, and at no time is more out than there is.
 func TestHoldsAddUp(t *testing.T) {
 	for seed := range uint64(6) {
 		dice := rand.New(rand.NewPCG(seed, 5))
@@ -242,8 +243,9 @@ func TestHoldsAddUp(t *testing.T) {
 	}
 }
 
-// TestRepeatOfAReservationFromAShare: what a node said from its own share while it held nothing is no answer to the same reservation
-// once it decides: then there is a hold, and it is the one that was promised.
+// TestRepeatOfAReservationFromAShare: what a node said from its own share while it held nothing is
+// no answer to the same reservation once it decides: then there is a hold, and it is the one that
+// was promised.
 func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	key := w.key("n2", 0)

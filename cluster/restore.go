@@ -8,19 +8,22 @@ import (
 	"penstock/ring"
 )
 
-// What a node knew before it was started anew, it knows from a file (package rpc has the form, Table.Save the content). It is
-// taken as the copy that an heir has of a holder which is gone: it gives no right to decide, and whoever claims a partition
-// gets it first, merged with what others have. If somebody holds the partition already, that one gets it without asking.
+// What a node knew before it was started anew, it knows from a file (package rpc has the form,
+// Table.Save the content). It is taken as the copy that an heir has of a holder which is gone: it
+// gives no right to decide, and whoever claims a partition gets it first, merged with what others
+// have. If somebody holds the partition already, that one gets it without asking.
 //
-// So it does not matter which nodes of a cluster come back, in which order, and how old their files are: of what several
-// know the more consumed wins. The price is that what was given back or reset while a node was down may come back with it.
+// So it does not matter which nodes of a cluster come back, in which order, and how old their files
+// are: of what several know the more consumed wins. The price is that what was given back or reset
+// while a node was down may come back with it.
 //
-// Holds come back as well, with their deadlines. One that has ended while the node was down is known to who has decided meanwhile,
-// for limiter.HoldRemembered. If the file is older than that, and anybody has been up since before it was written, then the cluster was
-// never down, and whatever was open is known there or has ended: the file's holds are dropped.
+// Holds come back as well, with their deadlines. One that has ended while the node was down is
+// known to who has decided meanwhile, for limiter.HoldRemembered. If the file is older than that,
+// and anybody has been up since before it was written, then the cluster was never down, and
+// whatever was open is known there or has ended: the file's holds are dropped.
 
-// Restore takes over entries and holds that were written so long ago. It must be called before the first SetView. It returns how
-// many were in order.
+// Restore takes over entries and holds that were written so long ago. It must be called before the
+// first SetView. It returns how many were in order.
 func (n *Node) Restore(age time.Duration, entries []limiter.Entry, holds []HoldCopy) (taken int) {
 	now := n.clock.Now()
 	then := now.Add(-max(0, age))
@@ -60,8 +63,8 @@ func (n *Node) outlived(p *peer, began limiter.Instant) {
 	}
 }
 
-// adoptLocked makes copies of what was restored, when this node learns that it is a member; others keep nothing of it but
-// replicated limits.
+// adoptLocked makes copies of what was restored, when this node learns that it is a member; others
+// keep nothing of it but replicated limits.
 func (n *Node) adoptLocked(role Role) {
 	n.restored = false
 	if role != RoleMember {
@@ -89,8 +92,9 @@ func (n *Node) unheldLocked(parts []uint16) (unheld []uint16) {
 	return unheld
 }
 
-// returnLocked begins to send what was restored to who holds it, unless it is at it. Copies that the receiver gets in this way are merged
-// with what it has; it need not know who has sent them first. Who does not hold a partition refuses them: it would have one copy more of many, and
+// returnLocked begins to send what was restored to who holds it, unless it is at it. Copies that
+// the receiver gets in this way are merged with what it has; it need not know who has sent them
+// first. Who does not hold a partition refuses them: it would have one copy more of many, and
 // whoever holds it then might never get it.
 func (n *Node) returnLocked(now limiter.Instant) {
 	if n.restored && !n.returning && !n.stopped && now >= n.returnAt {
@@ -203,7 +207,8 @@ func (r *returning) send(m *Move) bool {
 	return true
 }
 
-// storedFor are the holds on some keys that p should know of, unless it knows better or not what a hold is.
+// storedFor are the holds on some keys that p should know of, unless it knows better or not what a
+// hold is.
 func (n *Node) storedFor(p *peer, wanted func(hash uint64) bool) (holds []HoldCopy) {
 	if p.member.Load().Features&FeatureHolds == 0 {
 		return nil
@@ -213,8 +218,8 @@ func (n *Node) storedFor(p *peer, wanted func(hash uint64) bool) (holds []HoldCo
 	return holds
 }
 
-// nextReturn is a member that should hold some of what was restored here and answers, and which partitions but those that were refused; nil if there
-// is none.
+// nextReturn is a member that should hold some of what was restored here and answers, and which
+// partitions but those that were refused; nil if there is none.
 func (n *Node) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -238,8 +243,8 @@ func (n *Node) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
 	return to
 }
 
-// returned notes that p has got what was restored here of some partitions. If it is p that should hold them, this node need not
-// keep them any longer, unless as its heir.
+// returned notes that p has got what was restored here of some partitions. If it is p that should
+// hold them, this node need not keep them any longer, unless as its heir.
 func (n *Node) returned(p *peer, mine *[ring.Partitions]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -54,7 +54,8 @@ func (w *world) stopAll() (disks map[string]disk, limits Limits) {
 	return disks, limits
 }
 
-// Promise: counters survive a restart of every node, and the time that it took has gone by for them as well.
+// Promise: counters survive a restart of every node, and the time that it took has gone by for them
+// as well.
 func TestRestartOfAllKeepsEveryCount(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 2000
@@ -82,7 +83,8 @@ func TestRestartOfAllKeepsEveryCount(t *testing.T) {
 	w.wantRemaining("when the windows are over", keys, 5, "n1", "n2", "n3")
 }
 
-// Promise: … also when who is sent what a disk knows does not decide: it stays with the disk until somebody does.
+// Promise: … also when who is sent what a disk knows does not decide: it stays with the disk until
+// somebody does.
 func TestWhatADiskKnowsStaysUntilSomebodyDecides(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 1000
@@ -119,7 +121,8 @@ func TestWhatADiskKnowsStaysUntilSomebodyDecides(t *testing.T) {
 	w.wantRemaining("when another one decides", keys, 3, "n1", "n2", "n3")
 }
 
-// Promise: … in whatever order they come back: who is there first decides from what it has, and gets the rest.
+// Promise: … in whatever order they come back: who is there first decides from what it has, and
+// gets the rest.
 func TestRestartOneByOneKeepsEveryCount(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 1000
@@ -181,7 +184,8 @@ func TestRestoredCopyIsMerged(t *testing.T) {
 	w.wantRemaining("when n2 is back", keys, 1, "n1", "n2", "n3")
 }
 
-// Promise: nobody is denied for longer than the limit says. What is returned from a file in many messages is as old as it is when the last one comes.
+// Promise: nobody is denied for longer than the limit says. What is returned from a file in many
+// messages is as old as it is when the last one comes.
 func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 	w := newWorld(t, 2, five)
 	const keys = 1000
@@ -221,8 +225,8 @@ func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 	}
 }
 
-// Promise: reservations, permits and leases survive a restart of every node, with their deadlines, whoever comes back first and
-// however long all were away.
+// Promise: reservations, permits and leases survive a restart of every node, with their deadlines,
+// whoever comes back first and however long all were away.
 func TestRestartOfAllKeepsHolds(t *testing.T) {
 	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 5, Per: time.Hour}
 	for _, away := range []time.Duration{5 * time.Second, 5 * time.Minute} {
@@ -275,7 +279,8 @@ func TestRestartOfAllKeepsHolds(t *testing.T) {
 	}
 }
 
-// Promise: who comes back with a file while others went on brings nothing back that has ended meanwhile.
+// Promise: who comes back with a file while others went on brings nothing back that has ended
+// meanwhile.
 func TestRestoredHoldsThatHaveEndedStayEnded(t *testing.T) {
 	for _, away := range []time.Duration{5 * time.Second, 5 * time.Minute} {
 		w := newWorld(t, 3, hundred)
@@ -347,7 +352,8 @@ func TestHeirsDiskBringsHoldsBack(t *testing.T) {
 	}
 }
 
-// Promise: an owner and its heir that die together and come back soon with their files know what was open.
+// Promise: an owner and its heir that die together and come back soon with their files know what
+// was open.
 func TestOwnerAndHeirComeBackWithHolds(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	var keys []string

@@ -6,9 +6,10 @@ import (
 	"penstock/limiter"
 )
 
-// A rival is the other one of a cluster of two that was cut: both go on, and mark what they decide. Who comes to one of them makes a majority with it, of
-// which the other knows nothing. So a rival is one until it is reached, or forgotten, whoever comes meanwhile; a node says in its answers that it
-// has one, and whoever knows such a node marks as well.
+// A rival is the other one of a cluster of two that was cut: both go on, and mark what they decide.
+// Who comes to one of them makes a majority with it, of which the other knows nothing. So a rival
+// is one until it is reached, or forgotten, whoever comes meanwhile; a node says in its answers
+// that it has one, and whoever knows such a node marks as well.
 type rival struct {
 	id    string
 	until limiter.Instant
@@ -26,7 +27,8 @@ func (n *Node) knowRivalLocked(now limiter.Instant, r *route, contact time.Durat
 	}
 }
 
-// deadLocked reports whether nobody listened any more at the address of a member when it was last asked: then it is no rival.
+// deadLocked reports whether nobody listened any more at the address of a member when it was last
+// asked: then it is no rival.
 func (n *Node) deadLocked(r *route, id string) bool {
 	if i := r.Find(id); i >= 0 {
 		return r.peers[i].left.Load()
@@ -39,7 +41,8 @@ func (n *Node) deadLocked(r *route, id string) bool {
 	return false
 }
 
-// Rival is the id of a member that may decide as well as this node, which does not reach it, or as one that this node knows; empty: there is none.
+// Rival is the id of a member that may decide as well as this node, which does not reach it, or as
+// one that this node knows; empty: there is none.
 func (n *Node) Rival() string {
 	if x := n.rival.Load(); x != nil {
 		return x.id
@@ -54,7 +57,8 @@ func (n *Node) Rival() string {
 	return ""
 }
 
-// toldOfRival notes whether p says that it has a rival. What this node gets from it, it marks from then on.
+// toldOfRival notes whether p says that it has a rival. What this node gets from it, it marks from
+// then on.
 func (n *Node) toldOfRival(p *peer, id string) {
 	if was := p.rival.Load(); id == "" && was != nil {
 		p.rival.Store(nil)

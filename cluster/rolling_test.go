@@ -25,7 +25,8 @@ func (r *rumours) tell(m Member) {
 	}
 }
 
-// way is how long a piece of news of one takes to another: one in four is missed by gossip, and comes seconds later.
+// way is how long a piece of news of one takes to another: one in four is missed by gossip, and
+// comes seconds later.
 func (r *rumours) way(of, to string) time.Duration {
 	late := r.draw("news of "+of+" to "+to, r.slow)
 	if rapid.IntRange(0, 3).Draw(r.draws, "missed") == 0 {
@@ -34,7 +35,8 @@ func (r *rumours) way(of, to string) time.Duration {
 	return late
 }
 
-// restart has the node of m leave, as long as a process takes at most for that, and come back as another boot.
+// restart has the node of m leave, as long as a process takes at most for that, and come back as
+// another boot.
 func (r *rumours) restart(m Member) (back Member, took time.Duration) {
 	id := m.ID
 	m.State = StateLeaving
@@ -74,8 +76,9 @@ func (r *rumours) restart(m Member) (back Member, took time.Duration) {
 	return m, took
 }
 
-// Promise: a rolling restart loses no count and takes no longer than copying what changes hands, also when some hear late of who leaves, has left and
-// has come back: who leaves says so itself to everybody it hands something to.
+// Promise: a rolling restart loses no count and takes no longer than copying what changes hands,
+// also when some hear late of who leaves, has left and has come back: who leaves says so itself to
+// everybody it hands something to.
 func TestRollingRestartWithLateNews(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -125,7 +128,8 @@ func TestRollingRestartWithLateNews(t *testing.T) {
 	})
 }
 
-// Promise: who leaves hands everything over in time, also when the owner of some of it is gone, or leaves as well, and no View says so yet.
+// Promise: who leaves hands everything over in time, also when the owner of some of it is gone, or
+// leaves as well, and no View says so yet.
 func TestWhoLeavesDoesNotWaitForAView(t *testing.T) {
 	for _, dies := range []bool{true, false} {
 		w := newWorld(t, 4, five)
@@ -165,7 +169,8 @@ func TestWhoLeavesDoesNotWaitForAView(t *testing.T) {
 	}
 }
 
-// Promise: who has given up to hand over decides nothing any more when its heirs begin to, whatever it is still asked.
+// Promise: who has given up to hand over decides nothing any more when its heirs begin to, whatever
+// it is still asked.
 func TestWhoGivesUpLetsGo(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -187,7 +192,8 @@ func TestWhoGivesUpLetsGo(t *testing.T) {
 	}
 }
 
-// Promise: a gift costs no time in which nobody decides unless it is taken. Who leaves is given nothing back by those whose Views do not say so yet.
+// Promise: a gift costs no time in which nobody decides unless it is taken. Who leaves is given
+// nothing back by those whose Views do not say so yet.
 func TestWhoLeavesIsGivenNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -208,7 +214,8 @@ func TestWhoLeavesIsGivenNothing(t *testing.T) {
 	w.wantOneHolderEach("before the others have heard")
 }
 
-// Promise: one node decides. A member may have called a partition free, and been given it since by one that is gone before it answers the claim itself.
+// Promise: one node decides. A member may have called a partition free, and been given it since by
+// one that is gone before it answers the claim itself.
 func TestLastActOfWhoIsGone(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)

@@ -10,8 +10,9 @@ import (
 	"penstock/limiter/rules"
 )
 
-// SetRules replaces the rules. They have been made with the limits that they name, and stay with them: a request that a rule
-// matches is decided by limits and rules of one time, whatever SetLimits does meanwhile.
+// SetRules replaces the rules. They have been made with the limits that they name, and stay with
+// them: a request that a rule matches is decided by limits and rules of one time, whatever
+// SetLimits does meanwhile.
 func (n *Node) SetRules(r *rules.Set) {
 	n.rules.Store(r)
 	n.rulesHash.Store(hashRules(r))
@@ -20,12 +21,13 @@ func (n *Node) SetRules(r *rules.Set) {
 // Rules are those in force; nil: none.
 func (n *Node) Rules() *rules.Set { return n.rules.Load() }
 
-// ErrNoRules says that a request came with attributes to a node that has no rules: an answer would be a yes to everything.
+// ErrNoRules says that a request came with attributes to a node that has no rules: an answer would
+// be a yes to everything.
 var ErrNoRules = errors.New("attributes: this node has no rules that say what they mean; give it rules: in a file of limits, or name limit and key")
 
-// Match makes a request of attributes: by the rules, all limits that it falls under with these, together or not at all, each
-// of cost. Check decides it. A request without items is admitted as it is: no rule matches it, or one that leaves it out.
-// The error is ErrNoRules or an *InputError.
+// Match makes a request of attributes: by the rules, all limits that it falls under with these,
+// together or not at all, each of cost. Check decides it. A request without items is admitted as it
+// is: no rule matches it, or one that leaves it out. The error is ErrNoRules or an *InputError.
 func (n *Node) Match(attributes map[string]string, cost int64) (*Request, rules.Match, error) {
 	set := n.rules.Load()
 	if set.Len() == 0 {
@@ -51,7 +53,8 @@ func (n *Node) Match(attributes map[string]string, cost int64) (*Request, rules.
 	return r, m, nil
 }
 
-// keysFit says what is wrong with what the rules make of attributes. It is a *limiter.SpecError, as that of rules.Set.Match.
+// keysFit says what is wrong with what the rules make of attributes. It is a *limiter.SpecError, as
+// that of rules.Set.Match.
 func keysFit(items []rules.Item) error {
 	if len(items) > MaxItems {
 		return &limiter.SpecError{Field: "attributes", Reason: fmt.Sprintf("fall under %d limits by the rules; at most %d at once are decided", len(items), MaxItems)}

@@ -11,7 +11,8 @@ import (
 	"penstock/limiter/rules"
 )
 
-// ruledWorld has three nodes, each with a rule that puts a request under "hundred" by two attributes.
+// ruledWorld has three nodes, each with a rule that puts a request under "hundred" by two
+// attributes.
 func ruledWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, 3, hundred)
@@ -42,7 +43,8 @@ func (w *world) ruled(node string, cost int64, attributes map[string]string) ([]
 	return out, VerdictOf(out)
 }
 
-// Promise: the limits that rules put a request under are taken all or none, whoever owns their keys.
+// Promise: the limits that rules put a request under are taken all or none, whoever owns their
+// keys.
 func TestRulesOverSeveralOwners(t *testing.T) {
 	w := ruledWorld(t)
 	keys := []string{w.key("n1", 0), w.key("n2", 0)}
@@ -61,7 +63,8 @@ func TestRulesOverSeveralOwners(t *testing.T) {
 	w.remain(keys, 40, 10)
 }
 
-// Promise: a limit that a file has changed or taken away since the rules were made is that of the rules until they follow.
+// Promise: a limit that a file has changed or taken away since the rules were made is that of the
+// rules until they follow.
 func TestRulesStayWithTheirLimits(t *testing.T) {
 	w := ruledWorld(t)
 	n := w.nodes["n1"]
@@ -75,7 +78,8 @@ func TestRulesStayWithTheirLimits(t *testing.T) {
 	}
 }
 
-// Promise: what attributes do not say is an error, and charges nothing; no rule is a yes that counts nothing.
+// Promise: what attributes do not say is an error, and charges nothing; no rule is a yes that
+// counts nothing.
 func TestMatchRefuses(t *testing.T) {
 	w := ruledWorld(t)
 	n := w.nodes["n1"]
@@ -103,7 +107,8 @@ func TestMatchRefuses(t *testing.T) {
 	}
 }
 
-// Promise: the verdict names who refuses, once, and has the largest wait; who only had to go along is not named.
+// Promise: the verdict names who refuses, once, and has the largest wait; who only had to go along
+// is not named.
 func TestVerdict(t *testing.T) {
 	rule := func(name string) *limiter.Limit { return &limiter.Limit{Spec: limiter.Spec{Name: name}} }
 	said := func(name string, allowed bool, retry time.Duration) Decision {

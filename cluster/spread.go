@@ -9,12 +9,14 @@ import (
 	"penstock/limiter"
 )
 
-// reserveSpread opens holds on keys of several owners, all or none: it asks all owners at once, and if one of them refuses,
-// it cancels what the others have opened, after it has answered. Nothing waits for a hold of somebody else, so there is no deadlock.
-// What is not cancelled, because this node dies or nobody is reached, runs out as every hold does.
-// Two requests for the same keys may refuse each other, if each gets one of them first. So who was refused because of what
-// is set aside cancels and tries once more, key after key in one order for all: of those that do, who gets the first key that
-// they have in common meets none of the others at the next, and one of them gets all.
+// reserveSpread opens holds on keys of several owners, all or none: it asks all owners at once, and
+// if one of them refuses, it cancels what the others have opened, after it has answered. Nothing
+// waits for a hold of somebody else, so there is no deadlock. What is not cancelled, because this
+// node dies or nobody is reached, runs out as every hold does. Two requests for the same keys may
+// refuse each other, if each gets one of them first. So who was refused because of what is set
+// aside cancels and tries once more, key after key in one order for all: of those that do, who gets
+// the first key that they have in common meets none of the others at the next, and one of them gets
+// all.
 func (n *Node) reserveSpread(now limiter.Instant, view *route, r *Request, out []Decision) {
 	n.checkEach(now, view, &Request{Items: r.Items, Deadline: r.Deadline, owed: r.owed}, out)
 	if n.granted(r, out) {
@@ -51,7 +53,8 @@ func (n *Node) reserveSpread(now limiter.Instant, view *route, r *Request, out [
 	}
 }
 
-// granted reports whether nobody who has a say has refused. Where r is owed, who has not answered has none yet.
+// granted reports whether nobody who has a say has refused. Where r is owed, who has not answered
+// has none yet.
 func (n *Node) granted(r *Request, out []Decision) bool {
 	for i := range r.Items {
 		if !out[i].Allowed && !r.Items[i].limit.NeverDenies() && !(r.owed && out[i].Owner == "") {
@@ -68,8 +71,8 @@ type settlement struct {
 	late limiter.Instant // nobody has said that it was opened: until then it may be yet
 }
 
-// lateBy is how long after the deadline of a request that was not answered it may be acted on, as far as that is waited for: it
-// may lie in the queue of a node that is paused.
+// lateBy is how long after the deadline of a request that was not answered it may be acted on, as
+// far as that is waited for: it may lie in the queue of a node that is paused.
 const lateBy = 2 * time.Second
 
 // cancels are the settlements that release what was opened for some items of r, or may have been.
@@ -84,7 +87,8 @@ func cancels(r *Request, items []Item, out []Decision) (list []settlement) {
 	return list
 }
 
-// settlement settles the hold that the item of r has opened, by what was used. silent says that nobody has answered for it.
+// settlement settles the hold that the item of r has opened, by what was used. silent says that
+// nobody has answered for it.
 func (it *Item) settlement(r *Request, used int64, silent bool) (s settlement) {
 	s.item = Item{Key: strings.Clone(it.Key), Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: it.ID}, limit: it.limit, hash: it.hash}
 	if silent {
@@ -120,8 +124,9 @@ func (n *Node) settleUntil(until limiter.Instant, pause time.Duration, list []se
 	n.settlements.Add(-1)
 }
 
-// Unsaid is how much this node has still to say to others of what clients were told: settlements, what its shares have admitted, and
-// leases to be given back. Who leaves waits, as long as that makes sense, until it is 0; what is not said by then is charged in full.
+// Unsaid is how much this node has still to say to others of what clients were told: settlements,
+// what its shares have admitted, and leases to be given back. Who leaves waits, as long as that
+// makes sense, until it is 0; what is not said by then is charged in full.
 func (n *Node) Unsaid() int {
 	n.owedMu.Lock()
 	unsaid := int(n.settlements.Load()) + len(n.owed)

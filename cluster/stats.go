@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// Stats counts since the start of the node. Items are counted, not requests, unless a line says otherwise.
+// Stats counts since the start of the node. Items are counted, not requests, unless a line says
+// otherwise.
 type Stats struct {
 	Allowed   Count         // answered yes at this node's client doors
 	Denied    Count         // answered no
@@ -35,12 +36,13 @@ type Stats struct {
 	Strangers   atomic.Uint64 // messages about partitions from a boot that no View has named: not believed
 	Implausible atomic.Uint64 // messages about partitions that no member can have sent: not believed
 
-	// Inline limits that doors refused because their clients, or all of them, had brought too many. The doors count.
+	// Inline limits that doors refused because their clients, or all of them, had brought too many.
+	// The doors count.
 	InlineRefused atomic.Uint64
 
 	// Partitions are counted from here on.
 	Claimed   atomic.Uint64 // held because nobody did
-	Received  atomic.Uint64 // held because whoever did has given them
+	Received  atomic.Uint64 // held because the former holder has given them
 	Given     atomic.Uint64 // given to others
 	TakenOver atomic.Uint64 // of Claimed: the holder was gone, and had given a copy here
 	Fenced    atomic.Uint64 // times that this node has stopped deciding, because it was stopped or cut off
@@ -48,7 +50,8 @@ type Stats struct {
 	Copied atomic.Uint64 // entries and charges taken over from others
 }
 
-// Changes grows with everything that may have changed what the node knows. It is how one finds out that nothing has.
+// Changes grows with everything that may have changed what the node knows. It is how one finds out
+// that nothing has.
 func (s *Stats) Changes() (sum uint64) {
 	sum = s.Allowed.Load() + s.Denied.Load() + s.Peeks.Load()
 	for _, c := range []*atomic.Uint64{&s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given, &s.RanOut} {
@@ -57,8 +60,9 @@ func (s *Stats) Changes() (sum uint64) {
 	return sum
 }
 
-// Count is a number that every check adds to. One line in memory would go from processor to processor with each check, as long as all else
-// takes; so there are several, and a goroutine, which mostly stays where it is, goes by where its stack lies.
+// Count is a number that every check adds to. One line in memory would go from processor to
+// processor with each check, as long as all else takes; so there are several, and a goroutine,
+// which mostly stays where it is, goes by where its stack lies.
 type Count struct {
 	stripes [8]struct {
 		n atomic.Uint64

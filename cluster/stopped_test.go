@@ -7,8 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: an owner that was paused never serves stale. What it was told before, when it asked who holds what it should, says nothing
-// when it goes on: others may have been told the same since.
+// Promise: an owner that was paused never serves stale. What it was told before, when it asked who
+// holds what it should, says nothing when it goes on: others may have been told the same since.
 func TestClaimOfWhoWasStoppedIsOld(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 100
@@ -53,8 +53,9 @@ func TestClaimOfWhoWasStoppedIsOld(t *testing.T) {
 	w.wantRemaining("after it went on", keys, 3, "n1", "n2", "n3")
 }
 
-// Promise: one node decides. Who was declared dead by mistake, or just before it goes on, holds what it has, and has been given, until it
-// has heard so; others hear that it lives, and take nothing over.
+// Promise: one node decides. Who was declared dead by mistake, or just before it goes on, holds
+// what it has, and has been given, until it has heard so; others hear that it lives, and take
+// nothing over.
 func TestWhoIsDeclaredDeadAndLivesGoesOn(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 100
@@ -77,7 +78,8 @@ func TestWhoIsDeclaredDeadAndLivesGoesOn(t *testing.T) {
 	w.wantOneHolderEach("when it is there again")
 	w.wantRemaining("when it is there again", keys, 3, "n1", "n2", "n3")
 
-	// But as soon as it is silent for as long as contact lasts, or nobody listens at its address, they do not wait.
+	// But as soon as it is silent for as long as contact lasts, or nobody listens at its address,
+	// they do not wait.
 	for _, err := range []error{errSilent, ErrGone} {
 		w.meet = func(c *Call, deliver func() *Answer) {
 			if c.To.ID == "n2" || c.Ask.Move != nil && c.Ask.Move.ID == "n2" {
@@ -102,8 +104,9 @@ func TestWhoIsDeclaredDeadAndLivesGoesOn(t *testing.T) {
 	}
 }
 
-// Promise: an owner that was paused never serves stale. What somebody gave it before may be another one's by now, also if it reads so only
-// when it goes on: it takes nothing from who has not answered it since.
+// Promise: an owner that was paused never serves stale. What somebody gave it before may be another
+// one's by now, also if it reads so only when it goes on: it takes nothing from who has not
+// answered it since.
 func TestGiftFromBeforeAPauseIsOld(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -138,8 +141,8 @@ func TestGiftFromBeforeAPauseIsOld(t *testing.T) {
 	}
 }
 
-// Promise: one node decides, whatever order the news comes in. Who hears somebody claim of whom its View does not know takes nothing over
-// from who is gone: that one may have it.
+// Promise: one node decides, whatever order the news comes in. Who hears somebody claim of whom its
+// View does not know takes nothing over from who is gone: that one may have it.
 func TestClaimerHearsWhomItDoesNotKnow(t *testing.T) {
 	w := newWorld(t, 1, five)
 	ms := w.members(3)
@@ -167,7 +170,8 @@ func TestClaimerHearsWhomItDoesNotKnow(t *testing.T) {
 	w.wantRemaining("when all know all", keys, 3, "n2", "n3")
 }
 
-// Promise: the minority decides by on_partition. Who learns of members that it does not reach notices at once, and not with its next tick.
+// Promise: the minority decides by on_partition. Who learns of members that it does not reach
+// notices at once, and not with its next tick.
 func TestViewMakesAMinority(t *testing.T) {
 	w := newWorld(t, 2, five)
 	ms := w.members(5)
@@ -188,8 +192,8 @@ func TestViewMakesAMinority(t *testing.T) {
 	}
 }
 
-// Promise: a node that leaves takes no count along. Who has stopped takes in no copies, which it would not write down any more, and says so
-// to who sends them.
+// Promise: a node that leaves takes no count along. Who has stopped takes in no copies, which it
+// would not write down any more, and says so to who sends them.
 func TestWhoHasStoppedTakesNothingIn(t *testing.T) {
 	w := newWorld(t, 2, five)
 	w.pass(time.Second)

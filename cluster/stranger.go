@@ -6,13 +6,15 @@ import (
 	"penstock/limiter"
 )
 
-// Gossip may be seconds late, and a member speak that this node has not heard of: a newcomer, or a restarted one. It may hold
-// something by now, so this node must neither overlook it nor believe whoever sends a message. So a sender that no View has named is called
-// back at the address that it gives. If that very boot of that id answers there, and knows this node as a member, then it is an
-// acquaintance: its claims are answered, and as long as it is heard this node takes nothing over that it may hold. Messages
-// with made-up senders are answered by nobody.
+// Gossip may be seconds late, and a member speak that this node has not heard of: a newcomer, or a
+// restarted one. It may hold something by now, so this node must neither overlook it nor believe
+// whoever sends a message. So a sender that no View has named is called back at the address that it
+// gives. If that very boot of that id answers there, and knows this node as a member, then it is an
+// acquaintance: its claims are answered, and as long as it is heard this node takes nothing over
+// that it may hold. Messages with made-up senders are answered by nobody.
 //
-// One stranger is called back at a time, with pauses, whatever comes, and few acquaintances are remembered.
+// One stranger is called back at a time, with pauses, whatever comes, and few acquaintances are
+// remembered.
 
 const (
 	acquaintEvery  = 20 * time.Millisecond // between two calls back
@@ -33,7 +35,8 @@ func (n *Node) peerAddr() string {
 	return ""
 }
 
-// acquaintedLocked reports whether m comes from an acquaintance. If not, its sender is called back, unless another one is.
+// acquaintedLocked reports whether m comes from an acquaintance. If not, its sender is called back,
+// unless another one is.
 func (n *Node) acquaintedLocked(now limiter.Instant, r *route, m *Move) bool {
 	if a, known := n.acquainted[m.From]; known && a.id == m.ID && now < a.heard.Add(strangerLasts) {
 		n.acquainted[m.From] = acquaintance{m.ID, now}

@@ -27,7 +27,8 @@ func extremes() map[string]Move {
 	}
 }
 
-// Promise: forged messages change nothing: no term is believed, little is remembered of who sent them, and a node that is killed is replaced as ever.
+// Promise: forged messages change nothing: no term is believed, little is remembered of who sent
+// them, and a node that is killed is replaced as ever.
 func TestForgedMovesChangeNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 60

@@ -131,7 +131,7 @@ type LimitTally struct {
 }
 
 // LimitTallies are the tallies of the limits in force, by their names, and OtherLimits. Names are
-// made valid UTF-8, and limits whose names are then the same are counted together.
+// made valid UTF-8, and limits that then have the same name are counted together.
 func (n *Node) LimitTallies() map[string]LimitTally {
 	sums := make(map[string]LimitTally)
 	add := func(name string, t *tally) {

@@ -8,7 +8,8 @@ import (
 	"penstock/ring"
 )
 
-// How an owner tells the nodes that remember its denials when one ends before its time (package denial).
+// How an owner tells the nodes that remember its denials when one ends before its time (package
+// denial).
 
 const (
 	tellTimeout  = 250 * time.Millisecond // how long an answer waits for nodes that do not hear
@@ -22,8 +23,8 @@ type telling struct {
 	at    limiter.Instant
 }
 
-// tellingOf prepares to tell the nodes that watch keys with these hashes, except one boot. A peer that does not answer
-// calls is not waited for.
+// tellingOf prepares to tell the nodes that watch keys with these hashes, except one boot. A peer
+// that does not answer calls is not waited for.
 func (n *Node) tellingOf(now, deadline limiter.Instant, hashes []uint64, but uint64) (t telling) {
 	view := n.view.Load()
 	if n.watches.Len() == 0 || view == nil {
@@ -70,8 +71,8 @@ func (n *Node) tell(deadline limiter.Instant, items []Item, out []Decision) {
 	}
 }
 
-// tellOf tells the nodes that watch keys with these hashes, but not the boot that has given back itself: its answer tells
-// it. If the client's deadline has passed, they are told all the same.
+// tellOf tells the nodes that watch keys with these hashes, but not the boot that has given back
+// itself: its answer tells it. If the client's deadline has passed, they are told all the same.
 func (n *Node) tellOf(deadline limiter.Instant, hashes []uint64, but uint64) {
 	now := n.clock.Now()
 	if len(hashes) > 0 && now >= deadline {
@@ -85,8 +86,9 @@ func (n *Node) tellOf(deadline limiter.Instant, hashes []uint64, but uint64) {
 	}
 }
 
-// partLocked tells the nodes that watch keys which this node does not own any more. Until they have heard, or for
-// tellTimeout, the keys' partitions are not given away (mayGiveLocked): the next holder does not know whom to tell.
+// partLocked tells the nodes that watch keys which this node does not own any more. Until they have
+// heard, or for tellTimeout, the keys' partitions are not given away (mayGiveLocked): the next
+// holder does not know whom to tell.
 func (n *Node) partLocked(r *route) {
 	if n.watches.Len() == 0 {
 		return

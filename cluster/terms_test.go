@@ -9,8 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// What is asked besides a cost counts the same whichever node is asked; what a limit does not have is an error that
-// names the field, and charges nothing.
+// What is asked besides a cost counts the same whichever node is asked; what a limit does not have
+// is an error that names the field, and charges nothing.
 func TestTermsReachTheOwner(t *testing.T) {
 	bucket := limiter.Spec{Name: "bucket", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true}
 	w := newWorld(t, 2, five, bucket)

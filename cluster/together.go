@@ -7,9 +7,10 @@ import (
 	"penstock/limiter"
 )
 
-// Takes of several owners that stand or fall together are holds (spread.go) that nobody else hears of: all owners are asked at
-// once to set the cost aside; if none refuses, the client hears yes, and what was set aside is charged, after the answer; else it
-// is released. What cannot be set aside is looked at instead, and charged by a report with the settlements, if all say yes:
+// Takes of several owners that stand or fall together are holds (spread.go) that nobody else hears
+// of: all owners are asked at once to set the cost aside; if none refuses, the client hears yes,
+// and what was set aside is charged, after the answer; else it is released. What cannot be set
+// aside is looked at instead, and charged by a report with the settlements, if all say yes:
 //
 //	what gives back (a negative cost), a report, a replicated limit, a key that nobody counts
 //	a limit that never denies: it has no say, and is charged if it would have admitted
@@ -23,18 +24,19 @@ import (
 //	the owner did not answer   it may be open, or be opened later; so it is settled like the others
 //	nobody knows it any more   its owner died before its heir had heard of it; after a yes it is charged by a report (owed.go)
 //
-// Who does not answer is answered for last, by on_error: if any owner has refused, its part is refused and charged nowhere; if none
-// has, it says yes or no for its limit, and a no releases the others.
+// Who does not answer is answered for last, by on_error: if any owner has refused, its part is
+// refused and charged nowhere; if none has, it says yes or no for its limit, and a no releases the
+// others.
 
-// A hold of an atomic take lasts as long as its request may, but not for hours if its node crashes; and beyond that for the
-// settlement's way.
+// A hold of an atomic take lasts as long as its request may, but not for hours if its node crashes;
+// and beyond that for the settlement's way.
 const (
 	holdsAtMost = 10 * time.Second
 	holdsBeyond = 2 * time.Second
 )
 
-// holdOrigin makes the ID of a hold of that of the take. Under its own ID this node remembers what its share said, and an owner what
-// it has decided at once.
+// holdOrigin makes the ID of a hold of that of the take. Under its own ID this node remembers what
+// its share said, and an owner what it has decided at once.
 const holdOrigin = 1 << 61
 
 // takeSpread takes from keys of several owners, all or none.
@@ -94,7 +96,8 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 	return nil
 }
 
-// ofMate is the ID of the i-th item of a request of which only the first has one: a repeat has the same.
+// ofMate is the ID of the i-th item of a request of which only the first has one: a repeat has the
+// same.
 func ofMate(id ID, i int) ID {
 	return ID{Origin: id.Origin ^ mateOrigin, Sequence: id.Sequence*0x9e3779b97f4a7c15 + uint64(i)}
 }
@@ -123,8 +126,8 @@ func (it *Item) canHold() bool {
 	return it.Cost > 0 && it.Cost <= l.Capacity() && !it.Report && l.Consistency != limiter.Replicated && !l.Unlimited && !l.NeverDenies()
 }
 
-// withTwins is the cost of an item that is only looked at, with those of the items before it on the same count. asks says of which
-// that is so.
+// withTwins is the cost of an item that is only looked at, with those of the items before it on the
+// same count. asks says of which that is so.
 func withTwins(before, asks []Item, it *Item) int64 {
 	cost := it.Cost
 	for i := range before {
@@ -135,8 +138,8 @@ func withTwins(before, asks []Item, it *Item) int64 {
 	return cost
 }
 
-// concludeSpread has charged what all have granted, after the answer; or released, if who decides for an owner that is silent
-// refuses. ids are those of the takes.
+// concludeSpread has charged what all have granted, after the answer; or released, if who decides
+// for an owner that is silent refuses. ids are those of the takes.
 func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, ids []ID, silent []bool, out []Decision) {
 	yes := n.granted(r, out)
 	var list []settlement

@@ -35,7 +35,8 @@ func (w *world) remain(keys []string, want ...int64) {
 	}
 }
 
-// Promise: takes of several owners are all charged or none; the answer waits for one round trip, and names who has refused.
+// Promise: takes of several owners are all charged or none; the answer waits for one round trip,
+// and names who has refused.
 func TestTakesOfSeveralOwners(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	keys := []string{w.key("n1", 0), w.key("n2", 0), w.key("n3", 0)}
@@ -98,8 +99,9 @@ func TestRivalTakesDoNotFailForEver(t *testing.T) {
 	w.remain([]string{a, b}, 30, 30)
 }
 
-// Promise: where an owner is silent on_error speaks for it, and what the others have set aside is charged if that is a yes, and
-// released if it is a no. What the silent one had set aside runs out and is not charged.
+// Promise: where an owner is silent on_error speaks for it, and what the others have set aside is
+// charged if that is a yes, and released if it is a no. What the silent one had set aside runs out
+// and is not charged.
 func TestTakesWithASilentOwner(t *testing.T) {
 	for _, on := range []limiter.OnError{limiter.ErrorLocal, limiter.ErrorAllow, limiter.ErrorDeny} {
 		for _, acts := range []bool{true, false} { // whether the silent one hears
@@ -155,7 +157,8 @@ func TestLostSettlementsAreMadeUpFor(t *testing.T) {
 	}
 }
 
-// Promise: limits that never deny have no say and are charged with the others; so is what gives back, and what is reported.
+// Promise: limits that never deny have no say and are charged with the others; so is what gives
+// back, and what is reported.
 func TestTakesOfSeveralOwnersWithoutHolds(t *testing.T) {
 	shadow := hundred
 	shadow.Name, shadow.OnDeny = "shadow", limiter.DenyShadow
@@ -230,7 +233,8 @@ func TestClientsDoNotSettleTakes(t *testing.T) {
 	w.remain(keys, 70, 70)
 }
 
-// Promise: what is only looked at is looked at together: two of one request do not both get what is there once.
+// Promise: what is only looked at is looked at together: two of one request do not both get what is
+// there once.
 func TestTwinsAreLookedAtTogether(t *testing.T) {
 	everywhere := hundred
 	everywhere.Name, everywhere.Consistency, everywhere.Algorithm, everywhere.Anchor = "everywhere", limiter.Replicated, limiter.GCRA, 0
@@ -257,8 +261,8 @@ func TestTwinsAreLookedAtTogether(t *testing.T) {
 	old.remain([]string{a, b}, 100, 100)
 }
 
-// Promise: who is silent costs nothing of the share that speaks for it where another has refused, and what is to be reported is not
-// where the silent one's on_error refuses.
+// Promise: who is silent costs nothing of the share that speaks for it where another has refused,
+// and what is to be reported is not where the silent one's on_error refuses.
 func TestRefusedBesideASilentOwner(t *testing.T) {
 	deny := hundred
 	deny.Name, deny.OnError = "deny", limiter.ErrorDeny

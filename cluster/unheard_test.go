@@ -8,8 +8,9 @@ import (
 	"penstock/ring"
 )
 
-// Promise: nodes that join, no request failed. Who has not heard that it should hold a partition refuses it, and while it is asked nobody
-// decides; so it is not asked again and again, and gets what it should have as soon as it claims it.
+// Promise: nodes that join, no request failed. Who has not heard that it should hold a partition
+// refuses it, and while it is asked nobody decides; so it is not asked again and again, and gets
+// what it should have as soon as it claims it.
 func TestRefusedGiftWaitsForAClaim(t *testing.T) {
 	w := newWorld(t, 1, five)
 	const keys = 100
@@ -45,7 +46,8 @@ func TestRefusedGiftWaitsForAClaim(t *testing.T) {
 	w.wantRemaining("a second later", keys, 3, "n1", "n2")
 }
 
-// Promise: nodes that join, no request failed. Who takes itself for the owner, because it has not heard who has come, asks the others.
+// Promise: nodes that join, no request failed. Who takes itself for the owner, because it has not
+// heard who has come, asks the others.
 func TestOwnerHasNotHeardWhoHolds(t *testing.T) {
 	w := newWorld(t, 2, five)
 	ms := w.members(4)
@@ -80,8 +82,8 @@ func TestOwnerHasNotHeardWhoHolds(t *testing.T) {
 	}
 }
 
-// Promise: nodes that join and leave, no request failed. Two who each take the other one for who decides, because they have heard different
-// news, do not keep an asker from finding who does.
+// Promise: nodes that join and leave, no request failed. Two who each take the other one for who
+// decides, because they have heard different news, do not keep an asker from finding who does.
 func TestAskerLeavesACircle(t *testing.T) {
 	w := newWorld(t, 4, five)
 	w.pass(time.Second)

@@ -8,10 +8,11 @@ import (
 	"penstock/limiter"
 )
 
-// This file is about takes of several owners whose node dies, or is not heard, before all is settled.
+// This file is about takes of several owners whose node dies, or is not heard, before all is
+// settled.
 
-// Promise: who was told yes has paid, also if the node that told it dies at that moment, and whatever the limit says about
-// reservations that run out.
+// Promise: who was told yes has paid, also if the node that told it dies at that moment, and
+// whatever the limit says about reservations that run out.
 func TestYesIsPaidWhenWhoSaidItDies(t *testing.T) {
 	lax := hundred
 	lax.Name, lax.Unsettled = "lax", limiter.UnsettledRelease
@@ -39,8 +40,8 @@ func TestYesIsPaidWhenWhoSaidItDies(t *testing.T) {
 	}
 }
 
-// Promise: what was denied burns nothing, also if nobody hears for a while that it is to be released, or an owner hears that first
-// and what it is about later.
+// Promise: what was denied burns nothing, also if nobody hears for a while that it is to be
+// released, or an owner hears that first and what it is about later.
 func TestDeniedBurnsNothingWhenMessagesAreLate(t *testing.T) {
 	for _, reserve := range []bool{false, true} {
 		w := newWorld(t, 3, hundred)
@@ -95,8 +96,8 @@ func TestDeniedBurnsNothingWhenMessagesAreLate(t *testing.T) {
 	}
 }
 
-// Promise: what a silent owner may have set aside is charged to it once if a share has admitted it, and released if not, whenever
-// the first message arrives.
+// Promise: what a silent owner may have set aside is charged to it once if a share has admitted it,
+// and released if not, whenever the first message arrives.
 func TestLateHoldOfASilentOwner(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
@@ -158,7 +159,8 @@ func TestSecondTryBurnsNothing(t *testing.T) {
 	w.remain([]string{a, b}, 100, 20)
 }
 
-// Promise: where an heir is silent and on_error is deny, the denial burns nothing at its owner either.
+// Promise: where an heir is silent and on_error is deny, the denial burns nothing at its owner
+// either.
 func TestDeniedWithoutACopyBurnsNothing(t *testing.T) {
 	careful := hundred
 	careful.Name, careful.Sync, careful.OnError = "careful", true, limiter.ErrorDeny
@@ -186,8 +188,8 @@ func TestDeniedWithoutACopyBurnsNothing(t *testing.T) {
 	}
 }
 
-// Promise: a node that leaves knows whether the others have heard all that it has to say: of what it has denied, what its share has
-// admitted, and the leases that it has.
+// Promise: a node that leaves knows whether the others have heard all that it has to say: of what
+// it has denied, what its share has admitted, and the leases that it has.
 func TestUnsaid(t *testing.T) {
 	hot := hundred
 	hot.Name, hot.Limit, hot.Consistency = "hot", 100_000, limiter.Leased

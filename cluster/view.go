@@ -58,8 +58,9 @@ type Member struct {
 	Limits   uint64   // Node.LimitsHash of its limits; 0 if its release does not say
 }
 
-// Features are bits of what a node understands beyond the first release of the protocol. Members of two releases live in one
-// cluster while it is updated; who does not have a bit is asked for nothing of it.
+// Features are bits of what a node understands beyond the first release of the protocol. Members of
+// two releases live in one cluster while it is updated; who does not have a bit is asked for
+// nothing of it.
 type Features uint64
 
 const (
@@ -80,8 +81,8 @@ func (f Features) Names() (names []string) {
 	return names
 }
 
-// View is who is there and who owns what, at one instant, as one node sees it. It is immutable: a request is served
-// from beginning to end under the View it began with.
+// View is who is there and who owns what, at one instant, as one node sees it. It is immutable: a
+// request is served from beginning to end under the View it began with.
 type View struct {
 	Self    int        // index of this node in Members
 	Members []Member   // sorted by ID, all states and roles
@@ -91,14 +92,14 @@ type View struct {
 	mine   int   // this node's index in Ring.Members, or -1: compared with an owner to know "is it me"
 }
 
-// NewView builds the View of the node self. Members may come in any order; ids must differ and self must be one of
-// them.
+// NewView builds the View of the node self. Members may come in any order; ids must differ and self
+// must be one of them.
 func NewView(self string, members []Member) (*View, error) {
 	return NewViewOn(self, members, ring.New)
 }
 
-// NewViewOn is NewView with rings from somebody who keeps them: to build one takes long, and the same members often
-// come back.
+// NewViewOn is NewView with rings from somebody who keeps them: to build one takes long, and the
+// same members often come back.
 func NewViewOn(self string, members []Member, rings func(ids []string) (*ring.Ring, error)) (*View, error) {
 	v := &View{Members: slices.Clone(members), Self: -1, mine: -1}
 	slices.SortFunc(v.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
@@ -143,7 +144,8 @@ func (v *View) RingHash() uint64 {
 	return v.Ring.Hash()
 }
 
-// Owner is the index in Members of the owner of the key with this hash, or -1 if nobody owns anything.
+// Owner is the index in Members of the owner of the key with this hash, or -1 if nobody owns
+// anything.
 func (v *View) Owner(hash uint64) int {
 	if v.Ring == nil {
 		return -1
@@ -182,8 +184,8 @@ func (v *View) Find(id string) int {
 	return i
 }
 
-// SeenBy is the same View in the eyes of another of its members. It shares all else, so many nodes in one process need not
-// each have the same members in memory.
+// SeenBy is the same View in the eyes of another of its members. It shares all else, so many nodes
+// in one process need not each have the same members in memory.
 func (v *View) SeenBy(self string) (*View, error) {
 	i := v.Find(self)
 	if i < 0 {

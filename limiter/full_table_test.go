@@ -72,8 +72,8 @@ func TestBrokenImport(t *testing.T) {
 	}
 }
 
-// Promise: limits that requests bring along, however many, take no room from limits that are configured: 10,000 of them and their
-// shares have room beside. What is refused is counted.
+// Promise: limits that requests bring along, however many, take no room from limits that are
+// configured: 10,000 of them and their shares have room beside. What is refused is counted.
 func TestInlineLimitsTakeNothingFromOthers(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
 	take := func(now limiter.Instant, l *limiter.Limit) bool {
@@ -114,8 +114,8 @@ func TestInlineLimitsTakeNothingFromOthers(t *testing.T) {
 	}
 }
 
-// Promise: a limit of which a state had no room admits nothing until that state has run out, although there is room by then. Limits
-// that are configured are not refused for that.
+// Promise: a limit of which a state had no room admits nothing until that state has run out,
+// although there is room by then. Limits that are configured are not refused for that.
 func TestWhatHadNoRoomIsNotForgotten(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
 	spec := limiter.Spec{Algorithm: limiter.GCRA, Limit: 2, Per: time.Hour, Inline: true}

@@ -524,7 +524,8 @@ func (s *Spec) perApart() bool {
 	return !s.stated() && (s.Nameless || s.Algorithm != GCRA && s.Algorithm != LeakyBucket)
 }
 
-// Identity is a hash of what the counters of l belong to: limits that use the same counters have the same.
+// Identity is a hash of what the counters of l belong to: limits that use the same counters have
+// the same.
 func (l *Limit) Identity() uint64 { return l.seed }
 
 // sameIdentity reports whether l and other use the same counters.

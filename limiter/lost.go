@@ -2,10 +2,11 @@ package limiter
 
 import "sync/atomic"
 
-// lostStates remembers of which limits states came from elsewhere (Merge, Import) while there was no number for the limit: a key
-// of such a limit, seen later as if it had consumed nothing, would be admitted too much. So limits without a rule are refused
-// until what was lost has run out. Which limits that are is known by their identities modulo the number of cells; so a
-// newcomer may be refused for another's sake, and is never admitted too much.
+// lostStates remembers of which limits states came from elsewhere (Merge, Import) while there was
+// no number for the limit: a key of such a limit, seen later as if it had consumed nothing, would
+// be admitted too much. So limits without a rule are refused until what was lost has run out. Which
+// limits that are is known by their identities modulo the number of cells; so a newcomer may be
+// refused for another's sake, and is never admitted too much.
 type lostStates struct {
 	cells atomic.Pointer[[lostCells]atomic.Int64] // Instants; nil until something is lost
 }

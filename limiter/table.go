@@ -424,8 +424,9 @@ func (t *Table) Guard(open, kept func(hash uint64) bool) {
 	t.GuardAt(func(_ Instant, hash uint64) bool { return open(hash) }, kept)
 }
 
-// GuardAt is Guard for a node that may decide until some instant: open compares that with the instant
-// of the request, so a node that was stopped on its way to the lock decides nothing too late.
+// GuardAt is Guard for a node that may decide until some instant: open compares that with the
+// instant of the request, so a node that was stopped on its way to the lock decides nothing too
+// late.
 func (t *Table) GuardAt(open func(now Instant, hash uint64) bool, kept func(hash uint64) bool) {
 	t.guard = open
 	t.kept = kept

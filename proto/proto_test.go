@@ -1,5 +1,5 @@
-// Package proto_test keeps the .proto files in order: what a linter for protobuf would check, for the rules that matter
-// here, and that the generated code is that of the files.
+// Package proto_test keeps the .proto files in order: what a linter for protobuf would check, for
+// the rules that matter here, and that the generated code is that of the files.
 package proto_test
 
 import (
@@ -151,8 +151,8 @@ func TestGeneratedCodeIsCurrent(t *testing.T) {
 	}
 }
 
-// TestGubernatorIsAsItsClientsKnowIt: their API breaks the rules above, and cannot be changed. Names, numbers and types
-// of all fields, values of all enums.
+// TestGubernatorIsAsItsClientsKnowIt: their API breaks the rules above, and cannot be changed.
+// Names, numbers and types of all fields, values of all enums.
 func TestGubernatorIsAsItsClientsKnowIt(t *testing.T) {
 	want := `GetRateLimitsReq: 1 requests message
 GetRateLimitsResp: 1 responses message

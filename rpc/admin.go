@@ -39,7 +39,8 @@ func (a *admin) Members(context.Context, *penstockv1.MembersRequest) (*penstockv
 	return out, nil
 }
 
-// limitsHash is the hash of the limits of the i-th member of v, as people and doors write it; empty if that does not say.
+// limitsHash is the hash of the limits of the i-th member of v, as people and doors write it; empty
+// if that does not say.
 func limitsHash(n *cluster.Node, v *cluster.View, i int) string {
 	hash := v.Members[i].Limits
 	if i == v.Self {

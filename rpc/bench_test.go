@@ -18,7 +18,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// ways are the calls that are compared: an empty one, a Check at the owner of the key, and one at another node.
+// ways are the calls that are compared: an empty one, a Check at the owner of the key, and one at
+// another node.
 func ways(b *testing.B) map[string]func(i int) error {
 	spec := limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second}
 	stations := newStations(b, 2, spec)
@@ -82,9 +83,10 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// BenchmarkShare reports what a Check reaches of the calls per second of an empty gRPC call in the same run, by the clock and by
-// the processor time that client and nodes took together: the second counts only what this process does. The ways take
-// turns, so that what else the machine does hits all of them.
+// BenchmarkShare reports what a Check reaches of the calls per second of an empty gRPC call in the
+// same run, by the clock and by the processor time that client and nodes took together: the second
+// counts only what this process does. The ways take turns, so that what else the machine does hits
+// all of them.
 func BenchmarkShare(b *testing.B) {
 	names := []string{"empty", "owner", "forwarded"}
 	for _, callers := range []int{1, 64} {
@@ -125,7 +127,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkPeers is the wire between nodes alone: each caller waits for its own answer, the node asked decides.
+// BenchmarkPeers is the wire between nodes alone: each caller waits for its own answer, the node
+// asked decides.
 func BenchmarkPeers(b *testing.B) {
 	spec := limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second}
 	stations := newStations(b, 2, spec)

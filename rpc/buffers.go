@@ -7,12 +7,13 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// buffers is the memory that messages are read into and written from. gRPC's own pool clears all that a buffer has room for
-// whenever it is used again, a megabyte for a message of 33 kilobytes. Nobody here, and nobody in gRPC, reads what they have not
-// written.
+// buffers is the memory that messages are read into and written from. gRPC's own pool clears all
+// that a buffer has room for whenever it is used again, a megabyte for a message of 33 kilobytes.
+// Nobody here, and nobody in gRPC, reads what they have not written.
 var buffers mem.BufferPool = new(bufferPool)
 
-// bufferPool has a pool for each power of two from 1<<minBuffer to 1<<maxBuffer; what is larger is made anew.
+// bufferPool has a pool for each power of two from 1<<minBuffer to 1<<maxBuffer; what is larger is
+// made anew.
 type bufferPool [maxBuffer - minBuffer + 1]sync.Pool
 
 const (

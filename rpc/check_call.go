@@ -15,8 +15,9 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// checkCall is one Check with the memory of all that it is made of, used again and again: a thousand items are half a megabyte. Items
-// come straight from the message, and decisions go straight into it.
+// checkCall is one Check with the memory of all that it is made of, used again and again: a
+// thousand items are half a megabyte. Items come straight from the message, and decisions go
+// straight into it.
 type checkCall struct {
 	request cluster.Request // what is asked; its texts and keys lie in bytes
 	out     []cluster.Decision
@@ -120,8 +121,8 @@ func (c *checkCall) response() *penstockv1.CheckResponse {
 	return &penstockv1.CheckResponse{Decisions: encode(c.out), Verdict: c.verdict}
 }
 
-// registerRateLimiter registers r as penstock.v1.RateLimiter. Checks do not go by way of the generated code, which makes each
-// message anew.
+// registerRateLimiter registers r as penstock.v1.RateLimiter. Checks do not go by way of the
+// generated code, which makes each message anew.
 func registerRateLimiter(s grpc.ServiceRegistrar, r *rateLimiter) {
 	desc := penstockv1.RateLimiter_ServiceDesc
 	desc.Methods, desc.Streams = slices.Clone(desc.Methods), slices.Clone(desc.Streams)

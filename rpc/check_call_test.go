@@ -10,8 +10,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// TestCheckCallIsUsedAgain: what a call read and answered before is not in what it reads and answers next, whether it or the
-// library has read it.
+// TestCheckCallIsUsedAgain: what a call read and answered before is not in what it reads and
+// answers next, whether it or the library has read it.
 func TestCheckCallIsUsedAgain(t *testing.T) {
 	codec := newHotCodec()
 	door := &rateLimiter{node: alone(t, perHour), clock: NewClock(), inlines: new(Inlines)}

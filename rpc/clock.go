@@ -6,9 +6,10 @@ import (
 	"penstock/limiter"
 )
 
-// Clock is the machine's clock as a node wants it (cluster.Clock): the wall is read once, when the Clock is made, and
-// from then on only the monotonic clock counts. So windows are aligned to the epoch, and whoever sets the wall clock
-// changes no decision. A node, its Peers and its doors share one Clock.
+// Clock is the machine's clock as a node wants it (cluster.Clock): the wall is read once, when the
+// Clock is made, and from then on only the monotonic clock counts. So windows are aligned to the
+// epoch, and whoever sets the wall clock changes no decision. A node, its Peers and its doors share
+// one Clock.
 type Clock struct {
 	start time.Time
 	began limiter.Instant // start, as the node counts

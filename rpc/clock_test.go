@@ -35,8 +35,9 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// Promise: wall clock stepped by hours: decisions identical. A difference of two times ignores the wall as long as both
-// have a monotonic reading, so the clock's start must keep the one that it was born with.
+// Promise: wall clock stepped by hours: decisions identical. A difference of two times ignores the
+// wall as long as both have a monotonic reading, so the clock's start must keep the one that it was
+// born with.
 func TestClockDoesNotFollowTheWall(t *testing.T) {
 	if c := NewClock(); c.start == c.start.Round(0) { // Round(0) strips it
 		t.Errorf("the start %v has no monotonic reading: whoever sets the wall clock moves this one", c.start)

@@ -37,7 +37,8 @@ type station struct {
 
 const testCluster = "test"
 
-// emptyMethod is a unary call that does nothing, on the same server, with the same options: what gRPC costs here.
+// emptyMethod is a unary call that does nothing, on the same server, with the same options: what
+// gRPC costs here.
 const emptyMethod = "/bench.Empty/Call"
 
 var emptyService = grpc.ServiceDesc{
@@ -48,7 +49,8 @@ var emptyService = grpc.ServiceDesc{
 	}}},
 }
 
-// newStations makes nodes n1 … nk that know each other and the limits of specs. There is no gossip: their Views are given.
+// newStations makes nodes n1 … nk that know each other and the limits of specs. There is no gossip:
+// their Views are given.
 func newStations(t testing.TB, k int, specs ...limiter.Spec) []*station {
 	t.Helper()
 	limits := cluster.Limits{}

@@ -48,7 +48,8 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *Inline
 	return nil
 }
 
-// readTerms are what the i-th item asks for besides a cost. Whether its limit has that, Node.Check says.
+// readTerms are what the i-th item asks for besides a cost. Whether its limit has that, Node.Check
+// says.
 func readTerms(i int, report, drain, strict bool, atMs *int64) (cluster.Terms, error) {
 	t := cluster.Terms{Report: report, Drain: drain, Strict: strict}
 	if atMs == nil {
@@ -96,8 +97,8 @@ func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
 	return s
 }
 
-// orFirst is what an enum of the wire is called here, where the first name is 0 and the one that means the default is
-// none.
+// orFirst is what an enum of the wire is called here, where the first name is 0 and the one that
+// means the default is none.
 func orFirst(v int32) uint8 {
 	if v == 0 {
 		return 0
@@ -105,7 +106,8 @@ func orFirst(v int32) uint8 {
 	return small(v - 1)
 }
 
-// small keeps an enum that this release does not know unknown, instead of cutting it to one that it knows.
+// small keeps an enum that this release does not know unknown, instead of cutting it to one that it
+// knows.
 func small(v int32) uint8 {
 	if v < 0 || v > math.MaxUint8 {
 		return math.MaxUint8

@@ -9,5 +9,6 @@
 //  3. The owner's peer door (exchange.go) reads the frame, has Node.Deliver answer each ask from memory, and sends the
 //     answers back as one reply.
 //
-// Clock is the node's other hand. Goroutines, sockets, timers and logs of a node begin here, and none of it below.
+// Clock is the node's other hand. Goroutines, sockets, timers and logs of a node begin here, and
+// none of it below.
 package rpc

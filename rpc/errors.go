@@ -24,7 +24,8 @@ type fault struct {
 	Right  string     // that the client lacks
 }
 
-// explain maps the errors of Node.Check to what the doors say. An error that it does not know is a fault of ours.
+// explain maps the errors of Node.Check to what the doors say. An error that it does not know is a
+// fault of ours.
 func explain(err error) fault {
 	var input *cluster.InputError
 	var unknown *cluster.UnknownLimitError

@@ -32,10 +32,10 @@ type PeerServerConfig struct {
 	Logger  *slog.Logger // default slog.Default
 }
 
-// NewPeerServer makes the door for other nodes: it reads the asks of each frame, has the node answer them from
-// memory, and writes the answers as one reply. So answers are batched as the asks were, and nothing here waits; an ask
-// that may wait (cluster.Ask.Waits), or of which others have to hear before it is answered (cluster.Node.Tells), gets a goroutine and
-// a reply of its own.
+// NewPeerServer makes the door for other nodes: it reads the asks of each frame, has the node
+// answer them from memory, and writes the answers as one reply. So answers are batched as the asks
+// were, and nothing here waits; an ask that may wait (cluster.Ask.Waits), or of which others have
+// to hear before it is answered (cluster.Node.Tells), gets a goroutine and a reply of its own.
 func NewPeerServer(c PeerServerConfig) *Server {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -72,8 +72,8 @@ type peerDoor struct {
 	ending chan struct{} // closed when the door closes
 }
 
-// meet is who has opened a stream. The certificate that it shows, if the connection has any, must be its own, and its boot no other
-// node's.
+// meet is who has opened a stream. The certificate that it shows, if the connection has any, must
+// be its own, and its boot no other node's.
 func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err error) {
 	other, err = d.me.admit(ctx)
 	if err != nil {
@@ -102,7 +102,8 @@ func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err er
 	return other, agent, status.Errorf(codes.PermissionDenied, "node %s refuses %q: %v", d.me.node, other.node, err)
 }
 
-// turnedAway are the names under which somebody was refused lately, so that each is logged once in a while, and few are remembered.
+// turnedAway are the names under which somebody was refused lately, so that each is logged once in
+// a while, and few are remembered.
 type turnedAway struct {
 	mu sync.Mutex
 	at map[string]time.Time
@@ -128,7 +129,8 @@ func (t *turnedAway) first(name string, now time.Time) bool {
 	return true
 }
 
-// exchange serves one stream until the peer or the door ends it. In both cases the trailer says how far it got.
+// exchange serves one stream until the peer or the door ends it. In both cases the trailer says how
+// far it got.
 func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 	other, agent, refused := d.meet(stream.Context())
 	if refused != nil && other.cluster == d.me.cluster { // without a greeting the caller reads why, and tries again later

@@ -85,8 +85,9 @@ func (f *fields) nextLong() bool {
 // borrow is b as a string without a copy: good as long as b is not changed.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// The append functions write one field, the size functions say how long it gets. As in all of proto3, zero is not
-// written. The size functions are for field numbers below 16, whose tag is one byte.
+// The append functions write one field, the size functions say how long it gets. As in all of
+// proto3, zero is not written. The size functions are for field numbers below 16, whose tag is one
+// byte.
 
 func appendHead(b []byte, num protowire.Number, size int) []byte {
 	if num < 16 && size < 0x80 {

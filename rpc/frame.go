@@ -12,15 +12,16 @@ import (
 	"penstock/limiter"
 )
 
-// This file reads and writes the messages of proto/penstock/peer/v1/peer.proto by hand. The generated code would
-// allocate five times for each item and copy each key; here a key stays in the frame until the table keeps it.
-// The tests hold the two against each other.
+// This file reads and writes the messages of proto/penstock/peer/v1/peer.proto by hand. The
+// generated code would allocate five times for each item and copy each key; here a key stays in the
+// frame until the table keeps it. The tests hold the two against each other.
 
 // errFrame is what is wrong with bytes that are no protobuf message at all.
 var errFrame = errors.New("is no protobuf message")
 
-// maxAsks bounds what one frame can cost: a frame of 4 MiB has room for a million asks of nothing, each with its refusal.
-// A line stops at 1 MiB (maxFrame), where the smallest asks are not yet ten thousand.
+// maxAsks bounds what one frame can cost: a frame of 4 MiB has room for a million asks of nothing,
+// each with its refusal. A line stops at 1 MiB (maxFrame), where the smallest asks are not yet ten
+// thousand.
 const maxAsks = 1 << 14
 
 // Field numbers of peer.proto.
@@ -194,7 +195,8 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 	return appendString(b, limitOverride, l.Override)
 }
 
-// frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes of the frame.
+// frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes
+// of the frame.
 type frameReader struct {
 	known  *limitCache
 	limits []frameLimit // of the frame under way, by index
@@ -208,8 +210,9 @@ type frameLimit struct {
 	err   error
 }
 
-// read hands each ask of a frame to serve, in order, with its tag, or with the reason why it cannot be served. An
-// error says that the frame itself is broken; what was served until then is served. Deadlines count from now.
+// read hands each ask of a frame to serve, in order, with its tag, or with the reason why it cannot
+// be served. An error says that the frame itself is broken; what was served until then is served.
+// Deadlines count from now.
 func (r *frameReader) read(b []byte, now limiter.Instant, serve func(tag uint64, a *cluster.Ask, err error)) error {
 	clear(r.limits)
 	r.limits = r.limits[:0]

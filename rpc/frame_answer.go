@@ -126,7 +126,8 @@ func eachAnswer(b []byte, take func(tag uint64, answer []byte)) error {
 	return reply.err
 }
 
-// readAnswer reads one answer to an ask of items items. refusal is the peer's reason for not having read the ask.
+// readAnswer reads one answer to an ask of items items. refusal is the peer's reason for not having
+// read the ask.
 func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refusal string, err error) {
 	a = &cluster.Answer{Items: make([]cluster.AnswerItem, 0, items)}
 	f := fields{rest: b}

@@ -37,7 +37,8 @@ const (
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
 const maxMemory = cluster.MaxItems
 
-// appendMove appends the fields of m to an ask of the frame, which has all limits of m by now (askSize).
+// appendMove appends the fields of m to an ask of the frame, which has all limits of m by now
+// (askSize).
 func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendFixed(b, moveFrom, m.From)
 	b = appendFixed(b, moveTo, m.To)
@@ -307,8 +308,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 	return m, errors.Join(err, f.err)
 }
 
-// readEntry reads the copy of an entry. Its Limit is nil if this node cannot make it: then it can do nothing with the
-// state either.
+// readEntry reads the copy of an entry. Its Limit is nil if this node cannot make it: then it can
+// do nothing with the state either.
 func (r *frameReader) readEntry(b []byte) (e limiter.Entry, err error) {
 	limit := uint64(0)
 	f := fields{rest: b}
@@ -460,7 +461,8 @@ func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 	return m, errors.Join(err, f.err)
 }
 
-// readBoots appends a packed list, or a single one of a list that is not; more than a cluster can have are not read.
+// readBoots appends a packed list, or a single one of a list that is not; more than a cluster can
+// have are not read.
 func readBoots(list []uint64, f *fields) []uint64 {
 	if f.wire == protowire.Fixed64Type {
 		return append(list, f.value)

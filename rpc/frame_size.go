@@ -9,14 +9,15 @@ import (
 	"penstock/limiter"
 )
 
-// Sizes of what a frame has. The writer puts them in front of what it writes, and a line weighs asks with them before they are
-// written: so what is weighed is what is written.
+// Sizes of what a frame has. The writer puts them in front of what it writes, and a line weighs
+// asks with them before they are written: so what is weighed is what is written.
 
-// anyLimit stands for the index of a limit in a frame that is not begun yet. No frame has that many.
+// anyLimit stands for the index of a limit in a frame that is not begun yet. No frame has that
+// many.
 const anyLimit = math.MaxUint32
 
-// weigh is the size of a frame that has nothing but a, or a little more: each limit counts as often as it follows another one. In a
-// frame that has its limits already a takes less.
+// weigh is the size of a frame that has nothing but a, or a little more: each limit counts as often
+// as it follows another one. In a frame that has its limits already a takes less.
 func weigh(a *cluster.Ask) int {
 	n := sizeBytes(askSize(nil, math.MaxUint64, a, math.MaxInt64))
 	var last *limiter.Limit
@@ -42,7 +43,8 @@ func weigh(a *cluster.Ask) int {
 	return n
 }
 
-// askSize is the size of a in w. Its limits are written there first, where they are not yet. Nothing is written if w is nil.
+// askSize is the size of a in w. Its limits are written there first, where they are not yet.
+// Nothing is written if w is nil.
 func askSize(w *frameWriter, tag uint64, a *cluster.Ask, left int64) int {
 	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left)) +
 		sizeBool(a.Relay) + sizeFixed(a.From) + sizeBoots(a.Forget) + sizeWords(a.Words)

@@ -23,7 +23,8 @@ func frameSize(tag uint64, left int64, asks ...*cluster.Ask) int {
 	return len(w.buf)
 }
 
-// Promise: what waits for a peer is bounded in bytes, so no ask weighs less than what is written of it, whatever it has.
+// Promise: what waits for a peer is bounded in bytes, so no ask weighs less than what is written of
+// it, whatever it has.
 func TestNothingWeighsLessThanItIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := []*limiter.Limit{drawLimit(t), drawLimit(t), drawLimit(t)}
@@ -42,7 +43,8 @@ func TestNothingWeighsLessThanItIs(t *testing.T) {
 	})
 }
 
-// The same holds for each field of an ask and of a move alone, long lists included, and no weight is far above what is written.
+// The same holds for each field of an ask and of a move alone, long lists included, and no weight
+// is far above what is written.
 func TestEveryFieldIsWeighed(t *testing.T) {
 	const many = 250
 	rapid.Check(t, func(t *rapid.T) {
@@ -78,7 +80,8 @@ func eachField[T any](x *T, many int, fn func(name string, one *T)) {
 	}
 }
 
-// 250 holds of the longest keys and holders take a third of a frame: they were weighed as 129 bytes.
+// 250 holds of the longest keys and holders take a third of a frame: they were weighed as 129
+// bytes.
 func TestHoldsAreWeighed(t *testing.T) {
 	l, err := limiter.New(limiter.Spec{Name: "l", Algorithm: limiter.Concurrency, Limit: 9, Per: time.Hour})
 	if err != nil {

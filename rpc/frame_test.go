@@ -236,8 +236,8 @@ func drawTerms(t *rapid.T) cluster.Terms {
 	}
 }
 
-// TestFramesAreProtobuf holds the codec against the generated one: what it writes, the generated code reads as the same
-// asks; what either writes, it reads as what was asked.
+// TestFramesAreProtobuf holds the codec against the generated one: what it writes, the generated
+// code reads as the same asks; what either writes, it reads as what was asked.
 func TestFramesAreProtobuf(t *testing.T) {
 	reader := &frameReader{known: new(limitCache)}
 	var w frameWriter
@@ -467,8 +467,8 @@ func goodFrame() *peerv1.Frame {
 	}
 }
 
-// Promise: hostile or malformed input: a clear error, nothing charged. A broken ask is refused and names its field; the
-// other asks of the frame are served.
+// Promise: hostile or malformed input: a clear error, nothing charged. A broken ask is refused and
+// names its field; the other asks of the frame are served.
 func TestBrokenAsksAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -514,7 +514,8 @@ func TestFrameOfTooManyAsks(t *testing.T) {
 	}
 }
 
-// Promise: the same limit is the same pointer for everybody, and memory stays bounded however many are sent.
+// Promise: the same limit is the same pointer for everybody, and memory stays bounded however many
+// are sent.
 func TestLimitCache(t *testing.T) {
 	var c limitCache
 	spec := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute}
@@ -575,8 +576,9 @@ func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
 	return &reply
 }
 
-// Promise: nothing keeps the bytes of a frame. They are overwritten after each frame, as gRPC's buffers are when the
-// next message comes; keys, names of limits and answers must not change with them.
+// Promise: nothing keeps the bytes of a frame. They are overwritten after each frame, as gRPC's
+// buffers are when the next message comes; keys, names of limits and answers must not change with
+// them.
 func TestPoisonedFrames(t *testing.T) {
 	d := newDoor(t)
 	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{known: &d.limits}}
@@ -647,7 +649,8 @@ func TestExpiredFrameIsNotCharged(t *testing.T) {
 	}
 }
 
-// Promise: no bytes of a peer crash a node, and each ask that can be told from the others is answered.
+// Promise: no bytes of a peer crash a node, and each ask that can be told from the others is
+// answered.
 func FuzzFrame(f *testing.F) {
 	f.Add(frameOf(f, goodFrame()))
 	f.Add([]byte{})
@@ -689,15 +692,15 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// oldestFrame is a frame as the first release of protocol 1 writes it: a limit, an ask of two items, and an ask that
-// claims partition 7, copies an entry and gives partition 9. It must never change: nodes of that release may be in the
-// cluster.
+// oldestFrame is a frame as the first release of protocol 1 writes it: a limit, an ask of two
+// items, and an ask that claims partition 7, copies an entry and gives partition 9. It must never
+// change: nodes of that release may be in the cluster.
 const oldestFrame = "0a130a0464656d6f100218052080b09dc2df0130011" +
 	"22e08011103000000000000001801288094ebdc03321012016118022905000000000000003006320712016218012001" +
 	"123808021801288094ebdc033a2c090b00000000000000110c000000000000001a026e32200d2a0107300e3a010942071201631a0208024a0109"
 
-// Promise: nodes of two releases understand each other, as long as they speak one protocol: what is not known is skipped,
-// what is missing is zero.
+// Promise: nodes of two releases understand each other, as long as they speak one protocol: what is
+// not known is skipped, what is missing is zero.
 func TestFramesOfOtherReleases(t *testing.T) {
 	limit := mustLimit(limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute, Anchor: limiter.FirstHit})
 	var w frameWriter

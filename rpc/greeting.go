@@ -29,14 +29,15 @@ func explainProtocol(err error) error {
 	return err
 }
 
-// Metadata at the beginning of a stream between nodes, in both directions; see peer.proto. The suffix -bin lets gRPC
-// carry any bytes.
+// Metadata at the beginning of a stream between nodes, in both directions; see peer.proto. The
+// suffix -bin lets gRPC carry any bytes.
 const (
 	clusterKey  = "penstock-cluster-bin"
 	nodeKey     = "penstock-node-bin"
 	bootKey     = "penstock-boot"
 	protocolKey = "penstock-protocol"
-	// servedKey is in the trailer: the tag of the last ask that was served. Later ones were not touched.
+	// servedKey is in the trailer: the tag of the last ask that was served. Later ones were not
+	// touched.
 	servedKey = "penstock-served"
 )
 
@@ -52,7 +53,8 @@ func (g greeting) metadata() metadata.MD {
 	return metadata.Pairs(clusterKey, g.cluster, nodeKey, g.node, bootKey, fmt.Sprintf("%016x", g.boot), protocolKey, protocol)
 }
 
-// readGreeting is false if md does not come from a node of this protocol; then other is the protocol that it names.
+// readGreeting is false if md does not come from a node of this protocol; then other is the
+// protocol that it names.
 func readGreeting(md metadata.MD) (g greeting, other string, ok bool) {
 	g.cluster, g.node, other = first(md, clusterKey), first(md, nodeKey), first(md, protocolKey)
 	boot, err := strconv.ParseUint(first(md, bootKey), 16, 64)

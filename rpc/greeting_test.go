@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Promise: whatever a caller says in its greeting, a peer door admits only callers of its own protocol and cluster, and
-// takes each of them for the node that it says it is.
+// Promise: whatever a caller says in its greeting, a peer door admits only callers of its own
+// protocol and cluster, and takes each of them for the node that it says it is.
 func FuzzGreeting(f *testing.F) {
 	minimizeBriefly()
 	f.Add("east", "n1", "000000000000002a", protocol)

@@ -49,7 +49,8 @@ func (g *gubernatorDoor) serve(ctx context.Context, c *gubernatorCall) error {
 	return g.answer(time.Now(), c)
 }
 
-// HealthCheck tells whether the node can answer. As everywhere here, that does not depend on other nodes.
+// HealthCheck tells whether the node can answer. As everywhere here, that does not depend on other
+// nodes.
 func (g *gubernatorDoor) HealthCheck(context.Context, *gubernator.HealthCheckReq) (*gubernator.HealthCheckResp, error) {
 	out := &gubernator.HealthCheckResp{Status: "healthy"}
 	switch {
@@ -73,7 +74,8 @@ func (*gubernatorDoor) LiveCheck(context.Context, *gubernator.LiveCheckReq) (*gu
 	return &gubernator.LiveCheckResp{}, nil
 }
 
-// answer decides the requests of c, which came at now. An error is a gRPC status, and with each nothing was counted.
+// answer decides the requests of c, which came at now. An error is a gRPC status, and with each
+// nothing was counted.
 func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 	defer took(g.seconds, now)
 	in := c.in.Requests
@@ -116,7 +118,8 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 	return nil
 }
 
-// lastStated is the limit that the last request of a message has stated. Most messages state one limit for all.
+// lastStated is the limit that the last request of a message has stated. Most messages state one
+// limit for all.
 type lastStated struct {
 	by    *gubernator.RateLimitReq
 	limit *limiter.Limit
@@ -141,8 +144,8 @@ func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *
 	return l, err
 }
 
-// ownerTexts are the metadata of responses that say nothing but whose the key is, by the owner's id: of one owner the same, so
-// nobody may change them.
+// ownerTexts are the metadata of responses that say nothing but whose the key is, by the owner's
+// id: of one owner the same, so nobody may change them.
 type ownerTexts struct {
 	view  *cluster.View
 	texts map[string]map[string]string
@@ -207,8 +210,8 @@ func has(r *gubernator.RateLimitReq, flag gubernator.Behavior) bool { return r.G
 const allBehaviors = gubernator.Behavior_NO_BATCHING | gubernator.Behavior_GLOBAL | gubernator.Behavior_DURATION_IS_GREGORIAN |
 	gubernator.Behavior_RESET_REMAINING | gubernator.Behavior_MULTI_REGION | gubernator.Behavior_DRAIN_OVER_LIMIT
 
-// gubernatorError is what is wrong with a request. Missing says that name or key is: Gubernator's clients expect its
-// words and its status then.
+// gubernatorError is what is wrong with a request. Missing says that name or key is: Gubernator's
+// clients expect its words and its status then.
 type gubernatorError struct {
 	text    string
 	missing bool
@@ -248,8 +251,8 @@ func checkStated(r *gubernator.RateLimitReq) error {
 	return nil
 }
 
-// stated is the limit that r states. What is more than any limit here can be becomes the most that there is, so that
-// nothing overflows; 0 becomes the least, for a request that only resets.
+// stated is the limit that r states. What is more than any limit here can be becomes the most that
+// there is, so that nothing overflows; 0 becomes the least, for a request that only resets.
 func stated(now time.Time, r *gubernator.RateLimitReq) limiter.Spec {
 	s := limiter.Spec{
 		Name:      r.Name,
@@ -271,7 +274,8 @@ func stated(now time.Time, r *gubernator.RateLimitReq) limiter.Spec {
 	return s
 }
 
-// unstated answers a request that nothing is counted for: it is measured by itself against what is admitted at once.
+// unstated answers a request that nothing is counted for: it is measured by itself against what is
+// admitted at once.
 func unstated(now time.Time, r *gubernator.RateLimitReq, most int64) *gubernator.RateLimitResp {
 	out := &gubernator.RateLimitResp{Limit: r.Limit, Remaining: most, ResetTime: now.UnixMilli()}
 	switch {
@@ -286,8 +290,8 @@ func unstated(now time.Time, r *gubernator.RateLimitReq, most int64) *gubernator
 	return out
 }
 
-// refusedGubernator is the response to a request in error. Who looks at the status alone must not hear yes, except where
-// their clients rely on it.
+// refusedGubernator is the response to a request in error. Who looks at the status alone must not
+// hear yes, except where their clients rely on it.
 func refusedGubernator(r *gubernator.RateLimitReq, err error) *gubernator.RateLimitResp {
 	out := &gubernator.RateLimitResp{Status: gubernator.Status_OVER_LIMIT, Limit: r.GetLimit(), Error: err.Error()}
 	if e, ok := err.(*gubernatorError); ok && e.missing {
@@ -296,7 +300,8 @@ func refusedGubernator(r *gubernator.RateLimitReq, err error) *gubernator.RateLi
 	return out
 }
 
-// encodeGubernator writes into out the response to a request that was decided. It does not change owner.
+// encodeGubernator writes into out the response to a request that was decided. It does not change
+// owner.
 func encodeGubernator(out *gubernator.RateLimitResp, now time.Time, owner map[string]string, r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision) {
 	*out = gubernator.RateLimitResp{Limit: d.Rule.Limit, Remaining: d.Remaining, Metadata: owner}
 	if !d.Allowed && d.RetryAfter >= 0 || d.Degraded {

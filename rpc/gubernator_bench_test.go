@@ -11,8 +11,8 @@ import (
 	"penstock/proto/gubernator"
 )
 
-// BenchmarkGubernatorDoor is what a node does for a message of Gubernator's API, from its bytes to those of the answer, without
-// the transport.
+// BenchmarkGubernatorDoor is what a node does for a message of Gubernator's API, from its bytes to
+// those of the answer, without the transport.
 func BenchmarkGubernatorDoor(b *testing.B) {
 	for _, items := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {

@@ -14,8 +14,8 @@ import (
 	"penstock/proto/gubernator"
 )
 
-// gubernatorCall is one GetRateLimits with the memory of all that it is made of. Those that come over gRPC are used again and
-// again: a thousand requests are half a megabyte.
+// gubernatorCall is one GetRateLimits with the memory of all that it is made of. Those that come
+// over gRPC are used again and again: a thousand requests are half a megabyte.
 type gubernatorCall struct {
 	in  *gubernator.GetRateLimitsReq
 	out gubernator.GetRateLimitsResp
@@ -93,8 +93,8 @@ func (c *gubernatorCall) write(codec hotCodec) (mem.BufferSlice, error) {
 	return w.slice(), nil
 }
 
-// registerGubernator registers g as pb.gubernator.V1. Its calls do not go by way of the generated code, which makes each message
-// anew.
+// registerGubernator registers g as pb.gubernator.V1. Its calls do not go by way of the generated
+// code, which makes each message anew.
 func registerGubernator(s grpc.ServiceRegistrar, g *gubernatorDoor) {
 	desc := gubernator.V1_ServiceDesc
 	desc.Methods = slices.Clone(desc.Methods)

@@ -17,9 +17,9 @@ import (
 	"penstock/rpc/access"
 )
 
-// gubernatorPages serves Gubernator's JSON as its own gateway does: field names of the .proto file, and camelCase too;
-// fields that are not known are passed over; all fields are written, 64-bit numbers as strings; errors are
-// google.rpc.Status.
+// gubernatorPages serves Gubernator's JSON as its own gateway does: field names of the .proto file,
+// and camelCase too; fields that are not known are passed over; all fields are written, 64-bit
+// numbers as strings; errors are google.rpc.Status.
 func (w *web) gubernatorPages(m *mux) {
 	door := &gubernatorDoor{
 		node: w.Node, inlines: w.inlines, draining: w.Draining, audit: w.Audit, seconds: w.Metrics.Checks("gubernator"),
@@ -46,7 +46,8 @@ func (w *web) gubernatorPages(m *mux) {
 	})
 }
 
-// maxObjects is how many objects a body has at most: itself, its requests and their metadata, and some that are not known.
+// maxObjects is how many objects a body has at most: itself, its requests and their metadata, and
+// some that are not known.
 const maxObjects = 4 * cluster.MaxItems
 
 // readGubernator reads a body. An error is a gRPC status.

@@ -54,7 +54,8 @@ func leakyLimit(n int64) func(*gubernator.RateLimitReq) {
 	return func(r *gubernator.RateLimitReq) { r.Algorithm, r.Limit = leaky, n }
 }
 
-// inBubble runs f with a door and a clock that goes only when f sleeps. It begins at midnight, 2000-01-01, UTC.
+// inBubble runs f with a door and a clock that goes only when f sleeps. It begins at midnight,
+// 2000-01-01, UTC.
 func inBubble(t *testing.T, f func(t *testing.T, door *gubernatorDoor)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -296,7 +297,8 @@ func TestGubernatorFaultsAreNotRepeated(t *testing.T) {
 	})
 }
 
-// Promise: what is wrong with one request of a batch is said there, charges nothing there, and hurts no other.
+// Promise: what is wrong with one request of a batch is said there, charges nothing there, and
+// hurts no other.
 func TestGubernatorBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, door *gubernatorDoor) {
 		good := func(key string) *gubernator.RateLimitReq {

@@ -13,8 +13,8 @@ import (
 	"penstock/cluster"
 )
 
-// health is grpc.health.v1: SERVING while the node is ready. It is worked out when somebody asks, so there is nothing
-// to keep up to date.
+// health is grpc.health.v1: SERVING while the node is ready. It is worked out when somebody asks,
+// so there is nothing to keep up to date.
 type health struct {
 	healthv1.UnimplementedHealthServer
 	node     *cluster.Node

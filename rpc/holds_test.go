@@ -15,7 +15,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// Promise: who operates a cluster sees who holds what; whoever has settled is not there any more; ids are not told.
+// Promise: who operates a cluster sees who holds what; whoever has settled is not there any more;
+// ids are not told.
 func TestWhoHoldsWhat(t *testing.T) {
 	n := alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})

@@ -14,9 +14,10 @@ import (
 	"penstock/proto/gubernator"
 )
 
-// hotCodec is protobuf at the door for clients. The messages that may have a thousand items it reads and writes by hand,
-// for the library takes several times as long for one as deciding on it does. What it reads and writes is what the library would:
-// a message with anything that is not foreseen here, a field in error among it, is left to the library.
+// hotCodec is protobuf at the door for clients. The messages that may have a thousand items it
+// reads and writes by hand, for the library takes several times as long for one as deciding on it
+// does. What it reads and writes is what the library would: a message with anything that is not
+// foreseen here, a field in error among it, is left to the library.
 type hotCodec struct{ encoding.CodecV2 }
 
 func newHotCodec() hotCodec { return hotCodec{encoding.GetCodecV2("proto")} }
@@ -94,8 +95,8 @@ func (w *hotWriter) text(field protowire.Number, s string) {
 	w.b = appendString(w.b, field, s)
 }
 
-// open begins a message within the message, and close ends it. Most are so short that their length is one byte; longer
-// ones are moved up.
+// open begins a message within the message, and close ends it. Most are so short that their length
+// is one byte; longer ones are moved up.
 func (w *hotWriter) open(field protowire.Number) (at int) {
 	w.b = append(protowire.AppendTag(w.b, field, protowire.BytesType), 0)
 	return len(w.b)
@@ -130,7 +131,8 @@ func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
 	}
 }
 
-// sharedMetadata are the metadata that a message had last, and how they were written: most responses share theirs with others.
+// sharedMetadata are the metadata that a message had last, and how they were written: most
+// responses share theirs with others.
 type sharedMetadata struct {
 	next  int // whose place the next ones take
 	known [4]struct {
@@ -180,7 +182,8 @@ func (w *hotWriter) check(c *checkCall) {
 	}
 }
 
-// decision writes d. Most decisions of a message name the same limit and owner, and have nothing more to say than how much is left.
+// decision writes d. Most decisions of a message name the same limit and owner, and have nothing
+// more to say than how much is left.
 func (w *hotWriter) decision(d *cluster.Decision) {
 	at := w.open(1)
 	w.bool(1, d.Allowed)

@@ -22,8 +22,8 @@ import (
 
 var hotRequests = []proto.Message{&gubernator.GetRateLimitsReq{}, &penstockv1.CheckRequest{}, &penstockv1.CheckStreamRequest{}}
 
-// filled is a message of m's type with every field set that is asked for, so many in each list: what a later release adds
-// is there too.
+// filled is a message of m's type with every field set that is asked for, so many in each list:
+// what a later release adds is there too.
 func filled(m proto.Message, items int, value func(f protoreflect.FieldDescriptor) protoreflect.Value) proto.Message {
 	m = m.ProtoReflect().New().Interface()
 	fillIn(m.ProtoReflect(), items, value)
@@ -82,8 +82,9 @@ func valueOf(number int64, text string) func(f protoreflect.FieldDescriptor) pro
 	}
 }
 
-// TestHotMessagesAreTheLibrarys: what is written by hand is what the library writes, and what is read by hand is what it reads;
-// with every field there is, so a new one that the hand forgets fails here.
+// TestHotMessagesAreTheLibrarys: what is written by hand is what the library writes, and what is
+// read by hand is what it reads; with every field there is, so a new one that the hand forgets
+// fails here.
 func TestHotMessagesAreTheLibrarys(t *testing.T) {
 	c := newHotCodec()
 	for _, items := range []int{0, 1, 2, 3, 300} {
@@ -160,7 +161,8 @@ func checkWritten(t *testing.T, m proto.Message, write func(hotCodec) (mem.Buffe
 	written.Free()
 }
 
-// checkRead: b is read as the library reads it, or refused as it refuses it, and then b is free for others.
+// checkRead: b is read as the library reads it, or refused as it refuses it, and then b is free for
+// others.
 func checkRead(t *testing.T, of proto.Message, b []byte) {
 	t.Helper()
 	want := of.ProtoReflect().New().Interface()
@@ -220,7 +222,8 @@ func checkAsked(t *testing.T, c *checkCall, want *penstockv1.CheckRequest) {
 	}
 }
 
-// TestGubernatorCallIsUsedAgain: what a call read and answered before is not in what it reads and answers next.
+// TestGubernatorCallIsUsedAgain: what a call read and answered before is not in what it reads and
+// answers next.
 func TestGubernatorCallIsUsedAgain(t *testing.T) {
 	codec, door := newHotCodec(), &gubernatorDoor{node: alone(t), inlines: new(Inlines)}
 	now := time.Now()
@@ -268,7 +271,8 @@ func TestGubernatorCallIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestHotWriterKnowsMetadataAgain: responses may share what they say of their owner, or say more, or nothing.
+// TestHotWriterKnowsMetadataAgain: responses may share what they say of their owner, or say more,
+// or nothing.
 func TestHotWriterKnowsMetadataAgain(t *testing.T) {
 	shared := map[string]string{"owner": "127.0.0.1:7948"}
 	m := &gubernator.GetRateLimitsResp{}

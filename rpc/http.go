@@ -32,19 +32,21 @@ type HTTPConfig struct {
 	Started   time.Time // of the node
 	Draining  func() bool
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
-	// TrustedProxies are the networks whose X-Forwarded-For names the client in key templates ({ip}). Default: none, and
-	// {ip} is whoever is connected.
+	// TrustedProxies are the networks whose X-Forwarded-For names the client in key templates
+	// ({ip}). Default: none, and {ip} is whoever is connected.
 	TrustedProxies []netip.Prefix
-	// Metrics are shared by the listeners of a node, so that --admin shows what --http measured. Default: each has its own.
+	// Metrics are shared by the listeners of a node, so that --admin shows what --http measured.
+	// Default: each has its own.
 	Metrics *Metrics
-	// Hosts are the names by which a listener may be asked. Where neither a token nor TLS keeps strangers out, they keep out the pages
-	// that a browser on this machine shows. nil: any.
+	// Hosts are the names by which a listener may be asked. Where neither a token nor TLS keeps
+	// strangers out, they keep out the pages that a browser on this machine shows. nil: any.
 	Hosts *Hosts
-	// Inlines are the limits that requests bring along, shared by the doors of a node. Default: each door has its own.
+	// Inlines are the limits that requests bring along, shared by the doors of a node. Default:
+	// each door has its own.
 	Inlines *Inlines
 	// Doors are further pages of NewHTTP, by "METHOD /path".
 	Doors map[string]http.Handler
-	// Clients are those who may ask, with their rights. nil: AuthToken alone decides.
+	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
@@ -57,7 +59,8 @@ const (
 	headerTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 	idleTimeout    = 60 * time.Second
-	// answerTimeout bounds how slowly a client may read. Profiles add to it what they take (net/http/pprof does).
+	// answerTimeout bounds how slowly a client may read. Profiles add to it what they take
+	// (net/http/pprof does).
 	answerTimeout = 10 * time.Second
 )
 
@@ -169,8 +172,8 @@ func (m *mux) handle(pattern string, h http.HandlerFunc) {
 	m.allow(method, path)
 }
 
-// handleCharge is handle for a GET that charges. Monitors and crawlers take HEAD for a question that costs nothing, and get no body
-// that could say more, so HEAD is refused there.
+// handleCharge is handle for a GET that charges. Monitors and crawlers take HEAD for a question
+// that costs nothing, and get no body that could say more, so HEAD is refused there.
 func (m *mux) handleCharge(pattern string, h http.HandlerFunc) {
 	method, path, _ := strings.Cut(pattern, " ")
 	m.HandleFunc(pattern, h)
@@ -203,7 +206,8 @@ func healthPath(path string) bool {
 	return path == "/healthz" || path == "/readyz" || path == "/healthcheck"
 }
 
-// unguarded reports whether anyone may see a page: health, and the static page that asks its reader for the token.
+// unguarded reports whether anyone may see a page: health, and the static page that asks its reader
+// for the token.
 func unguarded(path string) bool {
 	return path == "/" || healthPath(path) || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
 }
@@ -242,7 +246,7 @@ func (w *web) timed(path string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// timedCheck is timed for a page whose requests are checks.
+// timedCheck is timed for a page with requests that are checks.
 func (w *web) timedCheck(path string, h http.HandlerFunc) http.HandlerFunc {
 	seconds := w.Metrics.Checks("http")
 	return w.timed(path, func(rw http.ResponseWriter, r *http.Request) {
@@ -263,7 +267,8 @@ func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// healthcheck is what envoyproxy/ratelimit has for its health: OK with 200, and 500 when it cannot answer.
+// healthcheck is what envoyproxy/ratelimit has for its health: OK with 200, and 500 when it cannot
+// answer.
 func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
 	if !w.Node.Ready() || w.Draining != nil && w.Draining() {
 		rw.WriteHeader(http.StatusInternalServerError)

@@ -17,15 +17,16 @@ import (
 	"penstock/rpc/access"
 )
 
-// auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik ForwardAuth, Caddy
-// forward_auth. The query names the limit, a template of the key, a cost, and what a denial looks like, since most proxies
-// hand it on to their client: its status (nginx understands no other than 403) and its body, a plain text. The body of the
-// question is not read, nor waited for: some proxies pass on how long it is and not the body.
+// auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik
+// ForwardAuth, Caddy forward_auth. The query names the limit, a template of the key, a cost, and
+// what a denial looks like, since most proxies hand it on to their client: its status (nginx
+// understands no other than 403) and its body, a plain text. The body of the question is not read,
+// nor waited for: some proxies pass on how long it is and not the body.
 //
 //	/v1/auth?limit=per-user&key={header:X-User}&deny_status=503&deny_body=Come+back+later
 //
-// Without a limit, the rules of the cluster's files say what the request falls under, by these attributes: method, path, host,
-// ip, and header:NAME of the headers that rules ask for.
+// Without a limit, the rules of the cluster's files say what the request falls under, by these
+// attributes: method, path, host, ip, and header:NAME of the headers that rules ask for.
 func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		rw.Header().Set("Connection", "close") // else net/http would read the body before it answers
@@ -69,8 +70,9 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 	return item, style, nil
 }
 
-// authStatus is the status of a question that cannot be answered. A header that is given twice is the client's doing, so the client is
-// refused, in a way that all proxies pass on; everything else is the question's fault, of which nginx makes a 500.
+// authStatus is the status of a question that cannot be answered. A header that is given twice is
+// the client's doing, so the client is refused, in a way that all proxies pass on; everything else
+// is the question's fault, of which nginx makes a 500.
 func authStatus(err error) int {
 	if twice := new(repeatedHeaderError); errors.As(err, &twice) {
 		return http.StatusForbidden
@@ -110,7 +112,8 @@ func ruledDenial(v *verdictJSON) string {
 	return fmt.Sprintf("refused by %s; all admit this again in %d ms", limits, v.RetryAfterMs)
 }
 
-// attributes are what names, of rules, say of the request that a proxy asks about. What it does not have is left out.
+// attributes are what names, of rules, say of the request that a proxy asks about. What it does not
+// have is left out.
 func (w *web) attributes(r *http.Request, names []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, name := range names {
@@ -157,8 +160,8 @@ func (e *noHeaderError) Error() string {
 	return fmt.Sprintf("the request has no header %.60q, which the template needs; {header:%[1]s|anonymous} gives such requests a key", e.header)
 }
 
-// repeatedHeaderError says that a request has a header several times. The server behind the proxy may read one of the values, so a
-// client could choose its key with the others.
+// repeatedHeaderError says that a request has a header several times. The server behind the proxy
+// may read one of the values, so a client could choose its key with the others.
 type repeatedHeaderError struct {
 	header string
 	n      int
@@ -237,9 +240,9 @@ func firstOf(words ...string) string {
 	return words[i]
 }
 
-// clientAddress is whoever is connected, or if that is a trusted proxy, the last address of X-Forwarded-For that is
-// none: what stands before it may be anybody's invention. Who is connected by a Unix socket is on this machine and has no
-// address, so it is believed.
+// clientAddress is whoever is connected, or if that is a trusted proxy, the last address of
+// X-Forwarded-For that is none: what stands before it may be anybody's invention. Who is connected
+// by a Unix socket is on this machine and has no address, so it is believed.
 func (w *web) clientAddress(r *http.Request) (string, error) {
 	var addr netip.Addr
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {

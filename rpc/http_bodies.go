@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// maxBodies is how many bytes of bodies a listener takes in at a time, in all. It is for 32 requests of the largest kind, or 60,000 of the
-// usual one; without it, every connection could hold a body of 2 MiB that never ends until its time is over.
+// maxBodies is how many bytes of bodies a listener takes in at a time, in all. It is for 32
+// requests of the largest kind, or 60,000 of the usual one; without it, every connection could hold
+// a body of 2 MiB that never ends until its time is over.
 const maxBodies = 64 << 20
 
 // ErrBodies is what reading a body returns while there is no room for it.

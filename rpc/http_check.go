@@ -18,7 +18,8 @@ import (
 	"penstock/rpc/access"
 )
 
-// decisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound: without bound.
+// decisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound:
+// without bound.
 type decisionJSON struct {
 	Allowed      bool   `json:"allowed"`
 	Limit        int64  `json:"limit"`
@@ -155,8 +156,8 @@ func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *faul
 	return readItem(q, op)
 }
 
-// readItem makes an item of the parameters of a query. A cost that is not given is 1, and 0 for a peek: the state as it
-// is.
+// readItem makes an item of the parameters of a query. A cost that is not given is 1, and 0 for a
+// peek: the state as it is.
 func readItem(q map[string]string, op cluster.Op) (item cluster.Item, style answerStyle, f *fault) {
 	item = cluster.Item{Limit: q["limit"], Key: q["key"], Op: op}
 	style.denied = http.StatusTooManyRequests
@@ -211,8 +212,8 @@ func readCost(s string) (int64, *fault) {
 	return cost, nil
 }
 
-// readQuery reads the parameters of a query, each given at most once. A parameter with another name is an error: a
-// typing mistake must not become a default.
+// readQuery reads the parameters of a query, each given at most once. A parameter with another name
+// is an error: a typing mistake must not become a default.
 func readQuery(r *http.Request, names ...string) (map[string]string, *fault) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -282,8 +283,8 @@ type bodyJSON struct {
 	itemJSON
 }
 
-// decisionsJSON answers a body. Allowed says that all items were. A body that was one item has its decision's fields
-// here too, so that a client which only ever sends one need not look into a list.
+// decisionsJSON answers a body. Allowed says that all items were. A body that was one item has its
+// decision's fields here too, so that a client which only ever sends one need not look into a list.
 type decisionsJSON struct {
 	Allowed bool `json:"allowed"`
 	*decisionJSON
@@ -304,8 +305,8 @@ func (w *web) checkBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r,
 
 func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpReset) }
 
-// body is POST: any number of items, each answered with a decision, in order. The status is 200 also if some or all
-// are denied.
+// body is POST: any number of items, each answered with a decision, in order. The status is 200
+// also if some or all are denied.
 func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 	body, err := readJSON[bodyJSON](rw, r, bodyFields)
 	single := false

@@ -46,15 +46,17 @@ next:
 	return forms, nil
 }
 
-// setRateLimit writes what remains in the forms that are asked for, and whatever form, Retry-After (RFC 9110, 10.2.3) on a
-// denial that waiting ends, and what only this limiter has to say. The older forms have whole numbers: the limit, what
-// remains of it, and the seconds until all of it is there again.
+// setRateLimit writes what remains in the forms that are asked for, and whatever form, Retry-After
+// (RFC 9110, 10.2.3) on a denial that waiting ends, and what only this limiter has to say. The
+// older forms have whole numbers: the limit, what remains of it, and the seconds until all of it is
+// there again.
 func setRateLimit(h http.Header, d *cluster.Decision, forms headerForms) {
 	setRateLimits(h, []cluster.Decision{*d}, forms)
 }
 
-// setRateLimits is setRateLimit for several limits at once: the draft lists them all, with commas between. The older forms are
-// of the one that leaves least; Retry-After and the delay are the largest.
+// setRateLimits is setRateLimit for several limits at once: the draft lists them all, with commas
+// between. The older forms are of the one that leaves least; Retry-After and the delay are the
+// largest.
 func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	if len(out) == 0 {
 		return
@@ -77,7 +79,8 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 			h.Set("Penstock-Shadow", "1")
 		}
 	}
-	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for what the drafts write.
+	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for
+	// what the drafts write.
 	if forms&formIETF != 0 {
 		h["RateLimit-Policy"] = []string{strings.Join(policies, ", ")}
 		h["RateLimit"] = []string{strings.Join(states, ", ")}
@@ -100,8 +103,9 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	}
 }
 
-// policyOf is a limit in RateLimit-Policy: the units that it grants, and the time in which it does. A bucket grants what it
-// holds, in the time that it takes to fill. A limit of concurrency grants units at once, in no time.
+// policyOf is a limit in RateLimit-Policy: the units that it grants, and the time in which it does.
+// A bucket grants what it holds, in the time that it takes to fill. A limit of concurrency grants
+// units at once, in no time.
 func policyOf(name string, l *limiter.Limit) string {
 	quota := l.Capacity()
 	if l.Algorithm == limiter.Concurrency {
@@ -115,8 +119,8 @@ func policyOf(name string, l *limiter.Limit) string {
 	return fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)
 }
 
-// untilMore is the wait until more remains than now: for a denial, until what was asked for; for a bucket, until the
-// next unit or refill; else until the window is over.
+// untilMore is the wait until more remains than now: for a denial, until what was asked for; for a
+// bucket, until the next unit or refill; else until the window is over.
 func untilMore(d *cluster.Decision) time.Duration {
 	step := time.Duration(0)
 	switch d.Rule.Algorithm {
@@ -146,7 +150,8 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// structuredString writes s as a String of RFC 9651, which has only printable ASCII. What is not is written as %XX.
+// structuredString writes s as a String of RFC 9651, which has only printable ASCII. What is not is
+// written as %XX.
 func structuredString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

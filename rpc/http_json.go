@@ -25,9 +25,10 @@ func (o *outline) item(offset int64) int {
 	return sort.Search(len(o.items), func(i int) bool { return o.items[i] > offset }) - 1
 }
 
-// survey walks through a body and refuses what encoding/json would bear in silence: it takes "KEY" for "key" and the
-// last of two fields, and replaces what is not Unicode, so that two keys would be counted as one. It stops at the first
-// item too many, before memory is spent on the rest. Bad syntax it leaves to the decoder, which words it better.
+// survey walks through a body and refuses what encoding/json would bear in silence: it takes "KEY"
+// for "key" and the last of two fields, and replaces what is not Unicode, so that two keys would be
+// counted as one. It stops at the first item too many, before memory is spent on the rest. Bad
+// syntax it leaves to the decoder, which words it better.
 func survey(b []byte) (*outline, error) {
 	if at := notUnicode(b); at >= 0 {
 		return nil, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("has a text that is not Unicode at byte %d; keys of any bytes can be sent in a query or over gRPC", at+1)}
@@ -124,7 +125,8 @@ func where(levels []level) string {
 	return b.String()
 }
 
-// notUnicode is where b has bytes that are not UTF-8, or the escape of half a surrogate pair; -1 if nowhere.
+// notUnicode is where b has bytes that are not UTF-8, or the escape of half a surrogate pair; -1 if
+// nowhere.
 func notUnicode(b []byte) int {
 	for i := 0; i < len(b); {
 		switch r, size := utf8.DecodeRune(b[i:]); {

@@ -11,15 +11,17 @@ import (
 	"strings"
 )
 
-// Hosts are the names that requests to a listener may have in Host. An attacker can point a name of his own at this machine and
-// have a browser that runs here ask under it (DNS rebinding): the browser then takes the node for a part of the attacker's site.
-// An address cannot be abused like that, nor can the names of loopback, so those are always accepted. nil accepts every name.
+// Hosts are the names that requests to a listener may have in Host. An attacker can point a name of
+// his own at this machine and have a browser that runs here ask under it (DNS rebinding): the
+// browser then takes the node for a part of the attacker's site. An address cannot be abused like
+// that, nor can the names of loopback, so those are always accepted. nil accepts every name.
 type Hosts struct {
 	names map[string]bool
 	any   bool // "*" is among them
 }
 
-// NewHosts makes a list of names. A port that one of them has is dropped: it plays no part in what Hosts are for.
+// NewHosts makes a list of names. A port that one of them has is dropped: it plays no part in what
+// Hosts are for.
 func NewHosts(names ...string) *Hosts {
 	h := &Hosts{names: make(map[string]bool)}
 	for _, name := range names {
@@ -34,7 +36,8 @@ func NewHosts(names ...string) *Hosts {
 	return h
 }
 
-// accepts reports whether a request may have that Host. A browser always sends one, so a request without it is no browser's.
+// accepts reports whether a request may have that Host. A browser always sends one, so a request
+// without it is no browser's.
 func (h *Hosts) accepts(host string) bool {
 	if h == nil || h.any {
 		return true
@@ -61,8 +64,9 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), ".")
 }
 
-// screened refuses requests that a browser makes for a page of somebody else. Loopback is no password: every page that a browser
-// on this machine shows can send requests to it. Health answers everybody; it does and tells nothing.
+// screened refuses requests that a browser makes for a page of somebody else. Loopback is no
+// password: every page that a browser on this machine shows can send requests to it. Health answers
+// everybody; it does and tells nothing.
 func (w *web) screened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var f *fault
@@ -94,8 +98,8 @@ func overSocket(r *http.Request) bool {
 	return at != nil && at.Network() == "unix"
 }
 
-// crossSite reports whether r says that a page of another origin caused it. Sec-Fetch-Site is what browsers of today send; Origin
-// is for older ones. Neither can be set by a page.
+// crossSite reports whether r says that a page of another origin caused it. Sec-Fetch-Site is what
+// browsers of today send; Origin is for older ones. Neither can be set by a page.
 func (w *web) crossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none": // none: a person has typed the address
@@ -111,16 +115,17 @@ func (w *web) crossSite(r *http.Request) bool {
 	return true
 }
 
-// proxyMarks are headers by which proxies tell what their client has asked for. A page of another site cannot add them: its
-// browser asks first whether it may, and no answer here says yes.
+// proxyMarks are headers by which proxies tell what their client has asked for. A page of another
+// site cannot add them: its browser asks first whether it may, and no answer here says yes.
 var proxyMarks = []string{
 	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Method", "X-Forwarded-Proto", "X-Forwarded-Uri",
 	"X-Original-Method", "X-Original-Uri", "X-Real-Ip", "Forwarded", "Via",
 }
 
-// foreignAuth says what is wrong with a question of forward-auth. Proxies ask for other people: they pass on the Host, the Origin
-// and the Sec-Fetch-Site of their clients. So a foreign Host is no fault here, and a cross-site request is one only if nothing
-// in it is a proxy's: its Host is this node's, and it has none of a proxy's headers.
+// foreignAuth says what is wrong with a question of forward-auth. Proxies ask for other people:
+// they pass on the Host, the Origin and the Sec-Fetch-Site of their clients. So a foreign Host is
+// no fault here, and a cross-site request is one only if nothing in it is a proxy's: its Host is
+// this node's, and it has none of a proxy's headers.
 func (w *web) foreignAuth(r *http.Request) *fault {
 	marked := slices.ContainsFunc(proxyMarks, func(name string) bool { return r.Header[name] != nil })
 	if marked || overSocket(r) || !w.Hosts.accepts(r.Host) || !w.crossSite(r) {
@@ -130,8 +135,9 @@ func (w *web) foreignAuth(r *http.Request) *fault {
 		"Let your proxy send X-Original-URI or an X-Forwarded- header (nginx: proxy_set_header X-Original-URI $request_uri)"}
 }
 
-// unreadable says what is wrong with the form of a body. A page of another site may send texts and forms without asking anybody,
-// so these are refused, from a browser in any case; curl -d calls what it sends a form, and is believed to send JSON.
+// unreadable says what is wrong with the form of a body. A page of another site may send texts and
+// forms without asking anybody, so these are refused, from a browser in any case; curl -d calls
+// what it sends a form, and is believed to send JSON.
 func unreadable(r *http.Request) *fault {
 	if r.ContentLength == 0 {
 		return nil

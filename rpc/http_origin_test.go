@@ -27,7 +27,8 @@ func sent(h http.Handler, host, method, target, body string, header ...string) (
 	return rw.Code, rw.Body.String()
 }
 
-// Promise: a name that an attacker points at this machine reaches nothing of a node (DNS rebinding).
+// Promise: a name that an attacker points at this machine reaches nothing of a node (DNS
+// rebinding).
 func TestHTTPHosts(t *testing.T) {
 	node := alone(t, perHour)
 	hosts := NewHosts("node-1", "Shop.Example.:443", "")
@@ -83,7 +84,8 @@ func TestHTTPHosts(t *testing.T) {
 	}
 }
 
-// Promise: a page of another site charges nothing and changes nothing, whatever it has a browser send.
+// Promise: a page of another site charges nothing and changes nothing, whatever it has a browser
+// send.
 func TestHTTPCrossSite(t *testing.T) {
 	node := alone(t, perHour)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Hosts: NewHosts("shop.example")})
@@ -142,7 +144,8 @@ func TestHTTPCrossSite(t *testing.T) {
 	}
 }
 
-// Promise: a proxy asks for clients that come from anywhere, and passes on the headers that they send.
+// Promise: a proxy asks for clients that come from anywhere, and passes on the headers that they
+// send.
 func TestHTTPAuthOfForeignClients(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), Hosts: NewHosts()})
 	followed := []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://elsewhere.example"} // of a link on another page

@@ -15,9 +15,10 @@ import (
 	"penstock/limiter"
 )
 
-// forwardAuth does what Traefik's ForwardAuth middleware does with a request: it asks with GET, without a body, with all
-// headers of the client and its own X-Forwarded- ones in place of theirs; an answer of 2xx lets the request pass, any other
-// is handed to the client as it is: status, headers and body.
+// forwardAuth does what Traefik's ForwardAuth middleware does with a request: it asks with GET,
+// without a body, with all headers of the client and its own X-Forwarded- ones in place of theirs;
+// an answer of 2xx lets the request pass, any other is handed to the client as it is: status,
+// headers and body.
 func forwardAuth(t *testing.T, ask http.Handler, question string, next http.Handler) http.Handler {
 	node := httptest.NewServer(ask)
 	t.Cleanup(node.Close)
@@ -56,7 +57,8 @@ func forwardAuth(t *testing.T, ask http.Handler, question string, next http.Hand
 	})
 }
 
-// Promise: Traefik's contract. Clients are told apart by what Traefik says of them, and not by what they say themselves.
+// Promise: Traefik's contract. Clients are told apart by what Traefik says of them, and not by what
+// they say themselves.
 func TestTraefik(t *testing.T) {
 	node := alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}})

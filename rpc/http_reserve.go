@@ -23,7 +23,8 @@ type holdJSON struct {
 	decisionJSON
 }
 
-// reservedJSON answers with a hold for each item. A body that was one item has its hold's fields here too.
+// reservedJSON answers with a hold for each item. A body that was one item has its hold's fields
+// here too.
 type reservedJSON struct {
 	Allowed bool `json:"allowed"`
 	*holdJSON
@@ -44,7 +45,8 @@ type extendJSON struct {
 	Holder string `json:"holder"`
 }
 
-// reserveBody is POST /v1/reserve: all is set aside, or nothing. The status is 200 also if that was denied.
+// reserveBody is POST /v1/reserve: all is set aside, or nothing. The status is 200 also if that was
+// denied.
 func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 	body, err := readJSON[reserveJSON](rw, r, "a body has items, ttl_ms, holder or the fields of one item; an item has limit, inline, key, cost")
 	if err != nil {
@@ -105,7 +107,8 @@ func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op clus
 	writeJSON(rw, http.StatusOK, newDecisionJSON(&d))
 }
 
-// bodyFault says what was wrong with a body, or with what it asked for. single says that it was one item and no list.
+// bodyFault says what was wrong with a body, or with what it asked for. single says that it was one
+// item and no list.
 func bodyFault(err error, single bool) fault {
 	f := explain(err)
 	var large *http.MaxBytesError

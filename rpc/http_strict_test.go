@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Promise: two keys are never confused, and what is not understood to the letter is refused and charges nothing.
+// Promise: two keys are never confused, and what is not understood to the letter is refused and
+// charges nothing.
 func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: alone(t, perHour)})
 	for body, field := range map[string]string{

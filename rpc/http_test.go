@@ -198,7 +198,8 @@ func TestHTTPBody(t *testing.T) {
 	}
 }
 
-// Every algorithm can be had at the door, under the name that files use, with the fields that only it has.
+// Every algorithm can be had at the door, under the name that files use, with the fields that only
+// it has.
 func TestHTTPEveryAlgorithm(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: alone(t)})
 	for _, c := range []struct {
@@ -250,7 +251,8 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// Promise: hostile or malformed input gets a clear error that names the field, and nothing is charged.
+// Promise: hostile or malformed input gets a clear error that names the field, and nothing is
+// charged.
 func TestHTTPBadInput(t *testing.T) {
 	node := alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})

@@ -22,8 +22,10 @@ import (
 //	penstock://node/n1       the node n1 (escaped as in a path); without any such name, the DNS name n1 says the same
 //	penstock://role/member   it may own keys; penstock://role/agent: it may not
 //
-// A member's certificate is good for an agent too. One that is an agent's alone may name all nodes with a prefix: penstock://node/shop-*. One without a role is for a member or an
-// agent, but only under the names that it has in full: it can take nobody's place. One that names no node is nobody's.
+// A member's certificate is good for an agent too. One that is an agent's alone may name all nodes
+// with a prefix: penstock://node/shop-*. One without a role is for a member or an agent, but only
+// under the names that it has in full: it can take nobody's place. One that names no node is
+// nobody's.
 const (
 	nodeURI = "node"
 	roleURI = "role"
@@ -101,8 +103,8 @@ func (id *identity) check(node string, role cluster.Role) error {
 		errIdentity, id, role, node, node, role)
 }
 
-// CheckCertificateFile is an error if the certificate in a PEM file does not say that it belongs to a node in a role: other nodes
-// would refuse it.
+// CheckCertificateFile is an error if the certificate in a PEM file does not say that it belongs to
+// a node in a role: other nodes would refuse it.
 func CheckCertificateFile(path, node string, role cluster.Role) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -68,7 +68,8 @@ func (a *authority) as(node string, role cluster.Role) {
 	}, a.cert, a.key)
 }
 
-// Promise: a certificate of the peers' authority opens no line under another node's name, in either direction.
+// Promise: a certificate of the peers' authority opens no line under another node's name, in either
+// direction.
 func TestCertificateIsBoundToTheLine(t *testing.T) {
 	a := newAuthority(t, "peers")
 	a.as("n1", cluster.RoleMember)
@@ -122,7 +123,8 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 	}
 }
 
-// Promise: who has opened a stream speaks for itself alone. Asks under another name are refused, and so is a stream under another's boot.
+// Promise: who has opened a stream speaks for itself alone. Asks under another name are refused,
+// and so is a stream under another's boot.
 func TestForgedSendersAreRefused(t *testing.T) {
 	s := newStations(t, 2)
 	me := greeting{testCluster, "n9", 9}

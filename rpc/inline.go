@@ -24,8 +24,9 @@ import (
 // inlineName is the name of an inline limit that has none.
 const inlineName = "inline"
 
-// Inlines turns the limits that clients send along into *limiter.Limit, the same one for the same Spec. The doors of a node share
-// one, so that a client has its bound once and not at each of them. Its zero value is ready to use.
+// Inlines turns the limits that clients send along into *limiter.Limit, the same one for the same
+// Spec. The doors of a node share one, so that a client has its bound once and not at each of them.
+// Its zero value is ready to use.
 type Inlines struct {
 	Deny  bool          // such limits are refused; set before the first use
 	Node  *cluster.Node // counts refusals; nil: nobody does
@@ -33,8 +34,8 @@ type Inlines struct {
 	uses  inlineUses
 }
 
-// get returns the limit of spec, whose name may be empty, for a request that charges nothing. An error is a *limiter.SpecError, or
-// errInlineDenied; see inlineError.
+// get returns the limit of spec, whose name may be empty, for a request that charges nothing. An
+// error is a *limiter.SpecError, or errInlineDenied; see inlineError.
 func (c *Inlines) get(spec limiter.Spec, from caller) (*limiter.Limit, error) {
 	if err := c.permit(from, access.Read); err != nil {
 		return nil, err
@@ -81,8 +82,8 @@ func (c *Inlines) permit(from caller, instead access.Right) error {
 	return client.MayBring()
 }
 
-// Bring is the limit of spec, which a request of a further Door has brought along; ctx is that of the request, with its
-// grpc/peer. An error is for StatusError and WriteError.
+// Bring is the limit of spec, which a request of a further Door has brought along; ctx is that of
+// the request, with its grpc/peer. An error is for StatusError and WriteError.
 func (c *Inlines) Bring(ctx context.Context, spec limiter.Spec) (*limiter.Limit, error) {
 	l, err := c.bring(spec, caller{ctx: ctx})
 	var wrong *limiter.SpecError
@@ -92,7 +93,8 @@ func (c *Inlines) Bring(ctx context.Context, spec limiter.Spec) (*limiter.Limit,
 	return l, err
 }
 
-// known is the limit of spec, whether such limits are refused or not: what was reserved under one can always be settled.
+// known is the limit of spec, whether such limits are refused or not: what was reserved under one
+// can always be settled.
 func (c *Inlines) known(spec limiter.Spec) (*cachedLimit, error) {
 	if spec.Name == "" {
 		spec.Name, spec.Nameless = inlineName, true
@@ -115,11 +117,12 @@ var errInlineDenied = &inlineFault{
 	"inline: this node takes no limits that requests bring along (--inline deny); name one of the limits that it has",
 }
 
-// maxInlinePerClient is how many inline limits of one client may have counters at a time, as far as one node knows.
+// maxInlinePerClient is how many inline limits of one client may have counters at a time, as far as
+// one node knows.
 const maxInlinePerClient = 2048
 
-// inlineUses knows which clients have brought which limits, until the counters of these have run out. The first client that
-// brings a limit has it on its account.
+// inlineUses knows which clients have brought which limits, until the counters of these have run
+// out. The first client that brings a limit has it on its account.
 type inlineUses struct {
 	mu      sync.Mutex // guards below
 	limits  map[uint64]inlineUse
@@ -132,7 +135,8 @@ type inlineUse struct {
 	until  time.Time
 }
 
-// pruneEvery is how often it is searched for what has run out: a client at its bound must not cause a search with each request.
+// pruneEvery is how often it is searched for what has run out: a client at its bound must not cause
+// a search with each request.
 const pruneEvery = time.Second
 
 // add counts l among the limits of a client. The error is an *inlineFault.
@@ -252,13 +256,14 @@ func (c caller) name() string {
 	return addr.Addr().Unmap().String()
 }
 
-// restarted reports whether a door says so. Limits without a name of their own share one and nothing else: none of them
-// takes another's place.
+// restarted reports whether a door says so. Limits without a name of their own share one and
+// nothing else: none of them takes another's place.
 func restarted(d *cluster.Decision) bool { return d.Restarted && d.Rule.Name != inlineName }
 
-// limitCache keeps the limits that arrive by the wire, so that a limit is checked and worked out once and not once per
-// message, and everybody who sends the same Spec counts with the same pointer. It is bounded, because whoever sends
-// names can draw new ones for ever: when young is full it becomes old, and what is in neither is made again.
+// limitCache keeps the limits that arrive by the wire, so that a limit is checked and worked out
+// once and not once per message, and everybody who sends the same Spec counts with the same
+// pointer. It is bounded, because whoever sends names can draw new ones for ever: when young is
+// full it becomes old, and what is in neither is made again.
 type limitCache struct {
 	mu         sync.RWMutex // guards the maps
 	young, old map[limiter.Spec]*cachedLimit

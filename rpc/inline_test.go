@@ -36,8 +36,8 @@ func differing(a, b limiter.Spec) (names []string) {
 	return names
 }
 
-// checkInline: every field of an inline limit that a door reads changes the Spec that comes out, and all of them
-// together every field that a Spec has.
+// checkInline: every field of an inline limit that a door reads changes the Spec that comes out,
+// and all of them together every field that a Spec has.
 func checkInline(t *testing.T, door string, changed map[string][]string) {
 	reached := map[string]bool{}
 	for name, fields := range changed {
@@ -82,7 +82,8 @@ func TestInlineFieldsOfGRPC(t *testing.T) {
 	checkInline(t, "gRPC", changed)
 }
 
-// TestInlineEnums: each name of an enum of the wire is the value of the same name here, and one that is unknown stays so.
+// TestInlineEnums: each name of an enum of the wire is the value of the same name here, and one
+// that is unknown stays so.
 func TestInlineEnums(t *testing.T) {
 	for i, want := range []limiter.Calendar{0, limiter.Minutes, limiter.Hours, limiter.Days, limiter.Weeks, limiter.Months, limiter.Years} {
 		if got := inlineSpec(&penstockv1.InlineLimit{Calendar: penstockv1.Calendar(i)}).Calendar; got != want {
@@ -164,7 +165,8 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 	}
 }
 
-// TestInlineBadInput: both doors refuse a bad limit with the name of the field, what it was and what is accepted.
+// TestInlineBadInput: both doors refuse a bad limit with the name of the field, what it was and
+// what is accepted.
 func TestInlineBadInput(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: alone(t)})
 	s := &rateLimiter{node: alone(t), clock: NewClock(), inlines: new(Inlines)}
@@ -223,8 +225,8 @@ func TestInlineBadInput(t *testing.T) {
 	}
 }
 
-// TestDoorsSayOverrides: which override decided, and that a key began anew; but not of limits that have no name of their
-// own, of which none takes the place of another.
+// TestDoorsSayOverrides: which override decided, and that a key began anew; but not of limits that
+// have no name of their own, of which none takes the place of another.
 func TestDoorsSayOverrides(t *testing.T) {
 	node := alone(t)
 	demo, err := limiter.New(perHour, limiter.Override{Key: "plan:pro/*", Limit: 50}, limiter.Override{Key: "10.0.0.0/8", Unlimited: true})

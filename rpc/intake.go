@@ -17,17 +17,20 @@ const (
 	streamWeight = 12 << 10
 	// pieceWeight is what a frame of data takes beside its bytes.
 	pieceWeight = 256
-	// messageTimeout is how long a message may be on its way, from its first byte to its last. The largest one needs 1.7 Mbit/s.
+	// messageTimeout is how long a message may be on its way, from its first byte to its last. The
+	// largest one needs 1.7 Mbit/s.
 	messageTimeout = 10 * time.Second
 	// intakeLogged is how often a door says that it closes connections for their weight, at most.
 	intakeLogged = 10 * time.Second
 )
 
-// intake bounds the memory of calls that are not complete, at a gRPC door. gRPC makes a goroutine for a call when its header comes,
-// and takes in as much of its message as the client sends, up to the largest size; a client that ends neither would
-// have all of that a thousand times a connection. Here each connection has a weight: of its calls whose requests are not complete, and of the bytes of
-// unfinished messages. When all together weigh more than there is room for, the heaviest connection is closed, then
-// the next one: an attacker's, since clients that finish what they begin weigh next to nothing.
+// intake bounds the memory of calls that are not complete, at a gRPC door. gRPC makes a goroutine
+// for a call when its header comes, and takes in as much of its message as the client sends, up to
+// the largest size; a client that ends neither would have all of that a thousand times a
+// connection. Here each connection has a weight: of its calls whose requests are not complete, and
+// of the bytes of unfinished messages. When all together weigh more than there is room for, the
+// heaviest connection is closed, then the next one: an attacker's, since clients that finish what
+// they begin weigh next to nothing.
 type intake struct {
 	room   int64
 	log    *slog.Logger
@@ -48,8 +51,9 @@ func newIntake(room int64, log *slog.Logger) *intake {
 	return d
 }
 
-// relieve closes the heaviest connections until what is left has room, and then waits until they are gone: what they weigh is in use
-// until then. c, whose reader calls it, reads nothing more meanwhile.
+// relieve closes the heaviest connections until what is left has room, and then waits until they
+// are gone: what they weigh is in use until then. c, whose reader calls it, reads nothing more
+// meanwhile.
 func (d *intake) relieve(c *weighedConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +68,8 @@ func (d *intake) relieve(c *weighedConn) {
 	}
 }
 
-// dropHeaviestLocked closes the heaviest connection, and reports whether there was one. d.mu is held.
+// dropHeaviestLocked closes the heaviest connection, and reports whether there was one. d.mu is
+// held.
 func (d *intake) dropHeaviestLocked() bool {
 	var heaviest *weighedConn
 	var most int64
@@ -263,8 +268,8 @@ func (c requests) begun(f frameHead) {
 	}
 }
 
-// data weighs a piece of a message. Padding is taken for a part of it: no gRPC client pads, and what one that does is
-// taken for is at worst heavier than it is.
+// data weighs a piece of a message. Padding is taken for a part of it: no gRPC client pads, and
+// what one that does is taken for is at worst heavier than it is.
 func (c requests) data(f frameHead, b []byte) {
 	u := c.calls[f.stream]
 	if u == nil {

@@ -113,8 +113,8 @@ func dial(t testing.TB, address string) penstockv1.RateLimiterClient {
 	return penstockv1.NewRateLimiterClient(conn)
 }
 
-// Promise: whatever clients leave unfinished, it takes no more memory than there is room for, and a client that
-// finishes what it begins is not the one to pay for it.
+// Promise: whatever clients leave unfinished, it takes no more memory than there is room for, and a
+// client that finishes what it begins is not the one to pay for it.
 func TestUnfinishedCallsAreBounded(t *testing.T) {
 	const room = 4 << 20
 	address, door := newOpenDoor(t, ServerConfig{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
@@ -233,8 +233,8 @@ func TestNothingIsKeptBeforeTheToken(t *testing.T) {
 	eventually(t, "nothing weighs", func() bool { return door.used.Load() == 0 })
 }
 
-// Promise: a request that does not come to its end is not waited for: a call with one request has a deadline, and a message of a
-// stream too. (The timers are run by hand.)
+// Promise: a request that does not come to its end is not waited for: a call with one request has a
+// deadline, and a message of a stream too. (The timers are run by hand.)
 func TestRequestsHaveADeadline(t *testing.T) {
 	a := &admit{single: map[string]bool{checkMethod: true}}
 	ctx, err := a.handle(context.Background(), &tap.Info{FullMethodName: checkMethod})

@@ -45,8 +45,8 @@ type topKeys struct {
 	Partial bool       `json:"partial"` // the caller would not wait until all keys had been looked at
 }
 
-// top looks at all keys that node decides for, and returns those that have used most. It keeps twice as many as it returns,
-// so it needs no memory for the others.
+// top looks at all keys that node decides for, and returns those that have used most. It keeps
+// twice as many as it returns, so it needs no memory for the others.
 func top(ctx context.Context, node *cluster.Node, count int, limit string) topKeys {
 	out := topKeys{Node: node.ID(), Keys: []keyState{}}
 	most := func() {

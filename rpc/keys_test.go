@@ -13,7 +13,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// Promise: the keys that have used most come first, of all keys of the node, each with what it has used.
+// Promise: the keys that have used most come first, of all keys of the node, each with what it has
+// used.
 func TestTop(t *testing.T) {
 	node := alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})

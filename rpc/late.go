@@ -6,9 +6,10 @@ import (
 	"penstock/cluster"
 )
 
-// Answers that wait, for an heir or for an owner that only this node reaches, have a goroutine each and keep their ask. So there are
-// bounds on their number and on the bytes of their asks, per stream and in all streams of the door. More relays than that are not relayed,
-// and the asker falls back at once; more of the others are refused unread, and the asker asks again.
+// Answers that wait, for an heir or for an owner that only this node reaches, have a goroutine each
+// and keep their ask. So there are bounds on their number and on the bytes of their asks, per
+// stream and in all streams of the door. More relays than that are not relayed, and the asker falls
+// back at once; more of the others are refused unread, and the asker asks again.
 const (
 	relaysAtOnce = 512 // for each stream
 	relayBytes   = 4 << 20
@@ -27,7 +28,8 @@ func (b *lateBudget) add(number, bytes int) (int64, int64) {
 	return b.number.Add(int64(number)), b.bytes.Add(int64(bytes))
 }
 
-// enter reports whether one more ask may wait, of so many bytes and within such bounds for its stream; then it has been counted.
+// enter reports whether one more ask may wait, of so many bytes and within such bounds for its
+// stream; then it has been counted.
 func (e *exchange) enter(weight int, number, bytes int64) bool {
 	n, b := e.late.add(1, weight)
 	all, allBytes := e.door.late.add(1, weight)

@@ -60,7 +60,8 @@ func TestLimitsThereAndBack(t *testing.T) {
 	}
 }
 
-// Promise: a limit that was put counts at once, keeps what keys have used when it is put anew, and is no file's.
+// Promise: a limit that was put counts at once, keeps what keys have used when it is put anew, and
+// is no file's.
 func TestPutLimit(t *testing.T) {
 	n := alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})

@@ -25,33 +25,36 @@ import (
 )
 
 const (
-	// retryMin and retryMax are the pause before a peer that could not be reached is tried again. gRPC's default would
-	// leave a restarted node alone for up to two minutes.
+	// retryMin and retryMax are the pause before a peer that could not be reached is tried again.
+	// gRPC's default would leave a restarted node alone for up to two minutes.
 	retryMin = 50 * time.Millisecond
 	retryMax = time.Second
-	// A process that is being killed takes connections on for a few milliseconds more, and drops them. For dyingLasts after a
-	// good stream, a line tries for another one every dyingPause, to learn whether nobody listens any more.
+	// A process that is being killed takes connections on for a few milliseconds more, and drops
+	// them. For dyingLasts after a good stream, a line tries for another one every dyingPause, to
+	// learn whether nobody listens any more.
 	dyingLasts = 100 * time.Millisecond
 	dyingPause = 2 * time.Millisecond
 	// greetingTimeout is how long a peer may take to say who it is.
 	greetingTimeout = time.Second
-	// maxFrame is the size from which on a frame takes no further ask. The largest ask, 1000 items with their own
-	// limits, is about 1.5 MiB, so a frame stays below the 4 MiB that the peer reads.
+	// maxFrame is the size from which on a frame takes no further ask. The largest ask, 1000 items
+	// with their own limits, is about 1.5 MiB, so a frame stays below the 4 MiB that the peer
+	// reads.
 	maxFrame = 1 << 20
-	// maxReply is the most that a peer may answer at once: a frame of the smallest items, each refused with a long name of
-	// its owner, is answered by some 5 MiB.
+	// maxReply is the most that a peer may answer at once: a frame of the smallest items, each
+	// refused with a long name of its owner, is answered by some 5 MiB.
 	maxReply = 16 << 20
-	// maxWaiting is how much may wait for one peer, in bytes. A peer that does not read is noticed by its silence long
-	// before; this bounds the memory until then.
+	// maxWaiting is how much may wait for one peer, in bytes. A peer that does not read is noticed
+	// by its silence long before; this bounds the memory until then.
 	maxWaiting = 16 << 20
 )
 
-// line carries asks to one boot of one node, over one stream. Two goroutines keep it: run opens the stream, reads the
-// answers, and opens the next when it ends; write writes what waits.
+// line carries asks to one boot of one node, over one stream. Two goroutines keep it: run opens the
+// stream, reads the answers, and opens the next when it ends; write writes what waits.
 //
-// Asks travel together by themselves (natural batching): whoever posts while nothing waits wakes the writer, everybody
-// else only joins. The writer lets the callers that are ready run once (runtime.Gosched) and then takes all that
-// waits. There is no timer: a lone ask goes out at once, and while one frame is written the next one fills.
+// Asks travel together by themselves (natural batching): whoever posts while nothing waits wakes
+// the writer, everybody else only joins. The writer lets the callers that are ready run once
+// (runtime.Gosched) and then takes all that waits. There is no timer: a lone ask goes out at once,
+// and while one frame is written the next one fills.
 type line struct {
 	config  *PeersConfig
 	stats   *PeersStats
@@ -130,8 +133,8 @@ func (p *Peers) newLine(to lineTo, role cluster.Role) (*line, error) {
 			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},
 			MinConnectTimeout: time.Second,
 		}),
-		// Finds a network that swallows everything, within two seconds if data is under way (TCP_USER_TIMEOUT). It does
-		// not find a peer that hangs; the deadlines of the calls do.
+		// Finds a network that swallows everything, within two seconds if data is under way
+		// (TCP_USER_TIMEOUT). It does not find a peer that hangs; the deadlines of the calls do.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(maxReply)),
 	)
@@ -144,8 +147,9 @@ func (p *Peers) newLine(to lineTo, role cluster.Role) (*line, error) {
 	return l, nil
 }
 
-// dial connects, and notes whether the machine says that nobody listens there. A process that is dying may still take a connection
-// on and drop it; then gRPC dials again while run waits for the stream, and callers hear from here that the peer is gone.
+// dial connects, and notes whether the machine says that nobody listens there. A process that is
+// dying may still take a connection on and drop it; then gRPC dials again while run waits for the
+// stream, and callers hear from here that the peer is gone.
 func (l *line) dial(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	refused := errors.Is(err, syscall.ECONNREFUSED)
@@ -352,8 +356,8 @@ func (l *line) converse() (greeted bool, err error) {
 	return true, err
 }
 
-// open opens a stream to the node and boot that the line is for. It does not wait for a peer that cannot be reached,
-// except when callers know already that they cannot.
+// open opens a stream to the node and boot that the line is for. It does not wait for a peer that
+// cannot be reached, except when callers know already that they cannot.
 func (l *line) open(ctx context.Context, hangUp func()) (grpc.ClientStream, error) {
 	l.mu.Lock()
 	patient := l.down != nil
@@ -400,7 +404,8 @@ func (l *line) write(ctx context.Context, stream grpc.ClientStream) {
 	for {
 		runtime.Gosched()
 		for first, last := l.take(); first <= last; first, last = l.take() {
-			// SendMsg fails only before gRPC has taken the frame over: what is in it then is surely unsent.
+			// SendMsg fails only before gRPC has taken the frame over: what is in it then is surely
+			// unsent.
 			if err := stream.SendMsg(&l.frame.buf); err != nil {
 				l.unsent(first, last, err)
 				return // the reader learns the reason
@@ -415,7 +420,8 @@ func (l *line) write(ctx context.Context, stream grpc.ClientStream) {
 	}
 }
 
-// take writes waiting letters down in l.frame and counts them as sent. It returns their tags, none if first > last.
+// take writes waiting letters down in l.frame and counts them as sent. It returns their tags, none
+// if first > last.
 func (l *line) take() (first, last uint64) {
 	now := l.config.Clock.Now()
 	l.pen.Lock()
@@ -506,8 +512,8 @@ func (l *line) deliver(tag uint64, b []byte) {
 	}
 }
 
-// hungUp fails all letters that were sent on a stream that has ended. If the peer said how far it got, what came later
-// was not touched.
+// hungUp fails all letters that were sent on a stream that has ended. If the peer said how far it
+// got, what came later was not touched.
 func (l *line) hungUp(trailer metadata.MD, err error) {
 	served, unknown := strconv.ParseUint(first(trailer, servedKey), 10, 64)
 	l.mu.Lock()

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Doorkeeper is a listener that lets in so many connections at a time and closes those beyond at once. Every door has one, so a crowd
-// at one of them leaves the others, the peers and the files their file descriptors. It closes instead of letting wait: a client that is
-// refused tries another node, one that waits does not.
+// Doorkeeper is a listener that lets in so many connections at a time and closes those beyond at
+// once. Every door has one, so a crowd at one of them leaves the others, the peers and the files
+// their file descriptors. It closes instead of letting wait: a client that is refused tries another
+// node, one that waits does not.
 type Doorkeeper struct {
 	net.Listener
 	config DoorkeeperConfig
@@ -36,10 +37,12 @@ type DoorkeeperConfig struct {
 	Most   int          // connections that it may have at all; those beyond Own are taken from Common
 	Common *CommonRoom  // shared with other doors; nil: there is none
 	Logger *slog.Logger // required
-	// Refusal is written to a connection before it is closed, in the protocol of the door. Empty for a door with TLS.
+	// Refusal is written to a connection before it is closed, in the protocol of the door. Empty
+	// for a door with TLS.
 	Refusal string
-	// UserTimeout is how long the kernel waits for the client to take in what was sent to it, where the kernel can be told. gRPC tells it
-	// itself, but not about connections that are counted. 0: as long as the kernel likes.
+	// UserTimeout is how long the kernel waits for the client to take in what was sent to it, where
+	// the kernel can be told. gRPC tells it itself, but not about connections that are counted. 0:
+	// as long as the kernel likes.
 	UserTimeout time.Duration
 }
 
@@ -91,7 +94,8 @@ func (k *Doorkeeper) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse closes conn. What it writes fits into the empty buffer of the socket, so it waits for nobody.
+// refuse closes conn. What it writes fits into the empty buffer of the socket, so it waits for
+// nobody.
 func (k *Doorkeeper) refuse(conn net.Conn) {
 	if k.config.Refusal != "" {
 		conn.SetWriteDeadline(time.Now().Add(time.Second))
@@ -136,6 +140,7 @@ func (c *admitted) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// Open is how many connections there are, and Refused how many were closed because that would have been too many.
+// Open is how many connections there are, and Refused how many were closed because that would have
+// been too many.
 func (k *Doorkeeper) Open() int64     { return k.open.Load() }
 func (k *Doorkeeper) Refused() uint64 { return k.refused.Load() }

@@ -11,8 +11,9 @@ import (
 	"penstock/cluster"
 )
 
-// Metrics are what /metrics shows of a node: its counters, read when somebody asks and not before, and how long the HTTP
-// door takes. Nothing has a key in a label. Each node has a registry of its own, so that two fit in a process.
+// Metrics are what /metrics shows of a node: its counters, read when somebody asks and not before,
+// and how long the HTTP door takes. Nothing has a key in a label. Each node has a registry of its
+// own, so that two fit in a process.
 type Metrics struct {
 	registry *prometheus.Registry
 	seconds  *prometheus.HistogramVec // of the pages that decide
@@ -43,7 +44,8 @@ func NewMetrics(n *cluster.Node, p *Peers) *Metrics {
 	return &Metrics{r, seconds, checks, failed}
 }
 
-// Checks is where a door says how long a request with checks took, in seconds. Without metrics it is nil.
+// Checks is where a door says how long a request with checks took, in seconds. Without metrics it
+// is nil.
 func (m *Metrics) Checks(door string) prometheus.Observer {
 	if m == nil {
 		return nil
@@ -117,7 +119,8 @@ func (m *Metrics) AddDoor(k *Doorkeeper) {
 // secondsBuckets are the bounds of the histograms of doors.
 var secondsBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
 
-// SetReloads says how the last reading of the files of limits is found out: whether it succeeded, and when one last did.
+// SetReloads says how the last reading of the files of limits is found out: whether it succeeded,
+// and when one last did.
 func (m *Metrics) SetReloads(last func() (ok bool, at time.Time)) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "penstock_config_last_reload_successful", Help: "1 if the files of limits were taken over when they were last read; 0: those before are in force.",

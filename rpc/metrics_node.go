@@ -41,8 +41,8 @@ func (m *Metrics) AddCertificate(door string, t *tls.Config) {
 	}))
 }
 
-// limitCollector shows how the checks under each limit were answered. A limit has a name there if it
-// comes from a file or from Admin, so that clients cannot make series.
+// limitCollector shows how the checks under each limit were answered. A limit has a name there if
+// it comes from a file or from Admin, so that clients cannot make series.
 type limitCollector struct{ node *cluster.Node }
 
 var (
@@ -56,7 +56,8 @@ var (
 // Describe sends what Collect may send.
 func (c *limitCollector) Describe(to chan<- *prometheus.Desc) { to <- checksDesc; to <- degradedDesc }
 
-// Collect leaves out what is 0, except of other: thousands of limits have few series until they are used.
+// Collect leaves out what is 0, except of other: thousands of limits have few series until they are
+// used.
 func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, limit string, n uint64, labels ...string) {
 		if n > 0 || limit == cluster.OtherLimits {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// millis is d in milliseconds, rounded up: who waits that long has waited long enough. Never (-1) stays -1. All that a
-// door writes as *_ms goes through here.
+// millis is d in milliseconds, rounded up: who waits that long has waited long enough. Never (-1)
+// stays -1. All that a door writes as *_ms goes through here.
 func millis(d time.Duration) int64 {
 	if d < 0 {
 		return -1

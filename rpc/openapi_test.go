@@ -204,7 +204,8 @@ func registered(t *testing.T) (patterns []string) {
 // undocumented are pages that are for people and their tools, and no interface.
 var undocumented = regexp.MustCompile(`^(/|GET /\{\$\}|GET /debug/pprof/.*|GET /ui/.*)$`)
 
-// Promise: docs/openapi.yaml says what the handlers do: paths, parameters, fields of requests, both ways.
+// Promise: docs/openapi.yaml says what the handlers do: paths, parameters, fields of requests, both
+// ways.
 func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 	api, operations := readOpenAPI(t)
 	seen := map[string]bool{}
@@ -268,8 +269,8 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// Promise: each operation answers with the statuses, the types of body and the fields that the file says, and with no
-// others.
+// Promise: each operation answers with the statuses, the types of body and the fields that the file
+// says, and with no others.
 func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	api, operations := readOpenAPI(t)
 	lost, err := cluster.New(cluster.Config{ID: "n1", Boot: 1, Clock: NewClock(), Network: unreached{t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})

@@ -26,8 +26,8 @@ type PeersConfig struct {
 	Logger  *slog.Logger // default slog.Default
 }
 
-// Peers is a node's hand to other nodes (cluster.Network): a line to each, over gRPC. All methods are safe for
-// concurrent use.
+// Peers is a node's hand to other nodes (cluster.Network): a line to each, over gRPC. All methods
+// are safe for concurrent use.
 type Peers struct {
 	config  PeersConfig
 	stats   PeersStats
@@ -40,8 +40,9 @@ type Peers struct {
 	lines  atomic.Pointer[map[lineTo]*line] // never changed, only replaced
 }
 
-// lineTo says where a line ends. Another boot of a node is another end: it has lost the memory of the one before. Without a
-// boot any boot of the id is meant, and without an id any node of the cluster that listens at the address.
+// lineTo says where a line ends. Another boot of a node is another end: it has lost the memory of
+// the one before. Without a boot any boot of the id is meant, and without an id any node of the
+// cluster that listens at the address.
 type lineTo struct {
 	id, addr string
 	boot     uint64
@@ -76,8 +77,8 @@ func NewPeers(c PeersConfig) *Peers {
 // Stats are the counters; they are read while they change.
 func (p *Peers) Stats() *PeersStats { return &p.stats }
 
-// Call carries each Ask to its peer, all at once, and returns when each Call has its Answer or its Err, at the latest
-// when the last of their deadlines comes. See cluster.Network.
+// Call carries each Ask to its peer, all at once, and returns when each Call has its Answer or its
+// Err, at the latest when the last of their deadlines comes. See cluster.Network.
 func (p *Peers) Call(calls []cluster.Call) {
 	if len(calls) > 0 && calls[0].Ask != nil && calls[0].Ask.Move == nil {
 		defer took(p.seconds, time.Now())
@@ -115,8 +116,9 @@ func (p *Peers) forget(m cluster.Member) {
 	}
 }
 
-// Answers asks whether that very boot of a node is there: nil if it answers, an error that wraps cluster.ErrGone if nobody
-// listens at its address, or another one does. Its time is bounded by ctx.
+// Answers asks whether that very boot of a node is there: nil if it answers, an error that wraps
+// cluster.ErrGone if nobody listens at its address, or another one does. Its time is bounded by
+// ctx.
 func (p *Peers) Answers(ctx context.Context, m cluster.Member) error {
 	until := p.config.Clock.Now().Add(time.Second)
 	if d, ok := ctx.Deadline(); ok {
@@ -160,9 +162,10 @@ func (p *Peers) lineLocked(to lineTo, role cluster.Role) (*line, error) {
 	return l, nil
 }
 
-// Keep tells who is there (the Members of a new View): lines to those that own keys are made ahead, so that the first
-// check does not wait for one, and lines to who is not there, earlier boots among them, are closed. Agents are hardly ever
-// asked anything, and there may be thousands: a line to one is made when it is needed. Call it before Node.SetView.
+// Keep tells who is there (the Members of a new View): lines to those that own keys are made ahead,
+// so that the first check does not wait for one, and lines to who is not there, earlier boots among
+// them, are closed. Agents are hardly ever asked anything, and there may be thousands: a line to
+// one is made when it is needed. Call it before Node.SetView.
 func (p *Peers) Keep(members []cluster.Member) {
 	there := make(map[lineTo]bool, len(members))
 	var owners []lineTo

@@ -78,7 +78,8 @@ func TestPeerAnswers(t *testing.T) {
 	}
 }
 
-// Promise: a call to a peer that is not there says at once that nothing was sent, so it may be repeated anywhere.
+// Promise: a call to a peer that is not there says at once that nothing was sent, so it may be
+// repeated anywhere.
 func TestDeadPeerIsUnsent(t *testing.T) {
 	s := newStations(t, 1)[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -324,7 +325,8 @@ func TestPeerDoor(t *testing.T) {
 	}
 }
 
-// Promise: a door that closes tells how far it got, so that nothing that it did not touch is reported as lost.
+// Promise: a door that closes tells how far it got, so that nothing that it did not touch is
+// reported as lost.
 func TestDrainedDoorSaysWhatItServed(t *testing.T) {
 	s := newStations(t, 2, five)
 	stream := exchangeRaw(t, s[1], greeting{testCluster, "n9", 9}.metadata())
@@ -371,8 +373,8 @@ func TestRestartedPeerIsFound(t *testing.T) {
 	eventually(t, "the same boot is reached again", func() bool { return s[0].call(s[1].member, key, time.Minute).Err == nil })
 }
 
-// Promise: kill of a peer in flight: no request hangs past its deadline, each gets a decision, and every one that was not
-// taken by the owner says so.
+// Promise: kill of a peer in flight: no request hangs past its deadline, each gets a decision, and
+// every one that was not taken by the owner says so.
 func TestKilledOwner(t *testing.T) {
 	s := newStations(t, 2, tenThousand)
 	key := keyOf(s[1], 0)
@@ -416,7 +418,8 @@ func TestKilledOwner(t *testing.T) {
 	wg.Wait()
 }
 
-// Promise: memory is bounded while a peer does not read, and calls say at once that nothing was sent.
+// Promise: memory is bounded while a peer does not read, and calls say at once that nothing was
+// sent.
 func TestFullLineRefuses(t *testing.T) {
 	s := newStations(t, 1)[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a connection is taken, and nothing more: asks wait
@@ -442,8 +445,9 @@ func TestFullLineRefuses(t *testing.T) {
 	}
 }
 
-// A process that is dying takes a last connection on, drops it, and is gone: callers must hear that it is gone as soon as its
-// machine says so, or its heirs would wait as long as for one that is only silent.
+// A process that is dying takes a last connection on, drops it, and is gone: callers must hear that
+// it is gone as soon as its machine says so, or its heirs would wait as long as for one that is
+// only silent.
 func TestDyingPeerIsGone(t *testing.T) {
 	s := newStations(t, 1)[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -466,9 +470,9 @@ func TestDyingPeerIsGone(t *testing.T) {
 	eventually(t, "the peer is gone", func() bool { return errors.Is(s.call(to, "key", 5*time.Second).Err, cluster.ErrGone) })
 }
 
-// Promise: right answers again at p99 ≤ 250 ms after kill -9. A process that was good for long and is being killed takes a few
-// connections on and drops them. Who asks meanwhile hears that it is gone, and not that there is just no way: after that it would
-// be left alone for a while.
+// Promise: right answers again at p99 ≤ 250 ms after kill -9. A process that was good for long and
+// is being killed takes a few connections on and drops them. Who asks meanwhile hears that it is
+// gone, and not that there is just no way: after that it would be left alone for a while.
 func TestKilledPeerIsGoneAtOnce(t *testing.T) {
 	s := newStations(t, 2)
 	for round := range 5 {

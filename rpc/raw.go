@@ -13,7 +13,8 @@ func (m *message) free() {
 	m.buf = nil
 }
 
-// rawCodec carries bytes: it marshals a *[]byte and unmarshals into a *message. What is in them is protobuf.
+// rawCodec carries bytes: it marshals a *[]byte and unmarshals into a *message. What is in them is
+// protobuf.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {

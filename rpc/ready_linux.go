@@ -10,8 +10,9 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// readyConn is c so that gRPC holds a buffer for reading only while there is something to read: idle connections are most, and a buffer
-// is 32 KiB. gRPC does that itself for sockets that nothing stands before.
+// readyConn is c so that gRPC holds a buffer for reading only while there is something to read:
+// idle connections are most, and a buffer is 32 KiB. gRPC does that itself for sockets that nothing
+// stands before.
 func readyConn(c *weighedConn) net.Conn {
 	if c.Conn != c.raw { // TLS stands between
 		return c
@@ -89,7 +90,8 @@ func (r *readyWeighed) tryRead(fd uintptr) bool {
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall has not.
 const tcpUserTimeout = 0x12
 
-// setUserTimeout has the kernel close c when its client has not acknowledged anything for d. It is an aid: without it, keepalive closes c.
+// setUserTimeout has the kernel close c when its client has not acknowledged anything for d. It is
+// an aid: without it, keepalive closes c.
 func setUserTimeout(c net.Conn, d time.Duration) {
 	socket, ok := c.(*net.TCPConn)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 	"penstock/rpc/audit"
 )
 
-// Promise: every change is recorded with who, what, before and after; what only charges is not. No token and
-// no key is in it, and only those see it who may read.
+// Promise: every change is recorded with client, action, before and after; what only charges is
+// not. No token and no key is in it, and only clients that may read see it.
 func TestChangesAreRecorded(t *testing.T) {
 	const key = "shop/secret-of-a-user"
 	lines := new(strings.Builder)

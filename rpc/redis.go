@@ -23,7 +23,7 @@ type RedisConfig struct {
 	Node      *cluster.Node
 	TLS       *tls.Config     // nil: plaintext. See ServerTLS
 	AuthToken string          // clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
-	Clients   *access.Clients // those who may ask, with their rights; nil: AuthToken alone decides
+	Clients   *access.Clients // those that may ask, with their rights; nil: AuthToken alone decides
 	Audit     *audit.Log      // records what DEL resets; nil: nothing does
 	Draining  func() bool     // while it is true, READY says 0; nil: never
 	Inlines   *Inlines        // the limits that commands bring along, shared by the doors of a node; nil: those of this door alone
@@ -33,20 +33,23 @@ type RedisConfig struct {
 // Bounds of the door. Who is slower, or more, is cut off. (Those of a command are resp's.)
 const (
 	maxRedisConns = 10_000
-	// redisIdle is for clients that say nothing: pools keep connections for half an hour, and open others when these are gone.
+	// redisIdle is for clients that say nothing: pools keep connections for half an hour, and open
+	// others when these are gone.
 	redisIdle = 5 * time.Minute
-	// redisHurry is for what must not take long: the rest of a command, the handshake of TLS, saying who one is.
+	// redisHurry is for what must not take long: the rest of a command, the handshake of TLS,
+	// saying who one is.
 	redisHurry = 5 * time.Second
-	// redisPatience is how long a client may take to read. Nothing more of its commands is read meanwhile, so its replies
-	// do not pile up.
+	// redisPatience is how long a client may take to read. Nothing more of its commands is read
+	// meanwhile, so its replies do not pile up.
 	redisPatience = 10 * time.Second
 	// redisReplies is how many bytes of replies are gathered before they are written.
 	redisReplies = 64 << 10
 )
 
-// Redis is the door for clients of the Redis protocol: RL.* as Smyte's rate limiter has them and CL.THROTTLE as redis-cell
-// has it (redis_limits.go), and what such clients say besides (redis_talk.go). Each connection has a goroutine, which
-// decides all that has arrived at once (redis_conn.go).
+// Redis is the door for clients of the Redis protocol: RL.* as Smyte's rate limiter has them and
+// CL.THROTTLE as redis-cell has it (redis_limits.go), and what such clients say besides
+// (redis_talk.go). Each connection has a goroutine, which decides all that has arrived at once
+// (redis_conn.go).
 type Redis struct {
 	config  RedisConfig
 	admits  *access.Clients // nil: anybody
@@ -147,8 +150,8 @@ func (d *Redis) admit(conn net.Conn) {
 	})
 }
 
-// Shutdown takes no more connections, lets every client have the replies to what has been read, and closes. When ctx
-// ends, it closes at once. It returns when all connections are gone.
+// Shutdown takes no more connections, lets every client have the replies to what has been read, and
+// closes. When ctx ends, it closes at once. It returns when all connections are gone.
 func (d *Redis) Shutdown(ctx context.Context) {
 	d.mu.Lock()
 	d.closing.Store(true)

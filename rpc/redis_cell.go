@@ -12,16 +12,18 @@ import (
 	"penstock/rpc/resp"
 )
 
-// CL.THROTTLE answers as redis-cell does. A key has one arrival time there, whatever the numbers of a command: they say
-// what that time means now, so a change of burst, count or period keeps the debt in time.
+// CL.THROTTLE answers as redis-cell does. A key has one arrival time there, whatever the numbers of
+// a command: they say what that time means now, so a change of burst, count or period keeps the
+// debt in time.
 //
 //	e = floor(period / count) in ns;  dvt = e × (max_burst + 1);  new = max(arrival, now) + quantity × e
 //	allowed iff new − dvt ≤ now;  then arrival = new
 //	[refused, max_burst + 1, (dvt − ttl) / e, new − dvt − now or −1, ttl],  ttl = arrival − now
 //
-// A limit whose period is count × e has exactly that interval, so the limiter decides, and only the words of the reply
-// are made here. Where redis-cell ends in an overflow or an error of its store, this answers by the limiter instead: a
-// quantity below 0 gives back at most what was taken, and is never refused.
+// A limit whose period is count × e has exactly that interval, so the limiter decides, and only the
+// words of the reply are made here. Where redis-cell ends in an overflow or an error of its store,
+// this answers by the limiter instead: a quantity below 0 gives back at most what was taken, and is
+// never refused.
 
 // cellName is the name of the limits of CL.THROTTLE.
 const cellName = "cl.throttle"
@@ -63,8 +65,8 @@ func readCellRate(burst, count, period int64) (cellRate, error) {
 	return cellRate{burst + 1, count, time.Duration(interval)}, nil
 }
 
-// limit is the rate in numbers that a limit may have. Interval times count is about the period, and a fraction of both is
-// as good as all of them.
+// limit is the rate in numbers that a limit may have. Interval times count is about the period, and
+// a fraction of both is as good as all of them.
 func (r *cellRate) limit() redisLimit {
 	count := min(r.count, limiter.MaxLimit, max(1, int64(limiter.MaxPer/r.interval)))
 	if per := time.Duration(count) * r.interval; per < limiter.MinPer {
@@ -96,8 +98,9 @@ func appendCell(b []byte, d *cluster.Decision, l *limiter.Limit, quantity int64)
 	return resp.AppendInt(b, cellSeconds(d.ResetAfter))
 }
 
-// cellRemaining is how many units are left, as redis-cell counts: in whole microseconds of both, which is more than the limit
-// where a unit takes few of them. Below one microsecond it divides by zero; the limiter's own count stands there.
+// cellRemaining is how many units are left, as redis-cell counts: in whole microseconds of both,
+// which is more than the limit where a unit takes few of them. Below one microsecond it divides by
+// zero; the limiter's own count stands there.
 func cellRemaining(d *cluster.Decision, dvt, interval time.Duration) int64 {
 	if interval < time.Microsecond {
 		return d.Remaining

@@ -15,10 +15,11 @@ import (
 
 // redisConn is one connection. Its goroutine owns all of it, except where it says otherwise.
 //
-// What is read at once is decided at once: commands become items of one request until there are no more, a command
-// comes that is no check, or the request is full; then the node decides, and the replies follow in order. Items of one
-// request that concern one key are decided in their order (cluster.Node.Check), so it makes no difference to a client
-// whether its commands travelled together.
+// What is read at once is decided at once: commands become items of one request until there are no
+// more, a command comes that is no check, or the request is full; then the node decides, and the
+// replies follow in order. Items of one request that concern one key are decided in their order
+// (cluster.Node.Check), so it makes no difference to a client whether its commands travelled
+// together.
 type redisConn struct {
 	door *Redis
 	conn net.Conn // closed by anybody
@@ -50,8 +51,8 @@ type redisConn struct {
 const (
 	redisFirstBuffer = 4 << 10 // until somebody sends more at once than that
 	redisBuffer      = resp.MaxCommand
-	// redisItems is how many checks are decided at once. More would not be faster, and a client that does not read its
-	// replies holds the memory of a round until it is cut off.
+	// redisItems is how many checks are decided at once. More would not be faster, and a client
+	// that does not read its replies holds the memory of a round until it is cut off.
 	redisItems = 256
 )
 
@@ -146,8 +147,8 @@ func (c *redisConn) setReadDeadline() {
 	c.conn.SetReadDeadline(c.readBy)
 }
 
-// answer replies to all commands that have arrived, and keeps what is left of the next. It reports whether the
-// connection goes on.
+// answer replies to all commands that have arrived, and keeps what is left of the next. It reports
+// whether the connection goes on.
 func (c *redisConn) answer() bool {
 	c.now = time.Now()
 	r := redisRounds.Get().(*redisRound)
@@ -224,7 +225,8 @@ func (c *redisConn) write() bool {
 	return err == nil
 }
 
-// check adds an item to the round; reply says what to make of its decision. The key must stay where it is until then.
+// check adds an item to the round; reply says what to make of its decision. The key must stay where
+// it is until then.
 func (c *redisConn) check(l *limiter.Limit, key []byte, cost int64, terms cluster.Terms, reply redisReply) {
 	r := c.round
 	ask := access.Ask{Inline: true, Key: borrow(key)}

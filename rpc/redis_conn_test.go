@@ -189,7 +189,8 @@ func TestRedisDribble(t *testing.T) {
 	})
 }
 
-// Promise: output is bounded. A client that sends and does not read is cut off, and little waits for it until then.
+// Promise: output is bounded. A client that sends and does not read is cut off, and little waits
+// for it until then.
 func TestRedisSlowReader(t *testing.T) {
 	node := loneNode(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -245,8 +246,8 @@ func TestRedisTooManyConnections(t *testing.T) {
 	talkTo(t, address).says("PING", "+PONG\r\n")
 }
 
-// Who is connected when the node stops gets the replies to what has been read, and the end; a client that does not read
-// does not keep it.
+// Who is connected when the node stops gets the replies to what has been read, and the end; a
+// client that does not read does not keep it.
 func TestRedisShutdown(t *testing.T) {
 	s := newStations(t, 1)[0]
 	d, address := redisAt(t, s, RedisConfig{})
@@ -364,20 +365,22 @@ func skipReply(b []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// minimizeBriefly bounds how often the fuzzer tries to shorten an input that reaches new code. By default it tries for a
-// minute, and mutates nothing meanwhile: a long input costs a try for each pair of its bytes. The flag goes before it.
+// minimizeBriefly bounds how often the fuzzer tries to shorten an input that reaches new code. By
+// default it tries for a minute, and mutates nothing meanwhile: a long input costs a try for each
+// pair of its bytes. The flag goes before it.
 func minimizeBriefly() {
 	if tries := flag.Lookup("test.fuzzminimizetime"); tries.Value.String() == tries.DefValue {
 		tries.Value.Set("50x")
 	}
 }
 
-// fuzzedPerNode is how many inputs one node is asked. Making a node takes longer than asking it thousands of times; and a
-// node that is never made anew would fill up, so that a finding could not be seen again.
+// fuzzedPerNode is how many inputs one node is asked. Making a node takes longer than asking it
+// thousands of times; and a node that is never made anew would fill up, so that a finding could not
+// be seen again.
 const fuzzedPerNode = 4096
 
-// Whatever comes, the door answers with replies and nothing else, at most one per command and one for the end; and it
-// does not matter in which pieces it came.
+// Whatever comes, the door answers with replies and nothing else, at most one per command and one
+// for the end; and it does not matter in which pieces it came.
 func FuzzRedis(f *testing.F) {
 	minimizeBriefly()
 	for _, session := range redisSessions(f) {
@@ -432,8 +435,8 @@ func FuzzRedis(f *testing.F) {
 	})
 }
 
-// The door shows the certificate of the other doors, also to clients that name a protocol which those do not know, and
-// lets in only who shows one of its authority, if it has one.
+// The door shows the certificate of the other doors, also to clients that name a protocol which
+// those do not know, and lets in only who shows one of its authority, if it has one.
 func TestRedisTLS(t *testing.T) {
 	ours, strangers := newAuthority(t, "ours"), newAuthority(t, "strangers")
 	ours.issue("door", "door")

@@ -9,9 +9,9 @@ import (
 	"penstock/rpc/resp"
 )
 
-// What Redis says of a key, it says here of a key of CL.THROTTLE, which in redis-cell is a key of Redis: it is there
-// until its arrival time is over, and DEL makes it as new. Buckets of RL.* are no such keys: each has its numbers in its
-// name, and Smyte's server has none of these commands.
+// What Redis says of a key, it says here of a key of CL.THROTTLE, which in redis-cell is a key of
+// Redis: it is there until its arrival time is over, and DEL makes it as new. Buckets of RL.* are
+// no such keys: each has its numbers in its name, and Smyte's server has none of these commands.
 
 // cellItems are items on keys of CL.THROTTLE, or nil, after an error was replied.
 func (c *redisConn) cellItems(keys [][]byte, op cluster.Op) []cluster.Item {
@@ -44,7 +44,8 @@ func (c *redisConn) decideNow(items []cluster.Item) (out []cluster.Decision, ok 
 	return out, true
 }
 
-// there is how long each key will be there; 0 is one that is not. ok says that no error was replied.
+// there is how long each key will be there; 0 is one that is not. ok says that no error was
+// replied.
 func (c *redisConn) there(keys [][]byte) (waits []time.Duration, ok bool) {
 	items := c.cellItems(keys, cluster.OpPeek)
 	if items == nil {
@@ -119,7 +120,8 @@ func (c *redisConn) lasts(words [][]byte, in func(time.Duration) int64) {
 	}
 }
 
-// configure is CONFIG GET: what clients ask for when they connect, and monitors. Nothing can be set.
+// configure is CONFIG GET: what clients ask for when they connect, and monitors. Nothing can be
+// set.
 func (c *redisConn) configure(words [][]byte) {
 	if !isWord(words[1], "GET") || len(words) < 3 {
 		c.fail("ERR unknown subcommand or wrong number of arguments for 'config'; there is: get")

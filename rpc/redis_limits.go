@@ -15,16 +15,17 @@ import (
 	"penstock/rpc/resp"
 )
 
-// Limits of the Redis protocol come with each command. They are inline limits, so they count together with those of HTTP
-// and gRPC. Those of RL.* have no name, and are those that have no name either and the same limit, period and refill. A
-// key of CL.THROTTLE has one counter whatever the numbers, so these limits have a name:
+// Limits of the Redis protocol come with each command. They are inline limits, so they count
+// together with those of HTTP and gRPC. Those of RL.* have no name, and are those that have no name
+// either and the same limit, period and refill. A key of CL.THROTTLE has one counter whatever the
+// numbers, so these limits have a name:
 //
 //	RL.REDUCE key max seconds REFILL n       {"algorithm":"token_bucket","client_time":true,"limit":max,"per":"…s","refill":n}
 //	RL.SESSIONIZE key max seconds REFILL n   the same and "sessions":true
 //	CL.THROTTLE key burst count seconds      {"name":"cl.throttle","algorithm":"gcra","limit":count,"per":"…s","burst":burst+1}
 //
-// A command does what it does where it comes from, faults of their arithmetic excepted: numbers that overflow there are
-// refused here.
+// A command does what it does where it comes from, faults of their arithmetic excepted: numbers
+// that overflow there are refused here.
 
 // redisReply says what the reply to a check is.
 type redisReply uint8
@@ -49,8 +50,8 @@ func (kind redisReply) append(b []byte, d *cluster.Decision, l *limiter.Limit, c
 	}
 }
 
-// tokensBefore is what was in the bucket. The client compares it with what it asked for: it is admitted if there was as
-// much.
+// tokensBefore is what was in the bucket. The client compares it with what it asked for: it is
+// admitted if there was as much.
 func tokensBefore(d *cluster.Decision, cost int64) int64 {
 	if d.Allowed {
 		return d.Remaining + cost
@@ -71,8 +72,8 @@ type bucketVerb struct {
 	sessions bool
 }
 
-// bucket is RL.GET, RL.REDUCE and those like them: key max time [REFILL n] [TAKE n] [AT time] [STRICT]. A request that
-// asks for more than there is takes all of it.
+// bucket is RL.GET, RL.REDUCE and those like them: key max time [REFILL n] [TAKE n] [AT time]
+// [STRICT]. A request that asks for more than there is takes all of it.
 func (c *redisConn) bucket(v bucketVerb, words [][]byte) {
 	limit, ok := smyteInt(words[2])
 	refillTime, ok2 := smyteInt(words[3])
@@ -246,7 +247,8 @@ func (c *redisConn) caller() caller {
 	return c.from
 }
 
-// smyteInt reads a number as Smyte's server does: with a sign and blanks around it, if there are any.
+// smyteInt reads a number as Smyte's server does: with a sign and blanks around it, if there are
+// any.
 func smyteInt(b []byte) (int64, bool) {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]

@@ -50,8 +50,8 @@ func (m *modelTalk) ask(line string) string {
 	return conn.out.String()
 }
 
-// smyteModel is Smyte's rate limiter, statement by statement (RateLimitHandler.cpp), in numbers without an end: where
-// its sums overflow, tokens stay at the most there can be.
+// smyteModel is Smyte's rate limiter, statement by statement (RateLimitHandler.cpp), in numbers
+// without an end: where its sums overflow, tokens stay at the most there can be.
 type smyteModel struct{ buckets map[string]*smyteValue }
 
 type smyteValue struct {
@@ -148,7 +148,8 @@ func drawSmyte(t *rapid.T, shapes []smyteShape) (string, smyteArgs) {
 	return line, a
 }
 
-// Promise: RL.* answers as Smyte's limiter, whatever the numbers, also when the clients' time goes back.
+// Promise: RL.* answers as Smyte's limiter, whatever the numbers, also when the clients' time goes
+// back.
 func TestRedisEqualsSmyte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, model := newModelTalk(t), &smyteModel{map[string]*smyteValue{}}
@@ -169,7 +170,8 @@ func TestRedisEqualsSmyte(t *testing.T) {
 	})
 }
 
-// cellModel is redis-cell, statement by statement (cell/mod.rs and lib.rs), for numbers that do not overflow there.
+// cellModel is redis-cell, statement by statement (cell/mod.rs and lib.rs), for numbers that do not
+// overflow there.
 type cellModel struct{ arrivals map[string]int64 }
 
 func (m *cellModel) throttle(now int64, key string, maxBurst, count, period, quantity int64) string {
@@ -208,7 +210,8 @@ func (m *cellModel) throttle(now int64, key string, maxBurst, count, period, qua
 	return fmt.Sprintf("*5\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n", limited, maxBurst+1, remaining, seconds(retry), seconds(ttl))
 }
 
-// Promise: CL.THROTTLE answers as redis-cell: a key has one arrival time, whatever burst, count and period come with it.
+// Promise: CL.THROTTLE answers as redis-cell: a key has one arrival time, whatever burst, count and
+// period come with it.
 func TestRedisEqualsCell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, model := newModelTalk(t), &cellModel{map[string]int64{}}
@@ -254,7 +257,8 @@ func TestRedisAfterAChange(t *testing.T) {
 	}
 }
 
-// A unit takes from a nanosecond to a year; more in one period than there are nanoseconds, and less than one a year, is refused.
+// A unit takes from a nanosecond to a year; more in one period than there are nanoseconds, and less
+// than one a year, is refused.
 func TestRedisCellBounds(t *testing.T) {
 	for _, row := range []struct {
 		burst, count, period int64

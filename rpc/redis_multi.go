@@ -6,10 +6,11 @@ import (
 	"penstock/rpc/resp"
 )
 
-// Between MULTI and EXEC commands are queued, and EXEC runs them in their order and replies with an array. That is what
-// clients expect whose pipelines are transactions unless they are told otherwise (redis-py's). Nothing is rolled back, as
-// in Redis; unlike there, commands of others may come in between, since each key is decided by its owner. So WATCH, which
-// promises that nothing came in between, is refused.
+// Between MULTI and EXEC commands are queued, and EXEC runs them in their order and replies with an
+// array. That is what clients expect whose pipelines are transactions unless they are told
+// otherwise (redis-py's). Nothing is rolled back, as in Redis; unlike there, commands of others may
+// come in between, since each key is decided by its owner. So WATCH, which promises that nothing
+// came in between, is refused.
 
 // Bounds of what is queued, with redisQueuedWord for each word.
 const (
@@ -18,7 +19,8 @@ const (
 	redisQueuedWord = 48
 )
 
-// redisQueue is what a connection has queued. Its zero value is that of a connection outside of MULTI.
+// redisQueue is what a connection has queued. Its zero value is that of a connection outside of
+// MULTI.
 type redisQueue struct {
 	open     bool
 	broken   bool // a command could not be queued: EXEC refuses

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What is queued runs in its order, and is answered by one array; what cannot be queued makes EXEC refuse all of it.
+// What is queued runs in its order, and is answered by one array; what cannot be queued makes EXEC
+// refuse all of it.
 func TestRedisMulti(t *testing.T) {
 	d, address := redisAt(t, newStations(t, 1)[0], RedisConfig{})
 	c := talkTo(t, address)
@@ -56,7 +57,8 @@ func TestRedisMulti(t *testing.T) {
 	c.expect("a pipeline", "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n*5\r\n:1\r\n:1\r\n:0\r\n:60\r\n:60\r\n")
 }
 
-// Promise: what is queued is bounded, for a connection and for all, and given back when a connection ends.
+// Promise: what is queued is bounded, for a connection and for all, and given back when a
+// connection ends.
 func TestRedisMultiIsBounded(t *testing.T) {
 	d, address := redisAt(t, newStations(t, 1)[0], RedisConfig{})
 	c := talkTo(t, address)
@@ -106,7 +108,8 @@ func TestRedisMultiIsBounded(t *testing.T) {
 	}
 }
 
-// A key of CL.THROTTLE is there until its time is over, as in redis-cell, and DEL makes it as new; CONFIG GET tells what there is.
+// A key of CL.THROTTLE is there until its time is over, as in redis-cell, and DEL makes it as new;
+// CONFIG GET tells what there is.
 func TestRedisKeys(t *testing.T) {
 	s := newStations(t, 3)
 	_, address := redisAt(t, s[0], RedisConfig{})

@@ -106,8 +106,8 @@ func (c *redisConn) command(words [][]byte) {
 	}
 }
 
-// find returns the command that a client calls name, in letters of any case, or nil. Most clients go on with the same
-// command, so it is kept as the one that was last.
+// find returns the command that a client calls name, in letters of any case, or nil. Most clients
+// go on with the same command, so it is kept as the one that was last.
 func (c *redisConn) find(name []byte) *redisCommand {
 	if len(name) > len(c.lastBytes) {
 		return nil
@@ -214,7 +214,7 @@ func (c *redisConn) showCertificate() {
 	}
 }
 
-// admitted reports whether the client is known, and not one whose token was taken away.
+// admitted reports whether the client is known, and not one that has lost its token.
 func (c *redisConn) admitted() bool {
 	if c.from.client != nil {
 		if _, err := c.from.client.Client(); err != nil {
@@ -300,7 +300,8 @@ func (c *redisConn) hello(words [][]byte) {
 	r.out = resp.AppendArray(resp.AppendBulk(b, "modules"), 0)
 }
 
-// redisVersion is that of the Redis server whose handshake this is: clients choose by it what they may say.
+// redisVersion is that of the Redis server whose handshake this is: clients choose by it what they
+// may say.
 const redisVersion = "7.0.0"
 
 const badClientName = "ERR Client names cannot contain spaces, newlines or special characters, and have at most 128 bytes."
@@ -378,7 +379,8 @@ func (c *redisConn) commandList(words [][]byte) {
 	}
 }
 
-// describe writes what COMMAND says of it: name, words, flags, first and last key and the step between keys.
+// describe writes what COMMAND says of it: name, words, flags, first and last key and the step
+// between keys.
 func (k *redisCommand) describe(b []byte) []byte {
 	words, first, last := -(k.least + 1), int64(0), int64(0)
 	if k.least == k.most {

@@ -104,7 +104,8 @@ func (c *redisTalk) closed(what string) {
 	}
 }
 
-// testdata/resp.json holds commands and replies of Smyte's rate limiter and of redis-cell, byte for byte.
+// testdata/resp.json holds commands and replies of Smyte's rate limiter and of redis-cell, byte for
+// byte.
 type redisSession struct {
 	Name      string
 	Exchanges []struct {
@@ -129,7 +130,8 @@ func redisSessions(t testing.TB) []redisSession {
 	return file.Sessions
 }
 
-// Promise: replies are those of the origins, byte for byte, one by one and all at once, whichever node is asked.
+// Promise: replies are those of the origins, byte for byte, one by one and all at once, whichever
+// node is asked.
 func TestRedisVectors(t *testing.T) {
 	for _, session := range redisSessions(t) {
 		t.Run(session.Name, func(t *testing.T) {
@@ -216,7 +218,8 @@ func TestRedisCommands(t *testing.T) {
 		{"RL.SESSIONIZE k 10", "-Wrong number of arguments for 'rl.sessionize' command\r\n"},
 		{"RL.GET k 10 60 AT 1", ":10\r\n"}, // nothing of that was charged
 
-		// A refusal says when; a burst that changes keeps what was used; cost 0 looks; negative gives back.
+		// A refusal says when; a burst that changes keeps what was used; cost 0 looks; negative
+		// gives back.
 		{"CL.THROTTLE t 1 1 60 2", "*5\r\n:0\r\n:2\r\n:0\r\n:-1\r\n:120\r\n"},
 		{"CL.THROTTLE t 1 1 60 0", "*5\r\n:0\r\n:2\r\n:0\r\n:-1\r\n:120\r\n"},
 		{"CL.THROTTLE t 1 1 60 1", "*5\r\n:1\r\n:2\r\n:0\r\n:60\r\n:120\r\n"},
@@ -291,7 +294,8 @@ func TestRedisCommands(t *testing.T) {
 	}
 }
 
-// Seconds as redis-cell counts them: a rest of less than a millisecond is dropped, any other is a second.
+// Seconds as redis-cell counts them: a rest of less than a millisecond is dropped, any other is a
+// second.
 func TestRedisCellSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		limiter.Never: -1, 0: 0, 1: 0, time.Millisecond - 1: 0, time.Millisecond: 1, time.Second: 1,
@@ -347,7 +351,8 @@ func TestRedisCountsWithOtherDoors(t *testing.T) {
 	post(`{"algorithm":"token_bucket","client_time":true,"sessions":true,"limit":3,"per":"1h"}`, 0, 3) // at the owner's time it is full
 }
 
-// What a client sends that is no command ends its connection: with a reason, or without one if a browser speaks.
+// What a client sends that is no command ends its connection: with a reason, or without one if a
+// browser speaks.
 func TestRedisProtocolErrors(t *testing.T) {
 	s := newStations(t, 1)[0]
 	d, address := redisAt(t, s, RedisConfig{})
@@ -373,7 +378,8 @@ func TestRedisProtocolErrors(t *testing.T) {
 	}
 }
 
-// Promise: replies come in the order of their commands, however many are sent before the first is read.
+// Promise: replies come in the order of their commands, however many are sent before the first is
+// read.
 func TestRedisPipeline(t *testing.T) {
 	for nodes := 1; nodes <= 3; nodes += 2 {
 		s := newStations(t, nodes)

@@ -18,8 +18,9 @@ import (
 	"penstock/rpc/access"
 )
 
-// The id of a hold, as clients see it, says where the hold is: its limit and its key, beside 128 random bits. So any node can
-// send a settlement to the right one, and nobody keeps a list of who has what. It is protobuf in base64.
+// The id of a hold, as clients see it, says where the hold is: its limit and its key, beside 128
+// random bits. So any node can send a settlement to the right one, and nobody keeps a list of who
+// has what. It is protobuf in base64.
 const (
 	tokenOrigin, tokenSequence, tokenLimit, tokenInline, tokenKey = 1, 2, 3, 4, 5
 
@@ -94,7 +95,8 @@ func randomID() cluster.ID {
 	return cluster.ID{Origin: binary.LittleEndian.Uint64(b[:])>>1 | 1, Sequence: binary.LittleEndian.Uint64(b[8:])}
 }
 
-// reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is set aside.
+// reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is
+// set aside.
 func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision, ttlMs int64, holder string) (ids []string, allowed bool, err error) {
 	r.Atomic = true
 	terms := &cluster.HoldTerms{TTL: fromMillis(ttlMs), Holder: holder}
@@ -163,7 +165,8 @@ func atHoldError(err error) error {
 	return &cluster.InputError{Field: field, Reason: input.Reason}
 }
 
-// holdFault is why there is no hold, or not any more. Nothing was charged by the call that it answers.
+// holdFault is why there is no hold, or not any more. Nothing was charged by the call that it
+// answers.
 type holdFault struct {
 	code   codes.Code
 	status int
@@ -195,8 +198,8 @@ var holdFaults = map[limiter.HoldState]*holdFault{
 	},
 }
 
-// HoldError is what a client is told if d, the answer to op, says that there is no hold, or not any more; nil if there is one, or
-// a denial.
+// HoldError is what a client is told if d, the answer to op, says that there is no hold, or not any
+// more; nil if there is one, or a denial.
 func HoldError(op cluster.Op, d *cluster.Decision) error {
 	if err := holdError(op, d); err != nil {
 		return StatusError(err)
@@ -241,7 +244,8 @@ func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest
 	return out, nil
 }
 
-// lend makes leases of the items, each by itself. Who cannot be lent anything, for whatever reason, asks for each request.
+// lend makes leases of the items, each by itself. Who cannot be lent anything, for whatever reason,
+// asks for each request.
 func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
 	terms := &cluster.HoldTerms{TTL: fromMillis(in.TtlMs), Holder: in.Holder}
 	for i := range c.request.Items {

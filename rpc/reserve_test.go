@@ -17,7 +17,8 @@ import (
 
 var tokensPerHour = limiter.Spec{Name: "tokens", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1000, Per: time.Hour, MaxDebt: 500}
 
-// Promise: reserve through one node, settle through another; less is released, more is charged, again is once.
+// Promise: reserve through one node, settle through another; less is released, more is charged,
+// again is once.
 func TestReserveAndSettle(t *testing.T) {
 	s := newStations(t, 2, tokensPerHour, five)
 	key := keyOf(s[1], 0)
@@ -57,7 +58,8 @@ func TestReserveAndSettle(t *testing.T) {
 	}
 }
 
-// Promise: who asks about a hold hears that who keeps it was not reached, unless the node that has promised it knows.
+// Promise: who asks about a hold hears that who keeps it was not reached, unless the node that has
+// promised it knows.
 func TestHoldsWithoutWhoKeepsThem(t *testing.T) {
 	alone := cluster.Decision{Source: cluster.SourceFallback, Degraded: true}
 	for state, want := range map[limiter.HoldState]error{

@@ -39,7 +39,8 @@ func clientsFor(t testing.TB, text string) *access.Clients {
 
 const inlineBody = `{"inline":{"algorithm":"gcra","limit":10,"per":"1m"},"key":"shop/1"}`
 
-// Promise: over HTTP a client gets what its rights say. A refusal names the missing right, and charges nothing.
+// Promise: over HTTP a client gets what its rights say. A refusal names the missing right, and
+// charges nothing.
 func TestRightsOverHTTP(t *testing.T) {
 	node := alone(t, five)
 	h := NewHTTP(HTTPConfig{Node: node, Clients: clientsFor(t, clientFile), Admin: true})
@@ -110,7 +111,8 @@ func TestRightsOverHTTP(t *testing.T) {
 	}
 }
 
-// Promise: every page of the listeners is in the table of rights, so that none is open, or closed, by mistake.
+// Promise: every page of the listeners is in the table of rights, so that none is open, or closed,
+// by mistake.
 func TestEveryPageHasARight(t *testing.T) {
 	w := newWeb(HTTPConfig{Node: alone(t)})
 	m := w.mux()

@@ -61,7 +61,8 @@ func asked(t *testing.T, h http.Handler, body string) (answer decisionsJSON, cod
 	return answer, code, text
 }
 
-// Promise: all limits of all rules that match are taken, or none; the answer names who refuses, and the largest wait.
+// Promise: all limits of all rules that match are taken, or none; the answer names who refuses, and
+// the largest wait.
 func TestAttributesAtTheHTTPDoor(t *testing.T) {
 	n := ruled(t)
 	h := NewHTTP(HTTPConfig{Node: n})

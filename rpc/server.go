@@ -36,23 +36,26 @@ type ServerConfig struct {
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
 	Inlines   *Inlines                    // the limits that requests bring along, shared by the doors of a node; nil: those of this door alone
 	Doors     []Door                      // further services of the same listener
-	// Clients are those who may ask, with their rights. nil: AuthToken alone decides.
+	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
-	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients. Default: 128 MiB.
+	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients.
+	// Default: 128 MiB.
 	Unfinished int64
 	Logger     *slog.Logger // default: slog's
 	Metrics    *Metrics     // shows what the door refuses; nil: nobody does
 }
 
-// Door is a service that a gRPC listener may have beside those of this package. Its streams must end when ending is closed.
+// Door is a service that a gRPC listener may have beside those of this package. Its streams must
+// end when ending is closed.
 type Door interface {
 	Register(s grpc.ServiceRegistrar, ending <-chan struct{})
 }
 
-// maxRequest is the most that a client may send at once, in bytes. The largest request that is not in error, 1000 items
-// with keys of 1 KiB and inline limits with names of 256 bytes, has 1.4 MiB; the rest lets an error name the field.
+// maxRequest is the most that a client may send at once, in bytes. The largest request that is not
+// in error, 1000 items with keys of 1 KiB and inline limits with names of 256 bytes, has 1.4 MiB;
+// the rest lets an error name the field.
 const maxRequest = 2 << 20
 
 // maxStreams is how many calls one connection may have open at a time.
@@ -61,12 +64,13 @@ const maxStreams = 1000
 // defaultUnfinished is room for ten thousand open calls, or for 64 messages of the largest kind.
 const defaultUnfinished = 128 << 20
 
-// streamWorkers is how many goroutines wait for calls. A goroutine made for one call begins with a small stack and has it
-// copied as it grows, a twelfth of the processor time of a Check. A stream keeps its goroutine; calls beyond that many at once get one made
-// for each.
+// streamWorkers is how many goroutines wait for calls. A goroutine made for one call begins with a
+// small stack and has it copied as it grows, a twelfth of the processor time of a Check. A stream
+// keeps its goroutine; calls beyond that many at once get one made for each.
 const streamWorkers = 128
 
-// NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors, grpc.health.v1 and reflection.
+// NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors,
+// grpc.health.v1 and reflection.
 func NewServer(c ServerConfig) *Server {
 	ending, inlines := make(chan struct{}), orNew(c.Inlines, c.Node)
 	door := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
@@ -128,14 +132,16 @@ type Server struct {
 	once   sync.Once
 }
 
-// GracefulStop takes no more calls, lets those under way be answered, and returns when all are. Streams end with
-// UNAVAILABLE after the requests that they have taken in; without that they would last as long as their clients like.
+// GracefulStop takes no more calls, lets those under way be answered, and returns when all are.
+// Streams end with UNAVAILABLE after the requests that they have taken in; without that they would
+// last as long as their clients like.
 func (s *Server) GracefulStop() {
 	s.once.Do(func() { close(s.ending) })
 	s.Server.GracefulStop()
 }
 
-// Stop ends all calls at once, and returns when their handlers have. It may hurry a GracefulStop along.
+// Stop ends all calls at once, and returns when their handlers have. It may hurry a GracefulStop
+// along.
 func (s *Server) Stop() {
 	s.once.Do(func() { close(s.ending) })
 	s.Server.Stop()

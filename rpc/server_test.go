@@ -155,8 +155,8 @@ func TestBatchAndAtomic(t *testing.T) {
 	}
 }
 
-// Promise: all or nothing. A limit that never denies its caller must not keep the others from being charged, also where
-// the owner learns of the limit by the wire.
+// Promise: all or nothing. A limit that never denies its caller must not keep the others from being
+// charged, also where the owner learns of the limit by the wire.
 func TestShadowHasNoSayInAtomicOverTheWire(t *testing.T) {
 	dry := limiter.Spec{Name: "dry", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, DryRun: true}
 	s := newStations(t, 2, five, dry)
@@ -206,8 +206,8 @@ func TestInlineLimit(t *testing.T) {
 	}
 }
 
-// Promise: bad input gets a clear error that names the field, and nothing is charged: at Check, Peek, Reset and on a
-// stream.
+// Promise: bad input gets a clear error that names the field, and nothing is charged: at Check,
+// Peek, Reset and on a stream.
 func TestBadInput(t *testing.T) {
 	s := newStations(t, 2, five)
 	good := item("five", keyOf(s[0], 0), 1)
@@ -316,7 +316,8 @@ func TestExpiredRequestIsNotCharged(t *testing.T) {
 	}
 }
 
-// TestStream sends many requests at once; a door that closes answers those that it took in and ends the stream.
+// TestStream sends many requests at once; a door that closes answers those that it took in and ends
+// the stream.
 func TestStream(t *testing.T) {
 	s := newStations(t, 2, tenThousand)
 	stream, err := s[0].client.CheckStream(patience(t))

@@ -15,20 +15,23 @@ import (
 	"penstock/limiter"
 )
 
-// A snapshot is what a table and its book know, on a disk. It begins with a line that says what it is, and goes on with records:
+// A snapshot is what a table and its book know, on a disk. It begins with a line that says what it
+// is, and goes on with records:
 //
 //	length of the body 4 bytes | CRC-32C of the body 4 | body: wall clock 8, in ns since the Unix epoch | frame
 //
-// Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto whose only ask carries copies of entries or holds, as
-// nodes send them to each other; their instants are relative to that wall clock. So what a release reads from another node
-// it reads from a file, and what it does not know it skips. The first records have neither: each names a member, by its sign of life. The last record's frame is
-// empty: without it the file is cut off.
+// Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto whose only ask
+// carries copies of entries or holds, as nodes send them to each other; their instants are relative
+// to that wall clock. So what a release reads from another node it reads from a file, and what it
+// does not know it skips. The first records have neither: each names a member, by its sign of life.
+// The last record's frame is empty: without it the file is cut off.
 const (
 	snapshotTitle  = "penstock counters 1\n"
 	snapshotFamily = "penstock counters "
 	recordHead     = 8
 	recordStamp    = 8
-	// recordEntries and recordBytes are from when on a record takes no more: so a reader, too, has one at a time in memory.
+	// recordEntries and recordBytes are from when on a record takes no more: so a reader, too, has
+	// one at a time in memory.
 	recordEntries = 1000
 	recordBytes   = 1 << 19
 	maxRecord     = 4 << 20
@@ -36,13 +39,15 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrForeign is wrapped by ReadSnapshot's error if what it reads was never written by this program, or by a release that
-// writes another form. Then the file is somebody's, and not to be written over.
+// ErrForeign is wrapped by ReadSnapshot's error if what it reads was never written by this program,
+// or by a release that writes another form. Then the file is somebody's, and not to be written
+// over.
 var ErrForeign = errors.New("this is not a file of counters that this release can read")
 
-// WriteSnapshot writes all that table and book know and that outlives a process to w, part by part: nobody waits for w, which may
-// take its time. Others are named in it: who else knows something, and may have been stopped as well. Holds come before entries: of one that is settled
-// meanwhile the charge may be in the file too, but never neither. It returns the number of entries and holds.
+// WriteSnapshot writes all that table and book know and that outlives a process to w, part by part:
+// nobody waits for w, which may take its time. Others are named in it: who else knows something,
+// and may have been stopped as well. Holds come before entries: of one that is settled meanwhile
+// the charge may be in the file too, but never neither. It returns the number of entries and holds.
 func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Book, clock *Clock) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
 	if _, err := out.WriteString(snapshotTitle); err != nil {
@@ -96,9 +101,10 @@ func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *lim
 	return entries, errors.Join(record(time.Now(), nil), out.Flush())
 }
 
-// ReadSnapshot hands what r has to take, record by record, with the wall clock's time at which it was so: Entries, Holds, or the ID of a member. What take gets
-// is good until it returns. An error says from where on r cannot be read; what was handed over before that is in order. It wraps ErrForeign if
-// nothing of r is for this program.
+// ReadSnapshot hands what r has to take, record by record, with the wall clock's time at which it
+// was so: Entries, Holds, or the ID of a member. What take gets is good until it returns. An error
+// says from where on r cannot be read; what was handed over before that is in order. It wraps
+// ErrForeign if nothing of r is for this program.
 func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	title := make([]byte, len(snapshotTitle))

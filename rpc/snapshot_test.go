@@ -83,7 +83,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// Promise: … holds too, with what is left of their time, their holder and what became of them, in bounded pieces.
+// Promise: … holds too, with what is left of their time, their holder and what became of them, in
+// bounded pieces.
 func TestSnapshotOfHolds(t *testing.T) {
 	const holds = 2500
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
@@ -121,7 +122,8 @@ func TestSnapshotOfHolds(t *testing.T) {
 	}
 }
 
-// Promise: a file that is cut off or damaged anywhere is said to be, with the place; what was in order before is taken.
+// Promise: a file that is cut off or damaged anywhere is said to be, with the place; what was in
+// order before is taken.
 func TestDamagedSnapshots(t *testing.T) {
 	whole := snapshotOf(t, chargedTable(t, 3))
 	for n := range whole {

@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	// maxInFlight is how many requests of one stream are decided at once; further ones are not read.
+	// maxInFlight is how many requests of one stream are decided at once; further ones are not
+	// read.
 	maxInFlight = 256
-	// maxIdle is how many goroutines of one stream wait for its next requests. One that is made for a request has its stack copied as it
-	// grows, a tenth of the time that the request takes.
+	// maxIdle is how many goroutines of one stream wait for its next requests. One that is made for
+	// a request has its stack copied as it grows, a tenth of the time that the request takes.
 	maxIdle = 16
 	// maxTimeout bounds timeout_ms.
 	maxTimeout = time.Hour
@@ -50,7 +51,8 @@ func checkStream(door any, stream grpc.ServerStream) error {
 	return err
 }
 
-// talk is one CheckStream at work. It decides requests as they come, several at once: some wait for other nodes.
+// talk is one CheckStream at work. It decides requests as they come, several at once: some wait for
+// other nodes.
 type talk struct {
 	door    *rateLimiter
 	stream  grpc.ServerStream

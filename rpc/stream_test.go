@@ -12,7 +12,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// burst is a stream of so many requests in error, all of which are taken in before the first answer is sent.
+// burst is a stream of so many requests in error, all of which are taken in before the first answer
+// is sent.
 type burst struct {
 	grpc.ServerStream
 	ctx     context.Context
@@ -42,7 +43,8 @@ func (b *burst) SendMsg(m any) error {
 	return err
 }
 
-// TestStreamKeepsFewGoroutines: after many requests at once a few goroutines wait for more, and none when the stream has ended.
+// TestStreamKeepsFewGoroutines: after many requests at once a few goroutines wait for more, and
+// none when the stream has ended.
 func TestStreamKeepsFewGoroutines(t *testing.T) {
 	node := alone(t, perHour)
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// Promise: what a request asks for besides a cost counts alike at all doors, a limit that has it not says so, and
-// nothing is charged then.
+// Promise: what a request asks for besides a cost counts alike at all doors, a limit that has it
+// not says so, and nothing is charged then.
 func TestTermsAtEachDoor(t *testing.T) {
 	visit := limiter.Spec{Name: "visit", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, MaxDebt: 2}
 	session := limiter.Spec{Name: "session", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true}

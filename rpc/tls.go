@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// ServerTLS is what a door shows: the certificate in the file cert with its key, both PEM. If ca is not empty, callers
-// must show a certificate of one of the authorities in it. The files are read again when they change; while they
-// cannot be read, what was read last stays in force. An error names the file.
+// ServerTLS is what a door shows: the certificate in the file cert with its key, both PEM. If ca is
+// not empty, callers must show a certificate of one of the authorities in it. The files are read
+// again when they change; while they cannot be read, what was read last stays in force. An error
+// names the file.
 func ServerTLS(cert, key, ca string) (*tls.Config, error) {
 	if cert == "" {
 		return nil, errors.New("a door with TLS needs a certificate; give the file")
@@ -41,10 +42,11 @@ func ServerTLS(cert, key, ca string) (*tls.Config, error) {
 	return base, nil
 }
 
-// ClientTLS is what a caller shows, and whom it trusts: the certificate in the file cert with its key, both PEM and both
-// empty if it shows none, and the authorities in the file ca; the system's if that is empty. The certificate is read
-// again when it changes, as for ServerTLS; the authorities are not, since crypto/tls cannot exchange them: to replace
-// one, let the file hold both for the time of a rolling restart.
+// ClientTLS is what a caller shows, and whom it trusts: the certificate in the file cert with its
+// key, both PEM and both empty if it shows none, and the authorities in the file ca; the system's
+// if that is empty. The certificate is read again when it changes, as for ServerTLS; the
+// authorities are not, since crypto/tls cannot exchange them: to replace one, let the file hold
+// both for the time of a rolling restart.
 func ClientTLS(cert, key, ca string) (*tls.Config, error) {
 	f, err := openCredentials(cert, key, ca)
 	if err != nil {

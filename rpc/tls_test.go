@@ -178,7 +178,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Promise: a new certificate is shown without a restart, and a broken one never replaces a good one.
+// Promise: a new certificate is shown without a restart, and a broken one never replaces a good
+// one.
 func TestTLSFilesChange(t *testing.T) {
 	a := newAuthority(t, "ours")
 	a.issue("first", "n1")
@@ -214,7 +215,8 @@ func TestTLSFilesChange(t *testing.T) {
 	}
 }
 
-// Promise: a certificate that expires within two weeks is told of once a day, and one that lasts longer never.
+// Promise: a certificate that expires within two weeks is told of once a day, and one that lasts
+// longer never.
 func TestExpiryIsToldInTime(t *testing.T) {
 	said := new(bytes.Buffer)
 	defer slog.SetDefault(slog.Default())

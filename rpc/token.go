@@ -15,8 +15,9 @@ import (
 	"penstock/rpc/access"
 )
 
-// mostUnary is how long a call with one request may take, from its header to its answer, if its client names no deadline: a request that
-// does not come to its end would be waited for as long as its connection lasts. Nothing that is asked so takes a second.
+// mostUnary is how long a call with one request may take, from its header to its answer, if its
+// client names no deadline: a request that does not come to its end would be waited for as long as
+// its connection lasts. Nothing that is asked so takes a second.
 const mostUnary = 10 * time.Second
 
 // admit decides on a call when its header has come, before gRPC spends memory on it: it keeps out
@@ -55,8 +56,8 @@ func connectionState(ctx context.Context) *tls.ConnectionState {
 	return nil
 }
 
-// complete reports whether everything that has been asked on the connection has come whole: most requests come with their header, and
-// need no timer.
+// complete reports whether everything that has been asked on the connection has come whole: most
+// requests come with their header, and need no timer.
 func complete(ctx context.Context) bool {
 	p, _ := peer.FromContext(ctx)
 	if p == nil {
@@ -66,7 +67,8 @@ func complete(ctx context.Context) bool {
 	return weighed && !info.conn.unfinished()
 }
 
-// undated is a context that ends in time and does not say so: a check without a deadline of its client's has the node's default.
+// undated is a context that ends in time and does not say so: a check without a deadline of its
+// client's has the node's default.
 type undated struct {
 	context.Context
 	outer context.Context

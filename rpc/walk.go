@@ -2,8 +2,8 @@ package rpc
 
 import "encoding/binary"
 
-// frameWalk follows the frames of one direction of an HTTP/2 connection (RFC 9113, 4.1) as its bytes pass in pieces. It looks at
-// headers of frames and keeps nothing of what is in them.
+// frameWalk follows the frames of one direction of an HTTP/2 connection (RFC 9113, 4.1) as its
+// bytes pass in pieces. It looks at headers of frames and keeps nothing of what is in them.
 type frameWalk struct {
 	skip  int // bytes to pass over before the next frame: of the preface
 	head  [9]byte
@@ -33,8 +33,8 @@ func (f frameHead) ends() bool {
 	return f.kind == frameReset || (f.kind == frameData || f.kind == frameHeaders) && f.flags&flagEndStream != 0
 }
 
-// walk calls begun for each frame whose header is complete in b, data for each piece of a payload of DATA, and ended for each frame
-// whose last byte is in b.
+// walk calls begun for each frame whose header is complete in b, data for each piece of a payload
+// of DATA, and ended for each frame whose last byte is in b.
 func (w *frameWalk) walk(b []byte, to frameSink) {
 	if w.skip > 0 {
 		n := min(w.skip, len(b))

@@ -91,8 +91,8 @@ func TestForgedAnswersAreRefused(t *testing.T) {
 	}
 }
 
-// Promise: a node whose boot, or even id, nobody knows yet can be asked at its address; a boot or
-// an id that is named must be the one that answers.
+// Promise: a node of a boot, or even id, that nobody knows yet can be asked at its address; a boot
+// or an id that is named must be the one that answers.
 func TestCallsToAnAddress(t *testing.T) {
 	s := newStations(t, 1)[0]
 	words := theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9})

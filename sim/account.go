@@ -10,8 +10,8 @@ import (
 	"penstock/limiter"
 )
 
-// account is one key under one limit as clients see it: what they asked, when, and what they heard. It knows nothing
-// of how the decision came about.
+// account is one key under one limit as clients see it: what they asked, when, and what they heard.
+// It knows nothing of how the decision came about.
 type account struct {
 	limit *limiter.Limit
 	spec  *limiter.Spec // of limit
@@ -102,8 +102,8 @@ func (j *judge) left(r *request) {
 	}
 }
 
-// found is an account that was lately asked for. A key is asked for some times in a row, as the same string of memory: where that
-// lies says where to look here first.
+// found is an account that was lately asked for. A key is asked for some times in a row, as the
+// same string of memory: where that lies says where to look here first.
 type found struct {
 	account *account
 	limit   string
@@ -191,8 +191,9 @@ func (j *judge) clocks() int {
 	return max(2, len(j.world.machines)) // a machine that boots has another clock
 }
 
-// supplied is what the limit has supplied so far, by the clock that decides; or by the fastest, where
-// several may. Of a replicated limit it is what all nodes' limits have, each of which goes by its own.
+// supplied is what the limit has supplied so far, by the clock that decides; or by the fastest,
+// where several may. Of a replicated limit it is what all nodes' limits have, each of which goes by
+// its own.
 func (j *judge) supplied(a *account) int64 {
 	if j.world.plan.quiet() && a.replica == nil {
 		return a.supply.supply(a.owner.clock.start, a.owner.clock.at(j.world.now))
@@ -200,14 +201,14 @@ func (j *judge) supplied(a *account) int64 {
 	return a.supply.supply(0, limiter.Instant(j.world.now+j.world.now/500))
 }
 
-// spareSupplied is what the shares of all nodes have supplied so far. Each goes by its own clock, so the time is
-// stretched to the fastest that may be.
+// spareSupplied is what the shares of all nodes have supplied so far. Each goes by its own clock,
+// so the time is stretched to the fastest that may be.
 func (j *judge) spareSupplied(a *account) int64 {
 	return a.spares.supply(0, limiter.Instant(j.world.now+j.world.now/500))
 }
 
-// spare is what the shares of all nodes supply. Each splits the limit by the number of members that it knows of, and one
-// that knows of nobody else has all of it.
+// spare is what the shares of all nodes supply. Each splits the limit by the number of members that
+// it knows of, and one that knows of nobody else has all of it.
 func (j *judge) spare(a *account, bound int64) curve {
 	c := spareCurve(a.spec, 1, max(bound, a.limit.Capacity()))
 	c.capacity *= int64(len(j.world.machines))
@@ -231,9 +232,10 @@ func (j *judge) admitted(t *term, cost int64) {
 	}
 }
 
-// losesShares notes that p has crashed, or left: what it had admitted from its shares it does not remember when it is back, nobody has a copy of it, and
-// no file. So each share may be admitted once more: the bound that a decision states is of the shares of the nodes that are there, each of which
-// remembers since it began.
+// losesShares notes that p has crashed, or left: what it had admitted from its shares it does not
+// remember when it is back, nobody has a copy of it, and no file. So each share may be admitted
+// once more: the bound that a decision states is of the shares of the nodes that are there, each of
+// which remembers since it began.
 func (j *judge) losesShares(p *process) {
 	for k := range p.shares.parts { // also of those of which nobody knows how many there were
 		name, _ := strings.CutSuffix(k.limit, shareSuffix)

@@ -12,8 +12,8 @@ var (
 	agreedFrom  = flag.Uint64("sim.agreed.from", 1, "the first of them")
 )
 
-// agreedRed are worlds in which members agree and a promise breaks: what has to turn green before all
-// worlds are played so.
+// agreedRed are worlds in which members agree and a promise breaks: what has to turn green before
+// all worlds are played so.
 var agreedRed = map[string]contradiction{
 	"minority-for-13-minutes": {ready, "two silent of five are evicted after ten seconds (R7)"},
 	"two-of-four-die":         {ready, "two of three voters are gone at once: the rest waits 650 ms (R11)"},
@@ -22,7 +22,7 @@ var agreedRed = map[string]contradiction{
 // agreedRedSeeds are the same among the kept seeds and the first 300.
 var agreedRedSeeds = map[uint64]promise{1081: lossless, 8489: agreed}
 
-// runAgreed is Run for the same world with members that agree on who they are.
+// runAgreed is Run for the same world with members that agree on their list.
 func runAgreed(seed uint64) *Report {
 	p := draw(seed)
 	p.agreed = true

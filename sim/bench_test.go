@@ -7,7 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// BenchmarkWorld is how fast a world of five nodes goes by, judge included: decisions per second of one core.
+// BenchmarkWorld is how fast a world of five nodes goes by, judge included: decisions per second of
+// one core.
 func BenchmarkWorld(b *testing.B) {
 	p := &plan{
 		seed: 1, sky: calm, machines: make([]machinePlan, 5), sweepEvery: 5 * time.Second,
@@ -41,8 +42,8 @@ func BenchmarkWorld(b *testing.B) {
 	b.ReportMetric(float64(decisions)/b.Elapsed().Seconds(), "decisions/s")
 }
 
-// BenchmarkScenario is how fast a scenario of five nodes goes by, judge and report included: decisions per second of one
-// core.
+// BenchmarkScenario is how fast a scenario of five nodes goes by, judge and report included:
+// decisions per second of one core.
 func BenchmarkScenario(b *testing.B) {
 	s, err := ReadScenario("five.yaml", []byte(`
 nodes: 5

@@ -93,8 +93,8 @@ func calendarFaults() []planted {
 	}
 }
 
-// lateFaults are those of a node that does not stop to decide when it is cut off. They show where some are cut off from most others, which
-// is what happens in worlds of calendars.
+// lateFaults are those of a node that does not stop to decide when it is cut off. They show where
+// some are cut off from most others, which is what happens in worlds of calendars.
 func lateFaults() []planted {
 	// Signs of life come from nobody, for so long since somebody has last given one.
 	imagined := func(lasts time.Duration) func(*process) {
@@ -142,7 +142,8 @@ func TestSeedsOfCalendars(t *testing.T) {
 	}
 }
 
-// What a calendar's limit means in a scenario is what it means in a node, and a smaller world says it again.
+// What a calendar's limit means in a scenario is what it means in a node, and a smaller world says
+// it again.
 func TestScenarioWithACalendar(t *testing.T) {
 	s, err := ReadScenario("day.yaml", []byte(`
 nodes: 3

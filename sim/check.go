@@ -50,7 +50,8 @@ type Injection struct {
 	Count int    `json:"count"`
 }
 
-// certainly is a number of seeds among which each kind is drawn: the rarest is part of one world in eight or so.
+// certainly is a number of seeds among which each kind is drawn: the rarest is part of one world in
+// eight or so.
 const certainly = 100
 
 // reportedFailures is how many failing seeds a Summary has the whole Report of.
@@ -81,9 +82,10 @@ func KeptSeeds() []uint64 {
 	return seeds
 }
 
-// Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds, and an eighth as many of
-// disks and of calendars each, in several worlds at a time, one per worker. progress is called after each with what is known so far; it may
-// be nil, and the calls do not overlap. What is summed up does not depend on the number of workers.
+// Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds, and
+// an eighth as many of disks and of calendars each, in several worlds at a time, one per worker.
+// progress is called after each with what is known so far; it may be nil, and the calls do not
+// overlap. What is summed up does not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 	keptSeeds := KeptSeeds()
 	s := &Summary{
@@ -108,8 +110,8 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 			return CalendarSeeds + from + uint64(k-n-s.Holding-s.OnDisk)
 		}
 	}
-	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order of the seeds by
-	// asking one worker after the other.
+	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order
+	// of the seeds by asking one worker after the other.
 	workers = max(1, workers)
 	reports := make([]chan *Report, workers)
 	for k := range reports {
@@ -185,7 +187,8 @@ func (m *MessageReport) add(o *MessageReport) {
 	m.TimedOut += o.TimedOut
 }
 
-// sumUp counts what was injected. What never happened was not tested, so among many seeds it must not be missing.
+// sumUp counts what was injected. What never happened was not tested, so among many seeds it must
+// not be missing.
 func (s *Summary) sumUp(seeds int) {
 	f, m := &s.Faults, &s.Messages
 	s.Injected = []Injection{
@@ -227,7 +230,8 @@ func (s *Summary) sumUp(seeds int) {
 	}
 }
 
-// OK reports whether every promise held in every world, and nothing is missing that there should have been.
+// OK reports whether every promise held in every world, and nothing is missing that there should
+// have been.
 func (s *Summary) OK() bool { return len(s.Failed) == 0 && len(s.Missing) == 0 }
 
 // WriteText writes s for people, 80 columns wide, failures first. The last line says it all.

@@ -23,9 +23,9 @@ type KindsSummary struct {
 	Available AvailableReport `json:"available"`
 }
 
-// Kinds plays n worlds of each kind, and fewer of the long ones, in several worlds at a time. It demands
-// every promise, also those that the protocol is known to break: so it counts, and OK is for a protocol
-// that holds all.
+// Kinds plays n worlds of each kind, and fewer of the long ones, in several worlds at a time. It
+// demands every promise, also those that the protocol is known to break: so it counts, and OK is
+// for a protocol that holds all.
 func Kinds(n, workers int) *KindsSummary {
 	s := &KindsSummary{}
 	var seeds []uint64

@@ -6,8 +6,8 @@ import (
 	"penstock/limiter"
 )
 
-// clock is a machine's clock: it began wrong by some offset and runs a little too fast or too slow, but it never
-// steps. The world's own time is known to nobody inside it.
+// clock is a machine's clock: it began wrong by some offset and runs a little too fast or too slow,
+// but it never steps. The world's own time is known to nobody inside it.
 type clock struct {
 	start limiter.Instant // what it shows when the world begins
 	drift int64           // microseconds that it gains in a second, -1000 … 1000

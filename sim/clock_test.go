@@ -8,7 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// A clock never steps back, gains what its drift says, and when is the first instant at which it shows something.
+// A clock never steps back, gains what its drift says, and when is the first instant at which it
+// shows something.
 func TestClock(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 20_000 {

@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// contradiction is a promise that the protocol of today does not hold in a world, with the reason. It is
-// no excuse: when the product holds the promise, the test fails, and the entry has to go.
+// contradiction is a promise that the protocol of today does not hold in a world, with the reason.
+// It is no excuse: when the product holds the promise, the test fails, and the entry has to go.
 type contradiction struct {
 	promise promise
 	reason  string
 }
 
-// contradictions are the worlds of testdata/worlds that are expected to be red. All others are green.
+// contradictions are the worlds of testdata/worlds that are expected to be red. All others are
+// green.
 var contradictions = map[string]contradiction{
 	"cut-owner-heir-before-crash": {warned, "a takeover without a fresh copy looks like any other"},
 	"cut-owner-heir-long-before-crash": {
@@ -31,7 +32,8 @@ var contradictions = map[string]contradiction{
 	"two-of-four-die":     {ready, "the dead count as missing for ten minutes, though their processes are gone for sure"},
 }
 
-// redSeeds are drawn worlds that are expected to be red. They leave the kept seeds until the product holds the promise.
+// redSeeds are drawn worlds that are expected to be red. They leave the kept seeds until the
+// product holds the promise.
 var redSeeds = map[uint64]contradiction{
 	3000002749: {useful, "both halves of a cut pair decide; a reset that one of them answers is lost when their tables are merged"},
 }
@@ -50,7 +52,8 @@ func TestRedSeeds(t *testing.T) {
 	}
 }
 
-// Promise: the worlds that once showed a fault show it as long as it is there, and never again after that.
+// Promise: the worlds that once showed a fault show it as long as it is there, and never again
+// after that.
 func TestKeptWorlds(t *testing.T) {
 	files, err := filepath.Glob("testdata/worlds/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -86,9 +89,9 @@ func TestKeptWorlds(t *testing.T) {
 	}
 }
 
-// Extra is measured against the windows that were in force. Three nodes hold windows of ten minutes; one
-// dies, and what was charged in the last moments before is admitted once more: exactly what clients were
-// told too much.
+// Extra is measured against the windows that were in force. Three nodes hold windows of ten
+// minutes; one dies, and what was charged in the last moments before is admitted once more: exactly
+// what clients were told too much.
 func TestExtraIsOfWindowsInForce(t *testing.T) {
 	text, err := os.ReadFile("testdata/worlds/last-to-join-dies-small.yaml")
 	if err != nil {

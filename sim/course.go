@@ -7,9 +7,10 @@ import (
 	"penstock/limiter"
 )
 
-// course is what happens in a world over time, for whoever wants to see it: what clients asked and got, how long they
-// waited, what went over the lines, and what was admitted too much. It watches from outside, by what clients hear, and
-// changes nothing. All its methods do nothing on a nil course.
+// course is what happens in a world over time, for whoever wants to see it: what clients asked and
+// got, how long they waited, what went over the lines, and what was admitted too much. It watches
+// from outside, by what clients hear, and changes nothing. All its methods do nothing on a nil
+// course.
 type course struct {
 	world  *world
 	step   time.Duration   // of the time axis
@@ -67,8 +68,8 @@ type MarkReport struct {
 	waits    waits
 }
 
-// keyCourse follows what is admitted for one key: the most, over all spans of time, by which it exceeds what the limit
-// supplies. Whether the owner decided or somebody else makes no difference.
+// keyCourse follows what is admitted for one key: the most, over all spans of time, by which it
+// exceeds what the limit supplies. Whether the owner decided or somebody else makes no difference.
 type keyCourse struct {
 	limit   *LimitCourse
 	spec    *limiter.Spec
@@ -167,7 +168,8 @@ func (c *course) mark() *MarkReport {
 	return &c.marks[c.marked]
 }
 
-// supplied is what the limit of k has supplied so far. Where clocks differ, a little more than that by any of them.
+// supplied is what the limit of k has supplied so far. Where clocks differ, a little more than that
+// by any of them.
 func (c *course) supplied(k *keyCourse) int64 {
 	if audited(k.spec, c.clocks) {
 		return k.supply.each * max(0, k.inForce.opened-1)
@@ -338,7 +340,8 @@ func (c *course) over(r *request) {
 	}
 }
 
-// sent counts a message. What nodes say to each other before the traffic and after it is not part of the picture.
+// sent counts a message. What nodes say to each other before the traffic and after it is not part
+// of the picture.
 func (c *course) sent(bytes int) {
 	if c == nil || c.world.now < 0 || c.world.now > c.world.plan.length {
 		return
@@ -348,8 +351,8 @@ func (c *course) sent(bytes int) {
 	t.Bytes += bytes
 }
 
-// askBytes and answerBytes are about what a frame between peers has: the keys, and the numbers in as few bytes as they
-// need on average.
+// askBytes and answerBytes are about what a frame between peers has: the keys, and the numbers in
+// as few bytes as they need on average.
 func askBytes(a *cluster.Ask) int {
 	const header, perItem = 26, 22
 	n := header

@@ -7,11 +7,11 @@ import (
 	"penstock/limiter"
 )
 
-// Extra is what an auditor with all clocks would call so. A fixed window that begins with its first hit,
-// or by one of several clocks, may lie anywhere; but each decision says when its window ends, so the
-// windows that were in force are known, and each of them supplies one limit. A window that is
-// forgotten before it ends is still in force, and what is admitted in another one meanwhile counts in
-// it. Of a sliding log it is enough to add up what was admitted in the last period.
+// Extra is what an auditor with all clocks would call so. A fixed window that begins with its first
+// hit, or by one of several clocks, may lie anywhere; but each decision says when its window ends,
+// so the windows that were in force are known, and each of them supplies one limit. A window that
+// is forgotten before it ends is still in force, and what is admitted in another one meanwhile
+// counts in it. Of a sliding log it is enough to add up what was admitted in the last period.
 
 // inForce are the windows of one key that were in force, as clients have heard of them.
 type inForce struct {
@@ -22,8 +22,8 @@ type inForce struct {
 // carriedBy is by how much a window may end later for having been carried from one node to another.
 const carriedBy = carriage
 
-// admits notes an admission that a client has heard of now, after having waited for took. The window
-// of that ends after so long.
+// admits notes an admission that a client has heard of now, after having waited for took. The
+// window of that ends after so long.
 func (f *inForce) admits(now, took, per, ends time.Duration) {
 	end, near := now+ends, min(per/4, carriedBy+took)
 	switch {

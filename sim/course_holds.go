@@ -8,8 +8,9 @@ import (
 	"penstock/limiter"
 )
 
-// What a course makes of holds. Asked, admitted and denied are what clients want to reserve and get; what they have used of it counts
-// as admitted, against the limit, when they say so. Of permits, what counts is how many clients have at once.
+// What a course makes of holds. Asked, admitted and denied are what clients want to reserve and
+// get; what they have used of it counts as admitted, against the limit, when they say so. Of
+// permits, what counts is how many clients have at once.
 
 // ideal is one limiter, alone and always there, with what is set aside at it.
 type ideal struct {

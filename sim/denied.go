@@ -47,14 +47,16 @@ func (j *judge) hearsTold(l *letter) {
 	}
 }
 
-// wasTold reports whether p was told by an owner, of whom it would hear if that had ended, that cost is denied.
+// wasTold reports whether p was told by an owner, of whom it would hear if that had ended, that
+// cost is denied.
 func (j *judge) wasTold(p *process, a *account, cost int64) bool {
 	return slices.ContainsFunc(a.told[p], func(x toldDenial) bool {
 		return x.cost <= cost && j.world.now <= min(x.until, x.sent+rememberedFor)
 	})
 }
 
-// observeDenial checks what a node has denied by itself of the i-th item of a visit, and reports whether it has.
+// observeDenial checks what a node has denied by itself of the i-th item of a visit, and reports
+// whether it has.
 func (j *judge) observeDenial(h *hearing, i int) bool {
 	p, d, it := h.process, &h.out[i], &h.question.Items[i]
 	a := h.request.terms[i].account
@@ -115,8 +117,8 @@ func (j *judge) gives(h *hearing) {
 	}
 }
 
-// gave notes that a visit is answered. What several owners have a part in is given back a little later; and so it may be where nobody
-// has answered the node.
+// gave notes that a visit is answered. What several owners have a part in is given back a little
+// later; and so it may be where nobody has answered the node.
 func (j *judge) gave(h *hearing, out []cluster.Decision, err error) {
 	for i := range h.request.terms {
 		a := h.request.terms[i].account

@@ -9,9 +9,10 @@ import (
 	"penstock/ring"
 )
 
-// Machines with a disk. What a node knows it writes down every few seconds and when it has said goodbye, and what is written there
-// when it starts it takes over as a copy (cluster.Node.Restore), as penstock with --data-dir does. The same functions work: Table.Save
-// and Book.Each here, Restore there. What the program adds, the bytes of the file, is not played.
+// Machines with a disk. What a node knows it writes down every few seconds and when it has said
+// goodbye, and what is written there when it starts it takes over as a copy (cluster.Node.Restore),
+// as penstock with --data-dir does. The same functions work: Table.Save and Book.Each here, Restore
+// there. What the program adds, the bytes of the file, is not played.
 
 // file is what a node has written down.
 type file struct {
@@ -83,7 +84,8 @@ func (p *process) restore() {
 	}
 }
 
-// decidedBy are the accounts of which p knows all that was charged: those that it holds, and that it was the last to decide on.
+// decidedBy are the accounts of which p knows all that was charged: those that it holds, and that
+// it was the last to decide on.
 func (j *judge) decidedBy(p *process) map[*account]bool {
 	of := make(map[*account]bool)
 	for _, a := range j.order {
@@ -94,9 +96,10 @@ func (j *judge) decidedBy(p *process) map[*account]bool {
 	return of
 }
 
-// comesBack notes that somebody has started from f. What was charged by then, and given back since, may count again wherever the copy
-// gets; and clocks lay windows anew. Nobody sees when it gets there, so until then nothing is said to be due to clients; that no
-// more is admitted than may be is judged as ever.
+// comesBack notes that somebody has started from f. What was charged by then, and given back since,
+// may count again wherever the copy gets; and clocks lay windows anew. Nobody sees when it gets
+// there, so until then nothing is said to be due to clients; that no more is admitted than may be
+// is judged as ever.
 func (j *judge) comesBack(f *file) {
 	w := j.world
 	until := w.now
@@ -116,10 +119,11 @@ func (j *judge) comesBack(f *file) {
 	}
 }
 
-// unsaved is how much may be unknown to p, who goes on after before, for the file that it goes by is short of it: what was charged since that was
-// written. It is at most a capacity; and as much where p may have lost what it had from its file, or others know better than
-// the judge: if refusals have a price, if the key was not decided on by who wrote it, if p has been given the key's partition by somebody, or if anybody
-// has gone down since p began.
+// unsaved is how much may be unknown to p, who goes on after before, for the file that it goes by
+// is short of it: what was charged since that was written. It is at most a capacity; and as much
+// where p may have lost what it had from its file, or others know better than the judge: if
+// refusals have a price, if the key was not decided on by who wrote it, if p has been given the
+// key's partition by somebody, or if anybody has gone down since p began.
 func (j *judge) unsaved(a *account, before, p *process) int64 {
 	f, r := p.restored, &a.reference
 	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, ring.Partition(a.hash)) {
@@ -143,9 +147,11 @@ func (j *judge) unsaved(a *account, before, p *process) int64 {
 	return min(since, a.limit.Capacity())
 }
 
-// waitsForDisk reports whether p must know what another machine has written down before it decides on a partition: all nodes were down, that one is named
-// by p's own file, and it came back so early, and with nothing in the way since, that p has heard of it before it gave up. (Else p must not decide yet, if it has
-// not waited for so long.) And nobody has given p the partition, who may have known less.
+// waitsForDisk reports whether p must know what another machine has written down before it decides
+// on a partition: all nodes were down, that one is named by p's own file, and it came back so
+// early, and with nothing in the way since, that p has heard of it before it gave up. (Else p must
+// not decide yet, if it has not waited for so long.) And nobody has given p the partition, who may
+// have known less.
 func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
 	w := j.world
 	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine || !slices.Contains(p.restored.named, m.id) {
@@ -160,10 +166,12 @@ func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
 	return !disturbed && m.process != nil && m.process.began+w.plan.gossip.spread+time.Second < p.began+awaitLasts
 }
 
-// awaitLasts is how long a node waits for those that its file names, and a little less: by a clock that gains.
+// awaitLasts is how long a node waits for those that its file names, and a little less: by a clock
+// that gains.
 const awaitLasts = 10*time.Second - 10*time.Millisecond
 
-// owns reports whether a's key belongs to p by its View: then nobody else is sent what it was started with.
+// owns reports whether a's key belongs to p by its View: then nobody else is sent what it was
+// started with.
 func owns(p *process, a *account) bool {
 	v := p.node.View()
 	return v.Owner(a.hash) == v.Self

@@ -7,8 +7,9 @@ import (
 	"penstock/limiter"
 )
 
-// diskFaults are faults in what nodes know of before they were started. What they break is nothing but the bound of a crash of who has
-// a disk (judge.unsaved): without that, a capacity is forgiven after each. They show in worlds of disks.
+// diskFaults are faults in what nodes know of before they were started. What they break is nothing
+// but the bound of a crash of who has a disk (judge.unsaved): without that, a capacity is forgiven
+// after each. They show in worlds of disks.
 func diskFaults() []planted {
 	return []planted{
 		{"what a file says is not used", []promise{exact, bounded}, func(p *process) {
@@ -29,8 +30,8 @@ func diskFaults() []planted {
 	}
 }
 
-// Promise (--data-dir): what one node alone forgets in a crash is what was charged since its file was written, and nothing of that
-// which was charged before.
+// Promise (--data-dir): what one node alone forgets in a crash is what was charged since its file
+// was written, and nothing of that which was charged before.
 func TestCrashOfANodeWithADisk(t *testing.T) {
 	p := &plan{
 		seed: 1, sky: outage, machines: []machinePlan{{disk: true}}, length: 10 * time.Second, saveEvery: time.Second, sweepEvery: time.Second,

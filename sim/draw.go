@@ -62,7 +62,8 @@ func drawSky(r *rand.Rand) sky {
 	return outage
 }
 
-// drawMachines puts 1 to 7 machines on the same minute or hours apart, with clocks that gain or lose up to 0.2 ms a second.
+// drawMachines puts 1 to 7 machines on the same minute or hours apart, with clocks that gain or
+// lose up to 0.2 ms a second.
 func drawMachines(r *rand.Rand) []machinePlan {
 	machines := make([]machinePlan, 1+r.IntN(7))
 	start := limiter.Instant(1_700_000_000_000_000_000 + r.Int64N(int64(100*24*time.Hour)))
@@ -172,7 +173,8 @@ func drawFaults(r *rand.Rand, machines int, length time.Duration) (faults []faul
 	return faults
 }
 
-// drawMembers has nodes come and go in three of four worlds that have several, and makes some of them agents.
+// drawMembers has nodes come and go in three of four worlds that have several, and makes some of
+// them agents.
 func drawMembers(r *rand.Rand, p *plan) {
 	n := len(p.machines)
 	if n == 1 || r.IntN(4) == 0 {
@@ -234,8 +236,8 @@ func drawMoves(r *rand.Rand, p *plan) (moves []fault) {
 	return moves
 }
 
-// drawDistances puts machines into places in one of three worlds: what goes from one place to another takes longer, and one
-// way not as long as the other.
+// drawDistances puts machines into places in one of three worlds: what goes from one place to
+// another takes longer, and one way not as long as the other.
 func drawDistances(r *rand.Rand, n int) (all []distance) {
 	if n == 1 || r.IntN(3) > 0 {
 		return nil

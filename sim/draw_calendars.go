@@ -9,8 +9,9 @@ import (
 	"penstock/limiter"
 )
 
-// CalendarSeeds is the first seed whose world has limits with windows of a calendar, one of which is about to end, and where each limit
-// has an on_partition of its own, while the cluster falls apart for some time. Seeds below mean other worlds.
+// CalendarSeeds is the first seed whose world has limits with windows of a calendar, one of which
+// is about to end, and where each limit has an on_partition of its own, while the cluster falls
+// apart for some time. Seeds below mean other worlds.
 const CalendarSeeds = 3_000_000_000
 
 const (
@@ -18,8 +19,8 @@ const (
 	calendarMoreStream = 13 // what else goes wrong in some of these worlds
 )
 
-// zones are places whose clocks are set in different ways: never, by half an hour, at midnight or a minute after it, by two hours, or once
-// by a whole day.
+// zones are places whose clocks are set in different ways: never, by half an hour, at midnight or a
+// minute after it, by two hours, or once by a whole day.
 var zones = []string{
 	"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Cairo", "America/Havana",
 	"America/St_Johns", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca", "Asia/Gaza", "Antarctica/Troll", "Etc/GMT+12",
@@ -64,7 +65,8 @@ func drawCalendars(seed uint64) *plan {
 	return p
 }
 
-// drawCalendarLimits draws 2 to 6 limits, most of them with windows of a calendar, here or elsewhere.
+// drawCalendarLimits draws 2 to 6 limits, most of them with windows of a calendar, here or
+// elsewhere.
 func drawCalendarLimits(r *rand.Rand, zone string) []rule {
 	rules := drawLimits(r)
 	for i := range rules {
@@ -82,7 +84,8 @@ func drawCalendarLimits(r *rand.Rand, zone string) []rule {
 	return rules
 }
 
-// drawBoundary draws when a window ends, from 2009 to 2023: what happened then is known for certain.
+// drawBoundary draws when a window ends, from 2009 to 2023: what happened then is known for
+// certain.
 func drawBoundary(r *rand.Rand, at *time.Location) time.Time {
 	year, month, day := 2009+r.IntN(15), time.Month(1+r.IntN(12)), 1+r.IntN(28)
 	hour, minute := r.IntN(24), r.IntN(60)
@@ -105,8 +108,8 @@ func drawBoundary(r *rand.Rand, at *time.Location) time.Time {
 	return set
 }
 
-// drawPartition cuts fewer than half of the machines, or one of two, off from all others for a while: mostly for longer than they need to
-// notice.
+// drawPartition cuts fewer than half of the machines, or one of two, off from all others for a
+// while: mostly for longer than they need to notice.
 func drawPartition(r *rand.Rand, machines int, length time.Duration) (faults []fault) {
 	if machines == 1 {
 		return nil

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// DiskSeeds is the first seed whose world has disks: what nodes have written down they know when they start again, and now and then
-// all machines go down at once, when nothing else knows it. Seeds below mean other worlds.
+// DiskSeeds is the first seed whose world has disks: what nodes have written down they know when
+// they start again, and now and then all machines go down at once, when nothing else knows it.
+// Seeds below mean other worlds.
 const DiskSeeds = 2_000_000_000
 
 const (
@@ -16,8 +17,8 @@ const (
 	allDownStream  = 14
 )
 
-// drawDisks is the world of a seed from DiskSeeds on. Nobody sets the clocks in it: a file is older or younger by that much then, and what
-// it says is due earlier or later.
+// drawDisks is the world of a seed from DiskSeeds on. Nobody sets the clocks in it: a file is older
+// or younger by that much then, and what it says is due earlier or later.
 func drawDisks(seed uint64) *plan {
 	r := stream(seed, diskPlanStream)
 	p := &plan{seed: seed, sky: outage}
@@ -50,8 +51,9 @@ func drawDisks(seed uint64) *plan {
 	return p
 }
 
-// drawAllDown makes p a world in which all machines have disks and nothing else happens than that all go down at once, some of them perhaps after saying
-// goodbye, and come back one after the other: what their files know then somebody decides with, or nobody does.
+// drawAllDown makes p a world in which all machines have disks and nothing else happens than that
+// all go down at once, some of them perhaps after saying goodbye, and come back one after the
+// other: what their files know then somebody decides with, or nobody does.
 func drawAllDown(r *rand.Rand, p *plan) {
 	p.weather.loss = 0
 	p.faults = nil

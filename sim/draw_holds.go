@@ -8,8 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// HoldSeeds is the first seed whose world is one of holds: its clients reserve and settle, take permits, and ask often for keys
-// of leased limits. Seeds below mean other worlds.
+// HoldSeeds is the first seed whose world is one of holds: its clients reserve and settle, take
+// permits, and ask often for keys of leased limits. Seeds below mean other worlds.
 const HoldSeeds = 1_000_000_000
 
 // More streams of a seed.
@@ -18,7 +18,8 @@ const (
 	holdTrafficStream = 9
 )
 
-// drawHolds is the world of a seed from HoldSeeds on. Its machines, its weather and what goes wrong are drawn as in all others.
+// drawHolds is the world of a seed from HoldSeeds on. Its machines, its weather and what goes wrong
+// are drawn as in all others.
 func drawHolds(seed uint64) *plan {
 	r := stream(seed, holdPlanStream)
 	p := &plan{seed: seed, sky: drawSky(r)}

@@ -9,10 +9,10 @@ import (
 	"penstock/limiter"
 )
 
-// KindSeeds is the first seed of the worlds of kinds: each has one kind of trouble, many times over, with
-// plain traffic, so that every unit can be counted. Their promises are demanded in full, and not every
-// protocol holds them all: they are played by Kinds, one kind after the other. Seeds below mean other
-// worlds.
+// KindSeeds is the first seed of the worlds of kinds: each has one kind of trouble, many times
+// over, with plain traffic, so that every unit can be counted. Their promises are demanded in full,
+// and not every protocol holds them all: they are played by Kinds, one kind after the other. Seeds
+// below mean other worlds.
 const KindSeeds = 4_000_000_000
 
 // kindSeeds is how many seeds each kind has.
@@ -107,7 +107,8 @@ func drawPairwiseCuts(r *rand.Rand, p *plan) { p.faults = drawCuts(r, p, true) }
 
 func drawOneWayCuts(r *rand.Rand, p *plan) { p.faults = drawCuts(r, p, false) }
 
-// drawCuts cuts lines one after the other; in half of the worlds the second before the first has healed.
+// drawCuts cuts lines one after the other; in half of the worlds the second before the first has
+// healed.
 func drawCuts(r *rand.Rand, p *plan, both bool) (faults []fault) {
 	lasts := oneOf(r, 3*time.Second, 20*time.Second)
 	apart := oneOf(r, lasts/3, lasts+p.settles())

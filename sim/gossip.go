@@ -10,8 +10,8 @@ import (
 	"penstock/ring"
 )
 
-// gossip is how machines learn of each other. Every fact comes to every machine on its own, so they hear of things
-// late and in different orders, and a member may be the last to hear of itself.
+// gossip is how machines learn of each other. Every fact comes to every machine on its own, so they
+// hear of things late and in different orders, and a member may be the last to hear of itself.
 type gossip struct {
 	spread time.Duration // the longest that a fact is under way
 	detect time.Duration // the shortest time after which somebody who does not answer is declared dead; 0: never
@@ -19,8 +19,9 @@ type gossip struct {
 	settle time.Duration // between a node's start and its being ACTIVE
 }
 
-// fact is what is said about a machine. Of two the one with the higher version holds. A machine's own are even; who
-// declares it dead makes an odd one of the last, and it contradicts with the next even one if it lives.
+// fact is what is said about a machine. Of two the one with the higher version holds. A machine's
+// own are even; who declares it dead makes an odd one of the last, and it contradicts with the next
+// even one if it lives.
 type fact struct {
 	version uint64
 	boot    uint64
@@ -119,8 +120,8 @@ func (w *world) view(p *process) (*cluster.View, error) {
 // latestViews is how many different Views a world looks among.
 const latestViews = 4
 
-// ringOf is the ring of some members. It depends on ids alone, and to build it takes longer than a small world lasts; so
-// rings are kept for all worlds.
+// ringOf is the ring of some members. It depends on ids alone, and to build it takes longer than a
+// small world lasts; so rings are kept for all worlds.
 func ringOf(ids []string) (*ring.Ring, error) {
 	name := strings.Join(ids, " ")
 	ringsMu.Lock()
@@ -150,8 +151,9 @@ var (
 	ringBytes int
 )
 
-// enter makes a process known that has just been started: it learns what somebody knows who is there, and is JOINING
-// until it has settled. Who finds nobody stays JOINING until somebody else comes, as in production: it must not found a cluster of its own.
+// enter makes a process known that has just been started: it learns what somebody knows who is
+// there, and is JOINING until it has settled. Who finds nobody stays JOINING until somebody else
+// comes, as in production: it must not found a cluster of its own.
 func (w *world) enter(p *process) {
 	m := p.machine
 	p.known = make([]fact, len(w.machines))
@@ -231,8 +233,8 @@ func (w *world) activate(p *process) {
 	}
 }
 
-// leave takes a node out as a person does who wants nothing to be lost: it is LEAVING until it has given away all that it
-// held, then it answers what it has begun, and is gone.
+// leave takes a node out as a person does who wants nothing to be lost: it is LEAVING until it has
+// given away all that it held, then it answers what it has begun, and is gone.
 func (m *machine) leave() {
 	p := m.process
 	p.leaving = true
@@ -293,7 +295,8 @@ func (w *world) roll(i int) {
 	}
 }
 
-// doubt has everybody watch who does not answer any more, and declare it dead when their patience is over.
+// doubt has everybody watch who does not answer any more, and declare it dead when their patience
+// is over.
 func (w *world) doubt() {
 	g := &w.plan.gossip
 	if g.detect == 0 {
@@ -374,8 +377,8 @@ func (w *world) reaches(from, to *machine) bool {
 	return false
 }
 
-// reconcile lets machines that have lost sight of each other meet again: now and then each tells another all that it
-// knows.
+// reconcile lets machines that have lost sight of each other meet again: now and then each tells
+// another all that it knows.
 func (w *world) reconcile() {
 	if w.plan.quiet() {
 		return

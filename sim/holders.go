@@ -10,9 +10,10 @@ import (
 	"penstock/limiter"
 )
 
-// holders draw the traffic of a world of holds: clients who reserve, and settle with less, as much or more than that, or
-// cancel, or put it off, or say it twice, or never; who take permits, give signs of life and die; and who ask often for keys
-// of leased limits. What a client does later is drawn with what it does first: it does it whatever became of that.
+// holders draw the traffic of a world of holds: clients who reserve, and settle with less, as much
+// or more than that, or cancel, or put it off, or say it twice, or never; who take permits, give
+// signs of life and die; and who ask often for keys of leased limits. What a client does later is
+// drawn with what it does first: it does it whatever became of that.
 type holders struct {
 	clients
 	later  pending

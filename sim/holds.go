@@ -8,9 +8,10 @@ import (
 	"penstock/limiter"
 )
 
-// Holds, as the judge follows them: every hold that somebody who decides was seen to open is written down with its units and
-// its deadline, until that one is seen to settle it, or until it has run out. So for each key it is known what is set aside,
-// and beside the reference of what is charged (reference.go) it tells what is left:
+// Holds, as the judge follows them: every hold that somebody who decides was seen to open is
+// written down with its units and its deadline, until that one is seen to settle it, or until it
+// has run out. So for each key it is known what is set aside, and beside the reference of what is
+// charged (reference.go) it tells what is left:
 //
 //	a take, a reservation or a lease is granted if and only if the reference grants it together with all that is set aside,
 //	and what the owner says is left is what the reference has left without that;
@@ -19,8 +20,9 @@ import (
 //	what is settled is charged, once; what runs out is charged as its limit says; and never more is released than was held;
 //	when nothing is asked any more, nothing is set aside anywhere.
 //
-// Where a node was lost that knew of holds, its heir may not know of the last of them, or have some that are settled. Then nothing
-// is said of what is set aside until all of that has run out; and afterwards everything again.
+// Where a node was lost that knew of holds, its heir may not know of the last of them, or have some
+// that are settled. Then nothing is said of what is set aside until all of that has run out; and
+// afterwards everything again.
 
 // held is what is known of the holds on a key.
 type held struct {
@@ -85,11 +87,12 @@ func newBooks(w *world) books {
 	return books{w.plan.holding(), HoldReport{}, nil, make(map[cluster.ID]bool), make(map[cluster.ID]int64), make(map[cluster.ID]cluster.ID), make(map[cluster.ID]bool), make(map[promised]bool), nil}
 }
 
-// tickSlack is how much later than its deadline a hold may still be there: nodes look ten times a second. And a clock may gain or
-// lose a little until then.
+// tickSlack is how much later than its deadline a hold may still be there: nodes look ten times a
+// second. And a clock may gain or lose a little until then.
 const tickSlack = 250 * time.Millisecond
 
-// doubtLasts is for how long nothing is said of what is set aside after somebody was lost who knew of it.
+// doubtLasts is for how long nothing is said of what is set aside after somebody was lost who knew
+// of it.
 const doubtLasts = 2*longestTTL + 10*time.Second
 
 // holding are the names of the limits of p that somebody may have units of set aside.
@@ -250,7 +253,8 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	}
 }
 
-// grants checks whether what p has granted, or refused, is what the reference says beside all that is set aside.
+// grants checks whether what p has granted, or refused, is what the reference says beside all that
+// is set aside.
 func (j *judge) grants(p *process, it *heldAsk, cost int64, granted bool, got limiter.Decision) {
 	a, now := it.account, p.now()
 	r, s := &a.reference, a.spec
@@ -375,7 +379,8 @@ func (j *judge) ends(x *holding) {
 	j.books.over[x.id] = true
 }
 
-// report charges what has been spent, as far as capacity and debt reach, and returns how much that is.
+// report charges what has been spent, as far as capacity and debt reach, and returns how much that
+// is.
 func (st *naiveState) report(now limiter.Instant, s *limiter.Spec, cost int64) int64 {
 	debtor := *s
 	switch s.Algorithm {

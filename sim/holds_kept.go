@@ -8,8 +8,9 @@ import (
 	"penstock/limiter"
 )
 
-// looksAtHolds compares what is known of holds with the books of who decides, after p has done something: holds may have run out,
-// and nodes settle what they have set aside themselves without asking anybody.
+// looksAtHolds compares what is known of holds with the books of who decides, after p has done
+// something: holds may have run out, and nodes settle what they have set aside themselves without
+// asking anybody.
 func (j *judge) looksAtHolds(p *process) {
 	if len(j.books.open) == 0 || j.failure != nil {
 		return

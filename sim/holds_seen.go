@@ -7,10 +7,11 @@ import (
 	"penstock/limiter"
 )
 
-// Where the judge sees what becomes of holds: in visits, in messages between nodes, and in what clients hear.
+// Where the judge sees what becomes of holds: in visits, in messages between nodes, and in what
+// clients hear.
 
-// observeHold looks at what a node has decided itself on the i-th item of a visit, if that is about a hold or spends a lease, and
-// reports whether it has.
+// observeHold looks at what a node has decided itself on the i-th item of a visit, if that is about
+// a hold or spends a lease, and reports whether it has.
 func (j *judge) observeHold(h *hearing, i int) bool {
 	p, d, it := h.process, &h.out[i], &h.question.Items[i]
 	a := h.request.terms[i].account
@@ -41,7 +42,8 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 	return true
 }
 
-// deliveredHold checks what p has answered to the i-th item of an Ask, if that is about a hold, and reports whether it is.
+// deliveredHold checks what p has answered to the i-th item of an Ask, if that is about a hold, and
+// reports whether it is.
 func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int, answer *cluster.Answer) bool {
 	it, out := &ask.Items[i], &answer.Items[i]
 	a := j.account(it.Limit.Name, it.Key)
@@ -56,8 +58,8 @@ func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int, answer 
 	return true
 }
 
-// triesAgain notes that a node may try a reservation of several owners again, and charge its own share of each limit for both
-// attempts: then nobody knows what is left of that.
+// triesAgain notes that a node may try a reservation of several owners again, and charge its own
+// share of each limit for both attempts: then nobody knows what is left of that.
 func (j *judge) triesAgain(h *hearing) {
 	r := h.request
 	if !r.atomic || r.items[0].Op != cluster.OpReserve {
@@ -70,7 +72,8 @@ func (j *judge) triesAgain(h *hearing) {
 	}
 }
 
-// rename has clients speak of the holds that they got, where their node has tried again under another ID.
+// rename has clients speak of the holds that they got, where their node has tried again under
+// another ID.
 func (j *judge) rename(items []cluster.Item) {
 	for i := range items {
 		if it := &items[i]; it.Op > cluster.OpReserve && it.Hold != nil {
@@ -109,8 +112,8 @@ func (j *judge) heardHold(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 }
 
-// promises notes what a node has let a client reserve of its share: it opens that by itself later, or settles what may be open
-// already.
+// promises notes what a node has let a client reserve of its share: it opens that by itself later,
+// or settles what may be open already.
 func (j *judge) promises(h *hearing, i int, d *cluster.Decision, yes bool) {
 	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
 	if it.Op != cluster.OpReserve || !d.Allowed || d.Shadow || it.Cost <= 0 || !yes {

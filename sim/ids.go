@@ -6,9 +6,11 @@ import (
 	"penstock/cluster"
 )
 
-// byID finds what is known under an ID: every decision looks for several such things, and a map of Go takes longer for it than the
-// judge for the rest. Places are tried one after the other from the one that the ID says; what is removed leaves none free in
-// between. IDs are drawn one after the other, so some of them in a row lie side by side: they come from memory together. Nobody ever goes through all of them, so their order decides nothing.
+// byID finds what is known under an ID: every decision looks for several such things, and a map of
+// Go takes longer for it than the judge for the rest. Places are tried one after the other from the
+// one that the ID says; what is removed leaves none free in between. IDs are drawn one after the
+// other, so some of them in a row lie side by side: they come from memory together. Nobody ever
+// goes through all of them, so their order decides nothing.
 type byID[T any] struct {
 	places []placeOf[T] // as many as a power of two, and at most half of them taken
 	n      int

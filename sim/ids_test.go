@@ -7,7 +7,8 @@ import (
 	"penstock/cluster"
 )
 
-// What is put under an ID is found until it is removed, whatever else comes and goes: as a map of Go has it.
+// What is put under an ID is found until it is removed, whatever else comes and goes: as a map of
+// Go has it.
 func TestByID(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	var got byID[int]

@@ -9,9 +9,9 @@ import (
 	"penstock/ring"
 )
 
-// judge watches a world and checks every decision in it against the reference, in two ways that share nothing: from
-// inside, by deciding everything once more as one naive limiter would (reference.go); and from outside, by what clients
-// saw (account.go).
+// judge watches a world and checks every decision in it against the reference, in two ways that
+// share nothing: from inside, by deciding everything once more as one naive limiter would
+// (reference.go); and from outside, by what clients saw (account.go).
 type judge struct {
 	world    *world
 	accounts map[string]map[string]*account // by limit and key

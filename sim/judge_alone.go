@@ -9,9 +9,9 @@ import (
 	"penstock/ring"
 )
 
-// decideAlone has the reference decide what the node decided without an owner, at the end of the visit: by on_error or
-// on_partition, and where those say so from the node's own share. Of items that stand or fall together, one refusal is
-// for all.
+// decideAlone has the reference decide what the node decided without an owner, at the end of the
+// visit: by on_error or on_partition, and where those say so from the node's own share. Of items
+// that stand or fall together, one refusal is for all.
 func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 	h.alone = make([]alone, len(out))
 	onError, least := j.standing(h)
@@ -77,8 +77,8 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 }
 
 // repeats reports whether p, who answers got without the owner, may know what was decided on this
-// take when it had one: it has done so itself, and then knows for sure; or it was to be given the partition
-// since, and what was decided on it lately came before that, by whose share it may be.
+// take when it had one: it has done so itself, and then knows for sure; or it was to be given the
+// partition since, and what was decided on it lately came before that, by whose share it may be.
 func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.Decision) bool {
 	own := m.of(p)
 	switch {
@@ -92,11 +92,13 @@ func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.D
 	return j.recalled[ring.Partition(limiter.Hash(it.Key))] >= m.now && j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
 }
 
-// fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken back.
+// fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken
+// back.
 func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
 	j.checked[marked]++
 	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
-	// Keys that had one owner when they were asked for together may have several by now: nobody can decide on them together.
+	// Keys that had one owner when they were asked for together may have several by now: nobody can
+	// decide on them together.
 	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
 	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) && !j.holderIsUnheardOf(h, account) {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
@@ -106,9 +108,10 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	}
 }
 
-// misses reports whether who decided takes somebody for vanished who has left: it has heard that one was ACTIVE and that it is gone, and
-// not what it said in between, as happens to who comes at that moment, and where news are late. If nobody else is there, it goes by what it
-// does when one of two is cut off.
+// misses reports whether who decided takes somebody for vanished who has left: it has heard that
+// one was ACTIVE and that it is gone, and not what it said in between, as happens to who comes at
+// that moment, and where news are late. If nobody else is there, it goes by what it does when one
+// of two is cut off.
 func (j *judge) misses(h *hearing, d *cluster.Decision, a *account) bool {
 	f, m := &j.world.faults, j.world.byID[d.Owner]
 	if f.Leaves+f.Restarts+f.Rolls == 0 || d.Bound != a.limit.Capacity() || m == nil || m.process == nil {
@@ -117,7 +120,8 @@ func (j *judge) misses(h *hearing, d *cluster.Decision, a *account) bool {
 	return m.process.alone >= h.began || j.hasRival(m.process)
 }
 
-// hasRival reports whether p takes somebody for its rival that it does not see. It may have heard so from one that was alone with that one.
+// hasRival reports whether p takes somebody for its rival that it does not see. It may have heard
+// so from one that was alone with that one.
 func (j *judge) hasRival(p *process) bool {
 	m := j.world.byID[p.node.Rival()]
 	return m != nil && (m.process == nil || !slices.ContainsFunc(p.node.View().Members, func(x cluster.Member) bool { return x.Boot == m.process.boot }))
@@ -132,8 +136,9 @@ func (p *process) isAlone() bool {
 	})
 }
 
-// relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p did not hold the key yet
-// when it asked, and did when the ask came back to it. Of a look nobody remembers who has taken it.
+// relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p
+// did not hold the key yet when it asked, and did when the ask came back to it. Of a look nobody
+// remembers who has taken it.
 func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got limiter.Decision) bool {
 	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
 		return false
@@ -142,8 +147,8 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got
 	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got)
 }
 
-// holderIsUnheardOf reports whether who decides on a had not been heard of by who answers h when it was asked: news are late, and who could have named
-// that one has left.
+// holderIsUnheardOf reports whether who decides on a had not been heard of by who answers h when it
+// was asked: news are late, and who could have named that one has left.
 func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 	if f := &j.world.faults; f.Leaves+f.Restarts+f.Rolls == 0 {
 		return false
@@ -157,9 +162,9 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 	return false
 }
 
-// hurried reports whether nobody could wait for who decides on a: its partition went from one node to another during the
-// visit, and the client had left less time than a check waits for that and then needs to ask, all of which but the eighth for the way back is
-// over.
+// hurried reports whether nobody could wait for who decides on a: its partition went from one node
+// to another during the visit, and the client had left less time than a check waits for that and
+// then needs to ask, all of which but the eighth for the way back is over.
 func (j *judge) hurried(h *hearing, a *account) bool {
 	k, p := ring.Partition(a.hash), h.process
 	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
@@ -169,8 +174,9 @@ func (j *judge) hurried(h *hearing, a *account) bool {
 	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far && left <= h.request.patience/8
 }
 
-// retriesLate reports whether a reservation of several owners was tried again, key after key, and its client had left less time than that takes: a way
-// there and back for the first attempt, for what cancels it, and for each key.
+// retriesLate reports whether a reservation of several owners was tried again, key after key, and
+// its client had left less time than that takes: a way there and back for the first attempt, for
+// what cancels it, and for each key.
 func (j *judge) retriesLate(h *hearing) bool {
 	r := h.request
 	if !r.atomic || !slices.ContainsFunc(r.items, func(it cluster.Item) bool { return it.Op == cluster.OpReserve }) {
@@ -183,8 +189,9 @@ func (j *judge) retriesLate(h *hearing) bool {
 	return again && j.tooShort(h, 2*(2+len(r.items)))
 }
 
-// tellsLate reports whether something was given back, and its client had left less time than it takes until the owner has heard from those who
-// remember a denial: a way there and back besides that of the ask.
+// tellsLate reports whether something was given back, and its client had left less time than it
+// takes until the owner has heard from those who remember a denial: a way there and back besides
+// that of the ask.
 func (j *judge) tellsLate(h *hearing) bool {
 	for i := range h.request.terms {
 		if h.request.terms[i].account.givesBack(&h.question.Items[i]) > 0 {
@@ -194,14 +201,15 @@ func (j *judge) tellsLate(h *hearing) bool {
 	return false
 }
 
-// tooShort reports whether the client had left less time than so many ways take, one after the other, all of which but the eighth for the way back is over.
+// tooShort reports whether the client had left less time than so many ways take, one after the
+// other, all of which but the eighth for the way back is over.
 func (j *judge) tooShort(h *hearing, ways int) bool {
 	patience, left := h.request.patience, time.Duration(h.question.Deadline-h.process.now())
 	return patience < time.Duration(ways)*j.world.plan.weather.far*8/7 && left <= patience/8
 }
 
-// ownerHolds reports whether the owner of a in the eyes of p holds its partition k: who does not names who does, and asking that one takes
-// a round trip more.
+// ownerHolds reports whether the owner of a in the eyes of p holds its partition k: who does not
+// names who does, and asking that one takes a round trip more.
 func (j *judge) ownerHolds(p *process, a *account, k int) bool {
 	v := p.node.View()
 	o := v.Owner(a.hash)

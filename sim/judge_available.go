@@ -9,10 +9,10 @@ import (
 	"penstock/cluster"
 )
 
-// Availability is a promise: after each fault, within the failover, answers are neither degraded nor
-// late. It is asked for where a node can speak with most of those that should be there; a process that
-// is gone refuses connections, so it is not waited for. The judge sees faults and answers, and asks no
-// node anything.
+// Availability is a promise: after each fault, within the failover, answers are neither degraded
+// nor late. It is asked for where a node can speak with most of those that should be there; a
+// process that is gone refuses connections, so it is not waited for. The judge sees faults and
+// answers, and asks no node anything.
 
 // AvailableReport says how answers were when nothing had failed for the time of a failover.
 type AvailableReport struct {

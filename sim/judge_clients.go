@@ -84,7 +84,8 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	}
 }
 
-// clockGrain is what a deadline may be missed by: a clock that gains skips a nanosecond now and then.
+// clockGrain is what a deadline may be missed by: a clock that gains skips a nanosecond now and
+// then.
 const clockGrain = 1
 
 // refusal checks an error, or that there is one.
@@ -104,8 +105,8 @@ func (j *judge) refusal(p *process, err error, due bool) {
 	}
 }
 
-// heard checks one decision as a client heard it. yes is false if the client has to take it for a no because it
-// fell with others.
+// heard checks one decision as a client heard it. yes is false if the client has to take it for a
+// no because it fell with others.
 func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
 	a := t.account

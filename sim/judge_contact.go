@@ -7,9 +7,10 @@ import (
 	"penstock/cluster"
 )
 
-// Who reaches whom. A node that most of the others do not hear must not decide, and what it admits nevertheless is up to its limits'
-// on_partition. The judge finds that out by itself: from what each node was answered, and from what Views have told it. A node looks at that
-// only ten times a second, so for some moments after a change nobody can say from outside what it goes by.
+// Who reaches whom. A node that most of the others do not hear must not decide, and what it admits
+// nevertheless is up to its limits' on_partition. The judge finds that out by itself: from what
+// each node was answered, and from what Views have told it. A node looks at that only ten times a
+// second, so for some moments after a change nobody can say from outside what it goes by.
 
 // contact is what the judge knows of a process's contact with others. Slices are by machine.
 type contact struct {
@@ -28,8 +29,8 @@ type peerContact struct {
 	missed bool          // if it is gone: it has not left
 }
 
-// contactLasts is how long a node goes on with the contact that it had, and tickTakes what goes by at most until it has looked at it;
-// in large clusters contact lasts longer.
+// contactLasts is how long a node goes on with the contact that it had, and tickTakes what goes by
+// at most until it has looked at it; in large clusters contact lasts longer.
 const (
 	contactLasts = 1200 * time.Millisecond
 	tickTakes    = 350 * time.Millisecond
@@ -49,7 +50,8 @@ func (j *judge) reaches(l *letter) {
 	x.heard = max(x.heard, l.sent)
 }
 
-// sees notes who is new in the View of p, and who has vanished from it. In calm worlds nobody is cut off.
+// sees notes who is new in the View of p, and who has vanished from it. In calm worlds nobody is
+// cut off.
 func (j *judge) sees(p *process, v *cluster.View) {
 	w := j.world
 	if w.plan.sky == calm || w.plan.agreed {
@@ -88,7 +90,8 @@ func (j *judge) sees(p *process, v *cluster.View) {
 	c.view, c.since, c.others = v, w.now, others
 }
 
-// sides are those who should be there: with whom p has contact, itself among them unless it is leaving, and with whom not.
+// sides are those who should be there: with whom p has contact, itself among them unless it is
+// leaving, and with whom not.
 type sides struct {
 	reached, missed int
 	here, there     string // the smallest ids of both
@@ -106,8 +109,8 @@ func (s *sides) miss(id string) {
 	}
 }
 
-// cutOff reports whether these are too few to decide: of two equal halves the one with the smallest id goes on, and of a cluster of two
-// both do.
+// cutOff reports whether these are too few to decide: of two equal halves the one with the smallest
+// id goes on, and of a cluster of two both do.
 func (s *sides) cutOff() bool {
 	return s.reached < s.missed || s.reached == s.missed && s.reached > 1 && s.here > s.there
 }
@@ -139,8 +142,8 @@ func (c *contact) sides(p *process, patience time.Duration) sides {
 // countsFor is for how long a member that has vanished is missed: nobody is forgotten by time.
 const countsFor = maxDuration
 
-// inContact checks that p, who decides, has been answered by half of those at least who should be there, and says how many those are
-// with it; in calm worlds 0.
+// inContact checks that p, who decides, has been answered by half of those at least who should be
+// there, and says how many those are with it; in calm worlds 0.
 func (j *judge) inContact(p *process, a *account) (members int) {
 	if j.world.plan.agreed {
 		return j.hasRight(p, a)
@@ -158,9 +161,9 @@ func (j *judge) inContact(p *process, a *account) (members int) {
 	return s.reached + s.missed
 }
 
-// standing is what a node may go by that has answered without the owner: onError is false if it must have noticed that it is cut off, so
-// that its limits' on_partition holds. Else nobody can tell from outside which of the two it is. shares is in how many it must split a
-// limit at least.
+// standing is what a node may go by that has answered without the owner: onError is false if it
+// must have noticed that it is cut off, so that its limits' on_partition holds. Else nobody can
+// tell from outside which of the two it is. shares is in how many it must split a limit at least.
 func (j *judge) standing(h *hearing) (onError bool, shares int) {
 	if j.world.plan.agreed {
 		return j.standingByRight(h)

@@ -10,11 +10,12 @@ import (
 	"penstock/limiter"
 )
 
-// What a cluster has forgotten is counted, key by key. The judge keeps one naive state per key of all that was
-// charged, on whatever node, as far as the decisions themselves tell. When another process decides than before, it
-// says how much is left; what it says beyond what that state has left is what was forgotten. Allowed is what a holder
-// had charged itself, no longer than the replication interval and one message's way before it died, stopped or was
-// cut off from most; nothing else, and nothing at all after a graceful change of hands. A decision that says by itself
+// What a cluster has forgotten is counted, key by key. The judge keeps one naive state per key of
+// all that was charged, on whatever node, as far as the decisions themselves tell. When another
+// process decides than before, it says how much is left; what it says beyond what that state has
+// left is what was forgotten. Allowed is what a holder had charged itself, no longer than the
+// replication interval and one message's way before it died, stopped or was cut off from most;
+// nothing else, and nothing at all after a graceful change of hands. A decision that says by itself
 // that it keeps a bound is held to that bound by others.
 //
 // This judge sees decisions, faults and how long messages took. It asks no node anything.
@@ -44,7 +45,8 @@ func (l *LossReport) write(b *strings.Builder) {
 		l.Changes, l.After, l.Units, l.Marked, l.Unwarned, l.Blind)
 }
 
-// replicationInterval is s, in which a holder tells its heir what has changed, with what a clock may be slow.
+// replicationInterval is s, in which a holder tells its heir what has changed, with what a clock
+// may be slow.
 const replicationInterval = 100*time.Millisecond + 100*time.Millisecond/100
 
 // keyCount is what is known of one key from its decisions.
@@ -81,8 +83,8 @@ func (j *judge) dies(p *process) {
 	}
 }
 
-// linesChange notes that a line was cut or mended. Many mostly are at once, so what follows from it is
-// worked out when something else happens.
+// linesChange notes that a line was cut or mended. Many mostly are at once, so what follows from it
+// is worked out when something else happens.
 func (j *judge) linesChange() {
 	if j.world.now != j.linesAt {
 		j.parts()
@@ -90,7 +92,8 @@ func (j *judge) linesChange() {
 	j.linesAt, j.linesNew = j.world.now, true
 }
 
-// parts notes who is cut off from most of the machines that are there, after lines were cut or mended.
+// parts notes who is cut off from most of the machines that are there, after lines were cut or
+// mended.
 func (j *judge) parts() {
 	if !j.linesNew {
 		return
@@ -162,8 +165,8 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 	c.learn(now, s, got)
 }
 
-// mayCount follows a decision of which nobody knows whether it was taken again: what it gives back may
-// be given back twice.
+// mayCount follows a decision of which nobody knows whether it was taken again: what it gives back
+// may be given back twice.
 func (j *judge) mayCount(p *process, it *asked) {
 	c := it.account.count
 	switch {
@@ -235,8 +238,8 @@ func (j *judge) forgetful(before *process, units int64) promise {
 	return promises
 }
 
-// atOnce reports whether something else than m has failed, or come back, and the members cannot have
-// settled since: so more than one may have failed that had the same key.
+// atOnce reports whether something else than m has failed, or come back, and the members cannot
+// have settled since: so more than one may have failed that had the same key.
 func (j *judge) atOnce(m *machine) bool {
 	w, g := j.world, &j.world.plan.gossip
 	settles := g.detect + g.doubt + g.spread + g.settle + copiedWithin

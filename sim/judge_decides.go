@@ -10,8 +10,9 @@ import (
 
 // What nodes decide is what a naive limiter would decide, or as close to it as the promises say.
 
-// observe looks at what a node has decided itself since it was last looked at: whenever it begins to wait for others,
-// and when it answers. Between two looks no time goes by, so this is when it decided.
+// observe looks at what a node has decided itself since it was last looked at: whenever it begins
+// to wait for others, and when it answers. Between two looks no time goes by, so this is when it
+// decided.
 func (j *judge) observe(h *hearing) {
 	p := h.process
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
@@ -42,14 +43,15 @@ func (j *judge) observe(h *hearing) {
 		j.decides(p, items, true, got)
 	}
 	j.scratch.items, j.scratch.got = items, got
-	// What nobody has answered is decided last; after that a node may wait for others to hear what it has given back. (Of what stands or falls
-	// together it may try again.)
+	// What nobody has answered is decided last; after that a node may wait for others to hear what
+	// it has given back. (Of what stands or falls together it may try again.)
 	if h.alone == nil && !h.request.atomic && h.givenUp() {
 		j.decideAlone(h, h.out)
 	}
 }
 
-// givenUp reports whether an item was decided without its owner. What a node has promised it answers for at once, before it asks for others.
+// givenUp reports whether an item was decided without its owner. What a node has promised it
+// answers for at once, before it asks for others.
 func (h *hearing) givenUp() bool {
 	for i := range h.out {
 		if d := &h.out[i]; d.Source == cluster.SourceFallback && (d.Hold == limiter.HoldNone || h.question.Items[i].Op <= cluster.OpReserve) {
@@ -59,7 +61,8 @@ func (h *hearing) givenUp() bool {
 	return false
 }
 
-// decides checks what p has just decided, as who decides for the keys of items, which stand or fall together.
+// decides checks what p has just decided, as who decides for the keys of items, which stand or fall
+// together.
 func (j *judge) decides(p *process, items []asked, together bool, got []limiter.Decision) {
 	for i := range items {
 		j.mayDecide(p, items[i].account, items[i].doubt)
@@ -117,8 +120,8 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 	j.judged(p, it, v, got, want)
 }
 
-// decidesAll follows items that stand or fall together. Limits that only watch have no say in it: they are charged if
-// the others are.
+// decidesAll follows items that stand or fall together. Limits that only watch have no say in it:
+// they are charged if the others are.
 func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 	now, exactly, blind, vague := p.now(), true, false, false
 	if slices.ContainsFunc(items, func(it asked) bool { return it.account.held != nil }) {
@@ -275,7 +278,8 @@ func takeAllExactly(now limiter.Instant, items []asked) []limiter.Decision {
 	return want
 }
 
-// falls reports whether items that stand or fall together do fall, if each would be answered like this.
+// falls reports whether items that stand or fall together do fall, if each would be answered like
+// this.
 func falls(items []asked, ds []limiter.Decision) bool {
 	for i := range items {
 		if !ds[i].Allowed && !watches(items[i].account.spec) {

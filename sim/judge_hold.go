@@ -7,9 +7,10 @@ import (
 	"penstock/ring"
 )
 
-// Who may decide. Of each key there is one who does. Where machines freeze or are cut off somebody may hold a key still by whom it was
-// not decided for long, and that another one has taken over; but he has to notice before he decides: when he has had no contact with
-// most of the others, or was stopped. So it is not who holds that counts in these worlds, but who decides.
+// Who may decide. Of each key there is one who does. Where machines freeze or are cut off somebody
+// may hold a key still by whom it was not decided for long, and that another one has taken over;
+// but he has to notice before he decides: when he has had no contact with most of the others, or
+// was stopped. So it is not who holds that counts in these worlds, but who decides.
 
 // tenure is one partition in the hands of one process.
 type tenure struct {
@@ -17,7 +18,8 @@ type tenure struct {
 	partition int
 }
 
-// mayDecide checks that p decides for a key, may do so, and nobody else does. doubt says that it answers with less than the full promise.
+// mayDecide checks that p decides for a key, may do so, and nobody else does. doubt says that it
+// answers with less than the full promise.
 func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 	j.checked[owned]++
 	if !p.node.Holds(a.hash) {
@@ -33,9 +35,9 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 	}
 	if j.holders[k] != p && j.holders[k] != nil {
 		j.claims[k] = j.world.now
-		// Who has not begun to hold anything since he last held it has never stopped. Of two both may
-		// go on, until they have met again and know so, also if a third one has come meanwhile and has
-		// got it from one of them.
+		// Who has not begun to hold anything since he last held it has never stopped. Of two both
+		// may go on, until they have met again and know so, also if a third one has come meanwhile
+		// and has got it from one of them.
 		tied, was := j.tied[k]
 		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 && !(was && j.world.now < tied+agreedWithin) {
 			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
@@ -68,9 +70,9 @@ func beginnings(p *process) uint64 {
 	return p.node.Stats().Claimed.Load() + p.node.Stats().Received.Load()
 }
 
-// looksAround reports whether it is time to look at who else holds the key of a. In a small world it always is. In a large
-// one it is if p has not been the last to decide for the key's partition, so no two nodes ever decide in turn unnoticed, and
-// every 10 ms.
+// looksAround reports whether it is time to look at who else holds the key of a. In a small world
+// it always is. In a large one it is if p has not been the last to decide for the key's partition,
+// so no two nodes ever decide in turn unnoticed, and every 10 ms.
 func (j *judge) looksAround(p *process, a *account) bool {
 	if len(j.world.machines) <= 16 {
 		return true
@@ -86,14 +88,16 @@ func (j *judge) looksAround(p *process, a *account) bool {
 	return true
 }
 
-// decider is who was the last to decide for a partition, and when it was found that nobody else did.
+// decider is who was the last to decide for a partition, and when it was found that nobody else
+// did.
 type decider struct {
 	process *process
 	looked  time.Duration
 }
 
-// converged checks what has to be when faults have been over for long: all see the same members, and each partition is held by its
-// owner alone. It reports false if that is not so yet; last says that it has to be.
+// converged checks what has to be when faults have been over for long: all see the same members,
+// and each partition is held by its owner alone. It reports false if that is not so yet; last says
+// that it has to be.
 func (j *judge) converged(last bool) bool {
 	w := j.world
 	if w.network.cuts > 0 || w.moving() || w.plan.weather.far > time.Second {

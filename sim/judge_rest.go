@@ -6,8 +6,8 @@ import (
 	"penstock/limiter"
 )
 
-// atRest looks once more at everything when nothing more happens: nobody may wait, and what tables hold must be what
-// the reference holds, on every node.
+// atRest looks once more at everything when nothing more happens: nobody may wait, and what tables
+// hold must be what the reference holds, on every node.
 func (j *judge) atRest() {
 	j.checked[live]++
 	if n := j.world.tasks.waiting; n > 0 {
@@ -22,7 +22,8 @@ func (j *judge) atRest() {
 	}
 }
 
-// audit compares the table of p with the reference: what p decides for has to be there; and nothing else may be.
+// audit compares the table of p with the reference: what p decides for has to be there; and nothing
+// else may be.
 func (j *judge) audit(p *process) {
 	now, table := p.now(), p.node.Table()
 	for _, a := range j.order {

@@ -9,11 +9,13 @@ import (
 	"penstock/limiter"
 )
 
-// The right to decide, in worlds in which members agree (plan.agreed). A member may decide until so long after it sent a renewal that a majority of the voters of its
-// configuration has acknowledged, by its own clock. The judge finds that out by itself, from the
-// acknowledgements that came to each node. A node may have given up its right earlier; never does it have it longer.
+// The right to decide, in worlds in which members agree (plan.agreed). A member may decide until so
+// long after it sent a renewal that a majority of the voters of its configuration has acknowledged,
+// by its own clock. The judge finds that out by itself, from the acknowledgements that came to each
+// node. A node may have given up its right earlier; never does it have it longer.
 
-// rightLasts is how long a renewal is worth, and noticed what goes by at most until a node has looked whether it is over.
+// rightLasts is how long a renewal is worth, and noticed what goes by at most until a node has
+// looked whether it is over.
 const (
 	rightLasts = 600 * time.Millisecond
 	noticed    = 100 * time.Millisecond
@@ -90,7 +92,8 @@ func (c *right) ends(p *process) limiter.Instant {
 	return max(c.until, acks[len(acks)-c.config.Quorum()].Add(rightLasts))
 }
 
-// hasRight checks that p, who decides, has the right to, and says how many members there are with it.
+// hasRight checks that p, which decides, has the right to, and says how many members there are with
+// it.
 func (j *judge) hasRight(p *process, a *account) (members int) {
 	config := p.node.Agreed()
 	if config == nil {
@@ -103,9 +106,9 @@ func (j *judge) hasRight(p *process, a *account) (members int) {
 	return len(config.Members) + len(config.Rivals)
 }
 
-// standingByRight is what a node may go by that has answered without the owner: onError is false if it must have noticed that it is cut off, so
-// that its limits' on_partition holds. Else nobody can tell from outside which of the two it is. shares is in how many it must split a
-// limit at least.
+// standingByRight is what a node may go by that has answered without the owner: onError is false if
+// it must have noticed that it is cut off, so that its limits' on_partition holds. Else nobody can
+// tell from outside which of the two it is. shares is in how many it must split a limit at least.
 func (j *judge) standingByRight(h *hearing) (onError bool, shares int) {
 	p := h.process
 	active := min(h.view.Active(), p.node.View().Active())

@@ -54,7 +54,8 @@ func (a *answered) of(p *process) *answered {
 // keptMemories is how long the judge looks back: longer than any node may remember.
 const keptMemories = 10 * time.Second
 
-// add notes an answer after before, which is what answers has under id, and drops those that nobody can remember any more.
+// add notes an answer after before, which is what answers has under id, and drops those that nobody
+// can remember any more.
 func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
 	for m.oldest != nil && m.oldest.now+keptMemories < now {
 		x := m.oldest
@@ -90,8 +91,8 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 	a.decisions = append(a.one[:0], ds...)
 }
 
-// remembered is what was answered under id before, as a says, if p has to know that; got is what it answers now. Where it
-// is open whether p still knows, or knows already, its answer tells.
+// remembered is what was answered under id before, as a says, if p has to know that; got is what it
+// answers now. Where it is open whether p still knows, or knows already, its answer tells.
 func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
 	if own := p.shares.answers.get(id); own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
 		own.repeated = j.world.now
@@ -109,7 +110,8 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 	if a.by == p && j.recalled[ring.Partition(items[0].account.hash)] < a.now { // else it may have come back with the partition, and live longer
 		return nil
 	}
-	// What was answered elsewhere came along, unless it was lost; and it may live a little longer for that.
+	// What was answered elsewhere came along, unless it was lost; and it may live a little longer
+	// for that.
 	age := j.world.now - a.now
 	if age+age/1000 < memory && !a.share && j.sure(a.by) {
 		return a.decisions
@@ -125,9 +127,11 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 	return nil
 }
 
-// remember notes what p has answered under id. A second charge is excused if whoever charged it first has lost its
-// memory since, or has given it to somebody with whom it was lost, so that the partition was claimed; or if it comes after the time in which an owner remembers, because a client has repeated itself too
-// late, or because the ask was lying at the door of a frozen machine. A node never repeats itself too late.
+// remember notes what p has answered under id. A second charge is excused if whoever charged it
+// first has lost its memory since, or has given it to somebody with whom it was lost, so that the
+// partition was claimed; or if it comes after the time in which an owner remembers, because a
+// client has repeated itself too late, or because the ask was lying at the door of a frozen
+// machine. A node never repeats itself too late.
 func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
 	if before != nil && before.charges && charges {
 		switch {
@@ -143,7 +147,8 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 	j.memories.add(before, id, p, j.world.now, got, charges)
 }
 
-// thawed reports whether a machine has thawed since then: one that decides, or one that was asked to send something on.
+// thawed reports whether a machine has thawed since then: one that decides, or one that was asked
+// to send something on.
 func (j *judge) thawed(since time.Duration) bool {
 	return slices.ContainsFunc(j.world.machines, func(m *machine) bool { return m.thawed >= since })
 }
@@ -167,7 +172,8 @@ func newShares() *shares {
 	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, memories{}, make(map[naiveKey]int)}
 }
 
-// repeated is what p has answered to this take or reservation before, if it says so again; of an atomic one, before it fell with others.
+// repeated is what p has answered to this take or reservation before, if it says so again; of an
+// atomic one, before it fell with others.
 func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision, atomic bool) *limiter.Decision {
 	a := l.answers.get(it.ID)
 	if a == nil || it.Op != cluster.OpTake && it.Op != cluster.OpReserve || a.at.Add(memory) <= p.now() {
@@ -180,8 +186,9 @@ func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision, at
 	return &a.decisions[0]
 }
 
-// split is in how many shares a node has split a limit, as far as it may, told by what it answers; 0 if no number explains that. Several
-// may come to the same share of a small limit, and yet refill at different rates: then the decision itself tells.
+// split is in how many shares a node has split a limit, as far as it may, told by what it answers;
+// 0 if no number explains that. Several may come to the same share of a small limit, and yet refill
+// at different rates: then the decision itself tells.
 func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, atomic bool, may func(n int) bool) int {
 	w := p.machine.world
 	most := len(w.machines)
@@ -219,7 +226,8 @@ func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter
 	return l.peek(p.now(), s, it.Key, it.Cost) == raw || st != nil && st.forgettable(p.now(), s) && new(naiveState).take(p.now(), s, it.Cost) == raw
 }
 
-// decide decides from the share s, one of n, where p answered got. charged is false if it is a repeat, or nothing that charges.
+// decide decides from the share s, one of n, where p answered got. charged is false if it is a
+// repeat, or nothing that charges.
 func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, got limiter.Decision) (d limiter.Decision, charged bool) {
 	now := p.now()
 	key := naiveKey{s.Name, it.Key}

@@ -28,7 +28,8 @@ type machine struct {
 	rolling bool   // the next machine restarts when it has
 }
 
-// process is one start of a node on a machine, from boot to crash. It is the node's two hands: Clock and Network.
+// process is one start of a node on a machine, from boot to crash. It is the node's two hands:
+// Clock and Network.
 type process struct {
 	machine  *machine
 	boot     uint64
@@ -58,10 +59,12 @@ type process struct {
 	time     clock  // the machine's when it booted: whoever sets that later changes nothing here
 }
 
-// door is how the world speaks to a node. It is the node itself, unless a test plants a fault in between.
+// door is how the world speaks to a node. It is the node itself, unless a test plants a fault in
+// between.
 type door interface {
 	Check(r *cluster.Request, out []cluster.Decision) error
-	// Deliver decides, and leaves it to process.node to Confirm: so the judge sees a decision when it is taken.
+	// Deliver decides, and leaves it to process.node to Confirm: so the judge sees a decision when
+	// it is taken.
 	Deliver(a *cluster.Ask) *cluster.Answer
 }
 
@@ -111,8 +114,8 @@ func (m *machine) boot() {
 	node.Start()
 }
 
-// electorate are the machines that found a cluster with m, if there is none: those that are there, or that have crashed and
-// are to come back.
+// electorate are the machines that found a cluster with m, if there is none: those that are there,
+// or that have crashed and are to come back.
 func (w *world) electorate(m *machine) (ids []string) {
 	for _, o := range w.machines {
 		if o.role == cluster.RoleMember && (o == m || o.process != nil || o.crashed || o.returns) {
@@ -199,7 +202,8 @@ func (m *machine) thaw() {
 // Now is the node's clock.
 func (p *process) Now() limiter.Instant { return p.clock() }
 
-// now is what the clock shows by which the process lives: the machine's, unless a test plants a fault.
+// now is what the clock shows by which the process lives: the machine's, unless a test plants a
+// fault.
 func (p *process) now() limiter.Instant { return p.time.at(p.machine.world.now) }
 
 // AfterFunc has f happen as a task of the process.
@@ -244,7 +248,8 @@ func (t *timer) stop() {
 	}
 }
 
-// limit is this process's own copy of a limit that came with an Ask: a peer gets bytes, not a pointer.
+// limit is this process's own copy of a limit that came with an Ask: a peer gets bytes, not a
+// pointer.
 func (p *process) limit(l *limiter.Limit) *limiter.Limit {
 	own := p.latest[l]
 	if own != nil {
@@ -264,5 +269,6 @@ func (p *process) limit(l *limiter.Limit) *limiter.Limit {
 	return own
 }
 
-// latestLimits is how many limits a process finds without looking at all that they are: clients bring along new ones.
+// latestLimits is how many limits a process finds without looking at all that they are: clients
+// bring along new ones.
 const latestLimits = 64

@@ -7,9 +7,9 @@ import (
 	"penstock/limiter"
 )
 
-// naive is the reference that the cluster is held against: a single limiter with a single map, written for the eye
-// and not for speed, which shares no line with package limiter. Buckets are filled by pouring, not by arrival times;
-// waits are found by trying them out.
+// naive is the reference that the cluster is held against: a single limiter with a single map,
+// written for the eye and not for speed, which shares no line with package limiter. Buckets are
+// filled by pouring, not by arrival times; waits are found by trying them out.
 type naive struct {
 	keys map[naiveKey]*naiveState
 }
@@ -113,8 +113,8 @@ func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, most, cost in
 	return d
 }
 
-// queue lets units leave one after the other: it admits what a bucket of one more would, and says how long until the
-// first of them has its turn, which is when the bucket would have been full.
+// queue lets units leave one after the other: it admits what a bucket of one more would, and says
+// how long until the first of them has its turn, which is when the bucket would have been full.
 func (st *naiveState) queue(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
 	turn := st.copy().bucket(now, s, s.Burst+1, 0).ResetAfter
 	d := st.bucket(now, s, s.Burst+1, cost)
@@ -203,7 +203,8 @@ func (st *naiveState) sliding(now limiter.Instant, s *limiter.Spec, cost int64) 
 	return d
 }
 
-// estimate is what a sliding counter takes to lie within the last Per at some instant, if nothing comes until then.
+// estimate is what a sliding counter takes to lie within the last Per at some instant, if nothing
+// comes until then.
 func (st *naiveState) estimate(at limiter.Instant, s *limiter.Spec) int64 {
 	current, previous := st.count, st.previous
 	switch this := aligned(at, s.Per); {
@@ -219,13 +220,14 @@ func (st *naiveState) estimate(at limiter.Instant, s *limiter.Spec) int64 {
 	return current + previous*inside/int64(s.Per)
 }
 
-// waitFor is the shortest wait until the estimate is at most k. The estimate only falls, so half of the waits can be
-// ruled out with each try.
+// waitFor is the shortest wait until the estimate is at most k. The estimate only falls, so half of
+// the waits can be ruled out with each try.
 func (st *naiveState) waitFor(k int64, now limiter.Instant, s *limiter.Spec) time.Duration {
 	return time.Duration(sort.Search(2*int(s.Per), func(d int) bool {
 		return st.estimate(now.Add(time.Duration(d)), s) <= k
 	}))
 }
 
-// aligned is the last multiple of per since the epoch that is not after t. No world is older than the epoch.
+// aligned is the last multiple of per since the epoch that is not after t. No world is older than
+// the epoch.
 func aligned(t limiter.Instant, per time.Duration) limiter.Instant { return t - t%limiter.Instant(per) }

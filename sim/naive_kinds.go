@@ -7,8 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// naiveKinds is what the naive limiter remembers for the algorithms that keep more than a few numbers. Slices are never
-// written into: copies of a state share them.
+// naiveKinds is what the naive limiter remembers for the algorithms that keep more than a few
+// numbers. Slices are never written into: copies of a state share them.
 type naiveKinds struct {
 	missing int64             // token bucket: tokens that are not there
 	mark    limiter.Instant   // token bucket: the last refill
@@ -70,7 +70,8 @@ func (st *naiveState) tokensAt(now limiter.Instant, s *limiter.Spec) (missing in
 	return missing, mark
 }
 
-// keepTokens is the bucket after a request for tokens; where the bucket is strict, an empty one waits a whole Per.
+// keepTokens is the bucket after a request for tokens; where the bucket is strict, an empty one
+// waits a whole Per.
 func (st *naiveState) keepTokens(now limiter.Instant, s *limiter.Spec, missing int64, mark limiter.Instant) limiter.Instant {
 	if s.Strict && missing == s.Limit {
 		mark = max(mark, now)
@@ -84,8 +85,8 @@ func untilTokens(now limiter.Instant, s *limiter.Spec, n int64, mark limiter.Ins
 	return time.Duration(mark.Add(time.Duration((n+s.Refill-1)/s.Refill)*s.Per) - now)
 }
 
-// forgettable reports whether a node may have forgotten when a full bucket gets its refills: it has stood full for as
-// long as an empty one takes to fill.
+// forgettable reports whether a node may have forgotten when a full bucket gets its refills: it has
+// stood full for as long as an empty one takes to fill.
 func (st *naiveState) forgettable(now limiter.Instant, s *limiter.Spec) bool {
 	if s.Algorithm != limiter.TokenBucket || s.Anchor != limiter.FirstHit || !st.phased {
 		return false
@@ -131,7 +132,8 @@ func (st *naiveState) entries(now limiter.Instant, s *limiter.Spec, cost int64) 
 	return d
 }
 
-// enter adds units to a log. Only the newest Limit of them ever decide: older ones count as long as the oldest of those.
+// enter adds units to a log. Only the newest Limit of them ever decide: older ones count as long as
+// the oldest of those.
 func (st *naiveState) enter(live []limiter.Instant, now limiter.Instant, s *limiter.Spec, units int64) {
 	st.log = slices.Clone(live)
 	for range units {
@@ -196,8 +198,8 @@ func (st *naiveState) countIn(counts []part, now limiter.Instant, s *limiter.Spe
 	st.counts = counts
 }
 
-// partEnd is when a sub-window no longer counts. The one that the beginning of the last Per cuts counts in full, or
-// lenient not at all.
+// partEnd is when a sub-window no longer counts. The one that the beginning of the last Per cuts
+// counts in full, or lenient not at all.
 func partEnd(p part, s *limiter.Spec) limiter.Instant {
 	if s.Lenient {
 		return p.begin.Add(s.Per + 1)

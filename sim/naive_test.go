@@ -64,7 +64,8 @@ func TestNaive(t *testing.T) {
 			{0, 4, no(0, 10*s, 10*s)},
 			{0, 1, no(0, 10*s, 10*s)},
 		}},
-		// 3 in this minute, 5 in the last, 30 % of the minute is over: 3 + 5 × 0.7 = 6.5, so one more fits into 7.
+		// 3 in this minute, 5 in the last, 30 % of the minute is over: 3 + 5 × 0.7 = 6.5, so one
+		// more fits into 7.
 		{"sliding counter: the worked example of seven a minute", limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 7, Per: 60 * s}, 7, []row{
 			{30 * s, 5, yes(2, 30*s+48*s+1)},
 			{61 * s, 2, yes(1, 59*s+30*s+1)},

@@ -61,8 +61,8 @@ type letter struct {
 	uses int // who may still look at it: its sender's job, its alarm, copies and answers that are under way or being read
 }
 
-// drop ends one use of l. After the last one it is written again. Where a process dies in the middle of one, that never ends, and
-// the letter is left to the collector.
+// drop ends one use of l. After the last one it is written again. Where a process dies in the
+// middle of one, that never ends, and the letter is left to the collector.
 func (l *letter) drop() {
 	if l.uses--; l.uses == 0 {
 		w, one := l.from.machine.world, l.lone
@@ -75,7 +75,8 @@ func (l *letter) drop() {
 	}
 }
 
-// keptLetters is how many are kept to be written again, whatever is under way: where a thousand nodes begin, each asks all others.
+// keptLetters is how many are kept to be written again, whatever is under way: where a thousand
+// nodes begin, each asks all others.
 const keptLetters = 4096
 
 func (w *world) letter() *letter {
@@ -131,8 +132,8 @@ func (p *process) Call(calls []cluster.Call) {
 	}
 }
 
-// Wait returns at until. Work takes no time in a world, so a node that rests as long as its work has
-// taken rests for the time that a step of a look is said to take.
+// Wait returns at until. Work takes no time in a world, so a node that rests as long as its work
+// has taken rests for the time that a step of a look is said to take.
 func (p *process) Wait(until limiter.Instant) {
 	w := p.machine.world
 	t := w.tasks.running
@@ -186,7 +187,8 @@ func (l *letter) close(answer *cluster.Answer, err error) {
 	}
 }
 
-// post carries a message from one machine to another, or loses it, or carries it twice: so many copies are under way.
+// post carries a message from one machine to another, or loses it, or carries it twice: so many
+// copies are under way.
 func (w *world) post(from, to *machine, arrive happens) (copies int) {
 	n, x := &w.network, &w.plan.weather
 	line := &n.lines[from.index][to.index]
@@ -274,8 +276,8 @@ func (l *letter) turnAway() {
 	}))
 }
 
-// happen has the node answer, and sends the answer back. The keys that the node sees lie in a frame that is
-// overwritten afterwards, as a real one is: a node that keeps them keeps garbage.
+// happen has the node answer, and sends the answer back. The keys that the node sees lie in a frame
+// that is overwritten afterwards, as a real one is: a node that keeps them keeps garbage.
 func (d *delivery) happen() {
 	l, p := d.letter, d.process
 	w := p.machine.world
@@ -380,7 +382,8 @@ func (f *frame) read(a *cluster.Ask, p *process) *cluster.Ask {
 	return &f.ask
 }
 
-// readMove copies what is said about partitions. It has a buffer of its own, which is overwritten as well.
+// readMove copies what is said about partitions. It has a buffer of its own, which is overwritten
+// as well.
 func (f *frame) readMove(m *cluster.Move, p *process) *cluster.Move {
 	size := 0
 	for i := range m.Entries {

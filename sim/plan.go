@@ -9,9 +9,9 @@ import (
 	"penstock/ring"
 )
 
-// plan is the whole of a world's configuration, before the world begins: plain data, drawn from a seed (draw.go) or
-// written down by somebody. The rest (which message is lost, who asks what) is drawn while the world runs, from two
-// more streams of the same seed.
+// plan is the whole of a world's configuration, before the world begins: plain data, drawn from a
+// seed (draw.go) or written down by somebody. The rest (which message is lost, who asks what) is
+// drawn while the world runs, from two more streams of the same seed.
 type plan struct {
 	seed     uint64
 	sky      sky
@@ -32,7 +32,7 @@ type plan struct {
 	sweepEvery time.Duration
 	saveEvery  time.Duration // of machines with a disk
 	table      tableSize     // of each node
-	agreed     bool          // members agree on who they are (cluster.Node.Agree)
+	agreed     bool          // members agree on their list (cluster.Node.Agree)
 	strict     bool          // all promises are demanded, also those that not every world of seeds is held to
 }
 
@@ -59,8 +59,8 @@ type rule struct {
 	inline bool
 }
 
-// weather is what a message meets on its way. A delay is near, plus something exponential with the given mean, but
-// at most far.
+// weather is what a message meets on its way. A delay is near, plus something exponential with the
+// given mean, but at most far.
 type weather struct {
 	near, mean, far time.Duration
 	loss            float64 // part of the messages that get lost
@@ -131,7 +131,8 @@ func (p *plan) moves() bool {
 	return slices.ContainsFunc(p.faults, func(f fault) bool { return moving(f.kind) || f.kind == rolls })
 }
 
-// traffic is what clients do. They ask at their own pace, whatever becomes of what they asked before.
+// traffic is what clients do. They ask at their own pace, whatever becomes of what they asked
+// before.
 type traffic struct {
 	requests int
 	gap      time.Duration // mean pause between two

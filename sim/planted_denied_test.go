@@ -8,7 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// deniedFaults are of the kind that lets a denial outlive what ended it, or remembers one that nobody has promised.
+// deniedFaults are of the kind that lets a denial outlive what ended it, or remembers one that
+// nobody has promised.
 func deniedFaults() []planted {
 	return []planted{
 		{"an owner promises to say when a denial ends, and says nothing", []promise{useful}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {

@@ -7,7 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// ofHolds plants a fault in what who decides hears about holds, before it hears it, and in what it answers.
+// ofHolds plants a fault in what who decides hears about holds, before it hears it, and in what it
+// answers.
 func ofHolds(op cluster.Op, before func(it *cluster.AskItem), after func(p *process, it *cluster.AskItem, out *cluster.AnswerItem)) func(*process) {
 	return func(p *process) {
 		p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {

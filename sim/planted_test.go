@@ -43,8 +43,9 @@ func onCheck(f func(p *process, d door, r *cluster.Request, out []cluster.Decisi
 	}
 }
 
-// The harness itself must be able to fail: each of these faults breaks a promise, and has to be caught by a promise that it
-// may break, within the seeds that each change is checked with. With -v it prints what docs/simulator.md says of them.
+// The harness itself must be able to fail: each of these faults breaks a promise, and has to be
+// caught by a promise that it may break, within the seeds that each change is checked with. With -v
+// it prints what docs/simulator.md says of them.
 func TestPlantedFaultsAreCaught(t *testing.T) {
 	faults := []planted{
 		{"one node forgets its counters every second", []promise{exact, bounded, kept, lossless}, func(p *process) {
@@ -251,8 +252,8 @@ type planted struct {
 	plant func(p *process)
 }
 
-// caught says what a fault was caught by: which promise, the first seed whose world broke it, when in that world, and after how many
-// decisions that clients have heard in all worlds up to then.
+// caught says what a fault was caught by: which promise, the first seed whose world broke it, when
+// in that world, and after how many decisions that clients have heard in all worlds up to then.
 type caught struct {
 	promise   string
 	seed      uint64
@@ -287,7 +288,8 @@ func (f *planted) catch(t *testing.T, first uint64) (c caught, ok bool) {
 	return c, false
 }
 
-// onMove plants a fault in what a node hears about partitions, before it hears it, and in what it answers.
+// onMove plants a fault in what a node hears about partitions, before it hears it, and in what it
+// answers.
 func onMove(before func(p *process, m *cluster.Move), after func(p *process, m *cluster.Move, a *cluster.MoveAnswer)) func(*process) {
 	return func(p *process) {
 		p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
@@ -338,8 +340,8 @@ func handoverFaults() []planted {
 	}
 }
 
-// strictFaults show only where something goes wrong with machines or lines, or in the end, and are no worse than what was forgiven there
-// once.
+// strictFaults show only where something goes wrong with machines or lines, or in the end, and are
+// no worse than what was forgiven there once.
 func strictFaults() []planted {
 	return []planted{
 		{"a node's clock hides from it that it was stopped", []promise{owned, exact, bounded, inTime, honest}, func(p *process) {
@@ -397,7 +399,8 @@ func foreignFaults() []planted {
 // letter is what p is just reading.
 func (p *process) letter() *letter { return p.machine.world.tasks.running.job.(*delivery).letter }
 
-// echo has who sent m get its own copies back after a while, in the place of what it has counted meanwhile.
+// echo has who sent m get its own copies back after a while, in the place of what it has counted
+// meanwhile.
 func (p *process) echo(m *cluster.Move) {
 	w := p.machine.world
 	sender, from := w.byID[m.ID], m.From
@@ -447,7 +450,8 @@ func comesAgain(p *process) {
 	}}
 }
 
-// byAskersClock has p decide by the clock of who asks, if that is late: with one that is ahead it would think that it was stopped.
+// byAskersClock has p decide by the clock of who asks, if that is late: with one that is ahead it
+// would think that it was stopped.
 func byAskersClock(p *process) {
 	var asker *process
 	p.clock = func() limiter.Instant {
@@ -467,8 +471,8 @@ func byAskersClock(p *process) {
 	}}
 }
 
-// Owners remember a take for two seconds. A network that brings a second copy later than that makes them charge twice,
-// and the judge sees it.
+// Owners remember a take for two seconds. A network that brings a second copy later than that makes
+// them charge twice, and the judge sees it.
 func TestLateCopiesAreCaught(t *testing.T) {
 	for seed := range uint64(20) {
 		p := draw(seed)
@@ -485,7 +489,8 @@ func TestLateCopiesAreCaught(t *testing.T) {
 	t.Error("not caught within 20 seeds")
 }
 
-// A world that depends on anything but its seed has to be noticed, or "the same seed, the same trace" says nothing.
+// A world that depends on anything but its seed has to be noticed, or "the same seed, the same
+// trace" says nothing.
 func TestChanceFromOutsideIsNoticed(t *testing.T) {
 	careless := func(p *process) {
 		p.AfterFunc(time.Duration(rand.IntN(1e9)), func() {})

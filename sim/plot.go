@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes of a picture, in pixels. Everything in it is placed by them, and a test looks whether labels meet.
+// Sizes of a picture, in pixels. Everything in it is placed by them, and a test looks whether
+// labels meet.
 const (
 	pictureWidth = 900
 	plotLeft     = 64  // where the time axis begins
@@ -42,9 +43,9 @@ type picture struct {
 	marks []MarkReport
 }
 
-// WriteSVG draws what happened over time: what each limit admitted beside what a single one would have, what was too
-// much, how long clients waited, and what went over the lines. Events are marked on the time axis. The image needs
-// nothing else: no script, no font, no network.
+// WriteSVG draws what happened over time: what each limit admitted beside what a single one would
+// have, what was too much, how long clients waited, and what went over the lines. Events are marked
+// on the time axis. The image needs nothing else: no script, no font, no network.
 func (r *ScenarioReport) WriteSVG(w io.Writer) error {
 	p := &picture{end: float64(len(r.Ticks)) * r.StepMS, marks: r.Marks[1:]}
 	y := p.header(r)
@@ -147,7 +148,8 @@ func (p *picture) text(x, y float64, class, anchor, text string) {
 	fmt.Fprintf(p, ">%s</text>\n", html.EscapeString(text))
 }
 
-// header writes what the picture is about, and the list of events. It returns where the rest may begin.
+// header writes what the picture is about, and the list of events. It returns where the rest may
+// begin.
 func (p *picture) header(r *ScenarioReport) (y float64) {
 	y = 26
 	fmt.Fprintf(p, `<text x="16" y="%.1f" class="title" font-size="16">%s</text>`+"\n", y, html.EscapeString(clip(r.Name, 60)))

@@ -21,7 +21,8 @@ func (a box) meets(b box) bool {
 	return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom
 }
 
-// look reads a picture back: the boxes of its labels and discs, all of its points, and the size of the whole.
+// look reads a picture back: the boxes of its labels and discs, all of its points, and the size of
+// the whole.
 func look(t *testing.T, svg string) (labels []box, points [][2]float64, whole box) {
 	t.Helper()
 	number := func(text string) float64 {
@@ -86,8 +87,8 @@ func look(t *testing.T, svg string) (labels []box, points [][2]float64, whole bo
 	}
 }
 
-// Nothing in a picture lies outside of it, and no label on another: not with many limits and long names, not with events
-// that crowd.
+// Nothing in a picture lies outside of it, and no label on another: not with many limits and long
+// names, not with events that crowd.
 func TestPicturesAreReadable(t *testing.T) {
 	reports := map[string]*ScenarioReport{
 		"one key": parsed(t, plain).Run(),

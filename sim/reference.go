@@ -8,14 +8,16 @@ import (
 	"penstock/limiter"
 )
 
-// reference is what one naive limiter keeps of one key under one limit. It follows the decisions of the cluster wherever
-// they are taken, and there is only one of it: two nodes that both decide for a key are held against the same count.
+// reference is what one naive limiter keeps of one key under one limit. It follows the decisions of
+// the cluster wherever they are taken, and there is only one of it: two nodes that both decide for
+// a key are held against the same count.
 //
-// As long as one process decides, the reference knows every field of every decision beforehand. When another goes on,
-// its state has travelled: as time relative to the sender's clock, so what is refilled or forgotten by time may come a
-// little later than it would have; and where windows are aligned they are so to another clock. From then on there are two
-// references, and the truth lies between: loose is the most generous that no promise forbids, strict the least. They
-// become one again when nothing is left of what was carried.
+// As long as one process decides, the reference knows every field of every decision beforehand.
+// When another goes on, its state has travelled: as time relative to the sender's clock, so what is
+// refilled or forgotten by time may come a little later than it would have; and where windows are
+// aligned they are so to another clock. From then on there are two references, and the truth lies
+// between: loose is the most generous that no promise forbids, strict the least. They become one
+// again when nothing is left of what was carried.
 type reference struct {
 	loose    naiveState
 	strict   *naiveState             // nil while there is nothing to tell apart
@@ -49,8 +51,9 @@ type charged struct {
 	cost int64
 }
 
-// carriage is how much later a state may think it is for having travelled. What gets lost is sent again as it was, with the
-// pauses of a breaker in between, and what it says of time is as old as it is.
+// carriage is how much later a state may think it is for having travelled. What gets lost is sent
+// again as it was, with the pauses of a breaker in between, and what it says of time is as old as
+// it is.
 const carriage, longCarriage = time.Second, 5 * time.Second
 
 func (j *judge) carriage() time.Duration {
@@ -73,7 +76,8 @@ const (
 	mean
 )
 
-// take holds a decision against the reference, which then stands as after it. want is what was due, where that is known.
+// take holds a decision against the reference, which then stands as after it. want is what was due,
+// where that is known.
 func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (v verdict, want limiter.Decision) {
 	s := it.account.spec
 	blind := r.isBlind()
@@ -116,8 +120,8 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	return fine, got
 }
 
-// fresh reports whether the state has come from elsewhere only just now. Copies that others have kept of it may follow,
-// and make it a little stricter still.
+// fresh reports whether the state has come from elsewhere only just now. Copies that others have
+// kept of it may follow, and make it a little stricter still.
 func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carriage }
 
 // owing is a take that one process has admitted without who decides.
@@ -126,9 +130,10 @@ type owing struct {
 	id cluster.ID
 }
 
-// owes notes that p has admitted a take without who decides, and that this is charged to who decides then: perhaps, some time within the
-// next minute, and as far as there is room. Until that is over, and a decision has told all of the state since, or it is forgotten,
-// nobody knows how little is left, only how much at most.
+// owes notes that p has admitted a take without who decides, and that this is charged to who
+// decides then: perhaps, some time within the next minute, and as far as there is room. Until that
+// is over, and a decision has told all of the state since, or it is forgotten, nobody knows how
+// little is left, only how much at most.
 func (r *reference) owes(a *account, p *process, id cluster.ID) {
 	if _, known := r.owed[owing{p, id}]; known {
 		return // it says once more what it has said
@@ -143,8 +148,8 @@ func (r *reference) owes(a *account, p *process, id cluster.ID) {
 	r.goBlind(p, now, owedLasts+forgets(a.spec))
 }
 
-// paid notes that p, who decides, has heard of what a process owes, and charged it as far as there was room. A second report of it is not
-// charged.
+// paid notes that p, who decides, has heard of what a process owes, and charged it as far as there
+// was room. A second report of it is not charged.
 func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) {
 	x := owing{by, id}
 	now := p.machine.world.now
@@ -205,7 +210,8 @@ func forgets(s *limiter.Spec) time.Duration {
 // reportOrigin is by what the ID of a report differs from its take's.
 const reportOrigin = 1 << 62
 
-// owedLasts is for how long a node tries to have charged what it has admitted by itself, and a little more.
+// owedLasts is for how long a node tries to have charged what it has admitted by itself, and a
+// little more.
 const owedLasts = 62 * time.Second
 
 func (r *reference) isBlind() bool { return r.unphased || r.blind != 0 && r.last <= r.blind }
@@ -217,8 +223,9 @@ func (r *reference) loosen(now limiter.Instant, s *limiter.Spec) {
 	r.strict.travel(s, carriage, now)
 }
 
-// learn takes over what a decision tells of the state after it, once it was found to lie between the two references: the
-// moment at which a window opened or a bucket is refilled, for instance, which moves a little on the way.
+// learn takes over what a decision tells of the state after it, once it was found to lie between
+// the two references: the moment at which a window opened or a bucket is refilled, for instance,
+// which moves a little on the way.
 func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decision) {
 	used := got.Limit - got.Remaining
 	switch {
@@ -295,7 +302,8 @@ func (r *reference) commit(now limiter.Instant, it *asked, allowed bool) {
 	}
 }
 
-// charge is for the most generous reference, which has what is about to be given back take away from it.
+// charge is for the most generous reference, which has what is about to be given back take away
+// from it.
 func (r *reference) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 	if r.isHeld() && cost > 0 {
 		given := min(r.back, cost)
@@ -309,8 +317,8 @@ func (r *reference) charge(now limiter.Instant, s *limiter.Spec, cost int64) {
 	r.loose.charge(now, s, cost)
 }
 
-// most is the most generous reference, with all that is about to be given back: what that was taken away from here may be forgotten before it
-// comes, and then it takes away what was charged since.
+// most is the most generous reference, with all that is about to be given back: what that was taken
+// away from here may be forgotten before it comes, and then it takes away what was charged since.
 func (r *reference) most(now limiter.Instant, s *limiter.Spec) *naiveState {
 	if !r.isHeld() || r.backs == 0 {
 		return &r.loose
@@ -337,8 +345,8 @@ func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
 	}
 }
 
-// settle has charged what was set aside, as soon as that must be over, and makes one of the two references again once both are as
-// good as new.
+// settle has charged what was set aside, as soon as that must be over, and makes one of the two
+// references again once both are as good as new.
 func (r *reference) settle(now limiter.Instant, s *limiter.Spec) {
 	if !r.isHeld() {
 		for _, cost := range r.late {

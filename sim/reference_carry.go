@@ -53,14 +53,16 @@ func (j *judge) carry(a *account, from, p *process) {
 		strict := r.loose
 		r.strict = &strict
 	}
-	// Others may have held it in between, and decided nothing: then it was laid on their clocks as well, whoever goes on.
+	// Others may have held it in between, and decided nothing: then it was laid on their clocks as
+	// well, whoever goes on.
 	laid := j.laid[ring.Partition(a.hash)] >= r.last
 	late := j.carriage()
 	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
 		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
 	}
-	// What was counted in a window that is over on the clock of from may lie in one on another clock that is not, and is merged with this one: there
-	// and back again, or in a copy that somebody else has kept.
+	// What was counted in a window that is over on the clock of from may lie in one on another
+	// clock that is not, and is merged with this one: there and back again, or in a copy that
+	// somebody else has kept.
 	if onTheClock(s) && (laid || apart.Abs() > inStep && j.world.plan.sky != calm) {
 		r.goBlind(p, j.world.now, forgets(s))
 	}
@@ -69,8 +71,8 @@ func (j *judge) carry(a *account, from, p *process) {
 		r.loose.shift(apart-drift, at)
 		return
 	}
-	// Windows begin by the clock of who decides. The most generous that a new one can be is to count as if it had
-	// decided all along.
+	// Windows begin by the clock of who decides. The most generous that a new one can be is to
+	// count as if it had decided all along.
 	switch {
 	case s.Algorithm == limiter.TokenBucket:
 		r.loose.shift(apart-drift, at)
@@ -100,9 +102,10 @@ func onTheClock(s *limiter.Spec) bool {
 	return false
 }
 
-// travel makes a state the strictest that it can be after a journey to a clock that shows now, on which its instants came to lie later
-// by at most that. Windows of a calendar begin at the same reading of all clocks, so a journey that is much shorter than they are changes
-// nothing about them.
+// travel makes a state the strictest that it can be after a journey to a clock that shows now, on
+// which its instants came to lie later by at most that. Windows of a calendar begin at the same
+// reading of all clocks, so a journey that is much shorter than they are changes nothing about
+// them.
 func (st *naiveState) travel(s *limiter.Spec, by time.Duration, now limiter.Instant) {
 	if s.Calendar != 0 && (st.count == 0 || by.Abs() < time.Duration(st.end-st.start)/4) {
 		return
@@ -134,7 +137,8 @@ func (st *naiveState) shift(by time.Duration, latest limiter.Instant) {
 	}
 }
 
-// lay puts what has been shifted on the boundaries of the clock that shows now: on the next ones, which is the strictest.
+// lay puts what has been shifted on the boundaries of the clock that shows now: on the next ones,
+// which is the strictest.
 func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
 	up := func(t limiter.Instant, step time.Duration) limiter.Instant {
 		return min(aligned(t.Add(step-1), step), aligned(now, step).Add(step))
@@ -156,17 +160,18 @@ func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
 	}
 }
 
-// sure reports whether nothing has kept p from speaking with all others lately, so that nothing that it knows may be
-// lost and nobody may take it for dead.
+// sure reports whether nothing has kept p from speaking with all others lately, so that nothing
+// that it knows may be lost and nobody may take it for dead.
 func (j *judge) sure(p *process) bool {
 	w := j.world
 	return w.plan.sky == calm && (!p.dead || p.departed)
 }
 
-// forget has the most generous reference not know of what was lost, once more than a capacity of it: nothing of what was charged
-// until now. What it holds can be more than a capacity: refusals count as well under some limits, and what carry adds up from past
-// charges has been forgotten in part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come no
-// later for it.
+// forget has the most generous reference not know of what was lost, once more than a capacity of
+// it: nothing of what was charged until now. What it holds can be more than a capacity: refusals
+// count as well under some limits, and what carry adds up from past charges has been forgotten in
+// part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come
+// no later for it.
 func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 	s := a.spec
 	switch {
@@ -185,7 +190,8 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 }
 
 // drop takes the latest charges out of what is remembered, or all of them if that is more than they
-// are: whoever goes on next is not held to what was lost before. What was given back is still known.
+// are: whoever goes on next is not held to what was lost before. What was given back is still
+// known.
 func (r *reference) drop(lost int64) {
 	for i := len(r.past) - 1; i >= 0 && lost > 0; i-- {
 		if x := &r.past[i]; x.cost > 0 {
@@ -195,8 +201,9 @@ func (r *reference) drop(lost int64) {
 	r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost == 0 })
 }
 
-// lost is how much may be unknown to who goes on of what was charged until before stopped to decide, who was the last. Nothing is, if
-// each since then was given the partition by the one before, or before has it still; and else what no heir has a copy of.
+// lost is how much may be unknown to who goes on of what was charged until before stopped to
+// decide, who was the last. Nothing is, if each since then was given the partition by the one
+// before, or before has it still; and else what no heir has a copy of.
 func (j *judge) lost(a *account, before, p *process) int64 {
 	r, k := &a.reference, ring.Partition(a.hash)
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
@@ -225,12 +232,13 @@ func (j *judge) unheard(a *account, before *process) int64 {
 	return min(lost, a.limit.Capacity())
 }
 
-// copyLag is how old an heir's copy may be in a world that loses nothing: it is sent at the next tick, unless a message is under way
-// whose answer is waited for.
+// copyLag is how old an heir's copy may be in a world that loses nothing: it is sent at the next
+// tick, unless a message is under way whose answer is waited for.
 func (j *judge) copyLag() time.Duration { return 100*time.Millisecond + 3*j.world.plan.weather.far }
 
-// strike is when something made the machine of p stop that had decided last at some instant: a crash, or a freeze. It is clean if
-// nothing else has happened since, nor for so long before that all must have known each other, and nothing gets lost.
+// strike is when something made the machine of p stop that had decided last at some instant: a
+// crash, or a freeze. It is clean if nothing else has happened since, nor for so long before that
+// all must have known each other, and nothing gets lost.
 func (j *judge) strike(p *process, last time.Duration) (at time.Duration, clean bool) {
 	const known = 15 * time.Second
 	struck := false
@@ -249,7 +257,8 @@ func (j *judge) strike(p *process, last time.Duration) (at time.Duration, clean 
 	return at, struck && j.world.plan.weather.loss == 0
 }
 
-// givenBack is how much of what was given back a copy that somebody else has kept may not know of yet.
+// givenBack is how much of what was given back a copy that somebody else has kept may not know of
+// yet.
 func (j *judge) givenBack(a *account) (refunds int64) {
 	moved := j.world.now
 	if gift := j.gifts[ring.Partition(a.hash)]; gift > a.reference.last {

@@ -9,9 +9,10 @@ import (
 	"penstock/ring"
 )
 
-// Two nodes that cannot hear each other may both decide for a key for a while, and each then goes by what it has counted itself. What
-// one of them keeps comes back when it decides again, or is merged with what the other has when they meet. So the strictest reference
-// is the more consumed of all that anybody may still have.
+// Two nodes that cannot hear each other may both decide for a key for a while, and each then goes
+// by what it has counted itself. What one of them keeps comes back when it decides again, or is
+// merged with what the other has when they meet. So the strictest reference is the more consumed of
+// all that anybody may still have.
 
 // ownCount is what a process may have that has decided for a key, when another one goes on.
 type ownCount struct {
@@ -36,8 +37,8 @@ func (j *judge) keep(a *account, before *process) {
 	r.others = append(r.others, ownCount{before, st})
 }
 
-// merge has the strictest reference, which was carried to p, count what others may have brought there, and what p itself has counted
-// before.
+// merge has the strictest reference, which was carried to p, count what others may have brought
+// there, and what p itself has counted before.
 func (j *judge) merge(a *account, p *process) {
 	r, s, at := &a.reference, a.spec, p.now()
 	r.others = slices.DeleteFunc(r.others, func(x ownCount) bool {
@@ -53,10 +54,12 @@ func (j *judge) merge(a *account, p *process) {
 	})
 }
 
-// meets has the strictest reference count what comes to p, who decides, from another one who holds the key as well, because neither had heard of the
-// other: what that one has counted for itself; or, if it has decided nothing, what it had a copy of, which has travelled there and back. One that has
-// decided before and holds it no more may send as well what nobody had confirmed when it was cut off. The larger counts, so what p has given back since
-// is taken away again: a cut may cost that, and nothing extra is admitted.
+// meets has the strictest reference count what comes to p, who decides, from another one who holds
+// the key as well, because neither had heard of the other: what that one has counted for itself;
+// or, if it has decided nothing, what it had a copy of, which has travelled there and back. One
+// that has decided before and holds it no more may send as well what nobody had confirmed when it
+// was cut off. The larger counts, so what p has given back since is taken away again: a cut may
+// cost that, and nothing extra is admitted.
 func (j *judge) meets(from, p *process, m *cluster.Move) {
 	if j.world.plan.sky == calm {
 		return
@@ -132,12 +135,14 @@ func (st *naiveState) merge(o *naiveState, now limiter.Instant, s *limiter.Spec)
 	}
 }
 
-// troubles are the times in which something keeps nodes from telling each other what they have counted, earliest first.
+// troubles are the times in which something keeps nodes from telling each other what they have
+// counted, earliest first.
 type troubles []trouble
 
 type trouble struct{ from, to time.Duration }
 
-// troublesOf finds them in what is going to happen. What comes within longCarriage of the end of one is the same.
+// troublesOf finds them in what is going to happen. What comes within longCarriage of the end of
+// one is the same.
 func troublesOf(faults []fault) (all troubles) {
 	open := make(map[fault]time.Duration) // since when
 	add := func(from, to time.Duration) { all = append(all, trouble{from, to}) }

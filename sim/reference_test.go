@@ -8,7 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// A process that crashes takes all with it that it has counted. What goes on then knows nothing, and has to be believed.
+// A process that crashes takes all with it that it has counted. What goes on then knows nothing,
+// and has to be believed.
 func TestWhoCrashesMayForgetEverything(t *testing.T) {
 	const crash, back = math.MaxInt64, math.MinInt64 + 10
 	for name, test := range map[string]struct {
@@ -55,7 +56,8 @@ func TestWhoCrashesMayForgetEverything(t *testing.T) {
 	}
 }
 
-// Who goes on may have a copy from before something was given back, also if its clock is another one.
+// Who goes on may have a copy from before something was given back, also if its clock is another
+// one.
 func TestWhatWasGivenBackMayComeBackOnAnotherClock(t *testing.T) {
 	spec := limiter.Spec{Name: "a", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Hour}
 	w := newWorld(&plan{

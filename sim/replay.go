@@ -53,7 +53,8 @@ type LogError struct {
 
 func (e *LogError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }
 
-// logFormat is how a line of a log is read. It returns when the request came, and a function that knows its fields.
+// logFormat is how a line of a log is read. It returns when the request came, and a function that
+// knows its fields.
 type logFormat func(line []byte) (at time.Time, fields func(name string) (string, error), err error)
 
 // readLog reads a whole log. A line that cannot be read ends it, or is counted and passed over.
@@ -153,8 +154,8 @@ func spreadSeconds(all []logged) {
 	}
 }
 
-// commonLog reads a line as most web servers write it: the Common Log Format, and the Combined one, which has two fields
-// more.
+// commonLog reads a line as most web servers write it: the Common Log Format, and the Combined one,
+// which has two fields more.
 //
 //	203.0.113.9 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "referer" "agent"
 func commonLog(line []byte) (at time.Time, fields func(string) (string, error), err error) {
@@ -236,8 +237,9 @@ func cutQuoted(s string) (text, rest string, ok bool) {
 	return "", s, false
 }
 
-// jsonLog reads a line that is a JSON object; timeField is where its time stands: a text like 2026-01-31T12:00:00.5Z, or
-// a number of seconds, ms, µs or ns since 1970, told apart by its size. Fields of objects within are joined by dots.
+// jsonLog reads a line that is a JSON object; timeField is where its time stands: a text like
+// 2026-01-31T12:00:00.5Z, or a number of seconds, ms, µs or ns since 1970, told apart by its size.
+// Fields of objects within are joined by dots.
 func jsonLog(timeField string) logFormat {
 	return func(line []byte) (at time.Time, fields func(string) (string, error), err error) {
 		d := json.NewDecoder(bytes.NewReader(line))
@@ -390,8 +392,8 @@ type Log struct {
 	Skip      bool   // lines that cannot be read are passed over, and counted
 }
 
-// Read calls see with each request of a log, in order of time. An error names the line; what is wrong with l itself is an
-// error too.
+// Read calls see with each request of a log, in order of time. An error names the line; what is
+// wrong with l itself is an error too.
 func (l Log) Read(file string, r io.Reader, see func(at time.Time, key string, cost int64)) (skipped int, err error) {
 	known, format, err := l.format()
 	if err != nil {

@@ -13,11 +13,13 @@ import (
 	"time"
 )
 
-// ReadAttributes calls see with each request of a log, in order of time, and with what names, of attributes of rules, say of it.
-// What texts says of an attribute counts, a text with fields in braces; else it is the field of that name. A log of format common
-// has more of what doors tell of a request: path is decoded and cleaned, ip is of an IPv6 address its /64, header:referer and
-// header:user-agent are the combined format's, and a user, referer or agent of "-" is none. What a line does not have is left out;
-// lacks are the names of which no line has anything. Key of l is not used.
+// ReadAttributes calls see with each request of a log, in order of time, and with what names, of
+// attributes of rules, say of it. What texts says of an attribute counts, a text with fields in
+// braces; else it is the field of that name. A log of format common has more of what doors tell of
+// a request: path is decoded and cleaned, ip is of an IPv6 address its /64, header:referer and
+// header:user-agent are the combined format's, and a user, referer or agent of "-" is none. What a
+// line does not have is left out; lacks are the names of which no line has anything. Key of l is
+// not used.
 func (l Log) ReadAttributes(file string, r io.Reader, names []string, texts map[string]string,
 	see func(at time.Time, attributes map[string]string, cost int64),
 ) (skipped int, lacks []string, err error) {
@@ -111,7 +113,8 @@ func fieldFor(name string, known []string) keyOf {
 	}
 }
 
-// household is an address as doors tell of it: an IPv6 address as its /64, which one client has as a whole.
+// household is an address as doors tell of it: an IPv6 address as its /64, which one client has as
+// a whole.
 func household(addr netip.Addr) string {
 	if addr = addr.Unmap().WithZone(""); addr.Is6() {
 		return netip.PrefixFrom(addr, 64).Masked().String()

@@ -125,7 +125,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// A log is played at its own pace, or so many times as fast, and the windows of its limits begin where they did.
+// A log is played at its own pace, or so many times as fast, and the windows of its limits begin
+// where they did.
 func TestLogIsReplayed(t *testing.T) {
 	scenario := func(more string) *Scenario {
 		text := fmt.Sprintf("nodes: 3\nlimits: [{name: page, algorithm: fixed_window, limit: 1, per: 1m}]\ntraffic: [{log: access.log, limit: page, key: '{ip}'%s}]\n", more)

@@ -5,10 +5,11 @@ import (
 	"penstock/limiter"
 )
 
-// Replicated limits have no owner: whoever is asked decides, from what it has charged itself and what it has heard of the others. So
-// nobody admits more than one limiter would that knows of its own charges alone; all of them together admit no more than as many
-// limits as there have been nodes, which is the bound that each decision states; and when nobody asks any more, each has heard
-// of all that was charged.
+// Replicated limits have no owner: whoever is asked decides, from what it has charged itself and
+// what it has heard of the others. So nobody admits more than one limiter would that knows of its
+// own charges alone; all of them together admit no more than as many limits as there have been
+// nodes, which is the bound that each decision states; and when nobody asks any more, each has
+// heard of all that was charged.
 
 // replica is what is known of a key of a replicated limit.
 type replica struct {
@@ -28,7 +29,8 @@ func newReplica() *replica {
 	return &replica{own: make(map[*process]*naiveState), said: make(map[replicaID]heldAnswer)}
 }
 
-// observeReplica looks at what a node has decided on the i-th item of a visit, if that is of a replicated limit, and reports whether it is.
+// observeReplica looks at what a node has decided on the i-th item of a visit, if that is of a
+// replicated limit, and reports whether it is.
 func (j *judge) observeReplica(h *hearing, i int) bool {
 	p, d, it := h.process, &h.out[i], &h.question.Items[i]
 	a := h.request.terms[i].account
@@ -80,7 +82,8 @@ func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *clus
 	}
 }
 
-// heardReplica counts what a client hears of a replicated limit, or of a key that is not counted, and checks it from outside.
+// heardReplica counts what a client hears of a replicated limit, or of a key that is not counted,
+// and checks it from outside.
 func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
 	a := t.account
@@ -109,8 +112,9 @@ func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 }
 
-// auditReplicas looks, in the end, whether everybody has heard of what everybody has charged. Only where time passes evenly can that be
-// told: clocks differ, and so do the windows that are laid by them.
+// auditReplicas looks, in the end, whether everybody has heard of what everybody has charged. Only
+// where time passes evenly can that be told: clocks differ, and so do the windows that are laid by
+// them.
 func (j *judge) auditReplicas(p *process) {
 	if !j.world.plan.quiet() {
 		return

@@ -11,8 +11,8 @@ import (
 	"penstock/cluster"
 )
 
-// Report says what happened in one world. The same seed gives the same report, to the byte. Times are of the world,
-// not of the machine that imagined it.
+// Report says what happened in one world. The same seed gives the same report, to the byte. Times
+// are of the world, not of the machine that imagined it.
 type Report struct {
 	Seed      uint64          `json:"seed"`
 	World     WorldReport     `json:"world"`

@@ -9,9 +9,10 @@ import (
 	"penstock/ring"
 )
 
-// BenchmarkScale is how the cost of a cluster grows with its nodes: what docs/simulator.md shows. A hundred requests a
-// second to each node for 4 s, of 100 keys a node; one more node joins after 2 s and is ACTIVE half a second later. In
-// between and without traffic, the messages of the background are counted. Meant for -benchtime 1x.
+// BenchmarkScale is how the cost of a cluster grows with its nodes: what docs/simulator.md shows. A
+// hundred requests a second to each node for 4 s, of 100 keys a node; one more node joins after 2 s
+// and is ACTIVE half a second later. In between and without traffic, the messages of the background
+// are counted. Meant for -benchtime 1x.
 func BenchmarkScale(b *testing.B) {
 	for _, nodes := range []int{10, 30, 100, 300, 999} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"penstock/limiter"
 )
 
-// Scenario is a world that somebody wrote down instead of drawing it. The same scenario gives the same report, to the
-// byte.
+// Scenario is a world that somebody wrote down instead of drawing it. The same scenario gives the
+// same report, to the byte.
 type Scenario struct {
 	Name  string // a line
 	About string // what it shows
@@ -22,7 +22,8 @@ type Scenario struct {
 	marks []mark // by time
 }
 
-// mark is something on the time axis that a reader wants to know about: faults that were written down as one.
+// mark is something on the time axis that a reader wants to know about: faults that were written
+// down as one.
 type mark struct {
 	at, until time.Duration // equal if it happens at once
 	what      string
@@ -35,7 +36,8 @@ const (
 	maxDuration = 366 * 24 * time.Hour
 )
 
-// demand is requests at some rate, drawn one after the other. They come whatever becomes of those before.
+// demand is requests at some rate, drawn one after the other. They come whatever becomes of those
+// before.
 type demand struct {
 	limits      []string // a request takes of all of them, or of none
 	name        string   // keys are name-1 …
@@ -97,8 +99,8 @@ func (s *demand) requests() float64 {
 	}
 }
 
-// flow draws the requests of a demand: the gaps of a steady one at its highest rate, of which as many are left out
-// as the rate of the moment is lower.
+// flow draws the requests of a demand: the gaps of a steady one at its highest rate, of which as
+// many are left out as the rate of the moment is lower.
 type flow struct {
 	*demand
 	ready pending // what clients do later, and the next that begins
@@ -165,7 +167,8 @@ func (f *flow) key() int {
 	return f.dice.IntN(f.keys)
 }
 
-// keyOf is the text of the i-th key. Of many keys it is made each time, for they would fill the memory.
+// keyOf is the text of the i-th key. Of many keys it is made each time, for they would fill the
+// memory.
 func (f *flow) keyOf(i int) string {
 	if i >= keptNames {
 		return f.name + "-" + strconv.Itoa(1+i)
@@ -227,8 +230,8 @@ func skyOf(p *plan) sky {
 	return calm
 }
 
-// calmDelay is the longest that a message may take if nobody is ever to give up waiting: there and back again, twice,
-// within any timeout.
+// calmDelay is the longest that a message may take if nobody is ever to give up waiting: there and
+// back again, twice, within any timeout.
 const calmDelay = 60 * time.Millisecond
 
 // Nodes is how many nodes it has, those that join later included.
@@ -261,6 +264,6 @@ func names(nodes []int) string {
 	return b.String()
 }
 
-// scenarioStart is what right clocks show when a scenario begins, unless it says otherwise: a midnight, so that the
-// windows of its limits begin where its time axis does.
+// scenarioStart is what right clocks show when a scenario begins, unless it says otherwise: a
+// midnight, so that the windows of its limits begin where its time axis does.
 const scenarioStart limiter.Instant = 1_767_225_600_000_000_000 // 2026-01-01T00:00:00Z

@@ -79,8 +79,8 @@ func actionFields() (all []field[blow]) {
 	return all
 }
 
-// newcomers notes who joins, before anything else is read of the faults: who owns a key when the world begins depends on
-// who is there.
+// newcomers notes who joins, before anything else is read of the faults: who owns a key when the
+// world begins depends on who is there.
 func (d *draft) newcomers(n ast.Node) {
 	m, _ := n.(*ast.MappingNode)
 	if m == nil {
@@ -166,7 +166,8 @@ func (d *draft) nodesOf(n ast.Node) ([]int, error) {
 	return d.nodes(text)
 }
 
-// sides reads two sets of nodes and what stands between them: "n1 > n2 n3" is from n1 to the others, "n1 - n2" both ways.
+// sides reads two sets of nodes and what stands between them: "n1 > n2 n3" is from n1 to the
+// others, "n1 - n2" both ways.
 func (d *draft) sides(n ast.Node) (from, to []int, both bool, err error) {
 	text, err := policy.Text(n)
 	if err != nil {
@@ -286,8 +287,8 @@ func (d *draft) partition(b *blow) error {
 	return nil
 }
 
-// join has nodes come that were not there. Whoever joins before anything else happens to it is not there when the world
-// begins.
+// join has nodes come that were not there. Whoever joins before anything else happens to it is not
+// there when the world begins.
 func (d *draft) join(b *blow) error { return d.pair(b, joins, 0, "%s joins", "") }
 
 // roll has all nodes leave and come back, one after the other.
@@ -313,7 +314,8 @@ func (d *draft) step(b *blow) error {
 	return nil
 }
 
-// strikes puts the faults into the order of time, and refuses what cannot happen to a node in the state it is in by then.
+// strikes puts the faults into the order of time, and refuses what cannot happen to a node in the
+// state it is in by then.
 func (d *draft) strikes() {
 	p := d.plan
 	slices.SortStableFunc(d.struck, func(a, b struck) int { return cmp.Compare(a.at, b.at) })

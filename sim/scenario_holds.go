@@ -14,8 +14,8 @@ import (
 	"penstock/limiter"
 )
 
-// hold is what a client of a demand does who reserves: it works for a while, with signs of life if that takes long, and says then
-// what it has used; or it dies.
+// hold is what a client of a demand does who reserves: it works for a while, with signs of life if
+// that takes long, and says then what it has used; or it dies.
 type hold struct {
 	ttl       time.Duration // 0: it takes, and reserves nothing
 	lasts     time.Duration // on average: evenly up to twice as long
@@ -125,7 +125,8 @@ func (f *flow) reserves(a arrival) {
 // reservedIDs is where the sequence numbers of demands' reservations begin.
 const reservedIDs = 1 << 41
 
-// hasHold reports whether the client that a follows from has got what it wanted, so that there is something to say.
+// hasHold reports whether the client that a follows from has got what it wanted, so that there is
+// something to say.
 func (j *judge) hasHold(a *arrival) bool {
 	_, has := j.books.units[a.of]
 	return has || a.of == cluster.ID{}

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// ScenarioReport says what happened in a world that somebody wrote down. The same scenario gives the same report, to the
-// byte.
+// ScenarioReport says what happened in a world that somebody wrote down. The same scenario gives
+// the same report, to the byte.
 type ScenarioReport struct {
 	Name   string         `json:"name"`
 	About  string         `json:"about"`
@@ -126,7 +126,8 @@ func (r *ScenarioReport) waits() [3]float64 {
 	return [3]float64{p50, p99, most}
 }
 
-// writeLines draws what happened over time in blocks: a line for what each limit admits, and the marks below.
+// writeLines draws what happened over time in blocks: a line for what each limit admits, and the
+// marks below.
 func (r *ScenarioReport) writeLines(b *strings.Builder) {
 	const width = 56
 	ticks := len(r.Ticks)

@@ -66,7 +66,8 @@ func bytesOf(t *testing.T, r writer) string {
 	return b.String()
 }
 
-// Every scenario that ships holds every promise, tells about itself, fits into a terminal, and prints the same bytes twice.
+// Every scenario that ships holds every promise, tells about itself, fits into a terminal, and
+// prints the same bytes twice.
 func TestShippedScenarios(t *testing.T) {
 	for _, path := range shipped(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
@@ -108,7 +109,8 @@ traffic:
   - {limit: api, rate: 40/s}
 `
 
-// The figures of a report can be worked out by hand where nothing fails: one key, 10 a second and 10 at once.
+// The figures of a report can be worked out by hand where nothing fails: one key, 10 a second and
+// 10 at once.
 func TestCourseCountsWhatHappens(t *testing.T) {
 	r := parsed(t, plain).Run()
 	sum := r.Limits[0].Sum
@@ -129,7 +131,8 @@ func TestCourseCountsWhatHappens(t *testing.T) {
 	}
 }
 
-// A crash forgets what was counted, so what is admitted twice shows up as extra, at the crash that did it, and nowhere else.
+// A crash forgets what was counted, so what is admitted twice shows up as extra, at the crash that
+// did it, and nowhere else.
 func TestExtraIsAttributedToItsFault(t *testing.T) {
 	r := parsed(t, plain+"faults:\n  - {at: 5s, crash: owner(api-1), for: 100ms}\n").Run()
 	if r.Marks[0].Extra != 0 || r.Marks[1].Extra+r.Marks[2].Extra != r.Limits[0].Sum.Extra || r.Limits[0].Sum.Extra == 0 {

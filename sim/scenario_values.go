@@ -14,7 +14,8 @@ import (
 	"penstock/limiter/policy"
 )
 
-// nodes reads a set of nodes: n1 n2, n3..n7, all, or owner(key), which is the node that owns a key when the world begins.
+// nodes reads a set of nodes: n1 n2, n3..n7, all, or owner(key), which is the node that owns a key
+// when the world begins.
 func (d *draft) nodes(text string) (who []int, err error) {
 	for _, word := range strings.Fields(text) {
 		first, last, isRange := strings.Cut(word, "..")
@@ -154,7 +155,8 @@ func cmpNode(nodes ...ast.Node) ast.Node {
 	return nodes[slices.IndexFunc(nodes, func(n ast.Node) bool { return n != nil })]
 }
 
-// unknown is what the reference does not know about a limit, so that nobody could judge it; empty if there is nothing.
+// unknown is what the reference does not know about a limit, so that nobody could judge it; empty
+// if there is nothing.
 func unknown(s *limiter.Limit) string {
 	switch {
 	case s.Algorithm == limiter.StatedWindow, s.Algorithm == limiter.StatedBucket:

@@ -14,8 +14,9 @@ import (
 	"penstock/limiter"
 )
 
-// WriteYAML writes s as a file that ReadScenario reads back as the same world, to the event. Traffic that was not
-// written down request by request cannot be written; only worlds that Shrink returns are.
+// WriteYAML writes s as a file that ReadScenario reads back as the same world, to the event.
+// Traffic that was not written down request by request cannot be written; only worlds that Shrink
+// returns are.
 func (s *Scenario) WriteYAML(w io.Writer) error {
 	p := s.plan
 	if len(p.replays) > 0 || len(p.demands) > 0 {

@@ -16,8 +16,8 @@ import (
 	"penstock/limiter/policy"
 )
 
-// ReadScenario reads a scenario that is in memory. name is what faults call it; open opens the logs that it names. The
-// error is policy.Faults, each with line and column, or a *LogError.
+// ReadScenario reads a scenario that is in memory. name is what faults call it; open opens the logs
+// that it names. The error is policy.Faults, each with line and column, or a *LogError.
 func ReadScenario(name string, data []byte, open func(path string) (io.ReadCloser, error)) (*Scenario, error) {
 	d := newDraft(open)
 	_, err := policy.Read(name, data, func(p *policy.Page, body ast.Node) {
@@ -60,8 +60,9 @@ type field[T any] struct {
 	read func(d *draft, n ast.Node, into *T) error
 }
 
-// fields reads a mapping, field by field, in the order of known and not in that of the file: what comes later may
-// refer to what came before. It returns where each stands. Errors that are wrong gives are faults of the field's value.
+// fields reads a mapping, field by field, in the order of known and not in that of the file: what
+// comes later may refer to what came before. It returns where each stands. Errors that are wrong
+// gives are faults of the field's value.
 func fields[T any](d *draft, n ast.Node, what string, known []field[T], into *T) map[string]ast.Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {

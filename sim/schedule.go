@@ -2,16 +2,16 @@ package sim
 
 import "time"
 
-// schedule is what will happen: a heap of events, earliest first, and first come first served within one instant.
-// That order, and nothing else, decides what happens next in a world.
+// schedule is what will happen: a heap of events, earliest first, and first come first served
+// within one instant. That order, and nothing else, decides what happens next in a world.
 type schedule struct {
 	heap []place
 	seq  uint64   // of the last event added
 	free []*event // events that are over, to be used again
 }
 
-// happens is something that can happen. Whatever is on its way already is put into the schedule as it is; the rest as a
-// function.
+// happens is something that can happen. Whatever is on its way already is put into the schedule as
+// it is; the rest as a function.
 type happens interface{ happen() }
 
 type doing func()
@@ -111,5 +111,6 @@ func (s *schedule) down(i int, p place) {
 	}
 }
 
-// arity is how many events stand below one in the heap: of four, one line of the processor's cache has most.
+// arity is how many events stand below one in the heap: of four, one line of the processor's cache
+// has most.
 const arity = 4

@@ -9,7 +9,8 @@ import (
 	"penstock/cluster"
 )
 
-// Smallest is the world of a failing seed from which nothing can be left out any more without the promise's holding again.
+// Smallest is the world of a failing seed from which nothing can be left out any more without the
+// promise's holding again.
 type Smallest struct {
 	Seed     uint64 `json:"seed"`
 	Requests [2]int `json:"requests"` // as drawn, and those that were left
@@ -112,7 +113,8 @@ func (s *shrinking) play(p *plan) *Failure {
 	return w.judge.failure
 }
 
-// breaks reports whether the promise breaks in the world of p as well. When enough has been tried, nothing does any more.
+// breaks reports whether the promise breaks in the world of p as well. When enough has been tried,
+// nothing does any more.
 func (s *shrinking) breaks(p *plan) bool {
 	if s.events > mostShrinking {
 		return false
@@ -121,8 +123,9 @@ func (s *shrinking) breaks(p *plan) bool {
 	return f != nil && f.Promise == s.promise
 }
 
-// smaller leaves out of p whatever it breaks without: first what comes after the failure, then half the rest, and ever
-// smaller parts; then it makes what is left plainer. It goes on as long as something changes.
+// smaller leaves out of p whatever it breaks without: first what comes after the failure, then half
+// the rest, and ever smaller parts; then it makes what is left plainer. It goes on as long as
+// something changes.
 func (s *shrinking) smaller(p plan, failure *Failure) plan {
 	over := time.Duration(failure.AtMS*1e6) + 1
 	cut := p
@@ -164,8 +167,8 @@ func (p *plan) size() (n int) {
 	return n
 }
 
-// minimal leaves out of a list as much as it can while it still fails: halves first, then smaller and smaller parts, until
-// no single item can be left out.
+// minimal leaves out of a list as much as it can while it still fails: halves first, then smaller
+// and smaller parts, until no single item can be left out.
 func minimal[T any](list []T, fails func([]T) bool) []T {
 	if len(list) > 0 && fails(nil) {
 		return nil
@@ -247,7 +250,8 @@ func (s *shrinking) plainer(p plan) plan {
 			try(func(q *plan) { q.script[i].calls = a.calls[:len(a.calls)-1] })
 		}
 	}
-	// The last machine can go if nothing names it; the keys of all others may then have other owners.
+	// The last machine can go if nothing names it; the keys of all others may then have other
+	// owners.
 	for last := len(p.machines) - 1; last > 0; last-- {
 		named := slices.ContainsFunc(p.faults, func(f fault) bool { return f.node == last || f.peer == last }) ||
 			slices.ContainsFunc(p.script, func(a arrival) bool {

@@ -53,7 +53,8 @@ var forgetful = onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
 	return d.Deliver(a)
 })
 
-// A failing seed becomes a handful of lines that break the same promise, and go on to do so when they are read back.
+// A failing seed becomes a handful of lines that break the same promise, and go on to do so when
+// they are read back.
 func TestFailingSeedIsMadeSmall(t *testing.T) {
 	shrunk := 0
 	for seed := uint64(1); seed < 60 && shrunk < 3; seed++ {

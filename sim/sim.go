@@ -11,13 +11,15 @@
 //  4. When nothing more happens, the judge looks at what the tables hold and whether anybody still waits. The Report
 //     says what happened. The same seed gives the same world, the same trace and the same bytes, always.
 //
-// Worlds come under three skies. Under a calm one messages may be slow, doubled and overtaken, but nothing fails,
-// and every promise holds without exception. In lossy ones messages vanish, in outages machines do; there, decisions without the owner must be marked and keep
-// to their bound, and everything else still holds. After a crash the judge still grants a whole limit once more.
+// Worlds come under three skies. Under a calm one messages may be slow, doubled and overtaken, but
+// nothing fails, and every promise holds without exception. In lossy ones messages vanish, in
+// outages machines do; there, decisions without the owner must be marked and keep to their bound,
+// and everything else still holds. After a crash the judge still grants a whole limit once more.
 //
-// A world can be written down as well (scenario.go): penstock sim run reads nodes, limits, traffic, logs and faults from
-// a file and reports what became of each limit over time (course.go, plot.go). And a seed that breaks a promise is made
-// smaller until nothing can be left out (shrink.go), and written down as such a file.
+// A world can be written down as well (scenario.go): penstock sim run reads nodes, limits, traffic,
+// logs and faults from a file and reports what became of each limit over time (course.go, plot.go).
+// And a seed that breaks a promise is made smaller until nothing can be left out (shrink.go), and
+// written down as such a file.
 package sim
 
 // Run lets the world of a seed happen.

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// All promises of a healthy cluster, and those that hold in spite of loss and outages, in a few hundred worlds.
+// All promises of a healthy cluster, and those that hold in spite of loss and outages, in a few
+// hundred worlds.
 func TestPromisesHold(t *testing.T) {
 	n := 100 // and 300 in CI, by the program itself
 	if testing.Short() {
@@ -99,8 +100,8 @@ func TestReportIsEightyColumnsWide(t *testing.T) {
 	}
 }
 
-// A failing seed is a bug report: it says what broke, what came before, and how to see it again, in the same words
-// each time.
+// A failing seed is a bug report: it says what broke, what came before, and how to see it again, in
+// the same words each time.
 func TestFailureTellsHowToSeeItAgain(t *testing.T) {
 	fail := func() string {
 		w := newWorld(draw(3), func(p *process) {
@@ -142,7 +143,8 @@ func TestSummaryDoesNotDependOnWorkers(t *testing.T) {
 	}
 }
 
-// What never happens has not been tested: among seeds enough, each kind of fault has to have been injected.
+// What never happens has not been tested: among seeds enough, each kind of fault has to have been
+// injected.
 func TestKindsThatAreMissingFail(t *testing.T) {
 	s := &Summary{Faults: FaultReport{Crashes: 1}}
 	if s.sumUp(certainly - 1); !s.OK() {

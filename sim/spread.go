@@ -7,18 +7,21 @@ import (
 	"penstock/limiter"
 )
 
-// Takes of several owners that stand or fall together are set aside first, and charged after the client has heard yes. The judge
-// knows of a charge what the client knows: it is certain from the yes on, and until it comes it counts as spent, because the same
-// is set aside. So the most generous reference charges at the yes, and nothing before; and nobody is accused of saying no too early
-// until all that may have been set aside is charged or released, by which time the strictest reference has it too; in worlds with
-// faults, where nobody knows what was charged, until it is forgotten or a decision has told. What an owner refuses, it refuses for all: the
-// client has to hear it; and who has said yes to more than there is has to be found, whether by the owner or from outside.
+// Takes of several owners that stand or fall together are set aside first, and charged after the
+// client has heard yes. The judge knows of a charge what the client knows: it is certain from the
+// yes on, and until it comes it counts as spent, because the same is set aside. So the most
+// generous reference charges at the yes, and nothing before; and nobody is accused of saying no too
+// early until all that may have been set aside is charged or released, by which time the strictest
+// reference has it too; in worlds with faults, where nobody knows what was charged, until it is
+// forgotten or a decision has told. What an owner refuses, it refuses for all: the client has to
+// hear it; and who has said yes to more than there is has to be found, whether by the owner or from
+// outside.
 
 // asideLasts is how long something may be set aside, and charged, after its request's deadline.
 const asideLasts = 3 * time.Second
 
-// heldOrigin are the bits by which the ID of what is set aside may differ from that of its take: one says that it is that, and one that
-// a node has drawn it.
+// heldOrigin are the bits by which the ID of what is set aside may differ from that of its take:
+// one says that it is that, and one that a node has drawn it.
 const heldOrigin = 1<<61 | 1<<63
 
 // spreads notes that something may be set aside of what h asks for, if it has several owners.
@@ -65,9 +68,9 @@ type grant struct {
 	at time.Duration
 }
 
-// grantsLast is for how long somebody may ask again to set the same aside: a client has patience for
-// 10 s at most and repeats itself a little later, and what it asks for may lie at the door of a frozen
-// machine.
+// grantsLast is for how long somebody may ask again to set the same aside: a client has patience
+// for 10 s at most and repeats itself a little later, and what it asks for may lie at the door of a
+// frozen machine.
 const grantsLast = 2 * owedLasts
 
 func newGrants() grants { return grants{answers: make(map[cluster.ID]bool)} }
@@ -116,8 +119,9 @@ func unheld(d limiter.Decision) limiter.Decision {
 	return d
 }
 
-// charged follows a yes to what was set aside. In a world with faults who was to have it charged may be gone before it is; and
-// nothing is set aside of a limit that never denies until it is charged.
+// charged follows a yes to what was set aside. In a world with faults who was to have it charged
+// may be gone before it is; and nothing is set aside of a limit that never denies until it is
+// charged.
 func (j *judge) charged(t *term, cost int64) {
 	a := t.account
 	r := &a.reference
@@ -148,8 +152,9 @@ func haveRefused(h *hearing, out []cluster.Decision) bool {
 
 func (r *reference) isHeld() bool { return r.held != 0 && r.last <= r.held }
 
-// isVague reports whether a charge that comes later than is known may let a limit admit more: where it moves the moment at which
-// tokens come or a window opens, until that is known again, or where what is set aside leaves no gap behind it.
+// isVague reports whether a charge that comes later than is known may let a limit admit more: where
+// it moves the moment at which tokens come or a window opens, until that is known again, or where
+// what is set aside leaves no gap behind it.
 func (r *reference) isVague(s *limiter.Spec) bool { return r.unphased || r.isHeld() && s.MinGap > 0 }
 
 // phased reports whether charges decide when time passes for s.
@@ -157,8 +162,8 @@ func phased(s *limiter.Spec) bool {
 	return s.Algorithm == limiter.TokenBucket || s.Algorithm == limiter.FixedWindow && s.Anchor == limiter.FirstHit
 }
 
-// looksOnly reports whether nothing is set aside for an item of several owners; then its owner says what it would decide, each
-// time that it is asked.
+// looksOnly reports whether nothing is set aside for an item of several owners; then its owner says
+// what it would decide, each time that it is asked.
 func looksOnly(a *account, it *cluster.Item) bool {
 	return it.Cost <= 0 || it.Cost > a.limit.Capacity() || watches(a.spec)
 }

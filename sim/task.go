@@ -7,12 +7,14 @@ import (
 	"strings"
 )
 
-// tasks are the coroutines of a world. A node's code is straight-line: it calls Network.Call and goes on with the
-// answer. Here it runs as a coroutine that is left at Call and entered again when the answer is there, so that one
-// goroutine plays all nodes, in an order that the schedule alone decides.
+// tasks are the coroutines of a world. A node's code is straight-line: it calls Network.Call and
+// goes on with the answer. Here it runs as a coroutine that is left at Call and entered again when
+// the answer is there, so that one goroutine plays all nodes, in an order that the schedule alone
+// decides.
 //
-// One of the coroutines is the player: it takes one event after the other, and does the jobs that they begin itself. When one of
-// these has to wait, another coroutine is the player from then on. So a job that never waits, as most do, enters none.
+// One of the coroutines is the player: it takes one event after the other, and does the jobs that
+// they begin itself. When one of these has to wait, another coroutine is the player from then on.
+// So a job that never waits, as most do, enters none.
 type tasks struct {
 	step    func() bool // takes the next event; false: it was the last
 	player  *task
@@ -71,7 +73,8 @@ func (ts *tasks) start(p *process, job happens) {
 	t.enter()
 }
 
-// last is start for what an event does last: if job has to wait, it returns only when that is done, and the player is another one.
+// last is start for what an event does last: if job has to wait, it returns only when that is done,
+// and the player is another one.
 func (ts *tasks) last(p *process, job happens) {
 	if ts.running != nil {
 		panic("sim: a job began while another one runs; only events may begin one")
@@ -92,8 +95,8 @@ func (ts *tasks) left(p *process) {
 	j.looksAtHolds(p)
 }
 
-// direct has a job of p done that never waits, where it stands: to enter a coroutine and to leave it costs more than most
-// answers do.
+// direct has a job of p done that never waits, where it stands: to enter a coroutine and to leave
+// it costs more than most answers do.
 func (ts *tasks) direct(p *process, job happens) {
 	if ts.running != nil {
 		panic("sim: a job began while another one runs; only events may begin one")
@@ -179,8 +182,8 @@ func (t *task) do() {
 	t.job, t.process, t.hearing = nil, nil, nil
 }
 
-// lastWords ends an unwound task quietly, and notes where any other panic came from: the stack is lost when the
-// panic crosses from the coroutine to the world.
+// lastWords ends an unwound task quietly, and notes where any other panic came from: the stack is
+// lost when the panic crosses from the coroutine to the world.
 func (t *task) lastWords() {
 	p := recover()
 	if p == nil || p == (unwound{}) {

@@ -8,7 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// How failures and traces say things. No pointer is ever printed: the same seed has to print the same bytes.
+// How failures and traces say things. No pointer is ever printed: the same seed has to print the
+// same bytes.
 
 func decisionText(d limiter.Decision) string {
 	return fmt.Sprintf("%s, %d of %d left, retry after %s, reset after %s, delay %v",

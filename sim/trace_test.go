@@ -9,7 +9,8 @@ import (
 	"penstock/cluster"
 )
 
-// What a trace says of the last happenings is what was added, however long their keys are and however often it was hashed.
+// What a trace says of the last happenings is what was added, however long their keys are and
+// however often it was hashed.
 func TestTraceKeepsTheLast(t *testing.T) {
 	machines := []*machine{{id: "n1"}, {id: "n2", index: 1}}
 	tr, again := newTrace(), newTrace()

@@ -26,7 +26,8 @@ type arrival struct {
 	slip     *slip      // that items and calls are written on, if nobody else has them
 }
 
-// slip is room for a request of one item and one visit. The world writes on it again when that is over.
+// slip is room for a request of one item and one visit. The world writes on it again when that is
+// over.
 type slip struct {
 	items [1]cluster.Item
 	calls [1]calling
@@ -50,7 +51,8 @@ type calling struct {
 
 // source is where the traffic of a world comes from.
 type source interface {
-	// next is the request after the last one, and false when there is none any more. Times never go back.
+	// next is the request after the last one, and false when there is none any more. Times never go
+	// back.
 	next(a *arrival) bool
 }
 
@@ -121,7 +123,8 @@ func (w *world) visitLater(m *machine, r *request, after time.Duration) {
 	w.at(w.now+after, func() { w.visit(m, r, true) })
 }
 
-// roam is the machine that a client ends up at who begins at m and goes on from one to the next until one is up.
+// roam is the machine that a client ends up at who begins at m and goes on from one to the next
+// until one is up.
 func (w *world) roam(m *machine) *machine {
 	for i := range w.machines {
 		if next := w.machines[(m.index+i)%len(w.machines)]; next.process != nil {
@@ -148,7 +151,8 @@ func (w *world) failed(r *request) {
 	w.retry(r)
 }
 
-// retry has the client of r try again some time later, if it is one who does: at any node, as a request of its own.
+// retry has the client of r try again some time later, if it is one who does: at any node, as a
+// request of its own.
 func (w *world) retry(r *request) {
 	if r.retry.times == 0 {
 		return
@@ -183,7 +187,8 @@ type clients struct {
 	at       time.Duration // when the next one comes
 }
 
-// clientOrigin is where the IDs of clients come from. They are one program here: it never draws an ID twice.
+// clientOrigin is where the IDs of clients come from. They are one program here: it never draws an
+// ID twice.
 const clientOrigin = 1 << 40
 
 func newClients(w *world) *clients {
@@ -261,8 +266,8 @@ func (c *clients) arrival(a *arrival) {
 	c.call(a)
 }
 
-// call draws who hears of a: a node, or several one after the other. Repeats come within the time in which an owner
-// remembers, less what messages and second attempts may take.
+// call draws who hears of a: a node, or several one after the other. Repeats come within the time
+// in which an owner remembers, less what messages and second attempts may take.
 func (c *clients) call(a *arrival) {
 	repeats := 0
 	if !a.broken && c.chance(c.world.plan.traffic.again) {

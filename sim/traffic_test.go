@@ -2,7 +2,8 @@ package sim
 
 import "testing"
 
-// What clients ask does not depend on what becomes of it: written down beforehand, it makes the same world.
+// What clients ask does not depend on what becomes of it: written down beforehand, it makes the
+// same world.
 func TestScriptMakesTheSameWorld(t *testing.T) {
 	n := uint64(60)
 	if testing.Short() {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// waits counts how long clients have waited, in as much memory for a year as for a second: to the µs below finest, and to
-// the ms beyond.
+// waits counts how long clients have waited, in as much memory for a year as for a second: to the
+// µs below finest, and to the ms beyond.
 type waits struct {
 	n      int
 	most   time.Duration

@@ -8,18 +8,20 @@ import (
 	"penstock/limiter"
 )
 
-// A window bounds what was admitted for one key from outside, by what clients saw and nothing else. A client knows
-// when it asked and when it heard yes; the decision was taken somewhere between. So for every instant a at which
-// somebody asked and every later instant b at which somebody heard: what was asked after a and admitted before b was
-// surely admitted between a and b, and must be at most what the limit supplies in that time,
+// A window bounds what was admitted for one key from outside, by what clients saw and nothing else.
+// A client knows when it asked and when it heard yes; the decision was taken somewhere between. So
+// for every instant a at which somebody asked and every later instant b at which somebody heard:
+// what was asked after a and admitted before b was surely admitted between a and b, and must be at
+// most what the limit supplies in that time,
 //
 //	admitted(a, b) ≤ capacity + supply(b) − supply(a) + refunds that overlap (a, b)
 //
-// Taking the earliest question and the latest answer makes the widest span, so there are no false alarms. All pairs
-// are checked, in the order of b. For each a the left side minus everything known at a is kept as its load; the
-// largest load is all that matters at b, and once every question before some instant is answered, what lies behind
-// it gains the same from then on, so it is folded into one number. Work and memory follow the number of questions
-// that are open, not of those ever asked.
+// Taking the earliest question and the latest answer makes the widest span, so there are no false
+// alarms. All pairs are checked, in the order of b. For each a the left side minus everything known
+// at a is kept as its load; the largest load is all that matters at b, and once every question
+// before some instant is answered, what lies behind it gains the same from then on, so it is folded
+// into one number. Work and memory follow the number of questions that are open, not of those ever
+// asked.
 type window struct {
 	open     []question // oldest first
 	folded   int        // questions before open
@@ -61,7 +63,8 @@ func (w *window) answer(number int) {
 	w.folded += done
 }
 
-// excess is by how much the worst span that ends now exceeds what was supplied in it; 0 or less is well.
+// excess is by how much the worst span that ends now exceeds what was supplied in it; 0 or less is
+// well.
 func (w *window) excess(capacity, supply int64) int64 {
 	load := w.load
 	for i := range w.open {
@@ -109,9 +112,10 @@ func shortest(c limiter.Calendar) time.Duration {
 	return c.Per() * 7 / 8
 }
 
-// curveOf is the supply of a single limiter: a bucket's burst and its refill; one limit for every window that a span
-// touches. A window that opens at the first hit can lie anywhere, and a span can touch one more than fit into it. So
-// can aligned windows, once several clocks have a say in where they begin.
+// curveOf is the supply of a single limiter: a bucket's burst and its refill; one limit for every
+// window that a span touches. A window that opens at the first hit can lie anywhere, and a span can
+// touch one more than fit into it. So can aligned windows, once several clocks have a say in where
+// they begin.
 func curveOf(s *limiter.Spec, clocks int) curve {
 	flows := curve{unit: int64(s.Per), capacity: s.Limit * int64(s.Per), rate: s.Limit}
 	switch s.Algorithm {
@@ -161,8 +165,9 @@ func (c *curve) supply(start, t limiter.Instant) int64 {
 	return c.each * (int64(aligned(t, c.per)-aligned(start, c.per)) / int64(c.per))
 }
 
-// spareCurve is what the shares of n nodes supply together, if bound is what they claim to add at most. The nodes'
-// clocks differ, so aligned windows may begin at any time; and run up to 0.2 % fast.
+// spareCurve is what the shares of n nodes supply together, if bound is what they claim to add at
+// most. The nodes' clocks differ, so aligned windows may begin at any time; and run up to 0.2 %
+// fast.
 func spareCurve(s *limiter.Spec, n int, bound int64) curve {
 	own := share(s, n)
 	c := curveOf(own, max(2, n))

@@ -57,8 +57,8 @@ func TestWindowFindsTheWorstSpan(t *testing.T) {
 	}
 }
 
-// A refund gives room to what is asked while it may happen and afterwards to nobody: what it gave back is in the bucket
-// by then, and the bucket is no larger than its capacity.
+// A refund gives room to what is asked while it may happen and afterwards to nobody: what it gave
+// back is in the bucket by then, and the bucket is no larger than its capacity.
 func TestWindowCountsRefundsThatOverlap(t *testing.T) {
 	const capacity = 5
 	w := newWindow()

@@ -55,11 +55,12 @@ type limitRule struct {
 	inline bool
 }
 
-// restAfter is more than anybody waits for anything: so long a world goes on after its last request and its last
-// fault, and so long it then has to come to rest by itself.
+// restAfter is more than anybody waits for anything: so long a world goes on after its last request
+// and its last fault, and so long it then has to come to rest by itself.
 const restAfter = 30 * time.Second
 
-// restTime is restAfter, or less where nothing goes wrong: then nobody waits for longer than a client has patience.
+// restTime is restAfter, or less where nothing goes wrong: then nobody waits for longer than a
+// client has patience.
 func (p *plan) restTime() time.Duration {
 	if !p.quiet() {
 		return restAfter
@@ -81,7 +82,8 @@ func (p *plan) restTime() time.Duration {
 	return min(restAfter, longest+2*time.Second)
 }
 
-// warmUp is how long before its first instant a world is there, so that nodes have found each other by then.
+// warmUp is how long before its first instant a world is there, so that nodes have found each other
+// by then.
 const warmUp = 2 * time.Second
 
 func newWorld(p *plan, plant func(*process)) *world {
@@ -172,8 +174,8 @@ func (w *world) end() {
 	w.tasks.close()
 }
 
-// rest lets the world come to an end: no client asks any more, and when the last of them must have heard and the last
-// fault is over, the nodes' timers stop.
+// rest lets the world come to an end: no client asks any more, and when the last of them must have
+// heard and the last fault is over, the nodes' timers stop.
 func (w *world) rest() {
 	last := w.now
 	if n := len(w.plan.faults); n > 0 {
@@ -205,12 +207,12 @@ func (w *world) stop() {
 	}
 }
 
-// agreesWithin is how much longer than restAfter a world may take until all agree who holds what: news of the last who came or went
-// may still be on its way.
+// agreesWithin is how much longer than restAfter a world may take until all agree who holds what:
+// news of the last who came or went may still be on its way.
 const agreesWithin = 10 * time.Second
 
-// longestMove is how long a world waits for nodes that come and go after its last request. Some never get away, because
-// nobody is left who could take over what they hold.
+// longestMove is how long a world waits for nodes that come and go after its last request. Some
+// never get away, because nobody is left who could take over what they hold.
 const longestMove = 10 * time.Minute
 
 // gather has all machines that are there from the beginning know each other, all of them ACTIVE.
@@ -244,7 +246,8 @@ func (w *world) owner(key string) *machine {
 	return w.byID[w.first.Members()[w.first.Owner(ring.Partition(limiter.Hash(key)))]]
 }
 
-// strike has a fault happen. What does not apply any more (a machine that is down cannot freeze) is passed over.
+// strike has a fault happen. What does not apply any more (a machine that is down cannot freeze) is
+// passed over.
 func (w *world) strike(f fault) {
 	m, peer := w.machines[f.node], w.machines[f.peer]
 	if !graceful(f.kind) || f.kind == joins {

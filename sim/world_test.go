@@ -10,8 +10,8 @@ import (
 	"penstock/limiter"
 )
 
-// stage is a world in which only what a test says happens: n machines with right clocks, a millisecond apart, and
-// one limit, "five": 5 a minute.
+// stage is a world in which only what a test says happens: n machines with right clocks, a
+// millisecond apart, and one limit, "five": 5 a minute.
 func stage(t *testing.T, n int, more ...func(*plan)) *world {
 	t.Helper()
 	p := &plan{
@@ -47,7 +47,8 @@ func (w *world) key(i int) string {
 	}
 }
 
-// asks has a client ask the i-th machine at some time to take one unit of key, and keeps what it hears.
+// asks has a client ask the i-th machine at some time to take one unit of key, and keeps what it
+// hears.
 func (w *world) asks(at time.Duration, i int, key string, patience time.Duration) *heardAnswer {
 	a := &heardAnswer{at: -1}
 	w.at(at, func() {
@@ -149,7 +150,8 @@ func TestLostMessagesEndTheCallAtItsDeadline(t *testing.T) {
 	}
 }
 
-// A peer that has acted on one copy of an Ask and dies before the other comes has not "surely not acted".
+// A peer that has acted on one copy of an Ask and dies before the other comes has not "surely not
+// acted".
 func TestCallThatWasActedOnIsNotUnsent(t *testing.T) {
 	w := stage(t, 2, func(p *plan) { p.weather.twice = 1 })
 	asker, owner := w.machines[0], w.machines[1]
@@ -243,8 +245,9 @@ func TestFreezeDelaysAndForgetsNothing(t *testing.T) {
 	}
 }
 
-// Promise: a request delivered twice or retried: 0 extra charges. A node that froze in the middle of a call must not
-// repeat the take when it wakes up: its owner has forgotten by then that it was charged.
+// Promise: a request delivered twice or retried: 0 extra charges. A node that froze in the middle
+// of a call must not repeat the take when it wakes up: its owner has forgotten by then that it was
+// charged.
 func TestFrozenAskerDoesNotRepeatTooLate(t *testing.T) {
 	w := stage(t, 2)
 	key := w.key(1)

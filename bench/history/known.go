@@ -7,9 +7,9 @@ import (
 	"penstock/bench/history/judge"
 )
 
-// A known is a promise that does not hold yet, and that docs/promises.md says so of. The judge finds
-// it all the same; it does not change the exit code, unless -strict is given. Whoever mends it
-// deletes the line here and in the document.
+// A known is a promise that does not hold yet, and that docs/promises.md says so of. The judge
+// finds it all the same; it does not change the exit code, unless -strict is given. The one that
+// mends it deletes the line here and in the document.
 type known struct {
 	fault string
 	rules []string
@@ -27,7 +27,8 @@ var knowns = []known{
 // syncRow is about limits with replication: sync while a node is missing, for each kind of fault.
 const syncRow = "replication: sync while a node is missing"
 
-// row is the row of docs/promises.md that says that this promise does not hold yet; empty: it is to.
+// row is the row of docs/promises.md that says that this promise does not hold yet; empty: it is
+// to.
 func row(c *judge.Contradiction) string {
 	if strings.HasSuffix(c.Fault, judge.SyncKind) && c.Rule == "right again" {
 		return syncRow

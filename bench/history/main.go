@@ -7,10 +7,10 @@
 //	cd bench && go run ./history -faults kill,stop some kinds
 //	cd bench && go run ./history -judge FILE       judges a recorded history again
 //
-// The exit code is 1 if the history contradicts a promise, or if a node has leaked. The requests that
-// contradict each other are printed and written to a file, with the command that draws the same
-// faults again. Promises that docs/promises.md says not to hold yet are listed in known.go: they are
-// judged and reported like all others, and fail only with -strict.
+// The exit code is 1 if the history contradicts a promise, or if a node has leaked. The requests
+// that contradict each other are printed and written to a file, with the command that draws the
+// same faults again. Promises that docs/promises.md says not to hold yet are listed in known.go:
+// they are judged and reported like all others, and fail only with -strict.
 package main
 
 import (

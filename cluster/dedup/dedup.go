@@ -1,11 +1,13 @@
 // Package dedup makes a take happen once, however often it is delivered.
 //
-// A take that changes a key has an [ID]. The node that decides it runs it through [Window.Once]: the first delivery is
-// charged and its answer remembered, and each further one within [Lasts] gets that answer and is charged nothing. When a
-// partition changes hands, the old holder reads what it remembers of it with [Window.Each], the memories travel with the
-// counters, and the new holder takes them over with [Window.Learn].
+// A take that changes a key has an [ID]. The node that decides it runs it through [Window.Once]:
+// the first delivery is charged and its answer remembered, and each further one within [Lasts] gets
+// that answer and is charged nothing. When a partition changes hands, the old holder reads what it
+// remembers of it with [Window.Each], the memories travel with the counters, and the new holder
+// takes them over with [Window.Learn].
 //
-// A Window owns its state and its locks. Ids are spread over shards, so takes of different origins rarely meet at one lock.
+// A Window owns its state and its locks. Ids are spread over shards, so takes of different origins
+// rarely meet at one lock.
 package dedup
 
 import (
@@ -15,11 +17,12 @@ import (
 	"penstock/limiter"
 )
 
-// Lasts is how long an answer is remembered. A caller that repeats a take later than this may be charged twice.
+// Lasts is how long an answer is remembered. A caller that repeats a take later than this may be
+// charged twice.
 const Lasts = 2 * time.Second
 
-// ID names one take or reset: Origin is the boot of the node or client that drew the ID, Sequence counts its takes.
-// The zero ID names nothing: such a take cannot be recognised.
+// ID names one take or reset: Origin is the boot of the node or client that drew the ID, Sequence
+// counts its takes. The zero ID names nothing: such a take cannot be recognised.
 type ID struct {
 	Origin, Sequence uint64
 }
@@ -37,28 +40,29 @@ const (
 	run    = 64 // consecutive ids that share a shard
 )
 
-// Window remembers the answers of the last two seconds by the ID of their take. The zero Window is empty and ready.
-// Its methods are safe for concurrent use.
+// Window remembers the answers of the last two seconds by the ID of their take. The zero Window is
+// empty and ready. Its methods are safe for concurrent use.
 type Window struct {
 	seed   uint64
 	shards [shards]shard
 }
 
-// Seed spreads ids over shards by a secret, so that a client that chooses its ids cannot aim them all at one. It is
-// called before the first take.
+// Seed spreads ids over shards by a secret, so that a client that chooses its ids cannot aim them
+// all at one. It is called before the first take.
 func (w *Window) Seed(secret uint64) { w.seed = secret }
 
-// shard is where the memory of id lives, and place is its place there. Ids are drawn in sequence: consecutive ids share a
-// shard, where their places are adjacent in memory and distinct, and their records follow each other.
+// shard is where the memory of id lives, and place is its place there. Ids are drawn in sequence:
+// consecutive ids share a shard, where their places are adjacent in memory and distinct, and their
+// records follow each other.
 func (w *Window) shard(id ID) (s *shard, place uint64) {
 	hi, lo := bits.Mul64(id.Origin^w.seed, id.Sequence>>20^0x9e3779b97f4a7c15)
 	h := (hi ^ lo) + id.Sequence
 	return &w.shards[h/run%shards], h/(run*shards)*run + h%run
 }
 
-// Once runs take unless the take id was answered within [Lasts]; then it copies that answer into out and reports true.
-// take must fill out, and reports whether the answer is to be remembered. Repeats of the same id wait until take returns.
-// partition is that of the first key.
+// Once runs take unless the take id was answered within [Lasts]; then it copies that answer into
+// out and reports true. take must fill out, and reports whether the answer is to be remembered.
+// Repeats of the same id wait until take returns. partition is that of the first key.
 func (w *Window) Once(now limiter.Instant, id ID, partition int, out []limiter.Decision, take func() bool) (repeated bool) {
 	s, place := w.shard(id)
 	s.mu.Lock()
@@ -107,7 +111,8 @@ func (w *Window) Each(now limiter.Instant, wanted func(partition uint16) bool, f
 	}
 }
 
-// Learn takes over a memory of another node. It lasts as long as an answer given now, which is a little longer than need be.
+// Learn takes over a memory of another node. It lasts as long as an answer given now, which is a
+// little longer than need be.
 func (w *Window) Learn(now limiter.Instant, m *Memory) {
 	s, place := w.shard(m.ID)
 	s.mu.Lock()
@@ -118,7 +123,8 @@ func (w *Window) Learn(now limiter.Instant, m *Memory) {
 	}
 }
 
-// Learned reports whether another node answered id, with one decision, and this one learned it from there.
+// Learned reports whether another node answered id, with one decision, and this one learned it from
+// there.
 func (w *Window) Learned(now limiter.Instant, id ID) bool {
 	s, place := w.shard(id)
 	s.mu.Lock()

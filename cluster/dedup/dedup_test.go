@@ -38,8 +38,9 @@ func TestWindowForgetsAfterItsWindow(t *testing.T) {
 	}
 }
 
-// Promise: whatever ids are drawn, in a row or with gaps that let their places meet, each is answered as the last time, alone
-// or with others, or as new; also when positions no longer fit into 32 bits.
+// Promise: whatever ids are drawn, in a row or with gaps that let their places meet, each is
+// answered as the last time, alone or with others, or as new; also when positions no longer fit
+// into 32 bits.
 func TestWindowKnowsAllIDs(t *testing.T) {
 	for _, first := range []int{0, 1<<32 - 1000} {
 		t.Run(fmt.Sprint(first), func(t *testing.T) { testWindowKnowsAllIDs(t, first) })
@@ -114,8 +115,9 @@ func TestWindowIsBounded(t *testing.T) {
 	}
 }
 
-// Promise: a take that is repeated is charged once. Who has let its share answer the items of a request one by one, and then gets their
-// keys together with what who decided has answered to all of them, answers a repeat as that one did, and a repeat of one item as its share.
+// Promise: a take that is repeated is charged once. Who has let its share answer the items of a
+// request one by one, and then gets their keys together with what who decided has answered to all
+// of them, answers a repeat as that one did, and a repeat of one item as its share.
 func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
 	var r Window
 	id := ID{Origin: 1, Sequence: 7}
@@ -138,8 +140,8 @@ func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
 	}
 }
 
-// Promise: an answer that is learned twice, because a message is repeated, is one memory, and is told
-// to others for as long as it is remembered.
+// Promise: an answer that is learned twice, because a message is repeated, is one memory, and is
+// told to others for as long as it is remembered.
 func TestWindowLearnsOnce(t *testing.T) {
 	var r Window
 	m := Memory{ID: ID{Origin: 1, Sequence: 7}, Decisions: []limiter.Decision{{Remaining: 2}}}

@@ -8,12 +8,14 @@ import (
 	"penstock/limiter"
 )
 
-// most bounds the memory: records per shard, hence a million takes in two seconds and about 70 MB in all. Beyond it the
-// oldest answer is forgotten early, so a late repeat of its take is charged twice.
+// most bounds the memory: records per shard, hence a million takes in two seconds and about 70 MB
+// in all. Beyond it the oldest answer is forgotten early, so a late repeat of its take is charged
+// twice.
 const most = 1 << 16
 
-// shard has no pointer per answer, so the garbage collector has nothing to scan. Nothing is ever removed from its index: a
-// forgotten answer is older than the queue, and so is every record behind it.
+// shard has no pointer per answer, so the garbage collector has nothing to scan. Nothing is ever
+// removed from its index: a forgotten answer is older than the queue, and so is every record behind
+// it.
 type shard struct {
 	mu     sync.Mutex                 // guards all below; held while a take is charged, so that its repeat waits for the answer
 	queue  []record                   // ring buffer, oldest first; as long as a power of two
@@ -24,8 +26,8 @@ type shard struct {
 	many   map[int][]limiter.Decision // answers that do not fit into a record, by position
 }
 
-// record is one answer, in one cache line: two seconds of answers exceed a processor's cache, so each line costs a wait for
-// memory.
+// record is one answer, in one cache line: two seconds of answers exceed a processor's cache, so
+// each line costs a wait for memory.
 type record struct {
 	id                     ID
 	at                     limiter.Instant
@@ -48,9 +50,9 @@ func (x *record) flag(f recordFlags) bool { return x.is&f != 0 }
 
 func (s *shard) atLocked(position int) *record { return &s.queue[position&(len(s.queue)-1)] }
 
-// findLocked is the position of the last answer to id with that number of decisions, or -1. The number matters: an atomic
-// request has one answer for all its items at its owner, and one for each item, under the same first id, at a node that
-// decides while the owner is away.
+// findLocked is the position of the last answer to id with that number of decisions, or -1. The
+// number matters: an atomic request has one answer for all its items at its owner, and one for each
+// item, under the same first id, at a node that decides while the owner is away.
 func (s *shard) findLocked(now limiter.Instant, id ID, place uint64, decisions int) int {
 	for p := s.latestLocked(place); p >= s.head; {
 		x := s.atLocked(p)
@@ -65,8 +67,9 @@ func (s *shard) findLocked(now limiter.Instant, id ID, place uint64, decisions i
 	return -1
 }
 
-// latestLocked is the position of the last record at place, or one below head. A position so old that another record has
-// it by now leads to a record of another place; findLocked compares ids, so it is passed over.
+// latestLocked is the position of the last record at place, or one below head. A position so old
+// that another record has it by now leads to a record of another place; findLocked compares ids, so
+// it is passed over.
 func (s *shard) latestLocked(place uint64) int {
 	if len(s.queue) == 0 {
 		return -1
@@ -169,8 +172,8 @@ func (s *shard) addLocked(now limiter.Instant, id ID, place uint64, partition ui
 	*latest = uint32(s.tail)
 }
 
-// growLocked makes room for one record: it doubles the queue, or at the bound drops the oldest record. Each place becomes
-// two, which share the earlier records.
+// growLocked makes room for one record: it doubles the queue, or at the bound drops the oldest
+// record. Each place becomes two, which share the earlier records.
 func (s *shard) growLocked(now limiter.Instant) {
 	if s.expireLocked(now); s.tail-s.head < len(s.queue) {
 		return

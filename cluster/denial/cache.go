@@ -1,9 +1,10 @@
-// Package denial remembers what the owners of keys have denied, so that a key which is asked for again and again costs
-// one message a second and not one a request.
+// Package denial remembers what the owners of keys have denied, so that a key which is asked for
+// again and again costs one message a second and not one a request.
 //
-// A denial says until when: the same cost, or a larger one, is refused until the instant of the next token, whatever else
-// is asked meanwhile (limiter.Limit.KeepsDenials). So a node that the owner has denied need not ask again before that,
-// unless something is given back. The owner announces that:
+// A denial says until when: the same cost, or a larger one, is refused until the instant of the
+// next token, whatever else is asked meanwhile (limiter.Limit.KeepsDenials). So a node that the
+// owner has denied need not ask again before that, unless something is given back. The owner
+// announces that:
 //
 //	denied           the node notes until when, and by which owner ([Cache.Note]).
 //	asked again      it asks the owner, and to be told. The owner denies, notes the node ([Watches.Promise]), and says that
@@ -15,10 +16,12 @@
 //	                 owns the key no more, or is gone.
 //	another limit    a denial belongs to one limit; after a change of configuration the owner is asked.
 //
-// A lost message cannot tell: so a denial is good for a second, and renewed before that by one request that asks the owner.
-// That is how long a denial may outlive a refund or a reset where a message is lost or a node fails.
+// A lost message cannot tell: so a denial is good for a second, and renewed before that by one
+// request that asks the owner. That is how long a denial may outlive a refund or a reset where a
+// message is lost or a node fails.
 //
-// [Cache] is the memory of the denied node, [Watches] that of the owner. Each owns its state and its locks.
+// [Cache] is the memory of the denied node, [Watches] that of the owner. Each owns its state and
+// its locks.
 package denial
 
 import (
@@ -38,10 +41,12 @@ const (
 
 	again = 50 * time.Millisecond // after which another request asks, if the first was not answered
 	worth = 5 * time.Millisecond  // a denial that ends sooner is not noted
-	// ClockGain is the part of a span by which one machine's clock may run faster than another's: one in so many, at most.
+	// ClockGain is the part of a span by which one machine's clock may run faster than another's:
+	// one in so many, at most.
 	ClockGain = 1000
 
-	// CacheMost bounds the denials of a node, with keys of up to a kilobyte. The owner is asked about the others each time.
+	// CacheMost bounds the denials of a node, with keys of up to a kilobyte. The owner is asked
+	// about the others each time.
 	CacheMost   = 1 << 14
 	cacheShards = 64
 )
@@ -62,8 +67,8 @@ type Verdict struct {
 	Answer limiter.Decision // if Denied
 }
 
-// Cache holds what a node was told by the owners of keys that it does not hold. The zero Cache is empty and ready. Its
-// methods are safe for concurrent use.
+// Cache holds what a node was told by the owners of keys that it does not hold. The zero Cache is
+// empty and ready. Its methods are safe for concurrent use.
 type Cache struct {
 	shards [cacheShards]cacheShard
 	n      atomic.Int32 // of all shards
@@ -106,9 +111,9 @@ func (s *cacheShard) findLocked(k Key) *entry {
 // Len is the number of denials in memory.
 func (c *Cache) Len() int { return int(c.n.Load()) }
 
-// Find says whether a take of cost from k is denied. named says that the client drew an id for it: such a client may be
-// repeating a take that it was granted, so it is denied only after remembered, the time for which the owner would
-// recognise that take.
+// Find says whether a take of cost from k is denied. named says that the client drew an id for it:
+// such a client may be repeating a take that it was granted, so it is denied only after remembered,
+// the time for which the owner would recognise that take.
 func (c *Cache) Find(now limiter.Instant, k Key, cost int64, named bool, remembered time.Duration) (v Verdict) {
 	s := c.shard(k.Hash)
 	s.mu.Lock()
@@ -222,7 +227,8 @@ func (c *Cache) Sweep(now limiter.Instant) {
 	}
 }
 
-// sweepLocked drops the denials that are over, at most twice a second: a full shard is not searched for each new key.
+// sweepLocked drops the denials that are over, at most twice a second: a full shard is not searched
+// for each new key.
 func (c *Cache) sweepLocked(now limiter.Instant, s *cacheShard) {
 	if now < s.swept.Add(Lasts/2) {
 		return

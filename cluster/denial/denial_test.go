@@ -22,14 +22,16 @@ func key(l *limiter.Limit, name string) Key {
 	return Key{Limit: l, Key: name, Hash: limiter.Hash(name)}
 }
 
-// no is a denial of cost for a minute, asked for at sent, that the owner 7 has promised to tell the end of.
+// no is a denial of cost for a minute, asked for at sent, that the owner 7 has promised to tell the
+// end of.
 func no(sent limiter.Instant, cost int64) *Answer {
 	return &Answer{By: 7, Sent: sent, Cost: cost, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}}
 }
 
 const start = limiter.Instant(1_700_000_000_000_000_000)
 
-// Promise: a node denies by itself only what the owner's denial covers, and asks the owner in time to renew it.
+// Promise: a node denies by itself only what the owner's denial covers, and asks the owner in time
+// to renew it.
 func TestFind(t *testing.T) {
 	l, other := limitOf(t, "five"), limitOf(t, "other")
 	alice := key(l, "alice")
@@ -62,7 +64,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Promise: one request renews a denial while the others are denied from memory; an id is denied once no repeat is recognised.
+// Promise: one request renews a denial while the others are denied from memory; an id is denied
+// once no repeat is recognised.
 func TestRenewal(t *testing.T) {
 	var c Cache
 	k := key(limitOf(t, "five"), "alice")
@@ -152,7 +155,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Promise: an owner tells each node that watches a key, but for the one that gave back, and keeps what was renewed since.
+// Promise: an owner tells each node that watches a key, but for the one that gave back, and keeps
+// what was renewed since.
 func TestWatches(t *testing.T) {
 	var w Watches
 	for _, boot := range []uint64{1, 2, 3} {
@@ -173,7 +177,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// Promise: a promise to tell lasts WatchLasts and no longer, and watched keys are named in one order.
+// Promise: a promise to tell lasts WatchLasts and no longer, and watched keys are named in one
+// order.
 func TestPromisesEnd(t *testing.T) {
 	var w Watches
 	var want []uint64

@@ -9,19 +9,22 @@ import (
 )
 
 const (
-	// WatchLasts is longer than a denial is good for, so that a node that renews one knows that there was no gap.
+	// WatchLasts is longer than a denial is good for, so that a node that renews one knows that
+	// there was no gap.
 	WatchLasts = 2 * Lasts
 	// WatchesMost bounds the promises of an owner. A node without a promise asks each time.
 	WatchesMost = 1 << 16
 	watchShards = 16
 )
 
-// Watches are the promises of an owner to tell other nodes when something is given back to a key of which they remember a
-// denial. A key is known by its hash alone: a node that is told without need asks once more.
+// Watches are the promises of an owner to tell other nodes when something is given back to a key of
+// which they remember a denial. A key is known by its hash alone: a node that is told without need
+// asks once more.
 //
-// A promise is noted before the key is looked at for the denial, and searched for after something was given back: so of a
-// denial and a refund at the same moment either the denial knows of the refund, or the refund finds the promise. A node
-// that is told while the denial is on its way goes by what it was told, in whatever order the two arrive (Cache.Forget).
+// A promise is noted before the key is looked at for the denial, and searched for after something
+// was given back: so of a denial and a refund at the same moment either the denial knows of the
+// refund, or the refund finds the promise. A node that is told while the denial is on its way goes
+// by what it was told, in whatever order the two arrive (Cache.Forget).
 //
 // The zero Watches is empty and ready. Its methods are safe for concurrent use.
 type Watches struct {
@@ -44,9 +47,9 @@ func (w *Watches) shard(hash uint64) *watchShard { return &w.shards[hash%watchSh
 // Len is the number of promises.
 func (w *Watches) Len() int { return int(w.n.Load()) }
 
-// Promise notes that boot is to be told about the key with this hash, and reports whether it will be. able is asked
-// whether this node could do so; that happens under the lock, so that a node whose right to the key ends afterwards finds
-// the promise.
+// Promise notes that boot is to be told about the key with this hash, and reports whether it will
+// be. able is asked whether this node could do so; that happens under the lock, so that a node
+// whose right to the key ends afterwards finds the promise.
 func (w *Watches) Promise(now limiter.Instant, boot, hash uint64, able func() bool) bool {
 	s := w.shard(hash)
 	s.mu.Lock()
@@ -71,7 +74,8 @@ func (w *Watches) Promise(now limiter.Instant, boot, hash uint64, able func() bo
 	return true
 }
 
-// Each calls fn with the boots that are to be told about the keys with these hashes, except the boot but.
+// Each calls fn with the boots that are to be told about the keys with these hashes, except the
+// boot but.
 func (w *Watches) Each(now limiter.Instant, hashes []uint64, but uint64, fn func(boot, hash uint64)) {
 	for _, hash := range hashes {
 		s := w.shard(hash)
@@ -109,7 +113,8 @@ func (w *Watches) Hashes(fn func(hash uint64) bool) (hashes []uint64) {
 	return hashes
 }
 
-// Told ends the promises to boot about these keys, which were kept at the instant at: not those that were renewed since.
+// Told ends the promises to boot about these keys, which were kept at the instant at: not those
+// that were renewed since.
 func (w *Watches) Told(at limiter.Instant, boot uint64, hashes []uint64) {
 	for _, hash := range hashes {
 		s := w.shard(hash)

@@ -12,15 +12,17 @@ import (
 	"penstock/cluster"
 )
 
-// A node id is one process's at a time. Of several boots that gossip holds alive under one id, all nodes choose the same one
-// (meta.precedes): the one in the ring before one that is not, the older before the younger. So a second process of a name
-// changes nothing for the first one, and a boot that another one precedes, itself included, owns nothing.
+// A node id is one process's at a time. Of several boots that gossip holds alive under one id, all
+// nodes choose the same one (meta.precedes): the one in the ring before one that is not, the older
+// before the younger. So a second process of a name changes nothing for the first one, and a boot
+// that another one precedes, itself included, owns nothing.
 //
-// A process that was killed and started again is in the same place for as long as gossip holds its earlier boot alive. So a
-// boot that is preceded asks: if nobody listens at the peer address of the earlier boot any more, or the newcomer itself does, the earlier
-// boot is gone; the newcomer says in its record that it replaces it, and comes first from then on. If the earlier boot answers,
-// at its peer address or by gossip, the name is in use, and the newcomer has to stop. If it is silent, others may
-// reach it, so the newcomer waits until gossip has found it dead.
+// A process that was killed and started again is in the same place for as long as gossip holds its
+// earlier boot alive. So a boot that is preceded asks: if nobody listens at the peer address of the
+// earlier boot any more, or the newcomer itself does, the earlier boot is gone; the newcomer says
+// in its record that it replaces it, and comes first from then on. If the earlier boot answers, at
+// its peer address or by gossip, the name is in use, and the newcomer has to stop. If it is silent,
+// others may reach it, so the newcomer waits until gossip has found it dead.
 
 const (
 	// contestEvery is the pause between two rounds of asking.
@@ -29,7 +31,8 @@ const (
 	contestTimeout = time.Second
 	// leaverGrace is how long an earlier boot is waited for that is leaving.
 	leaverGrace = 20 * time.Second
-	// settleRounds is how many rounds of gossip a node that has reached its cluster waits for news of another one of its name.
+	// settleRounds is how many rounds of gossip a node that has reached its cluster waits for news
+	// of another one of its name.
 	settleRounds = 3
 	// mostReplaced is how many earlier boots a record names: those that gossip still holds alive.
 	mostReplaced = 4
@@ -38,7 +41,8 @@ const (
 // ErrNameTaken is why a node does not become ACTIVE whose name another one has.
 var ErrNameTaken = errors.New("gossip: the name of this node is in use")
 
-// precedes reports whether m rather than o is the node of their common id. Two different boots never precede each other.
+// precedes reports whether m rather than o is the node of their common id. Two different boots
+// never precede each other.
 func (m meta) precedes(o meta) bool {
 	after, before := slices.Contains(m.replaced[:], o.boot), slices.Contains(o.replaced[:], m.boot)
 	switch {
@@ -52,7 +56,8 @@ func (m meta) precedes(o meta) bool {
 	return m.boot < o.boot
 }
 
-// standing orders states: a node in the ring is not pushed aside by one that comes, nor one that comes by one that goes.
+// standing orders states: a node in the ring is not pushed aside by one that comes, nor one that
+// comes by one that goes.
 func (m meta) standing() int {
 	switch m.state {
 	case cluster.StateActive:
@@ -96,8 +101,8 @@ func (r *roster) rivalsLocked() (rivals []peer) {
 	return rivals
 }
 
-// contest finds out whether this node may have its name, as long as others precede it. At most one runs at a time. It
-// returns the reason if this node must stop.
+// contest finds out whether this node may have its name, as long as others precede it. At most one
+// runs at a time. It returns the reason if this node must stop.
 func (g *Gossip) contest() error {
 	if twin := g.roster.copied(); twin != nil {
 		return twin

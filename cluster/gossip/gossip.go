@@ -12,14 +12,16 @@
 //     few seconds it knocks at some of the members that have died without saying goodbye, and at a seed it misses.
 //  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says goodbye; Close stops.
 //
-// A node is known to the library as "id/boot", so a restart is a new node to it and is never mistaken for the old one.
-// In a View there is one member per id: a second process of a name is refused while the first one answers, wherever and
-// whenever the two learn of each other (contest.go, Config.OnConflict).
+// A node is known to the library as "id/boot", so a restart is a new node to it and is never
+// mistaken for the old one. In a View there is one member per id: a second process of a name is
+// refused while the first one answers, wherever and whenever the two learn of each other
+// (contest.go, Config.OnConflict).
 //
-// The library trusts whoever holds the label and, if there are any, a key: it is no defence against a member that lies.
+// The library trusts whoever holds the label and, if there are any, a key: it is no defence against
+// a member that lies.
 //
-// Not built yet: exchanging keys without a restart; remembering members over a restart of the whole cluster (the seeds
-// must be there); comparing ring hashes with every probe.
+// Not built yet: exchanging keys without a restart; remembering members over a restart of the whole
+// cluster (the seeds must be there); comparing ring hashes with every probe.
 package gossip
 
 import (
@@ -48,40 +50,45 @@ import (
 
 // Config says who a node is and where it finds the others.
 type Config struct {
-	// Member is this node as the others shall see it. ID, Boot and PeerAddr are required. State is JOINING, or ACTIVE
-	// if Join is empty.
+	// Member is this node as the others shall see it. ID, Boot and PeerAddr are required. State is
+	// JOINING, or ACTIVE if Join is empty.
 	Member cluster.Member
-	// Started orders the boots of one ID: the earliest wins, of those that are in the ring. Default: now.
+	// Started orders the boots of one ID: the earliest wins, of those that are in the ring.
+	// Default: now.
 	Started time.Time
 
-	// Bind is the host:port to gossip on, TCP and UDP. Port 0 takes a free one; an empty host means all IPv4
-	// interfaces, and Advertise is then worth setting.
+	// Bind is the host:port to gossip on, TCP and UDP. Port 0 takes a free one; an empty host means
+	// all IPv4 interfaces, and Advertise is then worth setting.
 	Bind string
-	// Advertise is the host or host:port by which others reach Bind. Default: Bind, or a private address of this
-	// machine if Bind is all interfaces.
+	// Advertise is the host or host:port by which others reach Bind. Default: Bind, or a private
+	// address of this machine if Bind is all interfaces.
 	Advertise string
 	// Cluster is a name, 1 … 255 bytes. Nodes with another name are refused.
 	Cluster string
-	// Keys are AES-256 keys of 32 bytes. The first encrypts, all decrypt. Without any, gossip is readable and open to
-	// whoever reaches Bind.
+	// Keys are AES-256 keys of 32 bytes. The first encrypts, all decrypt. Without any, gossip is
+	// readable and open to whoever reaches Bind.
 	Keys [][]byte
-	// Join lists the seeds: "host:port", "dns+name:port" (every A and AAAA record is one), "dnssrv+name" (every SRV
-	// record is one). Empty: this is the first node.
+	// Join lists the seeds: "host:port", "dns+name:port" (every A and AAAA record is one),
+	// "dnssrv+name" (every SRV record is one). Empty: this is the first node.
 	Join []string
 	// Resolver looks up the hosts. Default: net.DefaultResolver.
 	Resolver Resolver
 
-	// OnView receives every View that differs from the one before, in order and one at a time: the first before Start
-	// returns. It must return soon, and must not call methods of the Gossip other than View.
+	// OnView receives every View that differs from the one before, in order and one at a time: the
+	// first before Start returns. It must return soon, and must not call methods of the Gossip
+	// other than View.
 	OnView func(*cluster.View)
-	// OnContest is called, after OnView, when another node is alive under this node's ID that comes before this one. This one
-	// must stop deciding at once; whether it must stop is asked then. Same rules as OnView.
+	// OnContest is called, after OnView, when another node is alive under this node's ID that comes
+	// before this one. This one must stop deciding at once; whether it must stop is asked then.
+	// Same rules as OnView.
 	OnContest func()
-	// OnConflict is called at most once, if a node that comes before this one answers under this node's ID. The caller should
-	// stop this one. The error names the other one. Same rules as OnView.
+	// OnConflict is called at most once, if a node that comes before this one answers under this
+	// node's ID. The caller should stop this one. The error names the other one. Same rules as
+	// OnView.
 	OnConflict func(error)
-	// Answers asks an earlier boot of this node's ID at its peer address whether it is there: nil if it answers, an error that
-	// wraps cluster.ErrGone if it is gone, another one if nobody knows. nil: only gossip is asked.
+	// Answers asks an earlier boot of this node's ID at its peer address whether it is there: nil
+	// if it answers, an error that wraps cluster.ErrGone if it is gone, another one if nobody
+	// knows. nil: only gossip is asked.
 	Answers func(ctx context.Context, earlier cluster.Member) error
 	// Logger receives what happens here and what the library says. Default: nothing.
 	Logger *slog.Logger
@@ -101,8 +108,8 @@ type Timing struct {
 	Coalesce     time.Duration // a join waits this long for others before it becomes a View; a death does not
 }
 
-// Balanced finds a crashed node in about 3 s in a cluster of up to 10 and in 5 s in one of 100, and lets a node be
-// unreachable for 1.5 s without declaring it dead.
+// Balanced finds a crashed node in about 3 s in a cluster of up to 10 and in 5 s in one of 100, and
+// lets a node be unreachable for 1.5 s without declaring it dead.
 func Balanced() Timing {
 	return Timing{
 		Probe:        500 * time.Millisecond,
@@ -122,22 +129,24 @@ var (
 )
 
 const (
-	// stateTimeout is how long SetState waits for a change to be sent out. It normally takes 0.1 to 0.4 s; what is
-	// not sent by then still goes out with the next exchange.
+	// stateTimeout is how long SetState waits for a change to be sent out. It normally takes 0.1 to
+	// 0.4 s; what is not sent by then still goes out with the next exchange.
 	stateTimeout = time.Second
-	// retransmits is how often each node passes a piece of news on, for each digit of the number of nodes. Of seven nodes that pass it on
-	// four times, the library's default, one misses it every two hundredth time, and hears of it by the next push/pull: when two
-	// nodes came at once, somebody did so 10 s late in an eighth of the cases.
+	// retransmits is how often each node passes a piece of news on, for each digit of the number of
+	// nodes. Of seven nodes that pass it on four times, the library's default, one misses it every
+	// two hundredth time, and hears of it by the next push/pull: when two nodes came at once,
+	// somebody did so 10 s late in an eighth of the cases.
 	retransmits = 8
-	// leavingRounds is how many rounds of gossip Leave lets pass between LEAVING and the goodbye, if it must say both: who
-	// hears the goodbye first takes it for a death.
+	// leavingRounds is how many rounds of gossip Leave lets pass between LEAVING and the goodbye,
+	// if it must say both: who hears the goodbye first takes it for a death.
 	leavingRounds = 5
 	// streamTimeout bounds a connection of the library, and with it how long Close may take.
 	streamTimeout = 2 * time.Second
-	// conflictGrace is how long an earlier boot of this node's ID that gossip holds alive may be silent before this one gives up.
+	// conflictGrace is how long an earlier boot of this node's ID that gossip holds alive may be
+	// silent before this one gives up.
 	conflictGrace = 15 * time.Second
-	// protocol is the version of what Penstock nodes say to each other by their peer doors. The library refuses to
-	// join clusters that do not speak it.
+	// protocol is the version of what Penstock nodes say to each other by their peer doors. The
+	// library refuses to join clusters that do not speak it.
 	protocol = 1
 )
 
@@ -159,7 +168,8 @@ type Gossip struct {
 	wasActive  atomic.Bool        // this node was in the ring, as far as it knows
 	joinedAt   atomic.Int64       // when joined was closed, in ns since the epoch
 
-	// turn is held by SetState, Leave and Close. It is a channel because its holder waits for the network.
+	// turn is held by SetState, Leave and Close. It is a channel because its holder waits for the
+	// network.
 	turn         chan struct{}
 	left, closed bool
 
@@ -168,8 +178,8 @@ type Gossip struct {
 	tasks   sync.WaitGroup
 }
 
-// Start opens the gossip address and begins to look for the others. ctx bounds only the start itself. The caller must
-// Close what it gets.
+// Start opens the gossip address and begins to look for the others. ctx bounds only the start
+// itself. The caller must Close what it gets.
 func Start(ctx context.Context, config Config) (*Gossip, error) {
 	g, conf, err := prepare(ctx, config)
 	if err != nil {
@@ -297,7 +307,8 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 	c.DeadNodeReclaimTime = time.Second // names carry the boot, so this matters only for a copied process
 	c.AwarenessMaxMultiplier = 4
 	c.EnableCompression = false // costs more than it saves on packets this small
-	// RequireNodeNames stays false: with it the library cannot join by address, and its probes carry names anyway.
+	// RequireNodeNames stays false: with it the library cannot join by address, and its probes
+	// carry names anyway.
 
 	c.DelegateProtocolVersion, c.DelegateProtocolMin, c.DelegateProtocolMax = protocol, protocol, protocol
 	c.Delegate, c.Events, c.Alive, c.Merge, c.Conflict = g.roster, g.roster, g.roster, g.roster, g.roster
@@ -313,7 +324,8 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 	return c, nil
 }
 
-// setAddresses hands the library literal addresses only: it takes a host name to bind for "all interfaces".
+// setAddresses hands the library literal addresses only: it takes a host name to bind for "all
+// interfaces".
 func (g *Gossip) setAddresses(ctx context.Context, c *memberlist.Config) error {
 	host, portText, err := net.SplitHostPort(g.config.Bind)
 	if err != nil {
@@ -369,8 +381,9 @@ func (g *Gossip) Addr() string { return g.roster.addr() }
 // View is the present View. It is never nil.
 func (g *Gossip) View() *cluster.View { return g.view.Load() }
 
-// Joined reports whether this node is part of its cluster: it has met another member, or it is the first node (it has
-// no seeds, or all its seeds are itself). Once true it stays so, whatever becomes of the others.
+// Joined reports whether this node is part of its cluster: it has met another member, or it is the
+// first node (it has no seeds, or all its seeds are itself). Once true it stays so, whatever
+// becomes of the others.
 func (g *Gossip) Joined() bool {
 	select {
 	case <-g.joined:
@@ -380,8 +393,9 @@ func (g *Gossip) Joined() bool {
 	}
 }
 
-// Wait returns nil as soon as this node has Joined and, if it has seeds, no other node has its name. If ctx ends before, the
-// error says why the seeds could not be reached, or that the name is in use.
+// Wait returns nil as soon as this node has Joined and, if it has seeds, no other node has its
+// name. If ctx ends before, the error says why the seeds could not be reached, or that the name is
+// in use.
 func (g *Gossip) Wait(ctx context.Context) error {
 	select {
 	case <-g.joined:
@@ -396,7 +410,8 @@ func (g *Gossip) Wait(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrNotJoined, ctx.Err())
 }
 
-// waitForName gives the news of another node of this name time to come, and waits until the contest for it is over.
+// waitForName gives the news of another node of this name time to come, and waits until the contest
+// for it is over.
 func (g *Gossip) waitForName(ctx context.Context) error {
 	if len(g.seeds) == 0 {
 		return nil
@@ -416,9 +431,9 @@ func (g *Gossip) waitForName(ctx context.Context) error {
 	}
 }
 
-// SetState changes this node's state. When it returns nil, View shows the change and it has been sent out; a node must
-// have Joined to become ACTIVE. On another error than ErrNotJoined and ErrStopped the state is changed and the others
-// will learn it from a later exchange.
+// SetState changes this node's state. When it returns nil, View shows the change and it has been
+// sent out; a node must have Joined to become ACTIVE. On another error than ErrNotJoined and
+// ErrStopped the state is changed and the others will learn it from a later exchange.
 func (g *Gossip) SetState(state cluster.State) error {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
@@ -447,8 +462,8 @@ func (g *Gossip) setState(state cluster.State, timeout time.Duration) error {
 	return nil
 }
 
-// SetLimits tells the others the hash of this node's limits (Member.Limits). If it has not reached them soon, they learn it from
-// a later exchange.
+// SetLimits tells the others the hash of this node's limits (Member.Limits). If it has not reached
+// them soon, they learn it from a later exchange.
 func (g *Gossip) SetLimits(hash uint64) error {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
@@ -472,9 +487,10 @@ func (g *Gossip) tell(timeout time.Duration) error {
 	return g.list.UpdateNode(timeout)
 }
 
-// Leave says goodbye: the others drop this node at once and do not look for it. It takes the state LEAVING if it does
-// not have it yet, goes on answering the others' probes until Close, and cannot join again. timeout, which must be
-// positive, bounds each of its two messages; on an error the others will miss this node only by its silence.
+// Leave says goodbye: the others drop this node at once and do not look for it. It takes the state
+// LEAVING if it does not have it yet, goes on answering the others' probes until Close, and cannot
+// join again. timeout, which must be positive, bounds each of its two messages; on an error the
+// others will miss this node only by its silence.
 func (g *Gossip) Leave(timeout time.Duration) error {
 	if timeout <= 0 {
 		return fmt.Errorf("gossip: cannot leave within %v; give it a second or two", timeout)
@@ -500,9 +516,9 @@ func (g *Gossip) Leave(timeout time.Duration) error {
 	return nil
 }
 
-// Close stops everything and waits for it, up to about 4 s if the reconnector is just waiting for a silent seed.
-// Without Leave before, it looks like a crash to the others. The library's own goroutines end by themselves within a
-// probe or two. View keeps its last value.
+// Close stops everything and waits for it, up to about 4 s if the reconnector is just waiting for a
+// silent seed. Without Leave before, it looks like a crash to the others. The library's own
+// goroutines end by themselves within a probe or two. View keeps its last value.
 func (g *Gossip) Close() error {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
@@ -556,8 +572,8 @@ func (g *Gossip) announce() {
 	}
 }
 
-// publish makes a View of the roster if it differs from the present one. It reports whether another node comes before this
-// one under its id.
+// publish makes a View of the roster if it differs from the present one. It reports whether another
+// node comes before this one under its id.
 func (g *Gossip) publish() (contested bool) {
 	members, contested := g.roster.members()
 	if contested && g.config.OnContest != nil {
@@ -580,8 +596,8 @@ func (g *Gossip) publish() (contested bool) {
 	return contested
 }
 
-// ring is the ring of these nodes. To build one takes milliseconds, and most changes of the roster bring none: who joins or leaves shows in it
-// once, and in the roster three times.
+// ring is the ring of these nodes. To build one takes milliseconds, and most changes of the roster
+// bring none: who joins or leaves shows in it once, and in the roster three times.
 func (g *Gossip) ring(ids []string) (*ring.Ring, error) {
 	if v := g.view.Load(); v != nil && v.Ring != nil && slices.Equal(v.Ring.Members(), ids) {
 		return v.Ring, nil

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inVirtualTime runs a test in a bubble of its own, and at the end gives the library's goroutines the time they need
-// to end.
+// inVirtualTime runs a test in a bubble of its own, and at the end gives the library's goroutines
+// the time they need to end.
 func inVirtualTime(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,8 +181,8 @@ func three(t *testing.T, w *wire) (a, b, c *node) {
 	return a, b, c
 }
 
-// The promise: nodes that join see each other with all that their records say, own nothing before they are ACTIVE,
-// and leave every ring before they are gone.
+// The promise: nodes that join see each other with all that their records say, own nothing before
+// they are ACTIVE, and leave every ring before they are gone.
 func TestJoinAndLeave(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -226,7 +226,8 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// The promise: Leave alone also goes through LEAVING, and a node that has said goodbye is not looked for.
+// The promise: Leave alone also goes through LEAVING, and a node that has said goodbye is not
+// looked for.
 func TestWhoHasLeftIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -252,7 +253,8 @@ func TestWhoHasLeftIsLeftAlone(t *testing.T) {
 	})
 }
 
-// The promise: a node that vanishes is out of the ring after a few seconds, on all sides, and is looked for.
+// The promise: a node that vanishes is out of the ring after a few seconds, on all sides, and is
+// looked for.
 func TestCrash(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -265,8 +267,9 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// The promise: a node killed and started again, so quickly that nobody has missed it, is seen by the others as one
-// change of its boot. It is never out of their Views, and the end of its old boot is no event.
+// The promise: a node killed and started again, so quickly that nobody has missed it, is seen by
+// the others as one change of its boot. It is never out of their Views, and the end of its old boot
+// is no event.
 func TestRestartUnderTheSameName(t *testing.T) {
 	for _, host := range []int{3, 4} {
 		t.Run(fmt.Sprintf("from host 3 to host %d", host), func(t *testing.T) {
@@ -301,8 +304,8 @@ func TestRestartUnderTheSameName(t *testing.T) {
 	}
 }
 
-// The promise: a partition that lasted long enough for both sides to give each other up heals by itself, without any
-// seed.
+// The promise: a partition that lasted long enough for both sides to give each other up heals by
+// itself, without any seed.
 func TestHealAfterPartition(t *testing.T) {
 	for _, lasts := range []time.Duration{10 * time.Second, 5 * time.Minute} {
 		t.Run(lasts.String(), func(t *testing.T) {
@@ -335,7 +338,8 @@ func TestHealAfterPartition(t *testing.T) {
 	}
 }
 
-// The promise: two halves that never knew each other find together by a seed, although all are joined already.
+// The promise: two halves that never knew each other find together by a seed, although all are
+// joined already.
 func TestIslandsMeetByASeed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -350,7 +354,8 @@ func TestIslandsMeetByASeed(t *testing.T) {
 	})
 }
 
-// The promise: a node that reaches no seed stays alone, does not become ACTIVE, says why, and goes on trying.
+// The promise: a node that reaches no seed stays alone, does not become ACTIVE, says why, and goes
+// on trying.
 func TestNoSeedNoCluster(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -377,8 +382,8 @@ func TestNoSeedNoCluster(t *testing.T) {
 	})
 }
 
-// The promise: a stranger by label or key is refused: it joins nothing, nobody lists it, and it is told what may be
-// wrong. Those who fit are not disturbed.
+// The promise: a stranger by label or key is refused: it joins nothing, nobody lists it, and it is
+// told what may be wrong. Those who fit are not disturbed.
 func TestStrangersAreRefused(t *testing.T) {
 	key := func(fill byte) []byte { return slices.Repeat([]byte{fill}, 32) }
 	for _, row := range []struct {
@@ -420,7 +425,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// The promise: keys can be replaced one node at a time, because all keys decrypt and the first encrypts.
+// The promise: keys can be replaced one node at a time, because all keys decrypt and the first
+// encrypts.
 func TestKeysAreReplacedNodeByNode(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -431,7 +437,8 @@ func TestKeysAreReplacedNodeByNode(t *testing.T) {
 	})
 }
 
-// The promise: a second node of an id that is in use is refused, with a reason that names the first one, which notices nothing.
+// The promise: a second node of an id that is in use is refused, with a reason that names the first
+// one, which notices nothing.
 func TestTwoNodesWithOneID(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -512,8 +519,8 @@ func TestTwoNodesWithOneIDAtOnce(t *testing.T) {
 	})
 }
 
-// The promise: two nodes of one id that learn of each other late, when their clusters meet, become one: the older one stays, and
-// the younger one stops deciding before it is asked to stop.
+// The promise: two nodes of one id that learn of each other late, when their clusters meet, become
+// one: the older one stays, and the younger one stops deciding before it is asked to stop.
 func TestTwoNodesWithOneIDMeetLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -542,7 +549,8 @@ func TestTwoNodesWithOneIDMeetLate(t *testing.T) {
 	})
 }
 
-// The promise: who cannot be asked may be there for others: its name is free when gossip has found it dead, and not before.
+// The promise: who cannot be asked may be there for others: its name is free when gossip has found
+// it dead, and not before.
 func TestRestartBesideASilentOne(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -560,8 +568,8 @@ func TestRestartBesideASilentOne(t *testing.T) {
 	})
 }
 
-// The promise: a node that was killed and started again after the clock was set back is not mistaken for a duplicate.
-// It stands back until its own old boot has been found dead.
+// The promise: a node that was killed and started again after the clock was set back is not
+// mistaken for a duplicate. It stands back until its own old boot has been found dead.
 func TestRestartAfterTheClockWasSetBack(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -597,7 +605,8 @@ func TestCopiedProcess(t *testing.T) {
 	})
 }
 
-// The promise: many joins at once make few Views, a death makes one at once, and nothing is ever lost by it.
+// The promise: many joins at once make few Views, a death makes one at once, and nothing is ever
+// lost by it.
 func TestManyAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -620,7 +629,8 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// The promise: joins wait for more; deaths, and nodes about to leave, do not, and their View has what was waiting too.
+// The promise: joins wait for more; deaths, and nodes about to leave, do not, and their View has
+// what was waiting too.
 func TestWhoGoesDoesNotWait(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -658,7 +668,8 @@ func TestSameNodesSameRing(t *testing.T) {
 	})
 }
 
-// The promise: SetState shows in the node's own View when it returns, and what is refused changes nothing.
+// The promise: SetState shows in the node's own View when it returns, and what is refused changes
+// nothing.
 func TestSetState(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		a := start(t, newWire(), "a", 1, nil)
@@ -676,7 +687,8 @@ func TestSetState(t *testing.T) {
 	})
 }
 
-// The promise: the end can come in any order and more than once. (The library panics at Leave after Shutdown.)
+// The promise: the end can come in any order and more than once. (The library panics at Leave after
+// Shutdown.)
 func TestLeaveAndCloseInAnyOrder(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -707,8 +719,8 @@ func TestLeaveAndCloseInAnyOrder(t *testing.T) {
 	})
 }
 
-// The promise: whoever speaks another version, or distributes keys differently, is refused with a reason on both
-// sides, and lands in nobody's View.
+// The promise: whoever speaks another version, or distributes keys differently, is refused with a
+// reason on both sides, and lands in nobody's View.
 func TestOtherVersionsAreRefused(t *testing.T) {
 	record := func(change func(*meta)) []byte {
 		m := meta{boot: 99, peer: "10.0.0.2:7947", algorithm: algorithm}
@@ -760,7 +772,8 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 	}
 }
 
-// startStranger starts the library alone, with a record as another program or version would have it.
+// startStranger starts the library alone, with a record as another program or version would have
+// it.
 func startStranger(t *testing.T, w *wire, name string, host int, record []byte) *memberlist.Memberlist {
 	t.Helper()
 	c := memberlist.DefaultLANConfig()
@@ -787,7 +800,8 @@ func (strangeRecord) GetBroadcasts(int, int) [][]byte { return nil }
 func (strangeRecord) LocalState(bool) []byte          { return nil }
 func (strangeRecord) MergeRemoteState([]byte, bool)   {}
 
-// The promise: it works over real sockets as it does over the wire of these tests, and binds nothing but what it is told.
+// The promise: it works over real sockets as it does over the wire of these tests, and binds
+// nothing but what it is told.
 func TestRealSockets(t *testing.T) {
 	real := func(id string, change func(*Config)) (*Gossip, error) {
 		c := Config{
@@ -854,8 +868,8 @@ func TestRealSockets(t *testing.T) {
 	eventually(t, said(a, "a*"))
 }
 
-// The promise: what cannot work is refused before anything is opened, and the text names what to change. Keys are
-// never in it.
+// The promise: what cannot work is refused before anything is opened, and the text names what to
+// change. Keys are never in it.
 func TestBadConfig(t *testing.T) {
 	for _, row := range []struct {
 		want   string
@@ -895,8 +909,9 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// The promise: somebody misses a piece of news less than once in a thousand times. Each of seven nodes that has heard it passes it on to three others that it
-// draws, and again, until it has done so as often as the library is told to.
+// The promise: somebody misses a piece of news less than once in a thousand times. Each of seven
+// nodes that has heard it passes it on to three others that it draws, and again, until it has done
+// so as often as the library is told to.
 func TestNewsArePassedOnOftenEnough(t *testing.T) {
 	_, conf, err := prepare(t.Context(), Config{
 		Member: cluster.Member{ID: "a", Boot: 1, PeerAddr: "127.0.0.1:1"}, Cluster: "test", Bind: "127.0.0.1:0",
@@ -930,7 +945,8 @@ func TestNewsArePassedOnOftenEnough(t *testing.T) {
 	}
 }
 
-// The promise: the library gets literal addresses, the ones that were meant. (It takes a name for "all interfaces".)
+// The promise: the library gets literal addresses, the ones that were meant. (It takes a name for
+// "all interfaces".)
 func TestAddresses(t *testing.T) {
 	names := &book{}
 	names.set("node.test", "fd00::1%eth0", "10.0.0.1")
@@ -963,7 +979,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// The promise: members that never come back do not add up: at most so many are looked for, each for a day.
+// The promise: members that never come back do not add up: at most so many are looked for, each for
+// a day.
 func TestLostMembersAreForgotten(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		r, err := newRoster(cluster.Member{ID: "a", Boot: 1}, time.Now(), func() {})

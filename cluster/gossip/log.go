@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// linesPerSecond is how many lines of the library are passed on at most: anybody who can reach the gossip port can
-// make it write one per packet.
+// linesPerSecond is how many lines of the library are passed on at most: anybody who can reach the
+// gossip port can make it write one per packet.
 const linesPerSecond = 10
 
 // libraryLog passes on what memberlist writes, as lines of the form "[LEVEL] memberlist: text".

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// The promise: the library's lines keep their level, and lose what only repeats where they come from.
+// The promise: the library's lines keep their level, and lose what only repeats where they come
+// from.
 func TestLinesOfTheLibrary(t *testing.T) {
 	for _, row := range []struct {
 		line  string
@@ -33,7 +34,8 @@ func TestLinesOfTheLibrary(t *testing.T) {
 	}
 }
 
-// The promise: nobody fills the disk by sending rubbish to the gossip port; what is left out is counted.
+// The promise: nobody fills the disk by sending rubbish to the gossip port; what is left out is
+// counted.
 func TestFloodOfLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

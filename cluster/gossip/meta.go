@@ -15,14 +15,16 @@ import (
 	"penstock/ring"
 )
 
-// meta is what the others must know about a node besides its id. It travels with every message about the node:
+// meta is what the others must know about a node besides its id. It travels with every message
+// about the node:
 //
 //	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address | features |
 //	number of earlier boots that it replaces, each 8 | hash of limits 8; without these, or without limits, if there are none
 //
-// Integers are little endian, an address is its length as a uvarint and its bytes, features are a uvarint. The first release
-// ends before them: who does not say has none, and of limits 0 stands for that. A later one may append more, so what follows is
-// ignored; another version is another protocol and is refused.
+// Integers are little endian, an address is its length as a uvarint and its bytes, features are a
+// uvarint. The first release ends before them: who does not say has none, and of limits 0 stands
+// for that. A later one may append more, so what follows is ignored; another version is another
+// protocol and is refused.
 type meta struct {
 	state     cluster.State
 	role      cluster.Role

@@ -30,7 +30,8 @@ func drawMeta(t *rapid.T) meta {
 	}
 }
 
-// The promise: a record arrives as it was sent, also if a later version has appended to it, and never if it was cut.
+// The promise: a record arrives as it was sent, also if a later version has appended to it, and
+// never if it was cut.
 func TestMetaRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMeta(t)
@@ -105,7 +106,8 @@ func TestMetaRefused(t *testing.T) {
 	}
 }
 
-// The promise: whatever arrives, the decoder neither panics nor invents: what it takes is what encoding it again gives.
+// The promise: whatever arrives, the decoder neither panics nor invents: what it takes is what
+// encoding it again gives.
 func FuzzMeta(f *testing.F) {
 	b, _ := meta{boot: 1, started: 2, peer: "10.0.0.1:7947", http: "h:1"}.encode()
 	f.Add(b)
@@ -147,7 +149,8 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// The promise: of two boots of one id all nodes choose the same one: the one in the ring, else the older one, unless the other has found it gone.
+// The promise: of two boots of one id all nodes choose the same one: the one in the ring, else the
+// older one, unless the other has found it gone.
 func TestPrecedes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := rapid.Uint64Range(1, 3)

@@ -20,8 +20,9 @@ const (
 	maxLostKnocks = 3 // lost members per round, after that
 	// lookupTimeout bounds the lookups of one round.
 	lookupTimeout = 4 * time.Second
-	// aloneRounds is how many rounds in a row (about 10 s) the seeds' names must lead only to this node itself until it
-	// counts as the first node, if they are names of all nodes: the others' records may come a little later.
+	// aloneRounds is how many rounds in a row (about 10 s) the seeds' names must lead only to this
+	// node itself until it counts as the first node, if they are names of all nodes: the others'
+	// records may come a little later.
 	aloneRounds = 10
 	// quietRounds is every how many rounds the log says again that nobody was reached.
 	quietRounds = 30
@@ -83,8 +84,9 @@ func (g *Gossip) lookFor(alone *int) error {
 	return err
 }
 
-// lookAfter looks for members that are missing: some that died without a goodbye, and a seed that is none of the
-// members. If the network was cut, the first of them that answers brings both sides together.
+// lookAfter looks for members that are missing: some that died without a goodbye, and a seed that
+// is none of the members. If the network was cut, the first of them that answers brings both sides
+// together.
 func (g *Gossip) lookAfter() {
 	targets := g.roster.missing(maxLostKnocks)
 	known := g.ownAddrs()
@@ -107,8 +109,8 @@ func (g *Gossip) lookAfter() {
 	}
 }
 
-// knock exchanges everything known with the nodes at these addresses, all at once because each may take streamTimeout
-// to not answer. nil if at least one did.
+// knock exchanges everything known with the nodes at these addresses, all at once because each may
+// take streamTimeout to not answer. nil if at least one did.
 func (g *Gossip) knock(addrs []string) error {
 	errs := make([]error, len(addrs))
 	var wg sync.WaitGroup

@@ -22,8 +22,8 @@ const (
 	maxLost = 256
 )
 
-// roster is everyone that the library believes alive, kept up by its callbacks. They run under the library's lock, so
-// they never wait and never call it back: they copy, and ring one of two bells.
+// roster is everyone that the library believes alive, kept up by its callbacks. They run under the
+// library's lock, so they never wait and never call it back: they copy, and ring one of two bells.
 type roster struct {
 	id   string
 	name string // of this boot of this node
@@ -75,9 +75,9 @@ func newRoster(m cluster.Member, started time.Time, met func()) (*roster, error)
 	}, nil
 }
 
-// members are the members of a View, sorted by id, one per id: of several boots the one that precedes the others (contest.go).
-// If another boot precedes this one, or a copy of this process runs, this node is contested: it shows itself as
-// JOINING, and owns nothing.
+// members are the members of a View, sorted by id, one per id: of several boots the one that
+// precedes the others (contest.go). If another boot precedes this one, or a copy of this process
+// runs, this node is contested: it shows itself as JOINING, and owns nothing.
 func (r *roster) members() (members []cluster.Member, contested bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +125,8 @@ func (r *roster) setLimits(hash uint64) bool {
 	return changed
 }
 
-// addr is where this node's gossip is reached. Known as soon as the library runs: it counts this node as a member.
+// addr is where this node's gossip is reached. Known as soon as the library runs: it counts this
+// node as a member.
 func (r *roster) addr() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +183,8 @@ func (r *roster) NotifyAlive(n *memberlist.Node) error {
 	return err
 }
 
-// NotifyMerge does the same for a whole cluster at a join, so that the join itself fails and says why.
+// NotifyMerge does the same for a whole cluster at a join, so that the join itself fails and says
+// why.
 func (r *roster) NotifyMerge(nodes []*memberlist.Node) error {
 	for _, n := range nodes {
 		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
@@ -220,8 +222,8 @@ func (r *roster) put(n *memberlist.Node) {
 	}
 }
 
-// NotifyLeave tells of a node that died or said goodbye. The library does not say which, but who says goodbye is
-// LEAVING before.
+// NotifyLeave tells of a node that died or said goodbye. The library does not say which, but who
+// says goodbye is LEAVING before.
 func (r *roster) NotifyLeave(n *memberlist.Node) {
 	r.mu.Lock()
 	p, known := r.alive[n.Name]
@@ -252,8 +254,8 @@ func (r *roster) loseLocked(p peer) {
 	r.lost[p.id] = loss{addr: p.addr, at: time.Now()}
 }
 
-// NotifyConflict tells of one name at two addresses. Names carry a random boot id, so this is a process that was
-// copied while it ran (a snapshot of a virtual machine started twice).
+// NotifyConflict tells of one name at two addresses. Names carry a random boot id, so this is a
+// process that was copied while it ran (a snapshot of a virtual machine started twice).
 func (r *roster) NotifyConflict(existing, other *memberlist.Node) {
 	if existing.Name != r.name {
 		return

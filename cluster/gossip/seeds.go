@@ -99,8 +99,8 @@ func resolveHost(ctx context.Context, r Resolver, host string, port uint16) ([]n
 	return addrs, err
 }
 
-// lookup is the addresses of a host: at least one, or an error. Names of zones are dropped, the library has no use
-// for them.
+// lookup is the addresses of a host: at least one, or an error. Names of zones are dropped, the
+// library has no use for them.
 func lookup(ctx context.Context, r Resolver, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap().WithZone("")}, nil

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// echo answers every question for a name with one address, and one record that leads back to the name.
+// echo answers every question for a name with one address, and one record that leads back to the
+// name.
 type echo struct{}
 
 func (echo) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -26,7 +27,8 @@ func (echo) LookupSRV(_ context.Context, service, proto, name string) (string, [
 	return "", []*net.SRV{{Target: name, Port: 7946}}, nil
 }
 
-// Promise: whatever --join says, each of its seeds leads to an address with a port, or the error says which does not.
+// Promise: whatever --join says, each of its seeds leads to an address with a port, or the error
+// says which does not.
 func FuzzSeeds(f *testing.F) {
 	for _, text := range []string{
 		"a:7946", "[::1]:7946,dns+b:1", "dnssrv+_gossip._udp.c", "dns+dns+a:1", "dnssrv+", ":1", "a:0", "a:65536", "[fe80::1%lo]:1,", "a b:1",

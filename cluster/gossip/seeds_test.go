@@ -59,7 +59,8 @@ func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string
 	return name, records, nil
 }
 
-// The promise: each form of a seed leads to the addresses that it stands for, and a bad one is refused.
+// The promise: each form of a seed leads to the addresses that it stands for, and a bad one is
+// refused.
 func TestSeeds(t *testing.T) {
 	b := &book{srv: map[string][]*net.SRV{
 		"_gossip._tcp.pen.test": {{Target: "n1.test.", Port: 7946}, {Target: "n2.test.", Port: 8946}},
@@ -117,7 +118,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// The promise: names are looked up again in every round, so a seed may appear, or move, at any time.
+// The promise: names are looked up again in every round, so a seed may appear, or move, at any
+// time.
 func TestNamesAreLookedUpAgain(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w, names := newWire(), &book{}
@@ -142,8 +144,9 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 	})
 }
 
-// The promise: a node whose seeds are itself alone is the first one: at once if it is told so by address, after a
-// while if by a name that the others may not have been given yet. A name that cannot be looked up proves nothing.
+// The promise: a node whose seeds are itself alone is the first one: at once if it is told so by
+// address, after a while if by a name that the others may not have been given yet. A name that
+// cannot be looked up proves nothing.
 func TestSeedsThatAreTheNodeItself(t *testing.T) {
 	for _, row := range []struct {
 		seeds []string

@@ -16,8 +16,8 @@ import (
 	"penstock/cluster"
 )
 
-// wire is a network in memory for testing/synctest: packets arrive at once or never, and a connection that is cut off
-// takes its whole timeout to fail, as over a real black hole.
+// wire is a network in memory for testing/synctest: packets arrive at once or never, and a
+// connection that is cut off takes its whole timeout to fail, as over a real black hole.
 type wire struct {
 	mu    sync.Mutex // guards what follows
 	ends  map[string]*wireEnd
@@ -77,7 +77,8 @@ func (w *wire) heal() {
 	clear(w.sides)
 }
 
-// reach is the end at an address as seen from e: nil, errCut if it is cut off, or a plain error if nobody is there.
+// reach is the end at an address as seen from e: nil, errCut if it is cut off, or a plain error if
+// nobody is there.
 func (w *wire) reach(e *wireEnd, to string) (*wireEnd, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"penstock/limiter"
 )
 
-// Ask is a message to the holder of a key: it settles old leases, and if More is set it asks for another one. There is one
-// at a time for a key. It goes through two steps: [Leases.Begin], when it is written, and [Leases.Done], when it was answered
-// or lost.
+// Ask is a message to the holder of a key: it settles old leases, and if More is set it asks for
+// another one. There is one at a time for a key. It goes through two steps: [Leases.Begin], when it
+// is written, and [Leases.Done], when it was answered or lost.
 type Ask struct {
 	Key  Key
 	More bool
@@ -15,7 +15,8 @@ type Ask struct {
 	lease *lease
 }
 
-// Begin returns the leases that the message settles, and how many units it asks for if it asks for more.
+// Begin returns the leases that the message settles, and how many units it asks for if it asks for
+// more.
 func (ls *Leases) Begin(a *Ask) (old []Held, want int64) {
 	s := ls.shard(a.Key.Hash)
 	s.mu.Lock()
@@ -32,8 +33,8 @@ type Grant struct {
 	Rest    limiter.Decision // what the holder said of the rest
 }
 
-// Done notes what became of a message that was sent at sent: unheard are the settlements that nobody has heard, and g is
-// the grant, or nil if none was asked for.
+// Done notes what became of a message that was sent at sent: unheard are the settlements that
+// nobody has heard, and g is the grant, or nil if none was asked for.
 func (ls *Leases) Done(sent, now limiter.Instant, a *Ask, unheard []Held, g *Grant) {
 	s := ls.shard(a.Key.Hash)
 	s.mu.Lock()

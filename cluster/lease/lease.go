@@ -1,8 +1,9 @@
 // Package lease keeps what a node has borrowed: units of hot keys that other nodes hold.
 //
-// A lease is a hold (limiter.Book) by a node: of a key of a leased limit that it is asked for often, it has some units
-// reserved at the holder of the key, and decides on them itself, as limiter.Lease says. Reserved units count as spent at
-// the holder, so all leases and the holder together never admit more than the limit.
+// A lease is a hold (limiter.Book) by a node: of a key of a leased limit that it is asked for
+// often, it has some units reserved at the holder of the key, and decides on them itself, as
+// limiter.Lease says. Reserved units count as spent at the holder, so all leases and the holder
+// together never admit more than the limit.
 //
 //	often asked    the node asks for a lease beside the forwarded takes ([Leases.Spend] returns an [Ask]).
 //	granted        at most a (4·N)th of what remains, N being the members, and what the node spends in two ticks.
@@ -10,10 +11,12 @@
 //	not needed     after a tick without a request it is settled ([Leases.Tick] returns an [Ask]).
 //	node gone      it runs out at the key's holder, and is charged in full.
 //
-// A request that is denied because of what others have reserved is denied here for a moment as well, unless it costs less; a
-// refund or reset that passes this node ends that. Package denial remembers what the key itself refuses.
+// A request that is denied because of what others have reserved is denied here for a moment as
+// well, unless it costs less; a refund or reset that passes this node ends that. Package denial
+// remembers what the key itself refuses.
 //
-// [Leases] owns its state and its locks, and sends nothing: it returns what is to be said to the holder of a key.
+// [Leases] owns its state and its locks, and sends nothing: it returns what is to be said to the
+// holder of a key.
 package lease
 
 import (
@@ -47,8 +50,8 @@ type Held struct {
 	limiter.Lent
 }
 
-// Leases are what a node knows of the keys of leased limits that it does not hold. The zero Leases is empty and ready. Its
-// methods are safe for concurrent use.
+// Leases are what a node knows of the keys of leased limits that it does not hold. The zero Leases
+// is empty and ready. Its methods are safe for concurrent use.
 type Leases struct {
 	shards [shards]shard
 	keys   atomic.Int32
@@ -104,8 +107,9 @@ func (ls *Leases) find(k Key) (s *shard, l *lease) {
 // Len is the number of keys that are counted.
 func (ls *Leases) Len() int { return int(ls.keys.Load()) }
 
-// Spend decides on a take of cost units, at least 1, into d, and reports whether it can: from what is lent, or because the
-// holder has just denied that much. ask, if there is one, is to be sent to the holder of the key.
+// Spend decides on a take of cost units, at least 1, into d, and reports whether it can: from what
+// is lent, or because the holder has just denied that much. ask, if there is one, is to be sent to
+// the holder of the key.
 func (ls *Leases) Spend(now limiter.Instant, k Key, cost int64, d *limiter.Decision) (decided bool, ask *Ask) {
 	s, l := ls.find(k)
 	defer s.mu.Unlock()
@@ -155,8 +159,9 @@ func (ls *Leases) Lent(k Key) limiter.Lent {
 	return l.Lent
 }
 
-// Tick renews and gives back: it returns what is to be said, in one order for one state. It is called in each tick of the
-// node. changed reports whether the configuration has another limit for the key by now.
+// Tick renews and gives back: it returns what is to be said, in one order for one state. It is
+// called in each tick of the node. changed reports whether the configuration has another limit for
+// the key by now.
 func (ls *Leases) Tick(now limiter.Instant, changed func(Key) bool) (asks []*Ask) {
 	if ls.keys.Load() == 0 {
 		return nil

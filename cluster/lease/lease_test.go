@@ -37,8 +37,8 @@ func wanted(t *testing.T, ls *Leases, k Key) *Ask {
 
 func never(Key) bool { return false }
 
-// Promise: leased: what is granted is spent once and no more, one message for a key is under way at a time, and what is not
-// needed any more is given back.
+// Promise: leased: what is granted is spent once and no more, one message for a key is under way at
+// a time, and what is not needed any more is given back.
 func TestLeaseFromWantedToReturned(t *testing.T) {
 	var ls Leases
 	k := keyOf(t, "alice")
@@ -86,7 +86,8 @@ func TestLeaseFromWantedToReturned(t *testing.T) {
 	}
 }
 
-// Promise: a grant of which no node is sure is settled without being used; a settlement that was not heard is said again.
+// Promise: a grant of which no node is sure is settled without being used; a settlement that was
+// not heard is said again.
 func TestUnknownGrantIsSettled(t *testing.T) {
 	var ls Leases
 	k := keyOf(t, "alice")

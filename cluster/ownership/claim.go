@@ -2,10 +2,11 @@ package ownership
 
 import "slices"
 
-// claims are the partitions that this boot owns in its epoch and does not hold yet (R8). All members
-// of the epoch are asked, and each answers once for each partition: "free" binds it against older
-// gifts and copies, and "held" is followed by a gift. Nothing is concluded by silence: a member that
-// does not answer is evicted first, and installing the next epoch begins the claims anew.
+// claims are the partitions that this boot owns in its epoch and does not hold yet (R8). All
+// members of the epoch are asked, and each answers once for each partition: "free" binds it against
+// older gifts and copies, and "held" is followed by a gift. Nothing is concluded by silence: a
+// member that does not answer is evicted first, and installing the next epoch begins the claims
+// anew.
 type claims struct {
 	answered []Boot  // members whose answer has come
 	free     []int   // by place in the list of partitions: answers that called it free
@@ -21,8 +22,8 @@ type offer struct {
 	copy      Copy
 }
 
-// claim asks again for what is not held yet. What is not answered goes by way of the voters as well:
-// two members that cannot reach each other share one, for their majorities intersect (R10).
+// claim asks again for what is not held yet. What is not answered goes by way of the voters as
+// well: two members that cannot reach each other share one, for their majorities intersect (R10).
 func (s *State) claim(now Instant) {
 	if s.stage != StageJoined {
 		return
@@ -143,7 +144,8 @@ func (s *State) concludeFree() {
 	}
 }
 
-// conclude holds a partition that all have called free, unless a better copy is to be fetched first.
+// conclude holds a partition that all have called free, unless a better copy is to be fetched
+// first.
 func (s *State) conclude(i int, fetched bool) {
 	if s.parts[i].Kind != Claiming {
 		return

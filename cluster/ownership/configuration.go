@@ -12,8 +12,9 @@ import (
 // disks safe, because an acceptor that has lost its memory is another acceptor.
 type Boot uint64
 
-// Lineage is where a row of configurations comes from: the boot that founded it, then each boot that
-// began a child (a fork of a pair, a child of lost voters, a recovery), oldest first, 8 bytes each.
+// Lineage is where a row of configurations comes from: the boot that founded it, then each boot
+// that began a child (a fork of a pair, a child of lost voters, a recovery), oldest first, 8 bytes
+// each.
 type Lineage string
 
 // Founded is the lineage of a cluster that b has founded.
@@ -54,8 +55,8 @@ type Epoch struct {
 
 func (e Epoch) String() string { return fmt.Sprintf("%v/%d", e.Lineage, e.Number) }
 
-// Role says what a member is for. Agents, which own nothing, are not in a configuration: they follow
-// it.
+// Role says what a member is for. Agents, which own nothing, are not in a configuration: they
+// follow it.
 type Role uint8
 
 const (
@@ -78,8 +79,8 @@ type Configuration struct {
 	Previous Epoch    // in which it was decided, or from which a child was begun; zero when founded
 	Members  []Member // sorted by ID; IDs differ
 	Voters   []Boot   // sorted
-	// Rivals may decide beside this configuration: the other half of a pair. While there is one, all
-	// decisions are marked, and nobody is admitted but a new boot of a rival's name.
+	// Rivals may decide beside this configuration: the other half of a pair. While there is one,
+	// all decisions are marked, and nobody is admitted but a new boot of a rival's name.
 	Rivals []Member
 }
 

@@ -368,7 +368,8 @@ func asleep(p *Params) *model {
 	return m
 }
 
-// TestDeletions takes out one rule at a time. With the rule nothing is wrong; without it something is.
+// TestDeletions takes out one rule at a time. With the rule nothing is wrong; without it something
+// is.
 func TestDeletions(t *testing.T) {
 	for _, d := range deletions {
 		t.Run(strings.ReplaceAll(d.name, " ", "_"), func(t *testing.T) {

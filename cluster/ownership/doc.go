@@ -17,10 +17,12 @@
 //     renewal of 7 is answered with 8, which does not name it. So c ends, and its process takes a new
 //     boot and asks to be admitted.
 //
-// The package is a state machine without clocks, goroutines, channels or chance. State.Step takes an
-// instant of the node's own clock and an event, and returns effects: messages to send, configurations
-// that were installed, and partitions to hold, drop, give or fetch. The state, the instant and the
-// event say everything that comes of it, so that a simulator and an exhaustive explorer can run it.
+// The package is a state machine without clocks, goroutines, channels or chance. State.Step takes
+// an instant of the node's own clock and an event, and returns effects: messages to send,
+// configurations that were installed, and partitions to hold, drop, give or fetch. The state, the
+// instant and the event say everything that comes of it, so that a simulator and an exhaustive
+// explorer can run it.
 //
-// DESIGN.md beside this file tells the protocol from the beginning, with the hole that each rule closes.
+// DESIGN.md beside this file tells the protocol from the beginning, with the hole that each rule
+// closes.
 package ownership

@@ -25,8 +25,8 @@ type (
 	Leave   struct{}
 	Recover struct{}
 	Closing struct{}
-	// Emptied says that a node that leaves holds nothing any more. It is for shells that keep partitions
-	// themselves (Params.Partitions is 0).
+	// Emptied says that a node that leaves holds nothing any more. It is for shells that keep
+	// partitions themselves (Params.Partitions is 0).
 	Emptied struct{}
 	// Fetched says that the better copy which a PartFetch asked for is here.
 	Fetched struct{ Partition int }

@@ -31,9 +31,9 @@ type found struct {
 	m      move
 }
 
-// explorer goes through all states of a setting, breadth first. Of a state it keeps 64 bits of hash,
-// its parent and its move. Models are made again by playing moves; the path to the state before is
-// kept, so that mostly one move is enough.
+// explorer goes through all states of a setting, breadth first. Of a state it keeps 64 bits of
+// hash, its parent and its move. Models are made again by playing moves; the path to the state
+// before is kept, so that mostly one move is enough.
 type explorer struct {
 	setting
 	p      *Params
@@ -173,7 +173,8 @@ var settings = []setting{
 	{name: "founding", begin: unfounded, kinds: all, faults: 2, skews: 1, epochs: 4},
 }
 
-// TestExplore goes through the states of each setting, and finds no two that decide for one partition.
+// TestExplore goes through the states of each setting, and finds no two that decide for one
+// partition.
 func TestExplore(t *testing.T) {
 	for _, s := range settings {
 		t.Run(s.name, func(t *testing.T) {
@@ -195,8 +196,8 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// ends lets all faults end, and reports why there is no agreed end. An operator recovers what has lost
-// its voters, after the rest had time.
+// ends lets all faults end, and reports why there is no agreed end. An operator recovers what has
+// lost its voters, after the rest had time.
 func (m *model) ends() string {
 	m.links, m.pool = [3][3]link{}, nil
 	for i := range m.nodes {
@@ -231,7 +232,8 @@ func (m *model) ends() string {
 	return why
 }
 
-// agreed reports what is missing until all that run are in one configuration, and its owner decides.
+// agreed reports what is missing until all that run are in one configuration, and its owner
+// decides.
 func (m *model) agreed() string {
 	var c *Configuration
 	for i := range m.nodes {

@@ -34,8 +34,8 @@ func (f *fork) answer(from Boot) {
 	}
 }
 
-// considerFork begins a child if voters that are lost for good, or the silent half of a pair, make a
-// decision impossible. While a rival is named there are no children: a rival's lineage has to end
+// considerFork begins a child if voters that are lost for good, or the silent half of a pair, make
+// a decision impossible. While a rival is named there are no children: a rival's lineage has to end
 // with its boots.
 func (s *State) considerFork(now Instant) {
 	if s.stage != StageJoined || s.fork.kind > forkFollows {
@@ -65,8 +65,8 @@ func (s *State) considerFork(now Instant) {
 	}
 }
 
-// recover begins a child on an operator's word. It is refused while this boot has the right, for then
-// a majority lives. On a boot that waits for a cluster of which nobody is left it founds one.
+// recover begins a child on an operator's word. It is refused while this boot has the right, for
+// then a majority lives. On a boot that waits for a cluster of which nobody is left it founds one.
 func (s *State) recover(now Instant) {
 	switch {
 	case s.stage == StageJoined && !s.Deciding(now):
@@ -110,9 +110,9 @@ func (s *State) secede(now Instant, from Boot, m Secede) {
 	s.send(from, Seceded{m.Epoch})
 }
 
-// advanceFork asks those that have not answered, and installs the child when it may: every member has
-// answered or is gone, and all rights that this boot may have acknowledged are over. The other half
-// of a pair need not answer, nor those that an operator gives up.
+// advanceFork asks those that have not answered, and installs the child when it may: every member
+// has answered or is gone, and all rights that this boot may have acknowledged are over. The other
+// half of a pair need not answer, nor those that an operator gives up.
 func (s *State) advanceFork(now Instant) {
 	f := &s.fork
 	if f.kind <= forkFollows {
@@ -134,8 +134,8 @@ func (s *State) advanceFork(now Instant) {
 	}
 }
 
-// waited reports whether all rights are over that this boot may have acknowledged. Without both voters
-// of a pair nobody has one; of others it acknowledges only a part.
+// waited reports whether all rights are over that this boot may have acknowledged. Without both
+// voters of a pair nobody has one; of others it acknowledges only a part.
 func (s *State) waited(now Instant) bool {
 	if s.fork.kind != forkPair {
 		return now.Since(s.fork.since) >= s.p.quiet()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// founding is how unfounded boots become a cluster (R12). The electorate are addresses, known to all
-// of them. The boot with the smallest id asks for votes; each boot gives one; a majority of the
+// founding is how unfounded boots become a cluster (R12). The electorate are addresses, known to
+// all of them. The boot with the smallest id asks for votes; each boot gives one; a majority of the
 // electorate founds. Where somebody answers as founded, nobody founds.
 type founding struct {
 	met      []Member // unfounded boots that have answered
@@ -191,9 +191,9 @@ func (s *State) join(now Instant) {
 	}
 }
 
-// joinAsked notes a candidate. If a member has its name, the candidate is told as soon as that member
-// is seen to live after all (property 7); a process that was restarted meets the end of its former
-// boot instead.
+// joinAsked notes a candidate. If a member has its name, the candidate is told as soon as that
+// member is seen to live after all (property 7); a process that was restarted meets the end of its
+// former boot instead.
 func (s *State) joinAsked(now Instant, from Boot, m Join) {
 	if s.stage != StageJoined {
 		return

@@ -125,7 +125,8 @@ type (
 		Epoch     Epoch
 		Partition int
 	}
-	// CopyOf says which partitions a stream of copies belongs to, and whether they are whole by now.
+	// CopyOf says which partitions a stream of copies belongs to, and whether they are whole by
+	// now.
 	CopyOf struct {
 		Epoch     Epoch
 		Partition int

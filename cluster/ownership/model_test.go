@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// model is the world of the explorer: three machines, one partition, time in ticks. A link is up (what
-// is sent is taken in at once, in order), cut (it is lost) or slow (it waits in a pool, from which it
-// comes at any later moment, once, twice or never). A machine has one boot and a spare one.
+// model is the world of the explorer: three machines, one partition, time in ticks. A link is up
+// (what is sent is taken in at once, in order), cut (it is lost) or slow (it waits in a pool, from
+// which it comes at any later moment, once, twice or never). A machine has one boot and a spare
+// one.
 type model struct {
 	p      *Params
 	now    Instant
@@ -222,9 +223,9 @@ func (m *model) check() {
 	}
 }
 
-// hash is of all that decides what comes next. Instants are taken relative to now, and those that lie
-// so far back that nothing depends on how far are one: so time may go on for ever in finitely many
-// states.
+// hash is of all that decides what comes next. Instants are taken relative to now, and those that
+// lie so far back that nothing depends on how far are one: so time may go on for ever in finitely
+// many states.
 func (m *model) hash() uint64 {
 	h := hasher{fnv.New64a(), make([]byte, 0, 512)}
 	h.num(m.faults, m.skews, len(m.pool), len(m.newest))

@@ -145,8 +145,8 @@ func (m *model) movesBetween(i, j int, add func(kind, int, int)) {
 	}
 }
 
-// past is a boot of a machine whose lines have ended: it is down, has closed its door, or another boot
-// runs there.
+// past is a boot of a machine whose lines have ended: it is down, has closed its door, or another
+// boot runs there.
 func (m *model) past(j int) Boot {
 	n := &m.nodes[j]
 	switch {
@@ -168,8 +168,8 @@ func (s *State) knows(b Boot) bool {
 	return false
 }
 
-// lost reports whether most voters of a configuration do not run any more: what an operator makes sure
-// of before a recovery.
+// lost reports whether most voters of a configuration do not run any more: what an operator makes
+// sure of before a recovery.
 func (m *model) lost(s *State) bool {
 	if s.stage != StageJoined {
 		return false
@@ -280,8 +280,9 @@ func (m *model) late(v move) {
 	}
 }
 
-// take is one step of a decision (R5): the instant is read at the door, compared under the lock under
-// which is charged, and the answer is marked if it leaves after the right that it was compared with.
+// take is one step of a decision (R5): the instant is read at the door, compared under the lock
+// under which is charged, and the answer is marked if it leaves after the right that it was
+// compared with.
 func (m *model) take(n *machine, i int, k kind) {
 	d := &n.door
 	now := n.clock(m.now)

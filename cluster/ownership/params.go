@@ -21,8 +21,8 @@ type Params struct {
 	Suspect time.Duration // a member that has not renewed for so long may be replaced; Lease at most
 	Step    time.Duration // a proposer waits so long for each voter of a lower rank
 	Stop    time.Duration // a node that was not polled for so long was stopped
-	// Mass is how long members must have been silent if several, and more than a third of all, are to
-	// be evicted at once: a switch may be restarting.
+	// Mass is how long members must have been silent if several, and more than a third of all, are
+	// to be evicted at once: a switch may be restarting.
 	Mass time.Duration
 	// Fresh is how far a copy may lag behind the last sign of life of its holder.
 	Fresh time.Duration

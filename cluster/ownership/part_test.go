@@ -2,8 +2,8 @@ package ownership
 
 import "testing"
 
-// Promise: what a partition hears changes it only if it fits: a claim or a copy of an older epoch, a
-// gift of another one, and a receipt of another boot change nothing.
+// Promise: what a partition hears changes it only if it fits: a claim or a copy of an older epoch,
+// a gift of another one, and a receipt of another boot change nothing.
 func TestPartNext(t *testing.T) {
 	const other, third = Boot(2), Boot(3)
 	claiming := Part{Kind: Claiming, Epoch: 5, Bound: 5}

@@ -157,8 +157,8 @@ func (k PartEffectKind) String() string { return [...]string{"hold", "drop", "gi
 // Part is what this boot knows of a partition.
 func (s *State) Part(i int) Part { return s.parts[i] }
 
-// Holds reports whether this boot may charge a take of the partition that was read at now, unmarked or
-// not: it is held, and the right is valid.
+// Holds reports whether this boot may charge a take of the partition that was read at now, unmarked
+// or not: it is held, and the right is valid.
 func (s *State) Holds(now Instant, i int) bool {
 	return s.stage == StageJoined && s.parts[i].Kind == Held && s.Deciding(now)
 }
@@ -185,8 +185,8 @@ func (s *State) change(i int, e PartEvent) {
 	s.out.Parts = append(s.out.Parts, fx)
 }
 
-// fresh reports whether what is here of a partition is all that its holder had, but for Fresh (R9). A
-// partition that was never held anywhere is fresh in the first epoch of its lineage's root.
+// fresh reports whether what is here of a partition is all that its holder had, but for Fresh (R9).
+// A partition that was never held anywhere is fresh in the first epoch of its lineage's root.
 func (s *State) fresh(p Part) bool {
 	c := p.Copy
 	if c.Of == 0 {

@@ -77,8 +77,8 @@ func (s *State) propose(now Instant) {
 	s.sendVoters(Canvass{p.value})
 }
 
-// finish brings a register to its end. A sealed voter that hears of no decision goes on with a ballot
-// of its own (R4).
+// finish brings a register to its end. A sealed voter that hears of no decision goes on with a
+// ballot of its own (R4).
 func (s *State) finish(now Instant) {
 	p := &s.proposer
 	since, wait := p.since, s.p.Step*time.Duration(2+s.rank(now))
@@ -203,8 +203,8 @@ func (s *State) want(now Instant) *Configuration {
 	return next
 }
 
-// ready says which owners may become voters (R7): members of this configuration, if all members have
-// renewed in it; and none while a rival's boots may be counted on to end with the rival (R13).
+// ready says which owners may become voters (R7): members of this configuration, if all members
+// have renewed in it; and none while a rival's boots may be counted on to end with the rival (R13).
 func (s *State) ready(now Instant) func(Boot) bool {
 	all := true
 	for _, m := range s.config.Members {

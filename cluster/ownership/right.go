@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// right is until when this member may decide, by its own clock (R3). A majority of the voters of its
-// epoch has acknowledged a renewal; the oldest of the newest acknowledgements of that majority, plus
-// Lease, is the end. Each of those voters waits for Lease + Margin from a later moment before it
-// accepts a configuration without this member.
+// right is until when this member may decide, by its own clock (R3). A majority of the voters of
+// its epoch has acknowledged a renewal; the oldest of the newest acknowledgements of that majority,
+// plus Lease, is the end. Each of those voters waits for Lease + Margin from a later moment before
+// it accepts a configuration without this member.
 type right struct {
 	until Instant // decisions are taken before it only
 	floor Instant // renewals sent before it count for nothing
@@ -35,8 +35,8 @@ func (s *State) Marked() bool { return s.stage == StageJoined && s.config.Marked
 // Deciding reports whether the right is valid.
 func (s *State) Deciding(now Instant) bool { return now < s.right.until }
 
-// renew asks all voters for the right to decide, each Renew; a newcomer more often, for voters that have not
-// heard yet of an epoch acknowledge nothing in it.
+// renew asks all voters for the right to decide, each Renew; a newcomer more often, for voters that
+// have not heard yet of an epoch acknowledge nothing in it.
 func (s *State) renew(now Instant) {
 	if !s.right.ended && s.mayGo() {
 		s.right.over()

@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write what scenarios print into their files")
 
-// TestScenarios plays the files of testdata. A block is some commands, a line "----", and what came of
-// them up to the next empty line.
+// TestScenarios plays the files of testdata. A block is some commands, a line "----", and what came
+// of them up to the next empty line.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

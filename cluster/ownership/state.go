@@ -36,8 +36,8 @@ func (e Ending) String() string {
 	return [...]string{"", "evicted", "conceded", "too far behind", "founder gone", "left", "name in use", "closed"}[e]
 }
 
-// State is all that one boot knows about ownership. It is changed by Step alone, and what comes of a
-// step depends on nothing but the state, the instant and the event.
+// State is all that one boot knows about ownership. It is changed by Step alone, and what comes of
+// a step depends on nothing but the state, the instant and the event.
 type State struct {
 	p      *Params
 	me     Member
@@ -76,8 +76,8 @@ type origin struct {
 // never is an instant before all others.
 const never Instant = -1 << 60
 
-// New is a boot that knows nothing yet. electorate are the addresses that found the cluster with it;
-// none: it founds alone. former is the boot that the same process had before, or 0.
+// New is a boot that knows nothing yet. electorate are the addresses that found the cluster with
+// it; none: it founds alone. former is the boot that the same process had before, or 0.
 func New(p *Params, me Member, electorate []string, former Boot) *State {
 	s := &State{
 		p: p, me: me, origin: origin{former, electorate},
@@ -89,8 +89,8 @@ func New(p *Params, me Member, electorate []string, former Boot) *State {
 }
 
 // Next is the same process under a new boot, after it has ended. It asks to be admitted where its
-// former boot belonged, or where that one gave way to, and founds nothing: a cluster is there. What it
-// knows of partitions are copies.
+// former boot belonged, or where that one gave way to, and founds nothing: a cluster is there. What
+// it knows of partitions are copies.
 func (s *State) Next(b Boot) *State {
 	me := s.me
 	me.Boot, me.Role = b, RoleOwner
@@ -112,8 +112,8 @@ func (s *State) Next(b Boot) *State {
 	return n
 }
 
-// Within is a boot that begins inside a configuration, which names it and which nobody else decides on
-// any more: that of a simulated cluster that has been there before its world began.
+// Within is a boot that begins inside a configuration, which names it and which nobody else decides
+// on any more: that of a simulated cluster that has been there before its world began.
 func Within(p *Params, me Member, now Instant, c *Configuration) (*State, Effects) {
 	s := New(p, me, nil, 0)
 	s.install(now, c)
@@ -249,7 +249,8 @@ func (s *State) send(to Boot, m Message) {
 	}
 }
 
-// sendVoters puts a message out to all voters, this boot last: so others hear it before what follows.
+// sendVoters puts a message out to all voters, this boot last: so others hear it before what
+// follows.
 func (s *State) sendVoters(m Message) {
 	for _, v := range s.config.Voters {
 		if v != s.me.Boot {
@@ -337,8 +338,9 @@ func (s *State) receiveJoined(now Instant, from Boot, m Message) {
 	}
 }
 
-// inEpoch reports whether a message is of this boot's epoch. If it is older, its sender is told what
-// followed; if it is newer, it is asked; if it is of another lineage, both find out which one wins.
+// inEpoch reports whether a message is of this boot's epoch. If it is older, its sender is told
+// what followed; if it is newer, it is asked; if it is of another lineage, both find out which one
+// wins.
 func (s *State) inEpoch(now Instant, from Boot, m Message) bool {
 	e, named := epochOf(m)
 	own := s.config.Epoch

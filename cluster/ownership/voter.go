@@ -72,8 +72,8 @@ func (s *State) prepare(now Instant, from Boot, m Prepare) {
 	s.send(from, Promise{m.Epoch, s.voter.promised, s.voter.accepted, s.voter.value})
 }
 
-// accept seals the epoch. The value is accepted at once if nobody whom it evicts can have a right any
-// more, else as soon as that is so.
+// accept seals the epoch. The value is accepted at once if nobody whom it evicts can have a right
+// any more, else as soon as that is so.
 func (s *State) accept(now Instant, from Boot, m Accept) {
 	v := &s.voter
 	if v.closed || !s.config.Votes(s.me.Boot) || m.Ballot < v.promised {

@@ -197,8 +197,8 @@ func (w *world) operate() {
 	}
 }
 
-// TestCalmWalks takes walks in which nodes come, leave and are restarted one by one and nothing else
-// happens: no charge is lost, and nobody ever has to mark anything.
+// TestCalmWalks takes walks in which nodes come, leave and are restarted one by one and nothing
+// else happens: no charge is lost, and nobody ever has to mark anything.
 func TestCalmWalks(t *testing.T) {
 	for seed := *walkFrom; seed < *walkFrom+uint64(*walks)/3; seed++ {
 		w := newWorld(seed, 3)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// world is a small network of boots in true time. Each node has a clock of its own, links can be cut
-// one way, and what is sent takes a while. After every event it is checked that of two boots that may
-// charge one partition both mark what they do, and that nobody goes on who was replaced.
+// world is a small network of boots in true time. Each node has a clock of its own, links can be
+// cut one way, and what is sent takes a while. After every event it is checked that of two boots
+// that may charge one partition both mark what they do, and that nobody goes on who was replaced.
 type world struct {
 	p      Params
 	now    Instant // true time
@@ -256,8 +256,9 @@ func (w *world) step(n *node, e Event) {
 	}
 }
 
-// founded notes a second founding, by restarted boots that reach none of the first. A majority of names
-// that has forgotten everything cannot be told from one that never knew: see DESIGN.md, "not done".
+// founded notes a second founding, by restarted boots that reach none of the first. A majority of
+// names that has forgotten everything cannot be told from one that never knew: see DESIGN.md, "not
+// done".
 func (w *world) founded(n *node) {
 	for _, o := range w.nodes {
 		w.refounded = w.refounded || o != n && o.up && o.s.stage == StageJoined && o.s.config.Epoch.Lineage != Founded(n.s.me.Boot)
@@ -476,7 +477,8 @@ func (w *world) began(s *State, i int) {
 	w.newest[l][i] = s.me.Boot
 }
 
-// since is another boot that has begun to hold what s holds later, in its lineage or a child's; or 0.
+// since is another boot that has begun to hold what s holds later, in its lineage or a child's; or
+// 0.
 func (w *world) since(s *State, i int) Boot {
 	l := s.config.Epoch.Lineage
 	for other, newest := range w.newest {
@@ -510,8 +512,8 @@ func (w *world) check() {
 	}
 }
 
-// agreed reports whether all that are up are in one configuration and every partition is decided, and
-// else what is missing.
+// agreed reports whether all that are up are in one configuration and every partition is decided,
+// and else what is missing.
 func (w *world) agreed() string {
 	var c *Configuration
 	for _, n := range w.nodes {

@@ -36,7 +36,8 @@ func (r *running) tellLimitsTo(g *gossip.Gossip) {
 	r.tellLimits()
 }
 
-// compareLimits warns once for each way in which the limits of the members of v differ, and says when they agree again.
+// compareLimits warns once for each way in which the limits of the members of v differ, and says
+// when they agree again.
 func (r *running) compareLimits(v *cluster.View) {
 	members := map[uint64][]string{}
 	for _, m := range v.Members {
@@ -72,7 +73,8 @@ func (r *running) watchers() (given []*policy.Watcher) {
 	return given
 }
 
-// lastReload says whether the files of limits and clients were taken over when they were last read, and when some last were.
+// lastReload says whether the files of limits and clients were taken over when they were last read,
+// and when some last were.
 func (r *running) lastReload() (ok bool, at time.Time) {
 	ok, at = true, r.started
 	for _, w := range r.watchers() {

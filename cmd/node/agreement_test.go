@@ -76,8 +76,8 @@ func twoNodes(t *testing.T, texts ...string) (nodes []*running, books []*logBook
 	return nodes, books, files
 }
 
-// Promise: nodes whose files say different things show it everywhere, once in the log, until the files agree again. What files
-// say counts, and not how they say it.
+// Promise: nodes whose files say different things show it everywhere, once in the log, until the
+// files agree again. What files say counts, and not how they say it.
 func TestDifferentLimitsAreShown(t *testing.T) {
 	nodes, books, files := twoNodes(t, login(5), "# other words\n"+strings.Replace(login(10), "fixed_window", "\"fixed_window\"", 1))
 	for i, r := range nodes {
@@ -143,7 +143,8 @@ func TestDifferentLimitsAreShown(t *testing.T) {
 	}
 }
 
-// Promise: an emptied file of limits ends a start, and later deletes nothing; metrics tell that it was not taken over.
+// Promise: an emptied file of limits ends a start, and later deletes nothing; metrics tell that it
+// was not taken over.
 func TestAnEmptiedFileOfLimitsIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "limits.yaml")
 	putFile(t, file, "")

@@ -132,7 +132,8 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 	}
 }
 
-// Promise: keygen --token draws a token, and an entry that the nodes accept and that has only its hash.
+// Promise: keygen --token draws a token, and an entry that the nodes accept and that has only its
+// hash.
 func TestKeygenToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.token")
 	out, code := runVerb(t, "keygen", "--token", "shop", "--out", file)

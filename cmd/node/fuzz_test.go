@@ -13,8 +13,8 @@ import (
 	"penstock/rpc/access"
 )
 
-// Promise: whatever stands in a key file, its keys have the right length, each on a line of its own, or the error says
-// in which file and shows no line of it.
+// Promise: whatever stands in a key file, its keys have the right length, each on a line of its
+// own, or the error says in which file and shows no line of it.
 func FuzzGossipKeys(f *testing.F) {
 	key := bytes.Repeat([]byte{0xfe, 1}, gossipKeyBytes/2)
 	f.Add([]byte(hex.EncodeToString(key) + "\n"))
@@ -51,8 +51,8 @@ func FuzzGossipKeys(f *testing.F) {
 	})
 }
 
-// Promise: whatever stands in the file of --config, its values are those of flags of serve, as the command line has them,
-// or the error says in which file.
+// Promise: whatever stands in the file of --config, its values are those of flags of serve, as the
+// command line has them, or the error says in which file.
 func FuzzConfigFile(f *testing.F) {
 	f.Add([]byte("name: a\njoin: [b:7946, dns+c:7946]\n"))
 	f.Add([]byte("{\"name\": 7, \"insecure\": true}"))

@@ -104,7 +104,8 @@ var floods = map[string]func(t *testing.T, r *running){
 	},
 }
 
-// Promise: limits that requests bring along, however many, lock nobody out of limits of files. What is refused is counted and logged.
+// Promise: limits that requests bring along, however many, lock nobody out of limits of files. What
+// is refused is counted and logged.
 func TestInlineLimitsLockNobodyOut(t *testing.T) {
 	for name, flood := range floods {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +134,8 @@ func TestInlineLimitsLockNobodyOut(t *testing.T) {
 	}
 }
 
-// Promise (--inline deny): each door refuses what brings its limit along, names the flag, and charges nothing; limits of files work.
+// Promise (--inline deny): each door refuses what brings its limit along, names the flag, and
+// charges nothing; limits of files work.
 func TestInlineDenied(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "limits.yaml")
 	putFile(t, file, login(5))

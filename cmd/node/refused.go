@@ -2,8 +2,9 @@ package main
 
 import "time"
 
-// A node whose table has no more room for limits refuses requests, and a client sees no more than denials. So the log says it: at
-// once, and then not more often than refusedPause as long as it goes on.
+// A node whose table has no more room for limits refuses requests, and a client sees no more than
+// denials. So the log says it: at once, and then not more often than refusedPause as long as it
+// goes on.
 const (
 	refusedEvery = time.Second
 	refusedPause = time.Minute

@@ -107,8 +107,8 @@ func (w *walk) kill(name string) {
 	w.end(name, syscall.SIGKILL)
 }
 
-// rest waits for a quiet second, and then, which takes longer on a busy machine or with a large table, until every
-// partition is held and has a whole copy.
+// rest waits for a quiet second, and then, which takes longer on a busy machine or with a large
+// table, until every partition is held and has a whole copy.
 func (w *walk) rest() {
 	w.t.Helper()
 	time.Sleep(quiet)

@@ -345,8 +345,9 @@ func TestEnvoyUnits(t *testing.T) {
 }
 
 func FuzzParseEnvoy(f *testing.F) {
-	// Long seeds are slow: by default the fuzzer spends up to a minute on making a long input shorter, with a try for each
-	// pair of its bytes, and mutates nothing meanwhile. The flag goes before it.
+	// Long seeds are slow: by default the fuzzer spends up to a minute on making a long input
+	// shorter, with a try for each pair of its bytes, and mutates nothing meanwhile. The flag goes
+	// before it.
 	if tries := flag.Lookup("test.fuzzminimizetime"); tries.Value.String() == tries.DefValue {
 		tries.Value.Set("50x")
 	}

@@ -120,8 +120,8 @@ func (p *page) faultAt(line, column int, field, reason string) {
 // count is how many faults there are so far.
 func (p *page) count() int { return len(p.faults) + p.hidden }
 
-// emptyFile is what is wrong with a file that says nothing. An editor or a failed copy leaves such files behind, and to read
-// one as "no limits" would lift all of them.
+// emptyFile is what is wrong with a file that says nothing. An editor or a failed copy leaves such
+// files behind, and to read one as "no limits" would lift all of them.
 const emptyFile = "the file says nothing about limits; write \"limits: []\" if it is to have none"
 
 // top reads the whole document.

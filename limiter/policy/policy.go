@@ -98,9 +98,9 @@ func load(path string, top func(*page, ast.Node)) (*book, error) {
 	}
 }
 
-// generation tells one content of a path from the next, by the sizes and times of its files. A file that was read while it was
-// written may be half of one. In a Kubernetes ConfigMap all files lead through one link, which is swapped: files that were read
-// around a swap may not belong together.
+// generation tells one content of a path from the next, by the sizes and times of its files. A file
+// that was read while it was written may be half of one. In a Kubernetes ConfigMap all files lead
+// through one link, which is swapped: files that were read around a swap may not belong together.
 func generation(path string) string {
 	var b strings.Builder
 	if target, err := os.Readlink(filepath.Join(path, "..data")); err == nil {

@@ -67,7 +67,8 @@ func TestWatchFollows(t *testing.T) {
 	})
 }
 
-// Promise: what an editor or a failed copy leaves behind deletes no limits, and the State says that it was not taken.
+// Promise: what an editor or a failed copy leaves behind deletes no limits, and the State says that
+// it was not taken.
 func TestAnEmptiedFileDeletesNothing(t *testing.T) {
 	for _, emptied := range []string{"", "# nothing\n", "{}\n", "limits:\n", one("a")[:30]} {
 		t.Run(emptied, func(t *testing.T) {

@@ -79,7 +79,7 @@ func New(s *Set) *Clients {
 // Replace puts another set in force, also for connections that are open.
 func (c *Clients) Replace(s *Set) { c.set.Store(s) }
 
-// Identify finds who sends a request with that Authorization header over a connection with that
+// Identify finds the client of a request with that Authorization header over a connection with that
 // state, which may be nil. A token goes before a certificate. It returns nil if it finds nobody.
 func (c *Clients) Identify(authorization string, state *tls.ConnectionState) *Ticket {
 	if scheme, token, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "Bearer") {
@@ -151,7 +151,7 @@ func (t *Ticket) lookUp() *Client {
 	return c
 }
 
-// ErrUnknown says that a request does not say whose it is, or not any more.
+// ErrUnknown says that a request does not name its client, or not any more.
 var ErrUnknown = errors.New(`authorization: send a token of this node's clients as "Bearer TOKEN"`)
 
 // Client is the client with the rights of now.
@@ -174,7 +174,7 @@ func (t *Ticket) May(right Right) error {
 	return c.May(right)
 }
 
-// Who names the client and its credential for people, without a secret.
+// Who is the client's name and its credential for people, without a secret.
 func (t *Ticket) Who() string {
 	if t == nil {
 		return everybody.Name

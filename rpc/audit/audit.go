@@ -1,6 +1,6 @@
-// Package audit records what clients and files have changed at a node: who, from where, what, and
-// how it was before and after. An entry is a line of JSON; the last ones are kept in memory as
-// well. Entries hold no token, and of a key only a hash.
+// Package audit records what clients and files have changed at a node: the client, from where,
+// what, and how it was before and after. An entry is a line of JSON; the last ones are kept in
+// memory as well. Entries hold no token, and of a key only a hash.
 package audit
 
 import (

@@ -34,7 +34,8 @@ func (q *question) decide(now limiter.Instant, decisions []cluster.Decision) {
 // over reports whether the limit of q refuses, also if nobody is told.
 func (q *question) over() bool { return q.current != nil && (!q.decision.Allowed || q.decision.Shadow) }
 
-// status is what the answer says of q: all of it also for a refusal, since Envoy makes headers of it.
+// status is what the answer says of q: all of it also for a refusal, since Envoy makes headers of
+// it.
 func (q *question) status() *ratelimitv3.RateLimitResponse_DescriptorStatus {
 	s := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
 	switch {
@@ -54,7 +55,8 @@ func (q *question) status() *ratelimitv3.RateLimitResponse_DescriptorStatus {
 // seconds is d in seconds, rounded up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// answer says over limit if a descriptor is; those of quota_mode have a say only together, if all of them are.
+// answer says over limit if a descriptor is; those of quota_mode have a say only together, if all
+// of them are.
 func answer(d *policy.Domain, in *ratelimitv3.RateLimitRequest, questions []question) *ratelimitv3.RateLimitResponse {
 	out := &ratelimitv3.RateLimitResponse{
 		OverallCode: ratelimitv3.RateLimitResponse_OK,
@@ -115,8 +117,8 @@ func headers(questions []question, statuses []*ratelimitv3.RateLimitResponse_Des
 	}
 }
 
-// metadata is the request once more, which quotas are over, and the metadata of the rules that let it pass, merged: of two
-// values of one name the first counts.
+// metadata is the request once more, which quotas are over, and the metadata of the rules that let
+// it pass, merged: of two values of one name the first counts.
 func metadata(in *ratelimitv3.RateLimitRequest, questions []question, statuses []*ratelimitv3.RateLimitResponse_DescriptorStatus) *structpb.Struct {
 	descriptors, violations, quota := []any{}, []any{}, false
 	var merged map[string]any

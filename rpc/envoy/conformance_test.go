@@ -14,13 +14,15 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// These transcripts are what envoyproxy/ratelimit is documented to do, request by request: its README.md, and what
-// rls.proto says of the fields that it reads. The descriptors are those that Envoy's actions make: generic_key,
-// remote_address, request_headers with the descriptor_key of a route, header_value_match.
+// These transcripts are what envoyproxy/ratelimit is documented to do, request by request: its
+// README.md, and what rls.proto says of the fields that it reads. The descriptors are those that
+// Envoy's actions make: generic_key, remote_address, request_headers with the descriptor_key of a
+// route, header_value_match.
 //
-// A request is "at: domain hits? | descriptor | descriptor…". A descriptor is "key=value,key=value", and may end with "+2"
-// (hits of its own), "-2" (given back) and "@10/minute" (a limit of its own). The answer is the overall code, and for
-// each descriptor its code, and "remaining/limit unit reset name".
+// A request is "at: domain hits? | descriptor | descriptor…". A descriptor is
+// "key=value,key=value", and may end with "+2" (hits of its own), "-2" (given back) and
+// "@10/minute" (a limit of its own). The answer is the overall code, and for each descriptor its
+// code, and "remaining/limit unit reset name".
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		name, config string

@@ -1,5 +1,5 @@
-// Package envoy is a door for Envoy proxies: the rate limit service envoy.service.ratelimit.v3, with the configuration files
-// of envoyproxy/ratelimit, whose place it takes. Follow one request:
+// Package envoy is a door for Envoy proxies: the rate limit service envoy.service.ratelimit.v3,
+// with the configuration files of envoyproxy/ratelimit, whose place it takes. Follow one request:
 //
 //  1. An Envoy sends a domain and descriptors, lists of keys and values. The files in force (package policy) say which
 //     limit each descriptor meets; ask (question.go) makes a question of that, or knows the answer without asking: no
@@ -8,9 +8,11 @@
 //     decides them like those of any other door.
 //  3. The decisions become statuses, in the order of the descriptors, and one code for all of them (answer.go).
 //
-// Envoys that decide by themselves get leases instead: envoy.service.rate_limit_quota.v3 (quota.go).
+// Envoys that decide by themselves get leases instead: envoy.service.rate_limit_quota.v3
+// (quota.go).
 //
-// POST /json asks the same in proto3 JSON (json.go). What is counted is shown as metrics (tally.go).
+// POST /json asks the same in proto3 JSON (json.go). What is counted is shown as metrics
+// (tally.go).
 package envoy
 
 import (
@@ -32,8 +34,9 @@ import (
 	"penstock/rpc/access"
 )
 
-// within is how long a check may take. An Envoy waits 20 ms for an answer unless it is told otherwise, and then passes the
-// request unasked; an owner that hangs must not cost more than that, so that on_error decides and not the Envoy.
+// within is how long a check may take. An Envoy waits 20 ms for an answer unless it is told
+// otherwise, and then passes the request unasked; an owner that hangs must not cost more than that,
+// so that on_error decides and not the Envoy.
 const within = 12 * time.Millisecond
 
 // Door is the service. It answers with an error until Set gives it limits.
@@ -63,8 +66,8 @@ type inForce struct {
 	tallies []*tally // by Rule.Number
 }
 
-// New makes a door to a node; clock is the node's. It shares inlines, the limits that requests bring along, with the node's other
-// doors; nil: it has its own.
+// New makes a door to a node; clock is the node's. It shares inlines, the limits that requests
+// bring along, with the node's other doors; nil: it has its own.
 func New(node *cluster.Node, clock cluster.Clock, inlines *rpc.Inlines) *Door {
 	if inlines == nil {
 		inlines = &rpc.Inlines{Node: node}
@@ -184,7 +187,8 @@ func check(limits *inForce, in *ratelimitv3.RateLimitRequest) error {
 	return nil
 }
 
-// deadline is when the node must have decided: within the door's own bound, or earlier if the client waits for less.
+// deadline is when the node must have decided: within the door's own bound, or earlier if the
+// client waits for less.
 func deadline(ctx context.Context, now limiter.Instant) limiter.Instant {
 	left := within
 	if t, ok := ctx.Deadline(); ok {

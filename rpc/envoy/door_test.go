@@ -97,7 +97,8 @@ func request(domain, key, value string) *ratelimitv3.RateLimitRequest {
 	}}
 }
 
-// Promise: answers stay inside Envoy's 20 ms also when the owner is dead, and on_error says what they are.
+// Promise: answers stay inside Envoy's 20 ms also when the owner is dead, and on_error says what
+// they are.
 func TestOwnerDoesNotAnswer(t *testing.T) {
 	for onError, want := range map[string]ratelimitv3.RateLimitResponse_Code{
 		"local": ratelimitv3.RateLimitResponse_OK, "allow": ratelimitv3.RateLimitResponse_OK, "deny": ratelimitv3.RateLimitResponse_OVER_LIMIT,
@@ -439,7 +440,8 @@ func gathered(t *testing.T, door *Door) map[string]float64 {
 	return got
 }
 
-// FuzzShouldRateLimit: no request makes the door panic, and every answer has a status for each descriptor.
+// FuzzShouldRateLimit: no request makes the door panic, and every answer has a status for each
+// descriptor.
 func FuzzShouldRateLimit(f *testing.F) {
 	for _, text := range []string{"d | user=x", "d 3 | user=x+0 | user=y-3", "d | user=x@5/15minute", "e | a=b"} {
 		_, in := readRequest(f, "0s: "+text)

@@ -23,8 +23,8 @@ type remote string
 func (remote) Network() string  { return "tcp" }
 func (a remote) String() string { return string(a) }
 
-// ServeHTTP is POST /json: a RateLimitRequest in proto3 JSON, answered by a RateLimitResponse with status 200, or 429 if
-// it is over limit.
+// ServeHTTP is POST /json: a RateLimitRequest in proto3 JSON, answered by a RateLimitResponse with
+// status 200, or 429 if it is over limit.
 func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	in := new(ratelimitv3.RateLimitRequest)
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))

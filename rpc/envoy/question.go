@@ -52,7 +52,8 @@ func ask(d *policy.Domain, in *ratelimitv3.RateLimitRequest) ([]question, error)
 	return questions, nil
 }
 
-// hitsOf is what a descriptor costs: its own hits, which may be 0 and negative, else those of the request, else 1.
+// hitsOf is what a descriptor costs: its own hits, which may be 0 and negative, else those of the
+// request, else 1.
 func hitsOf(in *ratelimitv3.RateLimitRequest, descriptor *commonv3.RateLimitDescriptor) int64 {
 	hits := max(1, int64(in.HitsAddend))
 	if own := descriptor.GetHitsAddend(); own != nil {
@@ -105,7 +106,8 @@ func unit(name string) ratelimitv3.RateLimitResponse_RateLimit_Unit {
 	return ratelimitv3.RateLimitResponse_RateLimit_Unit(ratelimitv3.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)])
 }
 
-// replace lets the limits go that another one of the request replaces: they are neither charged nor said.
+// replace lets the limits go that another one of the request replaces: they are neither charged nor
+// said.
 func replace(questions []question) {
 	var replaced []string
 	for i := range questions {
@@ -126,8 +128,8 @@ func (q *question) zero() bool { return q.current != nil && q.current.RequestsPe
 // hidden reports whether a refusal of q does not refuse the request by itself.
 func (q *question) hidden() bool { return q.Rule != nil && (q.Rule.Shadow || q.Rule.Quota) }
 
-// gather makes one request to the node of all that there is to count. If all shall be charged or nothing, and a limit of
-// 0 refuses, then nothing is: what the others would say is only looked up.
+// gather makes one request to the node of all that there is to count. If all shall be charged or
+// nothing, and a limit of 0 refuses, then nothing is: what the others would say is only looked up.
 func gather(questions []question, atomic bool) *cluster.Request {
 	r := &cluster.Request{Atomic: atomic}
 	op := cluster.OpTake

@@ -23,8 +23,9 @@ import (
 	"penstock/rpc/access"
 )
 
-// The rate limit quota service is the other way round: an Envoy decides by itself, and says from time to time what it has
-// done. What it may do for a bucket is lent to it: a lease is a hold (cluster.OpReserve) on the key of the bucket's limit.
+// The rate limit quota service is the other way round: an Envoy decides by itself, and says from
+// time to time what it has done. What it may do for a bucket is lent to it: a lease is a hold
+// (cluster.OpReserve) on the key of the bucket's limit.
 //
 //	A report comes: what was admitted counts against the leases that the bucket has, the oldest first. What goes beyond
 //	them (an Envoy without a lease admits by its own no_assignment_behavior) is charged as it is.
@@ -41,7 +42,8 @@ const (
 	leaseLongest = time.Minute // also for Envoys that report seldom
 	// leaseSlack is what a message takes from or to an Envoy, at most.
 	leaseSlack = time.Second
-	// idleReports is how many reports in a row may say that nothing came, before the bucket is let go.
+	// idleReports is how many reports in a row may say that nothing came, before the bucket is let
+	// go.
 	idleReports = 6
 	maxBuckets  = 4096 // of one stream
 	askWithin   = 250 * time.Millisecond
@@ -223,7 +225,8 @@ func entriesOf(id *quotav3.BucketId) (entries []policy.Entry) {
 // count bounds what an Envoy says.
 func count(n uint64) int64 { return int64(min(n, limiter.MaxLimit)) }
 
-// use counts what was admitted against the leases, the oldest first, and returns what goes beyond them.
+// use counts what was admitted against the leases, the oldest first, and returns what goes beyond
+// them.
 func (b *bucket) use(n int64) (more int64) {
 	if len(b.leases) > 0 {
 		b.leases[len(b.leases)-1].since += n
@@ -236,7 +239,8 @@ func (b *bucket) use(n int64) (more int64) {
 	return n
 }
 
-// wants reports whether the bucket needs another lease: the latest is over by half, or perhaps spent by four fifths.
+// wants reports whether the bucket needs another lease: the latest is over by half, or perhaps
+// spent by four fifths.
 func (b *bucket) wants(now limiter.Instant, lasts time.Duration) bool {
 	if len(b.leases) == 0 {
 		return true
@@ -250,12 +254,14 @@ func (b *bucket) lives(now limiter.Instant) bool {
 	return slices.ContainsFunc(b.leases, func(l *lease) bool { return now < l.ends && l.since < l.units })
 }
 
-// leaseOf is how long a lease lasts: the window of its limit, within bounds, and for two reports at least.
+// leaseOf is how long a lease lasts: the window of its limit, within bounds, and for two reports at
+// least.
 func leaseOf(per, reportEvery time.Duration) time.Duration {
 	return min(leaseLongest, max(leaseAtLeast, min(leaseAtMost, per), 2*reportEvery))
 }
 
-// needs is what a bucket will use in a lease, by what came in the last interval, and a quarter more.
+// needs is what a bucket will use in a lease, by what came in the last interval, and a quarter
+// more.
 func needs(came int64, in, lasts time.Duration) int64 {
 	if in <= 0 {
 		in = lasts
@@ -263,8 +269,8 @@ func needs(came int64, in, lasts time.Duration) int64 {
 	return max(1, int64(min(float64(came)*float64(lasts)/float64(in)*1.25, limiter.MaxLimit)))
 }
 
-// lend opens a lease for a bucket that reports so often, and to which so many requests came meanwhile; or tells the Envoy to
-// refuse until there is something to lend again.
+// lend opens a lease for a bucket that reports so often, and to which so many requests came
+// meanwhile; or tells the Envoy to refuse until there is something to lend again.
 func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, every time.Duration, came int64) *quotav3.RateLimitQuotaResponse_BucketAction {
 	state, ok := q.check(&cluster.Item{Inline: l, Key: b.key, Op: cluster.OpPeek})
 	if !ok {
@@ -293,8 +299,8 @@ func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, e
 	return assign(min(lasts, max(leaseAtLeast/2, state.ResetAfter)), blanket(typev3.RateLimitStrategy_DENY_ALL))
 }
 
-// settle ends the leases that are spent, or that had ended before the report of now was sent: what was used is charged, the
-// rest released.
+// settle ends the leases that are spent, or that had ended before the report of now was sent: what
+// was used is charged, the rest released.
 func (q *quotas) settle(now limiter.Instant, b *bucket) {
 	b.leases = slices.DeleteFunc(b.leases, func(l *lease) bool {
 		if now < l.ends.Add(leaseSlack) && l.used < l.units {
@@ -305,7 +311,8 @@ func (q *quotas) settle(now limiter.Instant, b *bucket) {
 	})
 }
 
-// room reports whether there is room for a bucket, if need be by forgetting those that nothing is said of any more.
+// room reports whether there is room for a bucket, if need be by forgetting those that nothing is
+// said of any more.
 func (q *quotas) room(now limiter.Instant) bool {
 	if len(q.buckets) >= maxBuckets {
 		maps.DeleteFunc(q.buckets, func(_ string, b *bucket) bool { return now > b.heard.Add(2*leaseLongest) })
@@ -318,7 +325,8 @@ func (q *quotas) charge(b *bucket, l *limiter.Limit, n int64) {
 	q.check(&cluster.Item{Inline: l, Key: b.key, Cost: n, Terms: cluster.Terms{Report: true}})
 }
 
-// check asks the node about one item, and names its hold. A fallback is no answer: what nobody has counted cannot be lent.
+// check asks the node about one item, and names its hold. A fallback is no answer: what nobody has
+// counted cannot be lent.
 func (q *quotas) check(it *cluster.Item) (cluster.Decision, bool) {
 	var out [1]cluster.Decision
 	r := cluster.Request{Items: []cluster.Item{*it}, Deadline: q.door.clock.Now().Add(askWithin)}
@@ -349,8 +357,9 @@ func blanket(rule typev3.RateLimitStrategy_BlanketRule) *typev3.RateLimitStrateg
 	return &typev3.RateLimitStrategy{Strategy: &typev3.RateLimitStrategy_BlanketRule_{BlanketRule: rule}}
 }
 
-// tokens is a bucket that is full once: its refill comes long after the lease is over. An Envoy keeps the bucket that it has
-// if it is assigned the same again, spent as it is; so no two assignments are the same, by some seconds.
+// tokens is a bucket that is full once: its refill comes long after the lease is over. An Envoy
+// keeps the bucket that it has if it is assigned the same again, spent as it is; so no two
+// assignments are the same, by some seconds.
 func tokens(units int64, number uint64) *typev3.RateLimitStrategy {
 	return &typev3.RateLimitStrategy{Strategy: &typev3.RateLimitStrategy_TokenBucket{TokenBucket: &typev3.TokenBucket{
 		MaxTokens: uint32(min(units, 1<<32-1)), TokensPerFill: wrapperspb.UInt32(1),

@@ -49,7 +49,8 @@ func usage(id *quotav3.BucketId, every time.Duration, allowed, denied uint64) *q
 	}
 }
 
-// said is an action in a word: its strategy, or that the bucket is let go; for a token bucket its tokens.
+// said is an action in a word: its strategy, or that the bucket is let go; for a token bucket its
+// tokens.
 func said(t *testing.T, a *quotav3.RateLimitQuotaResponse_BucketAction) (word string, tokens int64, lasts time.Duration) {
 	t.Helper()
 	if err := a.ValidateAll(); err != nil {
@@ -145,7 +146,8 @@ type coming struct {
 	action *quotav3.RateLimitQuotaResponse_BucketAction
 }
 
-// anEnvoy is an Envoy with one bucket: it spends what it was lent, and reports from time to time. Messages take their time.
+// anEnvoy is an Envoy with one bucket: it spends what it was lent, and reports from time to time.
+// Messages take their time.
 type anEnvoy struct {
 	q                *quotas
 	tokens           int64
@@ -188,8 +190,8 @@ func (e *anEnvoy) report(t *testing.T, now, way time.Duration) {
 	}
 }
 
-// Promise: whatever Envoys do with their leases, together they never admit more than the limit in its window, also if one
-// of them dies; and if they go on asking, they get all of it.
+// Promise: whatever Envoys do with their leases, together they never admit more than the limit in
+// its window, also if one of them dies; and if they go on asking, they get all of it.
 func TestQuotaNeverExceedsTheLimit(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
@@ -237,8 +239,8 @@ func TestQuotaNeverExceedsTheLimit(t *testing.T) {
 	}
 }
 
-// Promise: what an Envoy admits without a lease is charged; a bucket that nothing comes to is let go, and its lease comes
-// back.
+// Promise: what an Envoy admits without a lease is charged; a bucket that nothing comes to is let
+// go, and its lease comes back.
 func TestQuotaWithoutLeaseAndIdle(t *testing.T) {
 	door, clock := alone(t, quotaLimits)
 	clock.set(time.Second)
@@ -272,8 +274,8 @@ func TestQuotaWithoutLeaseAndIdle(t *testing.T) {
 	}
 }
 
-// Promise: a client of go-control-plane's types is served by the listener that all gRPC clients use; what is wrong ends its
-// stream, and so does the end of the node.
+// Promise: a client of go-control-plane's types is served by the listener that all gRPC clients
+// use; what is wrong ends its stream, and so does the end of the node.
 func TestQuotaOverTheWire(t *testing.T) {
 	door, _ := alone(t, quotaLimits)
 	server := rpc.NewServer(rpc.ServerConfig{Node: door.node, Clock: rpc.NewClock(), Doors: []rpc.Door{door}})

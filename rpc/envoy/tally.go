@@ -8,9 +8,9 @@ import (
 	"penstock/limiter/policy"
 )
 
-// series is what a tally is shown as: a domain, and keys and values as the files have them. Only where a file says so
-// (detailed_metric, value_to_metric) it has values that a client sent; there may be maxDetailed of those, and what comes
-// after them is counted where it would be without.
+// series is what a tally is shown as: a domain, and keys and values as the files have them. Only
+// where a file says so (detailed_metric, value_to_metric) it has values that a client sent; there
+// may be maxDetailed of those, and what comes after them is counted where it would be without.
 type series struct{ domain, descriptor string }
 
 const maxDetailed = 1000

@@ -142,12 +142,12 @@ func (t *tree) methodsOf(room, name string) figure {
 
 var who = regexp.MustCompile(`\b([Ww]ho|[Ww]hom|[Ww]hose|[Ww]hoever)\b`)
 
-// hangingWho counts the lines of prose with who, whom, whose or whoever: most of them hide the noun that does it.
+// hangingWho counts who, whom, whose and whoever in prose: most of them hide the noun that does it.
 func (t *tree) hangingWho() figure {
-	f := figure{name: "lines of prose with who, whom, whose or whoever"}
+	f := figure{name: "words of prose that are who, whom, whose or whoever"}
 	for _, p := range t.pages {
 		for i := range p.lines {
-			if who.MatchString(p.prose[i+1]) {
+			for range who.FindAllString(p.prose[i+1], -1) {
 				f.count("%s:%d: %s", p.name, i+1, strings.TrimSpace(p.prose[i+1]))
 			}
 		}

@@ -1,13 +1,14 @@
-// Shape measures how readable the tree is, prints one figure a line, and holds the figures against those that are
-// recorded beside it in the file figures:
+// Shape measures how readable the tree is, prints one figure a line, and holds the figures against
+// those that are recorded beside it in the file figures:
 //
 //	go run -C tools ./shape            prints the figures; exits 1 if one is worse than recorded
 //	go run -C tools ./shape -places    also prints the places behind each figure
 //	go run -C tools ./shape -record    records the figures of today, if none is worse
 //
-// A smaller figure is always the better one. The lines of code grow with each feature as well, so they are shown
-// beside the recorded ones and are never worse. Tests, generated code and the modules of bench and examples are left out,
-// except from the two counts of prose, which read all comments and pages.
+// A smaller figure is always the better one. The lines of code grow with each feature as well, so
+// they are shown beside the recorded ones and are never worse. Tests, generated code and the
+// modules of bench and examples are left out, except from the two counts of prose, which read all
+// comments and pages.
 package main
 
 import (

@@ -16,7 +16,8 @@ type place struct {
 	line   int // index in shapes
 }
 
-// repetitions counts the pairs of files that share six lines in a row of the same shape: alike but for names and values.
+// repetitions counts the pairs of files that share six lines in a row of the same shape: alike but
+// for names and values.
 func (t *tree) repetitions() figure {
 	f := figure{name: fmt.Sprintf("pairs of files that share %d lines of one shape", repeatedLines)}
 	shapes := make([][]shape, len(t.sources))
@@ -67,7 +68,8 @@ func runOf(run []shape) string {
 	return b.String()
 }
 
-// shapesOf reads the lines of code below the imports. Comments and lone punctuation are passed over.
+// shapesOf reads the lines of code below the imports. Comments and lone punctuation are passed
+// over.
 func shapesOf(s source) (shapes []shape) {
 	var lines scanner.Scanner
 	text := []byte(strings.Join(s.lines, "\n"))

@@ -176,7 +176,7 @@ func (e *explanation) steps() []porcupine.Operation {
 	return all
 }
 
-// doubt is what an op may have done whose answer does not say it.
+// doubt is what an op may have done, although its answer does not say so.
 func (e *explanation) doubt(o *Op) *step {
 	s := &step{}
 	switch {

@@ -246,7 +246,7 @@ type Verdict struct {
 	Contradictions []*Contradiction
 	Figures        []*Figures // by kind, "calm" first
 	Keys           int
-	Undecided      int // keys whose histories took too long to judge
+	Undecided      int // keys with histories that took too long to judge
 }
 
 // key is the history of one key.

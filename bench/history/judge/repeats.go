@@ -40,8 +40,8 @@ func (k *key) join(one, o *Op) (beside []*Op) {
 	number, start, end := one.Number, one.Start, max(one.End, o.End)
 	answered := func(x *Op) bool { return x.Failed == "" && x.Mark == Unmarked }
 	if lost && answered(&before) && before.admitted() {
-		// The first one may have been forgotten with its memory: the second is a request of its own,
-		// or the answer that was remembered.
+		// The first one may have been forgotten with its memory: the second is a request of its
+		// own, or the answer that was remembered.
 		again := *o
 		again.ID, again.Failed = "", "a repeat across a fault"
 		return []*Op{&again}

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// shrink finds few ops whose answers contradict each other: the answers of all others may be
-// forgotten, and there is still no explanation. What they asked for stays: it may have been charged.
+// shrink finds few ops with answers that contradict each other: the answers of all others may be
+// forgotten, and there is still no explanation. What they asked for stays: it may have been
+// charged.
 func (e *explanation) shrink() []*Op {
 	own := *e
 	own.vague = maps.Clone(e.vague)
