@@ -88,12 +88,39 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 		n.concludeSpread(now, r, asks, ids, silent, out)
 	}
 	unite(r.Items, out)
+	if !n.granted(r, out) {
+		showReleased(asks.Items, out)
+	}
 	for i := range out {
 		if out[i].Hold == limiter.HoldOpen {
 			out[i].Hold = limiter.HoldNone // it is no hold of the client's
 		}
 	}
 	return nil
+}
+
+// showReleased has the answers to a refused request show what remains when nothing is charged and
+// all that was set aside is released. An owner has counted what the items before set aside of the
+// same key.
+func showReleased(asks []Item, out []Decision) {
+	for i := range out {
+		if out[i].Source != SourceOwner && out[i].Source != SourceForwarded {
+			continue
+		}
+		released := int64(0)
+		if a := &asks[i]; a.Op == OpPeek && out[i].Allowed && !out[i].Shadow {
+			released = max(0, a.Cost) // only looked at, and never charged
+		}
+		for k := range asks[:i+1] {
+			if out[k].Hold == limiter.HoldOpen && asks[k].sharesCount(&asks[i]) {
+				released += asks[k].Cost
+			}
+		}
+		out[i].Remaining += released
+		if released > 0 && out[i].Remaining >= out[i].Limit {
+			out[i].ResetAfter = 0
+		}
+	}
 }
 
 // ofMate is the ID of the i-th item of a request of which only the first has one: a repeat has the
@@ -131,11 +158,16 @@ func (it *Item) canHold() bool {
 func withTwins(before, asks []Item, it *Item) int64 {
 	cost := it.Cost
 	for i := range before {
-		if o := &before[i]; cost > 0 && o.Cost > 0 && o.limit == it.limit && o.Key == it.Key && asks[i].Op == OpPeek {
+		if o := &before[i]; cost > 0 && o.Cost > 0 && o.sharesCount(it) && asks[i].Op == OpPeek {
 			cost = min(cost, limiter.MaxLimit) + min(o.Cost, limiter.MaxLimit)
 		}
 	}
 	return cost
+}
+
+// sharesCount reports whether it and other are charged to the same count.
+func (it *Item) sharesCount(other *Item) bool {
+	return it.Key == other.Key && it.limit.Identity() == other.limit.Identity()
 }
 
 // concludeSpread has charged what all have granted, after the answer; or released, if who decides

@@ -53,6 +53,9 @@ func TestTakesOfSeveralOwners(t *testing.T) {
 	if all || out[0].Allowed || !out[1].Allowed || out[2].Allowed || out[0].RetryAfter <= 0 || out[2].RetryAfter <= 0 {
 		t.Errorf("%+v; want a refusal of the first and the last", out)
 	}
+	if out[0].Remaining != 40 || out[1].Remaining != 50 || out[2].Remaining != 60 {
+		t.Errorf("%+v; want what remains now, for nothing was charged", out)
+	}
 	w.remain(keys, 40, 50, 60)
 	if _, all = w.takeAll("n3", of(40, keys[0]), of(50, keys[1]), of(60, keys[2])); !all {
 		t.Error("what remains is refused")

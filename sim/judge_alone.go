@@ -144,7 +144,7 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got
 		return false
 	}
 	s := j.said.byID.get(it.ID)
-	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got)
+	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got, 0)
 }
 
 // holderIsUnheardOf reports whether who decides on a had not been heard of by who answers h when it

@@ -158,7 +158,12 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		return
 	case local:
 	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
-		if s := j.said.byID.get(it.ID); s == nil || !s.has(got) {
+		s := j.said.byID.get(it.ID)
+		released := int64(0)
+		if h.spread && !yes {
+			released = h.aside(i)
+		}
+		if s == nil || !s.has(got, released) {
 			s = cmp.Or(s, &saying{})
 			j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
 				p.machine.id, keyText(it.Key), a.spec.Name, decisionText(got), decisionText(s.last))

@@ -15,8 +15,19 @@ type saying struct {
 	by          *process // who said the last
 }
 
-// has reports whether d was said.
-func (s *saying) has(d limiter.Decision) bool { return s.first == d || s.last == d }
+// has reports whether d was said, before so many units that were set aside were released.
+func (s *saying) has(d limiter.Decision, released int64) bool {
+	for _, said := range []limiter.Decision{s.first, s.last} {
+		said.Remaining += released
+		if released > 0 && said.Remaining >= said.Limit {
+			said.ResetAfter = 0
+		}
+		if said == d {
+			return true
+		}
+	}
+	return false
+}
 
 // sayings are what was answered, by ID.
 type sayings struct {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"penstock/cluster"
@@ -31,10 +32,7 @@ func (j *judge) spreads(h *hearing) {
 	if !r.atomic || len(r.items) < 2 || r.items[0].Op == cluster.OpReserve {
 		return
 	}
-	for i := range r.terms {
-		h.spread = h.spread || h.view.Owner(r.terms[i].account.hash) != h.view.Owner(r.terms[0].account.hash)
-	}
-	if !h.spread {
+	if h.spread = h.hasSeveralOwners(); !h.spread {
 		return
 	}
 	j.requests.Spread++
@@ -55,6 +53,15 @@ func (j *judge) spreads(h *hearing) {
 		ref.goBlind(h.process, ref.held, counts)
 		j.hides(a, ref.held)
 	}
+}
+
+// hasSeveralOwners reports whether the items stand or fall together and have several owners in the
+// eyes of the node.
+func (h *hearing) hasSeveralOwners() bool {
+	first := h.view.Owner(h.request.terms[0].account.hash)
+	return h.request.atomic && slices.ContainsFunc(h.request.terms, func(t term) bool {
+		return h.view.Owner(t.account.hash) != first
+	})
 }
 
 // grants are the answers of owners who were to set something aside, by the ID of the take.
@@ -109,6 +116,18 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	if j.checked[exact]++; got.Allowed && !r.isVague(a.spec) && !r.most(now, a.spec).peek(now, a.spec, it.cost).Allowed {
 		j.judged(p, it, generous, got, r.loose.peek(now, a.spec, it.cost))
 	}
+}
+
+// aside is what owners have set aside of the i-th item's count for it and for those before it.
+func (h *hearing) aside(i int) (units int64) {
+	for k := range h.out[:i+1] {
+		a, it, d := h.request.terms[k].account, &h.question.Items[k], &h.out[k]
+		decided := d.Source == cluster.SourceOwner || d.Source == cluster.SourceForwarded
+		if a == h.request.terms[i].account && decided && d.Allowed && !looksOnly(a, it) {
+			units += it.Cost
+		}
+	}
+	return units
 }
 
 // unheld is a decision as a client hears it, who has no hold.

@@ -188,9 +188,9 @@ descriptors:
   - {key: k, value: none, rate_limit: {unit: minute, requests_per_unit: 0}}
   - {key: s, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}`, `
 0s: all | k=a+2 | k=b   => OK: OK 1/3 minute 60; OK 2/3 minute 60
-0s: all | k=a+2 | k=b   => OVER_LIMIT: OVER_LIMIT 0/3 minute 60; OK 1/3 minute 60
+0s: all | k=a+2 | k=b   => OVER_LIMIT: OVER_LIMIT 1/3 minute 60; OK 2/3 minute 60
 0s: all | k=a+0 | k=b+0 => OK: OK 1/3 minute 60; OK 2/3 minute 60
-0s: all | k=b | k=none  => OVER_LIMIT: OK 1/3 minute 60; OVER_LIMIT 0/0 minute 60
+0s: all | k=b | k=none  => OVER_LIMIT: OK 2/3 minute 60; OVER_LIMIT 0/0 minute 60
 0s: all | k=b+0         => OK: OK 2/3 minute 60
 0s: all | k=b | s=x     => OK: OK 1/3 minute 60; OK 0/1 minute 60
 0s: all | k=b | s=x     => OK: OK 0/3 minute 60; OK 0/1 minute 60

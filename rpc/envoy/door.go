@@ -135,11 +135,23 @@ func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*r
 			return nil, err
 		}
 	}
+	if domain.Atomic && !request.Atomic { // only looked up: what they would leave is there still
+		showUncharged(request.Items, decisions)
+	}
 	for i := range questions {
 		questions[i].decide(now, decisions)
 		d.count(limits, domain, &questions[i])
 	}
 	return answer(domain, in, questions), nil
+}
+
+// showUncharged has decisions that were only looked up show what is left without their costs.
+func showUncharged(items []cluster.Item, decisions []cluster.Decision) {
+	for i := range decisions {
+		if cost := items[i].Cost; cost > 0 && decisions[i].Allowed {
+			decisions[i].Remaining += cost
+		}
+	}
 }
 
 // permit is nil if the client of t may ask all questions. Limits of files go by the name of their

@@ -1195,7 +1195,7 @@ type CheckRequest struct {
 	// 1 to 1000.
 	Items []*Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// All items are admitted, or none is charged. Then each decision says whether its item would have been admitted: one that
-	// is allowed has taken nothing either, and its remaining is what is left now. (Where keys have several owners: beside what
+	// is allowed has taken nothing either, and its remaining is what is left now. (A reservation of several owners: beside what
 	// was set aside for it, which is released after the answer.)
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Instead of items: what is known of a request, by names that the rules ask for, like path, method, user. All that its rules
