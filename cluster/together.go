@@ -88,15 +88,20 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 		n.concludeSpread(now, r, asks, ids, silent, out)
 	}
 	unite(r.Items, out)
-	if !n.granted(r, out) {
-		showReleased(asks.Items, out)
+	hideHolds(asks.Items, out, !n.granted(r, out))
+	return nil
+}
+
+// hideHolds has answers say nothing of the holds of asks, which are not the client's.
+func hideHolds(asks []Item, out []Decision, released bool) {
+	if released {
+		showReleased(asks, out)
 	}
 	for i := range out {
 		if out[i].Hold == limiter.HoldOpen {
-			out[i].Hold = limiter.HoldNone // it is no hold of the client's
+			out[i].Hold = limiter.HoldNone
 		}
 	}
-	return nil
 }
 
 // showReleased has the answers to a refused request show what remains when nothing is charged and
