@@ -61,7 +61,10 @@ func hostName(host string) string {
 			host = name
 		}
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), ".")
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	return strings.TrimSuffix(host, ".")
 }
 
 // screened refuses requests that a browser makes for a page of somebody else. Loopback is no

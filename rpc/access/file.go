@@ -50,8 +50,8 @@ type fileCheck struct {
 var isList = regexp.MustCompile(`(?m)^clients:`)
 
 // Load reads a file: a list of clients, or a token that may do everything in the first line. A
-// file with a token in it must be closed to other users of the machine, unless shared says that
-// this is meant. No error shows anything of a token.
+// list with a token in it must be closed to other users of the machine, and no file may be changed
+// by them, unless shared says that this is meant. No error shows anything of a token.
 func Load(path string, shared bool) (*Set, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -66,8 +66,10 @@ func Load(path string, shared bool) (*Set, error) {
 		return nil, err
 	}
 	others := info.Mode().Perm() & 0o006
-	if !plain {
-		others &= 0o002 // hashes may be read
+	if !plain || !isList.Match(text) {
+		// Hashes may be read. And the file of one token is often a mounted secret, which has mode
+		// 0644 unless somebody says otherwise: the node warns of it.
+		others &= 0o002
 	}
 	if others != 0 && !shared {
 		return nil, fmt.Errorf("%s: every user of this machine may read or change it (mode %#o); chmod 600 it, or say --insecure",
