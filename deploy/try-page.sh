@@ -61,7 +61,7 @@ shows '<tr class="self"><td>open</td><td>active</td><td>member</td>' open "it li
 shows '<td>alice</td><td>signup</td><td class="number">3</td>' open "the key that has used most comes with what it has used"
 shows '<td>&lt;b&gt;bob&lt;/b&gt;</td>' open "a key is a text, whatever it looks like"
 look "http://$closed/ui/" >"$dir/closed.html"
-shows 'authorization: send the cluster' closed "without the token it shows what the node says"
+shows 'authorization: send a token of this node' closed "without the token it shows what the node says"
 if grep -q '<form id="login" hidden' "$dir/closed.html"; then not_ok "closed: no place for the token"; else ok "closed: it asks for the token"; fi
 if [ -s "$dir/page.png" ]; then ok "it can be seen"; else not_ok "there is no picture of it"; fi
 # PICTURE=page.png deploy/try-page.sh keeps one.
