@@ -420,7 +420,7 @@ func (n *Node) lookAtEvicted(m ownership.Message) {
 	if r == nil || !on.joined() {
 		return
 	}
-	out := func(ownership.Boot) bool { return false }
+	var out func(ownership.Boot) bool
 	switch m := m.(type) {
 	case ownership.Canvass:
 		out = func(b ownership.Boot) bool { return !m.Value.Has(b) }
