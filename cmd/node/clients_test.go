@@ -109,7 +109,8 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 		mode       os.FileMode
 	}{
 		{"", "the first line is empty", 0o600},
-		{token + "\n", "chmod 600", 0o644},
+		{token + "\n", "chmod 600", 0o646},
+		{"clients:\n- {name: shop, token: " + token + ", metrics: true}\n", "chmod 600", 0o644},
 		{"clients:\n- {name: shop, token: " + token + ", check: {}}\n", "names no limit", 0o600},
 		{"clients:\n- {name: shop, certificate: shop.example, metrics: true}\n", "--tls-ca, which verifies them, is not given", 0o600},
 	} {
