@@ -154,6 +154,15 @@ func (q *quotas) hear(in *quotav3.RateLimitQuotaUsageReports) (*quotav3.RateLimi
 	return out, nil
 }
 
+// mayAsk is nil if the Envoy may ask about a key of its domain.
+func (q *quotas) mayAsk(key string) error {
+	c, err := q.who.Client()
+	if err != nil {
+		return err
+	}
+	return c.MayAsk(access.Ask{Limit: q.domain, Key: key})
+}
+
 // report is what becomes of one bucket; nil: it goes on as it is.
 func (q *quotas) report(domain *policy.Domain, u *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) (*quotav3.RateLimitQuotaResponse_BucketAction, error) {
 	var m policy.Match
@@ -174,18 +183,16 @@ func (q *quotas) report(domain *policy.Domain, u *quotav3.RateLimitQuotaUsageRep
 		return assign(leaseLongest, blanket(typev3.RateLimitStrategy_DENY_ALL)), nil
 	case m.Rule.Limit == nil:
 		return assign(leaseLongest, blanket(typev3.RateLimitStrategy_ALLOW_ALL)), nil
-	case b == nil && !q.room(now):
-		return nil, &cluster.InputError{Field: "bucket_quota_usages", Reason: fmt.Sprintf("name more than %d buckets on one stream", maxBuckets)}
-	case b == nil:
+	}
+	if err := q.mayAsk(m.Key); err != nil {
+		return nil, err
+	}
+	if b == nil {
+		if !q.room(now) {
+			return nil, &cluster.InputError{Field: "bucket_quota_usages", Reason: fmt.Sprintf("name more than %d buckets on one stream", maxBuckets)}
+		}
 		b = new(bucket)
 		q.buckets[name] = b
-	}
-	c, err := q.who.Client()
-	if err == nil {
-		err = c.MayAsk(access.Ask{Limit: q.domain, Key: m.Key})
-	}
-	if err != nil {
-		return nil, err
 	}
 	b.key, b.heard = m.Key, now
 	admitted, refused := count(u.NumRequestsAllowed), count(u.NumRequestsDenied)
