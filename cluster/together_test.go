@@ -63,6 +63,27 @@ func TestTakesOfSeveralOwners(t *testing.T) {
 	w.remain(keys, 0, 0, 0)
 }
 
+// Promise: items of one count are added up, also where each brings a limit of its own along.
+func TestTwinsBringTheirLimits(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	spec := hundred
+	spec.Name, spec.Consistency = "everywhere", limiter.Replicated
+	item := func(units int64, key string) Item {
+		l, err := limiter.New(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Item{Inline: l, Key: key, Cost: units}
+	}
+	a, b := w.key("n1", 0), w.key("n2", 0)
+	if out, all := w.takeAll("n3", item(60, a), item(60, a), of(1, b)); all {
+		t.Errorf("%+v; 120 of 100 are taken", out)
+	}
+	if out, all := w.takeAll("n3", item(60, a), item(40, a), of(1, b)); !all {
+		t.Errorf("%+v; 100 of 100 are refused", out)
+	}
+}
+
 // Promise: a repeat, at another node too, is charged once.
 func TestTakesOfSeveralOwnersRepeated(t *testing.T) {
 	w := newWorld(t, 3, hundred)
