@@ -312,49 +312,24 @@ func (it *Item) peeks() bool {
 
 // conclude turns refusals into what the limit wants the caller to hear, and counts.
 func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
-	var allowed, denied, peeks, degraded, shadow uint64
 	var run tallyRun
+	degraded := uint64(0)
 	for i := range out {
-		d, it, outcome := &out[i], &r.Items[i], OutcomeAllowed
+		d, it := &out[i], &r.Items[i]
 		d.Rule = it.limit
-		if !d.Allowed && d.Rule.NeverDenies() && (it.Op == OpTake || it.Op == OpReserve) {
+		checked := it.Op == OpTake || it.Op == OpReserve
+		if !d.Allowed && checked && d.Rule.NeverDenies() {
 			d.Allowed, d.Shadow = true, true
-			outcome = OutcomeShadow
-			shadow++
 		}
-		peeked := it.peeks()
-		switch {
-		case peeked:
-			peeks++
-		case d.Allowed:
-			allowed++
-		default:
-			outcome = OutcomeDenied
-			denied++
-		}
-		if !peeked && (it.Op == OpTake || it.Op == OpReserve) {
-			run.add(n.tallyOf(it), int(outcome)*ofSources+int(d.Source))
-		}
+		run.add(n.tallyOf(it), it.cellOf(d, checked))
 		if d.Degraded {
 			degraded++
-			n.tallyOf(it).add(checkCells+int(n.reasonOf(d)), 1)
+			n.tallyOf(it).add(reasonCell+int(n.reasonOf(d)), 1)
 		}
 	}
 	run.flush()
-	if allowed > 0 {
-		n.stats.Allowed.add(allowed)
-	}
-	if denied > 0 {
-		n.stats.Denied.add(denied)
-	}
-	if peeks > 0 {
-		n.stats.Peeks.add(peeks)
-	}
 	if degraded > 0 {
 		n.stats.Degraded.Add(degraded)
 		n.owe(now, r.Items, out)
-	}
-	if shadow > 0 {
-		n.stats.Shadowed.Add(shadow)
 	}
 }

@@ -69,8 +69,6 @@ type Node struct {
 	stats    Stats
 	_        [64]byte
 
-	otherLimits tally // of limits that requests bring along
-
 	chargesMu sync.Mutex // guards charges; taken after mu
 	charges   charges
 
@@ -157,6 +155,7 @@ func New(c Config) (*Node, error) {
 	n.recent.Seed(c.Secret)
 	n.limits.Store(&Limits{})
 	n.inForce.Store(&map[string]limitInForce{})
+	n.stats.inForce = &n.inForce
 	n.limitsHash.Store(hashLimits(nil))
 	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
 	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)

@@ -1,17 +1,18 @@
 package cluster
 
 import (
+	"sync"
 	"sync/atomic"
-	"unsafe"
 )
 
 // Stats counts since the start of the node. Items are counted, not requests, unless a line says
 // otherwise.
 type Stats struct {
-	Allowed   Count         // answered yes at this node's client doors
-	Denied    Count         // answered no
-	Peeks     Count         // answered without charging anything, yes or no: counted neither as allowed nor as denied
-	Shadowed  atomic.Uint64 // answered yes although the limit refuses (dry_run, on_deny: shadow)
+	inForce *atomic.Pointer[map[string]limitInForce] // the node's
+	mu      sync.Mutex                               // held while limits go from inForce to gone
+	other   tally                                    // of limits that requests bring along
+	gone    tally                                    // of limits that are in force no more
+
 	Refused   atomic.Uint64 // requests that were in error: nothing decided, nothing charged
 	Degraded  atomic.Uint64 // answered under less than the full promise
 	Fallback  atomic.Uint64 // answered by the limit's on_error
@@ -53,35 +54,9 @@ type Stats struct {
 // Changes grows with everything that may have changed what the node knows. It is how one finds out
 // that nothing has.
 func (s *Stats) Changes() (sum uint64) {
-	sum = s.Allowed.Load() + s.Denied.Load() + s.Peeks.Load()
+	sum = s.Allowed() + s.Denied() + s.Peeks()
 	for _, c := range []*atomic.Uint64{&s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given, &s.RanOut} {
 		sum += c.Load()
-	}
-	return sum
-}
-
-// Count is a number that every check adds to. One line in memory would go from processor to
-// processor with each check, as long as all else takes; so there are several, and a goroutine,
-// which mostly stays where it is, goes by where its stack lies.
-type Count struct {
-	stripes [8]struct {
-		n atomic.Uint64
-		_ [56]byte
-	}
-}
-
-func (c *Count) add(n uint64) {
-	var here byte
-	c.stripes[uintptr(unsafe.Pointer(&here))>>stackBits%uintptr(len(c.stripes))].n.Add(n)
-}
-
-// stackBits is the smallest stack, as a power of two: two goroutines differ in what is above.
-const stackBits = 11
-
-// Load is the sum.
-func (c *Count) Load() (sum uint64) {
-	for i := range c.stripes {
-		sum += c.stripes[i].n.Load()
 	}
 	return sum
 }

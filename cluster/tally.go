@@ -38,13 +38,20 @@ func (r Reason) String() string {
 	return [ofReasons]string{"unreachable", "partition", "contested", "unreplicated", "owner"}[r]
 }
 
+// The cells of a tally: checks by outcome and source, other answers, and why some were degraded.
 const (
 	ofSources  = int(SourceDenied) + 1
-	checkCells = int(ofOutcomes) * ofSources // cells of a tally for checks; those for degraded answers follow
-	tallyCells = checkCells + int(ofReasons)
+	checkCells = int(ofOutcomes) * ofSources
+	yesCell    = checkCells     // a reset, a settlement or an extension was done
+	noCell     = checkCells + 1 // or not
+	peekCell   = checkCells + 2
+	reasonCell = checkCells + 3
+	tallyCells = reasonCell + int(ofReasons)
 )
 
-// A tally counts the answers under one limit. It is striped like Count, and for the same reason.
+// A tally counts the answers under one limit. One line in memory would go from processor to
+// processor with each check, as long as all else takes; so there are several, and a goroutine,
+// which mostly stays where it is, goes by where its stack lies.
 type tally struct {
 	stripes [4]struct {
 		cells [tallyCells]atomic.Uint64
@@ -52,9 +59,20 @@ type tally struct {
 	}
 }
 
+// stackBits is the smallest stack, as a power of two: two goroutines differ in what is above.
+const stackBits = 11
+
 func (t *tally) add(cell int, n uint64) {
 	var here byte
 	t.stripes[uintptr(unsafe.Pointer(&here))>>stackBits%uintptr(len(t.stripes))].cells[cell].Add(n)
+}
+
+// sum is what one cell has counted.
+func (t *tally) sum(cell int) (n uint64) {
+	for s := range t.stripes {
+		n += t.stripes[s].cells[cell].Load()
+	}
+	return n
 }
 
 // limitInForce is a named limit beside the tally of its answers.
@@ -63,8 +81,11 @@ type limitInForce struct {
 	tally *tally
 }
 
-// tallyLocked puts limits in force beside their tallies. A limit that stays keeps its tally.
+// tallyLocked puts limits in force beside their tallies. A limit that stays keeps its tally; what
+// one that goes has counted stays in the sums. An answer under it that is on its way is in none.
 func (n *Node) tallyLocked(all Limits) {
+	n.stats.mu.Lock()
+	defer n.stats.mu.Unlock()
 	old := *n.inForce.Load()
 	inForce := make(map[string]limitInForce, len(all))
 	for name, l := range all {
@@ -75,7 +96,50 @@ func (n *Node) tallyLocked(all Limits) {
 		inForce[name] = limitInForce{l, t}
 	}
 	n.inForce.Store(&inForce)
+	for name, x := range old {
+		if all[name] != nil {
+			continue
+		}
+		for cell := range tallyCells {
+			n.stats.gone.add(cell, x.tally.sum(cell))
+		}
+	}
 }
+
+// answers adds up a cell of all tallies.
+func (s *Stats) answers(cell int) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.other.sum(cell) + s.gone.sum(cell)
+	for _, x := range *s.inForce.Load() {
+		sum += x.tally.sum(cell)
+	}
+	return sum
+}
+
+// checks adds up the checks of an outcome.
+func (s *Stats) checks(o Outcome) (sum uint64) {
+	for source := range ofSources {
+		sum += s.answers(int(o)*ofSources + source)
+	}
+	return sum
+}
+
+// Allowed is how many items were answered yes at this node's client doors.
+func (s *Stats) Allowed() uint64 {
+	return s.checks(OutcomeAllowed) + s.checks(OutcomeShadow) + s.answers(yesCell)
+}
+
+// Denied is how many items were answered no.
+func (s *Stats) Denied() uint64 { return s.checks(OutcomeDenied) + s.answers(noCell) }
+
+// Peeks is how many items were answered without charging anything, yes or no: they are counted
+// neither as allowed nor as denied.
+func (s *Stats) Peeks() uint64 { return s.answers(peekCell) }
+
+// Shadowed is how many items were answered yes although the limit refuses (dry_run, on_deny:
+// shadow).
+func (s *Stats) Shadowed() uint64 { return s.checks(OutcomeShadow) }
 
 // A tallyRun gathers equal answers of one request, so that a batch under one limit is added once.
 type tallyRun struct {
@@ -98,10 +162,28 @@ func (r *tallyRun) flush() {
 	}
 }
 
+// cellOf is where the answer to it is counted.
+func (it *Item) cellOf(d *Decision, checked bool) int {
+	outcome := OutcomeAllowed
+	switch {
+	case it.peeks():
+		return peekCell
+	case !checked && d.Allowed:
+		return yesCell
+	case !checked:
+		return noCell
+	case d.Shadow:
+		outcome = OutcomeShadow
+	case !d.Allowed:
+		outcome = OutcomeDenied
+	}
+	return int(outcome)*ofSources + int(d.Source)
+}
+
 // tallyOf is where the answers to it are counted. Limits that requests bring along share one tally.
 func (n *Node) tallyOf(it *Item) *tally {
 	if it.tally == nil {
-		return &n.otherLimits
+		return &n.stats.other
 	}
 	return it.tally
 }
@@ -137,21 +219,17 @@ func (n *Node) LimitTallies() map[string]LimitTally {
 	add := func(name string, t *tally) {
 		name = strings.ToValidUTF8(name, "\uFFFD")
 		sum := sums[name]
-		for s := range t.stripes {
-			for i := range t.stripes[s].cells {
-				v := t.stripes[s].cells[i].Load()
-				if i < checkCells {
-					sum.Checks[i/ofSources][i%ofSources] += v
-				} else {
-					sum.Degraded[i-checkCells] += v
-				}
-			}
+		for i := range checkCells {
+			sum.Checks[i/ofSources][i%ofSources] += t.sum(i)
+		}
+		for i := range sum.Degraded {
+			sum.Degraded[i] += t.sum(reasonCell + i)
 		}
 		sums[name] = sum
 	}
-	add(OtherLimits, &n.otherLimits)
-	for name, l := range *n.inForce.Load() {
-		add(name, l.tally)
+	add(OtherLimits, &n.stats.other)
+	for name, x := range *n.inForce.Load() {
+		add(name, x.tally)
 	}
 	return sums
 }

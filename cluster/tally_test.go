@@ -61,4 +61,7 @@ func TestLimitTallies(t *testing.T) {
 	delete(want, "dry")
 	n.SetLimits(Limits{"rate": limits["rate"]})
 	check("when another limit is gone")
+	if s := n.Stats(); s.Allowed() != 8 || s.Denied() != 4 || s.Shadowed() != 1 || s.Peeks() != 7 {
+		t.Errorf("allowed %d, denied %d, shadowed %d, peeked %d in all; want 8, 4, 1 and 7", s.Allowed(), s.Denied(), s.Shadowed(), s.Peeks())
+	}
 }

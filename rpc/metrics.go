@@ -147,10 +147,10 @@ type counter struct {
 }
 
 var nodeCounters = []counter{
-	{"allowed", "Items answered yes at this node's doors.", func(s *cluster.Stats) uint64 { return s.Allowed.Load() }},
-	{"denied", "Items answered no at this node's doors.", func(s *cluster.Stats) uint64 { return s.Denied.Load() }},
-	{"peeks", "Items that asked for a state and charged nothing: neither allowed nor denied.", func(s *cluster.Stats) uint64 { return s.Peeks.Load() }},
-	{"shadowed", "Items answered yes although the limit refuses.", func(s *cluster.Stats) uint64 { return s.Shadowed.Load() }},
+	{"allowed", "Items answered yes at this node's doors.", func(s *cluster.Stats) uint64 { return s.Allowed() }},
+	{"denied", "Items answered no at this node's doors.", func(s *cluster.Stats) uint64 { return s.Denied() }},
+	{"peeks", "Items that asked for a state and charged nothing: neither allowed nor denied.", func(s *cluster.Stats) uint64 { return s.Peeks() }},
+	{"shadowed", "Items answered yes although the limit refuses.", func(s *cluster.Stats) uint64 { return s.Shadowed() }},
 	{"refused", "Requests in error: nothing decided, nothing charged.", func(s *cluster.Stats) uint64 { return s.Refused.Load() }},
 	{"fallback", "Items answered by on_error.", func(s *cluster.Stats) uint64 { return s.Fallback.Load() }},
 	{"settled", "Items admitted by on_error that their owner was told to charge afterwards.", func(s *cluster.Stats) uint64 { return s.Settled.Load() }},

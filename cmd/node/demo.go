@@ -221,7 +221,7 @@ func countAll(nodes []*running, before counts) counts {
 		s, v := r.node.Stats(), r.node.View()
 		n := nodeCounts{
 			name: r.member.ID, state: v.Me().State.String(), keys: ownKeys(r.node),
-			allowed: s.Allowed.Load(), denied: s.Denied.Load(), forwarded: s.Forwarded.Load(),
+			allowed: s.Allowed(), denied: s.Denied(), forwarded: s.Forwarded.Load(),
 		}
 		if before.nodes != nil {
 			b := before.nodes[i]
