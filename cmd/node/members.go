@@ -62,7 +62,13 @@ func (v *membersVerb) Run(sh shell) error {
 			}
 			rows = append(rows, []string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits})
 		}
-		if err := columns(w, rows); err != nil {
+		colourOf := func(row, column int) string {
+			if row == 0 || rows[0][column] != "STATE" {
+				return ""
+			}
+			return stateColour(rows[row][column])
+		}
+		if err := colouredColumns(w, rows, colourOf); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "\n* has answered. Ring %s: nodes with the same agree on every owner.\n", list.Ring)

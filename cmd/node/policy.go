@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -76,7 +75,11 @@ func (v *policyValidateVerb) Run(sh shell) error {
 	}
 	printed := v.print(sh.out, answer, func(w io.Writer) error {
 		if answer.OK {
-			fmt.Fprintf(w, "ok: %d limits", answer.Limits)
+			ok := "ok"
+			if coloured(w) {
+				ok = paint(green, ok)
+			}
+			fmt.Fprintf(w, "%s: %d limits", ok, answer.Limits)
 			if answer.Rules > 0 {
 				fmt.Fprintf(w, ", %d rules", answer.Rules)
 			}
@@ -301,8 +304,8 @@ func sameCounters(a, b *limiter.Limit) bool {
 
 type policyReplayVerb struct {
 	limitsFile
-	Name   string `arg:"" name:"name" help:"Name of the limit that every request falls under; without it, what the rules of the files say."`
-	Log    string `arg:"" optional:"" help:"Log of a web server, or lines of JSON."`
+	Name   string `arg:"" name:"name" complete:"file" help:"Name of the limit that every request falls under; without it, what the rules of the files say."`
+	Log    string `arg:"" optional:"" complete:"file" help:"A web server's log, or JSON lines."`
 	Key    string `help:"What a request counts for under the limit: a text with fields of the log in braces. Default: {ip}."`
 	Cost   string `default:"1" help:"What a request costs, likewise."`
 	Format string `default:"common" enum:"common,json" help:"common (also combined) or json."`
@@ -344,18 +347,18 @@ func (v *policyReplayVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(v.Log)
+	file, err := openLog(v.Log, sh)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer file.close()
 	switch {
 	case l.ClientTime:
 		return fmt.Errorf("limit %q goes by its clients' clocks, which a log does not know", l.Name)
 	case l.Algorithm == limiter.Concurrency:
 		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a request was done", l.Name)
 	}
-	out, err := replayLog(l, sim.Log{Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"), Cost: v.Cost, Skip: v.Skip}, v.Log, file, int64(v.Memory))
+	out, err := replayLog(l, sim.Log{Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"), Cost: v.Cost, Skip: v.Skip}, file.name, file, int64(v.Memory))
 	if err != nil {
 		return err
 	}

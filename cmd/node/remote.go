@@ -313,7 +313,17 @@ func decisionOf(key string, d *penstockv1.Decision) decision {
 }
 
 func (d decision) print(w io.Writer, o output) error {
-	return o.print(w, d, func(w io.Writer) error { return columns(w, d.rows()) })
+	return o.print(w, d, func(w io.Writer) error {
+		return colouredColumns(w, d.rows(), func(row, _ int) string {
+			switch {
+			case row > 0 || d.done != "":
+				return ""
+			case d.Allowed:
+				return green
+			}
+			return red
+		})
+	})
 }
 
 func (d decision) rows() [][]string {

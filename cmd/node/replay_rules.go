@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -68,17 +67,17 @@ func (v *policyReplayVerb) byRules(sh shell) error {
 	if set.Rules.Len() == 0 {
 		return fmt.Errorf("%s: has no rules; give the name of a limit before the log", v.Limits)
 	}
-	file, err := os.Open(v.Name) // the only name is that of the log
+	file, err := openLog(v.Name, sh) // the only name is that of the log
 	if err != nil {
 		return fmt.Errorf("%w; without a log after it, %q is one, for the rules", err, v.Name)
 	}
-	defer file.Close()
+	defer file.close()
 	log := sim.Log{Format: v.Format, Time: v.Time, Cost: v.Cost, Skip: v.Skip}
 	r, err := newRulesReplay(set, int64(v.Memory))
 	if err != nil {
 		return err
 	}
-	r.out.Skipped, r.out.Lacks, err = log.ReadAttributes(v.Name, file, set.Rules.Attributes(), v.Attribute, r.see)
+	r.out.Skipped, r.out.Lacks, err = log.ReadAttributes(file.name, file, set.Rules.Attributes(), v.Attribute, r.see)
 	if err != nil {
 		return err
 	}
