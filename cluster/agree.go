@@ -37,14 +37,19 @@ type agreement struct {
 	leaves atomic.Bool  // the node wishes to leave
 	roll   atomic.Pointer[roll]
 	params ownership.Params
+	trust  Trust
 
 	mu     sync.Mutex // guards below; neither Node.mu nor a lock of the table is taken while it is held
 	state  *ownership.State
-	lives  uint64 // boots that this process has had before
+	elect  ownership.Electorate // as Elect said
+	lives  uint64               // boots that this process has had before
 	polled limiter.Instant
+	lines  map[uint64]int  // streams that processes have open to this node
 	begun  limiter.Instant // when this boot became a member
 	seats  map[ownership.Boot]seat
 	ended  map[ownership.Boot]bool // lines
+
+	suspended SuspendedClock // nil: the clock sees every stop
 }
 
 // seat is where a boot was heard.
@@ -62,6 +67,9 @@ type roll struct {
 
 // joined reports whether the node is a member.
 func (r *roll) joined() bool { return r != nil && r.stage == ownership.StageJoined }
+
+// lonely reports whether the node is the only member. As such it may leave without being told so.
+func (r *roll) lonely() bool { return r.joined() && len(r.config.Members) == 1 }
 
 // epoch is that of the configuration installed.
 func (r *roll) epoch() (e ownership.Epoch) {
@@ -114,13 +122,72 @@ func bootOf(process, lives uint64) ownership.Boot {
 	return ownership.Boot(process ^ lives<<(64-livesBits))
 }
 
-// Agree has the node take part in what members agree on. founders are the ids of those that found
-// the cluster with it, if there is none yet; it is one of them. It must be called before the first
-// SetView.
-func (n *Node) Agree(founders []string) {
+// What Trust accepts, and how many members a cluster can have.
+const (
+	LeastFailover = ownership.MinFailover
+	MostFailover  = ownership.MaxFailover
+	MostMembers   = ownership.MaxMembers
+)
+
+// Trust is what a cluster is founded with, and what a node believes.
+type Trust struct {
+	// Failover is how long a silent member is waited for, if this node founds the cluster:
+	// LeastFailover to MostFailover; 0 is a second.
+	Failover time.Duration
+	// DoubtRefused says that a refused connection may come from something else than the machine of a
+	// process that is gone, so its right is waited for instead.
+	DoubtRefused bool
+}
+
+// Agree has the node take part in what members agree on. It must be called before the first
+// SetView. The node founds no cluster before Elect names the electorate.
+func (n *Node) Agree(t Trust) {
 	n.agreeBegins()
-	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), founders, 0)
+	n.agreed.trust = t
+	n.agreed.params = n.agreed.params.With(t.Failover)
+	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), ownership.Electorate{}, 0)
 	n.agreed.publish()
+}
+
+// Elect names the nodes that found a cluster with this one, if there is none yet: size, of which a
+// majority has to be there, and by now those of these ids are known, this node's among them. Of two
+// clusters that meet, the one with the smaller stamp goes on: let it be the time, so that a node
+// that founds one by mistake gives way. All may be said again when more is known.
+func (n *Node) Elect(size int, ids []string, stamp uint64) {
+	a := &n.agreed
+	a.mu.Lock()
+	a.elect = ownership.Electorate{Size: size, IDs: ids, Stamp: ownership.Boot(stamp)}
+	a.mu.Unlock()
+	n.electAnew()
+}
+
+// electAnew tells the State which nodes gossip knows. They are greeted, and as long as one
+// of them counts itself as a member of a cluster, nobody founds another one.
+func (n *Node) electAnew() {
+	a := &n.agreed
+	n.mu.Lock()
+	v := n.hinted
+	n.mu.Unlock()
+	if v == nil || !a.on {
+		return
+	}
+	a.mu.Lock()
+	e := a.elect
+	e.Others = nil
+	for i := range v.Members {
+		m := &v.Members[i]
+		if i == v.Self || m.Role != RoleMember {
+			continue
+		}
+		if !slices.Contains(e.IDs, m.ID) {
+			e.Others = append(e.Others, m.ID)
+		}
+		if m.State == StateActive {
+			e.Size = 0
+		}
+	}
+	a.mu.Unlock()
+	n.agree(0, e, ownership.Poll{})
 }
 
 // AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names
@@ -137,6 +204,8 @@ func (n *Node) agreeBegins() {
 	a := &n.agreed
 	a.on, a.params = true, ownership.Default()
 	a.seats, a.ended = make(map[ownership.Boot]seat), make(map[ownership.Boot]bool)
+	a.lines = make(map[uint64]int)
+	a.suspended, _ = n.clock.(SuspendedClock)
 }
 
 func (n *Node) asMember() ownership.Member {
@@ -185,6 +254,9 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 	a.mu.Lock()
 	if now > a.polled.Add(a.params.Stop) && a.polled != 0 { // it was stopped: before all else it has to know that
 		events = append([]ownership.Event{ownership.Poll{}}, events...)
+	}
+	if a.suspended != nil && a.suspended.Suspended() {
+		events = append([]ownership.Event{ownership.Suspended{}}, events...)
 	}
 	was := a.state.Stage()
 	for _, e := range events {
@@ -255,6 +327,11 @@ func (n *Node) boreEnd(why ownership.Ending) {
 	if why == ownership.Left || why == ownership.Closed || why == ownership.NameInUse {
 		return
 	}
+	n.nextLife()
+}
+
+// nextLife has the process go on as another boot.
+func (n *Node) nextLife() {
 	a := &n.agreed
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -363,12 +440,9 @@ func (n *Node) say(m Member, to ownership.Boot, said []ownership.Message) {
 	from := a.state.Boot()
 	a.mu.Unlock()
 	deadline := sent.Add(wordsTimeout)
-	if to == 0 {
-		m.Boot = 0
-	}
 	words := &Words{From: from, To: to, ID: n.id, Addr: n.peerAddr(), Process: n.boot, Said: said}
 	ask := &Ask{Hop: 1, Deadline: deadline, Words: words}
-	calls := []Call{{To: m, Ask: ask, Deadline: deadline, Once: to == 0}}
+	calls := []Call{{To: m, Ask: ask, Deadline: deadline, Once: m.Boot == 0}}
 	n.net.Call(calls)
 	if to != 0 {
 		n.noteWords(sent, &calls[0])
@@ -440,19 +514,70 @@ func (n *Node) lookAtEvicted(m ownership.Message) {
 	}
 }
 
+// LineUp notes that the process of some boot has opened a stream to this node. ended must be called
+// at its end: a process is gone if its own streams have ended and its address refuses, and not if a
+// packet filter refuses for a living one. What is noticed first is often the end of a stream, so
+// the address is then tried at once.
+func (n *Node) LineUp(boot uint64) (ended func()) {
+	a := &n.agreed
+	if !a.on {
+		return func() {}
+	}
+	a.mu.Lock()
+	a.lines[boot]++
+	a.mu.Unlock()
+	return func() {
+		a.mu.Lock()
+		if a.lines[boot]--; a.lines[boot] == 0 {
+			delete(a.lines, boot)
+		}
+		up := a.lines[boot] > 0
+		a.mu.Unlock()
+		if r := n.view.Load(); !up && r != nil {
+			for _, p := range r.peers {
+				if p.boot == boot {
+					n.suspect(n.clock.Now(), p)
+				}
+			}
+		}
+	}
+}
+
+// Close gives up the right to decide for good: the process closes its doors next.
+func (n *Node) Close() { n.agree(0, ownership.Closing{}) }
+
+// Stay takes back that this node leaves, as a View with the state LEAVING has said. If it has left
+// already, as the last one, it founds its cluster anew with what it has.
+func (n *Node) Stay() {
+	a := &n.agreed
+	if !a.on || !a.leaves.Swap(false) {
+		return
+	}
+	a.mu.Lock()
+	left := a.state.Ending() == ownership.Left
+	a.mu.Unlock()
+	if !left {
+		n.agree(0, ownership.Stay{}, ownership.Poll{})
+		return
+	}
+	n.nextLife()
+	n.agree(0, ownership.Recover{}, ownership.Poll{})
+}
+
 // isGone tells the agreement that the process of a peer exists no more.
 func (n *Node) isGone(p *peer) {
 	r := n.agreed.roll.Load()
 	m, found := r.member(p.id)
-	if !found || !sameProcess(m.Boot, p.boot) {
+	if n.agreed.trust.DoubtRefused || !found || !sameProcess(m.Boot, p.boot) {
 		return
 	}
 	a := &n.agreed
 	a.mu.Lock()
 	known := a.ended[m.Boot]
-	a.ended[m.Boot] = true
+	lives := a.lines[p.boot] > 0
+	a.ended[m.Boot] = known || !lives
 	a.mu.Unlock()
-	if known {
+	if known || lives {
 		return
 	}
 	n.agree(0, ownership.LineEnded{Boot: m.Boot}, ownership.AddressRefused{Boot: m.Boot}, ownership.Poll{})

@@ -17,6 +17,13 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) (stop func())
 }
 
+// SuspendedClock is a Clock that notices when the machine was suspended.
+type SuspendedClock interface {
+	// Suspended reports whether the machine was suspended since the last call, in a way that Now
+	// has not seen.
+	Suspended() bool
+}
+
 // Network is the other hand, and the only place where a node waits: for answers, or for a moment.
 type Network interface {
 	// Call carries every Ask to its peer, all at once, and returns when each Call has its Answer or

@@ -161,7 +161,12 @@ func (n *Node) SetView(v *View) {
 		n.reviewLocked(now)
 	}
 	n.mu.Unlock()
-	if n.agreed.on && v.Me().State == StateLeaving && !n.agreed.leaves.Swap(true) {
+	n.electAnew()
+	switch leaving := v.Me().State == StateLeaving; {
+	case !n.agreed.on:
+	case !leaving:
+		n.Stay()
+	case !n.agreed.leaves.Swap(true):
 		n.agree(0, ownership.Leave{}, ownership.Poll{})
 	}
 }
@@ -175,7 +180,7 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	roll := n.agreed.roll.Load()
 	members := slices.Clone(v.Members)
 	for i := range members {
-		if m := &members[i]; m.Role == RoleMember {
+		if m := &members[i]; m.Role == RoleMember && (i != v.Self || m.State != StateLeaving || !roll.lonely()) {
 			m.State = roll.stateOf(m)
 		}
 	}

@@ -104,6 +104,9 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		n.peers.Close()
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
+	if c.Gossip != "" && !c.Agent {
+		n.node.Agree(cluster.Trust{})
+	}
 	n.node.SetLimits(limits)
 	n.node.SetRules(set)
 	n.node.Start()
@@ -228,6 +231,11 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 	}
 	if err := n.gossip.Wait(ctx); err != nil {
 		return fmt.Errorf("embedded: Join: no seed has answered: %w", err)
+	}
+	if !c.Agent {
+		if err := n.gossip.Enter(ctx, n.node, 0); err != nil {
+			return fmt.Errorf("embedded: Join: %w", err)
+		}
 	}
 	if err := n.gossip.SetState(cluster.StateActive); err != nil {
 		c.Logger.Warn("in the ring, but the others may not have heard of it yet", "err", err)
@@ -444,6 +452,7 @@ func (n *Node) Close(ctx context.Context) error {
 
 // stop stops everything, at once.
 func (n *Node) stop() {
+	n.node.Close()
 	if n.door != nil {
 		n.door.Stop()
 		<-n.served

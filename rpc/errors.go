@@ -61,7 +61,7 @@ func explain(err error) fault {
 		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
 	case errors.Is(err, ErrBodies):
 		f.Code, f.Status, f.Field = codes.Unavailable, http.StatusServiceUnavailable, "body"
-	case errors.Is(err, ErrNobodyElse):
+	case errors.Is(err, ErrNobodyElse), errors.Is(err, cluster.ErrMajority), errors.Is(err, cluster.ErrNotAgreed):
 		f.Code, f.Status = codes.FailedPrecondition, http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Code, f.Status = codes.DeadlineExceeded, http.StatusGatewayTimeout

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -14,7 +15,7 @@ import (
 const (
 	epochLineage, epochNumber = 1, 2
 
-	configEpoch, configPrevious, configMembers, configVoters, configRivals = 1, 2, 3, 4, 5
+	configEpoch, configPrevious, configMembers, configVoters, configRivals, configFailover = 1, 2, 3, 4, 5, 6
 
 	memberID, memberBoot, memberRole, memberZone = 1, 2, 3, 4
 )
@@ -47,6 +48,7 @@ func appendConfig(b []byte, c *ownership.Configuration) []byte {
 	for i := range c.Rivals {
 		b = appendMember(b, configRivals, &c.Rivals[i])
 	}
+	b = appendUint(b, configFailover, uint64(c.Failover.Milliseconds()))
 	return endMessage(b, begin)
 }
 
@@ -113,6 +115,8 @@ func readConfig(b []byte) (*ownership.Configuration, error) {
 			c.Voters, err = readMemberBoots(c.Voters, &f, ownership.MaxVoters)
 		case configRivals:
 			c.Rivals, err = readMembers(c.Rivals, f.bytes)
+		case configFailover:
+			c.Failover = time.Duration(min(f.value, 1<<32)) * time.Millisecond
 		}
 	}
 	if err = errors.Join(err, f.err); err == nil {

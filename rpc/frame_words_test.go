@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -147,6 +148,9 @@ func drawConfig(t *rapid.T) *ownership.Configuration {
 	}
 	slices.Sort(c.Voters)
 	c.Rivals = drawList(t, func() ownership.Member { return drawMember(t) })
+	if rapid.Bool().Draw(t, "failover") {
+		c.Failover = time.Duration(rapid.Int64Range(300, 60_000).Draw(t, "ms")) * time.Millisecond
+	}
 	return c
 }
 
@@ -290,6 +294,7 @@ func TestBrokenWordsAreRefused(t *testing.T) {
 		{"no members", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members = nil })), "0 members"},
 		{"many members", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members = many(ownership.MaxMembers + 1) })), "more than 2048 members"},
 		{"many rivals", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Rivals = many(ownership.MaxMembers + 1) })), "more than 2048 members"},
+		{"no failover", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Failover = 299 })), "a failover of 299ms"},
 		{"bad rival", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Rivals = []*peerv1.Member{{}} })), "rivals[0] has an id of 0 bytes"},
 		{"unsorted", theirWords(theirConfig(func(c *peerv1.Configuration) { slices.Reverse(c.Members) })), `members[1] is "a" after "b"`},
 		{"one boot", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[1].Boot, c.Voters = 1, c.Voters[:1] })), "two members have the boot 1"},

@@ -133,6 +133,7 @@ func (w *web) adminPages(m *mux) {
 	m.handle("PUT /v1/limits", w.putLimit)
 	m.handle("DELETE /v1/limits", w.deleteLimit)
 	m.handle("POST /v1/drain", w.drainPage)
+	m.handle("POST /v1/recover", w.recoverPage)
 	m.handle("GET /v1/audit", w.audit)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
@@ -264,6 +265,9 @@ func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Not ready", Detail: "this node has not joined its cluster yet"})
 	default:
 		fmt.Fprintln(rw, "ready")
+		if lost := w.Node.LostText(); lost != "" {
+			fmt.Fprintln(rw, "on_partition decides:", lost)
+		}
 	}
 }
 
@@ -354,10 +358,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 	if v := w.Node.View(); v != nil {
 		members, active, hash = len(v.Members), v.Active(), ringName(v)
 	}
-	unreachable := w.Node.Unreachable()
-	if unreachable == nil {
-		unreachable = []string{}
-	}
+	unreachable := listed(w.Node.Unreachable())
 	writeJSON(rw, http.StatusOK, map[string]any{
 		"name":               w.Node.ID(),
 		"boot":               fmt.Sprintf("%016x", w.Node.Boot()),
@@ -369,6 +370,9 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"active":             active,
 		"ring":               hash,
 		"unreachable":        unreachable,
+		"epoch":              epochOf(w.Node),
+		"voters":             listed(w.Node.Voters()),
+		"lost_voters":        listed(w.Node.Lost()),
 		"limits":             len(w.Node.Limits()),
 		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
 		"limits_disagreeing": disagreeing(w.Node),
@@ -378,6 +382,22 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"goroutines":         runtime.NumGoroutine(),
 		"trusted_proxy":      len(w.TrustedProxies) > 0,
 	})
+}
+
+// listed is a list that JSON writes as [] when it is empty.
+func listed(ids []string) []string {
+	if ids == nil {
+		return []string{}
+	}
+	return ids
+}
+
+// epochOf is the number of the list of members that a node goes by; 0: it goes by none.
+func epochOf(n *cluster.Node) uint64 {
+	if c := n.Agreed(); c != nil {
+		return c.Epoch.Number
+	}
+	return 0
 }
 
 func writeJSON(rw http.ResponseWriter, status int, v any) {

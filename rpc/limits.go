@@ -147,6 +147,20 @@ func drained(ctx context.Context, rec recorder, how func(context.Context) error)
 	return err
 }
 
+// Recover has the node go on without the voters that it has lost.
+func (a *admin) Recover(ctx context.Context, _ *penstockv1.RecoverRequest) (*penstockv1.RecoverResponse, error) {
+	if err := recovered(recorderOf(ctx, a.audit), a.node); err != nil {
+		return nil, StatusError(err)
+	}
+	return &penstockv1.RecoverResponse{Node: a.node.ID()}, nil
+}
+
+func recovered(rec recorder, n *cluster.Node) error {
+	err := n.Recover()
+	rec.done("recover", err)
+	return err
+}
+
 // namedLimits are the limits of a node.
 type namedLimits struct {
 	Node   string       `json:"node"`
@@ -206,6 +220,15 @@ func (w *web) deleteLimit(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := deleteLimit(w.Node, w.recorder(r), q["name"]); err != nil {
+		writeFault(rw, explain(err))
+		return
+	}
+	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+}
+
+// recoverPage is POST /v1/recover.
+func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
+	if err := recovered(w.recorder(r), w.Node); err != nil {
 		writeFault(rw, explain(err))
 		return
 	}

@@ -78,6 +78,7 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 
 var (
 	membersDesc   = prometheus.NewDesc("penstock_members", "Nodes known, by state; failed: gone without a goodbye within ten minutes.", []string{"state"}, nil)
+	epochDesc     = prometheus.NewDesc("penstock_epoch", "Number of the list of members that the node goes by; absent while it is no member, or alone.", nil, nil)
 	handoversDesc = prometheus.NewDesc("penstock_handovers_total", "Partitions handed over while both nodes ran: given by this node, or received.", []string{"result"}, nil)
 	failoversDesc = prometheus.NewDesc("penstock_failovers_total", "Partitions that this node took over from its copy, because their holder was gone.", []string{"cause"}, nil)
 	holdsDesc     = prometheus.NewDesc("penstock_holds", "Open holds on keys of this node: reservation, permit, lease (of a node), take (from several owners, on its way).", []string{"kind"}, nil)
@@ -99,6 +100,9 @@ func (c *nodeCollector) collectMoves(to chan<- prometheus.Metric) {
 	}
 	if failed := c.failed.Load(); failed != nil {
 		send(membersDesc, prometheus.GaugeValue, "failed", float64((*failed)()))
+	}
+	if agreed := c.node.Agreed(); agreed != nil {
+		to <- prometheus.MustNewConstMetric(epochDesc, prometheus.GaugeValue, float64(agreed.Epoch.Number))
 	}
 	s, holds := c.node.Stats(), c.node.HoldCounts()
 	send(handoversDesc, prometheus.CounterValue, "given", float64(s.Given.Load()))

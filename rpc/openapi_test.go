@@ -204,6 +204,24 @@ func registered(t *testing.T) (patterns []string) {
 // undocumented are pages that are for people and their tools, and no interface.
 var undocumented = regexp.MustCompile(`^(/|GET /\{\$\}|GET /debug/pprof/.*|GET /ui/.*)$`)
 
+// without is a node that waits for a cluster of which nobody is there.
+func without(t *testing.T) *cluster.Node {
+	t.Helper()
+	n, err := cluster.New(cluster.Config{
+		ID: "n1", Boot: 1, Clock: NewClock(), Network: unreached{t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Agree(cluster.Trust{})
+	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.SetView(v)
+	return n
+}
+
 // Promise: docs/openapi.yaml says what the handlers do: paths, parameters, fields of requests, both
 // ways.
 func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
@@ -397,6 +415,9 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "POST /v1/drain", "", "", nil, 409},
 		{NewHTTP(late), "POST /v1/drain", "", "", nil, 504},
 		{NewHTTP(out), "POST /v1/drain", "", "", nil, 200},
+		{h, "POST /v1/recover", "", "", foreign, 403},
+		{h, "POST /v1/recover", "", "", nil, 409},
+		{NewHTTP(HTTPConfig{Node: without(t), Admin: true}), "POST /v1/recover", "", "", nil, 200},
 		{h, "GET /v1/holds", "?limit=demo&key=k", "", nil, 200},
 		{h, "GET /v1/holds", "?count=1001", "", nil, 400},
 		{nowhere, "GET /v1/holds", "?key=k", "", nil, 421},

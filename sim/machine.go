@@ -99,7 +99,9 @@ func (m *machine) boot() {
 		if first := m.world.founded; first != nil && m.boots == 1 && !m.world.plan.machines[m.index].later {
 			node.AgreeWithin(first)
 		} else {
-			node.Agree(m.world.electorate(m))
+			ids := m.world.electorate(m)
+			node.Agree(cluster.Trust{})
+			node.Elect(len(ids), ids, 0)
 		}
 	}
 	p.node, p.door = node, threshold{node}

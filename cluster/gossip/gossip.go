@@ -162,6 +162,9 @@ type Gossip struct {
 	view    atomic.Pointer[cluster.View]
 	joined  chan struct{}         // closed by markJoined
 	refused atomic.Pointer[error] // why the last round of knocking reached nobody
+	found   atomic.Pointer[[]place]
+
+	answered sync.Map // addresses that were knocked at and answered
 
 	markJoined func()
 	flush      chan chan struct{} // asks announce for a View now; closed in answer
@@ -195,6 +198,7 @@ func Start(ctx context.Context, config Config) (*Gossip, error) {
 		g.markJoined()
 		g.wasActive.Store(config.Member.State == cluster.StateActive)
 	}
+	g.found.Store(new([]place))
 	g.publish()
 	g.tasks.Go(g.announce)
 	g.tasks.Go(g.reconnect)

@@ -120,6 +120,7 @@ func (g *Gossip) knock(addrs []string) error {
 				errs[i] = cmp.Or(errors.Unwrap(err), err) // of a list of one error, that one
 				return
 			}
+			g.answered.Store(addr, true)
 			g.log.Debug("exchanged members", "with", addr)
 		})
 	}
@@ -134,11 +135,14 @@ func (g *Gossip) resolveSeeds() ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(g.running, lookupTimeout)
 	defer cancel()
 	var addrs []netip.AddrPort
+	var places []place
 	var errs []error
 	for _, s := range g.seeds {
 		found, err := s.resolve(ctx, g.config.Resolver)
 		addrs, errs = append(addrs, found...), append(errs, err)
+		places = append(places, s.places(found)...)
 	}
+	g.found.Store(&places)
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	return slices.Compact(addrs), errors.Join(errs...)
 }

@@ -16,6 +16,20 @@ type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (cname string, records []*net.SRV, err error)
 }
 
+// place is where one node may be found: by one address, or by several of one host.
+type place []netip.AddrPort
+
+// places are the nodes that the addresses of a seed stand for.
+func (s seed) places(addrs []netip.AddrPort) (places []place) {
+	if s.kind == seedHost {
+		return []place{addrs} // also if it is not known yet
+	}
+	for _, a := range addrs {
+		places = append(places, place{a})
+	}
+	return places
+}
+
 // seed is one entry of Config.Join.
 type seed struct {
 	text string

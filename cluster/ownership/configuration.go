@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Boot is one start of one process. It is drawn at random, never used again, and loses its memory
@@ -82,6 +83,9 @@ type Configuration struct {
 	// Rivals may decide beside this configuration: the other half of a pair. While there is one,
 	// all decisions are marked, and nobody is admitted but a new boot of a rival's name.
 	Rivals []Member
+	// Failover is how long a silent member is waited for, as its founder has said; 0 stands for the
+	// constant of that name.
+	Failover time.Duration
 }
 
 // Member returns the member of a boot.

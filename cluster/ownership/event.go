@@ -1,5 +1,7 @@
 package ownership
 
+import "slices"
+
 // Event is something that happens to a boot.
 type Event interface{ event() }
 
@@ -23,6 +25,7 @@ type (
 	// Leave and Recover come from an operator, Closing from a process that stops: before it closes
 	// its door.
 	Leave   struct{}
+	Stay    struct{} // takes Leave back
 	Recover struct{}
 	Closing struct{}
 	// Emptied says that a node that leaves holds nothing any more. It is for shells that keep
@@ -38,6 +41,30 @@ type (
 	}
 )
 
+// Electorate are the boots that found a cluster with this one (R12), as far as its shell
+// knows by now. It is an event, because a shell may know addresses first and names later.
+type Electorate struct {
+	// Size is how many boots found together: a majority of Size has to vote. 0: it is not known
+	// yet, and nobody founds.
+	Size int
+	// IDs are those that may vote, this boot's among them.
+	IDs []string
+	// Others have no vote here, and may belong to a cluster already.
+	Others []string
+	// Stamp is the root of the lineage that this boot founds: of two clusters that meet, the
+	// smaller one wins. 0 stands for the boot.
+	Stamp Boot
+}
+
+// Of is the electorate of these ids. Of none, the boot founds alone.
+func Of(ids ...string) Electorate { return Electorate{Size: max(1, len(ids)), IDs: ids} }
+
+// greets reports whether a node of that id is called.
+func (e *Electorate) greets(id string) bool {
+	return slices.Contains(e.IDs, id) || slices.Contains(e.Others, id)
+}
+
+func (Electorate) event()     {}
 func (Poll) event()           {}
 func (Received) event()       {}
 func (LineUp) event()         {}
@@ -46,6 +73,7 @@ func (AddressRefused) event() {}
 func (Unreached) event()      {}
 func (Suspended) event()      {}
 func (Leave) event()          {}
+func (Stay) event()           {}
 func (Recover) event()        {}
 func (Closing) event()        {}
 func (Emptied) event()        {}

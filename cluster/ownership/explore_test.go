@@ -133,7 +133,7 @@ func trio(members string, voters ...Boot) func(p *Params) *model {
 		c := &Configuration{Epoch: Epoch{Founded(9), 1}, Voters: voters}
 		for i, id := range names {
 			me := Member{ID: id, Boot: Boot(i + 1)}
-			m.nodes[i] = machine{s: New(p, me, names, 0), boots: 1, up: true}
+			m.nodes[i] = machine{s: New(p, me, Of(names...), 0), boots: 1, up: true}
 			if strings.Contains(members, id) {
 				c.Members = append(c.Members, me)
 			}
@@ -160,7 +160,7 @@ func trio(members string, voters ...Boot) func(p *Params) *model {
 func unfounded(p *Params) *model {
 	m := &model{p: p}
 	for i, id := range names {
-		m.nodes[i] = machine{s: New(p, Member{ID: id, Boot: Boot(i + 1)}, names, 0), boots: 1, up: true}
+		m.nodes[i] = machine{s: New(p, Member{ID: id, Boot: Boot(i + 1)}, Of(names...), 0), boots: 1, up: true}
 	}
 	return m
 }

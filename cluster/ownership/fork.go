@@ -151,7 +151,7 @@ func (s *State) waited(now Instant) bool {
 // installChild makes the configuration of the child.
 func (s *State) installChild(now Instant) {
 	f, c := &s.fork, s.config
-	child := &Configuration{Epoch: Epoch{c.Epoch.Lineage, c.Epoch.Number + 1}, Previous: c.Epoch}
+	child := &Configuration{Epoch: Epoch{c.Epoch.Lineage, c.Epoch.Number + 1}, Previous: c.Epoch, Failover: c.Failover}
 	if s.p.keeps(ruleLineage) {
 		child.Epoch.Lineage = c.Epoch.Lineage.Child(s.me.Boot)
 	}

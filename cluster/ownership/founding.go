@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// founding is how unfounded boots become a cluster (R12). The electorate are addresses, known to
-// all of them. The boot with the smallest id asks for votes; each boot gives one; a majority of the
-// electorate founds. Where somebody answers as founded, nobody founds.
+// founding is how unfounded boots become a cluster (R12). The electorate is known to all of them.
+// The boot with the smallest id asks for votes; each boot gives one; a majority of the electorate
+// founds. Where somebody answers as founded, nobody founds.
 type founding struct {
 	met      []Member // unfounded boots that have answered
 	votedFor Boot
@@ -16,23 +16,28 @@ type founding struct {
 	since    Instant
 }
 
-// greet calls the addresses that belong to the cluster and are not in it: before it is founded, all
-// of the electorate; afterwards those that no member is named after, and rivals.
+// greet calls those that belong to the cluster and are not in it: before it is founded, all of the
+// electorate and the others; afterwards those of a name that no member has, and rivals.
 func (s *State) greet(now Instant) {
 	if s.stage == StageJoined && s.renewed != never && now.Since(s.renewed) < s.p.Renew {
 		return
 	}
 	hello := s.ownHello(now, false)
-	for _, addr := range s.origin.electorate {
-		if addr == s.me.ID {
-			continue
+	for i, ids := range [][]string{s.origin.elect.IDs, s.origin.elect.Others} {
+		if i == 1 && s.stage == StageJoined && !s.config.Votes(s.me.Boot) {
+			break // a newcomer to a thousand members is called by its seeds and the voters
 		}
-		if s.stage == StageJoined {
-			if _, named := s.config.named(addr); named {
+		for _, id := range ids {
+			if id == s.me.ID {
 				continue
 			}
+			if s.stage == StageJoined {
+				if _, named := s.config.named(id); named {
+					continue
+				}
+			}
+			s.out.Sends = append(s.out.Sends, Send{Addr: id, Message: hello})
 		}
-		s.out.Sends = append(s.out.Sends, Send{Addr: addr, Message: hello})
 	}
 	if s.stage == StageJoined {
 		for _, r := range s.config.Rivals {
@@ -64,7 +69,7 @@ func (s *State) hello(now Instant, from Boot, m Hello) {
 		}
 	case s.stage == StageOutside && m.Config == nil:
 		s.founding.met = slices.DeleteFunc(s.founding.met, func(o Member) bool { return o.ID == m.Member.ID })
-		if slices.Contains(s.origin.electorate, m.Member.ID) { // others have no vote here
+		if slices.Contains(s.origin.elect.IDs, m.Member.ID) { // others have no vote here
 			s.founding.met = append(s.founding.met, m.Member)
 		}
 		slices.SortFunc(s.founding.met, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
@@ -96,12 +101,12 @@ func (s *State) meet(now Instant, from Boot, m Hello) {
 // majority has voted for it.
 func (s *State) found(now Instant) {
 	f := &s.founding
-	total := max(1, len(s.origin.electorate))
+	total := s.origin.elect.Size
 	f.met = slices.DeleteFunc(slices.Clone(f.met), func(m Member) bool { // those that answer no more wait for nobody
 		e := s.entry(m.Boot)
 		return e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease
 	})
-	if s.stage != StageOutside || f.gaveUp || len(f.met)+1 <= total/2 {
+	if s.stage != StageOutside || total == 0 || f.gaveUp || len(f.met)+1 <= total/2 {
 		return
 	}
 	if f.since == never {
@@ -162,7 +167,7 @@ func (s *State) votedBy(now Instant, from Boot) {
 	if !slices.Contains(f.votes, from) {
 		f.votes = append(slices.Clone(f.votes), from)
 	}
-	if len(f.votes) <= max(1, len(s.origin.electorate))/2 {
+	if len(f.votes) <= s.origin.elect.Size/2 {
 		return
 	}
 	var members []Member
@@ -177,7 +182,11 @@ func (s *State) votedBy(now Instant, from Boot) {
 // foundWith installs the first configuration of a cluster.
 func (s *State) foundWith(now Instant, members []Member) {
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
-	c := &Configuration{Epoch: Epoch{Founded(s.me.Boot), 1}, Members: members}
+	root := s.me.Boot
+	if s.origin.elect.Stamp != 0 {
+		root = s.origin.elect.Stamp
+	}
+	c := &Configuration{Epoch: Epoch{Founded(root), 1}, Members: members, Failover: s.p.Failover}
 	c.Voters = chooseVoters(nil, members, func(Boot) bool { return true })
 	for _, m := range members {
 		s.send(m.Boot, Decided{c})

@@ -204,7 +204,7 @@ func (m *model) do(v move) {
 		m.step(i, AddressRefused{b})
 	case restart:
 		n.up, n.closed, n.boots = true, false, n.boots+1
-		n.s = New(m.p, Member{ID: names[i], Boot: Boot(i+1) + 3}, names, 0)
+		n.s = New(m.p, Member{ID: names[i], Boot: Boot(i+1) + 3}, Of(names...), 0)
 	case freeze, hide:
 		n.frozen, n.hidden = true, v.k == hide
 	case thaw:

@@ -15,6 +15,10 @@ func (t Instant) Since(earlier Instant) time.Duration { return time.Duration(t -
 // Params are the same for all nodes of a cluster. They say how long things take, and nothing of who
 // decides.
 type Params struct {
+	// Failover is what the cluster is founded with; 0 stands for the constant of that name. The
+	// configuration carries it, so that all members go by the same times.
+	Failover time.Duration
+
 	Lease   time.Duration // how long a renewal is worth, on the clock of the member that sent it
 	Margin  time.Duration // by how much clocks may differ while a lease lasts
 	Renew   time.Duration // between two renewals: a third of Lease
@@ -38,13 +42,39 @@ type Params struct {
 	without rule // rules that a test takes out, to show what they are for; never set elsewhere
 }
 
-// Default are the parameters of a cluster with a failover of a second.
+// Failover is how long a member that is silent is waited for, unless a cluster is founded with
+// another one, from MinFailover to MaxFailover.
+const (
+	Failover    = time.Second
+	MinFailover = 300 * time.Millisecond
+	MaxFailover = time.Minute
+)
+
+// Default are the parameters of a cluster with a failover of Failover.
 func Default() Params {
-	return Params{
-		Lease: 600 * time.Millisecond, Margin: 50 * time.Millisecond, Renew: 200 * time.Millisecond,
-		Suspect: 600 * time.Millisecond, Step: 50 * time.Millisecond, Stop: 400 * time.Millisecond,
-		Mass: 10 * time.Second, Fresh: 500 * time.Millisecond, Drift: 40,
+	p := Params{Mass: 10 * time.Second, Fresh: 500 * time.Millisecond, Drift: 40}
+	p.setFailover(0)
+	return p
+}
+
+// With are these parameters for a cluster that founds itself with another failover.
+func (p Params) With(failover time.Duration) Params {
+	p.setFailover(failover)
+	return p
+}
+
+// setFailover sets all times that follow from the failover; 0 stands for Failover.
+func (p *Params) setFailover(d time.Duration) {
+	if d == Failover {
+		d = 0
 	}
+	p.Failover = d
+	unit := d / 20
+	if d == 0 {
+		unit = Failover / 20
+	}
+	p.Lease, p.Margin, p.Renew, p.Suspect = 12*unit, unit, 4*unit, 12*unit
+	p.Step, p.Stop = unit, 8*unit
 }
 
 // quiet is how long a voter has acknowledged nothing before a right that it acknowledged is over.

@@ -180,14 +180,19 @@ func (s *State) want(now Instant) *Configuration {
 	c := s.config
 	next := &Configuration{
 		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
-		Previous: c.Epoch, Rivals: s.rivalsLeft(now),
+		Previous: c.Epoch, Rivals: s.rivalsLeft(now), Failover: c.Failover,
 	}
 	for _, m := range c.Members {
-		if s.evictable(now, m.Boot) {
+		if s.evictable(now, m.Boot) && len(c.Members) > 1 {
 			continue
 		}
-		if s.entry(m.Boot).leaving || s.unreachable(m.Boot) {
+		switch e := s.entry(m.Boot); {
+		case len(c.Members) == 1:
+			m.Role = RoleOwner
+		case e.leaving || s.unreachable(m.Boot):
 			m.Role = RoleLeaving
+		case e.stays && e.sign != SignLeft: // a farewell is for good
+			m.Role = RoleOwner
 		}
 		next.Members = append(next.Members, m)
 	}

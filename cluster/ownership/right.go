@@ -50,10 +50,6 @@ func (s *State) renew(now Instant) {
 		return
 	}
 	s.renewed = now
-	if s.leaving && len(s.config.Members) == 1 { // nobody is left to be told
-		s.end(Left)
-		return
-	}
 	if s.right.ended && s.mayGo() {
 		s.sendVoters(Farewell{s.config.Epoch})
 	}
@@ -66,10 +62,11 @@ func (s *State) renew(now Instant) {
 	s.sendVoters(Renew{Epoch: s.config.Epoch, Sent: now, Leaving: s.leaving, Unreached: unreached})
 }
 
-// mayGo reports whether a member that leaves has given everything away.
+// mayGo reports whether a member that leaves has given everything away. The last one has nobody to
+// give it to, and goes on until its process ends.
 func (s *State) mayGo() bool {
 	m, _ := s.config.Member(s.me.Boot)
-	if m.Role != RoleLeaving || len(s.parts) == 0 && !s.emptied {
+	if m.Role != RoleLeaving || len(s.config.Members) == 1 || len(s.parts) == 0 && !s.emptied {
 		return false
 	}
 	for i := range s.parts {
@@ -83,8 +80,8 @@ func (s *State) mayGo() bool {
 // renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
 func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	e := s.entry(from)
-	if m.Leaving {
-		e.leaving = true
+	if m.Leaving != e.leaving {
+		e.leaving, e.stays = m.Leaving, !m.Leaving
 	}
 	e.missed = m.Unreached
 	if !s.config.Votes(s.me.Boot) || s.p.keeps(ruleOneEpoch) && !s.config.Has(from) {

@@ -97,6 +97,7 @@ type entry struct {
 	asked     bool    // it wants to be admitted
 	askedAt   Instant // … since then
 	leaving   bool    // it wants to leave
+	stays     bool    // it wanted to, and does no more
 	seen      bool    // it has renewed with this voter in the epoch installed
 	unreached bool    // it cannot be called from here
 	missed    []Boot  // those that cannot be called from there

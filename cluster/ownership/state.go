@@ -69,18 +69,17 @@ type State struct {
 
 // origin is where a boot comes from.
 type origin struct {
-	former     Boot     // of the same process
-	electorate []string // addresses that found a cluster together, with its own
+	former Boot // of the same process
+	elect  Electorate
 }
 
 // never is an instant before all others.
 const never Instant = -1 << 60
 
-// New is a boot that knows nothing yet. electorate are the addresses that found the cluster with
-// it; none: it founds alone. former is the boot that the same process had before, or 0.
-func New(p *Params, me Member, electorate []string, former Boot) *State {
+// New is a boot that knows nothing yet. former is the boot that the same process had before, or 0.
+func New(p *Params, me Member, e Electorate, former Boot) *State {
 	s := &State{
-		p: p, me: me, origin: origin{former, electorate},
+		p: p, me: me, origin: origin{former, e},
 		polled: never, renewed: never,
 		right: right{until: never, floor: never, lost: never}, parts: make([]Part, p.Partitions),
 	}
@@ -94,7 +93,7 @@ func New(p *Params, me Member, electorate []string, former Boot) *State {
 func (s *State) Next(b Boot) *State {
 	me := s.me
 	me.Boot, me.Role = b, RoleOwner
-	n := New(s.p, me, s.origin.electorate, s.me.Boot)
+	n := New(s.p, me, s.origin.elect, s.me.Boot)
 	copy(n.parts, s.parts)
 	for i := range n.parts {
 		n.parts[i].Bound = 0
@@ -103,10 +102,11 @@ func (s *State) Next(b Boot) *State {
 		return n
 	}
 	n.stage, n.config = StageCandidate, s.config
-	n.origin.electorate = slices.Clone(n.origin.electorate)
+	e := &n.origin.elect
+	e.Others = slices.Clone(e.Others)
 	for _, m := range s.config.Members {
-		if !slices.Contains(n.origin.electorate, m.ID) {
-			n.origin.electorate = append(n.origin.electorate, m.ID)
+		if !e.greets(m.ID) {
+			e.Others = append(e.Others, m.ID)
 		}
 	}
 	return n
@@ -115,7 +115,7 @@ func (s *State) Next(b Boot) *State {
 // Within is a boot that begins inside a configuration, which names it and which nobody else decides
 // on any more: that of a simulated cluster that has been there before its world began.
 func Within(p *Params, me Member, now Instant, c *Configuration) (*State, Effects) {
-	s := New(p, me, nil, 0)
+	s := New(p, me, Electorate{}, 0)
 	s.install(now, c)
 	return s, s.effects(now)
 }
@@ -183,6 +183,8 @@ func (s *State) step(now Instant, e Event) {
 		s.wasStopped(now)
 	case Leave:
 		s.leaving, s.renewed = true, never
+	case Stay:
+		s.leaving, s.emptied, s.renewed = false, false, never
 	case Recover:
 		s.recover(now)
 	case Closing:
@@ -193,6 +195,8 @@ func (s *State) step(now Instant, e Event) {
 		s.conclude(e.Partition, true)
 	case Copying:
 		s.copying(e)
+	case Electorate:
+		s.origin.elect = e
 	}
 }
 

@@ -42,6 +42,8 @@ func (c *Configuration) checkSizes() error {
 		return errors.New("its epoch has the number 0")
 	case len(c.Members) == 0 || len(c.Members) > MaxMembers:
 		return fmt.Errorf("it has %d members; 1 to %d are accepted", len(c.Members), MaxMembers)
+	case c.Failover != 0 && (c.Failover < MinFailover || c.Failover > MaxFailover):
+		return fmt.Errorf("it has a failover of %v; %v to %v are accepted", c.Failover, MinFailover, MaxFailover)
 	case len(c.Rivals) > MaxMembers:
 		return fmt.Errorf("it has %d rivals; at most %d are accepted", len(c.Rivals), MaxMembers)
 	case len(c.Voters) == 0 || len(c.Voters) > MaxVoters:

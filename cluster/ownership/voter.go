@@ -155,6 +155,10 @@ func (s *State) install(now Instant, c *Configuration) {
 	}
 	joined := s.stage == StageJoined
 	s.config, s.stage = c, StageJoined
+	if c.Failover != s.p.Failover {
+		p := s.p.With(c.Failover)
+		s.p = &p
+	}
 	s.chain = append(slices.Clone(s.chain), c)
 	s.chain = s.chain[max(0, len(s.chain)-keepChain):]
 	s.voter, s.proposer, s.fork, s.founding = voter{}, proposer{}, fork{}, founding{}

@@ -163,7 +163,7 @@ func (w *world) start(id string, electors ...string) *node {
 	}
 	n.electors = electors
 	w.next++
-	w.boot(n, New(&w.p, Member{ID: n.id, Boot: w.next, Zone: n.zone}, n.electors, 0))
+	w.boot(n, New(&w.p, Member{ID: n.id, Boot: w.next, Zone: n.zone}, Of(n.electors...), 0))
 	return n
 }
 

@@ -127,7 +127,7 @@ func (v *benchVerb) check() error {
 // selfSettings are node i of bench --self: on free ports.
 func selfSettings(i int, first *running) (settings, error) {
 	const free = "127.0.0.1:0"
-	s := settings{Name: fmt.Sprintf("node-%d", i+1), Gossip: free, Peer: free, GRPC: free, HTTP: "off"}
+	s := settings{TrustRefused: true, Name: fmt.Sprintf("node-%d", i+1), Gossip: free, Peer: free, GRPC: free, HTTP: "off"}
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}
 	}

@@ -80,7 +80,8 @@ const demoLineEvery = 5 * time.Second
 func demoSettings(i int, first *running) (s settings, err error) {
 	port := func(base int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(base+i*demoPortStep)) }
 	s = settings{
-		Name: fmt.Sprintf("node-%d", i+1), Gossip: port(7946), Peer: port(7947), GRPC: port(7948), HTTP: port(7949), Redis: port(7950),
+		TrustRefused: true,
+		Name:         fmt.Sprintf("node-%d", i+1), Gossip: port(7946), Peer: port(7947), GRPC: port(7948), HTTP: port(7949), Redis: port(7950),
 	}
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}

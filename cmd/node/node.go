@@ -165,6 +165,9 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	if err != nil {
 		return err
 	}
+	if r.member.Role == cluster.RoleMember && !d.gossip.off() {
+		r.node.Agree(cluster.Trust{Failover: s.Failover, DoubtRefused: !s.TrustRefused})
+	}
 	if s.DataDir != "" {
 		if r.data, err = openDataDir(s.DataDir, r.log); err != nil {
 			return err
@@ -176,6 +179,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	}
 	r.node.Start()
 	r.tasks.Go(r.watchRefused)
+	r.tasks.Go(r.watchLost)
 	return nil
 }
 
@@ -457,10 +461,27 @@ func (r *running) becomeActive() {
 		}
 		r.log.Warn("no seed has answered yet; still trying", "join", r.settings.Join, "err", err)
 	}
+	if r.member.Role == cluster.RoleMember && !r.enter() {
+		return
+	}
 	if err := r.gossip.SetState(cluster.StateActive); err != nil {
 		r.log.Warn("in the ring, but the others may not have heard of it yet", "err", err)
 	}
 	r.announce()
+}
+
+// enter founds a cluster, or has its members admit this node, and returns as soon as it decides;
+// false if it is leaving before.
+func (r *running) enter() bool {
+	for {
+		patience, cancel := context.WithTimeout(r.leaving, joinReminder)
+		err := r.gossip.Enter(patience, r.node, r.settings.Expect)
+		cancel()
+		if err == nil || r.leaving.Err() != nil {
+			return err == nil
+		}
+		r.log.Warn("still trying", "err", err)
+	}
 }
 
 // joinReminder is how often a node that reaches nobody says so.

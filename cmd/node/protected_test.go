@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/http"
@@ -180,12 +181,24 @@ func TestProtectedCluster(t *testing.T) {
 		}
 	}
 
-	// A node with the gossip key but no certificate for peers may be heard of, but decides on no
-	// key.
+	// A node with the gossip key but no certificate for peers may be heard of, but is no member and
+	// decides on no key.
 	fakeCert, fakeKey := strangers.issue("n3")
-	fake := serveProcess(t, "n3", append(args[:len(args):len(args)], "--join", first.gossip,
+	door := freeAddress(t)
+	fake, ready := startProcess(t, "n3", append(args[:len(args):len(args)], "--join", first.gossip, "--grpc", door,
 		"--peer-tls-cert", fakeCert, "--peer-tls-key", fakeKey, "--peer-tls-ca", strangers.file)...)
-	out, _ := ask("check", "demo", keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0], "--addr", fake.grpc, "--tls-ca", clients.file, "--auth-token-file", token)
+	eventually(t, "it is refused", func() error {
+		if !strings.Contains(fake.log(), "certificate signed by unknown authority") {
+			return errors.New("it has not met the others yet")
+		}
+		return nil
+	})
+	select {
+	case <-ready:
+		t.Error("a node with a stranger's certificate was admitted")
+	case <-time.After(time.Second):
+	}
+	out, _ := ask("check", "demo", keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0], "--addr", door, "--tls-ca", clients.file, "--auth-token-file", token)
 	if !strings.Contains(out, "degraded") {
 		t.Errorf("a node with a stranger's certificate had a key decided by another one:\n%s", out)
 	}

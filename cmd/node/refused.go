@@ -21,6 +21,23 @@ func (r *running) refusals() (n refusals) {
 	return n
 }
 
+// watchLost says when a majority of the voters is lost, and when it is back, until the node leaves.
+func (r *running) watchLost() {
+	for lost := ""; ; sleep(r.leaving, refusedEvery) {
+		if r.leaving.Err() != nil {
+			return
+		}
+		switch now := r.node.LostText(); {
+		case now != "" && lost == "":
+			r.log.Error("a majority is lost; on_partition decides", "help", now)
+			lost = now
+		case now == "" && lost != "" && r.node.Deciding():
+			r.log.Info("a majority is back: this node decides again")
+			lost = ""
+		}
+	}
+}
+
 // watchRefused warns of refusals until the node leaves.
 func (r *running) watchRefused() {
 	var last refusals

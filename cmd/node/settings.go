@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -21,6 +22,10 @@ type settings struct {
 	Role      string   `default:"member" enum:"member,agent" help:"member owns keys; agent owns none, it forwards."`
 	Join      []string `placeholder:"SEED" help:"Nodes to find the cluster by, with commas: host:port, dns+name:port or dnssrv+name. Retried for ever. Give all nodes the same list. Without it a node starts a cluster of its own."`
 	Advertise string   `placeholder:"HOST" help:"Host or address that other nodes dial. Default: that of --gossip and --peer."`
+
+	Expect       int           `placeholder:"N" help:"How many members found a new cluster together: a majority of them has to be there. Needed where --join has names of all nodes. Default: as many as --join leads to, and this one."`
+	Failover     time.Duration `default:"1s" help:"How long a silent owner is waited for, 300ms to 1m. What the first members say holds for the whole cluster. Below 1s up to 200 members, on machines that do not throttle."`
+	TrustRefused bool          `default:"true" negatable:"" help:"A refused connection means that the process is gone, and its heirs go on at once. With =false its right to decide is waited for: for networks in which something else refuses."`
 
 	Gossip string `group:"doors" default:"127.0.0.1:7946" help:"Membership, TCP and UDP."`
 	Peer   string `group:"doors" default:"127.0.0.1:7947" help:"Node to node, gRPC."`
@@ -186,6 +191,12 @@ func (s *settings) check() (d doors, err error) {
 	}
 	if d.gossip.off() && len(s.Join) > 0 {
 		return d, errors.New("--join needs --gossip and --peer, and they are off")
+	}
+	if s.Expect < 0 || s.Expect > cluster.MostMembers || s.Expect > 0 && len(s.Join) == 0 {
+		return d, fmt.Errorf("--expect %d: give how many members found the cluster, 1 to %d, and --join, by which they find each other", s.Expect, cluster.MostMembers)
+	}
+	if s.Failover != 0 && (s.Failover < cluster.LeastFailover || s.Failover > cluster.MostFailover) {
+		return d, fmt.Errorf("--failover %v: give %v to %v", s.Failover, cluster.LeastFailover, cluster.MostFailover)
 	}
 	if d.gossip.off() && s.Role == "agent" {
 		return d, errors.New("--role agent needs --gossip and --peer: alone it would own nothing and reach nobody")

@@ -290,6 +290,13 @@ func (c *Client) Holds(ctx context.Context, in *penstockv1.HoldsRequest) (out *p
 	return out, err
 }
 
+// Recover has the asked node go on without the voters that it has lost, which the caller says are
+// gone for good. It is refused while a majority answers.
+func (c *Client) Recover(ctx context.Context) (node string, err error) {
+	out, err := c.admin.Recover(ctx, &penstockv1.RecoverRequest{})
+	return out.GetNode(), err
+}
+
 func (c *Client) nextID() *penstockv1.RequestId {
 	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
 }

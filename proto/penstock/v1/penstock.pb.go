@@ -3133,6 +3133,88 @@ func (x *DrainResponse) GetNode() string {
 	return ""
 }
 
+// RecoverRequest says that the voters which the asked node has lost are gone for good.
+type RecoverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoverRequest) Reset() {
+	*x = RecoverRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoverRequest) ProtoMessage() {}
+
+func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
+func (*RecoverRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{36}
+}
+
+// RecoverResponse says that the node goes on without them.
+type RecoverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoverResponse) Reset() {
+	*x = RecoverResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoverResponse) ProtoMessage() {}
+
+func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
+func (*RecoverResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RecoverResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 // LimitsRequest asks for the limits of a node.
 type LimitsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3142,7 +3224,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3236,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3249,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{36}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
 }
 
 // LimitsResponse has them, by name.
@@ -3181,7 +3263,7 @@ type LimitsResponse struct {
 
 func (x *LimitsResponse) Reset() {
 	*x = LimitsResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3275,7 @@ func (x *LimitsResponse) String() string {
 func (*LimitsResponse) ProtoMessage() {}
 
 func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3288,7 @@ func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsResponse.ProtoReflect.Descriptor instead.
 func (*LimitsResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{37}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LimitsResponse) GetNode() string {
@@ -3238,7 +3320,7 @@ type NamedLimit struct {
 
 func (x *NamedLimit) Reset() {
 	*x = NamedLimit{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3250,7 +3332,7 @@ func (x *NamedLimit) String() string {
 func (*NamedLimit) ProtoMessage() {}
 
 func (x *NamedLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3263,7 +3345,7 @@ func (x *NamedLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedLimit.ProtoReflect.Descriptor instead.
 func (*NamedLimit) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NamedLimit) GetLimit() *InlineLimit {
@@ -3297,7 +3379,7 @@ type PutLimitRequest struct {
 
 func (x *PutLimitRequest) Reset() {
 	*x = PutLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3391,7 @@ func (x *PutLimitRequest) String() string {
 func (*PutLimitRequest) ProtoMessage() {}
 
 func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3404,7 @@ func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitRequest.ProtoReflect.Descriptor instead.
 func (*PutLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutLimitRequest) GetLimit() *InlineLimit {
@@ -3344,7 +3426,7 @@ type PutLimitResponse struct {
 
 func (x *PutLimitResponse) Reset() {
 	*x = PutLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3438,7 @@ func (x *PutLimitResponse) String() string {
 func (*PutLimitResponse) ProtoMessage() {}
 
 func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3451,7 @@ func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitResponse.ProtoReflect.Descriptor instead.
 func (*PutLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PutLimitResponse) GetNode() string {
@@ -3396,7 +3478,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3490,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3503,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -3441,7 +3523,7 @@ type DeleteLimitResponse struct {
 
 func (x *DeleteLimitResponse) Reset() {
 	*x = DeleteLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3535,7 @@ func (x *DeleteLimitResponse) String() string {
 func (*DeleteLimitResponse) ProtoMessage() {}
 
 func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3548,7 @@ func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteLimitResponse) GetNode() string {
@@ -3674,6 +3756,9 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\aleft_ms\x18\x05 \x01(\x03R\x06leftMs\"\x0e\n" +
 	"\fDrainRequest\"#\n" +
 	"\rDrainResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\x10\n" +
+	"\x0eRecoverRequest\"%\n" +
+	"\x0fRecoverResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\x0f\n" +
 	"\rLimitsRequest\"U\n" +
 	"\x0eLimitsResponse\x12\x12\n" +
@@ -3756,14 +3841,15 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse\x12D\n" +
 	"\aReserve\x12\x1b.penstock.v1.ReserveRequest\x1a\x1c.penstock.v1.ReserveResponse\x12A\n" +
 	"\x06Settle\x12\x1a.penstock.v1.SettleRequest\x1a\x1b.penstock.v1.SettleResponse\x12A\n" +
-	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xdf\x04\n" +
+	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xa5\x05\n" +
 	"\x05Admin\x12D\n" +
 	"\aMembers\x12\x1b.penstock.v1.MembersRequest\x1a\x1c.penstock.v1.MembersResponse\x12;\n" +
 	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponse\x128\n" +
 	"\x03Top\x12\x17.penstock.v1.TopRequest\x1a\x18.penstock.v1.TopResponse\x12;\n" +
 	"\x04Keys\x12\x18.penstock.v1.KeysRequest\x1a\x19.penstock.v1.KeysResponse\x12>\n" +
 	"\x05Holds\x12\x19.penstock.v1.HoldsRequest\x1a\x1a.penstock.v1.HoldsResponse\x12>\n" +
-	"\x05Drain\x12\x19.penstock.v1.DrainRequest\x1a\x1a.penstock.v1.DrainResponse\x12A\n" +
+	"\x05Drain\x12\x19.penstock.v1.DrainRequest\x1a\x1a.penstock.v1.DrainResponse\x12D\n" +
+	"\aRecover\x12\x1b.penstock.v1.RecoverRequest\x1a\x1c.penstock.v1.RecoverResponse\x12A\n" +
 	"\x06Limits\x12\x1a.penstock.v1.LimitsRequest\x1a\x1b.penstock.v1.LimitsResponse\x12G\n" +
 	"\bPutLimit\x12\x1c.penstock.v1.PutLimitRequest\x1a\x1d.penstock.v1.PutLimitResponse\x12P\n" +
 	"\vDeleteLimit\x12\x1f.penstock.v1.DeleteLimitRequest\x1a .penstock.v1.DeleteLimitResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
@@ -3781,7 +3867,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: penstock.v1.Algorithm
 	(Anchor)(0),                 // 1: penstock.v1.Anchor
@@ -3828,14 +3914,16 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*OpenHold)(nil),            // 42: penstock.v1.OpenHold
 	(*DrainRequest)(nil),        // 43: penstock.v1.DrainRequest
 	(*DrainResponse)(nil),       // 44: penstock.v1.DrainResponse
-	(*LimitsRequest)(nil),       // 45: penstock.v1.LimitsRequest
-	(*LimitsResponse)(nil),      // 46: penstock.v1.LimitsResponse
-	(*NamedLimit)(nil),          // 47: penstock.v1.NamedLimit
-	(*PutLimitRequest)(nil),     // 48: penstock.v1.PutLimitRequest
-	(*PutLimitResponse)(nil),    // 49: penstock.v1.PutLimitResponse
-	(*DeleteLimitRequest)(nil),  // 50: penstock.v1.DeleteLimitRequest
-	(*DeleteLimitResponse)(nil), // 51: penstock.v1.DeleteLimitResponse
-	nil,                         // 52: penstock.v1.CheckRequest.AttributesEntry
+	(*RecoverRequest)(nil),      // 45: penstock.v1.RecoverRequest
+	(*RecoverResponse)(nil),     // 46: penstock.v1.RecoverResponse
+	(*LimitsRequest)(nil),       // 47: penstock.v1.LimitsRequest
+	(*LimitsResponse)(nil),      // 48: penstock.v1.LimitsResponse
+	(*NamedLimit)(nil),          // 49: penstock.v1.NamedLimit
+	(*PutLimitRequest)(nil),     // 50: penstock.v1.PutLimitRequest
+	(*PutLimitResponse)(nil),    // 51: penstock.v1.PutLimitResponse
+	(*DeleteLimitRequest)(nil),  // 52: penstock.v1.DeleteLimitRequest
+	(*DeleteLimitResponse)(nil), // 53: penstock.v1.DeleteLimitResponse
+	nil,                         // 54: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -3850,7 +3938,7 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
 	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	52, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	54, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
 	10, // 13: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
 	12, // 14: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
 	15, // 15: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
@@ -3870,7 +3958,7 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	37, // 29: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
 	37, // 30: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
 	42, // 31: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
-	47, // 32: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
+	49, // 32: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
 	11, // 33: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
 	11, // 34: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
 	13, // 35: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
@@ -3886,27 +3974,29 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	38, // 45: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
 	40, // 46: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
 	43, // 47: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
-	45, // 48: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
-	48, // 49: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
-	50, // 50: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
-	14, // 51: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	17, // 52: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	20, // 53: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	22, // 54: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	24, // 55: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	27, // 56: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	29, // 57: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	32, // 58: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	34, // 59: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	36, // 60: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	39, // 61: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	41, // 62: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
-	44, // 63: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
-	46, // 64: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
-	49, // 65: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
-	51, // 66: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
-	51, // [51:67] is the sub-list for method output_type
-	35, // [35:51] is the sub-list for method input_type
+	45, // 48: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
+	47, // 49: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
+	50, // 50: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
+	52, // 51: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
+	14, // 52: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	17, // 53: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	20, // 54: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	22, // 55: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	24, // 56: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	27, // 57: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	29, // 58: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	32, // 59: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	34, // 60: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	36, // 61: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	39, // 62: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	41, // 63: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	44, // 64: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
+	46, // 65: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
+	48, // 66: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
+	51, // 67: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
+	53, // 68: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
+	52, // [52:69] is the sub-list for method output_type
+	35, // [35:52] is the sub-list for method input_type
 	35, // [35:35] is the sub-list for extension type_name
 	35, // [35:35] is the sub-list for extension extendee
 	0,  // [0:35] is the sub-list for field type_name
@@ -3925,7 +4015,7 @@ func file_penstock_v1_penstock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -381,6 +381,7 @@ const (
 	Admin_Keys_FullMethodName        = "/penstock.v1.Admin/Keys"
 	Admin_Holds_FullMethodName       = "/penstock.v1.Admin/Holds"
 	Admin_Drain_FullMethodName       = "/penstock.v1.Admin/Drain"
+	Admin_Recover_FullMethodName     = "/penstock.v1.Admin/Recover"
 	Admin_Limits_FullMethodName      = "/penstock.v1.Admin/Limits"
 	Admin_PutLimit_FullMethodName    = "/penstock.v1.Admin/PutLimit"
 	Admin_DeleteLimit_FullMethodName = "/penstock.v1.Admin/DeleteLimit"
@@ -409,6 +410,9 @@ type AdminClient interface {
 	// but by a restart. May be repeated. FAILED_PRECONDITION: there is no other member to take over. DEADLINE_EXCEEDED: that is not
 	// done yet, and goes on.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
+	// Recover has the asked node go on without the voters that it has lost, on an operator's word that they are gone for good.
+	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is no member.
+	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverResponse, error)
 	// Limits lists the named limits that the asked node has, by name.
 	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error)
 	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
@@ -488,6 +492,16 @@ func (c *adminClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *adminClient) Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecoverResponse)
+	err := c.cc.Invoke(ctx, Admin_Recover_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LimitsResponse)
@@ -541,6 +555,9 @@ type AdminServer interface {
 	// but by a restart. May be repeated. FAILED_PRECONDITION: there is no other member to take over. DEADLINE_EXCEEDED: that is not
 	// done yet, and goes on.
 	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
+	// Recover has the asked node go on without the voters that it has lost, on an operator's word that they are gone for good.
+	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is no member.
+	Recover(context.Context, *RecoverRequest) (*RecoverResponse, error)
 	// Limits lists the named limits that the asked node has, by name.
 	Limits(context.Context, *LimitsRequest) (*LimitsResponse, error)
 	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
@@ -577,6 +594,9 @@ func (UnimplementedAdminServer) Holds(context.Context, *HoldsRequest) (*HoldsRes
 }
 func (UnimplementedAdminServer) Drain(context.Context, *DrainRequest) (*DrainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
+}
+func (UnimplementedAdminServer) Recover(context.Context, *RecoverRequest) (*RecoverResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Recover not implemented")
 }
 func (UnimplementedAdminServer) Limits(context.Context, *LimitsRequest) (*LimitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Limits not implemented")
@@ -716,6 +736,24 @@ func _Admin_Drain_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Recover_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecoverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Recover(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Recover_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Recover(ctx, req.(*RecoverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_Limits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LimitsRequest)
 	if err := dec(in); err != nil {
@@ -800,6 +838,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Drain",
 			Handler:    _Admin_Drain_Handler,
+		},
+		{
+			MethodName: "Recover",
+			Handler:    _Admin_Recover_Handler,
 		},
 		{
 			MethodName: "Limits",

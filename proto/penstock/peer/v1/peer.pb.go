@@ -934,8 +934,10 @@ type Configuration struct {
 	// 1 to 2048, sorted by id.
 	Members []*Member `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
 	// 1 to 7 boots of members, sorted.
-	Voters        []uint64  `protobuf:"fixed64,4,rep,packed,name=voters,proto3" json:"voters,omitempty"`
-	Rivals        []*Member `protobuf:"bytes,5,rep,name=rivals,proto3" json:"rivals,omitempty"`
+	Voters []uint64  `protobuf:"fixed64,4,rep,packed,name=voters,proto3" json:"voters,omitempty"`
+	Rivals []*Member `protobuf:"bytes,5,rep,name=rivals,proto3" json:"rivals,omitempty"`
+	// How long a silent member is waited for, in milliseconds, 300 to 60000; 0 is a second.
+	Failover      uint64 `protobuf:"varint,6,opt,name=failover,proto3" json:"failover,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1003,6 +1005,13 @@ func (x *Configuration) GetRivals() []*Member {
 		return x.Rivals
 	}
 	return nil
+}
+
+func (x *Configuration) GetFailover() uint64 {
+	if x != nil {
+		return x.Failover
+	}
+	return 0
 }
 
 // Member is one boot in a configuration.
@@ -2323,13 +2332,14 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05inner\x18\x11 \x01(\v2\x16.penstock.peer.v1.SaidR\x05inner\"9\n" +
 	"\x05Epoch\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\fR\alineage\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x04R\x06number\"\xf1\x01\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\x8d\x02\n" +
 	"\rConfiguration\x12-\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x123\n" +
 	"\bprevious\x18\x02 \x01(\v2\x17.penstock.peer.v1.EpochR\bprevious\x122\n" +
 	"\amembers\x18\x03 \x03(\v2\x18.penstock.peer.v1.MemberR\amembers\x12\x16\n" +
 	"\x06voters\x18\x04 \x03(\x06R\x06voters\x120\n" +
-	"\x06rivals\x18\x05 \x03(\v2\x18.penstock.peer.v1.MemberR\x06rivals\"T\n" +
+	"\x06rivals\x18\x05 \x03(\v2\x18.penstock.peer.v1.MemberR\x06rivals\x12\x1a\n" +
+	"\bfailover\x18\x06 \x01(\x04R\bfailover\"T\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x12\n" +

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"penstock/cluster/ownership"
+)
+
+// A node that reaches no majority of the voters decides nothing, for as long as that lasts: others
+// may decide on the other side of a cut, and no time makes that untrue. If the voters are gone for
+// good, an operator has to say so (Recover).
+
+// ErrMajority refuses to recover a cluster that has its voters.
+var ErrMajority = errors.New("recover: a majority of the voters answers this node, so there is nothing to recover")
+
+// ErrNotAgreed refuses to recover what is no member of a cluster.
+var ErrNotAgreed = errors.New("recover: this node keeps no keys together with others, it is alone or an agent; ask a member")
+
+// Lost is which voters do not answer this node, by id, if they are so many that it may not decide;
+// else none.
+func (n *Node) Lost() (missing []string) {
+	a := &n.agreed
+	if !a.on || !n.minority.Load() {
+		return nil
+	}
+	r := n.view.Load()
+	on := a.roll.Load()
+	if r == nil || !on.joined() {
+		return nil
+	}
+	for _, m := range on.config.Members {
+		i := r.Find(m.ID)
+		if !on.config.Votes(m.Boot) || m.ID == n.id || i < 0 {
+			continue
+		}
+		if p := r.peers[i]; p.left.Load() || p.missed.Load() != 0 || !sameProcess(m.Boot, p.boot) {
+			missing = append(missing, m.ID)
+		}
+	}
+	return missing
+}
+
+// LostText says what Lost means, and what helps; empty if nothing is lost.
+func (n *Node) LostText() string {
+	missing := n.Lost()
+	if len(missing) == 0 {
+		return ""
+	}
+	voters := len(n.Agreed().Voters)
+	return fmt.Sprintf("this node decides nothing: of %d voters a majority is needed, and %s do not answer; "+
+		"bring them back or heal the network, or, if they are gone for good, run penstock recover against one node that is left",
+		voters, strings.Join(missing, ", "))
+}
+
+// Recover has this node go on without the voters that it has lost, as an operator says that they
+// are gone for good. Those that still answer it go along. It is refused while a majority answers.
+// If that was wrong and the others live, both sides decide until they meet; then one gives way.
+func (n *Node) Recover() error {
+	a := &n.agreed
+	if !a.on {
+		return ErrNotAgreed
+	}
+	a.mu.Lock()
+	deciding := a.state.Deciding(ownership.Instant(n.clock.Now()))
+	a.mu.Unlock()
+	if deciding {
+		return ErrMajority
+	}
+	n.agree(0, ownership.Recover{}, ownership.Poll{})
+	return nil
+}
+
+// Voters are the ids of those that vote on the list of members; none of a node that is alone.
+func (n *Node) Voters() (ids []string) {
+	if c := n.Agreed(); c != nil {
+		for _, m := range c.Members {
+			if slices.Contains(c.Voters, m.Boot) {
+				ids = append(ids, m.ID)
+			}
+		}
+	}
+	return ids
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// status is what a node says of how it stands to the others.
+type standing struct {
+	Epoch  int
+	Voters []string
+	Lost   []string `json:"lost_voters"`
+}
+
+func statusOf(p *process) (s standing, err error) {
+	_, body, err := p.call("GET", "/v1/status")
+	if err == nil {
+		err = json.Unmarshal([]byte(body), &s)
+	}
+	return s, err
+}
+
+// oneCluster is nil if all go by the same list of members.
+func oneCluster(nodes ...*process) error {
+	if err := agreed(nodes...); err != nil {
+		return err
+	}
+	epoch := 0
+	for _, p := range nodes {
+		s, err := statusOf(p)
+		if err != nil {
+			return err
+		}
+		if epoch == 0 {
+			epoch = s.Epoch
+		}
+		if s.Epoch != epoch || epoch == 0 {
+			return fmt.Errorf("%s is in epoch %d, another one in %d", p.name, s.Epoch, epoch)
+		}
+	}
+	return nil
+}
+
+// whole is nil if keys have these units left of 10,000, undegraded, wherever they are asked for.
+func whole(left int64, keys []string, nodes ...*process) error {
+	for i, key := range keys {
+		a, err := checkAt(nodes[i%len(nodes)], "big", key+"&cost=0")
+		if err != nil || a.Degraded || a.Remaining != left {
+			return fmt.Errorf("%s: %+v, %v; want %d left", key, a, err, left)
+		}
+	}
+	return nil
+}
+
+// Promise: nodes that are started together with one list of seeds found one cluster, and never two.
+func TestFoundedTogether(t *testing.T) {
+	limits := write(t, testLimits)
+	for range 3 {
+		var seeds []string
+		for range 3 {
+			seeds = append(seeds, freeAddress(t))
+		}
+		var nodes []*process
+		for i, gossip := range seeds {
+			p, _ := startProcess(t, fmt.Sprintf("n%d", i+1), "--limits", limits, "--gossip", gossip, "--join", strings.Join(seeds, ","))
+			nodes = append(nodes, p)
+		}
+		for _, p := range nodes {
+			eventually(t, p.name+" is ready", func() error {
+				if !strings.Contains(p.log(), `"msg":"ready"`) {
+					return errors.New("it is not")
+				}
+				return nil
+			})
+		}
+		eventually(t, "all are in one cluster", func() error { return oneCluster(nodes...) })
+		for _, p := range nodes {
+			if strings.Contains(p.log(), "conceded") {
+				t.Errorf("%s had founded another cluster:\n%s", p.name, p.log())
+			}
+			p.cmd.Process.Kill()
+		}
+	}
+}
+
+// Promise: with two of three seeds there, a cluster is founded; with one it is not.
+func TestFoundedByAMajority(t *testing.T) {
+	limits := write(t, testLimits)
+	seeds := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	join := []string{"--limits", limits, "--join", strings.Join(seeds, ",")}
+	n1, ready := startProcess(t, "n1", append(join, "--gossip", seeds[0])...)
+	select {
+	case <-ready:
+		t.Fatal("one of three has founded a cluster")
+	case <-time.After(3 * time.Second):
+	}
+	n2 := serveProcess(t, "n2", append(join, "--gossip", seeds[1])...)
+	<-ready
+	eventually(t, "two of three are a cluster", func() error { return oneCluster(n1, n2) })
+}
+
+// Promise: four nodes that die one after the other lose nothing, down to the last one.
+func TestDieOneAfterTheOther(t *testing.T) {
+	limits := write(t, testLimits)
+	n1, n2, n3 := trio(t, limits)
+	n4 := serveProcess(t, "n4", "--limits", limits, "--join", n2.gossip)
+	nodes := []*process{n2, n1, n4, n3}
+	eventually(t, "all four agree", func() error { return oneCluster(nodes...) })
+	keys := make([]string, 40)
+	for i := range keys {
+		keys[i] = fmt.Sprint("die-", i)
+		if a, err := checkAt(nodes[i%4], "big", keys[i]+"&cost=7"); err != nil || a.Degraded {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+	for len(nodes) > 1 {
+		time.Sleep(time.Second) // a quiet second: copies are whole
+		if err := nodes[0].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		nodes = nodes[1:]
+		eventually(t, fmt.Sprintf("%d are left, and all is right", len(nodes)), func() error { return whole(9993, keys, nodes...) })
+	}
+}
+
+// Promise: a majority that is silent is never forgotten by time; readyz and the log say what is
+// missing and what helps; recover is refused while a majority answers, and else has the rest go on;
+// those that come back then join.
+func TestMajorityIsLost(t *testing.T) {
+	limits := write(t, testLimits)
+	n1, n2, n3 := trio(t, limits)
+	if out, code := program("recover", "--addr", n1.grpc); code != 1 || !strings.Contains(out, "nothing to recover") {
+		t.Errorf("recover with a majority: %d, %s", code, out)
+	}
+	key := keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0]
+	if a, err := checkAt(n1, "big", key); err != nil || a.Degraded {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	time.Sleep(time.Second)
+	for _, p := range []*process{n2, n3} {
+		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "n1 notices", func() error {
+		_, body, err := n1.call("GET", "/readyz")
+		if err == nil && (!strings.Contains(body, "n2, n3 do not answer") || !strings.Contains(body, "penstock recover")) {
+			err = fmt.Errorf("readyz says %q", body)
+		}
+		return err
+	})
+	if a, err := checkAt(n1, "big", key); err != nil || !a.Degraded {
+		t.Errorf("without a majority: %+v, %v; want a degraded answer", a, err)
+	}
+	if out, code := program("recover", "--addr", n1.grpc); code != 0 || !strings.Contains(out, "goes on without") {
+		t.Fatalf("recover: %d, %s", code, out)
+	}
+	eventually(t, "n1 decides again", func() error {
+		a, err := checkAt(n1, "big", key+"&cost=0")
+		if err == nil && a.Degraded {
+			err = fmt.Errorf("%+v", a)
+		}
+		return err
+	})
+	if _, body, err := n1.call("GET", "/v1/audit"); err != nil || !strings.Contains(body, `"recover"`) {
+		t.Errorf("the audit says %s, %v", body, err)
+	}
+	for _, p := range []*process{n2, n3} {
+		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all are in one cluster", func() error { return oneCluster(n1, n2, n3) })
+}
+
+// Promise: a cluster goes by the failover of its founder, and one of 300 ms replaces a silent node
+// within that time and what the tests' machine adds.
+func TestFailover(t *testing.T) {
+	limits := write(t, testLimits)
+	n1 := serveProcess(t, "n1", "--limits", limits, "--failover", "300ms")
+	n2 := serveProcess(t, "n2", "--limits", limits, "--join", n1.gossip, "--failover", "300ms")
+	n3 := serveProcess(t, "n3", "--limits", limits, "--join", n1.gossip, "--failover", "300ms")
+	eventually(t, "all three agree", func() error { return oneCluster(n1, n2, n3) })
+	keys := keysOwnedBy(t, "n3", 5, "n1", "n2", "n3")
+	for _, key := range keys {
+		if a, err := checkAt(n1, "big", key+"&cost=3"); err != nil || a.Degraded {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+	time.Sleep(time.Second)
+	if err := n3.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	eventually(t, "its keys are decided by others", func() error { return whole(9997, keys, n1, n2) })
+	t.Logf("after %v", time.Since(began))
+	if err := n3.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is back", func() error { return oneCluster(n1, n2, n3) })
+	for _, bad := range []string{"299ms", "61s", "-1s"} {
+		if out, code := program("serve", "--failover="+bad); code != 1 || !strings.Contains(out, "--failover") {
+			t.Errorf("--failover %s: %d, %s", bad, code, out)
+		}
+	}
+}
+
+// program runs a verb of the program as a process.
+func program(words ...string) (said string, code int) {
+	out, err := exec.Command(built, words...).CombinedOutput()
+	return string(out), exitOf(err)
+}

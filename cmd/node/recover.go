@@ -1,0 +1,24 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"penstock/rpc/client"
+)
+
+// recoverVerb tells a node that the voters which it has lost are gone for good. It is the only way
+// out of a lost majority that is not its return, and refused while a majority lives.
+type recoverVerb struct {
+	remote
+}
+
+func (v *recoverVerb) Run(sh shell) error {
+	return v.ask(func(ctx context.Context, c *client.Client) error {
+		node, err := c.Recover(ctx)
+		if err == nil {
+			fmt.Fprintf(sh.out, "%s goes on without the voters that it has lost; /readyz says when it decides again\n", node)
+		}
+		return err
+	})
+}
