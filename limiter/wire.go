@@ -65,47 +65,18 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 	var words []int64
 	millis := false
 	for len(b) > 0 {
-		tag, n := binary.Uvarint(b)
-		if n <= 0 {
+		var f stateField
+		if f, b = nextField(b); b == nil {
 			return same, errState
 		}
-		b = b[n:]
-		var x uint64
-		var body []byte
-		switch tag & 7 {
-		case 0:
-			x, n = binary.Uvarint(b)
-		case 1:
-			n = 8
-		case 2:
-			size, k := binary.Uvarint(b)
-			if k <= 0 || size > uint64(len(b)-k) {
-				return same, errState
-			}
-			n = k + int(size)
-			body = b[k:n]
-		case 5:
-			n = 4
-		default:
-			n = 0
-		}
-		if n <= 0 || n > len(b) {
-			return same, errState
-		}
-		b = b[n:]
-		switch tag {
+		switch f.tag {
 		case wireAlgorithm:
-			same = Algorithm(x) == l.Algorithm && x < 256
+			same = Algorithm(f.value) == l.Algorithm && f.value < 256
 		case wireMillis:
-			millis = x != 0
+			millis = f.value != 0
 		case wireWords:
-			words = words[:0]
-			for len(body) > 0 && len(words) <= maxWords {
-				x, n := binary.Uvarint(body)
-				if n <= 0 {
-					return same, errState
-				}
-				words, body = append(words, int64(x>>1)^-int64(x&1)), body[n:]
+			if words, err = readWords(words[:0], f.body); err != nil {
+				return same, err
 			}
 		}
 	}
@@ -122,6 +93,52 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 	l.merge(settled, w, now) // settles what it takes over
 	copy(w, settled)
 	return same, nil
+}
+
+// stateField is a field of a State: value of a varint, body of a field that says its length.
+type stateField struct {
+	tag, value uint64
+	body       []byte
+}
+
+// nextField reads the first field of b, and returns what follows it; nil if b is broken.
+func nextField(b []byte) (f stateField, rest []byte) {
+	tag, n := binary.Uvarint(b)
+	if n <= 0 {
+		return f, nil
+	}
+	b, f.tag = b[n:], tag
+	switch n = 0; tag & 7 {
+	case 0:
+		f.value, n = binary.Uvarint(b)
+	case 1:
+		n = 8
+	case 2:
+		size, k := binary.Uvarint(b)
+		if k <= 0 || size > uint64(len(b)-k) {
+			return f, nil
+		}
+		n = k + int(size)
+		f.body = b[k:n]
+	case 5:
+		n = 4
+	}
+	if n <= 0 || n > len(b) {
+		return f, nil
+	}
+	return f, b[n:]
+}
+
+// readWords appends the words of a state; those beyond the longest state there is are dropped.
+func readWords(words []int64, b []byte) ([]int64, error) {
+	for len(b) > 0 && len(words) <= maxWords {
+		x, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, errState
+		}
+		words, b = append(words, int64(x>>1)^-int64(x&1)), b[n:]
+	}
+	return words, nil
 }
 
 // clientMillis turns the times of clients among words from nanoseconds into milliseconds: a file of
