@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check soak fuzz mutants history chaos bench bench-docs bench-check benchmarks demo image compose
+.PHONY: help build test race lint format generate check soak fuzz mutants history chaos bench bench-docs bench-check benchmarks demo image compose release package reference
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lint: ## vet, staticcheck, and whether the format is right
 format: ## format all sources
 	$(tool) gofumpt -w .
 
+reference: ## docs/configuration.md and the package's example, from the flags
+	$(GO) test -count=1 ./cmd/node -run TestReference -update
+
 generate: ## Go code of the .proto files (needs protoc)
 	sh proto/generate.sh
 
@@ -77,3 +80,14 @@ image: ## container image, from a binary built here
 
 compose: image ## three containers; Ctrl-C stops them
 	PENSTOCK_IMAGE=$(IMAGE) $(COMPOSE) up --no-build
+
+release: ## dist/: static binaries for six systems, checksums, what is in them (SBOM), Debian packages; VERSION=v1.2.3
+	$(GO) run -C tools ./release -version '$(VERSION)'
+	$(MAKE) package
+
+package: ## dist/: the Debian packages of the binaries that make release has made
+	@tool=dist/penstock_$(VERSION)_$$($(GO) env GOHOSTOS)_$$($(GO) env GOHOSTARCH); \
+	for arch in amd64 arm64; do \
+		bash deploy/debian/build.sh dist/penstock_$(VERSION)_linux_$$arch '$(VERSION)' $$arch dist "$$tool" || exit; \
+	done
+	cd dist && { grep -v '\.deb$$' SHA256SUMS; sha256sum penstock_*.deb; } >sums && mv sums SHA256SUMS

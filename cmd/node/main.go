@@ -81,21 +81,7 @@ func run(args []string, sh shell) (code int) {
 		}
 	}()
 	var v verbs
-	parser, err := kong.New(&v,
-		kong.Name("penstock"),
-		kong.Description("A peer-to-peer rate limiter: every key has one owner, which decides from memory."),
-		kong.DefaultEnvars("PENSTOCK"),
-		kong.Resolvers(&configFile{}),
-		kong.Vars{"hostname": hostname(), "version": versionLine()},
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.ValueFormatter(helpWithoutEnv),
-		kong.ExplicitGroups(groups),
-		kong.Writers(sh.out, sh.err),
-		kong.Exit(func(c int) { panic(exited(c)) }),
-	)
-	if err != nil {
-		panic(err) // the grammar itself is wrong
-	}
+	parser := newParser(&v, sh, func(c int) { panic(exited(c)) })
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -114,6 +100,27 @@ func run(args []string, sh shell) (code int) {
 	}
 	fmt.Fprintf(sh.err, "%s: %v\n", ctx.Selected().FullPath(), err)
 	return 1
+}
+
+// newParser makes of v's fields a grammar that writes its help to sh, and ends with exit.
+func newParser(v *verbs, sh shell, exit func(code int)) *kong.Kong {
+	parser, err := kong.New(v,
+		kong.Name("penstock"),
+		kong.Description("A peer-to-peer rate limiter: "+
+			"every key has one owner, which decides from memory."),
+		kong.DefaultEnvars("PENSTOCK"),
+		kong.Resolvers(&configFile{}),
+		kong.Vars{"hostname": hostname(), "version": versionLine()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.ValueFormatter(helpWithoutEnv),
+		kong.ExplicitGroups(groups),
+		kong.Writers(sh.out, sh.err),
+		kong.Exit(exit),
+	)
+	if err != nil {
+		panic(err) // the grammar itself is wrong
+	}
+	return parser
 }
 
 // joinNegatives makes --cost=-1 of --cost -1, which kong would take for a flag of the name 1.
