@@ -19,6 +19,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/ring"
+	"penstock/rpc/fair"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -99,7 +100,7 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 	s.node = node
 	s.member = cluster.Member{ID: id, Boot: boot, State: cluster.StateActive, Features: cluster.OwnFeatures}
 	s.member.PeerAddr = s.open(NewPeerServer(PeerServerConfig{Node: node, Cluster: name, Clock: s.clock}))
-	door := NewServer(ServerConfig{Node: node, Clock: s.clock})
+	door := NewServer(ServerConfig{Node: node, Clock: s.clock, Gate: fair.New()})
 	door.RegisterService(&emptyService, nil) // for benchmarks
 	s.member.GRPCAddr = s.open(door)
 	s.conn, err = grpc.NewClient("passthrough:///"+s.member.GRPCAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -13,6 +13,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/access"
+	"penstock/rpc/fair"
 )
 
 // fault is what a door says instead of an answer. With each of them nothing was charged.
@@ -22,7 +23,11 @@ type fault struct {
 	Field  string     // of the request that is wrong, as in "items[3].key"; empty if no field is
 	Text   string     // what is wrong, where, and what to do; begins with the field
 	Right  string     // that the client lacks
+	Type   string     // of the problem, for HTTP; empty: its status says it all
 }
+
+// overloaded is the type of the problem that a refused request has, to tell it from a denial.
+const overloaded = "urn:penstock:problem:overloaded"
 
 // explain maps the errors of Node.Check to what the doors say. An error that it does not know is a
 // fault of ours.
@@ -59,6 +64,8 @@ func explain(err error) fault {
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "name"
 	case errors.Is(err, cluster.ErrManyPut):
 		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
+	case errors.Is(err, fair.ErrOverloaded):
+		f.Code, f.Status, f.Type = codes.ResourceExhausted, http.StatusTooManyRequests, overloaded
 	case errors.Is(err, ErrBodies):
 		f.Code, f.Status, f.Field = codes.Unavailable, http.StatusServiceUnavailable, "body"
 	case errors.Is(err, ErrNobodyElse), errors.Is(err, cluster.ErrMajority), errors.Is(err, cluster.ErrNotAgreed):

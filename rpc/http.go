@@ -20,6 +20,7 @@ import (
 	"penstock/cluster"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/fair"
 	"penstock/rpc/ui"
 )
 
@@ -50,6 +51,9 @@ type HTTPConfig struct {
 	Clients *access.Clients
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
+	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
+	// all.
+	Gate *fair.Gate
 }
 
 // Bounds of the door. Who is slower or larger is cut off.
@@ -113,7 +117,7 @@ func NewHTTP(c HTTPConfig) http.Handler {
 	if c.Admin {
 		w.adminPages(m)
 	}
-	return w.screened(w.guarded(w.bodies.bounded(m)))
+	return w.screened(w.guarded(w.gated(w.bodies.bounded(m))))
 }
 
 // NewAdmin makes the admin listener: metrics, profiles, status, reset.
@@ -235,6 +239,33 @@ func (w *web) guarded(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(rw, r.WithContext(access.With(r.Context(), ticket)))
 	})
+}
+
+// gated refuses requests while there are too many of them. Pages for the operator stay open.
+func (w *web) gated(next http.Handler) http.Handler {
+	if w.Gate == nil {
+		return next
+	}
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if unguarded(r.URL.Path) || operatorPath(r.URL.Path) {
+			next.ServeHTTP(rw, r)
+			return
+		}
+		from := caller{tls: r.TLS, client: access.Of(r.Context())}
+		from.addr, _ = w.clientAddress(r)
+		client := from.name()
+		if err := w.Gate.Enter(client); err != nil {
+			writeFault(rw, explain(err))
+			return
+		}
+		defer w.Gate.Leave(client)
+		next.ServeHTTP(rw, r)
+	})
+}
+
+// operatorPath reports whether a page is for finding out what a node is busy with.
+func operatorPath(path string) bool {
+	return path == "/metrics" || path == "/v1/status" || strings.HasPrefix(path, "/debug/")
 }
 
 // timed measures h as path.

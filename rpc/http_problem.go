@@ -32,8 +32,11 @@ func writeFault(rw http.ResponseWriter, f fault) {
 	if f.Status == http.StatusUnauthorized {
 		rw.Header().Set("WWW-Authenticate", "Bearer")
 	}
+	if f.Type == overloaded {
+		rw.Header().Set("Retry-After", "1")
+	}
 	writeProblem(rw, &problem{
-		Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Field: f.Field, Right: f.Right,
+		Type: f.Type, Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Field: f.Field, Right: f.Right,
 	})
 }
 

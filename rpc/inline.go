@@ -239,6 +239,9 @@ func (c caller) name() string {
 	}
 	if c.ctx != nil {
 		if p, ok := peer.FromContext(c.ctx); ok {
+			if weighed, ok := p.AuthInfo.(weighedInfo); ok {
+				return weighed.conn.origin(weighed.AuthInfo)
+			}
 			c.addr = p.Addr.String()
 			c.tls = tlsState(p.AuthInfo)
 		}

@@ -118,7 +118,9 @@ type weighedConn struct {
 	out     frameWalk // of the goroutine that writes
 	weight  atomic.Int64
 	dropped atomic.Bool // it is closed, and weighs what it weighed then until it is gone
-	going   int64       // what it adds to the door's; the door's mu guards it
+	named   sync.Once
+	name    string // by named
+	going   int64  // what it adds to the door's; the door's mu guards it
 
 	mu      sync.Mutex // guards what follows
 	calls   map[uint32]*openCall
@@ -147,6 +149,12 @@ func newWeighedConn(conn, raw net.Conn, d *intake) *weighedConn {
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
 	return c
+}
+
+// origin is the name of the client at the other end, by its certificate or address.
+func (c *weighedConn) origin(info credentials.AuthInfo) string {
+	c.named.Do(func() { c.name = caller{tls: tlsState(info), addr: c.RemoteAddr().String()}.name() })
+	return c.name
 }
 
 func (c *weighedConn) Read(b []byte) (int, error) {

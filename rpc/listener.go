@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,9 +23,10 @@ type Doorkeeper struct {
 	shared  atomic.Int64 // those of open that take common room
 	refused atomic.Uint64
 
-	mu     sync.Mutex // guards what follows
-	logged time.Time  // when refusals were last logged
-	since  uint64     // refused by then
+	mu     sync.Mutex           // guards what follows
+	logged time.Time            // when refusals were last logged
+	since  uint64               // refused by then
+	from   map[netip.Prefix]int // open connections, with Fair
 }
 
 // refusalsLogged is how often a door says that it refuses, at most.
@@ -37,6 +39,10 @@ type DoorkeeperConfig struct {
 	Most   int          // connections that it may have at all; those beyond Own are taken from Common
 	Common *CommonRoom  // shared with other doors; nil: there is none
 	Logger *slog.Logger // required
+	// Fair bounds the connections of one address, or of one network of an IPv6 customer: it may have
+	// fairShare times as many as there is room left for. One address alone gets 7 of 8; the others
+	// find room.
+	Fair bool
 	// Refusal is written to a connection before it is closed, in the protocol of the door. Empty
 	// for a door with TLS.
 	Refusal string
@@ -66,6 +72,14 @@ func (r *CommonRoom) take() bool {
 	return false
 }
 
+// left is the room that nobody has taken.
+func (r *CommonRoom) left() int64 {
+	if r == nil {
+		return 0
+	}
+	return max(0, r.room-r.used.Load())
+}
+
 // NewDoorkeeper makes one for l.
 func NewDoorkeeper(l net.Listener, c DoorkeeperConfig) *Doorkeeper {
 	return &Doorkeeper{Listener: l, config: c}
@@ -80,18 +94,69 @@ func (k *Doorkeeper) Accept() (net.Conn, error) {
 		}
 		open := k.open.Add(1)
 		own := open-k.shared.Load() <= int64(k.config.Own)
-		if open <= int64(k.config.Most) && (own || k.config.Common.take()) {
+		origin, fair := k.count(conn, open)
+		if fair && open <= int64(k.config.Most) && (own || k.config.Common.take()) {
 			if !own {
 				k.shared.Add(1)
 			}
 			if k.config.UserTimeout > 0 {
 				setUserTimeout(conn, k.config.UserTimeout)
 			}
-			return &admitted{Conn: conn, keeper: k, shared: !own}, nil
+			return &admitted{Conn: conn, keeper: k, shared: !own, origin: origin}, nil
 		}
 		k.open.Add(-1)
+		k.uncount(origin)
 		k.refuse(conn)
 	}
+}
+
+const (
+	// fairShare is how many connections an address may have for each that there is room left for.
+	fairShare = 7
+	// fairAlways is how many connections an address may have whatever others have.
+	fairAlways = 4
+)
+
+// count adds a connection to those of its address, and reports whether that is no more than its
+// share of the door; open are those of all addresses, with this one.
+func (k *Doorkeeper) count(conn net.Conn, open int64) (origin netip.Prefix, fair bool) {
+	if !k.config.Fair {
+		return origin, true
+	}
+	if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+		origin = network(at.Addr())
+	}
+	own := max(0, int64(k.config.Own)-open+k.shared.Load())
+	left := min(int64(k.config.Most)-open, own+k.config.Common.left())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.from == nil {
+		k.from = make(map[netip.Prefix]int)
+	}
+	k.from[origin]++
+	mine := int64(k.from[origin])
+	return origin, mine <= fairAlways || mine <= fairShare*max(0, left)
+}
+
+// uncount ends what count has begun.
+func (k *Doorkeeper) uncount(origin netip.Prefix) {
+	if !k.config.Fair {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.from[origin]--; k.from[origin] <= 0 {
+		delete(k.from, origin)
+	}
+}
+
+// network is the address, or the network of an IPv6 customer.
+func network(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	if ip.Is6() {
+		return netip.PrefixFrom(ip, 64).Masked()
+	}
+	return netip.PrefixFrom(ip, ip.BitLen())
 }
 
 // refuse closes conn. What it writes fits into the empty buffer of the socket, so it waits for
@@ -109,7 +174,7 @@ func (k *Doorkeeper) refuse(conn net.Conn) {
 	if now.Sub(k.logged) < refusalsLogged {
 		return
 	}
-	k.config.Logger.Warn("connections are refused: this door has as many as it may have", "door", k.config.Name, "open", k.open.Load(), "refused", n-k.since, "refused_in_all", n)
+	k.config.Logger.Warn("connections are refused: this door, or their address at it, has as many as it may have", "door", k.config.Name, "open", k.open.Load(), "refused", n-k.since, "refused_in_all", n)
 	k.logged, k.since = now, n
 }
 
@@ -118,6 +183,7 @@ type admitted struct {
 	net.Conn
 	keeper *Doorkeeper
 	shared bool // it takes common room
+	origin netip.Prefix
 	closed atomic.Bool
 }
 
@@ -128,6 +194,7 @@ func (c *admitted) Close() error {
 			c.keeper.shared.Add(-1)
 		}
 		c.keeper.open.Add(-1)
+		c.keeper.uncount(c.origin)
 	}
 	return c.Conn.Close()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"penstock/cluster"
+	"penstock/rpc/fair"
 )
 
 // Metrics are what /metrics shows of a node: its counters, read when somebody asks and not before,
@@ -104,6 +105,17 @@ func (m *Metrics) addIntake(d *intake) {
 			func() float64 { return float64(d.closed.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_grpc_overdue_total", Help: "Connections closed because a message did not come to its end."},
 			func() float64 { return float64(d.slow.Load()) }))
+}
+
+// AddGate shows the requests under way at the doors for clients.
+func (m *Metrics) AddGate(g *fair.Gate) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_requests_under_way", Help: "Requests of clients that are not answered yet."},
+			func() float64 { return float64(g.Figures().Used) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_requests_room", Help: "Requests that may be under way; less while goroutines wait for a processor."},
+			func() float64 { return float64(g.Figures().Room) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_overloaded_total", Help: "Requests refused as OVERLOADED, before anything was charged."},
+			func() float64 { return float64(g.Figures().Refused) }))
 }
 
 // AddDoor shows the connections of a door.

@@ -15,6 +15,7 @@ import (
 	"penstock/cluster"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/fair"
 	"penstock/rpc/resp"
 )
 
@@ -27,6 +28,7 @@ type RedisConfig struct {
 	Audit     *audit.Log      // records what DEL resets; nil: nothing does
 	Draining  func() bool     // while it is true, READY says 0; nil: never
 	Inlines   *Inlines        // the limits that commands bring along, shared by the doors of a node; nil: those of this door alone
+	Gate      *fair.Gate      // refuses rounds of checks while there are too many; nil: none
 	Metrics   *Metrics        // shows what the door counts; nil: nobody does
 }
 

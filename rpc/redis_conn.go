@@ -10,6 +10,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/access"
+	"penstock/rpc/fair"
 	"penstock/rpc/resp"
 )
 
@@ -42,6 +43,7 @@ type redisConn struct {
 	queue   redisQueue
 
 	from      caller // see there
+	named     string // what origin has found; empty: it is looked up anew
 	limits    [redisLimits]knownLimit
 	last      *redisCommand // as lastName calls it
 	lastName  string        // in lastBytes
@@ -260,8 +262,11 @@ func (c *redisConn) decide() {
 	r.checks, r.decides = 0, true
 	r.request = cluster.Request{Items: r.items[:n]}
 	out := r.decided[:n]
-	if err := c.door.config.Node.Check(&r.request, out); err != nil {
+	if err := c.charge(out); err != nil {
 		text := "ERR " + explain(err).Text
+		if errors.Is(err, fair.ErrOverloaded) {
+			text = "BUSY " + explain(err).Text
+		}
 		for range n {
 			c.fail(text)
 		}
@@ -272,6 +277,20 @@ func (c *redisConn) decide() {
 	}
 	clear(r.items[:n]) // they point into buffers of connections
 	c.relieve()
+}
+
+// charge has the node decide on the request of the round.
+func (c *redisConn) charge(out []cluster.Decision) error {
+	gate := c.door.config.Gate
+	if gate == nil {
+		return c.door.config.Node.Check(&c.round.request, out)
+	}
+	client := c.origin()
+	if err := gate.Enter(client); err != nil {
+		return err
+	}
+	defer gate.Leave(client)
+	return c.door.config.Node.Check(&c.round.request, out)
 }
 
 // begin makes room for a reply that is no decision: those before it come first.

@@ -247,6 +247,16 @@ func (c *redisConn) caller() caller {
 	return c.from
 }
 
+// origin is the name of the client of the connection.
+func (c *redisConn) origin() string {
+	if c.named == "" {
+		if c.named = c.caller().name(); c.named == "" {
+			c.named = "this machine"
+		}
+	}
+	return c.named
+}
+
 // smyteInt reads a number as Smyte's server does: with a sign and blanks around it, if there are
 // any.
 func smyteInt(b []byte) (int64, bool) {

@@ -161,7 +161,7 @@ func (c *redisConn) quit([][]byte) {
 func (c *redisConn) reset([][]byte) {
 	c.endQueue()
 	c.version, c.name = 2, ""
-	c.from.client, c.known = nil, c.door.admits == nil
+	c.from.client, c.known, c.named = nil, c.door.admits == nil, ""
 	c.showCertificate()
 	c.say("RESET")
 }
@@ -198,7 +198,7 @@ func (c *redisConn) identify(user, token []byte) (fault string) {
 	if ticket == nil || err != nil || string(user) != redisUser && string(user) != client.Name {
 		return wrongPass
 	}
-	c.from.client, c.known = ticket, true
+	c.from.client, c.known, c.named = ticket, true, ""
 	return ""
 }
 
@@ -210,7 +210,7 @@ func (c *redisConn) showCertificate() {
 	}
 	state := t.ConnectionState()
 	if ticket := c.door.admits.Certificate(&state); ticket != nil {
-		c.from.client, c.known = ticket, true
+		c.from.client, c.known, c.named = ticket, true, ""
 	}
 }
 

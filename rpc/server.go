@@ -24,6 +24,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/fair"
 )
 
 // ServerConfig makes the gRPC door for clients. Node and Clock are required.
@@ -40,6 +41,9 @@ type ServerConfig struct {
 	Clients *access.Clients
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
+	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
+	// all.
+	Gate *fair.Gate
 	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients.
 	// Default: 128 MiB.
 	Unfinished int64
@@ -77,7 +81,7 @@ func NewServer(c ServerConfig) *Server {
 	if c.Metrics != nil {
 		c.Metrics.addIntake(door)
 	}
-	calls := &admit{clients: clientsOf(c.Clients, c.AuthToken), single: make(map[string]bool)}
+	calls := &admit{clients: clientsOf(c.Clients, c.AuthToken), single: make(map[string]bool), gate: c.Gate}
 	s := grpc.NewServer(append(doorOptions(c.TLS),
 		grpc.Creds(weighing{transport(c.TLS), door}),
 		grpc.InTapHandle(calls.handle),
@@ -87,7 +91,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
 	registerRateLimiter(s, &rateLimiter{
-		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil, audit: c.Audit,
+		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
 		seconds: c.Metrics.Checks("grpc"),
 	})
 	registerGubernator(s, &gubernatorDoor{
@@ -154,7 +158,8 @@ type rateLimiter struct {
 	clock   *Clock
 	inlines *Inlines
 	ending  <-chan struct{}
-	guarded bool // calls have tickets
+	guarded bool       // calls have tickets
+	gate    *fair.Gate // of requests in streams; other calls have passed it
 	audit   *audit.Log
 	seconds prometheus.Observer // of checks; nil: they are not measured
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"penstock/cluster"
+	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
@@ -106,11 +107,24 @@ func (s *rateLimiter) answer(c *streamCall) {
 		timeout = time.Duration(min(max(c.timeoutMs, 0), maxTimeout.Milliseconds())) * time.Millisecond
 	}
 	began := time.Now()
-	err := s.check(s.clock.At(began).Add(timeout), &c.checkCall)
+	err := s.answerOne(s.clock.At(began).Add(timeout), &c.checkCall)
 	if took(s.seconds, began); err != nil {
 		f := explain(err)
 		c.failure = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
 	}
+}
+
+// answerOne is check for a request of a stream, which has not passed the gate yet.
+func (s *rateLimiter) answerOne(deadline limiter.Instant, c *checkCall) error {
+	if s.gate == nil {
+		return s.check(deadline, c)
+	}
+	client := c.from.name()
+	if err := s.gate.Enter(client); err != nil {
+		return err
+	}
+	defer s.gate.Leave(client)
+	return s.check(deadline, c)
 }
 
 // streamCall is one request of a stream, used again and again.

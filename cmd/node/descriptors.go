@@ -44,10 +44,10 @@ func (r *running) keepDoors() {
 	d := share(descriptorLimit()/max(1, r.settings.nodes), clients)
 	room := rpc.NewCommonRoom(d.common)
 	for _, o := range r.doors {
-		c := rpc.DoorkeeperConfig{Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room, Logger: r.log}
+		c := rpc.DoorkeeperConfig{Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room, Fair: true, Logger: r.log}
 		switch o.flag {
 		case "--peer":
-			c.Own, c.Most, c.Common, c.UserTimeout = d.peers, d.peers, nil, grpcUserTimeout
+			c.Own, c.Most, c.Common, c.Fair, c.UserTimeout = d.peers, d.peers, nil, false, grpcUserTimeout
 		case "--grpc":
 			c.UserTimeout = grpcUserTimeout
 		case "--http", "--admin":

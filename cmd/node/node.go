@@ -24,6 +24,7 @@ import (
 	"penstock/rpc"
 	"penstock/rpc/audit"
 	"penstock/rpc/envoy"
+	"penstock/rpc/fair"
 )
 
 // running is one node with everything around it, from start to stop. Any number of them live in one
@@ -230,12 +231,14 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		return err
 	}
 	inlines := &rpc.Inlines{Deny: s.Inline == "deny", Node: r.node}
+	gate := fair.New()
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
 		Node: r.node, Clients: clients, Audit: r.audit, Admin: d.admin.off(), Version: version(), Started: r.started,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: r.newMetrics(clientTLS),
-		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines,
+		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
 	}
+	pages.Metrics.AddGate(gate)
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
 	}
@@ -245,12 +248,12 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Drain: r.drain,
-			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines,
+			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
 		server := rpc.NewRedis(rpc.RedisConfig{
-			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines,
+			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		})
 		o.serve, o.close = server.Serve, server.Shutdown
 	}

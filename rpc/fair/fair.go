@@ -1,0 +1,127 @@
+// Package fair decides which requests a node takes on while it has more of them than it can decide
+// in time. A door asks Gate.Enter when the head of a request has come, and calls Gate.Leave when
+// the request is answered. A refused request has cost next to nothing, and its client hears
+// ErrOverloaded at once.
+//
+// Two rules decide:
+//
+//  1. The node has room for so many requests under way. The room shrinks while goroutines wait long
+//     for a processor, and grows back when they do not (room.go).
+//  2. A client may have share times as many requests under way as there is room left. One greedy
+//     client leaves a fifth of the room to others; the more clients are greedy, the less each has.
+//     A client that asks for little is never refused on account of a greedy one.
+package fair
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrOverloaded says that a request was refused, and that nothing was charged.
+var ErrOverloaded = errors.New("OVERLOADED: this node has more requests under way than it can " +
+	"decide in time, or this client has its share of them; nothing was charged, " +
+	"try again later or ask another node")
+
+const (
+	// share is how many requests a client may have for each that there is room left for.
+	share = 4
+	// always is how many requests a client may have whatever others have.
+	always = 2
+	// mostRoom is the room of a node whose goroutines do not wait. Requests that wait for a silent
+	// owner are under way as well.
+	mostRoom = 16 << 10
+	// leastRoom keeps a node at work whatever its goroutines wait for.
+	leastRoom = 32
+)
+
+// Gate counts the requests of a node. A nil *Gate lets in every request.
+type Gate struct {
+	now    func() time.Duration
+	waited func() time.Duration // the median wait for a processor since the last call
+
+	looked atomic.Int64 // when waited was last asked, a time.Duration; set under mu
+	busy   atomic.Bool  // the room is not the largest; set under mu
+
+	mu      sync.Mutex // guards what follows
+	room    int
+	used    int
+	clients map[string]int // requests under way, of those that have any
+	refused uint64
+}
+
+// New makes a gate of this process.
+func New() *Gate {
+	began, s := time.Now(), newScheduler()
+	return newGate(func() time.Duration { return time.Since(began) }, s.waited)
+}
+
+func newGate(now, waited func() time.Duration) *Gate {
+	return &Gate{now: now, waited: waited, room: mostRoom, clients: make(map[string]int)}
+}
+
+// Fixed makes a gate with a room that stays as it is.
+func Fixed(room int) *Gate {
+	still := func() time.Duration { return 0 }
+	g := newGate(still, still)
+	g.room = room
+	g.busy.Store(true)
+	return g
+}
+
+// Enter counts a request of a client until Leave, or returns ErrOverloaded.
+func (g *Gate) Enter(client string) error {
+	if g == nil {
+		return nil
+	}
+	g.look()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	mine := g.clients[client]
+	if mine >= always && mine >= share*(g.room-g.used) || g.used >= 2*mostRoom {
+		g.refused++
+		return ErrOverloaded
+	}
+	g.clients[client] = mine + 1
+	g.used++
+	return nil
+}
+
+// Busy reports whether goroutines wait for a processor, or did lately. A door for which counting is
+// dear may let requests in uncounted while they do not.
+func (g *Gate) Busy() bool {
+	if g == nil {
+		return false
+	}
+	g.look()
+	return g.busy.Load()
+}
+
+// Leave ends a request that Enter has let in.
+func (g *Gate) Leave(client string) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used--
+	if mine := g.clients[client] - 1; mine > 0 {
+		g.clients[client] = mine
+	} else {
+		delete(g.clients, client)
+	}
+}
+
+// Figures are the state of a gate, for metrics.
+type Figures struct {
+	Room, Used int
+	Refused    uint64
+}
+
+// Figures returns those of now.
+func (g *Gate) Figures() Figures {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Figures{g.room, g.used, g.refused}
+}
