@@ -55,6 +55,7 @@ var arrows = map[string]string{
 	"rpc -> proto":         "the doors' messages",
 	"rpc -> rpc/access":    "every door asks what its client may do",
 	"rpc -> rpc/audit":     "what clients change is recorded",
+	"rpc -> rpc/fair":      "a client that asks for more than its share is refused",
 	"rpc -> rpc/resp":      "the Redis protocol's bytes",
 	"rpc -> rpc/ui":        "the page of a node",
 
@@ -93,6 +94,7 @@ var arrows = map[string]string{
 	"cmd/node -> rpc/envoy":      "wiring",
 	"cmd/node -> rpc/access":     "wiring",
 	"cmd/node -> rpc/audit":      "wiring",
+	"cmd/node -> rpc/fair":       "wiring",
 	"cmd/node -> rpc/client":     "the verbs that ask a running node",
 	"cmd/node -> proto":          "the verbs that ask a running node",
 	"cmd/node -> sim":            "the verb sim",
@@ -156,6 +158,7 @@ var walls = map[string]string{
 	"rpc/audit -> *": "audit keeps lines: what they are about is not known here",
 
 	"rpc/access -> *": "access is rules about names: it knows neither the node nor a protocol",
+	"rpc/fair -> *":   "fair counts requests by the names of clients: it knows neither the node nor a protocol",
 
 	"rpc/ui -> *": "the page is files: what it shows it asks for as every client does",
 
