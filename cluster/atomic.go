@@ -54,7 +54,7 @@ func (n *Node) decideAllHere(now limiter.Instant, items []Item, out []Decision) 
 	}
 	for i := range out {
 		out[i] = Decision{Decision: decisions[i]}
-		n.sign(&items[i], &out[i])
+		n.sign(now, &items[i], &out[i])
 	}
 	return true
 }

@@ -188,14 +188,14 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 		*out = Decision{}
 		return false
 	}
-	n.sign(it, out)
+	n.sign(now, it, out)
 	return true
 }
 
 // sign says that out is a decision of this node as the holder of the key.
-func (n *Node) sign(it *Item, out *Decision) {
+func (n *Node) sign(now limiter.Instant, it *Item, out *Decision) {
 	out.Owner, out.Source = n.id, SourceOwner
-	if n.tied.Load() && !it.limit.Unlimited { // somebody else may go on too
+	if n.tied.Load() && !it.limit.Unlimited || n.forgetful(now, it) { // somebody else may go on too, or counters are lost
 		out.Degraded, out.Bound = true, it.limit.Capacity()
 	}
 }
@@ -324,7 +324,7 @@ func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
 		run.add(n.tallyOf(it), it.cellOf(d, checked))
 		if d.Degraded {
 			degraded++
-			n.tallyOf(it).add(reasonCell+int(n.reasonOf(d)), 1)
+			n.tallyOf(it).add(reasonCell+int(n.reasonOf(now, it, d)), 1)
 		}
 	}
 	run.flush()

@@ -223,8 +223,9 @@ func (n *Node) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 // concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to
 // hold it.
 func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint16, term uint64, unasked []uint64, calls []Call) {
-	free := make([]bool, len(wanted))
+	free, bereft := make([]bool, len(wanted)), make([]bool, len(wanted))
 	for k := range free {
+		bereft[k] = n.parts[wanted[k]].bereft
 		free[k] = true
 	}
 	for i := range calls {
@@ -236,7 +237,8 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			n.toldOfRival(p, c.Answer.Rival)
 			n.heardLocked(c.Answer.Move.Term)
 			for k, s := range c.Answer.Move.Standings {
-				free[k] = free[k] && s == StandingFree
+				free[k] = free[k] && (s == StandingFree || s == StandingBereft)
+				bereft[k] = bereft[k] || s == StandingBereft
 				// Who calls it busy may only hear who holds it; but then it knows better than this
 				// node who that is.
 				if pt := &n.parts[wanted[k]]; s == StandingHeld || s == StandingBusy && !n.reachedLocked(now, r, pt.hint) {
@@ -268,6 +270,7 @@ func (n *Node) concludeClaimLocked(now limiter.Instant, r *route, wanted []uint1
 			if pt.copyOf != 0 && pt.copyOf != n.boot {
 				n.stats.TakenOver.Add(1)
 			}
+			n.beginLocked(now, int(p), bereft[k])
 			n.holdLocked(int(p), term)
 			pt.to, pt.copied = r.copyTarget(int(p)), copyWanted
 			n.dueLocked(pt)
@@ -382,6 +385,9 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 			standings[k] = StandingBusy
 		default:
 			pt.term = m.Term
+			if pt.bereft {
+				standings[k] = StandingBereft
+			}
 		}
 	}
 	return standings

@@ -179,7 +179,7 @@ func (n *Node) answerAll(now limiter.Instant, view *route, items []Item, answer 
 	if n.decideAll(now, items, decisions) {
 		for i := range decisions {
 			d := Decision{Decision: decisions[i]}
-			n.sign(&items[i], &d)
+			n.sign(now, &items[i], &d)
 			answer.Items[i].Decision, answer.Items[i].Degraded, answer.Items[i].Bound = d.Decision, d.Degraded, d.Bound
 		}
 		return

@@ -167,9 +167,10 @@ type MoveAnswer struct {
 type Standing uint8
 
 const (
-	StandingFree Standing = iota // it does not hold the partition, and will accept it from nobody under a term up to the claim's
-	StandingHeld                 // it holds the partition, and will hand it over
-	StandingBusy                 // it is handing the partition or a copy to somebody, or has promised it under a later term
+	StandingFree   Standing = iota // it does not hold the partition, and will accept it from nobody under a term up to the claim's
+	StandingHeld                   // it holds the partition, and will hand it over
+	StandingBusy                   // it is handing the partition or a copy to somebody, or has promised it under a later term
+	StandingBereft                 // as free, and its last holder was evicted: if nobody has a copy, counters are forgotten
 )
 
 // AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration

@@ -9,6 +9,7 @@ import (
 	"penstock/cluster/dedup"
 	"penstock/cluster/denial"
 	"penstock/cluster/lease"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	"penstock/ring"
@@ -85,11 +86,12 @@ type Node struct {
 	promises map[ID]*promise // of them those that clients may settle here, by the ID of the reservation
 	settling bool            // what is owed is being charged
 
-	mu          sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
-	hinted      *View      // the members that gossip names
-	parts       []part     // by partition; nil if this node is no member
-	term        uint64     // the highest that was heard of
-	moves       uint64     // sequence of the last message about copies
+	mu          sync.Mutex               // guards below, and makes SetView one at a time; taken before a lock of the table, never after
+	hinted      *View                    // the members that gossip names
+	reviewed    *ownership.Configuration // that the View was made of last
+	parts       []part                   // by partition; nil if this node is no member
+	term        uint64                   // the highest that was heard of
+	moves       uint64                   // sequence of the last message about copies
 	inbox       map[uint64]*inbox
 	strangers   map[uint64]limiter.Instant // boots that may hold something and are not in the View, and when they were last heard: former ones, and acquaintances
 	acquainted  map[uint64]acquaintance    // by boot

@@ -42,6 +42,7 @@ type part struct {
 	giving   bool // not held any more, and not yet taken: a gift is under way to whom it is copied
 	pure     bool // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
 	restored bool // from a file, and who should hold it may not know of it yet
+	bereft   bool // its holder was evicted, and who holds it next may find no copy
 }
 
 // copyState says how much of a partition its copy has.
@@ -61,6 +62,9 @@ type holdings struct {
 	n    atomic.Int32                 // held
 
 	given atomic.Int32 // being given away
+
+	bereft atomic.Bool                   // some of began is set
+	began  [ring.Partitions]atomic.Int64 // Instant at which it was held with nothing, though something was forgotten
 }
 
 // Holds reports whether this node decides now for the key with this hash.
@@ -98,6 +102,7 @@ func (n *Node) holdLocked(p int, term uint64) {
 // dropLocked stops deciding for p. Decisions under way may still be taken; who has to know them all
 // passes through the table's locks after this (limiter.Table.Changed).
 func (n *Node) dropLocked(p int) {
+	n.holdings.began[p].Store(0)
 	if n.holdings.held[p].Swap(false) {
 		n.holdings.n.Add(-1)
 		n.unsettled = true
@@ -178,6 +183,10 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	}
 	v, old := n.hinted, n.view.Load()
 	roll := n.agreed.roll.Load()
+	if roll.joined() && roll.config != n.reviewed {
+		n.bereaveLocked(old, n.reviewed, roll.config)
+		n.reviewed = roll.config
+	}
 	members := slices.Clone(v.Members)
 	for i := range members {
 		if m := &members[i]; m.Role == RoleMember && (i != v.Self || m.State != StateLeaving || !roll.lonely()) {

@@ -30,12 +30,13 @@ const (
 	ReasonPartition                  // this node is cut off from most members: on_partition decided
 	ReasonContested                  // this node decided, and another node may decide for the key as well
 	ReasonUnreplicated               // this node decided, and no other node has confirmed its copy
+	ReasonForgotten                  // this node decided, and all nodes that had the counters before were gone at once
 	ReasonOwner                      // the owner has marked its answer as degraded
 	ofReasons
 )
 
 func (r Reason) String() string {
-	return [ofReasons]string{"unreachable", "partition", "contested", "unreplicated", "owner"}[r]
+	return [ofReasons]string{"unreachable", "partition", "contested", "unreplicated", "forgotten", "owner"}[r]
 }
 
 // The cells of a tally: checks by outcome and source, other answers, and why some were degraded.
@@ -189,7 +190,7 @@ func (n *Node) tallyOf(it *Item) *tally {
 }
 
 // reasonOf says why d is degraded.
-func (n *Node) reasonOf(d *Decision) Reason {
+func (n *Node) reasonOf(now limiter.Instant, it *Item, d *Decision) Reason {
 	switch {
 	case d.Source == SourceFallback && n.minority.Load():
 		return ReasonPartition
@@ -199,6 +200,8 @@ func (n *Node) reasonOf(d *Decision) Reason {
 		return ReasonOwner
 	case n.tied.Load():
 		return ReasonContested
+	case n.forgetful(now, it):
+		return ReasonForgotten
 	}
 	return ReasonUnreplicated
 }

@@ -444,7 +444,7 @@ func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 		case movedStandings:
 			for _, s := range f.bytes {
 				// What is not known is busy: nobody takes the partition for free.
-				m.Standings = append(m.Standings, cluster.Standing(min(s, byte(cluster.StandingBusy))))
+				m.Standings = append(m.Standings, standing(s))
 			}
 		case movedRefused:
 			m.Refused, err = readPartitions(m.Refused, &f)
@@ -475,3 +475,11 @@ func readBoots(list []uint64, f *fields) []uint64 {
 
 // maxKnown is how many members an answerer can know.
 const maxKnown = 1 << 16
+
+// standing takes what it does not know for busy, which decides nothing.
+func standing(b byte) cluster.Standing {
+	if s := cluster.Standing(b); s <= cluster.StandingBereft {
+		return s
+	}
+	return cluster.StandingBusy
+}

@@ -216,3 +216,42 @@ func program(words ...string) (said string, code int) {
 	out, err := exec.Command(built, words...).CombinedOutput()
 	return string(out), exitOf(err)
 }
+
+// Promise: when an owner and its heir are killed at once, a key whose counters are gone says so,
+// with what may have been forgotten, and no other key does.
+func TestOwnerAndHeirAreKilled(t *testing.T) {
+	limits := write(t, testLimits)
+	n1, n2, n3 := trio(t, limits)
+	n4 := serveProcess(t, "n4", "--limits", limits, "--join", n2.gossip)
+	n5 := serveProcess(t, "n5", "--limits", limits, "--join", n3.gossip)
+	eventually(t, "all five agree", func() error { return oneCluster(n1, n2, n3, n4, n5) })
+	keys := keysOwnedBy(t, "n4", 60, "n1", "n2", "n3", "n4", "n5")
+	keys = append(keys, keysOwnedBy(t, "n1", 20, "n1", "n2", "n3", "n4", "n5")...)
+	for _, key := range keys {
+		if a, err := checkAt(n1, "big", key+"&cost=7"); err != nil || a.Degraded {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+	time.Sleep(time.Second)
+	for _, p := range []*process{n4, n5} {
+		p.cmd.Process.Kill()
+	}
+	eventually(t, "three are left", func() error { return oneCluster(n1, n2, n3) })
+	forgotten := 0
+	eventually(t, "what is forgotten is marked, and nothing else", func() error {
+		forgotten = 0
+		for _, key := range keys {
+			a, err := checkAt(n1, "big", key+"&cost=0")
+			if err != nil || a.Degraded != (a.Remaining == 10000) || a.Degraded && a.Bound != 10000 {
+				return fmt.Errorf("%s: %+v, %v", key, a, err)
+			}
+			if a.Degraded {
+				forgotten++
+			}
+		}
+		return nil
+	})
+	if forgotten == 0 || forgotten > 60 {
+		t.Errorf("of 80 keys %d are forgotten; want some of those of n4, with n5 as heir", forgotten)
+	}
+}

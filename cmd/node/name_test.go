@@ -181,6 +181,7 @@ type checked struct {
 	Remaining int64
 	Owner     string
 	Degraded  bool
+	Bound     int64
 }
 
 func checkAt(p *process, limit, key string) (a checked, err error) {

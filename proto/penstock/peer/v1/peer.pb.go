@@ -1979,7 +1979,7 @@ type MoveAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The highest that the answerer has heard of.
 	Term uint64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	// One byte for each partition of the claim: 0 free, 1 held, 2 busy.
+	// One byte for each partition of the claim: 0 free, 1 held, 2 busy, 3 free, and its last holder was evicted.
 	Standings []byte `protobuf:"bytes,2,opt,name=standings,proto3" json:"standings,omitempty"`
 	// Partitions of the gift that the answerer does not take; of what is from a file, those that it does not hold.
 	Refused []uint32 `protobuf:"varint,3,rep,packed,name=refused,proto3" json:"refused,omitempty"`
