@@ -179,12 +179,12 @@ func ownBatches(n int) func(*Programs) (*running, error) {
 		}
 		r.stops = append(r.stops, c.Close)
 		r.caller = func(id int, p Point) func() error {
-			key, asked, out := turns(id, p), make([]client.Request, p.Items), make([]client.Decision, p.Items)
-			return func() error {
+			key, asked, out := turns(id, p), make([]client.Request, p.Items), make([]client.Decision, 0, p.Items)
+			return func() (err error) {
 				for k := range asked {
 					asked[k] = client.Request{Limit: "big", Key: key(), Cost: 1}
 				}
-				if err := c.DoAll(context.Background(), asked, out); err != nil {
+				if out, err = c.AppendAll(context.Background(), out[:0], asked); err != nil {
 					return err
 				}
 				for k := range out {

@@ -201,7 +201,7 @@ func (v *benchVerb) warmUp(ctx context.Context, t *target) error {
 	ask := func(c *client.Client, addr string) error {
 		ctx, cancel := context.WithTimeout(ctx, max(v.Timeout, 2*time.Second))
 		defer cancel()
-		_, err := c.Members(ctx)
+		_, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
 		return client.Explain(err, []string{addr})
 	}
 	for i, addr := range v.Addr {
@@ -235,7 +235,7 @@ func (t *target) sender(r *mathrand.Rand) sendFunc {
 		// What is under way when the run is ended has its whole time: its answer still counts.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.timeout)
 		defer cancel()
-		decisions, err := t.clients[r.IntN(len(t.clients))].Check(ctx, items, false)
+		decisions, err := checkItems(ctx, t.clients[r.IntN(len(t.clients))], items, false)
 		if err != nil || len(decisions) != t.batch {
 			return outcome{failed: t.batch, err: err}
 		}

@@ -203,7 +203,7 @@ func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	began := time.Now()
-	d, err := to.Check(ctx, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))}, false)
+	d, err := checkItems(ctx, to, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))}, false)
 	took := time.Since(began)
 	a.checks.Add(1)
 	switch {
@@ -363,7 +363,7 @@ func (c *churn) dialFrom(first int) {
 			c.t.Fatal(err)
 		}
 		c.t.Cleanup(func() { to.Close() })
-		if _, err := to.Members(c.t.Context()); err != nil {
+		if _, err := adminOf(to).Members(c.t.Context(), &penstockv1.MembersRequest{}); err != nil {
 			c.t.Fatal(err)
 		}
 		clients = append(clients, to)
@@ -422,7 +422,7 @@ func (c *churn) eachLive(cost int64, most int, see func(*penstockv1.Decision)) {
 			items = append(items, &penstockv1.Item{Limit: "live", Key: fmt.Appendf(nil, "live-%d", i), Cost: &cost})
 		}
 		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
-		decisions, err := to.Check(ctx, items, false)
+		decisions, err := checkItems(ctx, to, items, false)
 		cancel()
 		if err != nil {
 			c.t.Fatal(err)

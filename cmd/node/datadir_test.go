@@ -87,7 +87,7 @@ func (k *kept) ask(cost int64) (remaining []int64) {
 	}
 	for range 100 {
 		ctx, cancel := context.WithTimeout(k.t.Context(), 10*time.Second)
-		decisions, err := to.Check(ctx, items, false)
+		decisions, err := checkItems(ctx, to, items, false)
 		cancel()
 		if err != nil {
 			k.t.Fatal(err)

@@ -329,7 +329,9 @@ func (d *grpcDoor) ask(all bool, qs ...question) ([]answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	call := func(items []*penstockv1.Item) ([]*penstockv1.Decision, error) { return d.c.Check(ctx, items, all) }
+	call := func(items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
+		return checkItems(ctx, d.c, items, all)
+	}
 	var items []*penstockv1.Item
 	for _, q := range qs {
 		it := &penstockv1.Item{Limit: q.limit, Key: []byte(q.key), Cost: &q.cost, Report: q.report, Drain: q.drain, Strict: q.strict, AtMs: q.at}
@@ -344,9 +346,15 @@ func (d *grpcDoor) ask(all bool, qs ...question) ([]answer, error) {
 		}
 		switch q.op {
 		case "peek":
-			call = func(items []*penstockv1.Item) ([]*penstockv1.Decision, error) { return d.c.PeekItems(ctx, items) }
+			call = func(items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
+				out, err := limitsOf(d.c).Peek(ctx, &penstockv1.PeekRequest{Items: items})
+				return out.GetDecisions(), err
+			}
 		case "reset":
-			call = func(items []*penstockv1.Item) ([]*penstockv1.Decision, error) { return d.c.Reset(ctx, items) }
+			call = func(items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
+				out, err := limitsOf(d.c).Reset(ctx, &penstockv1.ResetRequest{Items: items})
+				return out.GetDecisions(), err
+			}
 		}
 		items = append(items, it)
 	}

@@ -111,7 +111,7 @@ func TestHalfSentRequestsTakeBoundedMemory(t *testing.T) {
 			eventually(t, "a client is answered", func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, err := client.Check(ctx, []*penstockv1.Item{item("demo", "k")}, false)
+				_, err := checkItems(ctx, client, []*penstockv1.Item{item("demo", "k")}, false)
 				return err
 			})
 		}
@@ -156,7 +156,7 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 			"redis": func() error { return pingRedis(p.redis) },
 			"grpc": func() error { // of both nodes' keys
 				for i := range 20 {
-					if _, err := clients.Check(t.Context(), []*penstockv1.Item{item("big", fmt.Sprint(full.door, i))}, false); err != nil {
+					if _, err := checkItems(t.Context(), clients, []*penstockv1.Item{item("big", fmt.Sprint(full.door, i))}, false); err != nil {
 						return err
 					}
 				}

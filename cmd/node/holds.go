@@ -3,11 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -35,10 +37,10 @@ func (v *topVerb) holds(sh shell) error {
 	list := holdList{Holds: []holdRow{}}
 	var mu sync.Mutex // guards list
 	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
-		out, err := c.Holds(ctx, &penstockv1.HoldsRequest{Limit: v.Limit, Key: []byte(v.Key), Holder: v.Holder, Count: int32(v.Count)})
+		out, err := adminOf(c).Holds(ctx, &penstockv1.HoldsRequest{Limit: v.Limit, Key: []byte(v.Key), Holder: v.Holder, Count: int32(v.Count)})
 		switch {
-		case errors.Is(err, client.ErrElsewhere):
-			return nil
+		case grpcstatus.Code(err) == codes.FailedPrecondition:
+			return nil // another node decides on that key
 		case err == nil:
 			mu.Lock()
 			defer mu.Unlock()

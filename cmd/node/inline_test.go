@@ -159,7 +159,7 @@ func TestInlineDenied(t *testing.T) {
 			return answer, code == http.StatusForbidden
 		},
 		"gRPC": func() (string, bool) {
-			_, err := c.Check(context.Background(), []*penstockv1.Item{
+			_, err := checkItems(context.Background(), c, []*penstockv1.Item{
 				{Limit: "login", Key: []byte("a")},
 				{Key: []byte("a"), Inline: &penstockv1.InlineLimit{Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 5, PerMs: 60_000}},
 			}, false)

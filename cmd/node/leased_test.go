@@ -140,7 +140,7 @@ func TestLeasedHotKey(t *testing.T) {
 func ask(ctx context.Context, c *client.Client, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return c.Check(ctx, items, false)
+	return checkItems(ctx, c, items, false)
 }
 
 // disturb does something to the second node after a while.

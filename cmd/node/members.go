@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
 )
 
@@ -36,7 +37,7 @@ func (v *membersVerb) Run(sh shell) error {
 		Disagreeing []string `json:"limits_disagreeing"` // with the node that has answered
 	}{Members: []memberRow{}, Disagreeing: []string{}}
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
-		answer, err := c.Members(ctx)
+		answer, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (v *ringVerb) Run(sh shell) error {
 		Ring      string `json:"ring"`
 	}{Key: v.Key}
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
-		answer, err := c.Ring(ctx, v.Key)
+		answer, err := adminOf(c).Ring(ctx, &penstockv1.RingRequest{Key: []byte(v.Key)})
 		if err == nil {
 			place.Partition, place.Owner, place.Heir, place.Ring = answer.Partition, answer.Owner, answer.Heir, answer.Ring
 		}

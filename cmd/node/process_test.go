@@ -157,7 +157,7 @@ func waitForMembers(t *testing.T, p *process, n int) {
 	eventually(t, fmt.Sprintf("%s sees %d active members", p.name, n), func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		answer, err := c.Members(ctx)
+		answer, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
 		if err != nil {
 			return err
 		}
@@ -299,7 +299,7 @@ func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch, r
 			}
 			for range requests {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-				decisions, err := clients[i%len(clients)].Check(ctx, items, false)
+				decisions, err := checkItems(ctx, clients[i%len(clients)], items, false)
 				cancel()
 				if err != nil {
 					t.Error(err)
@@ -334,14 +334,14 @@ func TestKilledNode(t *testing.T) {
 	nodes := serveCluster(t, 3)
 	survivor := dial(t, nodes[0])
 	keys := keysOwnedBy(t, "n3", 20, "n1", "n2", "n3")
-	if place, err := survivor.Ring(t.Context(), keys[0]); err != nil || place.Owner != "n3" {
+	if place, err := adminOf(survivor).Ring(t.Context(), &penstockv1.RingRequest{Key: []byte(keys[0])}); err != nil || place.Owner != "n3" {
 		t.Fatalf("the key %q belongs to %v (%v); this test expects n3", keys[0], place, err)
 	}
 	check := func(key string) (*penstockv1.Decision, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		begin := time.Now()
-		d, err := survivor.Check(ctx, []*penstockv1.Item{item("big", key)}, false)
+		d, err := checkItems(ctx, survivor, []*penstockv1.Item{item("big", key)}, false)
 		if took := time.Since(begin); took > hang {
 			t.Errorf("a request with a deadline of %v took %v", deadline, took)
 		}
@@ -416,7 +416,7 @@ func TestTermination(t *testing.T) {
 			default:
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			d, err := stayer.Check(ctx, []*penstockv1.Item{item("big", fmt.Sprintf("t-%d", i%100))}, false)
+			d, err := checkItems(ctx, stayer, []*penstockv1.Item{item("big", fmt.Sprintf("t-%d", i%100))}, false)
 			cancel()
 			if err != nil || d[0].Degraded {
 				t.Errorf("while a node left in peace, a check by another one: %v, %v", d, err)
@@ -444,7 +444,7 @@ func TestTermination(t *testing.T) {
 	for _, p := range nodes[:2] {
 		waitForMembers(t, p, 2)
 		eventually(t, p.name+" forgets who has left", func() error {
-			answer, err := dial(t, p).Members(t.Context())
+			answer, err := adminOf(dial(t, p)).Members(t.Context(), &penstockv1.MembersRequest{})
 			if err == nil && len(answer.Members) != 2 {
 				err = fmt.Errorf("%v", answer.Members)
 			}
@@ -531,7 +531,7 @@ func TestTop(t *testing.T) {
 		eventually(t, "a charge that is counted", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			out, err := c.Check(ctx, []*penstockv1.Item{it}, false)
+			out, err := checkItems(ctx, c, []*penstockv1.Item{it}, false)
 			if err == nil && out[0].Degraded {
 				busy, err = true, errors.New("degraded")
 			}
@@ -568,7 +568,7 @@ func TestTop(t *testing.T) {
 		eventually(t, "a hold that is kept", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: "big", Key: []byte(key)}}, time.Hour, client.HoldOptions{Holder: "me"})
+			all, err := c.ReserveAll(ctx, []client.Request{{Limit: "big", Key: key, Cost: 1}}, time.Hour, client.HoldOptions{Holder: "me"})
 			if err == nil && all[0].Degraded {
 				err = errors.New("degraded")
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
 )
 
@@ -15,9 +16,9 @@ type recoverVerb struct {
 
 func (v *recoverVerb) Run(sh shell) error {
 	return v.ask(func(ctx context.Context, c *client.Client) error {
-		node, err := c.Recover(ctx)
+		out, err := adminOf(c).Recover(ctx, &penstockv1.RecoverRequest{})
 		if err == nil {
-			fmt.Fprintf(sh.out, "%s goes on without the voters that it has lost; /readyz says when it decides again\n", node)
+			fmt.Fprintf(sh.out, "%s goes on without the voters that it has lost; /readyz says when it decides again\n", out.Node)
 		}
 		return err
 	})

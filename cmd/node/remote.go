@@ -86,6 +86,19 @@ func (r remote) ask(question func(context.Context, *client.Client) error) error 
 	return client.Explain(question(ctx, c), r.Addr)
 }
 
+// adminOf and limitsOf are the services of the cluster that c is connected to.
+func adminOf(c *client.Client) penstockv1.AdminClient { return penstockv1.NewAdminClient(c.Conn()) }
+
+func limitsOf(c *client.Client) penstockv1.RateLimiterClient {
+	return penstockv1.NewRateLimiterClient(c.Conn())
+}
+
+// checkItems charges items, which may bring limits along; together: all, or none.
+func checkItems(ctx context.Context, c *client.Client, items []*penstockv1.Item, together bool) ([]*penstockv1.Decision, error) {
+	out, err := limitsOf(c).Check(ctx, &penstockv1.CheckRequest{Items: items, Atomic: together})
+	return out.GetDecisions(), err
+}
+
 // aboutOne leaves out of an error that the item it is about is the first: the command line has one.
 func aboutOne(err error) error {
 	if err == nil {
@@ -203,7 +216,7 @@ func (v *checkVerb) Run(sh shell) error {
 		return errors.New("key: is empty; give a limit and a key, or --attribute NAME=VALUE for what the rules make of it")
 	}
 	d, err := k.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
-		return c.Check(ctx, []*penstockv1.Item{i}, false)
+		return checkItems(ctx, c, []*penstockv1.Item{i}, false)
 	})
 	if err != nil {
 		return err
@@ -226,7 +239,8 @@ type peekVerb struct {
 
 func (v *peekVerb) Run(sh shell) error {
 	d, err := v.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
-		return c.PeekItems(ctx, []*penstockv1.Item{i})
+		out, err := limitsOf(c).Peek(ctx, &penstockv1.PeekRequest{Items: []*penstockv1.Item{i}})
+		return out.GetDecisions(), err
 	})
 	if err != nil {
 		return err
@@ -245,7 +259,8 @@ type resetVerb struct {
 
 func (v *resetVerb) Run(sh shell) error {
 	d, err := v.decide(nil, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
-		return c.Reset(ctx, []*penstockv1.Item{i})
+		out, err := limitsOf(c).Reset(ctx, &penstockv1.ResetRequest{Items: []*penstockv1.Item{i}})
+		return out.GetDecisions(), err
 	})
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func (v *topVerb) Run(sh shell) error {
 	list := topList{Keys: []topRow{}}
 	var mu sync.Mutex // guards list
 	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
-		out, err := c.Top(ctx, v.Count, v.Limit)
+		out, err := adminOf(c).Top(ctx, &penstockv1.TopRequest{Count: int32(v.Count), Limit: v.Limit})
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -87,7 +87,7 @@ func unasked(missing []string) error {
 func (r remote) askMembers(question func(context.Context, *client.Client) error) (missing []string, err error) {
 	missing = []string{}
 	err = r.ask(func(ctx context.Context, c *client.Client) error {
-		members, err := c.Members(ctx)
+		members, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
 		if err != nil {
 			return err
 		}

@@ -23,9 +23,9 @@ func main() {
 		log.Fatal(err)
 	}
 	r := chi.NewRouter()
-	r.Use(client.HTTP{
+	r.Use(client.HTTPMiddleware{
 		Limiter: limits,
-		Limit:   client.Named("api"),
+		Limit:   client.FixedLimit("api"),
 		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
 	}.Wrap)
 	r.Get("/", func(rw http.ResponseWriter, r *http.Request) {

@@ -22,9 +22,9 @@ func main() {
 		log.Fatal(err)
 	}
 	e := echo.New()
-	e.Use(echo.WrapMiddleware(client.HTTP{
+	e.Use(echo.WrapMiddleware(client.HTTPMiddleware{
 		Limiter: limits,
-		Limit:   client.Named("api"),
+		Limit:   client.FixedLimit("api"),
 		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
 	}.Wrap))
 	e.GET("/", func(c echo.Context) error {

@@ -32,9 +32,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limited := client.HTTP{
+	limited := client.HTTPMiddleware{
 		Limiter: node,
-		Limit:   client.Named("api"),
+		Limit:   client.FixedLimit("api"),
 		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
 	}
 	http.Handle("/", limited.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

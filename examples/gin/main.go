@@ -23,9 +23,9 @@ func main() {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
-	r.Use(limited(client.HTTP{
+	r.Use(limited(client.HTTPMiddleware{
 		Limiter: limits,
-		Limit:   client.Named("api"),
+		Limit:   client.FixedLimit("api"),
 		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
 	}))
 	r.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello, %s\n", c.GetHeader("X-User")) })
@@ -33,7 +33,7 @@ func main() {
 }
 
 // limited is h as Gin's middleware: a request that is not passed on has been answered already.
-func limited(h client.HTTP) gin.HandlerFunc {
+func limited(h client.HTTPMiddleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		admitted := false
 		h.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -36,7 +36,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limited := client.GRPC{
+	limited := client.Interceptors{
 		Limiter: limits,
 		Limit:   func(context.Context, string) string { return "api" },
 		Key: func(ctx context.Context, _ string) string {

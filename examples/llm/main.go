@@ -22,7 +22,6 @@ import (
 	"strings"
 	"time"
 
-	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
 )
 
@@ -57,9 +56,9 @@ func (p *proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cost := estimate(body)
-	held, err := p.limits.ReserveAll(r.Context(), []*penstockv1.Item{
-		{Limit: "tokens", Key: []byte(team), Cost: &cost},
-		{Limit: "requests", Key: []byte(team)},
+	held, err := p.limits.ReserveAll(r.Context(), []client.Request{
+		{Limit: "tokens", Key: team, Cost: cost},
+		{Limit: "requests", Key: team, Cost: 1},
 	}, answerTime, client.HoldOptions{})
 	if err != nil {
 		http.Error(rw, err.Error(), http.StatusServiceUnavailable)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -14,44 +15,92 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// MaxAll is the most requests that DoAll takes: a node accepts no more in a message.
+// MaxAll is the most requests of DoAll and DoTogether: a node accepts no more in a message.
 const MaxAll = 1000
 
 // DoAll is Do for 1 to MaxAll requests in one message. It is the cheapest way for many requests at
 // once: a batch of log lines or a page of records. Each request is decided by itself, as if it had
-// come alone. out gets the decisions, in order; it must be as long as requests.
+// come alone. The decisions are in the order of the requests.
 //
 // After INVALID_ARGUMENT and NOT_FOUND, as of an unknown limit, nothing was charged but what
-// Config.Leases decided here. After other errors it is unknown. Use Check to have all admitted or
-// none.
-func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) error {
-	switch {
-	case len(requests) == 0 || len(requests) > MaxAll:
-		return status.Errorf(codes.InvalidArgument, "client: %d requests; DoAll takes 1 to %d", len(requests), MaxAll)
-	case len(out) != len(requests):
-		return status.Errorf(codes.InvalidArgument, "client: there is room for %d decisions on %d requests", len(out), len(requests))
+// Config.Leases decided here. After other errors it is unknown.
+func (c *Client) DoAll(ctx context.Context, requests []Request) ([]Decision, error) {
+	return c.AppendAll(ctx, nil, requests)
+}
+
+// AppendAll is DoAll for programs that reuse the memory of decisions: it appends them to out. After
+// an error it returns out as it was.
+func (c *Client) AppendAll(ctx context.Context, out []Decision, requests []Request) ([]Decision, error) {
+	if err := sendable(requests); err != nil {
+		return out, err
 	}
-	for i := range requests {
-		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol cannot encode it
-			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, limit)
-		}
-	}
+	all := slices.Grow(out, len(requests))[:len(out)+len(requests)]
+	decisions := all[len(out):]
 	b := batches.Get().(*batch)
 	defer b.release()
 	for i := range requests {
 		r := &requests[i]
 		if c.leases != nil && ctx.Err() == nil && leasable(r) {
 			if d, decided := c.leases.decide(r); decided {
-				out[i] = d
+				decisions[i] = d
 				continue
 			}
 		}
 		b.add(i, r, c.origin, c.sequence.Add(1))
 	}
 	if len(b.places) == 0 {
-		return nil
+		return all, nil
 	}
 	sent := c.now()
+	err := c.send(ctx, b, decisions)
+	for _, i := range b.places {
+		if err != nil {
+			var failed error
+			if decisions[i], failed = c.fallback.take(err, requests[i]); failed != nil {
+				return out, failed
+			}
+		} else if c.leases != nil && leasable(&requests[i]) {
+			c.leases.heard(sent, &requests[i], &decisions[i])
+		}
+	}
+	return all, nil
+}
+
+// DoTogether admits all of 1 to MaxAll requests, or charges none of them: a request is allowed here
+// if its limit alone would have admitted it. The decisions are in the order of the requests. All
+// requests are asked of the cluster: Config.OnError and Config.Leases decide on single ones only.
+func (c *Client) DoTogether(ctx context.Context, requests []Request) ([]Decision, error) {
+	if err := sendable(requests); err != nil {
+		return nil, err
+	}
+	b := batches.Get().(*batch)
+	defer b.release()
+	for i := range requests {
+		b.add(i, &requests[i], c.origin, c.sequence.Add(1))
+	}
+	b.message = appendNumber(b.message, 2, 1) // CheckRequest.atomic
+	out := make([]Decision, len(requests))
+	if err := c.send(ctx, b, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// sendable reports why requests cannot travel in one message.
+func sendable(requests []Request) error {
+	if len(requests) == 0 || len(requests) > MaxAll {
+		return status.Errorf(codes.InvalidArgument, "client: %d requests; a message takes 1 to %d", len(requests), MaxAll)
+	}
+	for i := range requests {
+		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol cannot encode it
+			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, limit)
+		}
+	}
+	return nil
+}
+
+// send asks b of the cluster, for decisions into out.
+func (c *Client) send(ctx context.Context, b *batch, out []Decision) error {
 	b.out = out
 	tries := 0
 	err := c.twice(ctx, func(ctx context.Context) error {
@@ -61,24 +110,14 @@ func (c *Client) DoAll(ctx context.Context, requests []Request, out []Decision) 
 	if err != nil || tries > 1 {
 		b.message = nil // a connection that broke may still be reading it
 	}
-	for _, i := range b.places {
-		if err != nil {
-			var failed error
-			if out[i], failed = c.fallback.take(err, requests[i]); failed != nil {
-				return failed
-			}
-		} else if c.leases != nil && leasable(&requests[i]) {
-			c.leases.heard(sent, &requests[i], &out[i])
-		}
-	}
-	return nil
+	return err
 }
 
-// batch is one DoAll under way: it encodes the CheckRequest and decodes the CheckResponse.
+// batch is one message under way: it encodes the CheckRequest and decodes the CheckResponse.
 type batch struct {
 	message []byte
 	places  []int      // of the requests that are in the message
-	out     []Decision // the caller's
+	out     []Decision // of the caller
 	answer  []byte
 	known   names
 }

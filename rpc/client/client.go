@@ -10,12 +10,12 @@
 // A denial is an answer: Decision.Allowed is false and the error nil. Errors are gRPC statuses;
 // with INVALID_ARGUMENT, NOT_FOUND and FAILED_PRECONDITION nothing was charged.
 //
-// Most programs need only Limiter, Wait and Allow. HTTP puts a limiter before handlers of net/http,
-// GRPC before those of gRPC. Transport retries the denied requests of an HTTP client, and Fake
-// replaces all of it in tests.
+// Most programs need only Limiter, Wait and Allow. HTTPMiddleware puts a limiter before handlers of
+// net/http, Interceptors before those of gRPC. Transport retries the denied requests of an HTTP
+// client, and Fake replaces all of it in tests.
 //
-// For many requests at once in one message, Client.DoAll decides each by itself, Client.Check all
-// or none. Client.CheckRules takes attributes of a request, and the rules of the cluster's files
+// For many requests at once in one message, Client.DoAll decides each by itself, Client.DoTogether
+// all or none. Client.CheckRules takes attributes of a request, and the rules of the cluster's files
 // select the limits.
 //
 // Client.Reserve reserves units for a cost that is known only afterwards. Client.Acquire takes a
@@ -23,6 +23,9 @@
 //
 // With Config.Leases, frequently requested keys of limits with consistency leased are decided in
 // this process, from units that the cluster has reserved for it.
+//
+// Client.Conn is for programs that operate a cluster: over it, the generated stubs of penstock.v1
+// list members, keys and holds, and put limits in force.
 package client
 
 import (
@@ -48,7 +51,6 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
@@ -86,8 +88,7 @@ type Config struct {
 // use.
 type Client struct {
 	conn     *grpc.ClientConn
-	limits   penstockv1.RateLimiterClient
-	admin    penstockv1.AdminClient
+	limits   penstockv1.RateLimiterClient // over Conn
 	targets  *targets
 	takes    *takes
 	fallback fallback
@@ -138,9 +139,10 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	conn.Connect()
-	client := &Client{conn: conn, limits: penstockv1.NewRateLimiterClient(conn), admin: penstockv1.NewAdminClient(conn), targets: targets, fallback: fallback, origin: newOrigin()}
+	client := &Client{conn: conn, targets: targets, fallback: fallback, origin: newOrigin()}
 	targets.health = healthv1.NewHealthClient(conn)
-	client.takes = newTakes(client.limits, targets)
+	client.limits = penstockv1.NewRateLimiterClient(client.Conn())
+	client.takes = newTakes(penstockv1.NewRateLimiterClient(conn), targets)
 	if c.Leases {
 		client.leases = newLeases(client)
 	}
@@ -183,118 +185,33 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// Check charges 1 to 1000 items and returns a decision for each, in order; atomic: all are
-// admitted, or none is charged. Items without an id get one for this call.
-func (c *Client) Check(ctx context.Context, items []*penstockv1.Item, atomic bool) ([]*penstockv1.Decision, error) {
-	in := &penstockv1.CheckRequest{Atomic: atomic, Items: make([]*penstockv1.Item, len(items))}
-	for i, it := range items {
-		in.Items[i] = it
-		if it.Id == nil {
-			own := &penstockv1.Item{Id: c.nextID()}
-			proto.Merge(own, it)
-			in.Items[i] = own
-		}
-	}
-	var out *penstockv1.CheckResponse
-	err := c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.limits.Check(ctx, in)
-		return err
-	})
-	return out.GetDecisions(), err
-}
-
 // Peek answers as Take would, and changes nothing.
 func (c *Client) Peek(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	out, err := c.PeekItems(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &cost}})
-	switch {
-	case err != nil:
+	in := &penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &cost}}}
+	out, err := c.limits.Peek(ctx, in)
+	if err != nil {
 		return c.fallback.peek(err, limit, key, cost)
-	case len(out) != 1:
-		return Decision{}, status.Errorf(codes.Internal, "client: the node answered %d of 1 peeks", len(out))
 	}
-	return decision(out[0]), nil
+	return only(out.Decisions)
 }
 
-// PeekItems answers as Check would, and changes nothing.
-func (c *Client) PeekItems(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
-	var out *penstockv1.PeekResponse
-	err := c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.limits.Peek(ctx, &penstockv1.PeekRequest{Items: items})
-		return err
-	})
-	return out.GetDecisions(), err
-}
-
-// Reset resets the keys of items, and returns their states after that. If a decision is degraded
-// and not allowed, the owner of its key could not be reached.
-func (c *Client) Reset(ctx context.Context, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
-	var out *penstockv1.ResetResponse
-	err := c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.limits.Reset(ctx, &penstockv1.ResetRequest{Items: items})
-		return err
-	})
-	return out.GetDecisions(), err
-}
-
-// Members lists the nodes as the connected one sees them.
-func (c *Client) Members(ctx context.Context) (out *penstockv1.MembersResponse, err error) {
-	err = c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.admin.Members(ctx, &penstockv1.MembersRequest{})
-		return err
-	})
-	return out, err
-}
-
-// Ring returns the owner of key.
-func (c *Client) Ring(ctx context.Context, key string) (out *penstockv1.RingResponse, err error) {
-	err = c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte(key)})
-		return err
-	})
-	return out, err
-}
-
-// Top lists the most used keys among those that the connected node decides on: of one limit, or if
-// limit is empty, of all.
-func (c *Client) Top(ctx context.Context, count int, limit string) (out *penstockv1.TopResponse, err error) {
-	err = c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.admin.Top(ctx, &penstockv1.TopRequest{Count: int32(count), Limit: limit})
-		return err
-	})
-	return out, err
-}
-
-// Keys lists keys with a prefix, among those that the connected node decides on. cursor is the next
-// of the page before.
-func (c *Client) Keys(ctx context.Context, prefix string, count int, cursor string) (out *penstockv1.KeysResponse, err error) {
-	err = c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.admin.Keys(ctx, &penstockv1.KeysRequest{Prefix: []byte(prefix), Count: int32(count), Cursor: cursor})
-		return err
-	})
-	return out, err
-}
-
-// ErrElsewhere says that the connected node does not decide for a key.
-var ErrElsewhere = errors.New("another node decides for this key")
-
-// Holds lists the open holds that match in, with their holders, on keys that the connected node
-// decides on. If another node decides on the key of in, the error is ErrElsewhere.
-func (c *Client) Holds(ctx context.Context, in *penstockv1.HoldsRequest) (out *penstockv1.HoldsResponse, err error) {
-	err = c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.admin.Holds(ctx, in)
-		return err
-	})
-	if status.Code(err) == codes.FailedPrecondition {
-		err = fmt.Errorf("%w: %s", ErrElsewhere, status.Convert(err).Message())
+// Reset resets the counters of key under the named limit, and returns the state after that. If the
+// decision is degraded and not allowed, the owner of the key could not be reached.
+func (c *Client) Reset(ctx context.Context, limit, key string) (Decision, error) {
+	in := &penstockv1.ResetRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key)}}}
+	out, err := c.limits.Reset(ctx, in)
+	if err != nil {
+		return Decision{}, err
 	}
-	return out, err
+	return only(out.Decisions)
 }
 
-// Recover has the asked node go on without the voters that it has lost, which the caller says are
-// gone for good. It is refused while a majority answers.
-func (c *Client) Recover(ctx context.Context) (node string, err error) {
-	out, err := c.admin.Recover(ctx, &penstockv1.RecoverRequest{})
-	return out.GetNode(), err
+// only is the answer to a message of one item.
+func only(decisions []*penstockv1.Decision) (Decision, error) {
+	if len(decisions) != 1 {
+		return Decision{}, status.Errorf(codes.Internal, "client: the node answered %d decisions to one item", len(decisions))
+	}
+	return decision(decisions[0]), nil
 }
 
 func (c *Client) nextID() *penstockv1.RequestId {

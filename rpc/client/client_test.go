@@ -105,6 +105,12 @@ func patience(t testing.TB) context.Context {
 	return ctx
 }
 
+// check charges items by the generated stubs.
+func check(ctx context.Context, c *client.Client, items []*penstockv1.Item, atomic bool) ([]*penstockv1.Decision, error) {
+	out, err := penstockv1.NewRateLimiterClient(c.Conn()).Check(ctx, &penstockv1.CheckRequest{Items: items, Atomic: atomic})
+	return out.GetDecisions(), err
+}
+
 func item(limit, key string, cost int64) *penstockv1.Item {
 	return &penstockv1.Item{Limit: limit, Key: []byte(key), Cost: &cost}
 }
@@ -128,22 +134,32 @@ func TestTranscript(t *testing.T) {
 	}
 	items := []*penstockv1.Item{item("five", "alice", 1), item("five", "bob", 5)}
 	for range 2 { // a Check draws new ids each time, also for the same items
-		out, err := c.Check(ctx, items, true)
+		out, err := check(ctx, c, items, true)
 		if err != nil || len(out) != 2 {
 			t.Fatalf("%v, %v", out, err)
 		}
 	}
-	out, err := c.PeekItems(ctx, items)
-	if err != nil || out[0].Allowed || out[0].Remaining != 0 || out[1].Allowed {
+	asked := []client.Request{{Limit: "five", Key: "alice", Cost: 1}, {Limit: "five", Key: "bob", Cost: 5}}
+	for range 2 { // so does DoTogether
+		if out, err := c.DoTogether(ctx, asked); err != nil || len(out) != 2 || out[0].Allowed || out[1].Allowed {
+			t.Fatalf("%+v, %v; bob has nothing left, so alice pays nothing", out, err)
+		}
+	}
+	stubs := penstockv1.NewRateLimiterClient(c.Conn())
+	peeked, err := stubs.Peek(ctx, &penstockv1.PeekRequest{Items: items})
+	if out := peeked.GetDecisions(); err != nil || out[0].Allowed || out[0].Remaining != 0 || out[1].Allowed {
 		t.Errorf("peek: %v, %v", out, err)
 	}
-	if out, err = c.Reset(ctx, items); err != nil || out[0].Remaining != 5 || out[1].Remaining != 5 {
-		t.Errorf("reset: %v, %v", out, err)
+	for _, key := range []string{"alice", "bob"} {
+		if d, err := c.Reset(ctx, "five", key); err != nil || d.Remaining != 5 {
+			t.Errorf("reset %s: %+v, %v", key, d, err)
+		}
 	}
-	if m, err := c.Members(ctx); err != nil || m.Members[0].Name != "n1" {
+	admin := penstockv1.NewAdminClient(c.Conn())
+	if m, err := admin.Members(ctx, &penstockv1.MembersRequest{}); err != nil || m.Members[0].Name != "n1" {
 		t.Errorf("members: %v, %v", m, err)
 	}
-	if r, err := c.Ring(ctx, "alice"); err != nil || r.Owner != "n1" {
+	if r, err := admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte("alice")}); err != nil || r.Owner != "n1" {
 		t.Errorf("ring: %v, %v", r, err)
 	}
 }
@@ -220,7 +236,7 @@ func TestFailover(t *testing.T) {
 	if d, err := c.Take(ctx, "five", "a", 1); err != nil || d.Owner != "n2" {
 		t.Errorf("take after the node was killed: %+v, %v; want an answer of n2", d, err)
 	}
-	if out, err := c.Check(ctx, []*penstockv1.Item{item("five", "a", 1)}, false); err != nil || out[0].Owner != "n2" {
+	if out, err := check(ctx, c, []*penstockv1.Item{item("five", "a", 1)}, false); err != nil || out[0].Owner != "n2" {
 		t.Errorf("check after the node was killed: %v, %v; want an answer of n2", out, err)
 	}
 }
@@ -231,7 +247,7 @@ func TestNobodyThere(t *testing.T) {
 	if _, err := c.Take(ctx, "five", "a", 1); status.Code(err) != codes.Unavailable {
 		t.Errorf("take: %v, want Unavailable", err)
 	}
-	if _, err := c.Check(ctx, []*penstockv1.Item{item("five", "a", 1)}, false); status.Code(err) != codes.Unavailable {
+	if _, err := check(ctx, c, []*penstockv1.Item{item("five", "a", 1)}, false); status.Code(err) != codes.Unavailable {
 		t.Errorf("check: %v, want Unavailable", err)
 	}
 }
@@ -314,7 +330,7 @@ func TestRetryHasTheSameID(t *testing.T) {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	given := item("five", "b", 1)
-	if _, err := c.Check(patience(t), []*penstockv1.Item{given}, false); err != nil {
+	if _, err := check(patience(t), c, []*penstockv1.Item{given}, false); err != nil {
 		t.Fatal(err)
 	}
 	if given.Id != nil {
@@ -325,8 +341,7 @@ func TestRetryHasTheSameID(t *testing.T) {
 	}
 	seen = nil
 	s.checks.Store(0)
-	out := make([]client.Decision, 2)
-	if err := c.DoAll(patience(t), []client.Request{{Limit: "five", Key: "c"}, {Limit: "five", Key: "d"}}, out); err != nil {
+	if _, err := c.DoAll(patience(t), []client.Request{{Limit: "five", Key: "c"}, {Limit: "five", Key: "d"}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(seen) != 4 || seen[0] != seen[2] || seen[1] != seen[3] || seen[0] == seen[1] {
@@ -461,7 +476,7 @@ func TestTokenOverUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Check(patience(t), []*penstockv1.Item{item("five", "a", 1)}, false); err != nil {
+	if _, err := check(patience(t), c, []*penstockv1.Item{item("five", "a", 1)}, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-tokens; len(got) != 1 || got[0] != "Bearer secret" {
@@ -488,7 +503,7 @@ func TestDo(t *testing.T) {
 		}
 	}
 	cost := int64(0)
-	out, err := c.Check(ctx, []*penstockv1.Item{{Limit: "five", Key: []byte("bob"), Cost: &cost, Drain: true}}, false)
+	out, err := check(ctx, c, []*penstockv1.Item{{Limit: "five", Key: []byte("bob"), Cost: &cost, Drain: true}}, false)
 	if err != nil || out[0].Remaining != 5 {
 		t.Errorf("refused requests were charged: %v, %v", out, err)
 	}
@@ -502,11 +517,14 @@ func TestDoAll(t *testing.T) {
 	for i := range client.MaxAll {
 		requests = append(requests, client.Request{Limit: "five", Key: fmt.Sprint(i % 100), Cost: 1})
 	}
-	out := make([]client.Decision, len(requests))
+	kept := make([]client.Decision, 0, len(requests)+1)
 	for turn := range 2 {
-		if err := c.DoAll(patience(t), requests, out); err != nil {
-			t.Fatal(err)
+		kept = append(kept[:0], client.Decision{Owner: "kept"})
+		out, err := c.AppendAll(patience(t), kept, requests)
+		if err != nil || len(out) != len(requests)+1 || out[0].Owner != "kept" || &out[0] != &kept[0] {
+			t.Fatalf("%d decisions, %v; they belong behind those of the caller", len(out), err)
 		}
+		out = out[1:]
 		for i, d := range out {
 			if k := i/100 + 10*turn; d.Allowed != (k < 5) || d.Remaining != int64(max(0, 4-k)) || d.Limit != 5 || d.LimitName != "five" || d.Owner != "n1" || d.Source != "owner" {
 				t.Fatalf("turn %d, request %d: %+v", turn, i, d)
@@ -514,22 +532,23 @@ func TestDoAll(t *testing.T) {
 		}
 	}
 	mixed := []client.Request{{Limit: "five", Key: "a", Cost: 7, Drain: true}, {Limit: "big", Key: "a", Cost: -3}, {Limit: "five", Key: "a", Cost: 1}}
-	if err := c.DoAll(patience(t), mixed, out[:3]); err != nil || out[0].Drained != 5 || !out[1].Allowed || out[1].Limit != 10_000 || out[2].Allowed {
-		t.Errorf("%+v, %v", out[:3], err)
+	if out, err := c.DoAll(patience(t), mixed); err != nil || out[0].Drained != 5 || !out[1].Allowed || out[1].Limit != 10_000 || out[2].Allowed {
+		t.Errorf("%+v, %v", out, err)
 	}
 	for name, c := range map[string]struct {
 		requests []client.Request
-		out      []client.Decision
 		want     string
 	}{
-		"none":         {nil, nil, "0 requests; DoAll takes 1 to 1000"},
-		"too many":     {make([]client.Request, 1001), out, "1001 requests"},
-		"no room":      {mixed, out[:2], "room for 2 decisions on 3 requests"},
-		"no text":      {[]client.Request{mixed[0], {Limit: "\xff"}}, out[:2], "items[1].limit"},
-		"no such name": {[]client.Request{{Limit: "big", Key: "b", Cost: 1}, {Limit: "large", Key: "b"}}, out[:2], "large"},
+		"none":         {nil, "0 requests; a message takes 1 to 1000"},
+		"too many":     {make([]client.Request, 1001), "1001 requests"},
+		"no text":      {[]client.Request{mixed[0], {Limit: "\xff"}}, "items[1].limit"},
+		"no such name": {[]client.Request{{Limit: "big", Key: "b", Cost: 1}, {Limit: "large", Key: "b"}}, "large"},
 	} {
-		if err := newClient(t, addr).DoAll(patience(t), c.requests, c.out); err == nil || !strings.Contains(err.Error(), c.want) {
+		if out, err := newClient(t, addr).DoAll(patience(t), c.requests); err == nil || out != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if out, err := newClient(t, addr).DoTogether(patience(t), c.requests); err == nil || out != nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, together: %v, want %q", name, err, c.want)
 		}
 	}
 	if d, err := c.Peek(patience(t), "big", "b", 0); err != nil || d.Remaining != 10_000 {
@@ -541,8 +560,7 @@ func TestDoAll(t *testing.T) {
 // and a node that answers what is no answer to the request is not believed.
 func TestDoAllWithoutAnswer(t *testing.T) {
 	two := []client.Request{{Limit: "five", Key: "a", Cost: 1}, {Limit: "five", Key: "b", Cost: 1}}
-	out := make([]client.Decision, 2)
-	if err := newClient(t, deadAddress(t)).DoAll(patience(t), two, out); status.Code(err) != codes.Unavailable {
+	if _, err := newClient(t, deadAddress(t)).DoAll(patience(t), two); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v, want Unavailable", err)
 	}
 	open, err := client.New(client.Config{Targets: []string{deadAddress(t)}, OnError: client.FailOpen})
@@ -550,14 +568,17 @@ func TestDoAllWithoutAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	if err := open.DoAll(patience(t), two, out); err != nil || !out[0].Allowed || !out[1].Degraded || out[1].Bound != -1 || out[1].Source != "client" {
+	if out, err := open.DoAll(patience(t), two); err != nil || !out[0].Allowed || !out[1].Degraded || out[1].Bound != -1 || out[1].Source != "client" {
 		t.Errorf("%+v, %v", out, err)
+	}
+	if out, err := open.DoTogether(patience(t), two); status.Code(err) != codes.Unavailable {
+		t.Errorf("%+v, %v; nothing can say that all are admitted", out, err)
 	}
 	for _, answers := range []int{0, 1, 3} {
 		s := &script{check: func(_ int64, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
 			return &penstockv1.CheckResponse{Decisions: make([]*penstockv1.Decision, answers)}, nil
 		}}
-		if err := newClient(t, s.serve(t)).DoAll(patience(t), two, out); err == nil {
+		if out, err := newClient(t, s.serve(t)).DoAll(patience(t), two); err == nil {
 			t.Errorf("%d answers to two requests are believed: %+v", answers, out)
 		}
 	}

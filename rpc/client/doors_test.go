@@ -31,7 +31,7 @@ func written(answer *http.Response, name string) []string { return answer.Header
 // is.
 func TestHTTP(t *testing.T) {
 	_, addr := serveNode(t, "n1")
-	h := client.HTTP{Limiter: newClient(t, addr), Limit: client.Named("five")}.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	h := client.HTTPMiddleware{Limiter: newClient(t, addr), Limit: client.FixedLimit("five")}.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		io.WriteString(rw, "page")
 	}))
 	get := func(h http.Handler, remote string) *http.Response {
@@ -77,7 +77,7 @@ func TestHTTP(t *testing.T) {
 func TestHTTPHandlers(t *testing.T) {
 	f := new(client.Fake)
 	reached := 0
-	h := client.HTTP{
+	h := client.HTTPMiddleware{
 		Limiter: f,
 		Limit:   func(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, "/") },
 		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
@@ -97,11 +97,11 @@ func TestHTTPHandlers(t *testing.T) {
 		h.ServeHTTP(rw, r)
 		return rw.Result()
 	}
-	if post(wrapped, "/"); reached != 1 || len(f.Asked()) != 0 {
-		t.Errorf("a request without a limit: reached %d, asked %v", reached, f.Asked())
+	if post(wrapped, "/"); reached != 1 || len(f.Calls()) != 0 {
+		t.Errorf("a request without a limit: reached %d, asked %v", reached, f.Calls())
 	}
-	if post(wrapped, "/upload"); reached != 2 || f.Asked()[0] != (client.Asked{Request: client.Request{Limit: "upload", Key: "alice", Cost: 7}}) {
-		t.Errorf("reached %d, asked %v", reached, f.Asked())
+	if post(wrapped, "/upload"); reached != 2 || f.Calls()[0] != (client.FakeCall{Request: client.Request{Limit: "upload", Key: "alice", Cost: 7}}) {
+		t.Errorf("reached %d, asked %v", reached, f.Calls())
 	}
 	f.Answer = func(string, string, int64) (client.Decision, error) { return client.Decision{RetryAfter: -1}, nil }
 	if answer := post(wrapped, "/upload"); answer.StatusCode != 403 || reached != 2 || answer.Header.Get("Retry-After") != "" {
@@ -121,7 +121,7 @@ func TestHTTPHandlers(t *testing.T) {
 			t.Error("middleware without a limit is accepted")
 		}
 	}()
-	client.HTTP{Limiter: f}.Wrap(http.NotFoundHandler())
+	client.HTTPMiddleware{Limiter: f}.Wrap(http.NotFoundHandler())
 }
 
 // Promise: a limit that shapes delays the request, as long as it says.
@@ -131,7 +131,7 @@ func TestHTTPWaitsForAQueue(t *testing.T) {
 			return client.Decision{Allowed: true, Delay: time.Second}, nil
 		}}
 		began := time.Now()
-		h := client.HTTP{Limiter: f, Limit: client.Named("queue")}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		h := client.HTTPMiddleware{Limiter: f, Limit: client.FixedLimit("queue")}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			if time.Since(began) != time.Second {
 				t.Errorf("handed on after %v", time.Since(began))
 			}
@@ -153,7 +153,7 @@ func TestGRPC(t *testing.T) {
 		return client.Decision{Allowed: true, LimitName: limit}, nil
 	}}
 	key := "alice"
-	g := client.GRPC{
+	g := client.Interceptors{
 		Limiter: f,
 		Limit: func(_ context.Context, method string) string {
 			return strings.TrimPrefix(method, "/grpc.health.v1.Health/")
@@ -202,8 +202,8 @@ func TestGRPC(t *testing.T) {
 	if s := status.Convert(check()); s.Code() != codes.Unavailable || strings.Contains(s.Message(), "secret") {
 		t.Errorf("undecided: %v", s)
 	}
-	asked := f.Asked()
-	if len(asked) != 5 || asked[0] != (client.Asked{Request: client.Request{Limit: "Check", Key: "alice", Cost: 1}}) || asked[1].Limit != "Watch" {
+	asked := f.Calls()
+	if len(asked) != 5 || asked[0] != (client.FakeCall{Request: client.Request{Limit: "Check", Key: "alice", Cost: 1}}) || asked[1].Limit != "Watch" {
 		t.Errorf("asked %v", asked)
 	}
 }

@@ -12,23 +12,23 @@ type Fake struct {
 	// Answer decides. Default: every request is admitted.
 	Answer func(limit, key string, cost int64) (Decision, error)
 
-	mu    sync.Mutex // guards asked
-	asked []Asked
+	mu    sync.Mutex // guards calls
+	calls []FakeCall
 }
 
-// Asked is one call of a Fake.
-type Asked struct {
+// FakeCall is one call of a Fake.
+type FakeCall struct {
 	Request
 	Peek    bool
 	Reserve bool
 	Settle  bool // of a reservation; Cost is the used amount
 }
 
-// Asked are the calls so far, in order.
-func (f *Fake) Asked() []Asked {
+// Calls returns the calls so far, in order.
+func (f *Fake) Calls() []FakeCall {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]Asked(nil), f.asked...)
+	return append([]FakeCall(nil), f.calls...)
 }
 
 // Take notes the call and answers. It honours a context that has ended, as a Client does.
@@ -38,18 +38,18 @@ func (f *Fake) Take(ctx context.Context, limit, key string, cost int64) (Decisio
 
 // Do notes the call and answers.
 func (f *Fake) Do(ctx context.Context, r Request) (Decision, error) {
-	return f.answer(ctx, Asked{Request: r})
+	return f.answer(ctx, FakeCall{Request: r})
 }
 
 // Peek notes the call and answers.
 func (f *Fake) Peek(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	return f.answer(ctx, Asked{Request: Request{Limit: limit, Key: key, Cost: cost}, Peek: true})
+	return f.answer(ctx, FakeCall{Request: Request{Limit: limit, Key: key, Cost: cost}, Peek: true})
 }
 
 // Reserve notes the call and answers. So do Settle and Cancel of what it returns.
 func (f *Fake) Reserve(ctx context.Context, limit, key string, estimate int64, _ time.Duration) (*Reservation, error) {
 	r := Request{Limit: limit, Key: key, Cost: estimate}
-	d, err := f.answer(ctx, Asked{Request: r, Reserve: true})
+	d, err := f.answer(ctx, FakeCall{Request: r, Reserve: true})
 	if err != nil {
 		return nil, err
 	}
@@ -68,15 +68,15 @@ func (h fakeHold) Settle(ctx context.Context, actual int64) error {
 	h.fake.mu.Lock()
 	defer h.fake.mu.Unlock()
 	h.Cost = actual
-	h.fake.asked = append(h.fake.asked, Asked{Request: h.Request, Settle: true})
+	h.fake.calls = append(h.fake.calls, FakeCall{Request: h.Request, Settle: true})
 	return ctx.Err()
 }
 
 func (h fakeHold) Extend(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
-func (f *Fake) answer(ctx context.Context, a Asked) (Decision, error) {
+func (f *Fake) answer(ctx context.Context, a FakeCall) (Decision, error) {
 	f.mu.Lock()
-	f.asked = append(f.asked, a)
+	f.calls = append(f.calls, a)
 	f.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return Decision{}, err

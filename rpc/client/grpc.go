@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// GRPC makes interceptors for gRPC servers: they ask a limiter before each call. A call that is not
+// Interceptors are for gRPC servers: they ask a limiter before each call. A call that is not
 // admitted ends with RESOURCE_EXHAUSTED, and its RetryInfo says when to retry. A call that could
 // not be decided ends with UNAVAILABLE. Limiter and Limit are required.
-type GRPC struct {
+type Interceptors struct {
 	Limiter Limiter
 	// Limit is the name of the limit that a call falls under; empty: none. The method is
 	// "/package.Service/Method".
@@ -27,7 +27,7 @@ type GRPC struct {
 }
 
 // Unary is for grpc.ChainUnaryInterceptor.
-func (g GRPC) Unary() grpc.UnaryServerInterceptor {
+func (g Interceptors) Unary() grpc.UnaryServerInterceptor {
 	g.check()
 	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		if err := g.take(ctx, info.FullMethod); err != nil {
@@ -38,7 +38,7 @@ func (g GRPC) Unary() grpc.UnaryServerInterceptor {
 }
 
 // Stream is for grpc.ChainStreamInterceptor.
-func (g GRPC) Stream() grpc.StreamServerInterceptor {
+func (g Interceptors) Stream() grpc.StreamServerInterceptor {
 	g.check()
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		if err := g.take(stream.Context(), info.FullMethod); err != nil {
@@ -48,14 +48,14 @@ func (g GRPC) Stream() grpc.StreamServerInterceptor {
 	}
 }
 
-func (g GRPC) check() {
+func (g Interceptors) check() {
 	if g.Limiter == nil || g.Limit == nil {
-		panic("client: GRPC needs a Limiter and a Limit")
+		panic("client: Interceptors need a Limiter and a Limit")
 	}
 }
 
 // take charges a call. A returned error is for the caller of the RPC.
-func (g GRPC) take(ctx context.Context, method string) error {
+func (g Interceptors) take(ctx context.Context, method string) error {
 	limit, key, cost := g.Limit(ctx, method), "", int64(1)
 	if limit == "" {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// HTTP is middleware for net/http: it asks a limiter before each request, and passes admitted ones
+// HTTPMiddleware is middleware for net/http: it asks a limiter before each request, and passes admitted ones
 // on. Limiter and Limit are required.
-type HTTP struct {
+type HTTPMiddleware struct {
 	Limiter Limiter
 	// Limit is the name of the limit that a request falls under; empty: none, and the request is
 	// passed on.
@@ -31,16 +31,16 @@ type HTTP struct {
 	Failed func(http.ResponseWriter, *http.Request, error)
 }
 
-// Named is a Limit that is the same for all requests.
-func Named(limit string) func(*http.Request) string {
+// FixedLimit is a Limit that is the same for all requests.
+func FixedLimit(limit string) func(*http.Request) string {
 	return func(*http.Request) string { return limit }
 }
 
 // Wrap puts the limiter before next. It has the form that routers take as middleware. If a limit
 // that shapes admits with a delay, it waits.
-func (h HTTP) Wrap(next http.Handler) http.Handler {
+func (h HTTPMiddleware) Wrap(next http.Handler) http.Handler {
 	if h.Limiter == nil || h.Limit == nil {
-		panic("client: HTTP needs a Limiter and a Limit")
+		panic("client: HTTPMiddleware needs a Limiter and a Limit")
 	}
 	if h.Key == nil {
 		h.Key = func(r *http.Request) string { return household(r.RemoteAddr) }

@@ -158,11 +158,7 @@ func (s *leases) ask(l *lease, want int64) {
 		TtlMs: (limiter.LeaseTTL + leaseSlack).Milliseconds(), Holder: s.holder, Lease: true,
 	}
 	sent := s.client.now()
-	var out *penstockv1.ReserveResponse
-	err := s.client.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = s.client.limits.Reserve(ctx, in)
-		return err
-	})
+	out, err := s.client.limits.Reserve(ctx, in)
 	hold := new(penstockv1.Hold)
 	if err == nil && len(out.Holds) == 1 {
 		hold = out.Holds[0]

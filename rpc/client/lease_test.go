@@ -398,7 +398,8 @@ func TestDoAllSpendsLeases(t *testing.T) {
 		requests[i] = client.Request{Limit: []string{"lent", "exact"}[i%2], Key: "k", Cost: 1}
 	}
 	for used < 20_000 {
-		if err := c.DoAll(patience(t), requests, out); err != nil {
+		var err error
+		if out, err = c.AppendAll(patience(t), out[:0], requests); err != nil {
 			t.Fatal(err)
 		}
 		for i, d := range out {

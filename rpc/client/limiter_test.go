@@ -221,15 +221,15 @@ func TestFake(t *testing.T) {
 	if no, err := f.Reserve(t.Context(), "login", "bob", 7, time.Minute); err != nil || no.Allowed || no.Settle(t.Context(), 3) != nil {
 		t.Error(err)
 	}
-	asked := func(key string, cost int64, peek bool) client.Asked {
-		return client.Asked{Request: client.Request{Limit: "login", Key: key, Cost: cost}, Peek: peek}
+	asked := func(key string, cost int64, peek bool) client.FakeCall {
+		return client.FakeCall{Request: client.Request{Limit: "login", Key: key, Cost: cost}, Peek: peek}
 	}
-	want := []client.Asked{asked("alice", 2, false), asked("bob", 1, false), asked("alice", 0, true), asked("alice", 1, false), {Request: report}}
+	want := []client.FakeCall{asked("alice", 2, false), asked("bob", 1, false), asked("alice", 0, true), asked("alice", 1, false), {Request: report}}
 	set := func(key string, cost int64) client.Request {
 		return client.Request{Limit: "login", Key: key, Cost: cost}
 	}
-	want = append(want, client.Asked{Request: set("alice", 7), Reserve: true}, client.Asked{Request: set("alice", 3), Settle: true}, client.Asked{Request: set("bob", 7), Reserve: true})
-	got := f.Asked()
+	want = append(want, client.FakeCall{Request: set("alice", 7), Reserve: true}, client.FakeCall{Request: set("alice", 3), Settle: true}, client.FakeCall{Request: set("bob", 7), Reserve: true})
+	got := f.Calls()
 	if len(got) != len(want) {
 		t.Fatalf("asked %v", got)
 	}

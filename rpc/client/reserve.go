@@ -16,18 +16,18 @@ import (
 type Reservation struct {
 	Decision // Allowed says whether anything is reserved
 
-	at HoldDoor // nil: there is nothing to settle
+	at Settler // nil: there is nothing to settle
 }
 
-// HoldDoor settles and extends one reservation. An implementation of Limiter gives its own to
+// Settler settles and extends one reservation. An implementation of Limiter gives its own to
 // NewReservation.
-type HoldDoor interface {
+type Settler interface {
 	Settle(ctx context.Context, actual int64) error
 	Extend(ctx context.Context, ttl time.Duration) error
 }
 
 // NewReservation is for implementations of Limiter. at is nil if nothing is reserved.
-func NewReservation(d Decision, at HoldDoor) *Reservation { return &Reservation{d, at} }
+func NewReservation(d Decision, at Settler) *Reservation { return &Reservation{d, at} }
 
 // remoteHold is a hold by its id.
 type remoteHold struct {
@@ -62,7 +62,7 @@ func (c *Client) untilHeard(ctx context.Context, call func(context.Context) erro
 		defer cancel()
 	}
 	for {
-		err := c.twice(ctx, call)
+		err := call(ctx)
 		if status.Code(err) != codes.Unavailable || sleep(ctx, saidAgain) != nil {
 			return err
 		}
@@ -81,35 +81,28 @@ type HoldOptions struct {
 // Allowed is false, and there is nothing to settle. An estimate above the limit is
 // INVALID_ARGUMENT.
 func (c *Client) Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*Reservation, error) {
-	all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &estimate}}, ttl, HoldOptions{})
+	all, err := c.ReserveAll(ctx, []Request{{Limit: limit, Key: key, Cost: estimate}}, ttl, HoldOptions{})
 	if err != nil {
 		return nil, err
 	}
 	return all[0], nil
 }
 
-// ReserveAll reserves the costs of all items, or nothing. If one limit refuses, its reservation is
-// not Allowed, and there is nothing to settle. Items without an id get one for this call.
-func (c *Client) ReserveAll(ctx context.Context, items []*penstockv1.Item, ttl time.Duration, o HoldOptions) ([]*Reservation, error) {
-	in := &penstockv1.ReserveRequest{Items: make([]*penstockv1.Item, len(items)), TtlMs: ttl.Milliseconds(), Holder: o.Holder}
-	for i, it := range items {
-		in.Items[i] = it
-		if it.Id == nil {
-			in.Items[i] = &penstockv1.Item{Limit: it.Limit, Inline: it.Inline, Key: it.Key, Cost: it.Cost, Id: c.nextID()}
-		}
+// ReserveAll reserves the costs of all requests, or nothing. If one limit refuses, its reservation is
+// not Allowed, and there is nothing to settle.
+func (c *Client) ReserveAll(ctx context.Context, requests []Request, ttl time.Duration, o HoldOptions) ([]*Reservation, error) {
+	in := &penstockv1.ReserveRequest{Items: make([]*penstockv1.Item, len(requests)), TtlMs: ttl.Milliseconds(), Holder: o.Holder}
+	for i := range requests {
+		in.Items[i] = requests[i].item()
 	}
-	var out *penstockv1.ReserveResponse
-	err := c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.limits.Reserve(ctx, in)
-		return err
-	})
+	out, err := c.limits.Reserve(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	if len(out.Holds) != len(items) {
-		return nil, status.Errorf(codes.Internal, "client: the node answered %d of %d reservations", len(out.Holds), len(items))
+	if len(out.Holds) != len(requests) {
+		return nil, status.Errorf(codes.Internal, "client: the node answered %d of %d reservations", len(out.Holds), len(requests))
 	}
-	all := make([]*Reservation, len(items))
+	all := make([]*Reservation, len(requests))
 	for i, h := range out.Holds {
 		all[i] = &Reservation{Decision: decision(h.Decision)}
 		if h.Id != "" {
@@ -140,6 +133,16 @@ func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
 	return r.at.Extend(ctx, ttl)
 }
 
+// item is r as the generated stubs send it.
+func (r *Request) item() *penstockv1.Item {
+	it := &penstockv1.Item{Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict}
+	if !r.At.IsZero() {
+		at := r.At.UnixMilli()
+		it.AtMs = &at
+	}
+	return it
+}
+
 // Permit is one or more places under a limit with algorithm concurrency. A permit is extended
 // regularly until it is released; if its process dies, it expires and the places are free again.
 type Permit struct {
@@ -153,7 +156,7 @@ type Permit struct {
 // Allowed is false, and there is nothing to release. The permit is extended every third of ttl, and
 // expires ttl after the last extension.
 func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl time.Duration, o HoldOptions) (*Permit, error) {
-	all, err := c.ReserveAll(ctx, []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &n}}, ttl, o)
+	all, err := c.ReserveAll(ctx, []Request{{Limit: limit, Key: key, Cost: n}}, ttl, o)
 	if err != nil {
 		return nil, err
 	}

@@ -35,11 +35,11 @@ func TestReserve(t *testing.T) {
 	if d, err := c.Peek(ctx, "big", "a", 0); err != nil || d.Remaining != 9000 {
 		t.Errorf("%+v, %v; want 9000 remaining", d, err)
 	}
-	all, err := c.ReserveAll(ctx, []*penstockv1.Item{item("big", "a", 9000), item("five", "a", 1)}, time.Minute, client.HoldOptions{Holder: "me"})
+	all, err := c.ReserveAll(ctx, []client.Request{{Limit: "big", Key: "a", Cost: 9000}, {Limit: "five", Key: "a", Cost: 1}}, time.Minute, client.HoldOptions{Holder: "me"})
 	if err != nil || !all[0].Allowed || !all[1].Allowed {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	no, err := c.ReserveAll(ctx, []*penstockv1.Item{item("big", "a", 1), item("five", "a", 1)}, time.Minute, client.HoldOptions{})
+	no, err := c.ReserveAll(ctx, []client.Request{{Limit: "big", Key: "a", Cost: 1}, {Limit: "five", Key: "a", Cost: 1}}, time.Minute, client.HoldOptions{})
 	if err != nil || no[0].Allowed || no[0].Settle(ctx, 1) != nil {
 		t.Errorf("%+v, %v", no, err)
 	}

@@ -26,12 +26,7 @@ type Verdict struct {
 // "method": "POST", "user": "alice"}. If a matching rule needs a missing attribute for a key, the
 // error is INVALID_ARGUMENT; if the node has no rules, it is NOT_FOUND.
 func (c *Client) CheckRules(ctx context.Context, attributes map[string]string, cost int64) (Verdict, error) {
-	in := &penstockv1.CheckRequest{Attributes: attributes, Cost: &cost, Id: c.nextID()}
-	var out *penstockv1.CheckResponse
-	err := c.twice(ctx, func(ctx context.Context) (err error) {
-		out, err = c.limits.Check(ctx, in)
-		return err
-	})
+	out, err := c.limits.Check(ctx, &penstockv1.CheckRequest{Attributes: attributes, Cost: &cost})
 	if err != nil {
 		return Verdict{}, err
 	}

@@ -112,16 +112,18 @@ func all(t *testing.T, c *client.Client) (owners map[string]int) {
 		})
 	}
 	ask("check", func() (string, error) {
-		out, err := c.Check(ctx, []*penstockv1.Item{item("big", "a", 1)}, false)
+		out, err := check(ctx, c, []*penstockv1.Item{item("big", "a", 1)}, false)
 		if err != nil {
 			return "", err
 		}
 		return out[0].Owner, nil
 	})
 	ask("all", func() (string, error) {
-		out := make([]client.Decision, 1)
-		err := c.DoAll(ctx, []client.Request{{Limit: "big", Key: "a", Cost: 1}}, out)
-		return out[0].Owner, err
+		out, err := c.DoAll(ctx, []client.Request{{Limit: "big", Key: "a", Cost: 1}})
+		if err != nil {
+			return "", err
+		}
+		return out[0].Owner, nil
 	})
 	ask("reserve", func() (string, error) {
 		h, err := c.Reserve(ctx, "big", "a", 1, time.Minute)
