@@ -61,26 +61,29 @@ func (s *shard) setAside(t *target, units int64) {
 
 // takeBeside is take where units of some keys are set aside.
 func (s *shard) takeBeside(now Instant, t *target, r *Request, d *Decision) {
-	n := s.asideOf(t)
-	if n > 0 && r.Cost > 0 && !r.Report {
-		if w, _, _ := s.read(now, t); !t.limit.admitsBeside(w, now, r, n, d) {
-			return
-		}
+	if n, refused := s.refusesBeside(now, t, r, d); !refused {
+		s.take(now, t, r, d)
+		d.Remaining = max(0, d.Remaining-n)
 	}
-	s.take(now, t, r, d)
-	d.Remaining = max(0, d.Remaining-n)
 }
 
 // peekBeside is what takeBeside would answer.
 func (s *shard) peekBeside(now Instant, t *target, r *Request, d *Decision) {
-	n := s.asideOf(t)
-	if n > 0 && r.Cost > 0 && !r.Report {
-		if w, _, _ := s.read(now, t); !t.limit.admitsBeside(w, now, r, n, d) {
-			return
-		}
+	if n, refused := s.refusesBeside(now, t, r, d); !refused {
+		s.peek(now, t, r, d)
+		d.Remaining = max(0, d.Remaining-n)
 	}
-	s.peek(now, t, r, d)
-	d.Remaining = max(0, d.Remaining-n)
+}
+
+// refusesBeside reports whether r is refused because of the n units that are set aside; then d is
+// the answer.
+func (s *shard) refusesBeside(now Instant, t *target, r *Request, d *Decision) (n int64, refused bool) {
+	n = s.asideOf(t)
+	if n > 0 && r.Cost > 0 && !r.Report {
+		w, _, _ := s.read(now, t)
+		refused = !t.limit.admitsBeside(w, now, r, n, d)
+	}
+	return n, refused
 }
 
 // admitsBeside reports whether w admits the cost of r, which is above 0, together with n units that
@@ -109,13 +112,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
 		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.setAsideAll(now, items, out) })
 	}
-	targets := make([]target, len(items))
-	var locks shardSet
-	for i := range items {
-		it := &items[i]
-		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
-		locks.add(it.Hash >> t.shift)
-	}
+	targets, locks := t.targetsOf(items)
 	if !t.lockAll(now, &locks, targets) {
 		for i, it := range items {
 			out[i] = noRoom(it.Limit)
@@ -123,10 +120,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 		return false
 	}
 	defer t.unlockAll(&locks)
-	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(now, it.Limit, it.Hash) }) {
-		for i := range out {
-			out[i] = Decision{Closed: true}
-		}
+	if t.closedAll(now, items, out) {
 		return false
 	}
 	now = within(now)

@@ -237,13 +237,7 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
 		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.TakeAll(now, items, out) })
 	}
-	targets := make([]target, len(items))
-	var locks shardSet
-	for i := range items {
-		it := &items[i]
-		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
-		locks.add(it.Hash >> t.shift)
-	}
+	targets, locks := t.targetsOf(items)
 	if !t.lockAll(now, &locks, targets) {
 		for i, it := range items {
 			t.peek(now, it.Limit, it.Key, it.Hash, &items[i].Request, &out[i])
@@ -258,13 +252,33 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 		return false
 	}
 	defer t.unlockAll(&locks)
-	if slices.ContainsFunc(items, func(it Item) bool { return t.closed(now, it.Limit, it.Hash) }) {
-		for i := range out {
-			out[i] = Decision{Closed: true}
-		}
+	if t.closedAll(now, items, out) {
 		return false
 	}
 	return t.takeAllLocked(within(now), items, targets, out)
+}
+
+// targetsOf is where the items are to be found, and the shards that have to be locked for them.
+func (t *Table) targetsOf(items []Item) ([]target, shardSet) {
+	targets := make([]target, len(items))
+	var locks shardSet
+	for i := range items {
+		it := &items[i]
+		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
+		locks.add(it.Hash >> t.shift)
+	}
+	return targets, locks
+}
+
+// closedAll answers all items with Closed if one of them is, and reports that.
+func (t *Table) closedAll(now Instant, items []Item, out []Decision) bool {
+	if !slices.ContainsFunc(items, func(it Item) bool { return t.closed(now, it.Limit, it.Hash) }) {
+		return false
+	}
+	for i := range out {
+		out[i] = Decision{Closed: true}
+	}
+	return true
 }
 
 // takeAllLocked decides on copies of the states first, and stores them if all items are admitted.

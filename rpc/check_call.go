@@ -124,13 +124,8 @@ func (c *checkCall) response() *penstockv1.CheckResponse {
 // registerRateLimiter registers r as penstock.v1.RateLimiter. Checks do not go by way of the
 // generated code, which makes each message anew.
 func registerRateLimiter(s grpc.ServiceRegistrar, r *rateLimiter) {
-	desc := penstockv1.RateLimiter_ServiceDesc
-	desc.Methods, desc.Streams = slices.Clone(desc.Methods), slices.Clone(desc.Streams)
-	for i := range desc.Methods {
-		if desc.Methods[i].MethodName == "Check" {
-			desc.Methods[i].Handler = check
-		}
-	}
+	desc := byHand(penstockv1.RateLimiter_ServiceDesc, "Check", check)
+	desc.Streams = slices.Clone(desc.Streams)
 	for i := range desc.Streams {
 		if desc.Streams[i].StreamName == "CheckStream" {
 			desc.Streams[i].Handler = checkStream
@@ -144,12 +139,28 @@ func check(door any, ctx context.Context, decode func(any) error, guard grpc.Una
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	if guard == nil {
-		return c, door.(*rateLimiter).serve(ctx, c)
+	return guarded(ctx, guard, door.(*rateLimiter), penstockv1.RateLimiter_Check_FullMethodName, c, (*rateLimiter).serve)
+}
+
+// byHand is desc with another handler of one method, which does not go by way of the generated code.
+func byHand(desc grpc.ServiceDesc, method string, handler grpc.MethodHandler) grpc.ServiceDesc {
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		if desc.Methods[i].MethodName == method {
+			desc.Methods[i].Handler = handler
+		}
 	}
-	info := &grpc.UnaryServerInfo{Server: door, FullMethod: penstockv1.RateLimiter_Check_FullMethodName}
-	return guard(ctx, c, info, func(ctx context.Context, _ any) (any, error) {
-		return c, door.(*rateLimiter).serve(ctx, c)
+	return desc
+}
+
+// guarded serves call, which holds request and answer, behind guard; nil: there is none.
+func guarded[D, C any](ctx context.Context, guard grpc.UnaryServerInterceptor, door D, method string, call C, serve func(D, context.Context, C) error) (any, error) {
+	if guard == nil {
+		return call, serve(door, ctx, call)
+	}
+	info := &grpc.UnaryServerInfo{Server: door, FullMethod: method}
+	return guard(ctx, call, info, func(ctx context.Context, _ any) (any, error) {
+		return call, serve(door, ctx, call)
 	})
 }
 

@@ -96,13 +96,7 @@ func (c *gubernatorCall) write(codec hotCodec) (mem.BufferSlice, error) {
 // registerGubernator registers g as pb.gubernator.V1. Its calls do not go by way of the generated
 // code, which makes each message anew.
 func registerGubernator(s grpc.ServiceRegistrar, g *gubernatorDoor) {
-	desc := gubernator.V1_ServiceDesc
-	desc.Methods = slices.Clone(desc.Methods)
-	for i := range desc.Methods {
-		if desc.Methods[i].MethodName == "GetRateLimits" {
-			desc.Methods[i].Handler = getRateLimits
-		}
-	}
+	desc := byHand(gubernator.V1_ServiceDesc, "GetRateLimits", getRateLimits)
 	s.RegisterService(&desc, g)
 }
 
@@ -111,11 +105,5 @@ func getRateLimits(door any, ctx context.Context, decode func(any) error, guard 
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	if guard == nil {
-		return c, door.(*gubernatorDoor).serve(ctx, c)
-	}
-	info := &grpc.UnaryServerInfo{Server: door, FullMethod: gubernator.V1_GetRateLimits_FullMethodName}
-	return guard(ctx, c, info, func(ctx context.Context, _ any) (any, error) {
-		return c, door.(*gubernatorDoor).serve(ctx, c)
-	})
+	return guarded(ctx, guard, door.(*gubernatorDoor), gubernator.V1_GetRateLimits_FullMethodName, c, (*gubernatorDoor).serve)
 }

@@ -3,13 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
-
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -39,7 +37,7 @@ func (v *topVerb) holds(sh shell) error {
 	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
 		out, err := adminOf(c).Holds(ctx, &penstockv1.HoldsRequest{Limit: v.Limit, Key: []byte(v.Key), Holder: v.Holder, Count: int32(v.Count)})
 		switch {
-		case grpcstatus.Code(err) == codes.FailedPrecondition:
+		case errors.Is(err, client.ErrElsewhere):
 			return nil // another node decides on that key
 		case err == nil:
 			mu.Lock()

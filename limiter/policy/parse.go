@@ -151,18 +151,27 @@ func (p *page) top(n ast.Node) {
 }
 
 func (p *page) limitList(n ast.Node) {
-	if _, empty := n.(*ast.NullNode); empty {
-		p.fault(n, "limits", "is empty; write \"limits: []\" if there are to be none")
-		return
-	}
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		p.fault(n, "limits", "must be a list, not "+describe(n))
-		return
-	}
-	for _, item := range list.Values {
+	for _, item := range p.section(n, "limits") {
 		p.limit(item)
 	}
+}
+
+// section is the list of a file's field, limits or rules, which must not be left empty.
+func (p *page) section(n ast.Node, name string) []ast.Node {
+	if _, empty := n.(*ast.NullNode); empty {
+		p.fault(n, name, fmt.Sprintf("is empty; write \"%s: []\" if there are to be none", name))
+		return nil
+	}
+	return p.list(n, name)
+}
+
+func (p *page) list(n ast.Node, name string) []ast.Node {
+	list, ok := n.(*ast.SequenceNode)
+	if !ok {
+		p.fault(n, name, "must be a list, not "+describe(n))
+		return nil
+	}
+	return list.Values
 }
 
 // limit reads one limit. What its fields say by themselves is checked first; what they say
@@ -221,12 +230,7 @@ func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node) {
 	if _, empty := n.(*ast.NullNode); empty {
 		return
 	}
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		p.fault(n, "overrides", "must be a list, not "+describe(n))
-		return
-	}
-	for i, item := range list.Values {
+	for i, item := range p.list(n, "overrides") {
 		at := fmt.Sprintf("overrides[%d]", i)
 		places[at] = item
 		m, ok := item.(*ast.MappingNode)

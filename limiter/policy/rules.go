@@ -28,16 +28,7 @@ const (
 )
 
 func (p *page) ruleList(n ast.Node) {
-	if _, empty := n.(*ast.NullNode); empty {
-		p.fault(n, "rules", "is empty; write \"rules: []\" if there are to be none")
-		return
-	}
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		p.fault(n, "rules", "must be a list, not "+describe(n))
-		return
-	}
-	for _, item := range list.Values {
+	for _, item := range p.section(n, "rules") {
 		if len(p.rules) == rules.MaxRules {
 			p.fault(item, "rules", fmt.Sprintf("this is one rule too many; %d are accepted", rules.MaxRules))
 			return

@@ -2,9 +2,13 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	penstockv1 "penstock/proto/penstock/v1"
@@ -16,8 +20,12 @@ import (
 //
 // A call without a deadline gets DefaultTimeout. If the connection breaks, a call is sent once more,
 // to the next target that can be reached; items of Check and Reserve without an id get one, so that
-// they are charged once. Admin.Recover is sent once. Streams are not repeated.
+// they are charged once. Admin.Recover is sent once. Streams are not repeated. Errors are gRPC
+// statuses, but that of Admin.Holds for a key that another node decides on: ErrElsewhere.
 func (c *Client) Conn() grpc.ClientConnInterface { return conn{c} }
+
+// ErrElsewhere says that the connected node does not decide on a key.
+var ErrElsewhere = errors.New("another node decides on this key")
 
 type conn struct{ client *Client }
 
@@ -43,7 +51,11 @@ func (k conn) Invoke(ctx context.Context, method string, in, out any, options ..
 			in = own
 		}
 	}
-	return k.client.twice(ctx, call)
+	err := k.client.twice(ctx, call)
+	if _, holds := in.(*penstockv1.HoldsRequest); holds && status.Code(err) == codes.FailedPrecondition {
+		return fmt.Errorf("%w: %s", ErrElsewhere, status.Convert(err).Message())
+	}
+	return err
 }
 
 func (k conn) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
