@@ -117,7 +117,11 @@ func newReader(t *testing.T, root, document string) *reader {
 	if document == "README.md" { // its reader has yet to build the program
 		path = strings.ReplaceAll(path, filepath.Dir(built)+string(os.PathListSeparator), "")
 	}
-	r.start(filepath.Join(r.home, filepath.Dir(strings.TrimPrefix(document, "docs/"))), bin+":"+path)
+	at := "." // readers of examples begin beside them, all others at the root
+	if strings.HasPrefix(document, "examples/") {
+		at = filepath.Dir(document)
+	}
+	r.start(filepath.Join(r.home, at), bin+":"+path)
 	return r
 }
 

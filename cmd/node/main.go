@@ -52,6 +52,7 @@ type verbs struct {
 	Keygen      keygenVerb      `cmd:"" help:"Make a random key for the gossip, or a token for a client."`
 	Certs       certsVerb       `cmd:"" help:"Make the certificates that nodes show each other."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
+	Import      importVerb      `cmd:"" help:"Write limits and rules that do what another program does."`
 	Completion  completionVerb  `cmd:"" help:"Make a shell complete verbs, flags and values."`
 	Man         manVerb         `cmd:"" help:"Write the pages of the manual."`
 	Version     versionVerb     `cmd:"" help:"Print the version."`

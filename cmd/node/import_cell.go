@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// importCell makes limits of CL.THROTTLE commands, which bring theirs along: one for each
+// beginning of a key up to its first colon, or for each set of numbers.
+func importCell(d *draft, data []byte) error {
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		line = strings.TrimSpace(line)
+		at := strings.Index(strings.ToLower(line), "cl.throttle")
+		if at < 0 {
+			other := strings.HasPrefix(line, "#") || strings.Contains(line, `"`)
+			if line != "" && line != "OK" && !other {
+				return fmt.Errorf("%s:%d: %.60q is no CL.THROTTLE", d.file, number, line)
+			}
+			continue // another command that MONITOR has printed
+		}
+		words, err := cellWords(line[at:])
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", d.file, number, err)
+		}
+		if err := d.cellLimit(number, words[0], words[1:]); err != nil {
+			return fmt.Errorf("%s:%d: %w", d.file, number, err)
+		}
+	}
+	return nil
+}
+
+// cellWords are the key and the numbers of a command. Words may stand in quotes.
+func cellWords(command string) (words []string, err error) {
+	rest := strings.TrimPrefix(command[len("cl.throttle"):], `"`) // that of MONITOR, at its name
+	for rest = strings.TrimSpace(rest); rest != ""; rest = strings.TrimSpace(rest) {
+		word := rest
+		if rest[0] == '"' {
+			if word, err = strconv.QuotedPrefix(rest); err != nil {
+				return nil, fmt.Errorf("%.60q is no word in quotes", rest)
+			}
+			rest = rest[len(word):]
+			word, _ = strconv.Unquote(word)
+		} else {
+			word, rest, _ = strings.Cut(rest, " ")
+		}
+		words = append(words, word)
+	}
+	if len(words) != 4 && len(words) != 5 {
+		return nil, fmt.Errorf("CL.THROTTLE has %d words; it needs key, max_burst, count, period",
+			len(words))
+	}
+	return words, nil
+}
+
+func (d *draft) cellLimit(line int, key string, numbers []string) error {
+	var n [3]int64
+	for i := range n {
+		var err error
+		n[i], err = strconv.ParseInt(numbers[i], 10, 64)
+		if err != nil || n[i] < 0 || i > 0 && n[i] == 0 {
+			return fmt.Errorf("%q: max_burst, count and period are whole numbers", numbers[i])
+		}
+	}
+	fields := []field{
+		{"algorithm", "gcra"},
+		{"limit", fmt.Sprint(n[1])},
+		{"per", fmt.Sprintf("%ds", n[2])},
+		{"burst", fmt.Sprint(n[0] + 1)}, // max_burst is beyond the first
+	}
+	name, _, found := strings.Cut(key, ":")
+	if !found || name == "" {
+		name = "cl.throttle"
+		d.note(line, "keys without a colon are under the limit %s", name)
+	}
+	for i := 2; ; i++ { // one beginning with several sets of numbers has several limits
+		l := d.named(name)
+		if l == nil {
+			d.limit(draftLimit{name: name, fields: fields})
+			return nil
+		}
+		if flow(l.fields) == flow(fields) {
+			return nil
+		}
+		base, _, _ := strings.Cut(name, "#")
+		name = fmt.Sprintf("%s#%d", base, i)
+		d.note(line, "%s: keys that begin so have other numbers here: limit %s", base, name)
+	}
+}
