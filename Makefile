@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check soak fuzz mutants history chaos bench bench-docs bench-check benchmarks demo image compose release package reference
+.PHONY: help build test race lint format generate check soak fuzz mutants history chaos attack bench bench-docs bench-check benchmarks demo image compose release package reference
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ mutants: ## break the tree in small ways, and list what no test notices; ROOM=li
 SECONDS ?= 60
 history: ## real processes under faults of one node at a time, judged by what clients heard: SECONDS=60 SEED=…
 	cd bench && $(GO) run ./history -seconds $(SECONDS) -seed $(SEED)
+
+attack: ## hostile clients against a node, one kind after the other; fails beyond the bounds of memory
+	cd bench && $(GO) run ./attack
 
 chaos: ## the same with faults of two nodes at once
 	cd bench && $(GO) run ./history -seconds $(SECONDS) -seed $(SEED) -chaos

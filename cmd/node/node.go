@@ -248,7 +248,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Drain: r.drain,
-			Doors: []rpc.Door{r.envoy}, Unfinished: max(leastUnfinished, int64(s.Memory)/2), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
+			Doors: []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
@@ -276,6 +276,8 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 // leastUnfinished is the least memory for gRPC calls with incomplete requests; a node
 // with much for counters has half as much for those.
 const leastUnfinished = 32 << 20
+
+func unfinished(memory size) int64 { return max(leastUnfinished, int64(memory)/2) }
 
 // clientTLS is what the doors for clients show; nil without --tls-cert.
 func (r *running) clientTLS() (*tls.Config, error) {

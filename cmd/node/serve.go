@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -38,7 +39,19 @@ const (
 // a hundred times a second.
 const slack = 16 << 20
 
+// limitHeap has the runtime collect garbage more often when the heap comes near what the budget has
+// for it. Counters lie outside of the heap. GOMEMLIMIT goes before.
+func limitHeap(memory size) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(slack + unfinished(memory) + heapRoom)
+	}
+}
+
+// heapRoom is for all that a node keeps on the heap beside unfinished requests.
+const heapRoom = 64 << 20
+
 func (v *serveVerb) Run(sh shell) error {
+	limitHeap(v.Memory)
 	// is believed to be in use; nobody touches it, so it takes no memory
 	unused := make([]byte, slack)
 	defer runtime.KeepAlive(unused)

@@ -1,0 +1,142 @@
+// Attack lets hostile clients loose on a node, one kind after the other, while a client that behaves
+// goes on asking from an address of its own, and prints a table: what the node takes before, at the
+// peak and after, how long the client that behaves waits, and what the node has refused.
+//
+//	go run ./attack                        all of them, 5 s each
+//	go run ./attack -only rapid-reset -for 30s
+//	go run ./attack -docs ../docs/security.md   also puts the table into the page
+//
+// It ends with an error if an attack took more memory than -memory and 96 MiB, if the node did not
+// survive it, or if the client that behaves was not answered.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		os.Exit(1)
+	}
+}
+
+// budget is the node's --memory, in MiB; slack is what it may take beside.
+const (
+	budget = 64
+	slack  = 96
+)
+
+func run() error {
+	only := flag.String("only", "", "names of attacks, with commas; default: all")
+	length := flag.Duration("for", 5*time.Second, "how long an attack lasts")
+	page := flag.String("docs", "", "page with a line <!-- attacks --> and one <!-- attacks: end --> around the table")
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "attack")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "penstock")
+	build := exec.Command("go", "build", "-o", program, "./cmd/node")
+	build.Dir, build.Stderr = "..", os.Stderr
+	if err := build.Run(); err != nil {
+		return err
+	}
+	var names []string
+	if *only != "" {
+		names = strings.Split(*only, ",")
+	}
+	table := head
+	var failed []string
+	for _, a := range attacks {
+		if names != nil && !slices.Contains(names, a.name) {
+			continue
+		}
+		row, err := try(program, dir, a, *length)
+		if err != nil {
+			failed = append(failed, fmt.Sprintf("%s: %v", a.name, err))
+		}
+		fmt.Println(row)
+		table += row + "\n"
+	}
+	if *page != "" {
+		if err := fill(*page, table, *length); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%s", strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+const head = "| attack | resident MiB: before, peak, after | descriptors | goroutines | p99 ms of a client that behaves: before, during | its failures | sent | refused |\n|---|---|---|---|---|---|---|---|\n"
+
+// try runs one attack against a fresh node.
+func try(program, dir string, a attack, length time.Duration) (row string, err error) {
+	v, err := start(program, dir)
+	if err != nil {
+		return "", err
+	}
+	defer v.stop()
+	calm := behave(v.http, 2*time.Second)
+	before, err := v.figures()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	var during latencies
+	watched := make(chan figures)
+	go func() { watched <- v.watch(ctx) }()
+	asked := make(chan struct{})
+	go func() { during = behave(v.http, length); close(asked) }()
+	sent := a.loose(ctx, v)
+	peak := <-watched
+	<-asked
+	time.Sleep(3 * time.Second) // connections end, and garbage is collected
+	_ = get(v.http, "/debug/pprof/heap?gc=1")
+	after, err := v.figures()
+	if err != nil {
+		return "", fmt.Errorf("the node did not survive it: %w", err)
+	}
+	row = fmt.Sprintf("| %s: %s | %d, %d, %d | %d, %d, %d | %d, %d, %d | %.1f, %.1f | %d of %d | %d | %s |",
+		a.name, a.what, before.resident, peak.resident, after.resident, before.files, peak.files, after.files,
+		before.goroutines, peak.goroutines, after.goroutines, calm.p99(), during.p99(), during.failed, during.asked, sent,
+		refusals(before.counters, after.counters))
+	switch {
+	case peak.resident > budget+slack:
+		err = fmt.Errorf("%d MiB resident; the budget is %d", peak.resident, budget)
+	case during.asked == during.failed:
+		err = fmt.Errorf("the client that behaves was not answered")
+	case after.goroutines > before.goroutines+200 || after.files > before.files+200:
+		err = fmt.Errorf("goroutines or descriptors stay: %+v, then %+v", before, after)
+	}
+	return row, err
+}
+
+var between = regexp.MustCompile(`(?s)(<!-- attacks -->\n).*(<!-- attacks: end -->)`)
+
+// fill puts the table into the page.
+func fill(page, table string, length time.Duration) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	if !between.Match(text) {
+		return fmt.Errorf("%s has no lines <!-- attacks --> and <!-- attacks: end -->", page)
+	}
+	said := fmt.Sprintf("%d processors, shared by node, attacker and client; each attack %v; `--memory %dMiB`.\n\n", runtime.NumCPU(), length, budget)
+	return os.WriteFile(page, between.ReplaceAll(text, []byte("${1}"+said+table+"${2}")), 0o644)
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// victim is a node that is attacked.
+type victim struct {
+	cmd                             *exec.Cmd
+	gossip, peer, grpc, http, redis string
+}
+
+// start starts a node with a member's doors, a gossip key, and one limit.
+func start(program, dir string) (*victim, error) {
+	v := new(victim)
+	if err := v.choose(); err != nil {
+		return nil, err
+	}
+	key, limits := filepath.Join(dir, "gossip.key"), filepath.Join(dir, "limits.yaml")
+	err := errors.Join(
+		os.WriteFile(key, []byte(strings.Repeat("5a", 32)+"\n"), 0o600),
+		os.WriteFile(limits, []byte("limits: [{name: demo, algorithm: gcra, limit: 1000000, per: 1s}]\n"), 0o600))
+	if err != nil {
+		return nil, err
+	}
+	v.cmd = exec.Command(program, "serve", "--name", "victim", "--gossip", v.gossip, "--peer", v.peer, "--grpc", v.grpc,
+		"--http", v.http, "--redis", v.redis, "--gossip-key-file", key, "--limits", limits, "--memory", fmt.Sprintf("%dMiB", budget), "--log-level", "error")
+	v.cmd.Stderr = os.Stderr
+	return v, v.await()
+}
+
+// choose finds ports without a listener.
+func (v *victim) choose() error {
+	for _, addr := range []*string{&v.gossip, &v.peer, &v.grpc, &v.http, &v.redis} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close() // all of them at the end: no port comes twice
+		*addr = l.Addr().String()
+	}
+	return nil
+}
+
+// await starts the process, and waits until it answers.
+func (v *victim) await() error {
+	if err := v.cmd.Start(); err != nil {
+		return err
+	}
+	for range 200 {
+		if get(v.http, "/readyz") == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	v.stop()
+	return errors.New("the node does not get ready")
+}
+
+func (v *victim) stop() {
+	_ = v.cmd.Process.Signal(syscall.SIGTERM)
+	late := time.AfterFunc(10*time.Second, func() { _ = v.cmd.Process.Kill() })
+	defer late.Stop()
+	_ = v.cmd.Wait()
+}
+
+// figures are what the node takes at a moment.
+type figures struct {
+	resident, files, goroutines int // MiB, and numbers
+	counters                    map[string]float64
+}
+
+// operator asks from an address of its own, and waits longer than others do.
+var operator = &http.Client{Timeout: 20 * time.Second, Transport: from("127.0.0.3")}
+
+// from is a transport for connections from an address of this machine.
+func from(address string) *http.Transport {
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 5 * time.Second}
+	return &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 8}
+}
+
+func get(address, path string) error {
+	_, err := read(address, path)
+	return err
+}
+
+func read(address, path string) (string, error) {
+	answer, err := operator.Get("http://" + address + path)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return string(text), err
+}
+
+func (v *victim) figures() (f figures, err error) {
+	if err = v.outside(&f); err != nil {
+		return f, err
+	}
+	page, err := read(v.http, "/metrics")
+	f.counters = make(map[string]float64)
+	for line := range strings.Lines(page) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			continue
+		}
+		f.counters[name] = n
+	}
+	f.goroutines = int(f.counters["go_goroutines"])
+	return f, err
+}
+
+// outside finds what the system says of the process.
+func (v *victim) outside(f *figures) error {
+	proc := fmt.Sprintf("/proc/%d/", v.cmd.Process.Pid)
+	status, err := os.ReadFile(proc + "status")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kb, _ := strconv.Atoi(strings.Fields(text)[0])
+			f.resident = kb >> 10
+		}
+	}
+	files, err := os.ReadDir(proc + "fd")
+	f.files = len(files)
+	return err
+}
+
+// watch returns the largest figures until ctx ends.
+func (v *victim) watch(ctx context.Context) (peak figures) {
+	for ctx.Err() == nil {
+		var now figures
+		if v.outside(&now) != nil {
+			return peak
+		}
+		if page, err := read(v.http, "/metrics"); err == nil {
+			_, rest, _ := strings.Cut(page, "\ngo_goroutines ")
+			text, _, _ := strings.Cut(rest, "\n")
+			now.goroutines, _ = strconv.Atoi(text)
+		}
+		peak.resident, peak.files = max(peak.resident, now.resident), max(peak.files, now.files)
+		peak.goroutines = max(peak.goroutines, now.goroutines)
+		time.Sleep(100 * time.Millisecond)
+	}
+	return peak
+}
+
+// refused are the metrics of what a node refuses, and their short names.
+var refused = []struct{ metric, name string }{
+	{"penstock_connections_refused_total", "connections"},
+	{"penstock_overloaded_total", "overloaded"},
+	{"penstock_redis_broken_total", "Redis connections"},
+	{"penstock_redis_errors_total", "Redis commands"},
+	{"penstock_grpc_overweight_total", "heavy connections"},
+	{"penstock_grpc_overdue_total", "overdue messages"},
+}
+
+func refusals(before, after map[string]float64) string {
+	var said []string
+	for _, r := range refused {
+		sum := 0.0
+		for name, n := range after {
+			if strings.HasPrefix(name, r.metric) {
+				sum += n - before[name]
+			}
+		}
+		if sum > 0 {
+			said = append(said, fmt.Sprintf("%.0f %s", sum, r.name))
+		}
+	}
+	if said == nil {
+		return "at the protocol"
+	}
+	return strings.Join(said, ", ")
+}
+
+// latencies are the answers to a client that behaves.
+type latencies struct {
+	all           []time.Duration
+	asked, failed int
+}
+
+// p99 is in milliseconds.
+func (l *latencies) p99() float64 {
+	if len(l.all) == 0 {
+		return 0
+	}
+	slices.Sort(l.all)
+	return l.all[len(l.all)*99/100].Seconds() * 1000
+}
+
+// behave asks 100 times a second from an address of its own.
+func behave(address string, length time.Duration) (l latencies) {
+	c := &http.Client{Timeout: 2 * time.Second, Transport: from("127.0.0.2")}
+	defer c.CloseIdleConnections()
+	for end, i := time.Now().Add(length), 0; time.Now().Before(end); i++ {
+		began := time.Now()
+		answer, err := c.Get(fmt.Sprintf("http://%s/v1/check?limit=demo&key=good%d", address, i))
+		l.asked++
+		if err == nil {
+			_, _ = io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+		}
+		if err != nil || answer.StatusCode != http.StatusOK {
+			l.failed++
+		}
+		l.all = append(l.all, time.Since(began))
+		time.Sleep(max(0, 10*time.Millisecond-time.Since(began)))
+	}
+	return l
+}
