@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -63,6 +64,7 @@ type roll struct {
 	stage  ownership.Stage
 	config *ownership.Configuration // nil before the first
 	boot   ownership.Boot           // this node's
+	former []ownership.Boot         // that were members lately, and never are again
 }
 
 // joined reports whether the node is a member.
@@ -97,6 +99,11 @@ func (r *roll) member(id string) (m ownership.Member, found bool) {
 func (r *roll) has(id string, process uint64) bool {
 	m, found := r.member(id)
 	return found && sameProcess(m.Boot, process)
+}
+
+// wasMember reports whether the process of some boot was a member lately, and is none any more.
+func (r *roll) wasMember(process uint64) bool {
+	return slices.ContainsFunc(r.former, func(b ownership.Boot) bool { return sameProcess(b, process) })
 }
 
 // stateOf is how a member stands that gossip says something of.
@@ -217,7 +224,7 @@ func (n *Node) asMember() ownership.Member {
 func (a *agreement) publish() {
 	s := a.state
 	if old := a.roll.Load(); old == nil || old.stage != s.Stage() || old.config != s.Config() {
-		a.roll.Store(&roll{s.Stage(), s.Config(), s.Boot()})
+		a.roll.Store(&roll{s.Stage(), s.Config(), s.Boot(), slices.Clone(s.Evicted())})
 	}
 	a.marked.Store(s.Marked())
 	a.until.Store(int64(s.DecideUntil()))
@@ -271,6 +278,9 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 	if was != ownership.StageJoined && a.state.Stage() == ownership.StageJoined {
 		a.begun = now
 	}
+	if installed {
+		a.prune(now)
+	}
 	cutOff := a.cutOff(now)
 	a.publish()
 	a.mu.Unlock()
@@ -289,6 +299,19 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 	})
 	n.send(sends)
 	return said
+}
+
+// prune forgets where boots were heard, and whose lines have ended, that are neither members nor
+// known for anything else. A configuration was just installed.
+func (a *agreement) prune(now limiter.Instant) {
+	known := make(map[ownership.Boot]bool)
+	for _, k := range a.state.Roster(ownership.Instant(now)) {
+		known[k.Boot] = true
+	}
+	config := a.state.Config()
+	gone := func(b ownership.Boot) bool { return !known[b] && !config.Has(b) }
+	maps.DeleteFunc(a.seats, func(b ownership.Boot, _ seat) bool { return gone(b) })
+	maps.DeleteFunc(a.ended, func(b ownership.Boot, _ bool) bool { return gone(b) })
 }
 
 // cutOff reports whether the node has been a member for a while, and has not the right to decide.

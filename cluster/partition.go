@@ -195,8 +195,11 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	}
 	if roll != nil && roll.config != nil {
 		for i := range roll.config.Members {
-			if x := &roll.config.Members[i]; v.Find(x.ID) < 0 {
+			switch x, k := &roll.config.Members[i], v.Find(roll.config.Members[i].ID); {
+			case k < 0:
 				members = append(members, n.unheardLocked(old, x))
+			case !sameProcess(x.Boot, members[k].Boot) && roll.wasMember(members[k].Boot):
+				members[k] = n.unheardLocked(old, x) // gossip has not heard yet of its restart
 			}
 		}
 	}
@@ -229,6 +232,14 @@ func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 			m.State = stateOf(x)
 			return m
 		}
+	}
+	a := &n.agreed
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s, heard := a.seats[x.Boot]; heard {
+		m := Member{ID: x.ID, Boot: s.process, PeerAddr: s.addr, State: stateOf(x)}
+		m.Features = OwnFeatures
+		return m
 	}
 	return Member{ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Features: OwnFeatures}
 }

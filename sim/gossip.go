@@ -220,8 +220,17 @@ func (w *world) seedFor(p *process) (leaving *process) {
 	return leaving
 }
 
+// enterEvery is how often a node looks whether it has been admitted: others hear that it is ACTIVE
+// when it decides.
+const enterEvery = 20 * time.Millisecond
+
 func (w *world) activate(p *process) {
 	if p.leaving {
+		return
+	}
+	enters := p.machine.role == cluster.RoleMember && w.plan.agreed
+	if enters && (p.node.Agreed() == nil || !p.node.Deciding()) {
+		w.at(w.now+enterEvery, func() { p.do(func() { w.activate(p) }) })
 		return
 	}
 	w.tell(p, cluster.StateActive, true)

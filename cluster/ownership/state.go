@@ -129,6 +129,9 @@ func (s *State) Ending() Ending { return s.ending }
 // Config is the configuration installed, of a candidate that of the cluster it asks, or nil.
 func (s *State) Config() *Configuration { return s.config }
 
+// Evicted are the boots that were members lately, and never are again.
+func (s *State) Evicted() []Boot { return s.evicted }
+
 // Evictable reports whether this voter would let a member go.
 func (s *State) Evictable(now Instant, b Boot) bool { return s.evictable(now, b) }
 

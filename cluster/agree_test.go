@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"testing"
+
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+)
+
+// Promise: a member that comes back as a new boot is known by the configuration that names it, also
+// where gossip still tells of the boot before; and what was known of boots that are neither members
+// nor known for anything else is forgotten with each configuration.
+func TestConfigurationSaysWhichBoot(t *testing.T) {
+	w := newWorld(t, 1, five)
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+	n, err := New(Config{ID: "a", Boot: 1 << 20, Clock: w, Network: w, Table: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := ownership.Member{ID: "a", Boot: 1 << 20}
+	before, after := ownership.Member{ID: "b", Boot: 2 << 20}, ownership.Member{ID: "b", Boot: 3 << 20}
+	first := ownership.First([]ownership.Member{me, before})
+	n.AgreeWithin(first)
+	n.SetView(w.view("a", []Member{
+		{ID: "a", Boot: uint64(me.Boot), State: StateActive},
+		{ID: "b", Boot: uint64(before.Boot), PeerAddr: "old", State: StateActive},
+	}))
+
+	a := &n.agreed
+	a.seats[after.Boot] = seat{"b", "new", uint64(after.Boot)}
+	for i := range ownership.Boot(100) { // boots that were there once
+		a.seats[1000+i], a.ended[1000+i] = seat{}, true
+	}
+	alone := &ownership.Configuration{
+		Epoch: ownership.Epoch{Lineage: first.Epoch.Lineage, Number: 2}, Previous: first.Epoch,
+		Members: []ownership.Member{me}, Voters: []ownership.Boot{me.Boot},
+	}
+	both := &ownership.Configuration{
+		Epoch: ownership.Epoch{Lineage: first.Epoch.Lineage, Number: 3}, Previous: alone.Epoch,
+		Members: []ownership.Member{me, after}, Voters: []ownership.Boot{me.Boot},
+	}
+	asks := ownership.Received{From: after.Boot, Message: ownership.Join{Member: after}}
+	a.state.Step(ownership.Instant(w.now), asks)
+	n.agree(0, ownership.Received{From: me.Boot, Message: ownership.Decided{Config: alone}})
+	if len(a.seats) != 1 || len(a.ended) != 0 {
+		t.Errorf("%d places and %d ends of lines are known of one candidate", len(a.seats), len(a.ended))
+	}
+	n.agree(0, ownership.Received{From: me.Boot, Message: ownership.Decided{Config: both}})
+	v := n.View()
+	if m := v.Members[v.Find("b")]; m.Boot != uint64(after.Boot) || m.PeerAddr != "new" || m.State != StateActive {
+		t.Errorf("b is %+v, and its new boot %d was heard at %q", m, after.Boot, "new")
+	}
+}
