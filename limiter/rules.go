@@ -139,7 +139,7 @@ func classOf(l *Limit) int {
 type rules struct {
 	index atomic.Pointer[ruleIndex]
 
-	// requests, and states from elsewhere, for whose limit there was no number
+	// requests, and states from elsewhere, under limits without a number
 	refused [classes]atomic.Uint64
 	lost    [classes]lostStates
 

@@ -77,7 +77,7 @@ type TableStats struct {
 	// requests refused because not even the crowd had room, or their limit had none
 	Refused uint64
 	Inline  int // of Limits, those that requests have brought along, at most MaxInline
-	// Requests, and states from elsewhere, whose limit had no room: of limits that requests bring
+	// Requests, and states from elsewhere, under limits without room: of limits that requests bring
 	// along, and of others.
 	RefusedInline, RefusedLimits uint64
 }
