@@ -89,3 +89,41 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 		t.Errorf("RESET_REMAINING: %s", got)
 	}
 }
+
+// Promise: a hold that an administrator settles is recorded, with the key's hash and not the key. A
+// settlement by the client that holds is no change of an administrator's.
+func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
+	lines := new(strings.Builder)
+	h := NewHTTP(HTTPConfig{
+		Node: alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
+		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
+	})
+	for _, row := range []struct{ client, recorded string }{{"shop", ""}, {"root", "settle"}} {
+		as := func(client, path, body string) string {
+			answer, text := page(h, "POST", path, body, "Authorization", "Bearer "+client+"-0123456789abcdef")
+			if answer.StatusCode != http.StatusOK {
+				t.Fatalf("%s %s: %d %s", client, path, answer.StatusCode, text)
+			}
+			return text
+		}
+		var hold struct{ ID string }
+		text := as("shop", "/v1/reserve", `{"limit":"five","key":"shop/secret","ttl_ms":60000}`)
+		if err := json.Unmarshal([]byte(text), &hold); err != nil || hold.ID == "" {
+			t.Fatalf("%v: %s", err, text)
+		}
+		lines.Reset()
+		as(row.client, "/v1/settle", fmt.Sprintf(`{"id":%q,"actual":1}`, hold.ID))
+		var e audit.Entry
+		if row.recorded != "" {
+			if err := json.Unmarshal([]byte(lines.String()), &e); err != nil {
+				t.Fatalf("%v: %q", err, lines)
+			}
+		}
+		if e.Action != row.recorded || row.recorded == "" && lines.Len() > 0 || strings.Contains(lines.String(), "shop/") {
+			t.Errorf("a settlement by %s is recorded as %q", row.client, lines)
+		}
+		if row.recorded != "" && (e.Target != "five" || e.Key != audit.HashKey("shop/secret") || !strings.HasPrefix(e.Who, "root")) {
+			t.Errorf("the entry is %+v", e)
+		}
+	}
+}

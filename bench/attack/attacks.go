@@ -276,7 +276,7 @@ func guess(ctx context.Context, v *victim) (sent int) {
 	defer c.Close()
 	go func() { _, _ = io.Copy(io.Discard, c) }()
 	for {
-		body := fmt.Sprintf(`{"limit":"demo","key":"k","id":"%016x%016x","actual":0}`, rand.Uint64(), rand.Uint64())
+		body := fmt.Sprintf(`{"id":"%016x%016x","actual":0}`, rand.Uint64(), rand.Uint64())
 		if _, err := fmt.Fprintf(c, "POST /v1/settle HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 			return sent
 		}
