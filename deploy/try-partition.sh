@@ -77,7 +77,7 @@ all_see() { # N NODE…: those nodes see N active members, and one ring
 settled() { # NODE…: those nodes answer for every key, and not by falling back
 	local i
 	for i in "$@"; do
-		[ "$(ask "$i" share 0 | jq '[.decisions[] | select(.degraded)] | length')" = 0 ] || return 1
+		[ "$(ask "$i" share 0 | jq '[.decisions[] | select(.degraded and .source == "fallback")] | length')" = 0 ] || return 1
 	done
 }
 items() { jq -cn --arg limit "$1" --argjson cost "$2" --argjson keys "$keys" '{items: [range($keys) | {limit: $limit, key: "k\(.)", cost: $cost}]}'; }

@@ -128,7 +128,7 @@ var deletions = []deletion{
 	{name: "R7 mass", rule: ruleMass, play: func(w *world, _ int) string {
 		w.trio("a", "b", "c", "d", "e") // a switch restarts
 		w.sever("d e", "a b c", true)
-		w.run(2 * second)
+		w.run(1500 * time.Millisecond)
 		clear(w.cut)
 		w.run(second)
 		return same(w, "d", 4)

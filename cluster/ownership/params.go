@@ -52,7 +52,7 @@ const (
 
 // Default are the parameters of a cluster with a failover of Failover.
 func Default() Params {
-	p := Params{Mass: 10 * time.Second, Fresh: 500 * time.Millisecond, Drift: 40}
+	p := Params{Fresh: 500 * time.Millisecond, Drift: 40}
 	p.setFailover(0)
 	return p
 }
@@ -74,7 +74,7 @@ func (p *Params) setFailover(d time.Duration) {
 		unit = Failover / 20
 	}
 	p.Lease, p.Margin, p.Renew, p.Suspect = 12*unit, unit, 4*unit, 12*unit
-	p.Step, p.Stop = unit, 8*unit
+	p.Step, p.Stop, p.Mass = unit, 8*unit, 40*unit
 }
 
 // quiet is how long a voter has acknowledged nothing before a right that it acknowledged is over.

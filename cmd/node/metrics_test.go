@@ -17,7 +17,6 @@ import (
 )
 
 // contractMetrics are the metrics that programs outside rely on, with their types and labels.
-// penstock_epoch is not among them yet: no epoch is agreed on by nodes.
 var contractMetrics = []struct {
 	name, kind string
 	labels     []string
@@ -31,6 +30,7 @@ var contractMetrics = []struct {
 	{"penstock_config_last_reload_successful", "gauge", nil},
 	{"penstock_config_last_reload_success_timestamp_seconds", "gauge", nil},
 	{"penstock_members", "gauge", []string{"state"}},
+	{"penstock_epoch", "gauge", nil},
 	{"penstock_partitions", "gauge", []string{"state"}},
 	{"penstock_unreplicated_partitions", "gauge", nil},
 	{"penstock_replication_lag_seconds", "gauge", nil},
