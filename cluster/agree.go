@@ -180,7 +180,7 @@ func (n *Node) electAnew() {
 	}
 	a.mu.Lock()
 	e := a.elect
-	e.Others = nil
+	e.Others, e.Members = nil, nil
 	for i := range v.Members {
 		m := &v.Members[i]
 		if i == v.Self || m.Role != RoleMember {
@@ -190,7 +190,7 @@ func (n *Node) electAnew() {
 			e.Others = append(e.Others, m.ID)
 		}
 		if m.State == StateActive {
-			e.Size = 0
+			e.Members = append(e.Members, m.ID)
 		}
 	}
 	a.mu.Unlock()

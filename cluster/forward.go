@@ -23,7 +23,7 @@ const DefaultCallTimeout = 500 * time.Millisecond
 const maxHop = 32
 
 // settleTime is how long a check waits for a handover, or for an heir to take over.
-const settleTime = 250 * time.Millisecond
+const settleTime = 400 * time.Millisecond
 
 // namesMe is from which send on a node does not wait any more for what others say that it decides
 // itself: it may be just getting it; or each of two takes the other one for the owner, and who

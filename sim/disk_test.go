@@ -50,7 +50,7 @@ func TestCrashOfANodeWithADisk(t *testing.T) {
 	var left, charged int64
 	for _, a := range w.judge.order {
 		m := w.machines[0].process
-		left += m.node.Table().Peek(m.now(), a.limit, a.key, a.hash, 0).Remaining
+		left += w.judge.counters(m)(a).Remaining
 		charged += 400
 	}
 	if admitted := w.judge.tallies["day"].Admitted; charged-left >= int64(admitted) || charged-left < int64(admitted)-70 {

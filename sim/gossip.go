@@ -228,8 +228,11 @@ func (w *world) activate(p *process) {
 	if p.leaving {
 		return
 	}
-	enters := p.machine.role == cluster.RoleMember && w.plan.agreed
+	enters := p.machine.role == cluster.RoleMember && !w.plan.heard
 	if enters && (p.node.Agreed() == nil || !p.node.Deciding()) {
+		if w.resting {
+			return
+		}
 		w.at(w.now+enterEvery, func() { p.do(func() { w.activate(p) }) })
 		return
 	}

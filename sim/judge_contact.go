@@ -54,7 +54,7 @@ func (j *judge) reaches(l *letter) {
 // cut off.
 func (j *judge) sees(p *process, v *cluster.View) {
 	w := j.world
-	if w.plan.sky == calm || w.plan.agreed {
+	if w.plan.sky == calm || !w.plan.heard {
 		return
 	}
 	c := p.contact
@@ -145,7 +145,7 @@ const countsFor = maxDuration
 // inContact checks that p, who decides, has been answered by half of those at least who should be
 // there, and says how many those are with it; in calm worlds 0.
 func (j *judge) inContact(p *process, a *account) (members int) {
-	if j.world.plan.agreed {
+	if !j.world.plan.heard {
 		return j.hasRight(p, a)
 	}
 	c := p.contact
@@ -165,7 +165,7 @@ func (j *judge) inContact(p *process, a *account) (members int) {
 // must have noticed that it is cut off, so that its limits' on_partition holds. Else nobody can
 // tell from outside which of the two it is. shares is in how many it must split a limit at least.
 func (j *judge) standing(h *hearing) (onError bool, shares int) {
-	if j.world.plan.agreed {
+	if !j.world.plan.heard {
 		return j.standingByRight(h)
 	}
 	p, c := h.process, h.process.contact

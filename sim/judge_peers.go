@@ -52,7 +52,7 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	if a.Move != nil {
 		j.moved(from, p, a.Move)
 	}
-	if j.world.plan.agreed {
+	if !j.world.plan.heard {
 		j.rightOf(p)
 		j.isTold(p, a.Words)
 	}

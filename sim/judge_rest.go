@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // atRest looks once more at everything when nothing more happens: nobody may wait, and what tables
@@ -22,19 +23,39 @@ func (j *judge) atRest() {
 	}
 }
 
+// counters are what the table of p holds for an account. The right to decide runs out when all
+// timers have stopped, so the table itself would answer for nothing.
+func (j *judge) counters(p *process) func(*account) limiter.Decision {
+	now, found := p.now(), make(map[*account]limiter.Decision)
+	p.node.Table().Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+		if a := j.accounts[l.Name][key]; a != nil {
+			found[a] = d
+		}
+		return true
+	})
+	empty := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 16})
+	return func(a *account) limiter.Decision {
+		if d, has := found[a]; has {
+			return d
+		}
+		return empty.Peek(now, a.limit, a.key, a.hash, 0)
+	}
+}
+
 // audit compares the table of p with the reference: what p decides for has to be there; and nothing
 // else may be.
 func (j *judge) audit(p *process) {
 	now, table := p.now(), p.node.Table()
+	held := j.counters(p)
 	for _, a := range j.order {
-		if !p.node.Holds(a.hash) {
+		if !p.node.HoldsPartition(ring.Partition(a.hash)) {
 			continue
 		}
 		j.checked[kept]++
 		j.bring(a, p)
 		r := &a.reference
 		r.settle(now, a.spec)
-		got := table.Peek(now, a.limit, a.key, a.hash, 0)
+		got := held(a)
 		if a.replica != nil {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"penstock/limiter"
 )
 
-// The right to decide, in worlds in which members agree (plan.agreed). A member may decide until so
+// The right to decide, in worlds in which members agree (not plan.heard). A member may decide until so
 // long after it sent a renewal that a majority of the voters of its configuration has acknowledged,
 // by its own clock. The judge finds that out by itself, from the acknowledgements that came to each
 // node. A node may have given up its right earlier; never does it have it longer.

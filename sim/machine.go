@@ -95,7 +95,7 @@ func (m *machine) boot() {
 		panic(err)
 	}
 	node.SetLimits(m.world.limits)
-	if m.role == cluster.RoleMember && m.world.plan.agreed {
+	if m.role == cluster.RoleMember && !m.world.plan.heard {
 		if first := m.world.founded; first != nil && m.boots == 1 && !m.world.plan.machines[m.index].later {
 			node.AgreeWithin(first)
 		} else {

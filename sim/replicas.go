@@ -119,13 +119,14 @@ func (j *judge) auditReplicas(p *process) {
 	if !j.world.plan.quiet() {
 		return
 	}
+	held := j.counters(p)
 	for _, a := range j.order {
 		r := a.replica
 		if r == nil || r.reset || r.credit > 0 || a.spec.Algorithm != limiter.GCRA {
 			continue
 		}
 		j.checked[kept]++
-		got := p.node.Table().Peek(p.now(), a.limit, a.key, a.hash, 0)
+		got := held(a)
 		if most := r.all.peek(j.world.machines[0].clock.at(j.world.now), a.spec, 0).Remaining + 1; got.Remaining > most {
 			j.fail(kept, "%s holds for %s under %s, which is replicated:\n  %s\nwhere all together have charged so much that no more than %d are left", p.machine.id, keyText(a.key), a.spec.Name,
 				decisionText(got), most)

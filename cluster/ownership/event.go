@@ -51,6 +51,9 @@ type Electorate struct {
 	IDs []string
 	// Others have no vote here, and may belong to a cluster already.
 	Others []string
+	// Members are said to be in a cluster. As long as one of them has not answered that it is in
+	// none, nobody founds.
+	Members []string
 	// Stamp is the root of the lineage that this boot founds: of two clusters that meet, the
 	// smaller one wins. 0 stands for the boot.
 	Stamp Boot

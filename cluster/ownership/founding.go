@@ -109,6 +109,11 @@ func (s *State) found(now Instant) {
 	if s.stage != StageOutside || total == 0 || f.gaveUp || len(f.met)+1 <= total/2 {
 		return
 	}
+	if slices.ContainsFunc(s.origin.elect.Members, func(id string) bool {
+		return !slices.ContainsFunc(f.met, func(m Member) bool { return m.ID == id })
+	}) {
+		return
+	}
 	if f.since == never {
 		f.since = now
 	}
