@@ -124,6 +124,12 @@ func stateOf(x *ownership.Member) State {
 	return StateActive
 }
 
+// Membership is a node's part in the list of members that they agree on.
+type Membership struct{ n *Node }
+
+// Membership is the node's part in the list of members.
+func (n *Node) Membership() Membership { return Membership{n} }
+
 // bootOf is the boot of one life of a process.
 func bootOf(process, lives uint64) ownership.Boot {
 	return ownership.Boot(process ^ lives<<(64-livesBits))
@@ -148,8 +154,9 @@ type Trust struct {
 
 // Agree has the node take part in what members agree on. It must be called before the first
 // SetView. The node founds no cluster before Elect names the electorate.
-func (n *Node) Agree(t Trust) {
-	n.agreeBegins()
+func (m Membership) Agree(t Trust) {
+	n := m.n
+	m.agreeBegins()
 	n.agreed.trust = t
 	n.agreed.params = n.agreed.params.With(t.Failover)
 	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), ownership.Electorate{}, 0)
@@ -160,17 +167,19 @@ func (n *Node) Agree(t Trust) {
 // majority has to be there, and by now those of these ids are known, this node's among them. Of two
 // clusters that meet, the one with the smaller stamp goes on: let it be the time, so that a node
 // that founds one by mistake gives way. All may be said again when more is known.
-func (n *Node) Elect(size int, ids []string, stamp uint64) {
+func (m Membership) Elect(size int, ids []string, stamp uint64) {
+	n := m.n
 	a := &n.agreed
 	a.mu.Lock()
 	a.elect = ownership.Electorate{Size: size, IDs: ids, Stamp: ownership.Boot(stamp)}
 	a.mu.Unlock()
-	n.electAnew()
+	m.electAnew()
 }
 
 // electAnew tells the State which nodes gossip knows. They are greeted, and as long as one
 // of them counts itself as a member of a cluster, nobody founds another one.
-func (n *Node) electAnew() {
+func (m Membership) electAnew() {
+	n := m.n
 	a := &n.agreed
 	n.mu.Lock()
 	v := n.hinted
@@ -199,15 +208,17 @@ func (n *Node) electAnew() {
 
 // AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names
 // it.
-func (n *Node) AgreeWithin(c *ownership.Configuration) {
-	n.agreeBegins()
+func (m Membership) AgreeWithin(c *ownership.Configuration) {
+	n := m.n
+	m.agreeBegins()
 	var fx ownership.Effects
 	n.agreed.state, fx = ownership.Within(&n.agreed.params, n.asMember(), ownership.Instant(n.clock.Now()), c)
 	n.agreed.publish()
 	n.send(fx.Sends)
 }
 
-func (n *Node) agreeBegins() {
+func (m Membership) agreeBegins() {
+	n := m.n
 	a := &n.agreed
 	a.on, a.params = true, ownership.Default()
 	a.seats, a.ended = make(map[ownership.Boot]seat), make(map[ownership.Boot]bool)
@@ -350,11 +361,12 @@ func (n *Node) boreEnd(why ownership.Ending) {
 	if why == ownership.Left || why == ownership.Closed || why == ownership.NameInUse {
 		return
 	}
-	n.nextLife()
+	n.Membership().nextLife()
 }
 
 // nextLife has the process go on as another boot.
-func (n *Node) nextLife() {
+func (m Membership) nextLife() {
+	n := m.n
 	a := &n.agreed
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -541,7 +553,8 @@ func (n *Node) lookAtEvicted(m ownership.Message) {
 // at its end: a process is gone if its own streams have ended and its address refuses, and not if a
 // packet filter refuses for a living one. What is noticed first is often the end of a stream, so
 // the address is then tried at once.
-func (n *Node) LineUp(boot uint64) (ended func()) {
+func (m Membership) LineUp(boot uint64) (ended func()) {
+	n := m.n
 	a := &n.agreed
 	if !a.on {
 		return func() {}
@@ -567,11 +580,12 @@ func (n *Node) LineUp(boot uint64) (ended func()) {
 }
 
 // Close gives up the right to decide for good: the process closes its doors next.
-func (n *Node) Close() { n.agree(0, ownership.Closing{}) }
+func (m Membership) Close() { m.n.agree(0, ownership.Closing{}) }
 
 // Stay takes back that this node leaves, as a View with the state LEAVING has said. If it has left
 // already, as the last one, it founds its cluster anew with what it has.
-func (n *Node) Stay() {
+func (m Membership) Stay() {
+	n := m.n
 	a := &n.agreed
 	if !a.on || !a.leaves.Swap(false) {
 		return
@@ -583,7 +597,7 @@ func (n *Node) Stay() {
 		n.agree(0, ownership.Stay{}, ownership.Poll{})
 		return
 	}
-	n.nextLife()
+	m.nextLife()
 	n.agree(0, ownership.Recover{}, ownership.Poll{})
 }
 

@@ -20,7 +20,7 @@ func TestConfigurationSaysWhichBoot(t *testing.T) {
 	me := ownership.Member{ID: "a", Boot: 1 << 20}
 	before, after := ownership.Member{ID: "b", Boot: 2 << 20}, ownership.Member{ID: "b", Boot: 3 << 20}
 	first := ownership.First([]ownership.Member{me, before})
-	n.AgreeWithin(first)
+	n.Membership().AgreeWithin(first)
 	n.SetView(w.view("a", []Member{
 		{ID: "a", Boot: uint64(me.Boot), State: StateActive},
 		{ID: "b", Boot: uint64(before.Boot), PeerAddr: "old", State: StateActive},

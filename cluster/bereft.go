@@ -46,11 +46,11 @@ func (n *Node) beginLocked(now limiter.Instant, p int, bereft bool) {
 
 // forgetful reports whether what was admitted under a limit before this node began to hold the key
 // may be forgotten and still count.
-func (n *Node) forgetful(now limiter.Instant, it *Item) bool {
-	if !n.holdings.bereft.Load() || it.limit.Unlimited {
+func (h *holdings) forgetful(now limiter.Instant, it *Item) bool {
+	if !h.bereft.Load() || it.limit.Unlimited {
 		return false
 	}
-	began := n.holdings.began[ring.Partition(it.hash)].Load()
+	began := h.began[ring.Partition(it.hash)].Load()
 	return began != 0 && now < limiter.Instant(began).Add(remembers(it.limit))
 }
 

@@ -195,7 +195,7 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 // sign says that out is a decision of this node as the holder of the key.
 func (n *Node) sign(now limiter.Instant, it *Item, out *Decision) {
 	out.Owner, out.Source = n.id, SourceOwner
-	if n.tied.Load() && !it.limit.Unlimited || n.forgetful(now, it) { // somebody else may go on too, or counters are lost
+	if n.tied.Load() && !it.limit.Unlimited || n.holdings.forgetful(now, it) { // somebody else may go on too, or counters are lost
 		out.Degraded, out.Bound = true, it.limit.Capacity()
 	}
 }

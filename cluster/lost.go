@@ -14,14 +14,19 @@ import (
 // good, an operator has to say so (Recover).
 
 // ErrMajority refuses to recover a cluster that has its voters.
-var ErrMajority = errors.New("recover: a majority of the voters answers this node, so there is nothing to recover")
+var ErrMajority = errors.New(
+	"recover: a majority of the voters answers this node, so there is nothing to recover",
+)
 
 // ErrNotAgreed refuses to recover what is no member of a cluster.
-var ErrNotAgreed = errors.New("recover: this node keeps no keys together with others, it is alone or an agent; ask a member")
+var ErrNotAgreed = errors.New(
+	"recover: this node keeps no keys together with others, it is alone or an agent; ask a member",
+)
 
 // Lost is which voters do not answer this node, by id, if they are so many that it may not decide;
 // else none.
-func (n *Node) Lost() (missing []string) {
+func (m Membership) Lost() (missing []string) {
+	n := m.n
 	a := &n.agreed
 	if !a.on || !n.minority.Load() {
 		return nil
@@ -44,21 +49,26 @@ func (n *Node) Lost() (missing []string) {
 }
 
 // LostText says what Lost means, and what helps; empty if nothing is lost.
-func (n *Node) LostText() string {
-	missing := n.Lost()
+func (m Membership) LostText() string {
+	n := m.n
+	missing := m.Lost()
 	if len(missing) == 0 {
 		return ""
 	}
 	voters := len(n.Agreed().Voters)
-	return fmt.Sprintf("this node decides nothing: of %d voters a majority is needed, and %s do not answer; "+
-		"bring them back or heal the network, or, if they are gone for good, run penstock recover against one node that is left",
-		voters, strings.Join(missing, ", "))
+	return fmt.Sprintf(
+		"this node decides nothing: of %d voters a majority is needed, and %s do not answer; "+
+			"bring them back or heal the network, or, if they are gone for good, run penstock recover against one node that is left",
+		voters,
+		strings.Join(missing, ", "),
+	)
 }
 
 // Recover has this node go on without the voters that it has lost, as an operator says that they
 // are gone for good. Those that still answer it go along. It is refused while a majority answers.
 // If that was wrong and the others live, both sides decide until they meet; then one gives way.
-func (n *Node) Recover() error {
+func (m Membership) Recover() error {
+	n := m.n
 	a := &n.agreed
 	if !a.on {
 		return ErrNotAgreed
@@ -74,7 +84,8 @@ func (n *Node) Recover() error {
 }
 
 // Voters are the ids of those that vote on the list of members; none of a node that is alone.
-func (n *Node) Voters() (ids []string) {
+func (m Membership) Voters() (ids []string) {
+	n := m.n
 	if c := n.Agreed(); c != nil {
 		for _, m := range c.Members {
 			if slices.Contains(c.Voters, m.Boot) {

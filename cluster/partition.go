@@ -166,11 +166,11 @@ func (n *Node) SetView(v *View) {
 		n.reviewLocked(now)
 	}
 	n.mu.Unlock()
-	n.electAnew()
+	n.Membership().electAnew()
 	switch leaving := v.Me().State == StateLeaving; {
 	case !n.agreed.on:
 	case !leaving:
-		n.Stay()
+		n.Membership().Stay()
 	case !n.agreed.leaves.Swap(true):
 		n.agree(0, ownership.Leave{}, ownership.Poll{})
 	}

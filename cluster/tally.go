@@ -200,7 +200,7 @@ func (n *Node) reasonOf(now limiter.Instant, it *Item, d *Decision) Reason {
 		return ReasonOwner
 	case n.tied.Load():
 		return ReasonContested
-	case n.forgetful(now, it):
+	case n.holdings.forgetful(now, it):
 		return ReasonForgotten
 	}
 	return ReasonUnreplicated

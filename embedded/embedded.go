@@ -105,7 +105,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
 	if c.Gossip != "" && !c.Agent {
-		n.node.Agree(cluster.Trust{})
+		n.node.Membership().Agree(cluster.Trust{})
 	}
 	n.node.SetLimits(limits)
 	n.node.SetRules(set)
@@ -452,7 +452,7 @@ func (n *Node) Close(ctx context.Context) error {
 
 // stop stops everything, at once.
 func (n *Node) stop() {
-	n.node.Close()
+	n.node.Membership().Close()
 	if n.door != nil {
 		n.door.Stop()
 		<-n.served

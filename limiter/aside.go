@@ -120,7 +120,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 		return false
 	}
 	defer t.unlockAll(&locks)
-	if t.closedAll(now, items, out) {
+	if closedAll(t, now, items, out) {
 		return false
 	}
 	now = within(now)

@@ -252,7 +252,7 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 		return false
 	}
 	defer t.unlockAll(&locks)
-	if t.closedAll(now, items, out) {
+	if closedAll(t, now, items, out) {
 		return false
 	}
 	return t.takeAllLocked(within(now), items, targets, out)
@@ -271,7 +271,7 @@ func (t *Table) targetsOf(items []Item) ([]target, shardSet) {
 }
 
 // closedAll answers all items with Closed if one of them is, and reports that.
-func (t *Table) closedAll(now Instant, items []Item, out []Decision) bool {
+func closedAll(t *Table, now Instant, items []Item, out []Decision) bool {
 	if !slices.ContainsFunc(items, func(it Item) bool { return t.closed(now, it.Limit, it.Hash) }) {
 		return false
 	}

@@ -142,7 +142,7 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 	if refused != nil {
 		return refused
 	}
-	defer d.node.LineUp(other.boot)()
+	defer d.node.Membership().LineUp(other.boot)()
 	e := &exchange{door: d, peer: other, agent: agent, send: stream.SendMsg, frames: frameReader{known: &d.limits}}
 	over := make(chan error, 1)
 	go func() { over <- e.run(stream) }()

@@ -33,7 +33,9 @@ var messageKinds = map[saidKind]ownership.Message{
 // drawWords draws words with a few messages of any kinds.
 func drawWords(t *rapid.T) *cluster.Words {
 	w := &cluster.Words{
-		From: drawBoot(t), To: ownership.Boot(rapid.Uint64().Draw(t, "to")), ID: drawName(t, 1), Addr: drawName(t, 0),
+		From: drawBoot(
+			t,
+		), To: ownership.Boot(rapid.Uint64().Draw(t, "to")), ID: drawName(t, 1), Addr: drawName(t, 0),
 		Process: rapid.Uint64().Draw(t, "process"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "messages") {
@@ -49,7 +51,8 @@ func drawSaid(t *rapid.T, kind saidKind, relays bool) ownership.Message {
 	for i := range m.NumField() {
 		field := m.Type().Field(i)
 		v := drawField(t, field.Type, relays)
-		absent := field.Name == "Config" && kind == saidHello || kind == saidMissed // which may lack it
+		absent := field.Name == "Config" && kind == saidHello ||
+			kind == saidMissed // which may lack it
 		if !absent || rapid.Bool().Draw(t, "there") {
 			m.Field(i).Set(reflect.ValueOf(v))
 		}
@@ -102,7 +105,11 @@ func drawList[T any](t *rapid.T, one func() T) (list []T) {
 	return list
 }
 
-func drawBoot(t *rapid.T) ownership.Boot { return ownership.Boot(rapid.Uint64Min(1).Draw(t, "boot")) }
+func drawBoot(
+	t *rapid.T,
+) ownership.Boot {
+	return ownership.Boot(rapid.Uint64Min(1).Draw(t, "boot"))
+}
 
 func drawName(t *rapid.T, least int) string {
 	return string(rapid.SliceOfN(rapid.Byte(), least, 20).Draw(t, "name"))
@@ -118,7 +125,10 @@ func drawEpoch(t *rapid.T) ownership.Epoch {
 
 func drawMember(t *rapid.T) ownership.Member {
 	return ownership.Member{
-		ID: drawName(t, 1), Boot: drawBoot(t), Role: ownership.Role(rapid.IntRange(0, 1).Draw(t, "role")), Zone: drawName(t, 0),
+		ID: drawName(
+			t,
+			1,
+		), Boot: drawBoot(t), Role: ownership.Role(rapid.IntRange(0, 1).Draw(t, "role")), Zone: drawName(t, 0),
 	}
 }
 
@@ -127,7 +137,9 @@ func drawPart(t *rapid.T) ownership.PartAnswer {
 		Partition: rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition"),
 		Standing:  ownership.Standing(rapid.IntRange(0, 1).Draw(t, "standing")),
 		Copy: ownership.Copy{
-			Of: ownership.Boot(rapid.Uint64().Draw(t, "of")), Epoch: rapid.Uint64().Draw(t, "epoch"), Whole: rapid.Bool().Draw(t, "whole"),
+			Of: ownership.Boot(
+				rapid.Uint64().Draw(t, "of"),
+			), Epoch: rapid.Uint64().Draw(t, "epoch"), Whole: rapid.Bool().Draw(t, "whole"),
 			At: ownership.Instant(rapid.Int64().Draw(t, "at")),
 		},
 	}
@@ -223,7 +235,10 @@ func largeConfig(members int) *ownership.Configuration {
 	c.Previous = ownership.Epoch{Lineage: c.Epoch.Lineage, Number: 8}
 	for i := range members {
 		c.Members = append(c.Members, ownership.Member{
-			ID: fmt.Sprintf("penstock-%04d.eu", i), Boot: ownership.Boot(i+1) << 20, Zone: fmt.Sprintf("zone-%d", i%3),
+			ID: fmt.Sprintf(
+				"penstock-%04d.eu",
+				i,
+			), Boot: ownership.Boot(i+1) << 20, Zone: fmt.Sprintf("zone-%d", i%3),
 		})
 	}
 	for _, m := range c.Members[:min(members, ownership.MaxVoters)] {
@@ -234,7 +249,14 @@ func largeConfig(members int) *ownership.Configuration {
 
 // wordsOf is one message of the first member.
 func wordsOf(m ownership.Message) *cluster.Words {
-	return &cluster.Words{From: 1 << 20, To: 2 << 20, ID: "penstock-0000.eu", Addr: "10.0.0.1:7947", Process: 1 << 20, Said: []ownership.Message{m}}
+	return &cluster.Words{
+		From:    1 << 20,
+		To:      2 << 20,
+		ID:      "penstock-0000.eu",
+		Addr:    "10.0.0.1:7947",
+		Process: 1 << 20,
+		Said:    []ownership.Message{m},
+	}
 }
 
 // A configuration of 1,000 members is some 40 kB.
@@ -250,7 +272,14 @@ func TestLargeConfigurations(t *testing.T) {
 
 // theirWords are good words as the generated code has them.
 func theirWords(said ...*peerv1.Said) *peerv1.Words {
-	return &peerv1.Words{From: 9, To: 1, Id: []byte("n9"), Addr: []byte("n9:7947"), Process: 9, Said: said}
+	return &peerv1.Words{
+		From:    9,
+		To:      1,
+		Id:      []byte("n9"),
+		Addr:    []byte("n9:7947"),
+		Process: 9,
+		Said:    said,
+	}
 }
 
 func theirConfig(change func(c *peerv1.Configuration)) *peerv1.Said {
@@ -313,7 +342,8 @@ func TestBrokenWordsAreRefused(t *testing.T) {
 		if err != nil || len(asks) != 2 || asks[1].err != "" {
 			t.Errorf("%s: %d asks, error %v: the next one suffers", row.name, len(asks), err)
 		}
-		if len(asks) == 2 && (!strings.HasPrefix(asks[0].err, "words ") || !strings.Contains(asks[0].err, row.want)) {
+		if len(asks) == 2 &&
+			(!strings.HasPrefix(asks[0].err, "words ") || !strings.Contains(asks[0].err, row.want)) {
 			t.Errorf("%s: refused with %q, want %q", row.name, asks[0].err, row.want)
 		}
 		b := wireOf(t, &peerv1.Reply{Answers: []*peerv1.Answer{{Tag: 1, Words: row.words}}})
@@ -343,7 +373,8 @@ func TestLaterKindsArePassedOver(t *testing.T) {
 	known := &peerv1.Said{Kind: uint32(saidVote), Boot: 7}
 	relayed := &peerv1.Said{Kind: uint32(saidRelayed), Boot: 9, To: 1, Inner: later}
 	w, err := readWords(wireOf(t, theirWords(later, known, relayed)))
-	if want := []ownership.Message{ownership.Vote{Founder: 7}}; err != nil || !reflect.DeepEqual(w.Said, want) {
+	if want := []ownership.Message{ownership.Vote{Founder: 7}}; err != nil ||
+		!reflect.DeepEqual(w.Said, want) {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
@@ -351,18 +382,29 @@ func TestLaterKindsArePassedOver(t *testing.T) {
 // Promise: memory follows what has arrived, and never a length that is only stated.
 func TestWordsTakeNoMemoryForWhatIsMissing(t *testing.T) {
 	epoch := &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}
-	b := wireOf(t, &peerv1.Said{Kind: uint32(saidClaim), Epoch: epoch, Partitions: []uint32{1, 2, 300}, To: 7})
+	b := wireOf(
+		t,
+		&peerv1.Said{Kind: uint32(saidClaim), Epoch: epoch, Partitions: []uint32{1, 2, 300}, To: 7},
+	)
 	for n := range b {
 		m, err := readSaid(b[:n], false)
 		if m == nil || err != nil {
 			continue
 		}
 		f := fields{rest: appendSaid(nil, 1, m)}
-		if f.next() && len(f.bytes) != n && len(f.bytes) != n-9 { // the last field means nothing in a claim
+		if f.next() && len(f.bytes) != n &&
+			len(f.bytes) != n-9 { // the last field means nothing in a claim
 			t.Errorf("%d of %d bytes are read as %+v", n, len(b), m)
 		}
 	}
-	stated := []byte{6<<3 | 2, 0xff, 0xff, 0xff, 0x7f, 1} // a message of 256 MiB, of which one byte is there
+	stated := []byte{
+		6<<3 | 2,
+		0xff,
+		0xff,
+		0xff,
+		0x7f,
+		1,
+	} // a message of 256 MiB, of which one byte is there
 	if n := testing.AllocsPerRun(10, func() { readWords(stated) }); n > 2 {
 		t.Errorf("%v allocations", n)
 	}
@@ -375,7 +417,9 @@ func FuzzWords(f *testing.F) {
 	epoch := &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}
 	for kind := range messageKinds {
 		f.Add(wireOf(f, theirWords(&peerv1.Said{
-			Kind: uint32(kind), Epoch: epoch, Boot: 9, Flag: true, Reply: true, To: 8, SentNs: 5, ClockNs: -6,
+			Kind: uint32(
+				kind,
+			), Epoch: epoch, Boot: 9, Flag: true, Reply: true, To: 8, SentNs: 5, ClockNs: -6,
 			Member: &peerv1.Member{Id: []byte("n9"), Boot: 9, Role: 1, Zone: []byte("z")},
 			Config: theirConfig(func(*peerv1.Configuration) {}).Config, Ballot: 17, Accepted: 16,
 			Partition: 3, Partitions: []uint32{1, 2}, Boots: []uint64{3},
@@ -401,7 +445,9 @@ func BenchmarkWords(b *testing.B) {
 	renewal := wordsOf(ownership.Renew{Epoch: largeConfig(3).Epoch, Sent: 1 << 60})
 	all := map[string]*cluster.Words{"renewal": renewal}
 	for _, members := range []int{3, 100, 1000} {
-		all[fmt.Sprint(members, "_members")] = wordsOf(ownership.Decided{Config: largeConfig(members)})
+		all[fmt.Sprint(members, "_members")] = wordsOf(
+			ownership.Decided{Config: largeConfig(members)},
+		)
 	}
 	for name, w := range all {
 		buf := appendWords(nil, 1, w)

@@ -296,7 +296,7 @@ func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Not ready", Detail: "this node has not joined its cluster yet"})
 	default:
 		fmt.Fprintln(rw, "ready")
-		if lost := w.Node.LostText(); lost != "" {
+		if lost := w.Node.Membership().LostText(); lost != "" {
 			fmt.Fprintln(rw, "on_partition decides:", lost)
 		}
 	}
@@ -402,8 +402,8 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"ring":               hash,
 		"unreachable":        unreachable,
 		"epoch":              epochOf(w.Node),
-		"voters":             listed(w.Node.Voters()),
-		"lost_voters":        listed(w.Node.Lost()),
+		"voters":             listed(w.Node.Membership().Voters()),
+		"lost_voters":        listed(w.Node.Membership().Lost()),
 		"limits":             len(w.Node.Limits()),
 		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
 		"limits_disagreeing": disagreeing(w.Node),

@@ -156,7 +156,7 @@ func (a *admin) Recover(ctx context.Context, _ *penstockv1.RecoverRequest) (*pen
 }
 
 func recovered(rec recorder, n *cluster.Node) error {
-	err := n.Recover()
+	err := n.Membership().Recover()
 	rec.done("recover", err)
 	return err
 }

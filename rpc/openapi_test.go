@@ -213,7 +213,7 @@ func without(t *testing.T) *cluster.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Agree(cluster.Trust{})
+	n.Membership().Agree(cluster.Trust{})
 	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1}})
 	if err != nil {
 		t.Fatal(err)

@@ -88,22 +88,55 @@ func TestRightsOverHTTP(t *testing.T) {
 		{"shop", "GET", "/no/such/page", "", "admin: write"},
 	} {
 		charged := node.Stats().Changes()
-		answer, text := page(h, row.method, row.path, row.body, "Authorization", "Bearer "+row.client+"-0123456789abcdef")
+		answer, text := page(
+			h,
+			row.method,
+			row.path,
+			row.body,
+			"Authorization",
+			"Bearer "+row.client+"-0123456789abcdef",
+		)
 		if row.lacks == "" {
 			if answer.StatusCode != http.StatusOK {
-				t.Errorf("%s %s %s: %d %s", row.client, row.method, row.path, answer.StatusCode, text)
+				t.Errorf(
+					"%s %s %s: %d %s",
+					row.client,
+					row.method,
+					row.path,
+					answer.StatusCode,
+					text,
+				)
 			}
 			continue
 		}
-		if answer.StatusCode != http.StatusForbidden || !strings.Contains(text, `\"`+row.client+`\" lacks the right`) && !strings.Contains(text, "message") {
-			t.Errorf("%s %s %s: %d %s; want that it lacks %s", row.client, row.method, row.path, answer.StatusCode, text, row.lacks)
+		if answer.StatusCode != http.StatusForbidden ||
+			!strings.Contains(text, `\"`+row.client+`\" lacks the right`) &&
+				!strings.Contains(text, "message") {
+			t.Errorf(
+				"%s %s %s: %d %s; want that it lacks %s",
+				row.client,
+				row.method,
+				row.path,
+				answer.StatusCode,
+				text,
+				row.lacks,
+			)
 		}
 		var problem struct {
 			Right   string `json:"missing_right"`
 			Message string `json:"message"` // Gubernator's
 		}
-		if err := json.Unmarshal([]byte(text), &problem); err != nil || problem.Right != row.lacks && !strings.Contains(problem.Message, "lacks the right "+row.lacks+";") {
-			t.Errorf("%s %s %s: %s; want that it lacks %s", row.client, row.method, row.path, text, row.lacks)
+		if err := json.Unmarshal([]byte(text), &problem); err != nil ||
+			problem.Right != row.lacks &&
+				!strings.Contains(problem.Message, "lacks the right "+row.lacks+";") {
+			t.Errorf(
+				"%s %s %s: %s; want that it lacks %s",
+				row.client,
+				row.method,
+				row.path,
+				text,
+				row.lacks,
+			)
 		}
 		if node.Stats().Changes() != charged {
 			t.Errorf("%s %s %s: something was charged", row.client, row.method, row.path)
@@ -131,29 +164,60 @@ func TestRightsOverGRPC(t *testing.T) {
 	s := newStations(t, 1, five)[0]
 	clients := clientsFor(t, clientFile)
 	addr := s.open(NewServer(ServerConfig{Node: s.node, Clock: s.clock, Clients: clients}))
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(
+		"passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	limiter, admin, v1 := penstockv1.NewRateLimiterClient(conn), penstockv1.NewAdminClient(conn), gubernator.NewV1Client(conn)
+	limiter, admin, v1 := penstockv1.NewRateLimiterClient(
+		conn,
+	), penstockv1.NewAdminClient(
+		conn,
+	), gubernator.NewV1Client(
+		conn,
+	)
 	check := func(key string, cost int64) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := limiter.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", key, cost)}})
+			_, err := limiter.Check(
+				ctx,
+				&penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", key, cost)}},
+			)
 			return err
 		}
 	}
 	guber := func(ctx context.Context) error {
-		_, err := v1.GetRateLimits(ctx, &gubernator.GetRateLimitsReq{Requests: []*gubernator.RateLimitReq{{Name: "x", UniqueKey: "k", Hits: 1, Limit: 5, Duration: 1000}}})
+		_, err := v1.GetRateLimits(
+			ctx,
+			&gubernator.GetRateLimitsReq{
+				Requests: []*gubernator.RateLimitReq{
+					{Name: "x", UniqueKey: "k", Hits: 1, Limit: 5, Duration: 1000},
+				},
+			},
+		)
 		return err
 	}
 	reset := func(ctx context.Context) error {
-		_, err := limiter.Reset(ctx, &penstockv1.ResetRequest{Items: []*penstockv1.Item{{Limit: "five", Key: []byte("shop/1")}}})
+		_, err := limiter.Reset(
+			ctx,
+			&penstockv1.ResetRequest{
+				Items: []*penstockv1.Item{{Limit: "five", Key: []byte("shop/1")}},
+			},
+		)
 		return err
 	}
 	reserve := func(lease bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := limiter.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{item("five", "bank/1", 1)}, TtlMs: 1000, Lease: lease})
+			_, err := limiter.Reserve(
+				ctx,
+				&penstockv1.ReserveRequest{
+					Items: []*penstockv1.Item{item("five", "bank/1", 1)},
+					TtlMs: 1000,
+					Lease: lease,
+				},
+			)
 			return err
 		}
 	}
@@ -186,14 +250,22 @@ func TestRightsOverGRPC(t *testing.T) {
 		{"root", "put a limit", put, codes.InvalidArgument},
 		{"nobody", "check", check("shop/1", 1), codes.Unauthenticated},
 	} {
-		ctx := metadata.AppendToOutgoingContext(patience(t), "authorization", "Bearer "+row.client+"-0123456789abcdef")
+		ctx := metadata.AppendToOutgoingContext(
+			patience(t),
+			"authorization",
+			"Bearer "+row.client+"-0123456789abcdef",
+		)
 		if err := row.call(ctx); status.Code(err) != row.want {
 			t.Errorf("%s, %s: %v, want %s", row.client, row.what, err, row.want)
 		}
 	}
 
 	// A stream outlives its token: what is in force when a request comes decides.
-	ctx := metadata.AppendToOutgoingContext(patience(t), "authorization", "Bearer shop-0123456789abcdef")
+	ctx := metadata.AppendToOutgoingContext(
+		patience(t),
+		"authorization",
+		"Bearer shop-0123456789abcdef",
+	)
 	stream, err := limiter.CheckStream(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +293,10 @@ func TestRightsOverGRPC(t *testing.T) {
 // Promise: the Redis door says NOPERM for a missing right, also between MULTI and EXEC.
 func TestRightsOverRedis(t *testing.T) {
 	s := newStations(t, 1)[0]
-	clients := clientsFor(t, clientFile+"- {name: mine, token: mine-0123456789abcdef, check: {inline: true, keys: [m/]}}\n")
+	clients := clientsFor(
+		t,
+		clientFile+"- {name: mine, token: mine-0123456789abcdef, check: {inline: true, keys: [m/]}}\n",
+	)
 	_, address := redisAt(t, s, RedisConfig{Clients: clients})
 	c := talkTo(t, address)
 	const noPerm = "-NOPERM authorization: the client "

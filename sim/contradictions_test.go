@@ -18,12 +18,18 @@ type contradiction struct {
 // green.
 var contradictions = map[string]contradiction{
 	"minority-for-13-minutes": {ready, "two silent of five are evicted after two seconds (R7)"},
-	"two-of-four-die":         {ready, "two of three voters are gone at once: the rest waits 650 ms (R11)"},
+	"two-of-four-die": {
+		ready,
+		"two of three voters are gone at once: the rest waits 650 ms (R11)",
+	},
 }
 
 // redSeeds are drawn worlds that are expected to be red.
 var redSeeds = map[uint64]contradiction{
-	3000000186: {agreed, "one of seven is still a candidate when the world comes to rest; not traced"},
+	3000000186: {
+		agreed,
+		"one of seven is still a candidate when the world comes to rest; not traced",
+	},
 }
 
 // Promise: the same of drawn worlds.
@@ -31,8 +37,12 @@ func TestRedSeeds(t *testing.T) {
 	for seed, x := range redSeeds {
 		switch r := Run(seed); {
 		case r.OK():
-			t.Errorf("seed %d holds every promise, where %q was expected to break (%s): move it to the kept seeds",
-				seed, promiseWords[x.promise][0], x.reason)
+			t.Errorf(
+				"seed %d holds every promise, where %q was expected to break (%s): move it to the kept seeds",
+				seed,
+				promiseWords[x.promise][0],
+				x.reason,
+			)
 		case r.Failure.Promise != promiseWords[x.promise][0]:
 			t.Errorf("seed %d: %q breaks, where %q was expected to (%s): %s",
 				seed, r.Failure.Promise, promiseWords[x.promise][0], x.reason, r.Failure.Detail)
@@ -62,8 +72,11 @@ func TestKeptWorlds(t *testing.T) {
 			case !red:
 				t.Errorf("%s: %s", r.Failure.Promise, r.Failure.Detail)
 			case r.OK():
-				t.Errorf("every promise holds, where %q was expected to break (%s): take it out of the table",
-					promiseWords[x.promise][0], x.reason)
+				t.Errorf(
+					"every promise holds, where %q was expected to break (%s): take it out of the table",
+					promiseWords[x.promise][0],
+					x.reason,
+				)
 			case r.Failure.Promise != promiseWords[x.promise][0]:
 				t.Errorf("%q breaks, where %q was expected to (%s): %s",
 					r.Failure.Promise, promiseWords[x.promise][0], x.reason, r.Failure.Detail)
@@ -89,6 +102,10 @@ func TestExtraIsOfWindowsInForce(t *testing.T) {
 	sum := r.Limits[0].Sum
 	tooMuch := sum.Admitted - 60*1000
 	if tooMuch <= 0 || sum.Extra < tooMuch || sum.Extra > tooMuch+sum.Failed {
-		t.Errorf("%d admitted where 60 keys have 1000 each, and extra is %d", sum.Admitted, sum.Extra)
+		t.Errorf(
+			"%d admitted where 60 keys have 1000 each, and extra is %d",
+			sum.Admitted,
+			sum.Extra,
+		)
 	}
 }

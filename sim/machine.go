@@ -97,11 +97,11 @@ func (m *machine) boot() {
 	node.SetLimits(m.world.limits)
 	if m.role == cluster.RoleMember && !m.world.plan.heard {
 		if first := m.world.founded; first != nil && m.boots == 1 && !m.world.plan.machines[m.index].later {
-			node.AgreeWithin(first)
+			node.Membership().AgreeWithin(first)
 		} else {
 			ids := m.world.electorate(m)
-			node.Agree(cluster.Trust{})
-			node.Elect(len(ids), ids, 0)
+			node.Membership().Agree(cluster.Trust{})
+			node.Membership().Elect(len(ids), ids, 0)
 		}
 	}
 	p.node, p.door = node, threshold{node}

@@ -25,11 +25,35 @@ type attack struct {
 }
 
 var attacks = []attack{
-	{"slow-http", "2000 connections, a byte of a header each second", drip(2000, func(v *victim) string { return v.http }, "GET /v1/check HTTP/1.1\r\nX: ")},
-	{"slow-redis", "2000 connections, a byte of a command each second", drip(2000, func(v *victim) string { return v.redis }, "*5\r\n$11\r\n")},
-	{"slow-grpc", "2000 connections, a byte of a frame each second", drip(2000, func(v *victim) string { return v.grpc }, http2.ClientPreface+"\x00\x40\x00\x01")},
-	{"slow-peer", "500 connections to the peer door, a byte of a frame each second", drip(500, func(v *victim) string { return v.peer }, http2.ClientPreface+"\x00\x40\x00\x01")},
-	{"half-requests", "50 connections with 900 calls each, of whose messages half comes", each(50, halfRequests)},
+	{
+		"slow-http",
+		"2000 connections, a byte of a header each second",
+		drip(2000, func(v *victim) string { return v.http }, "GET /v1/check HTTP/1.1\r\nX: "),
+	},
+	{
+		"slow-redis",
+		"2000 connections, a byte of a command each second",
+		drip(2000, func(v *victim) string { return v.redis }, "*5\r\n$11\r\n"),
+	},
+	{
+		"slow-grpc",
+		"2000 connections, a byte of a frame each second",
+		drip(
+			2000,
+			func(v *victim) string { return v.grpc },
+			http2.ClientPreface+"\x00\x40\x00\x01",
+		),
+	},
+	{
+		"slow-peer",
+		"500 connections to the peer door, a byte of a frame each second",
+		drip(500, func(v *victim) string { return v.peer }, http2.ClientPreface+"\x00\x40\x00\x01"),
+	},
+	{
+		"half-requests",
+		"50 connections with 900 calls each, of whose messages half comes",
+		each(50, halfRequests),
+	},
 	{"rapid-reset", "20 connections that open and reset calls", each(20, rapidReset)},
 	{"continuation", "20 connections with headers without end", each(20, continuation)},
 	{"compression-bomb", "messages of 2 KiB that say they unpack to 2 MiB", each(20, bomb)},
@@ -44,7 +68,10 @@ var attacks = []attack{
 }
 
 // each has n goroutines attack again and again. once reports how often it has.
-func each(n int, once func(ctx context.Context, v *victim) int) func(context.Context, *victim) int64 {
+func each(
+	n int,
+	once func(ctx context.Context, v *victim) int,
+) func(context.Context, *victim) int64 {
 	return func(ctx context.Context, v *victim) int64 {
 		var sent atomic.Int64
 		var wg sync.WaitGroup
@@ -142,7 +169,10 @@ func halfRequests(ctx context.Context, v *victim) (sent int) {
 	defer c.Close()
 	head, half := call(), append(message(0, 32<<10), make([]byte, 15<<10)...)
 	for id := uint32(1); id < 1800; id += 2 {
-		if f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndHeaders: true}) != nil || f.WriteData(id, false, half) != nil {
+		if f.WriteHeaders(
+			http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndHeaders: true},
+		) != nil ||
+			f.WriteData(id, false, half) != nil {
 			return sent
 		}
 		sent++
@@ -159,7 +189,10 @@ func rapidReset(ctx context.Context, v *victim) (sent int) {
 	defer c.Close()
 	for id := uint32(1); ctx.Err() == nil; id += 2 {
 		head := call() // the same in each call: the dynamic table is not referred to by the first
-		if f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndHeaders: true}) != nil || f.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+		if f.WriteHeaders(
+			http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndHeaders: true},
+		) != nil ||
+			f.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
 			return sent
 		}
 		sent++
@@ -201,7 +234,10 @@ func bomb(ctx context.Context, v *victim) (sent int) {
 	body := append(message(1, len(zeros())), zeros()...)
 	for id := uint32(1); id < 2000; id += 2 {
 		head := call(hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"})
-		if f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndHeaders: true}) != nil || f.WriteData(id, true, body) != nil {
+		if f.WriteHeaders(
+			http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndHeaders: true},
+		) != nil ||
+			f.WriteData(id, true, body) != nil {
 			return sent
 		}
 		sent++
@@ -317,12 +353,19 @@ func frames(ctx context.Context, v *victim) (sent int) {
 	}
 	defer c.Close()
 	head := call()
-	if f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head, EndHeaders: true}) != nil {
+	if f.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: 1, BlockFragment: head, EndHeaders: true},
+	) != nil {
 		return 0
 	}
 	for range 50 {
 		b := noise(1 + rand.IntN(4<<10))
-		if f.WriteRawFrame(http2.FrameType(rand.IntN(12)), http2.Flags(rand.IntN(256)), uint32(rand.IntN(8)), b) != nil {
+		if f.WriteRawFrame(
+			http2.FrameType(rand.IntN(12)),
+			http2.Flags(rand.IntN(256)),
+			uint32(rand.IntN(8)),
+			b,
+		) != nil {
 			return sent
 		}
 		sent++

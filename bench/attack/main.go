@@ -40,7 +40,11 @@ const (
 func run() error {
 	only := flag.String("only", "", "names of attacks, with commas; default: all")
 	length := flag.Duration("for", 5*time.Second, "how long an attack lasts")
-	page := flag.String("docs", "", "page with a line <!-- attacks --> and one <!-- attacks: end --> around the table")
+	page := flag.String(
+		"docs",
+		"",
+		"page with a line <!-- attacks --> and one <!-- attacks: end --> around the table",
+	)
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "attack")
 	if err != nil {
@@ -111,10 +115,26 @@ func try(program, dir string, a attack, length time.Duration) (row string, err e
 	if err != nil {
 		return "", fmt.Errorf("the node did not survive it: %w", err)
 	}
-	row = fmt.Sprintf("| %s: %s | %d, %d, %d | %d, %d, %d | %d, %d, %d | %.1f, %.1f | %d of %d | %d | %s |",
-		a.name, a.what, before.resident, peak.resident, after.resident, before.files, peak.files, after.files,
-		before.goroutines, peak.goroutines, after.goroutines, calm.p99(), during.p99(), during.failed, during.asked, sent,
-		refusals(before.counters, after.counters))
+	row = fmt.Sprintf(
+		"| %s: %s | %d, %d, %d | %d, %d, %d | %d, %d, %d | %.1f, %.1f | %d of %d | %d | %s |",
+		a.name,
+		a.what,
+		before.resident,
+		peak.resident,
+		after.resident,
+		before.files,
+		peak.files,
+		after.files,
+		before.goroutines,
+		peak.goroutines,
+		after.goroutines,
+		calm.p99(),
+		during.p99(),
+		during.failed,
+		during.asked,
+		sent,
+		refusals(before.counters, after.counters),
+	)
 	switch {
 	case peak.resident > budget+slack:
 		err = fmt.Errorf("%d MiB resident; the budget is %d", peak.resident, budget)
@@ -137,6 +157,11 @@ func fill(page, table string, length time.Duration) error {
 	if !between.Match(text) {
 		return fmt.Errorf("%s has no lines <!-- attacks --> and <!-- attacks: end -->", page)
 	}
-	said := fmt.Sprintf("%d processors, shared by node, attacker and client; each attack %v; `--memory %dMiB`.\n\n", runtime.NumCPU(), length, budget)
+	said := fmt.Sprintf(
+		"%d processors, shared by node, attacker and client; each attack %v; `--memory %dMiB`.\n\n",
+		runtime.NumCPU(),
+		length,
+		budget,
+	)
 	return os.WriteFile(page, between.ReplaceAll(text, []byte("${1}"+said+table+"${2}")), 0o644)
 }

@@ -32,12 +32,39 @@ func start(program, dir string) (*victim, error) {
 	key, limits := filepath.Join(dir, "gossip.key"), filepath.Join(dir, "limits.yaml")
 	err := errors.Join(
 		os.WriteFile(key, []byte(strings.Repeat("5a", 32)+"\n"), 0o600),
-		os.WriteFile(limits, []byte("limits: [{name: demo, algorithm: gcra, limit: 1000000, per: 1s}]\n"), 0o600))
+		os.WriteFile(
+			limits,
+			[]byte("limits: [{name: demo, algorithm: gcra, limit: 1000000, per: 1s}]\n"),
+			0o600,
+		),
+	)
 	if err != nil {
 		return nil, err
 	}
-	v.cmd = exec.Command(program, "serve", "--name", "victim", "--gossip", v.gossip, "--peer", v.peer, "--grpc", v.grpc,
-		"--http", v.http, "--redis", v.redis, "--gossip-key-file", key, "--limits", limits, "--memory", fmt.Sprintf("%dMiB", budget), "--log-level", "error")
+	v.cmd = exec.Command(
+		program,
+		"serve",
+		"--name",
+		"victim",
+		"--gossip",
+		v.gossip,
+		"--peer",
+		v.peer,
+		"--grpc",
+		v.grpc,
+		"--http",
+		v.http,
+		"--redis",
+		v.redis,
+		"--gossip-key-file",
+		key,
+		"--limits",
+		limits,
+		"--memory",
+		fmt.Sprintf("%dMiB", budget),
+		"--log-level",
+		"error",
+	)
 	v.cmd.Stderr = os.Stderr
 	return v, v.await()
 }

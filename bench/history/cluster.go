@@ -59,7 +59,11 @@ func newCluster(o *options, dir string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{dir: dir, binary: filepath.Join(dir, "penstock"), limits: filepath.Join(dir, "limits.yaml")}
+	c := &cluster{
+		dir:    dir,
+		binary: filepath.Join(dir, "penstock"),
+		limits: filepath.Join(dir, "limits.yaml"),
+	}
 	args := []string{"build", "-C", top, "-o", c.binary}
 	if o.overlay != "" {
 		name, err := filepath.Abs(o.overlay)
@@ -121,7 +125,11 @@ func (c *cluster) start(n *node) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(c.dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(
+		filepath.Join(c.dir, n.name+".log"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o644,
+	)
 	if err != nil {
 		return err
 	}

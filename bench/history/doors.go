@@ -65,7 +65,10 @@ func (d *doors) connect() (err error) {
 		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond},
+			Backoff: backoff.Config{
+				BaseDelay: 20 * time.Millisecond,
+				MaxDelay:  100 * time.Millisecond,
+			},
 			MinConnectTimeout: connecting,
 		}),
 	)
@@ -116,7 +119,12 @@ func (d *decision) into(o *judge.Op) {
 // get is GET /v1/check.
 func (d *doors) get(ctx context.Context, o *judge.Op) error {
 	query := url.Values{"limit": {o.Limit}, "key": {o.Key}, "cost": {fmt.Sprint(o.Cost)}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://node/v1/check?"+query.Encode(), nil)
+	request, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodGet,
+		"http://node/v1/check?"+query.Encode(),
+		nil,
+	)
 	if err != nil {
 		return err
 	}
@@ -150,7 +158,12 @@ func (d *doors) post(ctx context.Context, path string, body, into any) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://node"+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		"http://node"+path,
+		bytes.NewReader(text),
+	)
 	if err != nil {
 		return err
 	}
@@ -214,7 +227,12 @@ var sources = map[penstockv1.Source]string{
 }
 
 // call is Check over gRPC.
-func (d *doors) call(ctx context.Context, ops []*judge.Op, atomic bool, id *penstockv1.RequestId) error {
+func (d *doors) call(
+	ctx context.Context,
+	ops []*judge.Op,
+	atomic bool,
+	id *penstockv1.RequestId,
+) error {
 	in := &penstockv1.CheckRequest{Atomic: atomic}
 	for _, o := range ops {
 		in.Items = append(in.Items, item(o, id))
@@ -253,14 +271,16 @@ func (d *doors) throttle(ctx context.Context, o *judge.Op) error {
 	l := inlines[o.Limit]
 	o.Mark = judge.Unknown
 	if l.bucket {
-		tokens, err := d.redis.Do(ctx, "RL.REDUCE", o.Key, l.capacity, l.seconds, "TAKE", o.Cost).Int64()
+		tokens, err := d.redis.Do(ctx, "RL.REDUCE", o.Key, l.capacity, l.seconds, "TAKE", o.Cost).
+			Int64()
 		o.Allowed, o.Remaining = tokens >= o.Cost, tokens
 		if o.Allowed {
 			o.Remaining -= o.Cost
 		}
 		return err
 	}
-	numbers, err := d.redis.Do(ctx, "CL.THROTTLE", o.Key, l.capacity-1, 1, l.seconds, o.Cost).Int64Slice()
+	numbers, err := d.redis.Do(ctx, "CL.THROTTLE", o.Key, l.capacity-1, 1, l.seconds, o.Cost).
+		Int64Slice()
 	if err != nil {
 		return err
 	}
@@ -272,7 +292,11 @@ func (d *doors) throttle(ctx context.Context, o *judge.Op) error {
 }
 
 // reserve is POST /v1/reserve, or Reserve over gRPC. It returns the id of the hold.
-func (d *doors) reserve(ctx context.Context, o *judge.Op, ttl time.Duration) (id string, err error) {
+func (d *doors) reserve(
+	ctx context.Context,
+	o *judge.Op,
+	ttl time.Duration,
+) (id string, err error) {
 	if o.Door == "http" {
 		var answer struct {
 			ID string `json:"id"`
@@ -284,7 +308,13 @@ func (d *doors) reserve(ctx context.Context, o *judge.Op, ttl time.Duration) (id
 		answer.into(o)
 		return answer.ID, err
 	}
-	out, err := d.grpc.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{item(o, nil)}, TtlMs: ttl.Milliseconds()})
+	out, err := d.grpc.Reserve(
+		ctx,
+		&penstockv1.ReserveRequest{
+			Items: []*penstockv1.Item{item(o, nil)},
+			TtlMs: ttl.Milliseconds(),
+		},
+	)
 	if err != nil {
 		return "", err
 	}

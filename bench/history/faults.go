@@ -82,7 +82,12 @@ type run struct {
 type writer interface{ Write([]byte) (int, error) }
 
 func newRun(o *options, dir string, out writer) (*run, error) {
-	r := &run{options: o, out: out, recorder: &recorder{began: time.Now()}, dice: rand.New(rand.NewPCG(o.seed, 2))}
+	r := &run{
+		options:  o,
+		out:      out,
+		recorder: &recorder{began: time.Now()},
+		dice:     rand.New(rand.NewPCG(o.seed, 2)),
+	}
 	var err error
 	if r.cluster, err = newCluster(o, dir); err != nil {
 		return nil, err
@@ -143,7 +148,13 @@ func (r *run) play() error {
 	if drawn := 3 + r.dice.IntN(4); n == 0 {
 		n = drawn
 	}
-	fmt.Fprintf(r.out, "seed %d, %d nodes, %d requests a second\n", r.options.seed, n, r.options.rate)
+	fmt.Fprintf(
+		r.out,
+		"seed %d, %d nodes, %d requests a second\n",
+		r.options.seed,
+		n,
+		r.options.rate,
+	)
 	for _, node := range r.cluster.nodes[:n] {
 		if err := r.cluster.start(node); err != nil {
 			return err

@@ -18,8 +18,16 @@ type known struct {
 
 var knowns = []known{
 	{"stop", []string{"right again"}, "owner paused and resumed"},
-	{"stop-pair", []string{"right again", "nothing is lost", "0 extra"}, "owner and its heir fail at once"},
-	{"kill-pair", []string{"right again", "nothing is lost", "0 extra"}, "owner and its heir fail at once"},
+	{
+		"stop-pair",
+		[]string{"right again", "nothing is lost", "0 extra"},
+		"owner and its heir fail at once",
+	},
+	{
+		"kill-pair",
+		[]string{"right again", "nothing is lost", "0 extra"},
+		"owner and its heir fail at once",
+	},
 	{"cut-off", []string{"right again"}, "network partition"},
 	{"cut-off-pair", []string{"right again", "nothing is lost", "0 extra"}, "network partition"},
 }

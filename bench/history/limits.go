@@ -63,7 +63,13 @@ func (l *inline) json() map[string]any {
 			"algorithm": "token_bucket", "client_time": true, "limit": l.capacity, "refill": l.capacity, "per": per,
 		}
 	}
-	return map[string]any{"name": "cl.throttle", "algorithm": "gcra", "limit": 1, "per": per, "burst": l.capacity}
+	return map[string]any{
+		"name":      "cl.throttle",
+		"algorithm": "gcra",
+		"limit":     1,
+		"per":       per,
+		"burst":     l.capacity,
+	}
 }
 
 func (l *inline) proto() *penstockv1.InlineLimit {

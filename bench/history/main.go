@@ -65,12 +65,27 @@ func history(args []string, out io.Writer) error {
 	f.Uint64Var(&o.seed, "seed", 0, "of the faults and the requests; 0 draws one")
 	f.IntVar(&o.nodes, "nodes", 0, "nodes at the beginning, 3 to 7; 0: drawn")
 	f.IntVar(&o.rate, "rate", 400, "requests a second")
-	f.StringVar(&o.faults, "faults", "", "kinds of faults, with commas; empty: those that -chaos says")
+	f.StringVar(
+		&o.faults,
+		"faults",
+		"",
+		"kinds of faults, with commas; empty: those that -chaos says",
+	)
 	f.BoolVar(&o.chaos, "chaos", false, "draw all kinds of faults, also of two nodes at once")
 	f.BoolVar(&o.strict, "strict", false, "also fail for promises that are known not to hold yet")
 	f.BoolVar(&o.loopback, "loopback", false, "no network namespaces, so no cuts and no loss")
-	f.Float64Var(&o.patience, "patience", 1, "multiplies the times after which answers must be right again")
-	f.StringVar(&o.overlay, "overlay", "", "file for go build -overlay: a node with a planted fault")
+	f.Float64Var(
+		&o.patience,
+		"patience",
+		1,
+		"multiplies the times after which answers must be right again",
+	)
+	f.StringVar(
+		&o.overlay,
+		"overlay",
+		"",
+		"file for go build -overlay: a node with a planted fault",
+	)
 	f.StringVar(&o.out, "o", "", "file for the whole history, as JSON")
 	f.StringVar(&o.judge, "judge", "", "judge the history in this file, and run nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory with the nodes' logs")
@@ -148,7 +163,10 @@ func writeJSON(name string, what any) error {
 
 // again is the command that draws the same faults.
 func (o *options) again() string {
-	words := []string{"cd bench && go run ./history", fmt.Sprintf("-seed %d -seconds %d -rate %d", o.seed, o.seconds, o.rate)}
+	words := []string{
+		"cd bench && go run ./history",
+		fmt.Sprintf("-seed %d -seconds %d -rate %d", o.seed, o.seconds, o.rate),
+	}
 	if o.nodes != 0 {
 		words = append(words, fmt.Sprintf("-nodes %d", o.nodes))
 	}

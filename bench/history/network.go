@@ -104,8 +104,22 @@ func (w *network) cut(name string, from []string) error {
 
 // lose: the node hears only some of the packets.
 func (w *network) lose(name string, probability float64) error {
-	return w.in(name, "iptables", "-A", "INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random",
-		"--probability", fmt.Sprint(probability), "-j", "DROP")
+	return w.in(
+		name,
+		"iptables",
+		"-A",
+		"INPUT",
+		"-i",
+		"eth0",
+		"-m",
+		"statistic",
+		"--mode",
+		"random",
+		"--probability",
+		fmt.Sprint(probability),
+		"-j",
+		"DROP",
+	)
 }
 
 // heal undoes cuts and loss of a node.
@@ -125,7 +139,18 @@ func (w *network) delays() bool {
 		return false
 	}
 	defer w.ip("switch", "link del probe")
-	return w.in("switch", "tc", "qdisc", "add", "dev", "probe", "root", "netem", "delay", "1ms") == nil
+	return w.in(
+		"switch",
+		"tc",
+		"qdisc",
+		"add",
+		"dev",
+		"probe",
+		"root",
+		"netem",
+		"delay",
+		"1ms",
+	) == nil
 }
 
 // loses says whether the kernel can lose packets at random.
@@ -145,7 +170,13 @@ func (w *network) close() {
 
 func command(name string, args ...string) error {
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		return fmt.Errorf(
+			"%s %s: %w: %s",
+			name,
+			strings.Join(args, " "),
+			err,
+			strings.TrimSpace(string(out)),
+		)
 	}
 	return nil
 }

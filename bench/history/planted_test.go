@@ -10,7 +10,11 @@ import (
 	"testing"
 )
 
-var planted = flag.Bool("planted", false, "also build nodes with faults, and run three processes for half a minute")
+var planted = flag.Bool(
+	"planted",
+	false,
+	"also build nodes with faults, and run three processes for half a minute",
+)
 
 // plant writes an overlay for go build in which one file of the product has another text.
 func plant(t *testing.T, file, old, instead string) (overlay string) {
@@ -69,7 +73,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				"-seconds", "6", "-seed", "5", "-nodes", "3", "-rate", "200", "-loopback", "-faults", x.faults,
 				"-overlay", plant(t, x.file, x.old, x.instead),
 			}, &out)
-			if !errors.Is(err, errContradicted) || !strings.Contains(out.String(), "CONTRADICTION: "+x.rule) {
+			if !errors.Is(err, errContradicted) ||
+				!strings.Contains(out.String(), "CONTRADICTION: "+x.rule) {
 				t.Errorf("%v; want %q\n%s", err, x.rule, out.String())
 			}
 		})

@@ -25,8 +25,16 @@ func (r *run) compare() {
 		if err != nil || n.began == nil {
 			continue
 		}
-		text := fmt.Sprintf("%s: goroutines %d → %d, descriptors %d → %d, resident %d → %d MB", n.name,
-			n.began.goroutines, v.goroutines, n.began.descriptors, v.descriptors, n.began.kilobytes>>10, v.kilobytes>>10)
+		text := fmt.Sprintf(
+			"%s: goroutines %d → %d, descriptors %d → %d, resident %d → %d MB",
+			n.name,
+			n.began.goroutines,
+			v.goroutines,
+			n.began.descriptors,
+			v.descriptors,
+			n.began.kilobytes>>10,
+			v.kilobytes>>10,
+		)
 		fmt.Fprintln(r.out, text)
 		if v.goroutines > 2*n.began.goroutines+50 || v.descriptors > 2*n.began.descriptors+50 ||
 			v.kilobytes > n.began.kilobytes+(256+96)<<10 {
@@ -37,7 +45,13 @@ func (r *run) compare() {
 
 // report prints what was found, and returns an error if a promise is broken.
 func report(out io.Writer, o *options, h *judge.History, v *judge.Verdict, leaks []string) error {
-	fmt.Fprintf(out, "\n%d requests to %d keys in %v", len(h.Ops), v.Keys, span(h).Round(time.Second))
+	fmt.Fprintf(
+		out,
+		"\n%d requests to %d keys in %v",
+		len(h.Ops),
+		v.Keys,
+		span(h).Round(time.Second),
+	)
 	if v.Undecided > 0 {
 		fmt.Fprintf(out, "; %d keys took too long to judge", v.Undecided)
 	}
@@ -73,7 +87,12 @@ func report(out io.Writer, o *options, h *judge.History, v *judge.Verdict, leaks
 		fmt.Fprintf(out, "the contradictions are in %s; again: %s\n", name, o.again())
 	}
 	if bad+len(leaks) > 0 {
-		return fmt.Errorf("%w: %d contradictions that are not known, %d leaks", errContradicted, bad, len(leaks))
+		return fmt.Errorf(
+			"%w: %d contradictions that are not known, %d leaks",
+			errContradicted,
+			bad,
+			len(leaks),
+		)
 	}
 	return nil
 }
@@ -88,10 +107,27 @@ func span(h *judge.History) time.Duration {
 
 func table(out io.Writer, v *judge.Verdict) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "fault\ttimes\trequests\textra\tof one key\tlost\tmay be lost\tmarked\tfailed\texcused\tlongest\tp99")
+	fmt.Fprintln(
+		w,
+		"fault\ttimes\trequests\textra\tof one key\tlost\tmay be lost\tmarked\tfailed\texcused\tlongest\tp99",
+	)
 	for _, f := range v.Figures {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\n", f.Kind, f.Times, f.Requests, f.Extra, f.Worst, f.Lost,
-			f.Forgiven, f.Marked, f.Failed, f.Excused, f.Longest.Round(time.Millisecond), f.P99.Round(100*time.Microsecond))
+		fmt.Fprintf(
+			w,
+			"%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\n",
+			f.Kind,
+			f.Times,
+			f.Requests,
+			f.Extra,
+			f.Worst,
+			f.Lost,
+			f.Forgiven,
+			f.Marked,
+			f.Failed,
+			f.Excused,
+			f.Longest.Round(time.Millisecond),
+			f.P99.Round(100*time.Microsecond),
+		)
 	}
 	_ = w.Flush()
 }
@@ -106,7 +142,14 @@ func cases(out io.Writer, o *options, v *judge.Verdict) {
 	}
 	for b, n := range times {
 		if b.row != "" && !o.strict {
-			fmt.Fprintf(out, "known - %s: %s, %d times, row \"%s\" of docs/promises.md\n", b.fault, b.rule, n, b.row)
+			fmt.Fprintf(
+				out,
+				"known - %s: %s, %d times, row \"%s\" of docs/promises.md\n",
+				b.fault,
+				b.rule,
+				n,
+				b.row,
+			)
 		} else {
 			fmt.Fprintf(out, "not ok - %s: %s, %d times\n", b.fault, b.rule, n)
 		}

@@ -266,7 +266,12 @@ func (t *traffic) single(s *slot, door string) {
 			return err
 		})
 	default:
-		t.send(door, n, ops, func(ctx context.Context) error { return n.call(ctx, ops, false, nil) })
+		t.send(
+			door,
+			n,
+			ops,
+			func(ctx context.Context) error { return n.call(ctx, ops, false, nil) },
+		)
 	}
 }
 
@@ -332,7 +337,12 @@ func (t *traffic) repeated(s *slot) {
 			if i > 0 && o.Start-ops[0].Start > time.Second {
 				return // an owner remembers ids for two seconds, and a slow answer may take one
 			}
-			t.wait("grpc", n.name, one, func(ctx context.Context) error { return n.call(ctx, one, false, id) })
+			t.wait(
+				"grpc",
+				n.name,
+				one,
+				func(ctx context.Context) error { return n.call(ctx, one, false, id) },
+			)
 			if one[0].End-ops[0].Start > time.Second {
 				return
 			}
@@ -351,7 +361,13 @@ func (t *traffic) hold(s *slot) {
 		units = 1 + t.dice.Int64N(3)
 	}
 	o := t.op(s, judge.Hold, units)
-	done := &judge.Op{Kind: judge.Settle, Limit: s.limit, Key: s.key, Held: units, Mark: judge.Unmarked}
+	done := &judge.Op{
+		Kind:  judge.Settle,
+		Limit: s.limit,
+		Key:   s.key,
+		Held:  units,
+		Mark:  judge.Unmarked,
+	}
 	if s.limit == "held" {
 		done.Cost = t.dice.Int64N(units + 1)
 	}
@@ -372,7 +388,12 @@ func (t *traffic) hold(s *slot) {
 			other = n // nobody else knows what it promised
 		}
 		if n := other; n != nil {
-			t.wait(door, n.name, []*judge.Op{done}, func(ctx context.Context) error { return n.settle(ctx, done, id) })
+			t.wait(
+				door,
+				n.name,
+				[]*judge.Op{done},
+				func(ctx context.Context) error { return n.settle(ctx, done, id) },
+			)
 		}
 	})
 }
@@ -388,10 +409,18 @@ func (t *traffic) anyUp() *node {
 func (t *traffic) charge() {
 	var ops []*judge.Op
 	for i := range keptKeys {
-		ops = append(ops, t.op(&slot{limit: "kept", key: fmt.Sprintf("kept-%d", i)}, judge.Take, 1+int64(i%5)))
+		ops = append(
+			ops,
+			t.op(&slot{limit: "kept", key: fmt.Sprintf("kept-%d", i)}, judge.Take, 1+int64(i%5)),
+		)
 	}
 	n := t.anyUp()
-	t.wait("grpc", n.name, ops, func(ctx context.Context) error { return n.call(ctx, ops, false, nil) })
+	t.wait(
+		"grpc",
+		n.name,
+		ops,
+		func(ctx context.Context) error { return n.call(ctx, ops, false, nil) },
+	)
 }
 
 // lookAtAll reads each counter that there is.
@@ -405,7 +434,10 @@ func (t *traffic) lookAtAll() {
 		ops = nil
 	}
 	for _, o := range t.asked {
-		ops = append(ops, &judge.Op{Kind: judge.Peek, Limit: o.Limit, Key: o.Key, Mark: judge.Unmarked})
+		ops = append(
+			ops,
+			&judge.Op{Kind: judge.Peek, Limit: o.Limit, Key: o.Key, Mark: judge.Unmarked},
+		)
 		if len(ops) == 200 {
 			flush()
 		}

@@ -17,7 +17,7 @@ import (
 func (g *Gossip) Enter(ctx context.Context, node *cluster.Node, expected int) error {
 	for {
 		size, ids := g.Electors(expected)
-		node.Elect(size, ids, uint64(g.config.Started.UnixNano()))
+		node.Membership().Elect(size, ids, uint64(g.config.Started.UnixNano()))
 		if node.Agreed() != nil && node.Deciding() {
 			return nil
 		}
@@ -45,7 +45,11 @@ func standing(node *cluster.Node, size int, ids []string) string {
 	case node.View().Active() > 0:
 		return "the cluster has not admitted it: a majority of its voters is missing, or its name is in use"
 	}
-	return fmt.Sprintf("a majority of %d nodes has to be there to found a cluster, and these are known: %s", size, strings.Join(ids, ", "))
+	return fmt.Sprintf(
+		"a majority of %d nodes has to be there to found a cluster, and these are known: %s",
+		size,
+		strings.Join(ids, ", "),
+	)
 }
 
 // Electors are those that found a cluster together, if there is none yet: this node and those that
@@ -72,11 +76,11 @@ func (g *Gossip) Electors(expected int) (size int, ids []string) {
 		return max(expected, len(ids)), ids
 	}
 	own, unknown := g.ownAddrs(), 0
-	for _, p := range *g.found.Load() {
+	for _, p := range *g.knocks.found.Load() {
 		known := false
 		for _, a := range p {
 			m, met := byAddr[a.String()]
-			_, answered := g.answered.Load(a.String())
+			_, answered := g.knocks.answered.Load(a.String())
 			switch {
 			case met:
 				add(m)

@@ -12,7 +12,14 @@ import (
 // elects is nil if a node takes these for the electorate.
 func (n *node) elects(expected, size int, ids ...string) error {
 	if s, i := n.Electors(expected); s != size || !slices.Equal(i, ids) {
-		return fmt.Errorf("%s takes %d for the electorate and knows %v; want %d and %v", n.id, s, i, size, ids)
+		return fmt.Errorf(
+			"%s takes %d for the electorate and knows %v; want %d and %v",
+			n.id,
+			s,
+			i,
+			size,
+			ids,
+		)
 	}
 	return nil
 }

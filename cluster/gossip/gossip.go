@@ -150,21 +150,25 @@ const (
 	protocol = 1
 )
 
+// knocks are what became of knocking at the seeds.
+type knocks struct {
+	refused  atomic.Pointer[error]   // why the last round reached nobody
+	found    atomic.Pointer[[]place] // where the seeds lead to
+	answered sync.Map                // addresses that answered
+}
+
 // Gossip is this node's membership in a cluster.
 type Gossip struct {
-	config  Config
-	timing  Timing
-	log     *slog.Logger
-	seeds   []seed
-	bound   netip.AddrPort // where it listens
-	roster  *roster
-	list    *memberlist.Memberlist
-	view    atomic.Pointer[cluster.View]
-	joined  chan struct{}         // closed by markJoined
-	refused atomic.Pointer[error] // why the last round of knocking reached nobody
-	found   atomic.Pointer[[]place]
-
-	answered sync.Map // addresses that were knocked at and answered
+	config Config
+	timing Timing
+	log    *slog.Logger
+	seeds  []seed
+	bound  netip.AddrPort // where it listens
+	roster *roster
+	list   *memberlist.Memberlist
+	view   atomic.Pointer[cluster.View]
+	joined chan struct{} // closed by markJoined
+	knocks knocks
 
 	markJoined func()
 	flush      chan chan struct{} // asks announce for a View now; closed in answer
@@ -198,7 +202,7 @@ func Start(ctx context.Context, config Config) (*Gossip, error) {
 		g.markJoined()
 		g.wasActive.Store(config.Member.State == cluster.StateActive)
 	}
-	g.found.Store(new([]place))
+	g.knocks.found.Store(new([]place))
 	g.publish()
 	g.tasks.Go(g.announce)
 	g.tasks.Go(g.reconnect)
@@ -408,7 +412,7 @@ func (g *Gossip) Wait(ctx context.Context) error {
 		return ErrStopped
 	case <-ctx.Done():
 	}
-	if why := g.refused.Load(); why != nil {
+	if why := g.knocks.refused.Load(); why != nil {
 		return fmt.Errorf("%w: %w", ErrNotJoined, *why)
 	}
 	return fmt.Errorf("%w: %w", ErrNotJoined, ctx.Err())

@@ -854,7 +854,7 @@ func TestRealSockets(t *testing.T) {
 	eventually(t, said(a, "a* b*"))
 	eventually(t, said(b, "a* b*"))
 	eventually(t, func() error {
-		if stranger.refused.Load() == nil {
+		if stranger.knocks.refused.Load() == nil {
 			return errors.New("the stranger was not refused yet")
 		}
 		return nil

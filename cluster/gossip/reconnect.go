@@ -80,7 +80,7 @@ func (g *Gossip) lookFor(alone *int) error {
 	if err == nil {
 		err = fmt.Errorf("%s answered but named no other member: is it this node by another address?", strings.Join(asText(others), ", "))
 	}
-	g.refused.Store(&err)
+	g.knocks.refused.Store(&err)
 	return err
 }
 
@@ -120,7 +120,7 @@ func (g *Gossip) knock(addrs []string) error {
 				errs[i] = cmp.Or(errors.Unwrap(err), err) // of a list of one error, that one
 				return
 			}
-			g.answered.Store(addr, true)
+			g.knocks.answered.Store(addr, true)
 			g.log.Debug("exchanged members", "with", addr)
 		})
 	}
@@ -142,7 +142,7 @@ func (g *Gossip) resolveSeeds() ([]netip.AddrPort, error) {
 		addrs, errs = append(addrs, found...), append(errs, err)
 		places = append(places, s.places(found)...)
 	}
-	g.found.Store(&places)
+	g.knocks.found.Store(&places)
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	return slices.Compact(addrs), errors.Join(errs...)
 }

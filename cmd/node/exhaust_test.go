@@ -64,7 +64,13 @@ func leaveUnfinished(address string, calls int, part []byte) (net.Conn, error) {
 			enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 		}
 		stream := uint32(2*i + 1)
-		f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head.Bytes(), EndHeaders: true})
+		f.WriteHeaders(
+			http2.HeadersFrameParam{
+				StreamID:      stream,
+				BlockFragment: head.Bytes(),
+				EndHeaders:    true,
+			},
+		)
 		f.WriteData(stream, false, part)
 	}
 	_, err = conn.Write(all.Bytes())
@@ -77,7 +83,10 @@ func TestHalfSentRequestsTakeBoundedMemory(t *testing.T) {
 	// half of --memory for them, garbage, and what gRPC keeps of a connection
 	const slack = 160 << 20
 	for name, args := range map[string][]string{"with a token": {"--auth-token-file", write(t, "a-token-of-some-length\n")}, "open": nil} {
-		p := serveProcess(t, "n1", append([]string{"--memory", "64MiB", "--limits", write(t, testLimits)}, args...)...)
+		p := serveProcess(
+			t,
+			"n1",
+			append([]string{"--memory", "64MiB", "--limits", write(t, testLimits)}, args...)...)
 		before := residentBytes(t, p)
 		most := before
 		part := make([]byte, 5+600)
@@ -141,7 +150,10 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 	}
 	waitForMembers(t, p, 2)
 	clients := dial(t, p)
-	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	fresh := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true},
+		Timeout:   10 * time.Second,
+	}
 	for _, full := range []struct{ door, address string }{{"redis", p.redis}, {"grpc", p.grpc}, {"http", p.http}} {
 		var idle []net.Conn
 		for range 200 {
@@ -171,7 +183,11 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 			c.Close()
 		}
 		eventually(t, full.door+" has refused some", func() error {
-			return pageHas(fresh, "http://"+p.http+"/metrics", `penstock_connections_refused_total{door="`+full.door+`"} [1-9]`)
+			return pageHas(
+				fresh,
+				"http://"+p.http+"/metrics",
+				`penstock_connections_refused_total{door="`+full.door+`"} [1-9]`,
+			)
 		})
 	}
 	if n := strings.Count(p.log(), "connections are refused"); n == 0 || n > 30 {

@@ -20,7 +20,9 @@ func forge(to cluster.Member, id string, boot uint64, moves ...*cluster.Move) er
 	var err error
 	for _, m := range moves {
 		deadline := clock.Now().Add(5 * time.Second)
-		calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{Hop: 1, Deadline: deadline, Move: m}}}
+		calls := []cluster.Call{
+			{To: to, Deadline: deadline, Ask: &cluster.Ask{Hop: 1, Deadline: deadline, Move: m}},
+		}
 		peers.Call(calls)
 		err = calls[0].Err
 	}
@@ -30,7 +32,12 @@ func forge(to cluster.Member, id string, boot uint64, moves ...*cluster.Move) er
 // bootAt is the boot of the node at an address: a caller that expects another one is told.
 func bootAt(t *testing.T, id, addr string) (boot uint64) {
 	t.Helper()
-	err := forge(cluster.Member{ID: id, Boot: 1, PeerAddr: addr}, "evil", 2, &cluster.Move{From: 2, To: 1, ID: "evil"})
+	err := forge(
+		cluster.Member{ID: id, Boot: 1, PeerAddr: addr},
+		"evil",
+		2,
+		&cluster.Move{From: 2, To: 1, ID: "evil"},
+	)
 	if err != nil {
 		_, text, _ := strings.Cut(err.Error(), id+", boot ")
 		_, err = fmt.Sscanf(text, "%x", &boot)
@@ -68,10 +75,21 @@ func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
 		to := cluster.Member{ID: nodes[i].name, Boot: boots[i], PeerAddr: addr}
 		for k := range uint64(10) {
 			for id, boot := range map[string]uint64{"evil": 1000 + k, "n9": 2000 + k, "n2": boots[1], "n3": boots[2]} {
-				_ = forge(to, id, boot,
+				_ = forge(
+					to,
+					id,
+					boot,
 					&cluster.Move{From: boot, To: boots[i], ID: id, Term: math.MaxUint64},
-					&cluster.Move{From: boot, To: boots[i], ID: id, Term: math.MaxUint64, Claim: all, Members: math.MaxUint64},
-					&cluster.Move{From: k, To: boots[i], ID: id, Term: math.MaxUint64, Claim: all})
+					&cluster.Move{
+						From:    boot,
+						To:      boots[i],
+						ID:      id,
+						Term:    math.MaxUint64,
+						Claim:   all,
+						Members: math.MaxUint64,
+					},
+					&cluster.Move{From: k, To: boots[i], ID: id, Term: math.MaxUint64, Claim: all},
+				)
 			}
 		}
 	}

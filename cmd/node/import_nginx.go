@@ -278,8 +278,11 @@ func (d *draft) nginxRule(zones map[string]nginxZone, scope nginxScope) error {
 	}
 	for _, other := range d.rules {
 		if nested(rule.match, other.match) {
-			d.note(scope.line, "a request of a location within another falls under both rules here; "+
-				"nginx takes the nearest")
+			d.note(
+				scope.line,
+				"a request of a location within another falls under both rules here; "+
+					"nginx takes the nearest",
+			)
 		}
 	}
 	if len(rule.apply) > 0 {

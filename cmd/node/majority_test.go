@@ -68,7 +68,16 @@ func TestFoundedTogether(t *testing.T) {
 		}
 		var nodes []*process
 		for i, gossip := range seeds {
-			p, _ := startProcess(t, fmt.Sprintf("n%d", i+1), "--limits", limits, "--gossip", gossip, "--join", strings.Join(seeds, ","))
+			p, _ := startProcess(
+				t,
+				fmt.Sprintf("n%d", i+1),
+				"--limits",
+				limits,
+				"--gossip",
+				gossip,
+				"--join",
+				strings.Join(seeds, ","),
+			)
 			nodes = append(nodes, p)
 		}
 		for _, p := range nodes {
@@ -125,7 +134,11 @@ func TestDieOneAfterTheOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		nodes = nodes[1:]
-		eventually(t, fmt.Sprintf("%d are left, and all is right", len(nodes)), func() error { return whole(9993, keys, nodes...) })
+		eventually(
+			t,
+			fmt.Sprintf("%d are left, and all is right", len(nodes)),
+			func() error { return whole(9993, keys, nodes...) },
+		)
 	}
 }
 
@@ -135,7 +148,8 @@ func TestDieOneAfterTheOther(t *testing.T) {
 func TestMajorityIsLost(t *testing.T) {
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
-	if out, code := program("recover", "--addr", n1.grpc); code != 1 || !strings.Contains(out, "nothing to recover") {
+	if out, code := program("recover", "--addr", n1.grpc); code != 1 ||
+		!strings.Contains(out, "nothing to recover") {
 		t.Errorf("recover with a majority: %d, %s", code, out)
 	}
 	key := keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0]
@@ -150,7 +164,8 @@ func TestMajorityIsLost(t *testing.T) {
 	}
 	eventually(t, "n1 notices", func() error {
 		_, body, err := n1.call("GET", "/readyz")
-		if err == nil && (!strings.Contains(body, "n2, n3 do not answer") || !strings.Contains(body, "penstock recover")) {
+		if err == nil &&
+			(!strings.Contains(body, "n2, n3 do not answer") || !strings.Contains(body, "penstock recover")) {
 			err = fmt.Errorf("readyz says %q", body)
 		}
 		return err
@@ -158,7 +173,8 @@ func TestMajorityIsLost(t *testing.T) {
 	if a, err := checkAt(n1, "big", key); err != nil || !a.Degraded {
 		t.Errorf("without a majority: %+v, %v; want a degraded answer", a, err)
 	}
-	if out, code := program("recover", "--addr", n1.grpc); code != 0 || !strings.Contains(out, "goes on without") {
+	if out, code := program("recover", "--addr", n1.grpc); code != 0 ||
+		!strings.Contains(out, "goes on without") {
 		t.Fatalf("recover: %d, %s", code, out)
 	}
 	eventually(t, "n1 decides again", func() error {
@@ -168,7 +184,8 @@ func TestMajorityIsLost(t *testing.T) {
 		}
 		return err
 	})
-	if _, body, err := n1.call("GET", "/v1/audit"); err != nil || !strings.Contains(body, `"recover"`) {
+	if _, body, err := n1.call("GET", "/v1/audit"); err != nil ||
+		!strings.Contains(body, `"recover"`) {
 		t.Errorf("the audit says %s, %v", body, err)
 	}
 	for _, p := range []*process{n2, n3} {
@@ -198,14 +215,19 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	eventually(t, "its keys are decided by others", func() error { return whole(9997, keys, n1, n2) })
+	eventually(
+		t,
+		"its keys are decided by others",
+		func() error { return whole(9997, keys, n1, n2) },
+	)
 	t.Logf("after %v", time.Since(began))
 	if err := n3.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is back", func() error { return oneCluster(n1, n2, n3) })
 	for _, bad := range []string{"299ms", "61s", "-1s"} {
-		if out, code := program("serve", "--failover="+bad); code != 1 || !strings.Contains(out, "--failover") {
+		if out, code := program("serve", "--failover="+bad); code != 1 ||
+			!strings.Contains(out, "--failover") {
 			t.Errorf("--failover %s: %d, %s", bad, code, out)
 		}
 	}
@@ -242,7 +264,8 @@ func TestOwnerAndHeirAreKilled(t *testing.T) {
 		forgotten = 0
 		for _, key := range keys {
 			a, err := checkAt(n1, "big", key+"&cost=0")
-			if err != nil || a.Degraded != (a.Remaining == 10000) || a.Degraded && a.Bound != 10000 {
+			if err != nil || a.Degraded != (a.Remaining == 10000) ||
+				a.Degraded && a.Bound != 10000 {
 				return fmt.Errorf("%s: %+v, %v", key, a, err)
 			}
 			if a.Degraded {
@@ -252,6 +275,9 @@ func TestOwnerAndHeirAreKilled(t *testing.T) {
 		return nil
 	})
 	if forgotten == 0 || forgotten > 60 {
-		t.Errorf("of 80 keys %d are forgotten; want some of those of n4, with n5 as heir", forgotten)
+		t.Errorf(
+			"of 80 keys %d are forgotten; want some of those of n4, with n5 as heir",
+			forgotten,
+		)
 	}
 }

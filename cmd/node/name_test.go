@@ -68,8 +68,14 @@ func TestNameInUseIsRefused(t *testing.T) {
 	}
 	close(stop)
 	load.Wait()
-	if a, err := checkAt(n3, "big", key); err != nil || a.Owner != "n2" || a.Remaining != int64(10000-charged-1) {
-		t.Errorf("after %d checks: %+v, %v; want the first n2 to have counted them all", charged, a, err)
+	if a, err := checkAt(n3, "big", key); err != nil || a.Owner != "n2" ||
+		a.Remaining != int64(10000-charged-1) {
+		t.Errorf(
+			"after %d checks: %+v, %v; want the first n2 to have counted them all",
+			charged,
+			a,
+			err,
+		)
 	}
 	if err := agreed(n1, n2, n3); err != nil {
 		t.Error(err)

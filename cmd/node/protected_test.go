@@ -34,8 +34,12 @@ func newAuthority(t *testing.T, name string) *authority {
 	a := &authority{t: t, dir: t.TempDir()}
 	a.key = a.newKey()
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(
+			1,
+		), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().
+			Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.file = a.sign(name, a.cert, a.key)
 	text, err := os.ReadFile(a.file)
@@ -66,7 +70,9 @@ func (a *authority) issue(name string) (cert, key string) {
 	cert = a.sign(name, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
 		DNSNames: []string{"localhost", name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		NotBefore: time.Now().
+			Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, k)
 	der, err := x509.MarshalECPrivateKey(k)
@@ -97,7 +103,16 @@ func (a *authority) save(name, kind string, der []byte) string {
 // With every protection on, two nodes are a cluster for callers with the keys, and closed to all
 // others.
 func TestProtectedCluster(t *testing.T) {
-	clients, peers, strangers := newAuthority(t, "clients"), newAuthority(t, "peers"), newAuthority(t, "strangers")
+	clients, peers, strangers := newAuthority(
+		t,
+		"clients",
+	), newAuthority(
+		t,
+		"peers",
+	), newAuthority(
+		t,
+		"strangers",
+	)
 	cert, key := clients.issue("door")
 	peerCert, peerKey := peers.issue("n1")
 	secondCert, secondKey := peers.issue("n2")
@@ -111,7 +126,18 @@ func TestProtectedCluster(t *testing.T) {
 		"--tls-cert", cert, "--tls-key", key, "--peer-tls-cert", peerCert, "--peer-tls-key", peerKey, "--peer-tls-ca", peers.file,
 	}
 	first := serveProcess(t, "n1", args...)
-	second := serveProcess(t, "n2", append(args, "--join", first.gossip, "--peer-tls-cert", secondCert, "--peer-tls-key", secondKey)...)
+	second := serveProcess(
+		t,
+		"n2",
+		append(
+			args,
+			"--join",
+			first.gossip,
+			"--peer-tls-cert",
+			secondCert,
+			"--peer-tls-key",
+			secondKey,
+		)...)
 
 	ask := func(words ...string) (string, int) {
 		out, err := exec.Command(built, words...).CombinedOutput()
@@ -126,8 +152,13 @@ func TestProtectedCluster(t *testing.T) {
 		return nil
 	})
 	theirs := keysOwnedBy(t, "n2", 1, "n1", "n2")[0]
-	if out, code := ask(append([]string{"check", "demo", theirs}, friend...)...); code != 0 || !strings.Contains(out, "forwarded") {
-		t.Errorf("a key of the other node: exit code %d\n%s\nwant an answer of its owner, over TLS between the nodes", code, out)
+	if out, code := ask(append([]string{"check", "demo", theirs}, friend...)...); code != 0 ||
+		!strings.Contains(out, "forwarded") {
+		t.Errorf(
+			"a key of the other node: exit code %d\n%s\nwant an answer of its owner, over TLS between the nodes",
+			code,
+			out,
+		)
 	}
 	if out, code := ask("healthcheck", "--http", second.http, "--tls-cert", cert); code != 0 {
 		t.Errorf("healthcheck: exit code %d\n%s", code, out)
@@ -185,8 +216,22 @@ func TestProtectedCluster(t *testing.T) {
 	// decides on no key.
 	fakeCert, fakeKey := strangers.issue("n3")
 	door := freeAddress(t)
-	fake, ready := startProcess(t, "n3", append(args[:len(args):len(args)], "--join", first.gossip, "--grpc", door,
-		"--peer-tls-cert", fakeCert, "--peer-tls-key", fakeKey, "--peer-tls-ca", strangers.file)...)
+	fake, ready := startProcess(
+		t,
+		"n3",
+		append(
+			args[:len(args):len(args)],
+			"--join",
+			first.gossip,
+			"--grpc",
+			door,
+			"--peer-tls-cert",
+			fakeCert,
+			"--peer-tls-key",
+			fakeKey,
+			"--peer-tls-ca",
+			strangers.file,
+		)...)
 	eventually(t, "it is refused", func() error {
 		if !strings.Contains(fake.log(), "certificate signed by unknown authority") {
 			return errors.New("it has not met the others yet")
@@ -198,7 +243,17 @@ func TestProtectedCluster(t *testing.T) {
 		t.Error("a node with a stranger's certificate was admitted")
 	case <-time.After(time.Second):
 	}
-	out, _ := ask("check", "demo", keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0], "--addr", door, "--tls-ca", clients.file, "--auth-token-file", token)
+	out, _ := ask(
+		"check",
+		"demo",
+		keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0],
+		"--addr",
+		door,
+		"--tls-ca",
+		clients.file,
+		"--auth-token-file",
+		token,
+	)
 	if !strings.Contains(out, "degraded") {
 		t.Errorf("a node with a stranger's certificate had a key decided by another one:\n%s", out)
 	}

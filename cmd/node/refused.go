@@ -27,7 +27,7 @@ func (r *running) watchLost() {
 		if r.leaving.Err() != nil {
 			return
 		}
-		switch now := r.node.LostText(); {
+		switch now := r.node.Membership().LostText(); {
 		case now != "" && lost == "":
 			r.log.Error("a majority is lost; on_partition decides", "help", now)
 			lost = now

@@ -15,7 +15,8 @@ func TestSize(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "MiB", "0", "-1MiB", "1.5GiB", "256MB", "1 MiB", "9999999999999GiB", "9223372036854775808"} {
-		if err := new(size).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "KiB, MiB or GiB") {
+		if err := new(size).UnmarshalText([]byte(text)); err == nil ||
+			!strings.Contains(err.Error(), "KiB, MiB or GiB") {
 			t.Errorf("%q: error %v; want one that lists the units", text, err)
 		}
 	}
@@ -132,11 +133,13 @@ func TestGossipKeys(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	if got, err := readToken(write(t, "0123456789abcdef\nrest")); err != nil || got != "0123456789abcdef" {
+	if got, err := readToken(write(t, "0123456789abcdef\nrest")); err != nil ||
+		got != "0123456789abcdef" {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, text := range []string{"", "short", "\n0123456789abcdef", "0123456789 abcdef", "0123456789abcdé…"} {
-		if _, err := readToken(write(t, text)); err == nil || !strings.Contains(err.Error(), "--auth-token-file") {
+		if _, err := readToken(write(t, text)); err == nil ||
+			!strings.Contains(err.Error(), "--auth-token-file") {
 			t.Errorf("%q: error %v; want one that names the flag", text, err)
 		}
 	}

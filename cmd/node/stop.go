@@ -37,7 +37,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		}
 	}
 	if r.node != nil {
-		r.node.Close() // a door that is closed must not be taken for a process that is gone while it decides
+		r.node.Membership().Close() // a door that is closed must not be taken for a process that is gone while it decides
 	}
 	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag == "--peer" })
 	if r.gossip != nil {

@@ -25,12 +25,13 @@ func owned(t *testing.T, nodes []*running, try int, ask func(user string)) (user
 		user := fmt.Sprintf("user-%d-%d-", try, i)
 		ask(user)
 		for k, r := range nodes {
-			r.node.Table().Each(r.clock.Now(), func(_ *limiter.Limit, key string, _ []int64, _ limiter.Decision) bool {
-				if strings.Contains(key, user) && r.node.Holds(limiter.Hash(key)) {
-					users[k] = user
-				}
-				return true
-			})
+			r.node.Table().
+				Each(r.clock.Now(), func(_ *limiter.Limit, key string, _ []int64, _ limiter.Decision) bool {
+					if strings.Contains(key, user) && r.node.Holds(limiter.Hash(key)) {
+						users[k] = user
+					}
+					return true
+				})
 		}
 	}
 	return users
@@ -53,10 +54,21 @@ func TestTogetherAtTheDoors(t *testing.T) {
 	var urls, seeds []string
 	for i := range 3 {
 		r, _ := startNode(t, func(s *settings) {
-			s.Name, s.EnvoyConfig, s.Limits, s.Join, s.HTTP = fmt.Sprint("n", i), dir, limits, seeds, "127.0.0.1:0"
+			s.Name, s.EnvoyConfig, s.Limits, s.Join, s.HTTP = fmt.Sprint(
+				"n",
+				i,
+			), dir, limits, seeds, "127.0.0.1:0"
 		})
 		r.waitReady(t)
-		nodes, urls, seeds = append(nodes, r), append(urls, "http://"+r.address("--http")), []string{r.gossip.Addr()}
+		nodes, urls, seeds = append(
+			nodes,
+			r,
+		), append(
+			urls,
+			"http://"+r.address("--http"),
+		), []string{
+			r.gossip.Addr(),
+		}
 	}
 	eventually(t, "all see all", func() error {
 		for _, r := range nodes {
@@ -65,8 +77,15 @@ func TestTogetherAtTheDoors(t *testing.T) {
 				return fmt.Errorf("%s sees %d", r.member.ID, view.Active())
 			}
 			for p := range ring.Partitions {
-				if owner := view.Ring.Members()[view.Ring.Owner(p)]; (owner == r.member.ID) != r.node.HoldsPartition(p) {
-					return fmt.Errorf("%s holds partition %d of %s, or not its own", r.member.ID, p, owner)
+				if owner := view.Ring.Members()[view.Ring.Owner(p)]; (owner == r.member.ID) != r.node.HoldsPartition(
+					p,
+				) {
+					return fmt.Errorf(
+						"%s holds partition %d of %s, or not its own",
+						r.member.ID,
+						p,
+						owner,
+					)
 				}
 			}
 		}
@@ -74,7 +93,11 @@ func TestTogetherAtTheDoors(t *testing.T) {
 	})
 	ask := func(path, body string, answer any) int {
 		t.Helper()
-		r, err := (&http.Client{Timeout: 10 * time.Second}).Post(urls[0]+path, "application/json", strings.NewReader(body))
+		r, err := (&http.Client{Timeout: 10 * time.Second}).Post(
+			urls[0]+path,
+			"application/json",
+			strings.NewReader(body),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +146,19 @@ func TestTogetherAtTheDoors(t *testing.T) {
 		}
 		check := func(t *testing.T, costs [3]int64, users []string) (out answer) {
 			t.Helper()
-			ask("/v1/check", fmt.Sprintf(`{"atomic":true,"items":[{"limit":"short","key":%q,"cost":%d},{"limit":"long","key":%q,"cost":%d},{"limit":"short","key":%q,"cost":%d}]}`,
-				users[0], costs[0], users[1], costs[1], users[2], costs[2]), &out)
+			ask(
+				"/v1/check",
+				fmt.Sprintf(
+					`{"atomic":true,"items":[{"limit":"short","key":%q,"cost":%d},{"limit":"long","key":%q,"cost":%d},{"limit":"short","key":%q,"cost":%d}]}`,
+					users[0],
+					costs[0],
+					users[1],
+					costs[1],
+					users[2],
+					costs[2],
+				),
+				&out,
+			)
 			if len(out.Decisions) != 3 {
 				t.Fatalf("%+v", out)
 			}
@@ -140,7 +174,15 @@ func TestTogetherAtTheDoors(t *testing.T) {
 				for range 100 {
 					for i, user := range users {
 						var d decided
-						ask("/v1/check", fmt.Sprintf(`{"limit":%q,"key":%q,"cost":0}`, []string{"short", "long", "short"}[i], user), &d)
+						ask(
+							"/v1/check",
+							fmt.Sprintf(
+								`{"limit":%q,"key":%q,"cost":0}`,
+								[]string{"short", "long", "short"}[i],
+								user,
+							),
+							&d,
+						)
 						left[i] = d.Remaining
 					}
 					if left == want {
@@ -161,11 +203,16 @@ func TestTogetherAtTheDoors(t *testing.T) {
 			}
 			remain([3]int64{5, 5, 3}) // one was taken of the first and the last before
 			out = check(t, [3]int64{6, 6, 1}, users)
-			yes := [3]bool{out.Decisions[0].Allowed, out.Decisions[1].Allowed, out.Decisions[2].Allowed}
+			yes := [3]bool{
+				out.Decisions[0].Allowed,
+				out.Decisions[1].Allowed,
+				out.Decisions[2].Allowed,
+			}
 			if out.Allowed || yes != [3]bool{false, false, true} {
 				problem("%+v; the first two refuse", out)
 			}
-			if a, b := out.Decisions[0].RetryAfterMs, out.Decisions[1].RetryAfterMs; a <= 50*60_000 || b <= 9*3_600_000 {
+			if a, b := out.Decisions[0].RetryAfterMs, out.Decisions[1].RetryAfterMs; a <= 50*60_000 ||
+				b <= 9*3_600_000 {
 				problem("wait for %d and %d ms; want an hour and ten", a, b)
 			}
 			remain([3]int64{5, 5, 3}) // nothing is burnt
@@ -188,7 +235,15 @@ func TestTogetherAtTheDoors(t *testing.T) {
 				d = append(d, fmt.Sprintf(`{"entries":[{"key":"user","value":%q}]}`, user))
 			}
 			out.Statuses = nil
-			return ask("/json", fmt.Sprintf(`{"domain":"edge","hits_addend":%d,"descriptors":[%s]}`, hits, strings.Join(d, ",")), &out)
+			return ask(
+				"/json",
+				fmt.Sprintf(
+					`{"domain":"edge","hits_addend":%d,"descriptors":[%s]}`,
+					hits,
+					strings.Join(d, ","),
+				),
+				&out,
+			)
 		}
 		fresh(t, func(t *testing.T, try int) (problems []string) {
 			users := owned(t, nodes, 100+try, func(user string) { check(1, user) })
@@ -205,11 +260,22 @@ func TestTogetherAtTheDoors(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond) // an Envoy is answered within 12 ms
 			got := left()
-			if code != 429 || overall != "OVER_LIMIT" || codes[0].Code != "OVER_LIMIT" || codes[1].Code != "OVER_LIMIT" || codes[2].Code != "OK" {
-				problems = append(problems, fmt.Sprintf("%d %s %+v; the first two refuse", code, overall, codes))
+			if code != 429 || overall != "OVER_LIMIT" || codes[0].Code != "OVER_LIMIT" ||
+				codes[1].Code != "OVER_LIMIT" ||
+				codes[2].Code != "OK" {
+				problems = append(
+					problems,
+					fmt.Sprintf("%d %s %+v; the first two refuse", code, overall, codes),
+				)
 			}
 			if got != [3]int64{2, 1, 8} {
-				problems = append(problems, fmt.Sprintf("%d remain, want 2, 1 and 8: a denied request has burnt something", got))
+				problems = append(
+					problems,
+					fmt.Sprintf(
+						"%d remain, want 2, 1 and 8: a denied request has burnt something",
+						got,
+					),
+				)
 			}
 			return problems
 		})

@@ -23,9 +23,13 @@ var (
 	walks      = flag.Int("walks", 1, "how many walks TestWalks takes")
 	walkSteps  = flag.Int("walk.steps", 6, "steps of each walk")
 	walkSeed   = flag.Uint64("walk.seed", 1, "seed of the first one; the next has the next")
-	walkOrders = flag.Int("walk.orders", 0, "how many more orders of joining TestEachNodeDies draws")
-	walkLarge  = flag.Int("walk.large", 20_000, "keys in TestNodeDiesBesideALargeTable")
-	walkKeys   = flag.Int("walk.keys", 1000, "keys that are charged before the first step")
+	walkOrders = flag.Int(
+		"walk.orders",
+		0,
+		"how many more orders of joining TestEachNodeDies draws",
+	)
+	walkLarge = flag.Int("walk.large", 20_000, "keys in TestNodeDiesBesideALargeTable")
+	walkKeys  = flag.Int("walk.keys", 1000, "keys that are charged before the first step")
 )
 
 const walkLimits = `
@@ -50,7 +54,13 @@ type walk struct {
 }
 
 func newWalk(t *testing.T) *walk {
-	w := &walk{t: t, limits: write(t, walkLimits), nodes: map[string]*process{}, gone: map[string]bool{}, spent: map[string]int64{}}
+	w := &walk{
+		t:      t,
+		limits: write(t, walkLimits),
+		nodes:  map[string]*process{},
+		gone:   map[string]bool{},
+		spent:  map[string]int64{},
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("what was done: %s", strings.Join(w.said, ", "))
@@ -130,9 +140,20 @@ func (w *walk) copied() error {
 			return err
 		}
 		held += metric(page, `penstock_partitions{state="held"}`)
-		without, lag := metric(page, "penstock_unreplicated_partitions"), metric(page, "penstock_replication_lag_seconds")
+		without, lag := metric(
+			page,
+			"penstock_unreplicated_partitions",
+		), metric(
+			page,
+			"penstock_replication_lag_seconds",
+		)
 		if len(w.nodes) > 1 && (without > 0 || lag > 0) {
-			return fmt.Errorf("%s: %v partitions without a whole copy, %v s behind", name, without, lag)
+			return fmt.Errorf(
+				"%s: %v partitions without a whole copy, %v s behind",
+				name,
+				without,
+				lag,
+			)
 		}
 	}
 	if held != ring.Partitions {
@@ -287,7 +308,13 @@ func (w *walk) count() (lost, much int) {
 		return nil
 	})
 	if lost+much > 0 {
-		w.t.Errorf("of %d keys %d have lost %d units, %d have too much", len(w.spent), lost, units, much)
+		w.t.Errorf(
+			"of %d keys %d have lost %d units, %d have too much",
+			len(w.spent),
+			lost,
+			units,
+			much,
+		)
 	}
 	return lost, much
 }

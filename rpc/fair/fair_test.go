@@ -37,7 +37,12 @@ func TestGreedyClientLeavesRoom(t *testing.T) {
 		_ = g.Enter("second")
 	}
 	if after := g.clients["second"]; after < mostRoom*4/10 || after < second {
-		t.Errorf("a second greedy client has %d of %d at first and %d later", second, mostRoom, after)
+		t.Errorf(
+			"a second greedy client has %d of %d at first and %d later",
+			second,
+			mostRoom,
+			after,
+		)
 	}
 	if err := g.Enter("modest"); err != nil {
 		t.Errorf("a client with one request beside two greedy ones: %v", err)
@@ -111,7 +116,10 @@ func TestRoomFollowsTheWait(t *testing.T) {
 
 // Promise: the median is of what came since the last look.
 func TestMedianSince(t *testing.T) {
-	h := &metrics.Float64Histogram{Counts: []uint64{10, 3, 9}, Buckets: []float64{0, 0.001, 0.01, 0.1}}
+	h := &metrics.Float64Histogram{
+		Counts:  []uint64{10, 3, 9},
+		Buckets: []float64{0, 0.001, 0.01, 0.1},
+	}
 	for _, c := range []struct {
 		before []uint64
 		want   time.Duration
