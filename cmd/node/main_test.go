@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		// for a node that runs although its flags are wrong
-		Deadline: time.Now().Add(3 * time.Minute),
+		Deadline: time.Now().Add(10 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ready":  waitReady,
 			"occupy": occupy,
