@@ -32,8 +32,9 @@ const (
 	// mostRoom is the room of a node whose goroutines do not wait. Requests that wait for a silent
 	// owner are under way as well.
 	mostRoom = 16 << 10
-	// leastRoom keeps a node at work whatever its goroutines wait for.
-	leastRoom = 32
+	// leastRoom keeps a node at work whatever its goroutines wait for: other programs may have the
+	// processors, and some hundred callers are no overload.
+	leastRoom = 2048
 )
 
 // Gate counts the requests of a node. A nil *Gate lets in every request.

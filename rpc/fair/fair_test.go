@@ -86,8 +86,8 @@ func TestRoomFollowsTheWait(t *testing.T) {
 		return g.Figures().Room
 	}
 	step()
-	for range 100 {
-		_ = g.Enter("busy")
+	for i := range 4000 {
+		_ = g.Enter(fmt.Sprint("busy-", i))
 	}
 	if g.Busy() {
 		t.Error("a gate without goroutines that wait is busy")
@@ -96,8 +96,8 @@ func TestRoomFollowsTheWait(t *testing.T) {
 	if step(); !g.Busy() {
 		t.Error("a gate with goroutines that wait is not busy")
 	}
-	if room := step(); room != 87 {
-		t.Errorf("with 100 under way that make goroutines wait the room is %d", room)
+	if room := step(); room != 3500 {
+		t.Errorf("with 4000 under way that make goroutines wait the room is %d", room)
 	}
 	for range 50 {
 		step()
