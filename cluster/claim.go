@@ -67,7 +67,7 @@ func (n *Node) tendAgain(pause time.Duration) {
 	epoch := n.agreed.roll.Load().epoch()
 	n.mu.Unlock()
 
-	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Members: r.boots, Unasked: unasked})
+	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Knows: Knows{r.boots, unasked}})
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}
@@ -364,8 +364,8 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
 			if !pt.restored && lives(pt.copyOf) && (n.agreed.on || r.boots == m.Members) && !slices.Contains(m.Unasked, pt.copyOf) {
-				// The holder is asked as well, and says whether it still is. What it has is newer
-				// than what is copied here; without what this node may have had before, it has
+				// The holder is asked as well, and says whether it still is. Its counters are newer
+				// than the copy here; without those that this node may have had before, it has
 				// decided all the time. If it is none any more, nobody may ever say so here.
 				pt.term = m.Term
 				continue

@@ -252,6 +252,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Entries)+len(m.Holds)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil
 	}
+	n.holdings.tellLacking(now, &m)
 	n.moves++
 	m.Sequence = n.moves
 	said := m // mostly there is nothing to say

@@ -124,9 +124,8 @@ type Move struct {
 
 	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: Views are given (Node.Agree)
 
-	Claim   []uint16 // partitions that the sender would hold
-	Members uint64   // of a claim: which boots the sender knows (View.Members, as one number)
-	Unasked []uint64 // of a claim: boots of members that the sender takes for gone, so that it does not ask them
+	Claim []uint16 // partitions that the sender would hold
+	Knows          // of a claim
 
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message
 	// to message of one boot.
@@ -137,9 +136,23 @@ type Move struct {
 	End      []uint16        // partitions whose copies somebody else has from now on
 	Lent     []uint16        // partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has; without a Sequence: those of Entries and Holds, which are from a file
 	Gift     []uint16        // partitions that the sender holds no longer, and the receiver does from now on if it accepts
+	Lack     Lack            // of Begin and Lent
 	Taken    []Memory        // takes of the gift's keys that were answered within the last two seconds
 	Charges  []Charge        // what the sender has charged to replicated limits
 	Holds    []HoldCopy      // copies, as Entries are
+}
+
+// Knows is what the sender of a claim knows of the members.
+type Knows struct {
+	Members uint64   // their boots (View.Members, as one number)
+	Unasked []uint64 // boots of those that it takes for gone, so that it does not ask them
+}
+
+// Lack says of which partitions counters were forgotten, and how long ago the last of them was
+// (bereft.go).
+type Lack struct {
+	Of  []uint16
+	Age time.Duration
 }
 
 // HoldCopy is a copy of a hold. Clocks differ, so its deadline travels as what is left;

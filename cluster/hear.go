@@ -165,6 +165,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 			n.holdings.kept[p].Store(true)
 		}
 	}
+	n.holdings.hearLacking(now, m)
 	for _, p := range m.End {
 		delete(in.begun, p)
 		if int(p) < len(n.parts) && n.parts[p].copyOf == m.From && !n.holdings.held[p].Load() && !n.parts[p].giving {

@@ -213,9 +213,13 @@ func (g *forger) move(s *script) *Move {
 	who, flags := s.byte(), s.byte()
 	m := &Move{
 		From: [4]uint64{2, 3, 77, s.number()}[who&3], ID: [4]string{"n2", "n3", "n1", "evil"}[who>>2&3], To: 1,
-		Addr: string(s.bytes()), Term: s.number(), CutOff: flags&1 != 0, Members: s.number(),
+		Addr: string(s.bytes()), Term: s.number(), CutOff: flags&1 != 0, Knows: Knows{Members: s.number()},
 		Claim: s.partitions(g.partition), Begin: s.partitions(g.partition), End: s.partitions(g.partition),
-		Lent: s.partitions(g.partition), Gift: s.partitions(g.partition), Unasked: []uint64{s.number()},
+		Lent: s.partitions(g.partition), Gift: s.partitions(g.partition),
+	}
+	m.Unasked = []uint64{s.number()}
+	if flags&64 != 0 {
+		m.Lack = Lack{s.partitions(g.partition), time.Duration(s.number())}
 	}
 	if flags&2 != 0 {
 		m.Sequence, m.Age = s.number(), time.Duration(s.number())

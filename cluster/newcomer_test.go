@@ -329,7 +329,7 @@ func TestWhoDoesNotCountYetClaimsNothing(t *testing.T) {
 		n1.mu.Lock()
 		term := n1.nextTermLocked() + 1<<termBits
 		n1.mu.Unlock()
-		a := n1.Deliver(&Ask{Hop: 1, Move: &Move{From: 4, To: 1, ID: "n4", Term: term, Claim: []uint16{p}, Members: n1.view.Load().boots}})
+		a := n1.Deliver(&Ask{Hop: 1, Move: &Move{From: 4, To: 1, ID: "n4", Term: term, Claim: []uint16{p}, Knows: Knows{Members: n1.view.Load().boots}}})
 		return a.Move.Standings[0]
 	}
 	if got := claim(); got != StandingBusy {

@@ -64,7 +64,7 @@ type holdings struct {
 	given atomic.Int32 // being given away
 
 	bereft atomic.Bool                   // some of began is set
-	began  [ring.Partitions]atomic.Int64 // Instant at which it was held with nothing, though something was forgotten
+	began  [ring.Partitions]atomic.Int64 // Instant at which somebody began to hold it with nothing, though something was forgotten; 0: nobody did
 }
 
 // Holds reports whether this node decides now for the key with this hash.
@@ -102,7 +102,6 @@ func (n *Node) holdLocked(p int, term uint64) {
 // dropLocked stops deciding for p. Decisions under way may still be taken; who has to know them all
 // passes through the table's locks after this (limiter.Table.Changed).
 func (n *Node) dropLocked(p int) {
-	n.holdings.began[p].Store(0)
 	if n.holdings.held[p].Swap(false) {
 		n.holdings.n.Add(-1)
 		n.unsettled = true
@@ -123,6 +122,7 @@ func (n *Node) givingLocked(pt *part, giving bool) {
 // forgetLocked lets go of the entries of p.
 func (n *Node) forgetLocked(p int) {
 	n.parts[p].copyOf = 0
+	n.holdings.began[p].Store(0)
 	n.holdings.kept[p].Store(false)
 }
 

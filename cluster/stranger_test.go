@@ -16,9 +16,9 @@ func extremes() map[string]Move {
 	}
 	return map[string]Move{
 		"term":     {Term: math.MaxUint64},
-		"claim":    {Claim: all, Term: math.MaxUint64, Members: math.MaxUint64},
+		"claim":    {Claim: all, Term: math.MaxUint64, Knows: Knows{Members: math.MaxUint64}},
 		"no term":  {Claim: all},
-		"unasked":  {Claim: all, Term: 1 << 40, Unasked: make([]uint64, mostBoots+1)},
+		"unasked":  {Claim: all, Term: 1 << 40, Knows: Knows{Unasked: make([]uint64, mostBoots+1)}},
 		"sequence": {Sequence: math.MaxUint64, Gift: all, Term: 1 << 60},
 		"age":      {Sequence: 1, Age: math.MaxInt64, Begin: all, End: all, Lent: all, Gift: all},
 		"negative": {Age: math.MinInt64, Entries: []limiter.Entry{{}}},

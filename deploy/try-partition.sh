@@ -80,6 +80,15 @@ settled() { # NODE…: those nodes answer for every key, and not by falling back
 		[ "$(ask "$i" share 0 | jq '[.decisions[] | select(.degraded and .source == "fallback")] | length')" = 0 ] || return 1
 	done
 }
+marked() { # NODE: the keys that it answers with a mark though a holder decides
+	ask "$1" share 0 | jq -r '.decisions | to_entries[] | select(.value.degraded and .value.source != "fallback") | "k\(.key)"' | sort
+}
+doomed() { # the keys whose owner and heir are both on the small side
+	local k
+	for k in $(seq 0 $((keys - 1))); do
+		in_node 1 "/v1/ring?key=k$k" | jq -r --argjson n "$minority" 'def small: ltrimstr("n") | tonumber <= $n; select((.owner | small) and (.heir | small)) | .key'
+	done | sort
+}
 items() { jq -cn --arg limit "$1" --argjson cost "$2" --argjson keys "$keys" '{items: [range($keys) | {limit: $limit, key: "k\(.)", cost: $cost}]}'; }
 ask() { in_node "$1" /v1/check -d "$(items "$2" "$3")"; }
 # take NODE LIMIT COST SIDE: takes from every key, and notes key, units admitted, whether the answer was degraded, and when it was asked
@@ -128,6 +137,8 @@ for i in $all; do
 	for l in share deny; do take "$i" $l 2 before; done
 done
 sleep 1
+doomed >"$dir/doomed"
+[ -z "$(marked "$nodes")" ] && ok "nothing is marked before the cut" || not_ok "keys are marked before the cut: $(marked "$nodes" | xargs)"
 
 cut=$(date +%s.%N)
 side b $small
@@ -143,6 +154,13 @@ while awk -v a="$cut" -v b="$(date +%s.%N)" -v n="$cut_for" 'BEGIN {exit b - a >
 done
 echo "cut for $(since "$cut") s; the side of $((nodes - minority)) answers as before ${right:-never} s after the cut"
 [ -n "$right" ] && ok "the majority goes on" || not_ok "the majority never gets back to right answers"
+
+marked "$nodes" >"$dir/marked"
+if cmp -s "$dir/doomed" "$dir/marked"; then
+	ok "the $(wc -l <"$dir/doomed") keys whose owner and heir are both cut off are marked, and no others"
+else
+	not_ok "marked: $(xargs <"$dir/marked"); owner and heir cut off: $(xargs <"$dir/doomed")"
+fi
 
 healed=$(date +%s.%N)
 side a $small

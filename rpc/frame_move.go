@@ -18,7 +18,7 @@ import (
 const (
 	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers, moveUnasked = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
 
-	moveCutOff, moveAge, moveAddr, moveEpoch = 17, 18, 19, 20
+	moveCutOff, moveAge, moveAddr, moveEpoch, moveLacking, moveLackAge = 17, 18, 19, 20, 21, 22
 
 	entryLimit, entryKey, entryState, entryAge = 1, 2, 3, 4
 
@@ -81,7 +81,9 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendBool(b, moveCutOff, m.CutOff)
 	b = appendUint(b, moveAge, uint64(max(0, m.Age)))
 	b = appendString(b, moveAddr, m.Addr)
-	return appendEpoch(b, moveEpoch, m.Epoch)
+	b = appendEpoch(b, moveEpoch, m.Epoch)
+	b = appendPartitions(b, moveLacking, m.Lack.Of)
+	return appendUint(b, moveLackAge, uint64(max(0, m.Lack.Age)))
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -252,6 +254,9 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 	f := fields{rest: b}
 	for f.next() && err == nil {
 		switch f.num {
+		case moveClaim, moveBegin, moveGift, moveEnd, moveLent, moveLacking:
+			list := partitionsIn(m, f.num)
+			*list, err = readPartitions(*list, &f)
 		case moveFrom:
 			m.From = f.value
 		case moveTo:
@@ -264,6 +269,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.CutOff = f.value != 0
 		case moveAge:
 			m.Age = time.Duration(min(f.value, math.MaxInt64))
+		case moveLackAge:
+			m.Lack.Age = time.Duration(min(f.value, math.MaxInt64))
 		case moveAddr:
 			m.Addr = string(f.bytes)
 		case moveEpoch:
@@ -272,27 +279,17 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.ID = string(f.bytes)
 		case moveTerm:
 			m.Term = f.value
-		case moveClaim:
-			m.Claim, err = readPartitions(m.Claim, &f)
 		case moveSequence:
 			m.Sequence = f.value
-		case moveBegin:
-			m.Begin, err = readPartitions(m.Begin, &f)
 		case moveEntries:
 			var e limiter.Entry
 			if e, err = r.readEntry(f.bytes); e.Limit != nil {
 				m.Entries = append(m.Entries, e)
 			}
-		case moveGift:
-			m.Gift, err = readPartitions(m.Gift, &f)
 		case moveTaken:
 			var x cluster.Memory
 			x, err = readMemory(f.bytes)
 			m.Taken = append(m.Taken, x)
-		case moveEnd:
-			m.End, err = readPartitions(m.End, &f)
-		case moveLent:
-			m.Lent, err = readPartitions(m.Lent, &f)
 		case moveCharges:
 			var c cluster.Charge
 			if c, err = r.readCharge(f.bytes); c.Limit != nil {
@@ -306,6 +303,23 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 		}
 	}
 	return m, errors.Join(err, f.err)
+}
+
+// partitionsIn is the list of partitions with a field number.
+func partitionsIn(m *cluster.Move, num protowire.Number) *[]uint16 {
+	switch num {
+	case moveClaim:
+		return &m.Claim
+	case moveBegin:
+		return &m.Begin
+	case moveGift:
+		return &m.Gift
+	case moveEnd:
+		return &m.End
+	case moveLent:
+		return &m.Lent
+	}
+	return &m.Lack.Of
 }
 
 // readEntry reads the copy of an entry. Its Limit is nil if this node cannot make it: then it can

@@ -46,8 +46,26 @@ func weigh(a *cluster.Ask) int {
 // askSize is the size of a in w. Its limits are written there first, where they are not yet.
 // Nothing is written if w is nil.
 func askSize(w *frameWriter, tag uint64, a *cluster.Ask, left int64) int {
-	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeUint(uint64(a.Hop)) + sizeBool(a.Atomic) + sizeUint(uint64(left)) +
-		sizeBool(a.Relay) + sizeFixed(a.From) + sizeBoots(a.Forget) + sizeWords(a.Words)
+	size := sizeUint(
+		tag,
+	) + sizeFixed(
+		a.RingHash,
+	) + sizeUint(
+		uint64(a.Hop),
+	) + sizeBool(
+		a.Atomic,
+	) + sizeUint(
+		uint64(left),
+	) +
+		sizeBool(
+			a.Relay,
+		) + sizeFixed(
+		a.From,
+	) + sizeBoots(
+		a.Forget,
+	) + sizeWords(
+		a.Words,
+	)
 	for i := range a.Items {
 		size += sizeBytes(itemSize(&a.Items[i], w.indexOf(a.Items[i].Limit)))
 	}
@@ -66,8 +84,30 @@ func (w *frameWriter) indexOf(l *limiter.Limit) int {
 }
 
 func moveSize(w *frameWriter, m *cluster.Move) int {
-	size := sizeFixed(m.From) + sizeFixed(m.To) + sizeString(m.ID) + sizeUint(m.Term) + sizePacked(m.Claim) + sizeUint(m.Sequence) +
-		sizePacked(m.Begin) + sizePacked(m.Gift) + sizePacked(m.End) + sizePacked(m.Lent) + sizeFixed(m.Members)
+	size := sizeFixed(
+		m.From,
+	) + sizeFixed(
+		m.To,
+	) + sizeString(
+		m.ID,
+	) + sizeUint(
+		m.Term,
+	) + sizePacked(
+		m.Claim,
+	) + sizeUint(
+		m.Sequence,
+	) +
+		sizePacked(
+			m.Begin,
+		) + sizePacked(
+		m.Gift,
+	) + sizePacked(
+		m.End,
+	) + sizePacked(
+		m.Lent,
+	) + sizeFixed(
+		m.Members,
+	)
 	for i := range m.Entries {
 		size += sizeBytes(entrySize(&m.Entries[i], w.indexOf(m.Entries[i].Limit)))
 	}
@@ -81,27 +121,82 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 		size += sizeBytes(holdCopySize(&m.Holds[i], w.indexOf(m.Holds[i].Limit)))
 	}
 	// The tags of fields from 16 on take a byte more.
-	return size + longTag(sizeBoots(m.Unasked)) + longTag(sizeBool(m.CutOff)) + longTag(sizeUint(uint64(max(0, m.Age)))) + longTag(sizeString(m.Addr)) + longTag(sizeEpoch(m.Epoch))
+	size += longTag(sizePacked(m.Lack.Of)) + longTag(sizeUint(uint64(max(0, m.Lack.Age))))
+	return size + longTag(
+		sizeBoots(m.Unasked),
+	) + longTag(
+		sizeBool(m.CutOff),
+	) + longTag(
+		sizeUint(uint64(max(0, m.Age))),
+	) + longTag(
+		sizeString(m.Addr),
+	) + longTag(
+		sizeEpoch(m.Epoch),
+	)
 }
 
 // longTag is the size of a field whose number is 16 or more, from that of one with a lower number.
 func longTag(size int) int { return size + min(size, 1) }
 
 func entrySize(e *limiter.Entry, limit int) int {
-	return sizeUint(uint64(limit)) + sizeString(e.Key) + sizeOf(e.State) + sizeUint(uint64(max(0, e.Age)))
+	return sizeUint(
+		uint64(limit),
+	) + sizeString(
+		e.Key,
+	) + sizeOf(
+		e.State,
+	) + sizeUint(
+		uint64(max(0, e.Age)),
+	)
 }
 
 func chargeSize(c *cluster.Charge, limit int) int {
-	return sizeUint(uint64(limit)) + sizeString(c.Key) + sizeUint(protowire.EncodeZigZag(c.Units)) + sizeBool(c.Reset)
+	return sizeUint(
+		uint64(limit),
+	) + sizeString(
+		c.Key,
+	) + sizeUint(
+		protowire.EncodeZigZag(c.Units),
+	) + sizeBool(
+		c.Reset,
+	)
 }
 
 func holdCopySize(h *cluster.HoldCopy, limit int) int {
-	return sizeUint(uint64(limit)) + sizeString(h.Key) + sizeFixed(h.ID.Origin) + sizeFixed(h.ID.Sequence) + sizeUint(uint64(h.Units)) +
-		sizeUint(uint64(max(0, h.Left))) + sizeString(h.Holder) + sizeUint(uint64(h.State)) + sizeUint(uint64(h.Used)) + sizeBool(h.Charge)
+	return sizeUint(
+		uint64(limit),
+	) + sizeString(
+		h.Key,
+	) + sizeFixed(
+		h.ID.Origin,
+	) + sizeFixed(
+		h.ID.Sequence,
+	) + sizeUint(
+		uint64(h.Units),
+	) +
+		sizeUint(
+			uint64(max(0, h.Left)),
+		) + sizeString(
+		h.Holder,
+	) + sizeUint(
+		uint64(h.State),
+	) + sizeUint(
+		uint64(h.Used),
+	) + sizeBool(
+		h.Charge,
+	)
 }
 
 func memorySize(x *cluster.Memory) int {
-	size := sizeFixed(x.ID.Origin) + sizeUint(x.ID.Sequence) + sizeUint(uint64(x.Partition)) + sizeUint(uint64(x.Age))
+	size := sizeFixed(
+		x.ID.Origin,
+	) + sizeUint(
+		x.ID.Sequence,
+	) + sizeUint(
+		uint64(x.Partition),
+	) + sizeUint(
+		uint64(x.Age),
+	)
 	for i := range x.Decisions {
 		size += sizeBytes(outcomeSize(&cluster.AnswerItem{Decision: x.Decisions[i]}))
 	}
@@ -109,10 +204,38 @@ func memorySize(x *cluster.Memory) int {
 }
 
 func limitSize(l *limiter.Limit) int {
-	return sizeString(l.Name) + sizeUint(uint64(l.Algorithm)) + sizeUint(uint64(l.Limit)) + sizeUint(uint64(l.Per)) +
-		sizeUint(uint64(l.Burst)) + sizeUint(uint64(l.Anchor)) + sizeUint(limitBits(l)) + sizeUint(uint64(l.MaxDebt)) +
-		sizeUint(uint64(l.MinGap)) + sizeUint(uint64(l.Refill)) + sizeUint(uint64(l.Buckets)) +
-		sizeUint(uint64(l.Calendar)) + sizeString(l.TimeZone) + sizeString(l.Override)
+	return sizeString(
+		l.Name,
+	) + sizeUint(
+		uint64(l.Algorithm),
+	) + sizeUint(
+		uint64(l.Limit),
+	) + sizeUint(
+		uint64(l.Per),
+	) +
+		sizeUint(
+			uint64(l.Burst),
+		) + sizeUint(
+		uint64(l.Anchor),
+	) + sizeUint(
+		limitBits(l),
+	) + sizeUint(
+		uint64(l.MaxDebt),
+	) +
+		sizeUint(
+			uint64(l.MinGap),
+		) + sizeUint(
+		uint64(l.Refill),
+	) + sizeUint(
+		uint64(l.Buckets),
+	) +
+		sizeUint(
+			uint64(l.Calendar),
+		) + sizeString(
+		l.TimeZone,
+	) + sizeString(
+		l.Override,
+	)
 }
 
 // sizePacked is the size of a field that holds a list of partitions.

@@ -165,8 +165,9 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		From: rapid.Uint64().Draw(t, "from"), To: rapid.Uint64().Draw(t, "to"), ID: rapid.StringN(0, 9, 9).Draw(t, "id"),
 		Term: rapid.Uint64().Draw(t, "term"), Sequence: rapid.Uint64().Draw(t, "sequence"),
 		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
-		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"), Members: rapid.Uint64().Draw(t, "members"),
+		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"), Knows: cluster.Knows{Members: rapid.Uint64().Draw(t, "members")},
 		CutOff: rapid.Bool().Draw(t, "cut off"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "age")),
+		Lack: cluster.Lack{Of: drawPartitions(t, "lacking"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "lack age"))},
 	}
 	if rapid.Bool().Draw(t, "epoch?") {
 		m.Epoch = drawEpoch(t)
@@ -329,6 +330,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Members != w.Members || !slices.Equal(m.Unasked, w.Unasked) || m.Sequence != w.Sequence ||
 			string(m.Epoch.GetLineage()) != string(w.Epoch.Lineage) || m.Epoch.GetNumber() != w.Epoch.Number ||
 			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) || !samePartitions(m.End, w.End) ||
+			!samePartitions(m.Lacking, w.Lack.Of) || m.LackAgeNs != int64(w.Lack.Age) ||
 			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
 		}

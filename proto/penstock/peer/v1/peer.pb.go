@@ -420,7 +420,11 @@ type Move struct {
 	// Of a claim and a sign of life: host:port of the sender's peer door. A receiver that has not heard of the sender calls back.
 	Addr string `protobuf:"bytes,19,opt,name=addr,proto3" json:"addr,omitempty"`
 	// Of a claim and a gift: both ends are in this epoch.
-	Epoch         *Epoch `protobuf:"bytes,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch *Epoch `protobuf:"bytes,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Partitions of begin and lent of which counters were forgotten, because all nodes that had them were gone at once, and how long
+	// ago the last of them was.
+	Lacking       []uint32 `protobuf:"varint,21,rep,packed,name=lacking,proto3" json:"lacking,omitempty"`
+	LackAgeNs     int64    `protobuf:"varint,22,opt,name=lack_age_ns,json=lackAgeNs,proto3" json:"lack_age_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,6 +597,20 @@ func (x *Move) GetEpoch() *Epoch {
 		return x.Epoch
 	}
 	return nil
+}
+
+func (x *Move) GetLacking() []uint32 {
+	if x != nil {
+		return x.Lacking
+	}
+	return nil
+}
+
+func (x *Move) GetLackAgeNs() int64 {
+	if x != nil {
+		return x.LackAgeNs
+	}
+	return 0
 }
 
 // Words are what one boot says to another about ownership.
@@ -2279,7 +2297,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04from\x18\t \x01(\x06R\x04from\x12\x16\n" +
 	"\x06forget\x18\n" +
 	" \x03(\x06R\x06forget\x12-\n" +
-	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xbc\x04\n" +
+	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xf6\x04\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2301,7 +2319,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\acut_off\x18\x11 \x01(\bR\x06cutOff\x12\x15\n" +
 	"\x06age_ns\x18\x12 \x01(\x03R\x05ageNs\x12\x12\n" +
 	"\x04addr\x18\x13 \x01(\tR\x04addr\x12-\n" +
-	"\x05epoch\x18\x14 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\"\x95\x01\n" +
+	"\x05epoch\x18\x14 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x12\x18\n" +
+	"\alacking\x18\x15 \x03(\rR\alacking\x12\x1e\n" +
+	"\vlack_age_ns\x18\x16 \x01(\x03R\tlackAgeNs\"\x95\x01\n" +
 	"\x05Words\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
