@@ -15,7 +15,8 @@ import (
 
 // ErrMajority refuses to recover a cluster that has its voters.
 var ErrMajority = errors.New(
-	"recover: a majority of the voters answers this node, so there is nothing to recover",
+	"recover: a majority of the voters answers this node, or members of the cluster that it " +
+		"enters do, so there is nothing to recover",
 )
 
 // ErrNotAgreed refuses to recover what is no member of a cluster.
@@ -65,7 +66,8 @@ func (m Membership) LostText() string {
 }
 
 // Recover has this node go on without the voters that it has lost, as an operator says that they
-// are gone for good. Those that still answer it go along. It is refused while a majority answers.
+// are gone for good. Those that still answer it go along. It is refused while a majority answers,
+// and while a node that waits to be admitted hears members of the cluster.
 // If that was wrong and the others live, both sides decide until they meet; then one gives way.
 func (m Membership) Recover() error {
 	n := m.n
@@ -73,10 +75,14 @@ func (m Membership) Recover() error {
 	if !a.on {
 		return ErrNotAgreed
 	}
+	now := n.clock.Now()
 	a.mu.Lock()
-	deciding := a.state.Deciding(ownership.Instant(n.clock.Now()))
+	lost := a.state.Alone(ownership.Instant(now))
+	if a.state.Stage() == ownership.StageJoined {
+		lost = a.cutOff(now)
+	}
 	a.mu.Unlock()
-	if deciding {
+	if !lost {
 		return ErrMajority
 	}
 	n.agree(0, ownership.Recover{}, ownership.Poll{})

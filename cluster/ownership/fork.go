@@ -71,9 +71,24 @@ func (s *State) recover(now Instant) {
 	switch {
 	case s.stage == StageJoined && !s.Deciding(now):
 		s.beginFork(now, forkRecovery)
-	case s.stage < StageJoined:
+	case s.stage < StageJoined && s.Alone(now):
 		s.foundWith(now, []Member{s.me})
 	}
+}
+
+// Alone reports whether this boot is in no cluster and has not heard for a while of anybody that
+// is: then an operator may have it found one.
+func (s *State) Alone(now Instant) bool {
+	if s.stage >= StageJoined || s.config == nil {
+		return s.stage < StageJoined
+	}
+	for _, m := range s.config.Members {
+		if m.Boot != s.me.Boot && s.entry(m.Boot).sign < SignGone &&
+			now.Since(s.entry(m.Boot).heard) < s.p.Mass {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *State) beginFork(now Instant, kind forkKind) {
@@ -151,7 +166,11 @@ func (s *State) waited(now Instant) bool {
 // installChild makes the configuration of the child.
 func (s *State) installChild(now Instant) {
 	f, c := &s.fork, s.config
-	child := &Configuration{Epoch: Epoch{c.Epoch.Lineage, c.Epoch.Number + 1}, Previous: c.Epoch, Failover: c.Failover}
+	child := &Configuration{
+		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
+		Previous: c.Epoch,
+		Failover: c.Failover,
+	}
 	if s.p.keeps(ruleLineage) {
 		child.Epoch.Lineage = c.Epoch.Lineage.Child(s.me.Boot)
 	}
