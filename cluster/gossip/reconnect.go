@@ -143,6 +143,12 @@ func (g *Gossip) resolveSeeds() ([]netip.AddrPort, error) {
 		places = append(places, s.places(found)...)
 	}
 	g.knocks.found.Store(&places)
+	g.knocks.answered.Range(func(addr, _ any) bool { // of seeds, and no more of them than there are
+		if !slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return a.String() == addr }) {
+			g.knocks.answered.Delete(addr)
+		}
+		return true
+	})
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	return slices.Compact(addrs), errors.Join(errs...)
 }
