@@ -16,8 +16,8 @@ import (
 // How a node takes part in what members agree on (package ownership; its DESIGN.md tells the
 // protocol). The State machine lies under a lock of its own, agreement.mu. Events come from four
 // sides: a timer, messages in frames (Words), what calls say of their peers, and the node itself,
-// which wishes to leave. What comes of an event is done without that lock: messages are sent, a
-// configuration makes a View, and a boot that has ended lets go of all that the node holds.
+// which wishes to leave. The effects of an event are carried out without that lock: messages are
+// sent, a configuration makes a View, and a boot that has ended lets go of all that the node holds.
 //
 // Two things follow for the rest of the node. It decides only before an instant of its own clock,
 // which the table compares under the lock of the key (decides). And partitions change hands inside
@@ -260,7 +260,7 @@ func (n *Node) Deciding() bool { return int64(n.clock.Now()) < n.agreed.until.Lo
 // neverEnds is the right of a node with Views that are given.
 const neverEnds = math.MaxInt64
 
-// agree takes events in, and does what comes of them. What is to be said to asker it returns.
+// agree takes events in and carries their effects out. It returns the messages for asker.
 func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ownership.Message) {
 	a := &n.agreed
 	if !a.on {
@@ -551,8 +551,8 @@ func (n *Node) lookAtEvicted(m ownership.Message) {
 
 // LineUp notes that the process of some boot has opened a stream to this node. ended must be called
 // at its end: a process is gone if its own streams have ended and its address refuses, and not if a
-// packet filter refuses for a living one. What is noticed first is often the end of a stream, so
-// the address is then tried at once.
+// packet filter refuses for a living one. The end of a stream is often noticed first, so the
+// address is then tried at once.
 func (m Membership) LineUp(boot uint64) (ended func()) {
 	n := m.n
 	a := &n.agreed

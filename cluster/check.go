@@ -1,8 +1,8 @@
 // Package cluster lets many nodes keep one limit. Follow one check:
 //
 //  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key; the node looks
-//     the limit up, and what overrides it for this key, hashes the key once, and takes the current View: who is there and who owns what. That one View
-//     serves the request from beginning to end.
+//     the limit up, and its override for this key, hashes the key once, and takes the current View: the members and their partitions.
+//     That one View serves the request from beginning to end.
 //  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks that one, the owner
 //     in its View, through Network.Call, all owners of a batch at once, and passes their answers on. What the owner has denied, and has
 //     promised to say if that ends before its time, it does not ask for again (denied.go).

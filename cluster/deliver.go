@@ -158,8 +158,8 @@ func (n *Node) disown(now limiter.Instant, view *route, hash uint64, out *Answer
 }
 
 // whereabouts is the id of the node that holds the key with this hash, as far as this one knows
-// without holding it; or empty. Who was said to hold it and is gone holds nothing: then it is the
-// owner, who takes it over.
+// without holding it; or empty. A node that was said to hold it and is gone holds nothing: then it is
+// the owner, which takes it over.
 func (n *Node) whereabouts(now limiter.Instant, view *route, hash uint64) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

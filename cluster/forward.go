@@ -34,8 +34,8 @@ const namesMe = 3
 // said to decide. By then two have named each other for as long as circling at least. Where an
 // answer alone takes that long it is enough that they have done so circles times, unless it takes
 // so long that there is time for a few sends only: then it is better to wait for one of the two to
-// decide. Whom one of the others names is asked in any case: it may be one of the two, who has got
-// the key meanwhile. So the two are counted anew then.
+// decide. A node that one of the others names is asked in any case: it may be one of the two, which
+// has got the key meanwhile. So the two are counted anew then.
 const (
 	inCircles = 6
 	circling  = 7 * time.Millisecond
@@ -44,8 +44,8 @@ const (
 )
 
 // asksAnybody is from which send on a node that takes itself for the owner, and is not, or knows no
-// owner, asks the others in turn: who holds the key may have come without its having heard of it,
-// or be leaving. Mostly it is about to get the key, so first it waits, 15 ms in all.
+// owner, asks the others in turn: the holder of the key may have come without its having heard of
+// it, or be leaving. Mostly it is about to get the key, so first it waits, 15 ms in all.
 const asksAnybody = 6
 
 // repeatWithin is how long after its beginning a check may send again. A node that was stopped in
@@ -60,8 +60,8 @@ const (
 )
 
 // forward has the items away decided by whoever holds them: one call per node, all at once, and
-// again for those that were not executed or may be repeated under their ID. What is left after that
-// falls back. (It is the longest function here because it is the story of a forwarded check; the
+// again for those that were not executed or may be repeated under their ID. Items that are left
+// after that fall back. (It is the longest function here because it is the story of a forwarded check; the
 // facts it uses are the small functions below.)
 func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int, out []Decision) {
 	began, seen := now, view
