@@ -225,7 +225,7 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is back", func() error { return oneCluster(n1, n2, n3) })
-	for _, bad := range []string{"299ms", "61s", "-1s"} {
+	for _, bad := range []string{"0s", "299ms", "61s", "-1s"} {
 		if out, code := program("serve", "--failover="+bad); code != 1 ||
 			!strings.Contains(out, "--failover") {
 			t.Errorf("--failover %s: %d, %s", bad, code, out)

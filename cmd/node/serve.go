@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"penstock/cluster"
 )
 
 // serveVerb runs one node until a signal.
@@ -51,6 +53,9 @@ func limitHeap(memory size) {
 const heapRoom = 64 << 20
 
 func (v *serveVerb) Run(sh shell) error {
+	if v.Failover == 0 { // demo and bench, which say nothing, mean the default
+		return fmt.Errorf("--failover 0s: give %v to %v", cluster.LeastFailover, cluster.MostFailover)
+	}
 	limitHeap(v.Memory)
 	// is believed to be in use; nobody touches it, so it takes no memory
 	unused := make([]byte, slack)
