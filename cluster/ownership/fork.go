@@ -48,7 +48,7 @@ func (s *State) considerFork(now Instant) {
 	for _, v := range s.config.Voters {
 		switch e := s.entry(v); {
 		case e.sign >= SignGone && v != s.me.Boot:
-		case v != s.me.Boot && now.Since(e.renewed) >= s.p.Suspect:
+		case s.suspects(now, v):
 			silent++
 		default:
 			alive++

@@ -74,7 +74,7 @@ func (h *hasher) state(now Instant, s *State) {
 		h.at(now, t)
 	}
 	v, p, f, o := &s.voter, &s.proposer, &s.fork, &s.founding
-	h.num(int(v.promised), int(v.accepted), int(v.pending), int(p.phase), int(p.ballot), int(p.best))
+	h.num(int(v.promised), int(v.accepted), int(v.pending), int(p.phase), int(p.ballot), int(p.best), int(p.tries))
 	h.num(int(f.kind), int(f.of), int(o.votedFor), len(o.met))
 	if v.sealed {
 		h.at(now, v.sealedAt)

@@ -29,7 +29,12 @@ type proposer struct {
 	yes    []Boot // voters that have agreed in this phase
 	since  Instant
 	wants  bool // since says since when something should change
+	tries  uint // that took too long in this epoch: answers may take longer than was waited for
 }
+
+// mostTries bounds the wait of a proposer: every second try that takes too long doubles it, for one
+// may be too long because a message got lost.
+const mostTries = 10
 
 // rank is this voter's place among those that are up.
 func (s *State) rank(now Instant) (r int) {
@@ -57,7 +62,7 @@ func (s *State) propose(now Instant) {
 	}
 	next := s.want(now)
 	if next == nil {
-		*p = proposer{ballot: p.ballot}
+		*p = proposer{ballot: p.ballot, tries: p.tries}
 		return
 	}
 	if !p.wants {
@@ -81,7 +86,7 @@ func (s *State) propose(now Instant) {
 // ballot of its own (R4).
 func (s *State) finish(now Instant) {
 	p := &s.proposer
-	since, wait := p.since, s.p.Step*time.Duration(2+s.rank(now))
+	since, wait := p.since, s.p.Step*time.Duration(2+s.rank(now))<<(p.tries/2)
 	if p.phase == phaseIdle || p.phase == phaseCanvassing {
 		if !s.p.keeps(ruleFinish) {
 			return
@@ -89,10 +94,11 @@ func (s *State) finish(now Instant) {
 		since = s.voter.sealedAt
 	}
 	if now.Since(since) >= wait {
+		p.tries = min(p.tries+1, mostTries)
 		if s.voter.sealed {
 			s.outbid(now)
 		} else { // nobody is bound yet, and what was canvassed may be out of date
-			*p = proposer{ballot: p.ballot}
+			*p = proposer{ballot: p.ballot, tries: p.tries}
 		}
 		return
 	}

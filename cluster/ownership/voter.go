@@ -22,8 +22,17 @@ type voter struct {
 
 // evictable reports whether this voter would let b go: it is gone, has left, or is quiet (R4, R6).
 func (s *State) evictable(now Instant, b Boot) bool {
-	e := s.entry(b)
-	return e.sign >= SignGone || b != s.me.Boot && now.Since(e.renewed) >= s.p.Suspect
+	return s.entry(b).sign >= SignGone || s.suspects(now, b)
+}
+
+// suspects reports whether b has been silent for Suspect. One that is heard, and has not renewed in
+// this epoch yet, may be waiting for the decision on a slow line: it has Mass.
+func (s *State) suspects(now Instant, b Boot) bool {
+	e, wait := s.entry(b), s.p.Suspect
+	if !e.seen && now.Since(e.heard) < s.p.Suspect {
+		wait = s.p.Mass
+	}
+	return b != s.me.Boot && now.Since(e.renewed) >= wait
 }
 
 // wouldAccept reports what this voter says to a canvass. It binds nobody.
