@@ -353,24 +353,31 @@ func (n *Node) pollAgreement() {
 	}
 }
 
-// boreEnd lets go of everything, and goes on as another boot, unless this one has left.
+// nameAgain is how long a node that was refused its name waits before it asks for it again.
+const nameAgain = time.Second
+
+// boreEnd lets go of everything, and goes on as another boot, unless this one has left. Gossip says
+// whose a name is: if it is another one's, this process has to stop; if not, who was admitted under
+// it before is on its way out.
 func (n *Node) boreEnd(why ownership.Ending) {
 	n.mu.Lock()
 	n.fenceLocked()
 	n.mu.Unlock()
-	if why == ownership.Left || why == ownership.Closed || why == ownership.NameInUse {
+	if why == ownership.NameInUse {
+		n.clock.AfterFunc(nameAgain, n.Membership().nextLife)
 		return
 	}
 	n.Membership().nextLife()
 }
 
-// nextLife has the process go on as another boot.
+// nextLife has the process go on as another boot, unless it has left.
 func (m Membership) nextLife() {
 	n := m.n
 	a := &n.agreed
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state.Stage() == ownership.StageEnded {
+	why := a.state.Ending()
+	if a.state.Stage() == ownership.StageEnded && why != ownership.Left && why != ownership.Closed {
 		a.lives++
 		a.state = a.state.Next(bootOf(n.boot, a.lives))
 		a.publish()

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"penstock/cluster/ownership"
 	"penstock/limiter"
@@ -49,5 +50,39 @@ func TestConfigurationSaysWhichBoot(t *testing.T) {
 	v := n.View()
 	if m := v.Members[v.Find("b")]; m.Boot != uint64(after.Boot) || m.PeerAddr != "new" || m.State != StateActive {
 		t.Errorf("b is %+v, and its new boot %d was heard at %q", m, after.Boot, "new")
+	}
+}
+
+// Promise: a node whose name was refused asks again, for who was admitted under it may be leaving;
+// one that has closed meanwhile does not.
+func TestRefusedNameIsAskedForAgain(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		w := newWorld(t, 1, five)
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+		n, err := New(Config{ID: "a", Boot: 1 << 20, Clock: w, Network: w, Table: table})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := ownership.Member{ID: "b", Boot: 2 << 20}
+		c := ownership.First([]ownership.Member{{ID: "a", Boot: 1 << 20}, other})
+		n.Membership().AgreeWithin(c)
+		n.SetView(w.view("a", []Member{
+			{ID: "a", Boot: 1 << 20, State: StateActive},
+			{ID: "b", Boot: uint64(other.Boot), State: StateActive},
+		}))
+		state := func() *ownership.State { return n.agreed.state }
+		n.agree(0, ownership.Received{From: other.Boot, Message: ownership.Missed{Epoch: c.Epoch}})
+		evicted := state().Boot()
+		n.agree(0, ownership.Received{From: other.Boot, Message: ownership.Refuse{Holder: 3 << 20}})
+		if got := state().Stage(); got != ownership.StageEnded {
+			t.Fatalf("refused, and %v", got)
+		}
+		if closes {
+			n.Membership().Close()
+		}
+		w.pass(nameAgain + time.Second)
+		if asks := state().Stage() == ownership.StageCandidate && state().Boot() != evicted; asks == closes {
+			t.Errorf("closed: %t; after %v it is %v", closes, nameAgain, state().Stage())
+		}
 	}
 }

@@ -17,8 +17,8 @@ const (
 
 func (s Stage) String() string { return [...]string{"outside", "candidate", "joined", "ended"}[s] }
 
-// Ending is why a boot has ended. After all but Left and NameInUse the process takes a new boot and
-// joins again, with its table as copies.
+// Ending is why a boot has ended. After all but Left and Closed the process takes a new boot and
+// joins again, with its table as copies; after NameInUse if whoever decides on names leaves it its own.
 type Ending uint8
 
 const (
@@ -163,6 +163,9 @@ func (s *State) effects(now Instant) Effects {
 
 func (s *State) step(now Instant, e Event) {
 	if s.stage == StageEnded {
+		if _, closes := e.(Closing); closes {
+			s.ending = Closed
+		}
 		return
 	}
 	switch e := e.(type) {
