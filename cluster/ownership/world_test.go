@@ -24,6 +24,7 @@ type world struct {
 	cut    map[[2]string]bool
 	loss   int // of 100 messages
 	double int
+	slow   Instant // what a line takes besides, up to twice as long
 
 	newest    map[Lineage][]Boot                    // by partition: the boot that began to hold it last
 	truth     []int                                 // by partition: what was charged
@@ -362,6 +363,9 @@ func (w *world) send(n *node, m Send) {
 		late := Instant(0)
 		if w.loss > 0 && w.random.IntN(20) == 0 {
 			late = Instant(w.random.IntN(1500)) * ms
+		}
+		if w.slow > 0 {
+			late += w.slow + Instant(w.random.Int64N(int64(w.slow)))
 		}
 		w.after(ms/2+Instant(w.random.IntN(1000))*ms/1000+late, deliver)
 	}
