@@ -24,32 +24,6 @@ var contradictions = map[string]contradiction{
 	},
 }
 
-// redSeeds are drawn worlds that are expected to be red.
-var redSeeds = map[uint64]contradiction{
-	3000000186: {
-		agreed,
-		"one of seven is still a candidate when the world comes to rest; not traced",
-	},
-}
-
-// Promise: the same of drawn worlds.
-func TestRedSeeds(t *testing.T) {
-	for seed, x := range redSeeds {
-		switch r := Run(seed); {
-		case r.OK():
-			t.Errorf(
-				"seed %d holds every promise, where %q was expected to break (%s): move it to the kept seeds",
-				seed,
-				promiseWords[x.promise][0],
-				x.reason,
-			)
-		case r.Failure.Promise != promiseWords[x.promise][0]:
-			t.Errorf("seed %d: %q breaks, where %q was expected to (%s): %s",
-				seed, r.Failure.Promise, promiseWords[x.promise][0], x.reason, r.Failure.Detail)
-		}
-	}
-}
-
 // Promise: the worlds that once showed a fault show it as long as it is there, and never again
 // after that.
 func TestKeptWorlds(t *testing.T) {
