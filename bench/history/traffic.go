@@ -334,6 +334,12 @@ func (t *traffic) repeated(s *slot) {
 				time.Sleep(pause)
 			}
 			n, one := nodes[i], ops[i:i+1]
+			if i > 0 && !slices.Contains(t.cluster.in(up, stopped), n) { // killed meanwhile
+				n = t.anyUp()
+			}
+			if n == nil {
+				return
+			}
 			if i > 0 && o.Start-ops[0].Start > time.Second {
 				return // an owner remembers ids for two seconds, and a slow answer may take one
 			}
