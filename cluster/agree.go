@@ -47,6 +47,7 @@ type agreement struct {
 	polled limiter.Instant
 	lines  map[uint64]int  // streams that processes have open to this node
 	begun  limiter.Instant // when this boot became a member
+	asked  bool            // … and whether it has been asked to step down
 	seats  map[ownership.Boot]seat
 	ended  map[ownership.Boot]bool // lines
 
@@ -64,7 +65,6 @@ type roll struct {
 	stage  ownership.Stage
 	config *ownership.Configuration // nil before the first
 	boot   ownership.Boot           // this node's
-	former []ownership.Boot         // that were members lately, and never are again
 }
 
 // joined reports whether the node is a member.
@@ -101,9 +101,9 @@ func (r *roll) has(id string, process uint64) bool {
 	return found && sameProcess(m.Boot, process)
 }
 
-// wasMember reports whether the process of some boot was a member lately, and is none any more.
-func (r *roll) wasMember(process uint64) bool {
-	return slices.ContainsFunc(r.former, func(b ownership.Boot) bool { return sameProcess(b, process) })
+// hasProcess reports whether some life of a process is a member.
+func (r *roll) hasProcess(boot uint64) bool {
+	return r.joined() && slices.ContainsFunc(r.config.Members, func(m ownership.Member) bool { return sameProcess(m.Boot, boot) })
 }
 
 // stateOf is how a member stands that gossip says something of.
@@ -235,7 +235,7 @@ func (n *Node) asMember() ownership.Member {
 func (a *agreement) publish() {
 	s := a.state
 	if old := a.roll.Load(); old == nil || old.stage != s.Stage() || old.config != s.Config() {
-		a.roll.Store(&roll{s.Stage(), s.Config(), s.Boot(), slices.Clone(s.Evicted())})
+		a.roll.Store(&roll{s.Stage(), s.Config(), s.Boot()})
 	}
 	a.marked.Store(s.Marked())
 	a.until.Store(int64(s.DecideUntil()))
@@ -256,6 +256,12 @@ func (n *Node) Agreed() *ownership.Configuration {
 
 // Deciding reports whether the node has the right to decide for what it holds.
 func (n *Node) Deciding() bool { return int64(n.clock.Now()) < n.agreed.until.Load() }
+
+// Entered reports whether the node is a member that has the right to decide, and has asked once who
+// holds what it should: what nobody held it holds since, and of the rest it knows who does.
+func (m Membership) Entered() bool {
+	return m.n.entered.Load() && m.n.Agreed() != nil && m.n.Deciding()
+}
 
 // neverEnds is the right of a node with Views that are given.
 const neverEnds = math.MaxInt64
@@ -291,6 +297,9 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 	}
 	if installed {
 		a.prune(now)
+		if m, found := a.state.Config().Member(a.state.Boot()); found {
+			a.asked = m.Role == ownership.RoleLeaving && !a.leaves.Load()
+		}
 	}
 	cutOff := a.cutOff(now)
 	a.publish()
@@ -340,8 +349,7 @@ func (a *agreement) cutOff(now limiter.Instant) bool {
 func (n *Node) pollAgreement() {
 	r := n.agreed.roll.Load()
 	m, _ := r.member(n.id)
-	empty := n.holdings.n.Load()+n.holdings.given.Load() == 0
-	if r.joined() && m.Role == ownership.RoleLeaving && empty {
+	if r.joined() && m.Role == ownership.RoleLeaving && n.emptied() {
 		n.agree(0, ownership.Emptied{}, ownership.Poll{})
 	} else {
 		n.agree(0, ownership.Poll{})
@@ -353,21 +361,65 @@ func (n *Node) pollAgreement() {
 	}
 }
 
-// nameAgain is how long a node that was refused its name waits before it asks for it again.
-const nameAgain = time.Second
+// emptied reports whether this node may leave: it holds nothing, and whoever holds what is copied
+// here has another copy, or it was lent to whom takes it over. So a crash right after it has left
+// loses no more than one before.
+func (n *Node) emptied() bool {
+	if n.holdings.n.Load()+n.holdings.given.Load() > 0 {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	roll := n.agreed.roll.Load()
+	for p := range n.parts {
+		pt := &n.parts[p]
+		if pt.copyOf != 0 && pt.copyOf != n.boot && (pt.lentTo == 0 || roll.hasProcess(pt.copyOf)) {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	// nameAgain is how long a node that was refused its name waits before it asks for it again.
+	nameAgain = time.Second
+	// stepsDown is how long a member that most others did not reach stays out.
+	stepsDown = 3 * time.Second
+)
 
 // boreEnd lets go of everything, and goes on as another boot, unless this one has left. Gossip says
 // whose a name is: if it is another one's, this process has to stop; if not, who was admitted under
 // it before is on its way out.
 func (n *Node) boreEnd(why ownership.Ending) {
 	n.mu.Lock()
+	n.entered.Store(false)
 	n.fenceLocked()
+	switch why {
+	case ownership.Evicted, ownership.Conceded, ownership.Outdated:
+		for p := range n.parts { // others have decided for what this node held
+			n.parts[p].whole = false
+		}
+	}
 	n.mu.Unlock()
-	if why == ownership.NameInUse {
-		n.clock.AfterFunc(nameAgain, n.Membership().nextLife)
+	if pause := n.agreed.pauseAfter(why); pause > 0 {
+		n.clock.AfterFunc(pause, n.Membership().nextLife)
 		return
 	}
 	n.Membership().nextLife()
+}
+
+// pauseAfter is how long the process waits until it goes on as another boot.
+func (a *agreement) pauseAfter(why ownership.Ending) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch asked := a.asked; {
+	case why == ownership.NameInUse:
+		return nameAgain
+	case asked:
+		a.asked = false
+		return stepsDown
+	}
+	return 0
 }
 
 // nextLife has the process go on as another boot, unless it has left.
@@ -377,7 +429,8 @@ func (m Membership) nextLife() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	why := a.state.Ending()
-	if a.state.Stage() == ownership.StageEnded && why != ownership.Left && why != ownership.Closed {
+	left := why == ownership.Left && a.leaves.Load()
+	if a.state.Stage() == ownership.StageEnded && !left && why != ownership.Closed {
 		a.lives++
 		a.state = a.state.Next(bootOf(n.boot, a.lives))
 		a.publish()
@@ -394,27 +447,44 @@ func (n *Node) agreedAnew(now limiter.Instant) {
 // noteRight notes whether the node is cut off: it has been a member for a while, and has not the
 // right to decide.
 func (n *Node) noteRight(cutOff bool) {
-	a := &n.agreed
-	n.tied.Store(a.marked.Load())
 	if n.minority.Load() != cutOff && n.minority.Swap(cutOff) != cutOff && !cutOff {
 		n.mu.Lock()
+		n.healed = n.clock.Now()
 		n.tendLocked()
 		n.mu.Unlock()
 	}
 }
 
-// countAgreedLocked notes which members do not answer. Another one gets copies in their place,
-// though they may still be there for the rest.
-func (n *Node) countAgreedLocked(now limiter.Instant, r *route) {
-	changed := false
+// countSilentLocked notes which members do not answer. Another one gets copies in their place,
+// though they may still be there for the rest. One whom most members do not reach, though they have
+// their right, is asked to step down.
+func (n *Node) countSilentLocked(now limiter.Instant, r *route) {
+	n.agreed.mu.Lock()
+	lasts := n.agreed.params.Mass
+	n.agreed.mu.Unlock()
+	roll, changed := n.agreed.roll.Load(), false
+	var events []ownership.Event
 	for _, p := range r.peers {
 		missed := limiter.Instant(p.missed.Load())
 		if silent := p.left.Load() || missed != 0 && now > missed.Add(heirAnswers); silent != p.silent {
 			p.silent, changed = silent, true
 		}
+		m, found := roll.member(p.id)
+		unreached := missed != 0 && now > max(missed, n.healed).Add(lasts) && n.Deciding()
+		if unreached == p.unreached || !found || !sameProcess(m.Boot, p.boot) {
+			continue
+		}
+		if p.unreached = unreached; unreached {
+			events = append(events, ownership.Unreached{Boot: m.Boot})
+		} else {
+			events = append(events, ownership.Reached{Boot: m.Boot})
+		}
 	}
 	if changed {
 		n.retargetLocked(now, r)
+	}
+	if len(events) > 0 {
+		n.clock.AfterFunc(0, func() { n.agree(0, events...) })
 	}
 }
 
@@ -424,6 +494,14 @@ func (a *agreement) size() int {
 		return len(on.config.Members) + len(on.config.Rivals)
 	}
 	return 0
+}
+
+// peerAddr is where others reach this node, as its View has it.
+func (n *Node) peerAddr() string {
+	if r := n.view.Load(); r != nil {
+		return r.Me().PeerAddr
+	}
+	return ""
 }
 
 // send brings messages to their boots, each boot by a call of its own: one that does not answer
@@ -511,10 +589,15 @@ func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
 	}
 	a.mu.Lock()
 	me := a.state.Boot()
+	_, heard := a.seats[w.From]
 	if w.To == me || w.To == 0 {
 		a.seats[w.From] = seat{w.ID, w.Addr, w.Process}
 	}
+	config := a.state.Config()
 	a.mu.Unlock()
+	if !heard && config != nil && config.Has(w.From) { // its address may not have been known before
+		n.agreedAnew(n.clock.Now())
+	}
 	if w.To != me && w.To != 0 || w.From == me {
 		return nil
 	}
@@ -590,7 +673,7 @@ func (m Membership) LineUp(boot uint64) (ended func()) {
 func (m Membership) Close() { m.n.agree(0, ownership.Closing{}) }
 
 // Stay takes back that this node leaves, as a View with the state LEAVING has said. If it has left
-// already, as the last one, it founds its cluster anew with what it has.
+// already, it enters again as another boot.
 func (m Membership) Stay() {
 	n := m.n
 	a := &n.agreed
@@ -600,12 +683,11 @@ func (m Membership) Stay() {
 	a.mu.Lock()
 	left := a.state.Ending() == ownership.Left
 	a.mu.Unlock()
-	if !left {
-		n.agree(0, ownership.Stay{}, ownership.Poll{})
+	if left {
+		m.nextLife()
 		return
 	}
-	m.nextLife()
-	n.agree(0, ownership.Recover{}, ownership.Poll{})
+	n.agree(0, ownership.Stay{}, ownership.Poll{})
 }
 
 // isGone tells the agreement that the process of a peer exists no more.

@@ -53,6 +53,32 @@ func TestConfigurationSaysWhichBoot(t *testing.T) {
 	}
 }
 
+// Promise: who owns what is said by the configuration alone. A member that was admitted after the
+// death of another one's boot before, and so has not seen it, takes no part of the new boot's from
+// gossip that still tells of the old one.
+func TestNewcomerBelievesTheConfiguration(t *testing.T) {
+	w := newWorld(t, 1, five)
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+	n, err := New(Config{ID: "a", Boot: 1 << 20, Clock: w, Network: w, Table: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, b := ownership.Member{ID: "a", Boot: 1 << 20}, ownership.Member{ID: "b", Boot: 3 << 20}
+	n.Membership().AgreeWithin(ownership.First([]ownership.Member{me, b}))
+	n.SetView(w.view("a", []Member{
+		{ID: "a", Boot: uint64(me.Boot), State: StateActive},
+		{ID: "b", Boot: 2 << 20, PeerAddr: "old", State: StateActive},
+	}))
+	v := n.View()
+	if m := v.Members[v.Find("b")]; m.Boot != uint64(b.Boot) || m.State != StateActive || v.Active() != 2 {
+		t.Errorf("b is %+v, and %d are in the ring; want its boot %d and 2", m, v.Active(), b.Boot)
+	}
+	n.hearWords(&Words{From: b.Boot, To: me.Boot, ID: "b", Addr: "new", Process: uint64(b.Boot)}, 0)
+	if m := n.View().Members[n.View().Find("b")]; m.PeerAddr != "new" {
+		t.Errorf("b has been heard at %q, and is thought to be at %q", "new", m.PeerAddr)
+	}
+}
+
 // Promise: a node whose name was refused asks again, for who was admitted under it may be leaving;
 // one that has closed meanwhile does not.
 func TestRefusedNameIsAskedForAgain(t *testing.T) {

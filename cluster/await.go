@@ -53,18 +53,15 @@ func (n *Node) othersLocked(r *route) (ids []string) {
 			ids = append(ids, p.id)
 		}
 	}
-	for id := range n.lost {
-		ids = append(ids, id)
-	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
 // lacksLocked reports whether somebody whom this node waits for is not there.
-func (n *Node) lacksLocked(now limiter.Instant, r *route) bool {
+func (n *Node) lacksLocked(r *route) bool {
 	return slices.ContainsFunc(n.awaited, func(id string) bool {
 		i := r.Find(id)
-		return i < 0 || n.gone(now, r.peers[i]) || n.agreed.on && !n.agreed.roll.Load().has(id, r.peers[i].boot)
+		return i < 0 || r.peers[i].gone() || !n.agreed.roll.Load().has(id, r.peers[i].boot)
 	})
 }
 
@@ -75,14 +72,13 @@ func (n *Node) awaitLocked(now limiter.Instant, r *route) {
 	}
 	outlived := func(p *peer) bool {
 		began := limiter.Instant(p.began.Load())
-		return began != 0 && began < n.writtenAt && !n.gone(now, p)
+		return began != 0 && began < n.writtenAt && !p.gone()
 	}
 	if now >= n.began.Add(awaitLasts) || r.Me().Role != RoleMember || slices.ContainsFunc(r.members, outlived) {
 		n.awaited = nil
 	}
-	lacking := n.lacksLocked(now, r)
+	lacking := n.lacksLocked(r)
 	if n.lacking.Swap(lacking) && !lacking && n.parts != nil {
-		n.countContactsLocked(now, r)
 		n.tendLocked()
 	}
 }

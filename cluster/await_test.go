@@ -164,6 +164,7 @@ func TestDisksOfAllAreHeardInAnyOrder(t *testing.T) {
 // not down.
 func TestAwaitEnds(t *testing.T) {
 	r := newRevival(t)
+	r.electors = 1
 	r.boot("n1")
 	r.pass(awaitLasts - 300*time.Millisecond)
 	if d := r.take("n1", "hundred", "k0"); !d.Degraded || r.nodes["n1"].Held() > 0 {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"penstock/cluster/ownership"
@@ -9,39 +10,52 @@ import (
 )
 
 // When a holder and the member that has its copy are gone at once, the next holder begins with
-// nothing. It cannot know what was admitted, so until a whole window has passed it marks what it
-// decides with the most that may have been forgotten (property 6 of the protocol). That a
-// partition's holder was evicted every member sees from two configurations in a row; a newcomer
-// hears it in the answers to its claim (StandingBereft). The mark belongs to the counters: it goes
-// with their copies, and so with a gift (Move.Lack).
+// nothing, or with a part of a copy. It cannot know what was admitted, so until a whole window has
+// passed it marks what it decides with the most that may have been forgotten (property 6 of the
+// protocol). A whole copy (part.whole) is what the holder, or a member that lends one, says to be
+// whole. Without one nothing is forgotten only where nobody has decided before: as long as no
+// member has gone. That one has, members see from two configurations in a row; a newcomer hears it
+// in the answers to its claim (StandingBereft). The mark belongs to the counters: it goes with
+// their copies, and so with a gift (Move.Lack).
 
-// bereaveLocked notes of which partitions the owner was evicted when next followed last.
-func (n *Node) bereaveLocked(old *route, last, next *ownership.Configuration) {
-	if old == nil || old.Ring == nil || last == nil || n.parts == nil {
-		return
-	}
-	evicted := make(map[string]bool)
-	for _, m := range last.Members {
-		if m.Role == ownership.RoleOwner && !next.Has(m.Boot) {
-			evicted[m.ID] = true
-		}
-	}
-	for p := 0; len(evicted) > 0 && p < ring.Partitions; p++ {
-		if evicted[old.Members[old.owner(p)].ID] && !n.holdings.held[p].Load() {
-			n.parts[p].bereft = true
-		}
+// bereave notes whether a member has gone when next followed last.
+func (h *holdings) bereave(last, next *ownership.Configuration) {
+	if last != nil &&
+		slices.ContainsFunc(
+			last.Members,
+			func(m ownership.Member) bool { return !next.Has(m.Boot) },
+		) {
+		h.gone = true
 	}
 }
 
-// beginLocked notes with what a holder begins: nothing of what was admitted before is known if the
-// holder before was evicted and nobody has a copy.
+// beginLocked notes with what a holder begins. bereft: somebody may have decided before.
 func (n *Node) beginLocked(now limiter.Instant, p int, bereft bool) {
-	pt := &n.parts[p]
-	if bereft && pt.copyOf == 0 {
+	if bereft && !n.parts[p].whole {
 		n.holdings.lack(p, now)
 		n.stats.Bereft.Add(1)
 	}
-	pt.bereft = false
+}
+
+// free is how a node stands to a partition that it neither holds nor has a copy of.
+func (h *holdings) free() Standing {
+	if h.gone {
+		return StandingBereft
+	}
+	return StandingFree
+}
+
+// complete notes of which partitions m completes the copies: those that its sender holds, and those
+// that it lends.
+func (h *holdings) complete(parts []part, m *Move) {
+	for _, p := range m.Whole {
+		if int(p) >= len(parts) || h.held[p].Load() {
+			continue
+		}
+		if pt := &parts[p]; pt.copyOf == m.From || slices.Contains(m.Lent, p) {
+			pt.whole = true
+		}
+	}
 }
 
 // lack notes that the counters of a partition begin at some instant, and others were forgotten.

@@ -14,9 +14,9 @@ func (w *world) lacks(id, key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := ring.Partition(limiter.Hash(key))
-	n.parts[p].copyOf = 0
+	n.parts[p].whole = false
 	n.beginLocked(w.now, p, true)
-	n.parts[p].copyOf = n.boot
+	n.parts[p].whole = true
 	n.parts[p].copied = copyWanted // a new holder begins its copies after that
 	n.dueLocked(&n.parts[p])
 }
@@ -24,7 +24,12 @@ func (w *world) lacks(id, key string) {
 // Promise: a takeover without a copy is marked until a window has passed, also when the key changes
 // hands meanwhile, and no longer. What is marked is that key, with all that may be forgotten.
 func TestForgottenIsMarked(t *testing.T) {
-	spec := limiter.Spec{Name: "minute", Algorithm: limiter.FixedWindow, Limit: 40, Per: time.Minute}
+	spec := limiter.Spec{
+		Name:      "minute",
+		Algorithm: limiter.FixedWindow,
+		Limit:     40,
+		Per:       time.Minute,
+	}
 	w := newWorld(t, 3, spec)
 	w.pass(time.Second)
 	key, other := w.key("n1", 0), w.key("n2", 0)
@@ -55,4 +60,112 @@ func TestForgottenIsMarked(t *testing.T) {
 	want("within the window", true)
 	w.pass(5 * time.Second)
 	want("after the window", false)
+}
+
+// Promise: a takeover with a part of a copy is marked, and one with a whole copy is not, be it the
+// holder's or one that another member has kept.
+func TestPartOfACopyIsNone(t *testing.T) {
+	spec := limiter.Spec{
+		Name:      "minute",
+		Algorithm: limiter.FixedWindow,
+		Limit:     40,
+		Per:       time.Minute,
+	}
+	for name, x := range map[string]struct {
+		part   bool // the heir gets a part of a copy
+		other  bool // the third member has a whole one
+		marked bool
+	}{
+		"a whole copy":               {false, false, false},
+		"a part":                     {true, false, true},
+		"a part, and another's copy": {true, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, spec)
+			w.pass(time.Second)
+			n, key := w.nodes["n1"], w.key("n1", 0)
+			p := ring.Partition(limiter.Hash(key))
+			for _, other := range w.nodes {
+				other.holdings.gone = true // somebody has gone before
+			}
+			r, pt := n.view.Load(), &n.parts[p]
+			heir := pt.to
+			third := r.peers[3-r.Self-r.Find(heir.id)]
+			copyTo := func(to *peer) {
+				n.mu.Lock()
+				pt.to, pt.copied = to, copyWanted
+				n.dueLocked(pt)
+				n.startPushesLocked()
+				n.mu.Unlock()
+				w.pass(200 * time.Millisecond)
+			}
+			if x.other {
+				w.nodes[heir.id].forgetLocked(p)
+				copyTo(third)
+			}
+			if x.part {
+				w.meet = func(c *Call, deliver func() *Answer) {
+					if m := c.Ask.Move; m != nil && m.From == n.boot && len(m.Whole) > 0 {
+						own := *m
+						own.Whole = nil
+						c.Ask.Move = &own
+					}
+					c.Answer = deliver()
+				}
+				pt.former = nil
+				copyTo(heir)
+				w.meet = nil
+			}
+			w.kill("n1")
+			w.pass(3 * time.Second)
+			d := w.take(heir.id, "minute", key)
+			if d.Owner != heir.id || d.Degraded != x.marked || x.marked && d.Bound != 40 {
+				t.Errorf("%+v; marked should be %t", d, x.marked)
+			}
+		})
+	}
+}
+
+// Promise: a copy that is out of date counts for nothing. Of all members that have ever had copies
+// of a partition only those keep them that get them still, also if another one was to get them for a
+// moment meanwhile; and a copy that helped a claimer is not the newest any more.
+func TestOldCopiesAreForgotten(t *testing.T) {
+	w := newWorld(t, 4, five)
+	w.pass(time.Second)
+	key := w.key("n1", 0)
+	n, p := w.nodes["n1"], ring.Partition(limiter.Hash(key))
+	w.take("n1", "five", key)
+	r := n.view.Load()
+	heir := r.copyTarget(p)
+	var others []*peer
+	for _, x := range r.peers {
+		if x != heir && x.id != n.id {
+			others = append(others, x)
+		}
+	}
+	n.mu.Lock()
+	n.copyToLocked(p, others[0]) // which gets nothing before that is over
+	n.copyToLocked(p, others[1])
+	n.dueLocked(&n.parts[p])
+	n.startPushesLocked()
+	n.mu.Unlock()
+	w.pass(time.Second)
+	w.take("n1", "five", key)
+	w.pass(time.Second)
+	for _, x := range []*peer{heir, others[0]} {
+		if pt := &w.nodes[x.id].parts[p]; pt.copyOf != 0 || pt.whole {
+			t.Errorf("%s has kept a copy of boot %d", x.id, pt.copyOf)
+		}
+	}
+	if pt := &w.nodes[others[1].id].parts[p]; pt.copyOf != n.boot || !pt.whole {
+		t.Errorf("%s, which gets copies, has one of boot %d", others[1].id, pt.copyOf)
+	}
+	w.kill("n1")
+	w.pass(3 * time.Second)
+	if d := w.take(heir.id, "five", key); d.Owner != heir.id || d.Remaining != 2 {
+		t.Errorf("the heir has taken over: %+v; want 2 of 5 left", d)
+	}
+	if pt := &w.nodes[others[1].id].parts[p]; pt.whole && pt.copyOf == n.boot {
+		t.Errorf("%s has lent its copy, and takes it for the newest", others[1].id)
+	}
 }

@@ -124,9 +124,6 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	if n.dozing.Load() {
 		n.rouse()
 	}
-	if n.stalled(now) {
-		n.fence()
-	}
 	view := n.view.Load()
 	if err := n.admit(now, view, r); err != nil {
 		n.stats.Refused.Add(1)
@@ -146,6 +143,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 		n.tell(r.Deadline, r.Items, out)
 	}
 	n.conclude(now, r, out)
+	offerCandidates(n, now, r, out)
 	return nil
 }
 
@@ -195,7 +193,8 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 // sign says that out is a decision of this node as the holder of the key.
 func (n *Node) sign(now limiter.Instant, it *Item, out *Decision) {
 	out.Owner, out.Source = n.id, SourceOwner
-	if n.tied.Load() && !it.limit.Unlimited || n.holdings.forgetful(now, it) { // somebody else may go on too, or counters are lost
+	// Another one may go on too, or counters are lost, or this is what the share of this node has said.
+	if n.agreed.marked.Load() && !it.limit.Unlimited || n.holdings.forgetful(now, it) || it.again && n.recent.Shared(now, it.ID) {
 		out.Degraded, out.Bound = true, it.limit.Capacity()
 	}
 }

@@ -7,18 +7,25 @@ import (
 	"time"
 
 	"penstock/cluster/dedup"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
 
-// world is a few nodes in one goroutine: a call is a function call, time moves only when a test
-// says so.
+// world is a few nodes in one goroutine, members of one cluster: a call is a function call, time
+// moves only when a test says so.
 type world struct {
-	t     testing.TB
-	now   limiter.Instant
-	nodes map[string]*Node
-	table limiter.TableConfig // of each node
-	calls int
+	t      testing.TB
+	now    limiter.Instant
+	nodes  map[string]*Node
+	table  limiter.TableConfig // of each node
+	limits Limits              // of each node, as it is made
+	calls  int
+	// caller is whose call meet is asked about.
+	caller string
+	// electors are how many nodes found a cluster together; 0: nobody founds one, who comes enters.
+	electors int
+	frozen   map[string]bool // nodes that were stopped: what is due for them waits, and who asks them hears nothing
 	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself
 	// and set the call's fields.
 	meet func(c *Call, deliver func() *Answer)
@@ -27,24 +34,42 @@ type world struct {
 
 type timer struct {
 	at   limiter.Instant
+	of   string // node, or empty
 	f    func()
 	stop bool
 }
 
+// hands are a node's: its clock and its network.
+type hands struct {
+	*world
+	id string
+}
+
+func (h hands) AfterFunc(d time.Duration, f func()) func() { return h.after(h.id, d, f) }
+
+func (h hands) Call(calls []Call) { h.call(h.id, calls) }
+
 func (w *world) Now() limiter.Instant { return w.now }
 
-func (w *world) AfterFunc(d time.Duration, f func()) func() {
-	x := &timer{at: w.now.Add(d), f: f}
+func (w *world) AfterFunc(d time.Duration, f func()) func() { return w.after("", d, f) }
+
+func (w *world) after(id string, d time.Duration, f func()) func() {
+	x := &timer{at: w.now.Add(d), of: id, f: f}
 	w.due = append(w.due, x)
 	return func() { x.stop = true }
 }
+
+// freeze stops the process of a node, until it is thawed.
+func (w *world) freeze(id string) { w.frozen[id] = true }
+
+func (w *world) thaw(id string) { delete(w.frozen, id) }
 
 // Wait lets time pass until then, and everything happen that is due.
 func (w *world) Wait(until limiter.Instant) {
 	for {
 		var next *timer
 		for _, x := range w.due {
-			if !x.stop && x.at <= until && (next == nil || x.at < next.at) {
+			if !x.stop && !w.frozen[x.of] && x.at <= until && (next == nil || x.at < next.at) {
 				next = x
 			}
 		}
@@ -61,14 +86,19 @@ func (w *world) Wait(until limiter.Instant) {
 // settle lets all happen that is due now: claims and gifts.
 func (w *world) settle() { w.Wait(w.now) }
 
-func (w *world) Call(calls []Call) {
+func (w *world) Call(calls []Call) { w.call("", calls) }
+
+func (w *world) call(caller string, calls []Call) {
 	for i := range calls {
 		c := &calls[i]
+		w.caller = caller
 		if len(c.Ask.Items) > 0 {
 			w.calls++
 		}
 		deliver := func() *Answer { return w.nodes[c.To.ID].Deliver(c.Ask) }
 		switch {
+		case w.frozen[c.To.ID] || w.frozen[caller]:
+			c.Err = errSilent
 		case w.meet != nil:
 			w.meet(c, deliver)
 		case w.nodes[c.To.ID] == nil || w.nodes[c.To.ID].Boot() != c.To.Boot: // nobody listens there, or somebody else
@@ -84,32 +114,71 @@ func newWorld(t testing.TB, k int, specs ...limiter.Spec) *world {
 	return newWorldOf(t, limiter.TableConfig{Bytes: 4 << 20}, k, specs...)
 }
 
+// newAlone makes a node n1 that is given its View, and agrees with nobody.
+func newAlone(t testing.TB, specs ...limiter.Spec) *world {
+	w := emptyWorld(t, limiter.TableConfig{Bytes: 4 << 20}, specs...)
+	w.create("n1", 1)
+	w.nodes["n1"].SetView(w.view("n1", w.members(1)))
+	w.nodes["n1"].Start()
+	w.settle()
+	return w
+}
+
 func newWorldOf(t testing.TB, table limiter.TableConfig, k int, specs ...limiter.Spec) *world {
-	w := &world{t: t, now: 1_700_000_000_000_000_000, nodes: map[string]*Node{}, table: table}
-	limits := Limits{}
-	for _, s := range specs {
-		l, err := limiter.New(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		limits[s.Name] = l
+	w := emptyWorld(t, table, specs...)
+	for i := range k {
+		w.create(fmt.Sprintf("n%d", i+1), uint64(i+1))
 	}
-	for i := 1; i <= k; i++ {
-		id := fmt.Sprintf("n%d", i)
-		n, err := New(Config{ID: id, Boot: uint64(i), Clock: w, Network: w, Table: limiter.NewTable(table)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.SetLimits(limits)
-		w.nodes[id] = n
-	}
+	w.found()
 	for i := range k {
 		id := fmt.Sprintf("n%d", i+1)
 		w.nodes[id].SetView(w.view(id, w.members(k)))
 		w.nodes[id].Start()
 	}
-	w.settle()
+	w.Wait(w.now.Add(founding))
 	return w
+}
+
+func emptyWorld(t testing.TB, table limiter.TableConfig, specs ...limiter.Spec) *world {
+	w := &world{
+		t: t, now: 1_700_000_000_000_000_000, nodes: map[string]*Node{}, frozen: map[string]bool{},
+		table: table, limits: Limits{},
+	}
+	for _, s := range specs {
+		l, err := limiter.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.limits[s.Name] = l
+	}
+	return w
+}
+
+// create makes a node that knows nobody.
+func (w *world) create(id string, boot uint64) *Node {
+	w.t.Helper()
+	n, err := New(Config{ID: id, Boot: boot, Clock: hands{w, id}, Network: hands{w, id}, Table: limiter.NewTable(w.table)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n.SetLimits(w.limits)
+	w.nodes[id] = n
+	return n
+}
+
+// founding is how long the members of a new world have to get their rights and take what is theirs.
+const founding = 100 * time.Millisecond
+
+// found has the nodes be members of a cluster that has been there for long.
+func (w *world) found() {
+	var members []ownership.Member
+	for id, n := range w.nodes {
+		members = append(members, ownership.Member{ID: id, Boot: ownership.Boot(n.Boot())})
+	}
+	first := ownership.First(members)
+	for _, n := range w.nodes {
+		n.Membership().AgreeWithin(first)
+	}
 }
 
 func (w *world) members(k int) (ms []Member) {
@@ -265,69 +334,25 @@ func TestRepeatIsChargedOnce(t *testing.T) {
 	})
 }
 
-func TestNotOwnerIsAskedOnceMore(t *testing.T) {
+// Two peers that name each other end in a fallback, not in a loop.
+func TestPeersThatNameEachOther(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n3", 0)
-
-	t.Run("at the owner that the peer names", func(t *testing.T) {
-		w.calls = 0
-		// n1 has not heard that n3 is active: it believes that n1 and n2 share everything. n2 knows
-		// better.
-		ms := w.members(3)
-		ms[2].State = StateJoining
-		w.nodes["n1"].SetView(w.view("n1", ms))
-		for i := 0; ; i++ {
-			key = w.key("n3", i)
-			if !w.nodes["n1"].View().Owns(limiter.Hash(key)) {
-				break
-			}
-		}
-		if d := w.take("n1", "five", key); d.Owner != "n3" || d.Degraded || d.Remaining != 4 {
-			t.Errorf("owner %s, degraded %t, remaining %d; want n3, false, 4", d.Owner, d.Degraded, d.Remaining)
-		}
-		if w.calls != 2 {
-			t.Errorf("%d calls, want 2", w.calls)
-		}
-	})
-	t.Run("at the owner of a view that came meanwhile", func(t *testing.T) {
-		w.meet = func(c *Call, deliver func() *Answer) {
-			w.nodes["n1"].SetView(w.view("n1", w.members(3)))
+	w.calls = 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Items) == 0 {
 			c.Answer = deliver()
+			return
 		}
-		if d := w.take("n1", "five", key); d.Owner != "n3" || d.Degraded || d.Remaining != 3 {
-			t.Errorf("owner %s, degraded %t, remaining %d; want n3, false, 3", d.Owner, d.Degraded, d.Remaining)
-		}
-		w.meet = nil
-	})
-	t.Run("at the owner that the peer names, if a view that came meanwhile says to ask the peer again", func(t *testing.T) {
-		ms := w.members(3)
-		ms[2].State = StateJoining
-		w.nodes["n1"].SetView(w.view("n1", ms))
-		w.calls = 0
-		w.meet = func(c *Call, deliver func() *Answer) {
-			if c.Answer = deliver(); len(c.Ask.Items) > 0 {
-				w.nodes["n1"].SetView(w.view("n1", ms))
-			}
-		}
-		if d := w.take("n1", "five", key); d.Owner != "n3" || d.Degraded || w.calls != 2 {
-			t.Errorf("owner %s, degraded %t after %d calls; want n3, false, 2", d.Owner, d.Degraded, w.calls)
-		}
-		w.meet = nil
-		w.nodes["n1"].SetView(w.view("n1", w.members(3)))
-	})
-	t.Run("two peers that name each other end in a fallback, not in a loop", func(t *testing.T) {
-		w.calls = 0
-		w.meet = func(c *Call, _ func() *Answer) {
-			other := map[string]string{"n2": "n3", "n3": "n2"}[c.To.ID]
-			c.Answer = &Answer{Items: []AnswerItem{{Status: StatusNotOwner, Owner: other}}}
-		}
-		if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Degraded {
-			t.Errorf("source %s, degraded %t; want fallback, true", d.Source, d.Degraded)
-		}
-		if w.calls <= 2 || w.calls > maxHop {
-			t.Errorf("%d calls, want some, and at most %d", w.calls, maxHop)
-		}
-	})
+		other := map[string]string{"n2": "n3", "n3": "n2"}[c.To.ID]
+		c.Answer = &Answer{Items: []AnswerItem{{Status: StatusNotOwner, Owner: other}}}
+	}
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Degraded {
+		t.Errorf("source %s, degraded %t; want fallback, true", d.Source, d.Degraded)
+	}
+	if w.calls <= 2 || w.calls > maxHop {
+		t.Errorf("%d calls, want some, and at most %d", w.calls, maxHop)
+	}
 }
 
 // Promise: no request fails while nodes come and go, nor is decided without its owner, wherever the
@@ -509,6 +534,33 @@ func TestOnError(t *testing.T) {
 	}
 }
 
+// Promise: an answer without a mark is the owner's. A node that decided a take from its share, and
+// is the owner when the take is repeated, says that this was its share.
+func TestWhatAShareSaidStaysMarked(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	key, k := "", 0
+	for v := w.nodes["n1"].View(); key == "" || v.Members[v.heir(ring.Partition(limiter.Hash(key)))].ID != "n1"; k++ {
+		key = w.key("n2", k)
+	}
+	item := Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 7, Sequence: 1}}
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = fmt.Errorf("%w: there is no way", ErrUnsent) }
+	if d := w.check("n1", item)[0]; !d.Degraded || d.Limit != 1 || d.Remaining != 0 {
+		t.Fatalf("the share, which is 1: %+v", d)
+	}
+	w.meet = nil
+	w.pass(500 * time.Millisecond)
+	w.kill("n2")
+	w.pass(time.Second)
+	if d := w.check("n1", item)[0]; d.Owner != "n1" || !d.Degraded || d.Bound != 5 || d.Remaining != 0 {
+		t.Errorf("the same take again: %+v; want it marked", d)
+	}
+	item.ID.Sequence++
+	if d := w.check("n1", item)[0]; d.Owner != "n1" || d.Degraded || d.Remaining != 3 {
+		t.Errorf("another take: %+v; want 3 of 5 left", d)
+	}
+}
+
 func TestBreakerKeepsCallsAway(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -518,7 +570,7 @@ func TestBreakerKeepsCallsAway(t *testing.T) {
 		case c.To.ID != "n2":
 			c.Answer = deliver()
 			return
-		case len(c.Ask.Items) > 0:
+		case len(c.Ask.Items) > 0 && w.caller == "n1": // the heir is asked to relay, and tries itself
 			calls++
 		}
 		c.Err = errors.New("no answer")
@@ -557,7 +609,11 @@ func TestNoCallOutlivesTheDeadline(t *testing.T) {
 	w := newWorld(t, 2, five)
 	key := w.key("n2", 0)
 	end := w.now.Add(100 * time.Millisecond)
-	w.meet = func(c *Call, _ func() *Answer) {
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Items) == 0 {
+			c.Answer = deliver()
+			return
+		}
 		if c.Deadline >= end {
 			t.Errorf("a call may last until %v after the request's deadline", time.Duration(c.Deadline-end))
 		}
@@ -748,7 +804,8 @@ func TestAgentAsksAndOwnsNothing(t *testing.T) {
 func TestIdleAgentAsksTheOwner(t *testing.T) {
 	w := newWorld(t, 3, five)
 	ms := append(w.members(3), Member{ID: "n4", Boot: 4, Role: RoleAgent})
-	agent := w.start("n4", 4)
+	agent := w.create("n4", 4)
+	agent.Start()
 	w.show(ms, time.Millisecond, "n1", "n2", "n3", "n4")
 	key := w.key("n2", 0)
 	forwarded := func(when string) {

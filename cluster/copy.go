@@ -74,7 +74,7 @@ func (n *Node) copyAnewLocked(p *peer) {
 		return
 	}
 	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
-	p.out.settled, p.out.opened, p.out.due = nil, nil, true
+	p.out.settled, p.out.opened, p.out.whole, p.out.due = nil, nil, nil, true
 	for i := range n.parts {
 		if n.parts[i].to == p {
 			n.parts[i].copied = copyWanted
@@ -106,7 +106,7 @@ func (n *Node) mayGiveLocked(r *route, i int) bool {
 	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
 		return false
 	}
-	if n.agreed.on && !n.agreed.roll.Load().joined() {
+	if !n.agreed.roll.Load().joined() {
 		return false
 	}
 	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && !pt.to.leaving() && pt.copied == copyWhole
@@ -245,11 +245,11 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		m.Gift, m.Term, m.Epoch, o.gift = o.gift, o.term, o.epoch, nil
 	}
 	if whole {
-		m.Lent, o.lent = o.lent, nil
+		m.Lent, m.Whole, o.lent, o.whole = o.lent, o.whole, nil, nil
 	}
 	most := min(len(o.charges), copiesAtOnce)
 	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
-	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Entries)+len(m.Holds)+len(m.Taken)+len(m.Gift) == 0 {
+	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Whole)+len(m.Entries)+len(m.Holds)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil
 	}
 	n.holdings.tellLacking(now, &m)
@@ -324,7 +324,7 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 			if pt := &n.parts[i]; pt.to == p && pt.copied == copyWanted {
 				pt.copied, o.looking, o.part = copyBegun, true, 0
 				if n.holdings.held[i].Load() {
-					o.begun = append(o.begun, uint16(i))
+					o.begin(uint16(i))
 				}
 			}
 		}
@@ -343,6 +343,9 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 					continue
 				}
 				pt.copied = copyWhole
+				if pt.whole {
+					o.whole = append(o.whole, uint16(i))
+				}
 				if n.holdings.held[i].Load() { // else when it is lent
 					if pt.former != p {
 						n.endLocked(pt.former, uint16(i))
@@ -361,12 +364,6 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 // travel well at once. It reports whether there are some that p has refused a moment ago.
 func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 	o := p.out
-	if p.member.Load().Features&FeatureHolds == 0 { // it would not know of them, and admit what they have
-		n.book.RunOut(now, func(hash uint64) bool {
-			i := ring.Partition(hash)
-			return n.parts[i].to == p && n.mayGiveLocked(r, i)
-		})
-	}
 	var memories [ring.Partitions]int32
 	counted := false
 	total := int32(0)
@@ -374,7 +371,7 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 		if n.parts[i].to != p || !n.mayGiveLocked(r, i) {
 			continue
 		}
-		if now < o.refused[uint16(i)] || p.fresh && r.Me().State != StateLeaving { // who does not count yet may be cut off with this node, and neither have noticed
+		if now < o.refused[uint16(i)] {
 			rests = true
 			continue
 		}
@@ -462,11 +459,11 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 			n.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
 			if r.Me().State == StateActive && r.heir(int(i)) == r.Self {
-				pt.copyOf, pt.pure = p.boot, true
+				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
 			} else {
 				n.forgetLocked(int(i))
 			}
-		case p.out.fences == n.fences && !n.stalled(now):
+		case p.out.fences == n.fences:
 			n.holdLocked(int(i), n.nextTermLocked()) // nobody else can hold it, so this node goes on
 			n.retargetPartLocked(r, int(i))          // for another one, if the View has changed meanwhile
 			p.out.rest(i, now.Add(refusedRests))
@@ -486,7 +483,7 @@ func (n *Node) copiedBackLocked(pt *part, to uint64) {
 	if gift := pt.to.out.last; gift != nil {
 		pt.term = max(pt.term, gift.Term)
 	}
-	pt.to, pt.copyOf = nil, to
+	pt.to, pt.copyOf, pt.whole, pt.gave = nil, to, true, true
 }
 
 // ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its

@@ -24,9 +24,6 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	if n.dozing.Load() {
 		n.rouse()
 	}
-	if n.stalled(now) {
-		n.fence()
-	}
 	view := n.view.Load()
 	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], asked: answer.asked}
 	clear(answer.Items)
@@ -54,9 +51,6 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	if view != nil {
 		answer.RingHash, answer.CutOff = view.RingHash(), n.minority.Load()
 		answer.Leaving = view.Me().State == StateLeaving
-		if x := n.rival.Load(); x != nil {
-			answer.Rival = x.id
-		}
 	}
 	if status == StatusDone && a.Relay && len(items) > 0 && n.relay(now, view, a, items, answer) {
 		return
@@ -164,7 +158,7 @@ func (n *Node) whereabouts(now limiter.Instant, view *route, hash uint64) string
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.parts != nil {
-		if hint := n.parts[ring.Partition(hash)].hint; hint != "" && hint != n.id && n.reachedLocked(now, view, hint) {
+		if hint := n.parts[ring.Partition(hash)].hint; hint != "" && hint != n.id && view.reaches(hint) {
 			return hint
 		}
 	}

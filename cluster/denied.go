@@ -59,7 +59,7 @@ func (n *Node) decideDenied(now limiter.Instant, it *Item, out *Decision) bool {
 // ownerBoot is the boot of the owner of the key with this hash, or 0 if no owner is there.
 func (n *Node) ownerBoot(now limiter.Instant, view *route, hash uint64) uint64 {
 	o := view.Owner(hash)
-	if o < 0 || o == view.Self || n.gone(now, view.peers[o]) {
+	if o < 0 || o == view.Self || view.peers[o].gone() {
 		return 0
 	}
 	return view.Members[o].Boot

@@ -620,26 +620,23 @@ func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 // Promise: who is not the owner, by its own View, promises nothing; nor does anybody remember who
 // is not, by its View.
 func TestOnlyOwnersPromise(t *testing.T) {
+	leaves := func(w *world) { // n2 cannot give anything away yet
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if c.Ask.Move != nil && len(c.Ask.Items) == 0 {
+				c.Err = errSilent
+				return
+			}
+			c.Answer = deliver()
+		}
+		ms := w.members(3)
+		ms[1].State = StateLeaving
+		w.show(ms, 0, "n2")
+		w.pass(50 * time.Millisecond)
+	}
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
-	ms := w.members(3)
-	ms[1].State = StateLeaving
-	w.nodes["n1"].SetView(w.view("n1", ms)) // n2 still has it
-	if by := w.hammer(5, "n1", "five", key); by[SourceDenied] != 0 {
-		t.Errorf("by source %v", by)
-	}
-	w = newWorld(t, 3, five)
-	key = w.key("n2", 0)
-	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
-	w.meet = func(c *Call, deliver func() *Answer) {
-		if c.Ask.Move != nil && len(c.Ask.Items) == 0 { // it cannot give it away yet
-			c.Err = errors.New("silence")
-			return
-		}
-		c.Answer = deliver()
-	}
-	w.nodes["n2"].SetView(w.view("n2", ms))
+	leaves(w)
 	if by := w.hammer(5, "n1", "five", key); by[SourceForwarded] != 5 {
 		t.Errorf("by who still decides, and is about to give it away: by source %v", by)
 	}
@@ -647,7 +644,7 @@ func TestOnlyOwnersPromise(t *testing.T) {
 	key = w.key("n2", 0)
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.denying("five", key)
-	w.nodes["n1"].SetView(w.view("n1", ms))
+	leaves(w)
 	if d := w.take("n1", "five", key); d.Source == SourceDenied {
 		t.Errorf("by a View in which another one owns it: %+v", d)
 	}
@@ -656,18 +653,10 @@ func TestOnlyOwnersPromise(t *testing.T) {
 // Promise: nobody is promised anything whom the owner would not know how to tell.
 func TestStrangersArePromisedNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
-	key := ""
-	stranger := w.members(3)
-	stranger[0].ID, stranger[0].Boot = "n0", 9 // n2 has not heard of n1
-	w.start("n0", 9)
-	w.nodes["n2"].SetView(w.view("n2", stranger))
-	for i := 0; key == "" || !w.nodes["n2"].View().Owns(limiter.Hash(key)) || !w.nodes["n2"].Holds(limiter.Hash(key)); i++ {
-		v := w.nodes["n1"].View()
-		if k := fmt.Sprintf("key-%d", i); v.Members[max(0, v.Owner(limiter.Hash(k)))].ID == "n2" {
-			key = k
-		}
-	}
-	if by := w.hammer(12, "n1", "five", key); by[SourceForwarded] != 12 {
+	key := w.key("n2", 0)
+	w.create("n4", 4).Start()
+	w.show(append(w.members(3), Member{ID: "n4", Boot: 4, Role: RoleAgent, State: StateActive}), 0, "n4") // n2 has not heard of it
+	if by := w.hammer(12, "n4", "five", key); by[SourceForwarded] != 12 {
 		t.Errorf("by source %v", by)
 	}
 }

@@ -3,10 +3,9 @@ package cluster
 import "time"
 
 // A node of which nobody asks anything does less, for each time that it wakes costs its machine
-// some tens of microseconds. While it is calm it asks for signs of life half as often; its clock it
-// looks at as often as ever, for what it holds others may take over. Who is alone in its cluster,
+// some tens of microseconds. While it is calm it asks for signs of life half as often. Who agrees with nobody,
 // and has no holds whose deadlines it would have to look at, dozes: it ticks once a second, until
-// somebody comes.
+// somebody asks.
 const (
 	calmTicks      = 10 // in a row in which nothing was asked or changed
 	calmProbeEvery = 2 * probeEvery
@@ -25,7 +24,7 @@ func (n *Node) calmLocked() bool { return n.calm >= calmTicks }
 
 // mayDozeLocked reports whether nothing waits for the next tick.
 func (n *Node) mayDozeLocked(r *route) bool {
-	if r == nil || !n.calmLocked() || !n.soloLocked(r) || n.book.Len() > 0 || n.leases.Len() > 0 {
+	if r == nil || !n.calmLocked() || n.agreed.on || n.book.Len() > 0 || n.leases.Len() > 0 {
 		return false
 	}
 	n.owedMu.Lock()
@@ -33,8 +32,7 @@ func (n *Node) mayDozeLocked(r *route) bool {
 	return len(n.owed) == 0
 }
 
-// nextTickLocked sets the timer of the next tick. Whether the node was stopped it finds out by when
-// the last tick should have been.
+// nextTickLocked sets the timer of the next tick.
 func (n *Node) nextTickLocked(r *route) {
 	if n.stopped {
 		return
@@ -43,9 +41,6 @@ func (n *Node) nextTickLocked(r *route) {
 	if n.mayDozeLocked(r) {
 		every = dozeEvery
 		n.dozing.Store(true)
-		if n.parts != nil {
-			n.ticked.Add(int64(dozeEvery - tickEvery))
-		}
 	}
 	n.tickInLocked(every)
 }

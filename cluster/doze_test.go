@@ -14,10 +14,10 @@ func (w *world) timers(d time.Duration) int {
 	return len(w.due) - before
 }
 
-// TestAloneAndCalmDozes: a node that is alone ticks once a second while nobody asks it, ten times
-// while somebody does, a hold is open, or somebody else is there, and never in two chains of ticks.
+// TestAloneAndCalmDozes: a node that agrees with nobody ticks once a second while nobody asks it, ten times
+// while somebody does, or a hold is open, and never in two chains of ticks.
 func TestAloneAndCalmDozes(t *testing.T) {
-	w := newWorld(t, 1, hundred)
+	w := newAlone(t, hundred)
 	n := w.nodes["n1"]
 	w.pass(3 * time.Second)
 	if got := w.timers(10 * time.Second); got != 10 {
@@ -46,7 +46,7 @@ func TestAloneAndCalmDozes(t *testing.T) {
 // TestRouseLeavesOneChainOfTicks: who comes at the moment of a tick does not make a second one
 // begin.
 func TestRouseLeavesOneChainOfTicks(t *testing.T) {
-	w := newWorld(t, 1, hundred)
+	w := newAlone(t, hundred)
 	n := w.nodes["n1"]
 	for range 5 {
 		w.pass(3 * time.Second)
@@ -58,30 +58,6 @@ func TestRouseLeavesOneChainOfTicks(t *testing.T) {
 	}
 	if got := w.timers(900 * time.Millisecond); got != 9 {
 		t.Errorf("%d ticks in 0.9 s, want 9", got)
-	}
-	w.pass(3 * time.Second)
-	n.SetView(w.view("n1", []Member{w.members(2)[0], {ID: "n2", Boot: 2, State: StateJoining}}))
-	if n.dozing.Load() {
-		t.Error("it dozes on although somebody else is there")
-	}
-}
-
-// TestDozeIsNoStop: a node that dozes goes on at once, and one that was stopped meanwhile notices
-// it.
-func TestDozeIsNoStop(t *testing.T) {
-	w := newWorld(t, 1, hundred)
-	n := w.nodes["n1"]
-	w.pass(5 * time.Second)
-	for range 20 {
-		w.pass(130 * time.Millisecond)
-		if n.stalled(w.now) {
-			t.Fatal("it takes its doze for a stop")
-		}
-	}
-	for w.timers(10*time.Millisecond) == 0 { // until its next tick
-	}
-	if w.now = w.now.Add(1210 * time.Millisecond); !n.stalled(w.now) {
-		t.Error("stopped for 1.2 s in a doze, it notices nothing: another one may have taken over after 1.5 s")
 	}
 }
 

@@ -31,7 +31,7 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	}
 	d.Decision = limiter.Decision{Limit: it.limit.Capacity(), RetryAfter: limiter.Never}
 	n.stats.Fallback.Add(1)
-	nodes := max(1, view.Active(), n.agreed.size(), int(n.expected.Load()))
+	nodes := max(1, view.Active(), n.agreed.size())
 	cutOff := n.minority.Load()
 	switch {
 	case it.Op == OpReset, it.Op.holds() && it.Op != OpReserve,
@@ -62,6 +62,8 @@ func (n *Node) decideShare(now limiter.Instant, it *Item, of int) (d limiter.Dec
 		share.ID.Origin ^= shareOrigin
 	}
 	n.decide(now, &share, &d)
-	it.again = share.again
+	if it.again = share.again; !it.again && share.ID != (ID{}) {
+		n.recent.Share(now, share.ID)
+	}
 	return d
 }

@@ -139,7 +139,7 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 	}
 	t := view.Owner(it.hash)
 	if t == view.Self || hop > 2 && hop%2 == 1 {
-		if said := view.Find(n.whereabouts(now, view, it.hash)); t == view.Self || said >= 0 && !n.gone(now, view.peers[said]) {
+		if said := view.Find(n.whereabouts(now, view, it.hash)); t == view.Self || said >= 0 && !view.peers[said].gone() {
 			t = said
 		}
 	}
@@ -152,20 +152,17 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 			return n.elsewhereThan(now, view, view.Self, hop)
 		}
 		return nobodyYet
-	case n.gone(now, view.peers[t]):
+	case view.peers[t].gone():
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self { // unless others hear the owner
-			if t = view.Find(n.whereabouts(now, view, it.hash)); t >= 0 && n.gone(now, view.peers[t]) {
+			if t = view.Find(n.whereabouts(now, view, it.hash)); t >= 0 && view.peers[t].gone() {
 				return nobodyYet
 			}
-		} else if t >= 0 && n.gone(now, view.peers[t]) { // both have left, and this View has not heard so: others may have
+		} else if t >= 0 && view.peers[t].gone() { // both have left, and this View has not heard so: others may have
 			t = n.elsewhereThan(now, view, t, hop)
 		}
 	case view.peers[t].open(now):
 		silent := t
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
-			if !n.agreed.on {
-				return nobody
-			}
 			t = n.elsewhereThan(now, view, silent, hop) // another member may reach it
 		}
 	}
@@ -191,7 +188,7 @@ func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *Request, away
 			continue
 		}
 		named := old.member(t)
-		if k := fresh.findAny(now, n, named.ID); k >= 0 && fresh.member(k).Boot == named.Boot && !n.gone(now, fresh.peers[k]) && !fresh.peers[k].open(now) {
+		if k := fresh.findAny(now, n, named.ID); k >= 0 && fresh.member(k).Boot == named.Boot && !fresh.peers[k].gone() && !fresh.peers[k].open(now) {
 			targets[i] = k
 		}
 	}
@@ -214,15 +211,6 @@ func (n *Node) meet(now limiter.Instant, view *route, owners []Member) *route {
 	return view
 }
 
-// keepsHolds reports whether the owner of the key with this hash knows holds.
-func (r *route) keepsHolds(hash uint64) bool {
-	o := r.Owner(hash)
-	return o >= 0 && (o == r.Self || r.Members[o].Features&FeatureHolds != 0)
-}
-
-// lacksHolds reports whether the owner of the key with this hash is known, and not to know holds.
-func (r *route) lacksHolds(hash uint64) bool { return r.Owner(hash) >= 0 && !r.keepsHolds(hash) }
-
 // member is the one that a target means.
 func (r *route) member(target int) *Member {
 	if target < len(r.Members) {
@@ -235,7 +223,7 @@ func (r *route) member(target int) *Member {
 // by a boot that is gone.
 func (r *route) findAny(now limiter.Instant, n *Node, id string) int {
 	t := r.Find(id)
-	if t >= 0 && !n.gone(now, r.peers[t]) {
+	if t >= 0 && !r.peers[t].gone() {
 		return t
 	}
 	for i := len(r.strangers) - 1; i >= 0; i-- {
@@ -271,7 +259,7 @@ func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, tar
 func (n *Node) another(now limiter.Instant, view *route, t int) int {
 	for range view.peers {
 		t = (t + 1) % len(view.peers)
-		if t != view.Self && view.member(t).Role == RoleMember && !n.gone(now, view.peers[t]) {
+		if t != view.Self && view.member(t).Role == RoleMember && !view.peers[t].gone() {
 			return t
 		}
 	}
@@ -394,8 +382,8 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 		}
 		it, c := &r.Items[i], s.about(t).call
 		ask := &asks[c]
-		if o := view.Owner(it.hash); !r.cautious && o != t && o >= 0 && o != view.Self && view.member(t).Features&FeatureRelay != 0 {
-			ask.Relay = ask.Relay || n.gone(now, view.peers[o]) || view.peers[o].open(now)
+		if o := view.Owner(it.hash); !r.cautious && o != t && o >= 0 && o != view.Self {
+			ask.Relay = ask.Relay || view.peers[o].gone() || view.peers[o].open(now)
 		}
 		if it.tell || it.givesBack() {
 			ask.From = n.boot
@@ -429,9 +417,9 @@ func (it *Item) mayBeChargedBy(boot uint64) {
 }
 
 // bars reports whether it must not be sent to a target: who may have acted on it already when the
-// request is cautious, or could not even read it.
+// request is cautious.
 func (r *route) bars(target int, q *Request, it *Item) bool {
-	return q.cautious && it.doubt.of(r.peers[target].boot) || it.Op.holds() && r.member(target).Features&FeatureHolds == 0
+	return q.cautious && it.doubt.of(r.peers[target].boot)
 }
 
 // loneCall is all that one item takes on its way, in one piece of memory, which is used again: most
@@ -528,7 +516,7 @@ func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Reque
 			}
 		}
 	}
-	if n.gone(now, peer) || peer.open(now) {
+	if peer.gone() || peer.open(now) {
 		for _, i := range items {
 			targets[i] = nobodyYet
 		}
@@ -540,7 +528,7 @@ func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Reque
 func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *Request, c *Call, i, asked int, owner string) (target int) {
 	it, hop, took := &r.Items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
 	target = max(view.findAny(now, n, owner), nobodyYet)
-	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self && n.gone(now, view.peers[o]) {
+	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self && view.peers[o].gone() {
 		target = n.another(now, view, asked) // who is there may know better than who was asked
 	}
 	namer := it.namer
@@ -553,7 +541,7 @@ func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *Request, c *
 	case n.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // who was asked waits for others, too
 		return nobody
 	case target == view.Self && hop < namesMe:
-	case target == view.Self, target < 0, n.gone(now, view.peers[target]):
+	case target == view.Self, target < 0, view.peers[target].gone():
 		target, it.namer = n.elsewhere(now, view, r, it, asked, hop), 0
 	case view.peers[target].open(now):
 		return nobody

@@ -120,12 +120,10 @@ type Move struct {
 	ID       string // of who says it
 	Addr     string // of a claim and a sign of life: its peer address, for a receiver that has not heard of it
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
-	CutOff   bool   // the sender is cut off from most members: it lives, and holds nothing
 
 	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: Views are given (Node.Agree)
 
 	Claim []uint16 // partitions that the sender would hold
-	Knows          // of a claim
 
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message
 	// to message of one boot.
@@ -136,16 +134,11 @@ type Move struct {
 	End      []uint16        // partitions whose copies somebody else has from now on
 	Lent     []uint16        // partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has; without a Sequence: those of Entries and Holds, which are from a file
 	Gift     []uint16        // partitions that the sender holds no longer, and the receiver does from now on if it accepts
+	Whole    []uint16        // partitions begun or lent of which the receiver has got a whole copy with this message
 	Lack     Lack            // of Begin and Lent
 	Taken    []Memory        // takes of the gift's keys that were answered within the last two seconds
 	Charges  []Charge        // what the sender has charged to replicated limits
 	Holds    []HoldCopy      // copies, as Entries are
-}
-
-// Knows is what the sender of a claim knows of the members.
-type Knows struct {
-	Members uint64   // their boots (View.Members, as one number)
-	Unasked []uint64 // boots of those that it takes for gone, so that it does not ask them
 }
 
 // Lack says of which partitions counters were forgotten, and how long ago the last of them was
@@ -170,7 +163,6 @@ type MoveAnswer struct {
 	Epoch     ownership.Epoch
 	Term      uint64        // the highest that the answerer has heard of
 	Standings []Standing    // one for each partition of Claim
-	Known     []uint64      // boots of all members that the answerer knows, if they are not those that the claimer knows
 	Refused   []uint16      // partitions of Gift that the answerer does not take, or of Begin that it holds itself; of what is from a file, those that it does not hold
 	Applied   bool          // the copies and the gift were taken in, but for what is refused
 	Up        time.Duration // since the answerer was started
@@ -183,7 +175,7 @@ const (
 	StandingFree   Standing = iota // it does not hold the partition, and will accept it from nobody under a term up to the claim's
 	StandingHeld                   // it holds the partition, and will hand it over
 	StandingBusy                   // it is handing the partition or a copy to somebody, or has promised it under a later term
-	StandingBereft                 // as free, and its last holder was evicted: if nobody has a copy, counters are forgotten
+	StandingBereft                 // as free, and members have gone: if nobody has a whole copy, counters may be forgotten
 )
 
 // AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration
@@ -204,7 +196,6 @@ type Answer struct {
 	RingHash uint64 // of the answerer's View
 	CutOff   bool   // the answerer is cut off from most members: it lives, and holds nothing
 	Leaving  bool   // the answerer is leaving: who has not heard so from its View does not miss it later
-	Rival    string // id of a member that the answerer does not reach, and that may decide as well; empty: none
 	Items    []AnswerItem
 	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
 	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender

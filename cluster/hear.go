@@ -9,9 +9,8 @@ import (
 )
 
 // hear answers what a peer says about partitions, or nil if it is for another boot, or says what no
-// member can say. A sender is known by id and boot: a View has named it, or it has answered at its
-// own address (stranger.go). Of others nothing is believed. They learn only which boots are known
-// here, so that a newcomer takes nothing over that one of them may hold.
+// member can say. A sender is known by id and boot: the configuration has it, a View has named it,
+// or did so once. Of others nothing is believed.
 func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if m.To != n.boot {
 		return nil
@@ -19,44 +18,23 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	sender, former := n.senderLocked(r, m)
-	cutOff := n.minority.Load() && r != nil
 	switch {
-	case n.agreed.on && sender == nil && former == nil && n.agreed.roll.Load().has(m.ID, m.From): // gossip is late
-	case sender == nil && former == nil && !n.acquaintedLocked(now, r, m):
+	case sender == nil && former == nil && !n.agreed.roll.Load().has(m.ID, m.From):
 		n.stats.Strangers.Add(1)
-		if r != nil && m.Sequence == 0 && (cutOff || len(m.Claim) > 0) {
-			return &MoveAnswer{Known: n.knownLocked(now, r, cutOff)}
-		}
 		return nil
 	case !m.plausible() || !n.heardLocked(m.Term):
 		n.stats.Implausible.Add(1)
 		return nil
 	}
-	var leaver *peer
 	if sender != nil {
-		sender.met(now, m.CutOff)
-	}
-	if former != nil {
-		former.met(now, m.CutOff)
-		if sender == nil && former.leaving() { // it goes on handing over what it held, also when others say already that it has left
-			leaver = former
-		}
-	}
-	if _, claimed := n.strangers[m.From]; claimed && sender == nil {
-		n.strangers[m.From] = now
+		sender.met(now)
+	} else if former != nil && former.leaving() {
+		sender = former // it goes on handing over what it held, also when others say already that it has left
 	}
 	a := &MoveAnswer{}
-	if cutOff { // whoever asks may have come just before, and not have heard of those who are missed
-		a.Known = n.knownLocked(now, r, true)
-	}
 	if len(m.Claim) > 0 {
 		a.Standings = n.standLocked(now, r, sender, m)
-		if r != nil && n.parts != nil && (m.Members != r.boots || len(n.strangers) > 0) {
-			a.Known = n.knownLocked(now, r, cutOff)
-		}
-		if sender == nil {
-			n.strangers[m.From] = now
-		} else if sender.out != nil {
+		if sender != nil && sender.out != nil {
 			for _, p := range m.Claim {
 				delete(sender.out.refused, p)
 			}
@@ -65,29 +43,33 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 			n.startPushesLocked()
 		}
 	}
-	if m.Sequence != 0 {
-		if sender == nil {
-			sender = leaver
-		}
+	switch {
+	case m.Sequence != 0:
 		if sender == nil || n.stopped || n.parts == nil && len(m.Charges) == 0 { // who has stopped has written its file: what came now would be lost with it
 			return nil
 		}
-		n.applyLocked(now, r, sender, m, a)
-	} else if len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && n.parts != nil && !n.stopped {
-		a.Refused = n.unheldLocked(m.Lent)
-		for i := range m.Entries {
-			e := &m.Entries[i]
-			if len(a.Refused) == 0 || !slices.Contains(a.Refused, uint16(ring.Partition(limiter.Hash(e.Key)))) {
-				n.importLocked(now, m, e, false)
-			}
-		}
-		n.importHolds(now, m)
-		n.copyLentLocked(m.Lent)
-		n.stats.Copied.Add(uint64(len(m.Entries)))
-		a.Applied = true
+		n.applyLocked(r, now, m, a)
+	case len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && n.parts != nil && !n.stopped:
+		n.mergeLocked(now, m, a)
 	}
 	a.Term, a.Up = n.term, time.Duration(now-n.began)
 	return a
+}
+
+// mergeLocked takes in copies that come beside those in order, but for partitions that this node
+// should hold and does not.
+func (n *Node) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
+	a.Refused = n.unheldLocked(m.Lent)
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		if len(a.Refused) == 0 || !slices.Contains(a.Refused, uint16(ring.Partition(limiter.Hash(e.Key)))) {
+			n.importLocked(now, m, e, false)
+		}
+	}
+	n.importHolds(now, m)
+	n.copyLentLocked(m.Lent)
+	n.stats.Copied.Add(uint64(len(m.Entries)))
+	a.Applied = true
 }
 
 // senderLocked is the peer that m comes from, as the View names it now, and as one that it named
@@ -95,7 +77,8 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 // and says what only members may say.
 func (n *Node) senderLocked(r *route, m *Move) (sender, former *peer) {
 	if r != nil {
-		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From && (r.Members[i].Role == RoleMember || !m.ForMembers()) {
+		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From &&
+			(r.Members[i].Role == RoleMember || !m.ForMembers()) {
 			sender = r.peers[i]
 		}
 	}
@@ -105,21 +88,36 @@ func (n *Node) senderLocked(r *route, m *Move) (sender, former *peer) {
 	return sender, former
 }
 
-// mostBoots bounds the boots that a message lists: more than the members of any cluster.
-const mostBoots = 1 << 14
-
 // mostAge bounds how long a message may have waited at its sender. Entries wait for seconds.
 const mostAge = time.Hour
 
 // plausible reports whether a member of this protocol can have said m.
 func (m *Move) plausible() bool {
-	return m.Age >= 0 && m.Age <= mostAge && len(m.Unasked) <= mostBoots && len(m.Claim) <= ring.Partitions && m.Sequence < 1<<63
+	return m.Age >= 0 && m.Age <= mostAge && len(m.Claim) <= ring.Partitions && m.Sequence < 1<<63
 }
 
 // ForMembers reports whether m has anything that only an owner of keys may say: agents send signs
 // of life and charges.
 func (m *Move) ForMembers() bool {
-	return len(m.Claim)+len(m.Begin)+len(m.Entries)+len(m.End)+len(m.Lent)+len(m.Gift)+len(m.Taken)+len(m.Holds) > 0
+	return len(
+		m.Claim,
+	)+len(
+		m.Begin,
+	)+len(
+		m.Entries,
+	)+len(
+		m.End,
+	)+len(
+		m.Lent,
+	)+len(
+		m.Whole,
+	)+len(
+		m.Gift,
+	)+len(
+		m.Taken,
+	)+len(
+		m.Holds,
+	) > 0
 }
 
 // inbox is what was last taken in from a boot.
@@ -130,7 +128,7 @@ type inbox struct {
 }
 
 // applyLocked takes the copies and the gift of m in, unless it has done so before.
-func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move, a *MoveAnswer) {
+func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer) {
 	in := n.inbox[m.From]
 	if in == nil {
 		in = new(inbox)
@@ -155,12 +153,15 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 			in.begun = make(map[uint16]bool)
 		}
 		in.begun[p] = true
-		if int(p) < len(n.parts) && n.parts[p].giving && n.parts[p].to != nil && n.parts[p].to.boot == m.From {
+		if int(p) < len(n.parts) && n.parts[p].giving && n.parts[p].to != nil &&
+			n.parts[p].to.boot == m.From {
 			n.copiedBackLocked(&n.parts[p], m.From)
 		}
 		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
 			pt := &n.parts[p]
-			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From || pt.lentTo == m.From // the last has got all that there was
+			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false
+			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From ||
+				pt.lentTo == m.From // the last has got all that there was
 			pt.copyOf, pt.lost, pt.hint = m.From, 0, m.ID
 			n.holdings.kept[p].Store(true)
 		}
@@ -168,18 +169,21 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 	n.holdings.hearLacking(now, m)
 	for _, p := range m.End {
 		delete(in.begun, p)
-		if int(p) < len(n.parts) && n.parts[p].copyOf == m.From && !n.holdings.held[p].Load() && !n.parts[p].giving {
+		if int(p) < len(n.parts) && n.parts[p].copyOf == m.From && !n.holdings.held[p].Load() &&
+			!n.parts[p].giving {
 			n.forgetLocked(int(p))
 		}
 	}
 	for i := range m.Entries {
 		// What is held here already is not made better by an old copy that somebody lends: it was
 		// lent to who held it before.
-		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] || !n.holdings.held[p].Load() {
+		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] ||
+			!n.holdings.held[p].Load() {
 			n.importLocked(now, m, &m.Entries[i], true)
 		}
 	}
 	n.importHolds(now, m)
+	n.holdings.complete(n.parts, m)
 	if len(m.Lent) > 0 {
 		n.copyLentLocked(m.Lent)
 		n.tendLocked()
@@ -188,7 +192,7 @@ func (n *Node) applyLocked(now limiter.Instant, r *route, sender *peer, m *Move,
 		n.recent.Learn(now, &m.Taken[i])
 	}
 	for _, p := range m.Gift {
-		if int(p) >= len(n.parts) || !n.acceptsLocked(now, r, sender, m, int(p)) {
+		if int(p) >= len(n.parts) || !n.acceptsLocked(r, m, int(p)) {
 			in.refused = append(in.refused, p)
 			if int(p) < len(n.parts) && !n.parts[p].giving {
 				n.parts[p].hint = m.ID // it goes on deciding
@@ -237,24 +241,16 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 	n.table.Import(now, e, replace)
 }
 
-// acceptsLocked reports whether this node takes the partition of a gift. After it was stopped, or
-// cut off, it takes nothing from who has not answered it since: the gift may have lain at its door,
-// and meanwhile be taken for lost, and its partition be claimed by another one. Of who leaves it
-// takes what another one should hold: who of them has not heard of something, nobody finds out in
-// time, and it will give it on.
-func (n *Node) acceptsLocked(now limiter.Instant, r *route, sender *peer, m *Move, p int) bool {
-	pt := &n.parts[p]
-	if n.agreed.on {
-		on := n.agreed.roll.Load()
-		return n.holdings.held[p].Load() || on.joined() && m.Epoch == on.epoch() && r.Ring != nil && n.should(now, r, p) && (m.Term > pt.term || pt.term&(1<<termBits-1) == n.boot&(1<<termBits-1))
-	}
-	switch {
-	case n.holdings.held[p].Load():
+// acceptsLocked reports whether this node takes the partition of a gift: it should hold it in the
+// epoch in which it is given, and has promised it to nobody under a later term.
+func (n *Node) acceptsLocked(r *route, m *Move, p int) bool {
+	if n.holdings.held[p].Load() {
 		return true // two have held it; what the giver had is merged by now
-	case limiter.Instant(sender.hears.Load()) < n.resumed:
-		return false
-	case n.stalled(now), n.minority.Load(), r.Ring == nil, r.Me().State != StateActive, !n.should(now, r, p) && !sender.leaving():
+	}
+	on := n.agreed.roll.Load()
+	if !on.joined() || m.Epoch != on.epoch() || r.Ring == nil || !r.should(p) {
 		return false
 	}
+	pt := &n.parts[p]
 	return m.Term > pt.term || pt.term&(1<<termBits-1) == n.boot&(1<<termBits-1) // its own claim
 }

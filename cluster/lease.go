@@ -27,7 +27,7 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 		return false
 	}
 	view := n.view.Load()
-	if view == nil || !view.keepsHolds(it.hash) {
+	if view == nil || view.Owner(it.hash) < 0 {
 		return false
 	}
 	var answer [1]limiter.Decision

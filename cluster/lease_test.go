@@ -78,12 +78,22 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 		t.Errorf("%+v, where n3 has said %+v", d, first)
 	}
 	// The same while the gift is under way: n1 takes itself for the owner already.
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, w.key("n3", i))
+	}
 	members := w.members(3)
 	members[2].State = StateLeaving
-	w.nodes["n1"].SetView(w.view("n1", members))
-	w.settle()
-	for i := range 100 {
-		key := w.key("n3", i)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && len(m.Gift) > 0 {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.show(members, 0, "n3")
+	w.pass(50 * time.Millisecond)
+	for _, key := range keys {
 		if !w.nodes["n1"].View().Owns(limiter.Hash(key)) {
 			continue
 		}

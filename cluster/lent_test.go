@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -105,8 +106,6 @@ func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
 			c.Answer = deliver()
 		case late == 0: // copies are under way until there are charges, and then all may be given
 			late++
-			r := w.nodes["n1"].view.Load()
-			r.peers[r.Find("n4")].fresh = false // it may be given something at once
 			w.pass(150 * time.Millisecond)
 			c.Answer = deliver()
 		case len(m.Gift) > 0 && len(m.Charges) > 0 && unsent == 0:
@@ -132,18 +131,25 @@ func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
 	}
 }
 
-// Promise: one node decides. Of three, one that finds both others gone does not take over what they
-// held: they may have come back already, and find the same.
-func TestWhoIsLeftAloneTakesNothingOver(t *testing.T) {
+// Promise: who is left alone, for the processes of all others are gone, goes on, and marks what it
+// decides of keys of which it has no copy.
+func TestWhoIsLeftAloneMarks(t *testing.T) {
 	w := newWorld(t, 3, five)
+	const keys = 100
+	w.spend(keys, "n1", "n2", "n3")
 	w.pass(time.Second)
-	held := w.nodes["n1"].Held()
+	n, copied := w.nodes["n1"], map[int]bool{}
+	for i := range keys {
+		copied[i] = n.parts[ring.Partition(limiter.Hash(fmt.Sprint("k", i)))].whole
+	}
 	w.kill("n2")
 	w.kill("n3")
-	for range 50 {
-		w.pass(20 * time.Millisecond)
-		if got := w.nodes["n1"].Held(); got > held {
-			t.Fatalf("n1 held %d partitions, and %d since it is alone", held, got)
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("when it is alone")
+	for i := range keys {
+		d := w.check("n1", Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
+		if copied[i] && (d.Degraded || d.Remaining != 3) || !copied[i] && (!d.Degraded || d.Bound != 5) {
+			t.Errorf("key %d, of which it has a copy: %t: %+v", i, copied[i], d)
 		}
 	}
 }

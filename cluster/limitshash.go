@@ -22,6 +22,9 @@ func (n *Node) LimitsHash() uint64 { return max(1, n.limitsHash.Load()^n.rulesHa
 func hashLimits(l Limits) uint64 {
 	h := xxhash.New()
 	for _, name := range slices.Sorted(maps.Keys(l)) {
+		if c := l[name].Candidate(); c != nil {
+			fmt.Fprintf(h, "candidate %x\n", hashLimits(Limits{name: c}))
+		}
 		spec := reflect.ValueOf(l[name].Spec)
 		for i := range spec.NumField() {
 			if f := spec.Field(i); !f.IsZero() {
@@ -29,7 +32,15 @@ func hashLimits(l Limits) uint64 {
 			}
 		}
 		for _, o := range l[name].Overrides() { // in their order: the first that matches counts
-			fmt.Fprintf(h, "override %q %d %d %d %t\n", o.Key, o.Limit, o.Burst, o.Refill, o.Unlimited)
+			fmt.Fprintf(
+				h,
+				"override %q %d %d %d %t\n",
+				o.Key,
+				o.Limit,
+				o.Burst,
+				o.Refill,
+				o.Unlimited,
+			)
 		}
 	}
 	return h.Sum64()

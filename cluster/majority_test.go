@@ -144,7 +144,7 @@ func (r *rumours) lose(id string) {
 // tied reports whether all who hold anything say that another one may, of a cluster of two.
 func (w *world) tied() bool {
 	for _, n := range w.nodes {
-		if n.Held() > 0 && !n.tied.Load() {
+		if n.Held() > 0 && !n.agreed.marked.Load() {
 			return false
 		}
 	}

@@ -140,8 +140,8 @@ func (g *forger) play(s *script) error {
 // too many senders.
 func (g *forger) look(key string) error {
 	n := g.w.nodes["n1"]
-	kept := len(n.strangers) + len(n.acquainted) + len(n.inbox) + len(n.hearsay) + len(n.former)
-	if kept > mostAcquainted {
+	kept := len(n.inbox) + len(n.former)
+	if kept > 2 { // those that there are
 		return fmt.Errorf("%d senders are remembered", kept)
 	}
 	d := g.w.check("n1", Item{Limit: "five", Key: key, Op: OpPeek})[0]
@@ -213,12 +213,12 @@ func (g *forger) move(s *script) *Move {
 	who, flags := s.byte(), s.byte()
 	m := &Move{
 		From: [4]uint64{2, 3, 77, s.number()}[who&3], ID: [4]string{"n2", "n3", "n1", "evil"}[who>>2&3], To: 1,
-		Addr: string(s.bytes()), Term: s.number(), CutOff: flags&1 != 0, Knows: Knows{Members: s.number()},
+		Addr: string(s.bytes()), Term: s.number(),
 		Claim: s.partitions(g.partition), Begin: s.partitions(g.partition), End: s.partitions(g.partition),
 		Lent: s.partitions(g.partition), Gift: s.partitions(g.partition),
 	}
-	m.Unasked = []uint64{s.number()}
 	if flags&64 != 0 {
+		m.Whole = s.partitions(g.partition)
 		m.Lack = Lack{s.partitions(g.partition), time.Duration(s.number())}
 	}
 	if flags&2 != 0 {
@@ -226,7 +226,6 @@ func (g *forger) move(s *script) *Move {
 	}
 	member := who&3 < 2 && who>>2&3 == who&3
 	if member {
-		g.cutOff = g.cutOff || m.CutOff
 		for _, p := range slices.Concat(m.Claim, m.Begin, m.End, m.Lent, m.Gift) {
 			g.named[p] = true
 		}

@@ -49,8 +49,8 @@ func TestNewcomersMakeNoMajority(t *testing.T) {
 			for range 100 {
 				w.pass(100 * time.Millisecond)
 				for _, id := range all[goesOn:len(ms)] {
-					if held := w.nodes[id].Held(); held > 0 {
-						t.Fatalf("%s holds %d partitions", id, held)
+					if w.nodes[id].Deciding() {
+						t.Fatalf("%s decides", id)
 					}
 				}
 			}
@@ -141,44 +141,10 @@ func TestAYoungClusterBearsACut(t *testing.T) {
 	side := func(id string) bool { return id < "n3" }
 	w.hearing(func(from, to string) bool { return side(from) == side(to) })
 	w.pass(4 * time.Second)
-	none, many := w.holders()
-	if none+many == 0 {
-		t.Error("the owners among n1 and n2 have no heirs") // whom the Views still name keeps what has its heir on the other side
-	}
-	w.show(ms[2:], 0, all[2:]...)
-	w.pass(time.Second)
 	w.wantOneHolderEach("after the cut")
 	for _, id := range all {
 		if got := w.nodes[id].minority.Load(); got != side(id) {
 			t.Errorf("%s takes itself for cut off: %t", id, got)
-		}
-	}
-}
-
-// Promise: in a partition, one node decides. Who was JOINING for long, and is ACTIVE in the eyes of
-// one half only, makes it no majority.
-func TestWhoWasJoiningForLongMakesNoMajority(t *testing.T) {
-	w := newWorld(t, 4, five)
-	all := []string{"n1", "n2", "n3", "n4", "n5"}
-	w.pass(10 * time.Second)
-	ms := w.members(5)
-	ms[4].State = StateJoining
-	w.start("n5", 5)
-	w.show(ms, 0, all...)
-	w.pass(8 * time.Second)
-	ms[4].State = StateActive
-	w.show(ms, 0, all[2:]...)
-	side := func(id string) bool { return id < "n3" }
-	w.hearing(func(from, to string) bool { return side(from) == side(to) })
-	for range 80 {
-		w.pass(100 * time.Millisecond)
-		if _, many := w.holders(); many > 0 {
-			t.Fatalf("%d partitions are held by several", many)
-		}
-	}
-	for _, id := range all {
-		if held := w.nodes[id].Held(); (held > 0) != side(id) {
-			t.Errorf("%s holds %d partitions", id, held)
 		}
 	}
 }
@@ -219,12 +185,12 @@ func TestWhoComesBackMakesNoSecondMajority(t *testing.T) {
 				}
 			}
 			for _, id := range []string{"n3", "n4", "n5"} {
-				if w.nodes[id].minority.Load() || w.nodes[id].Held() == 0 {
+				if !w.nodes[id].Deciding() {
 					t.Errorf("%s takes itself for cut off", id)
 				}
 			}
 			for _, id := range []string{"n1", "n2"} {
-				if !w.nodes[id].minority.Load() || w.nodes[id].Held() > 0 {
+				if w.nodes[id].Deciding() {
 					t.Errorf("%s goes on", id)
 				}
 			}
@@ -312,84 +278,34 @@ func TestWhoLeavesIsNoVote(t *testing.T) {
 	}
 }
 
-// Promise: one node decides. Who does not count yet is called nothing free when it claims: it may
-// be cut off with whom it asks, and neither have noticed.
-func TestWhoDoesNotCountYetClaimsNothing(t *testing.T) {
-	w := newWorld(t, 3, five)
-	w.pass(time.Second)
-	ms := w.members(4)
-	w.start("n4", 4)
-	w.show(ms, 0, "n1")
-	n1 := w.nodes["n1"]
-	p := uint16(0) // one that n1 neither holds nor has a copy of
-	for n1.holdings.held[p].Load() || n1.parts[p].copyOf != 0 {
-		p++
-	}
-	claim := func() Standing {
-		n1.mu.Lock()
-		term := n1.nextTermLocked() + 1<<termBits
-		n1.mu.Unlock()
-		a := n1.Deliver(&Ask{Hop: 1, Move: &Move{From: 4, To: 1, ID: "n4", Term: term, Claim: []uint16{p}, Knows: Knows{Members: n1.view.Load().boots}}})
-		return a.Move.Standings[0]
-	}
-	if got := claim(); got != StandingBusy {
-		t.Errorf("nobody else knows it yet, and it is told %d", got)
-	}
-	w.show(ms, 0, "n2", "n3", "n4")
-	w.pass(time.Second)
-	for n1.holdings.held[p].Load() || n1.parts[p].copyOf != 0 {
-		p++
-	}
-	if got := claim(); got != StandingFree {
-		t.Errorf("all know it, and it is told %d", got)
-	}
-}
-
 // Promise: an answer that may not be the only one says so. Of a cluster of two that is cut both go
-// on; so does who comes to one of them, takes over from it, and stays when it has left, until the
-// other is reached.
-func TestWhoComesToARivalMarks(t *testing.T) {
-	for _, leaves := range []bool{false, true} {
-		w := newWorld(t, 2, five)
-		ms := w.members(3)
+// on, and mark what they decide. Who comes to one of them waits until it is whole: the other one
+// would know nothing of a majority with it.
+func TestWhoComesToARivalWaits(t *testing.T) {
+	w := newWorld(t, 2, five)
+	ms := w.members(3)
+	w.pass(time.Second)
+	side := map[string]bool{"n2": true}
+	w.hearing(func(from, to string) bool { return side[from] == side[to] })
+	w.pass(4 * time.Second)
+	w.show(ms[:1], 0, "n1")
+	w.show(ms[1:2], 0, "n2")
+	w.start("n3", 3)
+	w.show([]Member{ms[0], ms[2]}, 0, "n3", "n1")
+	for range 10 {
 		w.pass(time.Second)
-		side := map[string]bool{"n2": true}
-		w.hearing(func(from, to string) bool { return side[from] == side[to] })
-		w.pass(4 * time.Second)
-		w.show(ms[:1], 0, "n1")
-		w.show(ms[1:2], 0, "n2")
-		ms[2].State = StateJoining
-		w.start("n3", 3)
-		here := []Member{ms[0], ms[2]}
-		w.show(here, 0, "n3", "n1")
-		w.pass(time.Second)
-		here[1].State = StateActive
-		w.show(here, 0, "n3", "n1")
-		for range 10 {
-			w.pass(time.Second)
-			w.wantMarked("one has come", true, "n1", "n2", "n3")
+		w.wantMarked("n3 has come", true, "n1", "n2")
+		if w.nodes["n3"].Deciding() {
+			t.Fatal("who has come decides")
 		}
-		if w.nodes["n3"].Held() == 0 {
-			t.Error("who has come holds nothing")
-		}
-		if leaves {
-			here[0].State = StateLeaving
-			w.show(here, 0, "n1", "n3")
-			w.pass(3 * time.Second)
-			w.nodes["n1"].Stop()
-			delete(w.nodes, "n1")
-			w.show(here[1:], 0, "n3")
-			w.pass(time.Second)
-			w.wantMarked("it is alone", true, "n2", "n3")
-			w.pass(forgetAfter)
-			w.wantMarked("the rival is forgotten", false, "n3")
-			continue
-		}
-		w.meet = nil
-		w.show(w.members(3), 0, "n1", "n2", "n3")
-		w.pass(5 * time.Second)
-		w.wantOneHolderEach("after the heal")
-		w.wantMarked("after the heal", false, "n1", "n2", "n3")
+	}
+	w.meet = nil
+	w.show(ms, 0, "n1", "n2", "n3")
+	w.pass(5 * time.Second)
+	w.wantOneHolderEach("after the heal")
+	w.wantMarked("after the heal", false, "n1", "n2", "n3")
+	if w.nodes["n3"].Held() == 0 {
+		t.Error("who has come holds nothing")
 	}
 }
 

@@ -55,15 +55,10 @@ type Node struct {
 	holdings holdings
 	agreed   agreement
 	rings    func(ids []string) (*ring.Ring, error)
-	ticked   atomic.Int64          // Instant of the last tick, or of the last one left out in a doze; 0 before the first
-	dozing   atomic.Bool           // see doze.go
-	agent    atomic.Bool           // owns no keys, by the latest View
-	minority atomic.Bool           // cut off from most of the others: this node decides nothing but by on_partition
-	tied     atomic.Bool           // somebody who is not reached may decide as well: this node, or one that it knows, has a rival
-	rival    atomic.Pointer[rival] // that this node has itself; nil: none. Written under mu
-	lacking  atomic.Bool           // somebody is awaited who is not there
-	expected atomic.Int32          // members that there should be
-	patience atomic.Int64          // how long who has not answered is waited for, as a time.Duration
+	dozing   atomic.Bool // see doze.go
+	minority atomic.Bool // cut off from most of the others: this node decides nothing but by on_partition
+	entered  atomic.Bool // it has claimed what it should hold since it became a member
+	lacking  atomic.Bool // somebody is awaited who is not there
 
 	_        [64]byte      // what every check reads is no neighbour of what every check writes
 	sequence atomic.Uint64 // of the last ID drawn
@@ -86,38 +81,32 @@ type Node struct {
 	promises map[ID]*promise // of them those that clients may settle here, by the ID of the reservation
 	settling bool            // what is owed is being charged
 
-	mu          sync.Mutex               // guards below, and makes SetView one at a time; taken before a lock of the table, never after
-	hinted      *View                    // the members that gossip names
-	reviewed    *ownership.Configuration // that the View was made of last
-	parts       []part                   // by partition; nil if this node is no member
-	term        uint64                   // the highest that was heard of
-	moves       uint64                   // sequence of the last message about copies
-	inbox       map[uint64]*inbox
-	strangers   map[uint64]limiter.Instant // boots that may hold something and are not in the View, and when they were last heard: former ones, and acquaintances
-	acquainted  map[uint64]acquaintance    // by boot
-	acquainting bool                       // a stranger is being called back
-	acquaintAt  limiter.Instant            // and none before then
-	hearsay     map[uint64]hearsay         // by boot of the teller: who may hold something, and was strange when this node was told
-	former      map[uint64]formerPeer      // by boot: those that were in a View and are no more
-	lost        map[string]limiter.Instant // members that vanished without leaving, and when
-	awaited     []string                   // members whose files may know what this node does not
-	beside      []string                   // if this node is leaving: those that there should have been before
-	fences      uint64                     // how often this node has had to let go of all that it held, or would have held
-	resumed     limiter.Instant            // when it last found that it had been stopped, or cut off: gifts from before that are old
-	ticks       uint64
-	changes     uint64          // Stats.Changes at the last tick
-	calm        int             // ticks in a row in which nothing has changed
-	swept       limiter.Instant // when the table was last looked at
-	probing     int             // index in route.members of who was probed last
-	tending     bool            // a claim is under way
-	parting     map[uint16]int  // partitions of which others are being told that denials end: they are not given away before that
-	unsettled   bool            // something has changed since tend last found nothing to claim
-	outboxes    []*peer         // of the View: those that something was ever to be said to, by id
-	restored    bool            // some parts are
-	returning   bool            // what was restored is being sent to who should hold it
-	returnAt    limiter.Instant // … and not before then, for some was refused
-	stopTick    func()
-	stopped     bool
+	mu        sync.Mutex               // guards below, and makes SetView one at a time; taken before a lock of the table, never after
+	hinted    *View                    // the members that gossip names
+	reviewed  *ownership.Configuration // that the View was made of last
+	parts     []part                   // by partition; nil if this node is no member
+	term      uint64                   // the highest that was heard of
+	moves     uint64                   // sequence of the last message about copies
+	inbox     map[uint64]*inbox
+	former    map[uint64]formerPeer // by boot: those that were in a View and are no more
+	awaited   []string              // members whose files may know what this node does not
+	beside    []string              // if this node is leaving: those that there should have been before
+	healed    limiter.Instant       // when this node was last cut off no more
+	fences    uint64                // how often this node has had to let go of all that it held, or would have held
+	ticks     uint64
+	changes   uint64          // Stats.Changes at the last tick
+	calm      int             // ticks in a row in which nothing has changed
+	swept     limiter.Instant // when the table was last looked at
+	probing   int             // index in route.members of who was probed last
+	tending   bool            // a claim is under way
+	parting   map[uint16]int  // partitions of which others are being told that denials end: they are not given away before that
+	unsettled bool            // something has changed since tend last found nothing to claim
+	outboxes  []*peer         // of the View: those that something was ever to be said to, by id
+	restored  bool            // some parts are
+	returning bool            // what was restored is being sent to who should hold it
+	returnAt  limiter.Instant // … and not before then, for some was refused
+	stopTick  func()
+	stopped   bool
 }
 
 // Limits are the named limits of a node. A set is immutable: a new one replaces the whole.
@@ -128,8 +117,6 @@ type route struct {
 	*View
 	peers   []*peer // by index in Members; kept from View to View while the peer's boot lives
 	members []*peer // of them those whose role that is, without this node; nodes begin with different ones
-	boots   uint64  // of all members, as one number
-	agreed  bool    // members agree on who they are
 
 	strangers []Member // not in the View, and met by one request on its way: their peers follow those of Members
 }
@@ -160,9 +147,7 @@ func New(c Config) (*Node, error) {
 	n.stats.inForce = &n.inForce
 	n.limitsHash.Store(hashLimits(nil))
 	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
-	n.inbox, n.lost = make(map[uint64]*inbox), make(map[string]limiter.Instant)
-	n.strangers, n.hearsay, n.former = make(map[uint64]limiter.Instant), make(map[uint64]hearsay), make(map[uint64]formerPeer)
-	n.acquainted = make(map[uint64]acquaintance)
+	n.inbox, n.former = make(map[uint64]*inbox), make(map[uint64]formerPeer)
 	n.table.GuardAt(n.decides, n.keeps)
 	n.table.Track()
 	n.book = limiter.NewBook(n.table, n.Holds)

@@ -11,14 +11,12 @@ import (
 
 // outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
 type outbox struct {
-	busy    bool                       // push is at work
-	due     bool                       // there may be partitions whose copies are to be begun, completed, lent or given: look through all
-	pending []waitingEntry             // in the order in which they changed
-	settled []limiter.Hold             // holds that have ended: they travel with the first entries, which may have their charges
-	opened  []limiter.Hold             // holds that have not: they travel after the last
-	begun   []uint16                   // partitions to be announced by the next message
-	ended   []uint16                   // likewise: copies that are not needed any more
-	lent    []uint16                   // likewise: copies that are complete, of partitions whose holder is gone
+	busy    bool           // push is at work
+	due     bool           // there may be partitions whose copies are to be begun, completed, lent or given: look through all
+	pending []waitingEntry // in the order in which they changed
+	settled []limiter.Hold // holds that have ended: they travel with the first entries, which may have their charges
+	opened  []limiter.Hold // holds that have not: they travel after the last
+	news
 	charges []Charge                   // to replicated limits (replica.go)
 	part    int                        // of the table: those before it have been looked through for what is copyBegun
 	looking bool                       // through the table
@@ -35,6 +33,14 @@ type outbox struct {
 	doubled uint8                      // how often the time for an answer was, since answers came too late
 }
 
+// news are partitions to be named by the next messages to a peer.
+type news struct {
+	begun []uint16 // from then on it gets copies
+	ended []uint16 // it need not keep copies any more
+	lent  []uint16 // whose holder is gone: it has got all that this node has, with what waits before it
+	whole []uint16 // it has a whole copy, with what waits before it
+}
+
 // waitingEntry is an entry as it was at some instant. It may wait for seconds: for answers to what
 // was sent before, or for a peer that is silent.
 type waitingEntry struct {
@@ -46,7 +52,11 @@ type waitingEntry struct {
 func (n *Node) outboxLocked(p *peer) *outbox {
 	if p.out == nil {
 		p.out = new(outbox)
-		i, _ := slices.BinarySearchFunc(n.outboxes, p.id, func(o *peer, id string) int { return strings.Compare(o.id, id) })
+		i, _ := slices.BinarySearchFunc(
+			n.outboxes,
+			p.id,
+			func(o *peer, id string) int { return strings.Compare(o.id, id) },
+		)
 		n.outboxes = slices.Insert(n.outboxes, i, p)
 	}
 	return p.out
@@ -58,6 +68,14 @@ func (o *outbox) addHold(h limiter.Hold) {
 	} else {
 		o.settled = append(o.settled, h)
 	}
+}
+
+// begin announces copies of a partition. That they were ended may wait to be said still, to a peer
+// that did not answer meanwhile: said now, it would have the peer forget what it gets.
+func (o *outbox) begin(i uint16) {
+	same := func(e uint16) bool { return e == i }
+	o.ended, o.whole = slices.DeleteFunc(o.ended, same), slices.DeleteFunc(o.whole, same)
+	o.begun = append(o.begun, i)
 }
 
 // rest keeps a partition from being given before then.

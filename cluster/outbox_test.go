@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // Promise: a node that leaves hands over what it holds, also to who is far away: an answer that
@@ -106,5 +108,44 @@ func TestPatienceFollowsTheAnswers(t *testing.T) {
 		if got := o.patience(); got != step.want {
 			t.Errorf("step %d: waits %v for the next answer, not %v", i, got, step.want)
 		}
+	}
+}
+
+// Promise: an heir that did not answer for a while, and gets copies again, keeps them, also of a
+// partition without a key: else its takeover is marked. That its copies had ended, since another
+// member got them meanwhile, comes too late to be said.
+func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n, p := w.nodes["n1"], ring.Partition(limiter.Hash(w.key("n1", 0)))
+	r, pt := n.view.Load(), &n.parts[p]
+	heir := pt.to
+	other := r.peers[3-r.Self-r.Find(heir.id)]
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.To.ID == heir.id && c.Ask.Move != nil && c.Ask.Move.Sequence != 0 {
+			w.Wait(c.Deadline)
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	n.mu.Lock()
+	pt.former, pt.to, pt.copied = heir, other, copyWanted
+	n.dueLocked(pt)
+	n.mu.Unlock()
+	w.pass(100 * time.Millisecond)
+	if pt.copied != copyWhole || !slices.Contains(heir.out.ended, uint16(p)) {
+		t.Fatal("the other member has no copy, or the heir is not to be told so")
+	}
+	n.mu.Lock()
+	n.retargetPartLocked(r, p)
+	n.mu.Unlock()
+	w.meet = nil
+	w.pass(500 * time.Millisecond)
+	if pt.to != heir || pt.copied != copyWhole {
+		t.Fatal("the heir gets no copies again")
+	}
+	if got := w.nodes[heir.id].parts[p].copyOf; got != n.boot {
+		t.Errorf("the heir has the copy of boot %d, want %d", got, n.boot)
 	}
 }

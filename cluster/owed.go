@@ -61,7 +61,6 @@ type promise struct {
 // owe notes what of a request has to be charged later, and tells who has reserved something that he
 // has it.
 func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
-	view := n.view.Load()
 	for i := range out {
 		it := &items[i]
 		reserved := it.Op == OpReserve
@@ -75,7 +74,7 @@ func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
 			n.stats.Forgiven.Add(1)
 		default:
 			x := owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, ofReport(it.ID), now, it.doubt, nil}
-			if reserved && !view.lacksHolds(it.hash) {
+			if reserved {
 				x.promise = &promise{holder: strings.Clone(it.Hold.Holder), deadline: now.Add(it.Hold.TTL)}
 				n.promises[it.ID] = x.promise
 			}
@@ -179,8 +178,6 @@ func (n *Node) settleSome() (more bool) {
 			cautious.Items, doubted = append(cautious.Items, it), append(doubted, x)
 		case x.promise == nil:
 			r.Items, of = append(r.Items, it), append(of, x)
-		case view.lacksHolds(x.hash): // it has come to an older release
-			later = n.reportInstead(later, &x, used)
 		case over:
 			n.stats.Settled.Add(1)
 			n.forgetPromise(&x)

@@ -12,7 +12,7 @@ import (
 func (w *world) hush(id string) (goOn func()) {
 	quiet := true
 	w.meet = func(c *Call, deliver func() *Answer) {
-		if quiet && (c.To.ID == id || c.Ask.Move != nil && c.Ask.Move.ID == id) {
+		if quiet && (c.To.ID == id || w.caller == id) {
 			c.Err = errSilent
 			return
 		}
@@ -95,7 +95,7 @@ func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 // who owns the key, which only the heir is asked for.
 func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
 	for _, byTheHeir := range []bool{false, true} {
-		w, key := relayWorld(t, OwnFeatures)
+		w, key := relayWorld(t)
 		if !byTheHeir {
 			w.nodes["n1"].view.Load().peers[1].succeed() // it has not found out yet
 		}
@@ -121,7 +121,7 @@ func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
 
 // Promise: … nor by way of the heir, which reaches that one all the same: it has not taken over.
 func TestWhatMayHaveBeenChargedIsNotOwedThroughTheHeir(t *testing.T) {
-	w, key := relayWorld(t, OwnFeatures)
+	w, key := relayWorld(t)
 	w.nodes["n1"].view.Load().peers[1].succeed() // it has not found out yet
 	speakers, early := []string{"n1"}, true
 	w.meet = func(c *Call, deliver func() *Answer) { // nothing passes from n2 to n1

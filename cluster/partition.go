@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,7 @@ import (
 //	copy.go     who holds a partition keeps a copy of its entries at its heir, or at the member that should hold it. A
 //	            gift is the end of a copy: the holder stops deciding, and the last changes travel with the right to
 //	            decide.
-//	contact.go  who has been out of contact, or stopped, holds nothing any more until it has claimed it again.
+//	agree.go    whoever has not the right to decide any more decides nothing, and who was evicted holds nothing.
 //
 // All this is done by partition, never by key, and costs a check nothing but the look whether its
 // partition is held.
@@ -32,7 +31,7 @@ type part struct {
 	hint   string // id of the node that holds it, as far as is known
 
 	to     *peer           // who gets copies
-	former *peer           // who got them before, and may forget them as soon as to has all
+	former *peer           // who has a whole copy from before, and may forget it as soon as to has one
 	lentTo uint64          // boot of the last claimer that has got the copy of a partition whose holder is gone
 	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
 
@@ -42,7 +41,8 @@ type part struct {
 	giving   bool // not held any more, and not yet taken: a gift is under way to whom it is copied
 	pure     bool // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
 	restored bool // from a file, and who should hold it may not know of it yet
-	bereft   bool // its holder was evicted, and who holds it next may find no copy
+	whole    bool // what is here is all that the holder had, up to its last messages
+	gave     bool // whole, since this node gave it to the holder that copyOf names, which has not begun to copy it back
 }
 
 // copyState says how much of a partition its copy has.
@@ -63,6 +63,7 @@ type holdings struct {
 
 	given atomic.Int32 // being given away
 
+	gone   bool                          // a member has gone since this node became one, and it may have held anything (bereft.go)
 	bereft atomic.Bool                   // some of began is set
 	began  [ring.Partitions]atomic.Int64 // Instant at which somebody began to hold it with nothing, though something was forgotten; 0: nobody did
 }
@@ -93,6 +94,7 @@ func (n *Node) holdLocked(p int, term uint64) {
 	pt.term = max(pt.term, term)
 	n.givingLocked(pt, false)
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = n.boot, "", 0, 0, false
+	pt.whole, pt.gave = true, false
 	if !n.holdings.held[p].Swap(true) {
 		n.holdings.n.Add(1)
 	}
@@ -121,7 +123,7 @@ func (n *Node) givingLocked(pt *part, giving bool) {
 
 // forgetLocked lets go of the entries of p.
 func (n *Node) forgetLocked(p int) {
-	n.parts[p].copyOf = 0
+	n.parts[p].copyOf, n.parts[p].whole, n.parts[p].gave = 0, false, false
 	n.holdings.began[p].Store(0)
 	n.holdings.kept[p].Store(false)
 }
@@ -184,8 +186,11 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	v, old := n.hinted, n.view.Load()
 	roll := n.agreed.roll.Load()
 	if roll.joined() && roll.config != n.reviewed {
-		n.bereaveLocked(old, n.reviewed, roll.config)
+		n.holdings.bereave(n.reviewed, roll.config)
 		n.reviewed = roll.config
+		if old != nil {
+			old.beginLives(now, roll)
+		}
 	}
 	members := slices.Clone(v.Members)
 	for i := range members {
@@ -198,8 +203,8 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 			switch x, k := &roll.config.Members[i], v.Find(roll.config.Members[i].ID); {
 			case k < 0:
 				members = append(members, n.unheardLocked(old, x))
-			case !sameProcess(x.Boot, members[k].Boot) && roll.wasMember(members[k].Boot):
-				members[k] = n.unheardLocked(old, x) // gossip has not heard yet of its restart
+			case !sameProcess(x.Boot, members[k].Boot): // gossip has not heard of its restart, or is ahead
+				members[k] = n.unheardLocked(old, x)
 			}
 		}
 	}
@@ -227,7 +232,8 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 // knows it.
 func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 	if old != nil {
-		if i := old.Find(x.ID); i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) {
+		i := old.Find(x.ID)
+		if i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) && old.Members[i].PeerAddr != "" {
 			m := old.Members[i]
 			m.State = stateOf(x)
 			return m
@@ -247,7 +253,7 @@ func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 // setViewLocked makes v the View of all requests that begin from now on.
 func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	n.rouseLocked()
-	r := &route{View: v, peers: make([]*peer, len(v.Members)), agreed: n.agreed.on}
+	r := &route{View: v, peers: make([]*peer, len(v.Members))}
 	old := n.view.Load()
 	for i, k := 0, 0; i < len(v.Members); i++ {
 		m := &v.Members[i]
@@ -259,28 +265,14 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 			r.peers[i].member.Store(m)
 		} else {
 			r.peers[i] = newPeer(m, now)
-			_, missed := n.lost[m.ID]
-			missed = missed || slices.Contains(n.awaited, m.ID)
-			r.peers[i].fresh = !n.agreed.on && old != nil && !n.soloLocked(old) && old.Find(m.ID) < 0 && !missed
-		}
-		if m.State == StateActive && r.peers[i].came == 0 {
-			r.peers[i].came = now
-		}
-		if !n.agreed.on {
-			n.electLocked(r.peers[i], m, old)
 		}
 	}
-	r.members, r.boots = r.others(), bootsOf(v)
-	n.paceLocked(r)
-	if !n.agreed.on {
-		n.expectLocked(now, v, old)
-	}
+	r.members = r.others()
 	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
 		n.beside = n.othersLocked(old)
 	}
 	n.outboxes = slices.DeleteFunc(n.outboxes, func(p *peer) bool { return !r.has(p) })
-	n.acquaintLocked(now, r, old)
-	n.agent.Store(v.Me().Role == RoleAgent)
+	n.partFormerLocked(now, r, old)
 	n.view.Store(r)
 	n.partLocked(r)
 	if n.parts == nil && v.Me().Role == RoleMember {
@@ -294,30 +286,22 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 		return
 	}
 	n.retargetLocked(now, r)
-	if n.soloLocked(r) {
-		n.minority.Store(false)
-		for p := range n.parts {
-			if v.Ring != nil && v.owner(p) == v.Self && !n.holdings.held[p].Load() && !n.parts[p].giving {
-				n.holdLocked(p, n.nextTermLocked())
-			}
-		}
+	if !n.agreed.on {
+		n.holdOwnLocked(r)
 		return
 	}
-	if !n.stalled(now) {
-		n.countContactsLocked(now, r) // who has come may not be reached
-	}
+	n.countSilentLocked(now, r) // who has come may not be reached
 	n.tendLocked()
 	n.startPushesLocked()
 }
 
-// alone reports whether nobody else could hold anything.
-func (r *route) alone() bool {
-	for i, m := range r.Members {
-		if i != r.Self && m.Role == RoleMember {
-			return false
+// holdOwnLocked has a node that agrees with nobody hold what it owns: nobody else could.
+func (n *Node) holdOwnLocked(r *route) {
+	for p := range n.parts {
+		if r.Ring != nil && r.owner(p) == r.Self && !n.holdings.held[p].Load() {
+			n.holdLocked(p, n.nextTermLocked())
 		}
 	}
-	return true
 }
 
 // retargetLocked decides anew who gets copies of what this node holds: the member that should hold
@@ -346,14 +330,23 @@ func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 
 // retargetPartLocked is retargetLocked for one partition, which is held here.
 func (n *Node) retargetPartLocked(r *route, p int) {
+	n.copyToLocked(p, r.copyTarget(p))
+	n.dueLocked(&n.parts[p]) // it may be time to give what has been copied for long
+}
+
+// copyToLocked has a peer get the copies of p from now on, if that is another one than before. The
+// last peer that has a whole copy keeps it until the new one has.
+func (n *Node) copyToLocked(p int, to *peer) {
 	pt := &n.parts[p]
-	if to := r.copyTarget(p); to != pt.to {
-		if pt.to != nil {
-			pt.former = pt.to
-		}
-		pt.to, pt.copied = to, copyWanted
+	switch {
+	case to == pt.to:
+		return
+	case pt.to != nil && pt.copied == copyWhole && to != nil:
+		pt.former = pt.to
+	case pt.to != nil && pt.copied != copyWanted: // nobody is left to keep a copy, or that one has a part of one
+		n.endLocked(pt.to, uint16(p))
 	}
-	n.dueLocked(pt) // it may be time to give what has been copied for long
+	pt.to, pt.copied = to, copyWanted
 }
 
 // dueLocked has the next push to who gets copies of pt look for what is to be done about it.
@@ -398,7 +391,7 @@ func (r *route) copyTarget(p int) *peer {
 	if to < 0 || to == r.Self {
 		return nil
 	}
-	if r.agreed && r.peers[to].silent && r.owner(p) == r.Self {
+	if r.peers[to].silent && r.owner(p) == r.Self {
 		return r.insteadOf(to)
 	}
 	return r.peers[to]
@@ -437,10 +430,8 @@ const copyLives = time.Minute
 
 // tidyLocked lets go of copies that have outlived their holder.
 func (n *Node) tidyLocked(now limiter.Instant) {
-	maps.DeleteFunc(n.strangers, func(_ uint64, since limiter.Instant) bool { return now >= since.Add(strangerLasts) })
-	maps.DeleteFunc(n.hearsay, func(_ uint64, h hearsay) bool { return now >= h.at.Add(strangerLasts) })
 	for boot, f := range n.former {
-		if now >= f.since.Add(forgetAfter) {
+		if now >= f.since.Add(formerLasts) {
 			delete(n.former, boot)
 			delete(n.inbox, boot)
 		}

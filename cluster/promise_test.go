@@ -11,11 +11,7 @@ import (
 func (w *world) cutOff() (heal func()) {
 	cut := true
 	w.meet = func(c *Call, deliver func() *Answer) {
-		from := ""
-		if c.Ask.Move != nil {
-			from = c.Ask.Move.ID
-		}
-		if cut && (c.To.ID == "n1" || from == "n1" || from == "" && c.To.ID != "n1") {
+		if cut && (c.To.ID == "n1") != (w.caller == "n1") {
 			c.Err = ErrUnsent
 			return
 		}

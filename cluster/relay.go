@@ -21,7 +21,7 @@ func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []Item, ans
 	callOf := make(map[int]int)
 	for i := range items {
 		o := view.Owner(items[i].hash)
-		if n.decides(now, items[i].hash) || o < 0 || o == view.Self || n.gone(now, view.peers[o]) {
+		if n.decides(now, items[i].hash) || o < 0 || o == view.Self || view.peers[o].gone() {
 			return false
 		}
 		c, known := callOf[o]

@@ -29,14 +29,8 @@ func (w *world) cutBetween(a, b, asker string) {
 
 // relayWorld is a world of three whose n1 and n2 do not reach each other, and n1 has found that out
 // for key, which n2 holds and n3 is the heir of.
-func relayWorld(t *testing.T, features Features) (w *world, key string) {
+func relayWorld(t *testing.T) (w *world, key string) {
 	w = newWorld(t, 3, five)
-	ms := w.members(3)
-	for i := range ms {
-		ms[i].Features = features
-	}
-	w.show(ms, 0, "n1", "n2", "n3")
-	w.pass(tickEvery)
 	for i := 0; ; i++ {
 		key = w.key("n2", i)
 		if v := w.nodes["n1"].View(); v.heir(ring.Partition(limiter.Hash(key))) == v.Find("n3") {
@@ -54,7 +48,7 @@ func relayWorld(t *testing.T, features Features) (w *world, key string) {
 // Promise: an owner that only the heir reaches decides all the same, and there are at most two
 // hops.
 func TestHeirRelays(t *testing.T) {
-	w, key := relayWorld(t, OwnFeatures)
+	w, key := relayWorld(t)
 	for i := range 6 {
 		d := w.take("n1", "five", key)
 		if d.Allowed != (i < 5) || d.Degraded || d.Source != SourceForwarded || d.Owner != "n2" {
@@ -74,19 +68,10 @@ func TestHeirRelays(t *testing.T) {
 	}
 }
 
-// Who does not know how to relay is not asked to, and who gets what was sent on does not send it on
-// again.
-func TestNobodyRelaysUnasked(t *testing.T) {
-	w, key := relayWorld(t, 0)
-	if d := w.take("n1", "five", key); d.Source != SourceFallback || w.nodes["n3"].Stats().Relayed.Load() != 0 {
-		t.Errorf("%+v, %d relayed", d, w.nodes["n3"].Stats().Relayed.Load())
-	}
-}
-
 // Promise: what was sent on and never answered may have been charged: it is said to be unknown, and
 // is not charged again.
 func TestRelayedAndLost(t *testing.T) {
-	w, key := relayWorld(t, OwnFeatures)
+	w, key := relayWorld(t)
 	cut := w.meet
 	w.meet = func(c *Call, deliver func() *Answer) {
 		if len(c.Ask.Items) > 0 && c.To.ID == "n2" {
@@ -142,7 +127,7 @@ func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 // Promise: whoever is asked, the owner decides, also if it takes longer than silence may last until
 // the two reach each other.
 func TestOwnerThatOthersReachDecidesForLong(t *testing.T) {
-	w, _ := relayWorld(t, OwnFeatures)
+	w, _ := relayWorld(t)
 	w.pass(5 * time.Second)
 	heirs := map[string]int{}
 	for i := range 200 {

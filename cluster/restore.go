@@ -74,7 +74,7 @@ func (n *Node) adoptLocked(role Role) {
 		switch {
 		case !n.holdings.kept[p].Load():
 		case role == RoleMember:
-			n.parts[p].copyOf, n.parts[p].restored = n.boot, true
+			n.parts[p].copyOf, n.parts[p].restored, n.parts[p].whole = n.boot, true, true
 			n.restored = true
 		default:
 			n.holdings.kept[p].Store(false)
@@ -174,7 +174,7 @@ func (r *returning) all() bool {
 		}
 	}
 	r.at = r.clock.Now()
-	for holds := r.storedFor(r.to, wanted); len(holds) > 0; {
+	for holds := r.stored(wanted); len(holds) > 0; {
 		m := &Move{Holds: holds[:min(len(holds), copiesAtOnce)]}
 		for i := range m.Holds {
 			m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(m.Holds[i].Key))))
@@ -207,12 +207,8 @@ func (r *returning) send(m *Move) bool {
 	return true
 }
 
-// storedFor are the holds on some keys that p should know of, unless it knows better or not what a
-// hold is.
-func (n *Node) storedFor(p *peer, wanted func(hash uint64) bool) (holds []HoldCopy) {
-	if p.member.Load().Features&FeatureHolds == 0 {
-		return nil
-	}
+// stored are the holds on some keys.
+func (n *Node) stored(wanted func(hash uint64) bool) (holds []HoldCopy) {
 	now := n.clock.Now()
 	n.book.Each(wanted, func(_ uint64, h limiter.Hold) { holds = append(holds, HoldCopy{h, time.Duration(h.Deadline - now)}) })
 	return holds
@@ -235,8 +231,8 @@ func (n *Node) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
 		n.restored = true
 		owner := r.owner(i)
 		p := r.peers[owner]
-		unmet := p.began.Load() == 0 && r.Members[owner].Features&FeatureHolds != 0
-		if owner != r.Self && (to == nil || to == p) && !unmet && !n.gone(now, p) && !p.open(now) && !refused[i] {
+		unmet := p.began.Load() == 0
+		if owner != r.Self && (to == nil || to == p) && !unmet && !p.gone() && !p.open(now) && !refused[i] {
 			to, mine[i] = p, true
 		}
 	}

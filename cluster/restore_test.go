@@ -31,21 +31,18 @@ func (w *world) save(id string) (d disk) {
 // restart puts a node that knows nothing but what is on its disk in the place of one that is gone.
 func (w *world) restart(id string, boot uint64, limits Limits, d disk) {
 	w.t.Helper()
-	n, err := New(Config{ID: id, Boot: boot, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	n := w.create(id, boot)
 	n.SetLimits(limits)
+	n.Membership().Agree(Trust{})
 	if taken := n.Restore(time.Duration(w.now-d.at), d.entries, d.holds); taken != len(d.entries)+len(d.holds) {
 		w.t.Errorf("%s: %d of %d entries and %d holds are restored", id, taken, len(d.entries), len(d.holds))
 	}
 	n.Await(time.Duration(w.now-d.at), d.others)
-	w.nodes[id] = n
 }
 
 // stopAll ends all nodes, and returns what their disks have.
 func (w *world) stopAll() (disks map[string]disk, limits Limits) {
-	disks = make(map[string]disk)
+	disks, w.electors = make(map[string]disk), len(w.nodes)
 	for id, n := range w.nodes {
 		disks[id], limits = w.save(id), n.Limits()
 		n.Stop()
@@ -83,40 +80,31 @@ func TestRestartOfAllKeepsEveryCount(t *testing.T) {
 	w.wantRemaining("when the windows are over", keys, 5, "n1", "n2", "n3")
 }
 
-// Promise: … also when who is sent what a disk knows does not decide: it stays with the disk until
-// somebody does.
+// Promise: … also if one disk alone knows all: it stays with it until somebody decides.
 func TestWhatADiskKnowsStaysUntilSomebodyDecides(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 1000
 	w.spend(keys, "n1", "n2", "n3")
 	w.pass(time.Second)
 	disks, limits := w.stopAll()
-	for _, d := range disks { // n1's disk knows all, and nobody else has one
-		all := disks["n1"]
+	all := disks["n1"]
+	for _, d := range disks {
 		all.entries = append(all.entries, d.entries...)
-		disks["n1"] = all
 	}
 	ms := w.members(3)
 	for i := range ms {
-		ms[i].Boot, ms[i].State = ms[i].Boot+10, StateJoining
-		d := disk{at: w.now}
-		if ms[i].ID == "n1" {
-			d = disks["n1"]
-		}
-		w.restart(ms[i].ID, ms[i].Boot, limits, d)
+		ms[i].Boot += 10
 	}
-	w.show(ms, 0, "n2", "n3")
-	ms[1].State = StateActive // as n1 hears first of all
-	w.show(ms, 0, "n1")
-	for _, n := range w.nodes {
-		n.Start()
-	}
+	w.restart("n1", 11, limits, all)
+	w.show(ms[:1], 0, "n1")
+	w.nodes["n1"].Start()
 	w.pass(time.Second)
-	if n := w.nodes["n2"].Stats().Copied.Load(); n > 0 {
-		t.Errorf("n2, which does not hold anything, has taken %d entries", n)
+	for _, m := range ms[1:] {
+		w.restart(m.ID, m.Boot, limits, disk{at: w.now})
 	}
-	ms[1].State, ms[2].State = StateJoining, StateActive
-	w.show(ms, 0, "n1", "n2", "n3")
+	w.show(ms, 0, "n2", "n3", "n1")
+	w.nodes["n2"].Start()
+	w.nodes["n3"].Start()
 	w.pass(time.Second)
 	w.wantRemaining("when another one decides", keys, 3, "n1", "n2", "n3")
 }
@@ -199,11 +187,12 @@ func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 	w.show(ms[:1], 0, "n1")
 	w.nodes["n1"].Start()
 	w.pass(time.Second)
-	n2, err := New(Config{ID: "n2", Boot: 12, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 1})})
+	n2, err := New(Config{ID: "n2", Boot: 12, Clock: hands{w, "n2"}, Network: hands{w, "n2"}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 1})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n2.SetLimits(limits)
+	n2.Membership().Agree(Trust{})
 	n2.Restore(time.Duration(w.now-disks["n2"].at), disks["n2"].entries, nil)
 	w.nodes["n2"] = n2
 	w.meet = func(c *Call, deliver func() *Answer) {

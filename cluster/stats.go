@@ -13,6 +13,8 @@ type Stats struct {
 	other   tally                                    // of limits that requests bring along
 	gone    tally                                    // of limits that are in force no more
 
+	candidates candidates
+
 	Bereft    atomic.Uint64 // partitions held without their counters, because all nodes that had them were gone
 	Refused   atomic.Uint64 // requests that were in error: nothing decided, nothing charged
 	Degraded  atomic.Uint64 // answered under less than the full promise

@@ -58,6 +58,7 @@ type tally struct {
 		cells [tallyCells]atomic.Uint64
 		_     [64 - tallyCells*8%64]byte
 	}
+	apart bool // of a candidate: in no sum
 }
 
 // stackBits is the smallest stack, as a power of two: two goroutines differ in what is above.
@@ -91,14 +92,15 @@ func (n *Node) tallyLocked(all Limits) {
 	inForce := make(map[string]limitInForce, len(all))
 	for name, l := range all {
 		t := old[name].tally
-		if t == nil {
+		if t == nil || t.apart {
 			t = new(tally)
 		}
 		inForce[name] = limitInForce{l, t}
 	}
+	n.stats.candidates.keepLocked(all, inForce)
 	n.inForce.Store(&inForce)
 	for name, x := range old {
-		if all[name] != nil {
+		if all[name] != nil || x.tally.apart {
 			continue
 		}
 		for cell := range tallyCells {
@@ -113,6 +115,9 @@ func (s *Stats) answers(cell int) uint64 {
 	defer s.mu.Unlock()
 	sum := s.other.sum(cell) + s.gone.sum(cell)
 	for _, x := range *s.inForce.Load() {
+		if x.tally.apart {
+			continue
+		}
 		sum += x.tally.sum(cell)
 	}
 	return sum
@@ -198,7 +203,7 @@ func (n *Node) reasonOf(now limiter.Instant, it *Item, d *Decision) Reason {
 		return ReasonUnreachable
 	case d.Source != SourceOwner:
 		return ReasonOwner
-	case n.tied.Load():
+	case n.agreed.marked.Load():
 		return ReasonContested
 	case n.holdings.forgetful(now, it):
 		return ReasonForgotten
@@ -232,7 +237,9 @@ func (n *Node) LimitTallies() map[string]LimitTally {
 	}
 	add(OtherLimits, &n.stats.other)
 	for name, x := range *n.inForce.Load() {
-		add(name, x.tally)
+		if !x.tally.apart {
+			add(name, x.tally)
+		}
 	}
 	return sums
 }

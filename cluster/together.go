@@ -59,7 +59,7 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []De
 		asks.Items[i] = *it
 		asks.Items[i].Op, asks.Items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Charge: true}
 		asks.Items[i].ID.Origin = (it.ID.Origin ^ holdOrigin) | nodeOrigin // no client can settle it
-		if !it.canHold() || !view.keepsHolds(it.hash) {
+		if !it.canHold() || view.Owner(it.hash) < 0 {
 			asks.Items[i].Op, asks.Items[i].Hold = OpPeek, nil
 			asks.Items[i].Cost = withTwins(r.Items[:i], asks.Items, it)
 		}

@@ -276,13 +276,6 @@ func TestTwinsAreLookedAtTogether(t *testing.T) {
 	if got := w.remaining("n1", "everywhere", b); got != 0 {
 		t.Errorf("%d remain, want 0", got)
 	}
-
-	old := oldWorld(t, hundred)
-	a, b = old.key("n2", 0), old.key("n3", 0)
-	if out, all := old.takeAll("n1", of(10, b), of(60, a), of(60, a)); all {
-		t.Errorf("60 and 60 of 100 at an older release: %+v", out)
-	}
-	old.remain([]string{a, b}, 100, 100)
 }
 
 // Promise: who is silent costs nothing of the share that speaks for it where another has refused,

@@ -111,13 +111,14 @@ func TestLateHoldOfASilentOwner(t *testing.T) {
 		w := newWorld(t, 3, spec)
 		keys := []string{w.key("n2", 0), w.key("n3", 0)}
 		var late func()
+		began := w.now
 		w.meet = func(c *Call, deliver func() *Answer) {
 			if c.To.ID == "n3" && len(c.Ask.Items) > 0 && late == nil {
 				ask := *c.Ask
 				ask.Deadline = w.now.Add(time.Minute)
 				late = func() { w.nodes["n3"].Deliver(&ask) }
 			}
-			if c.To.ID == "n3" && len(c.Ask.Items) > 0 && w.now < 1_700_000_000_000_000_000+50_000_000 {
+			if c.To.ID == "n3" && len(c.Ask.Items) > 0 && w.now < began.Add(50*time.Millisecond) {
 				c.Err = errSilent
 				return
 			}

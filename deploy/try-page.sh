@@ -43,7 +43,7 @@ look() {
 }
 
 (cd .. && go build -o "$dir/penstock" ./cmd/node)
-echo a-token-of-some-length >"$dir/token"
+(umask 077 && echo a-token-of-some-length >"$dir/token")
 open=127.0.0.1:$(port) closed=127.0.0.1:$(port)
 node open --http "$open"
 node closed --http "$closed" --auth-token-file "$dir/token"

@@ -355,17 +355,6 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 	return ranOut
 }
 
-// RunOut ends the open holds on some keys before their time.
-func (b *Book) RunOut(now Instant, wanted func(hash uint64) bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.sortedLocked(wanted) {
-		if h.State == HoldOpen {
-			b.runOutLocked(now, h)
-		}
-	}
-}
-
 func (b *Book) runOutLocked(now Instant, h *Hold) {
 	used := h.Units
 	if h.Limit.Unsettled == UnsettledRelease && !h.Charge {

@@ -39,6 +39,8 @@ type Limit struct {
 
 	zone zone // FixedWindow: local time, if its windows are those of a calendar
 
+	candidate *Limit // see Candidate
+
 	strict *Limit // decides requests with Strict, nil where there are none
 	debtor *Limit // decides reports
 }

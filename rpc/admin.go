@@ -20,21 +20,19 @@ type admin struct {
 	node  *cluster.Node
 	drain func(context.Context) error // nil: it cannot
 	audit *audit.Log                  // nil: nothing is recorded
+
+	roster Roster // nil: versions and failed members are not known
 }
 
-// Members lists the nodes that this node knows.
+// Members lists the nodes that this node knows, and those that have failed lately.
 func (a *admin) Members(context.Context, *penstockv1.MembersRequest) (*penstockv1.MembersResponse, error) {
 	v := a.node.View()
 	if v == nil {
 		return nil, StatusError(cluster.ErrNoView)
 	}
 	out := &penstockv1.MembersResponse{Ring: ringName(v), LimitsDisagreeing: disagreeing(a.node)}
-	for i, m := range v.Members {
-		out.Members = append(out.Members, &penstockv1.Member{
-			Name: m.ID, State: m.State.String(), Role: m.Role.String(),
-			PeerAddress: m.PeerAddr, GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr,
-			Boot: m.Boot, Self: i == v.Self, Limits: limitsHash(a.node, v, i),
-		})
+	for _, k := range knownMembers(a.node, v, a.roster) {
+		out.Members = append(out.Members, k.message())
 	}
 	return out, nil
 }
@@ -46,13 +44,18 @@ func limitsHash(n *cluster.Node, v *cluster.View, i int) string {
 	if i == v.Self {
 		hash = n.LimitsHash() // a View may be a moment older
 	}
+	return hashText(hash)
+}
+
+// hashText is a hash of limits as people and doors write it; empty if there is none.
+func hashText(hash uint64) string {
 	if hash == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%016x", hash)
 }
 
-// disagreeing are the names of the members whose limits are not those of n.
+// disagreeing are the names of the members with other limits than n.
 func disagreeing(n *cluster.Node) []string {
 	names := []string{}
 	for _, m := range n.Disagreeing() {
@@ -61,7 +64,7 @@ func disagreeing(n *cluster.Node) []string {
 	return names
 }
 
-// Ring tells who owns a key.
+// Ring names the owner and the heir of a key.
 func (a *admin) Ring(_ context.Context, in *penstockv1.RingRequest) (*penstockv1.RingResponse, error) {
 	if len(in.Key) < cluster.MinKey || len(in.Key) > cluster.MaxKey {
 		return nil, status.Errorf(codes.InvalidArgument, "key: has %d bytes; %d to %d are accepted", len(in.Key), cluster.MinKey, cluster.MaxKey)

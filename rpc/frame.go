@@ -43,7 +43,7 @@ const (
 
 	replyAnswers = 1
 
-	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff, answerLeaving, answerRival = 1, 2, 3, 4, 5, 6, 7, 8, 9
+	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff, answerLeaving = 1, 2, 3, 4, 5, 6, 7, 8
 
 	answerWords, answerEpoch = 10, 11
 

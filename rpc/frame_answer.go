@@ -13,7 +13,7 @@ import (
 
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
-	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff) + sizeBool(a.Leaving) + sizeString(a.Rival) +
+	size := sizeUint(tag) + sizeFixed(a.RingHash) + sizeBool(a.CutOff) + sizeBool(a.Leaving) +
 		sizeWords(a.Words) + sizeEpoch(a.Epoch)
 	for i := range a.Items {
 		size += sizeBytes(outcomeSize(&a.Items[i]))
@@ -43,7 +43,6 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	}
 	b = appendBool(b, answerCutOff, a.CutOff)
 	b = appendBool(b, answerLeaving, a.Leaving)
-	b = appendString(b, answerRival, a.Rival)
 	b = appendWords(b, answerWords, a.Words)
 	return appendEpoch(b, answerEpoch, a.Epoch)
 }
@@ -148,8 +147,6 @@ func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refu
 			a.CutOff = f.value != 0
 		case answerLeaving:
 			a.Leaving = f.value != 0
-		case answerRival:
-			a.Rival = string(f.bytes)
 		case answerWords, answerEpoch:
 			if err := readAgreed(a, &f, memo); err != nil {
 				return nil, "", err

@@ -16,9 +16,9 @@ import (
 
 // Field numbers of peer.proto for what is said about partitions.
 const (
-	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds, moveMembers, moveUnasked = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
 
-	moveCutOff, moveAge, moveAddr, moveEpoch, moveLacking, moveLackAge = 17, 18, 19, 20, 21, 22
+	moveAge, moveAddr, moveEpoch, moveLacking, moveLackAge, moveWhole = 18, 19, 20, 21, 22, 23
 
 	entryLimit, entryKey, entryState, entryAge = 1, 2, 3, 4
 
@@ -26,7 +26,7 @@ const (
 
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
 
-	movedTerm, movedStandings, movedRefused, movedApplied, movedKnown, movedUp, movedEpoch = 1, 2, 3, 4, 5, 6, 7
+	movedTerm, movedStandings, movedRefused, movedApplied, movedUp, movedEpoch = 1, 2, 3, 4, 6, 7
 )
 
 // Field numbers of a copy of a hold.
@@ -76,14 +76,12 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	for i := range m.Holds {
 		b = w.appendHoldCopy(b, &m.Holds[i])
 	}
-	b = appendFixed(b, moveMembers, m.Members)
-	b = appendBoots(b, moveUnasked, m.Unasked)
-	b = appendBool(b, moveCutOff, m.CutOff)
 	b = appendUint(b, moveAge, uint64(max(0, m.Age)))
 	b = appendString(b, moveAddr, m.Addr)
 	b = appendEpoch(b, moveEpoch, m.Epoch)
 	b = appendPartitions(b, moveLacking, m.Lack.Of)
-	return appendUint(b, moveLackAge, uint64(max(0, m.Lack.Age)))
+	b = appendUint(b, moveLackAge, uint64(max(0, m.Lack.Age)))
+	return appendPartitions(b, moveWhole, m.Whole)
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -254,19 +252,13 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 	f := fields{rest: b}
 	for f.next() && err == nil {
 		switch f.num {
-		case moveClaim, moveBegin, moveGift, moveEnd, moveLent, moveLacking:
+		case moveClaim, moveBegin, moveGift, moveEnd, moveLent, moveWhole, moveLacking:
 			list := partitionsIn(m, f.num)
 			*list, err = readPartitions(*list, &f)
 		case moveFrom:
 			m.From = f.value
 		case moveTo:
 			m.To = f.value
-		case moveMembers:
-			m.Members = f.value
-		case moveUnasked:
-			m.Unasked = readBoots(m.Unasked, &f)
-		case moveCutOff:
-			m.CutOff = f.value != 0
 		case moveAge:
 			m.Age = time.Duration(min(f.value, math.MaxInt64))
 		case moveLackAge:
@@ -318,6 +310,8 @@ func partitionsIn(m *cluster.Move, num protowire.Number) *[]uint16 {
 		return &m.End
 	case moveLent:
 		return &m.Lent
+	case moveWhole:
+		return &m.Whole
 	}
 	return &m.Lack.Of
 }
@@ -413,9 +407,6 @@ func moveAnswerSize(m *cluster.MoveAnswer) int {
 	if len(m.Refused) > 0 {
 		size += sizeBytes(sizePartitions(m.Refused))
 	}
-	if n := len(m.Known); n > 0 {
-		size += sizeBytes(8 * n)
-	}
 	return size
 }
 
@@ -430,7 +421,6 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 	}
 	b = appendPartitions(b, movedRefused, m.Refused)
 	b = appendBool(b, movedApplied, m.Applied)
-	b = appendBoots(b, movedKnown, m.Known)
 	b = appendUint(b, movedUp, uint64(max(0, m.Up)))
 	return appendEpoch(b, movedEpoch, m.Epoch)
 }
@@ -464,8 +454,6 @@ func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 			m.Refused, err = readPartitions(m.Refused, &f)
 		case movedApplied:
 			m.Applied = f.value != 0
-		case movedKnown:
-			m.Known = readBoots(m.Known, &f)
 		case movedUp:
 			m.Up = time.Duration(f.value)
 		case movedEpoch:
@@ -475,20 +463,19 @@ func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 	return m, errors.Join(err, f.err)
 }
 
-// readBoots appends a packed list, or a single one of a list that is not; more than a cluster can
-// have are not read.
+// readBoots appends a packed list, or a single one of a list that is not; more than mostBoots are
+// not read.
 func readBoots(list []uint64, f *fields) []uint64 {
 	if f.wire == protowire.Fixed64Type {
 		return append(list, f.value)
 	}
-	for b := f.bytes; len(b) >= 8 && len(list) < maxKnown; b = b[8:] {
+	for b := f.bytes; len(b) >= 8 && len(list) < mostBoots; b = b[8:] {
 		list = append(list, binary.LittleEndian.Uint64(b))
 	}
 	return list
 }
 
-// maxKnown is how many members an answerer can know.
-const maxKnown = 1 << 16
+const mostBoots = 1 << 16
 
 // standing takes what it does not know for busy, which decides nothing.
 func standing(b byte) cluster.Standing {

@@ -105,8 +105,6 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 		m.End,
 	) + sizePacked(
 		m.Lent,
-	) + sizeFixed(
-		m.Members,
 	)
 	for i := range m.Entries {
 		size += sizeBytes(entrySize(&m.Entries[i], w.indexOf(m.Entries[i].Limit)))
@@ -121,12 +119,8 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 		size += sizeBytes(holdCopySize(&m.Holds[i], w.indexOf(m.Holds[i].Limit)))
 	}
 	// The tags of fields from 16 on take a byte more.
-	size += longTag(sizePacked(m.Lack.Of)) + longTag(sizeUint(uint64(max(0, m.Lack.Age))))
+	size += longTag(sizePacked(m.Whole)) + longTag(sizePacked(m.Lack.Of)) + longTag(sizeUint(uint64(max(0, m.Lack.Age))))
 	return size + longTag(
-		sizeBoots(m.Unasked),
-	) + longTag(
-		sizeBool(m.CutOff),
-	) + longTag(
 		sizeUint(uint64(max(0, m.Age))),
 	) + longTag(
 		sizeString(m.Addr),

@@ -165,15 +165,13 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		From: rapid.Uint64().Draw(t, "from"), To: rapid.Uint64().Draw(t, "to"), ID: rapid.StringN(0, 9, 9).Draw(t, "id"),
 		Term: rapid.Uint64().Draw(t, "term"), Sequence: rapid.Uint64().Draw(t, "sequence"),
 		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
-		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"), Knows: cluster.Knows{Members: rapid.Uint64().Draw(t, "members")},
-		CutOff: rapid.Bool().Draw(t, "cut off"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "age")),
-		Lack: cluster.Lack{Of: drawPartitions(t, "lacking"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "lack age"))},
+		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"),
+		Age:   time.Duration(rapid.Int64Min(0).Draw(t, "age")),
+		Whole: drawPartitions(t, "whole"),
+		Lack:  cluster.Lack{Of: drawPartitions(t, "lacking"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "lack age"))},
 	}
 	if rapid.Bool().Draw(t, "epoch?") {
 		m.Epoch = drawEpoch(t)
-	}
-	for range rapid.IntRange(0, 3).Draw(t, "unasked") {
-		m.Unasked = append(m.Unasked, rapid.Uint64().Draw(t, "boot"))
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "entries") {
 		m.Entries = append(m.Entries, limiter.Entry{
@@ -327,10 +325,10 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		t.Fatalf("generated code reads the move %v, want %+v", a.Move, want.ask.Move)
 	}
 	if m, w := a.Move, want.ask.Move; m != nil {
-		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Members != w.Members || !slices.Equal(m.Unasked, w.Unasked) || m.Sequence != w.Sequence ||
+		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Sequence != w.Sequence ||
 			string(m.Epoch.GetLineage()) != string(w.Epoch.Lineage) || m.Epoch.GetNumber() != w.Epoch.Number ||
 			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) || !samePartitions(m.End, w.End) ||
-			!samePartitions(m.Lacking, w.Lack.Of) || m.LackAgeNs != int64(w.Lack.Age) ||
+			!samePartitions(m.Whole, w.Whole) || !samePartitions(m.Lacking, w.Lack.Of) || m.LackAgeNs != int64(w.Lack.Age) ||
 			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
 		}
@@ -369,7 +367,7 @@ func samePartitions(a []uint32, b []uint16) bool {
 func TestRepliesAreProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tag := rapid.Uint64Min(1).Draw(t, "tag")
-		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"), Leaving: rapid.Bool().Draw(t, "leaving"), Rival: rapid.String().Draw(t, "rival")}
+		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"), Leaving: rapid.Bool().Draw(t, "leaving")}
 		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
 			want.Items = append(want.Items, cluster.AnswerItem{
 				Status: cluster.Status(rapid.IntRange(0, 3).Draw(t, "status")),
@@ -400,9 +398,6 @@ func TestRepliesAreProtobuf(t *testing.T) {
 			want.Move = &cluster.MoveAnswer{
 				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"), Applied: rapid.Bool().Draw(t, "applied"),
 				Up: time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
-			}
-			for range rapid.IntRange(0, 4).Draw(t, "known") {
-				want.Move.Known = append(want.Move.Known, rapid.Uint64().Draw(t, "boot"))
 			}
 			for range rapid.IntRange(0, 4).Draw(t, "standings") {
 				want.Move.Standings = append(want.Move.Standings, cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))

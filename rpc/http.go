@@ -51,6 +51,8 @@ type HTTPConfig struct {
 	Clients *access.Clients
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
+	// Roster knows the versions of members, and those that have failed; nil: nothing does.
+	Roster Roster
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
 	// all.
 	Gate *fair.Gate
@@ -120,14 +122,6 @@ func NewHTTP(c HTTPConfig) http.Handler {
 	return w.screened(w.guarded(w.gated(w.bodies.bounded(m))))
 }
 
-// NewAdmin makes the admin listener: metrics, profiles, status, reset.
-func NewAdmin(c HTTPConfig) http.Handler {
-	w := newWeb(c)
-	m := w.mux()
-	w.adminPages(m)
-	return w.screened(w.guarded(w.bodies.bounded(m)))
-}
-
 func (w *web) adminPages(m *mux) {
 	m.handle("POST /v1/reset", w.resetBody)
 	m.handle("GET /v1/status", w.status)
@@ -135,7 +129,8 @@ func (w *web) adminPages(m *mux) {
 	m.handle("GET /v1/holds", w.holds)
 	m.handle("GET /v1/limits", w.limits)
 	m.handle("PUT /v1/limits", w.putLimit)
-	m.handle("DELETE /v1/limits", w.deleteLimit)
+	m.handle("DELETE /v1/limits", w.limitNamed(deleteLimit))
+	m.handle("POST /v1/limits/promote", w.limitNamed(promoteLimit))
 	m.handle("POST /v1/drain", w.drainPage)
 	m.handle("POST /v1/recover", w.recoverPage)
 	m.handle("GET /v1/audit", w.audit)
@@ -312,20 +307,6 @@ func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
 	io.WriteString(rw, "OK")
 }
 
-// memberJSON is a node as /v1/members shows it.
-type memberJSON struct {
-	Name     string   `json:"name"`
-	State    string   `json:"state"`
-	Role     string   `json:"role"`
-	Peer     string   `json:"peer_address,omitempty"`
-	GRPC     string   `json:"grpc_address,omitempty"`
-	HTTP     string   `json:"http_address,omitempty"`
-	Boot     string   `json:"boot"`
-	Features []string `json:"features,omitempty"`
-	Limits   string   `json:"limits,omitempty"` // hash
-	Self     bool     `json:"self"`
-}
-
 func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 	v := w.Node.View()
 	if v == nil {
@@ -337,12 +318,8 @@ func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 		Ring        string       `json:"ring"`
 		Disagreeing []string     `json:"limits_disagreeing"`
 	}{Ring: ringName(v), Disagreeing: disagreeing(w.Node)}
-	for i, m := range v.Members {
-		out.Members = append(out.Members, memberJSON{
-			Name: m.ID, State: m.State.String(), Role: m.Role.String(), Peer: m.PeerAddr, GRPC: m.GRPCAddr, HTTP: m.HTTPAddr,
-			Boot: fmt.Sprintf("%016x", m.Boot), Features: m.Features.Names(), Self: i == v.Self,
-			Limits: limitsHash(w.Node, v, i),
-		})
+	for _, k := range knownMembers(w.Node, v, w.Roster) {
+		out.Members = append(out.Members, k.json())
 	}
 	writeJSON(rw, http.StatusOK, out)
 }

@@ -3,11 +3,9 @@ package rpc
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -103,23 +101,12 @@ func (id *identity) check(node string, role cluster.Role) error {
 		errIdentity, id, role, node, node, role)
 }
 
-// CheckCertificateFile is an error if the certificate in a PEM file does not say that it belongs to
-// a node in a role: other nodes would refuse it.
-func CheckCertificateFile(path, node string, role cluster.Role) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
+// CheckNode is a TLSFiles.Check that refuses the certificate of another node, or of another role.
+func CheckNode(node string, role cluster.Role) func(*x509.Certificate) error {
+	return func(cert *x509.Certificate) error {
+		id := identityOf(cert)
+		return id.check(node, role)
 	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return errors.New("holds no certificate in PEM")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return err
-	}
-	id := identityOf(cert)
-	return id.check(node, role)
 }
 
 // NodeURI and RoleURI are what a certificate says of a node.

@@ -21,8 +21,12 @@ func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 		CountRejected: s.CountRejected, OnError: penstockv1.OnError(s.OnError) + 1, MinGapMs: s.MinGap.Milliseconds(),
 		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: int32(s.Buckets), Lenient: s.Lenient, ClientTime: s.ClientTime,
 		Sessions: s.Sessions, Calendar: penstockv1.Calendar(s.Calendar), TimeZone: s.TimeZone, MaxDebt: s.MaxDebt,
-		Consistency: penstockv1.Consistency(s.Consistency) + 1, Sync: s.Sync, OnPartition: penstockv1.OnPartition(s.OnPartition) + 1,
-		OnDeny: penstockv1.OnDeny(s.OnDeny) + 1, DryRun: s.DryRun, Unsettled: penstockv1.Unsettled(s.Unsettled) + 1,
+		Consistency: penstockv1.Consistency(
+			s.Consistency,
+		) + 1, Sync: s.Sync, OnPartition: penstockv1.OnPartition(s.OnPartition) + 1,
+		OnDeny: penstockv1.OnDeny(
+			s.OnDeny,
+		) + 1, DryRun: s.DryRun, Unsettled: penstockv1.Unsettled(s.Unsettled) + 1,
 	}
 	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
 		out.Anchor = penstockv1.Anchor(s.Anchor) + 1
@@ -65,12 +69,29 @@ func perText(d time.Duration) string {
 	return d.String()
 }
 
-// putLimit gives the node a limit of that name.
-func putLimit(n *cluster.Node, rec recorder, s limiter.Spec) (replaced bool, err error) {
+// putLimit gives the node a limit of that name, with a candidate if tried is not nil.
+func putLimit(
+	n *cluster.Node,
+	rec recorder,
+	s limiter.Spec,
+	tried *limiter.Spec,
+) (replaced bool, err error) {
 	if s.Name == "" {
-		return false, &cluster.InputError{Field: "limit.name", Reason: "is missing; give the limit a name"}
+		return false, &cluster.InputError{
+			Field:  "limit.name",
+			Reason: "is missing; give the limit a name",
+		}
+	}
+	if limiter.IsCandidateName(s.Name) {
+		return false, &cluster.InputError{
+			Field: "limit.name", Reason: fmt.Sprintf("%q is the name of a candidate's counters; choose another one", s.Name),
+		}
 	}
 	l, err := limiter.New(s)
+	if err == nil && tried != nil {
+		l, err = l.WithCandidate(*tried)
+		err = underCandidate(err)
+	}
 	var spec *limiter.SpecError
 	if errors.As(err, &spec) {
 		return false, &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
@@ -96,22 +117,38 @@ func deleteLimit(n *cluster.Node, rec recorder, name string) error {
 }
 
 // Limits lists the named limits.
-func (a *admin) Limits(context.Context, *penstockv1.LimitsRequest) (*penstockv1.LimitsResponse, error) {
+func (a *admin) Limits(
+	context.Context,
+	*penstockv1.LimitsRequest,
+) (*penstockv1.LimitsResponse, error) {
 	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
-	limits := a.node.Limits()
+	limits, tallies := a.node.Limits(), a.node.Stats().Candidates()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
-		out.Limits = append(out.Limits, &penstockv1.NamedLimit{Limit: limitMessage(&l.Spec), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides()))})
+		out.Limits = append(out.Limits, &penstockv1.NamedLimit{
+			Limit: limitMessage(
+				&l.Spec,
+			), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
+			Candidate: candidateMessage(l, tallies[name]),
+		})
 	}
 	return out, nil
 }
 
 // PutLimit makes or replaces one.
-func (a *admin) PutLimit(ctx context.Context, in *penstockv1.PutLimitRequest) (*penstockv1.PutLimitResponse, error) {
+func (a *admin) PutLimit(
+	ctx context.Context,
+	in *penstockv1.PutLimitRequest,
+) (*penstockv1.PutLimitResponse, error) {
 	if in.Limit == nil {
 		return nil, StatusError(&cluster.InputError{Field: "limit", Reason: "is missing"})
 	}
-	replaced, err := putLimit(a.node, recorderOf(ctx, a.audit), inlineSpec(in.Limit))
+	var tried *limiter.Spec
+	if in.Candidate != nil {
+		s := inlineSpec(in.Candidate)
+		tried = &s
+	}
+	replaced, err := putLimit(a.node, recorderOf(ctx, a.audit), inlineSpec(in.Limit), tried)
 	if err != nil {
 		return nil, StatusError(err)
 	}
@@ -119,7 +156,10 @@ func (a *admin) PutLimit(ctx context.Context, in *penstockv1.PutLimitRequest) (*
 }
 
 // DeleteLimit takes one away.
-func (a *admin) DeleteLimit(ctx context.Context, in *penstockv1.DeleteLimitRequest) (*penstockv1.DeleteLimitResponse, error) {
+func (a *admin) DeleteLimit(
+	ctx context.Context,
+	in *penstockv1.DeleteLimitRequest,
+) (*penstockv1.DeleteLimitResponse, error) {
 	if err := deleteLimit(a.node, recorderOf(ctx, a.audit), in.Name); err != nil {
 		return nil, StatusError(err)
 	}
@@ -130,7 +170,10 @@ func (a *admin) DeleteLimit(ctx context.Context, in *penstockv1.DeleteLimitReque
 var ErrNobodyElse = errors.New("drain: no other member is there to take over what this node holds")
 
 // Drain takes the node out.
-func (a *admin) Drain(ctx context.Context, _ *penstockv1.DrainRequest) (*penstockv1.DrainResponse, error) {
+func (a *admin) Drain(
+	ctx context.Context,
+	_ *penstockv1.DrainRequest,
+) (*penstockv1.DrainResponse, error) {
 	if err := drained(ctx, recorderOf(ctx, a.audit), a.drain); err != nil {
 		return nil, StatusError(err)
 	}
@@ -148,7 +191,10 @@ func drained(ctx context.Context, rec recorder, how func(context.Context) error)
 }
 
 // Recover has the node go on without the voters that it has lost.
-func (a *admin) Recover(ctx context.Context, _ *penstockv1.RecoverRequest) (*penstockv1.RecoverResponse, error) {
+func (a *admin) Recover(
+	ctx context.Context,
+	_ *penstockv1.RecoverRequest,
+) (*penstockv1.RecoverResponse, error) {
 	if err := recovered(recorderOf(ctx, a.audit), a.node); err != nil {
 		return nil, StatusError(err)
 	}
@@ -171,6 +217,8 @@ type namedLimit struct {
 	inlineJSON
 	Put       bool `json:"put"` // by hand, and not by a file
 	Overrides int  `json:"overrides"`
+
+	Candidate *candidateJSON `json:"candidate,omitempty"`
 }
 
 // adminDone says that something has been done at one node.
@@ -181,28 +229,43 @@ type adminDone struct {
 
 // limits is GET /v1/limits.
 func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
-	out := namedLimits{Node: w.Node.ID(), Limits: []namedLimit{}}
+	out, tallies := namedLimits{
+		Node:   w.Node.ID(),
+		Limits: []namedLimit{},
+	}, w.Node.Stats().
+		Candidates()
 	limits := w.Node.Limits()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
-		out.Limits = append(out.Limits, namedLimit{newInlineJSON(&l.Spec), w.Node.IsPut(name), len(l.Overrides())})
+		out.Limits = append(out.Limits, namedLimit{
+			newInlineJSON(
+				&l.Spec,
+			), w.Node.IsPut(name), len(l.Overrides()), newCandidateJSON(l, tallies[name]),
+		})
 	}
 	writeJSON(rw, http.StatusOK, out)
 }
 
 // putLimit is PUT /v1/limits: the body is the limit, in the words of the limits' files.
 func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
-	in, err := readJSON[inlineJSON](rw, r, "a limit has the fields that it has in a file, but for overrides")
+	in, err := readJSON[putJSON](
+		rw,
+		r,
+		"a limit has the fields that it has in a file, but for overrides",
+	)
 	var replaced bool
 	if err == nil {
 		var s limiter.Spec
-		s, err = in.spec()
+		var tried *limiter.Spec
+		if s, err = in.spec(); err == nil {
+			tried, err = in.candidate()
+		}
 		var spec *limiter.SpecError
 		if errors.As(err, &spec) {
 			err = &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
 		}
 		if err == nil {
-			replaced, err = putLimit(w.Node, w.recorder(r), s)
+			replaced, err = putLimit(w.Node, w.recorder(r), s, tried)
 		}
 	}
 	if err != nil {
@@ -212,18 +275,20 @@ func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
 	writeJSON(rw, http.StatusOK, adminDone{w.Node.ID(), replaced})
 }
 
-// deleteLimit is DELETE /v1/limits?name=.
-func (w *web) deleteLimit(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "name")
-	if f != nil {
-		writeFault(rw, *f)
-		return
+// limitNamed is a page ?name= that changes the limit of that name.
+func (w *web) limitNamed(change func(*cluster.Node, recorder, string) error) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		q, f := readQuery(r, "name")
+		if f != nil {
+			writeFault(rw, *f)
+			return
+		}
+		if err := change(w.Node, w.recorder(r), q["name"]); err != nil {
+			writeFault(rw, explain(err))
+			return
+		}
+		writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
 	}
-	if err := deleteLimit(w.Node, w.recorder(r), q["name"]); err != nil {
-		writeFault(rw, explain(err))
-		return
-	}
-	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
 }
 
 // recoverPage is POST /v1/recover.

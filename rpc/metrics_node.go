@@ -46,15 +46,26 @@ func (m *Metrics) AddCertificate(door string, t *tls.Config) {
 type limitCollector struct{ node *cluster.Node }
 
 var (
-	checksDesc = prometheus.NewDesc("penstock_checks_total",
+	checksDesc = prometheus.NewDesc(
+		"penstock_checks_total",
 		"Checks answered at this node's doors, by limit (other: brought along by requests), answer, and how it was decided.",
-		[]string{"limit", "decision", "source"}, nil)
-	degradedDesc = prometheus.NewDesc("penstock_degraded_total",
-		"Items answered under less than the full promise, by limit and reason.", []string{"limit", "reason"}, nil)
+		[]string{"limit", "decision", "source"},
+		nil,
+	)
+	degradedDesc = prometheus.NewDesc(
+		"penstock_degraded_total",
+		"Items answered under less than the full promise, by limit and reason.",
+		[]string{"limit", "reason"},
+		nil,
+	)
 )
 
 // Describe sends what Collect may send.
-func (c *limitCollector) Describe(to chan<- *prometheus.Desc) { to <- checksDesc; to <- degradedDesc }
+func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- checksDesc
+	to <- degradedDesc
+	to <- candidateDesc
+}
 
 // Collect leaves out what is 0, except of other: thousands of limits have few series until they are
 // used.
@@ -67,21 +78,53 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	for limit, t := range c.node.LimitTallies() {
 		for outcome := range t.Checks {
 			for source, n := range t.Checks[outcome] {
-				count(checksDesc, limit, n, cluster.Outcome(outcome).String(), cluster.Source(source).String())
+				count(
+					checksDesc,
+					limit,
+					n,
+					cluster.Outcome(outcome).String(),
+					cluster.Source(source).String(),
+				)
 			}
 		}
 		for reason, n := range t.Degraded {
 			count(degradedDesc, limit, n, cluster.Reason(reason).String())
 		}
 	}
+	collectCandidates(c.node, to)
 }
 
 var (
-	membersDesc   = prometheus.NewDesc("penstock_members", "Nodes known, by state; failed: gone without a goodbye within ten minutes.", []string{"state"}, nil)
-	epochDesc     = prometheus.NewDesc("penstock_epoch", "Number of the list of members that the node goes by; absent while it is no member, or alone.", nil, nil)
-	handoversDesc = prometheus.NewDesc("penstock_handovers_total", "Partitions handed over while both nodes ran: given by this node, or received.", []string{"result"}, nil)
-	failoversDesc = prometheus.NewDesc("penstock_failovers_total", "Partitions that this node took over from its copy, because their holder was gone.", []string{"cause"}, nil)
-	holdsDesc     = prometheus.NewDesc("penstock_holds", "Open holds on keys of this node: reservation, permit, lease (of a node), take (from several owners, on its way).", []string{"kind"}, nil)
+	membersDesc = prometheus.NewDesc(
+		"penstock_members",
+		"Nodes known, by state; failed: gone without a goodbye within ten minutes.",
+		[]string{"state"},
+		nil,
+	)
+	epochDesc = prometheus.NewDesc(
+		"penstock_epoch",
+		"Number of the list of members that the node goes by; absent while it is no member, or alone.",
+		nil,
+		nil,
+	)
+	handoversDesc = prometheus.NewDesc(
+		"penstock_handovers_total",
+		"Partitions handed over while both nodes ran: given by this node, or received.",
+		[]string{"result"},
+		nil,
+	)
+	failoversDesc = prometheus.NewDesc(
+		"penstock_failovers_total",
+		"Partitions that this node took over from its copy, because their holder was gone.",
+		[]string{"cause"},
+		nil,
+	)
+	holdsDesc = prometheus.NewDesc(
+		"penstock_holds",
+		"Open holds on keys of this node: reservation, permit, lease (of a node), take (from several owners, on its way).",
+		[]string{"kind"},
+		nil,
+	)
 )
 
 // collectMoves sends what is known of other nodes, of partitions that came and went, and of holds.

@@ -262,7 +262,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Done": adminDone{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
+		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Candidate": candidateJSON{}, "Put": putJSON{}, "Done": adminDone{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
 		if !slices.Equal(got, want) {
@@ -407,6 +407,12 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":0,"per":"1m"}`, nil, 400},
 		{h, "PUT /v1/limits", "", `{"name":"new"}`, foreign, 403},
 		{h, "PUT /v1/limits", "", `{"name":"demo","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 409},
+		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":5,"per":"1m","candidate":{"limit":4}}`, nil, 200},
+		{h, "GET /v1/limits", "", "", nil, 200},
+		{h, "POST /v1/limits/promote", "?name=new", "", nil, 200},
+		{h, "POST /v1/limits/promote", "?name=new", "", nil, 400},
+		{h, "POST /v1/limits/promote", "?name=none", "", nil, 404},
+		{NewHTTP(HTTPConfig{Node: trying(t), Admin: true}), "POST /v1/limits/promote", "?name=tried", "", nil, 409},
 		{h, "DELETE /v1/limits", "?nme=new", "", nil, 400},
 		{h, "DELETE /v1/limits", "?name=demo", "", nil, 409},
 		{h, "DELETE /v1/limits", "?name=new", "", nil, 200},

@@ -64,7 +64,7 @@ var pageRights = map[string]access.Right{
 	"/v1/top": access.Read, "/v1/holds": access.Read, "GET /v1/limits": access.Read,
 	"/v1/audit": access.Read,
 
-	"/v1/recover": access.Write,
+	"/v1/recover": access.Write, "/v1/limits/promote": access.Write,
 
 	"/metrics": access.Metrics,
 }

@@ -37,10 +37,14 @@ type ServerConfig struct {
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
 	Inlines   *Inlines                    // the limits that requests bring along, shared by the doors of a node; nil: those of this door alone
 	Doors     []Door                      // further services of the same listener
+	// AdminElsewhere leaves penstock.v1.Admin out: another listener has it, or none. See NewAdmin.
+	AdminElsewhere bool
 	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
+	// Roster knows the versions of members, and those that have failed; nil: nothing does.
+	Roster Roster
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
 	// all.
 	Gate *fair.Gate
@@ -97,7 +101,9 @@ func NewServer(c ServerConfig) *Server {
 	registerGubernator(s, &gubernatorDoor{
 		node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining, audit: c.Audit, seconds: c.Metrics.Checks("gubernator"),
 	})
-	penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit})
+	if !c.AdminElsewhere {
+		penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit, roster: c.Roster})
+	}
 	for _, door := range c.Doors {
 		door.Register(s, ending)
 	}

@@ -11,15 +11,36 @@ import (
 	"time"
 )
 
-// ServerTLS is what a door shows: the certificate in the file cert with its key, both PEM. If ca is
-// not empty, callers must show a certificate of one of the authorities in it. The files are read
-// again when they change; while they cannot be read, what was read last stays in force. An error
-// names the file.
+// TLSFiles are the PEM files of a door or a caller. They are read again when they change, whenever
+// a handshake or a look at the metrics needs them.
+type TLSFiles struct {
+	Cert, Key, CA string // paths; empty: none
+
+	// Check refuses a certificate that is good in itself, and not good here. nil: it refuses none.
+	Check func(*x509.Certificate) error
+	// Reloaded is told how each reading of changed files ended; nil: nobody is. It must not call
+	// back.
+	Reloaded func(error)
+}
+
+// ServerTLS is TLSFiles.Server for three files.
 func ServerTLS(cert, key, ca string) (*tls.Config, error) {
-	if cert == "" {
+	return TLSFiles{Cert: cert, Key: key, CA: ca}.Server()
+}
+
+// ClientTLS is TLSFiles.Client for three files.
+func ClientTLS(cert, key, ca string) (*tls.Config, error) {
+	return TLSFiles{Cert: cert, Key: key, CA: ca}.Client()
+}
+
+// Server is what a door shows: the certificate in the file Cert with its key. If CA is not empty,
+// callers must show a certificate of one of the authorities in it. While changed files are faulty,
+// what was read last stays in force. An error names the file.
+func (files TLSFiles) Server() (*tls.Config, error) {
+	if files.Cert == "" {
 		return nil, errors.New("a door with TLS needs a certificate; give the file")
 	}
-	f, err := openCredentials(cert, key, ca)
+	f, err := files.open()
 	if err != nil {
 		return nil, err
 	}
@@ -42,18 +63,18 @@ func ServerTLS(cert, key, ca string) (*tls.Config, error) {
 	return base, nil
 }
 
-// ClientTLS is what a caller shows, and whom it trusts: the certificate in the file cert with its
-// key, both PEM and both empty if it shows none, and the authorities in the file ca; the system's
-// if that is empty. The certificate is read again when it changes, as for ServerTLS; the
-// authorities are not, since crypto/tls cannot exchange them: to replace one, let the file hold
-// both for the time of a rolling restart.
-func ClientTLS(cert, key, ca string) (*tls.Config, error) {
-	f, err := openCredentials(cert, key, ca)
+// Client is what a caller shows and trusts: the certificate in the file Cert with its key, both
+// empty if it shows none, and the authorities in the file CA; the system's if that is empty.
+// The certificate is read again when it changes, as for Server; the authorities are not, since
+// crypto/tls cannot exchange them: to replace one, let the file hold both for the time of a rolling
+// restart.
+func (files TLSFiles) Client() (*tls.Config, error) {
+	f, err := files.open()
 	if err != nil {
 		return nil, err
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.now().roots}
-	if cert != "" {
+	if files.Cert != "" {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			c := f.now().cert
 			return &c, nil
@@ -64,11 +85,12 @@ func ClientTLS(cert, key, ca string) (*tls.Config, error) {
 
 // credentialFiles are PEM files that may change.
 type credentialFiles struct {
-	cert, key, ca string // paths; empty: none
+	TLSFiles
 
 	mu     sync.Mutex // guards all below
 	read   credentialSet
 	stamp  string    // of the files when they were read
+	faulty string    // stamp of the files that were last found faulty, and told of
 	looked time.Time // for a change
 	warned time.Time // that the certificate expires soon
 }
@@ -81,8 +103,8 @@ type credentialSet struct {
 // lookEvery is how often the files are looked at, at most, and only when a handshake needs them.
 const lookEvery = time.Second
 
-func openCredentials(cert, key, ca string) (*credentialFiles, error) {
-	f := &credentialFiles{cert: cert, key: key, ca: ca}
+func (files TLSFiles) open() (*credentialFiles, error) {
+	f := &credentialFiles{TLSFiles: files}
 	f.stamp = f.stampNow()
 	set, err := f.load()
 	if err != nil {
@@ -104,14 +126,27 @@ func (f *credentialFiles) now() credentialSet {
 	defer f.warnLocked(f.looked)
 	if stamp := f.stampNow(); stamp != f.stamp {
 		set, err := f.load()
-		if err != nil { // half written, perhaps: look again in a second
-			slog.Warn("changed TLS files cannot be read; those before stay in force", "error", err)
-			return f.read
-		}
-		f.read, f.stamp = set, stamp
-		slog.Info("TLS files read again", "cert", f.cert, "ca", f.ca)
+		f.tellLocked(stamp, err)
+		if err == nil {
+			f.read, f.stamp = set, stamp
+		} // else they are half written, perhaps: look again in a second
 	}
 	return f.read
+}
+
+// tellLocked says how a reading of changed files ended, and of faulty files once.
+func (f *credentialFiles) tellLocked(stamp string, err error) {
+	switch {
+	case err == nil:
+		f.faulty = ""
+		slog.Info("TLS files read again", "cert", f.Cert, "ca", f.CA)
+	case stamp != f.faulty:
+		f.faulty = stamp
+		slog.Warn("changed TLS files are not taken over; those before stay in force", "error", err)
+	}
+	if f.Reloaded != nil {
+		f.Reloaded(err)
+	}
 }
 
 // A certificate that expires within warnBefore is told of once in warnEvery.
@@ -128,12 +163,12 @@ func (f *credentialFiles) warnLocked(now time.Time) {
 	}
 	f.warned = now
 	slog.Warn("a certificate expires soon; put a new one in its place, it is read without a restart",
-		"cert", f.cert, "expires", c.NotAfter.UTC().Format(time.RFC3339))
+		"cert", f.Cert, "expires", c.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // stampNow tells one state of the files from another.
 func (f *credentialFiles) stampNow() (s string) {
-	for _, path := range []string{f.cert, f.key, f.ca} {
+	for _, path := range []string{f.Cert, f.Key, f.CA} {
 		if info, err := os.Stat(path); err == nil {
 			s += fmt.Sprint(info.ModTime().UnixNano(), info.Size(), " ")
 		}
@@ -142,19 +177,24 @@ func (f *credentialFiles) stampNow() (s string) {
 }
 
 func (f *credentialFiles) load() (set credentialSet, err error) {
-	if f.cert != "" || f.key != "" {
-		if set.cert, err = loadPair(f.cert, f.key); err != nil {
+	if f.Cert != "" || f.Key != "" {
+		if set.cert, err = loadPair(f.Cert, f.Key); err != nil {
 			return set, err
 		}
+		if f.Check != nil {
+			if err := f.Check(set.cert.Leaf); err != nil {
+				return set, fmt.Errorf("certificate %s: %w", f.Cert, err)
+			}
+		}
 	}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
 		if err != nil {
 			return set, err
 		}
 		set.roots = x509.NewCertPool()
 		if !set.roots.AppendCertsFromPEM(pem) {
-			return set, fmt.Errorf("%s: holds no certificate in PEM", f.ca)
+			return set, fmt.Errorf("%s: holds no certificate in PEM", f.CA)
 		}
 	}
 	return set, nil

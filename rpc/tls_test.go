@@ -183,7 +183,7 @@ func TestTLS(t *testing.T) {
 func TestTLSFilesChange(t *testing.T) {
 	a := newAuthority(t, "ours")
 	a.issue("first", "n1")
-	f, err := openCredentials(a.path("n1.pem"), a.path("n1.key"), a.path("ca.pem"))
+	f, err := TLSFiles{Cert: a.path("n1.pem"), Key: a.path("n1.key"), CA: a.path("ca.pem")}.open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,6 +215,74 @@ func TestTLSFilesChange(t *testing.T) {
 	}
 }
 
+// Promise: of changed files that are faulty, whatever the fault, none replaces a good one. The log
+// says it once, and Reloaded each time.
+func TestFaultyTLSFilesAreNotTakenOver(t *testing.T) {
+	said := new(bytes.Buffer)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(said, nil)))
+	a := newAuthority(t, "ours")
+	sign := func(file, node string, from, to time.Duration) {
+		a.sign(file, &x509.Certificate{
+			Subject: pkix.Name{CommonName: node}, DNSNames: []string{node},
+			NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to),
+		}, a.cert, a.key)
+	}
+	sign("other", "n1", -time.Hour, time.Hour)
+	otherKey, err := os.ReadFile(a.path("other.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last error
+	sign("n", "n1", -time.Hour, time.Hour)
+	f, err := TLSFiles{
+		Cert: a.path("n.pem"), Key: a.path("n.key"), CA: a.path("ca.pem"),
+		Check:    CheckNode("n1", cluster.RoleMember),
+		Reloaded: func(err error) { last = err },
+	}.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := os.ReadFile(a.path("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		want  string
+		spoil func()
+	}{
+		{"expired at", func() { sign("n", "n1", -2*time.Hour, -time.Hour) }},
+		{"is not good before", func() { sign("n", "n1", time.Hour, 2*time.Hour) }},
+		{"not this node's", func() { sign("n", "n2", -time.Hour, time.Hour) }},
+		{"n.key", func() { a.write("n.key", otherKey) }},
+		{"n.key", func() { os.Remove(a.path("n.key")) }},
+		{"n.pem", func() { a.write("n.pem", nil) }},
+		{"holds no certificate", func() { a.write("ca.pem", []byte("no PEM")) }},
+	} {
+		sign("n", "n1", -time.Hour, time.Hour)
+		a.write("ca.pem", authority)
+		f.expire()
+		good := f.now().cert.Leaf
+		if last != nil {
+			t.Fatalf("before %q: a good file is faulty: %v", row.want, last)
+		}
+		said.Reset()
+		row.spoil()
+		for range 2 {
+			f.expire()
+			if now := f.now().cert.Leaf; !now.Equal(good) {
+				t.Errorf("%s: a faulty file replaced a good one", row.want)
+			}
+		}
+		if last == nil || !strings.Contains(last.Error(), row.want) {
+			t.Errorf("Reloaded is told %v, want %q", last, row.want)
+		}
+		if n := strings.Count(said.String(), "those before stay in force"); n != 1 {
+			t.Errorf("%s: the log says it %d times:\n%s", row.want, n, said)
+		}
+	}
+}
+
 // Promise: a certificate that expires within two weeks is told of once a day, and one that lasts
 // longer never.
 func TestExpiryIsToldInTime(t *testing.T) {
@@ -228,7 +296,7 @@ func TestExpiryIsToldInTime(t *testing.T) {
 	}{{warnBefore + time.Hour, 0}, {warnBefore - time.Hour, 2}} {
 		a.sign("n", &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(c.lasts)}, a.cert, a.key)
 		said.Reset()
-		f, err := openCredentials(a.path("n.pem"), a.path("n.key"), "")
+		f, err := TLSFiles{Cert: a.path("n.pem"), Key: a.path("n.key")}.open()
 		if err != nil {
 			t.Fatal(err)
 		}

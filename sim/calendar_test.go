@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -96,20 +97,21 @@ func calendarFaults() []planted {
 // lateFaults are those of a node that does not stop to decide when it is cut off. They show where
 // some are cut off from most others, which is what happens in worlds of calendars.
 func lateFaults() []planted {
-	// Signs of life come from nobody, for so long since somebody has last given one.
+	// Voters that do not answer acknowledge renewals, for so long since they last did.
 	imagined := func(lasts time.Duration) func(*process) {
 		return func(p *process) {
-			answered := make(map[uint64]time.Duration) // by boot: who comes back keeps nobody from noticing that the one before is gone
+			answered := make(map[ownership.Boot]time.Duration)
 			p.hears = func(calls []cluster.Call) {
 				now := p.machine.world.now
 				for i := range calls {
 					c := &calls[i]
-					m := c.Ask.Move
-					switch last, known := answered[c.To.Boot]; {
+					w := c.Ask.Words
+					switch {
+					case w == nil:
 					case c.Err == nil:
-						answered[c.To.Boot] = now
-					case m != nil && len(c.Ask.Items) == 0 && len(m.Claim) == 0 && m.Sequence == 0 && known && now < last+lasts:
-						c.Err, c.Answer = nil, &cluster.Answer{Move: &cluster.MoveAnswer{}}
+						answered[w.To] = now
+					case answered[w.To] != 0 && now < answered[w.To]+lasts:
+						c.Err, c.Answer = nil, &cluster.Answer{Words: acknowledged(c, p.now())}
 					}
 				}
 			}
@@ -127,6 +129,19 @@ func lateFaults() []planted {
 		})},
 		{"an owner without contact goes on for a second too long", []promise{owned, marked}, imagined(1200 * time.Millisecond)},
 	}
+}
+
+// acknowledged is what a voter would answer to the renewals in c.
+func acknowledged(c *cluster.Call, now limiter.Instant) *cluster.Words {
+	w := c.Ask.Words
+	answer := &cluster.Words{From: w.To, To: w.From, ID: c.To.ID, Addr: c.To.PeerAddr, Process: c.To.Boot}
+	for _, m := range w.Said {
+		if renew, is := m.(ownership.Renew); is {
+			ack := ownership.RenewAck{Epoch: renew.Epoch, Sent: renew.Sent, Clock: ownership.Instant(now)}
+			answer.Said = append(answer.Said, ack)
+		}
+	}
+	return answer
 }
 
 // A seed from CalendarSeeds on is a world of calendars, one below is not.

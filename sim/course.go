@@ -368,7 +368,7 @@ func askBytes(a *cluster.Ask) int {
 // moveBytes is the same of what is said about partitions.
 func moveBytes(m *cluster.Move) int {
 	const header, perEntry, perMemory, perCharge, perHold = 28, 14, 48, 12, 48
-	n := header + len(m.ID) + 2*(len(m.Claim)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Gift)) + perMemory*len(m.Taken) + perHold*len(m.Holds)
+	n := header + len(m.ID) + 2*(len(m.Claim)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Whole)+len(m.Gift)) + perMemory*len(m.Taken) + perHold*len(m.Holds)
 	for i := range m.Entries {
 		n += perEntry + len(m.Entries[i].Key) + len(m.Entries[i].State)
 	}
@@ -382,7 +382,7 @@ func answerBytes(a *cluster.Answer) int {
 	const header, perItem = 20, 22
 	n := header + perItem*len(a.Items)
 	if m := a.Move; m != nil {
-		n += 8 + len(m.Standings) + 9*len(m.Known) + 2*len(m.Refused)
+		n += 8 + len(m.Standings) + 2*len(m.Refused)
 	}
 	return n
 }

@@ -92,7 +92,6 @@ func (p *process) look() {
 	w.trace.add(happening{at: w.now, kind: looks, node: p.machine, seq: v.RingHash()})
 	w.faults.Views++
 	p.node.SetView(v)
-	w.judge.sees(p, v)
 }
 
 // view is the View of p. Most machines mostly know the same, and share it.
@@ -228,7 +227,7 @@ func (w *world) activate(p *process) {
 	if p.leaving {
 		return
 	}
-	enters := p.machine.role == cluster.RoleMember && !w.plan.heard
+	enters := p.machine.role == cluster.RoleMember
 	if enters && (p.node.Agreed() == nil || !p.node.Deciding()) {
 		if w.resting {
 			return

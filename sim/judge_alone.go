@@ -108,34 +108,6 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	}
 }
 
-// misses reports whether who decided takes somebody for vanished who has left: it has heard that
-// one was ACTIVE and that it is gone, and not what it said in between, as happens to who comes at
-// that moment, and where news are late. If nobody else is there, it goes by what it does when one
-// of two is cut off.
-func (j *judge) misses(h *hearing, d *cluster.Decision, a *account) bool {
-	f, m := &j.world.faults, j.world.byID[d.Owner]
-	if f.Leaves+f.Restarts+f.Rolls == 0 || d.Bound != a.limit.Capacity() || m == nil || m.process == nil {
-		return false
-	}
-	return m.process.alone >= h.began || j.hasRival(m.process)
-}
-
-// hasRival reports whether p takes somebody for its rival that it does not see. It may have heard
-// so from one that was alone with that one.
-func (j *judge) hasRival(p *process) bool {
-	m := j.world.byID[p.node.Rival()]
-	return m != nil && (m.process == nil || !slices.ContainsFunc(p.node.View().Members, func(x cluster.Member) bool { return x.Boot == m.process.boot }))
-}
-
-// isAlone reports whether nobody is there of the ACTIVE members that p sees, but p.
-func (p *process) isAlone() bool {
-	v := p.node.View()
-	return !slices.ContainsFunc(v.Members, func(x cluster.Member) bool {
-		q := p.machine.world.byID[x.ID].process
-		return x.State == cluster.StateActive && x.Role == cluster.RoleMember && x.Boot != p.boot && q != nil && q.boot == x.Boot
-	})
-}
-
 // relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p
 // did not hold the key yet when it asked, and did when the ask came back to it. Of a look nobody
 // remembers who has taken it.

@@ -148,7 +148,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 			j.spared(t, it.Cost, d.Bound)
 		}
 		return
-	case d.Degraded && j.world.plan.sky == calm && !j.misses(h, d, a):
+	case d.Degraded && j.world.plan.sky == calm:
 		j.fail(marked, "%s answers for %s under %s with less than the full promise, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d))
 		return

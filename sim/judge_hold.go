@@ -26,10 +26,7 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
 	}
 	k := ring.Partition(a.hash)
-	if doubt && p.isAlone() {
-		p.alone = j.world.now
-	}
-	of := j.inContact(p, a)
+	of := j.hasRight(p, a)
 	if doubt && of == 2 || of == 1 {
 		j.tied[k] = j.world.now
 	}

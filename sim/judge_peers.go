@@ -12,12 +12,13 @@ import (
 // saying is what was answered under an ID: always the same, unless somebody had to forget.
 type saying struct {
 	first, last limiter.Decision
-	by          *process // who said the last
+	by          *process           // who said the last
+	others      []limiter.Decision // the last of each who said something else before
 }
 
 // has reports whether d was said, before so many units that were set aside were released.
 func (s *saying) has(d limiter.Decision, released int64) bool {
-	for _, said := range []limiter.Decision{s.first, s.last} {
+	for _, said := range append([]limiter.Decision{s.first, s.last}, s.others...) {
 		said.Remaining += released
 		if released > 0 && said.Remaining >= said.Limit {
 			said.ResetAfter = 0
@@ -52,10 +53,8 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	if a.Move != nil {
 		j.moved(from, p, a.Move)
 	}
-	if !j.world.plan.heard {
-		j.rightOf(p)
-		j.isTold(p, a.Words)
-	}
+	j.rightOf(p)
+	j.isTold(p, a.Words)
 	j.settling(a, nil)
 	late := p.now() >= deadline
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
@@ -142,8 +141,10 @@ func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 		} else {
 			s = new(saying)
 		}
-		s.first = d
+		s.first, s.others = d, s.others[:0]
 		j.said.byID.put(it.id, s)
+	} else if s.by != p {
+		s.others = append(s.others, s.last)
 	}
 	s.last, s.by = d, p
 }
@@ -154,7 +155,6 @@ func (j *judge) settled(l *letter, answered bool) {
 	p := l.from
 	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
 	if answered {
-		j.reaches(l)
 		j.isTold(p, l.call.Answer.Words)
 		j.hearsTold(l)
 		if len(j.books.limits) > 0 {

@@ -9,7 +9,7 @@ import (
 	"penstock/limiter"
 )
 
-// The right to decide, in worlds in which members agree (not plan.heard). A member may decide until so
+// The right to decide. A member may decide until so
 // long after it sent a renewal that a majority of the voters of its configuration has acknowledged,
 // by its own clock. The judge finds that out by itself, from the acknowledgements that came to each
 // node. A node may have given up its right earlier; never does it have it longer.
@@ -106,10 +106,10 @@ func (j *judge) hasRight(p *process, a *account) (members int) {
 	return len(config.Members) + len(config.Rivals)
 }
 
-// standingByRight is what a node may go by that has answered without the owner: onError is false if
+// standing is what a node may go by that has answered without the owner: onError is false if
 // it must have noticed that it is cut off, so that its limits' on_partition holds. Else nobody can
 // tell from outside which of the two it is. shares is in how many it must split a limit at least.
-func (j *judge) standingByRight(h *hearing) (onError bool, shares int) {
+func (j *judge) standing(h *hearing) (onError bool, shares int) {
 	p := h.process
 	active := min(h.view.Active(), p.node.View().Active())
 	config := p.node.Agreed()

@@ -40,10 +40,8 @@ type process struct {
 	waiting  []*task                // in the middle of a call
 	visits   []*request             // of clients that have not heard yet
 	shares   *shares                // what it has admitted without owners, kept by the judge
-	contact  *contact               // with whom it can speak, likewise
-	right    *right                 // to decide, likewise, where members agree
+	right    *right                 // to decide, likewise
 	fading   []fading               // when what it charged may be forgotten, likewise
-	alone    time.Duration          // when it last decided, with less than the full promise, where nobody else was there; likewise
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
 	dead     bool
@@ -95,7 +93,7 @@ func (m *machine) boot() {
 		panic(err)
 	}
 	node.SetLimits(m.world.limits)
-	if m.role == cluster.RoleMember && !m.world.plan.heard {
+	if m.role == cluster.RoleMember {
 		if first := m.world.founded; first != nil && m.boots == 1 && !m.world.plan.machines[m.index].later {
 			node.Membership().AgreeWithin(first)
 		} else {

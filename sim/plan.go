@@ -32,7 +32,6 @@ type plan struct {
 	sweepEvery time.Duration
 	saveEvery  time.Duration // of machines with a disk
 	table      tableSize     // of each node
-	heard      bool          // members go by what they hear, as those do that are given Views and do not agree
 	strict     bool          // all promises are demanded, also those that not every world of seeds is held to
 }
 

@@ -365,7 +365,7 @@ func (r *run) killLeaving(f *judge.Fault) error {
 
 // stop suspends nodes.
 func (r *run) stop(f *judge.Fault, n int) error {
-	f.Forgets, f.Marks, f.Gone, f.Again, f.Heal = true, true, true, time.Second, time.Second
+	f.Forgets, f.Marks, f.Gone, f.Again, f.Heal = true, true, true, silence(n), time.Second
 	victims := r.victims(f, n)
 	for _, v := range victims {
 		r.cluster.set(v, stopped)
@@ -389,10 +389,18 @@ func (r *run) stop(f *judge.Fault, n int) error {
 	return nil
 }
 
+// silence is how long it takes until members go on without n of them that are silent.
+func silence(n int) time.Duration {
+	if n > 1 {
+		return 2 * time.Second
+	}
+	return time.Second
+}
+
 // cutOff parts some nodes, fewer than half, from all others.
 func (r *run) cutOff(f *judge.Fault, n int) error {
 	f.Forgets, f.Marks, f.Cut, f.After = true, true, true, notice
-	f.Again, f.Heal = time.Second, 10*time.Second
+	f.Again, f.Heal = silence(n), 10*time.Second
 	minority := r.victims(f, n)
 	var here, there []string
 	all := r.cluster.in(up)

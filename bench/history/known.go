@@ -17,16 +17,15 @@ type known struct {
 }
 
 var knowns = []known{
-	{"stop", []string{"right again"}, "owner paused and resumed"},
 	{
-		"stop-pair",
-		[]string{"right again", "nothing is lost", "0 extra"},
-		"owner and its heir fail at once",
+		"cut-pair",
+		[]string{"right again", "nothing is lost", "charged once"},
+		"network partition",
 	},
 	{
-		"kill-pair",
-		[]string{"right again", "nothing is lost", "0 extra"},
-		"owner and its heir fail at once",
+		"cut-one-way",
+		[]string{"right again", "nothing is lost", "charged once"},
+		"network partition",
 	},
 	{"cut-off", []string{"right again"}, "network partition"},
 	{"cut-off-pair", []string{"right again", "nothing is lost", "0 extra"}, "network partition"},

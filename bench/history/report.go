@@ -109,12 +109,12 @@ func table(out io.Writer, v *judge.Verdict) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(
 		w,
-		"fault\ttimes\trequests\textra\tof one key\tlost\tmay be lost\tmarked\tfailed\texcused\tlongest\tp99",
+		"fault\ttimes\trequests\textra\tof one key\tlost\tmay be lost\tmarked\tanew\tfailed\texcused\tlongest\tp99",
 	)
 	for _, f := range v.Figures {
 		fmt.Fprintf(
 			w,
-			"%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\n",
+			"%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\n",
 			f.Kind,
 			f.Times,
 			f.Requests,
@@ -123,6 +123,7 @@ func table(out io.Writer, v *judge.Verdict) {
 			f.Lost,
 			f.Forgiven,
 			f.Marked,
+			f.Anew,
 			f.Failed,
 			f.Excused,
 			f.Longest.Round(time.Millisecond),

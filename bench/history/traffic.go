@@ -392,7 +392,11 @@ func (t *traffic) hold(s *slot) {
 		other := t.anyUp()
 		if done.Vague = o.Mark != judge.Unmarked; done.Vague {
 			other = n // nobody else knows what it promised
+			if !slices.Contains(t.cluster.in(up), n) {
+				return
+			}
 		}
+		done.Hold = o.Number
 		if n := other; n != nil {
 			t.wait(
 				door,

@@ -77,9 +77,7 @@ func Member(args []string) error {
 	quiet := slog.New(slog.DiscardHandler)
 	me := cluster.Member{ID: args[0], Boot: uint64(time.Now().UnixNano()), PeerAddr: args[2], GRPCAddr: args[3], State: cluster.StateJoining}
 	var join []string
-	if args[4] == "none" {
-		me.State = cluster.StateActive
-	} else {
+	if args[4] != "none" {
 		join = []string{args[4]}
 	}
 	clock := rpc.NewClock()
@@ -93,6 +91,7 @@ func Member(args []string) error {
 		return err
 	}
 	node.SetLimits(cluster.Limits{})
+	node.Membership().Agree(cluster.Trust{})
 	node.Start()
 	failed := make(chan error, 2)
 	go func() {
@@ -110,7 +109,7 @@ func Member(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(g.Wait(ctx), g.SetState(cluster.StateActive)); err != nil {
+	if err := errors.Join(g.Wait(ctx), g.Enter(ctx, node, founders), g.SetState(cluster.StateActive)); err != nil {
 		return err
 	}
 	select {
@@ -119,6 +118,9 @@ func Member(args []string) error {
 	}
 	return err
 }
+
+// founders are how many members found the cluster: both.
+const founders = 2
 
 // emptyCopies sends messages about copies without the copies.
 type emptyCopies struct{ *rpc.Peers }

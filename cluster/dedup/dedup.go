@@ -63,7 +63,13 @@ func (w *Window) shard(id ID) (s *shard, place uint64) {
 // Once runs take unless the take id was answered within [Lasts]; then it copies that answer into
 // out and reports true. take must fill out, and reports whether the answer is to be remembered.
 // Repeats of the same id wait until take returns. partition is that of the first key.
-func (w *Window) Once(now limiter.Instant, id ID, partition int, out []limiter.Decision, take func() bool) (repeated bool) {
+func (w *Window) Once(
+	now limiter.Instant,
+	id ID,
+	partition int,
+	out []limiter.Decision,
+	take func() bool,
+) (repeated bool) {
 	s, place := w.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +85,13 @@ func (w *Window) Once(now limiter.Instant, id ID, partition int, out []limiter.D
 }
 
 // OnceAlone is Once for a take with a single decision.
-func (w *Window) OnceAlone(now limiter.Instant, id ID, partition int, out *limiter.Decision, take func() bool) (repeated bool) {
+func (w *Window) OnceAlone(
+	now limiter.Instant,
+	id ID,
+	partition int,
+	out *limiter.Decision,
+	take func() bool,
+) (repeated bool) {
 	s, place := w.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,14 +106,14 @@ func (w *Window) OnceAlone(now limiter.Instant, id ID, partition int, out *limit
 	return false
 }
 
-// Each calls fn with every memory of the partitions that are wanted, shard by shard, oldest first.
+// Each calls fn with every memory of the owner's answers of the partitions that are wanted, shard by shard, oldest first.
 func (w *Window) Each(now limiter.Instant, wanted func(partition uint16) bool, fn func(Memory)) {
 	for i := range w.shards {
 		s := &w.shards[i]
 		s.mu.Lock()
 		s.expireLocked(now)
 		for k := s.head; k < s.tail; k++ {
-			if x := s.atLocked(k); wanted(x.partition) {
+			if x := s.atLocked(k); !x.flag(isShare) && wanted(x.partition) {
 				answers := make([]limiter.Decision, s.decisionsLocked(k))
 				s.answersLocked(k, answers)
 				fn(Memory{x.id, x.partition, time.Duration(now - x.at), answers})
@@ -125,10 +137,30 @@ func (w *Window) Learn(now limiter.Instant, m *Memory) {
 
 // Learned reports whether another node answered id, with one decision, and this one learned it from
 // there.
-func (w *Window) Learned(now limiter.Instant, id ID) bool {
+func (w *Window) Learned(
+	now limiter.Instant,
+	id ID,
+) bool {
+	return w.flags(now, id, 0)&isLearned != 0
+}
+
+// Share notes that id was answered, with one decision, from a share of the limit. Such an answer is
+// remembered by the node that gave it, and by no other: Each does not tell it.
+func (w *Window) Share(now limiter.Instant, id ID) { w.flags(now, id, isShare) }
+
+// Shared reports whether id was answered from a share.
+func (w *Window) Shared(now limiter.Instant, id ID) bool { return w.flags(now, id, 0)&isShare != 0 }
+
+// flags adds some to the answer to id with one decision, and returns all that it has.
+func (w *Window) flags(now limiter.Instant, id ID, more recordFlags) recordFlags {
 	s, place := w.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.findLocked(now, id, place, 1)
-	return p >= 0 && s.atLocked(p).flag(isLearned)
+	if p < 0 {
+		return 0
+	}
+	x := s.atLocked(p)
+	x.is |= more
+	return x.is
 }

@@ -16,7 +16,13 @@ func TestWindowForgetsAfterItsWindow(t *testing.T) {
 	taken := 0
 	once := func(now limiter.Instant, seq uint64) limiter.Decision {
 		var out [1]limiter.Decision
-		r.Once(now, ID{Origin: 1, Sequence: seq}, 0, out[:], func() bool { taken++; out[0].Remaining = int64(taken); return true })
+		r.Once(
+			now,
+			ID{Origin: 1, Sequence: seq},
+			0,
+			out[:],
+			func() bool { taken++; out[0].Remaining = int64(taken); return true },
+		)
 		return out[0]
 	}
 	const many = 5000
@@ -61,12 +67,21 @@ func testWindowKnowsAllIDs(t *testing.T, first int) {
 	now := limiter.Instant(0)
 	for i := range int64(100_000) {
 		now = now.Add(time.Duration(draw.IntN(int(100 * time.Microsecond))))
-		id := ID{Origin: draw.Uint64N(3), Sequence: draw.Uint64N(5_000) * []uint64{1, 16, 1024, 1 << 20}[draw.IntN(4)]}
+		id := ID{
+			Origin:   draw.Uint64N(3),
+			Sequence: draw.Uint64N(5_000) * []uint64{1, 16, 1024, 1 << 20}[draw.IntN(4)],
+		}
 		out := make([]limiter.Decision, 1+id.Sequence%4/3)
 		taken := false
 		take := func() bool {
 			taken = true
-			out[0] = limiter.Decision{Allowed: i%2 == 0, Limit: i + 1, Remaining: i, RetryAfter: time.Duration(i + 2), ResetAfter: time.Duration(i + 3)}
+			out[0] = limiter.Decision{
+				Allowed:    i%2 == 0,
+				Limit:      i + 1,
+				Remaining:  i,
+				RetryAfter: time.Duration(i + 2),
+				ResetAfter: time.Duration(i + 3),
+			}
 			if i%7 == 0 { // it has more to say than most
 				out[0].Delay, out[0].Drained, out[0].Restarted = time.Duration(i+4), i, true
 			}
@@ -110,7 +125,14 @@ func TestWindowIsBounded(t *testing.T) {
 	}
 	for i := range r.shards {
 		if s := &r.shards[i]; len(s.queue) > most || s.tail-s.head > most || len(s.latest) > most {
-			t.Errorf("shard %d holds %d of %d records, %d places; bound is %d", i, s.tail-s.head, len(s.queue), len(s.latest), most)
+			t.Errorf(
+				"shard %d holds %d of %d records, %d places; bound is %d",
+				i,
+				s.tail-s.head,
+				len(s.queue),
+				len(s.latest),
+				most,
+			)
 		}
 	}
 }
@@ -156,5 +178,56 @@ func TestWindowLearnsOnce(t *testing.T) {
 	}
 	if n := told(1 + limiter.Instant(Lasts)); n != 0 {
 		t.Errorf("%d memories of an answer that is forgotten", n)
+	}
+}
+
+// Promise: what a share of a limit said is known as that, and only where it was said.
+func TestWindowKnowsShares(t *testing.T) {
+	var r Window
+	share, owner := ID{Origin: 1, Sequence: 1}, ID{Origin: 1, Sequence: 2}
+	for _, id := range []ID{share, owner} {
+		var out limiter.Decision
+		r.OnceAlone(0, id, 3, &out, func() bool { return true })
+	}
+	r.Share(0, share)
+	r.Share(0, ID{Origin: 9}) // which nobody has asked for
+	if !r.Shared(1, share) || r.Shared(1, owner) || r.Shared(limiter.Instant(Lasts), share) {
+		t.Error("it is not known which answers are those of a share")
+	}
+	told := 0
+	r.Each(1, func(uint16) bool { return true }, func(m Memory) {
+		if told++; m.ID != owner {
+			t.Errorf("%v is told to others", m.ID)
+		}
+	})
+	if told != 1 {
+		t.Errorf("%d answers are told to others; want that of the owner", told)
+	}
+}
+
+// Promise: memory follows what is remembered: answers that are forgotten leave nothing behind, and
+// their room is used again before more is taken. A memory that is told says how old it is.
+func TestForgottenAnswersLeaveNothingBehind(t *testing.T) {
+	var r Window
+	const start = limiter.Instant(time.Hour)
+	two := make([]limiter.Decision, 2)
+	once := func(now limiter.Instant, sequence uint64) {
+		r.Once(now, ID{Origin: 1, Sequence: sequence}, 0, two, func() bool { return true })
+	}
+	s, _ := r.shard(ID{Origin: 1})
+	once(start, 0)
+	for sequence := uint64(1); s.tail < len(s.queue); sequence++ {
+		once(start, sequence)
+	}
+	room := len(s.queue)
+	r.Each(start.Add(Lasts-1), func(uint16) bool { return true }, func(m Memory) {
+		if m.Age != Lasts-1 {
+			t.Errorf("%v is told as %v old", m.ID, m.Age)
+		}
+	})
+	once(start.Add(Lasts), 0) // a repeat that comes too late
+	if len(s.queue) != room || len(s.many) != 1 || s.tail-s.head != 1 {
+		t.Errorf("there is room for %d answers, before for %d; %d are remembered, of %d requests",
+			len(s.queue), room, s.tail-s.head, len(s.many))
 	}
 }

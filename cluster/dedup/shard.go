@@ -43,6 +43,7 @@ type recordFlags uint8
 const (
 	isAllowed recordFlags = 1 << iota
 	isLearned             // another node answered it
+	isShare               // a share of the limit answered it, not the owner of the key
 	isApart               // the answers are in many: there are several, or one does not fit into a record
 )
 
@@ -131,7 +132,13 @@ func (s *shard) keepApartLocked(answers []limiter.Decision) {
 }
 
 func (x *record) answer() limiter.Decision {
-	return limiter.Decision{Allowed: x.flag(isAllowed), Limit: x.limit, Remaining: x.remaining, RetryAfter: x.retryAfter, ResetAfter: x.resetAfter}
+	return limiter.Decision{
+		Allowed:    x.flag(isAllowed),
+		Limit:      x.limit,
+		Remaining:  x.remaining,
+		RetryAfter: x.retryAfter,
+		ResetAfter: x.resetAfter,
+	}
 }
 
 // expireLocked forgets the answers older than Lasts.
@@ -151,7 +158,13 @@ func (s *shard) dropLocked() {
 }
 
 // addLocked makes the next record, without an answer yet.
-func (s *shard) addLocked(now limiter.Instant, id ID, place uint64, partition uint16, is recordFlags) {
+func (s *shard) addLocked(
+	now limiter.Instant,
+	id ID,
+	place uint64,
+	partition uint16,
+	is recordFlags,
+) {
 	// Expiring many at once reads memory in sequence, which is faster than one at each call.
 	if s.oldest.Add(Lasts+Lasts/16) <= now {
 		s.expireLocked(now)

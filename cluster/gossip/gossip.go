@@ -57,6 +57,9 @@ type Config struct {
 	// Default: now.
 	Started time.Time
 
+	// Version is that of the program, for people: others show it. Default: they show none.
+	Version string
+
 	// Bind is the host:port to gossip on, TCP and UDP. Port 0 takes a free one; an empty host means
 	// all IPv4 interfaces, and Advertise is then worth setting.
 	Bind string
@@ -236,7 +239,7 @@ func prepare(ctx context.Context, config Config) (*Gossip, *memberlist.Config, e
 	if g.seeds, err = parseSeeds(config.Join); err != nil {
 		return nil, nil, err
 	}
-	if g.roster, err = newRoster(config.Member, config.Started, g.markJoined); err != nil {
+	if g.roster, err = newRoster(config.Member, printable(config.Version), config.Started, g.markJoined); err != nil {
 		return nil, nil, err
 	}
 	conf, err := g.listConfig(ctx)
@@ -388,6 +391,10 @@ func (g *Gossip) Addr() string { return g.roster.addr() }
 
 // View is the present View. It is never nil.
 func (g *Gossip) View() *cluster.View { return g.view.Load() }
+
+// Version is that of the program of a boot of a node: one that is there, or the last one of a node
+// that has died without a goodbye. It is empty if it is not known.
+func (g *Gossip) Version(id string, boot uint64) string { return g.roster.version(id, boot) }
 
 // Joined reports whether this node is part of its cluster: it has met another member, or it is the
 // first node (it has no seeds, or all its seeds are itself). Once true it stays so, whatever

@@ -983,7 +983,7 @@ func TestAddresses(t *testing.T) {
 // a day.
 func TestLostMembersAreForgotten(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		r, err := newRoster(cluster.Member{ID: "a", Boot: 1}, time.Now(), func() {})
+		r, err := newRoster(cluster.Member{ID: "a", Boot: 1}, "", time.Now(), func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/memberlist"
 	"pgregory.net/rapid"
 
 	"penstock/cluster"
@@ -27,6 +28,7 @@ func drawMeta(t *rapid.T) meta {
 		features:  cluster.Features(rapid.Uint64().Draw(t, "features")),
 		replaced:  [mostReplaced]uint64{rapid.Uint64Min(1).Draw(t, "replaced")},
 		limits:    rapid.Uint64Min(1).Draw(t, "limits"),
+		version:   rapid.StringMatching(`[!-~]{1,64}`).Draw(t, "version"),
 	}
 }
 
@@ -42,6 +44,10 @@ func TestMetaRoundTrip(t *testing.T) {
 		more := append(bytes.Clone(b), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "appended")...)
 		if got, err := decodeMeta(more); err != nil || got != m {
 			t.Fatalf("%+v came back as %+v, %v", m, got, err)
+		}
+		b, m.version = b[:len(b)-1-len(m.version)], ""
+		if got, err := decodeMeta(b); err != nil || got != m {
+			t.Fatalf("%+v of a release without a version came back as %+v, %v", m, got, err)
 		}
 		m.limits = 0
 		if got, err := decodeMeta(b[:len(b)-8]); err != nil || got != m {
@@ -75,6 +81,12 @@ func TestMetaGolden(t *testing.T) {
 	if got := hex.EncodeToString(b); err != nil || got != want {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
 	}
+	m.version = "v1.2.3"
+	const version = "06" + "76312e322e33"
+	b, err = m.encode()
+	if got := hex.EncodeToString(b); err != nil || got != want+version {
+		t.Errorf("with a version: %v\n got %s\nwant %s", err, got, want+version)
+	}
 }
 
 func TestMetaRefused(t *testing.T) {
@@ -101,8 +113,37 @@ func TestMetaRefused(t *testing.T) {
 	if _, err := (meta{peer: strings.Repeat("x", 480)}).encode(); err != nil {
 		t.Errorf("as long as possible: %v", err)
 	}
-	if _, err := (meta{peer: strings.Repeat("x", 481)}).encode(); err == nil || !strings.Contains(err.Error(), "1 bytes too long") {
+	if _, err := (meta{peer: strings.Repeat("x", 481)}).encode(); err == nil ||
+		!strings.Contains(err.Error(), "1 bytes too long") {
 		t.Errorf("one byte longer: %v", err)
+	}
+}
+
+// The promise: a version never keeps a node with long addresses from being described, and it cannot
+// disturb a terminal or a log.
+func TestMetaVersion(t *testing.T) {
+	for _, row := range []struct{ said, want string }{
+		{"v1.2.3", "v1.2.3"}, {"", ""}, {"v1\x1b[31m\n", "v1[31m"}, {strings.Repeat("v", 100), strings.Repeat("v", 64)},
+	} {
+		if got := printable(row.said); got != row.want {
+			t.Errorf("%q is carried as %q; want %q", row.said, got, row.want)
+		}
+	}
+	m := meta{peer: strings.Repeat("x", 440), version: strings.Repeat("v", 64)}
+	b, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.version = ""
+	if got, err := decodeMeta(b); err != nil || got != m {
+		t.Errorf("%+v, %v; want the record without its version", got, err)
+	}
+	b, err = meta{version: "v1\n"}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeMeta(b); err != nil || got.version != "" {
+		t.Errorf("a version with a line's end is taken over: %q, %v", got.version, err)
 	}
 }
 
@@ -116,7 +157,8 @@ func FuzzMeta(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeMeta(b)
-		if err != nil {
+		if err != nil ||
+			len(b) > memberlist.MetaMaxSize { // the library delivers none that is longer
 			return
 		}
 		again, err := m.encode()
@@ -156,7 +198,9 @@ func TestPrecedes(t *testing.T) {
 		small := rapid.Uint64Range(1, 3)
 		draw := func(name string) meta {
 			return meta{
-				state:   cluster.State(rapid.IntRange(0, int(cluster.StateLeaving)).Draw(t, name+" state")),
+				state: cluster.State(
+					rapid.IntRange(0, int(cluster.StateLeaving)).Draw(t, name+" state"),
+				),
 				started: small.Draw(t, name+" started"), boot: small.Draw(t, name+" boot"),
 				replaced: [mostReplaced]uint64{rapid.Uint64Range(0, 3).Draw(t, name+" replaced")},
 			}

@@ -47,15 +47,15 @@ type peer struct {
 }
 
 type loss struct {
-	addr string
-	at   time.Time
+	peer
+	at time.Time
 }
 
-func newRoster(m cluster.Member, started time.Time, met func()) (*roster, error) {
+func newRoster(m cluster.Member, version string, started time.Time, met func()) (*roster, error) {
 	me := meta{
 		state: m.State, role: m.Role, boot: m.Boot, started: uint64(started.UnixNano()), algorithm: algorithm,
 		peer: m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr, features: cluster.OwnFeatures,
-		limits: m.Limits,
+		limits: m.Limits, version: version,
 	}
 	longest := me
 	for i := range longest.replaced {
@@ -142,6 +142,18 @@ func (r *roster) addrs() map[string]bool {
 		addrs[p.addr] = true
 	}
 	return addrs
+}
+
+func (r *roster) version(id string, boot uint64) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p, there := r.alive[nodeName(id, boot)]; there {
+		return p.meta.version
+	}
+	if l, died := r.lost[id]; died && l.boot == boot {
+		return l.meta.version
+	}
+	return ""
 }
 
 // missing are the addresses of at most n members that died without a goodbye, drawn at random.
@@ -251,7 +263,7 @@ func (r *roster) loseLocked(p peer) {
 		})
 		delete(r.lost, oldest)
 	}
-	r.lost[p.id] = loss{addr: p.addr, at: time.Now()}
+	r.lost[p.id] = loss{peer: p, at: time.Now()}
 }
 
 // NotifyConflict tells of one name at two addresses. Names carry a random boot id, so this is a

@@ -18,8 +18,9 @@ type (
 	LineUp         struct{ Boot Boot }
 	LineEnded      struct{ Boot Boot }
 	AddressRefused struct{ Boot Boot }
-	// Unreached says that a member cannot be called from here though voters can.
+	// Unreached says that a member leaves calls from here unanswered, Reached that it answers again.
 	Unreached struct{ Boot Boot }
+	Reached   struct{ Boot Boot }
 	// Suspended says that the process stood still in a way that its clock has not seen.
 	Suspended struct{}
 	// Leave and Recover come from an operator, Closing from a process that stops: before it closes
@@ -74,6 +75,7 @@ func (LineUp) event()         {}
 func (LineEnded) event()      {}
 func (AddressRefused) event() {}
 func (Unreached) event()      {}
+func (Reached) event()        {}
 func (Suspended) event()      {}
 func (Leave) event()          {}
 func (Stay) event()           {}

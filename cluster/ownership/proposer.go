@@ -195,9 +195,10 @@ func (s *State) want(now Instant) *Configuration {
 		switch e := s.entry(m.Boot); {
 		case len(c.Members) == 1:
 			m.Role = RoleOwner
-		case e.leaving || s.unreachable(m.Boot):
+		case e.leaving || s.unreachable(now, m.Boot):
 			m.Role = RoleLeaving
-		case e.stays && e.sign != SignLeft: // a farewell is for good
+		case e.sign == SignLeft: // a farewell is for good
+		case e.stays, e.seen && !s.missedByMost(m.Boot): // it was asked to step down, and is reached again
 			m.Role = RoleOwner
 		}
 		next.Members = append(next.Members, m)
@@ -230,8 +231,14 @@ func (s *State) ready(now Instant) func(Boot) bool {
 	return func(b Boot) bool { return all && s.config.Has(b) && s.entry(b).seen }
 }
 
-// unreachable reports whether most other members do not reach b (R10).
-func (s *State) unreachable(b Boot) bool {
+// unreachable reports whether most other members do not reach b, though it renews its right (R10):
+// it is asked to step down.
+func (s *State) unreachable(now Instant, b Boot) bool {
+	return now.Since(s.entry(b).renewed) < s.p.Suspect && s.missedByMost(b)
+}
+
+// missedByMost reports whether most other members say that they do not reach b.
+func (s *State) missedByMost(b Boot) bool {
 	n := 0
 	for _, m := range s.config.Members {
 		if m.Boot != b && slices.Contains(s.entry(m.Boot).missed, b) {

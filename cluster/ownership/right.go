@@ -90,6 +90,9 @@ func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	if s.fork.on() || s.voter.sealed && s.p.keeps(ruleSeal) {
 		return
 	}
+	if x, _ := s.config.Member(from); x.Role == RoleLeaving && s.missedByMost(from) {
+		return // asked to step down, it cannot give away what it holds: it is evicted
+	}
 	e.renewed, e.seen = now, true
 	s.send(from, RenewAck{m.Epoch, m.Sent, now})
 }

@@ -129,9 +129,6 @@ func (s *State) Ending() Ending { return s.ending }
 // Config is the configuration installed, of a candidate that of the cluster it asks, or nil.
 func (s *State) Config() *Configuration { return s.config }
 
-// Evicted are the boots that were members lately, and never are again.
-func (s *State) Evicted() []Boot { return s.evicted }
-
 // Evictable reports whether this voter would let a member go.
 func (s *State) Evictable(now Instant, b Boot) bool { return s.evictable(now, b) }
 
@@ -175,13 +172,14 @@ func (s *State) step(now Instant, e Event) {
 		s.receive(now, e.From, e.Message)
 	case LineUp:
 		s.entry(e.Boot).line(lineUp, now)
-		s.entry(e.Boot).unreached = false
 	case LineEnded:
 		s.lineEnded(now, e.Boot)
 	case AddressRefused:
 		s.refused(now, e.Boot)
 	case Unreached:
 		s.entry(e.Boot).unreached = true
+	case Reached:
+		s.entry(e.Boot).unreached = false
 	case Suspended:
 		if s.p.keeps(ruleSuspended) {
 			s.right.lose(now)

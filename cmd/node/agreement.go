@@ -73,10 +73,10 @@ func (r *running) watchers() (given []*policy.Watcher) {
 	return given
 }
 
-// lastReload says whether the files of limits and clients were taken over when they were last read,
+// lastReload says whether the files of limits, clients and TLS were taken over when they were last read,
 // and when some last were.
 func (r *running) lastReload() (ok bool, at time.Time) {
-	ok, at = true, r.started
+	ok, at = r.tlsState.good(), r.started
 	for _, w := range r.watchers() {
 		s := w.State()
 		if ok = ok && s.OK; s.Last.After(at) {

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"penstock/rpc/access"
 )
@@ -58,7 +62,8 @@ func TestFileOfClientsIsReloaded(t *testing.T) {
 		return nil
 	}
 	reloaded := func(want string) error {
-		if _, body := askAs(t, r, ops, "/metrics"); !strings.Contains(body, "penstock_config_last_reload_successful "+want+"\n") {
+		_, body := askAs(t, r, ops, "/metrics")
+		if !strings.Contains(body, "\npenstock_config_last_reload_successful "+want+"\n") {
 			return fmt.Errorf("the metric is not %s", want)
 		}
 		return nil
@@ -78,7 +83,9 @@ func TestFileOfClientsIsReloaded(t *testing.T) {
 	if err := status(shop, check, 200); err != nil {
 		t.Error("a broken file replaced a good one:", err)
 	}
-	if text := book.String(); !strings.Contains(text, "clients are not loaded; those in force stay") || !strings.Contains(text, "names no limit") {
+	text := book.String()
+	if !strings.Contains(text, "clients are not loaded; those in force stay") ||
+		!strings.Contains(text, "names no limit") {
 		t.Errorf("nothing is logged:\n%s", text)
 	}
 
@@ -95,7 +102,7 @@ func TestFileOfClientsIsReloaded(t *testing.T) {
 		t.Errorf("%d loads are recorded, want 2: %v\n%s", n, err, changes)
 	}
 	for _, secret := range []string{shop, next, ops} {
-		if strings.Contains(book.String(), secret) || strings.Contains(string(changes), secret) {
+		if strings.Contains(book.String()+string(changes), secret) {
 			t.Errorf("a log shows a token:\n%s\n%s", book, changes)
 		}
 	}
@@ -109,6 +116,8 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 		mode       os.FileMode
 	}{
 		{"", "the first line is empty", 0o600},
+		{token + "\n" + token + "\n", "has one line", 0o600},
+		{token + "\n", "chmod 600", 0o644},
 		{token + "\n", "chmod 600", 0o646},
 		{"clients:\n- {name: shop, token: " + token + ", metrics: true}\n", "chmod 600", 0o644},
 		{"clients:\n- {name: shop, token: " + token + ", check: {}}\n", "names no limit", 0o600},
@@ -127,10 +136,181 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 		if err == nil {
 			r.stop(t.Context(), 0)
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), "--auth-token-file: "+file) || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), token) {
+		if err == nil || !strings.HasPrefix(err.Error(), "--auth-token-file: "+file) ||
+			!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), token) {
 			t.Errorf("%q: started, or ended with %v; want %q", row.text, err, row.want)
 		}
 	}
+}
+
+// Promise: whatever is wrong with a file of clients when it changes, the clients in force stay.
+// The log says the fault, and the metric that there is one.
+func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
+	const ops = "ops-secret-0123456789"
+	good := "clients:\n- {name: ops, token: " + ops + ", admin: read, metrics: true}\n"
+	file := filepath.Join(t.TempDir(), "clients.yaml")
+	putFile(t, file, good)
+	r, book := startNode(t, func(s *settings) { s.AuthTokenFile, s.HTTP = file, "127.0.0.1:0" })
+	r.waitReady(t)
+	for i, row := range []struct {
+		text, want string
+		mode       os.FileMode
+	}{
+		{"", "the first line is empty", 0o600},
+		{good, "chmod 600", 0o644},
+		{ops + "\n", "chmod 600", 0o644},
+		{ops + "\n" + ops + "\n", "has one line", 0o600},
+		{"short\n", "at least 16 printable", 0o600},
+		{"clients: []\n", "clients: is empty", 0o600},
+		{good + "- {name: shop, token: " + ops + "x, check: {}}\n", "names no limit", 0o600},
+		{good + "- {name: shop, certificate: shop.example, metrics: true}\n", "--tls-ca", 0o600},
+	} {
+		if err := os.Chmod(file, row.mode); err != nil {
+			t.Fatal(err)
+		}
+		putFile(t, file, row.text)
+		r.reloadLimits()
+		said := book.String()
+		if strings.Count(said, "clients are not loaded") <= i || !strings.Contains(said, row.want) {
+			t.Errorf("%q: nothing is logged of it:\n%s", row.text, said)
+		}
+		if strings.Contains(said, ops) {
+			t.Errorf("%q: the log shows the token:\n%s", row.text, said)
+		}
+		code, body := askAs(t, r, ops, "/metrics")
+		if code != 200 || !strings.Contains(body, "\npenstock_config_last_reload_successful 0\n") {
+			t.Errorf("%q: the metrics answer %d, and show no fault", row.text, code)
+		}
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	putFile(t, file, good)
+	r.reloadLimits()
+	if _, body := askAs(t, r, ops, "/metrics"); !strings.Contains(body, "last_reload_successful 1\n") {
+		t.Error("the file is good again, and the metrics do not say so")
+	}
+}
+
+// Promise: a certificate that changes and is faulty is not taken over, and the metric says it.
+func TestFaultyCertificateShowsInTheMetrics(t *testing.T) {
+	ca := newAuthority(t, "peers")
+	cert, key := ca.issue("node-1")
+	otherCert, _ := ca.issue("other")
+	r, _ := startNode(t, func(s *settings) {
+		s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA, s.HTTP = cert, key, ca.file, "127.0.0.1:0"
+	})
+	r.waitReady(t)
+	shows := func(want string) func() error {
+		return func() error {
+			_, body := askAs(t, r, "", "/metrics")
+			if !strings.Contains(body, "\npenstock_config_last_reload_successful "+want+"\n") {
+				return fmt.Errorf("the metric is not %s", want)
+			}
+			return nil
+		}
+	}
+	if err := shows("1")(); err != nil {
+		t.Error(err)
+	}
+	for _, spoil := range []func(){
+		func() { putFile(t, cert, string(readBytes(t, otherCert))) }, // without its key
+		func() { putFile(t, key, "") },
+	} {
+		before := [2]string{string(readBytes(t, cert)), string(readBytes(t, key))}
+		spoil()
+		eventually(t, "the metric says that a file is faulty", shows("0"))
+		putFile(t, cert, before[0])
+		putFile(t, key, before[1])
+		eventually(t, "the metric says that the files are good", shows("1"))
+	}
+}
+
+// Promise: a certificate of the doors that has none of the node's names is told of, at the start
+// and when it comes later, unless --http-host has its name. One without any name ends the start.
+func TestCertificateForOtherNamesIsToldOf(t *testing.T) {
+	const told = "the certificate of --tls-cert is for other names"
+	ca := newAuthority(t, "clients")
+	issue := func(names ...string) (cert, key string) {
+		k := ca.newKey()
+		der, err := x509.MarshalECPrivateKey(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(3), DNSNames: names,
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		}
+		file := fmt.Sprintf("door%d", time.Now().UnixNano())
+		return ca.sign(file, template, k), ca.save(file+".key", "EC PRIVATE KEY", der)
+	}
+	serve := func(cert, key string, hosts ...string) (*running, *logBook) {
+		return startNode(t, func(s *settings) {
+			s.TLSCert, s.TLSKey, s.HTTPHost, s.HTTP = cert, key, hosts, "127.0.0.1:0"
+		})
+	}
+	cert, key := issue("localhost")
+	foreign, foreignKey := issue("api.example.com")
+	for _, row := range []struct {
+		cert, key string
+		hosts     []string
+		told      bool
+	}{
+		{cert, key, nil, false},
+		{foreign, foreignKey, nil, true},
+		{foreign, foreignKey, []string{"api.example.com"}, false},
+		{foreign, foreignKey, []string{"*"}, false},
+	} {
+		_, book := serve(row.cert, row.key, row.hosts...)
+		if text := book.String(); strings.Contains(text, told) != row.told {
+			t.Errorf(
+				"%s, --http-host %v: told %v, want %v:\n%s",
+				row.cert,
+				row.hosts,
+				!row.told,
+				row.told,
+				text,
+			)
+		}
+	}
+
+	r, book := serve(cert, key)
+	putFile(t, cert, string(readBytes(t, foreign)))
+	putFile(t, key, string(readBytes(t, foreignKey)))
+	eventually(t, "the log tells of the certificate that came", func() error {
+		conn, err := tls.Dial("tcp", r.address("--http"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		conn.Close()
+		if !strings.Contains(book.String(), told) {
+			return fmt.Errorf("the log: %s", book)
+		}
+		return nil
+	})
+
+	s, err := selfSettings(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cluster, s.Memory, s.Role, s.Redis = "test", 8<<20, "member", "off"
+	s.TLSCert, s.TLSKey = issue()
+	nameless, err := start(t.Context(), s, slog.New(slog.DiscardHandler))
+	if err == nil {
+		nameless.stop(t.Context(), 0)
+	}
+	if err == nil || !strings.Contains(err.Error(), s.TLSCert+": has no alternative name") {
+		t.Errorf("a certificate without names: %v", err)
+	}
+}
+
+func readBytes(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // Promise: keygen --token draws a token, and an entry that the nodes accept and that has only its
@@ -151,10 +331,12 @@ func TestKeygenToken(t *testing.T) {
 	if err != nil || plain {
 		t.Fatalf("entry %q, with a token %v: %v", entry, plain, err)
 	}
-	if ticket := access.New(set).Token([]byte(token)); ticket == nil || !strings.HasPrefix(ticket.Who(), "shop ") {
+	ticket := access.New(set).Token([]byte(token))
+	if ticket == nil || !strings.HasPrefix(ticket.Who(), "shop ") {
 		t.Errorf("the token is that of %v", ticket)
 	}
-	if out, code := runVerb(t, "keygen", "--token", "two words"); code != 1 || !strings.Contains(out, "name: give") {
+	out, code = runVerb(t, "keygen", "--token", "two words")
+	if code != 1 || !strings.Contains(out, "name: give") {
 		t.Errorf("a name with a blank: exit code %d: %s", code, out)
 	}
 }

@@ -12,7 +12,15 @@ import (
 
 // call asks a node's HTTP door.
 func (p *process) call(method, page string) (status int, body string, err error) {
-	r, err := http.NewRequest(method, "http://"+p.http+page, nil)
+	return p.send(method, page, "")
+}
+
+// send is call with a body of JSON, if that is not empty.
+func (p *process) send(method, page, json string) (status int, body string, err error) {
+	r, err := http.NewRequest(method, "http://"+p.http+page, strings.NewReader(json))
+	if json != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	if err != nil {
 		return 0, "", err
 	}

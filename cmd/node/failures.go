@@ -7,10 +7,14 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/rpc"
 )
 
 // failedFor is how long a node is shown that has gone without a goodbye.
 const failedFor = 10 * time.Minute
+
+// maxFailures bounds how many are shown: nodes with names that never come back would add up.
+const maxFailures = 256
 
 // failure is a node that has gone without a goodbye.
 type failure struct {
@@ -20,9 +24,10 @@ type failure struct {
 
 // failures are the nodes that have gone without a goodbye within failedFor, and have not come back.
 type failures struct {
-	mu   sync.Mutex // guards below
-	list []failure  // oldest first
-	last []cluster.Member
+	mu    sync.Mutex // guards below
+	list  []failure  // oldest first
+	last  []cluster.Member
+	clock func() time.Time // of tests; nil: time.Now
 }
 
 // see compares v with the view before it, and returns the members that have failed in between.
@@ -36,6 +41,7 @@ func (f *failures) see(now time.Time, v *cluster.View) (fresh []cluster.Member) 
 		}
 	}
 	f.list = slices.DeleteFunc(f.list, func(x failure) bool { return v.Find(x.member.ID) >= 0 })
+	f.list = f.list[max(0, len(f.list)-maxFailures):]
 	f.last = v.Members
 	return fresh
 }
@@ -48,11 +54,50 @@ func (f *failures) at(now time.Time) []failure {
 	return slices.Clone(f.list)
 }
 
-func (f *failures) count() int { return len(f.at(time.Now())) }
+func (f *failures) now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.clock != nil {
+		return f.clock()
+	}
+	return time.Now()
+}
+
+func (f *failures) count() int { return len(f.at(f.now())) }
+
+// Failed lists the members that are shown as failed (rpc.Roster).
+func (r *running) Failed() (list []rpc.FailedMember) {
+	now := r.failures.now()
+	for _, f := range r.failures.at(now) {
+		list = append(list, rpc.FailedMember{Member: f.member, Ago: now.Sub(f.at)})
+	}
+	return list
+}
+
+// Version is that of the program of m (rpc.Roster).
+func (r *running) Version(m cluster.Member) string {
+	if m.Boot == r.member.Boot {
+		return version()
+	}
+	if g := r.teller.Load(); g != nil {
+		return g.Version(m.ID, m.Boot)
+	}
+	return ""
+}
 
 // logFailures warns of each member that has gone without a goodbye.
 func logFailures(log *slog.Logger, failed []cluster.Member) {
 	for _, m := range failed {
-		log.Warn("a member has failed: it is gone, and has not said goodbye", "member", m.ID, "role", m.Role.String(), "peer", m.PeerAddr, "state", m.State.String())
+		log.Warn(
+			"a member has failed: it is gone, and has not said goodbye",
+			"member",
+			m.ID,
+			"role",
+			m.Role.String(),
+			"peer",
+			m.PeerAddr,
+			"state",
+			m.State.String(),
+		)
 	}
 }

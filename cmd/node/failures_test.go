@@ -1,6 +1,11 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,13 +17,22 @@ import (
 func TestFailuresAreRemembered(t *testing.T) {
 	view := func(members ...cluster.Member) *cluster.View {
 		t.Helper()
-		v, err := cluster.NewView("me", append(members, cluster.Member{ID: "me", State: cluster.StateActive}))
+		v, err := cluster.NewView(
+			"me",
+			append(members, cluster.Member{ID: "me", State: cluster.StateActive}),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return v
 	}
-	a, b := cluster.Member{ID: "a", State: cluster.StateActive}, cluster.Member{ID: "b", State: cluster.StateActive}
+	a, b := cluster.Member{
+		ID:    "a",
+		State: cluster.StateActive,
+	}, cluster.Member{
+		ID:    "b",
+		State: cluster.StateActive,
+	}
 	leaving := b
 	leaving.State = cluster.StateLeaving
 	now := time.Now()
@@ -46,5 +60,133 @@ func TestFailuresAreRemembered(t *testing.T) {
 		if showing := f.at(now); len(showing) != step.showing {
 			t.Errorf("%s: %d are shown; want %d", step.what, len(showing), step.showing)
 		}
+	}
+}
+
+// Promise: a node that was killed stays visible as failed, with the version that it ran, in
+// `penstock members`, on the HTTP page and over gRPC; `penstock top` does not ask it; and it is
+// active again when it is back.
+func TestKilledNodeIsShown(t *testing.T) {
+	nodes := serveCluster(t, 3)
+	nodes[2].cmd.Process.Kill()
+	<-nodes[2].exited
+
+	type list struct {
+		Members []struct {
+			Name, State, Version string
+			Failed               *int64 `json:"failed_ago_ms"`
+		}
+	}
+	stateOf := func(text string) error {
+		var l list
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			return err
+		}
+		if len(l.Members) != 3 {
+			return fmt.Errorf("%d members are listed; want 3: %s", len(l.Members), text)
+		}
+		for i, m := range l.Members {
+			state := "active"
+			if i == 2 {
+				state = "failed"
+			}
+			if m.State != state || m.Version != l.Members[0].Version || m.Version == "" ||
+				(m.Failed != nil) != (state == "failed") {
+				return fmt.Errorf(
+					"%s: %+v; want it %s, and its version as the others'",
+					m.Name,
+					m,
+					state,
+				)
+			}
+		}
+		return nil
+	}
+	eventually(t, "n3 is shown as failed", func() error {
+		_, body, err := nodes[0].call("GET", "/v1/members")
+		if err != nil {
+			return err
+		}
+		return stateOf(body)
+	})
+	out, err := exec.Command(built, "members", "--addr", nodes[0].grpc, "-o", "json").
+		CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := stateOf(string(out)); err != nil {
+		t.Error(err)
+	}
+	out, err = exec.Command(built, "members", "--addr", nodes[0].grpc).CombinedOutput()
+	if err != nil || !regexp.MustCompile(`(?m)^n3 +failed +member`).Match(out) ||
+		!regexp.MustCompile(`(?m)^n3 failed \d+s ago, without a goodbye`).Match(out) {
+		t.Errorf("penstock members: %v:\n%s", err, out)
+	}
+	if out, err := exec.Command(built, "top", "--addr", nodes[0].grpc).CombinedOutput(); err != nil {
+		t.Errorf("penstock top asks a node that is gone: %v:\n%s", err, out)
+	}
+
+	serveProcess(t, "n3", "--limits", write(t, testLimits), "--join", nodes[0].gossip)
+	waitForMembers(t, nodes[0], 3)
+	if _, body, err := nodes[0].call("GET", "/v1/members"); err != nil ||
+		strings.Contains(body, "failed") {
+		t.Errorf("n3 is back, and still said to have failed: %v %s", err, body)
+	}
+}
+
+// Promise: a failed member leaves the list of members after ten minutes.
+func TestFailedMemberLeavesTheList(t *testing.T) {
+	r, _ := startNode(t, func(s *settings) { s.Name, s.HTTP = "me", "127.0.0.1:0" })
+	r.waitReady(t)
+	now := time.Now()
+	advance := func(d time.Duration) {
+		r.failures.mu.Lock()
+		defer r.failures.mu.Unlock()
+		now = now.Add(d)
+		then := now
+		r.failures.clock = func() time.Time { return then }
+	}
+	for _, members := range [][]cluster.Member{{r.member, {ID: "other", Boot: 7, State: cluster.StateActive}}, {r.member}} {
+		v, err := cluster.NewView("me", members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.failures.see(now, v)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		shown bool
+	}{{0, true}, {failedFor - time.Millisecond, true}, {time.Millisecond, false}} {
+		advance(step.after)
+		if body := page(t, r, "/v1/members"); strings.Contains(
+			body,
+			`"state":"failed"`,
+		) != step.shown {
+			t.Errorf("%v later: %s; want the failed member shown: %t", step.after, body, step.shown)
+		}
+	}
+}
+
+// Promise: names that come and go without a goodbye do not add up without bound.
+func TestFailuresAreBounded(t *testing.T) {
+	var f failures
+	now := time.Now()
+	for i := range maxFailures + 10 {
+		for _, members := range [][]cluster.Member{{{ID: "me"}, {ID: fmt.Sprint(i)}}, {{ID: "me"}}} {
+			v, err := cluster.NewView("me", members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.see(now, v)
+		}
+	}
+	list := f.at(now)
+	if len(list) != maxFailures || list[0].member.ID != "10" {
+		t.Errorf(
+			"%d are kept, the oldest is %s; want the %d latest",
+			len(list),
+			list[0].member.ID,
+			maxFailures,
+		)
 	}
 }

@@ -86,7 +86,6 @@ func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
 						ID:    id,
 						Term:  math.MaxUint64,
 						Claim: all,
-						Knows: cluster.Knows{Members: math.MaxUint64},
 					},
 					&cluster.Move{From: k, To: boots[i], ID: id, Term: math.MaxUint64, Claim: all},
 				)

@@ -42,22 +42,29 @@ type verbs struct {
 	Check       checkVerb       `cmd:"" help:"Charge a key. Exits 0 if allowed, 2 if denied, 1 on error."`
 	Peek        peekVerb        `cmd:"" help:"Show the state of a key, and charge nothing."`
 	Reset       resetVerb       `cmd:"" help:"Forget what a key has used."`
+	Credit      creditVerb      `cmd:"" help:"Give units back to a key, and record it in the audit log."`
 	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
 	Ring        ringVerb        `cmd:"" help:"Show which node owns a key."`
 	Top         topVerb         `cmd:"" help:"List the keys of a cluster that have used most."`
+	Limits      limitsVerb      `cmd:"" help:"Show what candidates of limits would change, and promote them."`
 	Policy      policyVerb      `cmd:"" help:"Check, explain, compare and try files of limits, without a node."`
 	Bench       benchVerb       `cmd:"" help:"Send load to a cluster, measure its answers, and check what it admits."`
 	Sim         simVerb         `cmd:"" help:"Simulate clusters: sim --seed 7 is one of them, and prints the same bytes every time."`
 	Recover     recoverVerb     `cmd:"" help:"Have a node go on without a majority of its voters, that is gone for good."`
-	Keygen      keygenVerb      `cmd:"" help:"Make a random key for the gossip, or a token for a client."`
-	Certs       certsVerb       `cmd:"" help:"Make the certificates that nodes show each other."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
-	Import      importVerb      `cmd:"" help:"Write limits and rules that do what another program does."`
-	Completion  completionVerb  `cmd:"" help:"Make a shell complete verbs, flags and values."`
-	Man         manVerb         `cmd:"" help:"Write the pages of the manual."`
-	Version     versionVerb     `cmd:"" help:"Print the version."`
+	offlineVerbs
 
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version."`
+}
+
+// offlineVerbs ask no node.
+type offlineVerbs struct {
+	Keygen     keygenVerb     `cmd:"" help:"Make a random key for the gossip, or a token for a client."`
+	Certs      certsVerb      `cmd:"" help:"Make the certificates that nodes show each other."`
+	Import     importVerb     `cmd:"" help:"Write limits and rules that do what another program does."`
+	Completion completionVerb `cmd:"" help:"Make a shell complete verbs, flags and values."`
+	Man        manVerb        `cmd:"" help:"Write the pages of the manual."`
+	Version    versionVerb    `cmd:"" help:"Print the version."`
 }
 
 // exitCode ends the process with a code and no further words.
@@ -130,7 +137,8 @@ func joinNegatives(args []string) (joined []string) {
 		if a == "--" {
 			return append(joined, args[i:]...)
 		}
-		if last := len(joined) - 1; last >= 0 && negative.MatchString(a) && bareFlag.MatchString(joined[last]) {
+		if last := len(joined) - 1; last >= 0 && negative.MatchString(a) &&
+			bareFlag.MatchString(joined[last]) {
 			joined[last] += "=" + a
 			continue
 		}

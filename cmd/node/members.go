@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -26,27 +27,36 @@ type memberRow struct {
 	Boot  string `json:"boot"`
 	Self  bool   `json:"self"`
 
+	Version string `json:"version"` // empty if the node does not say
+	Failed  *int64 `json:"failed_ago_ms,omitempty"`
+
 	Limits string `json:"limits"` // hash of what stands in files; empty if the node does not say
 }
 
-func (v *membersVerb) Run(sh shell) error {
-	list := struct {
-		Members []memberRow `json:"members"`
-		Ring    string      `json:"ring"`
+// memberList is the answer to membersVerb.
+type memberList struct {
+	Members []memberRow `json:"members"`
+	Ring    string      `json:"ring"`
 
-		Disagreeing []string `json:"limits_disagreeing"` // with the node that has answered
-	}{Members: []memberRow{}, Disagreeing: []string{}}
+	Disagreeing []string `json:"limits_disagreeing"` // with the node that has answered
+}
+
+func (v *membersVerb) Run(sh shell) error {
+	list := memberList{Members: []memberRow{}, Disagreeing: []string{}}
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
 		answer, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
 		if err != nil {
 			return err
 		}
-		list.Ring, list.Disagreeing = answer.Ring, append(list.Disagreeing, answer.LimitsDisagreeing...)
+		list.Ring, list.Disagreeing = answer.Ring, append(
+			list.Disagreeing,
+			answer.LimitsDisagreeing...)
 		for _, m := range answer.Members {
 			list.Members = append(list.Members, memberRow{
-				Name: m.Name, State: m.State, Role: m.Role, Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress,
+				Name: m.Name, State: m.State, Role: m.Role,
+				Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress,
 				Boot: fmt.Sprintf("%016x", m.Boot), Self: m.Self,
-				Limits: m.Limits,
+				Limits: m.Limits, Version: m.Version, Failed: m.FailedAgoMs,
 			})
 		}
 		return nil
@@ -54,31 +64,58 @@ func (v *membersVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	return v.print(sh.out, list, func(w io.Writer) error {
-		rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER", "LIMITS"}}
-		for _, m := range list.Members {
-			name := m.Name
-			if m.Self {
-				name += "*"
-			}
-			rows = append(rows, []string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits})
+	return v.print(sh.out, list, list.write)
+}
+
+func (l memberList) write(w io.Writer) error {
+	rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER", "LIMITS", "VERSION"}}
+	for _, m := range l.Members {
+		name := m.Name
+		if m.Self {
+			name += "*"
 		}
-		colourOf := func(row, column int) string {
-			if row == 0 || rows[0][column] != "STATE" {
-				return ""
-			}
-			return stateColour(rows[row][column])
+		rows = append(
+			rows,
+			[]string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits, m.Version},
+		)
+	}
+	colourOf := func(row, column int) string {
+		if row == 0 || rows[0][column] != "STATE" {
+			return ""
 		}
-		if err := colouredColumns(w, rows, colourOf); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(w, "\n* has answered. Ring %s: nodes with the same agree on every owner.\n", list.Ring)
-		if err == nil && len(list.Disagreeing) > 0 {
-			_, err = fmt.Fprintf(w, "DIFFERENT LIMITS: the files of %s say something else than those of the node that has answered.\n"+
-				"Give all nodes the same files; until then the owner of a key decides by its own.\n", strings.Join(list.Disagreeing, ", "))
-		}
+		return stateColour(rows[row][column])
+	}
+	if err := colouredColumns(w, rows, colourOf); err != nil {
 		return err
-	})
+	}
+	_, err := fmt.Fprintf(w, "\n%s%s", l.failed(),
+		"* has answered. Ring "+l.Ring+": nodes with the same agree on every owner.\n")
+	if err == nil && len(l.Disagreeing) > 0 {
+		_, err = fmt.Fprintf(
+			w,
+			"DIFFERENT LIMITS: the files of %s say something else than those of the node "+
+				"that has answered.\nGive all nodes the same files; until then the owner of a key decides by its own.\n",
+			strings.Join(l.Disagreeing, ", "),
+		)
+	}
+	return err
+}
+
+// failed has a line for each member that has failed.
+func (l memberList) failed() (lines string) {
+	for _, m := range l.Members {
+		if m.Failed == nil {
+			continue
+		}
+		ago := (time.Duration(*m.Failed) * time.Millisecond).Round(time.Second)
+		lines += fmt.Sprintf(
+			"%s failed %v ago, without a goodbye. It is listed for %v, or until it is back.\n",
+			m.Name,
+			ago,
+			failedFor,
+		)
+	}
+	return lines
 }
 
 type ringVerb struct {

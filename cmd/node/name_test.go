@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -149,13 +150,14 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// agreed is nil if each of these processes sees all of them as active, no others, and the same
-// ring.
+// agreed is nil if each of these processes sees all of them as active, no others that are there,
+// and the same ring.
 func agreed(nodes ...*process) error {
 	ring := ""
 	for _, p := range nodes {
+		type named struct{ Name, State string }
 		var seen struct {
-			Members []struct{ Name, State string }
+			Members []named
 			Ring    string
 		}
 		_, body, err := p.call("GET", "/v1/members")
@@ -174,6 +176,7 @@ func agreed(nodes ...*process) error {
 				active++
 			}
 		}
+		seen.Members = slices.DeleteFunc(seen.Members, func(m named) bool { return m.State == "failed" })
 		if active != len(nodes) || len(seen.Members) != len(nodes) || seen.Ring != ring {
 			return fmt.Errorf("%s sees %s", p.name, body)
 		}

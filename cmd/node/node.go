@@ -42,6 +42,7 @@ type running struct {
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
 	tokens   *policy.Watcher // nil without --auth-token-file
+	tlsState tlsState
 	audit    *audit.Log
 
 	auditFile *os.File // nil without --audit-log
@@ -146,13 +147,10 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	var peerTLS *tls.Config
 	if s.PeerTLSCert != "" {
 		var err error
-		if peerTLS, err = rpc.ClientTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
+		if peerTLS, err = r.peerFiles().Client(); err != nil {
 			return fmt.Errorf("--peer-tls-cert: %w", err)
 		}
 		peerTLS = rpc.PeerTLS(peerTLS)
-		if err = rpc.CheckCertificateFile(s.PeerTLSCert, r.member.ID, r.member.Role); err != nil {
-			return fmt.Errorf("--peer-tls-cert %s: %w", s.PeerTLSCert, err)
-		}
 	}
 	r.clock = rpc.NewClock()
 	r.peers = rpc.NewPeers(rpc.PeersConfig{
@@ -234,21 +232,25 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	gate := fair.New()
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
-		Node: r.node, Clients: clients, Audit: r.audit, Admin: d.admin.off(), Version: version(), Started: r.started,
+		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
+		Admin:    s.Admin == "",
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: r.newMetrics(clientTLS),
 		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
+		Roster: r,
 	}
 	pages.Metrics.AddGate(gate)
 	if o := r.opened("--http"); o != nil {
 		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
 	}
 	if o := r.opened("--admin"); o != nil {
-		o.serveHTTP(rpc.NewHTTPServer(rpc.NewAdmin(pages)), clientTLS)
+		o.serveHTTP(rpc.NewAdminServer(rpc.NewAdmin(pages)), clientTLS)
 	}
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Drain: r.drain,
-			Doors: []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
+			AdminElsewhere: s.Admin != "",
+			Doors:          []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
+			Roster: r,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
@@ -260,7 +262,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.opened("--peer"); o != nil {
 		var peerTLS *tls.Config
 		if s.PeerTLSCert != "" {
-			if peerTLS, err = rpc.ServerTLS(s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA); err != nil {
+			if peerTLS, err = r.peerFiles().Server(); err != nil {
 				return fmt.Errorf("--peer-tls-cert: %w", err)
 			}
 			peerTLS = rpc.PeerTLS(peerTLS)
@@ -285,7 +287,7 @@ func (r *running) clientTLS() (*tls.Config, error) {
 	if s.TLSCert == "" {
 		return nil, nil
 	}
-	c, err := rpc.ServerTLS(s.TLSCert, s.TLSKey, s.TLSCA)
+	c, err := r.doorFiles().Server()
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)
 	}
@@ -295,7 +297,7 @@ func (r *running) clientTLS() (*tls.Config, error) {
 func (o *openDoor) serveHTTP(s *http.Server, t *tls.Config) {
 	o.serve = func(l net.Listener) error {
 		if t != nil {
-			s.TLSConfig = t
+			s.TLSConfig = t.Clone() // each server adds to its own
 			return ignore(s.ServeTLS(l, "", ""), http.ErrServerClosed)
 		}
 		return ignore(s.Serve(l), http.ErrServerClosed)
@@ -408,7 +410,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		r.member.State = cluster.StateActive
 	}
 	g, err := gossip.Start(ctx, gossip.Config{
-		Member: r.member, Started: r.started,
+		Member: r.member, Started: r.started, Version: version(),
 		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys, Join: s.Join,
 		OnView:     r.see,
 		OnContest:  r.node.LetGo,
@@ -442,7 +444,7 @@ func (r *running) see(v *cluster.View) {
 		names[i] = m.ID + " " + m.State.String()
 	}
 	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
-	logFailures(r.log, r.failures.see(time.Now(), v))
+	logFailures(r.log, r.failures.see(r.failures.now(), v))
 	r.peers.Keep(v.Members)
 	r.node.SetView(v)
 	r.compareLimits(v)

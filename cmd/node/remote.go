@@ -251,27 +251,6 @@ func (v *peekVerb) Run(sh shell) error {
 	return d.print(sh.out, v.output)
 }
 
-type resetVerb struct {
-	keyed
-	remote
-	output
-}
-
-func (v *resetVerb) Run(sh shell) error {
-	d, err := v.decide(nil, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
-		out, err := limitsOf(c).Reset(ctx, &penstockv1.ResetRequest{Items: []*penstockv1.Item{i}})
-		return out.GetDecisions(), err
-	})
-	if err != nil {
-		return err
-	}
-	if d.Degraded {
-		return fmt.Errorf("not done: %s, which owns the key, cannot be reached; try again", d.Owner)
-	}
-	d.done = "reset"
-	return d.print(sh.out, v.output)
-}
-
 // decide asks about the one item of the command line.
 func (k keyed) decide(cost *int64, r remote, ask func(context.Context, *client.Client, *penstockv1.Item) ([]*penstockv1.Decision, error)) (decision, error) {
 	item, err := k.item(cost)

@@ -114,7 +114,7 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 	return clients, nil
 }
 
-// readToken reads the bearer token that a client sends: the first line of the file.
+// readToken reads the bearer token that a client sends.
 func readToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -31,7 +31,7 @@ type settings struct {
 	Peer   string `group:"doors" default:"127.0.0.1:7947" help:"Node to node, gRPC."`
 	GRPC   string `group:"doors" name:"grpc" default:"127.0.0.1:7948" help:"Clients, gRPC; unix:///path too."`
 	HTTP   string `group:"doors" name:"http" default:"127.0.0.1:7949" help:"Clients, HTTP and JSON; unix:///path too."`
-	Admin  string `group:"doors" placeholder:"HOST:PORT" help:"Metrics, pprof, reset and status on a listener of their own. Default: on --http."`
+	Admin  string `group:"doors" placeholder:"HOST:PORT" help:"Metrics, pprof, reset, status and the gRPC service Admin on a listener of their own, and nowhere else; off: nowhere. Default: on --http, and Admin on --grpc."`
 	Redis  string `group:"doors" default:"127.0.0.1:7950" help:"Clients, Redis protocol; unix:///path too."`
 
 	Limits      string `group:"limits" type:"path" placeholder:"PATH" help:"YAML file, or directory of them, with the named limits. Watched; SIGHUP reads it again."`

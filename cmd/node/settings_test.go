@@ -133,11 +133,11 @@ func TestGossipKeys(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	if got, err := readToken(write(t, "0123456789abcdef\nrest")); err != nil ||
+	if got, err := readToken(write(t, "0123456789abcdef\r\n\n")); err != nil ||
 		got != "0123456789abcdef" {
 		t.Errorf("%q, %v", got, err)
 	}
-	for _, text := range []string{"", "short", "\n0123456789abcdef", "0123456789 abcdef", "0123456789abcdé…"} {
+	for _, text := range []string{"", "short", "\n0123456789abcdef", "0123456789abcdef\nrest", "0123456789 abcdef", "0123456789abcdé…"} {
 		if _, err := readToken(write(t, text)); err == nil ||
 			!strings.Contains(err.Error(), "--auth-token-file") {
 			t.Errorf("%q: error %v; want one that names the flag", text, err)

@@ -55,7 +55,9 @@ func (v *topVerb) Run(sh shell) error {
 	list := topList{Keys: []topRow{}}
 	var mu sync.Mutex // guards list
 	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
-		out, err := adminOf(c).Top(ctx, &penstockv1.TopRequest{Count: int32(v.Count), Limit: v.Limit})
+		out, err := adminOf(
+			c,
+		).Top(ctx, &penstockv1.TopRequest{Count: int32(v.Count), Limit: v.Limit})
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -77,14 +79,33 @@ func (v *topVerb) Run(sh shell) error {
 // unasked names the members that did not answer.
 func unasked(missing []string) error {
 	if len(missing) > 0 {
-		return fmt.Errorf("without %v: not reached by the gRPC address that it has told the others", missing)
+		return fmt.Errorf(
+			"without %v: not reached by the gRPC address that it has told the others",
+			missing,
+		)
 	}
 	return nil
 }
 
 // askMembers asks every member of the cluster, all at once, with what the command line has shown to
 // the first. missing are those that do not answer, sorted.
-func (r remote) askMembers(question func(context.Context, *client.Client) error) (missing []string, err error) {
+func (r remote) askMembers(
+	question func(context.Context, *client.Client) error,
+) (missing []string, err error) {
+	return r.askEach(func(m *penstockv1.Member) bool { return m.Role == "member" }, question)
+}
+
+// askNodes is askMembers with agents too.
+func (r remote) askNodes(
+	question func(context.Context, *client.Client) error,
+) (missing []string, err error) {
+	return r.askEach(func(*penstockv1.Member) bool { return true }, question)
+}
+
+// askEach asks those that are meant.
+func (r remote) askEach(
+	meant func(*penstockv1.Member) bool, question func(context.Context, *client.Client) error,
+) (missing []string, err error) {
 	missing = []string{}
 	err = r.ask(func(ctx context.Context, c *client.Client) error {
 		members, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
@@ -94,8 +115,8 @@ func (r remote) askMembers(question func(context.Context, *client.Client) error)
 		var each sync.WaitGroup
 		var mu sync.Mutex // guards missing
 		for _, m := range members.Members {
-			if m.Role != "member" {
-				continue
+			if !meant(m) || m.State == "failed" {
+				continue // a failed member holds no keys: another one has taken them over
 			}
 			each.Go(func() {
 				if err := r.askMember(ctx, c, m, question); err != nil {
@@ -113,7 +134,12 @@ func (r remote) askMembers(question func(context.Context, *client.Client) error)
 }
 
 // askMember asks m; c is connected to the first that was asked.
-func (r remote) askMember(ctx context.Context, c *client.Client, m *penstockv1.Member, question func(context.Context, *client.Client) error) error {
+func (r remote) askMember(
+	ctx context.Context,
+	c *client.Client,
+	m *penstockv1.Member,
+	question func(context.Context, *client.Client) error,
+) error {
 	if !m.Self {
 		var err error
 		if c, err = r.dial([]string{m.GrpcAddress}); err != nil {
@@ -128,14 +154,21 @@ func (l *topList) add(out *penstockv1.TopResponse) {
 	l.Seen += out.Seen
 	l.Partial = l.Partial || out.Partial
 	for _, k := range out.Keys {
-		l.Keys = append(l.Keys, topRow{string(k.Key), k.LimitName, k.Limit, k.Used, k.ResetAfterMs, out.Node})
+		l.Keys = append(
+			l.Keys,
+			topRow{string(k.Key), k.LimitName, k.Limit, k.Used, k.ResetAfterMs, out.Node},
+		)
 	}
 }
 
 // sort puts the keys that have used most first, and cuts the rest off.
 func (l *topList) sort(count int) {
 	slices.SortFunc(l.Keys, func(a, b topRow) int {
-		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(
+			cmp.Compare(b.Used, a.Used),
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Key, b.Key),
+		)
 	})
 	l.Keys = l.Keys[:min(count, len(l.Keys))]
 }
@@ -144,7 +177,17 @@ func (l *topList) sort(count int) {
 func (l topList) write(w io.Writer) error {
 	rows := [][]string{{"USED", "OF", "NEW IN", "LIMIT", "OWNER", "KEY"}}
 	for _, k := range l.Keys {
-		rows = append(rows, []string{thousands(k.Used), thousands(k.Limit), wait(k.ResetAfter), cut(k.Name, 12), cut(k.Owner, 10), cut(shown(k.Key), 22)})
+		rows = append(
+			rows,
+			[]string{
+				thousands(k.Used),
+				thousands(k.Limit),
+				wait(k.ResetAfter),
+				cut(k.Name, 12),
+				cut(k.Owner, 10),
+				cut(shown(k.Key), 22),
+			},
+		)
 	}
 	if err := columns(w, rows); err != nil {
 		return err

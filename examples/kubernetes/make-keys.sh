@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes what kustomization.yaml puts into the Secrets penstock-keys and penstock-agent-keys: the key of the gossip, and an
+# Makes what kustomization.yaml puts into the Secrets of this folder: the key of the gossip, and an
 # authority with a certificate for each member and one for the agents. It needs openssl. A cluster that has cert-manager can
 # issue the certificates instead; what counts are the names in them: *.penstock, by which members dial each other,
 # penstock://node/NAME, whose the certificate is, and penstock://role/member or agent, what it is good for. An agent's
@@ -22,3 +22,11 @@ certificate() { # FILE NODE ROLE
 }
 for member in $members; do certificate "$member" "$member" member; done
 certificate agent "$pods" agent
+# A program's token, for its container alone, and its rights, for its agent alone, which gets but the token's hash.
+mkdir "$dir/shop"
+openssl rand -hex 32 >"$dir/shop/token"
+hash=$(tr -d '\n' <"$dir/shop/token" | openssl dgst -sha256 -r | cut -d' ' -f1)
+cat >"$dir/shop/clients.yaml" <<END
+clients:
+  - {name: shop, sha256: $hash, check: {limits: [api, signup]}}
+END

@@ -1,12 +1,14 @@
 package kubernetes
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -152,6 +154,35 @@ func TestManifestsFitTogether(t *testing.T) {
 		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 			m.fits(t, pod, c)
 		}
+	}
+}
+
+// Promise: a program's container has its token alone: no key of nodes, and no rights to change.
+// Its agent has the hash of the token, and not the token.
+func TestProgramsHaveTheLeast(t *testing.T) {
+	m := render(t)
+	pod := m.app.Spec.Template.Spec
+	secrets := func(c corev1.Container) (names []string) {
+		for _, v := range pod.Volumes {
+			mounted := func(mount corev1.VolumeMount) bool { return mount.Name == v.Name }
+			if v.Secret != nil && slices.ContainsFunc(c.VolumeMounts, mounted) {
+				names = append(names, v.Secret.SecretName[:strings.LastIndex(v.Secret.SecretName, "-")])
+			}
+		}
+		return names
+	}
+	if got := secrets(pod.Containers[0]); !slices.Equal(got, []string{"shop-token"}) {
+		t.Errorf("the program has the Secrets %v", got)
+	}
+	agents := []string{"penstock-agent-keys", "shop-rights"}
+	if got := secrets(pod.InitContainers[0]); !slices.Equal(got, agents) {
+		t.Errorf("the agent has the Secrets %v", got)
+	}
+	rights := secretOf(t, m, "shop-rights", "clients.yaml")
+	token := secretOf(t, m, "shop-token", "token")
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(token)))
+	if !strings.Contains(rights, hash) || strings.Contains(rights, token) {
+		t.Errorf("the rights %q are not those of the hash %s alone", rights, hash)
 	}
 }
 

@@ -56,6 +56,7 @@ type pods struct {
 	binary string
 	limits string // the folder of the ConfigMap
 	seed   string // where the first member's gossip is
+	token  string // of the program
 }
 
 func newPods(t *testing.T) *pods {
@@ -70,7 +71,29 @@ func newPods(t *testing.T) *pods {
 			t.Fatal(err)
 		}
 	}
+	p.token = secretOf(t, p.m, "shop-token", "token")
+	// The test looks at members, as the program may not.
+	const watcher = "  - {name: test, token: " + testToken + ", admin: read}\n"
+	rights := secretOf(t, p.m, "shop-rights", "clients.yaml") + "\n" + watcher
+	file := filepath.Join(p.m.keys, "shop", "clients.yaml")
+	if err := os.WriteFile(file, []byte(rights), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	return p
+}
+
+const testToken = "a-token-of-the-test-alone"
+
+// secretOf is a file of the Secret whose name begins so.
+func secretOf(t *testing.T, m *manifests, prefix, file string) string {
+	t.Helper()
+	for name, s := range m.secrets {
+		if strings.HasPrefix(name, prefix+"-") {
+			return strings.TrimSpace(string(s.Data[file]))
+		}
+	}
+	t.Fatalf("no Secret is called %s", prefix)
+	return ""
 }
 
 // free is an address of loopback where nobody listens, nor is given one by a listener on port 0.
@@ -104,7 +127,8 @@ func (p *pods) run(pod string, c corev1.Container, gossip, sockets string) *cont
 		"$(POD).penstock", "localhost", "$(POD)", pod,
 		"dns+penstock:7946", "dns+localhost:"+seedPort,
 		"0.0.0.0:7946", gossip, "0.0.0.0:7947", "127.0.0.1:0",
-		"/etc/penstock/limits", p.limits, "/etc/penstock/keys", p.m.keys, "/run/penstock", sockets,
+		"/etc/penstock/limits", p.limits, "/etc/penstock/keys", p.m.keys,
+		"/etc/penstock/rights", filepath.Join(p.m.keys, "shop"), "/run/penstock", sockets,
 	)}
 	variables := map[string]string{"PENSTOCK_NAME": pod}
 	for _, e := range c.EnvFrom {
@@ -196,7 +220,16 @@ func (p *pods) ask(sockets, page string, into any) int {
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(sockets, "http.sock"))
 		},
 	}}
-	answer, err := browser.Get("http://agent" + page)
+	request, err := http.NewRequest("GET", "http://agent"+page, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	token := p.token
+	if page == "/v1/members" {
+		token = testToken
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := browser.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -288,9 +321,27 @@ func TestContainersRun(t *testing.T) {
 		return ""
 	}
 	alice := six("alice")
-	out, err := exec.Command(p.binary, "check", "signup", alice, "--addr", "unix://"+filepath.Join(sockets[1], "grpc.sock")).CombinedOutput()
+	out, err := exec.Command(p.binary, "check", "signup", alice,
+		"--addr", "unix://"+filepath.Join(sockets[1], "grpc.sock"),
+		"--auth-token-file", filepath.Join(p.m.keys, "shop", "token")).CombinedOutput()
 	if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != 2 {
 		t.Errorf("the seventh, by the gRPC socket: %v\n%s", err, out)
+	}
+
+	for _, row := range []struct {
+		page string
+		want int
+	}{
+		{"/v1/check?limit=api&key=x", 200},
+		{"/v1/check?limit=other&key=x", 403},
+		{"/v1/check?limit=api&key=x&cost=-1", 403},
+		{"/v1/ring?key=x", 403},
+		{"/metrics", 403},
+	} {
+		var answer any
+		if code := p.ask(sockets[0], row.page, &answer); code != row.want {
+			t.Errorf("the program asks %s: %d %v, want %d", row.page, code, answer, row.want)
+		}
 	}
 
 	p.end(members[2])

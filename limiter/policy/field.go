@@ -152,6 +152,7 @@ var limitFields = []limitField{
 		return err
 	}},
 	{"overrides", nil}, // see page.overrides
+	{"candidate", nil}, // see page.candidate
 }
 
 // overrideField is a field that an override may have.

@@ -30,7 +30,15 @@ func (b *book) parse(file string, data []byte, top func(*page, ast.Node)) {
 		p.lines = append(p.lines, strings.TrimRight(line, "\r\n"))
 	}
 	if len(data) > MaxFile {
-		p.faultAt(1, 1, "", fmt.Sprintf("the file is larger than %d bytes; spread the limits over several files of a directory", MaxFile))
+		p.faultAt(
+			1,
+			1,
+			"",
+			fmt.Sprintf(
+				"the file is larger than %d bytes; spread the limits over several files of a directory",
+				MaxFile,
+			),
+		)
 		return
 	}
 	if !p.readable() {
@@ -61,7 +69,12 @@ func (p *page) readable() bool {
 	depth := 0
 	for i, line := range p.lines {
 		if len(line) > maxLine {
-			p.faultAt(i+1, 1, "", fmt.Sprintf("the line has %d bytes; at most %d are accepted", len(line), maxLine))
+			p.faultAt(
+				i+1,
+				1,
+				"",
+				fmt.Sprintf("the line has %d bytes; at most %d are accepted", len(line), maxLine),
+			)
 			return false
 		}
 		if !utf8.ValidString(line) {
@@ -77,7 +90,12 @@ func (p *page) readable() bool {
 				depth = max(0, depth-1)
 			}
 			if depth > maxDepth {
-				p.faultAt(i+1, utf8.RuneCountInString(line[:k])+1, "", fmt.Sprintf("more than %d brackets are open here", maxDepth))
+				p.faultAt(
+					i+1,
+					utf8.RuneCountInString(line[:k])+1,
+					"",
+					fmt.Sprintf("more than %d brackets are open here", maxDepth),
+				)
 				return false
 			}
 		}
@@ -110,7 +128,13 @@ func (p *page) faultAt(line, column int, field, reason string) {
 		p.hidden++
 		return
 	}
-	f := &Fault{File: p.file, Line: max(line, 1), Column: max(column, 1), Field: field, Reason: reason}
+	f := &Fault{
+		File:   p.file,
+		Line:   max(line, 1),
+		Column: max(column, 1),
+		Field:  field,
+		Reason: reason,
+	}
 	if f.Line <= len(p.lines) {
 		f.source = p.lines[f.Line-1]
 	}
@@ -193,11 +217,18 @@ func (p *page) limit(n ast.Node) {
 			continue
 		}
 		places[name] = v.Value
+		if name == "candidate" {
+			continue // see below: it needs all the other fields
+		}
 		if name == "overrides" {
-			p.overrides(v.Value, &d, places)
+			p.overrides(v.Value, &d, places, name)
 		} else if err := limitFields[i].read(value{v.Value}, &d); err != nil {
 			p.fault(v.Value, name, err.Error())
 		}
+	}
+	var tried *draft
+	if at := places["candidate"]; at != nil {
+		tried = p.candidate(at, d, places)
 	}
 	if p.count() > before {
 		return
@@ -212,7 +243,7 @@ func (p *page) limit(n ast.Node) {
 		}
 		return n
 	}
-	l, err := d.finish()
+	l, err := d.finishWith(tried)
 	if err != nil {
 		var spec *limiter.SpecError
 		if !errors.As(err, &spec) {
@@ -226,12 +257,12 @@ func (p *page) limit(n ast.Node) {
 
 // overrides reads the exceptions from a limit. places gets the nodes of each by the name that
 // limiter.New has for it: "overrides[2]", "overrides[2].key".
-func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node) {
+func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node, field string) {
 	if _, empty := n.(*ast.NullNode); empty {
 		return
 	}
-	for i, item := range p.list(n, "overrides") {
-		at := fmt.Sprintf("overrides[%d]", i)
+	for i, item := range p.list(n, field) {
+		at := fmt.Sprintf("%s[%d]", field, i)
 		places[at] = item
 		m, ok := item.(*ast.MappingNode)
 		if !ok {
@@ -241,9 +272,16 @@ func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node) {
 		var o limiter.Override
 		for _, v := range m.Values {
 			name := v.Key.String()
-			k := slices.IndexFunc(overrideFields, func(f overrideField) bool { return f.name == name })
+			k := slices.IndexFunc(
+				overrideFields,
+				func(f overrideField) bool { return f.name == name },
+			)
 			if k < 0 {
-				p.fault(v.Key, at+"."+shorten(name), "is unknown; an override has: key, limit, burst, refill, unlimited; all else is the limit's")
+				p.fault(
+					v.Key,
+					at+"."+shorten(name),
+					"is unknown; an override has: key, limit, burst, refill, unlimited; all else is the limit's",
+				)
 				continue
 			}
 			places[at+"."+name] = v.Value
@@ -262,10 +300,28 @@ func (p *page) keep(n ast.Node, l *limiter.Limit) {
 		p.fault(n, "name", fmt.Sprintf("%q is the name of another limit of this file", l.Name))
 	case file != "":
 		p.fault(n, "name", fmt.Sprintf("%q is also a limit of %s", l.Name, file))
-	case p.size+1+len(l.Overrides()) > MaxLimits:
-		p.fault(n, "", fmt.Sprintf("this is one limit or override too many; %d are accepted", MaxLimits))
+	case limiter.IsCandidateName(l.Name):
+		p.fault(
+			n,
+			"name",
+			fmt.Sprintf("%q is the name of a candidate's counters; choose another one", l.Name),
+		)
+	case p.size+sizeOf(l) > MaxLimits:
+		p.fault(
+			n,
+			"",
+			fmt.Sprintf("this is one limit or override too many; %d are accepted", MaxLimits),
+		)
 	default:
 		p.limits[l.Name], p.files[l.Name] = l, p.file
-		p.size += 1 + len(l.Overrides())
+		p.size += sizeOf(l)
 	}
+}
+
+// sizeOf is how many limits and overrides l stands for.
+func sizeOf(l *limiter.Limit) int {
+	if c := l.Candidate(); c != nil {
+		return 1 + len(l.Overrides()) + sizeOf(c)
+	}
+	return 1 + len(l.Overrides())
 }

@@ -33,7 +33,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -51,9 +50,7 @@ type Set struct {
 func (s *Set) count() int { return len(s.Limits) }
 
 func (s *Set) equal(other *Set) bool {
-	return maps.EqualFunc(s.Limits, other.Limits, func(a, b *limiter.Limit) bool {
-		return a.Spec == b.Spec && slices.Equal(a.Overrides(), b.Overrides())
-	}) && reflect.DeepEqual(s.Rules.Rules(), other.Rules.Rules())
+	return maps.EqualFunc(s.Limits, other.Limits, (*limiter.Limit).SameAs) && reflect.DeepEqual(s.Rules.Rules(), other.Rules.Rules())
 }
 
 // Bounds of what is read.

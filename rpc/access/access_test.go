@@ -207,7 +207,8 @@ func TestModesOfFiles(t *testing.T) {
 	}{
 		{shopToken + "\n", 0o600, false, true},
 		{shopToken + "\n", 0o640, false, true},
-		{shopToken + "\n", 0o644, false, true},
+		{shopToken + "\n", 0o644, false, false},
+		{shopToken + "\n", 0o644, true, true},
 		{shopToken + "\n", 0o646, false, false},
 		{shopToken + "\n", 0o646, true, true},
 		{listed, 0o600, false, true},

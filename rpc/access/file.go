@@ -50,8 +50,10 @@ type fileCheck struct {
 var isList = regexp.MustCompile(`(?m)^clients:`)
 
 // Load reads a file: a list of clients, or a token that may do everything in the first line. A
-// list with a token in it must be closed to other users of the machine, and no file may be changed
-// by them, unless shared says that this is meant. No error shows anything of a token.
+// file with a token in it must be closed to other users of the machine, and no file may be changed
+// by them, unless shared says that this is meant. The group may read it: orchestrators that mount
+// secrets for an unprivileged user give them to a group of the container. No error shows anything
+// of a token.
 func Load(path string, shared bool) (*Set, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -66,13 +68,12 @@ func Load(path string, shared bool) (*Set, error) {
 		return nil, err
 	}
 	others := info.Mode().Perm() & 0o006
-	if !plain || !isList.Match(text) {
-		// Hashes may be read. And the file of one token is often a mounted secret, which has mode
-		// 0644 unless somebody says otherwise: the node warns of it.
-		others &= 0o002
+	if !plain {
+		others &= 0o002 // hashes may be read
 	}
 	if others != 0 && !shared {
-		return nil, fmt.Errorf("%s: every user of this machine may read or change it (mode %#o); chmod 600 it, or say --insecure",
+		return nil, fmt.Errorf("%s: every user of this machine may read or change it (mode %#o); "+
+			"chmod 600 it, mount it with such a mode (defaultMode: 0400 in Kubernetes), or say --insecure",
 			path, info.Mode().Perm())
 	}
 	return set, nil
@@ -107,9 +108,12 @@ func Parse(text []byte) (set *Set, plain bool, err error) {
 	return set, plain, nil
 }
 
-// ParseToken reads a token: the first line of text.
+// ParseToken reads a token: the first line of text, and the only one that is not blank.
 func ParseToken(text []byte) (string, error) {
-	line, _, _ := bytes.Cut(text, []byte("\n"))
+	line, rest, _ := bytes.Cut(text, []byte("\n"))
+	if len(bytes.TrimSpace(rest)) > 0 {
+		return "", errors.New("a file of one token has one line; for several tokens, write a list of clients")
+	}
 	token := strings.TrimSpace(string(line))
 	return token, checkToken(token)
 }

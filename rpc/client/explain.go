@@ -29,14 +29,21 @@ func Explain(err error, targets []string) error {
 	switch {
 	case s.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("no answer from %s in time: %s", nodes, s.Message())
-	case s.Code() == codes.Unimplemented && strings.Contains(s.Message(), "unknown service penstock."):
-		return fmt.Errorf("%s speaks gRPC, but is no door for clients; perhaps it is the --peer of a node. %s", nodes, rightDoor)
+	case s.Code() == codes.Unimplemented && strings.Contains(s.Message(), noService+"v1.Admin"):
+		return fmt.Errorf("%s has no Admin service: a node with --admin has it there alone, "+
+			"so give that address; or perhaps this is the --peer of a node. %s", nodes, rightDoor)
+	case s.Code() == codes.Unimplemented && strings.Contains(s.Message(), noService):
+		return fmt.Errorf("%s speaks gRPC, but is no door for clients; "+
+			"perhaps it is the --peer of a node. %s", nodes, rightDoor)
 	}
 	if s.Code() == codes.Unavailable && hungUp(s.Message()) {
 		return fmt.Errorf("cannot reach %s: it hangs up, so it has just stopped, is another door, or needs TLS. %s", nodes, rightDoor)
 	}
 	return errors.New(s.Message())
 }
+
+// noService is how gRPC begins to say that it does not have a service of this project.
+const noService = "unknown service penstock."
 
 // hungUp reports whether the other end broke the connection before any valid gRPC answer.
 func hungUp(why string) bool {

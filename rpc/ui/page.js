@@ -94,8 +94,11 @@ async function refresh() {
   try {
     showStatus(await ask("/v1/status"));
     const members = await ask("/v1/members");
-    at("members").replaceChildren(...members.members.map((m) =>
-      row([m.name, m.state, m.role, m.http_address || "–", m.grpc_address || "–", m.limits || "–"], m.self ? "self" : "")));
+    at("members").replaceChildren(...members.members.map((m) => {
+      const state = m.failed_ago_ms === undefined ? m.state : m.state + " " + span(m.failed_ago_ms) + " ago";
+      return row([m.name, state, m.role, m.version || "–", m.http_address || "–", m.grpc_address || "–", m.limits || "–"],
+        m.self ? "self" : m.state === "failed" ? "bad" : "");
+    }));
     const others = members.limits_disagreeing;
     at("disagreeing").hidden = others.length === 0;
     at("disagreeing").textContent = "Different limits: the files of " + others.join(", ") +

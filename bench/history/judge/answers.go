@@ -165,6 +165,13 @@ func (h *History) judgeAnswer(
 			At: []*Fault{f}, Text: "a node that is cut off from most admits without saying so",
 		})
 	}
+	if anew := h.begunAnew(o); anew != nil {
+		figures.of(anew.Kind).Anew++
+		return
+	}
+	if h.holdForgotten(o) {
+		return
+	}
 	if f != nil && f.Marks {
 		if h.excused(o, f) {
 			return

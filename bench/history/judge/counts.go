@@ -75,10 +75,15 @@ func (s *step) next(all counts) (out counts) {
 	for _, c := range all {
 		if s.op == nil {
 			c.owed, c.forgiven, c.free = c.owed+s.owe, c.forgiven+s.forgive, c.free+s.release
-			if s.expires {
-				c.forgiven = min(c.forgiven, s.forgivable)
+			late := max(0, c.forgiven-s.forgivable)
+			if !s.expires {
+				late = 0
 			}
+			c.forgiven -= late
 			out = out.with(c)
+			for n := int64(1); n <= min(late, c.used); n++ { // forgotten in time, and nobody has looked since
+				out = out.with(count{c.used - n, c.owed + n, c.forgiven, c.free})
+			}
 			continue
 		}
 		used, change, ok := s.explained()

@@ -53,6 +53,7 @@ type Op struct {
 	Cost   int64         `json:"cost"`
 	ID     string        `json:"id,omitempty"`   // of a request that is sent more than once
 	Held   int64         `json:"held,omitempty"` // Settle: units of the hold
+	Hold   int           `json:"hold,omitempty"` // Settle: Number of the request that got the hold
 	Start  time.Duration `json:"start"`
 	End    time.Duration `json:"end"`
 
@@ -197,6 +198,8 @@ type History struct {
 	Ops    []*Op    `json:"ops"`
 	// Patience multiplies the times after which answers must be right again; 0 means 1.
 	Patience float64 `json:"patience,omitempty"`
+
+	byKey map[string][]*Op // in the order in which they were answered
 }
 
 // A Contradiction is a promise that the history breaks.
@@ -235,6 +238,7 @@ type Figures struct {
 	Extra    int64         // units admitted beyond their limits, of all keys
 	Worst    int64         // of one key
 	Marked   int           // answers
+	Anew     int           // of these: of counters that began anew
 	Failed   int           // requests without an answer, through doors that should have answered
 	Excused  int           // of both, while the machine stalled
 	Longest  time.Duration // from a fault until the last answer that was marked, late or missing
@@ -260,6 +264,7 @@ type key struct {
 // Judge looks for contradictions.
 func (h *History) Judge() *Verdict {
 	v := &Verdict{}
+	h.index()
 	figures := newFigures(h)
 	for _, k := range h.keys(v) {
 		v.Keys++
@@ -291,7 +296,7 @@ func (h *History) judgeKey(k *key, figures figures, v *Verdict) {
 	case k.limit.Permits:
 		judgePermits(k, v)
 	default:
-		judgeSum(k, figures, v)
+		judgeSum(h, k, figures, v)
 		if k.limit.Exact {
 			judgeCounts(h, k, figures, v)
 		}

@@ -23,11 +23,14 @@ func at(start, end int, remaining int64, change ...func(*Op)) *Op {
 
 func denied(o *Op)             { o.Allowed = false }
 func peek(o *Op)               { o.Kind, o.Cost = Peek, 0 }
+func unheld(o *Op)             { o.Failed = "NotFound: there is no hold of this id, or not any more" }
 func failed(o *Op)             { o.Failed = "no answer" }
 func redis(o *Op)              { o.Mark, o.Owner, o.Source = Unknown, "", "" }
 func refused(o *Op)            { o.Refused = true }
 func id(s string) func(*Op)    { return func(o *Op) { o.ID = s } }
 func by(s string) func(*Op)    { return func(o *Op) { o.Node = s } }
+func number(n int) func(*Op)   { return func(o *Op) { o.Number = n } }
+func got(n int) func(*Op)      { return func(o *Op) { o.Hold = n } }
 func of(s string) func(*Op)    { return func(o *Op) { o.Limit = s } }
 func cost(n int64) func(*Op)   { return func(o *Op) { o.Cost = n } }
 func hold(o *Op)               { o.Kind = Hold }
@@ -57,6 +60,13 @@ func killed() *Fault {
 		Kind: "kill", Nodes: []string{"n2"}, Start: 1000 * ms, Struck: 1010 * ms, End: 3000 * ms, Settled: 3000 * ms,
 		Forgets: true, Slack: 110 * ms, Marks: true, Gone: true, Again: 250 * ms,
 	}
+}
+
+// pair is a crash of n2 and n3 at 1 s.
+func pair() *Fault {
+	f := killed()
+	f.Kind, f.Nodes = "kill-pair", []string{"n2", "n3"}
+	return f
 }
 
 func cut() *Fault {
@@ -104,6 +114,8 @@ func TestHistories(t *testing.T) {
 		{"… but not before it was sent", []*Op{at(0, 1, 8), at(1001, 1100, 0, failed)}, killed(), "charged once", ""},
 
 		{"a crash forgets what is new", []*Op{at(0, 1, 9), at(950, 951, 8), at(1200, 1201, 8)}, killed(), "", ""},
+		{"… also if nobody looks for long", []*Op{at(0, 1, 9), at(950, 951, 8), at(9000, 9001, 9, peek)}, killed(), "", ""},
+		{"… and no more", []*Op{at(0, 1, 9), at(950, 951, 8), at(9000, 9001, 10, peek)}, killed(), "nothing is lost", "at least 1"},
 		{"… not what is old", []*Op{at(0, 1, 9), at(500, 501, 8), at(1200, 1201, 8)}, killed(), "nothing is lost", "at least 1"},
 		{"… no more than is new", []*Op{at(0, 1, 9), at(500, 501, 8), at(950, 951, 7), at(1200, 1201, 8)}, killed(), "nothing is lost", "excuses 1"},
 		{"… nothing of another owner", []*Op{at(950, 951, 9, func(o *Op) { o.Owner = "n3" }), at(1200, 1201, 9)}, killed(), "nothing is lost", ""},
@@ -162,6 +174,32 @@ func TestHistories(t *testing.T) {
 		{"a breaker that stays open", append(many(200, 1300), many(20, 2500, marked(10))...), killed(), "right again", "20 of 220"},
 		{"marked long after it is settled", []*Op{at(9000, 9001, 9, marked(10))}, killed(), "nothing is marked", ""},
 		{"too late", append(many(20, 1300), at(1300, 2900, 9)), killed(), "right again", ""},
+
+		{"an owner that begins anew says so", []*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))}, pair(), "", ""},
+		{"… until the window ends", []*Op{
+			at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10)), at(9010, 9011, 8),
+		}, pair(), "", ""},
+		{"… with the whole limit", []*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(9))}, pair(), "nothing is marked", ""},
+		{"… and is no share", []*Op{at(0, 1, 9), at(9000, 9001, 2, marked(10))}, pair(), "nothing is marked", ""},
+		{"… if both have failed", []*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))}, killed(), "nothing is marked", ""},
+		{"… of that key", []*Op{
+			at(0, 1, 9, func(o *Op) { o.Owner = "n4" }), at(9000, 9001, 9, unsure(10)),
+		}, pair(), "nothing is marked", ""},
+		{"too many, in all, of one that began anew", []*Op{
+			at(0, 1, 0, of("loose"), cost(2)), at(9000, 9001, 0, of("loose"), cost(3), unsure(2)),
+		}, pair(), "covered by bounds", ""},
+		{"a crash forgets a hold", []*Op{
+			at(950, 951, 9, hold, number(7)), at(2000, 2001, 0, unheld, settle(1), got(7), cost(0)),
+		}, killed(), "", ""},
+		{"… not an old one, though", []*Op{
+			at(500, 501, 9, hold, number(7)), at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
+		}, killed(), "no request fails", ""},
+		{"… unless its heir fails too", []*Op{
+			at(500, 501, 9, hold, number(7)), at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
+		}, pair(), "", ""},
+		{"… and none of another owner", []*Op{
+			at(950, 951, 9, hold, number(7), func(o *Op) { o.Owner = "n3" }), at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
+		}, killed(), "no request fails", ""},
 
 		{"cut off, before it notices", []*Op{at(1200, 1201, 9, by("n2"))}, cut(), "", ""},
 		{"cut off, and marked", []*Op{at(4000, 4001, 9, by("n2"), marked(10))}, cut(), "", ""},

@@ -9,11 +9,14 @@ import (
 
 // bounds adds up the bounds that marked answers stated, the largest of each fault. stated is false
 // if an answer had no bound, or could not say that it was marked.
-func (k *key) bounds() (units int64, stated bool) {
+func (k *key) bounds(h *History) (units int64, stated bool) {
 	most := map[*Fault]int64{}
 	for _, o := range k.ops {
 		if o.Failed != "" || o.Mark == Unmarked {
 			continue
+		}
+		if f := h.begunAnew(o); f != nil {
+			most[f] = max(most[f], o.Bound)
 		}
 		for _, f := range k.faults {
 			if f.Marks && o.overlaps(f.Start, f.Settled+time.Second) {
@@ -37,7 +40,7 @@ func (k *key) excess(rule, text string, ops []*Op) *Contradiction {
 
 // judgeSum: of a counter no more is admitted than its limit, what its faults forgive, and what
 // marked answers said.
-func judgeSum(k *key, figures figures, v *Verdict) {
+func judgeSum(h *History, k *key, figures figures, v *Verdict) {
 	var plain, all, returned, forgiven int64
 	var ops []*Op
 	for _, o := range k.ops {
@@ -63,7 +66,7 @@ func judgeSum(k *key, figures figures, v *Verdict) {
 		v.add(k.excess("0 extra", fmt.Sprintf("%d units were admitted by unmarked answers; the limit is %d, and its "+
 			"faults excuse %d", plain, most, forgiven), tail(ops)))
 	}
-	if bound, stated := k.bounds(); stated && all > most+forgiven+bound {
+	if bound, stated := k.bounds(h); stated && all > most+forgiven+bound {
 		v.add(k.excess("covered by bounds", fmt.Sprintf("%d units were admitted; the limit is %d, its faults excuse "+
 			"%d, and the marked answers said %d at most", all, most, forgiven, bound), tail(ops)))
 	}

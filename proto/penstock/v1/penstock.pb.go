@@ -2216,7 +2216,7 @@ func (*MembersRequest) Descriptor() ([]byte, []int) {
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// joining, active or leaving.
+	// joining, active or leaving; failed: gone without a goodbye within ten minutes, and not back. Failed members come last.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	// member or agent.
 	Role        string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
@@ -2228,7 +2228,11 @@ type Member struct {
 	// This is the node that answers.
 	Self bool `protobuf:"varint,8,opt,name=self,proto3" json:"self,omitempty"`
 	// Hash of the limits and rules in the node's files: nodes whose files say the same have the same. Empty if its release does not say.
-	Limits        string `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits string `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Version of its program. Empty if its release does not say.
+	Version string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	// Of one that has failed: how long ago the asked node noticed it.
+	FailedAgoMs   *int64 `protobuf:"varint,11,opt,name=failed_ago_ms,json=failedAgoMs,proto3,oneof" json:"failed_ago_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2324,6 +2328,20 @@ func (x *Member) GetLimits() string {
 		return x.Limits
 	}
 	return ""
+}
+
+func (x *Member) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Member) GetFailedAgoMs() int64 {
+	if x != nil && x.FailedAgoMs != nil {
+		return *x.FailedAgoMs
+	}
+	return 0
 }
 
 // MembersResponse is the asked node's view of the cluster.
@@ -3215,6 +3233,115 @@ func (x *RecoverResponse) GetNode() string {
 	return ""
 }
 
+// CreditRequest names a key.
+type CreditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of a limit.
+	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// 1 to 1024 bytes.
+	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// 1 or more. A key never has more than its limit.
+	Units         int64 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreditRequest) Reset() {
+	*x = CreditRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreditRequest) ProtoMessage() {}
+
+func (x *CreditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreditRequest.ProtoReflect.Descriptor instead.
+func (*CreditRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CreditRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *CreditRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *CreditRequest) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+// CreditResponse has the state of the key after that.
+type CreditResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decision      *Decision              `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreditResponse) Reset() {
+	*x = CreditResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreditResponse) ProtoMessage() {}
+
+func (x *CreditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreditResponse.ProtoReflect.Descriptor instead.
+func (*CreditResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *CreditResponse) GetDecision() *Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
 // LimitsRequest asks for the limits of a node.
 type LimitsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3224,7 +3351,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3363,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3376,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
 }
 
 // LimitsResponse has them, by name.
@@ -3263,7 +3390,7 @@ type LimitsResponse struct {
 
 func (x *LimitsResponse) Reset() {
 	*x = LimitsResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3402,7 @@ func (x *LimitsResponse) String() string {
 func (*LimitsResponse) ProtoMessage() {}
 
 func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3415,7 @@ func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsResponse.ProtoReflect.Descriptor instead.
 func (*LimitsResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LimitsResponse) GetNode() string {
@@ -3313,14 +3440,16 @@ type NamedLimit struct {
 	// PutLimit made it, and not a file.
 	Put bool `protobuf:"varint,2,opt,name=put,proto3" json:"put,omitempty"`
 	// How many overrides it has, which are not listed.
-	Overrides     int32 `protobuf:"varint,3,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	Overrides int32 `protobuf:"varint,3,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	// Absent if it has none.
+	Candidate     *Candidate `protobuf:"bytes,4,opt,name=candidate,proto3" json:"candidate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NamedLimit) Reset() {
 	*x = NamedLimit{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3461,7 @@ func (x *NamedLimit) String() string {
 func (*NamedLimit) ProtoMessage() {}
 
 func (x *NamedLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3474,7 @@ func (x *NamedLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedLimit.ProtoReflect.Descriptor instead.
 func (*NamedLimit) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NamedLimit) GetLimit() *InlineLimit {
@@ -3369,17 +3498,123 @@ func (x *NamedLimit) GetOverrides() int32 {
 	return 0
 }
 
+func (x *NamedLimit) GetCandidate() *Candidate {
+	if x != nil {
+		return x.Candidate
+	}
+	return nil
+}
+
+// Candidate is a limit that is tried beside a live one: it sees what that is asked at the client doors of the asked node, counts
+// by itself, and never decides. Its counts begin when it comes into force there.
+type Candidate struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Limit     *InlineLimit           `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Overrides int32                  `protobuf:"varint,2,opt,name=overrides,proto3" json:"overrides,omitempty"`
+	// Checks that it would have admitted or refused.
+	Allowed uint64 `protobuf:"varint,3,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Denied  uint64 `protobuf:"varint,4,opt,name=denied,proto3" json:"denied,omitempty"`
+	// Of these, how many the live limit has answered otherwise.
+	NewlyDenied  uint64 `protobuf:"varint,5,opt,name=newly_denied,json=newlyDenied,proto3" json:"newly_denied,omitempty"`
+	NewlyAllowed uint64 `protobuf:"varint,6,opt,name=newly_allowed,json=newlyAllowed,proto3" json:"newly_allowed,omitempty"`
+	// Checks that it was not asked about, or that no owner has answered.
+	Unknown       uint64 `protobuf:"varint,7,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Candidate) Reset() {
+	*x = Candidate{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Candidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Candidate) ProtoMessage() {}
+
+func (x *Candidate) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
+func (*Candidate) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Candidate) GetLimit() *InlineLimit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *Candidate) GetOverrides() int32 {
+	if x != nil {
+		return x.Overrides
+	}
+	return 0
+}
+
+func (x *Candidate) GetAllowed() uint64 {
+	if x != nil {
+		return x.Allowed
+	}
+	return 0
+}
+
+func (x *Candidate) GetDenied() uint64 {
+	if x != nil {
+		return x.Denied
+	}
+	return 0
+}
+
+func (x *Candidate) GetNewlyDenied() uint64 {
+	if x != nil {
+		return x.NewlyDenied
+	}
+	return 0
+}
+
+func (x *Candidate) GetNewlyAllowed() uint64 {
+	if x != nil {
+		return x.NewlyAllowed
+	}
+	return 0
+}
+
+func (x *Candidate) GetUnknown() uint64 {
+	if x != nil {
+		return x.Unknown
+	}
+	return 0
+}
+
 // PutLimitRequest has a limit with its name, and without overrides.
 type PutLimitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Limit         *InlineLimit           `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Limit *InlineLimit           `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// A whole limit, to be tried beside it; its name and how it answers follow from the limit. Absent: none.
+	Candidate     *InlineLimit `protobuf:"bytes,2,opt,name=candidate,proto3" json:"candidate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutLimitRequest) Reset() {
 	*x = PutLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3626,7 @@ func (x *PutLimitRequest) String() string {
 func (*PutLimitRequest) ProtoMessage() {}
 
 func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,12 +3639,19 @@ func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitRequest.ProtoReflect.Descriptor instead.
 func (*PutLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PutLimitRequest) GetLimit() *InlineLimit {
 	if x != nil {
 		return x.Limit
+	}
+	return nil
+}
+
+func (x *PutLimitRequest) GetCandidate() *InlineLimit {
+	if x != nil {
+		return x.Candidate
 	}
 	return nil
 }
@@ -3426,7 +3668,7 @@ type PutLimitResponse struct {
 
 func (x *PutLimitResponse) Reset() {
 	*x = PutLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3680,7 @@ func (x *PutLimitResponse) String() string {
 func (*PutLimitResponse) ProtoMessage() {}
 
 func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3693,7 @@ func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitResponse.ProtoReflect.Descriptor instead.
 func (*PutLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PutLimitResponse) GetNode() string {
@@ -3468,6 +3710,96 @@ func (x *PutLimitResponse) GetReplaced() bool {
 	return false
 }
 
+// PromoteLimitRequest names a limit.
+type PromoteLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteLimitRequest) Reset() {
+	*x = PromoteLimitRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteLimitRequest) ProtoMessage() {}
+
+func (x *PromoteLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteLimitRequest.ProtoReflect.Descriptor instead.
+func (*PromoteLimitRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *PromoteLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// PromoteLimitResponse says where it is so now.
+type PromoteLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteLimitResponse) Reset() {
+	*x = PromoteLimitResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteLimitResponse) ProtoMessage() {}
+
+func (x *PromoteLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteLimitResponse.ProtoReflect.Descriptor instead.
+func (*PromoteLimitResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *PromoteLimitResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 // DeleteLimitRequest names a limit.
 type DeleteLimitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3478,7 +3810,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3822,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3835,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -3523,7 +3855,7 @@ type DeleteLimitResponse struct {
 
 func (x *DeleteLimitResponse) Reset() {
 	*x = DeleteLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +3867,7 @@ func (x *DeleteLimitResponse) String() string {
 func (*DeleteLimitResponse) ProtoMessage() {}
 
 func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +3880,7 @@ func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{44}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteLimitResponse) GetNode() string {
@@ -3692,7 +4024,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06holder\x18\x03 \x01(\tR\x06holder\"C\n" +
 	"\x0eExtendResponse\x121\n" +
 	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"\x10\n" +
-	"\x0eMembersRequest\"\xef\x01\n" +
+	"\x0eMembersRequest\"\xc4\x02\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
@@ -3702,7 +4034,11 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fhttp_address\x18\x06 \x01(\tR\vhttpAddress\x12\x12\n" +
 	"\x04boot\x18\a \x01(\x06R\x04boot\x12\x12\n" +
 	"\x04self\x18\b \x01(\bR\x04self\x12\x16\n" +
-	"\x06limits\x18\t \x01(\tR\x06limits\"\x83\x01\n" +
+	"\x06limits\x18\t \x01(\tR\x06limits\x12\x18\n" +
+	"\aversion\x18\n" +
+	" \x01(\tR\aversion\x12'\n" +
+	"\rfailed_ago_ms\x18\v \x01(\x03H\x00R\vfailedAgoMs\x88\x01\x01B\x10\n" +
+	"\x0e_failed_ago_ms\"\x83\x01\n" +
 	"\x0fMembersResponse\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.penstock.v1.MemberR\amembers\x12\x12\n" +
 	"\x04ring\x18\x02 \x01(\tR\x04ring\x12-\n" +
@@ -3759,21 +4095,41 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\x10\n" +
 	"\x0eRecoverRequest\"%\n" +
 	"\x0fRecoverResponse\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\x0f\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"M\n" +
+	"\rCreditRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\x03R\x05units\"C\n" +
+	"\x0eCreditResponse\x121\n" +
+	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"\x0f\n" +
 	"\rLimitsRequest\"U\n" +
 	"\x0eLimitsResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12/\n" +
-	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"l\n" +
+	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"\xa2\x01\n" +
 	"\n" +
 	"NamedLimit\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x10\n" +
 	"\x03put\x18\x02 \x01(\bR\x03put\x12\x1c\n" +
-	"\toverrides\x18\x03 \x01(\x05R\toverrides\"A\n" +
+	"\toverrides\x18\x03 \x01(\x05R\toverrides\x124\n" +
+	"\tcandidate\x18\x04 \x01(\v2\x16.penstock.v1.CandidateR\tcandidate\"\xed\x01\n" +
+	"\tCandidate\x12.\n" +
+	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x1c\n" +
+	"\toverrides\x18\x02 \x01(\x05R\toverrides\x12\x18\n" +
+	"\aallowed\x18\x03 \x01(\x04R\aallowed\x12\x16\n" +
+	"\x06denied\x18\x04 \x01(\x04R\x06denied\x12!\n" +
+	"\fnewly_denied\x18\x05 \x01(\x04R\vnewlyDenied\x12#\n" +
+	"\rnewly_allowed\x18\x06 \x01(\x04R\fnewlyAllowed\x12\x18\n" +
+	"\aunknown\x18\a \x01(\x04R\aunknown\"y\n" +
 	"\x0fPutLimitRequest\x12.\n" +
-	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\"B\n" +
+	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x126\n" +
+	"\tcandidate\x18\x02 \x01(\v2\x18.penstock.v1.InlineLimitR\tcandidate\"B\n" +
 	"\x10PutLimitResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1a\n" +
-	"\breplaced\x18\x02 \x01(\bR\breplaced\"(\n" +
+	"\breplaced\x18\x02 \x01(\bR\breplaced\")\n" +
+	"\x13PromoteLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"*\n" +
+	"\x14PromoteLimitResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"(\n" +
 	"\x12DeleteLimitRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\")\n" +
 	"\x13DeleteLimitResponse\x12\x12\n" +
@@ -3841,7 +4197,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse\x12D\n" +
 	"\aReserve\x12\x1b.penstock.v1.ReserveRequest\x1a\x1c.penstock.v1.ReserveResponse\x12A\n" +
 	"\x06Settle\x12\x1a.penstock.v1.SettleRequest\x1a\x1b.penstock.v1.SettleResponse\x12A\n" +
-	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xa5\x05\n" +
+	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xbd\x06\n" +
 	"\x05Admin\x12D\n" +
 	"\aMembers\x12\x1b.penstock.v1.MembersRequest\x1a\x1c.penstock.v1.MembersResponse\x12;\n" +
 	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponse\x128\n" +
@@ -3850,9 +4206,11 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05Holds\x12\x19.penstock.v1.HoldsRequest\x1a\x1a.penstock.v1.HoldsResponse\x12>\n" +
 	"\x05Drain\x12\x19.penstock.v1.DrainRequest\x1a\x1a.penstock.v1.DrainResponse\x12D\n" +
 	"\aRecover\x12\x1b.penstock.v1.RecoverRequest\x1a\x1c.penstock.v1.RecoverResponse\x12A\n" +
+	"\x06Credit\x12\x1a.penstock.v1.CreditRequest\x1a\x1b.penstock.v1.CreditResponse\x12A\n" +
 	"\x06Limits\x12\x1a.penstock.v1.LimitsRequest\x1a\x1b.penstock.v1.LimitsResponse\x12G\n" +
 	"\bPutLimit\x12\x1c.penstock.v1.PutLimitRequest\x1a\x1d.penstock.v1.PutLimitResponse\x12P\n" +
-	"\vDeleteLimit\x12\x1f.penstock.v1.DeleteLimitRequest\x1a .penstock.v1.DeleteLimitResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
+	"\vDeleteLimit\x12\x1f.penstock.v1.DeleteLimitRequest\x1a .penstock.v1.DeleteLimitResponse\x12S\n" +
+	"\fPromoteLimit\x12 .penstock.v1.PromoteLimitRequest\x1a!.penstock.v1.PromoteLimitResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
 
 var (
 	file_penstock_v1_penstock_proto_rawDescOnce sync.Once
@@ -3867,63 +4225,68 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_penstock_v1_penstock_proto_goTypes = []any{
-	(Algorithm)(0),              // 0: penstock.v1.Algorithm
-	(Anchor)(0),                 // 1: penstock.v1.Anchor
-	(OnError)(0),                // 2: penstock.v1.OnError
-	(Calendar)(0),               // 3: penstock.v1.Calendar
-	(Consistency)(0),            // 4: penstock.v1.Consistency
-	(OnPartition)(0),            // 5: penstock.v1.OnPartition
-	(OnDeny)(0),                 // 6: penstock.v1.OnDeny
-	(Unsettled)(0),              // 7: penstock.v1.Unsettled
-	(Source)(0),                 // 8: penstock.v1.Source
-	(*Item)(nil),                // 9: penstock.v1.Item
-	(*RequestId)(nil),           // 10: penstock.v1.RequestId
-	(*InlineLimit)(nil),         // 11: penstock.v1.InlineLimit
-	(*Decision)(nil),            // 12: penstock.v1.Decision
-	(*CheckRequest)(nil),        // 13: penstock.v1.CheckRequest
-	(*CheckResponse)(nil),       // 14: penstock.v1.CheckResponse
-	(*Verdict)(nil),             // 15: penstock.v1.Verdict
-	(*CheckStreamRequest)(nil),  // 16: penstock.v1.CheckStreamRequest
-	(*CheckStreamResponse)(nil), // 17: penstock.v1.CheckStreamResponse
-	(*StreamError)(nil),         // 18: penstock.v1.StreamError
-	(*PeekRequest)(nil),         // 19: penstock.v1.PeekRequest
-	(*PeekResponse)(nil),        // 20: penstock.v1.PeekResponse
-	(*ResetRequest)(nil),        // 21: penstock.v1.ResetRequest
-	(*ResetResponse)(nil),       // 22: penstock.v1.ResetResponse
-	(*ReserveRequest)(nil),      // 23: penstock.v1.ReserveRequest
-	(*ReserveResponse)(nil),     // 24: penstock.v1.ReserveResponse
-	(*Hold)(nil),                // 25: penstock.v1.Hold
-	(*SettleRequest)(nil),       // 26: penstock.v1.SettleRequest
-	(*SettleResponse)(nil),      // 27: penstock.v1.SettleResponse
-	(*ExtendRequest)(nil),       // 28: penstock.v1.ExtendRequest
-	(*ExtendResponse)(nil),      // 29: penstock.v1.ExtendResponse
-	(*MembersRequest)(nil),      // 30: penstock.v1.MembersRequest
-	(*Member)(nil),              // 31: penstock.v1.Member
-	(*MembersResponse)(nil),     // 32: penstock.v1.MembersResponse
-	(*RingRequest)(nil),         // 33: penstock.v1.RingRequest
-	(*RingResponse)(nil),        // 34: penstock.v1.RingResponse
-	(*TopRequest)(nil),          // 35: penstock.v1.TopRequest
-	(*TopResponse)(nil),         // 36: penstock.v1.TopResponse
-	(*KeyState)(nil),            // 37: penstock.v1.KeyState
-	(*KeysRequest)(nil),         // 38: penstock.v1.KeysRequest
-	(*KeysResponse)(nil),        // 39: penstock.v1.KeysResponse
-	(*HoldsRequest)(nil),        // 40: penstock.v1.HoldsRequest
-	(*HoldsResponse)(nil),       // 41: penstock.v1.HoldsResponse
-	(*OpenHold)(nil),            // 42: penstock.v1.OpenHold
-	(*DrainRequest)(nil),        // 43: penstock.v1.DrainRequest
-	(*DrainResponse)(nil),       // 44: penstock.v1.DrainResponse
-	(*RecoverRequest)(nil),      // 45: penstock.v1.RecoverRequest
-	(*RecoverResponse)(nil),     // 46: penstock.v1.RecoverResponse
-	(*LimitsRequest)(nil),       // 47: penstock.v1.LimitsRequest
-	(*LimitsResponse)(nil),      // 48: penstock.v1.LimitsResponse
-	(*NamedLimit)(nil),          // 49: penstock.v1.NamedLimit
-	(*PutLimitRequest)(nil),     // 50: penstock.v1.PutLimitRequest
-	(*PutLimitResponse)(nil),    // 51: penstock.v1.PutLimitResponse
-	(*DeleteLimitRequest)(nil),  // 52: penstock.v1.DeleteLimitRequest
-	(*DeleteLimitResponse)(nil), // 53: penstock.v1.DeleteLimitResponse
-	nil,                         // 54: penstock.v1.CheckRequest.AttributesEntry
+	(Algorithm)(0),               // 0: penstock.v1.Algorithm
+	(Anchor)(0),                  // 1: penstock.v1.Anchor
+	(OnError)(0),                 // 2: penstock.v1.OnError
+	(Calendar)(0),                // 3: penstock.v1.Calendar
+	(Consistency)(0),             // 4: penstock.v1.Consistency
+	(OnPartition)(0),             // 5: penstock.v1.OnPartition
+	(OnDeny)(0),                  // 6: penstock.v1.OnDeny
+	(Unsettled)(0),               // 7: penstock.v1.Unsettled
+	(Source)(0),                  // 8: penstock.v1.Source
+	(*Item)(nil),                 // 9: penstock.v1.Item
+	(*RequestId)(nil),            // 10: penstock.v1.RequestId
+	(*InlineLimit)(nil),          // 11: penstock.v1.InlineLimit
+	(*Decision)(nil),             // 12: penstock.v1.Decision
+	(*CheckRequest)(nil),         // 13: penstock.v1.CheckRequest
+	(*CheckResponse)(nil),        // 14: penstock.v1.CheckResponse
+	(*Verdict)(nil),              // 15: penstock.v1.Verdict
+	(*CheckStreamRequest)(nil),   // 16: penstock.v1.CheckStreamRequest
+	(*CheckStreamResponse)(nil),  // 17: penstock.v1.CheckStreamResponse
+	(*StreamError)(nil),          // 18: penstock.v1.StreamError
+	(*PeekRequest)(nil),          // 19: penstock.v1.PeekRequest
+	(*PeekResponse)(nil),         // 20: penstock.v1.PeekResponse
+	(*ResetRequest)(nil),         // 21: penstock.v1.ResetRequest
+	(*ResetResponse)(nil),        // 22: penstock.v1.ResetResponse
+	(*ReserveRequest)(nil),       // 23: penstock.v1.ReserveRequest
+	(*ReserveResponse)(nil),      // 24: penstock.v1.ReserveResponse
+	(*Hold)(nil),                 // 25: penstock.v1.Hold
+	(*SettleRequest)(nil),        // 26: penstock.v1.SettleRequest
+	(*SettleResponse)(nil),       // 27: penstock.v1.SettleResponse
+	(*ExtendRequest)(nil),        // 28: penstock.v1.ExtendRequest
+	(*ExtendResponse)(nil),       // 29: penstock.v1.ExtendResponse
+	(*MembersRequest)(nil),       // 30: penstock.v1.MembersRequest
+	(*Member)(nil),               // 31: penstock.v1.Member
+	(*MembersResponse)(nil),      // 32: penstock.v1.MembersResponse
+	(*RingRequest)(nil),          // 33: penstock.v1.RingRequest
+	(*RingResponse)(nil),         // 34: penstock.v1.RingResponse
+	(*TopRequest)(nil),           // 35: penstock.v1.TopRequest
+	(*TopResponse)(nil),          // 36: penstock.v1.TopResponse
+	(*KeyState)(nil),             // 37: penstock.v1.KeyState
+	(*KeysRequest)(nil),          // 38: penstock.v1.KeysRequest
+	(*KeysResponse)(nil),         // 39: penstock.v1.KeysResponse
+	(*HoldsRequest)(nil),         // 40: penstock.v1.HoldsRequest
+	(*HoldsResponse)(nil),        // 41: penstock.v1.HoldsResponse
+	(*OpenHold)(nil),             // 42: penstock.v1.OpenHold
+	(*DrainRequest)(nil),         // 43: penstock.v1.DrainRequest
+	(*DrainResponse)(nil),        // 44: penstock.v1.DrainResponse
+	(*RecoverRequest)(nil),       // 45: penstock.v1.RecoverRequest
+	(*RecoverResponse)(nil),      // 46: penstock.v1.RecoverResponse
+	(*CreditRequest)(nil),        // 47: penstock.v1.CreditRequest
+	(*CreditResponse)(nil),       // 48: penstock.v1.CreditResponse
+	(*LimitsRequest)(nil),        // 49: penstock.v1.LimitsRequest
+	(*LimitsResponse)(nil),       // 50: penstock.v1.LimitsResponse
+	(*NamedLimit)(nil),           // 51: penstock.v1.NamedLimit
+	(*Candidate)(nil),            // 52: penstock.v1.Candidate
+	(*PutLimitRequest)(nil),      // 53: penstock.v1.PutLimitRequest
+	(*PutLimitResponse)(nil),     // 54: penstock.v1.PutLimitResponse
+	(*PromoteLimitRequest)(nil),  // 55: penstock.v1.PromoteLimitRequest
+	(*PromoteLimitResponse)(nil), // 56: penstock.v1.PromoteLimitResponse
+	(*DeleteLimitRequest)(nil),   // 57: penstock.v1.DeleteLimitRequest
+	(*DeleteLimitResponse)(nil),  // 58: penstock.v1.DeleteLimitResponse
+	nil,                          // 59: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -3938,7 +4301,7 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
 	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	54, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	59, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
 	10, // 13: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
 	12, // 14: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
 	15, // 15: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
@@ -3958,48 +4321,56 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	37, // 29: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
 	37, // 30: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
 	42, // 31: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
-	49, // 32: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
-	11, // 33: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
-	11, // 34: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
-	13, // 35: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	16, // 36: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	19, // 37: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	21, // 38: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	23, // 39: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	26, // 40: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	28, // 41: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	30, // 42: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	33, // 43: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	35, // 44: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	38, // 45: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	40, // 46: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
-	43, // 47: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
-	45, // 48: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
-	47, // 49: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
-	50, // 50: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
-	52, // 51: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
-	14, // 52: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	17, // 53: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	20, // 54: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	22, // 55: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	24, // 56: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	27, // 57: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	29, // 58: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	32, // 59: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	34, // 60: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	36, // 61: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	39, // 62: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	41, // 63: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
-	44, // 64: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
-	46, // 65: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
-	48, // 66: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
-	51, // 67: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
-	53, // 68: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
-	52, // [52:69] is the sub-list for method output_type
-	35, // [35:52] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	12, // 32: penstock.v1.CreditResponse.decision:type_name -> penstock.v1.Decision
+	51, // 33: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
+	11, // 34: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
+	52, // 35: penstock.v1.NamedLimit.candidate:type_name -> penstock.v1.Candidate
+	11, // 36: penstock.v1.Candidate.limit:type_name -> penstock.v1.InlineLimit
+	11, // 37: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
+	11, // 38: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
+	13, // 39: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	16, // 40: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	19, // 41: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	21, // 42: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	23, // 43: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	26, // 44: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	28, // 45: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	30, // 46: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	33, // 47: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	35, // 48: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	38, // 49: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	40, // 50: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
+	43, // 51: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
+	45, // 52: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
+	47, // 53: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
+	49, // 54: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
+	53, // 55: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
+	57, // 56: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
+	55, // 57: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
+	14, // 58: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	17, // 59: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	20, // 60: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	22, // 61: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	24, // 62: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	27, // 63: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	29, // 64: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	32, // 65: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	34, // 66: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	36, // 67: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	39, // 68: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	41, // 69: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	44, // 70: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
+	46, // 71: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
+	48, // 72: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
+	50, // 73: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
+	54, // 74: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
+	58, // 75: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
+	56, // 76: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
+	58, // [58:77] is the sub-list for method output_type
+	39, // [39:58] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -4009,13 +4380,14 @@ func file_penstock_v1_penstock_proto_init() {
 	}
 	file_penstock_v1_penstock_proto_msgTypes[0].OneofWrappers = []any{}
 	file_penstock_v1_penstock_proto_msgTypes[4].OneofWrappers = []any{}
+	file_penstock_v1_penstock_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   46,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -375,16 +375,18 @@ var RateLimiter_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Admin_Members_FullMethodName     = "/penstock.v1.Admin/Members"
-	Admin_Ring_FullMethodName        = "/penstock.v1.Admin/Ring"
-	Admin_Top_FullMethodName         = "/penstock.v1.Admin/Top"
-	Admin_Keys_FullMethodName        = "/penstock.v1.Admin/Keys"
-	Admin_Holds_FullMethodName       = "/penstock.v1.Admin/Holds"
-	Admin_Drain_FullMethodName       = "/penstock.v1.Admin/Drain"
-	Admin_Recover_FullMethodName     = "/penstock.v1.Admin/Recover"
-	Admin_Limits_FullMethodName      = "/penstock.v1.Admin/Limits"
-	Admin_PutLimit_FullMethodName    = "/penstock.v1.Admin/PutLimit"
-	Admin_DeleteLimit_FullMethodName = "/penstock.v1.Admin/DeleteLimit"
+	Admin_Members_FullMethodName      = "/penstock.v1.Admin/Members"
+	Admin_Ring_FullMethodName         = "/penstock.v1.Admin/Ring"
+	Admin_Top_FullMethodName          = "/penstock.v1.Admin/Top"
+	Admin_Keys_FullMethodName         = "/penstock.v1.Admin/Keys"
+	Admin_Holds_FullMethodName        = "/penstock.v1.Admin/Holds"
+	Admin_Drain_FullMethodName        = "/penstock.v1.Admin/Drain"
+	Admin_Recover_FullMethodName      = "/penstock.v1.Admin/Recover"
+	Admin_Credit_FullMethodName       = "/penstock.v1.Admin/Credit"
+	Admin_Limits_FullMethodName       = "/penstock.v1.Admin/Limits"
+	Admin_PutLimit_FullMethodName     = "/penstock.v1.Admin/PutLimit"
+	Admin_DeleteLimit_FullMethodName  = "/penstock.v1.Admin/DeleteLimit"
+	Admin_PromoteLimit_FullMethodName = "/penstock.v1.Admin/PromoteLimit"
 )
 
 // AdminClient is the client API for Admin service.
@@ -413,6 +415,9 @@ type AdminClient interface {
 	// Recover has the asked node go on without the voters that it has lost, on an operator's word that they are gone for good.
 	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is no member.
 	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverResponse, error)
+	// Credit gives units back to a key, on any node, and is recorded in the asked node's
+	// audit log. UNAVAILABLE: the key's owner has not answered.
+	Credit(ctx context.Context, in *CreditRequest, opts ...grpc.CallOption) (*CreditResponse, error)
 	// Limits lists the named limits that the asked node has, by name.
 	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error)
 	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
@@ -422,6 +427,9 @@ type AdminClient interface {
 	PutLimit(ctx context.Context, in *PutLimitRequest, opts ...grpc.CallOption) (*PutLimitResponse, error)
 	// DeleteLimit takes away a limit that was put. NOT_FOUND: there is none of that name. FAILED_PRECONDITION: it is a file's.
 	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*DeleteLimitResponse, error)
+	// PromoteLimit puts the candidate of a limit that was put in the limit's place, at the asked node. NOT_FOUND: there is no limit
+	// of that name. INVALID_ARGUMENT: it has no candidate. FAILED_PRECONDITION: it is a file's, and is changed there.
+	PromoteLimit(ctx context.Context, in *PromoteLimitRequest, opts ...grpc.CallOption) (*PromoteLimitResponse, error)
 }
 
 type adminClient struct {
@@ -502,6 +510,16 @@ func (c *adminClient) Recover(ctx context.Context, in *RecoverRequest, opts ...g
 	return out, nil
 }
 
+func (c *adminClient) Credit(ctx context.Context, in *CreditRequest, opts ...grpc.CallOption) (*CreditResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreditResponse)
+	err := c.cc.Invoke(ctx, Admin_Credit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LimitsResponse)
@@ -526,6 +544,16 @@ func (c *adminClient) DeleteLimit(ctx context.Context, in *DeleteLimitRequest, o
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteLimitResponse)
 	err := c.cc.Invoke(ctx, Admin_DeleteLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PromoteLimit(ctx context.Context, in *PromoteLimitRequest, opts ...grpc.CallOption) (*PromoteLimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PromoteLimitResponse)
+	err := c.cc.Invoke(ctx, Admin_PromoteLimit_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -558,6 +586,9 @@ type AdminServer interface {
 	// Recover has the asked node go on without the voters that it has lost, on an operator's word that they are gone for good.
 	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is no member.
 	Recover(context.Context, *RecoverRequest) (*RecoverResponse, error)
+	// Credit gives units back to a key, on any node, and is recorded in the asked node's
+	// audit log. UNAVAILABLE: the key's owner has not answered.
+	Credit(context.Context, *CreditRequest) (*CreditResponse, error)
 	// Limits lists the named limits that the asked node has, by name.
 	Limits(context.Context, *LimitsRequest) (*LimitsResponse, error)
 	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
@@ -567,6 +598,9 @@ type AdminServer interface {
 	PutLimit(context.Context, *PutLimitRequest) (*PutLimitResponse, error)
 	// DeleteLimit takes away a limit that was put. NOT_FOUND: there is none of that name. FAILED_PRECONDITION: it is a file's.
 	DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error)
+	// PromoteLimit puts the candidate of a limit that was put in the limit's place, at the asked node. NOT_FOUND: there is no limit
+	// of that name. INVALID_ARGUMENT: it has no candidate. FAILED_PRECONDITION: it is a file's, and is changed there.
+	PromoteLimit(context.Context, *PromoteLimitRequest) (*PromoteLimitResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -598,6 +632,9 @@ func (UnimplementedAdminServer) Drain(context.Context, *DrainRequest) (*DrainRes
 func (UnimplementedAdminServer) Recover(context.Context, *RecoverRequest) (*RecoverResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Recover not implemented")
 }
+func (UnimplementedAdminServer) Credit(context.Context, *CreditRequest) (*CreditResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Credit not implemented")
+}
 func (UnimplementedAdminServer) Limits(context.Context, *LimitsRequest) (*LimitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Limits not implemented")
 }
@@ -606,6 +643,9 @@ func (UnimplementedAdminServer) PutLimit(context.Context, *PutLimitRequest) (*Pu
 }
 func (UnimplementedAdminServer) DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteLimit not implemented")
+}
+func (UnimplementedAdminServer) PromoteLimit(context.Context, *PromoteLimitRequest) (*PromoteLimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PromoteLimit not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -754,6 +794,24 @@ func _Admin_Recover_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Credit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Credit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Credit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Credit(ctx, req.(*CreditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_Limits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LimitsRequest)
 	if err := dec(in); err != nil {
@@ -808,6 +866,24 @@ func _Admin_DeleteLimit_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_PromoteLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PromoteLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PromoteLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PromoteLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PromoteLimit(ctx, req.(*PromoteLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -844,6 +920,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_Recover_Handler,
 		},
 		{
+			MethodName: "Credit",
+			Handler:    _Admin_Credit_Handler,
+		},
+		{
 			MethodName: "Limits",
 			Handler:    _Admin_Limits_Handler,
 		},
@@ -854,6 +934,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteLimit",
 			Handler:    _Admin_DeleteLimit_Handler,
+		},
+		{
+			MethodName: "PromoteLimit",
+			Handler:    _Admin_PromoteLimit_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -409,12 +409,6 @@ type Move struct {
 	Charges []*Charge `protobuf:"bytes,13,rep,name=charges,proto3" json:"charges,omitempty"`
 	// Copies, as entries are. They are taken in after the entries of the same move.
 	Holds []*Hold `protobuf:"bytes,14,rep,name=holds,proto3" json:"holds,omitempty"`
-	// Of a claim: which boots the sender knows, as one number.
-	Members uint64 `protobuf:"fixed64,15,opt,name=members,proto3" json:"members,omitempty"`
-	// Of a claim: boots of members that the sender takes for gone, so that it does not ask them.
-	Unasked []uint64 `protobuf:"fixed64,16,rep,packed,name=unasked,proto3" json:"unasked,omitempty"`
-	// The sender is cut off from most members: it lives, and holds nothing.
-	CutOff bool `protobuf:"varint,17,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	// How long before this was sent the entries were as old as they say, and the holds had as much left.
 	AgeNs int64 `protobuf:"varint,18,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	// Of a claim and a sign of life: host:port of the sender's peer door. A receiver that has not heard of the sender calls back.
@@ -423,8 +417,10 @@ type Move struct {
 	Epoch *Epoch `protobuf:"bytes,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Partitions of begin and lent of which counters were forgotten, because all nodes that had them were gone at once, and how long
 	// ago the last of them was.
-	Lacking       []uint32 `protobuf:"varint,21,rep,packed,name=lacking,proto3" json:"lacking,omitempty"`
-	LackAgeNs     int64    `protobuf:"varint,22,opt,name=lack_age_ns,json=lackAgeNs,proto3" json:"lack_age_ns,omitempty"`
+	Lacking   []uint32 `protobuf:"varint,21,rep,packed,name=lacking,proto3" json:"lacking,omitempty"`
+	LackAgeNs int64    `protobuf:"varint,22,opt,name=lack_age_ns,json=lackAgeNs,proto3" json:"lack_age_ns,omitempty"`
+	// Partitions of begin, now or before, or of lent, of which the receiver has a whole copy with this message.
+	Whole         []uint32 `protobuf:"varint,23,rep,packed,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,27 +553,6 @@ func (x *Move) GetHolds() []*Hold {
 	return nil
 }
 
-func (x *Move) GetMembers() uint64 {
-	if x != nil {
-		return x.Members
-	}
-	return 0
-}
-
-func (x *Move) GetUnasked() []uint64 {
-	if x != nil {
-		return x.Unasked
-	}
-	return nil
-}
-
-func (x *Move) GetCutOff() bool {
-	if x != nil {
-		return x.CutOff
-	}
-	return false
-}
-
 func (x *Move) GetAgeNs() int64 {
 	if x != nil {
 		return x.AgeNs
@@ -611,6 +586,13 @@ func (x *Move) GetLackAgeNs() int64 {
 		return x.LackAgeNs
 	}
 	return 0
+}
+
+func (x *Move) GetWhole() []uint32 {
+	if x != nil {
+		return x.Whole
+	}
+	return nil
 }
 
 // Words are what one boot says to another about ownership.
@@ -1804,8 +1786,6 @@ type Answer struct {
 	CutOff bool `protobuf:"varint,7,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	// The answerer is leaving the cluster.
 	Leaving bool `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	// Id of a member that the answerer does not reach and that may decide as well, for both go on of a cluster of two that is cut.
-	Rival []byte `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"`
 	// In answer to the ask's words.
 	Words *Words `protobuf:"bytes,10,opt,name=words,proto3" json:"words,omitempty"`
 	// Of the answerer.
@@ -1898,13 +1878,6 @@ func (x *Answer) GetLeaving() bool {
 		return x.Leaving
 	}
 	return false
-}
-
-func (x *Answer) GetRival() []byte {
-	if x != nil {
-		return x.Rival
-	}
-	return nil
 }
 
 func (x *Answer) GetWords() *Words {
@@ -2003,8 +1976,6 @@ type MoveAnswer struct {
 	Refused []uint32 `protobuf:"varint,3,rep,packed,name=refused,proto3" json:"refused,omitempty"`
 	// The copies and the gift were taken in, but for what is refused.
 	Applied bool `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
-	// Boots of all members that the answerer knows, if they are not those that the claimer knows.
-	Known []uint64 `protobuf:"fixed64,5,rep,packed,name=known,proto3" json:"known,omitempty"`
 	// Since the answerer was started.
 	UpNs int64 `protobuf:"varint,6,opt,name=up_ns,json=upNs,proto3" json:"up_ns,omitempty"`
 	// Of the answerer.
@@ -2069,13 +2040,6 @@ func (x *MoveAnswer) GetApplied() bool {
 		return x.Applied
 	}
 	return false
-}
-
-func (x *MoveAnswer) GetKnown() []uint64 {
-	if x != nil {
-		return x.Known
-	}
-	return nil
 }
 
 func (x *MoveAnswer) GetUpNs() int64 {
@@ -2297,7 +2261,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04from\x18\t \x01(\x06R\x04from\x12\x16\n" +
 	"\x06forget\x18\n" +
 	" \x03(\x06R\x06forget\x12-\n" +
-	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xf6\x04\n" +
+	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xd1\x04\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2313,15 +2277,13 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x03end\x18\v \x03(\rR\x03end\x12\x12\n" +
 	"\x04lent\x18\f \x03(\rR\x04lent\x122\n" +
 	"\acharges\x18\r \x03(\v2\x18.penstock.peer.v1.ChargeR\acharges\x12,\n" +
-	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\x12\x18\n" +
-	"\amembers\x18\x0f \x01(\x06R\amembers\x12\x18\n" +
-	"\aunasked\x18\x10 \x03(\x06R\aunasked\x12\x17\n" +
-	"\acut_off\x18\x11 \x01(\bR\x06cutOff\x12\x15\n" +
+	"\x05holds\x18\x0e \x03(\v2\x16.penstock.peer.v1.HoldR\x05holds\x12\x15\n" +
 	"\x06age_ns\x18\x12 \x01(\x03R\x05ageNs\x12\x12\n" +
 	"\x04addr\x18\x13 \x01(\tR\x04addr\x12-\n" +
 	"\x05epoch\x18\x14 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x12\x18\n" +
 	"\alacking\x18\x15 \x03(\rR\alacking\x12\x1e\n" +
-	"\vlack_age_ns\x18\x16 \x01(\x03R\tlackAgeNs\"\x95\x01\n" +
+	"\vlack_age_ns\x18\x16 \x01(\x03R\tlackAgeNs\x12\x14\n" +
+	"\x05whole\x18\x17 \x03(\rR\x05wholeJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"\x95\x01\n" +
 	"\x05Words\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2423,7 +2385,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
 	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x8e\x03\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xfe\x02\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
@@ -2432,25 +2394,24 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04move\x18\x05 \x01(\v2\x1c.penstock.peer.v1.MoveAnswerR\x04move\x12/\n" +
 	"\x06owners\x18\x06 \x03(\v2\x17.penstock.peer.v1.OwnerR\x06owners\x12\x17\n" +
 	"\acut_off\x18\a \x01(\bR\x06cutOff\x12\x18\n" +
-	"\aleaving\x18\b \x01(\bR\aleaving\x12\x14\n" +
-	"\x05rival\x18\t \x01(\fR\x05rival\x12-\n" +
+	"\aleaving\x18\b \x01(\bR\aleaving\x12-\n" +
 	"\x05words\x18\n" +
 	" \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12-\n" +
-	"\x05epoch\x18\v \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\"d\n" +
+	"\x05epoch\x18\v \x01(\v2\x17.penstock.peer.v1.EpochR\x05epochJ\x04\b\t\x10\n" +
+	"\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
 	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\xcc\x01\n" +
+	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\xbc\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
 	"\tstandings\x18\x02 \x01(\fR\tstandings\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
-	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x14\n" +
-	"\x05known\x18\x05 \x03(\x06R\x05known\x12\x13\n" +
+	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x13\n" +
 	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\x12-\n" +
-	"\x05epoch\x18\a \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\"\x9d\x03\n" +
+	"\x05epoch\x18\a \x01(\v2\x17.penstock.peer.v1.EpochR\x05epochJ\x04\b\x05\x10\x06\"\x9d\x03\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +

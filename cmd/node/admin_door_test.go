@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+var adminPages = []string{"/metrics", "/debug/pprof/cmdline", "/v1/status", "/v1/audit"}
+
+// Promise: the pages for administrators and the gRPC service Admin are served only where --admin
+// says: without the flag on --http and --grpc, with it on its own listener alone, with off nowhere.
+func TestAdminIsServedWhereTheFlagSays(t *testing.T) {
+	const free = "127.0.0.1:0"
+	for _, row := range []struct {
+		flag  string
+		pages []string // doors that serve /metrics and profiles
+		calls []string // doors that serve penstock.v1.Admin
+	}{
+		{flag: "", pages: []string{"--http"}, calls: []string{"--grpc"}},
+		{flag: free, pages: []string{"--admin"}, calls: []string{"--admin"}},
+		{flag: "off"},
+	} {
+		t.Run("admin "+row.flag, func(t *testing.T) {
+			r, _ := startNode(t, func(s *settings) { s.HTTP, s.Admin = free, row.flag })
+			r.waitReady(t)
+			for _, flag := range []string{"--http", "--admin"} {
+				addr := r.address(flag)
+				if addr == "" {
+					continue
+				}
+				for _, path := range adminPages {
+					answer, err := http.Get("http://" + addr + path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					answer.Body.Close()
+					if got := answer.StatusCode == 200; got != slices.Contains(row.pages, flag) {
+						t.Errorf("%s%s: %s, want it at %v", flag, path, answer.Status, row.pages)
+					}
+				}
+			}
+			for _, flag := range []string{"--grpc", "--admin"} {
+				addr := r.address(flag)
+				if addr == "" {
+					continue
+				}
+				out, code := runVerb(t, "members", "--addr", addr)
+				if (code == 0) != slices.Contains(row.calls, flag) {
+					t.Errorf("members at %s: exit code %d, want it at %v: %s", flag, code, row.calls, out)
+				}
+				if code != 0 && !strings.Contains(out, "a node with --admin has it there alone") {
+					t.Errorf("the error does not say where Admin is: %s", out)
+				}
+			}
+		})
+	}
+}
+
+// Promise: Admin over gRPC at --admin asks for the same rights as at --grpc, over TLS as well.
+func TestAdminListenerAsksForRights(t *testing.T) {
+	const (
+		free = "127.0.0.1:0"
+		shop = "shop-0123456789abcdef"
+		view = "view-0123456789abcdef"
+		root = "root-0123456789abcdef"
+
+		unknown, denied = "code = Unauthenticated", "code = PermissionDenied"
+	)
+	clients := write(t, "clients:\n"+
+		"- {name: shop, token: "+shop+", check: {limits: [\"*\"]}}\n"+
+		"- {name: view, token: "+view+", admin: read}\n"+
+		"- {name: root, token: "+root+", admin: write}\n")
+	ca := newAuthority(t, "clients")
+	cert, key := ca.issue("door")
+	r, _ := startNode(t, func(s *settings) {
+		s.HTTP, s.Admin, s.AuthTokenFile, s.TLSCert, s.TLSKey = free, free, clients, cert, key
+	})
+	r.waitReady(t)
+	for _, row := range []struct {
+		token       string
+		read, write string // code of the error; empty: none
+	}{
+		{"", unknown, unknown},
+		{"nobody-0123456789abcdef", unknown, unknown},
+		{shop, denied, denied},
+		{view, "", denied},
+		{root, "", ""},
+	} {
+		credential := credentials{TLSCA: ca.file}
+		if row.token != "" {
+			credential.AuthTokenFile = write(t, row.token)
+		}
+		c, err := credential.dial([]string{r.address("--admin")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err = adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
+		if !fails(err, row.read) {
+			t.Errorf("token %q: Members: %v, want %v", row.token, err, row.read)
+		}
+		limit := &penstockv1.InlineLimit{
+			Name: "x", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 1, PerMs: 1000,
+		}
+		_, err = adminOf(c).PutLimit(ctx, &penstockv1.PutLimitRequest{Limit: limit})
+		if !fails(err, row.write) {
+			t.Errorf("token %q: PutLimit: %v, want %v", row.token, err, row.write)
+		}
+		cancel()
+		c.Close()
+	}
+	if last := r.audit.Last(1); len(last) != 1 || !strings.HasPrefix(last[0].Who, "root ") {
+		t.Errorf("the change is recorded as %+v", last)
+	}
+}
+
+// fails reports whether an error has a text; without a text, whether there is no error.
+func fails(err error, text string) bool {
+	if text == "" || err == nil {
+		return text == "" && err == nil
+	}
+	return strings.Contains(err.Error(), text)
+}

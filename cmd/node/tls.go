@@ -1,0 +1,121 @@
+package main
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"penstock/rpc"
+)
+
+// tlsState is how the last reading of each group of TLS files ended. mu guards faulty.
+type tlsState struct {
+	mu     sync.Mutex
+	faulty map[string]bool // by the flag of the certificate
+}
+
+func (s *tlsState) set(flag string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faulty == nil {
+		s.faulty = make(map[string]bool)
+	}
+	s.faulty[flag] = err != nil
+}
+
+// good reports whether the files that are in force are those that lie there.
+func (s *tlsState) good() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, faulty := range s.faulty {
+		if faulty {
+			return false
+		}
+	}
+	return true
+}
+
+// tlsFiles are files whose faults show in penstock_config_last_reload_successful.
+func (r *running) tlsFiles(flag, cert, key, ca string) rpc.TLSFiles {
+	told := func(err error) { r.tlsState.set(flag, err) }
+	return rpc.TLSFiles{Cert: cert, Key: key, CA: ca, Reloaded: told}
+}
+
+// peerFiles are the files of --peer-tls-cert. The certificate must be this node's.
+func (r *running) peerFiles() rpc.TLSFiles {
+	s := &r.settings
+	files := r.tlsFiles("--peer-tls-cert", s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA)
+	files.Check = rpc.CheckNode(r.member.ID, r.member.Role)
+	return files
+}
+
+// doorFiles are the files of --tls-cert. A certificate without any alternative name is refused: no
+// client can verify it. One for other names than this node's is told of in the log and taken: a
+// load balancer or a service in front of the node has a name that only its clients know, and the
+// node cannot tell that from a mistake.
+func (r *running) doorFiles() rpc.TLSFiles {
+	s := &r.settings
+	files := r.tlsFiles("--tls-cert", s.TLSCert, s.TLSKey, s.TLSCA)
+	var told string // the certificate that was last looked at
+	files.Check = func(c *x509.Certificate) error {
+		names := r.doorNames()
+		if len(names) == 0 || told == string(c.Raw) {
+			return nil
+		}
+		if len(c.DNSNames)+len(c.IPAddresses) == 0 {
+			return fmt.Errorf(
+				"has no alternative name (DNS or IP), and clients look at these alone; "+
+					"issue one for %s",
+				strings.Join(names, ", "),
+			)
+		}
+		told = string(c.Raw)
+		isFor := func(name string) bool { return name == "*" || c.VerifyHostname(name) == nil }
+		if slices.ContainsFunc(names, isFor) {
+			return nil
+		}
+		of := slices.Clone(c.DNSNames)
+		for _, ip := range c.IPAddresses {
+			of = append(of, ip.String())
+		}
+		r.log.Warn("the certificate of --tls-cert is for other names than this node's: clients "+
+			"that dial it by one of its own refuse it; give a certificate for one of them, or name "+
+			"with --http-host what clients dial", "file", s.TLSCert, "certificate", of, "node", names)
+		return nil
+	}
+	return files
+}
+
+// doorNames are the names and addresses by which clients may dial this node's doors; none if they
+// are all unix sockets.
+func (r *running) doorNames() (names []string) {
+	for _, flag := range []string{"--grpc", "--http", "--redis", "--admin"} {
+		o := r.opened(flag)
+		if o == nil || o.network != "tcp" {
+			continue
+		}
+		if o.loopback() {
+			names = append(names, "localhost")
+		}
+		if host, _, err := net.SplitHostPort(o.address); err == nil && !o.everywhere() {
+			names = append(names, host)
+		}
+	}
+	if len(names) == 0 &&
+		!slices.ContainsFunc(
+			r.doors,
+			func(o *openDoor) bool { return o.everywhere() && o.flag != "--peer" },
+		) {
+		return nil
+	}
+	host, _ := os.Hostname() // without one, the others remain
+	names = append(names, r.settings.Name, host, r.settings.Advertise, r.host)
+	names = append(names, r.settings.HTTPHost...)
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	slices.Sort(names)
+	return slices.Compact(names)
+}

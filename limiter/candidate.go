@@ -1,0 +1,74 @@
+package limiter
+
+import "strings"
+
+// candidateMark ends the name of a candidate, under which its counters are kept.
+const candidateMark = " (candidate)"
+
+// CandidateFields are the fields of a limit that its candidate may have otherwise, in the words of
+// the limits' files: those that say how it counts.
+var CandidateFields = []string{
+	"algorithm", "limit", "per", "time_zone", "burst", "anchor", "count_rejected", "min_gap", "refill",
+	"strict", "drain", "buckets", "lenient", "max_debt", "client_time", "sessions",
+}
+
+// IsCandidateName reports whether a name is that of a candidate's counters. No other limit should
+// have such a name.
+func IsCandidateName(name string) bool { return strings.HasSuffix(name, candidateMark) }
+
+// Candidate is the limit that is tried beside l; nil if there is none. It sees what l is asked,
+// counts by itself, and never decides.
+func (l *Limit) Candidate() *Limit { return l.candidate }
+
+// WithCandidate is l with a candidate made of s and the exceptions from it. What a candidate does
+// not decide is l's: where and how it is counted, and what happens when the owner of a key is away.
+// The candidate's name follows from l's. What it refuses is a *SpecError.
+func (l *Limit) WithCandidate(s Spec, overrides ...Override) (*Limit, error) {
+	if l.Algorithm == Concurrency || s.Algorithm == Concurrency {
+		return nil, &SpecError{"algorithm", "concurrency counts permits that come back, " +
+			"which a candidate does not see: a limit with concurrency has no candidate, and is none"}
+	}
+	if s.Name = l.Name + candidateMark; len(s.Name) > MaxName {
+		return nil, &SpecError{
+			"name",
+			"is too long for a candidate beside it; shorten the limit's name by " + candidateMark,
+		}
+	}
+	s.Consistency, s.Sync = l.Consistency, l.Sync
+	s.OnError, s.OnPartition, s.Unsettled = l.OnError, l.OnPartition, l.Unsettled
+	s.OnDeny, s.DryRun = DenyReject, false
+	c, err := New(s, overrides...)
+	if err != nil {
+		return nil, err
+	}
+	with := *l
+	with.candidate = c
+	return &with, nil
+}
+
+// Promoted is what l becomes when its candidate takes its place: the candidate's rule under l's
+// name, with l's answers to a refusal. It is nil if l has no candidate.
+func (l *Limit) Promoted() (*Limit, error) {
+	if l.candidate == nil {
+		return nil, nil
+	}
+	s := l.candidate.Spec
+	s.Name, s.OnDeny, s.DryRun = l.Name, l.OnDeny, l.DryRun
+	return New(s, l.candidate.Overrides()...)
+}
+
+// SameAs reports whether l and other say the same, and their candidates too.
+func (l *Limit) SameAs(other *Limit) bool {
+	if l == nil || other == nil {
+		return l == other
+	}
+	if l.Spec != other.Spec || len(l.overrides) != len(other.overrides) {
+		return false
+	}
+	for i := range l.overrides {
+		if l.overrides[i].Override != other.overrides[i].Override {
+			return false
+		}
+	}
+	return l.candidate.SameAs(other.candidate)
+}

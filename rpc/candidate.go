@@ -1,0 +1,170 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// candidateJSON is a candidate as GET /v1/limits shows it: its rule, and how its answers compare
+// with those of its limit at this node's doors.
+type candidateJSON struct {
+	inlineJSON
+	Overrides    int    `json:"overrides"`
+	Allowed      uint64 `json:"allowed"`
+	Denied       uint64 `json:"denied"`
+	NewlyDenied  uint64 `json:"newly_denied"`
+	NewlyAllowed uint64 `json:"newly_allowed"`
+	Unknown      uint64 `json:"unknown"`
+}
+
+// newCandidateJSON is nil if l has no candidate.
+func newCandidateJSON(l *limiter.Limit, t cluster.CandidateTally) *candidateJSON {
+	c := l.Candidate()
+	if c == nil {
+		return nil
+	}
+	return &candidateJSON{
+		inlineJSON: newInlineJSON(&c.Spec), Overrides: len(c.Overrides()),
+		Allowed: t.Allowed, Denied: t.Denied, Unknown: t.Unknown,
+		NewlyDenied: t.NewlyDenied, NewlyAllowed: t.NewlyAllowed,
+	}
+}
+
+// candidateMessage is nil if l has no candidate.
+func candidateMessage(l *limiter.Limit, t cluster.CandidateTally) *penstockv1.Candidate {
+	c := l.Candidate()
+	if c == nil {
+		return nil
+	}
+	return &penstockv1.Candidate{
+		Limit: limitMessage(&c.Spec), Overrides: int32(len(c.Overrides())),
+		Allowed: t.Allowed, Denied: t.Denied, Unknown: t.Unknown,
+		NewlyDenied: t.NewlyDenied, NewlyAllowed: t.NewlyAllowed,
+	}
+}
+
+// putJSON is the body of PUT /v1/limits.
+type putJSON struct {
+	inlineJSON
+	Candidate map[string]json.RawMessage `json:"candidate"`
+}
+
+// candidate is the Spec of the candidate, or nil: what it leaves out is the limit's, as in a file.
+func (in *putJSON) candidate() (*limiter.Spec, error) {
+	if in.Candidate == nil {
+		return nil, nil
+	}
+	live, err := json.Marshal(in.inlineJSON)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(live, &fields); err != nil {
+		return nil, err
+	}
+	if own := in.Candidate["algorithm"]; own != nil && string(own) != string(fields["algorithm"]) {
+		fields = map[string]json.RawMessage{
+			"name": fields["name"], "limit": fields["limit"], "per": fields["per"],
+		}
+	}
+	for name, value := range in.Candidate {
+		if !slices.Contains(limiter.CandidateFields, name) {
+			return nil, &limiter.SpecError{
+				Field: "candidate." + name,
+				Reason: "is not a candidate's; it has: " + strings.Join(
+					limiter.CandidateFields,
+					", ",
+				),
+			}
+		}
+		fields[name] = value
+	}
+	merged, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	own, err := decodeJSON[inlineJSON](merged, "a candidate has the fields of a limit")
+	if err != nil {
+		return nil, underCandidate(err)
+	}
+	s, err := own.spec()
+	return &s, underCandidate(err)
+}
+
+// underCandidate says in err that the field is the candidate's.
+func underCandidate(err error) error {
+	var spec *limiter.SpecError
+	var input *cluster.InputError
+	switch {
+	case errors.As(err, &spec):
+		return &limiter.SpecError{Field: "candidate." + spec.Field, Reason: spec.Reason}
+	case errors.As(err, &input):
+		return &cluster.InputError{Field: "candidate." + input.Field, Reason: input.Reason}
+	}
+	return err
+}
+
+// promoteLimit puts the candidate of a limit in the limit's place.
+func promoteLimit(n *cluster.Node, rec recorder, name string) error {
+	before := n.Limits()[name]
+	if before == nil {
+		return cluster.ErrNotPut
+	}
+	after, err := before.Promoted()
+	if err != nil {
+		return err
+	}
+	if after == nil {
+		return &cluster.InputError{
+			Field:  "name",
+			Reason: fmt.Sprintf("%q has no candidate to promote", name),
+		}
+	}
+	if _, err := n.PutLimit(after); err != nil {
+		return err
+	}
+	rec.limit("promote limit", name, before, after)
+	return nil
+}
+
+// PromoteLimit puts the candidate of a limit in the limit's place.
+func (a *admin) PromoteLimit(
+	ctx context.Context, in *penstockv1.PromoteLimitRequest,
+) (*penstockv1.PromoteLimitResponse, error) {
+	if err := promoteLimit(a.node, recorderOf(ctx, a.audit), in.Name); err != nil {
+		return nil, StatusError(err)
+	}
+	return &penstockv1.PromoteLimitResponse{Node: a.node.ID()}, nil
+}
+
+var candidateDesc = prometheus.NewDesc(
+	"penstock_candidate_checks_total",
+	"Checks shown to the candidate of a limit at this node's doors: by the limit's decision and the candidate's (unknown: no answer).",
+	[]string{"limit", "decision", "candidate"},
+	nil,
+)
+
+// collectCandidates sends five series for each limit with a candidate.
+func collectCandidates(n *cluster.Node, to chan<- prometheus.Metric) {
+	for limit, t := range n.Stats().Candidates() {
+		send := func(decision, candidate string, n uint64) {
+			to <- prometheus.MustNewConstMetric(candidateDesc, prometheus.CounterValue, float64(n),
+				strings.ToValidUTF8(limit, "\uFFFD"), decision, candidate)
+		}
+		send("allowed", "allowed", t.Allowed-min(t.Allowed, t.NewlyAllowed))
+		send("denied", "allowed", t.NewlyAllowed)
+		send("denied", "denied", t.Denied-min(t.Denied, t.NewlyDenied))
+		send("allowed", "denied", t.NewlyDenied)
+		send("any", "unknown", t.Unknown)
+	}
+}

@@ -1,0 +1,50 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/audit"
+)
+
+// Credit gives units back to a key, on an operator's word, and records it.
+func (a *admin) Credit(
+	ctx context.Context, in *penstockv1.CreditRequest,
+) (*penstockv1.CreditResponse, error) {
+	if in.Units < 1 || in.Units > limiter.MaxLimit {
+		return nil, StatusError(&cluster.InputError{
+			Field:  "units",
+			Reason: fmt.Sprintf("is %d; 1 to %d are accepted", in.Units, int64(limiter.MaxLimit)),
+		})
+	}
+	item := cluster.Item{Limit: in.Limit, Key: string(in.Key)}
+	look := item
+	look.Op, item.Cost = cluster.OpPeek, -in.Units
+	before, after := make([]cluster.Decision, 1), make([]cluster.Decision, 1)
+	if err := a.node.Check(&cluster.Request{Items: []cluster.Item{look}}, before); err != nil {
+		return nil, StatusError(err)
+	}
+	if err := a.node.Check(&cluster.Request{Items: []cluster.Item{item}}, after); err != nil {
+		return nil, StatusError(err)
+	}
+	if d := &after[0]; d.Source == cluster.SourceFallback {
+		return nil, status.Errorf(
+			codes.Unavailable,
+			"%s, which owns the key, cannot be reached; look at the key before you try again",
+			d.Owner,
+		)
+	}
+	recorderOf(ctx, a.audit).add(audit.Entry{
+		Action: "credit", Target: in.Limit, Key: audit.HashKey(item.Key),
+		Before: keyCount{
+			Remaining: before[0].Remaining,
+		}, After: keyCount{Remaining: after[0].Remaining},
+	})
+	return &penstockv1.CreditResponse{Decision: encode(after)[0]}, nil
+}
