@@ -42,7 +42,7 @@ type peer struct {
 	asking    bool                   // a probe is under way
 	silent    bool                   // it has not answered for heirAnswers, as of the last tick
 	life      ownership.Boot         // of its process, in the configuration
-	unreached bool                   // it has not answered for as long as a right lasts, and the agreement was told so
+	unreached bool                   // it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
 	out       *outbox                // nil: nothing has been said yet about partitions (Node.outboxLocked)
 }
 
@@ -82,7 +82,7 @@ func (r *route) beginLives(now limiter.Instant, roll *roll) {
 		if !found || m.Boot == p.life {
 			continue
 		}
-		p.life, p.unreached = m.Boot, false
+		p.life = m.Boot
 		if p.missed.Load() != 0 {
 			p.missed.Store(int64(now))
 		}

@@ -188,9 +188,6 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	if roll.joined() && roll.config != n.reviewed {
 		n.holdings.bereave(n.reviewed, roll.config)
 		n.reviewed = roll.config
-		if old != nil {
-			old.beginLives(now, roll)
-		}
 	}
 	members := slices.Clone(v.Members)
 	for i := range members {
@@ -223,6 +220,7 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	if old == nil || !slices.Equal(old.Members, v.Members) {
 		n.setViewLocked(now, v)
 	} else {
+		old.beginLives(now, roll)
 		n.tendLocked() // what was not answered in the epoch before may be now
 		n.startPushesLocked()
 	}
@@ -268,6 +266,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 		}
 	}
 	r.members = r.others()
+	r.beginLives(now, n.agreed.roll.Load())
 	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
 		n.beside = n.othersLocked(old)
 	}
@@ -334,16 +333,20 @@ func (n *Node) retargetPartLocked(r *route, p int) {
 	n.dueLocked(&n.parts[p]) // it may be time to give what has been copied for long
 }
 
-// copyToLocked has a peer get the copies of p from now on, if that is another one than before. The
-// last peer that has a whole copy keeps it until the new one has.
+// copyToLocked has a peer get the copies of p from now on, if that is another one than before; nil:
+// nobody. The last peer that has a whole copy keeps it until the new one has.
 func (n *Node) copyToLocked(p int, to *peer) {
 	pt := &n.parts[p]
 	switch {
+	case to == nil: // nobody is left to keep a copy
+		n.endLocked(pt.to, uint16(p))
+		n.endLocked(pt.former, uint16(p))
+		pt.former = nil
 	case to == pt.to:
 		return
-	case pt.to != nil && pt.copied == copyWhole && to != nil:
+	case pt.to != nil && pt.copied == copyWhole:
 		pt.former = pt.to
-	case pt.to != nil && pt.copied != copyWanted: // nobody is left to keep a copy, or that one has a part of one
+	case pt.to != nil && pt.copied != copyWanted: // it has a part of one
 		n.endLocked(pt.to, uint16(p))
 	}
 	pt.to, pt.copied = to, copyWanted
