@@ -121,7 +121,7 @@ type Move struct {
 	Addr     string // of a claim and a sign of life: its peer address, for a receiver that has not heard of it
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 
-	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: Views are given (Node.Agree)
+	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: no member sends it
 
 	Claim []uint16 // partitions that the sender would hold
 

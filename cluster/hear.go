@@ -56,8 +56,8 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	return a
 }
 
-// mergeLocked takes in copies that come beside those in order, but for partitions that this node
-// should hold and does not.
+// mergeLocked takes in copies that come beside those in order, but for partitions that are lent with
+// them and that this node does not hold.
 func (n *Node) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	a.Refused = n.unheldLocked(m.Lent)
 	for i := range m.Entries {

@@ -240,8 +240,8 @@ func (s *State) unreachable(now Instant, b Boot) bool {
 // missedByMost reports whether most other members say that they do not reach b.
 func (s *State) missedByMost(b Boot) bool {
 	n := 0
-	for _, m := range s.config.Members {
-		if m.Boot != b && slices.Contains(s.entry(m.Boot).missed, b) {
+	for i := range s.roster {
+		if e := &s.roster[i]; e.boot != b && slices.Contains(e.missed, b) && s.config.Has(e.boot) {
 			n++
 		}
 	}
