@@ -455,8 +455,8 @@ func (n *Node) noteRight(cutOff bool) {
 	}
 }
 
-// countSilentLocked notes which members do not answer. Another one gets copies in their place,
-// though they may still be there for the rest. One whom most members do not reach, though they have
+// countSilentLocked notes which members do not answer, or leave. Another one gets copies in their
+// place, though they may still be there for the rest. One whom most members do not reach, though they have
 // their right, is asked to step down.
 func (n *Node) countSilentLocked(now limiter.Instant, r *route) {
 	n.agreed.mu.Lock()
@@ -468,6 +468,9 @@ func (n *Node) countSilentLocked(now limiter.Instant, r *route) {
 		missed := limiter.Instant(p.missed.Load())
 		if silent := p.left.Load() || missed != 0 && now > missed.Add(heirAnswers); silent != p.silent {
 			p.silent, changed = silent, true
+		}
+		if quits := p.leaving(); quits != p.quits {
+			p.quits, changed = quits, true
 		}
 		m, found := roll.member(p.id)
 		unreached := missed != 0 && now > max(missed, n.healed).Add(lasts) && n.Deciding()

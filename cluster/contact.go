@@ -41,6 +41,7 @@ type peer struct {
 	asked     limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
 	asking    bool                   // a probe is under way
 	silent    bool                   // it has not answered for heirAnswers, as of the last tick
+	quits     bool                   // it leaves, as of the last tick
 	life      ownership.Boot         // of its process, in the configuration
 	unreached bool                   // it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
 	out       *outbox                // nil: nothing has been said yet about partitions (Node.outboxLocked)
@@ -162,9 +163,6 @@ func (n *Node) tickLocked(now limiter.Instant) {
 // keepCopiesLocked looks who answers, and what is to be copied, claimed, given back or forgotten.
 func (n *Node) keepCopiesLocked(now limiter.Instant, r *route) {
 	n.countSilentLocked(now, r)
-	if r.Me().State == StateLeaving { // who should get what it holds may be gone, or leave as well, and no View say so in time
-		n.retargetLocked(now, r)
-	}
 	n.probeLocked(now, r)
 	n.returnLocked(now)
 	if n.unsettled {

@@ -388,7 +388,7 @@ func (r *route) copyTarget(p int) *peer {
 		return nil
 	}
 	to := r.owner(p)
-	if to == r.Self || r.Me().State == StateLeaving && (r.peers[to].silent || r.peers[to].leaving()) {
+	if to == r.Self || r.Me().State == StateLeaving && (r.peers[to].silent || r.peers[to].quits) {
 		to = r.heir(p)
 	}
 	if to < 0 || to == r.Self {
