@@ -41,7 +41,7 @@ func (c *Client) AppendAll(ctx context.Context, out []Decision, requests []Reque
 	for i := range requests {
 		r := &requests[i]
 		if c.leases != nil && ctx.Err() == nil && leasable(r) {
-			if d, decided := c.leases.decide(r); decided {
+			if d := (Decision{}); c.leases.decide(r, &d) {
 				decisions[i] = d
 				continue
 			}

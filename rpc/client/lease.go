@@ -36,8 +36,15 @@ type leases struct {
 	mu      sync.Mutex // guards all below
 	closed  bool
 	tending bool // the goroutine of tend is running
-	keys    map[leaseKey]*lease
-	refused map[string]limiter.Instant // limits that grant no leases, and when to ask them again
+	limits  map[string]*leasedLimit
+	count   int // keys of all limits
+}
+
+// leasedLimit is what is known of one limit. Guarded by leases.mu. Two maps by one string each are
+// faster than one map by two strings.
+type leasedLimit struct {
+	keys    map[string]*lease
+	refused limiter.Instant // the limit grants no leases; when to ask for one again
 }
 
 type leaseKey struct{ limit, key string }
@@ -68,7 +75,7 @@ const (
 func newLeases(c *Client) *leases {
 	l := &leases{
 		client: c, holder: fmt.Sprintf("client %x", c.origin), ended: make(chan struct{}),
-		keys: make(map[leaseKey]*lease), refused: make(map[string]limiter.Instant),
+		limits: make(map[string]*leasedLimit),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -81,8 +88,10 @@ func (s *leases) close() {
 		s.closed = true
 		close(s.ended)
 	}
-	for _, l := range s.keys {
-		s.retireLocked(l)
+	for _, limit := range s.limits {
+		for _, l := range limit.keys {
+			s.retireLocked(l)
+		}
 	}
 	s.mu.Unlock()
 	giveUp := time.AfterFunc(DefaultTimeout, s.cancel)
@@ -96,38 +105,60 @@ func leasable(r *Request) bool {
 	return r.Cost > 0 && !r.Report && !r.Drain && !r.Strict && r.At.IsZero()
 }
 
-// decide decides on r, which must be leasable, if there is a lease for it.
-func (s *leases) decide(r *Request) (d Decision, decided bool) {
+// decide decides on r, which must be leasable, into d, if there is a lease for it.
+func (s *leases) decide(r *Request, d *Decision) (decided bool) {
 	now := s.client.now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until, found := s.refused[r.Limit]; s.closed || found && now < until {
-		return d, false
-	}
-	l := s.keys[leaseKey{r.Limit, r.Key}]
-	if l == nil {
-		if len(s.keys) >= leaseKeys {
-			return d, false
-		}
-		l = &lease{leaseKey: leaseKey{strings.Clone(r.Limit), strings.Clone(r.Key)}}
-		s.keys[l.leaseKey] = l
-		if !s.tending {
-			s.tending = true
-			s.work.Go(s.tend)
-		}
-	}
 	var x limiter.Decision
-	decided, ask := l.Decide(now, r.Cost, l.last.Limit, &x)
-	if ask && !l.asking {
-		s.askLocked(l)
+	s.mu.Lock()
+	if l := s.findLocked(now, r); l != nil {
+		var ask bool
+		if decided, ask = l.Decide(now, r.Cost, l.last.Limit, &x); ask && !l.asking {
+			s.askLocked(l)
+		}
+		if decided {
+			d.LimitName, d.Owner, d.Override = l.last.LimitName, l.last.Owner, l.last.Override
+		}
 	}
-	if !decided {
-		return d, false
+	s.mu.Unlock()
+	if decided {
+		d.Allowed, d.Limit, d.Remaining = x.Allowed, x.Limit, x.Remaining
+		d.RetryAfter, d.ResetAfter, d.Source = x.RetryAfter, x.ResetAfter, "lease"
 	}
-	return Decision{
-		Allowed: x.Allowed, Limit: x.Limit, Remaining: x.Remaining, RetryAfter: x.RetryAfter, ResetAfter: x.ResetAfter,
-		LimitName: l.last.LimitName, Owner: l.last.Owner, Override: l.last.Override, Source: "lease",
-	}, true
+	return decided
+}
+
+// findLocked is the key of r, which is counted from now on, or nil if the cluster has to be asked.
+func (s *leases) findLocked(now limiter.Instant, r *Request) *lease {
+	limit := s.limits[r.Limit]
+	if s.closed || limit != nil && now < limit.refused {
+		return nil
+	}
+	if limit != nil {
+		if l := limit.keys[r.Key]; l != nil {
+			return l
+		}
+	}
+	if s.count >= leaseKeys {
+		return nil
+	}
+	l := &lease{leaseKey: leaseKey{strings.Clone(r.Limit), strings.Clone(r.Key)}}
+	s.limitLocked(l.limit).keys[l.key] = l
+	s.count++
+	if !s.tending {
+		s.tending = true
+		s.work.Go(s.tend)
+	}
+	return l
+}
+
+// limitLocked is the limit of that name.
+func (s *leases) limitLocked(name string) *leasedLimit {
+	limit := s.limits[name]
+	if limit == nil {
+		limit = &leasedLimit{keys: make(map[string]*lease)}
+		s.limits[name] = limit
+	}
+	return limit
 }
 
 // heard notes the cluster's answer to r. r was sent at sent.
@@ -137,7 +168,11 @@ func (s *leases) heard(sent limiter.Instant, r *Request, d *Decision) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.keys[leaseKey{r.Limit, r.Key}]; l != nil {
+	limit := s.limits[r.Limit]
+	if limit == nil {
+		return
+	}
+	if l := limit.keys[r.Key]; l != nil {
 		l.last = *d
 		l.Heard(sent, r.Cost, &limiter.Decision{Allowed: true, Remaining: d.Remaining, ResetAfter: d.ResetAfter})
 	}
@@ -170,13 +205,13 @@ func (s *leases) ask(l *lease, want int64) {
 	switch status.Code(err) {
 	case codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Canceled:
 	default:
-		s.refused[l.limit] = sent.Add(leaseRefused)
+		s.limitLocked(l.limit).refused = sent.Add(leaseRefused)
 	}
 	switch {
 	case hold.Id != "" && (hold.Units <= 0 || s.closed):
 		// a node that does not know leases has made a reservation
 		if !s.closed && !hold.Decision.GetDegraded() {
-			s.refused[l.limit] = sent.Add(leaseRefused)
+			s.limitLocked(l.limit).refused = sent.Add(leaseRefused)
 		}
 		l.NotGranted(sent)
 		s.settleLocked(l.leaseKey, hold.Id, 0, sent.Add(limiter.LeaseTTL))
@@ -248,23 +283,24 @@ func (s *leases) tend() {
 func (s *leases) tick(now limiter.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for limit, until := range s.refused {
-		if now >= until {
-			delete(s.refused, limit)
+	for name, limit := range s.limits {
+		for key, l := range limit.keys {
+			if l.Ended(now) {
+				s.retireLocked(l)
+			}
+			if l.id != "" && l.Ends(now) && !l.asking && !s.closed {
+				s.askLocked(l)
+			}
+			if !l.asking && l.Forgotten() {
+				delete(limit.keys, key)
+				s.count--
+			}
+			l.Tick()
+		}
+		if len(limit.keys) == 0 && now >= limit.refused {
+			delete(s.limits, name)
 		}
 	}
-	for k, l := range s.keys {
-		if l.Ended(now) {
-			s.retireLocked(l)
-		}
-		if l.id != "" && l.Ends(now) && !l.asking && !s.closed {
-			s.askLocked(l)
-		}
-		if !l.asking && l.Forgotten() {
-			delete(s.keys, k)
-		}
-		l.Tick()
-	}
-	s.tending = len(s.keys) > 0
+	s.tending = s.count > 0
 	return s.tending
 }

@@ -65,18 +65,16 @@ type Request struct {
 }
 
 // Do is Take for a Request.
-func (c *Client) Do(ctx context.Context, r Request) (Decision, error) {
+func (c *Client) Do(ctx context.Context, r Request) (d Decision, err error) {
 	lends := c.leases != nil && ctx.Err() == nil && leasable(&r)
-	if lends {
-		if d, decided := c.leases.decide(&r); decided {
-			return d, nil
-		}
+	if lends && c.leases.decide(&r, &d) {
+		return d, nil
 	}
 	var sent limiter.Instant
 	if lends {
 		sent = c.now()
 	}
-	d, err := c.take(ctx, r)
+	d, err = c.take(ctx, r)
 	if err != nil {
 		return c.fallback.take(err, r)
 	}
