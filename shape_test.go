@@ -33,6 +33,7 @@ var arrows = map[string]string{
 	"cluster -> limiter":        "the owner of a key decides",
 	"cluster -> limiter/rules":  "who is asked finds the limits of a request by what is known of it",
 	"cluster -> ring":           "the owner of a key is found",
+	"cluster -> cluster/debts":  "what a node admits without the holder of a key is charged later",
 	"cluster -> cluster/dedup":  "a take that is delivered twice is charged once",
 	"cluster -> cluster/denial": "a key that is denied again and again is not asked for each time",
 
@@ -40,6 +41,8 @@ var arrows = map[string]string{
 
 	"cluster -> cluster/ownership": "a node hears what members agree on",
 
+	"cluster/debts -> limiter":       "a debt is a take under a limit",
+	"cluster/debts -> cluster/dedup": "a report has an id, so it is charged once",
 	"cluster/dedup -> limiter":       "an answer is a decision, and instants are limiter's",
 	"cluster/denial -> limiter":      "a denial is a decision of a limit",
 	"cluster/lease -> limiter":       "a lease is limiter's arithmetic, for each key",
@@ -137,6 +140,7 @@ var walls = map[string]string{
 	"cluster -> sim":            "the node does not know in which world it runs",
 	"cluster -> *":              "cluster stands on limiter, its rules, ring and its own rooms alone",
 
+	"cluster/debts -> *":  "the debts own their state: they say what is owed, and the node sends it",
 	"cluster/dedup -> *":  "the memory of answers owns its state: it knows no node, no view and no network",
 	"cluster/lease -> *":  "the leases own their state: they return what is to be said, and the node says it",
 	"cluster/denial -> *": "the memory of denials owns its state: the node tells it what follows from its view",
@@ -249,7 +253,7 @@ var testModules = map[string]string{
 // pure are the rooms where a decision is a function of (state, now, request): the same in
 // production, in a test and in the simulator. Rooms below them (limiter/policy, cluster/gossip) are
 // not meant.
-var pure = []string{"limiter", "ring", "cluster", "cluster/dedup", "cluster/denial", "cluster/lease", "cluster/ownership"}
+var pure = []string{"limiter", "ring", "cluster", "cluster/debts", "cluster/dedup", "cluster/denial", "cluster/lease", "cluster/ownership"}
 
 // impure says what a pure room does not contain, and why.
 var impure = map[string]string{

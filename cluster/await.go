@@ -15,7 +15,7 @@ import (
 // each of them, and who has something from a file gives that first (restore.go).
 //
 // Until then they are missing like members that have vanished: what is admitted comes from shares,
-// by on_partition if too few are there, and is charged when somebody decides (owed.go).
+// by on_partition if too few are there, and is charged when somebody decides (debts.go).
 //
 // That ends after awaitLasts: who has not come back by then may never. And it ends when anybody is
 // met who has been up since before the file was written: then the cluster was not down, and others

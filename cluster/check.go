@@ -23,6 +23,7 @@ import (
 	"slices"
 	"time"
 
+	"penstock/cluster/debts"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -43,7 +44,7 @@ type Request struct {
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
 
-	owed     bool // nobody waits for it: what nobody decides stays undecided (owed.go)
+	owed     bool // nobody waits for it: what nobody decides stays undecided (debts.go)
 	cautious bool // who may have charged an item is not asked for it, nor anybody to send it on to that one
 	spread   bool // it takes from several owners: what it gives back is given later (together.go)
 }
@@ -63,11 +64,11 @@ type Item struct {
 	limit   *limiter.Limit
 	tally   *tally // of limit, if that has a name in force
 	hash    uint64
-	doubt   *doubt // who may have charged it without an answer
-	namer   uint64 // boot that has named who is asked; 0: nobody has
-	circled uint8  // how often two have named each other
-	again   bool   // this node had answered it before
-	tell    bool   // whoever denies it should say when that ends
+	doubt   *debts.Doubt // the boots that may have charged it without an answer
+	namer   uint64       // boot that has named who is asked; 0: nobody has
+	circled uint8        // how often two have named each other
+	again   bool         // this node had answered it before
+	tell    bool         // whoever denies it should say when that ends
 
 	delivered bool // asked by another node
 }

@@ -144,7 +144,7 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	if r != nil {
 		n.awaitLocked(now, r)
 		n.spreadLocked(r)
-		n.settleOwedLocked()
+		n.chargeDebtsLocked()
 		n.probeMissingLocked(now, r)
 		if n.agreed.on {
 			n.keepCopiesLocked(now, r)

@@ -27,9 +27,7 @@ func (n *Node) mayDozeLocked(r *route) bool {
 	if r == nil || !n.calmLocked() || n.agreed.on || n.book.Len() > 0 || n.leases.Len() > 0 {
 		return false
 	}
-	n.owedMu.Lock()
-	defer n.owedMu.Unlock()
-	return len(n.owed) == 0
+	return n.debts.Len() == 0
 }
 
 // nextTickLocked sets the timer of the next tick.

@@ -23,7 +23,7 @@ const fallbackRetry = time.Second
 //
 // A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as
 // not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it
-// is a promise, of which who holds the key is told later (owed.go).
+// is a promise, of which who holds the key is told later (debts.go).
 func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 	d := Decision{Source: SourceFallback, Degraded: true}
 	if o := view.Owner(it.hash); o >= 0 {

@@ -394,32 +394,10 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 	return calls, sent, held, lone
 }
 
-// A doubt is of one that was sent an item and has not answered: it may have charged it, and so may
-// those of before.
-type doubt struct {
-	boot   uint64
-	before *doubt
-}
-
-func (d *doubt) of(boot uint64) bool {
-	for ; d != nil; d = d.before {
-		if d.boot == boot {
-			return true
-		}
-	}
-	return false
-}
-
-func (it *Item) mayBeChargedBy(boot uint64) {
-	if !it.doubt.of(boot) {
-		it.doubt = &doubt{boot, it.doubt}
-	}
-}
-
 // bars reports whether it must not be sent to a target: who may have acted on it already when the
 // request is cautious.
 func (r *route) bars(target int, q *Request, it *Item) bool {
-	return q.cautious && it.doubt.of(r.peers[target].boot)
+	return q.cautious && it.doubt.Of(r.peers[target].boot)
 }
 
 // loneCall is all that one item takes on its way, in one piece of memory, which is used again: most
@@ -492,7 +470,7 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 			again = append(again, i)
 		default:
 			if k := view.Find(a.Owner); a.Status == StatusLost && k >= 0 {
-				r.Items[i].mayBeChargedBy(view.peers[k].boot)
+				r.Items[i].doubt = r.Items[i].doubt.With(view.peers[k].boot)
 			}
 			targets[i] = nobody
 			again = append(again, i)
@@ -510,9 +488,9 @@ func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Reque
 		n.stats.Lost.Add(1)
 		for _, i := range items {
 			it := &r.Items[i]
-			it.mayBeChargedBy(peer.boot)
+			it.doubt = it.doubt.With(peer.boot)
 			if o := view.Owner(it.hash); c.Ask.Relay && o >= 0 {
-				it.mayBeChargedBy(view.peers[o].boot)
+				it.doubt = it.doubt.With(view.peers[o].boot)
 			}
 		}
 	}

@@ -3,8 +3,11 @@ package cluster
 import (
 	"errors"
 	"maps"
+	"sync"
+	"sync/atomic"
 
 	"penstock/limiter"
+	"penstock/limiter/rules"
 )
 
 // MaxPut bounds the limits that PutLimit makes.
@@ -19,72 +22,98 @@ var (
 	ErrManyPut = errors.New("limit: 1000 limits were put here already, which is the most; delete some, or write them into a file")
 )
 
+// catalog is the limits and rules in force at one node. It owns them and their lock. A set of limits
+// is never changed: a new one takes its place, so a request reads one set from beginning to end.
+type catalog struct {
+	limits  atomic.Pointer[Limits]                  // in force: given, and of put what given has no name of
+	inForce atomic.Pointer[map[string]limitInForce] // limits, with the tallies of their answers
+	rules   atomic.Pointer[rules.Set]
+	counts  *Stats
+
+	limitsHash, rulesHash atomic.Uint64 // see LimitsHash
+
+	setting sync.Mutex // guards below; held alone
+	given   Limits     // by SetLimits
+	put     Limits     // by PutLimit
+}
+
+// begin makes a catalog without limits, whose answers s counts.
+func (c *catalog) begin(s *Stats) {
+	c.limits.Store(&Limits{})
+	c.inForce.Store(&map[string]limitInForce{})
+	c.limitsHash.Store(hashLimits(nil))
+	c.counts, s.inForce = s, &c.inForce
+}
+
+// Limits are the named limits in force.
+func (c *catalog) Limits() Limits { return *c.limits.Load() }
+
 // SetLimits replaces the named limits, but for those that PutLimit made: of these, it takes the
 // place of those whose names it has. Counters of limits that keep name, algorithm and window live
 // on.
-func (n *Node) SetLimits(l Limits) {
-	n.limitsMu.Lock()
-	defer n.limitsMu.Unlock()
-	n.given = l
-	n.limitsHash.Store(hashLimits(l))
+func (c *catalog) SetLimits(l Limits) {
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	c.given = l
+	c.limitsHash.Store(hashLimits(l))
 	for name := range l {
-		delete(n.put, name)
+		delete(c.put, name)
 	}
-	n.uniteLimitsLocked()
+	c.uniteLimitsLocked()
 }
 
 // PutLimit makes a named limit, or replaces one that it made before. It is this node's alone:
 // others need it if they are to be asked under that name, and not to decide. The error is ErrGiven
 // or ErrManyPut.
-func (n *Node) PutLimit(l *limiter.Limit) (replaced bool, err error) {
-	n.limitsMu.Lock()
-	defer n.limitsMu.Unlock()
-	_, replaced = n.put[l.Name]
+func (c *catalog) PutLimit(l *limiter.Limit) (replaced bool, err error) {
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	_, replaced = c.put[l.Name]
 	switch {
-	case n.given[l.Name] != nil:
+	case c.given[l.Name] != nil:
 		return false, ErrGiven
-	case !replaced && len(n.put) == MaxPut:
+	case !replaced && len(c.put) == MaxPut:
 		return false, ErrManyPut
-	case n.put == nil:
-		n.put = Limits{}
+	case c.put == nil:
+		c.put = Limits{}
 	}
-	n.put[l.Name] = l
-	n.uniteLimitsLocked()
+	c.put[l.Name] = l
+	c.uniteLimitsLocked()
 	return replaced, nil
 }
 
 // DeleteLimit takes a limit away that PutLimit made. The error is ErrGiven or ErrNotPut.
-func (n *Node) DeleteLimit(name string) error {
-	n.limitsMu.Lock()
-	defer n.limitsMu.Unlock()
+func (c *catalog) DeleteLimit(name string) error {
+	c.setting.Lock()
+	defer c.setting.Unlock()
 	switch {
-	case n.given[name] != nil:
+	case c.given[name] != nil:
 		return ErrGiven
-	case n.put[name] == nil:
+	case c.put[name] == nil:
 		return ErrNotPut
 	}
-	delete(n.put, name)
-	n.uniteLimitsLocked()
+	delete(c.put, name)
+	c.uniteLimitsLocked()
 	return nil
 }
 
 // IsPut reports whether PutLimit made the limit of that name.
-func (n *Node) IsPut(name string) bool {
-	n.limitsMu.Lock()
-	defer n.limitsMu.Unlock()
-	return n.put[name] != nil
+func (c *catalog) IsPut(name string) bool {
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	return c.put[name] != nil
 }
 
 // uniteLimitsLocked puts in force what there is.
-func (n *Node) uniteLimitsLocked() {
-	all := n.given
-	if len(n.put) > 0 {
+func (c *catalog) uniteLimitsLocked() {
+	all := c.given
+	if len(c.put) > 0 {
 		all = Limits{}
-		maps.Copy(all, n.put)
-		maps.Copy(all, n.given)
+		maps.Copy(all, c.put)
+		maps.Copy(all, c.given)
 	}
-	n.limits.Store(&all)
-	n.tallyLocked(all)
+	c.limits.Store(&all)
+	c.tallyLocked(all)
 }
 
 // A decider finds by which limit the owner of a key decides on what other nodes ask. Where nodes

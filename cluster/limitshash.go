@@ -15,7 +15,9 @@ import (
 // stands in files: nodes whose files say the same have the same. The order of files, of limits and
 // of rules does not matter. Limits of PutLimit do not count: they are one node's alone on purpose.
 // It is never 0.
-func (n *Node) LimitsHash() uint64 { return max(1, n.limitsHash.Load()^n.rulesHash.Load()) }
+func (c *catalog) LimitsHash() uint64 {
+	return max(1, c.limitsHash.Load()^c.rulesHash.Load())
+}
 
 // hashLimits leaves out fields that are zero, so that a release with more fields has the same hash
 // for files without them.

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"penstock/cluster/debts"
 	"penstock/cluster/dedup"
 	"penstock/cluster/denial"
 	"penstock/cluster/lease"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
-	"penstock/limiter/rules"
 	"penstock/ring"
 )
 
@@ -32,26 +32,18 @@ type Config struct {
 // Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc
 // for the path of a check.
 type Node struct {
-	id          string
-	boot        uint64
-	clock       Clock
-	net         Network
-	table       *limiter.Table
-	book        *limiter.Book
-	callTimeout time.Duration
-	sweepEvery  time.Duration
-	began       limiter.Instant
-	storedAt    limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
-	writtenAt   limiter.Instant // when the file was that names who is awaited
+	identity
+	ports
+	table      *limiter.Table
+	book       *limiter.Book
+	sweepEvery time.Duration
+	storedAt   limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
+	writtenAt  limiter.Instant // when the file was that names who is awaited
 
-	view     atomic.Pointer[route]
-	limits   atomic.Pointer[Limits]                  // in force: given, and of put what given has no name of
-	inForce  atomic.Pointer[map[string]limitInForce] // limits, with the tallies of their answers
-	rules    atomic.Pointer[rules.Set]
-	recent   dedup.Window
-	leases   lease.Leases
-	denials  denial.Cache
-	watches  denial.Watches
+	view    atomic.Pointer[route]
+	catalog // limits and rules
+	recent  dedup.Window
+	local
 	holdings holdings
 	agreed   agreement
 	rings    func(ids []string) (*ring.Ring, error)
@@ -65,21 +57,9 @@ type Node struct {
 	stats    Stats
 	_        [64]byte
 
-	chargesMu sync.Mutex // guards charges; taken after mu
-	charges   charges
+	charges charges // to replicated limits, that other nodes have not heard of
 
-	limitsMu sync.Mutex // guards below; held alone
-	given    Limits     // by SetLimits
-	put      Limits     // by PutLimit
-
-	limitsHash, rulesHash atomic.Uint64 // see LimitsHash
-
-	settlements atomic.Int64 // lists of them that are not heard by all (spread.go)
-
-	owedMu   sync.Mutex      // guards below; taken after mu
-	owed     []owed          // oldest first
-	promises map[ID]*promise // of them those that clients may settle here, by the ID of the reservation
-	settling bool            // what is owed is being charged
+	debts debts.Ledger // what this node has admitted and no holder of the key has charged
 
 	mu        sync.Mutex               // guards below, and makes SetView one at a time; taken before a lock of the table, never after
 	hinted    *View                    // the members that gossip names
@@ -109,6 +89,33 @@ type Node struct {
 	stopped   bool
 }
 
+// identity says which start of which node this is.
+type identity struct {
+	id    string
+	boot  uint64
+	began limiter.Instant
+}
+
+// ID is the node's stable id.
+func (i *identity) ID() string { return i.id }
+
+// Boot is what tells this start of the node from all others.
+func (i *identity) Boot() uint64 { return i.boot }
+
+// ports are how a node reaches the world.
+type ports struct {
+	clock       Clock
+	net         Network
+	callTimeout time.Duration
+}
+
+// local is what lets a node decide on keys that other nodes hold. Each part owns its lock.
+type local struct {
+	leases  lease.Leases
+	denials denial.Cache
+	watches denial.Watches // the nodes that this one tells when a denial ends
+}
+
 // Limits are the named limits of a node. A set is immutable: a new one replaces the whole.
 type Limits map[string]*limiter.Limit
 
@@ -128,8 +135,9 @@ func New(c Config) (*Node, error) {
 		return nil, fmt.Errorf("cluster: a node needs an ID, a Boot other than 0, a Clock, a Network and a Table; got %+v", c)
 	}
 	n := &Node{
-		id: c.ID, boot: c.Boot, clock: c.Clock, net: c.Network, table: c.Table,
-		callTimeout: c.CallTimeout, sweepEvery: c.SweepEvery, began: c.Clock.Now(),
+		identity: identity{id: c.ID, boot: c.Boot, began: c.Clock.Now()},
+		ports:    ports{clock: c.Clock, net: c.Network, callTimeout: c.CallTimeout},
+		table:    c.Table, sweepEvery: c.SweepEvery,
 	}
 	if n.callTimeout == 0 {
 		n.callTimeout = DefaultCallTimeout
@@ -142,11 +150,8 @@ func New(c Config) (*Node, error) {
 	}
 	n.agreed.until.Store(neverEnds)
 	n.recent.Seed(c.Secret)
-	n.limits.Store(&Limits{})
-	n.inForce.Store(&map[string]limitInForce{})
-	n.stats.inForce = &n.inForce
-	n.limitsHash.Store(hashLimits(nil))
-	n.promises, n.parting = make(map[ID]*promise), make(map[uint16]int)
+	n.catalog.begin(&n.stats)
+	n.parting = make(map[uint16]int)
 	n.inbox, n.former = make(map[uint64]*inbox), make(map[uint64]formerPeer)
 	n.table.GuardAt(n.decides, n.keeps)
 	n.table.Track()
@@ -155,12 +160,6 @@ func New(c Config) (*Node, error) {
 	return n, nil
 }
 
-// ID is the node's stable id.
-func (n *Node) ID() string { return n.id }
-
-// Boot is what tells this start of the node from all others.
-func (n *Node) Boot() uint64 { return n.boot }
-
 // View is who is there and who owns what, or nil before the first SetView.
 func (n *Node) View() *View {
 	if r := n.view.Load(); r != nil {
@@ -168,9 +167,6 @@ func (n *Node) View() *View {
 	}
 	return nil
 }
-
-// Limits are the named limits in force.
-func (n *Node) Limits() Limits { return *n.limits.Load() }
 
 // Ready reports whether checks can be answered: the node has a View in which somebody owns keys,
 // and if it is a member itself, it is in the ring. It does not depend on the health of others.

@@ -84,7 +84,7 @@ func TestRelayedAndLost(t *testing.T) {
 	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
-	if o := w.nodes["n1"].owed; len(o) != 1 || !o[0].doubt.of(2) || o[0].doubt.of(3) {
+	if o := w.nodes["n1"].debts.Oldest(9); len(o) != 1 || !o[0].Doubt.Of(2) || o[0].Doubt.Of(3) {
 		t.Errorf("owed: %+v", o)
 	}
 	if left := w.remaining("n2", "five", key); left != 4 {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"strings"
+	"sync"
 
 	"penstock/limiter"
 )
@@ -37,10 +38,41 @@ type chargeKey struct {
 	key   string
 }
 
-// charges are what this node has charged since the last tick. Guarded by Node.chargesMu.
+// charges are what this node has charged since the last tick. The zero charges are none. Its
+// methods are safe for concurrent use.
 type charges struct {
+	mu    sync.Mutex // guards below
 	list  []untold
 	where map[chargeKey]int
+}
+
+// add notes that an operation has charged so many units.
+func (c *charges) add(l *limiter.Limit, key string, op Op, units int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, again := c.where[chargeKey{l, key}]
+	if !again {
+		if c.where == nil {
+			c.where = make(map[chargeKey]int)
+		}
+		i = len(c.list)
+		key = strings.Clone(key) // it may lie in a frame
+		c.where[chargeKey{l, key}] = i
+		c.list = append(c.list, untold{Charge: Charge{Limit: l, Key: key}})
+	}
+	c.list[i].add(op, units)
+}
+
+// tell is what other nodes have to hear, once.
+func (c *charges) tell() (list []Charge) {
+	c.mu.Lock()
+	waiting := c.list
+	c.list, c.where = nil, nil
+	c.mu.Unlock()
+	for i := range waiting {
+		list = waiting[i].told(list)
+	}
+	return list
 }
 
 // untold is what has become of one key: reset, if it was, then back given back, then units taken.
@@ -77,20 +109,7 @@ func (n *Node) charge(it *Item, d *limiter.Decision) {
 	if view == nil || len(view.Members) < 2 || it.Op != OpReset && (it.Op != OpTake || units == 0) {
 		return
 	}
-	n.chargesMu.Lock()
-	defer n.chargesMu.Unlock()
-	c := &n.charges
-	i, again := c.where[chargeKey{it.limit, it.Key}]
-	if !again {
-		if c.where == nil {
-			c.where = make(map[chargeKey]int)
-		}
-		i = len(c.list)
-		key := strings.Clone(it.Key) // it may lie in a frame
-		c.where[chargeKey{it.limit, key}] = i
-		c.list = append(c.list, untold{Charge: Charge{Limit: it.limit, Key: key}})
-	}
-	c.list[i].add(it.Op, units)
+	n.charges.add(it.limit, it.Key, it.Op, units)
 }
 
 func (u *untold) add(op Op, units int64) {
@@ -122,14 +141,7 @@ func (u *untold) told(list []Charge) []Charge {
 
 // spreadLocked has everybody told what was charged.
 func (n *Node) spreadLocked(r *route) {
-	n.chargesMu.Lock()
-	waiting := n.charges.list
-	n.charges = charges{}
-	n.chargesMu.Unlock()
-	var list []Charge
-	for i := range waiting {
-		list = waiting[i].told(list)
-	}
+	list := n.charges.tell()
 	if len(list) == 0 {
 		return
 	}

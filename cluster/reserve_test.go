@@ -255,7 +255,7 @@ func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
 	n2.minority.Store(true)
 	n2.fence()
-	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || len(n2.promises) != 1 {
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || n2.debts.Promises() != 1 {
 		t.Fatalf("alone: %+v", d)
 	}
 	w.meet = meet
@@ -267,7 +267,7 @@ func TestRepeatOfAReservationFromAShare(t *testing.T) {
 		t.Errorf("as the owner: %+v", d)
 	}
 	w.pass(time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 95 || len(n2.promises) != 0 {
-		t.Errorf("%d of 100 are left, %d promises", left, len(n2.promises))
+	if left := w.remaining("n2", "hundred", key); left != 95 || n2.debts.Promises() != 0 {
+		t.Errorf("%d of 100 are left, %d promises", left, n2.debts.Promises())
 	}
 }

@@ -13,13 +13,13 @@ import (
 // SetRules replaces the rules. They have been made with the limits that they name, and stay with
 // them: a request that a rule matches is decided by limits and rules of one time, whatever
 // SetLimits does meanwhile.
-func (n *Node) SetRules(r *rules.Set) {
-	n.rules.Store(r)
-	n.rulesHash.Store(hashRules(r))
+func (c *catalog) SetRules(r *rules.Set) {
+	c.rules.Store(r)
+	c.rulesHash.Store(hashRules(r))
 }
 
 // Rules are those in force; nil: none.
-func (n *Node) Rules() *rules.Set { return n.rules.Load() }
+func (c *catalog) Rules() *rules.Set { return c.rules.Load() }
 
 // ErrNoRules says that a request came with attributes to a node that has no rules: an answer would
 // be a yes to everything.
@@ -28,10 +28,10 @@ var ErrNoRules = errors.New("attributes: this node has no rules that say what th
 // Match makes a request of attributes: by the rules, all limits that it falls under with these,
 // together or not at all, each of cost. Check decides it. A request without items is admitted as it
 // is: no rule matches it, or one that leaves it out. The error is ErrNoRules or an *InputError.
-func (n *Node) Match(attributes map[string]string, cost int64) (*Request, rules.Match, error) {
-	set := n.rules.Load()
+func (c *catalog) Match(attributes map[string]string, cost int64) (*Request, rules.Match, error) {
+	set := c.rules.Load()
 	if set.Len() == 0 {
-		n.stats.Refused.Add(1)
+		c.counts.Refused.Add(1)
 		return nil, rules.Match{}, ErrNoRules
 	}
 	m, err := set.Match(attributes)
@@ -40,7 +40,7 @@ func (n *Node) Match(attributes map[string]string, cost int64) (*Request, rules.
 	}
 	var spec *limiter.SpecError
 	if errors.As(err, &spec) {
-		n.stats.Refused.Add(1)
+		c.counts.Refused.Add(1)
 		return nil, m, &InputError{Field: spec.Field, Reason: spec.Reason}
 	}
 	r := &Request{Atomic: true, Items: make([]Item, len(m.Items))}
@@ -48,7 +48,7 @@ func (n *Node) Match(attributes map[string]string, cost int64) (*Request, rules.
 		r.Items[i] = Item{Limit: it.Limit.Name, Key: it.Key, Cost: cost, ruled: it.Limit}
 	}
 	if len(m.Rules) == 0 {
-		n.stats.Unmatched.Add(1)
+		c.counts.Unmatched.Add(1)
 	}
 	return r, m, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"penstock/cluster/debts"
 	"penstock/limiter"
 )
 
@@ -106,8 +107,8 @@ const (
 // settleLater settles after the answer, again and again until all have heard it.
 func (n *Node) settleLater(list []settlement) {
 	if len(list) > 0 {
-		n.settlements.Add(1)
-		until := n.clock.Now().Add(owedLasts)
+		n.debts.SettlementBegins()
+		until := n.clock.Now().Add(debts.Lasts)
 		n.clock.AfterFunc(0, func() { n.settleUntil(until, settleAgain, list) })
 	}
 }
@@ -121,17 +122,14 @@ func (n *Node) settleUntil(until limiter.Instant, pause time.Duration, list []se
 		n.clock.AfterFunc(pause, func() { n.settleUntil(until, min(2*pause, settleAtLeast), list) })
 		return
 	}
-	n.settlements.Add(-1)
+	n.debts.SettlementEnds()
 }
 
 // Unsaid is how much this node has still to say to others of what clients were told: settlements,
 // what its shares have admitted, and leases to be given back. Who leaves waits, as long as that
 // makes sense, until it is 0; what is not said by then is charged in full.
 func (n *Node) Unsaid() int {
-	n.owedMu.Lock()
-	unsaid := int(n.settlements.Load()) + len(n.owed)
-	n.owedMu.Unlock()
-	return unsaid + n.leases.Open()
+	return n.debts.Pending() + n.leases.Open()
 }
 
 // settleOnce settles holds, and returns those of which that has to be said again.

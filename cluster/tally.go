@@ -85,10 +85,10 @@ type limitInForce struct {
 
 // tallyLocked puts limits in force beside their tallies. A limit that stays keeps its tally; what
 // one that goes has counted stays in the sums. An answer under it that is on its way is in none.
-func (n *Node) tallyLocked(all Limits) {
-	n.stats.mu.Lock()
-	defer n.stats.mu.Unlock()
-	old := *n.inForce.Load()
+func (c *catalog) tallyLocked(all Limits) {
+	c.counts.mu.Lock()
+	defer c.counts.mu.Unlock()
+	old := *c.inForce.Load()
 	inForce := make(map[string]limitInForce, len(all))
 	for name, l := range all {
 		t := old[name].tally
@@ -97,14 +97,14 @@ func (n *Node) tallyLocked(all Limits) {
 		}
 		inForce[name] = limitInForce{l, t}
 	}
-	n.stats.candidates.keepLocked(all, inForce)
-	n.inForce.Store(&inForce)
+	c.counts.candidates.keepLocked(all, inForce)
+	c.inForce.Store(&inForce)
 	for name, x := range old {
 		if all[name] != nil || x.tally.apart {
 			continue
 		}
 		for cell := range tallyCells {
-			n.stats.gone.add(cell, x.tally.sum(cell))
+			c.counts.gone.add(cell, x.tally.sum(cell))
 		}
 	}
 }
@@ -222,7 +222,7 @@ type LimitTally struct {
 
 // LimitTallies are the tallies of the limits in force, by their names, and OtherLimits. Names are
 // made valid UTF-8, and limits that then have the same name are counted together.
-func (n *Node) LimitTallies() map[string]LimitTally {
+func (c *catalog) LimitTallies() map[string]LimitTally {
 	sums := make(map[string]LimitTally)
 	add := func(name string, t *tally) {
 		name = strings.ToValidUTF8(name, "\uFFFD")
@@ -235,8 +235,8 @@ func (n *Node) LimitTallies() map[string]LimitTally {
 		}
 		sums[name] = sum
 	}
-	add(OtherLimits, &n.stats.other)
-	for name, x := range *n.inForce.Load() {
+	add(OtherLimits, &c.counts.other)
+	for name, x := range *c.inForce.Load() {
 		if !x.tally.apart {
 			add(name, x.tally)
 		}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"strings"
 	"time"
 
 	"penstock/limiter"
@@ -22,7 +21,7 @@ import (
 //	somebody has refused       it is released; this node says so until it is heard
 //	this node dies first       it is charged at its deadline: who has not heard the answer cannot know that it was a no
 //	the owner did not answer   it may be open, or be opened later; so it is settled like the others
-//	nobody knows it any more   its owner died before its heir had heard of it; after a yes it is charged by a report (owed.go)
+//	nobody knows it any more   its owner died before its heir had heard of it; after a yes it is charged by a report (debts.go)
 //
 // Who does not answer is answered for last, by on_error: if any owner has refused, its part is
 // refused and charged nowhere; if none has, it says yes or no for its limit, and a no releases the
@@ -201,20 +200,4 @@ func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, id
 		}
 	}
 	n.settleLater(list)
-}
-
-// oweReport has the cost of it charged by whoever holds its key.
-func (n *Node) oweReport(now limiter.Instant, it *Item) {
-	n.owedMu.Lock()
-	if len(n.owed) < owedWaiting {
-		n.owed = append(n.owed, owed{it.limit, strings.Clone(it.Key), it.hash, it.Cost, it.ID, now, nil, nil})
-	} else {
-		n.stats.Forgiven.Add(1)
-	}
-	n.owedMu.Unlock()
-	n.clock.AfterFunc(0, func() {
-		n.mu.Lock()
-		n.settleOwedLocked()
-		n.mu.Unlock()
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/debts"
 	"penstock/limiter"
 )
 
@@ -62,8 +63,8 @@ func TestWhatSharesAdmittedIsCharged(t *testing.T) {
 		t.Errorf("%d of 30 are admitted in all, %d of them from shares", admitted, fallen)
 	}
 	for _, id := range []string{"n1", "n3"} {
-		if s := w.nodes[id].Stats(); s.Settled.Load() == 0 || s.Forgiven.Load() != 0 || len(w.nodes[id].owed) != 0 {
-			t.Errorf("%s: %d settled, %d forgiven, %d left", id, s.Settled.Load(), s.Forgiven.Load(), len(w.nodes[id].owed))
+		if s := w.nodes[id].Stats(); s.Settled.Load() == 0 || s.Forgiven.Load() != 0 || w.nodes[id].debts.Len() != 0 {
+			t.Errorf("%s: %d settled, %d forgiven, %d left", id, s.Settled.Load(), s.Forgiven.Load(), w.nodes[id].debts.Len())
 		}
 	}
 }
@@ -161,8 +162,8 @@ func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
 	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed || !w.nodes["n1"].minority.Load() {
 		t.Fatalf("%+v", d)
 	}
-	if w.pass(2 * time.Second); len(w.nodes["n1"].owed) != 1 {
-		t.Errorf("%d are owed during the cut", len(w.nodes["n1"].owed))
+	if w.pass(2 * time.Second); w.nodes["n1"].debts.Len() != 1 {
+		t.Errorf("%d are owed during the cut", w.nodes["n1"].debts.Len())
 	}
 	heal()
 	w.pass(5 * time.Second)
@@ -184,8 +185,8 @@ func TestRepeatIsNotOwed(t *testing.T) {
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
 	w.nodes["n2"].minority.Store(true)
 	w.nodes["n2"].fence()
-	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || len(w.nodes["n2"].owed) != 0 {
-		t.Errorf("%+v, %d owed", d, len(w.nodes["n2"].owed))
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || w.nodes["n2"].debts.Len() != 0 {
+		t.Errorf("%+v, %d owed", d, w.nodes["n2"].debts.Len())
 	}
 }
 
@@ -196,11 +197,14 @@ func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
 	n1, slow, doubted := w.nodes["n1"], w.key("n2", 0), w.key("n2", 1)
 	l := (*n1.limits.Load())["five"]
 	for i, key := range []string{slow, doubted} {
-		x := owed{limit: l, key: key, hash: limiter.Hash(key), cost: 1, id: ID{Origin: reportOrigin, Sequence: uint64(i)}, at: w.now}
-		if key == doubted {
-			x.doubt = &doubt{boot: w.nodes["n3"].boot}
+		x := debts.Debt{
+			Limit: l, Key: key, Hash: limiter.Hash(key), Cost: 1, At: w.now,
+			Report: ID{Origin: reportOrigin, Sequence: uint64(i)},
 		}
-		n1.owed = append(n1.owed, x)
+		if key == doubted {
+			x.Doubt = x.Doubt.With(w.nodes["n3"].boot)
+		}
+		n1.debts.Owe(&x)
 	}
 	w.meet = func(c *Call, deliver func() *Answer) {
 		if len(c.Ask.Items) > 0 && w.now >= c.Deadline {
@@ -210,7 +214,7 @@ func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
 			w.pass(DefaultCallTimeout)
 		}
 	}
-	n1.settleSome()
+	n1.chargeSome()
 	w.meet = nil
 	for _, key := range []string{slow, doubted} {
 		if left := w.remaining("n2", "five", key); left != 4 {

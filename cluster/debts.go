@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"strings"
+	"time"
+
+	"penstock/cluster/debts"
+	"penstock/limiter"
+)
+
+// What a node admits while nobody who holds the key answers (fallback.go), nobody has counted. So
+// it is a debt (package debts): as soon as a holder of the key answers again, it is told to charge
+// the debt, by a report, as far as the limit reaches (and its max_debt). What was too much is taken
+// from what comes after, until the limit is used up; what goes beyond that stays extra.
+//
+// A report has an ID as every take has, so it is charged once. If the take itself was sent to a
+// node whose answer never came, that node may have charged it, and is not told again; another node,
+// which has taken over since, is. Then it may be counted twice, if it was copied before: too little
+// is admitted, never too much.
+//
+// A reservation that was admitted so is a promise: the holder of the key is asked to reserve the
+// same amount, under the ID that the client knows, for as long as it was to last. If it has done so
+// before, and its answer was lost, it stays one hold. From then on it is a hold like all others.
+// Until then this node alone can settle or extend it. What its client has used is then owed, or all
+// of it if its deadline has passed. If the limit has no room for the reservation, it is charged
+// like a take, as far as the limit reaches.
+
+// reportOrigin makes the ID of a report of that of the take. Under its own ID this node remembers
+// what its share said.
+const reportOrigin = 1 << 62
+
+// ofReport is the ID of the report of a take: that of all its repeats, here and elsewhere, and not
+// the take's.
+func ofReport(id ID) ID { return ID{Origin: id.Origin ^ reportOrigin, Sequence: id.Sequence} }
+
+// owe notes what of a request has to be charged later, and tells clients of their reservations.
+func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
+	for i := range out {
+		it := &items[i]
+		reserved := it.Op == OpReserve
+		if out[i].Source != SourceFallback || !out[i].Allowed || out[i].Shadow ||
+			it.Op != OpTake && !reserved || it.Cost <= 0 {
+			continue
+		}
+		x, room := it.debt(now), true
+		x.Report, x.Doubt = ofReport(it.ID), it.doubt
+		if reserved {
+			holder, deadline := strings.Clone(it.Hold.Holder), now.Add(it.Hold.TTL)
+			if room = n.debts.Promise(it.ID, &x, holder, deadline); room {
+				out[i].Hold = limiter.HoldOpen
+			}
+		} else if !it.again {
+			room = n.debts.Owe(&x)
+		}
+		if !room {
+			n.stats.Forgiven.Add(1)
+		}
+	}
+}
+
+// debt is the item as a debt, since now, which is reported under the item's ID.
+func (it *Item) debt(now limiter.Instant) debts.Debt {
+	return debts.Debt{
+		Limit: it.limit, Key: strings.Clone(it.Key), Hash: it.hash,
+		Cost: it.Cost, Report: it.ID, At: now,
+	}
+}
+
+// oweReport has the cost of it charged by the holder of its key.
+func (n *Node) oweReport(now limiter.Instant, it *Item) {
+	if x := it.debt(now); !n.debts.Owe(&x) {
+		n.stats.Forgiven.Add(1)
+	}
+	n.clock.AfterFunc(0, func() {
+		n.mu.Lock()
+		n.chargeDebtsLocked()
+		n.mu.Unlock()
+	})
+}
+
+// atPromise settles or extends what this node has promised, as far as the holder of the key does not
+// know of it yet.
+func (n *Node) atPromise(now limiter.Instant, it *Item, out *Decision) bool {
+	if it.Hold == nil {
+		return false
+	}
+	if _, known := n.book.Get(limiter.HoldID(it.Hold.ID)); known && n.decides(now, it.hash) {
+		return false
+	}
+	state, known := n.debts.Keep(now, &debts.Change{
+		ID: it.Hold.ID, Holder: it.Hold.Holder,
+		Settle: it.Op == OpSettle, Used: it.Cost, TTL: it.Hold.TTL,
+	})
+	if !known {
+		return false
+	}
+	look := Item{Key: it.Key, Op: OpPeek, limit: it.limit, hash: it.hash}
+	*out = n.fallback(now, n.view.Load(), &look)
+	out.Allowed = state == limiter.HoldSettled || state == limiter.HoldOpen
+	out.RetryAfter, out.Hold = limiter.Never, state
+	return true
+}
+
+// chargeDebtsLocked begins to have the debts charged, unless that is under way.
+func (n *Node) chargeDebtsLocked() {
+	if !n.stopped && !n.minority.Load() && n.debts.Begin() {
+		n.clock.AfterFunc(0, n.chargeDebts)
+	}
+}
+
+func (n *Node) chargeDebts() {
+	for n.chargeSome() {
+	}
+	n.debts.End()
+}
+
+// chargeSome has the oldest debts charged. It reports whether there are others, and a point in going
+// on at once.
+func (n *Node) chargeSome() (more bool) {
+	now, view := n.clock.Now(), n.view.Load()
+	r := &Request{owed: true}
+	cautious := &Request{owed: true, cautious: true} // of what may have been charged
+	var of, doubted, later []debts.Debt
+	var ended []settlement
+	for _, x := range n.debts.Oldest(MaxItems) {
+		it := Item{
+			Key: x.Key, Cost: x.Cost, ID: x.Report, Terms: Terms{Report: true},
+			limit: x.Limit, hash: x.Hash, doubt: x.Doubt,
+		}
+		t := n.aim(now, view, r, &it, 1)
+		away := !n.decides(now, x.Hash)
+		asked := !x.Promised() && away && t >= 0 && x.Doubt.Of(view.peers[t].boot)
+		used, over := n.debts.Spent(now, &x)
+		switch {
+		case now > x.At.Add(debts.Lasts) && over,
+			asked && view.peers[t].heard.Load() > int64(x.At):
+			n.stats.Forgiven.Add(1)
+			n.debts.Forget(&x)
+		case asked, away && t == nobody: // another member may take over
+			later = append(later, x)
+		case !x.Promised() && x.Doubt != nil:
+			cautious.Items, doubted = append(cautious.Items, it), append(doubted, x)
+		case !x.Promised():
+			r.Items, of = append(r.Items, it), append(of, x)
+		case over:
+			n.stats.Settled.Add(1)
+			n.debts.Forget(&x)
+			ended = append(ended, settlementOf(&x, used))
+		default:
+			r.Items, of = append(r.Items, n.opening(now, &x)), append(of, x)
+		}
+	}
+	later, ended = n.haveCharged(r, of, later, ended)
+	later, ended = n.haveCharged(cautious, doubted, later, ended)
+	n.settleLater(ended)
+	return n.debts.Return(later) && len(later) == 0
+}
+
+// haveCharged asks the holders of the keys for r. Debts that no holder has answered it adds to
+// later, and to ended what is to be settled as well.
+func (n *Node) haveCharged(
+	r *Request, of, later []debts.Debt, ended []settlement,
+) ([]debts.Debt, []settlement) {
+	if len(of) == 0 {
+		return later, ended
+	}
+	now := n.clock.Now() // what was asked before this may have taken long
+	r.Deadline = now.Add(DefaultDeadline)
+	out := make([]Decision, len(of))
+	n.checkEach(now, n.view.Load(), r, out)
+	n.tell(r.Deadline, r.Items, out)
+	for i := range out {
+		x := &of[i]
+		switch used, over := n.debts.Spent(now, x); {
+		case out[i].Owner == "":
+			x.Doubt = r.Items[i].doubt
+			later = append(later, *x)
+		case x.Promised() && out[i].Hold != limiter.HoldOpen && out[i].Hold != limiter.HoldOther:
+			// There is no room for it.
+			if n.debts.Forget(x); used != 0 {
+				later = append(later, x.AsTake(used))
+			}
+		default:
+			n.stats.Settled.Add(1)
+			n.debts.Forget(x)
+			if x.Promised() && over { // meanwhile
+				ended = append(ended, settlementOf(x, used))
+			}
+		}
+	}
+	return later, ended
+}
+
+// opening asks the holder of the key to reserve what was promised.
+func (n *Node) opening(now limiter.Instant, x *debts.Debt) Item {
+	holder, deadline := n.debts.Terms(x)
+	ttl := max(limiter.MinTTL, min(limiter.MaxTTL, time.Duration(deadline-now)))
+	return Item{
+		Key: x.Key, Cost: x.Cost, Op: OpReserve, ID: ofReport(x.Report),
+		Hold: &HoldTerms{TTL: ttl, Holder: holder}, limit: x.Limit, hash: x.Hash,
+	}
+}
+
+// settlementOf settles the hold that may have been opened for a promise.
+func settlementOf(x *debts.Debt, used int64) settlement {
+	return settlement{
+		item: Item{
+			Key: x.Key, Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: ofReport(x.Report)},
+			limit: x.Limit, hash: x.Hash,
+		},
+		take: ofReport(x.Report), late: x.At.Add(DefaultDeadline + lateBy),
+	}
+}
