@@ -1,8 +1,10 @@
 package limiter
 
 // An algorithm is a file with a pure function on a few words of state, and three facts about them:
-// when a state is as good as never seen, how two states merge, and how many words there are. This
-// file is the list. A new algorithm needs a line in each switch; nothing else distinguishes them.
+// when a state is as good as never seen, how two states merge, and how many words there are. Its
+// methods belong to a type of its own, like gcraLimit. Such a type is a Limit under another name,
+// so the conversion between them costs nothing. This file is the list of algorithms. A new one
+// needs a line in each switch; nothing else distinguishes them.
 
 // words is the length of a state of l.
 func (l *Limit) words() int { return l.stateWords }
@@ -18,27 +20,27 @@ func (l *Limit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	*d = Decision{Allowed: true, Limit: l.Capacity(), RetryAfter: Never}
 	switch l.Algorithm {
 	case GCRA:
-		l.gcra(w, now, cost, d)
+		(*gcraLimit)(l).decide(w, now, cost, d)
 	case FixedWindow:
-		l.fixedWindow(w, now, cost, d)
+		(*fixedWindowLimit)(l).decide(w, now, cost, d)
 	case SlidingLog:
-		l.slidingLog(w, now, cost, d)
+		(*slidingLogLimit)(l).decide(w, now, cost, d)
 	case TokenBucket:
 		if l.ClientTime {
-			l.clientBucket(w, now, &Request{Cost: cost}, d)
+			(*clientBucketLimit)(l).answer(w, now, &Request{Cost: cost}, d)
 		} else {
-			l.tokenBucket(w, now, cost, d)
+			(*tokenBucketLimit)(l).decide(w, now, cost, d)
 		}
 	case LeakyBucket:
-		l.leakyBucket(w, now, cost, d)
+		(*leakyBucketLimit)(l).decide(w, now, cost, d)
 	case SlidingCounter, Concurrency:
-		l.subWindows(w, now, cost, d)
+		(*slidingCounterLimit)(l).decide(w, now, cost, d)
 	case StatedWindow:
-		l.statedWindow(w, now, cost, d)
+		(*statedWindowLimit)(l).decide(w, now, cost, d)
 	case StatedBucket:
-		l.statedBucket(w, now, cost, d)
+		(*statedBucketLimit)(l).decide(w, now, cost, d)
 	default:
-		l.slidingWindow(w, now, cost, d)
+		(*slidingWindowLimit)(l).decide(w, now, cost, d)
 	}
 }
 
@@ -50,22 +52,22 @@ func (l *Limit) fresh(w []int64, now Instant) bool {
 	case GCRA, LeakyBucket:
 		return freshGCRA(w, now)
 	case FixedWindow:
-		return l.freshFixedWindow(w, now)
+		return (*fixedWindowLimit)(l).fresh(w, now)
 	case SlidingLog:
-		return l.freshSlidingLog(w, now)
+		return (*slidingLogLimit)(l).fresh(w, now)
 	case TokenBucket:
 		if l.ClientTime {
-			return l.freshClientBucket(w, now)
+			return (*clientBucketLimit)(l).fresh(w, now)
 		}
-		return l.freshTokenBucket(w, now)
+		return (*tokenBucketLimit)(l).fresh(w, now)
 	case SlidingCounter, Concurrency:
-		return l.freshSlidingCounter(w, now)
+		return (*slidingCounterLimit)(l).fresh(w, now)
 	case StatedWindow:
 		return freshStatedWindow(w, now)
 	case StatedBucket:
 		return freshStatedBucket(w, now)
 	default:
-		return l.freshSlidingWindow(w, now)
+		return (*slidingWindowLimit)(l).fresh(w, now)
 	}
 }
 
@@ -77,23 +79,23 @@ func (l *Limit) merge(w, other []int64, now Instant) {
 	case GCRA, LeakyBucket:
 		mergeGCRA(w, other)
 	case FixedWindow:
-		l.mergeFixedWindow(w, other, now)
+		(*fixedWindowLimit)(l).merge(w, other, now)
 	case SlidingLog:
-		l.mergeSlidingLog(w, other, now)
+		(*slidingLogLimit)(l).merge(w, other, now)
 	case TokenBucket:
 		if l.ClientTime {
-			l.mergeClientBucket(w, other, now)
+			(*clientBucketLimit)(l).merge(w, other, now)
 		} else {
-			l.mergeTokenBucket(w, other, now)
+			(*tokenBucketLimit)(l).merge(w, other, now)
 		}
 	case SlidingCounter, Concurrency:
-		l.mergeSlidingCounter(w, other, now)
+		(*slidingCounterLimit)(l).merge(w, other, now)
 	case StatedWindow:
 		mergeStatedWindow(w, other, now)
 	case StatedBucket:
 		mergeStatedBucket(w, other, now)
 	default:
-		l.mergeSlidingWindow(w, other, now)
+		(*slidingWindowLimit)(l).merge(w, other, now)
 	}
 }
 

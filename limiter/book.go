@@ -2,74 +2,10 @@ package limiter
 
 import (
 	"container/heap"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-)
-
-// A Hold is an amount of one key that is set aside for a holder until it says what it has really
-// used, or until its deadline. It is what reservations, permits and leases are made of. Until then
-// it counts as spent in every window; then what was used is charged at that moment, as if it had
-// been spent then. Since nothing is ever charged before and given back later, a settlement cannot
-// give back what a window has forgotten already.
-type Hold struct {
-	ID       HoldID
-	Limit    *Limit
-	Key      string
-	Units    int64   // set aside; of a limit that never denies, 0 where it would have refused
-	Deadline Instant // then it runs out: all is charged, or nothing (Spec.Unsettled)
-	// name of the holder, 0 … MaxHolder bytes; shown in lists, and bounded by MaxHolds…
-	Holder string
-	Charge bool // if it expires, all is charged, in place of its limit's rule
-	State  HoldState
-	Used   int64 // of HoldSettled: what its holder said
-
-	hash    uint64
-	stored  bool    // read from a file, and not confirmed since by a running node
-	forget  Instant // when a hold that is not open any more is forgotten
-	changed bool    // since Changed was last called
-}
-
-// HoldID names a hold. Knowing the id suffices to settle the hold, so it should be drawn at random.
-type HoldID struct {
-	Origin, Sequence uint64
-}
-
-// HoldState says what became of a hold, or why there is none.
-type HoldState uint8
-
-const (
-	HoldNone    HoldState = iota // no hold was asked for
-	HoldOpen                     // units are set aside
-	HoldSettled                  // its holder has said what it used
-	HoldRanOut                   // its deadline came first
-	HoldUnknown                  // there is none of that id, or not any more
-	// it was settled with another amount; or its id is another hold's
-	HoldOther
-	HoldForeign   // it is another holder's
-	HoldsOfLimit  // the limit has as many holds open as it may
-	HoldsOfHolder // the holder has
-	HoldInTheWay  // a take was refused because of what is set aside
-	HoldsOfNode   // as many holds are open as there may be, of all limits together
-)
-
-// Bounds of a Book.
-const (
-	MinTTL           = 100 * time.Millisecond
-	MaxTTL           = 24 * time.Hour
-	MaxHolder        = 128     // bytes
-	MaxHoldsOfLimit  = 1 << 16 // open at a time, in one book
-	MaxHoldsOfHolder = 1 << 14 // likewise, of one limit
-	MaxHolds         = 1 << 18 // of all limits, which clients may bring along
-	// HoldRemembered is how long a settled hold can be told from one that never was, as long as
-	// there is room.
-	HoldRemembered = time.Minute
-	maxRemembered  = 1 << 16
-	// lookAgain is how long after its deadline a copy is looked at again. By then the deciding node
-	// has reported that it expired, or this node decides on it.
-	lookAgain = 100 * time.Millisecond
 )
 
 // A Book keeps the holds on the keys of a Table. It may be used by many goroutines.
@@ -99,43 +35,6 @@ func NewBook(t *Table, open func(hash uint64) bool) *Book {
 		open = func(uint64) bool { return true }
 	}
 	return &Book{table: t, open: open, holds: make(map[HoldID]*Hold), count: make(map[holders]int)}
-}
-
-// HoldRequest asks for a hold.
-type HoldRequest struct {
-	ID     HoldID // not 0
-	Limit  *Limit
-	Key    string
-	Hash   uint64 // Hash(Key)
-	Units  int64
-	TTL    time.Duration
-	Holder string
-	// Charge says that all is charged if the hold expires, in place of Spec.Unsettled.
-	Charge bool
-}
-
-// Check says what is wrong with r. It is a *SpecError.
-func (r *HoldRequest) Check() error {
-	switch l := r.Limit; {
-	case l.Consistency == Replicated:
-		return &SpecError{"limit", fmt.Sprintf("%q is replicated; only a limit that one node decides on can be held", l.Name)}
-	case l.ClientTime:
-		return &SpecError{"limit", fmt.Sprintf("%q goes by its clients' clocks; a hold needs the owner's", l.Name)}
-	case r.Units < 1 || r.Units > l.Capacity():
-		return &SpecError{"cost", fmt.Sprintf("is %d; of limit %q 1 to %d can be held", r.Units, l.Name, l.Capacity())}
-	case len(r.Holder) > MaxHolder:
-		return &SpecError{"holder", fmt.Sprintf("has %d bytes; at most %d are accepted", len(r.Holder), MaxHolder)}
-	}
-	return CheckTTL(r.TTL)
-}
-
-// CheckTTL says whether a hold may last for d. Its error is a *SpecError.
-func CheckTTL(d time.Duration) error {
-	if d < MinTTL || d > MaxTTL {
-		return &SpecError{"ttl_ms", fmt.Sprintf("is %d; %d (%v) to %d (%v) are accepted",
-			d.Milliseconds(), MinTTL.Milliseconds(), MinTTL, MaxTTL.Milliseconds(), MaxTTL)}
-	}
-	return nil
 }
 
 // Open opens all holds, or none, and reports which. Requests must have passed Check. out gets for
@@ -188,11 +87,6 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 		b.tellLocked(h)
 	}
 	return true
-}
-
-// isOf reports whether r asks for what h is.
-func (h *Hold) isOf(r *HoldRequest) bool {
-	return h.Limit.sameIdentity(r.Limit) && h.Key == r.Key && h.Holder == r.Holder
 }
 
 // refuseHolds answers that none was opened, because of the i-th.
@@ -316,6 +210,20 @@ func (b *Book) countLocked(h *Hold, by int) {
 func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	ranOut = b.expireLocked(now)
+	b.forgetLocked(now)
+	if kept != nil {
+		for _, h := range b.holds {
+			if !kept(h.hash) {
+				b.dropLocked(h)
+			}
+		}
+	}
+	return ranOut
+}
+
+// expireLocked expires the holds past their deadline that this ledger decides on, and counts them.
+func (b *Book) expireLocked(now Instant) (ranOut int) {
 	for len(b.due) > 0 && b.due[0].at <= now {
 		x := heap.Pop(&b.due).(dueHold)
 		h := b.holds[x.id]
@@ -330,6 +238,11 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 			ranOut++
 		}
 	}
+	return ranOut
+}
+
+// forgetLocked forgets holds that ended a while ago, and deadlines of holds that are settled.
+func (b *Book) forgetLocked(now Instant) {
 	for len(b.settled) > 0 {
 		h := b.holds[b.settled[0]]
 		if h != nil && h.forget > now && len(b.settled) <= maxRemembered {
@@ -345,14 +258,6 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 		b.due = slices.DeleteFunc(b.due, func(x dueHold) bool { h := b.holds[x.id]; return h == nil || h.State != HoldOpen })
 		heap.Init(&b.due)
 	}
-	if kept != nil {
-		for _, h := range b.holds {
-			if !kept(h.hash) {
-				b.dropLocked(h)
-			}
-		}
-	}
-	return ranOut
 }
 
 func (b *Book) runOutLocked(now Instant, h *Hold) {

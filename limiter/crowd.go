@@ -54,8 +54,8 @@ func (s *shard) groupBits(l *Limit, level uint32) int {
 		words = 32
 	}
 	size := 8 * slotWords
-	if !inlined(words, l.groupKeyLen()) {
-		size += 8 * blockSize(words, l.groupKeyLen())
+	if !inlined(words, groupKeyLen(l)) {
+		size += 8 * blockSize(words, groupKeyLen(l))
 	}
 	return min(max(bits.Len(uint(s.crowd.size()/2/crowdRows/size))-1, coarseBits), maxFineBits)
 }
@@ -69,12 +69,12 @@ func (g cellGroup) owner(l *Limit, rule uint32, key *groupKey, cells int) *owner
 	binary.LittleEndian.PutUint16(key[:], uint16(id))
 	binary.LittleEndian.PutUint64(key[2:], g.seed)
 	hi, lo := bits.Mul64(g.seed^0xd6e8feb86659fd93, uint64(id)*2+0x9e3779b97f4a7c15)
-	return &owner{mix: max(1, uint32((hi^lo)>>32)), rule: rule, key: unsafe.String(&key[0], l.groupKeyLen()), cells: cells}
+	return &owner{mix: max(1, uint32((hi^lo)>>32)), rule: rule, key: unsafe.String(&key[0], groupKeyLen(l)), cells: cells}
 }
 
 // groupKeyLen leaves the seed out where it follows from the limit's identity, so that more cells
 // fit.
-func (l *Limit) groupKeyLen() int {
+func groupKeyLen(l *Limit) int {
 	if l.stated() {
 		return len(groupKey{})
 	}
@@ -87,11 +87,11 @@ func (s *shard) cellFor(l *Limit, mix, level, row uint32) (cellGroup, int) {
 	x := (uint64(mix) + uint64(row+1)<<32) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
 	number := x >> (64 - s.groupBits(l, level))
-	return cellGroup{l.crowdSeed, level, row, uint32(number)}, int(x & 0xffff * uint64(l.cellsPerGroup()) >> 16)
+	return cellGroup{l.crowdSeed, level, row, uint32(number)}, int(x & 0xffff * uint64(cellsPerGroup(l)) >> 16)
 }
 
 // cellsPerGroup is how many states of l lie beside each other in a slot.
-func (l *Limit) cellsPerGroup() int { return max(1, (bodyWords*8-l.groupKeyLen())/8/l.words()) }
+func cellsPerGroup(l *Limit) int { return max(1, (bodyWords*8-groupKeyLen(l))/8/l.words()) }
 
 // bound finds the least consumed cell of a key with mix on a level, where it was charged. It
 // returns nil if it was not: some row has no such group then. The words may be in place.
@@ -152,7 +152,7 @@ func (s *shard) shareAt(now Instant, level, mix, rule uint32, l *Limit, w []int6
 
 // shareIn merges w into a cell, or into all cells of the group if cell is negative.
 func (s *shard) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limit, w []int64) bool {
-	n, words := l.cellsPerGroup(), l.words()
+	n, words := cellsPerGroup(l), l.words()
 	var key groupKey
 	o := g.owner(l, rule, &key, n)
 	i := s.crowd.find(o.mix, o.rule, o.key)
@@ -226,38 +226,16 @@ func (s *shard) copyCells(now Instant, part, parts int) (cells []Entry) {
 
 // importCell takes a cell over. It reports false if it is broken.
 func (t *Table) importCell(now Instant, e *Entry) bool {
-	const seedEnd = 2 + 8
-	if len(e.State) < seedEnd || int(e.State[1]) < 8 || len(e.State) < 2+int(e.State[1]) {
-		return false
-	}
-	end := 2 + int(e.State[1])
-	rest := e.State[seedEnd:end]
-	var x [6]uint64
-	for i := range x {
-		v, n := binary.Uvarint(rest)
-		if n <= 0 || v > 1<<16 {
-			return false
-		}
-		x[i], rest = v, rest[n:]
-	}
-	id, groupBits, cell, cells, part, parts := uint32(x[0]), int(x[1]), int(x[2]), int(x[3]), x[4], x[5]
-	g := cellGroup{binary.LittleEndian.Uint64(e.State[2:]), id >> 9, id >> 8 & 1, id & 0xff}
-	if !e.Limit.stated() {
-		g.seed = e.Limit.crowdSeed
-	}
-	if g.level >= crowdLevels || groupBits > maxFineBits || g.number>>groupBits != 0 || cell >= cells || part >= parts ||
-		parts > maxShards || parts&(parts-1) != 0 {
+	c, rest, good := readCell(e)
+	if !good {
 		return false
 	}
 	state := make([]int64, e.Limit.words())
-	if _, err := e.Limit.readState(state, e.State[end:], e.at(now)); err != nil {
+	if _, err := e.Limit.readState(state, rest, e.at(now)); err != nil {
 		return false
 	}
-	if cells != e.Limit.cellsPerGroup() { // the limit has states of another length here
-		cell = -1
-	}
 	shards := uint64(len(t.shards))
-	for i := part * shards / parts; i <= ((part+1)*shards-1)/parts; i++ {
+	for i := c.part * shards / c.parts; i <= ((c.part+1)*shards-1)/c.parts; i++ {
 		s := &t.shards[i]
 		r := t.lock(now, s, e.Limit)
 		if r == nil {
@@ -265,11 +243,55 @@ func (t *Table) importCell(now Instant, e *Entry) bool {
 			return true // no room for the limit: its requests are refused
 		}
 		if !e.Limit.fresh(state, now) {
-			s.importCell(now, g, groupBits, cell, r, e.Limit, state)
+			s.importCell(now, c.group, c.groupBits, c.cell, r, e.Limit, state)
 		}
 		s.mu.Unlock()
 	}
 	return true
+}
+
+// foreignCell says where a cell comes from.
+type foreignCell struct {
+	group       cellGroup
+	groupBits   int
+	cell        int    // negative: the limit has states of another length here
+	part, parts uint64 // of all hashes
+}
+
+// readCell reads where the cell of an entry lies, and returns the state that follows.
+func readCell(e *Entry) (c foreignCell, rest []byte, good bool) {
+	const seedEnd = 2 + 8
+	if len(e.State) < seedEnd || int(e.State[1]) < 8 || len(e.State) < 2+int(e.State[1]) {
+		return c, nil, false
+	}
+	end := 2 + int(e.State[1])
+	rest = e.State[seedEnd:end]
+	var x [6]uint64
+	for i := range x {
+		v, n := binary.Uvarint(rest)
+		if n <= 0 || v > 1<<16 {
+			return c, nil, false
+		}
+		x[i], rest = v, rest[n:]
+	}
+	id, cells := uint32(x[0]), int(x[3])
+	g := cellGroup{binary.LittleEndian.Uint64(e.State[2:]), id >> 9, id >> 8 & 1, id & 0xff}
+	if !e.Limit.stated() {
+		g.seed = e.Limit.crowdSeed
+	}
+	c = foreignCell{group: g, groupBits: int(x[1]), cell: int(x[2]), part: x[4], parts: x[5]}
+	good = c.within() && c.cell < cells
+	if cells != cellsPerGroup(e.Limit) {
+		c.cell = -1
+	}
+	return c, e.State[end:], good
+}
+
+// within reports whether the numbers of c are those of some sketch.
+func (c *foreignCell) within() bool {
+	return c.group.level < crowdLevels && c.groupBits <= maxFineBits &&
+		c.group.number>>c.groupBits == 0 && c.part < c.parts &&
+		c.parts <= maxShards && c.parts&(c.parts-1) == 0
 }
 
 // importCell merges a cell in, of a group with a number of so many bits. A key is bound on a level

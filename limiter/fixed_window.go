@@ -23,23 +23,17 @@ import (
 // (Envoy's rate limits on the cost of a response.)
 const fixedWindowWords = 2
 
-func (l *Limit) fixedWindow(w []int64, now Instant, cost int64, d *Decision) {
+// fixedWindowLimit is the arithmetic of a fixed window.
+type fixedWindowLimit Limit
+
+func (l *fixedWindowLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	start, end, count := l.windowAt(w, now)
 	switch {
 	case cost > 0 && count > l.Limit-cost:
-		d.Allowed = false
 		if cost <= l.Limit {
 			d.RetryAfter = time.Duration(end - int64(now))
 		}
-		switch {
-		case l.Drain:
-			d.Drained = max(0, l.Limit-count)
-			count = max(count, l.Limit+1)
-			w[0], w[1] = start, count
-		case l.CountRejected && cost <= l.Limit:
-			count += min(cost, maxCount-count)
-			w[0], w[1] = start, count
-		}
+		count = l.refuse(w, start, count, cost, d)
 	case cost > 0:
 		count += cost
 		w[0], w[1] = start, count
@@ -63,9 +57,24 @@ func (l *Limit) fixedWindow(w []int64, now Instant, cost int64, d *Decision) {
 	}
 }
 
+// refuse refuses a cost, and returns the count after that: a refusal may be counted, or drain.
+func (l *fixedWindowLimit) refuse(w []int64, start, count, cost int64, d *Decision) int64 {
+	d.Allowed = false
+	switch {
+	case l.Drain:
+		d.Drained = max(0, l.Limit-count)
+		count = max(count, l.Limit+1)
+		w[0], w[1] = start, count
+	case l.CountRejected && cost <= l.Limit:
+		count += min(cost, maxCount-count)
+		w[0], w[1] = start, count
+	}
+	return count
+}
+
 // windowAt is the window that counts at now: the stored one, or a new one if that is over or was
 // never counted in.
-func (l *Limit) windowAt(w []int64, now Instant) (start, end, count int64) {
+func (l *fixedWindowLimit) windowAt(w []int64, now Instant) (start, end, count int64) {
 	if w[1] > 0 {
 		if start, end = l.windowOf(w[0]); int64(now) < end {
 			return start, end, w[1]
@@ -76,7 +85,7 @@ func (l *Limit) windowAt(w []int64, now Instant) (start, end, count int64) {
 }
 
 // windowOf is the window that t lies in, or begins.
-func (l *Limit) windowOf(t int64) (start, end int64) {
+func (l *fixedWindowLimit) windowOf(t int64) (start, end int64) {
 	switch {
 	case l.zone != nil:
 		return l.zone.window(l.Calendar, t)
@@ -86,26 +95,26 @@ func (l *Limit) windowOf(t int64) (start, end int64) {
 	return t, t + int64(l.Per)
 }
 
-func (l *Limit) freshFixedWindow(w []int64, now Instant) bool {
+func (l *fixedWindowLimit) fresh(w []int64, now Instant) bool {
 	_, _, count := l.windowAt(w, now)
 	return count == 0
 }
 
-// mergeFixedWindow settles both states at now and keeps the larger of each word. In one window that
+// merge settles both states at now and keeps the larger of each word. In one window that
 // is the larger count; of two windows (clocks that differ, or two first hits) it is the later end
 // with the larger count, which no waiting makes looser than either.
-func (l *Limit) mergeFixedWindow(w, other []int64, now Instant) {
-	l.settleFixedWindow(w, now)
-	l.settleFixedWindow(other, now)
+func (l *fixedWindowLimit) merge(w, other []int64, now Instant) {
+	l.settle(w, now)
+	l.settle(other, now)
 	keepLarger(w, other)
 }
 
-// settleFixedWindow makes a window that is over the state of a key never seen, and puts bad numbers
+// settle makes a window that is over the state of a key never seen, and puts bad numbers
 // right.
-func (l *Limit) settleFixedWindow(w []int64, now Instant) {
+func (l *fixedWindowLimit) settle(w []int64, now Instant) {
 	w[0], _ = l.windowOf(min(max(w[0], int64(earliest)), int64(latest)))
 	w[1] = min(max(w[1], 0), maxCount)
-	if l.freshFixedWindow(w, now) {
+	if l.fresh(w, now) {
 		w[0], w[1] = 0, 0
 	}
 }

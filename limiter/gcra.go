@@ -29,7 +29,10 @@ const (
 	gcraFractionWords = 2
 )
 
-func (l *Limit) prepareGCRA() {
+// gcraLimit is the arithmetic of GCRA.
+type gcraLimit Limit
+
+func (l *gcraLimit) prepare() {
 	per, limit, burst := uint64(l.Per), uint64(l.Limit), uint64(l.Burst)
 	l.interval = per / limit
 	l.fraction, _ = bits.Div64(per%limit, 0, limit)
@@ -41,9 +44,9 @@ func (l *Limit) prepareGCRA() {
 	}
 }
 
-func (l *Limit) gcra(w []int64, now Instant, cost int64, d *Decision) {
+func (l *gcraLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	if l.fraction != 0 {
-		l.gcraFraction(w, now, cost, d)
+		l.decideFraction(w, now, cost, d)
 		return
 	}
 	ahead := aheadOf(w[0], now)
@@ -71,8 +74,8 @@ func (l *Limit) gcra(w []int64, now Instant, cost int64, d *Decision) {
 	d.ResetAfter = saturated(ahead)
 }
 
-// gcraFraction is gcra with 64 more bits behind the point.
-func (l *Limit) gcraFraction(w []int64, now Instant, cost int64, d *Decision) {
+// decideFraction is gcra with 64 more bits behind the point.
+func (l *gcraLimit) decideFraction(w []int64, now Instant, cost int64, d *Decision) {
 	ahead := span{ns: aheadOf(w[0], now)}
 	if ahead.ns > 0 || w[0] == int64(now) {
 		ahead.fraction = uint64(w[1]) // else it is over
@@ -112,7 +115,7 @@ func (l *Limit) gcraFraction(w []int64, now Instant, cost int64, d *Decision) {
 }
 
 // units is the time that n units occupy. It must fit.
-func (l *Limit) units(n uint64) span {
+func (l *gcraLimit) units(n uint64) span {
 	carry, rest := bits.Mul64(n, l.fraction)
 	return span{n*l.interval + carry, rest}
 }

@@ -16,19 +16,22 @@ package limiter
 // so is the arithmetic. Whatever comes in, what goes out is at least e apart: at most ceil(T/e) in
 // any half-open span T.
 
-func (l *Limit) prepareQueue() {
+// leakyBucketLimit is the arithmetic of a leaky bucket.
+type leakyBucketLimit Limit
+
+func (l *leakyBucketLimit) prepare() {
 	meter := l.Spec
 	meter.Algorithm, meter.Burst = GCRA, l.Burst+1
-	l.meter = bareLimit(meter)
+	l.meter = (*gcraLimit)(bareLimit(meter))
 	l.stateWords = l.meter.stateWords
 }
 
-func (l *Limit) leakyBucket(w []int64, now Instant, cost int64, d *Decision) {
+func (l *leakyBucketLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	turn := span{ns: aheadOf(w[0], now)}
 	if len(w) > 1 && (turn.ns > 0 || w[0] == int64(now)) {
 		turn.fraction = uint64(w[1])
 	}
-	l.meter.gcra(w, now, cost, d)
+	l.meter.decide(w, now, cost, d)
 	if cost > 0 && d.Allowed {
 		d.Delay = saturated(turn.roundUp())
 	}

@@ -34,8 +34,8 @@ type Limit struct {
 	depth, depthFraction uint64
 	stateWords           int
 
-	meter *Limit // LeakyBucket: the GCRA that decides the same
-	step  int64  // SlidingCounter, Concurrency: length of a part, in ns
+	meter *gcraLimit // LeakyBucket: the GCRA that decides the same
+	step  int64      // SlidingCounter, Concurrency: length of a part, in ns
 
 	zone zone // FixedWindow: local time, if its windows are those of a calendar
 
@@ -85,7 +85,7 @@ func bareLimit(s Spec) *Limit {
 	}
 	switch s.Algorithm {
 	case GCRA:
-		l.prepareGCRA()
+		(*gcraLimit)(l).prepare()
 	case FixedWindow:
 		l.stateWords = fixedWindowWords
 		if s.Calendar != 0 {
@@ -98,7 +98,7 @@ func bareLimit(s Spec) *Limit {
 	case TokenBucket:
 		l.stateWords = s.bucketWords()
 	case LeakyBucket:
-		l.prepareQueue()
+		(*leakyBucketLimit)(l).prepare()
 	case SlidingCounter, Concurrency:
 		l.stateWords = 2 + s.Buckets
 		l.step = int64(s.Per) / int64(s.Buckets)
@@ -144,10 +144,22 @@ func (l *Limit) Identity() uint64 { return l.seed }
 
 // sameIdentity reports whether l and other use the same counters.
 func (l *Limit) sameIdentity(other *Limit) bool {
-	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor && l.Name == other.Name &&
-		l.perApart() == other.perApart() && (!l.perApart() || l.Per == other.Per) &&
-		(l.stated() || l.Calendar == other.Calendar && l.TimeZone == other.TimeZone) &&
-		l.Buckets == other.Buckets && l.Refill == other.Refill && l.ClientTime == other.ClientTime && l.Sessions == other.Sessions && (l.Algorithm != TokenBucket || l.Limit == other.Limit)
+	return l.seed == other.seed && l.Algorithm == other.Algorithm && l.Anchor == other.Anchor &&
+		l.Name == other.Name && l.sameWindows(&other.Spec) && l.sameBucket(&other.Spec)
+}
+
+// sameWindows reports whether the windows of s and other, of one algorithm, are the same.
+func (s *Spec) sameWindows(other *Spec) bool {
+	apart := s.perApart()
+	return apart == other.perApart() && (!apart || s.Per == other.Per) &&
+		(s.stated() || s.Calendar == other.Calendar && s.TimeZone == other.TimeZone)
+}
+
+// sameBucket reports whether sub-windows and buckets of s and other, of one algorithm, are the same.
+func (s *Spec) sameBucket(other *Spec) bool {
+	return s.Buckets == other.Buckets && s.Refill == other.Refill &&
+		s.ClientTime == other.ClientTime && s.Sessions == other.Sessions &&
+		(s.Algorithm != TokenBucket || s.Limit == other.Limit)
 }
 
 // sameRule reports whether entries of l and other belong to one rule: they have one identity, and

@@ -42,7 +42,7 @@ func (l *Limit) answer(w []int64, now Instant, r *Request, d *Decision) {
 	}
 	switch {
 	case l.ClientTime:
-		l.clientBucket(w, now, r, d)
+		(*clientBucketLimit)(l).answer(w, now, r, d)
 	case l.Sessions && len(w) > tokenBucketWords:
 		l.sessionBucket(w, now, r, d)
 	case r.Report && r.Cost > 0:

@@ -29,7 +29,10 @@ const (
 // maxCounter bounds a counter (refused requests may count too), so that sums cannot overflow.
 const maxCounter = 1 << 50
 
-func (l *Limit) subWindows(w []int64, now Instant, cost int64, d *Decision) {
+// slidingCounterLimit is the arithmetic of a sliding counter and of concurrency.
+type slidingCounterLimit Limit
+
+func (l *slidingCounterLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	at, sum := l.inForce(w, now)
 	switch {
 	case cost > l.Limit:
@@ -61,7 +64,7 @@ func (l *Limit) subWindows(w []int64, now Instant, cost int64, d *Decision) {
 
 // inForce is the instant that counts, now or where a clock that has gone back is held, and the sum
 // at it.
-func (l *Limit) inForce(w []int64, now Instant) (at, sum int64) {
+func (l *slidingCounterLimit) inForce(w []int64, now Instant) (at, sum int64) {
 	at = max(int64(now), w[0])
 	for _, c := range w[1 : 1+l.countersInForce(w[0], at)] {
 		sum += c
@@ -73,7 +76,7 @@ func (l *Limit) inForce(w []int64, now Instant) (at, sum int64) {
 }
 
 // countersInForce is how many counters are in force at an instant not before the newest sub-window.
-func (l *Limit) countersInForce(newest, at int64) int {
+func (l *slidingCounterLimit) countersInForce(newest, at int64) int {
 	length := int64(l.Per)
 	if !l.Lenient {
 		length += l.step - 1
@@ -85,7 +88,7 @@ func (l *Limit) countersInForce(newest, at int64) int {
 }
 
 // roll makes the sub-window of at the newest, and drops what is no longer in force.
-func (l *Limit) roll(w []int64, at int64) {
+func (l *slidingCounterLimit) roll(w []int64, at int64) {
 	newest, c := floorTo(at, l.step), w[1:]
 	keep := l.countersInForce(w[0], at)
 	if steps := (newest - w[0]) / l.step; steps > 0 {
@@ -100,7 +103,7 @@ func (l *Limit) roll(w []int64, at int64) {
 
 // countIn adds cost to the sub-window of at, and returns how much it added. sum is what is in
 // force.
-func (l *Limit) countIn(w []int64, at, sum, cost int64) int64 {
+func (l *slidingCounterLimit) countIn(w []int64, at, sum, cost int64) int64 {
 	if sum == 0 {
 		clear(w)
 		w[0] = floorTo(at, l.step)
@@ -124,7 +127,7 @@ func takeBack(counters []int64, n int64) (taken int64) {
 
 // untilSumAtMost is the wait until the sum has fallen to k, which it exceeds: until that counter is
 // over which, with all that are newer, makes more than k.
-func (l *Limit) untilSumAtMost(w []int64, k int64, now Instant) time.Duration {
+func (l *slidingCounterLimit) untilSumAtMost(w []int64, k int64, now Instant) time.Duration {
 	i, sum := 0, w[1]
 	for sum <= k {
 		i++
@@ -137,22 +140,22 @@ func (l *Limit) untilSumAtMost(w []int64, k int64, now Instant) time.Duration {
 	return time.Duration(over - int64(now))
 }
 
-func (l *Limit) freshSlidingCounter(w []int64, now Instant) bool {
+func (l *slidingCounterLimit) fresh(w []int64, now Instant) bool {
 	_, sum := l.inForce(w, now)
 	return sum == 0
 }
 
-// mergeSlidingCounter settles both states at now and keeps the larger of each word. If both stand
+// merge settles both states at now and keeps the larger of each word. If both stand
 // in one sub-window, that is the larger count per sub-window; if one is ahead (clocks that differ),
 // the counts of the other move along, which is never looser than either.
-func (l *Limit) mergeSlidingCounter(w, other []int64, now Instant) {
-	l.settleSlidingCounter(w, now)
-	l.settleSlidingCounter(other, now)
+func (l *slidingCounterLimit) merge(w, other []int64, now Instant) {
+	l.settle(w, now)
+	l.settle(other, now)
 	keepLarger(w, other)
 }
 
-// settleSlidingCounter moves a state to the sub-window of now, and puts bad numbers right.
-func (l *Limit) settleSlidingCounter(w []int64, now Instant) {
+// settle moves a state to the sub-window of now, and puts bad numbers right.
+func (l *slidingCounterLimit) settle(w []int64, now Instant) {
 	w[0] = floorTo(min(max(w[0], int64(earliest)), int64(latest)), l.step)
 	for i, c := range w[1:] {
 		w[1+i] = min(max(c, 0), maxCounter)

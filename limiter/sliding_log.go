@@ -27,7 +27,10 @@ import (
 // the smallest table.
 const MaxLog = 2048
 
-func (l *Limit) slidingLog(w []int64, now Instant, cost int64, d *Decision) {
+// slidingLogLimit is the arithmetic of a sliding log.
+type slidingLogLimit Limit
+
+func (l *slidingLogLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	g := logOf(w)
 	at := g.clock(now)
 	live := g.after(at - int64(l.Per))
@@ -43,7 +46,7 @@ func (l *Limit) slidingLog(w []int64, now Instant, cost int64, d *Decision) {
 			live = g.n + g.older
 		}
 		if !d.Allowed {
-			d.RetryAfter = l.untilLogAdmits(&g, live, int(cost), now)
+			d.RetryAfter = l.untilAdmits(&g, live, int(cost), now)
 		}
 	case cost < 0 && live > 0:
 		g.keep(live)
@@ -57,9 +60,9 @@ func (l *Limit) slidingLog(w []int64, now Instant, cost int64, d *Decision) {
 	}
 }
 
-// untilLogAdmits is the wait for a request that was refused and, where those count, has been
+// untilAdmits is the wait for a request that was refused and, where those count, has been
 // entered.
-func (l *Limit) untilLogAdmits(g *instants, live, cost int, now Instant) time.Duration {
+func (l *slidingLogLimit) untilAdmits(g *instants, live, cost int, now Instant) time.Duration {
 	at := int64(now)
 	if stay := int(l.Limit) - cost; live > stay {
 		at = g.at(g.n-1-stay) + int64(l.Per)
@@ -70,18 +73,18 @@ func (l *Limit) untilLogAdmits(g *instants, live, cost int, now Instant) time.Du
 	return time.Duration(at - int64(now))
 }
 
-func (l *Limit) freshSlidingLog(w []int64, now Instant) bool {
+func (l *slidingLogLimit) fresh(w []int64, now Instant) bool {
 	g := logOf(w)
 	return g.n == 0 || int64(now)-g.newest() >= int64(l.Per)
 }
 
-// mergeSlidingLog takes the later instant rank by rank, from the newest: of two logs of the same
+// merge takes the later instant rank by rank, from the newest: of two logs of the same
 // requests that is the longer one, and of any two one that counts no less than either at any time.
 // If one log is ahead of the other (clocks that differ), what the other counts now must count there
 // too, so its entries are brought up to the earliest instant that does.
-func (l *Limit) mergeSlidingLog(w, other []int64, now Instant) {
-	l.settleSlidingLog(w, now)
-	l.settleSlidingLog(other, now)
+func (l *slidingLogLimit) merge(w, other []int64, now Instant) {
+	l.settle(w, now)
+	l.settle(other, now)
 	if logOf(w).total() < logOf(other).total() {
 		for i := range w {
 			w[i], other[i] = other[i], w[i]
@@ -102,9 +105,9 @@ func (l *Limit) mergeSlidingLog(w, other []int64, now Instant) {
 	}
 }
 
-// settleSlidingLog drops what is over, turns the ring until its oldest entry stands first, and puts
+// settle drops what is over, turns the ring until its oldest entry stands first, and puts
 // bad numbers right.
-func (l *Limit) settleSlidingLog(w []int64, now Instant) {
+func (l *slidingLogLimit) settle(w []int64, now Instant) {
 	g := logOf(w)
 	slices.Reverse(g.ring[:g.oldest])
 	slices.Reverse(g.ring[g.oldest:])

@@ -18,7 +18,10 @@ import (
 // burst at the last instant of a window.
 const slidingWindowWords = 3
 
-func (l *Limit) slidingWindow(w []int64, now Instant, cost int64, d *Decision) {
+// slidingWindowLimit is the arithmetic of a sliding window.
+type slidingWindowLimit Limit
+
+func (l *slidingWindowLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	c := l.countsAt(w, now)
 	switch {
 	case cost > l.Limit:
@@ -51,7 +54,7 @@ type counts struct {
 	estimate                 int64
 }
 
-func (l *Limit) countsAt(w []int64, now Instant) counts {
+func (l *slidingWindowLimit) countsAt(w []int64, now Instant) counts {
 	c := counts{start: w[0], current: w[1], previous: w[2]}
 	per := int64(l.Per)
 	switch age := int64(now) - c.start; {
@@ -79,7 +82,7 @@ func (c *counts) store(w []int64) { w[0], w[1], w[2] = c.start, c.current, c.pre
 // untilAtMost is the wait until the estimate has fallen to k, 0 ≤ k < estimate, if nothing else
 // comes. The estimate falls within the current window while the previous count fades; if the
 // current count alone is above k, it has to become the previous one and fade itself.
-func (l *Limit) untilAtMost(c *counts, k int64, now Instant) time.Duration {
+func (l *slidingWindowLimit) untilAtMost(c *counts, k int64, now Instant) time.Duration {
 	per := int64(l.Per)
 	at := c.start
 	if c.current <= k {
@@ -99,24 +102,24 @@ func fadeTo(count, k, per int64) int64 {
 	return int64(inside)
 }
 
-func (l *Limit) freshSlidingWindow(w []int64, now Instant) bool {
+func (l *slidingWindowLimit) fresh(w []int64, now Instant) bool {
 	c := l.countsAt(w, now)
 	// The estimate of a fading count stays 0 once it is. A clock that stands before the window may
 	// still see it grow when the window begins: never, for nothing has elapsed then either.
 	return c.estimate == 0
 }
 
-// mergeSlidingWindow settles both states at now and keeps the larger of each word. If both stand in
+// merge settles both states at now and keeps the larger of each word. If both stand in
 // one window, that is the larger count per window; if one is ahead (clocks that differ), the later
 // window gets both larger counts, which is never looser than either.
-func (l *Limit) mergeSlidingWindow(w, other []int64, now Instant) {
-	l.settleSlidingWindow(w, now)
-	l.settleSlidingWindow(other, now)
+func (l *slidingWindowLimit) merge(w, other []int64, now Instant) {
+	l.settle(w, now)
+	l.settle(other, now)
 	keepLarger(w, other)
 }
 
-// settleSlidingWindow moves a state to the window of now, and puts bad numbers right.
-func (l *Limit) settleSlidingWindow(w []int64, now Instant) {
+// settle moves a state to the window of now, and puts bad numbers right.
+func (l *slidingWindowLimit) settle(w []int64, now Instant) {
 	w[0] = floorTo(min(max(w[0], int64(earliest)), int64(latest)), int64(l.Per))
 	w[1] = min(max(w[1], 0), maxCount)
 	w[2] = min(max(w[2], 0), maxCount)

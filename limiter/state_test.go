@@ -313,7 +313,7 @@ func TestSpanDivision(t *testing.T) {
 			e.ns = 0
 		}
 		q := rapid.Uint64Range(0, MaxLimit).Draw(t, "q")
-		l := Limit{interval: e.ns, fraction: e.fraction}
+		l := gcraLimit{interval: e.ns, fraction: e.fraction}
 		if over, _ := bits.Mul64(q, e.ns+1); over != 0 {
 			return
 		}

@@ -29,7 +29,10 @@ type level struct {
 	fraction uint64
 }
 
-func (l *Limit) statedBucket(w []int64, now Instant, cost int64, d *Decision) {
+// statedBucketLimit is the arithmetic of a stated bucket.
+type statedBucketLimit Limit
+
+func (l *statedBucketLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	has := l.levelAt(w, now)
 	switch {
 	case cost > l.Burst:
@@ -49,7 +52,7 @@ func (l *Limit) statedBucket(w []int64, now Instant, cost int64, d *Decision) {
 }
 
 // levelAt is what the bucket has at now.
-func (l *Limit) levelAt(w []int64, now Instant) level {
+func (l *statedBucketLimit) levelAt(w []int64, now Instant) level {
 	if freshStatedBucket(w, now) {
 		return level{whole: l.Burst}
 	}
@@ -71,7 +74,7 @@ func (l *Limit) levelAt(w []int64, now Instant) level {
 
 // refill is what comes in so many nanoseconds, ns × Limit / Per; fits says that it is less than a
 // full bucket.
-func (l *Limit) refill(ns uint64) (come level, fits bool) {
+func (l *statedBucketLimit) refill(ns uint64) (come level, fits bool) {
 	high, low := bits.Mul64(ns, uint64(l.Limit))
 	if high >= uint64(l.Per) {
 		return level{}, false
@@ -90,7 +93,7 @@ func (l *Limit) refill(ns uint64) (come level, fits bool) {
 }
 
 // leave stores what the bucket has now, and returns it. A full bucket is one that was never seen.
-func (l *Limit) leave(w []int64, now Instant, has level) level {
+func (l *statedBucketLimit) leave(w []int64, now Instant, has level) level {
 	if has.whole >= l.Burst {
 		clear(w)
 		return level{whole: l.Burst}
@@ -106,13 +109,13 @@ func (l *Limit) leave(w []int64, now Instant, has level) level {
 }
 
 // wait is the time from now until a bucket that is not fresh has so many tokens: it has less now.
-func (l *Limit) wait(w []int64, now Instant, has level, tokens int64) time.Duration {
+func (l *statedBucketLimit) wait(w []int64, now Instant, has level, tokens int64) time.Duration {
 	behind := uint64(max(0, w[0]-int64(now))) // the clock has gone back
 	return time.Duration(min(behind+l.until(has, tokens), uint64(w[3]-int64(now))))
 }
 
 // until is the time that the tokens take which has lacks, (tokens − has) × Per / Limit, rounded up.
-func (l *Limit) until(has level, tokens int64) uint64 {
+func (l *statedBucketLimit) until(has level, tokens int64) uint64 {
 	missing := level{whole: tokens - has.whole}
 	if has.fraction != 0 {
 		missing = level{missing.whole - 1, -has.fraction}

@@ -27,7 +27,10 @@ import (
 // plus the refunds, are admitted in any span of length Per.
 const statedWindowWords = 3
 
-func (l *Limit) statedWindow(w []int64, now Instant, cost int64, d *Decision) {
+// statedWindowLimit is the arithmetic of a stated window.
+type statedWindowLimit Limit
+
+func (l *statedWindowLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	start, count := floorTo(int64(now), int64(time.Millisecond)), int64(0)
 	start, end := l.windowFrom(start)
 	over := end // when the next window may open
@@ -56,7 +59,7 @@ func (l *Limit) statedWindow(w []int64, now Instant, cost int64, d *Decision) {
 }
 
 // windowFrom is the window that t opens. One of a calendar has opened before.
-func (l *Limit) windowFrom(t int64) (start, end int64) {
+func (l *statedWindowLimit) windowFrom(t int64) (start, end int64) {
 	if l.zone != nil {
 		return l.zone.window(l.Calendar, t)
 	}

@@ -30,7 +30,10 @@ import (
 // the bound.
 const tokenBucketWords = 2
 
-func (l *Limit) tokenBucket(w []int64, now Instant, cost int64, d *Decision) {
+// tokenBucketLimit is the arithmetic of a token bucket that goes by the table's clock.
+type tokenBucketLimit Limit
+
+func (l *tokenBucketLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 	missing, mark := l.bucketAt(w, now)
 	switch {
 	case cost > l.Limit-missing && cost > 0:
@@ -39,23 +42,23 @@ func (l *Limit) tokenBucket(w []int64, now Instant, cost int64, d *Decision) {
 			mark = l.charge(w, now, missing, mark)
 		}
 		if cost <= l.Limit {
-			d.RetryAfter = l.untilMissing(l.Limit-cost, missing, mark, now)
+			d.RetryAfter = l.until(l.Limit-cost, missing, mark, now)
 		}
 	case cost > 0:
 		missing += cost
 		mark = l.charge(w, now, missing, mark)
 	case cost < 0 && missing > 0:
 		missing -= min(missing, magnitude(cost))
-		l.storeBucket(w, missing, mark)
+		l.store(w, missing, mark)
 	}
 	d.Remaining = max(0, l.Limit-missing)
 	if missing > 0 {
-		d.ResetAfter = l.untilMissing(0, missing, mark, now)
+		d.ResetAfter = l.until(0, missing, mark, now)
 	}
 }
 
 // bucketAt is the state at now.
-func (l *Limit) bucketAt(w []int64, now Instant) (missing, mark int64) {
+func (l *tokenBucketLimit) bucketAt(w []int64, now Instant) (missing, mark int64) {
 	missing, mark = w[0], w[1]
 	if missing == 0 && mark == 0 {
 		if l.Anchor == Epoch {
@@ -71,7 +74,7 @@ func (l *Limit) bucketAt(w []int64, now Instant) (missing, mark int64) {
 }
 
 // refilled is what is missing after k refills.
-func (l *Limit) refilled(missing, k int64) int64 {
+func (l *tokenBucketLimit) refilled(missing, k int64) int64 {
 	if k >= l.refills(missing) {
 		return 0
 	}
@@ -79,7 +82,7 @@ func (l *Limit) refilled(missing, k int64) int64 {
 }
 
 // refills is how many refills bring at least n tokens.
-func (l *Limit) refills(n int64) int64 {
+func (l *tokenBucketLimit) refills(n int64) int64 {
 	if n <= 0 {
 		return 0
 	}
@@ -87,18 +90,18 @@ func (l *Limit) refills(n int64) int64 {
 }
 
 // charge stores the state after a request for tokens, and returns its mark.
-func (l *Limit) charge(w []int64, now Instant, missing, mark int64) int64 {
+func (l *tokenBucketLimit) charge(w []int64, now Instant, missing, mark int64) int64 {
 	if l.Strict && missing >= l.Limit {
 		mark = max(mark, int64(now))
 	}
-	l.storeBucket(w, missing, mark)
+	l.store(w, missing, mark)
 	return mark
 }
 
-// storeBucket writes a state. Two zeros mean never seen, so a full bucket with its mark at the
+// store writes a state. Two zeros mean never seen, so a full bucket with its mark at the
 // epoch is written with the mark before that. Only a clock that goes back from the epoch sees it,
 // and tokens taken then come back at the epoch: the marks are the same, so the bound is.
-func (l *Limit) storeBucket(w []int64, missing, mark int64) {
+func (l *tokenBucketLimit) store(w []int64, missing, mark int64) {
 	switch {
 	case missing == 0 && l.Anchor == Epoch:
 		mark = 0
@@ -108,12 +111,12 @@ func (l *Limit) storeBucket(w []int64, missing, mark int64) {
 	w[0], w[1] = missing, mark
 }
 
-// untilMissing is the wait until at most k tokens are missing, k < missing.
-func (l *Limit) untilMissing(k, missing, mark int64, now Instant) time.Duration {
+// until is the wait until at most k tokens are missing, k < missing.
+func (l *tokenBucketLimit) until(k, missing, mark int64, now Instant) time.Duration {
 	return saturated(uint64(mark) - uint64(now) + uint64(l.refills(missing-k))*uint64(l.Per))
 }
 
-func (l *Limit) freshTokenBucket(w []int64, now Instant) bool {
+func (l *tokenBucketLimit) fresh(w []int64, now Instant) bool {
 	missing, mark := w[0], w[1]
 	if missing == 0 && mark == 0 {
 		return true
@@ -125,17 +128,17 @@ func (l *Limit) freshTokenBucket(w []int64, now Instant) bool {
 	return (int64(now)-mark)/int64(l.Per) >= n
 }
 
-// mergeTokenBucket settles both states at now and keeps the larger of each word: as many tokens
+// merge settles both states at now and keeps the larger of each word: as many tokens
 // missing as in the emptier one, and refilled no earlier than either.
-func (l *Limit) mergeTokenBucket(w, other []int64, now Instant) {
-	l.settleTokenBucket(w, now)
-	l.settleTokenBucket(other, now)
+func (l *tokenBucketLimit) merge(w, other []int64, now Instant) {
+	l.settle(w, now)
+	l.settle(other, now)
 	keepLarger(w, other)
 }
 
-// settleTokenBucket refills up to now, but leaves the mark at which the bucket became full, and
+// settle refills up to now, but leaves the mark at which the bucket became full, and
 // puts bad numbers right.
-func (l *Limit) settleTokenBucket(w []int64, now Instant) {
+func (l *tokenBucketLimit) settle(w []int64, now Instant) {
 	missing := min(max(w[0], 0), l.Limit+l.MaxDebt)
 	mark := min(max(w[1], int64(earliest)), int64(latest))
 	if l.Sessions {
@@ -153,7 +156,7 @@ func (l *Limit) settleTokenBucket(w []int64, now Instant) {
 		missing = l.refilled(missing, k)
 		mark += k * int64(l.Per)
 	}
-	l.storeBucket(w, missing, mark)
+	l.store(w, missing, mark)
 }
 
 // fillsInTime reports whether an empty bucket with discrete refills is full within MaxFill.

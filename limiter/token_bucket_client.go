@@ -54,15 +54,18 @@ type clientMark struct {
 	rest          int64 // ns of the table's time since at, 0 by a client's clock
 }
 
-// clientBucket answers by the time that the request says, or the table's.
-func (l *Limit) clientBucket(w []int64, now Instant, r *Request, d *Decision) {
+// clientBucketLimit is the arithmetic of a token bucket that goes by the clocks of its clients.
+type clientBucketLimit Limit
+
+// answer answers by the time that the request says, or the table's.
+func (l *clientBucketLimit) answer(w []int64, now Instant, r *Request, d *Decision) {
 	*d = Decision{Allowed: true, Limit: l.Limit, RetryAfter: Never}
 	begins := zero(w[:tokenBucketWords])
-	b := l.clientMarkAt(w, now, r)
-	l.chargeClientBucket(w, &b, r, d)
+	b := l.markAt(w, now, r)
+	l.charge(w, &b, r, d)
 	d.Remaining = max(0, l.Limit-b.missing)
 	if b.missing > 0 {
-		d.ResetAfter = l.untilClient(0, &b)
+		d.ResetAfter = l.until(0, &b)
 	}
 	begins = begins || d.Allowed && r.Cost > 0
 	if zero(w[:tokenBucketWords]) { // nothing was charged, or all was given back
@@ -88,37 +91,43 @@ func keepSession(w []int64, at int64, begins bool) int64 {
 	return began
 }
 
-// chargeClientBucket decides r on b, and stores what is left.
-func (l *Limit) chargeClientBucket(w []int64, b *clientMark, r *Request, d *Decision) {
+// charge decides r on b, and stores what is left.
+func (l *clientBucketLimit) charge(w []int64, b *clientMark, r *Request, d *Decision) {
 	strict, left := l.Strict || r.Strict && l.Anchor == FirstHit, l.Limit-b.missing
 	switch {
 	case r.Cost > 0 && r.Report:
 		if n := min(r.Cost, left+l.MaxDebt); n > 0 { // no overflow: see mostTokens
 			b.missing += n
-			l.storeClientBucket(w, b, false)
+			l.store(w, b, false)
 		}
 	case r.Cost > left && r.Cost > 0:
-		d.Allowed = false
-		if (r.Drain || l.Drain) && left > 0 {
-			d.Drained, b.missing = left, l.Limit
-			l.storeClientBucket(w, b, strict)
-		} else if strict && left <= 0 {
-			l.storeClientBucket(w, b, true)
-		}
-		if r.Cost <= l.Limit {
-			d.RetryAfter = l.untilClient(l.Limit-r.Cost, b)
-		}
+		l.refuse(w, b, r, strict, d)
 	case r.Cost > 0:
 		b.missing += r.Cost
-		l.storeClientBucket(w, b, strict)
+		l.store(w, b, strict)
 	case r.Cost < 0 && b.missing > 0:
 		b.missing -= min(b.missing, magnitude(r.Cost))
-		l.storeClientBucket(w, b, false)
+		l.store(w, b, false)
 	}
 }
 
-// clientMarkAt is the state at the time of r.
-func (l *Limit) clientMarkAt(w []int64, now Instant, r *Request) clientMark {
+// refuse refuses r, which asks for more tokens than there are.
+func (l *clientBucketLimit) refuse(w []int64, b *clientMark, r *Request, strict bool, d *Decision) {
+	d.Allowed = false
+	left := l.Limit - b.missing
+	if (r.Drain || l.Drain) && left > 0 {
+		d.Drained, b.missing = left, l.Limit
+		l.store(w, b, strict)
+	} else if strict && left <= 0 {
+		l.store(w, b, true)
+	}
+	if r.Cost <= l.Limit {
+		d.RetryAfter = l.until(l.Limit-r.Cost, b)
+	}
+}
+
+// markAt is the state at the time of r.
+func (l *clientBucketLimit) markAt(w []int64, now Instant, r *Request) clientMark {
 	b := clientMark{missing: w[0], mark: w[1], at: int64(now.Millis())}
 	if r.Timed {
 		b.at = max(int64(r.At), earliestMillis)
@@ -136,17 +145,17 @@ func (l *Limit) clientMarkAt(w []int64, now Instant, r *Request) clientMark {
 	if b.at > b.mark {
 		// all three may be more than an int64
 		if k := (uint64(b.at) - uint64(b.mark)) / uint64(per); k > 0 {
-			b.missing = l.refilled(b.missing, int64(min(k, math.MaxInt64)))
+			b.missing = (*tokenBucketLimit)(l).refilled(b.missing, int64(min(k, math.MaxInt64)))
 			b.mark = int64(uint64(b.mark) + k*uint64(per))
 		}
 	}
 	return b
 }
 
-func (l *Limit) perMillis() int64 { return int64(l.Per / time.Millisecond) }
+func (l *clientBucketLimit) perMillis() int64 { return int64(l.Per / time.Millisecond) }
 
-// storeClientBucket writes b. Two zeros mean never seen: see storeBucket.
-func (l *Limit) storeClientBucket(w []int64, b *clientMark, strict bool) {
+// store writes b. Two zeros mean never seen: see tokenBucketLimit.store.
+func (l *clientBucketLimit) store(w []int64, b *clientMark, strict bool) {
 	if strict && b.missing >= l.Limit {
 		b.mark = b.at
 	}
@@ -159,9 +168,9 @@ func (l *Limit) storeClientBucket(w []int64, b *clientMark, strict bool) {
 	}
 }
 
-// untilClient is the wait until at most k tokens are missing, k < missing.
-func (l *Limit) untilClient(k int64, b *clientMark) time.Duration {
-	high, low := bits.Mul64(uint64(l.refills(b.missing-k)), uint64(l.perMillis()))
+// until is the wait until at most k tokens are missing, k < missing.
+func (l *clientBucketLimit) until(k int64, b *clientMark) time.Duration {
+	high, low := bits.Mul64(uint64((*tokenBucketLimit)(l).refills(b.missing-k)), uint64(l.perMillis()))
 	var carry uint64
 	if b.mark >= b.at {
 		low, carry = bits.Add64(low, uint64(b.mark)-uint64(b.at), 0)
@@ -188,24 +197,24 @@ func (l *Limit) sessionBucket(w []int64, now Instant, r *Request, d *Decision) {
 	d.Session = Instant(keepSession(w, int64(now), begins)).Millis()
 }
 
-// freshClientBucket is freshTokenBucket where the mark is a time of the clients.
-func (l *Limit) freshClientBucket(w []int64, now Instant) bool {
-	n := max(l.refills(w[0]), l.refills(l.Limit))
+// fresh goes by the last request, since the mark is a time of the clients.
+func (l *clientBucketLimit) fresh(w []int64, now Instant) bool {
+	n := max((*tokenBucketLimit)(l).refills(w[0]), (*tokenBucketLimit)(l).refills(l.Limit))
 	return zero(w[:tokenBucketWords]) || (int64(now)-w[askedAt])/int64(l.Per) >= n
 }
 
-// mergeClientBucket keeps the larger of each word. It cannot refill the older one up to now first,
+// merge keeps the larger of each word. It cannot refill the older one up to now first,
 // which is an instant of the table: until the clients' time has gone on as far, the merger is
 // stricter than either. So it is where a mark was moved back. A copy is not merged with the one
 // before it, so it has the mark of the original.
-func (l *Limit) mergeClientBucket(w, other []int64, now Instant) {
-	l.settleClientBucket(w, now)
-	l.settleClientBucket(other, now)
+func (l *clientBucketLimit) merge(w, other []int64, now Instant) {
+	l.settle(w, now)
+	l.settle(other, now)
 	keepLarger(w, other)
 }
 
-// settleClientBucket drops what is fresh, and puts bad numbers right.
-func (l *Limit) settleClientBucket(w []int64, now Instant) {
+// settle drops what is fresh, and puts bad numbers right.
+func (l *clientBucketLimit) settle(w []int64, now Instant) {
 	w[0] = min(max(w[0], 0), l.Limit+l.MaxDebt)
 	for i := 1; i < len(w); i++ {
 		w[i] = max(w[i], earliestMillis) // which is as many nanoseconds as earliest
@@ -216,7 +225,7 @@ func (l *Limit) settleClientBucket(w []int64, now Instant) {
 			w[1] += l.perMillis()
 		}
 	}
-	if l.Anchor == Epoch && w[0] == 0 || l.freshClientBucket(w, now) {
+	if l.Anchor == Epoch && w[0] == 0 || l.fresh(w, now) {
 		clear(w)
 	}
 }

@@ -36,7 +36,7 @@ func (l *Limit) appendState(b []byte, w []int64, now Instant) []byte {
 		return b
 	}
 	if l.Algorithm == SlidingLog {
-		l.settleSlidingLog(w, now)
+		(*slidingLogLimit)(l).settle(w, now)
 		w = w[:1+logOf(w).n] // what of the ring is not in use stays here
 	}
 	l.shift(w, -int64(now))
@@ -84,7 +84,7 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 		return same, nil
 	}
 	if l.ClientTime && !millis {
-		l.clientMillis(words)
+		(*clientBucketLimit)(l).toMillis(words)
 	}
 	l.shift(words, int64(now))
 	l.land(words)
@@ -141,9 +141,9 @@ func readWords(words []int64, b []byte) ([]int64, error) {
 	return words, nil
 }
 
-// clientMillis turns the times of clients among words from nanoseconds into milliseconds: a file of
+// toMillis turns the times of clients among words from nanoseconds into milliseconds: a file of
 // counters may be older than the change of their unit. A mark is rounded up: it refills no earlier.
-func (l *Limit) clientMillis(words []int64) {
+func (l *clientBucketLimit) toMillis(words []int64) {
 	up := func(i int) {
 		if i < len(words) {
 			words[i] = -floorTo(-words[i], int64(time.Millisecond)) / int64(time.Millisecond)
@@ -200,7 +200,7 @@ func (l *Limit) land(w []int64) {
 	case l.Algorithm == StatedWindow: // its end stands there, and it began when somebody came
 	case l.zone != nil:
 		t := min(max(w[0], int64(earliest)), int64(latest))
-		start, end := l.windowOf(t)
+		start, end := (*fixedWindowLimit)(l).windowOf(t)
 		if w[0] = start; end-t <= t-start {
 			w[0] = end
 		}

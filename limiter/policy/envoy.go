@@ -4,11 +4,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 
 	"penstock/limiter"
 )
@@ -123,9 +121,47 @@ func (t *tree) list(n ast.Node, to *level, path []string) {
 // descriptor reads one descriptor, and all below it.
 func (t *tree) descriptor(n ast.Node, to *level, path []string) {
 	before := t.count()
-	var d descriptor
-	var r Rule
-	var limit, below, share ast.Node
+	given := t.readDescriptor(n)
+	d, r := &given.d, &given.r
+	wild := strings.Contains(d.value, "*")
+	switch {
+	case t.count() > before:
+		return
+	case d.key == "":
+		t.fault(n, "key", "is missing or empty")
+		return
+	case d.shared && !wild:
+		t.fault(given.share, "share_threshold", "is for values with a *")
+		return
+	case to.has(d):
+		t.fault(n, "key", fmt.Sprintf("%q is given twice at this depth", shorten(pathStep(d.key, d.value))))
+		return
+	}
+	path = append(slices.Clip(path), pathStep(d.key, d.value))
+	if given.limit != nil {
+		r.Path = strings.Join(path, ".")
+		t.rateLimit(given.limit, r)
+		d.rule = r
+	}
+	to.add(d, wild)
+	if given.below != nil {
+		t.list(given.below, &d.level, path)
+	}
+	if d.valueToMetric {
+		d.measure()
+	}
+}
+
+// givenDescriptor is a descriptor as it stands in the file, with nodes that are read later.
+type givenDescriptor struct {
+	d                   descriptor
+	r                   Rule
+	limit, below, share ast.Node
+}
+
+func (t *tree) readDescriptor(n ast.Node) *givenDescriptor {
+	given := new(givenDescriptor)
+	d, r := &given.d, &given.r
 	t.fields(n, "a descriptor", []string{
 		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric",
 		"share_threshold", "metadata",
@@ -136,9 +172,9 @@ func (t *tree) descriptor(n ast.Node, to *level, path []string) {
 		case "value":
 			d.value = t.text(v, field)
 		case "rate_limit":
-			limit = v
+			given.limit = v
 		case "descriptors":
-			below = v
+			given.below = v
 		case "shadow_mode":
 			r.Shadow = t.flag(v, field)
 		case "quota_mode":
@@ -148,38 +184,12 @@ func (t *tree) descriptor(n ast.Node, to *level, path []string) {
 		case "value_to_metric":
 			d.valueToMetric = t.flag(v, field)
 		case "share_threshold":
-			share, d.shared = v, t.flag(v, field)
+			given.share, d.shared = v, t.flag(v, field)
 		case "metadata":
 			r.Metadata = t.object(v)
 		}
 	})
-	wild := strings.Contains(d.value, "*")
-	switch {
-	case t.count() > before:
-		return
-	case d.key == "":
-		t.fault(n, "key", "is missing or empty")
-		return
-	case d.shared && !wild:
-		t.fault(share, "share_threshold", "is for values with a *")
-		return
-	case to.has(&d):
-		t.fault(n, "key", fmt.Sprintf("%q is given twice at this depth", shorten(pathStep(d.key, d.value))))
-		return
-	}
-	path = append(slices.Clip(path), pathStep(d.key, d.value))
-	if limit != nil {
-		r.Path = strings.Join(path, ".")
-		t.rateLimit(limit, &r)
-		d.rule = &r
-	}
-	to.add(&d, wild)
-	if below != nil {
-		t.list(below, &d.level, path)
-	}
-	if d.valueToMetric {
-		d.measure()
-	}
+	return given
 }
 
 func (l *level) has(d *descriptor) bool {
@@ -223,50 +233,11 @@ func (d *descriptor) measure() {
 // rateLimit reads a rate_limit into r.
 func (t *tree) rateLimit(n ast.Node, r *Rule) {
 	before := t.count()
-	var unit, requests ast.Node
-	replaces := map[string]ast.Node{}
-	t.fields(n, "a rate_limit", []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}, func(field string, v ast.Node) {
-		switch field {
-		case "unit":
-			unit, r.Unit = v, strings.ToLower(t.text(v, field))
-		case "requests_per_unit":
-			requests, r.Requests = v, t.number(v, field)
-		case "unlimited":
-			r.Unlimited = t.flag(v, field)
-		case "name":
-			r.Name = t.text(v, field)
-		case "replaces":
-			items, _ := t.items(v, field)
-			for _, item := range items {
-				faults, name := t.count(), ""
-				t.fields(t.resolve(item), "an entry of replaces", []string{"name"}, func(field string, v ast.Node) { name = t.text(v, field) })
-				if name == "" && t.count() == faults {
-					t.fault(item, "replaces", "has an entry without a name")
-				}
-				r.Replaces, replaces[name] = append(r.Replaces, name), item
-			}
-		}
-	})
-	per, known := EnvoyUnit(r.Unit)
-	switch {
-	case t.count() > before:
-		return
-	case r.Unlimited && r.Unit != "":
-		t.fault(unit, "unit", "is given beside unlimited; leave one of them out")
-		return
-	case !r.Unlimited && !known && unit == nil:
-		t.fault(n, "unit", "is missing; second, minute, hour, day, week, month and year are accepted")
-		return
-	case !r.Unlimited && !known:
-		t.fault(unit, "unit", fmt.Sprintf("%q is unknown; second, minute, hour, day, week, month and year are accepted", shorten(r.Unit)))
-		return
-	case !r.Unlimited && requests == nil:
-		t.fault(n, "requests_per_unit", "is missing; 0 denies everything")
-		return
-	case r.Name != "" && replaces[r.Name] != nil:
-		t.fault(replaces[r.Name], "replaces", "names the limit itself")
+	given := t.readRateLimit(n, r)
+	if t.count() > before || !t.checkRateLimit(n, r, &given) {
 		return
 	}
+	per, _ := EnvoyUnit(r.Unit)
 	if !r.Unlimited && r.Requests > 0 {
 		var err error
 		if r.Limit, err = t.domain.NewLimit(int64(r.Requests), per, r.Shadow || r.Quota); err != nil {
@@ -278,193 +249,65 @@ func (t *tree) rateLimit(n ast.Node, r *Rule) {
 	t.envoy.rules = append(t.envoy.rules, r)
 }
 
-// fields reads a mapping: each of its fields that has a value, and those that it merges in.
-func (t *tree) fields(n ast.Node, what string, known []string, read func(field string, v ast.Node)) {
-	seen := map[string]bool{}
-	var merged []ast.Node
-	for m, depth := t.resolve(n), 0; ; depth++ {
-		mapping, ok := m.(*ast.MappingNode)
-		if !ok {
-			t.fault(n, "", fmt.Sprintf("%s must be a mapping of fields, not %s", what, describe(m)))
-			return
-		}
-		for _, f := range mapping.Values {
-			if _, merge := f.Key.(*ast.MergeKeyNode); merge {
-				merged = append(merged, t.mergedInto(f.Value)...)
-				continue
-			}
-			name := f.Key.GetToken().Value
-			v := t.resolve(f.Value)
-			_, empty := v.(*ast.NullNode)
-			switch {
-			case !slices.Contains(known, name):
-				t.fault(f.Key, shorten(name), fmt.Sprintf("is unknown; %s has: %s", what, strings.Join(known, ", ")))
-			case !empty && !seen[name]:
-				read(name, v)
-			}
-			seen[name] = true
-		}
-		if len(merged) == 0 || depth == maxNesting {
-			return
-		}
-		m, merged = merged[0], merged[1:]
-	}
+// givenRateLimit is where the fields of a rate_limit stand in the file.
+type givenRateLimit struct {
+	unit, requests ast.Node
+	replaces       map[string]ast.Node // by the name of the limit that is replaced
 }
 
-// mergedInto are the mappings that << names: one, or a list of them.
-func (t *tree) mergedInto(n ast.Node) (mappings []ast.Node) {
-	n = t.resolve(n)
-	if list, ok := n.(*ast.SequenceNode); ok {
-		for _, item := range list.Values {
-			mappings = append(mappings, t.resolve(item))
-		}
-		return mappings
-	}
-	return []ast.Node{n}
-}
-
-// items are those of a list.
-func (t *tree) items(n ast.Node, field string) ([]ast.Node, bool) {
-	if n == nil {
-		return nil, false
-	}
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		t.fault(n, field, "must be a list, not "+describe(n))
-		return nil, false
-	}
-	return list.Values, true
-}
-
-// resolve is the value that n stands for: what an alias names, what has an anchor or a tag. It
-// counts what it is asked for, since a few lines of aliases to aliases are as much as one likes.
-func (t *tree) resolve(n ast.Node) ast.Node {
-	if t.nodes++; t.nodes > maxNodes {
-		if t.nodes == maxNodes+1 {
-			t.fault(n, "", fmt.Sprintf("the files have more than %d values", maxNodes))
-		}
-		return &ast.NullNode{BaseNode: &ast.BaseNode{}, Token: n.GetToken()}
-	}
-	for range maxNesting {
-		switch x := n.(type) {
-		case *ast.AnchorNode:
-			n = x.Value
-			t.anchors[x.Name.GetToken().Value] = n
-		case *ast.TagNode:
-			n = x.Value
-		case *ast.AliasNode:
-			name := x.Value.GetToken().Value
-			if t.anchors[name] == nil {
-				t.fault(x, "", fmt.Sprintf("no anchor is named %q before this", shorten(name)))
-				return &ast.NullNode{BaseNode: &ast.BaseNode{}, Token: x.Start}
-			}
-			n = t.anchors[name]
-		default:
-			return n
-		}
-	}
-	return n
-}
-
-// text reads a text, or what can stand for one: the value 404 is the text "404".
-func (t *tree) text(n ast.Node, field string) string {
-	switch x := n.(type) {
-	case *ast.StringNode:
-		return x.Value
-	case *ast.LiteralNode:
-		return x.Value.Value
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return n.GetToken().Value
-	}
-	t.fault(n, field, "must be a text, not "+describe(n))
-	return ""
-}
-
-// flag reads true or false, in any of the words that YAML 1.1 has for them.
-func (t *tree) flag(n ast.Node, field string) bool {
-	switch x := n.(type) {
-	case *ast.BoolNode:
-		return x.Value
-	case *ast.StringNode:
-		if x.Token.Type == token.StringType { // and not in quotes
-			switch strings.ToLower(x.Value) {
-			case "y", "yes", "on":
-				return true
-			case "n", "no", "off":
-				return false
+func (t *tree) readRateLimit(n ast.Node, r *Rule) givenRateLimit {
+	given := givenRateLimit{replaces: map[string]ast.Node{}}
+	known := []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+	t.fields(n, "a rate_limit", known, func(field string, v ast.Node) {
+		switch field {
+		case "unit":
+			given.unit, r.Unit = v, strings.ToLower(t.text(v, field))
+		case "requests_per_unit":
+			given.requests, r.Requests = v, t.number(v, field)
+		case "unlimited":
+			r.Unlimited = t.flag(v, field)
+		case "name":
+			r.Name = t.text(v, field)
+		case "replaces":
+			items, _ := t.items(v, field)
+			for _, item := range items {
+				name := t.replaced(item)
+				r.Replaces, given.replaces[name] = append(r.Replaces, name), item
 			}
 		}
+	})
+	return given
+}
+
+// replaced is the name in an entry of replaces.
+func (t *tree) replaced(item ast.Node) (name string) {
+	faults := t.count()
+	t.fields(t.resolve(item), "an entry of replaces", []string{"name"}, func(field string, v ast.Node) {
+		name = t.text(v, field)
+	})
+	if name == "" && t.count() == faults {
+		t.fault(item, "replaces", "has an entry without a name")
 	}
-	t.fault(n, field, "must be true or false, not "+describe(n))
+	return name
+}
+
+// checkRateLimit notes the first fault of r, if there is one.
+func (t *tree) checkRateLimit(n ast.Node, r *Rule, given *givenRateLimit) (good bool) {
+	const units = "second, minute, hour, day, week, month and year are accepted"
+	_, known := EnvoyUnit(r.Unit)
+	switch {
+	case r.Unlimited && r.Unit != "":
+		t.fault(given.unit, "unit", "is given beside unlimited; leave one of them out")
+	case !r.Unlimited && !known && given.unit == nil:
+		t.fault(n, "unit", "is missing; "+units)
+	case !r.Unlimited && !known:
+		t.fault(given.unit, "unit", fmt.Sprintf("%q is unknown; %s", shorten(r.Unit), units))
+	case !r.Unlimited && given.requests == nil:
+		t.fault(n, "requests_per_unit", "is missing; 0 denies everything")
+	case r.Name != "" && given.replaces[r.Name] != nil:
+		t.fault(given.replaces[r.Name], "replaces", "names the limit itself")
+	default:
+		return true
+	}
 	return false
-}
-
-// number reads a whole number of 32 bits as Go writes it: 0x10 is 16, and so is 020.
-func (t *tree) number(n ast.Node, field string) uint32 {
-	if _, ok := n.(*ast.IntegerNode); !ok {
-		t.fault(n, field, "must be a whole number, not "+describe(n))
-		return 0
-	}
-	digits := n.GetToken().Value
-	x, err := strconv.ParseUint(digits, 0, 32)
-	if err != nil {
-		t.fault(n, field, fmt.Sprintf("is %s; 0 to 4294967295 are accepted", shorten(digits)))
-	}
-	return uint32(x)
-}
-
-// object reads a mapping of anything, as JSON has it.
-func (t *tree) object(n ast.Node) map[string]any {
-	if _, ok := n.(*ast.MappingNode); !ok {
-		t.fault(n, "metadata", "must be a mapping, not "+describe(n))
-		return nil
-	}
-	object, _ := t.any(n, 0).(map[string]any)
-	return object
-}
-
-// any reads a value of metadata.
-func (t *tree) any(n ast.Node, depth int) any {
-	if depth == maxNesting {
-		t.fault(n, "metadata", fmt.Sprintf("goes deeper than %d", maxNesting))
-		return nil
-	}
-	switch x := n.(type) {
-	case *ast.MappingNode:
-		object := map[string]any{}
-		for _, f := range x.Values {
-			if _, merge := f.Key.(*ast.MergeKeyNode); merge {
-				for _, m := range t.mergedInto(f.Value) {
-					more, _ := t.any(m, depth+1).(map[string]any)
-					for name, v := range more {
-						if _, given := object[name]; !given {
-							object[name] = v
-						}
-					}
-				}
-				continue
-			}
-			object[t.text(t.resolve(f.Key), "metadata")] = t.any(t.resolve(f.Value), depth+1)
-		}
-		return object
-	case *ast.SequenceNode:
-		list := make([]any, len(x.Values))
-		for i, v := range x.Values {
-			list[i] = t.any(t.resolve(v), depth+1)
-		}
-		return list
-	case *ast.NullNode:
-		return nil
-	case *ast.BoolNode:
-		return x.Value
-	case *ast.IntegerNode, *ast.FloatNode:
-		digits := n.GetToken().Value
-		if i, err := strconv.ParseInt(digits, 0, 64); err == nil {
-			return float64(i) // numbers of JSON, and of a google.protobuf.Struct
-		}
-		if f, err := strconv.ParseFloat(digits, 64); err == nil {
-			return f
-		}
-	}
-	return t.text(n, "metadata")
 }

@@ -60,27 +60,17 @@ func compareBools(a, b bool) int {
 }
 
 func newIndex(rules []rule) (x index) {
-	crowd := map[place]int{}
+	conditionsAt := map[place]int{}
 	for i := range rules {
 		for k := range rules[i].conditions {
 			for _, p := range rules[i].conditions[k].places() {
-				crowd[p]++
+				conditionsAt[p]++
 			}
 		}
 	}
 	lists := map[place][]int32{}
 	for i := range rules {
-		var best []place
-		least := 0
-		for k := range rules[i].conditions {
-			places, most := rules[i].conditions[k].places(), 0
-			for _, p := range places {
-				most = max(most, crowd[p])
-			}
-			if len(places) > 0 && (best == nil || most < least) {
-				best, least = places, most
-			}
-		}
+		best := rules[i].rarestPlaces(conditionsAt)
 		if best == nil {
 			x.always = append(x.always, int32(i))
 		}
@@ -88,6 +78,28 @@ func newIndex(rules []rule) (x index) {
 			lists[p] = append(lists[p], int32(i))
 		}
 	}
+	x.attributes = attributesOf(lists)
+	return x
+}
+
+// rarestPlaces are the places of the condition of r whose fullest place has the fewest conditions,
+// or nil if no condition has places.
+func (r *rule) rarestPlaces(conditionsAt map[place]int) (best []place) {
+	least := 0
+	for k := range r.conditions {
+		places, most := r.conditions[k].places(), 0
+		for _, p := range places {
+			most = max(most, conditionsAt[p])
+		}
+		if len(places) > 0 && (best == nil || most < least) {
+			best, least = places, most
+		}
+	}
+	return best
+}
+
+// attributesOf sorts the lists of rules at each place by attribute and text.
+func attributesOf(lists map[place][]int32) (attributes []attributeIndex) {
 	by := map[string]*attributeIndex{}
 	for p, list := range lists {
 		a := by[p.attribute]
@@ -106,10 +118,10 @@ func newIndex(rules []rule) (x index) {
 		for i := range a.heads {
 			a.heads[i].up = a.under(a.heads[i].text, int32(i)-1)
 		}
-		x.attributes = append(x.attributes, *a)
+		attributes = append(attributes, *a)
 	}
-	slices.SortFunc(x.attributes, func(a, b attributeIndex) int { return cmp.Compare(a.name, b.name) })
-	return x
+	slices.SortFunc(attributes, func(a, b attributeIndex) int { return cmp.Compare(a.name, b.name) })
+	return attributes
 }
 
 // under is the longest head that text begins with, at i or before; -1 if there is none. i is the

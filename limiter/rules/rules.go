@@ -155,19 +155,13 @@ func (r *Rule) Check(limits map[string]*limiter.Limit) error {
 	return nil
 }
 
+func faultIn(field, format string, args ...any) *limiter.SpecError {
+	return &limiter.SpecError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
 func (r *Rule) compile(limits map[string]*limiter.Limit, to *rule) *limiter.SpecError {
-	fault := func(field, format string, args ...any) *limiter.SpecError {
-		return &limiter.SpecError{Field: field, Reason: fmt.Sprintf(format, args...)}
-	}
-	switch {
-	case r.Name == "" || len(r.Name) > MaxName || !utf8.ValidString(r.Name) || strings.ContainsFunc(r.Name, unicode.IsControl):
-		return fault("name", "%.60q is no name; 1 to %d bytes of UTF-8 without control characters are accepted", r.Name, MaxName)
-	case len(r.Match) > MaxAttributes:
-		return fault("match", "has %d attributes; 0 to %d are accepted", len(r.Match), MaxAttributes)
-	case r.Unlimited && len(r.Apply) > 0:
-		return fault("unlimited", "stands beside apply; give one of the two")
-	case !r.Unlimited && (len(r.Apply) < 1 || len(r.Apply) > MaxApply):
-		return fault("apply", "has %d limits; 1 to %d are accepted, or unlimited: true instead", len(r.Apply), MaxApply)
+	if err := r.checkFields(); err != nil {
+		return err
 	}
 	to.name, to.unlimited = r.Name, r.Unlimited
 	for _, attribute := range slices.Sorted(maps.Keys(r.Match)) {
@@ -176,32 +170,57 @@ func (r *Rule) compile(limits map[string]*limiter.Limit, to *rule) *limiter.Spec
 			return err
 		}
 		if slices.ContainsFunc(to.conditions, func(o condition) bool { return o.attribute == c.attribute }) {
-			return fault("match."+attribute, "is given twice; headers are the same whatever their case")
+			return faultIn("match."+attribute, "is given twice; headers are the same whatever their case")
 		}
 		to.conditions = append(to.conditions, c)
 	}
-	for i, a := range r.Apply {
-		at := fmt.Sprintf("apply[%d]", i)
-		l := limits[a.Limit]
-		switch {
-		case a.Limit == "":
-			return fault(at+".limit", "is missing; name a limit")
-		case l == nil:
-			return fault(at+".limit", "%.60q is the name of no limit here", a.Limit)
-		case l.ClientTime:
-			return fault(at+".limit", "%q goes by its clients' clocks, and cannot be taken together with others; ask for it by its name", a.Limit)
-		case l.Algorithm == limiter.Concurrency:
-			return fault(at+".limit", "%q counts permits, which somebody has to return; reserve them by its name", a.Limit)
-		case slices.Contains(r.Apply[:i], a):
-			return fault(at, "stands twice in this rule")
-		}
-		key, err := compileKey(a.Key)
+	for i := range r.Apply {
+		a, err := r.compileApply(i, limits)
 		if err != nil {
-			return fault(at+".key", "%s", err)
+			return err
 		}
-		to.apply = append(to.apply, apply{l, key})
+		to.apply = append(to.apply, a)
 	}
 	return nil
+}
+
+// checkFields accepts or refuses the fields of r by themselves.
+func (r *Rule) checkFields() *limiter.SpecError {
+	switch {
+	case r.Name == "" || len(r.Name) > MaxName || !utf8.ValidString(r.Name) || strings.ContainsFunc(r.Name, unicode.IsControl):
+		return faultIn("name", "%.60q is no name; 1 to %d bytes of UTF-8 without control characters are accepted", r.Name, MaxName)
+	case len(r.Match) > MaxAttributes:
+		return faultIn("match", "has %d attributes; 0 to %d are accepted", len(r.Match), MaxAttributes)
+	case r.Unlimited && len(r.Apply) > 0:
+		return faultIn("unlimited", "stands beside apply; give one of the two")
+	case !r.Unlimited && (len(r.Apply) < 1 || len(r.Apply) > MaxApply):
+		return faultIn("apply", "has %d limits; 1 to %d are accepted, or unlimited: true instead", len(r.Apply), MaxApply)
+	}
+	return nil
+}
+
+// compileApply finds the limit of the i-th entry of apply, and compiles its key.
+func (r *Rule) compileApply(i int, limits map[string]*limiter.Limit) (to apply, _ *limiter.SpecError) {
+	a, at := r.Apply[i], fmt.Sprintf("apply[%d]", i)
+	l := limits[a.Limit]
+	switch {
+	case a.Limit == "":
+		return to, faultIn(at+".limit", "is missing; name a limit")
+	case l == nil:
+		return to, faultIn(at+".limit", "%.60q is the name of no limit here", a.Limit)
+	case l.ClientTime:
+		return to, faultIn(at+".limit",
+			"%q goes by its clients' clocks, and cannot be taken together with others; ask for it by its name", a.Limit)
+	case l.Algorithm == limiter.Concurrency:
+		return to, faultIn(at+".limit", "%q counts permits, which somebody has to return; reserve them by its name", a.Limit)
+	case slices.Contains(r.Apply[:i], a):
+		return to, faultIn(at, "stands twice in this rule")
+	}
+	key, err := compileKey(a.Key)
+	if err != nil {
+		return to, faultIn(at+".key", "%s", err)
+	}
+	return apply{l, key}, nil
 }
 
 func compileCondition(attribute string, patterns []string) (c condition, _ *limiter.SpecError) {
