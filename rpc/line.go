@@ -15,8 +15,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
@@ -113,16 +111,12 @@ func newLetter() any {
 
 func (p *Peers) newLine(to lineTo, role cluster.Role) (*line, error) {
 	c := &p.config
-	transport := insecure.NewCredentials()
-	if c.TLS != nil {
-		transport = credentials.NewTLS(c.TLS)
-	}
 	l := &line{
 		config: c, stats: &p.stats, letters: &p.letters, to: to, role: role,
 		ended: make(chan struct{}), wake: make(chan struct{}, 1), sent: make(map[uint64]*letter),
 	}
 	conn, err := grpc.NewClient("passthrough:///"+to.addr,
-		grpc.WithTransportCredentials(transport),
+		grpc.WithTransportCredentials(c.credentials()),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(), // a take that was perhaps charged is repeated by the cluster, under its ID, or not at all

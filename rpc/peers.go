@@ -24,6 +24,8 @@ type PeersConfig struct {
 	Clock   *Clock       // the node's
 	TLS     *tls.Config  // nil: plaintext. See ClientTLS
 	Logger  *slog.Logger // default slog.Default
+	// Renewed is TLS for the next connection, where it may change (TLSFiles.Caller). nil: as TLS.
+	Renewed func() *tls.Config
 }
 
 // Peers is a node's hand to other nodes (cluster.Network): a line to each, over gRPC. All methods

@@ -64,23 +64,35 @@ func (files TLSFiles) Server() (*tls.Config, error) {
 }
 
 // Client is what a caller shows and trusts: the certificate in the file Cert with its key, both
-// empty if it shows none, and the authorities in the file CA; the system's if that is empty.
-// The certificate is read again when it changes, as for Server; the authorities are not, since
-// crypto/tls cannot exchange them: to replace one, let the file hold both for the time of a rolling
-// restart.
+// empty if it shows none, and the authorities in the file CA; the system's if that is empty. The
+// certificate is read again when it changes, as for Server. The authorities are not, since
+// crypto/tls cannot exchange them: for a caller that lives long there is Caller.
 func (files TLSFiles) Client() (*tls.Config, error) {
+	now, err := files.Caller()
+	if err != nil {
+		return nil, err
+	}
+	return now(), nil
+}
+
+// Caller is Client for a caller that lives long: what it returns is the configuration for the next
+// connection, with the authorities that are in the file then. To replace an authority, let the file
+// hold both, until all nodes have certificates of the new one.
+func (files TLSFiles) Caller() (now func() *tls.Config, err error) {
 	f, err := files.open()
 	if err != nil {
 		return nil, err
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.now().roots}
-	if files.Cert != "" {
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			c := f.now().cert
-			return &c, nil
+	return func() *tls.Config {
+		c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.now().roots}
+		if files.Cert != "" {
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				c := f.now().cert
+				return &c, nil
+			}
 		}
-	}
-	return c, nil
+		return c
+	}, nil
 }
 
 // credentialFiles are PEM files that may change.
@@ -212,11 +224,18 @@ func loadPair(cert, key string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
+	return parsePair(cert, certPEM, key, keyPEM, time.Now())
+}
+
+// parsePair reads a certificate and its key from the texts of two files.
+func parsePair(
+	cert string, certPEM []byte, key string, keyPEM []byte, now time.Time,
+) (tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return pair, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
+		return tls.Certificate{}, fmt.Errorf("certificate %s with key %s: %w", cert, key, err)
 	}
-	return pair, checkDates(cert, pair.Leaf, time.Now())
+	return pair, checkDates(cert, pair.Leaf, now)
 }
 
 // checkDates is an error if a certificate is not good now: callers would refuse it.

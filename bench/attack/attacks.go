@@ -54,7 +54,11 @@ var attacks = []attack{
 		"50 connections with 900 calls each, of whose messages half comes",
 		each(50, halfRequests),
 	},
-	{"rapid-reset", "20 connections that open and reset calls", each(20, rapidReset)},
+	{
+		"rapid-reset",
+		"20 connections that open and reset calls",
+		each(20, func(ctx context.Context, v *victim) int { return resets(ctx, v.grpc) }),
+	},
 	{"continuation", "20 connections with headers without end", each(20, continuation)},
 	{"compression-bomb", "messages of 2 KiB that say they unpack to 2 MiB", each(20, bomb)},
 	{"endless-resp", "lengths and lines without end", each(20, endlessRESP)},
@@ -181,8 +185,8 @@ func halfRequests(ctx context.Context, v *victim) (sent int) {
 	return sent
 }
 
-func rapidReset(ctx context.Context, v *victim) (sent int) {
-	f, c := http2To(ctx, v.grpc)
+func resets(ctx context.Context, door string) (sent int) {
+	f, c := http2To(ctx, door)
 	if f == nil {
 		return 0
 	}

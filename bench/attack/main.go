@@ -63,7 +63,7 @@ func run() error {
 	}
 	table := head
 	var failed []string
-	for _, a := range attacks {
+	for _, a := range append(attacks, forged...) {
 		if names != nil && !slices.Contains(names, a.name) {
 			continue
 		}

@@ -20,7 +20,7 @@
 // The library trusts whoever holds the label and, if there are any, a key: it is no defence against
 // a member that lies.
 //
-// Not built yet: exchanging keys without a restart; remembering members over a restart of the whole
+// Not built yet: remembering members over a restart of the whole
 // cluster (the seeds must be there); comparing ring hashes with every probe.
 package gossip
 
@@ -71,6 +71,9 @@ type Config struct {
 	// Keys are AES-256 keys of 32 bytes. The first encrypts, all decrypt. Without any, gossip is
 	// readable and open to whoever reaches Bind.
 	Keys [][]byte
+	// Allow are the networks from which gossip is heard, and in which members may be. Without any,
+	// all are.
+	Allow []netip.Prefix
 	// Join lists the seeds: "host:port", "dns+name:port" (every A and AAAA record is one),
 	// "dnssrv+name" (every SRV record is one). Empty: this is the first node.
 	Join []string
@@ -160,6 +163,9 @@ type knocks struct {
 	answered sync.Map                // addresses that answered
 }
 
+// ending says how far a node has gone.
+type ending struct{ left, closed bool }
+
 // Gossip is this node's membership in a cluster.
 type Gossip struct {
 	config Config
@@ -169,6 +175,7 @@ type Gossip struct {
 	bound  netip.AddrPort // where it listens
 	roster *roster
 	list   *memberlist.Memberlist
+	keys   *memberlist.Keyring // nil: the node was started without
 	view   atomic.Pointer[cluster.View]
 	joined chan struct{} // closed by markJoined
 	knocks knocks
@@ -178,10 +185,10 @@ type Gossip struct {
 	wasActive  atomic.Bool        // this node was in the ring, as far as it knows
 	joinedAt   atomic.Int64       // when joined was closed, in ns since the epoch
 
-	// turn is held by SetState, Leave and Close. It is a channel because its holder waits for the
+	// turn is held by SetState, SetKeys, Leave and Close. It is a channel because its holder waits for the
 	// network.
-	turn         chan struct{}
-	left, closed bool
+	turn chan struct{}
+	ending
 
 	running context.Context // ends at Close
 	stop    context.CancelFunc
@@ -195,7 +202,7 @@ func Start(ctx context.Context, config Config) (*Gossip, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.list, err = memberlist.Create(conf)
+	g.list, err = create(conf, config.Allow)
 	if err != nil {
 		g.stop()
 		return nil, fmt.Errorf("gossip: cannot listen on %s (TCP and UDP): %w; is another node running there?", config.Bind, err)
@@ -266,12 +273,7 @@ func validate(c Config) error {
 	if n := len(c.Cluster); n == 0 || n > memberlist.LabelMaxSize {
 		return fmt.Errorf("gossip: the cluster's name has %d bytes; it needs 1 to %d (--cluster)", n, memberlist.LabelMaxSize)
 	}
-	for i, key := range c.Keys {
-		if len(key) != 32 {
-			return fmt.Errorf("gossip: key %d of %d has %d bytes; every gossip key needs 32", i+1, len(c.Keys), len(key))
-		}
-	}
-	return nil
+	return checkKeys(c.Keys)
 }
 
 // validateID is also applied to the ids of others: one that no ring accepts would stop every View.
@@ -308,6 +310,9 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 	if err := g.setAddresses(ctx, c); err != nil {
 		return nil, err
 	}
+	if err := g.keepTo(c); err != nil {
+		return nil, err
+	}
 
 	c.ProbeInterval, c.ProbeTimeout = g.timing.Probe, g.timing.ProbeTimeout
 	c.GossipInterval, c.PushPullInterval = g.timing.Gossip, g.timing.PushPull
@@ -330,7 +335,7 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("gossip: keys: %w", err)
 		}
-		c.Keyring = keys
+		g.keys, c.Keyring = keys, keys
 	}
 	return c, nil
 }

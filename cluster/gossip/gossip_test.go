@@ -383,19 +383,20 @@ func TestNoSeedNoCluster(t *testing.T) {
 }
 
 // The promise: a stranger by label or key is refused: it joins nothing, nobody lists it, and it is
-// told what may be wrong. Those who fit are not disturbed.
+// told what differs. Those that fit are not disturbed.
 func TestStrangersAreRefused(t *testing.T) {
 	key := func(fill byte) []byte { return slices.Repeat([]byte{fill}, 32) }
 	for _, row := range []struct {
 		name     string
 		cluster  []byte // its key, nil = none
+		says     string
 		stranger func(*Config)
 	}{
-		{"other label", nil, func(c *Config) { c.Cluster = "staging" }},
-		{"other label, same key", key(1), func(c *Config) { c.Cluster, c.Keys = "staging", [][]byte{key(1)} }},
-		{"other key", key(1), func(c *Config) { c.Keys = [][]byte{key(2)} }},
-		{"no key", key(1), func(*Config) {}},
-		{"key where none is", nil, func(c *Config) { c.Keys = [][]byte{key(1)} }},
+		{"other label", nil, `another --cluster than "staging"`, func(c *Config) { c.Cluster = "staging" }},
+		{"other label, same key", key(1), `another --cluster than "staging"`, func(c *Config) { c.Cluster, c.Keys = "staging", [][]byte{key(1)} }},
+		{"other key", key(1), "other gossip keys", func(c *Config) { c.Keys = [][]byte{key(2)} }},
+		{"no key", key(1), "gossip keys, and this node has none", func(*Config) {}},
+		{"key where none is", nil, "no gossip keys, and this node has", func(c *Config) { c.Keys = [][]byte{key(1)} }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
@@ -412,7 +413,7 @@ func TestStrangersAreRefused(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				err := x.Wait(ctx)
-				if !errors.Is(err, ErrNotJoined) || !strings.Contains(err.Error(), "another --cluster or other gossip keys") {
+				if !errors.Is(err, ErrNotJoined) || !strings.Contains(err.Error(), row.says) {
 					t.Errorf("Wait: %v", err)
 				}
 				t.Log(err)

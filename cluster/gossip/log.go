@@ -12,6 +12,10 @@ import (
 // gossip port can make it write one per packet.
 const linesPerSecond = 10
 
+// longestLine is how many bytes of a line are passed on at most: it may have a name in it that
+// somebody else has made up.
+const longestLine = 512
+
 // libraryLog passes on what memberlist writes, as lines of the form "[LEVEL] memberlist: text".
 type libraryLog struct {
 	to *slog.Logger
@@ -41,6 +45,9 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 	l.dropped = 0
 	l.mu.Unlock()
 
+	if len(text) > longestLine {
+		text = strings.ToValidUTF8(text[:longestLine], "") + "…"
+	}
 	if dropped > 0 {
 		l.to.Warn("too many lines from memberlist", "dropped", dropped)
 	}

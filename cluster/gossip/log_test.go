@@ -57,3 +57,13 @@ func TestFloodOfLines(t *testing.T) {
 		}
 	})
 }
+
+// Promise: a name that a stranger has made up does not make a line of the log long.
+func TestLongLines(t *testing.T) {
+	var out strings.Builder
+	l := &libraryLog{to: slog.New(slog.NewTextHandler(&out, nil))}
+	fmt.Fprintf(l, "[ERR] memberlist: no room for %s", strings.Repeat("é", 50_000))
+	if n := len(out.String()); n > 2*longestLine || !strings.Contains(out.String(), "…") {
+		t.Errorf("a line of %d bytes", n)
+	}
+}

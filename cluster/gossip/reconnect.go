@@ -73,9 +73,6 @@ func (g *Gossip) lookFor(alone *int) error {
 		g.log.Info("joined", "members", len(g.roster.addrs()))
 		return nil
 	}
-	if knocked != nil {
-		knocked = fmt.Errorf("%w (who hangs up has another --cluster or other gossip keys)", knocked)
-	}
 	err := oneLine(errors.Join(lookupErr, knocked))
 	if err == nil {
 		err = fmt.Errorf("%s answered but named no other member: is it this node by another address?", strings.Join(asText(others), ", "))
@@ -117,7 +114,7 @@ func (g *Gossip) knock(addrs []string) error {
 	for i, addr := range addrs {
 		wg.Go(func() {
 			if _, err := g.list.Join([]string{addr}); err != nil {
-				errs[i] = cmp.Or(errors.Unwrap(err), err) // of a list of one error, that one
+				errs[i] = explain(cmp.Or(errors.Unwrap(err), err), g.config.Cluster) // of a list of one error, that one
 				return
 			}
 			g.knocks.answered.Store(addr, true)

@@ -65,7 +65,7 @@ func (r *running) compareLimits(v *cluster.View) {
 
 // watchers are those of the files that the node was given.
 func (r *running) watchers() (given []*policy.Watcher) {
-	for _, w := range []*policy.Watcher{r.limits, r.envoys, r.tokens} {
+	for _, w := range []*policy.Watcher{r.limits, r.envoys, r.tokens, r.keys.watcher} {
 		if w != nil {
 			given = append(given, w)
 		}
@@ -73,7 +73,7 @@ func (r *running) watchers() (given []*policy.Watcher) {
 	return given
 }
 
-// lastReload says whether the files of limits, clients and TLS were taken over when they were last read,
+// lastReload says whether the files of limits, clients, gossip keys and TLS were taken over when they were last read,
 // and when some last were.
 func (r *running) lastReload() (ok bool, at time.Time) {
 	ok, at = r.tlsState.good(), r.started

@@ -12,13 +12,17 @@ import (
 
 // keygenVerb draws a key for --gossip-key-file, or a token for --auth-token-file.
 type keygenVerb struct {
-	Token string `placeholder:"NAME" help:"Draw a token for the client NAME instead, and print its entry for --auth-token-file, which has only the hash."`
-	Out   string `type:"path" placeholder:"FILE" help:"Write the key or token to this new file, readable by its owner alone. Default: print it."`
+	Token  string `placeholder:"NAME" help:"Draw a token for the client NAME instead, and print its entry for --auth-token-file, which has only the hash."`
+	Rotate string `enum:",add,use,remove" default:"" placeholder:"STEP" help:"Take a step towards a new gossip key in the file of --out: add, use, remove. After each, copy the file to every node; running nodes read it again."`
+	Out    string `type:"path" placeholder:"FILE" help:"Write the key or token to this new file, readable by its owner alone. Default: print it."`
 }
 
 func (v *keygenVerb) Run(sh shell) error {
 	key := make([]byte, gossipKeyBytes)
 	rand.Read(key) // never fails: it would end the process
+	if v.Rotate != "" {
+		return v.rotate(sh, key)
+	}
 	if v.Token != "" {
 		return v.token(sh, base64.RawURLEncoding.EncodeToString(key))
 	}

@@ -41,9 +41,8 @@ type running struct {
 	limits   *policy.Watcher // nil without --limits
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
-	tokens   *policy.Watcher // nil without --auth-token-file
-	tlsState tlsState
-	audit    *audit.Log
+	secretFiles
+	audit *audit.Log
 
 	auditFile *os.File // nil without --audit-log
 	data      *dataDir // nil without --data-dir
@@ -144,17 +143,17 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		return err
 	}
 
-	var peerTLS *tls.Config
+	var peerTLS func() *tls.Config
 	if s.PeerTLSCert != "" {
-		var err error
-		if peerTLS, err = r.peerFiles().Client(); err != nil {
+		now, err := r.peerFiles().Caller()
+		if err != nil {
 			return fmt.Errorf("--peer-tls-cert: %w", err)
 		}
-		peerTLS = rpc.PeerTLS(peerTLS)
+		peerTLS = func() *tls.Config { return rpc.PeerTLS(now()) }
 	}
 	r.clock = rpc.NewClock()
 	r.peers = rpc.NewPeers(rpc.PeersConfig{
-		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log,
+		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock, Renewed: peerTLS, Logger: r.log,
 	})
 	var err error
 	r.node, err = cluster.New(cluster.Config{
@@ -398,20 +397,16 @@ func (r *running) join(ctx context.Context, d doors) error {
 	}
 	s := &r.settings
 	r.member.Limits = r.node.LimitsHash()
-	var keys [][]byte
-	if s.GossipKeyFile != "" {
-		var err error
-		if keys, err = readGossipKeys(s.GossipKeyFile); err != nil {
-			return err
-		}
-		warnIfShared(r.log, "--gossip-key-file", s.GossipKeyFile)
+	keys, err := r.readGossipKeys()
+	if err != nil {
+		return err
 	}
 	if len(s.Join) == 0 {
 		r.member.State = cluster.StateActive
 	}
 	g, err := gossip.Start(ctx, gossip.Config{
 		Member: r.member, Started: r.started, Version: version(),
-		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys, Join: s.Join,
+		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys, Allow: s.GossipAllow, Join: s.Join,
 		OnView:     r.see,
 		OnContest:  r.node.LetGo,
 		OnConflict: r.fail,
@@ -427,6 +422,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
 	}
 	r.gossip = g
+	r.keys.use(g)
 	r.tellLimitsTo(g)
 	r.joining.Go(r.becomeActive)
 	return nil
@@ -509,11 +505,11 @@ func (r *running) announce() {
 	close(r.ready)
 }
 
-// reloadLimits reads the files of limits and clients again, as a SIGHUP asks for.
+// reloadLimits reads the files of limits, clients and gossip keys again, as a SIGHUP asks for.
 func (r *running) reloadLimits() {
 	watchers := r.watchers()
 	if len(watchers) == 0 {
-		r.log.Warn("nothing to read again: neither --limits, --envoy-config nor --auth-token-file were given")
+		r.log.Warn("nothing to read again: neither --limits, --envoy-config, --auth-token-file nor --gossip-key-file were given")
 	}
 	for _, w := range watchers {
 		_ = w.Reload() // it logs what is wrong, and what is in force stays

@@ -494,15 +494,23 @@ func TestStrangersDoNotJoin(t *testing.T) {
 	first := serveProcess(t, "first", "--gossip-key-file", ours)
 	friend := serveProcess(t, "friend", "--gossip-key-file", ours, "--join", first.gossip)
 	waitForMembers(t, first, 2)
-	for name, args := range map[string][]string{
-		"other-key":   {"--gossip-key-file", key()},
-		"no-key":      {},
-		"other-label": {"--gossip-key-file", ours, "--cluster", "other"},
+	for _, c := range []struct {
+		name, says string
+		args       []string
+	}{
+		{"other-key", "has other gossip keys", []string{"--gossip-key-file", key()}},
+		{"no-key", "has gossip keys, and this node has none", nil},
+		{
+			"other-label", `has another --cluster than \"other\"`,
+			[]string{"--gossip-key-file", ours, "--cluster", "other"},
+		},
 	} {
+		name := c.name
 		t.Run(name, func(t *testing.T) {
-			p, ready := startProcess(t, name, append(args, "--join", first.gossip)...)
-			eventually(t, "it says that nobody lets it in", func() error {
-				if strings.Contains(p.log(), "no seed was reached") {
+			p, ready := startProcess(t, name, append(c.args, "--join", first.gossip)...)
+			eventually(t, "it says what differs", func() error {
+				said := p.log()
+				if strings.Contains(said, "no seed was reached") && strings.Contains(said, c.says) {
 					return nil
 				}
 				return errors.New(p.log())

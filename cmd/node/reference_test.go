@@ -34,6 +34,7 @@ var examples = map[string]string{
 	"auth-token-file": "/etc/penstock/clients.yaml",
 	"audit-log":       "/var/lib/penstock/audit.jsonl",
 	"gossip-key-file": "/etc/penstock/gossip.key",
+	"gossip-allow":    "[10.0.0.0/8]",
 	"trusted-proxy":   "[10.0.0.0/8]",
 	"http-host":       "[limits.example.com]",
 	"insecure":        "false",

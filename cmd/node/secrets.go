@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"penstock/limiter/policy"
@@ -14,53 +11,11 @@ import (
 	"penstock/rpc/audit"
 )
 
-// gossipKeyBytes is the length of a gossip key: AES-256.
-const gossipKeyBytes = 32
-
-// readGossipKeys reads a key file: one key of 32 bytes per line, base64 or hex; empty lines and
-// lines that begin with
-// # do not count. Errors name file and line and never show a key.
-func readGossipKeys(path string) (keys [][]byte, err error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("--gossip-key-file: %w", err)
-	}
-	return parseGossipKeys(path, text)
-}
-
-// parseGossipKeys reads the text of the key file at path.
-func parseGossipKeys(path string, text []byte) (keys [][]byte, err error) {
-	for i, line := range strings.Split(string(text), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		key := decodeKey(line)
-		if len(key) != gossipKeyBytes {
-			return nil, fmt.Errorf("--gossip-key-file %s:%d: this is no key of %d bytes in base64 or hex; draw one with penstock keygen",
-				path, i+1, gossipKeyBytes)
-		}
-		keys = append(keys, key)
-	}
-	if len(keys) == 0 {
-		return nil, fmt.Errorf("--gossip-key-file %s: holds no key; draw one with penstock keygen", path)
-	}
-	return keys, nil
-}
-
-// decodeKey reads hex or one of the spellings of base64; nil if line is neither.
-func decodeKey(line string) []byte {
-	if len(line) == hex.EncodedLen(gossipKeyBytes) {
-		if key, err := hex.DecodeString(line); err == nil {
-			return key
-		}
-	}
-	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
-		if key, err := e.DecodeString(line); err == nil {
-			return key
-		}
-	}
-	return nil
+// secretFiles are the files with secrets that are read again while the node runs.
+type secretFiles struct {
+	tokens *policy.Watcher // nil without --auth-token-file
+	keys   gossipKeys
+	tlsState
 }
 
 // openAudit makes the audit log.

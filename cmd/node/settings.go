@@ -40,18 +40,18 @@ type settings struct {
 	EnvoyConfig string `group:"limits" type:"path" placeholder:"DIR" help:"Files of envoyproxy/ratelimit, YAML, served to Envoys as they are. Watched; SIGHUP reads them again."`
 	DataDir     string `group:"limits" type:"path" placeholder:"DIR" help:"Keep the counters in a file there as well, so that they survive a restart of every node. For this node alone."`
 
-	TLSCert       string         `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http, --redis and --admin (PEM). Read again when it changes."`
-	TLSKey        string         `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Private key of --tls-cert."`
-	TLSCA         string         `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
-	PeerTLSCert   string         `group:"security" name:"peer-tls-cert" type:"path" placeholder:"FILE" help:"Certificate that this node shows to other nodes."`
-	PeerTLSKey    string         `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Private key of --peer-tls-cert."`
-	PeerTLSCA     string         `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
-	AuthTokenFile string         `group:"security" type:"path" placeholder:"FILE" help:"Clients must send a bearer token, of the Redis protocol by AUTH. A file with one token, which may do everything, or with a list of clients and their rights (docs/security.md). Watched; SIGHUP reads it again."`
-	AuditLog      string         `group:"security" type:"path" placeholder:"FILE" help:"Append what clients and files change to this file, as lines of JSON. Default: the log. GET /v1/audit shows the last 1000 entries."`
-	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts. See keygen."`
-	TrustedProxy  []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks of proxies: their X-Forwarded-For names the client in the key {ip}. With commas. Default: none."`
-	HTTPHost      []string       `group:"security" name:"http-host" sep:"," placeholder:"NAME" help:"Further names that requests to --http and --admin may have in Host, with commas; * is any. Addresses, localhost, --name and --advertise always may, and with a token or TLS all names."`
-	Insecure      bool           `group:"security" help:"Listen off loopback although the flags above do not protect it."`
+	TLSCert       string `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http, --redis and --admin (PEM). Read again when it changes."`
+	TLSKey        string `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Private key of --tls-cert."`
+	TLSCA         string `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
+	PeerTLSCert   string `group:"security" name:"peer-tls-cert" type:"path" placeholder:"FILE" help:"Certificate that this node shows to other nodes."`
+	PeerTLSKey    string `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Private key of --peer-tls-cert."`
+	PeerTLSCA     string `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
+	AuthTokenFile string `group:"security" type:"path" placeholder:"FILE" help:"Clients must send a bearer token, of the Redis protocol by AUTH. A file with one token, which may do everything, or with a list of clients and their rights (docs/security.md). Watched; SIGHUP reads it again."`
+	AuditLog      string `group:"security" type:"path" placeholder:"FILE" help:"Append what clients and files change to this file, as lines of JSON. Default: the log. GET /v1/audit shows the last 1000 entries."`
+	gossipGuard
+	TrustedProxy []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks of proxies: their X-Forwarded-For names the client in the key {ip}. With commas. Default: none."`
+	HTTPHost     []string       `group:"security" name:"http-host" sep:"," placeholder:"NAME" help:"Further names that requests to --http and --admin may have in Host, with commas; * is any. Addresses, localhost, --name and --advertise always may, and with a token or TLS all names."`
+	Insecure     bool           `group:"security" help:"Listen off loopback although the flags above do not protect it."`
 
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
 	logFormat
@@ -60,6 +60,12 @@ type settings struct {
 	named  cluster.Limits // in force if Limits is empty
 	timing gossip.Timing
 	nodes  int // of this process, which share its file descriptors; 0 is 1
+}
+
+// gossipGuard says who may take part in gossip.
+type gossipGuard struct {
+	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts, all decrypt. Watched; SIGHUP reads it again. See keygen --rotate."`
+	GossipAllow   []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks of this cluster's nodes, with commas: gossip from elsewhere is not heard. Default: all."`
 }
 
 var groups = []kong.Group{
