@@ -122,8 +122,8 @@ func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision
 		case all:
 			out[i] = n.table.Do(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 		default:
-			out[i] = n.table.Would(now, it.limit, it.Key, it.hash, it.of(it.Cost))
-			left := n.table.Would(now, it.limit, it.Key, it.hash, it.of(0))
+			out[i] = n.table.PeekRequest(now, it.limit, it.Key, it.hash, it.of(it.Cost))
+			left := n.table.PeekRequest(now, it.limit, it.Key, it.hash, it.of(0))
 			out[i].ShowsLeft(&left)
 		}
 	}

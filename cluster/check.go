@@ -204,7 +204,7 @@ func (n *Node) sign(now limiter.Instant, it *Item, out *Decision) {
 // once per ID.
 func (n *Node) decide(now limiter.Instant, it *Item, out *limiter.Decision) {
 	if it.Op == OpPeek {
-		*out = n.table.Would(now, it.limit, it.Key, it.hash, it.of(it.Cost))
+		*out = n.table.PeekRequest(now, it.limit, it.Key, it.hash, it.of(it.Cost))
 		return
 	}
 	if it.ID == (ID{}) {

@@ -69,7 +69,7 @@ const (
 	OpPeek            // say what OpTake would answer, change nothing
 	OpReset           // forget the key: it is as new; answers with its state after that
 
-	OpReserve // set the cost aside, as a hold (limiter.Book); its id is that of the item
+	OpReserve // set the cost aside, as a hold (limiter.Ledger); its id is that of the item
 	OpSettle  // charge the cost, which is what was used, and release the rest of the hold
 	OpExtend  // put the hold's deadline off
 	OpLease   // set up to the cost aside for a node or a client: Decision.Drained says how much

@@ -35,7 +35,7 @@ type Node struct {
 	identity
 	ports
 	table      *limiter.Table
-	book       *limiter.Book
+	book       *limiter.Ledger
 	sweepEvery time.Duration
 	storedAt   limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
 	writtenAt  limiter.Instant // when the file was that names who is awaited
@@ -155,7 +155,7 @@ func New(c Config) (*Node, error) {
 	n.inbox, n.former = make(map[uint64]*inbox), make(map[uint64]formerPeer)
 	n.table.GuardAt(n.decides, n.keeps)
 	n.table.Track()
-	n.book = limiter.NewBook(n.table, n.Holds)
+	n.book = limiter.NewLedger(n.table, n.Holds)
 	n.book.Track()
 	return n, nil
 }
@@ -182,7 +182,7 @@ func (n *Node) Stats() *Stats { return &n.stats }
 func (n *Node) Table() *limiter.Table { return n.table }
 
 // Book has the holds on the keys that this node decides on, and copies of others.
-func (n *Node) Book() *limiter.Book { return n.book }
+func (n *Node) Book() *limiter.Ledger { return n.book }
 
 // Unreachable lists the members that this node keeps calls away from at the moment.
 func (n *Node) Unreachable() (ids []string) {

@@ -6,7 +6,7 @@ import (
 	"penstock/limiter"
 )
 
-// A hold lives where its key does, in the book of who holds the key's partition (limiter.Book), and
+// A hold lives where its key does, in the book of who holds the key's partition (limiter.Ledger), and
 // moves as entries do: copies of it are at the heir, and a gift brings them along (copy.go). All
 // that is asked of it travels as a check of its key does, with a repeat under the same ID, so a
 // settlement finds its hold wherever that has gone.
@@ -105,7 +105,7 @@ func (n *Node) tendHoldsLocked(now limiter.Instant) {
 	if n.ticks++; n.ticks%holdsKeptTicks != 0 || n.parts == nil {
 		kept = nil
 	}
-	n.stats.RanOut.Add(uint64(n.book.Tend(now, kept)))
+	n.stats.RanOut.Add(uint64(n.book.Expire(now, kept)))
 }
 
 // holdsKeptTicks is how often holds of partitions that have gone are looked for.

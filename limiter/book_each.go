@@ -2,7 +2,7 @@ package limiter
 
 // EachOpen calls fn with each open hold that this book decides on. Nobody opens or settles one
 // meanwhile, so fn must be quick, and must not change the hold.
-func (b *Book) EachOpen(fn func(*Hold)) {
+func (b *Ledger) EachOpen(fn func(*Hold)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, h := range b.holds {

@@ -17,7 +17,7 @@ func (f *HoldFilter) wants(h *Hold) bool {
 // List returns the open holds that f asks for and that this book decides on, those that run out
 // first in front, most of them at most; and how many there are. It looks at all holds, and nobody
 // opens or settles one meanwhile.
-func (b *Book) List(f HoldFilter, most int) (list []Hold, there int) {
+func (b *Ledger) List(f HoldFilter, most int) (list []Hold, there int) {
 	first := func() {
 		slices.SortFunc(list, func(x, y Hold) int {
 			return cmp.Or(cmp.Compare(x.Deadline, y.Deadline), cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))

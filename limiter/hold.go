@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Hold is an amount of one key that is set aside for a holder until it says what it has really
+// A Hold is an amount of one key that is reserved for a holder until it says what it has really
 // used, or until its deadline. It is what reservations, permits and leases are made of. Until then
 // it counts as spent in every window; then what was used is charged at that moment, as if it had
 // been spent then. Since nothing is ever charged before and given back later, a settlement cannot
@@ -14,7 +14,7 @@ type Hold struct {
 	ID       HoldID
 	Limit    *Limit
 	Key      string
-	Units    int64   // set aside; of a limit that never denies, 0 where it would have refused
+	Units    int64   // reserved; of a limit that never denies, 0 where it would have refused
 	Deadline Instant // then it runs out: all is charged, or nothing (Spec.Unsettled)
 	// name of the holder, 0 … MaxHolder bytes; shown in lists, and bounded by MaxHolds…
 	Holder string
@@ -38,7 +38,7 @@ type HoldState uint8
 
 const (
 	HoldNone    HoldState = iota // no hold was asked for
-	HoldOpen                     // units are set aside
+	HoldOpen                     // units are reserved
 	HoldSettled                  // its holder has said what it used
 	HoldRanOut                   // its deadline came first
 	HoldUnknown                  // there is none of that id, or not any more
@@ -47,11 +47,11 @@ const (
 	HoldForeign   // it is another holder's
 	HoldsOfLimit  // the limit has as many holds open as it may
 	HoldsOfHolder // the holder has
-	HoldInTheWay  // a take was refused because of what is set aside
+	HoldInTheWay  // a take was refused because of what is reserved
 	HoldsOfNode   // as many holds are open as there may be, of all limits together
 )
 
-// Bounds of a Book.
+// Bounds of a Ledger.
 const (
 	MinTTL           = 100 * time.Millisecond
 	MaxTTL           = 24 * time.Hour

@@ -45,13 +45,13 @@ const (
 	leaseAfter = 4                     // requests within two ticks
 	leaseQuiet = 20 * time.Millisecond // before one is asked for again that was not granted
 	// deniedHeld is how long a denial counts without asking again that is because of what others
-	// have set aside: that may come back any moment.
+	// have reserved: that may come back any moment.
 	deniedHeld = 5 * time.Millisecond
 )
 
 // Decide decides on cost units, which are at least 1, of a limit with that capacity, and reports
 // whether it can. Allowed: they are spent; else they are denied, as they were a moment ago because
-// of what others have set aside. It reports too whether it is time to ask for a lease.
+// of what others have reserved. It reports too whether it is time to ask for a lease.
 func (l *Lease) Decide(now Instant, cost, capacity int64, d *Decision) (decided, ask bool) {
 	l.asked += cost
 	l.hits++
@@ -102,7 +102,7 @@ func (l *Lease) Heard(sent Instant, cost int64, d *Decision) {
 func (l *Lease) FreeAgain() { l.deniedUntil, l.retryAt = 0, 0 }
 
 // Granted takes units into use that were asked for at sent; d is what was said of the rest. What
-// was lent before must have been put aside.
+// was lent before must have been reserved.
 func (l *Lease) Granted(sent Instant, units int64, d *Decision) {
 	l.Lent = Lent{Size: units, Units: units, Until: sent.Add(LeaseTTL)}
 	l.remaining, l.resetAt = d.Remaining, sent.Add(d.ResetAfter)

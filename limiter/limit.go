@@ -26,7 +26,7 @@ type Limit struct {
 	ruleSeed  uint64     // the same, of limit and override: see rules
 	// newcomers of one seed share cells of the sketch, and if the limit is stated, those of one
 	// limit
-	crowdSeed uint64
+	sketchSeed uint64
 
 	// GCRA: one unit occupies the bucket for interval + fraction/2^64 ns; a full burst for depth
 	// likewise.
@@ -79,7 +79,7 @@ func newLimit(s Spec) *Limit {
 // bareLimit is a Limit that only decides.
 func bareLimit(s Spec) *Limit {
 	l := &Limit{Spec: s, seed: s.identity()}
-	l.crowdSeed, l.ruleSeed = l.seed, l.seed
+	l.sketchSeed, l.ruleSeed = l.seed, l.seed
 	if s.Override != "" {
 		l.ruleSeed ^= xxhash.Sum64String(s.Override)
 	}

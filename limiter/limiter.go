@@ -93,7 +93,7 @@ type Decision struct {
 	Drained int64
 	// when the session began (token buckets with Sessions), on the clock that the request went by
 	Session Millis
-	Hold    HoldState // what became of a hold (see Book), or HoldInTheWay
+	Hold    HoldState // what became of a hold (see Ledger), or HoldInTheWay
 	// Restarted says that the key's counters were reset: the key has counters that still count
 	// under a limit of this name with another identity (algorithm, period and so on).
 	Restarted bool

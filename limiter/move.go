@@ -14,7 +14,7 @@ import (
 // same act, entries in binary form that are merged or put into a table.
 
 // Entry is the state of a key on its way, or of a cell that keys share which have no entry (see
-// crowd.go).
+// sketch.go).
 type Entry struct {
 	Limit *Limit
 	Key   string // of a cell: any key that was wanted
@@ -124,7 +124,7 @@ func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []by
 	return Entry{Limit: l, Key: unsafe.String(unsafe.SliceData(key), len(key)), State: slices.Clip(bytes[keyEnd:])}, bytes
 }
 
-// Entry is a copy of the key's state under l, also if that is in the crowd.
+// Entry is a copy of the key's state under l, also if that is in the sketch.
 func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
 	s, mix := t.shard(hash, l)
 	x := target{t.ruleOf(l), l, mix, key}
@@ -202,10 +202,10 @@ func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 
 func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 	c := s.changed
-	if len(c.crowd) > 0 { // an idle node asks ten times a second, and writes nothing
+	if len(c.sketch) > 0 { // an idle node asks ten times a second, and writes nothing
 		// before entries: a key that has got one since has the later state there
-		dst = append(dst, c.crowd...)
-		c.crowd, c.where, c.crowdBytes = nil, nil, 0
+		dst = append(dst, c.sketch...)
+		c.sketch, c.where, c.sketchBytes = nil, nil, 0
 	}
 	if len(c.list) == 0 {
 		return dst
@@ -241,17 +241,17 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 type changes struct {
 	list []changedEntry
 
-	crowd      []Entry // the latest of each key
-	where      map[crowdKey]int
-	crowdBytes int
+	sketch      []Entry // the latest of each key
+	where       map[sketchKey]int
+	sketchBytes int
 }
 
-type crowdKey struct {
+type sketchKey struct {
 	limit *Limit
 	key   string
 }
 
-// tell notes the state of a key that lives in the crowd from now on. It reports false if there is
+// tell notes the state of a key that lives in the sketch from now on. It reports false if there is
 // no room for that, because too many have come since Changed was last called: then what cannot be
 // told must not happen.
 func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
@@ -259,8 +259,8 @@ func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
 	if c == nil || l.isLocal() {
 		return true
 	}
-	i, again := c.where[crowdKey{l, key}]
-	if !again && c.crowdBytes+len(key)+16*len(w) > s.crowd.size() {
+	i, again := c.where[sketchKey{l, key}]
+	if !again && c.sketchBytes+len(key)+16*len(w) > s.sketch.size() {
 		return false
 	}
 	settled := make([]int64, len(w))
@@ -268,15 +268,15 @@ func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
 	key = strings.Clone(key)
 	e := Entry{Limit: l, Key: key, State: l.appendState(nil, settled, now)}
 	if again {
-		c.crowd[i] = e
+		c.sketch[i] = e
 		return true
 	}
 	if c.where == nil {
-		c.where = map[crowdKey]int{}
+		c.where = map[sketchKey]int{}
 	}
-	c.where[crowdKey{l, key}] = len(c.crowd)
-	c.crowd = append(c.crowd, e)
-	c.crowdBytes += len(key) + 16*len(w)
+	c.where[sketchKey{l, key}] = len(c.sketch)
+	c.sketch = append(c.sketch, e)
+	c.sketchBytes += len(key) + 16*len(w)
 	return true
 }
 

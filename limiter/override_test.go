@@ -174,7 +174,7 @@ func TestUnlimited(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 
-		book := limiter.NewBook(table, nil)
+		book := limiter.NewLedger(table, nil)
 		r := limiter.HoldRequest{
 			ID: limiter.HoldID{Origin: 1, Sequence: 1}, Limit: boss, Key: "boss", Hash: limiter.Hash("boss"), Units: 99, TTL: time.Second,
 		}

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// A shard is a part of the table with a lock of its own: the entries of its keys, and the crowd of
-// those that have none (see crowd.go).
+// A shard is a part of the table with a lock of its own: the entries of its keys, and the sketch of
+// those that have none (see sketch.go).
 type shard struct {
 	shardState
 	_ [64 - unsafe.Sizeof(shardState{})%64]byte // so that each shard begins with a cache line
@@ -16,17 +16,17 @@ type shard struct {
 
 type shardState struct {
 	// guards all below; with what a lookup reads of entries it is one cache line
-	mu      sync.Mutex
-	changed *changes            // since they were last asked for, or nil: nobody will ask
-	aside   map[asideKey]*int64 // units of open holds (aside.go); nil if there are none
-	entries store
-	crowd   store
-	rules   *rules
-	scratch [4][]int64
+	mu       sync.Mutex
+	changed  *changes               // since they were last asked for, or nil: nobody will ask
+	reserved map[reservedKey]*int64 // units of open holds (reserved.go); nil if there are none
+	entries  store
+	sketch   store
+	rules    *rules
+	scratch  [4][]int64
 
 	evicted    uint64 // entries that made room for others
-	overflowed uint64 // charges to the crowd
-	refused    uint64 // requests for which not even the crowd had room
+	overflowed uint64 // charges to the sketch
+	refused    uint64 // requests for which not even the sketch had room
 }
 
 // target is the key that a request is about.
@@ -92,7 +92,7 @@ func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
 }
 
 // charge decides on a key without an entry, which begins from w, and reports whether w has to be
-// kept, and what debt is surely the key's own. bound says that w comes from the crowd. There is
+// kept, and what debt is surely the key's own. bound says that w comes from the sketch. There is
 // nothing to give back to such a key, its cells are not its alone, but a credit may be given.
 func (s *shard) charge(now Instant, t *target, w []int64, bound bool, r *Request, d *Decision) (own debt, charged bool) {
 	if r.Cost < 0 && !bound && t.limit.credits() {
@@ -187,11 +187,11 @@ func (s *shard) merge(now Instant, t *target, other []int64) {
 }
 
 // begin is the state from which a key without an entry begins, and whether that comes from the
-// crowd.
+// sketch.
 func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	w = s.words(0, t.limit.words())
 	clear(w)
-	if s.crowd.count == 0 || !t.known() {
+	if s.sketch.count == 0 || !t.known() {
 		return w, false
 	}
 	for _, r := range *t.rule.family.rules.Load() {
@@ -199,7 +199,7 @@ func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 			continue
 		}
 		l := r.limit.Load()
-		for level := range uint32(crowdLevels) {
+		for level := range uint32(sketchLevels) {
 			if least := s.bound(now, level, t.mix, r.id, l); least != nil {
 				bound = true
 				other := s.words(2, len(w))
@@ -211,7 +211,7 @@ func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	return w, bound
 }
 
-func (s *shard) swept() uint64 { return s.entries.swept + s.crowd.swept }
+func (s *shard) swept() uint64 { return s.entries.swept + s.sketch.swept }
 
 // keep stores the state of a key that has no entry, in one or else in its cells, from which w must
 // have come. own is the part of its debt that is surely its own; changed says that Changed has to
@@ -237,8 +237,8 @@ func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) 
 	return true
 }
 
-// evictFor moves an entry into the crowd, if there is room, that is as near to full as a newcomer
-// is by what it has consumed itself, or nearer. What newcomers have got from the crowd does not
+// evictFor moves an entry into the sketch, if there is room, that is as near to full as a newcomer
+// is by what it has consumed itself, or nearer. What newcomers have got from the sketch does not
 // count: that adds up over all of them, and would drive out keys that have consumed more than any
 // newcomer.
 func (s *shard) evictFor(now Instant, index *ruleIndex, o *owner, words int, own debt) bool {

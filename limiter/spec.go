@@ -77,7 +77,7 @@ const (
 	PartitionOpen
 )
 
-// Unsettled says what is charged for a hold that runs out (see Book).
+// Unsettled says what is charged for a hold that runs out (see Ledger).
 type Unsettled uint8
 
 const (

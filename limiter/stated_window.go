@@ -106,7 +106,7 @@ func (l *Limit) prepareStated() {
 	for _, x := range []int64{int64(l.seed), l.Limit, int64(l.Per), l.Burst, int64(l.Calendar)} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(x))
 	}
-	l.crowdSeed = xxhash.Sum64(b)
+	l.sketchSeed = xxhash.Sum64(b)
 }
 
 // credits reports whether what is given back beyond what was taken is kept.

@@ -195,7 +195,7 @@ func (st *store) key(s *slot) string {
 type owner struct {
 	mix, rule uint32
 	key       string
-	cells     int // states of one length, one after the other; 1 but in the crowd
+	cells     int // states of one length, one after the other; 1 but in the sketch
 	listed    bool
 }
 
@@ -326,7 +326,7 @@ func (st *store) end() int {
 	return end
 }
 
-// cellsOf yields the states of s: one, but in the crowd.
+// cellsOf yields the states of s: one, but in the sketch.
 func (st *store) cellsOf(s *slot) iter.Seq[[]int64] {
 	return func(yield func([]int64) bool) {
 		all, n := st.state(s), s.cells()

@@ -10,16 +10,16 @@ import (
 // Bounds of a Table.
 const (
 	// MaxKey is the longest key, in bytes, that gets an entry of its own. Longer ones share the
-	// crowd's cells, and so may be admitted too little.
+	// sketch's cells, and so may be admitted too little.
 	MaxKey = 1024
 	// DefaultBytes is the budget of a table that is given none, MinBytes the smallest there is.
 	DefaultBytes = 256 << 20
 	MinBytes     = 64 << 10
 
-	minShardBytes = 32 << 10
-	shardBytes    = 1 << 20 // so that a pass over a shard is short
-	minCrowdBytes = 8 << 10
-	maxShards     = 1 << 12
+	minShardBytes  = 32 << 10
+	shardBytes     = 1 << 20 // so that a pass over a shard is short
+	minSketchBytes = 8 << 10
+	maxShards      = 1 << 12
 )
 
 // TableConfig sizes a Table.
@@ -54,8 +54,8 @@ type Table struct {
 
 // TableStats are counted since the table was made, except where they are sizes.
 type TableStats struct {
-	Keys   int    // entries, the crowd's cells not among them
-	Cells  int    // groups of the crowd's cells
+	Keys   int    // entries, the sketch's cells not among them
+	Cells  int    // groups of the sketch's cells
 	Slots  int    // places for entries and groups, taken or not
 	Limits int    // that are known, at most 32767
 	Bytes  int64  // memory in use by slots and what does not fit into them
@@ -65,7 +65,7 @@ type TableStats struct {
 	Evicted uint64
 	// charges to the sketch's cells, of newcomers without an entry and of evicted entries
 	Overflowed uint64
-	// requests refused because not even the crowd had room, or their limit had none
+	// requests refused because not even the sketch had room, or their limit had none
 	Refused uint64
 	Inline  int // of Limits, those that requests have brought along, at most MaxInline
 	// Requests, and states from elsewhere, under limits without room: of limits that requests bring
@@ -92,13 +92,13 @@ func NewTable(c TableConfig) *Table {
 	t.rules.index.Store(newRuleIndex(16))
 
 	part := staggered(int(c.Bytes>>shift)/64) * 8
-	crowd := max(part/16, minCrowdBytes/8) / 8 * 8
+	sketch := max(part/16, minSketchBytes/8) / 8 * 8
 	memory := reserve(part<<shift, &t.shards[0])
 	for i := range t.shards {
 		s := &t.shards[i]
 		m := memory[i*part : (i+1)*part]
-		s.entries = newStore(m[:part-crowd], &t.views[i])
-		s.crowd = newStore(m[part-crowd:], new(storeView))
+		s.entries = newStore(m[:part-sketch], &t.views[i])
+		s.sketch = newStore(m[part-sketch:], new(storeView))
 		s.rules = &t.rules
 	}
 	return t
@@ -176,7 +176,7 @@ func (t *Table) DoInto(now Instant, l *Limit, key string, hash uint64, r *Reques
 	switch {
 	case t.closed(now, l, hash):
 		*d = Decision{Closed: true}
-	case s.aside != nil:
+	case s.reserved != nil:
 		s.takeBeside(within(now), &target{rule, l, mix, key}, r, d)
 	default:
 		s.take(within(now), &target{rule, l, mix, key}, r, d)
@@ -190,8 +190,8 @@ func (t *Table) Peek(now Instant, l *Limit, key string, hash uint64, cost int64)
 	return d
 }
 
-// Would is what Do would answer. It never writes.
-func (t *Table) Would(now Instant, l *Limit, key string, hash uint64, r Request) (d Decision) {
+// PeekRequest is what Do would answer. It never writes.
+func (t *Table) PeekRequest(now Instant, l *Limit, key string, hash uint64, r Request) (d Decision) {
 	t.peek(now, l, key, hash, &r, &d)
 	return d
 }
@@ -264,7 +264,7 @@ func (t *Table) closed(now Instant, l *Limit, hash uint64) bool {
 // Merge takes over a state that comes from elsewhere, with words as Each gives them: of that and
 // what the table has, more consumed wins. At one now it is commutative, associative and idempotent,
 // and it never gives back what was consumed. If there is no room for an entry, the state is merged
-// into the crowd; if there is none there either, keys of l that have no entry are refused for as
+// into the sketch; if there is none there either, keys of l that have no entry are refused for as
 // long as it counts.
 func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []int64) {
 	s, mix := t.shard(hash, l)
@@ -300,9 +300,9 @@ func (t *Table) Stats() TableStats {
 		s := &t.shards[i]
 		s.mu.Lock()
 		sum.Keys += s.entries.count
-		sum.Cells += s.crowd.count
-		sum.Slots += s.entries.capacity + s.crowd.capacity
-		sum.Bytes += int64(s.entries.bytes() + s.crowd.bytes())
+		sum.Cells += s.sketch.count
+		sum.Slots += s.entries.capacity + s.sketch.capacity
+		sum.Bytes += int64(s.entries.bytes() + s.sketch.bytes())
 		sum.Swept += s.swept()
 		sum.Evicted += s.evicted
 		sum.Overflowed += s.overflowed

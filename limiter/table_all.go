@@ -116,11 +116,11 @@ func copyFor(now Instant, t *Table, items []Item, targets []target, copies []sta
 
 // decide decides r on c, the copy of the state of x in s.
 func (c *stateCopy) decide(now Instant, s *shard, x *target, r *Request, d *Decision) {
-	aside := s.asideOf(x)
+	reserved := s.reservedOf(x)
 	switch {
 	case !c.entry && x.shut(now):
 		*d = noRoom(x.limit)
-	case aside > 0 && r.Cost > 0 && !r.Report && !x.limit.admitsBeside(slices.Clone(c.now), now, r, aside, d):
+	case reserved > 0 && r.Cost > 0 && !r.Report && !x.limit.admitsBeside(slices.Clone(c.now), now, r, reserved, d):
 	case c.entry || c.charged:
 		x.limit.answer(c.now, now, r, d)
 		c.charged = c.charged || r.Cost != 0
@@ -128,7 +128,7 @@ func (c *stateCopy) decide(now Instant, s *shard, x *target, r *Request, d *Deci
 		c.own, c.charged = s.charge(now, x, c.now, c.bound, r, d)
 	}
 	if d.Hold != HoldInTheWay {
-		d.Remaining = max(0, d.Remaining-aside)
+		d.Remaining = max(0, d.Remaining-reserved)
 	}
 	if !c.entry {
 		d.Restarted = s.restarts(now, x)
@@ -228,7 +228,7 @@ func (s *shard) put(now Instant, t *target, c *stateCopy) bool {
 type stateCopy struct {
 	before, now []int64
 	own         debt // if it has no entry
-	// whether it began in the crowd, whether it has an entry, whether it is to be stored
+	// whether it began in the sketch, whether it has an entry, whether it is to be stored
 	bound, entry, charged bool
 }
 

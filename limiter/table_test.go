@@ -257,7 +257,7 @@ func TestCellWindowLasts(t *testing.T) {
 }
 
 // TestSweep: once all is over, looking at each slot once removes every entry, and the memory is
-// free again: for slots, for long keys, for the crowd, round after round.
+// free again: for slots, for long keys, for the sketch, round after round.
 func TestSweep(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 2})
@@ -316,9 +316,9 @@ func TestSweepLooksAtTheLiving(t *testing.T) {
 	}
 }
 
-// TestCrowdEnds: what strangers were admitted together is forgotten when it is over, and they get
+// TestSketchEnds: what strangers were admitted together is forgotten when it is over, and they get
 // entries again.
-func TestCrowdEnds(t *testing.T) {
+func TestSketchEnds(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 		take := func(now limiter.Instant, i int) bool {
@@ -416,8 +416,8 @@ func TestTakeAll(t *testing.T) {
 	})
 }
 
-// TestTakeAllInTheCrowd: also without room for an entry, a refusal leaves no trace.
-func TestTakeAllInTheCrowd(t *testing.T) {
+// TestTakeAllInTheSketch: also without room for an entry, a refusal leaves no trace.
+func TestTakeAllInTheSketch(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, _ limiter.Spec, l *limiter.Limit) {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 		for i := range 3000 {
@@ -771,9 +771,9 @@ func TestTakeAllocatesNothing(t *testing.T) {
 	})
 }
 
-// TestCrowdIsFull: when even the crowd has no room for another limit's cells, its newcomers are
+// TestSketchIsFull: when even the sketch has no room for another limit's cells, its newcomers are
 // refused, told to come back, and nobody else is disturbed.
-func TestCrowdIsFull(t *testing.T) {
+func TestSketchIsFull(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 	believed := map[string]naive{}
 	var refused limiter.Decision

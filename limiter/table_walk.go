@@ -25,9 +25,9 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 		t.cursor.slot += step
 		n -= max(1, step)
 		if t.cursor.slot >= end {
-			s.crowd.sweep(now, index, 0, s.crowd.capacity)
+			s.sketch.sweep(now, index, 0, s.sketch.capacity)
 			s.entries.trim(now, index)
-			s.crowd.trim(now, index)
+			s.sketch.trim(now, index)
 			t.cursor.slot, t.cursor.shard = 0, (t.cursor.shard+1)%len(t.shards)
 			if t.cursor.shard == 0 {
 				index.reopen(now)
@@ -45,7 +45,7 @@ const sweepStep = 1024
 
 // Each calls fn with every entry until fn returns false. Entries are copied shard by shard, so
 // nobody waits for fn, which may use the table, and what fn sees of one shard was true at one time.
-// The crowd's cells belong to no key and are left out. state is fn's only during the call; d is
+// The sketch's cells belong to no key and are left out. state is fn's only during the call; d is
 // what a Take of cost 0 would answer.
 //
 // The order within a shard is spread: entries that come one after the other are far apart in the

@@ -48,7 +48,7 @@ var ErrForeign = errors.New("this is not a file of counters that this release ca
 // nobody waits for w, which may take its time. Others are named in it: who else knows something,
 // and may have been stopped as well. Holds come before entries: of one that is settled meanwhile
 // the charge may be in the file too, but never neither. It returns the number of entries and holds.
-func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Book, clock *Clock) (entries int, err error) {
+func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Ledger, clock *Clock) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
 	if _, err := out.WriteString(snapshotTitle); err != nil {
 		return 0, err

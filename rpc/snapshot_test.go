@@ -18,7 +18,7 @@ import (
 func snapshotOf(t testing.TB, table *limiter.Table) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := WriteSnapshot(&b, nil, table, limiter.NewBook(table, nil), NewClock()); err != nil {
+	if _, err := WriteSnapshot(&b, nil, table, limiter.NewLedger(table, nil), NewClock()); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -88,7 +88,7 @@ func TestSnapshot(t *testing.T) {
 func TestSnapshotOfHolds(t *testing.T) {
 	const holds = 2500
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
-	book, clock := limiter.NewBook(table, nil), NewClock()
+	book, clock := limiter.NewLedger(table, nil), NewClock()
 	l := mustLimit(limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 1 << 20, Per: time.Hour, Anchor: limiter.FirstHit})
 	now, hash := clock.Now(), limiter.Hash("key")
 	for i := range uint64(holds) {
@@ -171,7 +171,7 @@ func (f *full) Write(b []byte) (int, error) {
 func TestSnapshotSaysThatTheDiskIsFull(t *testing.T) {
 	table := chargedTable(t, 3000)
 	for _, room := range []int{0, 100_000} {
-		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewBook(table, nil), NewClock()); !errors.Is(err, io.ErrShortWrite) {
+		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewLedger(table, nil), NewClock()); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package lease keeps what a node has borrowed: units of hot keys that other nodes hold.
 //
-// A lease is a hold (limiter.Book) by a node: of a key of a leased limit that it is asked for
+// A lease is a hold (limiter.Ledger) by a node: of a key of a leased limit that it is asked for
 // often, it has some units reserved at the holder of the key, and decides on them itself, as
 // limiter.Lease says. Reserved units count as spent at the holder, so all leases and the holder
 // together never admit more than the limit.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Book keeps the holds on the keys of a Table. It may be used by many goroutines.
-type Book struct {
+// A Ledger keeps the holds on the keys of a Table. It may be used by many goroutines.
+type Ledger struct {
 	table *Table
 	// whether this book decides on a key's holds; other holds are copies
 	open func(hash uint64) bool
@@ -29,18 +29,18 @@ type holders struct {
 	one           bool
 }
 
-// NewBook makes an empty book on t. open says which keys it decides on; nil: all.
-func NewBook(t *Table, open func(hash uint64) bool) *Book {
+// NewLedger makes an empty book on t. open says which keys it decides on; nil: all.
+func NewLedger(t *Table, open func(hash uint64) bool) *Ledger {
 	if open == nil {
 		open = func(uint64) bool { return true }
 	}
-	return &Book{table: t, open: open, holds: make(map[HoldID]*Hold), count: make(map[holders]int)}
+	return &Ledger{table: t, open: open, holds: make(map[HoldID]*Hold), count: make(map[holders]int)}
 }
 
 // Open opens all holds, or none, and reports which. Requests must have passed Check. out gets for
 // each what it got or would have got. The same request under the same id gets the same answer. If
 // one is Closed, all are.
-func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
+func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	items := make([]Item, len(requests))
@@ -67,10 +67,10 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 	if again > 0 { // it was opened with others
 		return refuseHolds(out, requests, which, HoldOther)
 	}
-	if i, state := b.crowdedLocked(requests); state != HoldNone {
+	if i, state := b.tooManyLocked(requests); state != HoldNone {
 		return refuseHolds(out, requests, i, state)
 	}
-	if !b.table.setAsideAll(now, items, out) {
+	if !b.table.reserveAll(now, items, out) {
 		return false
 	}
 	for i := range requests {
@@ -92,14 +92,14 @@ func (b *Book) Open(now Instant, requests []HoldRequest, out []Decision) bool {
 // refuseHolds answers that none was opened, because of the i-th.
 func refuseHolds(out []Decision, requests []HoldRequest, i int, state HoldState) bool {
 	for k := range out {
-		out[k] = Decision{Limit: requests[k].Limit.Capacity(), RetryAfter: asideRetry}
+		out[k] = Decision{Limit: requests[k].Limit.Capacity(), RetryAfter: reservedRetry}
 	}
 	out[i].Hold = state
 	return false
 }
 
-// crowdedLocked finds a request for which there are too many holds.
-func (b *Book) crowdedLocked(requests []HoldRequest) (int, HoldState) {
+// tooManyLocked finds a request for which there are too many holds.
+func (b *Ledger) tooManyLocked(requests []HoldRequest) (int, HoldState) {
 	for i := range requests {
 		r := &requests[i]
 		switch {
@@ -117,7 +117,7 @@ func (b *Book) crowdedLocked(requests []HoldRequest) (int, HoldState) {
 // Settle charges what the holder of the hold has used, 0 or more, and releases the rest. Permits
 // (Concurrency) charge nothing. Decision.Hold says what became of it: HoldSettled, also if it had
 // been settled with the same amount before, or why not.
-func (b *Book) Settle(now Instant, id HoldID, hash uint64, holder string, used int64) Decision {
+func (b *Ledger) Settle(now Instant, id HoldID, hash uint64, holder string, used int64) Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, d := b.findLocked(id, hash, holder)
@@ -136,7 +136,7 @@ func (b *Book) Settle(now Instant, id HoldID, hash uint64, holder string, used i
 }
 
 // Extend puts the deadline off, to ttl from now. A deadline that is later than that already stays.
-func (b *Book) Extend(now Instant, id HoldID, hash uint64, holder string, ttl time.Duration) Decision {
+func (b *Ledger) Extend(now Instant, id HoldID, hash uint64, holder string, ttl time.Duration) Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, d := b.findLocked(id, hash, holder)
@@ -152,7 +152,7 @@ func (b *Book) Extend(now Instant, id HoldID, hash uint64, holder string, ttl ti
 }
 
 // findLocked returns the hold, or what to answer instead.
-func (b *Book) findLocked(id HoldID, hash uint64, holder string) (*Hold, Decision) {
+func (b *Ledger) findLocked(id HoldID, hash uint64, holder string) (*Hold, Decision) {
 	h := b.holds[id]
 	switch {
 	case !b.open(hash):
@@ -166,7 +166,7 @@ func (b *Book) findLocked(id HoldID, hash uint64, holder string) (*Hold, Decisio
 }
 
 // closeLocked ends an open hold.
-func (b *Book) closeLocked(now Instant, h *Hold, state HoldState, used int64) Decision {
+func (b *Ledger) closeLocked(now Instant, h *Hold, state HoldState, used int64) Decision {
 	charge := used
 	if h.Limit.Algorithm == Concurrency {
 		charge = 0
@@ -183,13 +183,13 @@ func (b *Book) closeLocked(now Instant, h *Hold, state HoldState, used int64) De
 }
 
 // endLocked makes h a hold that is not open any more, and is remembered for a while.
-func (b *Book) endLocked(now Instant, h *Hold, state HoldState) {
+func (b *Ledger) endLocked(now Instant, h *Hold, state HoldState) {
 	b.countLocked(h, -1)
 	h.State, h.forget = state, now.Add(HoldRemembered)
 	b.settled = append(b.settled, h.ID)
 }
 
-func (b *Book) addLocked(h *Hold) {
+func (b *Ledger) addLocked(h *Hold) {
 	b.holds[h.ID] = h
 	if h.State == HoldOpen {
 		b.countLocked(h, 1)
@@ -197,7 +197,7 @@ func (b *Book) addLocked(h *Hold) {
 	}
 }
 
-func (b *Book) countLocked(h *Hold, by int) {
+func (b *Ledger) countLocked(h *Hold, by int) {
 	for _, k := range [3]holders{{}, {limit: h.Limit.Name}, {h.Limit.Name, h.Holder, true}} {
 		if b.count[k] += by; b.count[k] == 0 {
 			delete(b.count, k)
@@ -205,9 +205,9 @@ func (b *Book) countLocked(h *Hold, by int) {
 	}
 }
 
-// Tend expires the holds past their deadline, and forgets those that ended a while ago, and all
+// Expire expires the holds past their deadline, and forgets those that ended a while ago, and all
 // holds of keys that are no longer kept here (nil: all are kept). The caller runs it from a timer.
-func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
+func (b *Ledger) Expire(now Instant, kept func(hash uint64) bool) (ranOut int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ranOut = b.expireLocked(now)
@@ -223,7 +223,7 @@ func (b *Book) Tend(now Instant, kept func(hash uint64) bool) (ranOut int) {
 }
 
 // expireLocked expires the holds past their deadline that this ledger decides on, and counts them.
-func (b *Book) expireLocked(now Instant) (ranOut int) {
+func (b *Ledger) expireLocked(now Instant) (ranOut int) {
 	for len(b.due) > 0 && b.due[0].at <= now {
 		x := heap.Pop(&b.due).(dueHold)
 		h := b.holds[x.id]
@@ -242,7 +242,7 @@ func (b *Book) expireLocked(now Instant) (ranOut int) {
 }
 
 // forgetLocked forgets holds that ended a while ago, and deadlines of holds that are settled.
-func (b *Book) forgetLocked(now Instant) {
+func (b *Ledger) forgetLocked(now Instant) {
 	for len(b.settled) > 0 {
 		h := b.holds[b.settled[0]]
 		if h != nil && h.forget > now && len(b.settled) <= maxRemembered {
@@ -260,7 +260,7 @@ func (b *Book) forgetLocked(now Instant) {
 	}
 }
 
-func (b *Book) runOutLocked(now Instant, h *Hold) {
+func (b *Ledger) runOutLocked(now Instant, h *Hold) {
 	used := h.Units
 	if h.Limit.Unsettled == UnsettledRelease && !h.Charge {
 		used = 0
@@ -268,16 +268,16 @@ func (b *Book) runOutLocked(now Instant, h *Hold) {
 	b.closeLocked(now, h, HoldRanOut, used)
 }
 
-func (b *Book) dropLocked(h *Hold) {
+func (b *Ledger) dropLocked(h *Hold) {
 	if h.State == HoldOpen {
 		b.countLocked(h, -1)
-		b.table.adjustAside(h.Limit, h.Key, h.hash, -h.Units)
+		b.table.adjustReserved(h.Limit, h.Key, h.hash, -h.Units)
 	}
 	delete(b.holds, h.ID)
 }
 
 // Get is a copy of the hold of that id, as far as one is open, or remembered.
-func (b *Book) Get(id HoldID) (h Hold, found bool) {
+func (b *Ledger) Get(id HoldID) (h Hold, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if own := b.holds[id]; own != nil {
@@ -287,14 +287,14 @@ func (b *Book) Get(id HoldID) (h Hold, found bool) {
 }
 
 // Len is how many holds are open, or remembered.
-func (b *Book) Len() int {
+func (b *Ledger) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.holds)
 }
 
 // On lists the open holds on a key under l, those that run out first in front.
-func (b *Book) On(l *Limit, key string) (list []Hold) {
+func (b *Ledger) On(l *Limit, key string) (list []Hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, h := range b.holds {

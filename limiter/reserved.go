@@ -7,59 +7,59 @@ import (
 	"time"
 )
 
-// Reserved units belong to open holds (see Book). They are not part of their key's state: a state
+// Reserved units belong to open holds (see Ledger). They are not part of their key's state: a state
 // refills or its window ends, and a reservation must outlive that. They are kept beside it, and a
 // request is admitted only if the state admits it together with them:
 //
-//	admit c  iff  the algorithm admits c + aside;  then charge c
+//	admit c  iff  the algorithm admits c + reserved;  then charge c
 //
 // So they count as spent in every window until they are charged or released, and no algorithm knows
 // of them. While a key has reserved units, a limit with count_rejected or drain does neither to a
 // refused request. A shard without holds pays one look at a nil map.
 
-// asideKey is a key under all limits of one identity.
-type asideKey struct {
+// reservedKey is a key under all limits of one identity.
+type reservedKey struct {
 	seed uint64
 	key  string
 }
 
-// asideRetry is the RetryAfter of a denial that ends only when a hold is settled: the time of that
+// reservedRetry is the RetryAfter of a denial that ends only when a hold is settled: the time of that
 // is unknown.
-const asideRetry = 100 * time.Millisecond
+const reservedRetry = 100 * time.Millisecond
 
-// asideOf is how many units of the key are set aside.
-func (s *shard) asideOf(t *target) int64 {
-	if s.aside == nil {
+// reservedOf is how many units of the key are reserved.
+func (s *shard) reservedOf(t *target) int64 {
+	if s.reserved == nil {
 		return 0
 	}
-	if n := s.aside[asideKey{t.limit.seed, t.key}]; n != nil {
+	if n := s.reserved[reservedKey{t.limit.seed, t.key}]; n != nil {
 		return *n
 	}
 	return 0
 }
 
-// setAside adds units, which may be negative. The key may be borrowed: a key that is in the map
+// addReserved adds units, which may be negative. The key may be borrowed: a key that is in the map
 // already is never written to it again, since an assignment keeps the bytes of the later one.
-func (s *shard) setAside(t *target, units int64) {
-	k := asideKey{t.limit.seed, t.key}
-	n := s.aside[k]
+func (s *shard) addReserved(t *target, units int64) {
+	k := reservedKey{t.limit.seed, t.key}
+	n := s.reserved[k]
 	switch {
 	case n == nil && units > 0:
-		if s.aside == nil {
-			s.aside = make(map[asideKey]*int64)
+		if s.reserved == nil {
+			s.reserved = make(map[reservedKey]*int64)
 		}
 		k.key = strings.Clone(k.key)
-		s.aside[k] = &units
+		s.reserved[k] = &units
 	case n != nil && *n+units > 0:
 		*n += units
 	case n != nil:
-		if delete(s.aside, k); len(s.aside) == 0 {
-			s.aside = nil
+		if delete(s.reserved, k); len(s.reserved) == 0 {
+			s.reserved = nil
 		}
 	}
 }
 
-// takeBeside is take where units of some keys are set aside.
+// takeBeside is take where units of some keys are reserved.
 func (s *shard) takeBeside(now Instant, t *target, r *Request, d *Decision) {
 	if n, refused := s.refusesBeside(now, t, r, d); !refused {
 		s.take(now, t, r, d)
@@ -75,10 +75,10 @@ func (s *shard) peekBeside(now Instant, t *target, r *Request, d *Decision) {
 	}
 }
 
-// refusesBeside reports whether r is refused because of the n units that are set aside; then d is
+// refusesBeside reports whether r is refused because of the n units that are reserved; then d is
 // the answer.
 func (s *shard) refusesBeside(now Instant, t *target, r *Request, d *Decision) (n int64, refused bool) {
-	n = s.asideOf(t)
+	n = s.reservedOf(t)
 	if n > 0 && r.Cost > 0 && !r.Report {
 		w, _, _ := s.read(now, t)
 		refused = !t.limit.admitsBeside(w, now, r, n, d)
@@ -87,7 +87,7 @@ func (s *shard) refusesBeside(now Instant, t *target, r *Request, d *Decision) (
 }
 
 // admitsBeside reports whether w admits the cost of r, which is above 0, together with n units that
-// are set aside; d is the answer if it does not. It changes w.
+// are reserved; d is the answer if it does not. It changes w.
 func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Decision) bool {
 	more := *r
 	more.Drain = false
@@ -99,18 +99,18 @@ func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Dec
 		return d.Allowed
 	}
 	if r.Cost <= l.Capacity() && more.Cost > l.Capacity() {
-		d.RetryAfter = min(l.Per, asideRetry)
+		d.RetryAfter = min(l.Per, reservedRetry)
 	}
 	d.Remaining, d.Drained, d.Hold = max(0, d.Remaining-n), 0, HoldInTheWay
 	return false
 }
 
-// setAsideAll sets the costs of all items aside if each is admitted, or none. A limit that never
-// denies has no say: what it refuses, it sets nothing aside for. It reports whether they are, and
+// reserveAll reserves the costs of all items if each is admitted, or none. A limit that never
+// denies has no say: what it refuses, it reserves nothing for. It reports whether they are, and
 // out says for each what it got or would have got.
-func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
+func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
-		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.setAsideAll(now, items, out) })
+		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.reserveAll(now, items, out) })
 	}
 	targets, locks := t.targetsOf(items)
 	if !t.lockAll(now, &locks, targets) {
@@ -130,17 +130,17 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 		if w, _, entry := s.read(now, x); !entry && x.shut(now) {
 			out[i] = noRoom(x.limit)
 		} else {
-			x.limit.admitsBeside(slices.Clone(w), now, &items[i].Request, s.asideOf(x), &out[i])
+			x.limit.admitsBeside(slices.Clone(w), now, &items[i].Request, s.reservedOf(x), &out[i])
 		}
 		if out[i].Allowed {
-			s.setAside(x, items[i].Cost)
+			s.addReserved(x, items[i].Cost)
 		}
 		all = all && (out[i].Allowed || x.limit.NeverDenies())
 	}
 	if !all {
 		for i := range items {
 			if out[i].Allowed {
-				t.shardOf(items[i].Hash).setAside(&targets[i], -items[i].Cost)
+				t.shardOf(items[i].Hash).addReserved(&targets[i], -items[i].Cost)
 			}
 		}
 		t.sayWhatIsLeft(now, items, targets, out)
@@ -148,7 +148,7 @@ func (t *Table) setAsideAll(now Instant, items []Item, out []Decision) bool {
 	return all
 }
 
-// putBack takes units away from what is set aside and charges some of them, or more: that is never
+// putBack takes units away from what is reserved and charges some of them, or more: that is never
 // refused, and leaves a debt of at most the limit's MaxDebt where it must.
 func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, charge int64) (d Decision) {
 	s, mix := t.shard(hash, l)
@@ -161,10 +161,10 @@ func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, c
 		return Decision{Closed: true}
 	}
 	x := target{rule, l, mix, key}
-	s.setAside(&x, -units)
+	s.addReserved(&x, -units)
 	s.takeOrPeek(within(now), &x, charge, &d)
 	d.Allowed, d.RetryAfter = true, Never
-	d.Remaining = max(0, d.Remaining-s.asideOf(&x))
+	d.Remaining = max(0, d.Remaining-s.reservedOf(&x))
 	return d
 }
 
@@ -176,14 +176,14 @@ func (s *shard) takeOrPeek(now Instant, t *target, charge int64, d *Decision) {
 	}
 }
 
-// adjustAside adds to what is set aside of a key, without asking anybody: for holds that come from
+// adjustReserved adds to what is reserved of a key, without asking anybody: for holds that come from
 // elsewhere, and that go.
-func (t *Table) adjustAside(l *Limit, key string, hash uint64, units int64) {
+func (t *Table) adjustReserved(l *Limit, key string, hash uint64, units int64) {
 	if l.Unlimited {
 		return
 	}
 	s, mix := t.shard(hash, l)
 	s.mu.Lock()
-	s.setAside(&target{nil, l, mix, key}, units)
+	s.addReserved(&target{nil, l, mix, key}, units)
 	s.mu.Unlock()
 }

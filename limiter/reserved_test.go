@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is set aside of a key: it is said as spent, it is not drained, no cost is large enough to
+// What is reserved of a key: it is said as spent, it is not drained, no cost is large enough to
 // get past it, and nothing is left of it when all is settled.
 func TestTakesBesideHolds(t *testing.T) {
 	l, err := New(Spec{Name: "tokens", Algorithm: TokenBucket, Limit: 100, Per: time.Hour})
@@ -14,7 +14,7 @@ func TestTakesBesideHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := NewTable(TableConfig{Bytes: 1 << 20})
-	book, now, hash := NewBook(table, nil), Instant(time.Hour), Hash("key")
+	book, now, hash := NewLedger(table, nil), Instant(time.Hour), Hash("key")
 	for i := range uint64(2) {
 		r := HoldRequest{ID: HoldID{1, i}, Limit: l, Key: "key", Hash: hash, Units: 20, TTL: time.Minute}
 		if !book.Open(now, []HoldRequest{r}, make([]Decision, 1)) {
@@ -47,8 +47,8 @@ func TestTakesBesideHolds(t *testing.T) {
 		t.Errorf("%d remain, want 60", d.Remaining)
 	}
 	for i := range table.shards {
-		if table.shards[i].aside != nil {
-			t.Error("what was set aside is kept")
+		if table.shards[i].reserved != nil {
+			t.Error("what was reserved is kept")
 		}
 	}
 	if len(book.count) != 0 {

@@ -12,9 +12,9 @@ import (
 
 // Track makes the book remember which holds have changed, for Changed. It must be called before the
 // book is used.
-func (b *Book) Track() { b.tracking = true }
+func (b *Ledger) Track() { b.tracking = true }
 
-func (b *Book) tellLocked(h *Hold) {
+func (b *Ledger) tellLocked(h *Hold) {
 	if b.tracking && !h.changed {
 		h.changed = true
 		b.changed = append(b.changed, h)
@@ -24,7 +24,7 @@ func (b *Book) tellLocked(h *Hold) {
 // Changed calls entries, which is to take what has changed in the table, and then fn with a copy of
 // each hold that was opened, extended or ended since Changed was last called. No hold is opened or
 // ended meanwhile: so the entries have the charges of exactly those settlements that fn hears of.
-func (b *Book) Changed(entries func(), fn func(hash uint64, h Hold)) {
+func (b *Ledger) Changed(entries func(), fn func(hash uint64, h Hold)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	entries()
@@ -38,7 +38,7 @@ func (b *Book) Changed(entries func(), fn func(hash uint64, h Hold)) {
 
 // Each calls fn with a copy of every hold on a key that is wanted, ordered by id. fn must not use
 // the book.
-func (b *Book) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
+func (b *Ledger) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, h := range b.sortedLocked(wanted) {
@@ -46,7 +46,7 @@ func (b *Book) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold))
 	}
 }
 
-func (b *Book) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
+func (b *Ledger) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 	for _, h := range b.holds {
 		if wanted(h.hash) {
 			list = append(list, h)
@@ -62,13 +62,13 @@ func (b *Book) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 // Import takes h over, which comes from elsewhere, with its Deadline on this book's clock. Of what
 // the book knows and h the later is kept: a hold that has ended stays so, and a deadline is only
 // put off. So it is commutative and idempotent.
-func (b *Book) Import(now Instant, h *Hold) { b.merge(now, h, false) }
+func (b *Ledger) Import(now Instant, h *Hold) { b.merge(now, h, false) }
 
 // Restore is Import of what a file says. It reports whether h was in order.
-func (b *Book) Restore(now Instant, h *Hold) bool { return b.merge(now, h, true) }
+func (b *Ledger) Restore(now Instant, h *Hold) bool { return b.merge(now, h, true) }
 
 // Unrestore drops the open holds that are known only from a file: a running node knows better.
-func (b *Book) Unrestore() {
+func (b *Ledger) Unrestore() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, h := range b.holds {
@@ -78,7 +78,7 @@ func (b *Book) Unrestore() {
 	}
 }
 
-func (b *Book) merge(now Instant, h *Hold, stored bool) (taken bool) {
+func (b *Ledger) merge(now Instant, h *Hold, stored bool) (taken bool) {
 	if h.State == HoldNone || h.State > HoldRanOut || h.Units < 0 || h.Units > MaxLimit {
 		return false
 	}
@@ -95,14 +95,14 @@ func (b *Book) merge(now Instant, h *Hold, stored bool) (taken bool) {
 		own.stored = stored
 		b.addLocked(own)
 		if own.State == HoldOpen {
-			b.table.adjustAside(own.Limit, own.Key, own.hash, own.Units)
+			b.table.adjustReserved(own.Limit, own.Key, own.hash, own.Units)
 			return true
 		}
 		own.Units, own.forget = 0, now.Add(HoldRemembered)
 		b.settled = append(b.settled, own.ID)
 	case own.State != HoldOpen || own.Key != h.Key:
 	case h.State != HoldOpen:
-		b.table.adjustAside(own.Limit, own.Key, own.hash, -own.Units)
+		b.table.adjustReserved(own.Limit, own.Key, own.hash, -own.Units)
 		own.Units, own.Used = 0, h.Used
 		b.endLocked(now, own, h.State)
 	case h.Deadline > own.Deadline:

@@ -28,8 +28,8 @@ import (
 // both. If the coarse level has no room either, newcomers are refused. If a state from another node
 // has no room, all newcomers of its limit are refused for as long as it counts.
 const (
-	crowdRows   = 2
-	crowdLevels = 2 // 0 is the fine one
+	sketchRows   = 2
+	sketchLevels = 2 // 0 is the fine one
 
 	maxFineBits = 8 // groups of a row on the fine level: at most 2^8
 	coarseBits  = 2
@@ -39,7 +39,7 @@ const (
 // that state different limits have different sketches: in a window or at a rate of another, a key
 // would be admitted its used units again.
 type cellGroup struct {
-	seed               uint64 // Limit.crowdSeed
+	seed               uint64 // Limit.sketchSeed
 	level, row, number uint32
 }
 
@@ -57,7 +57,7 @@ func (s *shard) groupBits(l *Limit, level uint32) int {
 	if !inlined(words, groupKeyLen(l)) {
 		size += 8 * blockSize(words, groupKeyLen(l))
 	}
-	return min(max(bits.Len(uint(s.crowd.size()/2/crowdRows/size))-1, coarseBits), maxFineBits)
+	return min(max(bits.Len(uint(s.sketch.size()/2/sketchRows/size))-1, coarseBits), maxFineBits)
 }
 
 // groupKey is the room that the key of a group needs.
@@ -87,7 +87,7 @@ func (s *shard) cellFor(l *Limit, mix, level, row uint32) (cellGroup, int) {
 	x := (uint64(mix) + uint64(row+1)<<32) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
 	number := x >> (64 - s.groupBits(l, level))
-	return cellGroup{l.crowdSeed, level, row, uint32(number)}, int(x & 0xffff * uint64(cellsPerGroup(l)) >> 16)
+	return cellGroup{l.sketchSeed, level, row, uint32(number)}, int(x & 0xffff * uint64(cellsPerGroup(l)) >> 16)
 }
 
 // cellsPerGroup is how many states of l lie beside each other in a slot.
@@ -97,11 +97,11 @@ func cellsPerGroup(l *Limit) int { return max(1, (bodyWords*8-groupKeyLen(l))/8/
 // returns nil if it was not: some row has no such group then. The words may be in place.
 func (s *shard) bound(now Instant, level, mix uint32, rule uint32, l *Limit) (least []int64) {
 	var best debt
-	for row := range uint32(crowdRows) {
+	for row := range uint32(sketchRows) {
 		g, cell := s.cellFor(l, mix, level, row)
 		var key groupKey
 		o := g.owner(l, rule, &key, 0)
-		i := s.crowd.find(o.mix, o.rule, o.key)
+		i := s.sketch.find(o.mix, o.rule, o.key)
 		if i < 0 {
 			return nil
 		}
@@ -116,12 +116,12 @@ func (s *shard) bound(now Instant, level, mix uint32, rule uint32, l *Limit) (le
 // cell is a cell of the group in slot i. If that was made while the limit had states of another
 // length, it is what all of its cells together are.
 func (s *shard) cell(now Instant, i, cell int, l *Limit) []int64 {
-	e := &s.crowd.slots[i]
-	if all, n := s.crowd.state(e), l.words(); len(all) == e.cells()*n {
+	e := &s.sketch.slots[i]
+	if all, n := s.sketch.state(e), l.words(); len(all) == e.cells()*n {
 		return all[cell*n : (cell+1)*n]
 	}
 	w, other := make([]int64, l.words()), make([]int64, l.words())
-	for c := range s.crowd.cellsOf(e) {
+	for c := range s.sketch.cellsOf(e) {
 		l.refit(other, c)
 		l.merge(w, other, now)
 	}
@@ -131,7 +131,7 @@ func (s *shard) cell(now Instant, i, cell int, l *Limit) []int64 {
 // share merges w, the state of a key without an entry, into its cells. It reports false if there is
 // no room for them. w must not be in the scratch space of parts 2 and 3.
 func (s *shard) share(now Instant, mix, rule uint32, l *Limit, w []int64) bool {
-	for level := range uint32(crowdLevels) {
+	for level := range uint32(sketchLevels) {
 		if s.shareAt(now, level, mix, rule, l, w) {
 			s.overflowed++
 			return true
@@ -141,7 +141,7 @@ func (s *shard) share(now Instant, mix, rule uint32, l *Limit, w []int64) bool {
 }
 
 func (s *shard) shareAt(now Instant, level, mix, rule uint32, l *Limit, w []int64) bool {
-	for row := range uint32(crowdRows) {
+	for row := range uint32(sketchRows) {
 		g, cell := s.cellFor(l, mix, level, row)
 		if !s.shareIn(now, g, cell, rule, l, w) {
 			return false
@@ -155,16 +155,16 @@ func (s *shard) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limi
 	n, words := cellsPerGroup(l), l.words()
 	var key groupKey
 	o := g.owner(l, rule, &key, n)
-	i := s.crowd.find(o.mix, o.rule, o.key)
+	i := s.sketch.find(o.mix, o.rule, o.key)
 	all := s.words(2, n*words)
-	if i >= 0 && len(s.crowd.state(&s.crowd.slots[i])) == len(all) && s.crowd.slots[i].cells() == n {
-		all = s.crowd.state(&s.crowd.slots[i])
+	if i >= 0 && len(s.sketch.state(&s.sketch.slots[i])) == len(all) && s.sketch.slots[i].cells() == n {
+		all = s.sketch.state(&s.sketch.slots[i])
 	} else if i >= 0 { // the limit had states of another length
 		whole := s.cell(now, i, 0, l)
 		for c := range n {
 			copy(all[c*words:], whole)
 		}
-	} else if clear(all); g.level == 0 && s.crowd.taken() > s.crowd.size()*3/4 {
+	} else if clear(all); g.level == 0 && s.sketch.taken() > s.sketch.size()*3/4 {
 		return false
 	}
 	other := s.words(3, words)
@@ -176,9 +176,9 @@ func (s *shard) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limi
 	}
 	switch {
 	case i < 0:
-		return s.crowd.insert(now, s.rules.index.Load(), o, all)
+		return s.sketch.insert(now, s.rules.index.Load(), o, all)
 	case &all[0] == &s.words(2, 1)[0]:
-		return s.crowd.replace(i, o, all)
+		return s.sketch.replace(i, o, all)
 	}
 	return true
 }
@@ -195,19 +195,19 @@ const wireCell = 3<<3 | 2
 // copyCells copies the cells of part of parts, without those of shares.
 func (s *shard) copyCells(now Instant, part, parts int) (cells []Entry) {
 	index := s.rules.index.Load()
-	for e := range s.crowd.all {
+	for e := range s.sketch.all {
 		l := index.byID(e.rule()).limit.Load()
 		if l.isLocal() {
 			continue
 		}
-		key := s.crowd.key(e)
+		key := s.sketch.key(e)
 		id := binary.LittleEndian.Uint16([]byte(key))
-		seed := l.crowdSeed
+		seed := l.sketchSeed
 		if len(key) > 2 {
 			seed = binary.LittleEndian.Uint64([]byte(key[2:]))
 		}
 		at := 0
-		for w := range s.crowd.cellsOf(e) {
+		for w := range s.sketch.cellsOf(e) {
 			where := binary.LittleEndian.AppendUint64(nil, seed)
 			for _, x := range []int{int(id), s.groupBits(l, uint32(id>>9)), at, e.cells(), part, parts} {
 				where = binary.AppendUvarint(where, uint64(x))
@@ -277,7 +277,7 @@ func readCell(e *Entry) (c foreignCell, rest []byte, good bool) {
 	id, cells := uint32(x[0]), int(x[3])
 	g := cellGroup{binary.LittleEndian.Uint64(e.State[2:]), id >> 9, id >> 8 & 1, id & 0xff}
 	if !e.Limit.stated() {
-		g.seed = e.Limit.crowdSeed
+		g.seed = e.Limit.sketchSeed
 	}
 	c = foreignCell{group: g, groupBits: int(x[1]), cell: int(x[2]), part: x[4], parts: x[5]}
 	good = c.within() && c.cell < cells
@@ -289,7 +289,7 @@ func readCell(e *Entry) (c foreignCell, rest []byte, good bool) {
 
 // within reports whether the numbers of c are those of some sketch.
 func (c *foreignCell) within() bool {
-	return c.group.level < crowdLevels && c.groupBits <= maxFineBits &&
+	return c.group.level < sketchLevels && c.groupBits <= maxFineBits &&
 		c.group.number>>c.groupBits == 0 && c.part < c.parts &&
 		c.parts <= maxShards && c.parts&(c.parts-1) == 0
 }
@@ -309,9 +309,9 @@ func (s *shard) importCell(now Instant, g cellGroup, groupBits, cell int, r *rul
 }
 
 func (s *shard) importCoarsely(now Instant, seed uint64, r *rule, l *Limit, w []int64) {
-	for row := range uint32(crowdRows) {
+	for row := range uint32(sketchRows) {
 		for n := range uint32(1) << coarseBits {
-			if !s.shareIn(now, cellGroup{seed, crowdLevels - 1, row, n}, -1, r.id, l, w) {
+			if !s.shareIn(now, cellGroup{seed, sketchLevels - 1, row, n}, -1, r.id, l, w) {
 				r.shutFor(now, l, w)
 				return
 			}

@@ -20,7 +20,7 @@ type desk struct {
 	now    limiter.Instant
 	limit  *limiter.Limit
 	table  *limiter.Table
-	book   *limiter.Book
+	book   *limiter.Ledger
 	shadow *limiter.Table
 	held   map[limiter.HoldID]int64
 	dice   *rand.Rand
@@ -33,18 +33,18 @@ var deskHash = limiter.Hash(deskKey)
 
 func newDesk(t *testing.T, spec limiter.Spec) *desk {
 	d := &desk{t: t, now: start, limit: mustNew(t, spec), held: map[limiter.HoldID]int64{}, dice: rand.New(rand.NewPCG(1, 2))}
-	d.table, d.book = newBook(nil)
+	d.table, d.book = newLedger(nil)
 	d.shadow = limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	return d
 }
 
-func newBook(open func(uint64) bool) (*limiter.Table, *limiter.Book) {
+func newLedger(open func(uint64) bool) (*limiter.Table, *limiter.Ledger) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	if open != nil {
 		table.Guard(open, func(uint64) bool { return true })
 	}
 	table.Track()
-	book := limiter.NewBook(table, open)
+	book := limiter.NewLedger(table, open)
 	book.Track()
 	return table, book
 }
@@ -111,7 +111,7 @@ func (d *desk) step() {
 		d.now = d.now.Add(time.Duration(d.dice.Int64N(int64(d.limit.Per / 3))))
 	default:
 		before := d.book.On(d.limit, deskKey)
-		d.book.Tend(d.now, nil)
+		d.book.Expire(d.now, nil)
 		after := d.book.On(d.limit, deskKey)
 		for _, h := range before {
 			if !slices.ContainsFunc(after, func(x limiter.Hold) bool { return x.ID == h.ID }) {
@@ -162,9 +162,9 @@ func TestHoldsMove(t *testing.T) {
 		d := newDesk(t, spec)
 		open := [2]bool{true, false}
 		var tables [2]*limiter.Table
-		var books [2]*limiter.Book
+		var books [2]*limiter.Ledger
 		for i := range tables {
-			tables[i], books[i] = newBook(func(uint64) bool { return open[i] })
+			tables[i], books[i] = newLedger(func(uint64) bool { return open[i] })
 		}
 		holder := 0
 		follow := func() {
@@ -255,14 +255,14 @@ func TestHoldsThatAreNone(t *testing.T) {
 		t.Errorf("remaining is %d, want 30: something was charged", got.Remaining)
 	}
 	d.now = d.now.Add(time.Second)
-	if n := d.book.Tend(d.now, nil); n != 2 {
+	if n := d.book.Expire(d.now, nil); n != 2 {
 		t.Errorf("%d holds ran out, want 2", n)
 	}
 	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldRanOut || got.Remaining != 30 {
 		t.Errorf("settled after its deadline: %+v", got)
 	}
 	d.now = d.now.Add(2 * time.Minute)
-	d.book.Tend(d.now, nil)
+	d.book.Expire(d.now, nil)
 	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldUnknown || d.book.Len() != 0 {
 		t.Errorf("settled when it was forgotten: %+v; %d are remembered", got, d.book.Len())
 	}
@@ -297,7 +297,7 @@ func TestExtend(t *testing.T) {
 		if got := d.book.Extend(d.now, beating, deskHash, "", time.Second); got.Hold != limiter.HoldOpen {
 			t.Fatalf("%+v", got)
 		}
-		d.book.Tend(d.now, nil)
+		d.book.Expire(d.now, nil)
 	}
 	if got := d.table.Peek(d.now, d.limit, deskKey, deskHash, 0); got.Remaining != 1 {
 		t.Errorf("the dead one's permit is not back, or the living one's is: %+v", got)
@@ -312,7 +312,7 @@ func TestExtend(t *testing.T) {
 // copies are told.
 func TestExtendPutsOff(t *testing.T) {
 	open := true
-	table, book := newBook(func(uint64) bool { return open })
+	table, book := newLedger(func(uint64) bool { return open })
 	l := mustNew(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Second})
 	id := limiter.HoldID{Origin: 1}
 	book.Restore(start, &limiter.Hold{ID: id, Limit: l, Key: deskKey, Units: 1, Deadline: start.Add(time.Second), State: limiter.HoldOpen})
@@ -338,10 +338,10 @@ func TestExtendPutsOff(t *testing.T) {
 		t.Errorf("put off to %v: %+v", deadline(), d)
 	}
 	book.Unrestore() // its holder lives: it is more than what a file says
-	if n := book.Tend(start.Add(time.Second), nil); n != 0 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 1 {
+	if n := book.Expire(start.Add(time.Second), nil); n != 0 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 1 {
 		t.Error("it ran out at its first deadline")
 	}
-	if n := book.Tend(start.Add(2*time.Second), nil); n != 1 || told() != 1 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 2 {
+	if n := book.Expire(start.Add(2*time.Second), nil); n != 1 || told() != 1 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 2 {
 		t.Errorf("%d ran out at the second", n)
 	}
 }
@@ -358,14 +358,14 @@ func TestPermitsChargeNothing(t *testing.T) {
 // Promise: a copy runs out soon after its deadline, if by then it is decided on here.
 func TestCopiesRunOut(t *testing.T) {
 	open := false
-	table, book := newBook(func(uint64) bool { return open })
+	table, book := newLedger(func(uint64) bool { return open })
 	l := mustNew(t, tokens)
 	book.Import(start, &limiter.Hold{ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey, Units: 40, Deadline: start.Add(time.Second), State: limiter.HoldOpen})
-	if n := book.Tend(start.Add(time.Second), nil); n != 0 {
+	if n := book.Expire(start.Add(time.Second), nil); n != 0 {
 		t.Errorf("%d ran out where others decide", n)
 	}
 	open = true
-	if n := book.Tend(start.Add(1100*time.Millisecond), nil); n != 1 {
+	if n := book.Expire(start.Add(1100*time.Millisecond), nil); n != 1 {
 		t.Errorf("%d ran out 100 ms after the deadline", n)
 	}
 	if got := table.Peek(start.Add(1100*time.Millisecond), l, deskKey, deskHash, 0).Remaining; got != 60 {
@@ -380,7 +380,7 @@ func TestRememberedIsBounded(t *testing.T) {
 		id, _ := d.openHold(1, time.Minute)
 		d.book.Settle(d.now, id, deskHash, "", 0)
 	}
-	d.book.Tend(d.now, nil)
+	d.book.Expire(d.now, nil)
 	if n := d.book.Len(); n > 1<<16 {
 		t.Errorf("%d are remembered", n)
 	}
@@ -397,7 +397,7 @@ func TestDroppedCopiesDoNotCount(t *testing.T) {
 	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldsOfHolder {
 		t.Errorf("one more than there may be: %+v", got)
 	}
-	d.book.Tend(d.now, func(uint64) bool { return false })
+	d.book.Expire(d.now, func(uint64) bool { return false })
 	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldOpen || got.Remaining != 1<<20-1 || d.book.Len() != 1 {
 		t.Errorf("after %d were dropped: %+v", limiter.MaxHoldsOfHolder, got)
 	}
@@ -409,8 +409,8 @@ func TestImportKeepsTheLater(t *testing.T) {
 	id := limiter.HoldID{Origin: 1}
 	good := limiter.Hold{ID: id, Limit: l, Key: deskKey, Units: 40, Deadline: second, State: limiter.HoldOpen}
 	var table *limiter.Table
-	var book *limiter.Book
-	begin := func() { table, book = newBook(nil) }
+	var book *limiter.Ledger
+	begin := func() { table, book = newLedger(nil) }
 	left := func() int64 { return table.Peek(start, l, deskKey, deskHash, 0).Remaining }
 	get := func() limiter.Hold {
 		h, _ := book.Get(id)
@@ -452,11 +452,11 @@ func TestImportKeepsTheLater(t *testing.T) {
 		if got := book.Settle(start, id, deskHash, "", 7); got.Hold != limiter.HoldSettled {
 			t.Errorf("settled once more: %+v", got)
 		}
-		book.Tend(start.Add(limiter.HoldRemembered-1), nil)
+		book.Expire(start.Add(limiter.HoldRemembered-1), nil)
 		if book.Len() != 1 {
 			t.Error("forgotten too early")
 		}
-		if book.Tend(start.Add(limiter.HoldRemembered), nil); book.Len() != 0 {
+		if book.Expire(start.Add(limiter.HoldRemembered), nil); book.Len() != 0 {
 			t.Error("never forgotten")
 		}
 	}
@@ -524,7 +524,7 @@ func TestHoldsAreBounded(t *testing.T) {
 		t.Errorf("another holder: %+v", got)
 	}
 	greedy.now = greedy.now.Add(time.Minute)
-	greedy.book.Tend(greedy.now, nil)
+	greedy.book.Expire(greedy.now, nil)
 	if got := greedy.table.Peek(greedy.now, greedy.limit, deskKey, deskHash, 0); got.Remaining != spec.Limit-limiter.MaxHoldsOfHolder-1 {
 		t.Errorf("all ran out, and %+v", got)
 	}
@@ -557,7 +557,7 @@ func TestAllHoldsAreBounded(t *testing.T) {
 		t.Errorf("%d are open, and refused are %v", opened, refused)
 	}
 	d.now = d.now.Add(time.Minute)
-	if n := d.book.Tend(d.now, nil); n != limiter.MaxHolds {
+	if n := d.book.Expire(d.now, nil); n != limiter.MaxHolds {
 		t.Errorf("%d ran out", n)
 	}
 	if state := open(0); state != limiter.HoldOpen {
@@ -567,7 +567,7 @@ func TestAllHoldsAreBounded(t *testing.T) {
 
 // TestHoldAll: holds on several limits are opened together or not at all.
 func TestHoldAll(t *testing.T) {
-	table, book := newBook(nil)
+	table, book := newLedger(nil)
 	minute, requests := mustNew(t, tokens), mustNew(t, limiter.Spec{Name: "requests", Algorithm: limiter.GCRA, Limit: 2, Per: time.Minute})
 	quiet := mustNew(t, limiter.Spec{Name: "quiet", Algorithm: limiter.GCRA, Limit: 1, Per: time.Minute, DryRun: true})
 	ask := func(i uint64) ([]limiter.Decision, bool) {
@@ -598,7 +598,7 @@ func TestHoldAll(t *testing.T) {
 // Promise: the same request again gets the same answer, and an id stands for one hold.
 func TestOpenAgain(t *testing.T) {
 	open := true
-	table, book := newBook(func(uint64) bool { return open })
+	table, book := newLedger(func(uint64) bool { return open })
 	minute, other := mustNew(t, tokens), tokens
 	other.Name = "others"
 	quiet := mustNew(t, limiter.Spec{Name: "quiet", Algorithm: limiter.GCRA, Limit: 1, Per: time.Minute, DryRun: true})
@@ -621,7 +621,7 @@ func TestOpenAgain(t *testing.T) {
 		}
 	}
 	if h, _ := book.Get(watched(1).ID); h.Units != 0 {
-		t.Errorf("%d units of a limit that would have refused are set aside", h.Units)
+		t.Errorf("%d units of a limit that would have refused are reserved", h.Units)
 	}
 	for name, change := range map[string]func(r *limiter.HoldRequest){
 		"another limit":  func(r *limiter.HoldRequest) { r.Limit = mustNew(t, other) },
@@ -660,16 +660,16 @@ func TestWhatRunsOutIsCharged(t *testing.T) {
 	}{{limiter.UnsettledCharge, false, 60}, {limiter.UnsettledRelease, false, 100}, {limiter.UnsettledRelease, true, 60}} {
 		spec.Unsettled = c.unsettled
 		l := mustNew(t, spec)
-		table, book := newBook(nil)
+		table, book := newLedger(nil)
 		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey, Hash: deskHash, Units: 40, TTL: time.Second, Charge: c.charge}
 		if !book.Open(start, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
 			t.Fatal("not opened")
 		}
 		late := start.Add(time.Second)
-		if n := book.Tend(late-1, nil); n != 0 {
+		if n := book.Expire(late-1, nil); n != 0 {
 			t.Errorf("%d ran out too early", n)
 		}
-		if n := book.Tend(late, nil); n != 1 {
+		if n := book.Expire(late, nil); n != 1 {
 			t.Errorf("%d ran out in time", n)
 		}
 		if got := table.Peek(late, l, deskKey, deskHash, 0).Remaining; got != c.remaining {
@@ -683,7 +683,7 @@ func TestWhatRunsOutIsCharged(t *testing.T) {
 func TestBookLists(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	elsewhere := limiter.Hash("away")
-	book := limiter.NewBook(table, func(hash uint64) bool { return hash != elsewhere })
+	book := limiter.NewLedger(table, func(hash uint64) bool { return hash != elsewhere })
 	l, err := limiter.New(limiter.Spec{Name: "l", Algorithm: limiter.Concurrency, Limit: 1000, Per: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -719,10 +719,10 @@ func TestBookLists(t *testing.T) {
 }
 
 // TestRefusedReservationSaysWhatIsLeft: of holds that are opened together, or not, each refused
-// request shows what remains now: nothing was set aside, and nothing that counts refusals has
+// request shows what remains now: nothing was reserved, and nothing that counts refusals has
 // counted.
 func TestRefusedReservationSaysWhatIsLeft(t *testing.T) {
-	table, book := newBook(nil)
+	table, book := newLedger(nil)
 	spec := limiter.Spec{Name: "few", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour}
 	refuses := mustNew(t, spec)
 	spec = limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 9, Per: time.Hour}
