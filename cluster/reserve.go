@@ -6,10 +6,10 @@ import (
 	"penstock/limiter"
 )
 
-// A hold lives where its key does, in the book of who holds the key's partition (limiter.Ledger), and
-// moves as entries do: copies of it are at the heir, and a gift brings them along (copy.go). All
-// that is asked of it travels as a check of its key does, with a repeat under the same ID, so a
-// settlement finds its hold wherever that has gone.
+// A hold lives where its key does, in the ledger of the node that holds the key's partition
+// (limiter.Ledger). It moves as entries do: copies of it are at the heir, and a gift brings them
+// along (copy.go). All that is asked of it travels as a check of its key does, with a repeat under
+// the same ID, so a settlement finds its hold wherever that has gone.
 
 // admitHold checks what the i-th item asks about a hold, and gives a reservation its id.
 func (n *Node) admitHold(i int, it *Item) error {

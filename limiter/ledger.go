@@ -136,7 +136,9 @@ func (b *Ledger) Settle(now Instant, id HoldID, hash uint64, holder string, used
 }
 
 // Extend puts the deadline off, to ttl from now. A deadline that is later than that already stays.
-func (b *Ledger) Extend(now Instant, id HoldID, hash uint64, holder string, ttl time.Duration) Decision {
+func (b *Ledger) Extend(
+	now Instant, id HoldID, hash uint64, holder string, ttl time.Duration,
+) Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, d := b.findLocked(id, hash, holder)

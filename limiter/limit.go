@@ -155,7 +155,8 @@ func (s *Spec) sameWindows(other *Spec) bool {
 		(s.stated() || s.Calendar == other.Calendar && s.TimeZone == other.TimeZone)
 }
 
-// sameBucket reports whether sub-windows and buckets of s and other, of one algorithm, are the same.
+// sameBucket reports whether sub-windows and buckets of s and other, of one algorithm, are the
+// same.
 func (s *Spec) sameBucket(other *Spec) bool {
 	return s.Buckets == other.Buckets && s.Refill == other.Refill &&
 		s.ClientTime == other.ClientTime && s.Sessions == other.Sessions &&

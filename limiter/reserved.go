@@ -23,7 +23,7 @@ type reservedKey struct {
 	key  string
 }
 
-// reservedRetry is the RetryAfter of a denial that ends only when a hold is settled: the time of that
+// reservedRetry is the RetryAfter of a denial that ends only when a hold is settled: that time
 // is unknown.
 const reservedRetry = 100 * time.Millisecond
 
@@ -176,8 +176,8 @@ func (s *shard) takeOrPeek(now Instant, t *target, charge int64, d *Decision) {
 	}
 }
 
-// adjustReserved adds to what is reserved of a key, without asking anybody: for holds that come from
-// elsewhere, and that go.
+// adjustReserved adds to what is reserved of a key, without asking anybody: for holds that come
+// from elsewhere, and that go.
 func (t *Table) adjustReserved(l *Limit, key string, hash uint64, units int64) {
 	if l.Unlimited {
 		return

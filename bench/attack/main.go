@@ -1,6 +1,7 @@
-// Attack lets hostile clients loose on a node, one kind after the other, while a client that behaves
-// goes on asking from an address of its own, and prints a table: what the node takes before, at the
-// peak and after, how long the client that behaves waits, and what the node has refused.
+// Attack lets hostile clients loose on a node, one kind after the other, while a client that
+// behaves goes on asking from an address of its own, and prints a table: what the node takes
+// before, at the peak and after, how long the client that behaves waits, and what the node has
+// refused.
 //
 //	go run ./attack                        all of them, 5 s each
 //	go run ./attack -only rapid-reset -for 30s

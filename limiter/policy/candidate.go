@@ -15,8 +15,8 @@ import (
 var candidateFields = append(slices.Clone(limiter.CandidateFields), "overrides")
 
 // candidate reads the candidate of the limit that is drafted in live. A field that it leaves out is
-// the limit's. If it has another algorithm, only limit, per and overrides are: other fields may mean
-// nothing there.
+// the limit's. If it has another algorithm, only limit, per and overrides are: other fields may
+// mean nothing there.
 func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *draft {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
