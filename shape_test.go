@@ -268,7 +268,7 @@ var impure = map[string]string{
 	"dotimport": "a dot import hides whose functions are called, from readers and from this test",
 }
 
-// impureImports are packages whose import alone breaks a rule of impure.
+// impureImports are packages of which the import alone breaks a rule of impure.
 var impureImports = map[string]string{
 	"context":          "context",
 	"log":              "log",

@@ -76,17 +76,17 @@ func calendarFaults() []planted {
 			}
 		})},
 		{"a day has 24 hours, a month 31 days and a year 366", []promise{exact}, otherwise(func(s *limiter.Spec) { s.Calendar, s.TimeZone = 0, "" })},
-		{"who is cut off admits from its share where its limit denies", []promise{marked}, otherwise(func(s *limiter.Spec) {
+		{"a node that is cut off admits from its share where its limit denies", []promise{marked}, otherwise(func(s *limiter.Spec) {
 			if s.OnPartition == limiter.PartitionDeny {
 				s.OnPartition = limiter.PartitionProportional
 			}
 		})},
-		{"who is cut off admits what the whole cluster may", []promise{marked}, otherwise(func(s *limiter.Spec) {
+		{"a node that is cut off admits what the whole cluster may", []promise{marked}, otherwise(func(s *limiter.Spec) {
 			if s.OnPartition == limiter.PartitionProportional {
 				s.OnPartition = limiter.PartitionOpen
 			}
 		})},
-		{"who is cut off goes by on_error", []promise{marked}, otherwise(func(s *limiter.Spec) {
+		{"a node that is cut off goes by on_error", []promise{marked}, otherwise(func(s *limiter.Spec) {
 			s.OnPartition = [...]limiter.OnPartition{
 				limiter.ErrorLocal: limiter.PartitionProportional, limiter.ErrorAllow: limiter.PartitionOpen, limiter.ErrorDeny: limiter.PartitionDeny,
 			}[s.OnError]

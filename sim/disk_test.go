@@ -22,7 +22,7 @@ func diskFaults() []planted {
 				p.machine.disk.shown -= limiter.Instant(time.Minute)
 			}
 		}},
-		{"a node does not wait for those whom its file names", []promise{exact, bounded}, func(p *process) {
+		{"a node does not wait for the members in its file", []promise{exact, bounded}, func(p *process) {
 			if p.machine.disk != nil {
 				p.machine.disk.others = nil
 			}

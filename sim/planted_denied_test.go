@@ -25,7 +25,7 @@ func deniedFaults() []planted {
 			a.Forget = nil
 			return d.Deliver(a)
 		})},
-		{"a refund is answered before those have heard of it who remember a denial", []promise{useful}, func(p *process) {
+		{"a refund is answered before nodes that remember a denial have heard of it", []promise{useful}, func(p *process) {
 			p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
 				answer := d.Deliver(a)
 				if p.node.Tells(a, answer) {

@@ -57,7 +57,7 @@ func holdFaults() []planted {
 			}
 		}, nil)},
 		{"signs of life are ignored", []promise{aside}, ofHolds(cluster.OpExtend, func(it *cluster.AskItem) { it.Hold.TTL = limiter.MinTTL }, nil)},
-		{"who is to be charged for what ran out cancels it in time", []promise{aside}, func(p *process) {
+		{"a holder that would be charged cancels in time", []promise{aside}, func(p *process) {
 			var cancel func()
 			cancel = func() {
 				for _, x := range p.machine.world.judge.books.open {
@@ -124,7 +124,7 @@ func holdFaults() []planted {
 			}
 			return err
 		})},
-		{"who decides on a replicated limit charges nothing itself", []promise{exact, kept}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+		{"the deciding node of a replicated limit charges nothing itself", []promise{exact, kept}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
 			err := d.Check(r, out)
 			for i := range out {
 				if it := &r.Items[i]; out[i].Source == cluster.SourceReplica && out[i].Allowed && it.Op == cluster.OpTake {

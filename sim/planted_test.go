@@ -324,7 +324,7 @@ func handoverFaults() []planted {
 			})
 		}, nil)},
 		// The claimer has no whole copy, so it marks what it decides, though nothing has failed.
-		{"who holds a partition calls it free", []promise{owned, exact, once, marked}, onMove(nil, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
+		{"the holder of a partition calls it free", []promise{owned, exact, once, marked}, onMove(nil, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
 			for i := range a.Standings {
 				if a.Standings[i] == cluster.StandingHeld {
 					a.Standings[i] = cluster.StandingFree
@@ -356,7 +356,7 @@ func strictFaults() []planted {
 				return now.Add(-hidden)
 			}
 		}},
-		{"nothing is taken from who gives it", []promise{agreed}, func(p *process) {
+		{"a gift is not taken from the giver", []promise{agreed}, func(p *process) {
 			var offered []uint16
 			onMove(func(_ *process, m *cluster.Move) { offered, m.Gift = m.Gift, nil }, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
 				a.Refused = slices.Clone(offered)
@@ -393,7 +393,7 @@ func foreignFaults() []planted {
 				return d.Deliver(a)
 			}}
 		}},
-		{"windows end by the clock of who asks, if that is late", []promise{exact, bounded}, byAskersClock},
+		{"windows end by the asking node's clock, if that is late", []promise{exact, bounded}, byAskersClock},
 	}
 }
 

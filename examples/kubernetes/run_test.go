@@ -84,7 +84,7 @@ func newPods(t *testing.T) *pods {
 
 const testToken = "a-token-of-the-test-alone"
 
-// secretOf is a file of the Secret whose name begins so.
+// secretOf is a file of the Secret with a name that begins so.
 func secretOf(t *testing.T, m *manifests, prefix, file string) string {
 	t.Helper()
 	for name, s := range m.secrets {

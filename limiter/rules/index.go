@@ -82,8 +82,8 @@ func newIndex(rules []rule) (x index) {
 	return x
 }
 
-// rarestPlaces are the places of the condition of r whose fullest place has the fewest conditions,
-// or nil if no condition has places.
+// rarestPlaces are the places of one condition of r, or nil if no condition has places. It is the
+// condition with the fewest conditions in its fullest place.
 func (r *rule) rarestPlaces(conditionsAt map[place]int) (best []place) {
 	least := 0
 	for k := range r.conditions {
