@@ -98,7 +98,7 @@ var Rows = []Row{
 			{Work: "… one caller, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Against: jobs("1 × 1", ratelimitName), Figure: median, Better: contest.Less, Want: 0.55},
 		},
 	},
-	leased, inProcess, idle, replication, rate, callers, batch, limitsRow, nodesRow,
+	leased, sidecar, inProcess, idle, ready, replication, rate, callers, batch, limitsRow, nodesRow,
 }
 
 // closed are points of so many callers. Each asks for one decision again and again.

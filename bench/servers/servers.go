@@ -59,6 +59,7 @@ type running struct {
 	rates   map[string]float64 // calls a second, of points with a measured rate
 	program []string           // of a contestant that measures itself
 	tool    *tool              // how redis-benchmark asks them; nil: it cannot
+	readyIn time.Duration      // from the start of the last node until it was ready
 	// beside is what goes on while it is measured, until the function that it returns is called;
 	// nil: nothing.
 	beside func() (stop func() error)
