@@ -3,7 +3,7 @@
 #   docker build -t penstock --build-arg VERSION="$(git describe --tags --always --dirty)" .
 #
 # VERSION is what `penstock version` and /v1/status say: the repository itself is not sent to the engine.
-# GO_IMAGE is any image with Go 1.26 and a shell. deploy/try-image.sh makes one without a registry.
+# GO_IMAGE is any image with Go 1.26 and a shell. tests/image.sh makes one without a registry.
 ARG GO_IMAGE=golang:1.26
 FROM ${GO_IMAGE} AS build
 WORKDIR /src

@@ -3,7 +3,7 @@
 # as two servers that have joined each other. Five requests of a user pass, the sixth does not, and says when to come
 # again. Everything listens on loopback, on free ports, and works in a temporary folder that is gone afterwards.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/../examples"
 . ../.ci/report.sh
 need curl curl
 need go golang

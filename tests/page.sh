@@ -64,6 +64,6 @@ look "http://$closed/ui/" >"$dir/closed.html"
 shows 'authorization: send a token of this node' closed "without the token it shows what the node says"
 if grep -q '<form id="login" hidden' "$dir/closed.html"; then not_ok "closed: no place for the token"; else ok "closed: it asks for the token"; fi
 if [ -s "$dir/page.png" ]; then ok "it can be seen"; else not_ok "there is no picture of it"; fi
-# PICTURE=page.png deploy/try-page.sh keeps one.
+# PICTURE=page.png tests/page.sh keeps one.
 [ -z "${PICTURE:-}" ] || { look "http://$open/ui/" >/dev/null && cp "$dir/page.png" "$PICTURE"; }
 finish

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Cuts a real cluster in two, with a network namespace per node, and heals it: deploy/try-partition.sh [nodes [minority]]
+# Cuts a real cluster in two, with a network namespace per node, and heals it: tests/partition.sh [nodes [minority]]
 # (3 and 1 if not said). It counts what each side admits of keys that everybody asks for, and how long views, and right answers,
 # take to come back. Needs Linux, root, ip, curl, jq and Go; whatever happens, it leaves no namespace behind.
 set -euo pipefail

@@ -2,7 +2,7 @@
 # Has a real Prometheus scrape a real cluster of three nodes: the rules pass promtool and its unit tests, each metric of the
 # dashboard and of the alerts exists on a live node, and alerts fire when a node is killed.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/../deploy"
 . ../.ci/report.sh
 need prometheus prometheus
 need promtool prometheus
