@@ -133,7 +133,7 @@ func promoteLimit(n *cluster.Node, rec recorder, name string) error {
 	if _, err := n.PutLimit(after); err != nil {
 		return err
 	}
-	rec.limit("promote limit", name, before, after)
+	recordLimit(rec, "promote limit", name, before, after)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,7 +15,8 @@ import (
 	"penstock/rpc/fair"
 )
 
-// fault is what a door says instead of an answer. With each of them nothing was charged.
+// fault is what a door says instead of an answer. With each of them nothing was charged. As an error
+// it says its text.
 type fault struct {
 	Code   codes.Code // for gRPC
 	Status int        // for HTTP
@@ -25,6 +25,8 @@ type fault struct {
 	Right  string     // that the client lacks
 	Type   string     // of the problem, for HTTP; empty: its status says it all
 }
+
+func (f *fault) Error() string { return f.Text }
 
 // overloaded is the type of the problem that a refused request has, to tell it from a denial.
 const overloaded = "urn:penstock:problem:overloaded"
@@ -35,9 +37,7 @@ func explain(err error) fault {
 	var input *cluster.InputError
 	var unknown *cluster.UnknownLimitError
 	f := fault{Text: err.Error()}
-	var hold *holdFault
-	var other *elsewhere
-	var brought *inlineFault
+	var own *fault
 	var denied *access.Denied
 	switch {
 	case errors.As(err, &denied):
@@ -45,13 +45,8 @@ func explain(err error) fault {
 		f.Right = denied.Right
 	case errors.Is(err, access.ErrUnknown):
 		f.Code, f.Status, f.Field = codes.Unauthenticated, http.StatusUnauthorized, "authorization"
-	case errors.As(err, &other):
-		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusMisdirectedRequest, "key"
-	case errors.As(err, &brought):
-		f.Code, f.Status, f.Field = brought.code, brought.status, "inline"
-	case errors.As(err, &hold):
-		f.Code, f.Status = hold.code, hold.status
-		f.Field, _, _ = strings.Cut(hold.text, ":")
+	case errors.As(err, &own):
+		f = *own
 	case errors.As(err, &input):
 		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
 	case errors.As(err, &unknown):
@@ -66,9 +61,7 @@ func explain(err error) fault {
 		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
 	case errors.Is(err, fair.ErrOverloaded):
 		f.Code, f.Status, f.Type = codes.ResourceExhausted, http.StatusTooManyRequests, overloaded
-	case errors.Is(err, ErrBodies):
-		f.Code, f.Status, f.Field = codes.Unavailable, http.StatusServiceUnavailable, "body"
-	case errors.Is(err, ErrNobodyElse), errors.Is(err, cluster.ErrMajority), errors.Is(err, cluster.ErrNotAgreed):
+	case errors.Is(err, cluster.ErrMajority), errors.Is(err, cluster.ErrNotAgreed):
 		f.Code, f.Status = codes.FailedPrecondition, http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Code, f.Status = codes.DeadlineExceeded, http.StatusGatewayTimeout
@@ -98,7 +91,7 @@ func isAccess(err error) bool {
 // *cluster.InputError that names the field as the client wrote it.
 func inlineError(item int, err error) error {
 	var spec *limiter.SpecError
-	var refused *inlineFault
+	var refused *fault
 	switch {
 	case isAccess(err):
 		return err

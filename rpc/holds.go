@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"google.golang.org/grpc/codes"
+
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
@@ -28,10 +30,11 @@ type openHold struct {
 }
 
 // elsewhere says that another node decides for a key.
-type elsewhere struct{ node string }
-
-func (e *elsewhere) Error() string {
-	return fmt.Sprintf("key: %s decides for it, and keeps its holds; ask there", e.node)
+func elsewhere(node string) error {
+	return &fault{
+		Code: codes.FailedPrecondition, Status: http.StatusMisdirectedRequest, Field: "key",
+		Text: fmt.Sprintf("key: %s decides for it, and keeps its holds; ask there", node),
+	}
 }
 
 func listHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out openHolds, err error) {
@@ -43,7 +46,7 @@ func listHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out openHolds,
 	}
 	list, there, other := n.OpenHolds(f, count)
 	if other != "" {
-		return out, &elsewhere{other}
+		return out, elsewhere(other)
 	}
 	out = openHolds{Node: n.ID(), Holds: make([]openHold, len(list)), There: there}
 	for i, h := range list {

@@ -93,7 +93,7 @@ type web struct {
 
 func newWeb(c HTTPConfig) *web {
 	if c.Metrics == nil {
-		c.Metrics = NewMetrics(c.Node, nil)
+		c.Metrics = NewMetrics(c.Node)
 	}
 	return &web{HTTPConfig: c, clients: clientsOf(c.Clients, c.AuthToken), inlines: orNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
 }

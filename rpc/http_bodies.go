@@ -1,10 +1,11 @@
 package rpc
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
 )
 
 // maxBodies is how many bytes of bodies a listener takes in at a time, in all. It is for 32
@@ -13,7 +14,10 @@ import (
 const maxBodies = 64 << 20
 
 // ErrBodies is what reading a body returns while there is no room for it.
-var ErrBodies = errors.New("body: this node has as much as it can take of other requests; send it again in a moment")
+var ErrBodies error = &fault{
+	Code: codes.Unavailable, Status: http.StatusServiceUnavailable, Field: "body",
+	Text: "body: this node has as much as it can take of other requests; send it again in a moment",
+}
 
 // bodies is the room for the bodies of requests under way.
 type bodies struct {

@@ -63,7 +63,7 @@ func TestHTTPRefusesOtherSites(t *testing.T) {
 // Promise: --admin shows what --http measured, and no key.
 func TestHTTPDoorsShareMetrics(t *testing.T) {
 	c := HTTPConfig{Node: alone(t, perHour)}
-	c.Metrics = NewMetrics(c.Node, nil)
+	c.Metrics = NewMetrics(c.Node)
 	page(NewHTTP(c), "GET", "/v1/check?limit=demo&key=secret", "")
 	_, text := page(NewAdmin(c), "GET", "/metrics", "")
 	if !strings.Contains(text, `penstock_http_request_seconds_count{path="check"} 1`+"\n") || strings.Contains(text, "secret") {

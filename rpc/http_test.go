@@ -435,7 +435,9 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, body := page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: NewMetrics(s[0].node, s[0].peers)}), "GET", "/metrics", "")
+	metrics := NewMetrics(s[0].node)
+	metrics.Register(s[0].peers)
+	_, body := page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET", "/metrics", "")
 	for _, want := range []string{"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n", "penstock_forwarded_total 3\n"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %q", want)

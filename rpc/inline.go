@@ -2,19 +2,13 @@ package rpc
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -104,18 +98,13 @@ func (c *Inlines) known(spec limiter.Spec) (*cachedLimit, error) {
 }
 
 // inlineFault refuses an inline limit that is right by itself.
-type inlineFault struct {
-	code   codes.Code
-	status int
-	text   string
+func inlineFault(code codes.Code, status int, text string) *fault {
+	return &fault{Code: code, Status: status, Field: "inline", Text: "inline: " + text}
 }
 
-func (f *inlineFault) Error() string { return f.text }
-
-var errInlineDenied = &inlineFault{
-	codes.PermissionDenied, http.StatusForbidden,
-	"inline: this node takes no limits that requests bring along (--inline deny); name one of the limits that it has",
-}
+var errInlineDenied = inlineFault(codes.PermissionDenied, http.StatusForbidden,
+	"this node takes no limits that requests bring along (--inline deny); "+
+		"name one of the limits that it has")
 
 // maxInlinePerClient is how many inline limits of one client may have counters at a time, as far as
 // one node knows.
@@ -139,7 +128,7 @@ type inlineUse struct {
 // a search with each request.
 const pruneEvery = time.Second
 
-// add counts l among the limits of a client. The error is an *inlineFault.
+// add counts l among the limits of a client. The error is a *fault.
 func (u *inlineUses) add(client string, l *limiter.Limit, now time.Time) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -167,11 +156,14 @@ func (u *inlineUses) add(client string, l *limiter.Limit, now time.Time) error {
 func (u *inlineUses) fullLocked(client string) error {
 	switch {
 	case u.clients[client] >= maxInlinePerClient:
-		return &inlineFault{codes.ResourceExhausted, http.StatusTooManyRequests, fmt.Sprintf(
-			"inline: this client has brought %d different limits whose counters still count, which is the most; use fewer, or limits that the cluster has", maxInlinePerClient)}
+		return inlineFault(codes.ResourceExhausted, http.StatusTooManyRequests, fmt.Sprintf(
+			"this client has brought %d different limits whose counters still count, "+
+				"which is the most; use fewer, or limits that the cluster has", maxInlinePerClient))
 	case len(u.limits) >= limiter.MaxInline:
-		return &inlineFault{codes.ResourceExhausted, http.StatusTooManyRequests, fmt.Sprintf(
-			"inline: clients have brought %d different limits whose counters still count, which is the most; try again later, or use limits that the cluster has", limiter.MaxInline)}
+		return inlineFault(codes.ResourceExhausted, http.StatusTooManyRequests, fmt.Sprintf(
+			"clients have brought %d different limits whose counters still count, "+
+				"which is the most; try again later, or use limits that the cluster has",
+			limiter.MaxInline))
 	}
 	return nil
 }
@@ -201,123 +193,6 @@ func lifetime(l *limiter.Limit) time.Duration {
 	return time.Duration(min(share*float64(l.Per), float64(limiter.MaxFill)))
 }
 
-// caller is the client of a request, as far as its door knows it.
-type caller struct {
-	ctx  context.Context // of gRPC; else nil
-	tls  *tls.ConnectionState
-	addr string // host:port, an address or a network; else it is on this machine
-	// client is the ticket of a request that does not come by gRPC; nil: there is none
-	client *access.Ticket
-}
-
-// ticket is that of the request, or nil.
-func (c caller) ticket() *access.Ticket {
-	if c.client != nil || c.ctx == nil {
-		return c.client
-	}
-	return access.Of(c.ctx)
-}
-
-// tlsState is the state of the TLS connection that a handshake of gRPC has made, or nil.
-func tlsState(info credentials.AuthInfo) *tls.ConnectionState {
-	if weighed, ok := info.(weighedInfo); ok {
-		info = weighed.AuthInfo
-	}
-	if t, ok := info.(credentials.TLSInfo); ok {
-		return &t.State
-	}
-	return nil
-}
-
-// name is what the client's limits are counted by: its name among the clients of the node, its
-// certificate, or its address.
-func (c caller) name() string {
-	if t := c.ticket(); t != nil {
-		if client, err := t.Client(); err == nil && client.Named() {
-			return "client " + client.Name
-		}
-	}
-	if c.ctx != nil {
-		if p, ok := peer.FromContext(c.ctx); ok {
-			if weighed, ok := p.AuthInfo.(weighedInfo); ok {
-				return weighed.conn.origin(weighed.AuthInfo)
-			}
-			c.addr = p.Addr.String()
-			c.tls = tlsState(p.AuthInfo)
-		}
-	}
-	if c.tls != nil && len(c.tls.VerifiedChains) > 0 {
-		return "certificate " + c.tls.PeerCertificates[0].Subject.String()
-	}
-	addr, err := netip.ParseAddrPort(c.addr)
-	if err != nil {
-		return c.addr
-	}
-	if ip := addr.Addr().Unmap().WithZone(""); ip.Is6() {
-		return netip.PrefixFrom(ip, 64).Masked().String() // which is one customer's
-	}
-	return addr.Addr().Unmap().String()
-}
-
 // restarted reports whether a door says so. Limits without a name of their own share one and
 // nothing else: none of them takes another's place.
 func restarted(d *cluster.Decision) bool { return d.Restarted && d.Rule.Name != inlineName }
-
-// limitCache keeps the limits that arrive by the wire, so that a limit is checked and worked out
-// once and not once per message, and everybody who sends the same Spec counts with the same
-// pointer. It is bounded, because whoever sends names can draw new ones for ever: when young is
-// full it becomes old, and what is in neither is made again.
-type limitCache struct {
-	mu         sync.RWMutex // guards the maps
-	young, old map[limiter.Spec]*cachedLimit
-}
-
-// cachedLimit is a limit with what its door remembers of it.
-type cachedLimit struct {
-	limit   *limiter.Limit
-	brought atomic.Bool // it is in Inlines.uses, or was
-}
-
-func (l *cachedLimit) orNil() *limiter.Limit {
-	if l == nil {
-		return nil
-	}
-	return l.limit
-}
-
-// limitCacheSize bounds each half of a limitCache: at most some 5 MB in all.
-const limitCacheSize = 4096
-
-// get returns the limit of spec. Its texts may lie in borrowed memory: what is kept has a copy.
-func (c *limitCache) get(spec limiter.Spec) (*limiter.Limit, error) {
-	l, err := c.entry(spec)
-	return l.orNil(), err
-}
-
-func (c *limitCache) entry(spec limiter.Spec) (*cachedLimit, error) {
-	c.mu.RLock()
-	l := c.young[spec]
-	c.mu.RUnlock()
-	if l != nil {
-		return l, nil
-	}
-	spec.Name, spec.TimeZone, spec.Override = strings.Clone(spec.Name), strings.Clone(spec.TimeZone), strings.Clone(spec.Override)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l = c.young[spec]; l != nil {
-		return l, nil
-	}
-	if l = c.old[spec]; l == nil {
-		made, err := limiter.New(spec)
-		if err != nil {
-			return nil, err
-		}
-		l = &cachedLimit{limit: made}
-	}
-	if c.young == nil || len(c.young) >= limitCacheSize {
-		c.young, c.old = make(map[limiter.Spec]*cachedLimit), c.young
-	}
-	l.brought.Store(false) // its client shows again that it uses it
-	c.young[spec] = l
-	return l, nil
-}

@@ -355,6 +355,10 @@ type weighedInfo struct {
 	conn *weighedConn
 }
 
+func (w weighedInfo) handshake() credentials.AuthInfo { return w.AuthInfo }
+
+func (w weighedInfo) origin() string { return w.conn.origin(w.AuthInfo) }
+
 func (w weighing) Clone() credentials.TransportCredentials {
 	return weighing{w.TransportCredentials.Clone(), w.door}
 }

@@ -91,7 +91,7 @@ func (c *rawClient) ended() (stream uint32, err error) {
 func newOpenDoor(t testing.TB, c ServerConfig) (address string, door *intake) {
 	t.Helper()
 	c.Node, c.Clock = alone(t, perHour), NewClock()
-	c.Metrics = NewMetrics(c.Node, nil)
+	c.Metrics = NewMetrics(c.Node)
 	s := NewServer(c)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,9 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/audit"
 )
 
 // limitMessage is s as inlineSpec reads it.
@@ -101,9 +104,21 @@ func putLimit(
 	}
 	before := n.Limits()[s.Name]
 	if replaced, err = n.PutLimit(l); err == nil {
-		rec.limit("put limit", s.Name, before, l)
+		recordLimit(rec, "put limit", s.Name, before, l)
 	}
 	return replaced, err
+}
+
+// recordLimit records that a limit was put or deleted; nil: there is none.
+func recordLimit(r recorder, action, name string, before, after *limiter.Limit) {
+	e := audit.Entry{Action: action, Target: name}
+	if before != nil {
+		e.Before = newInlineJSON(&before.Spec)
+	}
+	if after != nil {
+		e.After = newInlineJSON(&after.Spec)
+	}
+	r.add(e)
 }
 
 // deleteLimit takes a limit away that putLimit has given.
@@ -111,7 +126,7 @@ func deleteLimit(n *cluster.Node, rec recorder, name string) error {
 	before := n.Limits()[name]
 	err := n.DeleteLimit(name)
 	if err == nil {
-		rec.limit("delete limit", name, before, n.Limits()[name])
+		recordLimit(rec, "delete limit", name, before, n.Limits()[name])
 	}
 	return err
 }
@@ -167,7 +182,10 @@ func (a *admin) DeleteLimit(
 }
 
 // ErrNobodyElse says that a node cannot be drained.
-var ErrNobodyElse = errors.New("drain: no other member is there to take over what this node holds")
+var ErrNobodyElse error = &fault{
+	Code: codes.FailedPrecondition, Status: http.StatusConflict,
+	Text: "drain: no other member is there to take over what this node holds",
+}
 
 // Drain takes the node out.
 func (a *admin) Drain(

@@ -23,7 +23,7 @@ type Metrics struct {
 }
 
 // NewMetrics makes the metrics of n.
-func NewMetrics(n *cluster.Node, p *Peers) *Metrics {
+func NewMetrics(n *cluster.Node) *Metrics {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:                           "penstock_http_request_seconds",
 		Help:                           "Time from a request's header to its answer, by path.",
@@ -37,11 +37,8 @@ func NewMetrics(n *cluster.Node, p *Peers) *Metrics {
 		Buckets: secondsBuckets,
 	}, []string{"door"})
 	r, failed := prometheus.NewRegistry(), new(atomic.Pointer[func() int])
-	r.MustRegister(&nodeCollector{n, p, failed}, seconds, checks, &limitCollector{n},
+	r.MustRegister(&nodeCollector{n, failed}, seconds, checks, &limitCollector{n},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if p != nil {
-		r.MustRegister(p.seconds)
-	}
 	return &Metrics{r, seconds, checks, failed}
 }
 
@@ -59,52 +56,6 @@ func took(o prometheus.Observer, began time.Time) {
 	if o != nil {
 		o.Observe(time.Since(began).Seconds())
 	}
-}
-
-// redisCounters are the counters of the door for the Redis protocol.
-var redisCounters = []struct {
-	name, help string
-	read       func(*redisStats) uint64
-}{
-	{"redis_connections", "Connections accepted.", func(s *redisStats) uint64 { return s.connections.Load() }},
-	{"redis_turned_away", "Connections closed because there were too many.", func(s *redisStats) uint64 { return s.turnedAway.Load() }},
-	{"redis_broken", "Connections closed for what their clients sent, or did not send in time.", func(s *redisStats) uint64 { return s.broken.Load() }},
-	{"redis_commands", "Commands replied to.", func(s *redisStats) uint64 { return s.commands.Load() }},
-	{"redis_batches", "Rounds in which they arrived: commands per batch say how deep clients pipeline.", func(s *redisStats) uint64 { return s.batches.Load() }},
-	{"redis_errors", "Replies that are errors.", func(s *redisStats) uint64 { return s.errors.Load() }},
-}
-
-// addRedis shows what d counts, and returns where it is to say how long a batch takes.
-func (m *Metrics) addRedis(d *Redis) prometheus.Observer {
-	for _, x := range redisCounters {
-		m.registry.MustRegister(prometheus.NewCounterFunc(
-			prometheus.CounterOpts{Name: "penstock_" + x.name + "_total", Help: x.help},
-			func() float64 { return float64(x.read(&d.stats)) }))
-	}
-	m.registry.MustRegister(prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{Name: "penstock_redis_clients", Help: "Connections that are open."},
-		func() float64 { return float64(d.clients()) }))
-	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "penstock_redis_batch_seconds",
-		Help:    "Time from having read a batch of commands to having written the replies.",
-		Buckets: secondsBuckets,
-
-		NativeHistogramBucketFactor:    1.1,
-		NativeHistogramMaxBucketNumber: 100,
-	})
-	m.registry.MustRegister(seconds)
-	return seconds
-}
-
-// addIntake shows what the gRPC door for clients refuses.
-func (m *Metrics) addIntake(d *intake) {
-	m.registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_grpc_unfinished_bytes", Help: "Memory of calls whose requests are not complete."},
-			func() float64 { return float64(d.used.Load()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_grpc_overweight_total", Help: "Connections closed because unfinished calls took more memory than there is for them."},
-			func() float64 { return float64(d.closed.Load()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_grpc_overdue_total", Help: "Connections closed because a message did not come to its end."},
-			func() float64 { return float64(d.slow.Load()) }))
 }
 
 // AddGate shows the requests under way at the doors for clients.
@@ -149,8 +100,8 @@ func (m *Metrics) SetReloads(last func() (ok bool, at time.Time)) {
 	}))
 }
 
-// Register adds what a further door counts.
-func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
+// Register adds what a door counts.
+func (m *Metrics) Register(c ...prometheus.Collector) { m.registry.MustRegister(c...) }
 
 // counter is one number of cluster.Stats.
 type counter struct {
@@ -242,20 +193,7 @@ func tableStatus(n *cluster.Node) map[string]any {
 // nodeCollector reads a node's numbers when it is asked for them.
 type nodeCollector struct {
 	node   *cluster.Node
-	peers  *Peers                      // nil: none
 	failed *atomic.Pointer[func() int] // how many nodes it has lost lately; nil: nobody counts them
-}
-
-// peerCounters are the counters of the lines to peers.
-var peerCounters = []struct {
-	name, help string
-	read       func(*PeersStats) uint64
-}{
-	{"peer_asks", "Asks written to peers.", func(s *PeersStats) uint64 { return s.Asks.Load() }},
-	{"peer_frames", "Frames that carried them: asks per frame say how well they join.", func(s *PeersStats) uint64 { return s.Frames.Load() }},
-	{"peer_streams", "Streams opened to peers.", func(s *PeersStats) uint64 { return s.Streams.Load() }},
-	{"peer_expired", "Asks dropped unsent because their deadline came first.", func(s *PeersStats) uint64 { return s.Expired.Load() }},
-	{"peer_overflow", "Asks refused because too much waited for the peer.", func(s *PeersStats) uint64 { return s.Overflow.Load() }},
 }
 
 func desc(name, help string) *prometheus.Desc {
@@ -272,11 +210,6 @@ func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, x := range tableCounters {
 		to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node)))
-	}
-	if c.peers != nil {
-		for _, x := range peerCounters {
-			to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.peers.Stats())))
-		}
 	}
 	to <- prometheus.MustNewConstMetric(prometheus.NewDesc("penstock_config_info", "The limits and rules in files: nodes with the same hash have the same.",
 		[]string{"hash"}, nil), prometheus.GaugeValue, 1, fmt.Sprintf("%016x", c.node.LimitsHash()))

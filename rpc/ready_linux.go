@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"syscall"
-	"time"
 
 	"google.golang.org/grpc/mem"
 )
@@ -85,21 +84,4 @@ func (r *readyWeighed) tryRead(fd uintptr) bool {
 	t.pool.Put(t.buf)
 	t.buf = nil
 	return !errors.Is(t.err, syscall.EAGAIN)
-}
-
-// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall has not.
-const tcpUserTimeout = 0x12
-
-// setUserTimeout has the kernel close c when its client has not acknowledged anything for d. It is
-// an aid: without it, keepalive closes c.
-func setUserTimeout(c net.Conn, d time.Duration) {
-	socket, ok := c.(*net.TCPConn)
-	if !ok {
-		return
-	}
-	if raw, err := socket.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
-		})
-	}
 }

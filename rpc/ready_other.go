@@ -2,13 +2,7 @@
 
 package rpc
 
-import (
-	"net"
-	"time"
-)
+import "net"
 
 // readyConn is c: elsewhere gRPC holds a buffer for reading.
 func readyConn(c *weighedConn) net.Conn { return c }
-
-// setUserTimeout does nothing here: keepalive closes the connections of clients that are gone.
-func setUserTimeout(net.Conn, time.Duration) {}

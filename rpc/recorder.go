@@ -2,13 +2,11 @@ package rpc
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"google.golang.org/grpc/peer"
 
 	"penstock/cluster"
-	"penstock/limiter"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
 )
@@ -18,11 +16,6 @@ type recorder struct {
 	log  *audit.Log // nil: nothing is recorded
 	who  *access.Ticket
 	from string
-}
-
-// recorder is that of the client of r.
-func (w *web) recorder(r *http.Request) recorder {
-	return recorder{w.Audit, access.Of(r.Context()), r.RemoteAddr}
 }
 
 // recorderOf is that of the client of a call over gRPC.
@@ -48,18 +41,6 @@ func (r recorder) add(e audit.Entry) {
 	}
 	e.Time, e.Who, e.From = time.Now(), r.who.Who(), r.from
 	r.log.Add(e)
-}
-
-// limit records that a limit was put or deleted; nil: there is none.
-func (r recorder) limit(action, name string, before, after *limiter.Limit) {
-	e := audit.Entry{Action: action, Target: name}
-	if before != nil {
-		e.Before = newInlineJSON(&before.Spec)
-	}
-	if after != nil {
-		e.After = newInlineJSON(&after.Spec)
-	}
-	r.add(e)
 }
 
 // keyCount is what an entry says of a counter.
@@ -127,24 +108,4 @@ func (r recorder) done(action string, err error) {
 		e.Error = err.Error()
 	}
 	r.add(e)
-}
-
-// auditJSON is GET /v1/audit.
-type auditJSON struct {
-	Node    string        `json:"node"`
-	Entries []audit.Entry `json:"entries"`
-}
-
-// auditDefault is the number of entries that /v1/audit shows unless it is told otherwise.
-const auditDefault = 100
-
-// audit is GET /v1/audit?count=: the last changes at this node, the latest first.
-func (w *web) audit(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "count")
-	n, f := queryCount(q, auditDefault, f)
-	if f != nil {
-		writeFault(rw, *f)
-		return
-	}
-	writeJSON(rw, http.StatusOK, auditJSON{w.Node.ID(), w.Audit.Last(n)})
 }

@@ -86,7 +86,7 @@ func NewRedis(c RedisConfig) *Redis {
 		d.config.TLS = withoutProtocols(c.TLS)
 	}
 	if c.Metrics != nil {
-		d.seconds, d.checks = c.Metrics.addRedis(d), c.Metrics.Checks("redis")
+		d.seconds, d.checks = d.showIn(c.Metrics), c.Metrics.Checks("redis")
 	}
 	return d
 }

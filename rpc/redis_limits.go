@@ -222,7 +222,7 @@ func (c *redisConn) limit(of redisLimit) (*limiter.Limit, error) {
 
 // bucketFault is the reply to a command whose limit is refused.
 func bucketFault(err error) string {
-	var refused *inlineFault
+	var refused *fault
 	var denied *access.Denied
 	switch {
 	case errors.As(err, &denied):
@@ -230,7 +230,7 @@ func bucketFault(err error) string {
 	case errors.Is(err, access.ErrUnknown):
 		return "NOAUTH Authentication required."
 	case errors.As(err, &refused):
-		return "ERR " + refused.text
+		return "ERR " + refused.Text
 	}
 	return smyteInteger
 }

@@ -167,35 +167,32 @@ func atHoldError(err error) error {
 
 // holdFault is why there is no hold, or not any more. Nothing was charged by the call that it
 // answers.
-type holdFault struct {
-	code   codes.Code
-	status int
-	text   string
+func holdFault(code codes.Code, status int, text string) *fault {
+	field, _, _ := strings.Cut(text, ":")
+	return &fault{Code: code, Status: status, Field: field, Text: text}
 }
 
-func (f *holdFault) Error() string { return f.text }
+var errUnreached = holdFault(codes.Unavailable, http.StatusServiceUnavailable, "id: the node that keeps this hold could not be reached; ask again, that does nothing twice")
 
-var errUnreached = &holdFault{codes.Unavailable, http.StatusServiceUnavailable, "id: the node that keeps this hold could not be reached; ask again, that does nothing twice"}
+var errSettled = holdFault(codes.FailedPrecondition, http.StatusGone, "id: this hold has been settled already")
 
-var errSettled = &holdFault{codes.FailedPrecondition, http.StatusGone, "id: this hold has been settled already"}
-
-var holdFaults = map[limiter.HoldState]*holdFault{
-	limiter.HoldRanOut:  {codes.FailedPrecondition, http.StatusGone, "id: this hold has run out, and was charged as its limit says; report what was used beyond that"},
-	limiter.HoldUnknown: {codes.NotFound, http.StatusNotFound, "id: there is no hold of this id, or not any more"},
-	limiter.HoldOther:   {codes.AlreadyExists, http.StatusConflict, "id: this hold was settled with another amount before; or its id is another hold's"},
-	limiter.HoldForeign: {codes.PermissionDenied, http.StatusForbidden, "holder: this hold is another holder's"},
-	limiter.HoldsOfNode: {
+var holdFaults = map[limiter.HoldState]*fault{
+	limiter.HoldRanOut:  holdFault(codes.FailedPrecondition, http.StatusGone, "id: this hold has run out, and was charged as its limit says; report what was used beyond that"),
+	limiter.HoldUnknown: holdFault(codes.NotFound, http.StatusNotFound, "id: there is no hold of this id, or not any more"),
+	limiter.HoldOther:   holdFault(codes.AlreadyExists, http.StatusConflict, "id: this hold was settled with another amount before; or its id is another hold's"),
+	limiter.HoldForeign: holdFault(codes.PermissionDenied, http.StatusForbidden, "holder: this hold is another holder's"),
+	limiter.HoldsOfNode: holdFault(
 		codes.ResourceExhausted, http.StatusTooManyRequests,
 		fmt.Sprintf("items: %d holds are open on one node, which is the most; settle some, or let them run out earlier", limiter.MaxHolds),
-	},
-	limiter.HoldsOfLimit: {
+	),
+	limiter.HoldsOfLimit: holdFault(
 		codes.ResourceExhausted, http.StatusTooManyRequests,
 		fmt.Sprintf("items: this limit has %d holds open on one node, which is the most; settle some, or let them run out earlier", limiter.MaxHoldsOfLimit),
-	},
-	limiter.HoldsOfHolder: {
+	),
+	limiter.HoldsOfHolder: holdFault(
 		codes.ResourceExhausted, http.StatusTooManyRequests,
 		fmt.Sprintf("holder: has %d holds of this limit open on one node, which is the most; settle some, or name holders", limiter.MaxHoldsOfHolder),
-	},
+	),
 }
 
 // HoldError is what a client is told if d, the answer to op, says that there is no hold, or not any

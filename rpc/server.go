@@ -83,7 +83,7 @@ func NewServer(c ServerConfig) *Server {
 	ending, inlines := make(chan struct{}), orNew(c.Inlines, c.Node)
 	door := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
 	if c.Metrics != nil {
-		c.Metrics.addIntake(door)
+		door.showIn(c.Metrics)
 	}
 	calls := &admit{clients: clientsOf(c.Clients, c.AuthToken), single: make(map[string]bool), gate: c.Gate}
 	s := grpc.NewServer(append(doorOptions(c.TLS),

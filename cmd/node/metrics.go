@@ -8,7 +8,8 @@ import (
 
 // newMetrics makes what /metrics shows of this node; clientTLS is what the doors for clients show.
 func (r *running) newMetrics(clientTLS *tls.Config) *rpc.Metrics {
-	m := rpc.NewMetrics(r.node, r.peers)
+	m := rpc.NewMetrics(r.node)
+	m.Register(r.peers)
 	m.SetBuild(version())
 	m.Register(r.envoy)
 	r.envoy.Measure(m.Checks("envoy"))

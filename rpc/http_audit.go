@@ -1,0 +1,33 @@
+package rpc
+
+import (
+	"net/http"
+
+	"penstock/rpc/access"
+	"penstock/rpc/audit"
+)
+
+// recorder is that of the client of r.
+func (w *web) recorder(r *http.Request) recorder {
+	return recorder{w.Audit, access.Of(r.Context()), r.RemoteAddr}
+}
+
+// auditJSON is GET /v1/audit.
+type auditJSON struct {
+	Node    string        `json:"node"`
+	Entries []audit.Entry `json:"entries"`
+}
+
+// auditDefault is the number of entries that /v1/audit shows unless it is told otherwise.
+const auditDefault = 100
+
+// audit is GET /v1/audit?count=: the last changes at this node, the latest first.
+func (w *web) audit(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "count")
+	n, f := queryCount(q, auditDefault, f)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	writeJSON(rw, http.StatusOK, auditJSON{w.Node.ID(), w.Audit.Last(n)})
+}
