@@ -56,18 +56,43 @@ var arrows = map[string]string{
 	"rpc -> limiter/rules": "forward-auth fills the templates of keys, and says what rules ask for",
 	"rpc -> ring":          "the status pages show who owns a key",
 	"rpc -> proto":         "the doors' messages",
+	"rpc -> rpc/door":      "what all doors share: faults, rights, limits brought along, metrics",
+	"rpc -> rpc/clock":     "doors and lines read the node's clock",
 	"rpc -> rpc/access":    "every door asks what its client may do",
 	"rpc -> rpc/audit":     "what clients change is recorded",
 	"rpc -> rpc/fair":      "a client that asks for more than its share is refused",
-	"rpc -> rpc/resp":      "the Redis protocol's bytes",
 	"rpc -> rpc/ui":        "the page of a node",
 
 	"rpc -> cluster/ownership": "frames carry what boots say about ownership",
 
+	"rpc/clock -> limiter": "instants are limiter's",
+
+	"rpc/door -> cluster":    "what is wrong with a request, the node says",
+	"rpc/door -> limiter":    "requests bring limits along",
+	"rpc/door -> rpc/access": "every door asks what its client may do",
+	"rpc/door -> rpc/audit":  "what clients change is recorded",
+	"rpc/door -> rpc/fair":   "a refusal for want of room is a fault like others",
+
+	"rpc/redis -> cluster":    "a round of commands becomes a request of the node",
+	"rpc/redis -> limiter":    "the numbers of a command are a limit",
+	"rpc/redis -> rpc/access": "a client names itself by AUTH",
+	"rpc/redis -> rpc/audit":  "DEL is recorded",
+	"rpc/redis -> rpc/door":   "what all doors share",
+	"rpc/redis -> rpc/fair":   "rounds are refused while there are too many requests",
+	"rpc/redis -> rpc/resp":   "the protocol's bytes",
+
+	"rpc/rpctest -> cluster":   "nodes for tests",
+	"rpc/rpctest -> limiter":   "… with limits",
+	"rpc/rpctest -> ring":      "… that hold all partitions",
+	"rpc/rpctest -> proto":     "items of messages",
+	"rpc/rpctest -> rpc/clock": "… on the machine's clock",
+	"rpc/rpctest -> rpc/resp":  "a client of the Redis protocol",
+
 	"rpc/envoy -> cluster":        "a request of an Envoy becomes one of the node",
 	"rpc/envoy -> limiter":        "descriptors meet limits, or bring them along",
 	"rpc/envoy -> limiter/policy": "an Envoy says what a request is, and the files which limit that meets",
-	"rpc/envoy -> rpc":            "all doors say errors alike",
+	"rpc/envoy -> rpc/door":       "all doors say errors alike",
+	"rpc/envoy -> rpc":            "… also on pages",
 	"rpc/envoy -> rpc/access":     "an Envoy is a client with rights as any other",
 
 	"rpc/client -> proto":   "the client speaks the public protocol",
@@ -78,6 +103,7 @@ var arrows = map[string]string{
 	"embedded -> limiter":        "… with limits and a table",
 	"embedded -> limiter/rules":  "… and rules, if it has some",
 	"embedded -> rpc":            "… and the real world's hands",
+	"embedded -> rpc/clock":      "… its clock among them",
 	"embedded -> rpc/client":     "it answers as a client does, so that a program can have either",
 
 	"sim -> cluster":        "the imagined world runs the real node",
@@ -94,7 +120,10 @@ var arrows = map[string]string{
 	"cmd/node -> cluster":        "wiring",
 	"cmd/node -> cluster/gossip": "wiring",
 	"cmd/node -> rpc":            "wiring",
+	"cmd/node -> rpc/clock":      "wiring",
+	"cmd/node -> rpc/door":       "wiring",
 	"cmd/node -> rpc/envoy":      "wiring",
+	"cmd/node -> rpc/redis":      "wiring",
 	"cmd/node -> rpc/access":     "wiring",
 	"cmd/node -> rpc/audit":      "wiring",
 	"cmd/node -> rpc/fair":       "wiring",
@@ -109,6 +138,17 @@ var testArrows = map[string]string{
 
 	"cmd/node -> embedded": "the table of docs/doors.md tries a node inside a program as well",
 
+	"rpc -> rpc/rpctest": "nodes, authorities and a client of the Redis protocol",
+	"rpc -> rpc/redis":   "rights, audit and the gate hold at every door",
+
+	"rpc/envoy -> rpc/clock": "the door is tested beside those of a node with a clock",
+
+	"rpc/redis -> rpc":         "the same limit through other doors counts as one",
+	"rpc/redis -> rpc/clock":   "… which need the node's clock",
+	"rpc/redis -> rpc/rpctest": "nodes, authorities and a client of the Redis protocol",
+	"rpc/redis -> proto":       "… asked over gRPC",
+
+	"rpc/client -> rpc/clock":     "the client is tested against a node with a clock",
 	"rpc/client -> rpc":           "the client is tested against the real door",
 	"rpc/client -> cluster":       "… of a real node",
 	"rpc/client -> limiter/rules": "… that has rules",
@@ -159,6 +199,17 @@ var walls = map[string]string{
 	"rpc -> sim":            "the real world's hands do not know the imagined world's",
 	"rpc -> *":              "rpc turns wires into calls of the node; wiring is cmd/node's work",
 
+	"rpc/clock -> *": "the machine's clock knows instants and nothing that reads them",
+
+	"rpc/door -> rpc": "doors stand on what they share, and not the other way round",
+	"rpc/door -> *":   "what all doors share knows none of them, and no protocol",
+
+	"rpc/redis -> rpc": "doors do not know each other: what they share is in rpc/door",
+	"rpc/redis -> *":   "a door turns a wire into calls of the node; wiring is cmd/node's work",
+
+	"rpc/rpctest -> rpc": "internal tests of every door import rpctest, so it imports no door",
+	"rpc/rpctest -> *":   "rpctest makes what tests of several doors need, from what all doors stand on",
+
 	"rpc/audit -> *": "audit keeps lines: what they are about is not known here",
 
 	"rpc/access -> *": "access is rules about names: it knows neither the node nor a protocol",
@@ -201,7 +252,7 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "memberlist brings goroutines, clocks and callbacks under locks; only Views leave cluster/gossip",
 	},
 	"google.golang.org/grpc": {
-		rooms:  "rpc rpc/client rpc/envoy proto",
+		rooms:  "rpc rpc/door rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in the simulator",
 	},
 	"google.golang.org/protobuf": {
@@ -217,7 +268,7 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "Envoy's messages as its authors generate them: copies of our own would collide with theirs in a program that has both",
 	},
 	"github.com/prometheus/client_golang": {
-		rooms:  "rpc rpc/envoy",
+		rooms:  "rpc rpc/door rpc/envoy rpc/redis",
 		reason: "rooms count in plain fields beside the branch they count; a door reads them at scrape",
 	},
 	"github.com/goccy/go-yaml": {

@@ -27,6 +27,7 @@ import (
 	"penstock/limiter/rules"
 	"penstock/rpc"
 	"penstock/rpc/client"
+	"penstock/rpc/clock"
 )
 
 // Config describes a node. Its zero value is a node that is alone, without limits.
@@ -63,7 +64,7 @@ type PeerTLS struct{ Cert, Key, CA string }
 
 // Node is a node that runs in this program. It is a client.Limiter.
 type Node struct {
-	clock  *rpc.Clock
+	clock  *clock.Clock
 	node   *cluster.Node
 	peers  *rpc.Peers
 	door   *rpc.Server    // for peers; nil if alone
@@ -95,7 +96,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Agent {
 		member.Role = cluster.RoleAgent
 	}
-	n := &Node{clock: rpc.NewClock()}
+	n := &Node{clock: clock.New()}
 	n.peers = rpc.NewPeers(rpc.PeersConfig{ID: member.ID, Boot: member.Boot, Cluster: c.Cluster, Clock: n.clock, TLS: clientTLS, Logger: c.Logger})
 	n.node, err = cluster.New(cluster.Config{
 		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory}),

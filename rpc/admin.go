@@ -12,6 +12,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/ring"
 	"penstock/rpc/audit"
+	"penstock/rpc/door"
 )
 
 // admin is penstock.v1.Admin.
@@ -28,7 +29,7 @@ type admin struct {
 func (a *admin) Members(context.Context, *penstockv1.MembersRequest) (*penstockv1.MembersResponse, error) {
 	v := a.node.View()
 	if v == nil {
-		return nil, StatusError(cluster.ErrNoView)
+		return nil, door.StatusError(cluster.ErrNoView)
 	}
 	out := &penstockv1.MembersResponse{Ring: ringName(v), LimitsDisagreeing: disagreeing(a.node)}
 	for _, k := range knownMembers(a.node, v, a.roster) {
@@ -71,7 +72,7 @@ func (a *admin) Ring(_ context.Context, in *penstockv1.RingRequest) (*penstockv1
 	}
 	v := a.node.View()
 	if v == nil {
-		return nil, StatusError(cluster.ErrNoView)
+		return nil, door.StatusError(cluster.ErrNoView)
 	}
 	p := locate(v, string(in.Key))
 	return &penstockv1.RingResponse{Owner: p.owner, Heir: p.heir, Partition: int32(p.partition), Ring: ringName(v)}, nil

@@ -14,6 +14,7 @@ import (
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // maxAdminRequest is the most that a call of penstock.v1.Admin may send, in bytes. The largest is
@@ -90,7 +91,7 @@ func withoutDeadlines(rw http.ResponseWriter) error {
 
 // refuseCall answers a call with the status of err, and with headers alone, as gRPC has it.
 func refuseCall(rw http.ResponseWriter, err error) {
-	s := status.Convert(StatusError(err))
+	s := status.Convert(door.StatusError(err))
 	answer := rw.Header()
 	answer.Set("Content-Type", "application/grpc")
 	answer.Set("Grpc-Status", strconv.Itoa(int(s.Code())))

@@ -8,11 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
 )
 
 // candidateJSON is a candidate as GET /v1/limits shows it: its rule, and how its answers compare
@@ -115,7 +114,7 @@ func underCandidate(err error) error {
 }
 
 // promoteLimit puts the candidate of a limit in the limit's place.
-func promoteLimit(n *cluster.Node, rec recorder, name string) error {
+func promoteLimit(n *cluster.Node, rec door.Recorder, name string) error {
 	before := n.Limits()[name]
 	if before == nil {
 		return cluster.ErrNotPut
@@ -141,30 +140,8 @@ func promoteLimit(n *cluster.Node, rec recorder, name string) error {
 func (a *admin) PromoteLimit(
 	ctx context.Context, in *penstockv1.PromoteLimitRequest,
 ) (*penstockv1.PromoteLimitResponse, error) {
-	if err := promoteLimit(a.node, recorderOf(ctx, a.audit), in.Name); err != nil {
-		return nil, StatusError(err)
+	if err := promoteLimit(a.node, door.RecorderOf(ctx, a.audit), in.Name); err != nil {
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.PromoteLimitResponse{Node: a.node.ID()}, nil
-}
-
-var candidateDesc = prometheus.NewDesc(
-	"penstock_candidate_checks_total",
-	"Checks shown to the candidate of a limit at this node's doors: by the limit's decision and the candidate's (unknown: no answer).",
-	[]string{"limit", "decision", "candidate"},
-	nil,
-)
-
-// collectCandidates sends five series for each limit with a candidate.
-func collectCandidates(n *cluster.Node, to chan<- prometheus.Metric) {
-	for limit, t := range n.Stats().Candidates() {
-		send := func(decision, candidate string, n uint64) {
-			to <- prometheus.MustNewConstMetric(candidateDesc, prometheus.CounterValue, float64(n),
-				strings.ToValidUTF8(limit, "\uFFFD"), decision, candidate)
-		}
-		send("allowed", "allowed", t.Allowed-min(t.Allowed, t.NewlyAllowed))
-		send("denied", "allowed", t.NewlyAllowed)
-		send("denied", "denied", t.Denied-min(t.Denied, t.NewlyDenied))
-		send("allowed", "denied", t.NewlyDenied)
-		send("any", "unknown", t.Unknown)
-	}
 }

@@ -7,12 +7,13 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/rpctest"
 )
 
 // trying is a node whose file has the limit tried, with a candidate.
 func trying(t *testing.T) *cluster.Node {
 	t.Helper()
-	n := alone(t)
+	n := rpctest.Alone(t)
 	s := httpSpecs[0]
 	s.Name = "tried"
 	l, err := limiter.New(s)
@@ -30,10 +31,10 @@ func trying(t *testing.T) *cluster.Node {
 // the metrics what it would have done, and takes the limit's place when it is promoted; what keys
 // have used of the limit stays.
 func TestCandidateIsPutShownAndPromoted(t *testing.T) {
-	n := alone(t)
+	n := rpctest.Alone(t)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
 	put := func(candidate string) (int, string) {
-		r, text := page(h, "PUT", "/v1/limits", `{"name":"new","algorithm":"fixed_window",`+
+		r, text := rpctest.Page(h, "PUT", "/v1/limits", `{"name":"new","algorithm":"fixed_window",`+
 			`"anchor":"first_hit","limit":5,"per":"1h","dry_run":false,"candidate":`+candidate+`}`)
 		return r.StatusCode, text
 	}
@@ -45,12 +46,12 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 		if i >= 5 {
 			want = 429
 		}
-		if r, text := page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != want {
+		if r, text := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != want {
 			t.Fatalf("check %d: %d %s; want %d", i, r.StatusCode, text, want)
 		}
 	}
 	var out namedLimits
-	_, text := page(h, "GET", "/v1/limits", "")
+	_, text := rpctest.Page(h, "GET", "/v1/limits", "")
 	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Limits) != 1 ||
 		out.Limits[0].Candidate == nil {
 		t.Fatal(err, text)
@@ -60,7 +61,7 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 		c.NewlyAllowed != 0 {
 		t.Errorf("%+v; want 2 allowed, 5 denied, 3 of them newly", c)
 	}
-	_, text = page(h, "GET", "/metrics", "")
+	_, text = rpctest.Page(h, "GET", "/metrics", "")
 	for _, want := range []string{
 		`penstock_candidate_checks_total{candidate="allowed",decision="allowed",limit="new"} 2`,
 		`penstock_candidate_checks_total{candidate="denied",decision="allowed",limit="new"} 3`,
@@ -74,13 +75,13 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 	if strings.Contains(text, "(candidate)") {
 		t.Error("/metrics counts the candidate as a limit")
 	}
-	if r, text := page(h, "POST", "/v1/limits/promote?name=new", ""); r.StatusCode != 200 {
+	if r, text := rpctest.Page(h, "POST", "/v1/limits/promote?name=new", ""); r.StatusCode != 200 {
 		t.Fatal(r.StatusCode, text)
 	}
 	if l := n.Limits()["new"]; l.Limit != 2 || l.Candidate() != nil {
 		t.Errorf("promoted: %+v", l.Spec)
 	}
-	if r, text := page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != 429 {
+	if r, text := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != 429 {
 		t.Errorf("what the key has used is forgotten: %d %s", r.StatusCode, text)
 	}
 	for candidate, want := range map[string]string{
@@ -99,7 +100,7 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 		n.Limits()["new"].Candidate().Per.Hours() != 1 {
 		t.Errorf("another algorithm: %d %s", code, text)
 	}
-	r, text := page(
+	r, text := rpctest.Page(
 		h,
 		"PUT",
 		"/v1/limits",

@@ -13,6 +13,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
 )
 
 // checkCall is one Check with the memory of all that it is made of, used again and again: a
@@ -22,7 +23,7 @@ type checkCall struct {
 	request cluster.Request // what is asked; its texts and keys lie in bytes
 	out     []cluster.Decision
 	verdict *penstockv1.Verdict // nil: none was asked for
-	from    caller              // who asks
+	from    door.Caller         // who asks
 	before  []cluster.Decision  // of a reset that is recorded
 
 	bytes []byte                   // of the message

@@ -8,13 +8,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // TestCheckCallIsUsedAgain: what a call read and answered before is not in what it reads and
 // answers next, whether it or the library has read it.
 func TestCheckCallIsUsedAgain(t *testing.T) {
 	codec := newHotCodec()
-	door := &rateLimiter{node: alone(t, perHour), clock: NewClock(), inlines: new(Inlines)}
+	door := &rateLimiter{node: rpctest.Alone(t, perHour), clock: clock.New(), inlines: new(door.Inlines)}
 	used := new(checkCall)
 	item := func(key string, cost int64) *penstockv1.Item {
 		return &penstockv1.Item{Limit: perHour.Name, Key: []byte(key), Cost: new(cost)}

@@ -19,7 +19,9 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/ring"
+	"penstock/rpc/clock"
 	"penstock/rpc/fair"
+	"penstock/rpc/rpctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type station struct {
 	t      testing.TB
 	member cluster.Member
-	clock  *Clock
+	clock  *clock.Clock
 	node   *cluster.Node
 	peers  *Peers
 	doors  []*Server // for peers, for clients
@@ -74,7 +76,7 @@ func newStations(t testing.TB, k int, specs ...limiter.Spec) []*station {
 			s.see(members)
 		}
 	}
-	eventually(t, "every partition has a holder", func() bool {
+	rpctest.Eventually(t, "every partition has a holder", func() bool {
 		held := 0
 		for _, s := range all {
 			held += s.node.Held()
@@ -86,7 +88,7 @@ func newStations(t testing.TB, k int, specs ...limiter.Spec) []*station {
 
 func newStation(t testing.TB, id string, boot uint64, name string) *station {
 	t.Helper()
-	s := &station{t: t, clock: NewClock()}
+	s := &station{t: t, clock: clock.New()}
 	quiet := slog.New(slog.DiscardHandler)
 	s.peers = NewPeers(PeersConfig{ID: id, Boot: boot, Cluster: name, Clock: s.clock, Logger: quiet})
 	node, err := cluster.New(cluster.Config{
@@ -116,13 +118,6 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 		}
 	})
 	return s
-}
-
-// patience is a context for calls that a busy machine must not fail.
-func patience(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // open serves d on loopback and returns the address.
@@ -162,13 +157,9 @@ func keyOf(owner *station, i int) string {
 	}
 }
 
-func item(limit, key string, cost int64) *penstockv1.Item {
-	return &penstockv1.Item{Limit: limit, Key: []byte(key), Cost: &cost}
-}
-
 func remaining(t *testing.T, s *station, limit, key string) int64 {
 	t.Helper()
-	out, err := s.client.Peek(patience(t), &penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key)}}})
+	out, err := s.client.Peek(rpctest.Patience(t), &penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +180,7 @@ func TestExactlyTheLimit(t *testing.T) {
 			spec.Limit = int64(c.limit)
 			stations := newStations(t, 3, spec)
 			admitted := make([]atomic.Int64, c.keys)
-			ctx := patience(t)
+			ctx := rpctest.Patience(t)
 			var wg sync.WaitGroup
 			for caller := range callers {
 				wg.Go(func() {
@@ -197,7 +188,7 @@ func TestExactlyTheLimit(t *testing.T) {
 						n := caller*(c.checks/callers) + i
 						key := n % c.keys
 						out, err := stations[(caller+i)%3].client.Check(ctx, &penstockv1.CheckRequest{
-							Items: []*penstockv1.Item{item("big", fmt.Sprintf("k%d", key), 1)},
+							Items: []*penstockv1.Item{rpctest.Item("big", fmt.Sprintf("k%d", key), 1)},
 						})
 						switch {
 						case err != nil:

@@ -7,10 +7,11 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
 )
 
 // decode makes a request of the items in; their keys stay where they are.
-func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *Inlines) error {
+func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.Inlines) error {
 	if len(in) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
 		return &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(in), cluster.MaxItems)}
 	}
@@ -36,12 +37,12 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *Inline
 				return &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
 			}
 			if op == cluster.OpTake {
-				to.Inline, err = inlines.bring(inlineSpec(it.Inline), c.from)
+				to.Inline, err = inlines.Bring(inlineSpec(it.Inline), c.from)
 			} else {
-				to.Inline, err = inlines.get(inlineSpec(it.Inline), c.from)
+				to.Inline, err = inlines.Get(inlineSpec(it.Inline), c.from)
 			}
 			if err != nil {
-				return inlineError(i, err)
+				return door.InlineError(i, err)
 			}
 		}
 	}
@@ -68,10 +69,10 @@ func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
 		Name:          in.Name,
 		Algorithm:     limiter.Algorithm(small(int32(in.Algorithm))),
 		Limit:         in.Limit,
-		Per:           fromMillis(in.PerMs),
+		Per:           door.FromMillis(in.PerMs),
 		Burst:         in.Burst,
 		CountRejected: in.CountRejected,
-		MinGap:        fromMillis(in.MinGapMs),
+		MinGap:        door.FromMillis(in.MinGapMs),
 		Refill:        in.Refill,
 		Strict:        in.Strict,
 		Drain:         in.Drain,
@@ -122,10 +123,10 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 		d := &out[i]
 		all[i] = &penstockv1.Decision{
 			Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
-			RetryAfterMs: millis(d.RetryAfter), ResetAfterMs: millis(d.ResetAfter), DelayMs: millis(d.Delay),
+			RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter), DelayMs: door.Millis(d.Delay),
 			LimitName: d.Rule.Name, Owner: d.Owner, Source: encodeSource(d.Source),
 			Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
-			Restarted: restarted(d), Override: d.Rule.Override,
+			Restarted: door.Restarted(d), Override: d.Rule.Override,
 			Drained: d.Drained, SessionMs: int64(d.Session),
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/audit"
+	"penstock/rpc/door"
 )
 
 // Credit gives units back to a key, on an operator's word, and records it.
@@ -18,7 +19,7 @@ func (a *admin) Credit(
 	ctx context.Context, in *penstockv1.CreditRequest,
 ) (*penstockv1.CreditResponse, error) {
 	if in.Units < 1 || in.Units > limiter.MaxLimit {
-		return nil, StatusError(&cluster.InputError{
+		return nil, door.StatusError(&cluster.InputError{
 			Field:  "units",
 			Reason: fmt.Sprintf("is %d; 1 to %d are accepted", in.Units, int64(limiter.MaxLimit)),
 		})
@@ -28,10 +29,10 @@ func (a *admin) Credit(
 	look.Op, item.Cost = cluster.OpPeek, -in.Units
 	before, after := make([]cluster.Decision, 1), make([]cluster.Decision, 1)
 	if err := a.node.Check(&cluster.Request{Items: []cluster.Item{look}}, before); err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	if err := a.node.Check(&cluster.Request{Items: []cluster.Item{item}}, after); err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	if d := &after[0]; d.Source == cluster.SourceFallback {
 		return nil, status.Errorf(
@@ -40,11 +41,11 @@ func (a *admin) Credit(
 			d.Owner,
 		)
 	}
-	recorderOf(ctx, a.audit).add(audit.Entry{
+	door.RecorderOf(ctx, a.audit).Add(audit.Entry{
 		Action: "credit", Target: in.Limit, Key: audit.HashKey(item.Key),
-		Before: keyCount{
+		Before: door.KeyCount{
 			Remaining: before[0].Remaining,
-		}, After: keyCount{Remaining: after[0].Remaining},
+		}, After: door.KeyCount{Remaining: after[0].Remaining},
 	})
 	return &penstockv1.CreditResponse{Decision: encode(after)[0]}, nil
 }

@@ -10,16 +10,17 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: a credit gives back what it says, never above full, is recorded with the state before
 // and after, and needs the right to write.
 func TestCredit(t *testing.T) {
-	n := alone(t, httpSpecs...)
+	n := rpctest.Alone(t, httpSpecs...)
 	var log strings.Builder
 	a := &admin{node: n, audit: audit.New(&log, nil)}
 	h := NewHTTP(HTTPConfig{Node: n})
-	page(h, "GET", "/v1/check?limit=demo&key=k&cost=4", "")
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k&cost=4", "")
 	credit := func(limit, key string, units int64) (*penstockv1.CreditResponse, error) {
 		return a.Credit(
 			t.Context(),

@@ -21,13 +21,15 @@ import (
 
 	"penstock/cluster"
 	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
 )
 
 // PeerServerConfig makes the door for other nodes. Node, Cluster and Clock are required.
 type PeerServerConfig struct {
 	Node    *cluster.Node
 	Cluster string       // name of the cluster; nodes of another one are refused
-	Clock   *Clock       // the node's
+	Clock   *clock.Clock // the node's
 	TLS     *tls.Config  // nil: plaintext. See ServerTLS
 	Logger  *slog.Logger // default slog.Default
 }
@@ -63,10 +65,10 @@ func NewPeerServer(c PeerServerConfig) *Server {
 // peerDoor serves the streams of other nodes.
 type peerDoor struct {
 	node   *cluster.Node
-	clock  *Clock
+	clock  *clock.Clock
 	me     greeting
 	log    *slog.Logger
-	limits limitCache
+	limits door.LimitCache
 	late   lateBudget    // of all streams
 	turned turnedAway    // who was refused lately
 	ending chan struct{} // closed when the door closes

@@ -10,6 +10,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/door"
 )
 
 // This file reads and writes the messages of proto/penstock/peer/v1/peer.proto by hand. The
@@ -198,7 +199,7 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 // frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes
 // of the frame.
 type frameReader struct {
-	known  *limitCache
+	known  *door.LimitCache
 	limits []frameLimit // of the frame under way, by index
 	ask    cluster.Ask  // the ask under way
 	memo   lineageMemo
@@ -240,7 +241,7 @@ func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.known.get(s)
+	return r.known.Get(s)
 }
 
 // readSpec reads a limit. Its texts lie in b.

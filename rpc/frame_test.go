@@ -18,6 +18,9 @@ import (
 	"penstock/limiter"
 	peerv1 "penstock/proto/penstock/peer/v1"
 	"penstock/ring"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // readAsk is what a frameReader has handed over, copied out of the frame.
@@ -103,7 +106,7 @@ func TestKeptAskOutlivesItsFrame(t *testing.T) {
 		a.Move = nil // what may wait has none
 		w.add(7, a, int64(time.Second))
 		read := func(b []byte) (asked *cluster.Ask) {
-			reader := &frameReader{known: new(limitCache)}
+			reader := &frameReader{known: new(door.LimitCache)}
 			if err := reader.read(b, 0, func(_ uint64, a *cluster.Ask, _ error) { asked = keep(a) }); err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +241,7 @@ func drawTerms(t *rapid.T) cluster.Terms {
 // TestFramesAreProtobuf holds the codec against the generated one: what it writes, the generated
 // code reads as the same asks; what either writes, it reads as what was asked.
 func TestFramesAreProtobuf(t *testing.T) {
-	reader := &frameReader{known: new(limitCache)}
+	reader := &frameReader{known: new(door.LimitCache)}
 	var w frameWriter
 	rapid.Check(t, func(t *rapid.T) {
 		var limits []*limiter.Limit
@@ -489,7 +492,7 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 	} {
 		f := goodFrame()
 		c.breaks(f)
-		asks, err := readFrame(&frameReader{known: new(limitCache)}, frameOf(t, f), 0)
+		asks, err := readFrame(&frameReader{known: new(door.LimitCache)}, frameOf(t, f), 0)
 		if err != nil || len(asks) != 2 {
 			t.Errorf("%s: %d asks, error %v", c.name, len(asks), err)
 			continue
@@ -505,45 +508,16 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 
 // Promise: a frame cannot cost without bound.
 func TestFrameOfTooManyAsks(t *testing.T) {
-	asks, err := readFrame(&frameReader{known: new(limitCache)}, frameOf(t, &peerv1.Frame{Asks: slices.Repeat([]*peerv1.Ask{{}}, maxAsks+1)}), 0)
+	asks, err := readFrame(&frameReader{known: new(door.LimitCache)}, frameOf(t, &peerv1.Frame{Asks: slices.Repeat([]*peerv1.Ask{{}}, maxAsks+1)}), 0)
 	if err == nil || len(asks) != maxAsks {
 		t.Errorf("%d asks were handed over, error %v; want %d and an error", len(asks), err, maxAsks)
-	}
-}
-
-// Promise: the same limit is the same pointer for everybody, and memory stays bounded however many
-// are sent.
-func TestLimitCache(t *testing.T) {
-	var c limitCache
-	spec := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute}
-	first, err := c.get(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 10 * limitCacheSize {
-		other := spec
-		other.Name = fmt.Sprint("other-", i)
-		if _, err := c.get(other); err != nil {
-			t.Fatal(err)
-		}
-		if i%100 == 0 {
-			if again, _ := c.get(spec); again != first {
-				t.Fatalf("after %d others an often used limit is another pointer", i)
-			}
-		}
-	}
-	if n := len(c.young) + len(c.old); n > 2*limitCacheSize {
-		t.Errorf("%d limits are kept, want at most %d", n, 2*limitCacheSize)
-	}
-	if _, err := c.get(limiter.Spec{Name: "bad", Algorithm: limiter.GCRA, Per: time.Minute}); err == nil {
-		t.Error("a limit of 0 is accepted")
 	}
 }
 
 // newDoor is a peer door of a node that owns everything.
 func newDoor(t testing.TB) *peerDoor {
 	t.Helper()
-	clock := NewClock()
+	clock := clock.New()
 	node, err := cluster.New(cluster.Config{
 		ID: "n1", Boot: 1, Clock: clock, Network: NewPeers(PeersConfig{ID: "n1", Boot: 1, Clock: clock}),
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
@@ -699,7 +673,7 @@ const oldestFrame = "0a130a0464656d6f100218052080b09dc2df0130011" +
 // Promise: nodes of two releases understand each other, as long as they speak one protocol: what is
 // not known is skipped, what is missing is zero.
 func TestFramesOfOtherReleases(t *testing.T) {
-	limit := mustLimit(limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute, Anchor: limiter.FirstHit})
+	limit := rpctest.MustLimit(limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute, Anchor: limiter.FirstHit})
 	var w frameWriter
 	w.reset()
 	w.add(1, &cluster.Ask{RingHash: 3, Hop: 1, Items: []cluster.AskItem{
@@ -729,7 +703,7 @@ func TestFramesOfOtherReleases(t *testing.T) {
 		m.ProtoReflect().SetUnknown(unknown)
 	}
 	for name, b := range map[string][]byte{"the oldest": old, "a later": frameOf(t, &later)} {
-		asks, err := readFrame(&frameReader{known: new(limitCache)}, b, 0)
+		asks, err := readFrame(&frameReader{known: new(door.LimitCache)}, b, 0)
 		if err != nil || len(asks) != 2 || asks[0].err != "" || asks[1].err != "" {
 			t.Fatalf("%s release's frame: %+v, %v", name, asks, err)
 		}

@@ -18,6 +18,8 @@ import (
 	"penstock/cluster/ownership"
 	peerv1 "penstock/proto/penstock/peer/v1"
 	"penstock/ring"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // messageKinds are all kinds of messages, each with the number that it has in frames.
@@ -338,7 +340,7 @@ func TestBrokenWordsAreRefused(t *testing.T) {
 	} {
 		f := goodFrame()
 		f.Asks[0].Words = row.words
-		asks, err := readFrame(&frameReader{known: new(limitCache)}, frameOf(t, f), 0)
+		asks, err := readFrame(&frameReader{known: new(door.LimitCache)}, frameOf(t, f), 0)
 		if err != nil || len(asks) != 2 || asks[1].err != "" {
 			t.Errorf("%s: %d asks, error %v: the next one suffers", row.name, len(asks), err)
 		}
@@ -413,7 +415,7 @@ func TestWordsTakeNoMemoryForWhatIsMissing(t *testing.T) {
 // Promise: no bytes of a peer crash a node, and all that is read means the same when it is handed
 // on.
 func FuzzWords(f *testing.F) {
-	minimizeBriefly()
+	rpctest.MinimizeBriefly()
 	epoch := &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}
 	for kind := range messageKinds {
 		f.Add(wireOf(f, theirWords(&peerv1.Said{

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"penstock/rpc/rpctest"
 	"strconv"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 // Promise: whatever a caller says in its greeting, a peer door admits only callers of its own
 // protocol and cluster, and takes each of them for the node that it says it is.
 func FuzzGreeting(f *testing.F) {
-	minimizeBriefly()
+	rpctest.MinimizeBriefly()
 	f.Add("east", "n1", "000000000000002a", protocol)
 	f.Add("west", "n1", "2a", protocol)
 	f.Add("", "", "", "")

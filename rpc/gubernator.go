@@ -16,6 +16,8 @@ import (
 	"penstock/limiter"
 	"penstock/proto/gubernator"
 	"penstock/rpc/audit"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
 )
 
 // gubernatorDoor is pb.gubernator.V1, over gRPC and as JSON. Follow one request:
@@ -27,8 +29,8 @@ import (
 type gubernatorDoor struct {
 	gubernator.UnimplementedV1Server
 	node     *cluster.Node
-	clock    *Clock // nil behind HTTP, where requests have no deadlines
-	inlines  *Inlines
+	clock    *clock.Clock // nil behind HTTP, where requests have no deadlines
+	inlines  *door.Inlines
 	draining func() bool         // nil: never
 	audit    *audit.Log          // of resets; nil: nothing is recorded
 	seconds  prometheus.Observer // of checks; nil: they are not measured
@@ -42,7 +44,7 @@ func (g *gubernatorDoor) GetRateLimits(ctx context.Context, in *gubernator.GetRa
 }
 
 func (g *gubernatorDoor) serve(ctx context.Context, c *gubernatorCall) error {
-	c.from = caller{ctx: ctx}
+	c.from = door.Caller{Context: ctx}
 	if t, ok := ctx.Deadline(); ok {
 		c.request.Deadline = g.clock.At(t)
 	}
@@ -77,7 +79,7 @@ func (*gubernatorDoor) LiveCheck(context.Context, *gubernator.LiveCheckReq) (*gu
 // answer decides the requests of c, which came at now. An error is a gRPC status, and with each
 // nothing was counted.
 func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
-	defer took(g.seconds, now)
+	defer door.Took(g.seconds, now)
 	in := c.in.Requests
 	if len(in) > cluster.MaxItems {
 		g.node.Stats().Refused.Add(1)
@@ -94,20 +96,20 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 		}
 	}
 	if last.denied != nil {
-		return StatusError(last.denied)
+		return door.StatusError(last.denied)
 	}
 	if len(c.places) == 0 {
 		return nil
 	}
 	c.decisions = c.decisions[:len(c.places)]
-	if err := permit(c.from.ticket(), &c.request); err != nil {
-		return StatusError(err)
+	if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
+		return door.StatusError(err)
 	}
 	if err := g.node.Check(&c.request, c.decisions); err != nil {
-		return StatusError(err)
+		return door.StatusError(err)
 	}
 	if resets {
-		c.from.recorder(g.audit).resets(c.request.Items, nil, c.decisions)
+		c.from.Recorder(g.audit).Resets(c.request.Items, nil, c.decisions)
 	}
 	owners := g.ownersOf(g.node.View())
 	for k, i := range c.places {
@@ -123,7 +125,7 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 type lastStated struct {
 	by    *gubernator.RateLimitReq
 	limit *limiter.Limit
-	from  caller // of the message
+	from  door.Caller // of the message
 	// denied is why the client may not bring a limit along; nil: it may
 	denied error
 }
@@ -134,8 +136,8 @@ func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *
 		o.Algorithm == r.Algorithm && has(o, gubernator.Behavior_DURATION_IS_GREGORIAN) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
 		return last.limit, nil
 	}
-	l, err = g.inlines.bring(stated(now, r), last.from)
-	if isAccess(err) {
+	l, err = g.inlines.Bring(stated(now, r), last.from)
+	if door.IsAccess(err) {
 		last.denied = err
 	}
 	if err == nil {
@@ -258,7 +260,7 @@ func stated(now time.Time, r *gubernator.RateLimitReq) limiter.Spec {
 		Name:      r.Name,
 		Algorithm: limiter.StatedWindow,
 		Limit:     min(max(r.Limit, 1), limiter.MaxLimit),
-		Per:       min(max(fromMillis(r.Duration), limiter.MinPer), limiter.MaxPer),
+		Per:       min(max(door.FromMillis(r.Duration), limiter.MinPer), limiter.MaxPer),
 	}
 	calendar := has(r, gubernator.Behavior_DURATION_IS_GREGORIAN)
 	switch {
@@ -310,7 +312,7 @@ func encodeGubernator(out *gubernator.RateLimitResp, now time.Time, owner map[st
 	if !d.Allowed {
 		out.Status = gubernator.Status_OVER_LIMIT
 		if d.RetryAfter >= 0 {
-			out.Metadata["retry_after_ms"] = strconv.FormatInt(millis(d.RetryAfter), 10)
+			out.Metadata["retry_after_ms"] = strconv.FormatInt(door.Millis(d.RetryAfter), 10)
 		}
 	}
 	if d.Degraded {

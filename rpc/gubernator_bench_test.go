@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"penstock/proto/gubernator"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // BenchmarkGubernatorDoor is what a node does for a message of Gubernator's API, from its bytes to
@@ -16,7 +18,7 @@ import (
 func BenchmarkGubernatorDoor(b *testing.B) {
 	for _, items := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
-			door := &gubernatorDoor{node: alone(b), inlines: new(Inlines)}
+			door := &gubernatorDoor{node: rpctest.Alone(b), inlines: new(door.Inlines)}
 			in := &gubernator.GetRateLimitsReq{}
 			for i := range items {
 				in.Requests = append(in.Requests, &gubernator.RateLimitReq{

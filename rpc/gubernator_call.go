@@ -12,6 +12,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/proto/gubernator"
+	"penstock/rpc/door"
 )
 
 // gubernatorCall is one GetRateLimits with the memory of all that it is made of. Those that come
@@ -20,7 +21,7 @@ type gubernatorCall struct {
 	in  *gubernator.GetRateLimitsReq
 	out gubernator.GetRateLimitsResp
 
-	from      caller // who asks
+	from      door.Caller // who asks
 	request   cluster.Request
 	places    []int // of its items among the requests
 	decisions []cluster.Decision

@@ -15,13 +15,14 @@ import (
 	"penstock/cluster"
 	"penstock/proto/gubernator"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // gubernatorPages serves Gubernator's JSON as its own gateway does: field names of the .proto file,
 // and camelCase too; fields that are not known are passed over; all fields are written, 64-bit
 // numbers as strings; errors are google.rpc.Status.
 func (w *web) gubernatorPages(m *mux) {
-	door := &gubernatorDoor{
+	g := &gubernatorDoor{
 		node: w.Node, inlines: w.inlines, draining: w.Draining, audit: w.Audit, seconds: w.Metrics.Checks("gubernator"),
 	}
 	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
@@ -31,17 +32,17 @@ func (w *web) gubernatorPages(m *mux) {
 			writeGubernator(rw, nil, err)
 			return
 		}
-		c := &gubernatorCall{in: in, from: caller{tls: r.TLS, client: access.Of(r.Context())}}
-		c.from.addr, _ = w.clientAddress(r) // a client on a Unix socket has none
-		err = door.answer(time.Now(), c)
+		c := &gubernatorCall{in: in, from: door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}}
+		c.from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
+		err = g.answer(time.Now(), c)
 		writeGubernator(rw, &c.out, err)
 	}))
 	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {
-		out, err := door.HealthCheck(r.Context(), nil)
+		out, err := g.HealthCheck(r.Context(), nil)
 		writeGubernator(rw, out, err)
 	})
 	m.handle("GET /v1/LiveCheck", func(rw http.ResponseWriter, r *http.Request) {
-		out, err := door.LiveCheck(r.Context(), nil)
+		out, err := g.LiveCheck(r.Context(), nil)
 		writeGubernator(rw, out, err)
 	})
 }
@@ -58,7 +59,7 @@ func readGubernator(rw http.ResponseWriter, r *http.Request) (*gubernator.GetRat
 	case errors.As(err, &large):
 		return nil, status.Errorf(codes.OutOfRange, "body: has more than %d bytes", large.Limit)
 	case errors.Is(err, ErrBodies):
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	case err != nil:
 		return nil, status.Errorf(codes.InvalidArgument, "body: cannot be read: %v", err)
 	case objects(b) > maxObjects: // before each takes the memory of a request

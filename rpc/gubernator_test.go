@@ -17,6 +17,9 @@ import (
 
 	"penstock/cluster"
 	"penstock/proto/gubernator"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // The names that rows of the table use.
@@ -59,7 +62,7 @@ func leakyLimit(n int64) func(*gubernator.RateLimitReq) {
 func inBubble(t *testing.T, f func(t *testing.T, door *gubernatorDoor)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(t, &gubernatorDoor{node: alone(t), clock: NewClock(), inlines: new(Inlines)})
+		f(t, &gubernatorDoor{node: rpctest.Alone(t), clock: clock.New(), inlines: new(door.Inlines)})
 	})
 }
 
@@ -372,31 +375,31 @@ func TestGubernatorBatch(t *testing.T) {
 
 // Promise: the same key and limit through two doors count as one.
 func TestGubernatorSharesNamedLimits(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node})
-	page(h, "GET", "/v1/check?limit=demo&key=alice&cost=3", "")
-	door := &gubernatorDoor{node: node, inlines: new(Inlines)}
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice&cost=3", "")
+	door := &gubernatorDoor{node: node, inlines: new(door.Inlines)}
 	r := &gubernator.RateLimitReq{Name: "demo", UniqueKey: "alice", Hits: 1, Limit: 1000, Duration: 1}
 	if got := door.one(t, r); got.Status != under || got.Limit != 5 || got.Remaining != 1 {
 		t.Errorf("%v; want 1 remaining of the cluster's 5", got)
 	}
-	if _, body := page(h, "GET", "/v1/peek?limit=demo&key=alice", ""); !strings.Contains(body, `"remaining":1,`) {
+	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=alice", ""); !strings.Contains(body, `"remaining":1,`) {
 		t.Error(body)
 	}
 	// And one that requests bring along.
 	r.Name, r.Limit, r.Duration = "own", 5, 3_600_000
 	door.one(t, r)
 	inline := `{"key":"alice","cost":3,"inline":{"name":"own","algorithm":"stated_window","limit":5,"per":"1h"}}`
-	if _, body := page(h, "POST", "/v1/check", inline); !strings.Contains(body, `"remaining":1,`) {
+	if _, body := rpctest.Page(h, "POST", "/v1/check", inline); !strings.Contains(body, `"remaining":1,`) {
 		t.Error(body)
 	}
 }
 
 func TestGubernatorHealth(t *testing.T) {
 	draining := false
-	h := NewHTTP(HTTPConfig{Node: alone(t), Draining: func() bool { return draining }})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t), Draining: func() bool { return draining }})
 	for _, want := range []string{"healthy", "unhealthy"} {
-		answer, body := page(h, "GET", "/v1/HealthCheck", "")
+		answer, body := rpctest.Page(h, "GET", "/v1/HealthCheck", "")
 		var got struct {
 			Status    string `json:"status"`
 			Message   string `json:"message"`
@@ -411,21 +414,21 @@ func TestGubernatorHealth(t *testing.T) {
 		}
 		draining = true
 	}
-	if answer, body := page(h, "GET", "/v1/LiveCheck", ""); answer.StatusCode != 200 || strings.TrimSpace(body) != "{}" {
+	if answer, body := rpctest.Page(h, "GET", "/v1/LiveCheck", ""); answer.StatusCode != 200 || strings.TrimSpace(body) != "{}" {
 		t.Errorf("LiveCheck: %d %s", answer.StatusCode, body)
 	}
 }
 
 // Promise: JSON is read and written as by Gubernator's gateway, and what is broken charges nothing.
 func TestGubernatorJSON(t *testing.T) {
-	node := alone(t)
+	node := rpctest.Alone(t)
 	h := NewHTTP(HTTPConfig{Node: node})
 	for i, body := range []string{
 		`{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":10,"duration":60000}]}`,
 		`{"requests":[{"name":"n","uniqueKey":"k","hits":"1","limit":"10","duration":"60000","algorithm":"TOKEN_BUCKET","behavior":1}]}`,
 		`{"requests":[{"name":"n","unique_key":"k","hits":1e0,"limit":10,"duration":60000,"behavior":"GLOBAL","metadata":{"a":"b"},"createdAt":"1","later":[{}]}],"more":1}`,
 	} {
-		answer, text := page(h, "POST", "/v1/GetRateLimits", body)
+		answer, text := rpctest.Page(h, "POST", "/v1/GetRateLimits", body)
 		var out struct {
 			Responses []map[string]any `json:"responses"`
 		}
@@ -453,7 +456,7 @@ func TestGubernatorJSON(t *testing.T) {
 		`{"requests":[` + strings.Repeat("{},", 500_000) + `{}]}`:        400,
 		`{"requests":[{"name":"` + strings.Repeat("n", maxBody) + `"}]}`: 400,
 	} {
-		answer, text := page(h, "POST", "/v1/GetRateLimits", body)
+		answer, text := rpctest.Page(h, "POST", "/v1/GetRateLimits", body)
 		var out struct {
 			Code    int
 			Message string
@@ -463,10 +466,10 @@ func TestGubernatorJSON(t *testing.T) {
 			t.Errorf("%.60s: %d %.200s; want %d", body, answer.StatusCode, text, code)
 		}
 	}
-	if answer, _ := page(h, "GET", "/v1/GetRateLimits", ""); answer.StatusCode != http.StatusMethodNotAllowed {
+	if answer, _ := rpctest.Page(h, "GET", "/v1/GetRateLimits", ""); answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", answer.StatusCode)
 	}
-	if answer, _ := page(h, "POST", "/v1/GetRateLimits", `{}`, "Sec-Fetch-Site", "cross-site"); answer.StatusCode != http.StatusForbidden {
+	if answer, _ := rpctest.Page(h, "POST", "/v1/GetRateLimits", `{}`, "Sec-Fetch-Site", "cross-site"); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("a page of another site: %d", answer.StatusCode)
 	}
 	if now := node.Table().Stats().Keys; now != keys {
@@ -477,10 +480,10 @@ func TestGubernatorJSON(t *testing.T) {
 // Promise: a body of requests that are too many does not take their memory.
 func TestGubernatorBodyIsCountedBeforeItIsRead(t *testing.T) {
 	body := `{"requests":[` + strings.Repeat("{},", 500_000) + `{}]}`
-	h := NewHTTP(HTTPConfig{Node: alone(t)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t)})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	page(h, "POST", "/v1/GetRateLimits", body)
+	rpctest.Page(h, "POST", "/v1/GetRateLimits", body)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 20<<20 {
 		t.Errorf("%d MiB for a body of %d", took>>20, len(body)>>20)
@@ -497,7 +500,7 @@ func FuzzGubernator(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(seed)
-	door := &gubernatorDoor{node: alone(f), inlines: new(Inlines)}
+	door := &gubernatorDoor{node: rpctest.Alone(f), inlines: new(door.Inlines)}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in := new(gubernator.GetRateLimitsReq)
 		if proto.Unmarshal(b, in) != nil {
@@ -526,9 +529,9 @@ func FuzzGubernator(f *testing.F) {
 func FuzzGubernatorJSON(f *testing.F) {
 	f.Add(`{"requests":[{"name":"n","unique_key":"k","hits":"1","limit":10,"duration":60000,"metadata":{"\"{":"\\"}}]}`)
 	f.Add(`{"requests":[{"behavior":36,"algorithm":"LEAKY_BUCKET"}]}`)
-	h := NewHTTP(HTTPConfig{Node: alone(f)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f)})
 	f.Fuzz(func(t *testing.T, body string) {
-		answer, text := page(h, "POST", "/v1/GetRateLimits", body)
+		answer, text := rpctest.Page(h, "POST", "/v1/GetRateLimits", body)
 		if !json.Valid([]byte(text)) || answer.StatusCode != 200 && answer.StatusCode != 400 {
 			t.Fatalf("%q: %d %s", body, answer.StatusCode, text)
 		}

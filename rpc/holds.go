@@ -10,6 +10,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
 )
 
 const holdsDefault = 100
@@ -31,7 +32,7 @@ type openHold struct {
 
 // elsewhere says that another node decides for a key.
 func elsewhere(node string) error {
-	return &fault{
+	return &door.Fault{
 		Code: codes.FailedPrecondition, Status: http.StatusMisdirectedRequest, Field: "key",
 		Text: fmt.Sprintf("key: %s decides for it, and keeps its holds; ask there", node),
 	}
@@ -50,7 +51,7 @@ func listHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out openHolds,
 	}
 	out = openHolds{Node: n.ID(), Holds: make([]openHold, len(list)), There: there}
 	for i, h := range list {
-		out.Holds[i] = openHold{h.Limit, h.Key, h.Holder, h.Units, millis(h.Left)}
+		out.Holds[i] = openHold{h.Limit, h.Key, h.Holder, h.Units, door.Millis(h.Left)}
 	}
 	return out, nil
 }
@@ -59,11 +60,11 @@ func listHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out openHolds,
 func (a *admin) Holds(_ context.Context, in *penstockv1.HoldsRequest) (*penstockv1.HoldsResponse, error) {
 	count, err := readCount(int64(in.Count), holdsDefault)
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	list, err := listHolds(a.node, limiter.HoldFilter{Limit: in.Limit, Key: string(in.Key), Holder: in.Holder}, count)
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	out := &penstockv1.HoldsResponse{Node: list.Node, There: int64(list.There)}
 	for _, h := range list.Holds {
@@ -82,7 +83,7 @@ func (w *web) holds(rw http.ResponseWriter, r *http.Request) {
 	}
 	list, err := listHolds(w.Node, limiter.HoldFilter{Limit: q["limit"], Key: q["key"], Holder: q["holder"]}, count)
 	if err != nil {
-		writeFault(rw, explain(err))
+		writeFault(rw, door.Explain(err))
 		return
 	}
 	writeJSON(rw, http.StatusOK, list)

@@ -13,24 +13,25 @@ import (
 	"google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: who operates a cluster sees who holds what; whoever has settled is not there any more;
 // ids are not told.
 func TestWhoHoldsWhat(t *testing.T) {
-	n := alone(t, httpSpecs...)
+	n := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
 	ids := map[string]string{}
 	for i, holder := range []string{"ann", "bo", "ann"} {
 		var hold holdJSON
-		_, text := page(h, "POST", "/v1/reserve", fmt.Sprintf(`{"limit":"demo","key":"k%d","ttl_ms":%d,"cost":%d,"holder":%q}`, i%2, 60_000-i*1000, i+1, holder))
+		_, text := rpctest.Page(h, "POST", "/v1/reserve", fmt.Sprintf(`{"limit":"demo","key":"k%d","ttl_ms":%d,"cost":%d,"holder":%q}`, i%2, 60_000-i*1000, i+1, holder))
 		if err := json.Unmarshal([]byte(text), &hold); err != nil || hold.ID == "" {
 			t.Fatal(text, err)
 		}
 		ids[holder] = hold.ID
 	}
 	list := func(query string) (units []int64, out openHolds) {
-		r, text := page(h, "GET", "/v1/holds"+query, "")
+		r, text := rpctest.Page(h, "GET", "/v1/holds"+query, "")
 		if err := json.Unmarshal([]byte(text), &out); err != nil || r.StatusCode != http.StatusOK || strings.Contains(text, ids["bo"]) {
 			t.Fatal(query, text)
 		}
@@ -49,7 +50,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 	if _, out := list("?count=1"); out.There != 3 || out.Node != "n1" || out.Holds[0].Holder != "ann" || out.Holds[0].Key != "k0" || out.Holds[0].LeftMs < 50_000 {
 		t.Errorf("%+v", out)
 	}
-	page(h, "POST", "/v1/settle", fmt.Sprintf(`{"id":%q,"actual":1}`, ids["bo"]))
+	rpctest.Page(h, "POST", "/v1/settle", fmt.Sprintf(`{"id":%q,"actual":1}`, ids["bo"]))
 	if got, _ := list(""); !slices.Equal(got, []int64{3, 1}) {
 		t.Errorf("after bo has settled: %v", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/proto/gubernator"
+	"penstock/rpc/door"
 )
 
 // hotCodec is protobuf at the door for clients. The messages that may have a thousand items it
@@ -189,9 +190,9 @@ func (w *hotWriter) decision(d *cluster.Decision) {
 	w.bool(1, d.Allowed)
 	w.number(2, d.Limit)
 	w.number(3, d.Remaining)
-	w.number(4, millis(d.RetryAfter))
-	w.number(5, millis(d.ResetAfter))
-	w.number(6, millis(d.Delay))
+	w.number(4, door.Millis(d.RetryAfter))
+	w.number(5, door.Millis(d.ResetAfter))
+	w.number(6, door.Millis(d.Delay))
 	if d.Rule != w.rule || d.Owner != w.owner {
 		w.rule, w.owner, w.from = d.Rule, d.Owner, len(w.b)
 		w.text(7, d.Rule.Name)
@@ -209,7 +210,7 @@ func (w *hotWriter) decision(d *cluster.Decision) {
 	if d.Drained != 0 || d.Session != 0 || d.Restarted || d.Rule.Override != "" {
 		w.number(13, d.Drained)
 		w.number(14, int64(d.Session))
-		w.bool(15, restarted(d))
+		w.bool(15, door.Restarted(d))
 		w.text(16, d.Rule.Override)
 	}
 	if w.close(at); len(w.b)-at > 0x7f { // it has been moved up

@@ -18,6 +18,8 @@ import (
 	"penstock/limiter"
 	"penstock/proto/gubernator"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 var hotRequests = []proto.Message{&gubernator.GetRateLimitsReq{}, &penstockv1.CheckRequest{}, &penstockv1.CheckStreamRequest{}}
@@ -211,7 +213,7 @@ func checkAsked(t *testing.T, c *checkCall, want *penstockv1.CheckRequest) {
 		return
 	}
 	var other checkCall
-	if err := other.decode(want.Items, cluster.OpTake, new(Inlines)); err != nil {
+	if err := other.decode(want.Items, cluster.OpTake, new(door.Inlines)); err != nil {
 		t.Fatalf("read by hand, and %v: %v", want, err)
 	}
 	if !reflect.DeepEqual(c.request, other.request) || len(c.out) != len(want.Items) {
@@ -225,7 +227,7 @@ func checkAsked(t *testing.T, c *checkCall, want *penstockv1.CheckRequest) {
 // TestGubernatorCallIsUsedAgain: what a call read and answered before is not in what it reads and
 // answers next.
 func TestGubernatorCallIsUsedAgain(t *testing.T) {
-	codec, door := newHotCodec(), &gubernatorDoor{node: alone(t), inlines: new(Inlines)}
+	codec, door := newHotCodec(), &gubernatorDoor{node: rpctest.Alone(t), inlines: new(door.Inlines)}
 	now := time.Now()
 	used := &gubernatorCall{in: new(gubernator.GetRateLimitsReq)}
 	for round, request := range []*gubernator.RateLimitReq{

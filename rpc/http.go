@@ -20,6 +20,7 @@ import (
 	"penstock/cluster"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/door"
 	"penstock/rpc/fair"
 	"penstock/rpc/ui"
 )
@@ -38,13 +39,13 @@ type HTTPConfig struct {
 	TrustedProxies []netip.Prefix
 	// Metrics are shared by the listeners of a node, so that --admin shows what --http measured.
 	// Default: each has its own.
-	Metrics *Metrics
+	Metrics *door.Metrics
 	// Hosts are the names by which a listener may be asked. Where neither a token nor TLS keeps
 	// strangers out, they keep out the pages that a browser on this machine shows. nil: any.
 	Hosts *Hosts
 	// Inlines are the limits that requests bring along, shared by the doors of a node. Default:
 	// each door has its own.
-	Inlines *Inlines
+	Inlines *door.Inlines
 	// Doors are further pages of NewHTTP, by "METHOD /path".
 	Doors map[string]http.Handler
 	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
@@ -87,15 +88,15 @@ func NewHTTPServer(h http.Handler) *http.Server {
 type web struct {
 	HTTPConfig
 	clients *access.Clients // nil: anybody may ask
-	inlines *Inlines
+	inlines *door.Inlines
 	bodies  bodies
 }
 
 func newWeb(c HTTPConfig) *web {
 	if c.Metrics == nil {
-		c.Metrics = NewMetrics(c.Node)
+		c.Metrics = door.NewMetrics(c.Node)
 	}
-	return &web{HTTPConfig: c, clients: clientsOf(c.Clients, c.AuthToken), inlines: orNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
+	return &web{HTTPConfig: c, clients: door.ClientsOf(c.Clients, c.AuthToken), inlines: door.OrNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
 }
 
 // NewHTTP makes the HTTP door: checks, forward-auth, health, and who is in the cluster.
@@ -136,7 +137,7 @@ func (w *web) adminPages(m *mux) {
 	m.handle("GET /v1/audit", w.audit)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
-	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.registry, promhttp.HandlerOpts{}).ServeHTTP)
+	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -225,11 +226,11 @@ func (w *web) guarded(next http.Handler) http.Handler {
 		}
 		ticket := w.clients.Identify(r.Header.Get("Authorization"), r.TLS)
 		if ticket == nil {
-			writeFault(rw, explain(access.ErrUnknown))
+			writeFault(rw, door.Explain(access.ErrUnknown))
 			return
 		}
 		if err := mayOpen(ticket, r); err != nil {
-			writeFault(rw, explain(err))
+			writeFault(rw, door.Explain(err))
 			return
 		}
 		next.ServeHTTP(rw, r.WithContext(access.With(r.Context(), ticket)))
@@ -246,11 +247,11 @@ func (w *web) gated(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		from := caller{tls: r.TLS, client: access.Of(r.Context())}
-		from.addr, _ = w.clientAddress(r)
-		client := from.name()
+		from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
+		from.Addr, _ = w.clientAddress(r)
+		client := from.Name()
 		if err := w.Gate.Enter(client); err != nil {
-			writeFault(rw, explain(err))
+			writeFault(rw, door.Explain(err))
 			return
 		}
 		defer w.Gate.Leave(client)
@@ -265,11 +266,11 @@ func operatorPath(path string) bool {
 
 // timed measures h as path.
 func (w *web) timed(path string, h http.HandlerFunc) http.HandlerFunc {
-	seconds := w.Metrics.seconds.WithLabelValues(path)
+	seconds := w.Metrics.Seconds.WithLabelValues(path)
 	return func(rw http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		h(rw, r)
-		took(seconds, began)
+		door.Took(seconds, began)
 	}
 }
 
@@ -279,7 +280,7 @@ func (w *web) timedCheck(path string, h http.HandlerFunc) http.HandlerFunc {
 	return w.timed(path, func(rw http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		h(rw, r)
-		took(seconds, began)
+		door.Took(seconds, began)
 	})
 }
 
@@ -310,7 +311,7 @@ func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
 func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 	v := w.Node.View()
 	if v == nil {
-		writeFault(rw, explain(cluster.ErrNoView))
+		writeFault(rw, door.Explain(cluster.ErrNoView))
 		return
 	}
 	out := struct {
@@ -328,7 +329,7 @@ func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "key")
 	key := q["key"]
 	if f == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
-		f = &fault{Status: http.StatusBadRequest, Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)}
+		f = &door.Fault{Status: http.StatusBadRequest, Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)}
 	}
 	if f != nil {
 		writeFault(rw, *f)
@@ -336,7 +337,7 @@ func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
 	}
 	v := w.Node.View()
 	if v == nil {
-		writeFault(rw, explain(cluster.ErrNoView))
+		writeFault(rw, door.Explain(cluster.ErrNoView))
 		return
 	}
 	p := locate(v, key)
@@ -354,8 +355,8 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	counters := make(map[string]uint64)
-	for _, c := range nodeCounters {
-		counters[c.name] = c.read(w.Node.Stats())
+	for _, c := range door.NodeCounters {
+		counters[c.Name] = c.Read(w.Node.Stats())
 	}
 	counters["degraded"] = w.Node.Stats().Degraded.Load()
 	build := ""
@@ -385,7 +386,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
 		"limits_disagreeing": disagreeing(w.Node),
 		"items":              counters,
-		"table":              tableStatus(w.Node),
+		"table":              door.TableStatus(w.Node),
 		"heap_bytes":         memory.HeapAlloc,
 		"goroutines":         runtime.NumGoroutine(),
 		"trusted_proxy":      len(w.TrustedProxies) > 0,

@@ -5,11 +5,12 @@ import (
 
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/door"
 )
 
 // recorder is that of the client of r.
-func (w *web) recorder(r *http.Request) recorder {
-	return recorder{w.Audit, access.Of(r.Context()), r.RemoteAddr}
+func (w *web) recorder(r *http.Request) door.Recorder {
+	return door.Recorder{w.Audit, access.Of(r.Context()), r.RemoteAddr}
 }
 
 // auditJSON is GET /v1/audit.

@@ -15,6 +15,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter/rules"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik
@@ -42,7 +43,7 @@ func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f *fault) {
+func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f *door.Fault) {
 	q, f := readQuery(r, "limit", "key", "cost", "headers", "deny_status", "deny_body")
 	if f != nil {
 		return item, style, f
@@ -53,7 +54,7 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 	if status, given := q["deny_status"]; given {
 		var err error
 		if style.denied, err = strconv.Atoi(status); err != nil || style.denied < 400 || style.denied > 599 {
-			return item, style, &fault{Status: http.StatusBadRequest, Field: "deny_status", Text: "deny_status: must be a number from 400 to 599"}
+			return item, style, &door.Fault{Status: http.StatusBadRequest, Field: "deny_status", Text: "deny_status: must be a number from 400 to 599"}
 		}
 	}
 	style.text = q["deny_body"]
@@ -65,7 +66,7 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 		item.Key, err = w.fill(item.Key, r)
 	}
 	if err != nil {
-		return item, style, &fault{Status: authStatus(err), Field: "key", Text: "key: " + err.Error()}
+		return item, style, &door.Fault{Status: authStatus(err), Field: "key", Text: "key: " + err.Error()}
 	}
 	return item, style, nil
 }
@@ -84,12 +85,12 @@ func authStatus(err error) int {
 func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, style answerStyle) {
 	attributes, err := w.attributes(r, w.Node.Rules().Attributes())
 	if err != nil {
-		writeFault(rw, fault{Status: authStatus(err), Field: "attributes", Text: "attributes: " + err.Error()})
+		writeFault(rw, door.Fault{Status: authStatus(err), Field: "attributes", Text: "attributes: " + err.Error()})
 		return
 	}
 	m, out, err := checkRuled(w.Node, access.Of(r.Context()), attributes, cost, cluster.ID{}, 0)
 	if err != nil {
-		writeFault(rw, explain(ofRules(err)))
+		writeFault(rw, door.Explain(ofRules(err)))
 		return
 	}
 	body := newRuledJSON(&m, out)

@@ -3,6 +3,7 @@ package rpc
 import (
 	"io"
 	"net/http"
+	"penstock/rpc/door"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
@@ -14,7 +15,7 @@ import (
 const maxBodies = 64 << 20
 
 // ErrBodies is what reading a body returns while there is no room for it.
-var ErrBodies error = &fault{
+var ErrBodies error = &door.Fault{
 	Code: codes.Unavailable, Status: http.StatusServiceUnavailable, Field: "body",
 	Text: "body: this node has as much as it can take of other requests; send it again in a moment",
 }

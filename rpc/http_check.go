@@ -16,6 +16,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // decisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound:
@@ -42,11 +43,11 @@ type decisionJSON struct {
 func newDecisionJSON(d *cluster.Decision) decisionJSON {
 	return decisionJSON{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
-		RetryAfterMs: millis(d.RetryAfter), ResetAfterMs: millis(d.ResetAfter), DelayMs: millis(d.Delay),
+		RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter), DelayMs: door.Millis(d.Delay),
 		Name: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 		Drained: d.Drained, SessionMs: int64(d.Session),
-		Restarted: restarted(d), Override: d.Rule.Override,
+		Restarted: door.Restarted(d), Override: d.Rule.Override,
 	}
 }
 
@@ -71,7 +72,7 @@ type answerStyle struct {
 func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item, style answerStyle) {
 	out, err := w.decide(r, item)
 	if err != nil {
-		writeFault(rw, explain(err).ofQuery())
+		writeFault(rw, ofQuery(door.Explain(err)))
 		return
 	}
 	setRateLimit(rw.Header(), &out, style.headers)
@@ -97,7 +98,7 @@ func denialText(d *cluster.Decision) string {
 	if d.RetryAfter < 0 {
 		return fmt.Sprintf("limit %q never admits that much at once; it is %d", d.Rule.Name, d.Limit)
 	}
-	return fmt.Sprintf("limit %q admits this again in %d ms", d.Rule.Name, millis(d.RetryAfter))
+	return fmt.Sprintf("limit %q admits this again in %d ms", d.Rule.Name, door.Millis(d.RetryAfter))
 }
 
 // decide asks the node about one item.
@@ -110,7 +111,7 @@ func (w *web) decide(r *http.Request, item cluster.Item) (cluster.Decision, erro
 // charge asks the node for request, if the client of r may ask for it.
 func (w *web) charge(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
 	if w.clients != nil {
-		if err := permit(access.Of(r.Context()), request); err != nil {
+		if err := door.Permit(access.Of(r.Context()), request); err != nil {
 			return err
 		}
 	}
@@ -120,14 +121,14 @@ func (w *web) charge(r *http.Request, request *cluster.Request, out []cluster.De
 // reset is charge for resets, which are recorded.
 func (w *web) reset(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
 	rec := w.recorder(r)
-	if err := permit(rec.who, request); err != nil {
+	if err := door.Permit(rec.Who, request); err != nil {
 		return err
 	}
-	before := rec.before(w.Node, request.Items)
+	before := rec.Before(w.Node, request.Items)
 	if err := w.charge(r, request, out); err != nil {
 		return err
 	}
-	rec.resets(request.Items, before, out)
+	rec.Resets(request.Items, before, out)
 	return nil
 }
 
@@ -140,7 +141,7 @@ func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 	}
 	out, err := w.decide(r, item)
 	if err != nil {
-		writeFault(rw, explain(err).ofQuery())
+		writeFault(rw, ofQuery(door.Explain(err)))
 		return
 	}
 	setRateLimit(rw.Header(), &out, style.headers)
@@ -148,7 +149,7 @@ func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 }
 
 // queryItem reads the item of a query, and how to answer it.
-func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *fault) {
+func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *door.Fault) {
 	q, f := readQuery(r, "limit", "key", "cost", "report", "drain", "strict", "at_ms", "headers")
 	if f != nil {
 		return cluster.Item{}, answerStyle{}, f
@@ -158,7 +159,7 @@ func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *faul
 
 // readItem makes an item of the parameters of a query. A cost that is not given is 1, and 0 for a
 // peek: the state as it is.
-func readItem(q map[string]string, op cluster.Op) (item cluster.Item, style answerStyle, f *fault) {
+func readItem(q map[string]string, op cluster.Op) (item cluster.Item, style answerStyle, f *door.Fault) {
 	item = cluster.Item{Limit: q["limit"], Key: q["key"], Op: op}
 	style.denied = http.StatusTooManyRequests
 	if op == cluster.OpTake {
@@ -177,7 +178,7 @@ func readItem(q map[string]string, op cluster.Op) (item cluster.Item, style answ
 }
 
 // readQueryTerms are what a query asks for besides a cost.
-func readQueryTerms(q map[string]string) (cluster.Terms, *fault) {
+func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
 	flags := [3]bool{}
 	for i, name := range []string{"report", "drain", "strict"} {
 		switch q[name] {
@@ -185,52 +186,52 @@ func readQueryTerms(q map[string]string) (cluster.Terms, *fault) {
 		case "true":
 			flags[i] = true
 		default:
-			return cluster.Terms{}, &fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: %.40q is neither true nor false", name, q[name])}
+			return cluster.Terms{}, &door.Fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: %.40q is neither true nor false", name, q[name])}
 		}
 	}
 	var at *int64
 	if text, given := q["at_ms"]; given {
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return cluster.Terms{}, &fault{Status: http.StatusBadRequest, Field: "at_ms", Text: fmt.Sprintf("at_ms: %.40q is no whole number of 64 bits", text)}
+			return cluster.Terms{}, &door.Fault{Status: http.StatusBadRequest, Field: "at_ms", Text: fmt.Sprintf("at_ms: %.40q is no whole number of 64 bits", text)}
 		}
 		at = &ms
 	}
 	terms, err := readTerms(0, flags[0], flags[1], flags[2], at)
 	if err != nil {
-		f := explain(err).ofQuery()
+		f := ofQuery(door.Explain(err))
 		return terms, &f
 	}
 	return terms, nil
 }
 
-func readCost(s string) (int64, *fault) {
+func readCost(s string) (int64, *door.Fault) {
 	cost, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, &fault{Status: http.StatusBadRequest, Field: "cost", Text: fmt.Sprintf("cost: %.40q is no whole number of 64 bits", s)}
+		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "cost", Text: fmt.Sprintf("cost: %.40q is no whole number of 64 bits", s)}
 	}
 	return cost, nil
 }
 
 // readQuery reads the parameters of a query, each given at most once. A parameter with another name
 // is an error: a typing mistake must not become a default.
-func readQuery(r *http.Request, names ...string) (map[string]string, *fault) {
+func readQuery(r *http.Request, names ...string) (map[string]string, *door.Fault) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, &fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: cannot be read: %v", err)}
+		return nil, &door.Fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: cannot be read: %v", err)}
 	}
 	q := make(map[string]string, len(values))
 	for _, name := range names {
 		if v, given := values[name]; given {
 			if len(v) > 1 {
-				return nil, &fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: is given %d times", name, len(v))}
+				return nil, &door.Fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: is given %d times", name, len(v))}
 			}
 			q[name] = v[0]
 			delete(values, name)
 		}
 	}
 	for name := range values {
-		return nil, &fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: %.40q is unknown; there is: %s", name, strings.Join(names, ", "))}
+		return nil, &door.Fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: %.40q is unknown; there is: %s", name, strings.Join(names, ", "))}
 	}
 	return q, nil
 }
@@ -466,19 +467,19 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 		it.Inline, err = w.inline(r, spec, op)
 	}
 	if err != nil {
-		return it, inlineError(i, err)
+		return it, door.InlineError(i, err)
 	}
 	return it, nil
 }
 
 // inline is the limit that an item of r brings along.
 func (w *web) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limiter.Limit, error) {
-	from := caller{tls: r.TLS, client: access.Of(r.Context())}
+	from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
 	if op != cluster.OpTake && op != cluster.OpReserve {
-		return w.inlines.get(spec, from)
+		return w.inlines.Get(spec, from)
 	}
-	from.addr, _ = w.clientAddress(r) // a client on a Unix socket has none
-	return w.inlines.bring(spec, from)
+	from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
+	return w.inlines.Bring(spec, from)
 }
 
 // inlineWords are the words of fields whose values are numbers inside, in the order of these.

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"penstock/rpc/rpctest"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 
 // Promise: whatever a query says, it is answered, or refused as the fault of its sender.
 func FuzzHTTPQuery(f *testing.F) {
-	minimizeBriefly()
+	rpctest.MinimizeBriefly()
 	paths := []string{"/v1/check", "/v1/peek", "/v1/auth", "/v1/keys", "/v1/top"}
 	f.Add(byte(0), "limit=demo&key=a&cost=-9223372036854775808&report=true&at_ms=1&headers=ietf,x", "")
 	f.Add(byte(1), "limit=demo&key=a&cost=%2b1&key=b", "")
@@ -21,7 +22,7 @@ func FuzzHTTPQuery(f *testing.F) {
 	f.Add(byte(3), "prefix=a&cursor=1.f&count=3", "")
 	f.Add(byte(4), "count=0&limit=%zz", "")
 	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-	h := NewHTTP(HTTPConfig{Node: alone(f, httpSpecs...), TrustedProxies: all})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, httpSpecs...), TrustedProxies: all})
 	f.Fuzz(func(t *testing.T, at byte, query, forwarded string) {
 		r := httptest.NewRequest("GET", paths[int(at)%len(paths)], nil)
 		r.URL.RawQuery = query
@@ -40,13 +41,13 @@ func FuzzHTTPQuery(f *testing.F) {
 // Promise: a name that an attacker can point at this machine is accepted only if it is listed,
 // however it is written.
 func FuzzHTTPOrigin(f *testing.F) {
-	minimizeBriefly()
+	rpctest.MinimizeBriefly()
 	f.Add("evil.example", "http://evil.example", "")
 	f.Add("LOCALHOST.:80", "null", "cross-site")
 	f.Add("[::1]:80", "http://[::1]:80", "same-origin")
 	f.Add("127.0.0.1.evil.example", "", "none")
 	f.Add("a.example:8080", "https://a.example", "same-site")
-	w := newWeb(HTTPConfig{Node: alone(f), Hosts: NewHosts("a.example")})
+	w := newWeb(HTTPConfig{Node: rpctest.Alone(f), Hosts: NewHosts("a.example")})
 	f.Fuzz(func(t *testing.T, host, origin, site string) {
 		u, err := url.Parse("http://" + host)
 		if err == nil && u.Host == host && host != "" && w.Hosts.accepts(host) {

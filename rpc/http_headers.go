@@ -11,6 +11,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/door"
 )
 
 // headerForms are the ways to write what remains of a limit, as bits.
@@ -29,7 +30,7 @@ var formNames = []struct {
 }{{"ietf", formIETF}, {"triple", formTriple}, {"x", formX}, {"none", 0}}
 
 // readForms reads the parameter headers: names with commas between. The default is ietf.
-func readForms(text string) (forms headerForms, _ *fault) {
+func readForms(text string) (forms headerForms, _ *door.Fault) {
 	if text == "" {
 		return formIETF, nil
 	}
@@ -41,7 +42,7 @@ next:
 				continue next
 			}
 		}
-		return 0, &fault{Status: http.StatusBadRequest, Field: "headers", Text: fmt.Sprintf("headers: %.40q is unknown; there is: ietf, triple, x, none, with commas between", name)}
+		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "headers", Text: fmt.Sprintf("headers: %.40q is unknown; there is: ietf, triple, x, none, with commas between", name)}
 	}
 	return forms, nil
 }
@@ -99,7 +100,7 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(v.RetryAfter)), 10))
 	}
 	if delay > 0 {
-		h.Set("Penstock-Delay-Ms", strconv.FormatInt(millis(delay), 10))
+		h.Set("Penstock-Delay-Ms", strconv.FormatInt(door.Millis(delay), 10))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"penstock/rpc/door"
 	"slices"
 	"strings"
 )
@@ -72,17 +73,17 @@ func hostName(host string) string {
 // everybody; it does and tells nothing.
 func (w *web) screened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		var f *fault
+		var f *door.Fault
 		switch {
 		case healthPath(r.URL.Path):
 		case r.URL.Path == "/v1/auth":
 			f = w.foreignAuth(r)
 		case !overSocket(r) && !w.Hosts.accepts(r.Host):
-			f = &fault{Status: http.StatusMisdirectedRequest, Field: "host", Text: fmt.Sprintf(
+			f = &door.Fault{Status: http.StatusMisdirectedRequest, Field: "host", Text: fmt.Sprintf(
 				"host: %.100q is none of this node's names; ask by address or localhost, or start the node with --http-host %[1]s", hostName(r.Host))}
 		case r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"):
 		case w.crossSite(r):
-			f = &fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks; that is refused"}
+			f = &door.Fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks; that is refused"}
 		default:
 			f = unreadable(r)
 		}
@@ -129,31 +130,31 @@ var proxyMarks = []string{
 // they pass on the Host, the Origin and the Sec-Fetch-Site of their clients. So a foreign Host is
 // no fault here, and a cross-site request is one only if nothing in it is a proxy's: its Host is
 // this node's, and it has none of a proxy's headers.
-func (w *web) foreignAuth(r *http.Request) *fault {
+func (w *web) foreignAuth(r *http.Request) *door.Fault {
 	marked := slices.ContainsFunc(proxyMarks, func(name string) bool { return r.Header[name] != nil })
 	if marked || overSocket(r) || !w.Hosts.accepts(r.Host) || !w.crossSite(r) {
 		return nil
 	}
-	return &fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks, and not a proxy. " +
+	return &door.Fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks, and not a proxy. " +
 		"Let your proxy send X-Original-URI or an X-Forwarded- header (nginx: proxy_set_header X-Original-URI $request_uri)"}
 }
 
 // unreadable says what is wrong with the form of a body. A page of another site may send texts and
 // forms without asking anybody, so these are refused, from a browser in any case; curl -d calls
 // what it sends a form, and is believed to send JSON.
-func unreadable(r *http.Request) *fault {
+func unreadable(r *http.Request) *door.Fault {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return &fault{Status: http.StatusUnsupportedMediaType, Field: "content-encoding", Text: fmt.Sprintf(
+		return &door.Fault{Status: http.StatusUnsupportedMediaType, Field: "content-encoding", Text: fmt.Sprintf(
 			"content-encoding: %.40q is not read here; send the body as it is", coding)}
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	browser := r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 	switch {
 	case kind == "text/plain" || kind == "multipart/form-data" || browser && (err != nil || kind == "application/x-www-form-urlencoded"):
-		return &fault{Status: http.StatusUnsupportedMediaType, Field: "content-type", Text: fmt.Sprintf(
+		return &door.Fault{Status: http.StatusUnsupportedMediaType, Field: "content-type", Text: fmt.Sprintf(
 			"content-type: %.60q is not read here; send application/json", r.Header.Get("Content-Type"))}
 	}
 	return nil

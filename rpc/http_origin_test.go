@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/rpc/rpctest"
 )
 
 // sent asks h under a Host, and returns the status and the body.
@@ -30,7 +31,7 @@ func sent(h http.Handler, host, method, target, body string, header ...string) (
 // Promise: a name that an attacker points at this machine reaches nothing of a node (DNS
 // rebinding).
 func TestHTTPHosts(t *testing.T) {
-	node := alone(t, perHour)
+	node := rpctest.Alone(t, perHour)
 	hosts := NewHosts("node-1", "Shop.Example.:443", "")
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Hosts: hosts})
 	admin := NewAdmin(HTTPConfig{Node: node, Hosts: hosts})
@@ -87,7 +88,7 @@ func TestHTTPHosts(t *testing.T) {
 // Promise: a page of another site charges nothing and changes nothing, whatever it has a browser
 // send.
 func TestHTTPCrossSite(t *testing.T) {
-	node := alone(t, perHour)
+	node := rpctest.Alone(t, perHour)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Hosts: NewHosts("shop.example")})
 	const item = `{"limit":"demo","key":"k"}`
 	for _, header := range [][]string{
@@ -147,7 +148,7 @@ func TestHTTPCrossSite(t *testing.T) {
 // Promise: a proxy asks for clients that come from anywhere, and passes on the headers that they
 // send.
 func TestHTTPAuthOfForeignClients(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), Hosts: NewHosts()})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Hosts: NewHosts()})
 	followed := []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://elsewhere.example"} // of a link on another page
 	for _, c := range []struct {
 		name, host string
@@ -180,7 +181,7 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 
 // Promise: a client cannot vary its key by repeating a header.
 func TestHTTPAuthRepeatedHeader(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node})
 	for _, template := range []string{"{header:X-User}", "{header:X-User%7Cnobody}", "{header:x-user}/{ip}"} {
 		r := httptest.NewRequest("GET", "/v1/auth?limit=demo&key="+template, nil)
@@ -196,7 +197,7 @@ func TestHTTPAuthRepeatedHeader(t *testing.T) {
 }
 
 func TestHTTPCodedBodies(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, perHour), Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour), Admin: true})
 	for _, target := range []string{"POST /v1/check", "POST /v1/GetRateLimits", "PUT /v1/limits"} {
 		method, path, _ := strings.Cut(target, " ")
 		code, text := sent(h, "localhost", method, path, "\x1f\x8b\x08", "Content-Encoding", "gzip", "Content-Type", "application/json")
@@ -211,8 +212,8 @@ func TestHTTPCodedBodies(t *testing.T) {
 
 func TestHTTPPolicyOfConcurrency(t *testing.T) {
 	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 3, Per: time.Minute}
-	h := NewHTTP(HTTPConfig{Node: alone(t, permits)})
-	answer, body := page(h, "GET", "/v1/peek?limit=permits&key=k", "")
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, permits)})
+	answer, body := rpctest.Page(h, "GET", "/v1/peek?limit=permits&key=k", "")
 	if got := written(answer, "RateLimit-Policy"); len(got) != 1 || got[0] != `"permits";q=3;qu="concurrent-requests"` {
 		t.Errorf("%d %q %s", answer.StatusCode, got, body)
 	}
@@ -251,11 +252,11 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 	}
 	leave <- true
 	answered.Wait()
-	w := newWeb(HTTPConfig{Node: alone(t, perHour)})
+	w := newWeb(HTTPConfig{Node: rpctest.Alone(t, perHour)})
 	w.bodies.room = 10
 	m := w.mux()
 	m.handle("POST /v1/check", w.checkBody)
-	if answer, text := page(w.bodies.bounded(m), "POST", "/v1/check", `{"limit":"demo","key":"k"}`); answer.StatusCode != 503 {
+	if answer, text := rpctest.Page(w.bodies.bounded(m), "POST", "/v1/check", `{"limit":"demo","key":"k"}`); answer.StatusCode != 503 {
 		t.Errorf("%d %s", answer.StatusCode, text)
 	}
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"net/http"
+	"penstock/rpc/door"
 	"strings"
 )
 
@@ -28,11 +29,11 @@ func writeProblemJSON(rw http.ResponseWriter, status int, v any) {
 }
 
 // writeFault says that nothing was decided and nothing charged.
-func writeFault(rw http.ResponseWriter, f fault) {
+func writeFault(rw http.ResponseWriter, f door.Fault) {
 	if f.Status == http.StatusUnauthorized {
 		rw.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if f.Type == overloaded {
+	if f.Type == door.Overloaded {
 		rw.Header().Set("Retry-After", "1")
 	}
 	writeProblem(rw, &problem{
@@ -41,10 +42,10 @@ func writeFault(rw http.ResponseWriter, f fault) {
 }
 
 // WriteError says an error of Node.Check as HTTP carries it.
-func WriteError(rw http.ResponseWriter, err error) { writeFault(rw, explain(err)) }
+func WriteError(rw http.ResponseWriter, err error) { writeFault(rw, door.Explain(err)) }
 
 // ofQuery names the fields of a request with one item as its query does: key, and not items[0].key.
-func (f fault) ofQuery() fault {
+func ofQuery(f door.Fault) door.Fault {
 	f.Field = strings.TrimPrefix(f.Field, "items[0].")
 	f.Text = strings.Replace(f.Text, "items[0].", "", 1)
 	return f

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/rpc/rpctest"
 )
 
 // forwardAuth does what Traefik's ForwardAuth middleware does with a request: it asks with GET,
@@ -60,7 +61,7 @@ func forwardAuth(t *testing.T, ask http.Handler, question string, next http.Hand
 // Promise: Traefik's contract. Clients are told apart by what Traefik says of them, and not by what
 // they say themselves.
 func TestTraefik(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}})
 	question := "/v1/auth?limit=demo&key=" + url.QueryEscape("{ip} {method} {path}") + "&headers=ietf,x&deny_status=503&deny_body=" + url.QueryEscape("Come back later.")
 	served := 0
@@ -97,7 +98,7 @@ func TestTraefik(t *testing.T) {
 }
 
 func TestHTTPHeaderForms(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
 	all := []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 	for _, path := range []string{"/v1/check", "/v1/auth", "/v1/peek"} {
 		for forms, want := range map[string]string{
@@ -112,7 +113,7 @@ func TestHTTPHeaderForms(t *testing.T) {
 			if forms != "" {
 				target += "&headers=" + forms
 			}
-			answer, body := page(h, "GET", target, "")
+			answer, body := rpctest.Page(h, "GET", target, "")
 			var got []string
 			for _, name := range all {
 				got = append(got, strings.Join(written(answer, name), ","))
@@ -122,8 +123,8 @@ func TestHTTPHeaderForms(t *testing.T) {
 			}
 		}
 	}
-	page(h, "GET", "/v1/check?limit=demo&key=used&cost=2", "")
-	answer, _ := page(h, "GET", "/v1/check?limit=demo&key=used&cost=4&headers=triple", "")
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=2", "")
+	answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=4&headers=triple", "")
 	if got := written(answer, "RateLimit-Remaining"); answer.StatusCode != 429 || len(got) != 1 || got[0] != "3" || answer.Header.Get("Retry-After") != "3600" ||
 		written(answer, "RateLimit-Reset")[0] != "3600" {
 		t.Errorf("a denial: %d %v", answer.StatusCode, answer.Header)
@@ -133,9 +134,9 @@ func TestHTTPHeaderForms(t *testing.T) {
 // Promise: what a limit says besides yes and no is told to proxies too, by headers.
 func TestHTTPDelayAndShadow(t *testing.T) {
 	queue := limiter.Spec{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Hour, Burst: 2}
-	h := NewHTTP(HTTPConfig{Node: alone(t, queue, shadowed)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, queue, shadowed)})
 	for i, most := range []int64{0, 3_600_000, 7_200_000, 0} {
-		answer, body := page(h, "GET", "/v1/auth?limit=queue&key=k", "")
+		answer, body := rpctest.Page(h, "GET", "/v1/auth?limit=queue&key=k", "")
 		text := answer.Header.Get("Penstock-Delay-Ms")
 		delay, err := strconv.ParseInt(text, 10, 64)
 		if (i < 3) != (answer.StatusCode == 200) || (most == 0) != (text == "") || most > 0 && (err != nil || delay > most || delay < most-600_000) {
@@ -143,7 +144,7 @@ func TestHTTPDelayAndShadow(t *testing.T) {
 		}
 	}
 	for i, want := range []string{"", "1"} {
-		answer, _ := page(h, "GET", "/v1/auth?limit=shadow&key=k&deny_body=never+seen", "")
+		answer, _ := rpctest.Page(h, "GET", "/v1/auth?limit=shadow&key=k&deny_body=never+seen", "")
 		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
 			t.Errorf("%d: %d, Penstock-Shadow %q", i, answer.StatusCode, answer.Header.Get("Penstock-Shadow"))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // reserveJSON asks for holds: on items, or with the fields of one item.
@@ -109,8 +110,8 @@ func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op clus
 
 // bodyFault says what was wrong with a body, or with what it asked for. single says that it was one
 // item and no list.
-func bodyFault(err error, single bool) fault {
-	f := explain(err)
+func bodyFault(err error, single bool) door.Fault {
+	f := door.Explain(err)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		f.Status, f.Field = http.StatusRequestEntityTooLarge, "body"
@@ -119,7 +120,7 @@ func bodyFault(err error, single bool) fault {
 		f.Status = http.StatusBadRequest
 	}
 	if single {
-		f = f.ofQuery()
+		f = ofQuery(f)
 	}
 	return f
 }

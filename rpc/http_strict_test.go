@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/netip"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +17,7 @@ import (
 // Promise: two keys are never confused, and what is not understood to the letter is refused and
 // charges nothing.
 func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, perHour)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour)})
 	for body, field := range map[string]string{
 		`{"items":[{"limit":"demo","key":"k"},{"limit":"demo","key":"k","cost":"1"}]}`: "items[1].cost",
 		`{"items":[{"limit":"demo","key":"k"},3]}`:                                     "items[1]",
@@ -29,31 +31,31 @@ func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 		`{"items":[{"limit":"demo","key":[[["k"]]]}]}`:                                 "items[0].key[0]",
 		`{"items":[` + strings.Repeat("{},", 600_000) + `{}]}`:                         "items",
 	} {
-		answer, text := page(h, "POST", "/v1/check", body)
+		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
 		var p problem
 		if err := json.Unmarshal([]byte(text), &p); err != nil || answer.StatusCode != 400 || p.Field != field {
 			t.Errorf("%.90s: %d %.300s\nwant 400, field %q", body, answer.StatusCode, text, field)
 		}
 	}
 	for _, key := range []string{"k", "j", "k\ufffd"} {
-		if _, text := page(h, "GET", "/v1/peek?limit=demo&key="+key, ""); !strings.Contains(text, `"remaining":5`) {
+		if _, text := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key="+key, ""); !strings.Contains(text, `"remaining":5`) {
 			t.Errorf("%q was charged: %s", key, text)
 		}
 	}
-	if answer, text := page(h, "POST", "/v1/check", `{"limit":"demo","key":"\ud83d\ude00 \\ud800 \u0041"}`); answer.StatusCode != 200 {
+	if answer, text := rpctest.Page(h, "POST", "/v1/check", `{"limit":"demo","key":"\ud83d\ude00 \\ud800 \u0041"}`); answer.StatusCode != 200 {
 		t.Errorf("whole pairs and escaped backslashes are Unicode: %s", text)
 	}
 }
 
 // Promise: a page of another site cannot spend or reset limits by a browser on the node's machine.
 func TestHTTPRefusesOtherSites(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, perHour), Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour), Admin: true})
 	for _, target := range []string{"/v1/check", "/v1/reset"} {
 		for _, site := range []struct {
 			header, value string
 			status        int
 		}{{"Sec-Fetch-Site", "cross-site", 403}, {"Origin", "http://elsewhere.example", 403}, {"Sec-Fetch-Site", "same-origin", 200}} {
-			if answer, text := page(h, "POST", target, `{"limit":"demo","key":"k"}`, site.header, site.value, "Content-Type", "application/json"); answer.StatusCode != site.status {
+			if answer, text := rpctest.Page(h, "POST", target, `{"limit":"demo","key":"k"}`, site.header, site.value, "Content-Type", "application/json"); answer.StatusCode != site.status {
 				t.Errorf("%s with %s: %s: %d %s", target, site.header, site.value, answer.StatusCode, text)
 			}
 		}
@@ -62,10 +64,10 @@ func TestHTTPRefusesOtherSites(t *testing.T) {
 
 // Promise: --admin shows what --http measured, and no key.
 func TestHTTPDoorsShareMetrics(t *testing.T) {
-	c := HTTPConfig{Node: alone(t, perHour)}
-	c.Metrics = NewMetrics(c.Node)
-	page(NewHTTP(c), "GET", "/v1/check?limit=demo&key=secret", "")
-	_, text := page(NewAdmin(c), "GET", "/metrics", "")
+	c := HTTPConfig{Node: rpctest.Alone(t, perHour)}
+	c.Metrics = door.NewMetrics(c.Node)
+	rpctest.Page(NewHTTP(c), "GET", "/v1/check?limit=demo&key=secret", "")
+	_, text := rpctest.Page(NewAdmin(c), "GET", "/metrics", "")
 	if !strings.Contains(text, `penstock_http_request_seconds_count{path="check"} 1`+"\n") || strings.Contains(text, "secret") {
 		t.Errorf("/metrics at the admin listener:\n%s", text)
 	}
@@ -74,7 +76,7 @@ func TestHTTPDoorsShareMetrics(t *testing.T) {
 // Promise: forward-auth does not wait for a body that the proxy announces and does not send.
 func TestHTTPAuthReadsNoBody(t *testing.T) {
 	s := httptest.NewUnstartedServer(nil)
-	s.Config = NewHTTPServer(NewHTTP(HTTPConfig{Node: alone(t, perHour)}))
+	s.Config = NewHTTPServer(NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour)}))
 	s.Config.ReadTimeout = time.Hour
 	s.Start()
 	defer s.Close()
@@ -92,7 +94,7 @@ func TestHTTPAuthReadsNoBody(t *testing.T) {
 
 // Promise: a key says who is asked about, and nobody can make it say somebody else.
 func TestHTTPKeysNameOneClient(t *testing.T) {
-	w := newWeb(HTTPConfig{Node: alone(t), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	w := newWeb(HTTPConfig{Node: rpctest.Alone(t), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	for _, row := range []struct {
 		template, peer string
 		headers        []string
@@ -147,7 +149,7 @@ func FuzzHTTPKeysStayApart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		body, err := decodeJSON[bodyJSON](b, bodyFields)
 		if err != nil {
-			if f := explain(err); f.Status != 400 || f.Field == "" {
+			if f := door.Explain(err); f.Status != 400 || f.Field == "" {
 				t.Fatalf("%q: an error without a field: %v", b, err)
 			}
 			return

@@ -13,41 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
-
-// unreached is a Network for a node that is alone: nobody is asked.
-type unreached struct{ t testing.TB }
-
-func (u unreached) Call([]cluster.Call) { u.t.Error("a node that is alone asked a peer") }
-
-func (u unreached) Wait(limiter.Instant) { u.t.Error("a node that is alone waits for somebody") }
-
-// alone makes a node by itself, with the limits of specs.
-func alone(t testing.TB, specs ...limiter.Spec) *cluster.Node {
-	t.Helper()
-	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: NewClock(), Network: unreached{t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := cluster.Limits{}
-	for _, s := range specs {
-		if limits[s.Name], err = limiter.New(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.SetLimits(limits)
-	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive, HTTPAddr: "127.0.0.1:7949"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.SetView(v)
-	return n
-}
 
 var (
 	perHour   = limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour}
@@ -56,24 +26,13 @@ var (
 	httpSpecs = []limiter.Spec{perHour, bucket, shadowed}
 )
 
-// page asks h, and returns the answer with its body.
-func page(h http.Handler, method, target, body string, header ...string) (*http.Response, string) {
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	rw := httptest.NewRecorder()
-	h.ServeHTTP(rw, r)
-	return rw.Result(), rw.Body.String()
-}
-
 // written is a header field as it is written on the wire, to the letter.
 func written(answer *http.Response, name string) []string { return answer.Header[name] }
 
 func TestHTTPCheck(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
 	for i := range 7 {
-		answer, body := page(h, "GET", "/v1/check?limit=demo&key=alice", "")
+		answer, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice", "")
 		want, remaining := http.StatusOK, int64(4-i)
 		if i >= 5 {
 			want, remaining = http.StatusTooManyRequests, 0
@@ -112,42 +71,42 @@ func TestHTTPCheck(t *testing.T) {
 		}
 	}
 	for range 6 { // HEAD charges nothing
-		if answer, body := page(h, "HEAD", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 405 || answer.Header.Get("Allow") != "GET, POST" {
+		if answer, body := rpctest.Page(h, "HEAD", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 405 || answer.Header.Get("Allow") != "GET, POST" {
 			t.Errorf("HEAD: %d %v %s", answer.StatusCode, answer.Header, body)
 		}
 	}
-	if answer, body := page(h, "GET", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":4`) {
+	if answer, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":4`) {
 		t.Errorf("after HEAD: %d %s", answer.StatusCode, body)
 	}
 }
 
 func TestHTTPRateLimitOfABucket(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
 	const query = "/v1/check?limit=a+%22quoted%5C+bucket%22+%C3%BC&key=k&cost="
 	// 10 at once, 2 a second: a full bucket takes 5 s to fill, and the next unit half a second.
-	answer, _ := page(h, "GET", query+"3", "")
+	answer, _ := rpctest.Page(h, "GET", query+"3", "")
 	if got := written(answer, "RateLimit-Policy")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
 	if got := written(answer, "RateLimit")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
 		t.Errorf("RateLimit: %s", got)
 	}
-	answer, body := page(h, "GET", query+"11", "")
+	answer, body := rpctest.Page(h, "GET", query+"11", "")
 	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "" || !strings.Contains(body, `"retry_after_ms":-1`) {
 		t.Errorf("more than the bucket ever holds: %d, Retry-After %q, %s", answer.StatusCode, answer.Header.Get("Retry-After"), body)
 	}
-	if answer, body = page(h, "GET", query+"9", ""); answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1" {
+	if answer, body = rpctest.Page(h, "GET", query+"9", ""); answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("2 too many at 2 a second: %d, Retry-After %q, %s", answer.StatusCode, answer.Header.Get("Retry-After"), body)
 	}
-	if answer, body = page(h, "GET", query+"-3", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":10,`) {
+	if answer, body = rpctest.Page(h, "GET", query+"-3", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":10,`) {
 		t.Errorf("a refund: %d %s", answer.StatusCode, body)
 	}
 }
 
 func TestHTTPShadow(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
 	for i, want := range []string{"", "1"} {
-		answer, _ := page(h, "GET", "/v1/check?limit=shadow&key=k", "")
+		answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=k", "")
 		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
 			t.Errorf("check %d: %d, Penstock-Shadow %q, want %q", i+1, answer.StatusCode, answer.Header.Get("Penstock-Shadow"), want)
 		}
@@ -155,10 +114,10 @@ func TestHTTPShadow(t *testing.T) {
 }
 
 func TestHTTPBody(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true})
 	post := func(path, body string) map[string]any {
 		t.Helper()
-		answer, text := page(h, "POST", path, body)
+		answer, text := rpctest.Page(h, "POST", path, body)
 		var out map[string]any
 		if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != 200 {
 			t.Fatalf("%s %s: %d %s", path, body, answer.StatusCode, text)
@@ -201,7 +160,7 @@ func TestHTTPBody(t *testing.T) {
 // Every algorithm can be had at the door, under the name that files use, with the fields that only
 // it has.
 func TestHTTPEveryAlgorithm(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t)})
 	for _, c := range []struct {
 		inline string // beside limit 3 per 1h
 		third  int64  // delay_ms of the third check
@@ -220,7 +179,7 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 		{`"algorithm":"stated_bucket","burst":3`, 0, 1_200_000},
 	} {
 		for i := range 4 {
-			_, body := page(h, "POST", "/v1/check", fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`, strings.ReplaceAll(c.inline, `"`, ""), c.inline))
+			_, body := rpctest.Page(h, "POST", "/v1/check", fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`, strings.ReplaceAll(c.inline, `"`, ""), c.inline))
 			var d decisionJSON
 			if err := json.Unmarshal([]byte(body), &d); err != nil {
 				t.Fatal(err)
@@ -244,7 +203,7 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 		`"algorithm":"sliding_counter","strict":true`: "inline.strict",
 		`"algorithm":"concurrent"`:                    "inline.algorithm",
 	} {
-		answer, body := page(h, "POST", "/v1/check", `{"key":"k","inline":{"limit":3,"per":"1h",`+inline+`}}`)
+		answer, body := rpctest.Page(h, "POST", "/v1/check", `{"key":"k","inline":{"limit":3,"per":"1h",`+inline+`}}`)
 		if answer.StatusCode != 400 || !strings.Contains(body, fmt.Sprintf(`"field":%q`, field)) {
 			t.Errorf("%s: %s", inline, body)
 		}
@@ -254,7 +213,7 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 // Promise: hostile or malformed input gets a clear error that names the field, and nothing is
 // charged.
 func TestHTTPBadInput(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
 	items := func(n int) string {
 		return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"limit":"demo","key":"k"},`, n), ",") + `]}`
@@ -311,7 +270,7 @@ func TestHTTPBadInput(t *testing.T) {
 		{"DELETE", "/v1/check?limit=demo&key=k", "", 405, ""},
 		{"GET", "/v1/reset", "", 405, ""},
 	} {
-		answer, body := page(h, c.method, c.target, c.body)
+		answer, body := rpctest.Page(h, c.method, c.target, c.body)
 		var p problem
 		if err := json.Unmarshal([]byte(body), &p); err != nil {
 			t.Errorf("%s %.80s %.80s: no JSON: %s", c.method, c.target, c.body, body)
@@ -331,17 +290,17 @@ func TestHTTPBadInput(t *testing.T) {
 }
 
 func TestHTTPBadInputChargesNothingOnABusyKey(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
-	page(h, "GET", "/v1/check?limit=demo&key=k", "")
-	page(h, "POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`)
-	if _, body := page(h, "GET", "/v1/peek?limit=demo&key=k", ""); !strings.Contains(body, `"remaining":4,`) {
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k", "")
+	rpctest.Page(h, "POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`)
+	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=k", ""); !strings.Contains(body, `"remaining":4,`) {
 		t.Errorf("the good item of a request in error was charged: %s", body)
 	}
 }
 
 func TestHTTPAuth(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
-	w := newWeb(HTTPConfig{Node: alone(t, httpSpecs...), TrustedProxies: trusted})
+	w := newWeb(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), TrustedProxies: trusted})
 	key := func(template, remote string, header ...string) string {
 		r := httptest.NewRequest("GET", "/v1/auth", nil)
 		r.RemoteAddr = remote
@@ -376,24 +335,24 @@ func TestHTTPAuth(t *testing.T) {
 		}
 	}
 
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
 	for i := range 6 {
 		want := map[bool]int{true: 200, false: 403}[i < 5]
-		answer, _ := page(h, "PUT", "/v1/auth?limit=demo&key={header:X-User}&deny_status=403", "", "X-User", "bo")
+		answer, _ := rpctest.Page(h, "PUT", "/v1/auth?limit=demo&key={header:X-User}&deny_status=403", "", "X-User", "bo")
 		if answer.StatusCode != want || written(answer, "RateLimit") == nil {
 			t.Errorf("check %d: %d, want %d", i+1, answer.StatusCode, want)
 		}
 	}
-	if answer, _ := page(h, "GET", "/v1/auth?limit=demo&key={header:X-User}", "", "X-User", "bo"); answer.StatusCode != 429 {
+	if answer, _ := rpctest.Page(h, "GET", "/v1/auth?limit=demo&key={header:X-User}", "", "X-User", "bo"); answer.StatusCode != 429 {
 		t.Errorf("without deny_status: %d", answer.StatusCode)
 	}
 }
 
 func TestHTTPHealthAndShow(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	draining := false
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Draining: func() bool { return draining }, Version: "v9", Started: time.Now()})
-	status := func(path string) int { a, _ := page(h, "GET", path, ""); return a.StatusCode }
+	status := func(path string) int { a, _ := rpctest.Page(h, "GET", path, ""); return a.StatusCode }
 	if status("/healthz") != 200 || status("/readyz") != 200 {
 		t.Error("a node at work is not healthy or not ready")
 	}
@@ -402,20 +361,20 @@ func TestHTTPHealthAndShow(t *testing.T) {
 		t.Error("a node that drains must be alive and not ready")
 	}
 	draining = false
-	_, body := page(h, "GET", "/v1/members", "")
+	_, body := rpctest.Page(h, "GET", "/v1/members", "")
 	if want := fmt.Sprintf(`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), ringName(node.View())); body != want {
 		t.Errorf("members:\n%s\nwant\n%s", body, want)
 	}
-	if _, body = page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body, `"owner":"n1","heir":""`) {
+	if _, body = rpctest.Page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body, `"owner":"n1","heir":""`) {
 		t.Errorf("ring: %s", body)
 	}
-	page(h, "GET", "/v1/check?limit=demo&key=secret-person", "")
-	page(h, "GET", "/v1/peek?limit=demo&key=secret-person", "")
-	page(h, "GET", "/v1/check?limit=demo&key=secret-person&cost=0", "")
-	if _, body = page(h, "GET", "/v1/status", ""); !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body, `"allowed":1`) {
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=secret-person", "")
+	rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=secret-person", "")
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=secret-person&cost=0", "")
+	if _, body = rpctest.Page(h, "GET", "/v1/status", ""); !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body, `"allowed":1`) {
 		t.Errorf("status: %s", body)
 	}
-	_, body = page(h, "GET", "/metrics", "")
+	_, body = rpctest.Page(h, "GET", "/metrics", "")
 	for _, want := range []string{"penstock_allowed_total 1\n", "penstock_denied_total 0\n", "penstock_peeks_total 2\n", "penstock_table_keys 1\n", "penstock_ready 1\n", `penstock_http_request_seconds_count{path="check"} 2`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %q", want)
@@ -431,13 +390,13 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 	s := newStations(t, 2, five)
 	key := keyOf(s[1], 7200)
 	for range 3 {
-		if _, err := s[0].client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", key, 1)}}); err != nil {
+		if _, err := s[0].client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, 1)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	metrics := NewMetrics(s[0].node)
+	metrics := door.NewMetrics(s[0].node)
 	metrics.Register(s[0].peers)
-	_, body := page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET", "/metrics", "")
+	_, body := rpctest.Page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET", "/metrics", "")
 	for _, want := range []string{"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n", "penstock_forwarded_total 3\n"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %q", want)
@@ -447,7 +406,7 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 
 // Somebody who opens the door in a browser is led to the page, where there is one.
 func TestHTTPRootLeadsToThePage(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	for _, c := range []struct {
 		name   string
 		door   http.Handler
@@ -459,7 +418,7 @@ func TestHTTPRootLeadsToThePage(t *testing.T) {
 		{"a door without the page", NewHTTP(HTTPConfig{Node: node}), "GET", 404},
 		{"another method", NewHTTP(HTTPConfig{Node: node, Admin: true}), "POST", 404},
 	} {
-		a, _ := page(c.door, c.method, "/", "")
+		a, _ := rpctest.Page(c.door, c.method, "/", "")
 		if to := a.Header.Get("Location"); a.StatusCode != c.want || (to == "/ui/") != (c.want == 302) {
 			t.Errorf("%s, %s: %d to %q; want %d", c.name, c.method, a.StatusCode, to, c.want)
 		}
@@ -467,22 +426,22 @@ func TestHTTPRootLeadsToThePage(t *testing.T) {
 }
 
 func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	public, admin := NewHTTP(HTTPConfig{Node: node}), NewAdmin(HTTPConfig{Node: node})
 	for _, path := range []string{"/metrics", "/v1/status", "/debug/pprof/"} {
-		a, _ := page(public, "GET", path, "")
-		b, _ := page(admin, "GET", path, "")
+		a, _ := rpctest.Page(public, "GET", path, "")
+		b, _ := rpctest.Page(admin, "GET", path, "")
 		if a.StatusCode != 404 || b.StatusCode != 200 {
 			t.Errorf("%s: %d at the public door, %d at the admin's", path, a.StatusCode, b.StatusCode)
 		}
 	}
-	if a, _ := page(public, "POST", "/v1/reset", `{"limit":"demo","key":"k"}`); a.StatusCode != 404 {
+	if a, _ := rpctest.Page(public, "POST", "/v1/reset", `{"limit":"demo","key":"k"}`); a.StatusCode != 404 {
 		t.Errorf("the public door resets: %d", a.StatusCode)
 	}
 }
 
 func TestHTTPToken(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), AuthToken: "s3cret", Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), AuthToken: "s3cret", Admin: true})
 	for _, c := range []struct {
 		path, authorization string
 		want                int
@@ -502,7 +461,7 @@ func TestHTTPToken(t *testing.T) {
 		{"/ui/../v1/top", "", 401},
 		{"/v1/top", "", 401},
 	} {
-		if a, _ := page(h, "GET", c.path, "", "Authorization", c.authorization); a.StatusCode != c.want {
+		if a, _ := rpctest.Page(h, "GET", c.path, "", "Authorization", c.authorization); a.StatusCode != c.want {
 			t.Errorf("%s with %q: %d, want %d", c.path, c.authorization, a.StatusCode, c.want)
 		}
 	}
@@ -510,7 +469,7 @@ func TestHTTPToken(t *testing.T) {
 
 // Promise: slow clients time out. A door that waited for ever could be filled by anybody.
 func TestHTTPCutsOffSlowAndLargeHeaders(t *testing.T) {
-	s := NewHTTPServer(NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...)}))
+	s := NewHTTPServer(NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)}))
 	s.ReadHeaderTimeout = 50 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -553,9 +512,9 @@ func FuzzHTTPBody(f *testing.F) {
 	f.Add(`{"key":"d","inline":{"algorithm":"gcra","limit":10,"per":"1m","burst":3}}`)
 	f.Add(`{"items":[{"inline":{"name":"\u0000","per":"1d1d"}}]}`)
 	f.Add(`{"limit":"demo","key":"d","cost":9,"report":true,"drain":true,"strict":true,"at_ms":-1}`)
-	h := NewHTTP(HTTPConfig{Node: alone(f, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, httpSpecs...)})
 	f.Fuzz(func(t *testing.T, body string) {
-		answer, text := page(h, "POST", "/v1/check", body)
+		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
 		if !json.Valid([]byte(text)) {
 			t.Fatalf("%q: %d, no JSON: %s", body, answer.StatusCode, text)
 		}
@@ -570,7 +529,7 @@ func FuzzHTTPBody(f *testing.F) {
 func FuzzKeyTemplate(f *testing.F) {
 	f.Add("{header:X-User}:{ip}{method}{path}", "bo", "/a%zz?b")
 	f.Add("}{", "", "")
-	w := newWeb(HTTPConfig{Node: alone(f)})
+	w := newWeb(HTTPConfig{Node: rpctest.Alone(f)})
 	f.Fuzz(func(t *testing.T, template, user, uri string) {
 		r := httptest.NewRequest("GET", "/v1/auth", nil)
 		r.Header["X-User"], r.Header["X-Forwarded-Uri"] = []string{user}, []string{uri}

@@ -15,6 +15,7 @@ import (
 
 	"penstock/cluster"
 	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/rpc/rpctest"
 )
 
 // A certificate is good for the node that it names, in the role that it has.
@@ -59,25 +60,25 @@ func TestIdentity(t *testing.T) {
 }
 
 // as writes a certificate for a node in a role.
-func (a *authority) as(node string, role cluster.Role) {
-	a.t.Helper()
-	a.sign(node, &x509.Certificate{
+func as(a *rpctest.Authority, node string, role cluster.Role) {
+	a.T.Helper()
+	a.Sign(node, &x509.Certificate{
 		Subject: pkix.Name{CommonName: node}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		URIs:        []*url.URL{NodeURI(node), RoleURI(role)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, a.key)
+	}, a.Cert, a.Key)
 }
 
 // Promise: a certificate of the peers' authority opens no line under another node's name, in either
 // direction.
 func TestCertificateIsBoundToTheLine(t *testing.T) {
-	a := newAuthority(t, "peers")
-	a.as("n1", cluster.RoleMember)
-	a.as("n2", cluster.RoleMember)
-	a.as("n3", cluster.RoleAgent)
+	a := rpctest.NewAuthority(t, "peers")
+	as(a, "n1", cluster.RoleMember)
+	as(a, "n2", cluster.RoleMember)
+	as(a, "n3", cluster.RoleAgent)
 	door := func(cert string) (*station, cluster.Member) {
 		s := newStations(t, 1)[0]
-		config, err := ServerTLS(a.path(cert+".pem"), a.path(cert+".key"), a.path("ca.pem"))
+		config, err := ServerTLS(a.Path(cert+".pem"), a.Path(cert+".key"), a.Path("ca.pem"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 		{"n2", "n2", "n3", cluster.RoleMember, `for ["n3"] (agent), and shown by the member "n1"`},
 	} {
 		s, to := door(row.door)
-		config, err := ClientTLS(a.path(row.shows+".pem"), a.path(row.shows+".key"), a.path("ca.pem"))
+		config, err := ClientTLS(a.Path(row.shows+".pem"), a.Path(row.shows+".key"), a.Path("ca.pem"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,9 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // notInline are the fields of a Spec that no client sends, and why.
@@ -168,8 +171,8 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 // TestInlineBadInput: both doors refuse a bad limit with the name of the field, what it was and
 // what is accepted.
 func TestInlineBadInput(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t)})
-	s := &rateLimiter{node: alone(t), clock: NewClock(), inlines: new(Inlines)}
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t)})
+	s := &rateLimiter{node: rpctest.Alone(t), clock: clock.New(), inlines: new(door.Inlines)}
 	const fixed = `"algorithm":"fixed_window","limit":1,"per":"1m"`
 	for _, c := range []struct {
 		json, want string
@@ -211,7 +214,7 @@ func TestInlineBadInput(t *testing.T) {
 		},
 		{`"limit":1,"per":"1m"`, "algorithm: ", &penstockv1.InlineLimit{Limit: 1, PerMs: 1000}},
 	} {
-		answer, body := page(h, "POST", "/v1/check", `{"items":[{"inline":{`+c.json+`},"key":"k"}]}`)
+		answer, body := rpctest.Page(h, "POST", "/v1/check", `{"items":[{"inline":{`+c.json+`},"key":"k"}]}`)
 		var p struct{ Detail string }
 		if err := json.Unmarshal([]byte(body), &p); err != nil || answer.StatusCode != 400 ||
 			!strings.HasPrefix(p.Detail, "items[0].inline.") || !strings.Contains(p.Detail, c.want) {
@@ -228,14 +231,14 @@ func TestInlineBadInput(t *testing.T) {
 // TestDoorsSayOverrides: which override decided, and that a key began anew; but not of limits that
 // have no name of their own, of which none takes the place of another.
 func TestDoorsSayOverrides(t *testing.T) {
-	node := alone(t)
+	node := rpctest.Alone(t)
 	demo, err := limiter.New(perHour, limiter.Override{Key: "plan:pro/*", Limit: 50}, limiter.Override{Key: "10.0.0.0/8", Unlimited: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	node.SetLimits(cluster.Limits{"demo": demo})
 	h := NewHTTP(HTTPConfig{Node: node})
-	s := &rateLimiter{node: node, clock: NewClock(), inlines: new(Inlines)}
+	s := &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}
 	ask := func(items ...*penstockv1.Item) []*penstockv1.Decision {
 		t.Helper()
 		out, err := s.Check(t.Context(), &penstockv1.CheckRequest{Items: items})
@@ -245,15 +248,15 @@ func TestDoorsSayOverrides(t *testing.T) {
 		return out.Decisions
 	}
 
-	_, body := page(h, "GET", "/v1/check?limit=demo&key=plan:pro/alice", "")
+	_, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=plan:pro/alice", "")
 	if !strings.Contains(body, `"limit":50,"remaining":49`) || !strings.Contains(body, `"override":"plan:pro/*"`) {
 		t.Errorf("JSON: %s", body)
 	}
-	_, body = page(h, "GET", "/v1/check?limit=demo&key=bob", "")
+	_, body = rpctest.Page(h, "GET", "/v1/check?limit=demo&key=bob", "")
 	if strings.Contains(body, "override") || strings.Contains(body, "restarted") {
 		t.Errorf("JSON, without: %s", body)
 	}
-	d := ask(item("demo", "10.1.2.3", 1), item("demo", "plan:pro/alice", 1), item("demo", "bob", 1))
+	d := ask(rpctest.Item("demo", "10.1.2.3", 1), rpctest.Item("demo", "plan:pro/alice", 1), rpctest.Item("demo", "bob", 1))
 	if !d[0].Allowed || d[0].Limit != limiter.MaxLimit || d[0].Override != "10.0.0.0/8" ||
 		d[1].Remaining != 48 || d[1].Override != "plan:pro/*" || d[2].Limit != 5 || d[2].Override != "" {
 		t.Errorf("gRPC: %v", d)
@@ -266,7 +269,7 @@ func TestDoorsSayOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	node.SetLimits(cluster.Limits{"demo": l})
-	if _, body := page(h, "GET", "/v1/peek?limit=demo&key=bob", ""); !strings.Contains(body, `"restarted":true`) {
+	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=bob", ""); !strings.Contains(body, `"restarted":true`) {
 		t.Errorf("JSON: %s", body)
 	}
 	if d := ask(&penstockv1.Item{Limit: "demo", Key: []byte("bob")}); !d[0].Restarted || d[0].Remaining != 4 {

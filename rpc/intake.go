@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"net"
+	"penstock/rpc/door"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,9 +152,9 @@ func newWeighedConn(conn, raw net.Conn, d *intake) *weighedConn {
 	return c
 }
 
-// origin is the name of the client at the other end, by its certificate or address.
+// Origin is the name of the client at the other end, by its certificate or address.
 func (c *weighedConn) origin(info credentials.AuthInfo) string {
-	c.named.Do(func() { c.name = caller{tls: tlsState(info), addr: c.RemoteAddr().String()}.name() })
+	c.named.Do(func() { c.name = door.Caller{TLS: door.TLSState(info), Addr: c.RemoteAddr().String()}.Name() })
 	return c.name
 }
 
@@ -355,9 +356,9 @@ type weighedInfo struct {
 	conn *weighedConn
 }
 
-func (w weighedInfo) handshake() credentials.AuthInfo { return w.AuthInfo }
+func (w weighedInfo) Handshake() credentials.AuthInfo { return w.AuthInfo }
 
-func (w weighedInfo) origin() string { return w.conn.origin(w.AuthInfo) }
+func (w weighedInfo) Origin() string { return w.conn.origin(w.AuthInfo) }
 
 func (w weighing) Clone() credentials.TransportCredentials {
 	return weighing{w.TransportCredentials.Clone(), w.door}

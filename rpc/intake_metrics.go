@@ -1,9 +1,12 @@
 package rpc
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"penstock/rpc/door"
+)
 
 // showIn shows what the gRPC door for clients refuses.
-func (d *intake) showIn(m *Metrics) {
+func (d *intake) showIn(m *door.Metrics) {
 	m.Register(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_grpc_unfinished_bytes", Help: "Memory of calls whose requests are not complete."},
 			func() float64 { return float64(d.used.Load()) }),

@@ -22,6 +22,9 @@ import (
 	"pgregory.net/rapid"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 const checkMethod = "/penstock.v1.RateLimiter/Check"
@@ -88,10 +91,10 @@ func (c *rawClient) ended() (stream uint32, err error) {
 }
 
 // newOpenDoor serves a door for clients to a node that is alone.
-func newOpenDoor(t testing.TB, c ServerConfig) (address string, door *intake) {
+func newOpenDoor(t testing.TB, c ServerConfig) (address string, in *intake) {
 	t.Helper()
-	c.Node, c.Clock = alone(t, perHour), NewClock()
-	c.Metrics = NewMetrics(c.Node)
+	c.Node, c.Clock = rpctest.Alone(t, perHour), clock.New()
+	c.Metrics = door.NewMetrics(c.Node)
 	s := NewServer(c)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -121,7 +124,7 @@ func TestUnfinishedCallsAreBounded(t *testing.T) {
 	honest := dial(t, address)
 	check := func() {
 		t.Helper()
-		if _, err := honest.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("demo", "k", 1)}}, grpc.WaitForReady(true)); err != nil {
+		if _, err := honest.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", "k", 1)}}, grpc.WaitForReady(true)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,8 +151,8 @@ func TestUnfinishedCallsAreBounded(t *testing.T) {
 			})
 		}
 		attack.Wait()
-		eventually(t, kind.name+": connections are closed", func() bool { return door.closed.Load() > before })
-		eventually(t, kind.name+": there is room", func() bool { return door.used.Load() <= room })
+		rpctest.Eventually(t, kind.name+": connections are closed", func() bool { return door.closed.Load() > before })
+		rpctest.Eventually(t, kind.name+": there is room", func() bool { return door.used.Load() <= room })
 		check()
 	}
 }
@@ -159,20 +162,20 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 	address, door := newOpenDoor(t, ServerConfig{})
 	client := dial(t, address)
 	for i := range 200 {
-		ctx := patience(t)
-		request := &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("demo", fmt.Sprint(i), 1)}}
+		ctx := rpctest.Patience(t)
+		request := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", fmt.Sprint(i), 1)}}
 		for range i * i % 700 {
-			request.Items = append(request.Items, item("demo", fmt.Sprint(rand.Int64()), 1))
+			request.Items = append(request.Items, rpctest.Item("demo", fmt.Sprint(rand.Int64()), 1))
 		}
 		if _, err := client.Check(ctx, request); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := client.Check(patience(t), &penstockv1.CheckRequest{}); status.Code(err) != codes.InvalidArgument {
+	if _, err := client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}
-	eventually(t, "nothing is left of the calls", func() bool { return door.used.Load() == 0 })
-	ctx, cancel := context.WithCancel(patience(t))
+	rpctest.Eventually(t, "nothing is left of the calls", func() bool { return door.used.Load() == 0 })
+	ctx, cancel := context.WithCancel(rpctest.Patience(t))
 	stream, err := client.CheckStream(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +183,7 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 	for i := range 50 {
 		items := make([]*penstockv1.Item, 1+i*i%900)
 		for k := range items {
-			items[k] = item("demo", fmt.Sprint(i, k), 1)
+			items[k] = rpctest.Item("demo", fmt.Sprint(i, k), 1)
 		}
 		if err := stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{Items: items}}); err != nil {
 			t.Fatal(err)
@@ -193,18 +196,18 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 		t.Errorf("an open stream that has sent whole messages weighs %d, want %d", w, streamWeight)
 	}
 	cancel()
-	eventually(t, "the stream weighs nothing", func() bool { return door.used.Load() == 0 })
+	rpctest.Eventually(t, "the stream weighs nothing", func() bool { return door.used.Load() == 0 })
 	raw := newRawClient(t, address)
 	if err := raw.half(checkMethod, 100, 10); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
+	rpctest.Eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
 	raw.WriteRSTStream(1, http2.ErrCodeCancel)
-	eventually(t, "a call that is taken back weighs nothing", func() bool { return door.used.Load() == 0 })
+	rpctest.Eventually(t, "a call that is taken back weighs nothing", func() bool { return door.used.Load() == 0 })
 	raw.half(checkMethod, 100, 10)
-	eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
+	rpctest.Eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
 	raw.Close()
-	eventually(t, "a connection that is gone weighs nothing", func() bool { return door.used.Load() == 0 })
+	rpctest.Eventually(t, "a connection that is gone weighs nothing", func() bool { return door.used.Load() == 0 })
 	door.mu.Lock()
 	defer door.mu.Unlock()
 	if len(door.conns) != 1 {
@@ -230,7 +233,7 @@ func TestNothingIsKeptBeforeTheToken(t *testing.T) {
 		}
 		ended[stream] = true
 	}
-	eventually(t, "nothing weighs", func() bool { return door.used.Load() == 0 })
+	rpctest.Eventually(t, "nothing weighs", func() bool { return door.used.Load() == 0 })
 }
 
 // Promise: a request that does not come to its end is not waited for: a call with one request has a
@@ -257,7 +260,7 @@ func TestRequestsHaveADeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	var conn *weighedConn
-	eventually(t, "the message is looked at", func() bool {
+	rpctest.Eventually(t, "the message is looked at", func() bool {
 		door.mu.Lock()
 		defer door.mu.Unlock()
 		for conn = range door.conns {

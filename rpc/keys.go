@@ -11,6 +11,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
 )
 
 // Bounds of lists of keys.
@@ -30,7 +31,7 @@ type keyState struct {
 }
 
 func newKeyState(l *limiter.Limit, key string, d *limiter.Decision) keyState {
-	return keyState{Key: key, Limit: l.Name, Most: d.Limit, Used: d.Limit - d.Remaining, ResetAfterMs: millis(d.ResetAfter)}
+	return keyState{Key: key, Limit: l.Name, Most: d.Limit, Used: d.Limit - d.Remaining, ResetAfterMs: door.Millis(d.ResetAfter)}
 }
 
 func (k *keyState) message() *penstockv1.KeyState {
@@ -87,7 +88,7 @@ func readCount(n int64, usual int) (int, error) {
 func (a *admin) Top(ctx context.Context, in *penstockv1.TopRequest) (*penstockv1.TopResponse, error) {
 	count, err := readCount(int64(in.Count), topDefault)
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	t := top(ctx, a.node, count, in.Limit)
 	out := &penstockv1.TopResponse{Node: t.Node, Seen: t.Seen, Partial: t.Partial}
@@ -109,7 +110,7 @@ func (a *admin) Keys(ctx context.Context, in *penstockv1.KeysRequest) (*penstock
 		from, err = readCursor(in.Cursor)
 	}
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	out := &penstockv1.KeysResponse{Node: a.node.ID()}
 	more := true
@@ -146,14 +147,14 @@ func (w *web) top(rw http.ResponseWriter, r *http.Request) {
 }
 
 // queryCount is the count of a query, unless it has a fault already.
-func queryCount(q map[string]string, usual int, f *fault) (int, *fault) {
+func queryCount(q map[string]string, usual int, f *door.Fault) (int, *door.Fault) {
 	text, given := q["count"]
 	if f != nil || !given {
 		return usual, f
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > maxListed {
-		return 0, &fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is no number from 1 to %d", text, maxListed)}
+		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is no number from 1 to %d", text, maxListed)}
 	}
 	return int(n), nil
 }

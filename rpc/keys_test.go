@@ -11,18 +11,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: the keys that have used most come first, of all keys of the node, each with what it has
 // used.
 func TestTop(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
 	for i := range 300 {
-		page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=user-%d&cost=%d", i, 1+i/150), "")
+		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=user-%d&cost=%d", i, 1+i/150), "")
 	}
-	page(h, "GET", "/v1/check?limit=demo&key=most&cost=5", "")
-	page(h, "GET", "/v1/check?limit=shadow&key=other", "")
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=most&cost=5", "")
+	rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=other", "")
 	a := &admin{node: node}
 	out, err := a.Top(t.Context(), &penstockv1.TopRequest{Count: 3})
 	if err != nil || len(out.Keys) != 3 || out.Node != "n1" || out.Seen != 302 || out.Partial {
@@ -34,7 +35,7 @@ func TestTop(t *testing.T) {
 			t.Errorf("%d: %s, as new in %d ms; want %s", i, got, k.ResetAfterMs, want)
 		}
 	}
-	_, text := page(h, "GET", "/v1/top?limit=shadow", "")
+	_, text := rpctest.Page(h, "GET", "/v1/top?limit=shadow", "")
 	var got topKeys
 	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Keys) != 1 || got.Keys[0].Key != "other" || got.Seen != 302 {
 		t.Errorf("%s", text)
@@ -45,22 +46,22 @@ func TestTop(t *testing.T) {
 		t.Errorf("a caller who is gone: %+v", out)
 	}
 	for _, bad := range []string{"count=0", "count=-1", "count=1001", "count=x", "key=x"} {
-		if answer, text := page(h, "GET", "/v1/top?"+bad, ""); answer.StatusCode != 400 || !strings.Contains(text, strings.Split(bad, "=")[0]) {
+		if answer, text := rpctest.Page(h, "GET", "/v1/top?"+bad, ""); answer.StatusCode != 400 || !strings.Contains(text, strings.Split(bad, "=")[0]) {
 			t.Errorf("%s: %d %s", bad, answer.StatusCode, text)
 		}
 	}
-	if answer, _ := page(NewHTTP(HTTPConfig{Node: node}), "GET", "/v1/top", ""); answer.StatusCode != 404 {
+	if answer, _ := rpctest.Page(NewHTTP(HTTPConfig{Node: node}), "GET", "/v1/top", ""); answer.StatusCode != 404 {
 		t.Errorf("keys are shown on a listener without the admin pages: %d", answer.StatusCode)
 	}
 }
 
 // Promise: page by page, each key with the prefix comes once.
 func TestKeysByPrefix(t *testing.T) {
-	node := alone(t, httpSpecs...)
+	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node})
 	for i := range 500 {
-		page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=a%d", i), "")
-		page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=b%d", i), "")
+		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=a%d", i), "")
+		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=b%d", i), "")
 	}
 	a := &admin{node: node}
 	seen := map[string]bool{}

@@ -15,6 +15,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/audit"
+	"penstock/rpc/door"
 )
 
 // limitMessage is s as inlineSpec reads it.
@@ -75,7 +76,7 @@ func perText(d time.Duration) string {
 // putLimit gives the node a limit of that name, with a candidate if tried is not nil.
 func putLimit(
 	n *cluster.Node,
-	rec recorder,
+	rec door.Recorder,
 	s limiter.Spec,
 	tried *limiter.Spec,
 ) (replaced bool, err error) {
@@ -110,7 +111,7 @@ func putLimit(
 }
 
 // recordLimit records that a limit was put or deleted; nil: there is none.
-func recordLimit(r recorder, action, name string, before, after *limiter.Limit) {
+func recordLimit(r door.Recorder, action, name string, before, after *limiter.Limit) {
 	e := audit.Entry{Action: action, Target: name}
 	if before != nil {
 		e.Before = newInlineJSON(&before.Spec)
@@ -118,11 +119,11 @@ func recordLimit(r recorder, action, name string, before, after *limiter.Limit) 
 	if after != nil {
 		e.After = newInlineJSON(&after.Spec)
 	}
-	r.add(e)
+	r.Add(e)
 }
 
 // deleteLimit takes a limit away that putLimit has given.
-func deleteLimit(n *cluster.Node, rec recorder, name string) error {
+func deleteLimit(n *cluster.Node, rec door.Recorder, name string) error {
 	before := n.Limits()[name]
 	err := n.DeleteLimit(name)
 	if err == nil {
@@ -156,16 +157,16 @@ func (a *admin) PutLimit(
 	in *penstockv1.PutLimitRequest,
 ) (*penstockv1.PutLimitResponse, error) {
 	if in.Limit == nil {
-		return nil, StatusError(&cluster.InputError{Field: "limit", Reason: "is missing"})
+		return nil, door.StatusError(&cluster.InputError{Field: "limit", Reason: "is missing"})
 	}
 	var tried *limiter.Spec
 	if in.Candidate != nil {
 		s := inlineSpec(in.Candidate)
 		tried = &s
 	}
-	replaced, err := putLimit(a.node, recorderOf(ctx, a.audit), inlineSpec(in.Limit), tried)
+	replaced, err := putLimit(a.node, door.RecorderOf(ctx, a.audit), inlineSpec(in.Limit), tried)
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.PutLimitResponse{Node: a.node.ID(), Replaced: replaced}, nil
 }
@@ -175,14 +176,14 @@ func (a *admin) DeleteLimit(
 	ctx context.Context,
 	in *penstockv1.DeleteLimitRequest,
 ) (*penstockv1.DeleteLimitResponse, error) {
-	if err := deleteLimit(a.node, recorderOf(ctx, a.audit), in.Name); err != nil {
-		return nil, StatusError(err)
+	if err := deleteLimit(a.node, door.RecorderOf(ctx, a.audit), in.Name); err != nil {
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.DeleteLimitResponse{Node: a.node.ID()}, nil
 }
 
 // ErrNobodyElse says that a node cannot be drained.
-var ErrNobodyElse error = &fault{
+var ErrNobodyElse error = &door.Fault{
 	Code: codes.FailedPrecondition, Status: http.StatusConflict,
 	Text: "drain: no other member is there to take over what this node holds",
 }
@@ -192,19 +193,19 @@ func (a *admin) Drain(
 	ctx context.Context,
 	_ *penstockv1.DrainRequest,
 ) (*penstockv1.DrainResponse, error) {
-	if err := drained(ctx, recorderOf(ctx, a.audit), a.drain); err != nil {
-		return nil, StatusError(err)
+	if err := drained(ctx, door.RecorderOf(ctx, a.audit), a.drain); err != nil {
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.DrainResponse{Node: a.node.ID()}, nil
 }
 
 // drained calls how, which may be nil.
-func drained(ctx context.Context, rec recorder, how func(context.Context) error) error {
+func drained(ctx context.Context, rec door.Recorder, how func(context.Context) error) error {
 	if how == nil {
 		return ErrNobodyElse
 	}
 	err := how(ctx)
-	rec.done("drain", err)
+	rec.Done("drain", err)
 	return err
 }
 
@@ -213,15 +214,15 @@ func (a *admin) Recover(
 	ctx context.Context,
 	_ *penstockv1.RecoverRequest,
 ) (*penstockv1.RecoverResponse, error) {
-	if err := recovered(recorderOf(ctx, a.audit), a.node); err != nil {
-		return nil, StatusError(err)
+	if err := recovered(door.RecorderOf(ctx, a.audit), a.node); err != nil {
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.RecoverResponse{Node: a.node.ID()}, nil
 }
 
-func recovered(rec recorder, n *cluster.Node) error {
+func recovered(rec door.Recorder, n *cluster.Node) error {
 	err := n.Membership().Recover()
-	rec.done("recover", err)
+	rec.Done("recover", err)
 	return err
 }
 
@@ -294,7 +295,7 @@ func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
 }
 
 // limitNamed is a page ?name= that changes the limit of that name.
-func (w *web) limitNamed(change func(*cluster.Node, recorder, string) error) http.HandlerFunc {
+func (w *web) limitNamed(change func(*cluster.Node, door.Recorder, string) error) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		q, f := readQuery(r, "name")
 		if f != nil {
@@ -302,7 +303,7 @@ func (w *web) limitNamed(change func(*cluster.Node, recorder, string) error) htt
 			return
 		}
 		if err := change(w.Node, w.recorder(r), q["name"]); err != nil {
-			writeFault(rw, explain(err))
+			writeFault(rw, door.Explain(err))
 			return
 		}
 		writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
@@ -312,7 +313,7 @@ func (w *web) limitNamed(change func(*cluster.Node, recorder, string) error) htt
 // recoverPage is POST /v1/recover.
 func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
 	if err := recovered(w.recorder(r), w.Node); err != nil {
-		writeFault(rw, explain(err))
+		writeFault(rw, door.Explain(err))
 		return
 	}
 	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
@@ -323,7 +324,7 @@ func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
 	defer cancel()
 	if err := drained(ctx, w.recorder(r), w.Drain); err != nil {
-		writeFault(rw, explain(err))
+		writeFault(rw, door.Explain(err))
 		return
 	}
 	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})

@@ -15,6 +15,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: a limit that is listed can be put again, and is the same, over gRPC and HTTP.
@@ -63,20 +64,20 @@ func TestLimitsThereAndBack(t *testing.T) {
 // Promise: a limit that was put counts at once, keeps what keys have used when it is put anew, and
 // is no file's.
 func TestPutLimit(t *testing.T) {
-	n := alone(t, httpSpecs...)
+	n := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
 	put := func(body string) (int, string) {
-		r, text := page(h, "PUT", "/v1/limits", body)
+		r, text := rpctest.Page(h, "PUT", "/v1/limits", body)
 		return r.StatusCode, text
 	}
 	if code, text := put(`{"name":"new","algorithm":"fixed_window","anchor":"first_hit","limit":3,"per":"1h"}`); code != 200 || strings.Contains(text, "replaced") {
 		t.Fatal(code, text)
 	}
-	page(h, "GET", "/v1/check?limit=new&key=k&cost=3", "")
+	rpctest.Page(h, "GET", "/v1/check?limit=new&key=k&cost=3", "")
 	if code, text := put(`{"name":"new","algorithm":"fixed_window","anchor":"first_hit","limit":5,"per":"1h"}`); code != 200 || !strings.Contains(text, `"replaced":true`) {
 		t.Fatal(code, text)
 	}
-	if _, text := page(h, "GET", "/v1/check?limit=new&key=k&cost=1", ""); !strings.Contains(text, `"remaining":1,`) {
+	if _, text := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k&cost=1", ""); !strings.Contains(text, `"remaining":1,`) {
 		t.Error(text)
 	}
 	for body, want := range map[string]string{
@@ -108,7 +109,7 @@ func TestPutLimit(t *testing.T) {
 			t.Errorf("delete %q: %v", name, err)
 		}
 	}
-	if r, _ := page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != http.StatusNotFound {
+	if r, _ := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != http.StatusNotFound {
 		t.Error("a limit that was deleted is there")
 	}
 	for _, in := range []*penstockv1.PutLimitRequest{{}, {Limit: &penstockv1.InlineLimit{Name: "x"}}} {
@@ -123,7 +124,7 @@ func TestPutLimit(t *testing.T) {
 
 // Promise: what was put is bounded, survives other files, and gives way to a file of its name.
 func TestPutLimitsAreBounded(t *testing.T) {
-	n := alone(t)
+	n := rpctest.Alone(t)
 	limit := func(name string) *limiter.Limit {
 		l, err := limiter.New(limiter.Spec{Name: name, Algorithm: limiter.GCRA, Limit: 1, Per: time.Second})
 		if err != nil {

@@ -21,6 +21,8 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/rules"
+	"penstock/rpc/clock"
+	"penstock/rpc/rpctest"
 )
 
 // What the file of OpenAPI says, as far as it is held against the handlers.
@@ -208,7 +210,7 @@ var undocumented = regexp.MustCompile(`^(/|GET /\{\$\}|GET /debug/pprof/.*|GET /
 func without(t *testing.T) *cluster.Node {
 	t.Helper()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: NewClock(), Network: unreached{t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+		ID: "n1", Boot: 1, Clock: clock.New(), Network: rpctest.Unreached{T: t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -242,13 +244,13 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		}
 	}
 
-	h := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true})
 	for name, o := range operations {
 		_, path, _ := strings.Cut(name, " ")
 		if len(o.Parameters) == 0 || !strings.HasPrefix(name, "GET") {
 			continue
 		}
-		_, body := page(h, "GET", path+"?nonsense=1", "")
+		_, body := rpctest.Page(h, "GET", path+"?nonsense=1", "")
 		_, list, found := strings.Cut(body, "there is: ")
 		list, _, _ = strings.Cut(list, `"`)
 		got := strings.Split(list, ", ")
@@ -291,11 +293,11 @@ func fieldsOf(t reflect.Type) (names []string) {
 // says, and with no others.
 func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	api, operations := readOpenAPI(t)
-	lost, err := cluster.New(cluster.Config{ID: "n1", Boot: 1, Clock: NewClock(), Network: unreached{t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})
+	lost, err := cluster.New(cluster.Config{ID: "n1", Boot: 1, Clock: clock.New(), Network: rpctest.Unreached{T: t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := HTTPConfig{Node: alone(t, httpSpecs...), Admin: true, Version: "v9", Started: time.Now()}
+	config := HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true, Version: "v9", Started: time.Now()}
 	setRules(t, config.Node, rules.Rule{Name: "posts", Match: map[string][]string{"method": {"POST"}}, Apply: []rules.Apply{{Limit: "demo", Key: "{path}"}}})
 	h := NewHTTP(config)
 	nowhere := NewHTTP(HTTPConfig{Node: lost, Admin: true})
@@ -306,11 +308,11 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	out.Drain = func(context.Context) error { return nil }
 	closed := NewHTTP(config)
 	hosted := NewHTTP(HTTPConfig{Node: config.Node, Hosts: NewHosts()})
-	page(h, "GET", "/v1/check?limit=demo&key=full&cost=5", "")
+	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=full&cost=5", "")
 
 	reserved := func(key string) string {
 		var hold holdJSON
-		_, text := page(h, "POST", "/v1/reserve", `{"limit":"demo","key":"`+key+`","ttl_ms":60000}`)
+		_, text := rpctest.Page(h, "POST", "/v1/reserve", `{"limit":"demo","key":"`+key+`","ttl_ms":60000}`)
 		if err := json.Unmarshal([]byte(text), &hold); err != nil || hold.ID == "" {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -319,17 +321,17 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	settled, open := reserved("k"), reserved("k")
 	released := perHour
 	released.Unsettled = limiter.UnsettledRelease
-	ticking := alone(t, released)
+	ticking := rpctest.Alone(t, released)
 	ticking.Start()
 	defer ticking.Stop()
 	ticks := NewHTTP(HTTPConfig{Node: ticking})
 	var overdue holdJSON
-	_, text := page(ticks, "POST", "/v1/reserve", `{"limit":"demo","key":"k","ttl_ms":100}`)
+	_, text := rpctest.Page(ticks, "POST", "/v1/reserve", `{"limit":"demo","key":"k","ttl_ms":100}`)
 	if err := json.Unmarshal([]byte(text), &overdue); err != nil || overdue.ID == "" {
 		t.Fatalf("%s: %v", text, err)
 	}
-	eventually(t, "the hold has run out", func() bool {
-		_, text := page(ticks, "GET", "/v1/peek?limit=demo&key=k", "")
+	rpctest.Eventually(t, "the hold has run out", func() bool {
+		_, text := rpctest.Page(ticks, "GET", "/v1/peek?limit=demo&key=k", "")
 		return strings.Contains(text, `"remaining":5`)
 	})
 	unknown := holdToken(&cluster.Item{Limit: "demo", Key: "k", ID: cluster.ID{Origin: 1}})

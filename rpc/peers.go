@@ -14,6 +14,8 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
 )
 
 // PeersConfig makes Peers. ID, Boot, Cluster and Clock are required.
@@ -21,7 +23,7 @@ type PeersConfig struct {
 	ID      string       // of this node
 	Boot    uint64       // of this node
 	Cluster string       // name of the cluster; nodes of another one refuse
-	Clock   *Clock       // the node's
+	Clock   *clock.Clock // the node's
 	TLS     *tls.Config  // nil: plaintext. See ClientTLS
 	Logger  *slog.Logger // default slog.Default
 	// Renewed is TLS for the next connection, where it may change (TLSFiles.Caller). nil: as TLS.
@@ -70,7 +72,7 @@ func NewPeers(c PeersConfig) *Peers {
 	p := &Peers{config: c, letters: sync.Pool{New: newLetter}, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "penstock_peer_request_duration_seconds",
 		Help:    "Time that a request for checks of other nodes takes; those of several owners are asked at once.",
-		Buckets: secondsBuckets,
+		Buckets: door.SecondsBuckets,
 	})}
 	p.lines.Store(&map[lineTo]*line{})
 	return p
@@ -83,7 +85,7 @@ func (p *Peers) Stats() *PeersStats { return &p.stats }
 // Err, at the latest when the last of their deadlines comes. See cluster.Network.
 func (p *Peers) Call(calls []cluster.Call) {
 	if len(calls) > 0 && calls[0].Ask != nil && calls[0].Ask.Move == nil {
-		defer took(p.seconds, time.Now())
+		defer door.Took(p.seconds, time.Now())
 	}
 	var few [8]*letter
 	sent := few[:0]

@@ -1,6 +1,9 @@
 package rpc
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"penstock/rpc/door"
+)
 
 // peerCounters are the counters of the lines to peers.
 var peerCounters = []struct {
@@ -20,7 +23,7 @@ func (p *Peers) Describe(to chan<- *prometheus.Desc) { p.seconds.Describe(to) }
 // Collect sends every number of the lines to peers.
 func (p *Peers) Collect(to chan<- prometheus.Metric) {
 	for _, x := range peerCounters {
-		to <- prometheus.MustNewConstMetric(desc(x.name+"_total", x.help), prometheus.CounterValue,
+		to <- prometheus.MustNewConstMetric(door.Desc(x.name+"_total", x.help), prometheus.CounterValue,
 			float64(x.read(p.Stats())))
 	}
 	p.seconds.Collect(to)

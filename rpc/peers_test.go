@@ -20,6 +20,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/rpc/rpctest"
 )
 
 var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Minute}
@@ -28,28 +29,10 @@ var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: li
 func (s *station) call(to cluster.Member, key string, timeout time.Duration) cluster.Call {
 	deadline := s.clock.Now().Add(timeout)
 	calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{
-		Hop: 1, Deadline: deadline, Items: []cluster.AskItem{{Limit: mustLimit(five), Key: key, Cost: 1}},
+		Hop: 1, Deadline: deadline, Items: []cluster.AskItem{{Limit: rpctest.MustLimit(five), Key: key, Cost: 1}},
 	}}}
 	s.peers.Call(calls)
 	return calls[0]
-}
-
-func mustLimit(s limiter.Spec) *limiter.Limit {
-	l, err := limiter.New(s)
-	if err != nil {
-		panic(err)
-	}
-	return l
-}
-
-// eventually waits until ok is true: for what other goroutines do in their own time.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("still not after 30 s: %s", what)
-		}
-	}
 }
 
 // wantCall checks how a call has ended.
@@ -159,10 +142,10 @@ func TestUnansweredIsUnknown(t *testing.T) {
 			wantCall(t, s.call(member, fmt.Sprint("k", i), time.Minute), false, "ended before it answered")
 		})
 	}
-	eventually(t, "all asks are there", func() bool { return m.got.Load() == 1+calls })
+	rpctest.Eventually(t, "all asks are there", func() bool { return m.got.Load() == 1+calls })
 	server.Stop()
 	wg.Wait()
-	eventually(t, "the line knows that the peer is gone", func() bool {
+	rpctest.Eventually(t, "the line knows that the peer is gone", func() bool {
 		return errors.Is(s.call(member, "a", time.Minute).Err, cluster.ErrUnsent)
 	})
 }
@@ -177,7 +160,7 @@ func TestUntouchedIsUnsent(t *testing.T) {
 		calls[i] = make(chan cluster.Call, 1)
 		go func() { calls[i] <- s.call(member, "a", time.Minute) }()
 		if i < len(calls)-1 { // one after the other, so that each has a frame and a known tag
-			eventually(t, "the ask is there", func() bool { return m.got.Load() == int64(i+1) })
+			rpctest.Eventually(t, "the ask is there", func() bool { return m.got.Load() == int64(i+1) })
 		}
 	}
 	wantCall(t, <-calls[0], false, "ended before it answered")
@@ -191,7 +174,7 @@ func TestKeepClosesLines(t *testing.T) {
 	m, member, _ := serveMute(t, "n2", 2)
 	done := make(chan cluster.Call)
 	go func() { done <- s.call(member, "a", time.Minute) }()
-	eventually(t, "the ask is there", func() bool { return m.got.Load() == 1 })
+	rpctest.Eventually(t, "the ask is there", func() bool { return m.got.Load() == 1 })
 	before := (*s.peers.lines.Load())[lineTo{"n2", member.PeerAddr, 2}]
 	s.peers.Keep([]cluster.Member{s.member, member})
 	if now := (*s.peers.lines.Load())[lineTo{"n2", member.PeerAddr, 2}]; now != before || now == nil {
@@ -260,7 +243,7 @@ func exchangeRaw(t *testing.T, s *station, md metadata.MD) peerv1.Peer_ExchangeC
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	stream, err := peerv1.NewPeerClient(conn).Exchange(metadata.NewOutgoingContext(patience(t), md))
+	stream, err := peerv1.NewPeerClient(conn).Exchange(metadata.NewOutgoingContext(rpctest.Patience(t), md))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +345,7 @@ func TestRestartedPeerIsFound(t *testing.T) {
 		t.Fatal(c.Err)
 	}
 	s[1].doors[0].Stop()
-	eventually(t, "calls fail", func() bool { return s[0].call(s[1].member, key, time.Minute).Err != nil })
+	rpctest.Eventually(t, "calls fail", func() bool { return s[0].call(s[1].member, key, time.Minute).Err != nil })
 	l, err := net.Listen("tcp", s[1].member.PeerAddr)
 	if err != nil {
 		t.Fatal(err)
@@ -370,7 +353,7 @@ func TestRestartedPeerIsFound(t *testing.T) {
 	door := NewPeerServer(PeerServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock})
 	s[1].doors = append(s[1].doors, door)
 	go door.Serve(l)
-	eventually(t, "the same boot is reached again", func() bool { return s[0].call(s[1].member, key, time.Minute).Err == nil })
+	rpctest.Eventually(t, "the same boot is reached again", func() bool { return s[0].call(s[1].member, key, time.Minute).Err == nil })
 }
 
 // Promise: kill of a peer in flight: no request hangs past its deadline, each gets a decision, and
@@ -408,12 +391,12 @@ func TestKilledOwner(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the owner is at work", func() bool { return forwarded.Load() > 500 })
+	rpctest.Eventually(t, "the owner is at work", func() bool { return forwarded.Load() > 500 })
 	if n := held.Load(); n > 0 {
 		t.Errorf("%d were decided here while the owner was at work", n)
 	}
 	s[1].doors[0].Stop()
-	eventually(t, "this node decides alone", func() bool { return degraded.Load()+held.Load() > 500 })
+	rpctest.Eventually(t, "this node decides alone", func() bool { return degraded.Load()+held.Load() > 500 })
 	close(stop)
 	wg.Wait()
 }
@@ -431,7 +414,7 @@ func TestFullLineRefuses(t *testing.T) {
 	deadline := s.clock.Now().Add(300 * time.Millisecond)
 	ask := &cluster.Ask{Deadline: deadline}
 	for range cluster.MaxItems {
-		ask.Items = append(ask.Items, cluster.AskItem{Limit: mustLimit(five), Key: strings.Repeat("k", cluster.MaxKey), Cost: 1})
+		ask.Items = append(ask.Items, cluster.AskItem{Limit: rpctest.MustLimit(five), Key: strings.Repeat("k", cluster.MaxKey), Cost: 1})
 	}
 	calls := make([]cluster.Call, 20)
 	for i := range calls {
@@ -467,7 +450,7 @@ func TestDyingPeerIsGone(t *testing.T) {
 		t.Fatalf("nobody has answered %+v", c)
 	}
 	<-dropped
-	eventually(t, "the peer is gone", func() bool { return errors.Is(s.call(to, "key", 5*time.Second).Err, cluster.ErrGone) })
+	rpctest.Eventually(t, "the peer is gone", func() bool { return errors.Is(s.call(to, "key", 5*time.Second).Err, cluster.ErrGone) })
 }
 
 // Promise: right answers again at p99 ≤ 250 ms after kill -9. A process that was good for long and

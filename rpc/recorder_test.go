@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"penstock/rpc/audit"
+	"penstock/rpc/redis"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: every change is recorded with client, action, before and after; what only charges is
@@ -19,7 +21,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	const key = "shop/secret-of-a-user"
 	lines := new(strings.Builder)
 	h := NewHTTP(HTTPConfig{
-		Node: alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
+		Node: rpctest.Alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
 		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
 		Drain: func(context.Context) error { return errors.New("nobody is there") },
 	})
@@ -35,7 +37,7 @@ func TestChangesAreRecorded(t *testing.T) {
 		{"till", "GET", "/v1/check?limit=five&key=" + key + "&cost=-1", "", ""},
 	} {
 		lines.Reset()
-		page(h, step.method, step.path, step.body, "Authorization", "Bearer "+step.client+"-0123456789abcdef")
+		rpctest.Page(h, step.method, step.path, step.body, "Authorization", "Bearer "+step.client+"-0123456789abcdef")
 		got := strings.TrimSpace(lines.String())
 		if step.want == "" {
 			if got != "" {
@@ -58,11 +60,11 @@ func TestChangesAreRecorded(t *testing.T) {
 			t.Errorf("%s %s: no time, no address, or a secret: %s", step.method, step.path, got)
 		}
 	}
-	answer, body := page(h, "GET", "/v1/audit?count=2", "", "Authorization", "Bearer view-0123456789abcdef")
+	answer, body := rpctest.Page(h, "GET", "/v1/audit?count=2", "", "Authorization", "Bearer view-0123456789abcdef")
 	if answer.StatusCode != http.StatusOK || strings.Count(body, `"action"`) != 2 || strings.Index(body, `"drain"`) > strings.Index(body, `"delete limit"`) {
 		t.Errorf("%d %s; want the drain, and the deletion before it", answer.StatusCode, body)
 	}
-	if answer, _ := page(h, "GET", "/v1/audit", "", "Authorization", "Bearer shop-0123456789abcdef"); answer.StatusCode != http.StatusForbidden {
+	if answer, _ := rpctest.Page(h, "GET", "/v1/audit", "", "Authorization", "Bearer shop-0123456789abcdef"); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("a client without admin: read gets %d", answer.StatusCode)
 	}
 }
@@ -72,19 +74,18 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 	lines := new(strings.Builder)
 	book := audit.New(lines, slog.New(slog.DiscardHandler))
 	s := newStations(t, 1, five)[0]
-	_, address := redisAt(t, s, RedisConfig{Audit: book})
-	c := talkTo(t, address)
-	c.says("CL.THROTTLE k 5 10 60", "*5\r\n")
+	c := rpctest.TalkTo(t, rpctest.Serve(t, redis.New(redis.Config{Node: s.node, Audit: book})))
+	c.Says("CL.THROTTLE k 5 10 60", "*5\r\n")
 	for range 5 {
-		c.in.ReadString('\n')
+		c.In.ReadString('\n')
 	}
-	c.says("DEL k absent", ":1\r\n")
+	c.Says("DEL k absent", ":1\r\n")
 	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 || !strings.Contains(got, "cl.throttle") {
 		t.Errorf("DEL: %s", got)
 	}
 	lines.Reset()
 	h := NewHTTP(HTTPConfig{Node: s.node, Audit: book})
-	page(h, "POST", "/v1/GetRateLimits", `{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
+	rpctest.Page(h, "POST", "/v1/GetRateLimits", `{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
 	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 || !strings.Contains(got, `"target":"x"`) {
 		t.Errorf("RESET_REMAINING: %s", got)
 	}
@@ -95,12 +96,12 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 	lines := new(strings.Builder)
 	h := NewHTTP(HTTPConfig{
-		Node: alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
+		Node: rpctest.Alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
 		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
 	})
 	for _, row := range []struct{ client, recorded string }{{"shop", ""}, {"root", "settle"}} {
 		as := func(client, path, body string) string {
-			answer, text := page(h, "POST", path, body, "Authorization", "Bearer "+client+"-0123456789abcdef")
+			answer, text := rpctest.Page(h, "POST", path, body, "Authorization", "Bearer "+client+"-0123456789abcdef")
 			if answer.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s: %d %s", client, path, answer.StatusCode, text)
 			}

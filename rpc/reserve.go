@@ -16,6 +16,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // The id of a hold, as clients see it, says where the hold is: its limit and its key, beside 128
@@ -42,7 +43,7 @@ func holdToken(it *cluster.Item) string {
 }
 
 // readToken makes an item about the hold of that id.
-func readToken(token string, inlines *Inlines) (cluster.Item, error) {
+func readToken(token string, inlines *door.Inlines) (cluster.Item, error) {
 	it := cluster.Item{Hold: new(cluster.HoldTerms)}
 	if token == "" {
 		return it, &cluster.InputError{Field: "id", Reason: "is missing; give the id that a reservation was answered with"}
@@ -75,7 +76,7 @@ func readToken(token string, inlines *Inlines) (cluster.Item, error) {
 	return it, nil
 }
 
-func tokenInlineLimit(b []byte, inlines *Inlines) (*limiter.Limit, error) {
+func tokenInlineLimit(b []byte, inlines *door.Inlines) (*limiter.Limit, error) {
 	f := fields{rest: b}
 	if !f.next() || f.num != frameLimits || f.wire != protowire.BytesType {
 		return nil, errFrame
@@ -84,8 +85,8 @@ func tokenInlineLimit(b []byte, inlines *Inlines) (*limiter.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := inlines.known(spec)
-	return l.orNil(), err
+	l, err := inlines.Known(spec)
+	return l.OrNil(), err
 }
 
 // randomID is an id that nobody can guess.
@@ -99,7 +100,7 @@ func randomID() cluster.ID {
 // set aside.
 func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision, ttlMs int64, holder string) (ids []string, allowed bool, err error) {
 	r.Atomic = true
-	terms := &cluster.HoldTerms{TTL: fromMillis(ttlMs), Holder: holder}
+	terms := &cluster.HoldTerms{TTL: door.FromMillis(ttlMs), Holder: holder}
 	for i := range r.Items {
 		it := &r.Items[i]
 		it.Op, it.Hold = cluster.OpReserve, terms
@@ -107,7 +108,7 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 			it.ID = randomID()
 		}
 	}
-	if err := permit(who, r); err != nil {
+	if err := door.Permit(who, r); err != nil {
 		return nil, false, err
 	}
 	if err := n.Check(r, out); err != nil {
@@ -130,16 +131,16 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 }
 
 // atHold settles or extends the hold of that id.
-func atHold(n *cluster.Node, rec recorder, inlines *Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
+func atHold(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
 	it, err := readToken(id, inlines)
 	if err != nil {
 		n.Stats().Refused.Add(1)
 		return d, err
 	}
-	it.Op, it.Cost, it.Hold.TTL, it.Hold.Holder = op, actual, fromMillis(ttlMs), holder
+	it.Op, it.Cost, it.Hold.TTL, it.Hold.Holder = op, actual, door.FromMillis(ttlMs), holder
 	var out [1]cluster.Decision
 	r := &cluster.Request{Items: []cluster.Item{it}, Deadline: deadline}
-	if err := permit(rec.who, r); err != nil {
+	if err := door.Permit(rec.Who, r); err != nil {
 		return d, err
 	}
 	if err := n.Check(r, out[:]); err != nil {
@@ -147,7 +148,7 @@ func atHold(n *cluster.Node, rec recorder, inlines *Inlines, id string, op clust
 	}
 	err = holdError(op, &out[0])
 	if err == nil && op == cluster.OpSettle {
-		rec.settled(&it, &out[0])
+		rec.Settled(&it, &out[0])
 	}
 	return out[0], err
 }
@@ -167,16 +168,16 @@ func atHoldError(err error) error {
 
 // holdFault is why there is no hold, or not any more. Nothing was charged by the call that it
 // answers.
-func holdFault(code codes.Code, status int, text string) *fault {
+func holdFault(code codes.Code, status int, text string) *door.Fault {
 	field, _, _ := strings.Cut(text, ":")
-	return &fault{Code: code, Status: status, Field: field, Text: text}
+	return &door.Fault{Code: code, Status: status, Field: field, Text: text}
 }
 
 var errUnreached = holdFault(codes.Unavailable, http.StatusServiceUnavailable, "id: the node that keeps this hold could not be reached; ask again, that does nothing twice")
 
 var errSettled = holdFault(codes.FailedPrecondition, http.StatusGone, "id: this hold has been settled already")
 
-var holdFaults = map[limiter.HoldState]*fault{
+var holdFaults = map[limiter.HoldState]*door.Fault{
 	limiter.HoldRanOut:  holdFault(codes.FailedPrecondition, http.StatusGone, "id: this hold has run out, and was charged as its limit says; report what was used beyond that"),
 	limiter.HoldUnknown: holdFault(codes.NotFound, http.StatusNotFound, "id: there is no hold of this id, or not any more"),
 	limiter.HoldOther:   holdFault(codes.AlreadyExists, http.StatusConflict, "id: this hold was settled with another amount before; or its id is another hold's"),
@@ -199,7 +200,7 @@ var holdFaults = map[limiter.HoldState]*fault{
 // more; nil if there is one, or a denial.
 func HoldError(op cluster.Op, d *cluster.Decision) error {
 	if err := holdError(op, d); err != nil {
-		return StatusError(err)
+		return door.StatusError(err)
 	}
 	return nil
 }
@@ -221,18 +222,18 @@ func holdError(op cluster.Op, d *cluster.Decision) error {
 func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
 	c := checkCalls.Get().(*checkCall)
 	defer c.free()
-	c.from = caller{ctx: ctx}
+	c.from = door.Caller{Context: ctx}
 	if err := c.decode(in.Items, cluster.OpTake, s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	c.request.Deadline = s.deadline(ctx)
 	if in.Lease {
 		return s.lend(c, in)
 	}
-	ids, allowed, err := reserve(s.node, c.from.ticket(), &c.request, c.out, in.TtlMs, in.Holder)
+	ids, allowed, err := reserve(s.node, c.from.Ticket(), &c.request, c.out, in.TtlMs, in.Holder)
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	out := &penstockv1.ReserveResponse{Allowed: allowed, Holds: make([]*penstockv1.Hold, len(ids))}
 	for i, d := range encode(c.out) {
@@ -244,7 +245,7 @@ func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest
 // lend makes leases of the items, each by itself. Who cannot be lent anything, for whatever reason,
 // asks for each request.
 func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
-	terms := &cluster.HoldTerms{TTL: fromMillis(in.TtlMs), Holder: in.Holder}
+	terms := &cluster.HoldTerms{TTL: door.FromMillis(in.TtlMs), Holder: in.Holder}
 	for i := range c.request.Items {
 		it := &c.request.Items[i]
 		it.Op, it.Hold = cluster.OpLease, terms
@@ -253,7 +254,7 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 		}
 	}
 	if err := s.charge(c); err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	out := &penstockv1.ReserveResponse{Allowed: true, Holds: make([]*penstockv1.Hold, len(c.out))}
 	for i := range c.out {
@@ -276,18 +277,18 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 
 // Settle says what was used.
 func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
-	d, err := atHold(s.node, recorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.SettleResponse{Decision: encode([]cluster.Decision{d})[0]}, nil
 }
 
 // Extend is a sign of life.
 func (s *rateLimiter) Extend(ctx context.Context, in *penstockv1.ExtendRequest) (*penstockv1.ExtendResponse, error) {
-	d, err := atHold(s.node, recorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
+	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
 	if err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.ExtendResponse{Decision: encode([]cluster.Decision{d})[0]}, nil
 }

@@ -13,6 +13,8 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 var tokensPerHour = limiter.Spec{Name: "tokens", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1000, Per: time.Hour, MaxDebt: 500}
@@ -22,18 +24,18 @@ var tokensPerHour = limiter.Spec{Name: "tokens", Algorithm: limiter.FixedWindow,
 func TestReserveAndSettle(t *testing.T) {
 	s := newStations(t, 2, tokensPerHour, five)
 	key := keyOf(s[1], 0)
-	ctx := patience(t)
+	ctx := rpctest.Patience(t)
 	inline := &penstockv1.InlineLimit{Name: "mine", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 1000, PerMs: 3_600_000, Burst: 1000}
 	for _, row := range []struct {
 		item      *penstockv1.Item
 		actual    int64
 		remaining int64
 	}{
-		{item("tokens", key, 400), 100, 900},
-		{item("tokens", key, 400), 600, 300},
+		{rpctest.Item("tokens", key, 400), 100, 900},
+		{rpctest.Item("tokens", key, 400), 600, 300},
 		{&penstockv1.Item{Inline: inline, Key: []byte(key), Cost: new(int64(500))}, 200, 800},
 	} {
-		out, err := s[0].client.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{row.item, item("five", key, 1)}, TtlMs: 60_000, Holder: "a proxy"})
+		out, err := s[0].client.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{row.item, rpctest.Item("five", key, 1)}, TtlMs: 60_000, Holder: "a proxy"})
 		if err != nil || !out.Allowed || len(out.Holds) != 2 || out.Holds[0].Id == "" || out.Holds[0].Id == out.Holds[1].Id {
 			t.Fatalf("%v, %v", out, err)
 		}
@@ -78,14 +80,14 @@ func TestHoldsWithoutWhoKeepsThem(t *testing.T) {
 
 func TestReserveRefuses(t *testing.T) {
 	s := newStations(t, 1, tokensPerHour)[0]
-	ctx := patience(t)
+	ctx := rpctest.Patience(t)
 	for want, in := range map[string]*penstockv1.ReserveRequest{
-		"ttl_ms: is 0; 100 (100ms) to":        {Items: []*penstockv1.Item{item("tokens", "k", 1)}},
-		"ttl_ms: is 86400001;":                {Items: []*penstockv1.Item{item("tokens", "k", 1)}, TtlMs: 86_400_001},
-		"items[0].cost: is 1001; of limit":    {Items: []*penstockv1.Item{item("tokens", "k", 1001)}, TtlMs: 1000},
-		"items[0].cost: is 0;":                {Items: []*penstockv1.Item{item("tokens", "k", 0)}, TtlMs: 1000},
-		"items[0].limit: no limit is named":   {Items: []*penstockv1.Item{item("none", "k", 1)}, TtlMs: 1000},
-		"holder: has 200 bytes;":              {Items: []*penstockv1.Item{item("tokens", "k", 1)}, TtlMs: 1000, Holder: strings.Repeat("h", 200)},
+		"ttl_ms: is 0; 100 (100ms) to":        {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1)}},
+		"ttl_ms: is 86400001;":                {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1)}, TtlMs: 86_400_001},
+		"items[0].cost: is 1001; of limit":    {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1001)}, TtlMs: 1000},
+		"items[0].cost: is 0;":                {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 0)}, TtlMs: 1000},
+		"items[0].limit: no limit is named":   {Items: []*penstockv1.Item{rpctest.Item("none", "k", 1)}, TtlMs: 1000},
+		"holder: has 200 bytes;":              {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1)}, TtlMs: 1000, Holder: strings.Repeat("h", 200)},
 		"items: has 0 items; 1 to 1000":       {TtlMs: 1000},
 		"items[0].terms: are for a take; a h": {Items: []*penstockv1.Item{{Limit: "tokens", Key: []byte("k"), Report: true}}, TtlMs: 1000},
 	} {
@@ -102,19 +104,19 @@ func TestReserveRefuses(t *testing.T) {
 			t.Errorf("settle %q: %v, want %v", id, err, want)
 		}
 	}
-	out, err := s.client.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{item("tokens", "k", 600), item("tokens", "k", 600)}, TtlMs: 1000})
+	out, err := s.client.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 600), rpctest.Item("tokens", "k", 600)}, TtlMs: 1000})
 	if err != nil || out.Allowed || out.Holds[0].Id != "" || out.Holds[1].Id != "" {
 		t.Errorf("more than there is: %v, %v", out, err)
 	}
-	if got, err := s.client.Peek(ctx, &penstockv1.PeekRequest{Items: []*penstockv1.Item{item("tokens", "k", 0)}}); err != nil || got.Decisions[0].Remaining != 1000 {
+	if got, err := s.client.Peek(ctx, &penstockv1.PeekRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 0)}}); err != nil || got.Decisions[0].Remaining != 1000 {
 		t.Errorf("something is set aside: %v, %v", got, err)
 	}
 }
 
 // Promise: who has too many holds open is told so, with what to do, and others are not.
 func TestTooManyHolds(t *testing.T) {
-	node := alone(t, tokensPerHour)
-	l := mustLimit(limiter.Spec{Name: "inline", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
+	node := rpctest.Alone(t, tokensPerHour)
+	l := rpctest.MustLimit(limiter.Spec{Name: "inline", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
 	terms := &cluster.HoldTerms{TTL: time.Minute, Holder: "greedy"}
 	r, out := new(cluster.Request), make([]cluster.Decision, 1000)
 	for opened := 0; opened < limiter.MaxHoldsOfHolder; opened += len(r.Items) {
@@ -129,7 +131,7 @@ func TestTooManyHolds(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: node})
 	ask := func(holder string) (int, string) {
 		body := `{"inline":{"name":"inline","algorithm":"gcra","limit":1073741824,"per":"1h"},"key":"k","ttl_ms":1000,"holder":"` + holder + `"}`
-		r, text := page(h, "POST", "/v1/reserve", body)
+		r, text := rpctest.Page(h, "POST", "/v1/reserve", body)
 		return r.StatusCode, text
 	}
 	if code, text := ask("greedy"); code != 429 || !strings.Contains(text, "holder: has 16384 holds of this limit open on one node, which is the most; settle some") {
@@ -141,10 +143,10 @@ func TestTooManyHolds(t *testing.T) {
 }
 
 func TestReserveOverHTTP(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: alone(t, tokensPerHour, perHour)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, tokensPerHour, perHour)})
 	post := func(path, body string, want int) (answer map[string]any) {
 		t.Helper()
-		r, text := page(h, "POST", path, body)
+		r, text := rpctest.Page(h, "POST", path, body)
 		if r.StatusCode != want {
 			t.Fatalf("%s %s: %d %s; want %d", path, body, r.StatusCode, text, want)
 		}
@@ -205,10 +207,10 @@ func FuzzHoldToken(f *testing.F) {
 	f.Add(holdToken(&cluster.Item{Inline: l, Key: "\x00\xff", ID: cluster.ID{Origin: 1, Sequence: 2}}))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
-		var inlines Inlines
+		var inlines door.Inlines
 		it, err := readToken(token, &inlines)
 		if err != nil {
-			if f := explain(err); f.Status != 400 || f.Field != "id" {
+			if f := door.Explain(err); f.Status != 400 || f.Field != "id" {
 				t.Fatalf("%q: %v", token, err)
 			}
 			return

@@ -16,6 +16,8 @@ import (
 	"penstock/proto/gubernator"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/redis"
+	"penstock/rpc/rpctest"
 )
 
 // clientFile has a client with each kind of right.
@@ -42,7 +44,7 @@ const inlineBody = `{"inline":{"algorithm":"gcra","limit":10,"per":"1m"},"key":"
 // Promise: over HTTP a client gets what its rights say. A refusal names the missing right, and
 // charges nothing.
 func TestRightsOverHTTP(t *testing.T) {
-	node := alone(t, five)
+	node := rpctest.Alone(t, five)
 	h := NewHTTP(HTTPConfig{Node: node, Clients: clientsFor(t, clientFile), Admin: true})
 	for _, row := range []struct {
 		client, method, path, body string
@@ -88,7 +90,7 @@ func TestRightsOverHTTP(t *testing.T) {
 		{"shop", "GET", "/no/such/page", "", "admin: write"},
 	} {
 		charged := node.Stats().Changes()
-		answer, text := page(
+		answer, text := rpctest.Page(
 			h,
 			row.method,
 			row.path,
@@ -147,7 +149,7 @@ func TestRightsOverHTTP(t *testing.T) {
 // Promise: every page of the listeners is in the table of rights, so that none is open, or closed,
 // by mistake.
 func TestEveryPageHasARight(t *testing.T) {
-	w := newWeb(HTTPConfig{Node: alone(t)})
+	w := newWeb(HTTPConfig{Node: rpctest.Alone(t)})
 	m := w.mux()
 	w.adminPages(m)
 	for path := range m.methods {
@@ -183,7 +185,7 @@ func TestRightsOverGRPC(t *testing.T) {
 		return func(ctx context.Context) error {
 			_, err := limiter.Check(
 				ctx,
-				&penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", key, cost)}},
+				&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, cost)}},
 			)
 			return err
 		}
@@ -213,7 +215,7 @@ func TestRightsOverGRPC(t *testing.T) {
 			_, err := limiter.Reserve(
 				ctx,
 				&penstockv1.ReserveRequest{
-					Items: []*penstockv1.Item{item("five", "bank/1", 1)},
+					Items: []*penstockv1.Item{rpctest.Item("five", "bank/1", 1)},
 					TtlMs: 1000,
 					Lease: lease,
 				},
@@ -251,7 +253,7 @@ func TestRightsOverGRPC(t *testing.T) {
 		{"nobody", "check", check("shop/1", 1), codes.Unauthenticated},
 	} {
 		ctx := metadata.AppendToOutgoingContext(
-			patience(t),
+			rpctest.Patience(t),
 			"authorization",
 			"Bearer "+row.client+"-0123456789abcdef",
 		)
@@ -262,7 +264,7 @@ func TestRightsOverGRPC(t *testing.T) {
 
 	// A stream outlives its token: what is in force when a request comes decides.
 	ctx := metadata.AppendToOutgoingContext(
-		patience(t),
+		rpctest.Patience(t),
 		"authorization",
 		"Bearer shop-0123456789abcdef",
 	)
@@ -272,7 +274,7 @@ func TestRightsOverGRPC(t *testing.T) {
 	}
 	say := func(key string) codes.Code {
 		t.Helper()
-		if err := stream.Send(&penstockv1.CheckStreamRequest{Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", key, 1)}}}); err != nil {
+		if err := stream.Send(&penstockv1.CheckStreamRequest{Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, 1)}}}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := stream.Recv()
@@ -290,32 +292,31 @@ func TestRightsOverGRPC(t *testing.T) {
 	}
 }
 
-// Promise: the Redis door says NOPERM for a missing right, also between MULTI and EXEC.
+// Promise: the Server door says NOPERM for a missing right, also between MULTI and EXEC.
 func TestRightsOverRedis(t *testing.T) {
 	s := newStations(t, 1)[0]
 	clients := clientsFor(
 		t,
 		clientFile+"- {name: mine, token: mine-0123456789abcdef, check: {inline: true, keys: [m/]}}\n",
 	)
-	_, address := redisAt(t, s, RedisConfig{Clients: clients})
-	c := talkTo(t, address)
+	c := rpctest.TalkTo(t, rpctest.Serve(t, redis.New(redis.Config{Node: s.node, Clients: clients})))
 	const noPerm = "-NOPERM authorization: the client "
-	c.says("AUTH shop-0123456789abcdef", "+OK\r\n")
-	c.says("CL.THROTTLE k 5 10 60", noPerm+`"shop" lacks the right check: {inline: true}`)
-	c.in.ReadString('\n')
-	c.says("AUTH shop mine-0123456789abcdef", "-"+wrongPass+"\r\n")
-	c.says("AUTH mine mine-0123456789abcdef", "+OK\r\n")
-	c.says("RL.REDUCE m/1 5 60", ":5\r\n")
+	c.Says("AUTH shop-0123456789abcdef", "+OK\r\n")
+	c.Says("CL.THROTTLE k 5 10 60", noPerm+`"shop" lacks the right check: {inline: true}`)
+	c.In.ReadString('\n')
+	c.Says("AUTH shop mine-0123456789abcdef", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	c.Says("AUTH mine mine-0123456789abcdef", "+OK\r\n")
+	c.Says("RL.REDUCE m/1 5 60", ":5\r\n")
 	for _, line := range []string{"RL.REDUCE n/1 5 60", "CL.THROTTLE n/1 5 10 60", "RL.GET n/1 5 60", "TTL n/1", "EXISTS m/1 n/1"} {
-		c.says(line, noPerm+`"mine" lacks the right check for this key`)
-		c.in.ReadString('\n')
+		c.Says(line, noPerm+`"mine" lacks the right check for this key`)
+		c.In.ReadString('\n')
 	}
 	for _, line := range []string{"CL.THROTTLE m/1 5 10 60 -1", "DEL m/1"} {
-		c.says(line, noPerm+`"mine" lacks the right refund`)
-		c.in.ReadString('\n')
+		c.Says(line, noPerm+`"mine" lacks the right refund`)
+		c.In.ReadString('\n')
 	}
-	c.says("RL.GET m/1 5 60", ":4\r\n")
+	c.Says("RL.GET m/1 5 60", ":4\r\n")
 	clients.Replace(access.Alone("another-0123456789abcdef"))
-	c.says("RL.GET m/1 5 60", "-NOAUTH Authentication required.\r\n")
-	c.says("PING", "-NOAUTH Authentication required.\r\n")
+	c.Says("RL.GET m/1 5 60", "-NOAUTH Authentication required.\r\n")
+	c.Says("PING", "-NOAUTH Authentication required.\r\n")
 }

@@ -10,6 +10,7 @@ import (
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // checkRuled decides on a request by what is known of it.
@@ -22,7 +23,7 @@ func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]strin
 	if len(out) == 0 {
 		return m, out, nil
 	}
-	if err := permit(who, request); err != nil {
+	if err := door.Permit(who, request); err != nil {
 		return m, nil, err
 	}
 	request.Deadline, request.Items[0].ID = deadline, id
@@ -47,7 +48,7 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	if in.Cost != nil {
 		cost = *in.Cost
 	}
-	m, out, err := checkRuled(s.node, c.from.ticket(), in.Attributes, cost, cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
+	m, out, err := checkRuled(s.node, c.from.Ticket(), in.Attributes, cost, cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
 	if err != nil {
 		return ofRules(err)
 	}
@@ -58,7 +59,7 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 
 func encodeVerdict(out []cluster.Decision) *penstockv1.Verdict {
 	v := cluster.VerdictOf(out)
-	return &penstockv1.Verdict{Allowed: v.Allowed, RefusedBy: v.RefusedBy, RetryAfterMs: millis(v.RetryAfter)}
+	return &penstockv1.Verdict{Allowed: v.Allowed, RefusedBy: v.RefusedBy, RetryAfterMs: door.Millis(v.RetryAfter)}
 }
 
 // ofRules says an error of Node.Check without the items, which the caller has not made.
@@ -79,7 +80,7 @@ type verdictJSON struct {
 
 func newVerdictJSON(out []cluster.Decision) *verdictJSON {
 	v := cluster.VerdictOf(out)
-	return &verdictJSON{Allowed: v.Allowed, RefusedBy: append([]string{}, v.RefusedBy...), RetryAfterMs: millis(v.RetryAfter)}
+	return &verdictJSON{Allowed: v.Allowed, RefusedBy: append([]string{}, v.RefusedBy...), RetryAfterMs: door.Millis(v.RetryAfter)}
 }
 
 // newRuledJSON answers attributes.

@@ -19,6 +19,9 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 func setRules(t testing.TB, n *cluster.Node, list ...rules.Rule) {
@@ -32,7 +35,7 @@ func setRules(t testing.TB, n *cluster.Node, list ...rules.Rule) {
 
 // ruled is a node with two limits and the rules that name them.
 func ruled(t testing.TB) *cluster.Node {
-	n := alone(t,
+	n := rpctest.Alone(t,
 		limiter.Spec{Name: "login", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 2, Per: time.Hour},
 		limiter.Spec{Name: "per-ip", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 3, Per: time.Minute},
 		limiter.Spec{Name: "tries", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, DryRun: true},
@@ -51,7 +54,7 @@ func ruled(t testing.TB) *cluster.Node {
 // asked posts a body and returns the answer.
 func asked(t *testing.T, h http.Handler, body string) (answer decisionsJSON, code int, text string) {
 	t.Helper()
-	answered, text := page(h, "POST", "/v1/check", body)
+	answered, text := rpctest.Page(h, "POST", "/v1/check", body)
 	code = answered.StatusCode
 	if code == http.StatusOK {
 		if err := json.Unmarshal([]byte(text), &answer); err != nil {
@@ -68,7 +71,7 @@ func TestAttributesAtTheHTTPDoor(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: n})
 	const post = `{"attributes":{"path":"/api/login","method":"POST","header:x-user":"ann","ip":"10.0.0.1"}}`
 	left := func(limit, key string) int64 {
-		_, text := page(h, "GET", "/v1/peek?limit="+limit+"&key="+key, "")
+		_, text := rpctest.Page(h, "GET", "/v1/peek?limit="+limit+"&key="+key, "")
 		var d decisionJSON
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			t.Fatal(err)
@@ -138,17 +141,17 @@ func TestBadAttributes(t *testing.T) {
 			t.Errorf("%.80s: %d %.300s\nwant %s", c.body, code, text, c.want)
 		}
 	}
-	if r, text := page(h, "POST", "/v1/check", `{"attributes":{"path":"/web/","ip":"1"},"cost":"1"}`); r.StatusCode != 400 || !strings.Contains(text, "cost: is string") {
+	if r, text := rpctest.Page(h, "POST", "/v1/check", `{"attributes":{"path":"/web/","ip":"1"},"cost":"1"}`); r.StatusCode != 400 || !strings.Contains(text, "cost: is string") {
 		t.Error(text)
 	}
 	if keys := n.Table().Stats().Keys; keys != 0 {
 		t.Errorf("%d keys were charged", keys)
 	}
-	bare := NewHTTP(HTTPConfig{Node: alone(t, httpSpecs...), Admin: true})
+	bare := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true})
 	if _, code, text := asked(t, bare, `{"attributes":{"path":"/"}}`); code != 404 || !strings.Contains(text, "this node has no rules") {
 		t.Error(text)
 	}
-	if r, text := page(bare, "POST", "/v1/reset", `{"attributes":{"path":"/"}}`); r.StatusCode != 400 || !strings.Contains(text, "attributes: are for checks") {
+	if r, text := rpctest.Page(bare, "POST", "/v1/reset", `{"attributes":{"path":"/"}}`); r.StatusCode != 400 || !strings.Contains(text, "attributes: are for checks") {
 		t.Error(text)
 	}
 }
@@ -206,7 +209,7 @@ func TestForwardAuthByRules(t *testing.T) {
 // Promise: gRPC takes attributes too, in a stream as well, and a repeat under one id charges once.
 func TestAttributesOverGRPC(t *testing.T) {
 	n := ruled(t)
-	s := &rateLimiter{node: n, clock: NewClock(), inlines: new(Inlines)}
+	s := &rateLimiter{node: n, clock: clock.New(), inlines: new(door.Inlines)}
 	in := &penstockv1.CheckRequest{
 		Attributes: map[string]string{"path": "/api/login", "method": "POST", "header:x-user": "ann", "ip": "10.0.0.1"},
 		Id:         &penstockv1.RequestId{Origin: 7, Sequence: 1},

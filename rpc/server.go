@@ -24,18 +24,20 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
 	"penstock/rpc/fair"
 )
 
 // ServerConfig makes the gRPC door for clients. Node and Clock are required.
 type ServerConfig struct {
 	Node      *cluster.Node
-	Clock     *Clock                      // the node's
+	Clock     *clock.Clock                // the node's
 	TLS       *tls.Config                 // nil: plaintext. See ServerTLS
 	AuthToken string                      // clients must send it as bearer token, except to ask for health; empty: anyone may ask
 	Draining  func() bool                 // while it is true, health says NOT_SERVING; nil: never
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
-	Inlines   *Inlines                    // the limits that requests bring along, shared by the doors of a node; nil: those of this door alone
+	Inlines   *door.Inlines               // the limits that requests bring along, shared by the doors of a node; nil: those of this door alone
 	Doors     []Door                      // further services of the same listener
 	// AdminElsewhere leaves penstock.v1.Admin out: another listener has it, or none. See NewAdmin.
 	AdminElsewhere bool
@@ -51,8 +53,8 @@ type ServerConfig struct {
 	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients.
 	// Default: 128 MiB.
 	Unfinished int64
-	Logger     *slog.Logger // default: slog's
-	Metrics    *Metrics     // shows what the door refuses; nil: nobody does
+	Logger     *slog.Logger  // default: slog's
+	Metrics    *door.Metrics // shows what the door refuses; nil: nobody does
 }
 
 // Door is a service that a gRPC listener may have beside those of this package. Its streams must
@@ -80,14 +82,14 @@ const streamWorkers = 128
 // NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors,
 // grpc.health.v1 and reflection.
 func NewServer(c ServerConfig) *Server {
-	ending, inlines := make(chan struct{}), orNew(c.Inlines, c.Node)
-	door := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
+	ending, inlines := make(chan struct{}), door.OrNew(c.Inlines, c.Node)
+	weighed := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
 	if c.Metrics != nil {
-		door.showIn(c.Metrics)
+		weighed.showIn(c.Metrics)
 	}
-	calls := &admit{clients: clientsOf(c.Clients, c.AuthToken), single: make(map[string]bool), gate: c.Gate}
+	calls := &admit{clients: door.ClientsOf(c.Clients, c.AuthToken), single: make(map[string]bool), gate: c.Gate}
 	s := grpc.NewServer(append(doorOptions(c.TLS),
-		grpc.Creds(weighing{transport(c.TLS), door}),
+		grpc.Creds(weighing{transport(c.TLS), weighed}),
 		grpc.InTapHandle(calls.handle),
 		grpc.ForceServerCodecV2(newHotCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -104,13 +106,13 @@ func NewServer(c ServerConfig) *Server {
 	if !c.AdminElsewhere {
 		penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit, roster: c.Roster})
 	}
-	for _, door := range c.Doors {
-		door.Register(s, ending)
+	for _, further := range c.Doors {
+		further.Register(s, ending)
 	}
 	healthv1.RegisterHealthServer(s, &health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
 	reflection.Register(s)
 	calls.learn(s)
-	return &Server{Server: s, ending: ending, intake: door}
+	return &Server{Server: s, ending: ending, intake: weighed}
 }
 
 // doorOptions are what both gRPC doors have in common.
@@ -161,8 +163,8 @@ func (s *Server) Stop() {
 type rateLimiter struct {
 	penstockv1.UnimplementedRateLimiterServer
 	node    *cluster.Node
-	clock   *Clock
-	inlines *Inlines
+	clock   *clock.Clock
+	inlines *door.Inlines
 	ending  <-chan struct{}
 	guarded bool       // calls have tickets
 	gate    *fair.Gate // of requests in streams; other calls have passed it
@@ -180,41 +182,33 @@ func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*
 }
 
 func (s *rateLimiter) serve(ctx context.Context, c *checkCall) error {
-	c.from = caller{ctx: ctx}
+	c.from = door.Caller{Context: ctx}
 	began := time.Now()
 	err := s.check(s.deadline(ctx), c)
-	took(s.seconds, began)
+	door.Took(s.seconds, began)
 	if err != nil {
-		return StatusError(err)
+		return door.StatusError(err)
 	}
 	return nil
 }
 
 // Peek answers as Check would, and changes nothing.
 func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*penstockv1.PeekResponse, error) {
-	c := &checkCall{from: caller{ctx: ctx}}
+	c := &checkCall{from: door.Caller{Context: ctx}}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek, c); err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	return &penstockv1.PeekResponse{Decisions: encode(c.out)}, nil
 }
 
 // Reset forgets keys.
 func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*penstockv1.ResetResponse, error) {
-	c := &checkCall{from: caller{ctx: ctx}}
+	c := &checkCall{from: door.Caller{Context: ctx}}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
-	recorderOf(ctx, s.audit).resets(c.request.Items, c.before, c.out)
+	door.RecorderOf(ctx, s.audit).Resets(c.request.Items, c.before, c.out)
 	return &penstockv1.ResetResponse{Decisions: encode(c.out)}, nil
-}
-
-// orNew is given, or new ones of a door alone.
-func orNew(given *Inlines, n *cluster.Node) *Inlines {
-	if given == nil {
-		return &Inlines{Node: n}
-	}
-	return given
 }
 
 // deadline is ctx's deadline on the node's clock, or 0 if it has none.
@@ -228,7 +222,7 @@ func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 // charge asks the node for c.request, if the client may ask for it.
 func (s *rateLimiter) charge(c *checkCall) error {
 	if s.guarded {
-		if err := permit(c.from.ticket(), &c.request); err != nil {
+		if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
 			return err
 		}
 	}
@@ -243,10 +237,10 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 	}
 	c.request.Atomic, c.request.Deadline = atomic, deadline
 	if op == cluster.OpReset && s.audit != nil {
-		if err := permit(c.from.ticket(), &c.request); err != nil {
+		if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
 			return err
 		}
-		c.before = recorder{log: s.audit}.before(s.node, c.request.Items)
+		c.before = door.Recorder{Log: s.audit}.Before(s.node, c.request.Items)
 	}
 	if err := s.charge(c); err != nil {
 		return err

@@ -19,12 +19,14 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // A transcript of one key, at its owner and at another node.
 func TestCheckPeekReset(t *testing.T) {
 	s := newStations(t, 2, five)
-	ctx := patience(t)
+	ctx := rpctest.Patience(t)
 	for _, entry := range s {
 		key := keyOf(s[0], map[string]int{"n1": 0, "n2": 1}[entry.member.ID])
 		source := map[string]penstockv1.Source{"n1": penstockv1.Source_SOURCE_OWNER, "n2": penstockv1.Source_SOURCE_FORWARDED}[entry.member.ID]
@@ -45,7 +47,7 @@ func TestCheckPeekReset(t *testing.T) {
 			{"reset", 0, true, 5},
 			{"check", 6, false, 5}, // never
 		} {
-			items := []*penstockv1.Item{item("five", key, row.cost)}
+			items := []*penstockv1.Item{rpctest.Item("five", key, row.cost)}
 			var d []*penstockv1.Decision
 			var err error
 			switch row.do {
@@ -79,11 +81,11 @@ func TestCheckPeekReset(t *testing.T) {
 func TestCostIsOneByDefault(t *testing.T) {
 	s := newStations(t, 1, five)[0]
 	items := []*penstockv1.Item{{Limit: "five", Key: []byte("a")}}
-	out, err := s.client.Check(patience(t), &penstockv1.CheckRequest{Items: items})
+	out, err := s.client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: items})
 	if err != nil || out.Decisions[0].Remaining != 4 {
 		t.Errorf("check: %v, %v; want 4 remaining", out, err)
 	}
-	peek, err := s.client.Peek(patience(t), &penstockv1.PeekRequest{Items: items})
+	peek, err := s.client.Peek(rpctest.Patience(t), &penstockv1.PeekRequest{Items: items})
 	if err != nil || peek.Decisions[0].Remaining != 4 {
 		t.Errorf("peek: %v, %v; want 4 remaining", peek, err)
 	}
@@ -92,11 +94,11 @@ func TestCostIsOneByDefault(t *testing.T) {
 // Promise: a request that the client repeats is charged once, whichever node it asks.
 func TestRepeatedRequestIsChargedOnce(t *testing.T) {
 	s := newStations(t, 2, five)
-	it := item("five", keyOf(s[1], 0), 1)
+	it := rpctest.Item("five", keyOf(s[1], 0), 1)
 	it.Id = &penstockv1.RequestId{Origin: 42, Sequence: 1}
 	for range 3 {
 		for _, entry := range s {
-			out, err := entry.client.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
+			out, err := entry.client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
 			if err != nil || out.Decisions[0].Remaining != 4 {
 				t.Errorf("at %s: %v, %v; want 4 remaining", entry.member.ID, out, err)
 			}
@@ -107,10 +109,10 @@ func TestRepeatedRequestIsChargedOnce(t *testing.T) {
 func TestBatchAndAtomic(t *testing.T) {
 	ten := limiter.Spec{Name: "ten", Algorithm: limiter.GCRA, Limit: 10, Per: time.Hour}
 	s := newStations(t, 3, five, ten)
-	ctx := patience(t)
+	ctx := rpctest.Patience(t)
 	var items []*penstockv1.Item
 	for i := range cluster.MaxItems {
-		items = append(items, item("five", fmt.Sprint("key-", i), int64(i%6)))
+		items = append(items, rpctest.Item("five", fmt.Sprint("key-", i), int64(i%6)))
 	}
 	out, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: items})
 	if err != nil {
@@ -128,7 +130,7 @@ func TestBatchAndAtomic(t *testing.T) {
 	}
 
 	key := keyOf(s[1], 7000)
-	both := []*penstockv1.Item{item("five", key, 3), item("ten", key, 3)}
+	both := []*penstockv1.Item{rpctest.Item("five", key, 3), rpctest.Item("ten", key, 3)}
 	for i, want := range []int64{7, 7} {
 		out, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: both, Atomic: true})
 		if err != nil || out.Decisions[0].Allowed != (i == 0) {
@@ -141,7 +143,7 @@ func TestBatchAndAtomic(t *testing.T) {
 			t.Errorf("request %d: %d left of ten, want %d", i, got, want)
 		}
 	}
-	spread := []*penstockv1.Item{item("five", keyOf(s[1], 7001), 3), item("five", keyOf(s[2], 7001), 3)}
+	spread := []*penstockv1.Item{rpctest.Item("five", keyOf(s[1], 7001), 3), rpctest.Item("five", keyOf(s[2], 7001), 3)}
 	for i, want := range []int64{2, 2} {
 		out, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: spread, Atomic: true})
 		if err != nil || out.Decisions[0].Allowed != (i == 0) || out.Decisions[1].Allowed != (i == 0) {
@@ -163,8 +165,8 @@ func TestShadowHasNoSayInAtomicOverTheWire(t *testing.T) {
 	key := keyOf(s[1], 7100)
 	allowed := 0
 	for range 8 {
-		out, err := s[0].client.Check(patience(t), &penstockv1.CheckRequest{
-			Items: []*penstockv1.Item{item("five", key, 1), item("dry", key, 1)}, Atomic: true,
+		out, err := s[0].client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{
+			Items: []*penstockv1.Item{rpctest.Item("five", key, 1), rpctest.Item("dry", key, 1)}, Atomic: true,
 		})
 		if err != nil || out.Decisions[0].Source != penstockv1.Source_SOURCE_FORWARDED {
 			t.Fatalf("%v, %v", out, err)
@@ -187,7 +189,7 @@ func inline(change func(*penstockv1.InlineLimit)) *penstockv1.InlineLimit {
 func TestInlineLimit(t *testing.T) {
 	s := newStations(t, 2, five)
 	for i := range 4 {
-		out, err := s[i%2].client.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{
+		out, err := s[i%2].client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{
 			{Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")},
 			{Inline: inline(func(in *penstockv1.InlineLimit) { in.Name = "mine" }), Key: []byte("a")},
 			{Inline: inline(func(in *penstockv1.InlineLimit) {
@@ -210,12 +212,12 @@ func TestInlineLimit(t *testing.T) {
 // Peek, Reset and on a stream.
 func TestBadInput(t *testing.T) {
 	s := newStations(t, 2, five)
-	good := item("five", keyOf(s[0], 0), 1)
-	other := item("five", keyOf(s[1], 0), 1)
+	good := rpctest.Item("five", keyOf(s[0], 0), 1)
+	other := rpctest.Item("five", keyOf(s[1], 0), 1)
 	bad := func(in *penstockv1.InlineLimit) []*penstockv1.Item {
 		return []*penstockv1.Item{good, other, {Inline: in, Key: []byte("a")}}
 	}
-	stream, err := s[0].client.CheckStream(patience(t))
+	stream, err := s[0].client.CheckStream(rpctest.Patience(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,10 +230,10 @@ func TestBadInput(t *testing.T) {
 	}{
 		{"no items", nil, codes.InvalidArgument, "items: has 0 items"},
 		{"1001 items", slices.Repeat([]*penstockv1.Item{good}, 1001), codes.InvalidArgument, "items: has 1001 items"},
-		{"empty key", []*penstockv1.Item{good, item("five", "", 1)}, codes.InvalidArgument, "items[1].key: is empty"},
-		{"2 KiB key", []*penstockv1.Item{good, item("five", strings.Repeat("k", 2048), 1)}, codes.InvalidArgument, "items[1].key: has 2048 bytes"},
-		{"unknown limit", []*penstockv1.Item{good, item("six", "a", 1)}, codes.NotFound, `items[1].limit: no limit is named "six"`},
-		{"no limit", []*penstockv1.Item{good, item("", "a", 1)}, codes.InvalidArgument, "items[1].limit: is missing"},
+		{"empty key", []*penstockv1.Item{good, rpctest.Item("five", "", 1)}, codes.InvalidArgument, "items[1].key: is empty"},
+		{"2 KiB key", []*penstockv1.Item{good, rpctest.Item("five", strings.Repeat("k", 2048), 1)}, codes.InvalidArgument, "items[1].key: has 2048 bytes"},
+		{"unknown limit", []*penstockv1.Item{good, rpctest.Item("six", "a", 1)}, codes.NotFound, `items[1].limit: no limit is named "six"`},
+		{"no limit", []*penstockv1.Item{good, rpctest.Item("", "a", 1)}, codes.InvalidArgument, "items[1].limit: is missing"},
 		{"two limits", []*penstockv1.Item{{Limit: "five", Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")}}, codes.InvalidArgument, "items[0].limit: is given together"},
 		{"limit of 0", bad(inline(func(in *penstockv1.InlineLimit) { in.Limit = 0 })), codes.InvalidArgument, "items[2].inline.limit: is 0"},
 		{"no window", bad(inline(func(in *penstockv1.InlineLimit) { in.PerMs = 0 })), codes.InvalidArgument, "items[2].inline.per: is 0s"},
@@ -248,11 +250,11 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: %s: %s %q, want %s %q", c.name, how, code, text, c.code, c.text)
 			}
 		}
-		_, err := s[0].client.Check(patience(t), &penstockv1.CheckRequest{Items: c.items})
+		_, err := s[0].client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: c.items})
 		check("Check", status.Code(err), status.Convert(err).Message())
-		_, err = s[0].client.Peek(patience(t), &penstockv1.PeekRequest{Items: c.items})
+		_, err = s[0].client.Peek(rpctest.Patience(t), &penstockv1.PeekRequest{Items: c.items})
 		check("Peek", status.Code(err), status.Convert(err).Message())
-		_, err = s[0].client.Reset(patience(t), &penstockv1.ResetRequest{Items: c.items})
+		_, err = s[0].client.Reset(rpctest.Patience(t), &penstockv1.ResetRequest{Items: c.items})
 		check("Reset", status.Code(err), status.Convert(err).Message())
 		if err := stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{Items: c.items}}); err != nil {
 			t.Fatal(err)
@@ -268,8 +270,8 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("requests in error charged: %d left of 5", left)
 		}
 	}
-	huge := &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", strings.Repeat("k", maxRequest), 1)}}
-	if _, err := s[0].client.Check(patience(t), huge); status.Code(err) != codes.ResourceExhausted {
+	huge := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", strings.Repeat("k", maxRequest), 1)}}
+	if _, err := s[0].client.Check(rpctest.Patience(t), huge); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of more than %d bytes: %v", maxRequest, err)
 	}
 }
@@ -286,7 +288,7 @@ func TestLargestRequest(t *testing.T) {
 		})
 	}
 	for _, entry := range s {
-		out, err := entry.client.Check(patience(t), &penstockv1.CheckRequest{Items: items})
+		out, err := entry.client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: items})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,13 +303,13 @@ func TestLargestRequest(t *testing.T) {
 // Promise: with a deadline that had passed nothing is charged.
 func TestExpiredRequestIsNotCharged(t *testing.T) {
 	s := newStations(t, 1, five)[0]
-	door := &rateLimiter{node: s.node, clock: s.clock, inlines: new(Inlines)}
+	door := &rateLimiter{node: s.node, clock: s.clock, inlines: new(door.Inlines)}
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
 	defer cancel()
-	if _, err := door.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}}); status.Code(err) != codes.DeadlineExceeded {
+	if _, err := door.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("ended with %v, want DeadlineExceeded", err)
 	}
-	out := answerOnStream(t, door, &penstockv1.CheckStreamRequest{TimeoutMs: -1, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}}})
+	out := answerOnStream(t, door, &penstockv1.CheckStreamRequest{TimeoutMs: -1, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}}})
 	if codes.Code(out.Error.GetCode()) != codes.DeadlineExceeded {
 		t.Errorf("a stream's request with a negative timeout: %v", out)
 	}
@@ -320,7 +322,7 @@ func TestExpiredRequestIsNotCharged(t *testing.T) {
 // the stream.
 func TestStream(t *testing.T) {
 	s := newStations(t, 2, tenThousand)
-	stream, err := s[0].client.CheckStream(patience(t))
+	stream, err := s[0].client.CheckStream(rpctest.Patience(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +330,7 @@ func TestStream(t *testing.T) {
 	go func() {
 		for i := range requests {
 			stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{
-				Items: []*penstockv1.Item{item("big", keyOf(s[i%2], 0), 1)},
+				Items: []*penstockv1.Item{rpctest.Item("big", keyOf(s[i%2], 0), 1)},
 			}, TimeoutMs: 60_000})
 		}
 	}()
@@ -360,7 +362,7 @@ func TestStream(t *testing.T) {
 func TestHealth(t *testing.T) {
 	s := newStation(t, "n1", 1, testCluster)
 	health := healthv1.NewHealthClient(s.conn)
-	ctx := patience(t)
+	ctx := rpctest.Patience(t)
 	want := func(service string, want healthv1.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		out, err := health.Check(ctx, &healthv1.HealthCheckRequest{Service: service})
@@ -409,9 +411,9 @@ func TestDrainingIsNotServing(t *testing.T) {
 func TestNotJoined(t *testing.T) {
 	s := newStation(t, "n1", 1, testCluster)
 	admin := penstockv1.NewAdminClient(s.conn)
-	_, check := s.client.Check(patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 1)}})
-	_, members := admin.Members(patience(t), &penstockv1.MembersRequest{})
-	_, ring := admin.Ring(patience(t), &penstockv1.RingRequest{Key: []byte("a")})
+	_, check := s.client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}})
+	_, members := admin.Members(rpctest.Patience(t), &penstockv1.MembersRequest{})
+	_, ring := admin.Ring(rpctest.Patience(t), &penstockv1.RingRequest{Key: []byte("a")})
 	for call, err := range map[string]error{"Check": check, "Members": members, "Ring": ring} {
 		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "not joined") {
 			t.Errorf("%s: %v, want Unavailable", call, err)
@@ -422,7 +424,7 @@ func TestNotJoined(t *testing.T) {
 func TestMembersAndRing(t *testing.T) {
 	s := newStations(t, 3)
 	admin := penstockv1.NewAdminClient(s[1].conn)
-	ctx := patience(t)
+	ctx := rpctest.Patience(t)
 	out, err := admin.Members(ctx, &penstockv1.MembersRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -466,11 +468,11 @@ func TestToken(t *testing.T) {
 		"Bearer " + secret:       codes.OK,
 		"bearer " + secret:       codes.OK,
 	} {
-		ctx := patience(t)
+		ctx := rpctest.Patience(t)
 		if header != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", header)
 		}
-		_, err := client.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{item("five", "a", 0)}})
+		_, err := client.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 0)}})
 		if status.Code(err) != code {
 			t.Errorf("Check with %q: %v, want %s", header, err, code)
 		}
@@ -483,14 +485,14 @@ func TestToken(t *testing.T) {
 			t.Errorf("CheckStream with %q: %v, want %s", header, err, code)
 		}
 	}
-	if _, err := healthv1.NewHealthClient(conn).Check(patience(t), &healthv1.HealthCheckRequest{}); err != nil {
+	if _, err := healthv1.NewHealthClient(conn).Check(rpctest.Patience(t), &healthv1.HealthCheckRequest{}); err != nil {
 		t.Errorf("health without a token: %v", err)
 	}
 }
 
 func TestReflection(t *testing.T) {
 	s := newStations(t, 1)[0]
-	ctx := patience(t)
+	ctx := rpctest.Patience(t)
 	stream, err := reflectionv1.NewServerReflectionClient(s.conn).ServerReflectionInfo(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
 )
 
 // A snapshot is what a table and its book know, on a disk. It begins with a line that says what it
@@ -48,7 +50,7 @@ var ErrForeign = errors.New("this is not a file of counters that this release ca
 // nobody waits for w, which may take its time. Others are named in it: who else knows something,
 // and may have been stopped as well. Holds come before entries: of one that is settled meanwhile
 // the charge may be in the file too, but never neither. It returns the number of entries and holds.
-func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Ledger, clock *Clock) (entries int, err error) {
+func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Ledger, clock *clock.Clock) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
 	if _, err := out.WriteString(snapshotTitle); err != nil {
 		return 0, err
@@ -114,7 +116,7 @@ func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) er
 		}
 		return fmt.Errorf("%w: it begins with %.20q", ErrForeign, title[:n])
 	}
-	frames := frameReader{known: new(limitCache)}
+	frames := frameReader{known: new(door.LimitCache)}
 	at := int64(len(snapshotTitle))
 	var body []byte
 	for {

@@ -13,12 +13,14 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/clock"
+	"penstock/rpc/rpctest"
 )
 
 func snapshotOf(t testing.TB, table *limiter.Table) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := WriteSnapshot(&b, nil, table, limiter.NewLedger(table, nil), NewClock()); err != nil {
+	if _, err := WriteSnapshot(&b, nil, table, limiter.NewLedger(table, nil), clock.New()); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -27,13 +29,13 @@ func snapshotOf(t testing.TB, table *limiter.Table) []byte {
 // chargedTable has k keys under each of three limits, and a share, which is not for a file.
 func chargedTable(t testing.TB, k int) *limiter.Table {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
-	now := NewClock().Now()
+	now := clock.New().Now()
 	for _, s := range []limiter.Spec{
 		{Name: "window", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Anchor: limiter.FirstHit},
 		{Name: "log", Algorithm: limiter.SlidingLog, Limit: 50, Per: time.Hour},
 		{Name: "everywhere", Algorithm: limiter.GCRA, Limit: 10, Burst: 10, Per: time.Hour, Consistency: limiter.Replicated},
 	} {
-		l := mustLimit(s)
+		l := rpctest.MustLimit(s)
 		for i := range k {
 			key := fmt.Sprint("key-", i)
 			table.Take(now, l, key, limiter.Hash(key), 2)
@@ -48,7 +50,7 @@ func chargedTable(t testing.TB, k int) *limiter.Table {
 // restored is what a table knows after b was read into it.
 func restored(t testing.TB, b []byte) (table *limiter.Table, err error) {
 	table = limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
-	clock := NewClock()
+	clock := clock.New()
 	err = ReadSnapshot(bytes.NewReader(b), func(written time.Time, m *cluster.Move) {
 		entries := m.Entries
 		if age := time.Since(written); age < 0 || age > time.Hour {
@@ -71,7 +73,7 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]int{}
-	table.Each(NewClock().Now(), func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+	table.Each(clock.New().Now(), func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
 		seen[l.Name]++
 		if used := d.Limit - d.Remaining; used != 2 {
 			t.Errorf("%s of %q: %d are charged instead of 2", l.Name, key, used)
@@ -88,8 +90,8 @@ func TestSnapshot(t *testing.T) {
 func TestSnapshotOfHolds(t *testing.T) {
 	const holds = 2500
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
-	book, clock := limiter.NewLedger(table, nil), NewClock()
-	l := mustLimit(limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 1 << 20, Per: time.Hour, Anchor: limiter.FirstHit})
+	book, clock := limiter.NewLedger(table, nil), clock.New()
+	l := rpctest.MustLimit(limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 1 << 20, Per: time.Hour, Anchor: limiter.FirstHit})
 	now, hash := clock.Now(), limiter.Hash("key")
 	for i := range uint64(holds) {
 		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: l, Key: "key", Hash: hash, Units: 3, TTL: time.Hour, Holder: "me", Charge: i%2 == 0}
@@ -171,7 +173,7 @@ func (f *full) Write(b []byte) (int, error) {
 func TestSnapshotSaysThatTheDiskIsFull(t *testing.T) {
 	table := chargedTable(t, 3000)
 	for _, room := range []int{0, 100_000} {
-		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewLedger(table, nil), NewClock()); !errors.Is(err, io.ErrShortWrite) {
+		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewLedger(table, nil), clock.New()); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}
 	}
@@ -192,7 +194,7 @@ func mendSums(b []byte) {
 
 // Promise: no file makes a node crash, and memory is bounded by the largest record there may be.
 func FuzzSnapshot(f *testing.F) {
-	minimizeBriefly()
+	rpctest.MinimizeBriefly()
 	whole := snapshotOf(f, chargedTable(f, 1))
 	for _, mend := range []bool{false, true} {
 		f.Add(whole, mend)

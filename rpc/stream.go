@@ -17,6 +17,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
 )
 
 const (
@@ -71,7 +72,7 @@ func (t *talk) read() error {
 		}
 		select {
 		case t.slots <- struct{}{}:
-			c.from = caller{ctx: t.stream.Context()}
+			c.from = door.Caller{Context: t.stream.Context()}
 		case <-t.stream.Context().Done():
 			return t.stream.Context().Err()
 		}
@@ -108,8 +109,8 @@ func (s *rateLimiter) answer(c *streamCall) {
 	}
 	began := time.Now()
 	err := s.answerOne(s.clock.At(began).Add(timeout), &c.checkCall)
-	if took(s.seconds, began); err != nil {
-		f := explain(err)
+	if door.Took(s.seconds, began); err != nil {
+		f := door.Explain(err)
 		c.failure = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
 	}
 }
@@ -119,7 +120,7 @@ func (s *rateLimiter) answerOne(deadline limiter.Instant, c *checkCall) error {
 	if s.gate == nil {
 		return s.check(deadline, c)
 	}
-	client := c.from.name()
+	client := c.from.Name()
 	if err := s.gate.Enter(client); err != nil {
 		return err
 	}

@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // burst is a stream of so many requests in error, all of which are taken in before the first answer
@@ -46,10 +49,10 @@ func (b *burst) SendMsg(m any) error {
 // TestStreamKeepsFewGoroutines: after many requests at once a few goroutines wait for more, and
 // none when the stream has ended.
 func TestStreamKeepsFewGoroutines(t *testing.T) {
-	node := alone(t, perHour)
+	node := rpctest.Alone(t, perHour)
 	synctest.Test(t, func(t *testing.T) {
 		b := &burst{ctx: t.Context(), left: 100, taken: make(chan struct{}), ended: make(chan struct{})}
-		k := &talk{door: &rateLimiter{node: node, clock: NewClock(), inlines: new(Inlines)}, stream: b, calls: make(chan *streamCall), slots: make(chan struct{}, maxInFlight)}
+		k := &talk{door: &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}, stream: b, calls: make(chan *streamCall), slots: make(chan struct{}, maxInFlight)}
 		over := make(chan error)
 		go func() { over <- k.read() }()
 		synctest.Wait()

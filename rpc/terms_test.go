@@ -9,6 +9,9 @@ import (
 
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: what a request asks for besides a cost counts alike at all doors, a limit that has it
@@ -16,9 +19,9 @@ import (
 func TestTermsAtEachDoor(t *testing.T) {
 	visit := limiter.Spec{Name: "visit", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, MaxDebt: 2}
 	session := limiter.Spec{Name: "session", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true}
-	node := alone(t, visit, session, perHour)
+	node := rpctest.Alone(t, visit, session, perHour)
 	h := NewHTTP(HTTPConfig{Node: node})
-	byGRPC := &rateLimiter{node: node, clock: NewClock(), inlines: new(Inlines)}
+	byGRPC := &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}
 	minute := time.Minute.Milliseconds()
 	for _, row := range []struct {
 		query, json                   string
@@ -46,8 +49,8 @@ func TestTermsAtEachDoor(t *testing.T) {
 		d := out.Decisions[0]
 		got := []decisionJSON{{Allowed: d.Allowed, Remaining: d.Remaining, Drained: d.Drained, SessionMs: d.SessionMs}}
 		for _, text := range []string{
-			second(page(h, "GET", "/v1/check?key=query&limit="+limit+"&"+row.query, "")),
-			second(page(h, "POST", "/v1/check", `{"key":"body","limit":"`+limit+`",`+row.json+`}`)),
+			second(rpctest.Page(h, "GET", "/v1/check?key=query&limit="+limit+"&"+row.query, "")),
+			second(rpctest.Page(h, "POST", "/v1/check", `{"key":"body","limit":"`+limit+`",`+row.json+`}`)),
 		} {
 			var d decisionJSON
 			if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -70,8 +73,8 @@ func TestTermsAtEachDoor(t *testing.T) {
 		{"report=1", `"report":1`, "report"},
 	} {
 		for _, answer := range []string{
-			second(page(h, "GET", "/v1/check?limit=demo&key=k&"+row.query, "")),
-			second(page(h, "POST", "/v1/check", `{"limit":"demo","key":"k",`+row.json+`}`)),
+			second(rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k&"+row.query, "")),
+			second(rpctest.Page(h, "POST", "/v1/check", `{"limit":"demo","key":"k",`+row.json+`}`)),
 		} {
 			var p problem
 			if err := json.Unmarshal([]byte(answer), &p); err != nil || p.Status != 400 || p.Field != row.field || !strings.HasPrefix(p.Detail, row.field+": ") {
@@ -79,7 +82,7 @@ func TestTermsAtEachDoor(t *testing.T) {
 			}
 		}
 	}
-	if text := second(page(h, "GET", "/v1/peek?limit=demo&key=k", "")); !strings.Contains(text, `"remaining":5,`) {
+	if text := second(rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=k", "")); !strings.Contains(text, `"remaining":5,`) {
 		t.Errorf("requests in error were charged: %s", text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"penstock/rpc/door"
 	"sync"
 	"time"
 )
@@ -251,22 +252,5 @@ func checkDates(path string, c *x509.Certificate, now time.Time) error {
 
 // PeerTLS is t for nodes among themselves: TLS 1.3 at least.
 func PeerTLS(t *tls.Config) *tls.Config {
-	return adjusted(t, func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 })
-}
-
-// adjusted is t with a change, which also holds for what t has for each caller.
-func adjusted(t *tls.Config, change func(*tls.Config)) *tls.Config {
-	t = t.Clone()
-	change(t)
-	if get := t.GetConfigForClient; get != nil {
-		t.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			c, err := get(hello)
-			if c != nil {
-				c = c.Clone()
-				change(c)
-			}
-			return c, err
-		}
-	}
-	return t
+	return door.Adjusted(t, func(t *tls.Config) { t.MinVersion = tls.VersionTLS13 })
 }

@@ -2,18 +2,11 @@ package rpc
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,72 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"penstock/cluster"
+	"penstock/rpc/rpctest"
 )
-
-// authority signs certificates for 127.0.0.1 and keeps them in files.
-type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	a.cert, a.key = a.sign("ca", template, nil, nil)
-	return a
-}
-
-// sign writes NAME.pem and NAME.key.
-func (a *authority) sign(name string, c, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if parent == nil {
-		parent, by = c, key
-	}
-	c.SerialNumber = big.NewInt(time.Now().UnixNano())
-	if c.NotAfter.IsZero() {
-		c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.write(name+".pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	a.write(name+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return parsed, key
-}
-
-// issue writes a certificate for a node called name.
-func (a *authority) issue(name, file string) {
-	a.t.Helper()
-	a.sign(file, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, a.key)
-}
-
-func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
-
-func (a *authority) write(name string, b []byte) {
-	a.t.Helper()
-	if err := os.WriteFile(a.path(name), b, 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-}
 
 // shake connects c to s and returns the name in the certificate that s shows.
 func shake(t *testing.T, s, c *tls.Config) (string, error) {
@@ -133,24 +62,24 @@ func (f *credentialFiles) expire() {
 }
 
 func TestTLS(t *testing.T) {
-	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
-	ours.issue("n1", "n1")
-	others.issue("stranger", "n1")
-	server, err := ServerTLS(ours.path("n1.pem"), ours.path("n1.key"), ours.path("ca.pem"))
+	ours, others := rpctest.NewAuthority(t, "ours"), rpctest.NewAuthority(t, "others")
+	ours.Issue("n1", "n1")
+	others.Issue("stranger", "n1")
+	server, err := ServerTLS(ours.Path("n1.pem"), ours.Path("n1.key"), ours.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	anyone, err := ServerTLS(ours.path("n1.pem"), ours.path("n1.key"), "")
+	anyone, err := ServerTLS(ours.Path("n1.pem"), ours.Path("n1.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := func(a *authority, cert string, ca *authority) *tls.Config {
+	client := func(a *rpctest.Authority, cert string, ca *rpctest.Authority) *tls.Config {
 		t.Helper()
 		certFile, key := "", ""
 		if cert != "" {
-			certFile, key = a.path(cert+".pem"), a.path(cert+".key")
+			certFile, key = a.Path(cert+".pem"), a.Path(cert+".key")
 		}
-		c, err := ClientTLS(certFile, key, ca.path("ca.pem"))
+		c, err := ClientTLS(certFile, key, ca.Path("ca.pem"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,9 +110,9 @@ func TestTLS(t *testing.T) {
 // Promise: a new certificate is shown without a restart, and a broken one never replaces a good
 // one.
 func TestTLSFilesChange(t *testing.T) {
-	a := newAuthority(t, "ours")
-	a.issue("first", "n1")
-	f, err := TLSFiles{Cert: a.path("n1.pem"), Key: a.path("n1.key"), CA: a.path("ca.pem")}.open()
+	a := rpctest.NewAuthority(t, "ours")
+	a.Issue("first", "n1")
+	f, err := TLSFiles{Cert: a.Path("n1.pem"), Key: a.Path("n1.key"), CA: a.Path("ca.pem")}.open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +124,7 @@ func TestTLSFilesChange(t *testing.T) {
 		}
 		return c.Subject.CommonName
 	}
-	a.issue("second", "n1")
+	a.Issue("second", "n1")
 	if got := shows(); got != "first" {
 		t.Errorf("within a second of the last look: shows %q", got)
 	}
@@ -203,12 +132,12 @@ func TestTLSFilesChange(t *testing.T) {
 	if got := shows(); got != "second" {
 		t.Errorf("after a change: shows %q", got)
 	}
-	a.write("n1.key", []byte("half of a k"))
+	a.Write("n1.key", []byte("half of a k"))
 	f.expire()
 	if got := shows(); got != "second" {
 		t.Errorf("after a broken change: shows %q", got)
 	}
-	a.issue("third", "n1")
+	a.Issue("third", "n1")
 	f.expire()
 	if got := shows(); got != "third" {
 		t.Errorf("after it was repaired: shows %q", got)
@@ -221,29 +150,29 @@ func TestFaultyTLSFilesAreNotTakenOver(t *testing.T) {
 	said := new(bytes.Buffer)
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(said, nil)))
-	a := newAuthority(t, "ours")
+	a := rpctest.NewAuthority(t, "ours")
 	sign := func(file, node string, from, to time.Duration) {
-		a.sign(file, &x509.Certificate{
+		a.Sign(file, &x509.Certificate{
 			Subject: pkix.Name{CommonName: node}, DNSNames: []string{node},
 			NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to),
-		}, a.cert, a.key)
+		}, a.Cert, a.Key)
 	}
 	sign("other", "n1", -time.Hour, time.Hour)
-	otherKey, err := os.ReadFile(a.path("other.key"))
+	otherKey, err := os.ReadFile(a.Path("other.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var last error
 	sign("n", "n1", -time.Hour, time.Hour)
 	f, err := TLSFiles{
-		Cert: a.path("n.pem"), Key: a.path("n.key"), CA: a.path("ca.pem"),
+		Cert: a.Path("n.pem"), Key: a.Path("n.key"), CA: a.Path("ca.pem"),
 		Check:    CheckNode("n1", cluster.RoleMember),
 		Reloaded: func(err error) { last = err },
 	}.open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, err := os.ReadFile(a.path("ca.pem"))
+	authority, err := os.ReadFile(a.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,13 +183,13 @@ func TestFaultyTLSFilesAreNotTakenOver(t *testing.T) {
 		{"expired at", func() { sign("n", "n1", -2*time.Hour, -time.Hour) }},
 		{"is not good before", func() { sign("n", "n1", time.Hour, 2*time.Hour) }},
 		{"not this node's", func() { sign("n", "n2", -time.Hour, time.Hour) }},
-		{"n.key", func() { a.write("n.key", otherKey) }},
-		{"n.key", func() { os.Remove(a.path("n.key")) }},
-		{"n.pem", func() { a.write("n.pem", nil) }},
-		{"holds no certificate", func() { a.write("ca.pem", []byte("no PEM")) }},
+		{"n.key", func() { a.Write("n.key", otherKey) }},
+		{"n.key", func() { os.Remove(a.Path("n.key")) }},
+		{"n.pem", func() { a.Write("n.pem", nil) }},
+		{"holds no certificate", func() { a.Write("ca.pem", []byte("no PEM")) }},
 	} {
 		sign("n", "n1", -time.Hour, time.Hour)
-		a.write("ca.pem", authority)
+		a.Write("ca.pem", authority)
 		f.expire()
 		good := f.now().cert.Leaf
 		if last != nil {
@@ -289,14 +218,14 @@ func TestExpiryIsToldInTime(t *testing.T) {
 	said := new(bytes.Buffer)
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(said, nil)))
-	a := newAuthority(t, "ours")
+	a := rpctest.NewAuthority(t, "ours")
 	for _, c := range []struct {
 		lasts time.Duration
 		want  int
 	}{{warnBefore + time.Hour, 0}, {warnBefore - time.Hour, 2}} {
-		a.sign("n", &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(c.lasts)}, a.cert, a.key)
+		a.Sign("n", &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(c.lasts)}, a.Cert, a.Key)
 		said.Reset()
-		f, err := TLSFiles{Cert: a.path("n.pem"), Key: a.path("n.key")}.open()
+		f, err := TLSFiles{Cert: a.Path("n.pem"), Key: a.Path("n.key")}.open()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,13 +244,13 @@ func TestExpiryIsToldInTime(t *testing.T) {
 
 // Promise: nodes speak TLS 1.3 with each other, and refuse what is older.
 func TestPeersSpeakTLS13(t *testing.T) {
-	a := newAuthority(t, "ours")
-	a.issue("node", "node")
-	server, err := ServerTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	a := rpctest.NewAuthority(t, "ours")
+	a.Issue("node", "node")
+	server, err := ServerTLS(a.Path("node.pem"), a.Path("node.key"), a.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ClientTLS(a.path("node.pem"), a.path("node.key"), a.path("ca.pem"))
+	client, err := ClientTLS(a.Path("node.pem"), a.Path("node.key"), a.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,12 +265,12 @@ func TestPeersSpeakTLS13(t *testing.T) {
 
 // Promise: what is wrong with a file says which file.
 func TestTLSErrorsNameTheFile(t *testing.T) {
-	a := newAuthority(t, "ours")
-	a.issue("n1", "n1")
-	a.issue("n2", "n2")
-	a.write("empty.pem", nil)
+	a := rpctest.NewAuthority(t, "ours")
+	a.Issue("n1", "n1")
+	a.Issue("n2", "n2")
+	a.Write("empty.pem", nil)
 	dated := func(file string, from, to time.Duration) {
-		a.sign(file, &x509.Certificate{NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to)}, a.cert, a.key)
+		a.Sign(file, &x509.Certificate{NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to)}, a.Cert, a.Key)
 	}
 	dated("old", -2*time.Hour, -time.Hour)
 	dated("early", time.Hour, 2*time.Hour)
@@ -357,16 +286,16 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 	} {
 		ca := ""
 		if c.ca != "" {
-			ca = a.path(c.ca)
+			ca = a.Path(c.ca)
 		}
-		if _, err := ServerTLS(a.path(c.cert), a.path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ServerTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if _, err := ClientTLS(a.path(c.cert), a.path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ClientTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := ClientTLS(a.path("n1.pem"), "", ""); err == nil {
+	if _, err := ClientTLS(a.Path("n1.pem"), "", ""); err == nil {
 		t.Error("a certificate without a key is accepted")
 	}
 	if _, err := ServerTLS("", "", ""); err == nil {
@@ -376,9 +305,9 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 
 // Promise: a server may write to what it was given, while others are at a handshake.
 func TestServerWritesToItsTLS(t *testing.T) {
-	a := newAuthority(t, "ours")
-	a.issue("node", "node")
-	server, err := ServerTLS(a.path("node.pem"), a.path("node.key"), "")
+	a := rpctest.NewAuthority(t, "ours")
+	a.Issue("node", "node")
+	server, err := ServerTLS(a.Path("node.pem"), a.Path("node.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,15 +320,15 @@ func TestServerWritesToItsTLS(t *testing.T) {
 
 // Promise: nodes with certificates of one authority reach each other; one without does not.
 func TestPeersOverTLS(t *testing.T) {
-	a := newAuthority(t, "ours")
-	a.as("n1", cluster.RoleMember)
-	a.as("n2", cluster.RoleMember)
+	a := rpctest.NewAuthority(t, "ours")
+	as(a, "n1", cluster.RoleMember)
+	as(a, "n2", cluster.RoleMember)
 	s := newStations(t, 2, five)
-	server, err := ServerTLS(a.path("n2.pem"), a.path("n2.key"), a.path("ca.pem"))
+	server, err := ServerTLS(a.Path("n2.pem"), a.Path("n2.key"), a.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ClientTLS(a.path("n1.pem"), a.path("n1.key"), a.path("ca.pem"))
+	client, err := ClientTLS(a.Path("n1.pem"), a.Path("n1.key"), a.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +350,7 @@ func TestPeersOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := healthv1.NewHealthClient(conn).Check(patience(t), &healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
+	if _, err := healthv1.NewHealthClient(conn).Check(rpctest.Patience(t), &healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
 		t.Errorf("the public door over TLS: %v", err)
 	}
 }

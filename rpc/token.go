@@ -13,6 +13,7 @@ import (
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 	"penstock/rpc/fair"
 )
 
@@ -35,15 +36,15 @@ func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, er
 	if a.clients != nil && !isHealth(call.FullMethodName) {
 		ticket := a.clients.Identify(first(call.Header, "authorization"), connectionState(ctx))
 		if ticket == nil {
-			return nil, StatusError(access.ErrUnknown)
+			return nil, door.StatusError(access.ErrUnknown)
 		}
 		if err := mayCall(ticket, call.FullMethodName); err != nil {
-			return nil, StatusError(err)
+			return nil, door.StatusError(err)
 		}
 		ctx = access.With(ctx, ticket)
 	}
 	if err := a.enter(ctx, call.FullMethodName); err != nil {
-		return nil, StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	if _, set := ctx.Deadline(); set || !a.single[call.FullMethodName] || complete(ctx) {
 		return ctx, nil
@@ -59,7 +60,7 @@ func (a *admit) enter(ctx context.Context, method string) error {
 	if !a.gate.Busy() || !a.single[method] || isHealth(method) {
 		return nil
 	}
-	client := caller{ctx: ctx}.name()
+	client := door.Caller{Context: ctx}.Name()
 	if err := a.gate.Enter(client); err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func isHealth(method string) bool {
 // connectionState is that of the TLS connection of a call, or nil.
 func connectionState(ctx context.Context) *tls.ConnectionState {
 	if p, ok := peer.FromContext(ctx); ok {
-		return tlsState(p.AuthInfo)
+		return door.TLSState(p.AuthInfo)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 )
 
 // With --data-dir a node writes what it knows to a file every few seconds, and once more when it
@@ -104,7 +105,7 @@ func (d *dataDir) restore(node *cluster.Node) error {
 
 // save writes the file, unless nothing has changed since the last time. A reader sees the old file
 // or the new one.
-func (d *dataDir) save(node *cluster.Node, clock *rpc.Clock) (err error) {
+func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer func() {

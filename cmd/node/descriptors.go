@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/rpc"
+	"penstock/rpc/door"
 )
 
 // Doors keep so many connections at a time, at most. An idle one takes 10 to 60 KiB.
@@ -42,9 +43,9 @@ func (r *running) keepDoors() {
 		}
 	}
 	d := share(descriptorLimit()/max(1, r.settings.nodes), clients)
-	room := rpc.NewCommonRoom(d.common)
+	room := door.NewCommonRoom(d.common)
 	for _, o := range r.doors {
-		c := rpc.DoorkeeperConfig{Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room, Fair: true, Logger: r.log}
+		c := door.KeeperConfig{Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room, Fair: true, Logger: r.log}
 		switch o.flag {
 		case "--peer":
 			c.Own, c.Most, c.Common, c.Fair, c.UserTimeout = d.peers, d.peers, nil, false, grpcUserTimeout
@@ -58,7 +59,7 @@ func (r *running) keepDoors() {
 		if r.settings.TLSCert != "" {
 			c.Refusal = ""
 		}
-		o.keeper = rpc.NewDoorkeeper(o.listener, c)
+		o.keeper = door.NewKeeper(o.listener, c)
 		o.listener = o.keeper
 	}
 }

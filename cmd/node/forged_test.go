@@ -9,12 +9,13 @@ import (
 
 	"penstock/cluster"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 )
 
 // forge has a node of any name and boot send moves to the peer door of another one, and returns the
 // last error.
 func forge(to cluster.Member, id string, boot uint64, moves ...*cluster.Move) error {
-	clock := rpc.NewClock()
+	clock := clock.New()
 	peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: boot, Cluster: "penstock", Clock: clock})
 	defer peers.Close()
 	var err error

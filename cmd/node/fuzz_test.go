@@ -98,7 +98,7 @@ func FuzzSettings(f *testing.F) {
 		for _, unix := range []bool{false, true} {
 			d, err := parseDoor("--http", text, unix)
 			if err != nil {
-				if !strings.HasPrefix(err.Error(), "--http ") || d != (door{}) {
+				if !strings.HasPrefix(err.Error(), "--http ") || d != (place{}) {
 					t.Fatalf("%q is %+v, %v", text, d, err)
 				}
 				continue

@@ -64,7 +64,7 @@ func (v *healthcheckVerb) Run(sh shell) error {
 }
 
 // dialable turns "any address" into loopback.
-func dialable(d door) string {
+func dialable(d place) string {
 	host, port, err := net.SplitHostPort(d.address)
 	if err != nil || d.network != "tcp" {
 		return d.address

@@ -12,14 +12,14 @@ import (
 )
 
 // inUseError says that somebody else listens there already.
-type inUseError struct{ door }
+type inUseError struct{ place }
 
 func (e *inUseError) Error() string {
 	return fmt.Sprintf("%s %s is in use, perhaps by another node", e.flag, e.address)
 }
 
 // listen opens d. Errors name the flag and the address, and say what to do.
-func (d door) listen() (net.Listener, error) {
+func (d place) listen() (net.Listener, error) {
 	if d.network == "unix" {
 		d.removeStale()
 	}
@@ -37,7 +37,7 @@ func (d door) listen() (net.Listener, error) {
 
 // removeStale removes the socket file of a process that is gone. A socket that somebody answers
 // stays, and listen then fails.
-func (d door) removeStale() {
+func (d place) removeStale() {
 	info, err := os.Lstat(d.address)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return

@@ -3,12 +3,12 @@ package main
 import (
 	"crypto/tls"
 
-	"penstock/rpc"
+	"penstock/rpc/door"
 )
 
 // newMetrics makes what /metrics shows of this node; clientTLS is what the doors for clients show.
-func (r *running) newMetrics(clientTLS *tls.Config) *rpc.Metrics {
-	m := rpc.NewMetrics(r.node)
+func (r *running) newMetrics(clientTLS *tls.Config) *door.Metrics {
+	m := door.NewMetrics(r.node)
 	m.Register(r.peers)
 	m.SetBuild(version())
 	m.Register(r.envoy)

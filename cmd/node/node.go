@@ -23,8 +23,11 @@ import (
 	"penstock/limiter/policy"
 	"penstock/rpc"
 	"penstock/rpc/audit"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
 	"penstock/rpc/envoy"
 	"penstock/rpc/fair"
+	"penstock/rpc/redis"
 )
 
 // running is one node with everything around it, from start to stop. Any number of them live in one
@@ -34,7 +37,7 @@ type running struct {
 	log      *slog.Logger
 	member   cluster.Member // this node as others see it
 	host     string         // for listeners on all addresses: one by which others reach them
-	clock    *rpc.Clock
+	clock    *clock.Clock
 	node     *cluster.Node
 	peers    *rpc.Peers
 	gossip   *gossip.Gossip  // nil if --gossip is off
@@ -63,9 +66,9 @@ type running struct {
 
 // openDoor is a listener and what serves it.
 type openDoor struct {
-	door
+	place
 	listener net.Listener
-	keeper   *rpc.Doorkeeper           // the listener, too
+	keeper   *door.Keeper              // the listener, too
 	serve    func(net.Listener) error  // until close
 	close    func(ctx context.Context) // lets requests under way end, at most until ctx ends
 }
@@ -100,15 +103,15 @@ func (r *running) warn(d doors) {
 
 // open takes every address, before anything else: what is in use is then known at once.
 func (r *running) open(_ context.Context, d doors) error {
-	for _, door := range []door{d.http, d.grpc, d.redis, d.admin, d.peer} {
-		if door.off() {
+	for _, at := range []place{d.http, d.grpc, d.redis, d.admin, d.peer} {
+		if at.off() {
 			continue
 		}
-		l, err := door.listen()
+		l, err := at.listen()
 		if err != nil {
 			return err
 		}
-		r.doors = append(r.doors, &openDoor{door: door, listener: l})
+		r.doors = append(r.doors, &openDoor{place: at, listener: l})
 	}
 	r.keepDoors()
 	return nil
@@ -151,7 +154,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		}
 		peerTLS = func() *tls.Config { return rpc.PeerTLS(now()) }
 	}
-	r.clock = rpc.NewClock()
+	r.clock = clock.New()
 	r.peers = rpc.NewPeers(rpc.PeersConfig{
 		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock, Renewed: peerTLS, Logger: r.log,
 	})
@@ -227,7 +230,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if err != nil {
 		return err
 	}
-	inlines := &rpc.Inlines{Deny: s.Inline == "deny", Node: r.node}
+	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	gate := fair.New()
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
@@ -253,7 +256,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
-		server := rpc.NewRedis(rpc.RedisConfig{
+		server := redis.New(redis.Config{
 			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		})
 		o.serve, o.close = server.Serve, server.Shutdown

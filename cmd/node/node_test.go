@@ -128,7 +128,7 @@ func TestWarnings(t *testing.T) {
 // A socket file of a process that is gone is replaced; one that somebody answers is not.
 func TestSocketFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	d := door{"--http", "unix", path}
+	d := place{"--http", "unix", path}
 	first, err := d.listen()
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func (a credentials) dial(addrs []string) (*client.Client, error) {
 }
 
 // parseTarget reads an address of --addr: unlike a door of serve, it cannot be off.
-func parseTarget(addr string) (door, error) {
+func parseTarget(addr string) (place, error) {
 	d, err := parseDoor("--addr", addr, true)
 	if err != nil || d.off() {
 		return d, fmt.Errorf("--addr %q: give host:port or unix:///path", addr)

@@ -99,17 +99,17 @@ func (s *size) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no size; write a whole number and B, KiB, MiB or GiB, as in 256MiB", text)
 }
 
-// door is one place to listen.
-type door struct {
+// place is one place to listen.
+type place struct {
 	flag    string // its name on the command line, for errors and logs: "--grpc"
 	network string // tcp or unix; empty if it is off
 	address string // host:port or path
 }
 
-func (d door) off() bool { return d.network == "" }
+func (d place) off() bool { return d.network == "" }
 
 // loopback reports whether only this machine can reach d.
-func (d door) loopback() bool {
+func (d place) loopback() bool {
 	if d.network != "tcp" {
 		return true
 	}
@@ -125,7 +125,7 @@ func (d door) loopback() bool {
 }
 
 // everywhere reports whether d listens on all addresses of the machine.
-func (d door) everywhere() bool {
+func (d place) everywhere() bool {
 	host, _, err := net.SplitHostPort(d.address)
 	if err != nil || d.network != "tcp" {
 		return false
@@ -135,18 +135,18 @@ func (d door) everywhere() bool {
 }
 
 // parseDoor reads "host:port", "off" and, where it is allowed, "unix:///path".
-func parseDoor(flag, text string, unix bool) (door, error) {
+func parseDoor(flag, text string, unix bool) (place, error) {
 	if text == "off" {
-		return door{flag: flag}, nil
+		return place{flag: flag}, nil
 	}
 	if path, found := strings.CutPrefix(text, "unix://"); found {
 		if !unix {
-			return door{}, fmt.Errorf("%s %s: a unix socket is not possible here; give host:port", flag, text)
+			return place{}, fmt.Errorf("%s %s: a unix socket is not possible here; give host:port", flag, text)
 		}
 		if !strings.HasPrefix(path, "/") {
-			return door{}, fmt.Errorf("%s %s: give an absolute path, as in unix:///run/penstock.sock", flag, text)
+			return place{}, fmt.Errorf("%s %s: give an absolute path, as in unix:///run/penstock.sock", flag, text)
 		}
-		return door{flag, "unix", path}, nil
+		return place{flag, "unix", path}, nil
 	}
 	_, port, err := net.SplitHostPort(text)
 	if err == nil {
@@ -157,14 +157,14 @@ func parseDoor(flag, text string, unix bool) (door, error) {
 		if unix {
 			forms = "host:port, unix:///path or off"
 		}
-		return door{}, fmt.Errorf("%s %q: give %s", flag, text, forms)
+		return place{}, fmt.Errorf("%s %q: give %s", flag, text, forms)
 	}
-	return door{flag, "tcp", text}, nil
+	return place{flag, "tcp", text}, nil
 }
 
 // doors are where a node listens.
 type doors struct {
-	gossip, peer, grpc, http, redis, admin door
+	gossip, peer, grpc, http, redis, admin place
 }
 
 // check says what is wrong with s, before anything is opened.
@@ -176,7 +176,7 @@ func (s *settings) check() (d doors, err error) {
 		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
 	}
 	for _, p := range []struct {
-		door *door
+		door *place
 		flag string
 		text string
 		unix bool
@@ -256,15 +256,15 @@ func (s *settings) checkExposure(d doors) error {
 
 // exposed names each listener off loopback that has less than its protection, and what is missing.
 func (s *settings) exposed(d doors) (lines []string) {
-	need := func(door door, missing ...string) {
+	need := func(at place, missing ...string) {
 		var words []string
 		for _, m := range missing {
 			if m != "" {
 				words = append(words, m)
 			}
 		}
-		if !door.off() && !door.loopback() && len(words) > 0 {
-			lines = append(lines, fmt.Sprintf("%s %s lacks %s", door.flag, door.address, strings.Join(words, " and ")))
+		if !at.off() && !at.loopback() && len(words) > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s lacks %s", at.flag, at.address, strings.Join(words, " and ")))
 		}
 	}
 	if s.GossipKeyFile == "" {

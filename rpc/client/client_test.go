@@ -24,6 +24,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc"
 	"penstock/rpc/client"
+	"penstock/rpc/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // its server and address.
 func serveNode(t testing.TB, id string) (*rpc.Server, string) {
 	t.Helper()
-	clock := rpc.NewClock()
+	clock := clock.New()
 	peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: 1, Cluster: "test", Clock: clock})
 	node, err := cluster.New(cluster.Config{ID: id, Boot: 1, Clock: clock, Network: peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"penstock/ring"
 	"penstock/rpc"
 	"penstock/rpc/client"
+	"penstock/rpc/clock"
 )
 
 // manyUnits are more than a test uses up before it has a lease, however slow that is.
@@ -59,7 +60,7 @@ func serveCluster(t testing.TB, nodes int, units int64) []door {
 	}
 	all, members := make([]door, nodes), make([]cluster.Member, nodes)
 	for i := range all {
-		id, boot, clock := fmt.Sprintf("n%d", i+1), uint64(i+1), rpc.NewClock()
+		id, boot, clock := fmt.Sprintf("n%d", i+1), uint64(i+1), clock.New()
 		peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: boot, Cluster: "test", Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 		node, err := cluster.New(cluster.Config{
 			ID: id, Boot: boot, Clock: clock, Network: peers, CallTimeout: time.Minute,
@@ -214,7 +215,7 @@ func TestLeaseOfTheVanishedRunsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := rpc.NewServer(rpc.ServerConfig{Node: all[0].node, Clock: rpc.NewClock()})
+	own := rpc.NewServer(rpc.ServerConfig{Node: all[0].node, Clock: clock.New()})
 	go own.Serve(l)
 	t.Cleanup(own.Stop)
 	plain := newClient(t, all[0].addr)

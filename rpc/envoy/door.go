@@ -30,8 +30,8 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/policy"
-	"penstock/rpc"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // within is how long a check may take. An Envoy waits 20 ms for an answer unless it is told
@@ -45,7 +45,7 @@ type Door struct {
 	quotav3.UnimplementedRateLimitQuotaServiceServer
 	node    *cluster.Node
 	clock   cluster.Clock
-	inlines *rpc.Inlines // limits of descriptors that bring their own
+	inlines *door.Inlines // limits of descriptors that bring their own
 	inForce atomic.Pointer[inForce]
 
 	strangers atomic.Uint64 // requests of a domain that no file has
@@ -68,9 +68,9 @@ type inForce struct {
 
 // New makes a door to a node; clock is the node's. It shares inlines, the limits that requests
 // bring along, with the node's other doors; nil: it has its own.
-func New(node *cluster.Node, clock cluster.Clock, inlines *rpc.Inlines) *Door {
+func New(node *cluster.Node, clock cluster.Clock, inlines *door.Inlines) *Door {
 	if inlines == nil {
-		inlines = &rpc.Inlines{Node: node}
+		inlines = &door.Inlines{Node: node}
 	}
 	return &Door{node: node, clock: clock, inlines: inlines, tallies: map[series]*tally{}}
 }
@@ -94,7 +94,7 @@ func (d *Door) Register(s grpc.ServiceRegistrar, ending <-chan struct{}) {
 func (d *Door) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	out, err := d.decide(ctx, in)
 	if err != nil {
-		return nil, rpc.StatusError(err)
+		return nil, door.StatusError(err)
 	}
 	return out, nil
 }
@@ -178,7 +178,7 @@ func permit(t *access.Ticket, domain string, questions []question) error {
 func (d *Door) bring(ctx context.Context, questions []question) (err error) {
 	for i := range questions {
 		if q := &questions[i]; q.brought && q.limit != nil {
-			if q.limit, err = d.inlines.Bring(ctx, q.limit.Spec); err != nil {
+			if q.limit, err = d.inlines.BringCall(ctx, q.limit.Spec); err != nil {
 				return err
 			}
 		}

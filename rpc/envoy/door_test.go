@@ -28,6 +28,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -207,7 +208,7 @@ func TestErrors(t *testing.T) {
 // TestOverTheWire asks as an Envoy does, at the listener that all gRPC clients use.
 func TestOverTheWire(t *testing.T) {
 	door, _ := alone(t, perUser+"response_headers: true\n")
-	server := rpc.NewServer(rpc.ServerConfig{Node: door.node, Clock: rpc.NewClock(), Doors: []rpc.Door{door}, AuthToken: "secret"})
+	server := rpc.NewServer(rpc.ServerConfig{Node: door.node, Clock: clock.New(), Doors: []rpc.Door{door}, AuthToken: "secret"})
 	l := bufconn.Listen(1 << 16)
 	go server.Serve(l)
 	defer server.Stop()

@@ -19,8 +19,8 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/policy"
-	"penstock/rpc"
 	"penstock/rpc/access"
+	"penstock/rpc/door"
 )
 
 // The rate limit quota service is the other way round: an Envoy decides by itself, and says from
@@ -108,7 +108,7 @@ func (d *Door) StreamRateLimitQuotas(stream quotav3.RateLimitQuotaService_Stream
 		out, err := q.hear(in)
 		if err != nil {
 			d.failed.Add(1)
-			return rpc.StatusError(err)
+			return door.StatusError(err)
 		}
 		if len(out.GetBucketAction()) > 0 {
 			if err := stream.Send(out); err != nil {

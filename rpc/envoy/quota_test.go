@@ -21,6 +21,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 )
 
 const quotaLimits = `
@@ -278,7 +279,7 @@ func TestQuotaWithoutLeaseAndIdle(t *testing.T) {
 // use; what is wrong ends its stream, and so does the end of the node.
 func TestQuotaOverTheWire(t *testing.T) {
 	door, _ := alone(t, quotaLimits)
-	server := rpc.NewServer(rpc.ServerConfig{Node: door.node, Clock: rpc.NewClock(), Doors: []rpc.Door{door}})
+	server := rpc.NewServer(rpc.ServerConfig{Node: door.node, Clock: clock.New(), Doors: []rpc.Door{door}})
 	l := bufconn.Listen(1 << 16)
 	go server.Serve(l)
 	defer server.Stop()

@@ -1,0 +1,24 @@
+package door
+
+import (
+	"net"
+	"syscall"
+	"time"
+)
+
+// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall has not.
+const tcpUserTimeout = 0x12
+
+// setUserTimeout has the kernel close c when its client has not acknowledged anything for d. It is
+// an aid: without it, keepalive closes c.
+func setUserTimeout(c net.Conn, d time.Duration) {
+	socket, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	if raw, err := socket.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
+		})
+	}
+}

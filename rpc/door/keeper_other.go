@@ -1,0 +1,11 @@
+//go:build !linux
+
+package door
+
+import (
+	"net"
+	"time"
+)
+
+// setUserTimeout does nothing here: keepalive closes the connections of clients that are gone.
+func setUserTimeout(net.Conn, time.Duration) {}

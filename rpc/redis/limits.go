@@ -1,0 +1,304 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/access"
+	"penstock/rpc/door"
+	"penstock/rpc/resp"
+)
+
+// Limits of the Server protocol come with each command. They are inline limits, so they count
+// together with those of HTTP and gRPC. Those of RL.* have no name, and are those that have no name
+// either and the same limit, period and refill. A key of CL.THROTTLE has one counter whatever the
+// numbers, so these limits have a name:
+//
+//	RL.REDUCE key max seconds REFILL n       {"algorithm":"token_bucket","client_time":true,"limit":max,"per":"…s","refill":n}
+//	RL.SESSIONIZE key max seconds REFILL n   the same and "sessions":true
+//	CL.THROTTLE key burst count seconds      {"name":"cl.throttle","algorithm":"gcra","limit":count,"per":"…s","burst":burst+1}
+//
+// A command does what it does where it comes from, faults of their arithmetic excepted: numbers
+// that overflow there are refused here.
+
+// replyKind says what the reply to a check is.
+type replyKind uint8
+
+const (
+	replyTokens   replyKind = iota // RL.*: the tokens before the take
+	replySession                   // RL.SESSIONIZE: the same, and when the session began, in ms
+	replyThrottle                  // CL.THROTTLE: five numbers
+)
+
+// append writes the reply to a decision on cost by the limit l.
+func (kind replyKind) append(b []byte, d *cluster.Decision, l *limiter.Limit, cost int64) []byte {
+	switch kind {
+	case replyThrottle:
+		return appendCell(b, d, l, cost)
+	case replySession:
+		b = append(b, "*2\r\n"...)
+		b = resp.AppendInt(b, tokensBefore(d, cost))
+		return resp.AppendInt(b, int64(d.Session))
+	default:
+		return resp.AppendInt(b, tokensBefore(d, cost))
+	}
+}
+
+// tokensBefore is what was in the bucket. The client compares it with what it asked for: it is
+// admitted if there was as much.
+func tokensBefore(d *cluster.Decision, cost int64) int64 {
+	if d.Allowed {
+		return d.Remaining + cost
+	}
+	return d.Remaining + d.Drained
+}
+
+// Texts of Smyte's server.
+const (
+	smyteInteger = "Value is not an integer or out of range"
+	smyteSyntax  = "Syntax error"
+)
+
+// bucketVerb is a command about a token bucket.
+type bucketVerb struct {
+	unit     time.Duration // of its times
+	reduce   bool          // it takes tokens
+	sessions bool
+}
+
+// bucket is RL.GET, RL.REDUCE and those like them: key max time [REFILL n] [TAKE n] [AT time]
+// [STRICT]. A request that asks for more than there is takes all of it.
+func (c *connection) bucket(v bucketVerb, words [][]byte) {
+	limit, ok := smyteInt(words[2])
+	refillTime, ok2 := smyteInt(words[3])
+	if !ok || !ok2 || refillTime > math.MaxInt32 || refillTime < math.MinInt32 {
+		c.fail(smyteInteger)
+		return
+	}
+	refill, take, at := limit, int64(0), int64(0)
+	terms := cluster.Terms{Drain: true}
+	if v.reduce {
+		take = 1
+	}
+	for i := 4; i < len(words); i += 2 {
+		if isWord(words[i], "STRICT") {
+			terms.Strict = true
+			i--
+			continue
+		}
+		if i+1 == len(words) {
+			c.fail(smyteSyntax)
+			return
+		}
+		n, ok := smyteInt(words[i+1])
+		switch {
+		case !ok:
+			c.fail(smyteInteger)
+			return
+		case isWord(words[i], "REFILL"):
+			refill = n
+		case isWord(words[i], "TAKE") && v.reduce:
+			take = n
+		case isWord(words[i], "AT"):
+			terms.Timed, at = true, n
+		default:
+			c.fail(smyteSyntax)
+			return
+		}
+	}
+	if limit < 1 || refillTime < 1 || refill < 1 || take < 0 || at < 0 || at > math.MaxInt64/int64(v.unit/time.Millisecond) {
+		c.fail(smyteInteger)
+		return
+	}
+	terms.At = limiter.Millis(at * int64(v.unit/time.Millisecond))
+	l, err := c.limit(commandLimit{bucket: true, sessions: v.sessions, count: limit, more: refill, per: time.Duration(refillTime) * v.unit})
+	if err != nil {
+		c.fail(bucketFault(err))
+		return
+	}
+	if c.keyed(words[1]) {
+		reply := replyTokens
+		if v.sessions {
+			reply = replySession
+		}
+		c.check(l, words[1], take, terms, reply)
+	}
+}
+
+// throttle is CL.THROTTLE: key max_burst count period [quantity].
+func (c *connection) throttle(words [][]byte) {
+	if len(words) != 5 && len(words) != 6 {
+		c.failCell("Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]")
+		return
+	}
+	numbers := [4]int64{3: 1}
+	for i, word := range words[2:] {
+		n, ok := cellInt(word)
+		if !ok {
+			c.failCell(fmt.Sprintf("Couldn't parse as integer: %.128s", word))
+			return
+		}
+		numbers[i] = n
+	}
+	rate, err := readCellRate(numbers[0], numbers[1], numbers[2])
+	if err != nil {
+		c.failCell(err.Error())
+		return
+	}
+	l, err := c.limit(rate.limit())
+	if err != nil {
+		c.failLimit(err)
+		return
+	}
+	if c.keyed(words[1]) {
+		c.check(l, words[1], numbers[3], cluster.Terms{}, replyThrottle)
+	}
+}
+
+// failLimit replies that a limit of CL.THROTTLE is refused.
+func (c *connection) failLimit(err error) {
+	if text := bucketFault(err); strings.HasPrefix(text, "NO") {
+		c.fail(text)
+		return
+	}
+	c.failCell(err.Error())
+}
+
+// failCell replies with an error as redis-cell words it.
+func (c *connection) failCell(text string) { c.fail("Cell error: Store error: " + text) }
+
+// keyed reports whether key can be one, and replies if it cannot.
+func (c *connection) keyed(key []byte) bool {
+	if len(key) < cluster.MinKey || len(key) > cluster.MaxKey {
+		c.fail(fmt.Sprintf("ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey))
+		return false
+	}
+	return true
+}
+
+// commandLimit is a limit in a command's numbers.
+type commandLimit struct {
+	bucket, sessions bool  // of RL.*; else CL.THROTTLE's
+	count            int64 // limit
+	more             int64 // refill or burst
+	per              time.Duration
+}
+
+// limitsAtHand is how many limits a connection has at hand. Most clients use one or two.
+const limitsAtHand = 8
+
+// knownLimit is a limit with what it was made of.
+type knownLimit struct {
+	of    commandLimit
+	limit *limiter.Limit
+}
+
+// limit is of as a limit. An error is a *limiter.SpecError.
+func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
+	mix := uint64(of.count)*0x9e3779b97f4a7c15 ^ uint64(of.more)*0xd6e8feb86659fd93 ^ uint64(of.per)*0xff51afd7ed558ccd
+	known := &c.limits[mix>>61]
+	if known.limit != nil && known.of == of {
+		return known.limit, nil
+	}
+	spec := limiter.Spec{Name: cellName, Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per}
+	if of.bucket {
+		spec = limiter.Spec{
+			Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: of.count, Refill: of.more, Per: of.per,
+			ClientTime: true, Sessions: of.sessions,
+		}
+	}
+	l, err := c.door.inlines.Bring(spec, c.caller())
+	if err == nil {
+		*known = knownLimit{of, l}
+	}
+	return l, err
+}
+
+// bucketFault is the reply to a command whose limit is refused.
+func bucketFault(err error) string {
+	var refused *door.Fault
+	var denied *access.Denied
+	switch {
+	case errors.As(err, &denied):
+		return "NOPERM " + denied.Error()
+	case errors.Is(err, access.ErrUnknown):
+		return "NOAUTH Authentication required."
+	case errors.As(err, &refused):
+		return "ERR " + refused.Text
+	}
+	return smyteInteger
+}
+
+// caller is the client of the connection.
+func (c *connection) caller() door.Caller {
+	if c.from.Addr == "" {
+		c.from.Addr = c.conn.RemoteAddr().String()
+		if t, ok := c.conn.(*tls.Conn); ok {
+			state := t.ConnectionState() // it has sent a command, so the handshake is over
+			c.from.TLS = &state
+		}
+	}
+	return c.from
+}
+
+// origin is the name of the client of the connection.
+func (c *connection) origin() string {
+	if c.named == "" {
+		if c.named = c.caller().Name(); c.named == "" {
+			c.named = "this machine"
+		}
+	}
+	return c.named
+}
+
+// smyteInt reads a number as Smyte's server does: with a sign and blanks around it, if there are
+// any.
+func smyteInt(b []byte) (int64, bool) {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return cellInt(b)
+}
+
+func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// cellInt reads a number as redis-cell does: digits, with a sign if there is one.
+func cellInt(b []byte) (n int64, ok bool) {
+	if len(b) == 0 || len(b) > 18 { // it may overflow, or be written with many zeros
+		n, err := strconv.ParseInt(string(b), 10, 64)
+		return n, err == nil
+	}
+	sign := int64(1)
+	switch b[0] {
+	case '-':
+		sign, b = -1, b[1:]
+	case '+':
+		b = b[1:]
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return sign * n, len(b) > 0
+}
+
+// isWord reports whether b is word, which is in capitals, whatever the case of b.
+func isWord(b []byte, word string) bool {
+	return len(b) == len(word) && strings.EqualFold(borrow(b), word)
+}
+
+// borrow is b as a string without a copy: good as long as b is not changed.
+func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package rpc
-
-import "time"
-
-// bootTime says that no clock is known here that goes on while the machine is suspended.
-func bootTime() (time.Duration, bool) { return 0, false }
