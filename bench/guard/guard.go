@@ -26,7 +26,7 @@ var paths = []path{
 	{"./cluster", "^BenchmarkCheck$", 5000},
 	{"./rpc", "^BenchmarkGubernatorDoor$", 500},
 	{"./rpc", "^BenchmarkUnary$/(owner|forwarded)/callers=64", 5000},
-	{"./rpc", "^BenchmarkRedis$/(CL.THROTTLE|RL.REDUCE)/pipeline=50", 50_000},
+	{"./rpc/redis", "^BenchmarkRedis$/(CL.THROTTLE|RL.REDUCE)/pipeline=50", 50_000},
 	{"./rpc/envoy", "^BenchmarkShouldRateLimit$", 5000},
 	{"./rpc", "^BenchmarkHTTP$", 5000},
 	{"./embedded", "^BenchmarkTake$", 5000},
