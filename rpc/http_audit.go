@@ -10,7 +10,7 @@ import (
 
 // recorder is that of the client of r.
 func (w *web) recorder(r *http.Request) door.Recorder {
-	return door.Recorder{w.Audit, access.Of(r.Context()), r.RemoteAddr}
+	return door.Recorder{Log: w.Audit, Who: access.Of(r.Context()), From: r.RemoteAddr}
 }
 
 // auditJSON is GET /v1/audit.
