@@ -17,6 +17,7 @@ import (
 	"penstock/embedded"
 	"penstock/limiter"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 )
 
 const embeddedName = "penstock, embedded"
@@ -119,7 +120,7 @@ func InProcess(args []string, out io.Writer) error {
 
 // lone is a node that is alone, as embedded.Start makes one.
 func lone(spec limiter.Spec) (*cluster.Node, error) {
-	clock := rpc.NewClock()
+	clock := clock.New()
 	me := cluster.Member{ID: "bench", Boot: 1, State: cluster.StateActive}
 	n, err := cluster.New(cluster.Config{
 		ID: me.ID, Boot: me.Boot, Clock: clock, Table: limiter.NewTable(limiter.TableConfig{}),

@@ -18,6 +18,7 @@ import (
 	"penstock/cluster/gossip"
 	"penstock/limiter"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 )
 
 const (
@@ -80,7 +81,7 @@ func Member(args []string) error {
 	if args[4] != "none" {
 		join = []string{args[4]}
 	}
-	clock := rpc.NewClock()
+	clock := clock.New()
 	peers := rpc.NewPeers(rpc.PeersConfig{ID: me.ID, Boot: me.Boot, Cluster: "penstock", Clock: clock, Logger: quiet})
 	var network cluster.Network = peers
 	if args[5] == "empty" {

@@ -24,6 +24,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 )
 
 // node is a Penstock by itself, with the limits of the nginx example.
@@ -33,7 +34,7 @@ func node(t *testing.T) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := rpc.NewClock()
+	clock := clock.New()
 	n, err := cluster.New(cluster.Config{
 		ID: "n1", Boot: 1, Clock: clock, Network: rpc.NewPeers(rpc.PeersConfig{ID: "n1", Boot: 1, Clock: clock}),
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),

@@ -28,6 +28,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 	"penstock/rpc/envoy"
 )
 
@@ -174,7 +175,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	node, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: noon{}, Network: rpc.NewPeers(rpc.PeersConfig{ID: "n1", Boot: 1, Clock: rpc.NewClock()}),
+		ID: "n1", Boot: 1, Clock: noon{}, Network: rpc.NewPeers(rpc.PeersConfig{ID: "n1", Boot: 1, Clock: clock.New()}),
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
 	})
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc"
+	"penstock/rpc/clock"
 	"penstock/rpc/client"
 )
 
 // node runs a node with the limits of the proxy, and returns a client of it.
 func node(t *testing.T) *client.Client {
 	t.Helper()
-	clock := rpc.NewClock()
+	clock := clock.New()
 	n, err := cluster.New(cluster.Config{
 		ID: "n1", Boot: 1, Clock: clock, Network: rpc.NewPeers(rpc.PeersConfig{ID: "n1", Boot: 1, Cluster: "test", Clock: clock}),
 		Table: limiter.NewTable(limiter.TableConfig{}),
