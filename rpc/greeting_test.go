@@ -2,9 +2,10 @@ package rpc
 
 import (
 	"context"
-	"penstock/rpc/rpctest"
 	"strconv"
 	"testing"
+
+	"penstock/rpc/rpctest"
 
 	"google.golang.org/grpc/metadata"
 )

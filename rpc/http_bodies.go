@@ -3,8 +3,9 @@ package rpc
 import (
 	"io"
 	"net/http"
-	"penstock/rpc/door"
 	"sync/atomic"
+
+	"penstock/rpc/door"
 
 	"google.golang.org/grpc/codes"
 )

@@ -5,10 +5,11 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"penstock/rpc/rpctest"
 	"slices"
 	"strings"
 	"testing"
+
+	"penstock/rpc/rpctest"
 )
 
 // Promise: whatever a query says, it is answered, or refused as the fault of its sender.

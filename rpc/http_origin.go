@@ -7,9 +7,10 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"penstock/rpc/door"
 	"slices"
 	"strings"
+
+	"penstock/rpc/door"
 )
 
 // Hosts are the names that requests to a listener may have in Host. An attacker can point a name of

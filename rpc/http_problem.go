@@ -2,8 +2,9 @@ package rpc
 
 import (
 	"net/http"
-	"penstock/rpc/door"
 	"strings"
+
+	"penstock/rpc/door"
 )
 
 // problem is an answer of RFC 9457, application/problem+json. Fields says where a request is wrong.

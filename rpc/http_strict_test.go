@@ -7,11 +7,12 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/netip"
-	"penstock/rpc/door"
-	"penstock/rpc/rpctest"
 	"strings"
 	"testing"
 	"time"
+
+	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: two keys are never confused, and what is not understood to the letter is refused and

@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"net"
-	"penstock/rpc/door"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"penstock/rpc/door"
 
 	"google.golang.org/grpc/credentials"
 )

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"penstock/rpc/door"
 	"sync"
 	"time"
+
+	"penstock/rpc/door"
 )
 
 // TLSFiles are the PEM files of a door or a caller. They are read again when they change, whenever

@@ -12,8 +12,8 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc"
-	"penstock/rpc/clock"
 	"penstock/rpc/client"
+	"penstock/rpc/clock"
 )
 
 // node runs a node with the limits of the proxy, and returns a client of it.

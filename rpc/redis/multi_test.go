@@ -1,9 +1,10 @@
 package redis
 
 import (
-	"penstock/rpc/rpctest"
 	"strings"
 	"testing"
+
+	"penstock/rpc/rpctest"
 )
 
 // What is queued runs in its order, and is answered by one array; what cannot be queued makes EXEC
