@@ -395,7 +395,7 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 		}
 	}
 	metrics := door.NewMetrics(s[0].node)
-	metrics.Register(s[0].peers)
+	s[0].peers.ShowIn(metrics)
 	_, body := rpctest.Page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET", "/metrics", "")
 	for _, want := range []string{"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n", "penstock_forwarded_total 3\n"} {
 		if !strings.Contains(body, want) {

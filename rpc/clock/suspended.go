@@ -21,7 +21,9 @@ type clockOffsets struct{ wall, boot time.Duration }
 // one. The boot clock is read only if the wall clock has moved; where there is none, the wall
 // clock's word counts: then setting it ahead looks like a suspension, and costs the right for a
 // moment.
-func (o clockOffsets) next(wall time.Duration, boot func() (time.Duration, bool)) (clockOffsets, bool) {
+func (o clockOffsets) next(
+	wall time.Duration, boot func() (time.Duration, bool),
+) (clockOffsets, bool) {
 	if d := wall - o.wall; -movesLess < d && d < movesLess {
 		return clockOffsets{wall, o.boot}, false
 	}

@@ -50,7 +50,9 @@ func Explain(err error) Fault {
 	case errors.As(err, &input):
 		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
 	case errors.As(err, &unknown):
-		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf("items[%d].limit", unknown.Item)
+		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf(
+			"items[%d].limit", unknown.Item,
+		)
 	case errors.Is(err, cluster.ErrNoRules):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "attributes"
 	case errors.Is(err, cluster.ErrGiven):
@@ -98,7 +100,9 @@ func InlineError(item int, err error) error {
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &spec):
-		return &cluster.InputError{Field: fmt.Sprintf("items[%d].inline.%s", item, spec.Field), Reason: spec.Reason}
+		return &cluster.InputError{
+			Field: fmt.Sprintf("items[%d].inline.%s", item, spec.Field), Reason: spec.Reason,
+		}
 	}
 	return &cluster.InputError{Field: fmt.Sprintf("items[%d].inline", item), Reason: err.Error()}
 }

@@ -34,9 +34,10 @@ const refusalsLogged = 10 * time.Second
 
 // KeeperConfig says how many connections a door may have.
 type KeeperConfig struct {
-	Name   string       // of the door, in logs
-	Own    int          // connections that the door may have whatever other doors have
-	Most   int          // connections that it may have at all; those beyond Own are taken from Common
+	Name string // of the door, in logs
+	Own  int    // connections that the door may have whatever other doors have
+	// connections that it may have at all; those beyond Own are taken from Common
+	Most   int
 	Common *CommonRoom  // shared with other doors; nil: there is none
 	Logger *slog.Logger // required
 	// Fair bounds the connections of one address, or of one network of an IPv6 customer: it may have
@@ -174,7 +175,10 @@ func (k *Keeper) refuse(conn net.Conn) {
 	if now.Sub(k.logged) < refusalsLogged {
 		return
 	}
-	k.config.Logger.Warn("connections are refused: this door, or their address at it, has as many as it may have", "door", k.config.Name, "open", k.open.Load(), "refused", n-k.since, "refused_in_all", n)
+	k.config.Logger.Warn(
+		"connections are refused: this door, or their address at it, has as many as it may have",
+		"door", k.config.Name, "open", k.open.Load(), "refused", n-k.since, "refused_in_all", n,
+	)
 	k.logged, k.since = now, n
 }
 

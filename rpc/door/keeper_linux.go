@@ -18,7 +18,9 @@ func setUserTimeout(c net.Conn, d time.Duration) {
 	}
 	if raw, err := socket.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
+			_ = syscall.SetsockoptInt(
+				int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()),
+			)
 		})
 	}
 }

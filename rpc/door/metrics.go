@@ -80,7 +80,9 @@ func (m *Metrics) AddDoor(k *Keeper) {
 }
 
 // SecondsBuckets are the bounds of the histograms of doors.
-var SecondsBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
+var SecondsBuckets = []float64{
+	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1,
+}
 
 // SetReloads says how the last reading of the files of limits is found out: whether it succeeded,
 // and when one last did.
@@ -100,7 +102,22 @@ func (m *Metrics) SetReloads(last func() (ok bool, at time.Time)) {
 	}))
 }
 
-// Register adds what a door counts.
+// Count is a number that only grows. Its Name is written between penstock_ and _total.
+type Count struct {
+	Name, Help string
+	Read       func() uint64
+}
+
+// Count shows what a door counts.
+func (m *Metrics) Count(list ...Count) {
+	for _, c := range list {
+		m.Register(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: "penstock_" + c.Name + "_total", Help: c.Help},
+			func() float64 { return float64(c.Read()) }))
+	}
+}
+
+// Register adds collectors of a door.
 func (m *Metrics) Register(c ...prometheus.Collector) { m.Registry.MustRegister(c...) }
 
 // counter is one number of cluster.Stats.
@@ -110,34 +127,120 @@ type counter struct {
 }
 
 var NodeCounters = []counter{
-	{"allowed", "Items answered yes at this node's doors.", func(s *cluster.Stats) uint64 { return s.Allowed() }},
-	{"denied", "Items answered no at this node's doors.", func(s *cluster.Stats) uint64 { return s.Denied() }},
-	{"peeks", "Items that asked for a state and charged nothing: neither allowed nor denied.", func(s *cluster.Stats) uint64 { return s.Peeks() }},
-	{"shadowed", "Items answered yes although the limit refuses.", func(s *cluster.Stats) uint64 { return s.Shadowed() }},
-	{"refused", "Requests in error: nothing decided, nothing charged.", func(s *cluster.Stats) uint64 { return s.Refused.Load() }},
-	{"fallback", "Items answered by on_error.", func(s *cluster.Stats) uint64 { return s.Fallback.Load() }},
-	{"settled", "Items admitted by on_error that their owner was told to charge afterwards.", func(s *cluster.Stats) uint64 { return s.Settled.Load() }},
-	{"forgiven", "Items admitted by on_error that nobody could be told to charge.", func(s *cluster.Stats) uint64 { return s.Forgiven.Load() }},
-	{"forwarded", "Items sent to their owners.", func(s *cluster.Stats) uint64 { return s.Forwarded.Load() }},
-	{"retried", "Items sent a second time.", func(s *cluster.Stats) uint64 { return s.Retried.Load() }},
-	{"unsent", "Calls that never reached their peer.", func(s *cluster.Stats) uint64 { return s.Unsent.Load() }},
-	{"lost", "Calls whose fate is unknown.", func(s *cluster.Stats) uint64 { return s.Lost.Load() }},
-	{"not_owner", "Items refused by a peer that does not own the key.", func(s *cluster.Stats) uint64 { return s.NotOwner.Load() }},
-	{"relayed", "Items sent on to their owners for nodes that do not reach them.", func(s *cluster.Stats) uint64 { return s.Relayed.Load() }},
-	{"delivered", "Items asked of this node by peers.", func(s *cluster.Stats) uint64 { return s.Delivered.Load() }},
-	{"disowned", "Items refused to a peer because this node does not own the key.", func(s *cluster.Stats) uint64 { return s.Disowned.Load() }},
-	{"expired", "Items dropped uncharged because their deadline had passed.", func(s *cluster.Stats) uint64 { return s.Expired.Load() }},
-	{"repeated", "Items delivered twice and charged once.", func(s *cluster.Stats) uint64 { return s.Repeated.Load() }},
-	{"copied", "Entries and charges taken over from other nodes.", func(s *cluster.Stats) uint64 { return s.Copied.Load() }},
-	{"leased", "Items admitted from a lease.", func(s *cluster.Stats) uint64 { return s.Leased.Load() }},
-	{"cached", "Items denied without asking their owner, because it had said no and until when.", func(s *cluster.Stats) uint64 { return s.Cached.Load() }},
-	{"ran_out", "Holds whose deadline came before they were settled.", func(s *cluster.Stats) uint64 { return s.RanOut.Load() }},
-	{"unmatched", "Requests with attributes that no rule matches: admitted, and nothing counted.", func(s *cluster.Stats) uint64 { return s.Unmatched.Load() }},
-	{"inline_refused", "Limits that requests brought along, refused at this node's doors because their client, or all clients, had brought too many.", func(s *cluster.Stats) uint64 { return s.InlineRefused.Load() }},
-	{"fenced", "Times that this node stopped deciding, because it was stopped or cut off.", func(s *cluster.Stats) uint64 { return s.Fenced.Load() }},
-	{"strangers", "Messages about partitions from nodes that no view has named: not believed.", func(s *cluster.Stats) uint64 { return s.Strangers.Load() }},
-	{"implausible", "Messages about partitions that no member can have sent: not believed.", func(s *cluster.Stats) uint64 { return s.Implausible.Load() }},
-	{"loops", "Asks dropped because they had been sent on too often.", func(s *cluster.Stats) uint64 { return s.Loops.Load() }},
+	{
+		"allowed", "Items answered yes at this node's doors.",
+		func(s *cluster.Stats) uint64 { return s.Allowed() },
+	},
+	{
+		"denied", "Items answered no at this node's doors.",
+		func(s *cluster.Stats) uint64 { return s.Denied() },
+	},
+	{
+		"peeks", "Items that asked for a state and charged nothing: neither allowed nor denied.",
+		func(s *cluster.Stats) uint64 { return s.Peeks() },
+	},
+	{
+		"shadowed", "Items answered yes although the limit refuses.",
+		func(s *cluster.Stats) uint64 { return s.Shadowed() },
+	},
+	{
+		"refused", "Requests in error: nothing decided, nothing charged.",
+		func(s *cluster.Stats) uint64 { return s.Refused.Load() },
+	},
+	{
+		"fallback", "Items answered by on_error.",
+		func(s *cluster.Stats) uint64 { return s.Fallback.Load() },
+	},
+	{
+		"settled", "Items admitted by on_error that their owner was told to charge afterwards.",
+		func(s *cluster.Stats) uint64 { return s.Settled.Load() },
+	},
+	{
+		"forgiven", "Items admitted by on_error that nobody could be told to charge.",
+		func(s *cluster.Stats) uint64 { return s.Forgiven.Load() },
+	},
+	{
+		"forwarded", "Items sent to their owners.",
+		func(s *cluster.Stats) uint64 { return s.Forwarded.Load() },
+	},
+	{
+		"retried", "Items sent a second time.",
+		func(s *cluster.Stats) uint64 { return s.Retried.Load() },
+	},
+	{
+		"unsent", "Calls that never reached their peer.",
+		func(s *cluster.Stats) uint64 { return s.Unsent.Load() },
+	},
+	{
+		"lost", "Calls whose fate is unknown.",
+		func(s *cluster.Stats) uint64 { return s.Lost.Load() },
+	},
+	{
+		"not_owner", "Items refused by a peer that does not own the key.",
+		func(s *cluster.Stats) uint64 { return s.NotOwner.Load() },
+	},
+	{
+		"relayed", "Items sent on to their owners for nodes that do not reach them.",
+		func(s *cluster.Stats) uint64 { return s.Relayed.Load() },
+	},
+	{
+		"delivered", "Items asked of this node by peers.",
+		func(s *cluster.Stats) uint64 { return s.Delivered.Load() },
+	},
+	{
+		"disowned", "Items refused to a peer because this node does not own the key.",
+		func(s *cluster.Stats) uint64 { return s.Disowned.Load() },
+	},
+	{
+		"expired", "Items dropped uncharged because their deadline had passed.",
+		func(s *cluster.Stats) uint64 { return s.Expired.Load() },
+	},
+	{
+		"repeated", "Items delivered twice and charged once.",
+		func(s *cluster.Stats) uint64 { return s.Repeated.Load() },
+	},
+	{
+		"copied", "Entries and charges taken over from other nodes.",
+		func(s *cluster.Stats) uint64 { return s.Copied.Load() },
+	},
+	{
+		"leased", "Items admitted from a lease.",
+		func(s *cluster.Stats) uint64 { return s.Leased.Load() },
+	},
+	{
+		"cached", "Items denied without asking their owner, because it had said no and until when.",
+		func(s *cluster.Stats) uint64 { return s.Cached.Load() },
+	},
+	{
+		"ran_out", "Holds whose deadline came before they were settled.",
+		func(s *cluster.Stats) uint64 { return s.RanOut.Load() },
+	},
+	{
+		"unmatched",
+		"Requests with attributes that no rule matches: admitted, and nothing counted.",
+		func(s *cluster.Stats) uint64 { return s.Unmatched.Load() },
+	},
+	{
+		"inline_refused",
+		"Limits that requests brought along, refused at this node's doors because their client, or all clients, had brought too many.",
+		func(s *cluster.Stats) uint64 { return s.InlineRefused.Load() },
+	},
+	{
+		"fenced", "Times that this node stopped deciding, because it was stopped or cut off.",
+		func(s *cluster.Stats) uint64 { return s.Fenced.Load() },
+	},
+	{
+		"strangers", "Messages about partitions from nodes that no view has named: not believed.",
+		func(s *cluster.Stats) uint64 { return s.Strangers.Load() },
+	},
+	{
+		"implausible", "Messages about partitions that no member can have sent: not believed.",
+		func(s *cluster.Stats) uint64 { return s.Implausible.Load() },
+	},
+	{
+		"loops", "Asks dropped because they had been sent on too often.",
+		func(s *cluster.Stats) uint64 { return s.Loops.Load() },
+	},
 }
 
 // gauge is one number of a node that goes up and down.
@@ -159,12 +262,30 @@ var nodeGauges = []gauge{
 		}
 		return 0
 	}},
-	{"unreachable_members", "Members that calls are kept away from.", func(n *cluster.Node) float64 { return float64(len(n.Unreachable())) }},
-	{"limits_disagreeing_members", "Members whose limits in files are not those of this node.", func(n *cluster.Node) float64 { return float64(len(n.Disagreeing())) }},
-	{"limits", "Named limits in force.", func(n *cluster.Node) float64 { return float64(len(n.Limits())) }},
-	{"table_keys", "Keys in the table.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Keys) }},
-	{"table_bytes", "Memory of the table.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Bytes) }},
-	{"table_budget_bytes", "Most memory that the table takes.", func(n *cluster.Node) float64 { return float64(n.Table().Stats().Budget) }},
+	{
+		"unreachable_members", "Members that calls are kept away from.",
+		func(n *cluster.Node) float64 { return float64(len(n.Unreachable())) },
+	},
+	{
+		"limits_disagreeing_members", "Members whose limits in files are not those of this node.",
+		func(n *cluster.Node) float64 { return float64(len(n.Disagreeing())) },
+	},
+	{
+		"limits", "Named limits in force.",
+		func(n *cluster.Node) float64 { return float64(len(n.Limits())) },
+	},
+	{
+		"table_keys", "Keys in the table.",
+		func(n *cluster.Node) float64 { return float64(n.Table().Stats().Keys) },
+	},
+	{
+		"table_bytes", "Memory of the table.",
+		func(n *cluster.Node) float64 { return float64(n.Table().Stats().Bytes) },
+	},
+	{
+		"table_budget_bytes", "Most memory that the table takes.",
+		func(n *cluster.Node) float64 { return float64(n.Table().Stats().Budget) },
+	},
 }
 
 // tableCounters are the counters of the table.
@@ -172,9 +293,18 @@ var tableCounters = []struct {
 	name, help string
 	read       func(*cluster.Node) uint64
 }{
-	{"table_swept", "Entries removed because they were as good as never seen.", func(n *cluster.Node) uint64 { return n.Table().Stats().Swept }},
-	{"table_evicted", "Entries that made room for others and live on in shared cells.", func(n *cluster.Node) uint64 { return n.Table().Stats().Evicted }},
-	{"table_overflowed", "Charges to shared cells for want of room.", func(n *cluster.Node) uint64 { return n.Table().Stats().Overflowed }},
+	{
+		"table_swept", "Entries removed because they were as good as never seen.",
+		func(n *cluster.Node) uint64 { return n.Table().Stats().Swept },
+	},
+	{
+		"table_evicted", "Entries that made room for others and live on in shared cells.",
+		func(n *cluster.Node) uint64 { return n.Table().Stats().Evicted },
+	},
+	{
+		"table_overflowed", "Charges to shared cells for want of room.",
+		func(n *cluster.Node) uint64 { return n.Table().Stats().Overflowed },
+	},
 	{"table_refused", "Requests refused because not even a shared cell had room, or their limit had none.", func(n *cluster.Node) uint64 {
 		return n.Table().Stats().Refused + n.Stats().InlineRefused.Load()
 	}},
@@ -196,7 +326,7 @@ type nodeCollector struct {
 	failed *atomic.Pointer[func() int] // how many nodes it has lost lately; nil: nobody counts them
 }
 
-func Desc(name, help string) *prometheus.Desc {
+func desc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("penstock_"+name, help, nil, nil)
 }
 
@@ -206,15 +336,21 @@ func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
 // Collect sends every number.
 func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 	for _, x := range NodeCounters {
-		to <- prometheus.MustNewConstMetric(Desc(x.Name+"_total", x.help), prometheus.CounterValue, float64(x.Read(c.node.Stats())))
+		to <- prometheus.MustNewConstMetric(
+			desc(x.Name+"_total", x.help), prometheus.CounterValue, float64(x.Read(c.node.Stats())),
+		)
 	}
 	for _, x := range tableCounters {
-		to <- prometheus.MustNewConstMetric(Desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node)))
+		to <- prometheus.MustNewConstMetric(
+			desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node)),
+		)
 	}
 	to <- prometheus.MustNewConstMetric(prometheus.NewDesc("penstock_config_info", "The limits and rules in files: nodes with the same hash have the same.",
 		[]string{"hash"}, nil), prometheus.GaugeValue, 1, fmt.Sprintf("%016x", c.node.LimitsHash()))
 	for _, x := range nodeGauges {
-		to <- prometheus.MustNewConstMetric(Desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node))
+		to <- prometheus.MustNewConstMetric(
+			desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node),
+		)
 	}
 	c.collectCopies(to)
 	c.collectMoves(to)
@@ -225,10 +361,14 @@ var partitionsDesc = prometheus.NewDesc("penstock_partitions",
 
 func (c *nodeCollector) collectCopies(to chan<- prometheus.Metric) {
 	copies := c.node.Copies()
-	to <- prometheus.MustNewConstMetric(partitionsDesc, prometheus.GaugeValue, float64(copies.Held), "held")
-	to <- prometheus.MustNewConstMetric(partitionsDesc, prometheus.GaugeValue, float64(copies.Giving), "giving")
-	to <- prometheus.MustNewConstMetric(Desc("unreplicated_partitions", "Partitions held here of which no other node has a whole copy: a crash forgets their counters."),
+	to <- prometheus.MustNewConstMetric(
+		partitionsDesc, prometheus.GaugeValue, float64(copies.Held), "held",
+	)
+	to <- prometheus.MustNewConstMetric(
+		partitionsDesc, prometheus.GaugeValue, float64(copies.Giving), "giving",
+	)
+	to <- prometheus.MustNewConstMetric(desc("unreplicated_partitions", "Partitions held here of which no other node has a whole copy: a crash forgets their counters."),
 		prometheus.GaugeValue, float64(copies.Unreplicated))
-	to <- prometheus.MustNewConstMetric(Desc("replication_lag_seconds", "Age of the oldest change that a copy does not have yet; 0 if none waits."),
+	to <- prometheus.MustNewConstMetric(desc("replication_lag_seconds", "Age of the oldest change that a copy does not have yet; 0 if none waits."),
 		prometheus.GaugeValue, copies.Lag.Seconds())
 }

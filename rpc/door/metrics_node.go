@@ -73,7 +73,9 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) {
 func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, limit string, n uint64, labels ...string) {
 		if n > 0 || limit == cluster.OtherLimits {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{limit}, labels...)...)
+			to <- prometheus.MustNewConstMetric(
+				d, prometheus.CounterValue, float64(n), append([]string{limit}, labels...)...,
+			)
 		}
 	}
 	for limit, t := range c.node.LimitTallies() {
@@ -146,7 +148,9 @@ func (c *nodeCollector) collectMoves(to chan<- prometheus.Metric) {
 		send(membersDesc, prometheus.GaugeValue, "failed", float64((*failed)()))
 	}
 	if agreed := c.node.Agreed(); agreed != nil {
-		to <- prometheus.MustNewConstMetric(epochDesc, prometheus.GaugeValue, float64(agreed.Epoch.Number))
+		to <- prometheus.MustNewConstMetric(
+			epochDesc, prometheus.GaugeValue, float64(agreed.Epoch.Number),
+		)
 	}
 	s, holds := c.node.Stats(), c.node.HoldCounts()
 	send(handoversDesc, prometheus.CounterValue, "given", float64(s.Given.Load()))

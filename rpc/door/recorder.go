@@ -56,7 +56,9 @@ func (r Recorder) Before(n *cluster.Node, items []cluster.Item) []cluster.Decisi
 	}
 	peeks, out := make([]cluster.Item, len(items)), make([]cluster.Decision, len(items))
 	for i := range items {
-		peeks[i] = cluster.Item{Limit: items[i].Limit, Inline: items[i].Inline, Key: items[i].Key, Op: cluster.OpPeek}
+		peeks[i] = cluster.Item{
+			Limit: items[i].Limit, Inline: items[i].Inline, Key: items[i].Key, Op: cluster.OpPeek,
+		}
 	}
 	if n.Check(&cluster.Request{Items: peeks}, out) != nil {
 		return nil // the reset says what is wrong
@@ -98,7 +100,12 @@ func (r Recorder) Settled(it *cluster.Item, d *cluster.Decision) {
 	if it.Inline != nil {
 		target = it.Inline.Name
 	}
-	r.Add(audit.Entry{Action: "settle", Target: target, Key: audit.HashKey(it.Key), After: KeyCount{Remaining: d.Remaining}})
+	r.Add(
+		audit.Entry{
+			Action: "settle", Target: target, Key: audit.HashKey(it.Key),
+			After: KeyCount{Remaining: d.Remaining},
+		},
+	)
 }
 
 // Done records an action without a target that may fail.

@@ -45,9 +45,13 @@ func readCellRate(burst, count, period int64) (cellRate, error) {
 	case count == 0 || period == 0:
 		return cellRate{}, errZeroRate
 	case burst < 0 || burst >= limiter.MaxLimit:
-		return cellRate{}, fmt.Errorf("max_burst is %d; 0 to %d are accepted", burst, int64(limiter.MaxLimit-1))
+		return cellRate{}, fmt.Errorf(
+			"max_burst is %d; 0 to %d are accepted", burst, int64(limiter.MaxLimit-1),
+		)
 	case count < 1:
-		return cellRate{}, fmt.Errorf("count per period is %d; 1 to %d are accepted", count, int64(math.MaxInt64))
+		return cellRate{}, fmt.Errorf(
+			"count per period is %d; 1 to %d are accepted", count, int64(math.MaxInt64),
+		)
 	case period < 1 || period > longest:
 		return cellRate{}, fmt.Errorf("period is %d; 1 to %d seconds are accepted", period, longest)
 	}
@@ -56,7 +60,10 @@ func readCellRate(burst, count, period int64) (cellRate, error) {
 		return cellRate{}, errZeroRate
 	}
 	if interval > int64(limiter.MaxPer) {
-		return cellRate{}, fmt.Errorf("count per period is %d in %d seconds; at least 1 in %d days is accepted", count, period, limiter.MaxPer/(24*time.Hour))
+		return cellRate{}, fmt.Errorf(
+			"count per period is %d in %d seconds; at least 1 in %d days is accepted", count,
+			period, limiter.MaxPer/(24*time.Hour),
+		)
 	}
 	if high, low := bits.Mul64(uint64(interval), uint64(burst+1)); high != 0 || low > uint64(limiter.MaxFill) {
 		return cellRate{}, fmt.Errorf("max_burst is %d; at %d per %d seconds that takes over %d years to refill",
@@ -82,7 +89,8 @@ func appendCell(b []byte, d *cluster.Decision, l *limiter.Limit, quantity int64)
 		interval := l.Per / time.Duration(l.Limit)
 		dvt := interval * time.Duration(l.Burst)
 		remaining = cellRemaining(d, dvt, interval)
-		if over := d.ResetAfter - dvt; quantity == 0 && over > 0 { // a smaller burst made the debt larger than it may be
+		// a smaller burst made the debt larger than it may be
+		if over := d.ResetAfter - dvt; quantity == 0 && over > 0 {
 			allowed, retry = false, over
 		}
 	}

@@ -230,7 +230,9 @@ func (c *connection) write() bool {
 
 // check adds an item to the round; reply says what to make of its decision. The key must stay where
 // it is until then.
-func (c *connection) check(l *limiter.Limit, key []byte, cost int64, terms cluster.Terms, reply replyKind) {
+func (c *connection) check(
+	l *limiter.Limit, key []byte, cost int64, terms cluster.Terms, reply replyKind,
+) {
 	r := c.round
 	ask := access.Ask{Inline: true, Key: borrow(key)}
 	switch {

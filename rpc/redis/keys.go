@@ -16,7 +16,8 @@ import (
 
 // cellItems are items on keys of CL.THROTTLE, or nil, after an error was replied.
 func (c *connection) cellItems(keys [][]byte, op cluster.Op) []cluster.Item {
-	l, err := c.limit(commandLimit{count: 1, more: 1, per: time.Second}) // all have the counter of any
+	// all have the counter of any
+	l, err := c.limit(commandLimit{count: 1, more: 1, per: time.Second})
 	if err != nil {
 		c.failLimit(err)
 		return nil
@@ -103,7 +104,8 @@ func (c *connection) exists(words [][]byte) {
 const noSuchKey = -2
 
 func (c *connection) ttl(words [][]byte) {
-	c.lasts(words, func(w time.Duration) int64 { return (w.Milliseconds() + 500) / 1000 }) // as Server rounds
+	// as Server rounds
+	c.lasts(words, func(w time.Duration) int64 { return (w.Milliseconds() + 500) / 1000 })
 }
 
 func (c *connection) pttl(words [][]byte) {

@@ -119,7 +119,12 @@ func (c *connection) bucket(v bucketVerb, words [][]byte) {
 		return
 	}
 	terms.At = limiter.Millis(at * int64(v.unit/time.Millisecond))
-	l, err := c.limit(commandLimit{bucket: true, sessions: v.sessions, count: limit, more: refill, per: time.Duration(refillTime) * v.unit})
+	l, err := c.limit(
+		commandLimit{
+			bucket: true, sessions: v.sessions, count: limit, more: refill,
+			per: time.Duration(refillTime) * v.unit,
+		},
+	)
 	if err != nil {
 		c.fail(bucketFault(err))
 		return
@@ -178,7 +183,12 @@ func (c *connection) failCell(text string) { c.fail("Cell error: Store error: " 
 // keyed reports whether key can be one, and replies if it cannot.
 func (c *connection) keyed(key []byte) bool {
 	if len(key) < cluster.MinKey || len(key) > cluster.MaxKey {
-		c.fail(fmt.Sprintf("ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey))
+		c.fail(
+			fmt.Sprintf(
+				"ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey,
+				cluster.MaxKey,
+			),
+		)
 		return false
 	}
 	return true
@@ -208,7 +218,9 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 	if known.limit != nil && known.of == of {
 		return known.limit, nil
 	}
-	spec := limiter.Spec{Name: cellName, Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per}
+	spec := limiter.Spec{
+		Name: cellName, Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per,
+	}
 	if of.bucket {
 		spec = limiter.Spec{
 			Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: of.count, Refill: of.more, Per: of.per,

@@ -2,29 +2,34 @@ package redis
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
 	"penstock/rpc/door"
 )
 
-// counters are the counters of the door for the Server protocol.
-var counters = []struct {
-	name, help string
-	read       func(*stats) uint64
-}{
-	{"redis_connections", "Connections accepted.", func(s *stats) uint64 { return s.connections.Load() }},
-	{"redis_turned_away", "Connections closed because there were too many.", func(s *stats) uint64 { return s.turnedAway.Load() }},
-	{"redis_broken", "Connections closed for what their clients sent, or did not send in time.", func(s *stats) uint64 { return s.broken.Load() }},
-	{"redis_commands", "Commands replied to.", func(s *stats) uint64 { return s.commands.Load() }},
-	{"redis_batches", "Rounds in which they arrived: commands per batch say how deep clients pipeline.", func(s *stats) uint64 { return s.batches.Load() }},
-	{"redis_errors", "Replies that are errors.", func(s *stats) uint64 { return s.errors.Load() }},
-}
-
-// showIn shows what d counts, and returns where it is to say how long a batch takes.
+// showIn shows what d counts, and returns the histogram of how long a batch takes.
 func (d *Server) showIn(m *door.Metrics) prometheus.Observer {
-	for _, x := range counters {
-		m.Register(prometheus.NewCounterFunc(
-			prometheus.CounterOpts{Name: "penstock_" + x.name + "_total", Help: x.help},
-			func() float64 { return float64(x.read(&d.stats)) }))
-	}
+	s := &d.stats
+	m.Count(
+		door.Count{
+			Name: "redis_connections", Help: "Connections accepted.", Read: s.connections.Load,
+		},
+		door.Count{
+			Name: "redis_turned_away", Help: "Connections closed because there were too many.",
+			Read: s.turnedAway.Load,
+		},
+		door.Count{
+			Name: "redis_broken",
+			Help: "Connections closed for what their clients sent, or did not send in time.",
+			Read: s.broken.Load,
+		},
+		door.Count{Name: "redis_commands", Help: "Commands replied to.", Read: s.commands.Load},
+		door.Count{
+			Name: "redis_batches",
+			Help: "Rounds in which they arrived: commands per batch say how deep clients pipeline.",
+			Read: s.batches.Load,
+		},
+		door.Count{Name: "redis_errors", Help: "Replies that are errors.", Read: s.errors.Load},
+	)
 	m.Register(prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "penstock_redis_clients", Help: "Connections that are open."},
 		func() float64 { return float64(d.clients()) }))

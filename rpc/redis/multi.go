@@ -53,12 +53,19 @@ func (c *connection) enqueue(known *command, words [][]byte) {
 	case q.bytes+size > queueBytes:
 		c.door.stats.queued.Add(-size)
 		q.broken = true
-		c.fail(fmt.Sprintf("ERR more than %d bytes of commands are queued between MULTI and EXEC; send them in several pieces", queueBytes))
+		c.fail(
+			fmt.Sprintf(
+				"ERR more than %d bytes of commands are queued between MULTI and EXEC; send them in several pieces",
+				queueBytes,
+			),
+		)
 		return
 	case all > queuesMost:
 		c.door.stats.queued.Add(-size)
 		q.broken = true
-		c.fail("ERR this node has too many commands queued between MULTI and EXEC; send them without MULTI, or later")
+		c.fail(
+			"ERR this node has too many commands queued between MULTI and EXEC; send them without MULTI, or later",
+		)
 		return
 	}
 	q.bytes += size
@@ -116,5 +123,7 @@ func (c *connection) watch([][]byte) {
 		c.fail("ERR WATCH inside MULTI is not allowed")
 		return
 	}
-	c.fail("ERR WATCH is not supported: keys are decided by their owners, and EXEC does not keep others out; one command decides and charges")
+	c.fail(
+		"ERR WATCH is not supported: keys are decided by their owners, and EXEC does not keep others out; one command decides and charges",
+	)
 }

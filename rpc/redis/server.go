@@ -22,15 +22,18 @@ import (
 
 // Config makes the door for the Server protocol. Node is required.
 type Config struct {
-	Node      *cluster.Node
-	TLS       *tls.Config     // nil: plaintext. See ServerTLS
-	AuthToken string          // clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
+	Node *cluster.Node
+	TLS  *tls.Config // nil: plaintext. See ServerTLS
+	// clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
+	AuthToken string
 	Clients   *access.Clients // those that may ask, with their rights; nil: AuthToken alone decides
 	Audit     *audit.Log      // records what DEL resets; nil: nothing does
 	Draining  func() bool     // while it is true, READY says 0; nil: never
-	Inlines   *door.Inlines   // the limits that commands bring along, shared by the doors of a node; nil: those of this door alone
-	Gate      *fair.Gate      // refuses rounds of checks while there are too many; nil: none
-	Metrics   *door.Metrics   // shows what the door counts; nil: nobody does
+	// the limits that commands bring along, shared by the doors of a node; nil: those of this door
+	// alone
+	Inlines *door.Inlines
+	Gate    *fair.Gate    // refuses rounds of checks while there are too many; nil: none
+	Metrics *door.Metrics // shows what the door counts; nil: nobody does
 }
 
 // Bounds of the door. Who is slower, or more, is cut off. (Those of a command are resp's.)
@@ -82,7 +85,10 @@ type stats struct {
 
 // New makes the door.
 func New(c Config) *Server {
-	d := &Server{config: c, admits: door.ClientsOf(c.Clients, c.AuthToken), most: maxConnections, inlines: door.OrNew(c.Inlines, c.Node), conns: make(map[*connection]struct{})}
+	d := &Server{
+		config: c, admits: door.ClientsOf(c.Clients, c.AuthToken), most: maxConnections,
+		inlines: door.OrNew(c.Inlines, c.Node), conns: make(map[*connection]struct{}),
+	}
 	if c.TLS != nil {
 		d.config.TLS = withoutProtocols(c.TLS)
 	}
@@ -118,7 +124,10 @@ func (d *Server) Serve(l net.Listener) error {
 			return err
 		default: // no file descriptors, perhaps: others will be closed
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			slog.Warn("a connection for the Redis protocol could not be accepted", "error", err, "pause", pause)
+			slog.Warn(
+				"a connection for the Redis protocol could not be accepted", "error", err, "pause",
+				pause,
+			)
 			time.Sleep(pause)
 		}
 	}

@@ -40,12 +40,24 @@ func init() { // not a literal: COMMAND lists the table in which it stands
 		return func(c *connection, words [][]byte) { c.bucket(v, words) }
 	}
 	commands = []command{
-		{"rl.reduce", 3, 10, oneKey, bucket(bucketVerb{unit: time.Second, reduce: true}), false, false},
+		{
+			"rl.reduce", 3, 10, oneKey, bucket(bucketVerb{unit: time.Second, reduce: true}), false,
+			false,
+		},
 		{"rl.get", 3, 8, oneKey, bucket(bucketVerb{unit: time.Second}), false, false},
-		{"rl.preduce", 3, 10, oneKey, bucket(bucketVerb{unit: time.Millisecond, reduce: true}), false, false},
+		{
+			"rl.preduce", 3, 10, oneKey, bucket(bucketVerb{unit: time.Millisecond, reduce: true}),
+			false, false,
+		},
 		{"rl.pget", 3, 8, oneKey, bucket(bucketVerb{unit: time.Millisecond}), false, false},
-		{"rl.sessionize", 3, 10, oneKey, bucket(bucketVerb{unit: time.Second, reduce: true, sessions: true}), false, false},
-		{"rl.psessionize", 3, 10, oneKey, bucket(bucketVerb{unit: time.Millisecond, reduce: true, sessions: true}), false, false},
+		{
+			"rl.sessionize", 3, 10, oneKey,
+			bucket(bucketVerb{unit: time.Second, reduce: true, sessions: true}), false, false,
+		},
+		{
+			"rl.psessionize", 3, 10, oneKey,
+			bucket(bucketVerb{unit: time.Millisecond, reduce: true, sessions: true}), false, false,
+		},
 		{"cl.throttle", 0, resp.MaxArgs, oneKey, (*connection).throttle, false, false},
 		{"del", 1, resp.MaxArgs, allKeys, (*connection).del, false, false},
 		{"unlink", 1, resp.MaxArgs, allKeys, (*connection).del, false, false},
@@ -64,7 +76,8 @@ func init() { // not a literal: COMMAND lists the table in which it stands
 		{"client", 1, resp.MaxArgs, noKeys, (*connection).client, false, false},
 		{"config", 1, resp.MaxArgs, noKeys, (*connection).configure, false, false},
 		{"command", 0, resp.MaxArgs, noKeys, (*connection).commandList, false, false},
-		{"select", 1, 1, noKeys, func(c *connection, _ [][]byte) { c.say("OK") }, false, false}, // there is one database
+		// there is one database
+		{"select", 1, 1, noKeys, func(c *connection, _ [][]byte) { c.say("OK") }, false, false},
 		{"info", 0, 1, noKeys, (*connection).info, false, false},
 		{"ready", 0, 0, noKeys, (*connection).ready, false, false},
 		{"reset", 0, 0, noKeys, (*connection).reset, true, true},
@@ -307,7 +320,9 @@ const serverVersion = "7.0.0"
 const badClientName = "ERR Client names cannot contain spaces, newlines or special characters, and have at most 128 bytes."
 
 func isClientName(name []byte) bool {
-	return len(name) <= 128 && !bytes.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' })
+	return len(name) <= 128 && !bytes.ContainsFunc(
+		name, func(r rune) bool { return r < '!' || r > '~' },
+	)
 }
 
 // client is CLIENT and what clients say with it when they connect.

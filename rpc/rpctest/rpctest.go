@@ -49,7 +49,9 @@ func (u Unreached) Wait(limiter.Instant) { u.T.Error("a node that is alone waits
 func Alone(t testing.TB, specs ...limiter.Spec) *cluster.Node {
 	t.Helper()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock.New(), Network: Unreached{T: t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
+		ID: "n1", Boot: 1, Clock: clock.New(), Network: Unreached{T: t}, Table: limiter.NewTable(
+			limiter.TableConfig{Bytes: 4 << 20},
+		),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +63,12 @@ func Alone(t testing.TB, specs ...limiter.Spec) *cluster.Node {
 		}
 	}
 	n.SetLimits(limits)
-	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive, HTTPAddr: "127.0.0.1:7949"}})
+	v, err := cluster.NewView(
+		"n1",
+		[]cluster.Member{
+			{ID: "n1", Boot: 1, State: cluster.StateActive, HTTPAddr: "127.0.0.1:7949"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,13 +311,18 @@ type Authority struct {
 func NewAuthority(t *testing.T, name string) *Authority {
 	t.Helper()
 	a := &Authority{T: t, dir: t.TempDir()}
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}
 	a.Cert, a.Key = a.Sign("ca", template, nil, nil)
 	return a
 }
 
 // Sign writes NAME.pem and NAME.key.
-func (a *Authority) Sign(name string, c, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *Authority) Sign(
+	name string, c, parent *x509.Certificate, by *ecdsa.PrivateKey,
+) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.T.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
