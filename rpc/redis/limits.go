@@ -74,57 +74,68 @@ type bucketVerb struct {
 	sessions bool
 }
 
-// bucket is RL.GET, RL.REDUCE and those like them: key max time [REFILL n] [TAKE n] [AT time]
-// [STRICT]. A request that asks for more than there is takes all of it.
-func (c *connection) bucket(v bucketVerb, words [][]byte) {
+// bucketWords are the words of a command about a token bucket.
+type bucketWords struct {
+	limit, per, refill, take int64
+	at                       int64 // a client's time, if terms say so
+	terms                    cluster.Terms
+}
+
+// read reads words: key max time [REFILL n] [TAKE n] [AT time] [STRICT]. It returns the reply to
+// words that are wrong.
+func (v bucketVerb) read(words [][]byte) (b bucketWords, fault string) {
 	limit, ok := smyteInt(words[2])
-	refillTime, ok2 := smyteInt(words[3])
-	if !ok || !ok2 || refillTime > math.MaxInt32 || refillTime < math.MinInt32 {
-		c.fail(smyteInteger)
-		return
+	per, ok2 := smyteInt(words[3])
+	if !ok || !ok2 || per > math.MaxInt32 || per < math.MinInt32 {
+		return b, smyteInteger
 	}
-	refill, take, at := limit, int64(0), int64(0)
-	terms := cluster.Terms{Drain: true}
+	b = bucketWords{limit: limit, per: per, refill: limit, terms: cluster.Terms{Drain: true}}
 	if v.reduce {
-		take = 1
+		b.take = 1
 	}
 	for i := 4; i < len(words); i += 2 {
 		if isWord(words[i], "STRICT") {
-			terms.Strict = true
+			b.terms.Strict = true
 			i--
 			continue
 		}
 		if i+1 == len(words) {
-			c.fail(smyteSyntax)
-			return
+			return b, smyteSyntax
 		}
 		n, ok := smyteInt(words[i+1])
 		switch {
 		case !ok:
-			c.fail(smyteInteger)
-			return
+			return b, smyteInteger
 		case isWord(words[i], "REFILL"):
-			refill = n
+			b.refill = n
 		case isWord(words[i], "TAKE") && v.reduce:
-			take = n
+			b.take = n
 		case isWord(words[i], "AT"):
-			terms.Timed, at = true, n
+			b.terms.Timed, b.at = true, n
 		default:
-			c.fail(smyteSyntax)
-			return
+			return b, smyteSyntax
 		}
 	}
-	if limit < 1 || refillTime < 1 || refill < 1 || take < 0 || at < 0 || at > math.MaxInt64/int64(v.unit/time.Millisecond) {
-		c.fail(smyteInteger)
+	most := math.MaxInt64 / int64(v.unit/time.Millisecond)
+	if limit < 1 || per < 1 || b.refill < 1 || b.take < 0 || b.at < 0 || b.at > most {
+		return b, smyteInteger
+	}
+	b.terms.At = limiter.Millis(b.at * int64(v.unit/time.Millisecond))
+	return b, ""
+}
+
+// bucket is RL.GET, RL.REDUCE and those like them. A request that asks for more than there is takes
+// all of it.
+func (c *connection) bucket(v bucketVerb, words [][]byte) {
+	b, fault := v.read(words)
+	if fault != "" {
+		c.fail(fault)
 		return
 	}
-	terms.At = limiter.Millis(at * int64(v.unit/time.Millisecond))
-	l, err := c.limit(
-		commandLimit{
-			bucket: true, sessions: v.sessions, count: limit, more: refill,
-			per: time.Duration(refillTime) * v.unit,
-		},
-	)
+	l, err := c.limit(commandLimit{
+		bucket: true, sessions: v.sessions, count: b.limit, more: b.refill,
+		per: time.Duration(b.per) * v.unit,
+	})
 	if err != nil {
 		c.fail(bucketFault(err))
 		return
@@ -134,7 +145,7 @@ func (c *connection) bucket(v bucketVerb, words [][]byte) {
 		if v.sessions {
 			reply = replySession
 		}
-		c.check(l, words[1], take, terms, reply)
+		c.check(l, words[1], b.take, b.terms, reply)
 	}
 }
 
