@@ -280,7 +280,7 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 			}
 		}
 		it.hash = limiter.Hash(it.Key)
-		n.table.Expect(it.limit, it.hash) // here or not: asking costs less than looking
+		n.table.Expect(it.limit, it.Key, it.hash) // here or not: asking costs less than looking
 		it.ID.Origin &^= nodeOrigin
 		if it.Op.holds() {
 			if err := n.admitHold(i, it); err != nil {

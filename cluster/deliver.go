@@ -45,7 +45,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	for i := range a.Items {
 		it := &a.Items[i]
 		items = append(items, it.item(decider.of(it)))
-		n.table.Expect(items[i].limit, items[i].hash)
+		n.table.Expect(items[i].limit, items[i].Key, items[i].hash)
 	}
 	status := n.accept(now, view, a)
 	if view != nil {

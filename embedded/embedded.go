@@ -99,7 +99,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	n := &Node{clock: clock.New()}
 	n.peers = rpc.NewPeers(rpc.PeersConfig{ID: member.ID, Boot: member.Boot, Cluster: c.Cluster, Clock: n.clock, TLS: clientTLS, Logger: c.Logger})
 	n.node, err = cluster.New(cluster.Config{
-		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory}),
+		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory, Seed: newBoot()}),
 	})
 	if err != nil {
 		n.peers.Close()

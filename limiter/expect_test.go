@@ -23,14 +23,14 @@ func TestExpectWaitsForNobody(t *testing.T) {
 		}
 	})
 	for i := range keys {
-		table.Expect(l, limiter.Hash(fmt.Sprint(i)))
+		table.Expect(l, fmt.Sprint(i), limiter.Hash(fmt.Sprint(i)))
 	}
-	table.Expect(l, 0)
-	table.Expect(l, math.MaxUint64)
+	table.Expect(l, "", 0)
+	table.Expect(l, "x", math.MaxUint64)
 	growing.Wait()
 	before := table.Stats()
 	stranger := mustNew(t, limiter.Spec{Name: "another", Algorithm: limiter.GCRA, Limit: 10, Per: time.Hour})
-	table.Expect(stranger, limiter.Hash("alice"))
+	table.Expect(stranger, "alice", limiter.Hash("alice"))
 	if after := table.Stats(); after != before || after.Keys != keys {
 		t.Errorf("%d keys, want %d: %+v, then %+v", after.Keys, keys, before, after)
 	}

@@ -123,8 +123,9 @@ func Together(ds []Decision) Decision {
 	return sum
 }
 
-// Hash is the one hash of a key. It is computed once at the door and passed on: its top bits pick
-// the partition (ring), its mix with the limit picks shard and slot (Table). Only the key is
+// Hash is the public hash of a key, the same on all nodes. It is computed once at the door and
+// passed on: its top bits pick the partition (ring). Shard and slot of a Table are picked by a hash
+// under a secret of the table (seed.go). Only the key is
 // hashed, not the limit's name, so that all limits of one key live on one owner and "10 a minute
 // and 1000 a day for alice" is one message, decided at once or not at all.
 func Hash(key string) uint64 { return xxhash.Sum64String(key) }

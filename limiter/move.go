@@ -27,17 +27,21 @@ type Entry struct {
 // at is the instant at which State was so.
 func (e *Entry) at(now Instant) Instant { return within(now.Add(-max(0, e.Age))) }
 
-// Scan calls fn with the entries of part i of Parts with wanted hashes, without shares, and with
-// the cells that wanted keys may have been charged to. They are copied at one time, so no lock is
-// held during fn, which may use the table. A pass over all parts, at any pace, sees every entry
-// that was there all the while; Changed tells what comes or changes meanwhile.
+// Scan calls fn with the entries of part i of Parts with wanted hashes, without shares, or with
+// the cells that wanted keys may have been charged to: the later parts are those of the sketch, so
+// a key that loses its entry meanwhile is found there. A part is copied at one time, so no lock is
+// held during fn, which may use the table. A pass over all parts, in their order and at any pace,
+// sees every entry that was there all the while; Changed tells what comes or changes meanwhile.
 func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry)) {
-	s := &t.shards[i]
-	s.mu.Lock()
-	entries := s.copyEntries(within(now), func(l *Limit, hash uint64) bool { return !l.isLocal() && wanted(hash) })
-	cells := s.copyCells(within(now), i, len(t.shards))
-	s.mu.Unlock()
-	if len(cells) > 0 {
+	var entries []Entry
+	if i < len(t.shards) {
+		s := &t.shards[i]
+		s.mu.Lock()
+		entries = s.copyEntries(within(now), func(l *Limit, hash uint64) bool {
+			return !l.isLocal() && wanted(hash)
+		})
+		s.mu.Unlock()
+	} else if cells := t.cells(now, i); len(cells) > 0 {
 		if label, ok := anyKey(wanted); ok {
 			for _, e := range cells {
 				e.Key = label
@@ -50,24 +54,32 @@ func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(
 	}
 }
 
+// cells are those of part i, one of the later half.
+func (t *Table) cells(now Instant, i int) []Entry {
+	i -= len(t.shards)
+	return t.place.sketches[i].copyCells(within(now), i, len(t.shards))
+}
+
 // Save is a copy of all that part i of Parts knows and that outlives the process: the entries of
 // replicated limits as well, no shares, and nothing of what is not kept (see Guard).
 func (t *Table) Save(now Instant, i int) []Entry {
+	if i >= len(t.shards) {
+		cells := t.cells(now, i)
+		for j := range cells {
+			cells[j].Key = "cell"
+		}
+		return cells
+	}
 	s := &t.shards[i]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	entries := s.copyEntries(within(now), func(l *Limit, hash uint64) bool {
+	return s.copyEntries(within(now), func(l *Limit, hash uint64) bool {
 		return !l.isShare() && (l.isLocal() || t.kept == nil || t.kept(hash))
 	})
-	for _, cell := range s.copyCells(within(now), i, len(t.shards)) {
-		cell.Key = "cell"
-		entries = append(entries, cell)
-	}
-	return entries
 }
 
 // Parts is the number of parts that a Scan goes through one by one. It never changes.
-func (t *Table) Parts() int { return len(t.shards) }
+func (t *Table) Parts() int { return 2 * len(t.shards) }
 
 func (s *shard) copyEntries(now Instant, wanted func(l *Limit, hash uint64) bool) (entries []Entry) {
 	var bytes []byte // of all keys and states: one piece instead of two per entry
@@ -126,8 +138,8 @@ func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []by
 
 // Entry is a copy of the key's state under l, also if that is in the sketch.
 func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
-	s, mix := t.shard(hash, l)
-	x := target{t.ruleOf(l), l, mix, key}
+	s, x := t.shard(l, key, hash)
+	x.rule = t.ruleOf(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, _, _ := s.read(within(now), &x)
@@ -142,10 +154,8 @@ func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	if len(e.State) > 0 && e.State[0] == wireCell {
 		return t.importCell(now, e)
 	}
-	hash := Hash(e.Key)
-	s, mix := t.shard(hash, e.Limit)
-	r := t.lock(now, s, e.Limit)
-	if r == nil {
+	s, x := t.shard(e.Limit, e.Key, Hash(e.Key))
+	if x.rule = t.lock(now, s, e.Limit); x.rule == nil {
 		w := make([]int64, e.Limit.words())
 		if _, err := e.Limit.readState(w, e.State, e.at(now)); err != nil {
 			return false
@@ -158,11 +168,10 @@ func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	if _, err := e.Limit.readState(other, e.State, e.at(now)); err != nil {
 		return false
 	}
-	x := &target{r, e.Limit, mix, e.Key}
 	if replace {
-		s.forget(x)
+		s.forget(&x)
 	}
-	s.merge(now, x, other)
+	s.merge(now, &x, other)
 	return true
 }
 
@@ -260,7 +269,7 @@ func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
 		return true
 	}
 	i, again := c.where[sketchKey{l, key}]
-	if !again && c.sketchBytes+len(key)+16*len(w) > s.sketch.size() {
+	if !again && c.sketchBytes+len(key)+16*len(w) > s.place.sketches[0].size() {
 		return false
 	}
 	settled := make([]int64, len(w))

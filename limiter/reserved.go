@@ -126,7 +126,7 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 	now = within(now)
 	all := true
 	for i := range items {
-		x, s := &targets[i], t.shardOf(items[i].Hash)
+		x, s := &targets[i], t.shardOf(&items[i])
 		if w, _, entry := s.read(now, x); !entry && x.shut(now) {
 			out[i] = noRoom(x.limit)
 		} else {
@@ -140,7 +140,7 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 	if !all {
 		for i := range items {
 			if out[i].Allowed {
-				t.shardOf(items[i].Hash).addReserved(&targets[i], -items[i].Cost)
+				t.shardOf(&items[i]).addReserved(&targets[i], -items[i].Cost)
 			}
 		}
 		t.sayWhatIsLeft(now, items, targets, out)
@@ -151,16 +151,14 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 // putBack takes units away from what is reserved and charges some of them, or more: that is never
 // refused, and leaves a debt of at most the limit's MaxDebt where it must.
 func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, charge int64) (d Decision) {
-	s, mix := t.shard(hash, l)
-	rule := t.lock(now, s, l)
-	if rule == nil {
+	s, x := t.shard(l, key, hash)
+	if x.rule = t.lock(now, s, l); x.rule == nil {
 		return without(l)
 	}
 	defer s.mu.Unlock()
 	if t.closed(now, l, hash) {
 		return Decision{Closed: true}
 	}
-	x := target{rule, l, mix, key}
 	s.addReserved(&x, -units)
 	s.takeOrPeek(within(now), &x, charge, &d)
 	d.Allowed, d.RetryAfter = true, Never
@@ -182,8 +180,8 @@ func (t *Table) adjustReserved(l *Limit, key string, hash uint64, units int64) {
 	if l.Unlimited {
 		return
 	}
-	s, mix := t.shard(hash, l)
+	s, x := t.shard(l, key, hash)
 	s.mu.Lock()
-	s.addReserved(&target{nil, l, mix, key}, units)
+	s.addReserved(&x, units)
 	s.mu.Unlock()
 }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// A shard is a part of the table with a lock of its own: the entries of its keys, and the sketch of
-// those that have none (see sketch.go).
+// A shard is a part of the table with a lock of its own: the entries of its keys. Those without an
+// entry share cells of the sketch (see sketch.go).
 type shard struct {
 	shardState
 	_ [64 - unsafe.Sizeof(shardState{})%64]byte // so that each shard begins with a cache line
@@ -20,13 +20,12 @@ type shardState struct {
 	changed  *changes               // since they were last asked for, or nil: nobody will ask
 	reserved map[reservedKey]*int64 // units of open holds (reserved.go); nil if there are none
 	entries  store
-	sketch   store
+	place    *placement
 	rules    *rules
-	scratch  [4][]int64
+	scratch  [3][]int64
 
-	evicted    uint64 // entries that made room for others
-	overflowed uint64 // charges to the sketch
-	refused    uint64 // requests for which not even the sketch had room
+	evicted uint64 // entries that made room for others
+	refused uint64 // requests for which not even the sketch had room
 }
 
 // target is the key that a request is about.
@@ -35,6 +34,7 @@ type target struct {
 	limit *Limit
 	mix   uint32
 	key   string
+	hash  uint64 // the public one
 }
 
 // mixOf joins a key's hash with a limit. Every bit of both counts for every bit of the result, so
@@ -191,18 +191,21 @@ func (s *shard) merge(now Instant, t *target, other []int64) {
 func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	w = s.words(0, t.limit.words())
 	clear(w)
-	if s.sketch.count == 0 || !t.known() {
+	cells := s.place.sketch(t.hash)
+	if cells.empty() || !t.known() {
 		return w, false
 	}
+	other := s.words(2, len(w))
+	cells.mu.Lock()
+	defer cells.mu.Unlock()
 	for _, r := range *t.rule.family.rules.Load() {
 		if r.gone.Load() || r.live.Load() == 0 {
 			continue
 		}
 		l := r.limit.Load()
 		for level := range uint32(sketchLevels) {
-			if least := s.bound(now, level, t.mix, r.id, l); least != nil {
+			if least := cells.bound(now, level, mixOf(t.hash, l), r.id, l); least != nil {
 				bound = true
-				other := s.words(2, len(w))
 				t.limit.refit(other, least)
 				t.limit.merge(w, other, now)
 			}
@@ -210,8 +213,6 @@ func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	}
 	return w, bound
 }
-
-func (s *shard) swept() uint64 { return s.entries.swept + s.sketch.swept }
 
 // keep stores the state of a key that has no entry, in one or else in its cells, from which w must
 // have come. own is the part of its debt that is surely its own; changed says that Changed has to
@@ -230,7 +231,8 @@ func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) 
 	if t.limit.inCredit(w) {
 		return true // and it is lost: in a cell it would be everybody's
 	}
-	if changed && !s.tell(now, t.limit, t.key, w) || !s.share(now, t.mix, t.rule.id, t.limit, w) {
+	if changed && !s.tell(now, t.limit, t.key, w) ||
+		!s.place.share(now, t.hash, t.rule.id, t.limit, w) {
 		s.refused++
 		return false
 	}
@@ -248,7 +250,8 @@ func (s *shard) evictFor(now Instant, index *ruleIndex, o *owner, words int, own
 	}
 	e := &s.entries.slots[i]
 	l, state := index.byID(e.rule()).limit.Load(), s.entries.state(e)
-	if !s.tell(now, l, s.entries.key(e), state) || !s.share(now, e.mix(), e.rule(), l, state) {
+	key := s.entries.key(e)
+	if !s.tell(now, l, key, state) || !s.place.share(now, Hash(key), e.rule(), l, state) {
 		return false
 	}
 	s.entries.remove(index, i)

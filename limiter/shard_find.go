@@ -61,7 +61,8 @@ func (s *shard) restarts(now Instant, t *target) bool {
 		if r.gone.Load() || l.sameIdentity(t.limit) {
 			continue
 		}
-		if i := s.entryOf(mixOf(Hash(t.key), l), l, t.key); i >= 0 && !s.entries.fresh(now, index, &s.entries.slots[i]) {
+		i := s.entryOf(mixOf(s.place.of(t.key, t.hash), l), l, t.key)
+		if i >= 0 && !s.entries.fresh(now, index, &s.entries.slots[i]) {
 			return true
 		}
 	}

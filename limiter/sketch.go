@@ -45,7 +45,7 @@ type cellGroup struct {
 
 // groupBits says how many groups of l a row of s has on a level, 2 to the power of that. It is the
 // same for all limits of an identity, of which a sliding log may have states of many lengths.
-func (s *shard) groupBits(l *Limit, level uint32) int {
+func (s *sketch) groupBits(l *Limit, level uint32) int {
 	if level > 0 {
 		return coarseBits
 	}
@@ -57,7 +57,7 @@ func (s *shard) groupBits(l *Limit, level uint32) int {
 	if !inlined(words, groupKeyLen(l)) {
 		size += 8 * blockSize(words, groupKeyLen(l))
 	}
-	return min(max(bits.Len(uint(s.sketch.size()/2/sketchRows/size))-1, coarseBits), maxFineBits)
+	return min(max(bits.Len(uint(s.cells.size()/2/sketchRows/size))-1, coarseBits), maxFineBits)
 }
 
 // groupKey is the room that the key of a group needs.
@@ -83,7 +83,7 @@ func groupKeyLen(l *Limit) int {
 
 // cellFor is the group and the cell of a key under l with mix, in a row. Where a row has fewer
 // groups, a key's group has a number with fewer bits, the first ones.
-func (s *shard) cellFor(l *Limit, mix, level, row uint32) (cellGroup, int) {
+func (s *sketch) cellFor(l *Limit, mix, level, row uint32) (cellGroup, int) {
 	x := (uint64(mix) + uint64(row+1)<<32) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
 	number := x >> (64 - s.groupBits(l, level))
@@ -95,13 +95,13 @@ func cellsPerGroup(l *Limit) int { return max(1, (bodyWords*8-groupKeyLen(l))/8/
 
 // bound finds the least consumed cell of a key with mix on a level, where it was charged. It
 // returns nil if it was not: some row has no such group then. The words may be in place.
-func (s *shard) bound(now Instant, level, mix uint32, rule uint32, l *Limit) (least []int64) {
+func (s *sketch) bound(now Instant, level, mix uint32, rule uint32, l *Limit) (least []int64) {
 	var best debt
 	for row := range uint32(sketchRows) {
 		g, cell := s.cellFor(l, mix, level, row)
 		var key groupKey
 		o := g.owner(l, rule, &key, 0)
-		i := s.sketch.find(o.mix, o.rule, o.key)
+		i := s.cells.find(o.mix, o.rule, o.key)
 		if i < 0 {
 			return nil
 		}
@@ -115,13 +115,13 @@ func (s *shard) bound(now Instant, level, mix uint32, rule uint32, l *Limit) (le
 
 // cell is a cell of the group in slot i. If that was made while the limit had states of another
 // length, it is what all of its cells together are.
-func (s *shard) cell(now Instant, i, cell int, l *Limit) []int64 {
-	e := &s.sketch.slots[i]
-	if all, n := s.sketch.state(e), l.words(); len(all) == e.cells()*n {
+func (s *sketch) cell(now Instant, i, cell int, l *Limit) []int64 {
+	e := &s.cells.slots[i]
+	if all, n := s.cells.state(e), l.words(); len(all) == e.cells()*n {
 		return all[cell*n : (cell+1)*n]
 	}
 	w, other := make([]int64, l.words()), make([]int64, l.words())
-	for c := range s.sketch.cellsOf(e) {
+	for c := range s.cells.cellsOf(e) {
 		l.refit(other, c)
 		l.merge(w, other, now)
 	}
@@ -129,18 +129,18 @@ func (s *shard) cell(now Instant, i, cell int, l *Limit) []int64 {
 }
 
 // share merges w, the state of a key without an entry, into its cells. It reports false if there is
-// no room for them. w must not be in the scratch space of parts 2 and 3.
-func (s *shard) share(now Instant, mix, rule uint32, l *Limit, w []int64) bool {
+// no room for them.
+func (s *sketch) share(now Instant, mix, rule uint32, l *Limit, w []int64) bool {
 	for level := range uint32(sketchLevels) {
 		if s.shareAt(now, level, mix, rule, l, w) {
-			s.overflowed++
+			s.charged++
 			return true
 		}
 	}
 	return false
 }
 
-func (s *shard) shareAt(now Instant, level, mix, rule uint32, l *Limit, w []int64) bool {
+func (s *sketch) shareAt(now Instant, level, mix, rule uint32, l *Limit, w []int64) bool {
 	for row := range uint32(sketchRows) {
 		g, cell := s.cellFor(l, mix, level, row)
 		if !s.shareIn(now, g, cell, rule, l, w) {
@@ -151,23 +151,23 @@ func (s *shard) shareAt(now Instant, level, mix, rule uint32, l *Limit, w []int6
 }
 
 // shareIn merges w into a cell, or into all cells of the group if cell is negative.
-func (s *shard) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limit, w []int64) bool {
+func (s *sketch) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limit, w []int64) bool {
 	n, words := cellsPerGroup(l), l.words()
 	var key groupKey
 	o := g.owner(l, rule, &key, n)
-	i := s.sketch.find(o.mix, o.rule, o.key)
-	all := s.words(2, n*words)
-	if i >= 0 && len(s.sketch.state(&s.sketch.slots[i])) == len(all) && s.sketch.slots[i].cells() == n {
-		all = s.sketch.state(&s.sketch.slots[i])
+	i := s.cells.find(o.mix, o.rule, o.key)
+	all := s.words(0, n*words)
+	if i >= 0 && len(s.cells.state(&s.cells.slots[i])) == len(all) && s.cells.slots[i].cells() == n {
+		all = s.cells.state(&s.cells.slots[i])
 	} else if i >= 0 { // the limit had states of another length
 		whole := s.cell(now, i, 0, l)
 		for c := range n {
 			copy(all[c*words:], whole)
 		}
-	} else if clear(all); g.level == 0 && s.sketch.taken() > s.sketch.size()*3/4 {
+	} else if clear(all); g.level == 0 && s.cells.taken() > s.cells.size()*3/4 {
 		return false
 	}
-	other := s.words(3, words)
+	other := s.words(1, words)
 	for c := range n {
 		if c == cell || cell < 0 {
 			copy(other, w)
@@ -176,9 +176,10 @@ func (s *shard) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limi
 	}
 	switch {
 	case i < 0:
-		return s.sketch.insert(now, s.rules.index.Load(), o, all)
-	case &all[0] == &s.words(2, 1)[0]:
-		return s.sketch.replace(i, o, all)
+		defer s.count()
+		return s.cells.insert(now, s.rules.index.Load(), o, all)
+	case &all[0] == &s.words(0, 1)[0]:
+		return s.cells.replace(i, o, all)
 	}
 	return true
 }
@@ -193,21 +194,26 @@ func (s *shard) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limi
 const wireCell = 3<<3 | 2
 
 // copyCells copies the cells of part of parts, without those of shares.
-func (s *shard) copyCells(now Instant, part, parts int) (cells []Entry) {
+func (s *sketch) copyCells(now Instant, part, parts int) (cells []Entry) {
+	if s.empty() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	index := s.rules.index.Load()
-	for e := range s.sketch.all {
+	for e := range s.cells.all {
 		l := index.byID(e.rule()).limit.Load()
 		if l.isLocal() {
 			continue
 		}
-		key := s.sketch.key(e)
+		key := s.cells.key(e)
 		id := binary.LittleEndian.Uint16([]byte(key))
 		seed := l.sketchSeed
 		if len(key) > 2 {
 			seed = binary.LittleEndian.Uint64([]byte(key[2:]))
 		}
 		at := 0
-		for w := range s.sketch.cellsOf(e) {
+		for w := range s.cells.cellsOf(e) {
 			where := binary.LittleEndian.AppendUint64(nil, seed)
 			for _, x := range []int{int(id), s.groupBits(l, uint32(id>>9)), at, e.cells(), part, parts} {
 				where = binary.AppendUvarint(where, uint64(x))
@@ -243,7 +249,8 @@ func (t *Table) importCell(now Instant, e *Entry) bool {
 			return true // no room for the limit: its requests are refused
 		}
 		if !e.Limit.fresh(state, now) {
-			s.importCell(now, c.group, c.groupBits, c.cell, r, e.Limit, state)
+			// under the lock of a shard, so that the rule stays
+			t.place.sketches[i].importCell(now, c.group, c.groupBits, c.cell, r, e.Limit, state)
 		}
 		s.mu.Unlock()
 	}
@@ -297,7 +304,9 @@ func (c *foreignCell) within() bool {
 // importCell merges a cell in, of a group with a number of so many bits. A key is bound on a level
 // only by its cells in all rows, so where there is no room for this one on the fine level, it goes
 // to all keys of the coarse one.
-func (s *shard) importCell(now Instant, g cellGroup, groupBits, cell int, r *rule, l *Limit, w []int64) {
+func (s *sketch) importCell(now Instant, g cellGroup, groupBits, cell int, r *rule, l *Limit, w []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	number, more := g.number, s.groupBits(l, g.level)-groupBits
 	for i := range uint32(1) << max(0, more) {
 		g.number = number>>max(0, -more)<<max(0, more) + i
@@ -308,7 +317,7 @@ func (s *shard) importCell(now Instant, g cellGroup, groupBits, cell int, r *rul
 	}
 }
 
-func (s *shard) importCoarsely(now Instant, seed uint64, r *rule, l *Limit, w []int64) {
+func (s *sketch) importCoarsely(now Instant, seed uint64, r *rule, l *Limit, w []int64) {
 	for row := range uint32(sketchRows) {
 		for n := range uint32(1) << coarseBits {
 			if !s.shareIn(now, cellGroup{seed, sketchLevels - 1, row, n}, -1, r.id, l, w) {

@@ -44,7 +44,8 @@ func TestNobodyYieldsToLess(t *testing.T) {
 		}
 		for i := range 200 {
 			key := fmt.Sprint("known-", i)
-			if x := (target{table.rules.index.Load().find(l), l, mixOf(Hash(key), l), key}); table.shards[0].entries.find(x.mix, x.rule.id, key) < 0 {
+			id := table.rules.index.Load().find(l).id
+			if table.shards[0].entries.find(mixOf(Hash(key), l), id, key) < 0 {
 				t.Fatalf("%v: %s has lost its entry", l.Algorithm, key)
 			}
 		}

@@ -118,7 +118,7 @@ func mustBe(l *Limit, err error) *Limit {
 func (t *Table) check(tt interface{ Fatalf(string, ...any) }) {
 	live := map[uint32]int64{}
 	for i := range t.shards {
-		for _, st := range []*store{&t.shards[i].entries, &t.shards[i].sketch} {
+		for _, st := range []*store{&t.shards[i].entries, &t.place.sketches[i].cells} {
 			st.check(tt)
 			for s := range st.all {
 				live[s.rule()]++
@@ -148,7 +148,7 @@ func TestCacheLines(t *testing.T) {
 	for i := range table.shards {
 		s := &table.shards[i]
 		for what, p := range map[string]unsafe.Pointer{
-			"shard": unsafe.Pointer(s), "slots": unsafe.Pointer(&s.entries.slots[0]), "sketch": unsafe.Pointer(&s.sketch.slots[0]),
+			"shard": unsafe.Pointer(s), "slots": unsafe.Pointer(&s.entries.slots[0]), "sketch": unsafe.Pointer(&table.place.sketches[i].cells.slots[0]),
 		} {
 			if uintptr(p)%64 != 0 {
 				t.Errorf("the %s of shard %d begin within a cache line", what, i)
@@ -173,7 +173,7 @@ func TestBudget(t *testing.T) {
 		table := NewTable(c)
 		words := 0
 		for i := range table.shards {
-			words += len(table.shards[i].entries.memory) + len(table.shards[i].sketch.memory)
+			words += len(table.shards[i].entries.memory) + len(table.place.sketches[i].cells.memory)
 		}
 		n := len(table.shards)
 		budget := max(c.Bytes, MinBytes)

@@ -29,6 +29,9 @@ type TableConfig struct {
 	// locks, rounded up to a power of two, at most 4096 and one per 32 KiB; default: one per MiB,
 	// and enough for the cores
 	Shards int
+	// Seed makes the place of keys in the table a secret (seed.go). 0: they lie by their public
+	// Hash, which is well where nobody hostile chooses keys, and the same in each process.
+	Seed uint64
 }
 
 // Table keeps the states of all keys under all limits within a budget of memory. It may be used by
@@ -39,7 +42,7 @@ type TableConfig struct {
 type Table struct {
 	shards []shard     // a power of two of them
 	views  []storeView // of their entries
-	shift  uint        // of a hash, to the number of its shard
+	place  placement
 	budget int64
 	rules  rules
 	guard  func(now Instant, hash uint64) bool // see GuardAt
@@ -88,7 +91,8 @@ func NewTable(c TableConfig) *Table {
 	for c.Bytes>>shift < minShardBytes {
 		shift--
 	}
-	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift), views: make([]storeView, 1<<shift), shift: uint(64 - shift)}
+	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift), views: make([]storeView, 1<<shift)}
+	t.place = newPlacement(c.Seed, uint(64-shift), 1<<shift)
 	t.rules.index.Store(newRuleIndex(16))
 
 	part := staggered(int(c.Bytes>>shift)/64) * 8
@@ -98,8 +102,8 @@ func NewTable(c TableConfig) *Table {
 		s := &t.shards[i]
 		m := memory[i*part : (i+1)*part]
 		s.entries = newStore(m[:part-sketch], &t.views[i])
-		s.sketch = newStore(m[part-sketch:], new(storeView))
-		s.rules = &t.rules
+		s.rules, s.place = &t.rules, &t.place
+		t.place.sketches[i].init(m[part-sketch:], &t.rules)
 	}
 	return t
 }
@@ -109,12 +113,18 @@ func NewTable(c TableConfig) *Table {
 // with their most used first lines.
 func staggered(lines int) int { return lines - (lines-37)&63 }
 
-// shardOf returns the shard for a key with this hash. The top bits of the hash pick it, without the
-// limit: all limits of a key lie under one lock.
-func (t *Table) shardOf(hash uint64) *shard { return &t.shards[hash>>t.shift] }
+// shard returns the shard of a key with this hash, and the key under l as the shard knows it. All
+// limits of a key lie under one lock.
+func (t *Table) shard(l *Limit, key string, hash uint64) (*shard, target) {
+	place := t.place.of(key, hash)
+	x := target{limit: l, mix: mixOf(place, l), key: key, hash: hash}
+	return &t.shards[place>>t.place.shift], x
+}
 
-// shard returns the shard for a key with this hash, and the mix by which it knows the key under l.
-func (t *Table) shard(hash uint64, l *Limit) (*shard, uint32) { return t.shardOf(hash), mixOf(hash, l) }
+// shardOf is the shard of an item.
+func (t *Table) shardOf(it *Item) *shard {
+	return &t.shards[t.place.of(it.Key, it.Hash)>>t.place.shift]
+}
 
 // lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not
 // locked, if the table knows too many limits.
@@ -142,8 +152,9 @@ func (t *Table) lock(now Instant, s *shard, l *Limit) *rule {
 // has the processor fetch the key's entry from memory, which takes longer than the rest of a
 // decision. A caller with many requests announces all of them first, and the table waits once for
 // all, instead of once for each.
-func (t *Table) Expect(l *Limit, hash uint64) {
-	t.views[hash>>t.shift].expect(mixOf(hash, l))
+func (t *Table) Expect(l *Limit, key string, hash uint64) {
+	place := t.place.of(key, hash)
+	t.views[place>>t.place.shift].expect(mixOf(place, l))
 }
 
 // Take decides on a request of cost units for key under l, and charges it if it is admitted. hash
@@ -167,7 +178,8 @@ func (t *Table) DoInto(now Instant, l *Limit, key string, hash uint64, r *Reques
 		t.peek(now, l, key, hash, r, d)
 		return
 	}
-	s, mix := t.shard(hash, l)
+	place := t.place.of(key, hash)
+	s := &t.shards[place>>t.place.shift]
 	rule := t.lock(now, s, l)
 	if rule == nil {
 		*d = without(l)
@@ -177,9 +189,9 @@ func (t *Table) DoInto(now Instant, l *Limit, key string, hash uint64, r *Reques
 	case t.closed(now, l, hash):
 		*d = Decision{Closed: true}
 	case s.reserved != nil:
-		s.takeBeside(within(now), &target{rule, l, mix, key}, r, d)
+		s.takeBeside(within(now), &target{rule, l, mixOf(place, l), key, hash}, r, d)
 	default:
-		s.take(within(now), &target{rule, l, mix, key}, r, d)
+		s.take(within(now), &target{rule, l, mixOf(place, l), key, hash}, r, d)
 	}
 	s.mu.Unlock()
 }
@@ -209,13 +221,14 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 		*d = without(l)
 		return
 	}
-	s, mix := t.shard(hash, l)
+	place := t.place.of(key, hash)
+	s := &t.shards[place>>t.place.shift]
 	rule := t.ruleOf(l)
 	s.mu.Lock()
 	if t.closed(now, l, hash) {
 		*d = Decision{Closed: true}
 	} else {
-		s.peekBeside(within(now), &target{rule, l, mix, key}, r, d)
+		s.peekBeside(within(now), &target{rule, l, mixOf(place, l), key, hash}, r, d)
 	}
 	s.mu.Unlock()
 }
@@ -225,8 +238,8 @@ func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decisio
 	if l.Unlimited {
 		return without(l)
 	}
-	s, mix := t.shard(hash, l)
-	x := target{t.ruleOf(l), l, mix, key}
+	s, x := t.shard(l, key, hash)
+	x.rule = t.ruleOf(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.closed(now, l, hash) {
@@ -267,9 +280,8 @@ func (t *Table) closed(now Instant, l *Limit, hash uint64) bool {
 // into the sketch; if there is none there either, keys of l that have no entry are refused for as
 // long as it counts.
 func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []int64) {
-	s, mix := t.shard(hash, l)
-	r := t.lock(now, s, l)
-	if r == nil {
+	s, x := t.shard(l, key, hash)
+	if x.rule = t.lock(now, s, l); x.rule == nil {
 		w := make([]int64, l.words())
 		l.refit(w, state)
 		t.lose(within(now), l, w)
@@ -277,7 +289,7 @@ func (t *Table) Merge(now Instant, l *Limit, key string, hash uint64, state []in
 	}
 	other := s.words(1, l.words())
 	l.refit(other, state)
-	s.merge(within(now), &target{r, l, mix, key}, other)
+	s.merge(within(now), &x, other)
 	s.mu.Unlock()
 }
 
@@ -300,14 +312,13 @@ func (t *Table) Stats() TableStats {
 		s := &t.shards[i]
 		s.mu.Lock()
 		sum.Keys += s.entries.count
-		sum.Cells += s.sketch.count
-		sum.Slots += s.entries.capacity + s.sketch.capacity
-		sum.Bytes += int64(s.entries.bytes() + s.sketch.bytes())
-		sum.Swept += s.swept()
+		sum.Slots += s.entries.capacity
+		sum.Bytes += int64(s.entries.bytes())
+		sum.Swept += s.entries.swept
 		sum.Evicted += s.evicted
-		sum.Overflowed += s.overflowed
 		sum.Refused += s.refused
 		s.mu.Unlock()
+		t.place.sketches[i].addTo(&sum)
 	}
 	return sum
 }

@@ -48,8 +48,8 @@ func (t *Table) targetsOf(items []Item) ([]target, shardSet) {
 	var locks shardSet
 	for i := range items {
 		it := &items[i]
-		targets[i] = target{limit: it.Limit, mix: mixOf(it.Hash, it.Limit), key: it.Key}
-		locks.add(it.Hash >> t.shift)
+		_, targets[i] = t.shard(it.Limit, it.Key, it.Hash)
+		locks.add(t.place.of(it.Key, it.Hash) >> t.place.shift)
 	}
 	return targets, locks
 }
@@ -70,7 +70,7 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 	copies := make([]stateCopy, len(items))
 	all := true
 	for i := range items {
-		s, c := t.shardOf(items[i].Hash), copyFor(now, t, items, targets, copies, i)
+		s, c := t.shardOf(&items[i]), copyFor(now, t, items, targets, copies, i)
 		c.decide(now, s, &targets[i], &items[i].Request, &out[i])
 		all = all && out[i].Allowed
 	}
@@ -79,14 +79,14 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 		return false
 	}
 	for i := range items {
-		if !copies[i].charged || t.shardOf(items[i].Hash).put(now, &targets[i], &copies[i]) {
+		if !copies[i].charged || t.shardOf(&items[i]).put(now, &targets[i], &copies[i]) {
 			continue
 		}
 		// There is no room. What has been put already is taken back; cells are left as they are,
 		// and so may admit too little.
 		for j := range i {
 			if copies[j].charged {
-				t.shardOf(items[j].Hash).restore(&targets[j], &copies[j])
+				t.shardOf(&items[j]).restore(&targets[j], &copies[j])
 			}
 		}
 		t.sayWhatIsLeft(now, items, targets, out)
@@ -102,7 +102,7 @@ func copyFor(now Instant, t *Table, items []Item, targets []target, copies []sta
 	x, c := &targets[i], &copies[i]
 	j := slices.IndexFunc(targets[:i], x.same)
 	if j < 0 {
-		w, bound, entry := t.shardOf(items[i].Hash).read(now, x)
+		w, bound, entry := t.shardOf(&items[i]).read(now, x)
 		*c = stateCopy{before: slices.Clone(w), now: slices.Clone(w), bound: bound, entry: entry}
 		return c
 	}
@@ -140,7 +140,7 @@ func (t *Table) sayWhatIsLeft(now Instant, items []Item, targets []target, out [
 	for i := range items {
 		x, left := targets[i], Decision{}
 		x.limit = items[i].Limit // of two limits of one identity, one has taken the other's place
-		t.shardOf(items[i].Hash).peekBeside(now, &x, items[i].look(), &left)
+		t.shardOf(&items[i]).peekBeside(now, &x, items[i].look(), &left)
 		out[i].ShowsLeft(&left)
 	}
 }

@@ -15,7 +15,8 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 		s := &t.shards[t.cursor.shard]
 		s.mu.Lock()
 		index := s.rules.index.Load()
-		before := s.swept()
+		cells := &t.place.sketches[t.cursor.shard]
+		before := s.entries.swept
 		end := s.entries.capacity
 		step := max(0, min(n, sweepStep, end-t.cursor.slot))
 		if t.kept != nil {
@@ -25,16 +26,15 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 		t.cursor.slot += step
 		n -= max(1, step)
 		if t.cursor.slot >= end {
-			s.sketch.sweep(now, index, 0, s.sketch.capacity)
+			removed += cells.sweep(now, index)
 			s.entries.trim(now, index)
-			s.sketch.trim(now, index)
 			t.cursor.slot, t.cursor.shard = 0, (t.cursor.shard+1)%len(t.shards)
 			if t.cursor.shard == 0 {
 				index.reopen(now)
 				rounds++
 			}
 		}
-		removed += int(s.swept() - before)
+		removed += int(s.entries.swept - before)
 		s.mu.Unlock()
 	}
 	return removed

@@ -86,7 +86,7 @@ func (m *machine) boot() {
 	p.clock = p.now
 	node, err := cluster.New(cluster.Config{
 		ID: m.id, Boot: p.boot, Clock: p, Network: p,
-		Table:      limiter.NewTable(m.world.plan.table.config()),
+		Table:      limiter.NewTable(m.world.plan.table.config(p.boot)),
 		SweepEvery: m.world.plan.sweepEvery, Rings: ringOf,
 	})
 	if err != nil {

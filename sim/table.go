@@ -31,11 +31,11 @@ const smallTable = 4 << 20
 var productionTable = tableSize{bytes: limiter.DefaultBytes, parts: limiter.DefaultBytes >> 20, look: time.Millisecond}
 
 // config is what a node's table is made with.
-func (t tableSize) config() limiter.TableConfig {
+func (t tableSize) config(seed uint64) limiter.TableConfig {
 	if t.bytes == 0 {
 		t.bytes = smallTable
 	}
-	return limiter.TableConfig{Bytes: t.bytes, Shards: max(1, t.parts)}
+	return limiter.TableConfig{Bytes: t.bytes, Shards: max(1, t.parts), Seed: seed}
 }
 
 // drawTable gives a world tables of production's size. Looks take as long as they do where nodes
@@ -110,5 +110,5 @@ func (t tableSize) write(b *strings.Builder) {
 	if t == (tableSize{}) {
 		return
 	}
-	fmt.Fprintf(b, "table: {memory: %dKiB, parts: %d, look: %v}\n", t.config().Bytes>>10, max(1, t.parts), t.look)
+	fmt.Fprintf(b, "table: {memory: %dKiB, parts: %d, look: %v}\n", t.config(0).Bytes>>10, max(1, t.parts), t.look)
 }

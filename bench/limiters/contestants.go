@@ -100,7 +100,7 @@ func reader(t *limiter.Table, l *limiter.Limit, now func() limiter.Instant) Take
 	return func(keys []string) (admitted int) {
 		for i, key := range keys {
 			hashes[i] = limiter.Hash(key)
-			t.Expect(l, hashes[i])
+			t.Expect(l, key, hashes[i])
 		}
 		at := now()
 		for i, key := range keys {

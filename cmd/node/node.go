@@ -161,7 +161,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	var err error
 	r.node, err = cluster.New(cluster.Config{
 		ID: r.member.ID, Boot: r.member.Boot, Secret: newBoot(), Clock: r.clock, Network: r.peers,
-		Table: limiter.NewTable(limiter.TableConfig{Bytes: int64(s.Memory)}),
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: int64(s.Memory), Seed: newBoot()}),
 	})
 	if err != nil {
 		return err
