@@ -136,7 +136,7 @@ func BenchmarkPeers(b *testing.B) {
 	limit, key := here.node.Limits()["big"], keyOf(there, 0)
 	for _, callers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			before := [2]uint64{here.peers.stats.Asks.Load(), here.peers.stats.Frames.Load()}
+			before := [2]uint64{here.peers.Stats().Asks.Load(), here.peers.Stats().Frames.Load()}
 			b.ReportAllocs()
 			spread(b, callers, b.N, func(int) error {
 				deadline := here.clock.Now().Add(5 * time.Second)
@@ -147,7 +147,7 @@ func BenchmarkPeers(b *testing.B) {
 				return calls[0].Err
 			})
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "asks/s")
-			b.ReportMetric(float64(here.peers.stats.Asks.Load()-before[0])/float64(here.peers.stats.Frames.Load()-before[1]), "asks/frame")
+			b.ReportMetric(float64(here.peers.Stats().Asks.Load()-before[0])/float64(here.peers.Stats().Frames.Load()-before[1]), "asks/frame")
 		})
 	}
 }

@@ -166,6 +166,8 @@ func remaining(t *testing.T, s *station, limit, key string) int64 {
 	return out.Decisions[0].Remaining
 }
 
+var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Minute}
+
 var tenThousand = limiter.Spec{Name: "big", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10_000, Per: 10 * time.Minute}
 
 // Promise: healthy cluster, any entry node: 0 extra, every charge counted exactly once.

@@ -32,11 +32,11 @@ func BenchmarkDenied(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		for k, name := range names {
-			began, used, sent := time.Now(), cpuTime(b), here.peers.stats.Asks.Load()
+			began, used, sent := time.Now(), cpuTime(b), here.peers.Stats().Asks.Load()
 			spread(b, 64, turn, func(int) error { return ask(name) })
 			wall[k] += time.Since(began)
 			cpu[k] += cpuTime(b) - used
-			asks[k] += here.peers.stats.Asks.Load() - sent
+			asks[k] += here.peers.Stats().Asks.Load() - sent
 		}
 	}
 	for k, name := range names {

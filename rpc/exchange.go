@@ -59,7 +59,7 @@ func NewPeerServer(c PeerServerConfig) *Server {
 			Handler: func(_ any, stream grpc.ServerStream) error { return d.exchange(stream) },
 		}},
 	}, nil)
-	return &Server{Server: s, ending: d.ending}
+	return newDoorServer(s, d.ending)
 }
 
 // peerDoor serves the streams of other nodes.

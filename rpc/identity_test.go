@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"math/rand/v2"
 	"net"
 	"net/url"
@@ -61,12 +60,7 @@ func TestIdentity(t *testing.T) {
 
 // as writes a certificate for a node in a role.
 func as(a *rpctest.Authority, node string, role cluster.Role) {
-	a.T.Helper()
-	a.Sign(node, &x509.Certificate{
-		Subject: pkix.Name{CommonName: node}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		URIs:        []*url.URL{NodeURI(node), RoleURI(role)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.Cert, a.Key)
+	a.IssueFor(node, NodeURI(node), RoleURI(role))
 }
 
 // Promise: a certificate of the peers' authority opens no line under another node's name, in either
@@ -76,13 +70,13 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 	as(a, "n1", cluster.RoleMember)
 	as(a, "n2", cluster.RoleMember)
 	as(a, "n3", cluster.RoleAgent)
-	door := func(cert string) (*station, cluster.Member) {
-		s := newStations(t, 1)[0]
+	door := func(cert string) (*peerStation, cluster.Member) {
+		s := newPeerStations(t, 1)[0]
 		config, err := ServerTLS(a.Path(cert+".pem"), a.Path(cert+".key"), a.Path("ca.pem"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := NewPeerServer(PeerServerConfig{Node: s.node, Cluster: testCluster, Clock: s.clock, TLS: config})
+		server := NewPeerServer(PeerServerConfig{Node: s.node, Cluster: peerCluster, Clock: s.clock, TLS: config})
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +104,7 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		caller := NewPeers(PeersConfig{ID: row.says, Boot: 99, Cluster: testCluster, Clock: s.clock, TLS: config})
+		caller := NewPeers(PeersConfig{ID: row.says, Boot: 99, Cluster: peerCluster, Clock: s.clock, TLS: config})
 		deadline := s.clock.Now().Add(5 * time.Second)
 		calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{Hop: 1, Deadline: deadline, Move: &cluster.Move{From: 99, To: 1, ID: row.says}}}}
 		caller.Call(calls)
@@ -127,8 +121,8 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 // Promise: who has opened a stream speaks for itself alone. Asks under another name are refused,
 // and so is a stream under another's boot.
 func TestForgedSendersAreRefused(t *testing.T) {
-	s := newStations(t, 2)
-	me := greeting{testCluster, "n9", 9}
+	s := newPeerStations(t, 2)
+	me := greeting{peerCluster, "n9", 9}
 	stream := exchangeRaw(t, s[0], me.metadata())
 	for _, m := range []*peerv1.Move{{From: 2, To: 1, Id: []byte("n2")}, {From: 9, To: 1, Id: []byte("n2")}, {From: 2, To: 1, Id: []byte("n9")}} {
 		if err := stream.Send(&peerv1.Frame{Asks: []*peerv1.Ask{{Tag: 1, Hop: 1, Move: m}}}); err != nil {
@@ -139,7 +133,7 @@ func TestForgedSendersAreRefused(t *testing.T) {
 			t.Errorf("%v: %v, %v", m, r, err)
 		}
 	}
-	_, err := exchangeRaw(t, s[0], greeting{testCluster, "n9", 2}.metadata()).Recv()
+	_, err := exchangeRaw(t, s[0], greeting{peerCluster, "n9", 2}.metadata()).Recv()
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), `that of "n2"`) {
 		t.Errorf("under the boot of n2: %v", err)
 	}

@@ -95,7 +95,7 @@ func newOpenDoor(t testing.TB, c ServerConfig) (address string, in *intake) {
 	t.Helper()
 	c.Node, c.Clock = rpctest.Alone(t, perHour), clock.New()
 	c.Metrics = door.NewMetrics(c.Node)
-	s := NewServer(c)
+	s, in := newServer(c)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func newOpenDoor(t testing.TB, c ServerConfig) (address string, in *intake) {
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() { s.Stop(); <-done })
-	return l.Addr().String(), s.intake
+	return l.Addr().String(), in
 }
 
 func dial(t testing.TB, address string) penstockv1.RateLimiterClient {

@@ -23,13 +23,13 @@ import (
 	"penstock/rpc/rpctest"
 )
 
-var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Minute}
+var peerFive = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Minute}
 
 // call asks to for one unit of key through s.
-func (s *station) call(to cluster.Member, key string, timeout time.Duration) cluster.Call {
+func (s *peerStation) call(to cluster.Member, key string, timeout time.Duration) cluster.Call {
 	deadline := s.clock.Now().Add(timeout)
 	calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{
-		Hop: 1, Deadline: deadline, Items: []cluster.AskItem{{Limit: rpctest.MustLimit(five), Key: key, Cost: 1}},
+		Hop: 1, Deadline: deadline, Items: []cluster.AskItem{{Limit: rpctest.MustLimit(peerFive), Key: key, Cost: 1}},
 	}}}
 	s.peers.Call(calls)
 	return calls[0]
@@ -44,8 +44,8 @@ func wantCall(t *testing.T, c cluster.Call, unsent bool, text string) {
 }
 
 func TestPeerAnswers(t *testing.T) {
-	s := newStations(t, 2, five)
-	key := keyOf(s[1], 0)
+	s := newPeerStations(t, 2, peerFive)
+	key := peerKeyOf(s[1], 0)
 	for i := range 6 {
 		c := s[0].call(s[1].member, key, 5*time.Second)
 		if c.Err != nil {
@@ -55,7 +55,7 @@ func TestPeerAnswers(t *testing.T) {
 			t.Errorf("take %d: %+v", i+1, c.Answer)
 		}
 	}
-	c := s[0].call(s[1].member, keyOf(s[0], 0), 5*time.Second)
+	c := s[0].call(s[1].member, peerKeyOf(s[0], 0), 5*time.Second)
 	if c.Err != nil || c.Answer.Items[0].Status != cluster.StatusNotOwner || c.Answer.Items[0].Owner != "n1" {
 		t.Errorf("a key of n1 asked of n2: %+v, %v", c.Answer, c.Err)
 	}
@@ -64,7 +64,7 @@ func TestPeerAnswers(t *testing.T) {
 // Promise: a call to a peer that is not there says at once that nothing was sent, so it may be
 // repeated anywhere.
 func TestDeadPeerIsUnsent(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestDeadPeerIsUnsent(t *testing.T) {
 
 // Promise: no request hangs past its deadline. The peer takes the connection and never says a word.
 func TestSilentPeerIsUnsent(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func serveMute(t *testing.T, id string, boot uint64) (*mute, cluster.Member, *gr
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mute{me: greeting{testCluster, id, boot}}
+	m := &mute{me: greeting{peerCluster, id, boot}}
 	s := grpc.NewServer(grpc.WaitForHandlers(true))
 	peerv1.RegisterPeerServer(s, m)
 	go s.Serve(l)
@@ -128,7 +128,7 @@ func serveMute(t *testing.T, id string, boot uint64) (*mute, cluster.Member, *gr
 
 // Promise: what was written and not answered is unknown, never "not sent".
 func TestUnansweredIsUnknown(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	m, member, server := serveMute(t, "n2", 2)
 	wantCall(t, s.call(member, "a", 500*time.Millisecond), false, "no answer from peer n2")
 	if m.got.Load() != 1 {
@@ -152,7 +152,7 @@ func TestUnansweredIsUnknown(t *testing.T) {
 
 // Promise: what a stopping peer did not come to is "not sent", and may be repeated anywhere.
 func TestUntouchedIsUnsent(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	m, member, _ := serveMute(t, "n2", 2)
 	m.leave, m.served = 3, "1"
 	calls := make([]chan cluster.Call, m.leave)
@@ -170,7 +170,7 @@ func TestUntouchedIsUnsent(t *testing.T) {
 
 // Promise: a line that is closed under a call ends the call.
 func TestKeepClosesLines(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	m, member, _ := serveMute(t, "n2", 2)
 	done := make(chan cluster.Call)
 	go func() { done <- s.call(member, "a", time.Minute) }()
@@ -198,7 +198,7 @@ func TestKeepClosesLines(t *testing.T) {
 
 // Promise: a stranger at a known address is noticed before anything is asked of it.
 func TestStrangersAreUnsent(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	m, member, _ := serveMute(t, "n2", 2)
 	for _, c := range []struct {
 		name   string
@@ -224,8 +224,8 @@ func TestStrangersAreUnsent(t *testing.T) {
 
 // Promise: strangers with another cluster's name are refused, and are told why.
 func TestOtherClusterIsRefused(t *testing.T) {
-	ours := newStation(t, "n1", 1, "blue")
-	theirs := newStation(t, "n2", 2, "green")
+	ours := newPeerStation(t, "n1", 1, "blue")
+	theirs := newPeerStation(t, "n2", 2, "green")
 	ours.see([]cluster.Member{ours.member})
 	theirs.see([]cluster.Member{theirs.member})
 	c := ours.call(theirs.member, "a", time.Minute)
@@ -236,7 +236,7 @@ func TestOtherClusterIsRefused(t *testing.T) {
 }
 
 // exchangeRaw opens a stream to s as any program could, and returns it.
-func exchangeRaw(t *testing.T, s *station, md metadata.MD) peerv1.Peer_ExchangeClient {
+func exchangeRaw(t *testing.T, s *peerStation, md metadata.MD) peerv1.Peer_ExchangeClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+s.member.PeerAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -252,8 +252,8 @@ func exchangeRaw(t *testing.T, s *station, md metadata.MD) peerv1.Peer_ExchangeC
 
 // TestPeerDoor speaks to the door with generated code, which must understand it and be understood.
 func TestPeerDoor(t *testing.T) {
-	s := newStations(t, 1)[0]
-	me := greeting{testCluster, "n9", 9}
+	s := newPeerStations(t, 1)[0]
+	me := greeting{peerCluster, "n9", 9}
 
 	t.Run("asks are answered, broken ones too", func(t *testing.T) {
 		stream := exchangeRaw(t, s, me.metadata())
@@ -277,7 +277,7 @@ func TestPeerDoor(t *testing.T) {
 			}
 		}
 		header, err := stream.Header()
-		if g, _, ok := readGreeting(header); err != nil || !ok || g.node != "n1" || g.boot != 1 || g.cluster != testCluster {
+		if g, _, ok := readGreeting(header); err != nil || !ok || g.node != "n1" || g.boot != 1 || g.cluster != peerCluster {
 			t.Errorf("the header names %+v, %t, %v", g, ok, err)
 		}
 		stream.CloseSend()
@@ -294,7 +294,7 @@ func TestPeerDoor(t *testing.T) {
 		code codes.Code
 	}{
 		{"nobody", nil, codes.FailedPrecondition},
-		{"another protocol", metadata.Pairs(clusterKey, testCluster, nodeKey, "n9", bootKey, "9", protocolKey, "1"), codes.FailedPrecondition},
+		{"another protocol", metadata.Pairs(clusterKey, peerCluster, nodeKey, "n9", bootKey, "9", protocolKey, "1"), codes.FailedPrecondition},
 		{"another cluster", greeting{"other", "n9", 9}.metadata(), codes.PermissionDenied},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -311,8 +311,8 @@ func TestPeerDoor(t *testing.T) {
 // Promise: a door that closes tells how far it got, so that nothing that it did not touch is
 // reported as lost.
 func TestDrainedDoorSaysWhatItServed(t *testing.T) {
-	s := newStations(t, 2, five)
-	stream := exchangeRaw(t, s[1], greeting{testCluster, "n9", 9}.metadata())
+	s := newPeerStations(t, 2, peerFive)
+	stream := exchangeRaw(t, s[1], greeting{peerCluster, "n9", 9}.metadata())
 	if err := stream.Send(goodFrame()); err != nil {
 		t.Fatal(err)
 	}
@@ -339,8 +339,8 @@ func TestEndedStreamServesNothing(t *testing.T) {
 
 // Promise: a peer that comes back is used again within moments.
 func TestRestartedPeerIsFound(t *testing.T) {
-	s := newStations(t, 2, five)
-	key := keyOf(s[1], 0)
+	s := newPeerStations(t, 2, peerFive)
+	key := peerKeyOf(s[1], 0)
 	if c := s[0].call(s[1].member, key, time.Minute); c.Err != nil {
 		t.Fatal(c.Err)
 	}
@@ -350,7 +350,7 @@ func TestRestartedPeerIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := NewPeerServer(PeerServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock})
+	door := NewPeerServer(PeerServerConfig{Node: s[1].node, Cluster: peerCluster, Clock: s[1].clock})
 	s[1].doors = append(s[1].doors, door)
 	go door.Serve(l)
 	rpctest.Eventually(t, "the same boot is reached again", func() bool { return s[0].call(s[1].member, key, time.Minute).Err == nil })
@@ -359,8 +359,8 @@ func TestRestartedPeerIsFound(t *testing.T) {
 // Promise: kill of a peer in flight: no request hangs past its deadline, each gets a decision, and
 // every one that was not taken by the owner says so.
 func TestKilledOwner(t *testing.T) {
-	s := newStations(t, 2, tenThousand)
-	key := keyOf(s[1], 0)
+	s := newPeerStations(t, 2, peerTenThousand)
+	key := peerKeyOf(s[1], 0)
 	var wg sync.WaitGroup
 	var forwarded, degraded, held atomic.Int64
 	stop := make(chan struct{})
@@ -404,7 +404,7 @@ func TestKilledOwner(t *testing.T) {
 // Promise: memory is bounded while a peer does not read, and calls say at once that nothing was
 // sent.
 func TestFullLineRefuses(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a connection is taken, and nothing more: asks wait
 	if err != nil {
 		t.Fatal(err)
@@ -414,7 +414,7 @@ func TestFullLineRefuses(t *testing.T) {
 	deadline := s.clock.Now().Add(300 * time.Millisecond)
 	ask := &cluster.Ask{Deadline: deadline}
 	for range cluster.MaxItems {
-		ask.Items = append(ask.Items, cluster.AskItem{Limit: rpctest.MustLimit(five), Key: strings.Repeat("k", cluster.MaxKey), Cost: 1})
+		ask.Items = append(ask.Items, cluster.AskItem{Limit: rpctest.MustLimit(peerFive), Key: strings.Repeat("k", cluster.MaxKey), Cost: 1})
 	}
 	calls := make([]cluster.Call, 20)
 	for i := range calls {
@@ -432,7 +432,7 @@ func TestFullLineRefuses(t *testing.T) {
 // it is gone as soon as its machine says so, or its heirs would wait as long as for one that is
 // only silent.
 func TestDyingPeerIsGone(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -457,7 +457,7 @@ func TestDyingPeerIsGone(t *testing.T) {
 // is being killed takes a few connections on and drops them. Who asks meanwhile hears that it is
 // gone, and not that there is just no way: after that it would be left alone for a while.
 func TestKilledPeerIsGoneAtOnce(t *testing.T) {
-	s := newStations(t, 2)
+	s := newPeerStations(t, 2)
 	for round := range 5 {
 		proxy, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

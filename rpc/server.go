@@ -7,16 +7,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/experimental"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"penstock/cluster"
@@ -82,6 +77,12 @@ const streamWorkers = 128
 // NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors,
 // grpc.health.v1 and reflection.
 func NewServer(c ServerConfig) *Server {
+	s, _ := newServer(c)
+	return s
+}
+
+// newServer returns what weighs unfinished calls as well.
+func newServer(c ServerConfig) (*Server, *intake) {
 	ending, inlines := make(chan struct{}), door.OrNew(c.Inlines, c.Node)
 	weighed := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
 	if c.Metrics != nil {
@@ -112,51 +113,7 @@ func NewServer(c ServerConfig) *Server {
 	healthv1.RegisterHealthServer(s, &health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
 	reflection.Register(s)
 	calls.learn(s)
-	return &Server{Server: s, ending: ending, intake: weighed}
-}
-
-// doorOptions are what both gRPC doors have in common.
-func doorOptions(t *tls.Config) []grpc.ServerOption {
-	options := []grpc.ServerOption{
-		grpc.ConnectionTimeout(5 * time.Second),
-		grpc.MaxHeaderListSize(16 << 10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.WaitForHandlers(true),
-		experimental.BufferPool(buffers),
-	}
-	return append(options, grpc.Creds(transport(t)))
-}
-
-// transport is TLS, or plaintext if there is none.
-func transport(t *tls.Config) credentials.TransportCredentials {
-	if t == nil {
-		return insecure.NewCredentials()
-	}
-	return credentials.NewTLS(t)
-}
-
-// Server is a gRPC door: a *grpc.Server that can end its streams.
-type Server struct {
-	*grpc.Server
-	intake *intake       // nil: calls are not weighed
-	ending chan struct{} // closed when streams shall end
-	once   sync.Once
-}
-
-// GracefulStop takes no more calls, lets those under way be answered, and returns when all are.
-// Streams end with UNAVAILABLE after the requests that they have taken in; without that they would
-// last as long as their clients like.
-func (s *Server) GracefulStop() {
-	s.once.Do(func() { close(s.ending) })
-	s.Server.GracefulStop()
-}
-
-// Stop ends all calls at once, and returns when their handlers have. It may hurry a GracefulStop
-// along.
-func (s *Server) Stop() {
-	s.once.Do(func() { close(s.ending) })
-	s.Server.Stop()
+	return newDoorServer(s, ending), weighed
 }
 
 // rateLimiter is penstock.v1.RateLimiter.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"log/slog"
@@ -321,8 +322,9 @@ func TestServerWritesToItsTLS(t *testing.T) {
 // Promise: nodes with certificates of one authority reach each other; one without does not.
 func TestPeersOverTLS(t *testing.T) {
 	a := rpctest.NewAuthority(t, "ours")
-	as(a, "n1", cluster.RoleMember)
-	as(a, "n2", cluster.RoleMember)
+	for _, node := range []string{"n1", "n2"} {
+		a.IssueFor(node, NodeURI(node), RoleURI(cluster.RoleMember))
+	}
 	s := newStations(t, 2, five)
 	server, err := ServerTLS(a.Path("n2.pem"), a.Path("n2.key"), a.Path("ca.pem"))
 	if err != nil {
@@ -334,15 +336,26 @@ func TestPeersOverTLS(t *testing.T) {
 	}
 	to := s[1].member
 	to.PeerAddr = s[1].open(NewPeerServer(PeerServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock, TLS: server}))
-	config := s[0].peers.config
-	config.TLS = client
-	safe := &station{clock: s[0].clock, peers: NewPeers(config)}
-	defer safe.peers.Close()
-	if c := safe.call(to, keyOf(s[1], 0), time.Minute); c.Err != nil || !c.Answer.Items[0].Decision.Allowed {
+	call := func(c *tls.Config) cluster.Call {
+		peers := NewPeers(PeersConfig{
+			ID: "n1", Boot: 1, Cluster: testCluster, Clock: s[0].clock, TLS: c,
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		defer peers.Close()
+		deadline := s[0].clock.Now().Add(time.Minute)
+		calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{
+			Hop: 1, Deadline: deadline,
+			Items: []cluster.AskItem{{Limit: rpctest.MustLimit(five), Key: keyOf(s[1], 0), Cost: 1}},
+		}}}
+		peers.Call(calls)
+		return calls[0]
+	}
+	if c := call(client); c.Err != nil || !c.Answer.Items[0].Decision.Allowed {
 		t.Errorf("over TLS: %+v", c)
 	}
-	c := s[0].call(to, keyOf(s[1], 0), time.Minute)
-	wantCall(t, c, true, "peer n2")
+	if c := call(nil); !errors.Is(c.Err, cluster.ErrUnsent) || !strings.Contains(c.Err.Error(), "peer n2") {
+		t.Errorf("a call without TLS ended with %v; want one that was not sent, and peer n2", c.Err)
+	}
 
 	public := s[0].open(NewServer(ServerConfig{Node: s[0].node, Clock: s[0].clock, TLS: server}))
 	conn, err := grpc.NewClient("passthrough:///"+public, grpc.WithTransportCredentials(credentials.NewTLS(client)))

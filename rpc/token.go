@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
@@ -34,7 +35,7 @@ type admit struct {
 
 func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if a.clients != nil && !isHealth(call.FullMethodName) {
-		ticket := a.clients.Identify(first(call.Header, "authorization"), connectionState(ctx))
+		ticket := a.clients.Identify(firstValue(call.Header, "authorization"), connectionState(ctx))
 		if ticket == nil {
 			return nil, door.StatusError(access.ErrUnknown)
 		}
@@ -110,4 +111,12 @@ func (a *admit) learn(s *grpc.Server) {
 			a.single[name] = !m.IsClientStream && !m.IsServerStream && name != penstockv1.Admin_Drain_FullMethodName
 		}
 	}
+}
+
+// firstValue is the first value of key, or empty.
+func firstValue(md metadata.MD, key string) string {
+	if v := md.Get(key); len(v) > 0 {
+		return v[0]
+	}
+	return ""
 }

@@ -19,8 +19,8 @@ import (
 
 // Promise: a door takes words from the node that has opened the stream, and in its name alone.
 func TestForgedWordsAreRefused(t *testing.T) {
-	s := newStations(t, 1)[0]
-	stream := exchangeRaw(t, s, greeting{testCluster, "n9", 9}.metadata())
+	s := newPeerStations(t, 1)[0]
+	stream := exchangeRaw(t, s, greeting{peerCluster, "n9", 9}.metadata())
 	for want, w := range map[string]*peerv1.Words{
 		"":               theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9}),
 		"another sender": {From: 8, Id: []byte("n9"), Process: 8},
@@ -63,7 +63,7 @@ func (e *echo) Exchange(stream peerv1.Peer_ExchangeServer) error {
 }
 
 // callWords says something to a peer.
-func callWords(s *station, to cluster.Member) cluster.Call {
+func callWords(s *peerStation, to cluster.Member) cluster.Call {
 	until := s.clock.Now().Add(5 * time.Second)
 	w := wordsOf(ownership.Release{})
 	w.ID, w.From, w.Process = s.member.ID, ownership.Boot(s.member.Boot), s.member.Boot
@@ -75,12 +75,12 @@ func callWords(s *station, to cluster.Member) cluster.Call {
 
 // Promise: an answer is taken from the node that has greeted, and in its name alone.
 func TestForgedAnswersAreRefused(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	for want, words := range map[string]*peerv1.Words{
 		"":               theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9}),
 		"another sender": {From: 8, Id: []byte("n8"), Process: 8},
 	} {
-		to := servePeer(t, &echo{me: greeting{testCluster, "n9", 9}, words: words})
+		to := servePeer(t, &echo{me: greeting{peerCluster, "n9", 9}, words: words})
 		to.ID, to.Boot = "n9", 9
 		switch c := callWords(s, to); {
 		case want == "" && (c.Err != nil || c.Answer.Words == nil || c.Answer.Words.From != 9):
@@ -94,9 +94,9 @@ func TestForgedAnswersAreRefused(t *testing.T) {
 // Promise: a node of a boot, or even id, that nobody knows yet can be asked at its address; a boot
 // or an id that is named must be the one that answers.
 func TestCallsToAnAddress(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	words := theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9})
-	to := servePeer(t, &echo{me: greeting{testCluster, "n9", 9}, words: words})
+	to := servePeer(t, &echo{me: greeting{peerCluster, "n9", 9}, words: words})
 	for _, row := range []struct {
 		id   string
 		boot uint64
@@ -134,13 +134,13 @@ func (older) Exchange(peerv1.Peer_ExchangeServer) error {
 
 // Promise: nodes of two protocols refuse each other, and both ends say what to do.
 func TestAnotherProtocolIsExplained(t *testing.T) {
-	s := newStations(t, 1)[0]
+	s := newPeerStations(t, 1)[0]
 	to := servePeer(t, older{})
 	to.ID, to.Boot = "n9", 9
 	if c := callWords(s, to); c.Err == nil || strings.Count(c.Err.Error(), "--data-dir") != 1 {
 		t.Errorf("an older peer: %v", c.Err)
 	}
-	md := metadata.Pairs(clusterKey, testCluster, nodeKey, "n9", bootKey, "9", protocolKey, "1")
+	md := metadata.Pairs(clusterKey, peerCluster, nodeKey, "n9", bootKey, "9", protocolKey, "1")
 	_, err := exchangeRaw(t, s, md).Recv()
 	if err == nil || !strings.Contains(err.Error(), "--data-dir") {
 		t.Errorf("an older caller: %v", err)

@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -357,6 +358,15 @@ func (a *Authority) Issue(name, file string) {
 	a.T.Helper()
 	a.Sign(file, &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.Cert, a.Key)
+}
+
+// IssueFor writes a certificate for node, with URIs that say what it is.
+func (a *Authority) IssueFor(node string, uris ...*url.URL) {
+	a.T.Helper()
+	a.Sign(node, &x509.Certificate{
+		Subject: pkix.Name{CommonName: node}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: uris,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.Cert, a.Key)
 }
