@@ -57,16 +57,26 @@ var arrows = map[string]string{
 	"rpc -> ring":          "the status pages show who owns a key",
 	"rpc -> proto":         "the doors' messages",
 	"rpc -> rpc/door":      "what all doors share: faults, rights, limits brought along, metrics",
+	"rpc -> rpc/peer":      "the id of a hold says its limit as frames do",
+	"rpc -> rpc/wire":      "messages with a thousand items are read and written by hand",
 	"rpc -> rpc/clock":     "doors and lines read the node's clock",
 	"rpc -> rpc/access":    "every door asks what its client may do",
 	"rpc -> rpc/audit":     "what clients change is recorded",
 	"rpc -> rpc/fair":      "a client that asks for more than its share is refused",
 	"rpc -> rpc/ui":        "the page of a node",
 
-	"rpc -> cluster/ownership": "frames carry what boots say about ownership",
-
 	"rpc/clock -> limiter": "instants are limiter's",
 
+	"rpc/peer -> cluster":           "a node's asks travel to other nodes, and theirs to it",
+	"rpc/peer -> cluster/ownership": "frames carry what boots say about ownership",
+	"rpc/peer -> limiter":           "frames carry limits, decisions and entries",
+	"rpc/peer -> ring":              "partitions that frames name are those there are",
+	"rpc/peer -> proto":             "the names of the service and its method",
+	"rpc/peer -> rpc/clock":         "lines and their door read the node's clock",
+	"rpc/peer -> rpc/door":          "what all gRPC doors have in common",
+	"rpc/peer -> rpc/wire":          "frames are protobuf by hand",
+
+	"rpc/door -> rpc/wire":   "gRPC doors read into its buffers",
 	"rpc/door -> cluster":    "what is wrong with a request, the node says",
 	"rpc/door -> limiter":    "requests bring limits along",
 	"rpc/door -> rpc/access": "every door asks what its client may do",
@@ -104,6 +114,8 @@ var arrows = map[string]string{
 	"embedded -> limiter/rules":  "… and rules, if it has some",
 	"embedded -> rpc":            "… and the real world's hands",
 	"embedded -> rpc/clock":      "… its clock among them",
+	"embedded -> rpc/door":       "… and what opens a door",
+	"embedded -> rpc/peer":       "… and lines to other nodes",
 	"embedded -> rpc/client":     "it answers as a client does, so that a program can have either",
 
 	"sim -> cluster":        "the imagined world runs the real node",
@@ -123,6 +135,7 @@ var arrows = map[string]string{
 	"cmd/node -> rpc/clock":      "wiring",
 	"cmd/node -> rpc/door":       "wiring",
 	"cmd/node -> rpc/envoy":      "wiring",
+	"cmd/node -> rpc/peer":       "wiring",
 	"cmd/node -> rpc/redis":      "wiring",
 	"cmd/node -> rpc/access":     "wiring",
 	"cmd/node -> rpc/audit":      "wiring",
@@ -140,6 +153,11 @@ var testArrows = map[string]string{
 
 	"rpc -> rpc/rpctest": "nodes, authorities and a client of the Redis protocol",
 	"rpc -> rpc/redis":   "rights, audit and the gate hold at every door",
+
+	"rpc/peer -> rpc/rpctest": "limits, authorities and patience",
+
+	"rpc/client -> rpc/door": "… and its doors closed",
+	"rpc/client -> rpc/peer": "… or with lines to others",
 
 	"rpc/envoy -> rpc/clock": "the door is tested beside those of a node with a clock",
 
@@ -201,6 +219,11 @@ var walls = map[string]string{
 
 	"rpc/clock -> *": "the machine's clock knows instants and nothing that reads them",
 
+	"rpc/peer -> rpc": "lines know no door for clients",
+	"rpc/peer -> *":   "lines carry what a node says; wiring is cmd/node's work",
+
+	"rpc/wire -> *": "wire is bytes: what they mean is not known here",
+
 	"rpc/door -> rpc": "doors stand on what they share, and not the other way round",
 	"rpc/door -> *":   "what all doors share knows none of them, and no protocol",
 
@@ -252,11 +275,11 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "memberlist brings goroutines, clocks and callbacks under locks; only Views leave cluster/gossip",
 	},
 	"google.golang.org/grpc": {
-		rooms:  "rpc rpc/door rpc/rpctest rpc/client rpc/envoy proto",
+		rooms:  "rpc rpc/door rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in the simulator",
 	},
 	"google.golang.org/protobuf": {
-		rooms:  "rpc rpc/client rpc/envoy proto",
+		rooms:  "rpc rpc/peer rpc/wire rpc/client rpc/envoy proto",
 		reason: "messages of the wire stop at rpc; the node has types of its own",
 	},
 	"google.golang.org/genproto": {
@@ -268,7 +291,7 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "Envoy's messages as its authors generate them: copies of our own would collide with theirs in a program that has both",
 	},
 	"github.com/prometheus/client_golang": {
-		rooms:  "rpc rpc/door rpc/envoy rpc/redis",
+		rooms:  "rpc rpc/door rpc/envoy rpc/peer rpc/redis",
 		reason: "rooms count in plain fields beside the branch they count; a door reads them at scrape",
 	},
 	"github.com/goccy/go-yaml": {

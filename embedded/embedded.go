@@ -28,6 +28,8 @@ import (
 	"penstock/rpc"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/peer"
 )
 
 // Config describes a node. Its zero value is a node that is alone, without limits.
@@ -66,8 +68,8 @@ type PeerTLS struct{ Cert, Key, CA string }
 type Node struct {
 	clock  *clock.Clock
 	node   *cluster.Node
-	peers  *rpc.Peers
-	door   *rpc.Server    // for peers; nil if alone
+	peers  *peer.Lines
+	door   *door.Server   // for peers; nil if alone
 	served chan error     // ends with door
 	gossip *gossip.Gossip // nil if alone
 }
@@ -97,7 +99,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		member.Role = cluster.RoleAgent
 	}
 	n := &Node{clock: clock.New()}
-	n.peers = rpc.NewPeers(rpc.PeersConfig{ID: member.ID, Boot: member.Boot, Cluster: c.Cluster, Clock: n.clock, TLS: clientTLS, Logger: c.Logger})
+	n.peers = peer.NewLines(peer.LinesConfig{ID: member.ID, Boot: member.Boot, Cluster: c.Cluster, Clock: n.clock, TLS: clientTLS, Logger: c.Logger})
 	n.node, err = cluster.New(cluster.Config{
 		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory, Seed: newBoot()}),
 	})
@@ -216,7 +218,7 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 	if len(c.Join) == 0 {
 		member.State = cluster.StateActive
 	}
-	n.door = rpc.NewPeerServer(rpc.PeerServerConfig{Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t})
+	n.door = peer.NewServer(peer.ServerConfig{Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t})
 	n.served = make(chan error, 1)
 	go func() { n.served <- n.door.Serve(l) }()
 	n.gossip, err = gossip.Start(ctx, gossip.Config{

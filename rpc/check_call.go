@@ -14,6 +14,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/wire"
 )
 
 // checkCall is one Check with the memory of all that it is made of, used again and again: a
@@ -69,10 +70,10 @@ func (c *checkCall) readItems(b []byte) bool {
 		return false
 	}
 	c.begin(n)
-	outer := fields{rest: b}
+	outer := wire.Fields{Rest: b}
 	for i := range c.request.Items {
-		outer.next()
-		if !hotItem(outer.bytes, &c.request.Items[i]) {
+		outer.Next()
+		if !hotItem(outer.Bytes, &c.request.Items[i]) {
 			return false
 		}
 	}
@@ -82,22 +83,22 @@ func (c *checkCall) readItems(b []byte) bool {
 func hotItem(b []byte, to *cluster.Item) (ok bool) {
 	*to = cluster.Item{Cost: 1}
 	ok = true
-	f, identified := fields{rest: b}, false
-	for ok && f.next() {
+	f, identified := wire.Fields{Rest: b}, false
+	for ok && f.Next() {
 		switch {
-		case f.wire == protowire.BytesType && f.num == 1:
-			to.Limit, ok = textOf(f.bytes)
-		case f.wire == protowire.BytesType && f.num == 3:
-			to.Key = borrow(f.bytes)
-		case f.wire == protowire.VarintType && f.num == 4:
-			to.Cost = int64(f.value)
-		case f.wire == protowire.BytesType && f.num == 5 && !identified: // or there are two halves of one
-			identified, ok = true, readID(f.bytes, &to.ID)
+		case f.Wire == protowire.BytesType && f.Num == 1:
+			to.Limit, ok = textOf(f.Bytes)
+		case f.Wire == protowire.BytesType && f.Num == 3:
+			to.Key = wire.Borrow(f.Bytes)
+		case f.Wire == protowire.VarintType && f.Num == 4:
+			to.Cost = int64(f.Value)
+		case f.Wire == protowire.BytesType && f.Num == 5 && !identified: // or there are two halves of one
+			identified, ok = true, readID(f.Bytes, &to.ID)
 		default:
 			ok = false
 		}
 	}
-	return ok && f.err == nil
+	return ok && f.Err == nil
 }
 
 // written is the answer. It is the last that is asked of c, which others use from here on.

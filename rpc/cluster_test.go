@@ -20,7 +20,9 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/ring"
 	"penstock/rpc/clock"
+	"penstock/rpc/door"
 	"penstock/rpc/fair"
+	"penstock/rpc/peer"
 	"penstock/rpc/rpctest"
 )
 
@@ -32,8 +34,8 @@ type station struct {
 	member cluster.Member
 	clock  *clock.Clock
 	node   *cluster.Node
-	peers  *Peers
-	doors  []*Server // for peers, for clients
+	peers  *peer.Lines
+	doors  []*door.Server // for peers, for clients
 	conn   *grpc.ClientConn
 	client penstockv1.RateLimiterClient
 }
@@ -90,7 +92,7 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 	t.Helper()
 	s := &station{t: t, clock: clock.New()}
 	quiet := slog.New(slog.DiscardHandler)
-	s.peers = NewPeers(PeersConfig{ID: id, Boot: boot, Cluster: name, Clock: s.clock, Logger: quiet})
+	s.peers = peer.NewLines(peer.LinesConfig{ID: id, Boot: boot, Cluster: name, Clock: s.clock, Logger: quiet})
 	node, err := cluster.New(cluster.Config{
 		ID: id, Boot: boot, Clock: s.clock, Network: s.peers,
 		CallTimeout: time.Minute, // so that a busy machine does not look like a dead peer
@@ -101,7 +103,7 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 	}
 	s.node = node
 	s.member = cluster.Member{ID: id, Boot: boot, State: cluster.StateActive, Features: cluster.OwnFeatures}
-	s.member.PeerAddr = s.open(NewPeerServer(PeerServerConfig{Node: node, Cluster: name, Clock: s.clock}))
+	s.member.PeerAddr = s.open(peer.NewServer(peer.ServerConfig{Node: node, Cluster: name, Clock: s.clock}))
 	door := NewServer(ServerConfig{Node: node, Clock: s.clock, Gate: fair.New()})
 	door.RegisterService(&emptyService, nil) // for benchmarks
 	s.member.GRPCAddr = s.open(door)
@@ -121,7 +123,7 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 }
 
 // open serves d on loopback and returns the address.
-func (s *station) open(d *Server) string {
+func (s *station) open(d *door.Server) string {
 	s.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/wire"
 )
 
 // decode makes a request of the items in; their keys stay where they are.
@@ -18,7 +19,7 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 	c.begin(len(in))
 	for i, it := range in {
 		to := &c.request.Items[i]
-		*to = cluster.Item{Limit: it.Limit, Key: borrow(it.Key), Op: op}
+		*to = cluster.Item{Limit: it.Limit, Key: wire.Borrow(it.Key), Op: op}
 		switch {
 		case it.Cost != nil:
 			to.Cost = *it.Cost

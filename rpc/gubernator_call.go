@@ -13,6 +13,7 @@ import (
 	"penstock/cluster"
 	"penstock/proto/gubernator"
 	"penstock/rpc/door"
+	"penstock/rpc/wire"
 )
 
 // gubernatorCall is one GetRateLimits with the memory of all that it is made of. Those that come
@@ -48,23 +49,23 @@ func (c *gubernatorCall) read(b []byte) bool {
 	n := countItems(c.bytes)
 	c.asked = slices.Grow(c.asked[:0], n)[:n]
 	c.in.Requests = slices.Grow(c.in.Requests[:0], n)[:n]
-	outer := fields{rest: c.bytes}
+	outer := wire.Fields{Rest: c.bytes}
 	for i := range c.asked {
-		outer.next()
+		outer.Next()
 		to, ok := &c.asked[i], true
 		*to = gubernator.RateLimitReq{}
-		f := fields{rest: outer.bytes}
-		for ok && f.next() {
+		f := wire.Fields{Rest: outer.Bytes}
+		for ok && f.Next() {
 			switch {
-			case f.wire == protowire.BytesType && f.num == 1:
-				to.Name, ok = textOf(f.bytes)
-			case f.wire == protowire.BytesType && f.num == 2:
-				to.UniqueKey, ok = textOf(f.bytes)
+			case f.Wire == protowire.BytesType && f.Num == 1:
+				to.Name, ok = textOf(f.Bytes)
+			case f.Wire == protowire.BytesType && f.Num == 2:
+				to.UniqueKey, ok = textOf(f.Bytes)
 			default:
-				ok = f.wire == protowire.VarintType && setHit(to, f.num, f.value)
+				ok = f.Wire == protowire.VarintType && setHit(to, f.Num, f.Value)
 			}
 		}
-		if !ok || f.err != nil {
+		if !ok || f.Err != nil {
 			return false
 		}
 		c.in.Requests[i] = to

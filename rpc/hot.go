@@ -13,6 +13,7 @@ import (
 	"penstock/limiter"
 	"penstock/proto/gubernator"
 	"penstock/rpc/door"
+	"penstock/rpc/wire"
 )
 
 // hotCodec is protobuf at the door for clients. The messages that may have a thousand items it
@@ -44,7 +45,7 @@ func (c hotCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !hot {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	buf := data.MaterializeToBuffer(buffers)
+	buf := data.MaterializeToBuffer(wire.Buffers)
 	defer buf.Free()
 	if call.read(buf.ReadOnlyData()) {
 		return nil
@@ -68,13 +69,13 @@ func (w *hotWriter) begin(size int) {
 		w.b = make([]byte, 0, size)
 		return
 	}
-	w.memory = buffers.Get(size)
+	w.memory = wire.Buffers.Get(size)
 	w.b = (*w.memory)[:0]
 }
 
 func (w *hotWriter) free() {
 	if w.memory != nil {
-		buffers.Put(w.memory)
+		wire.Buffers.Put(w.memory)
 	}
 }
 
@@ -84,16 +85,18 @@ func (w *hotWriter) slice() mem.BufferSlice {
 		return mem.BufferSlice{mem.SliceBuffer(w.b)}
 	}
 	*w.memory = w.b
-	return mem.BufferSlice{mem.NewBuffer(w.memory, buffers)}
+	return mem.BufferSlice{mem.NewBuffer(w.memory, wire.Buffers)}
 }
 
-func (w *hotWriter) number(field protowire.Number, x int64) { w.b = appendUint(w.b, field, uint64(x)) }
+func (w *hotWriter) number(field protowire.Number, x int64) {
+	w.b = wire.AppendUint(w.b, field, uint64(x))
+}
 
-func (w *hotWriter) bool(field protowire.Number, x bool) { w.b = appendBool(w.b, field, x) }
+func (w *hotWriter) bool(field protowire.Number, x bool) { w.b = wire.AppendBool(w.b, field, x) }
 
 func (w *hotWriter) text(field protowire.Number, s string) {
 	w.unforeseen = w.unforeseen || !utf8.ValidString(s)
-	w.b = appendString(w.b, field, s)
+	w.b = wire.AppendString(w.b, field, s)
 }
 
 // open begins a message within the message, and close ends it. Most are so short that their length
@@ -249,33 +252,33 @@ func setHit(to *gubernator.RateLimitReq, field protowire.Number, v uint64) bool 
 }
 
 func readID(b []byte, id *cluster.ID) bool {
-	f := fields{rest: b}
-	for f.next() {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
 		switch {
-		case f.wire == protowire.Fixed64Type && f.num == 1:
-			id.Origin = f.value
-		case f.wire == protowire.VarintType && f.num == 2:
-			id.Sequence = f.value
+		case f.Wire == protowire.Fixed64Type && f.Num == 1:
+			id.Origin = f.Value
+		case f.Wire == protowire.VarintType && f.Num == 2:
+			id.Sequence = f.Value
 		default:
 			return false
 		}
 	}
-	return f.err == nil
+	return f.Err == nil
 }
 
 // countItems is how many items b has, or 0 if there is anything beside them.
 func countItems(b []byte) (n int) {
-	f := fields{rest: b}
-	for ; f.next(); n++ {
-		if f.num != 1 || f.wire != protowire.BytesType {
+	f := wire.Fields{Rest: b}
+	for ; f.Next(); n++ {
+		if f.Num != 1 || f.Wire != protowire.BytesType {
 			return 0
 		}
 	}
-	if f.err != nil {
+	if f.Err != nil {
 		return 0
 	}
 	return n
 }
 
 // textOf is b as a string that lies where b lies, and whether it may be one.
-func textOf(b []byte) (s string, ok bool) { return borrow(b), utf8.Valid(b) }
+func textOf(b []byte) (s string, ok bool) { return wire.Borrow(b), utf8.Valid(b) }

@@ -17,6 +17,8 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
+	"penstock/rpc/peer"
+	"penstock/rpc/wire"
 )
 
 // The id of a hold, as clients see it, says where the hold is: its limit and its key, beside 128
@@ -31,15 +33,15 @@ const (
 
 // holdToken is the id of the hold that was opened for it.
 func holdToken(it *cluster.Item) string {
-	b := appendFixed(nil, tokenOrigin, it.ID.Origin)
-	b = appendFixed(b, tokenSequence, it.ID.Sequence)
+	b := wire.AppendFixed(nil, tokenOrigin, it.ID.Origin)
+	b = wire.AppendFixed(b, tokenSequence, it.ID.Sequence)
 	if it.Inline != nil {
-		l := appendLimit(nil, it.Inline)
-		b = append(appendHead(b, tokenInline, len(l)), l...)
+		l := peer.AppendLimit(nil, it.Inline)
+		b = append(wire.AppendHead(b, tokenInline, len(l)), l...)
 	} else {
-		b = appendString(b, tokenLimit, it.Limit)
+		b = wire.AppendString(b, tokenLimit, it.Limit)
 	}
-	return base64.RawURLEncoding.EncodeToString(appendString(b, tokenKey, it.Key))
+	return base64.RawURLEncoding.EncodeToString(wire.AppendString(b, tokenKey, it.Key))
 }
 
 // readToken makes an item about the hold of that id.
@@ -53,35 +55,35 @@ func readToken(token string, inlines *door.Inlines) (cluster.Item, error) {
 	if err != nil || len(token) > maxToken {
 		return it, wrong
 	}
-	f := fields{rest: b}
-	for f.next() {
-		switch f.num {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
 		case tokenOrigin:
-			it.Hold.ID.Origin = f.value
+			it.Hold.ID.Origin = f.Value
 		case tokenSequence:
-			it.Hold.ID.Sequence = f.value
+			it.Hold.ID.Sequence = f.Value
 		case tokenLimit:
-			it.Limit = string(f.bytes)
+			it.Limit = string(f.Bytes)
 		case tokenInline:
-			if it.Inline, err = tokenInlineLimit(f.bytes, inlines); err != nil {
+			if it.Inline, err = tokenInlineLimit(f.Bytes, inlines); err != nil {
 				return it, wrong
 			}
 		case tokenKey:
-			it.Key = string(f.bytes)
+			it.Key = string(f.Bytes)
 		}
 	}
-	if f.err != nil || it.Key == "" || it.Hold.ID == (cluster.ID{}) || (it.Limit == "") == (it.Inline == nil) {
+	if f.Err != nil || it.Key == "" || it.Hold.ID == (cluster.ID{}) || (it.Limit == "") == (it.Inline == nil) {
 		return it, wrong
 	}
 	return it, nil
 }
 
 func tokenInlineLimit(b []byte, inlines *door.Inlines) (*limiter.Limit, error) {
-	f := fields{rest: b}
-	if !f.next() || f.num != frameLimits || f.wire != protowire.BytesType {
-		return nil, errFrame
+	f := wire.Fields{Rest: b}
+	if !f.Next() || f.Num != peer.FrameLimits || f.Wire != protowire.BytesType {
+		return nil, wire.ErrMessage
 	}
-	spec, err := readSpec(f.bytes)
+	spec, err := peer.ReadSpec(f.Bytes)
 	if err != nil {
 		return nil, err
 	}

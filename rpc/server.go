@@ -76,21 +76,21 @@ const streamWorkers = 128
 
 // NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors,
 // grpc.health.v1 and reflection.
-func NewServer(c ServerConfig) *Server {
+func NewServer(c ServerConfig) *door.Server {
 	s, _ := newServer(c)
 	return s
 }
 
 // newServer returns what weighs unfinished calls as well.
-func newServer(c ServerConfig) (*Server, *intake) {
+func newServer(c ServerConfig) (*door.Server, *intake) {
 	ending, inlines := make(chan struct{}), door.OrNew(c.Inlines, c.Node)
 	weighed := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
 	if c.Metrics != nil {
 		weighed.showIn(c.Metrics)
 	}
 	calls := &admit{clients: door.ClientsOf(c.Clients, c.AuthToken), single: make(map[string]bool), gate: c.Gate}
-	s := grpc.NewServer(append(doorOptions(c.TLS),
-		grpc.Creds(weighing{transport(c.TLS), weighed}),
+	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
+		grpc.Creds(weighing{door.Credentials(c.TLS), weighed}),
 		grpc.InTapHandle(calls.handle),
 		grpc.ForceServerCodecV2(newHotCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -113,7 +113,7 @@ func newServer(c ServerConfig) (*Server, *intake) {
 	healthv1.RegisterHealthServer(s, &health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
 	reflection.Register(s)
 	calls.learn(s)
-	return newDoorServer(s, ending), weighed
+	return door.NewServer(s, ending), weighed
 }
 
 // rateLimiter is penstock.v1.RateLimiter.

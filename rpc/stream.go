@@ -18,6 +18,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/wire"
 )
 
 const (
@@ -142,22 +143,22 @@ var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
 func (c *streamCall) read(b []byte) bool {
 	c.bytes = append(c.bytes[:0], b...)
 	c.tag, c.timeoutMs = 0, 0
-	f, asked := fields{rest: c.bytes}, false
-	for f.next() {
+	f, asked := wire.Fields{Rest: c.bytes}, false
+	for f.Next() {
 		switch {
-		case f.wire == protowire.VarintType && f.num == 1:
-			c.tag = f.value
-		case f.wire == protowire.BytesType && f.num == 2 && !asked: // or there are two halves of one
-			if asked = c.readItems(f.bytes); !asked {
+		case f.Wire == protowire.VarintType && f.Num == 1:
+			c.tag = f.Value
+		case f.Wire == protowire.BytesType && f.Num == 2 && !asked: // or there are two halves of one
+			if asked = c.readItems(f.Bytes); !asked {
 				return false
 			}
-		case f.wire == protowire.VarintType && f.num == 3:
-			c.timeoutMs = int64(f.value)
+		case f.Wire == protowire.VarintType && f.Num == 3:
+			c.timeoutMs = int64(f.Value)
 		default:
 			return false
 		}
 	}
-	return f.err == nil && asked
+	return f.Err == nil && asked
 }
 
 // readByLibrary reads any message.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/rpc/peer"
 )
 
 // Promise: whatever stands in the files of a certificate and its key, they are a pair that is good
@@ -27,7 +28,7 @@ func FuzzCertificates(f *testing.F) {
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "n1"}, DNSNames: []string{"n1"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		URIs: []*url.URL{NodeURI("n1"), RoleURI(cluster.RoleMember)},
+		URIs: []*url.URL{peer.NodeURI("n1"), peer.RoleURI(cluster.RoleMember)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	if err != nil {
@@ -65,7 +66,7 @@ func FuzzCertificates(f *testing.F) {
 		if pair.Leaf == nil || pair.PrivateKey == nil {
 			t.Fatal("a pair without certificate or key")
 		}
-		if CheckNode("a node with no name like this", cluster.RoleMember)(pair.Leaf) == nil {
+		if peer.CheckNode("a node with no name like this", cluster.RoleMember)(pair.Leaf) == nil {
 			t.Fatal("the certificate is everybody's")
 		}
 	})

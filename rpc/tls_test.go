@@ -3,9 +3,9 @@ package rpc
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"penstock/cluster"
+	"penstock/rpc/peer"
 	"penstock/rpc/rpctest"
 )
 
@@ -167,7 +168,7 @@ func TestFaultyTLSFilesAreNotTakenOver(t *testing.T) {
 	sign("n", "n1", -time.Hour, time.Hour)
 	f, err := TLSFiles{
 		Cert: a.Path("n.pem"), Key: a.Path("n.key"), CA: a.Path("ca.pem"),
-		Check:    CheckNode("n1", cluster.RoleMember),
+		Check:    peer.CheckNode("n1", cluster.RoleMember),
 		Reloaded: func(err error) { last = err },
 	}.open()
 	if err != nil {
@@ -323,7 +324,7 @@ func TestServerWritesToItsTLS(t *testing.T) {
 func TestPeersOverTLS(t *testing.T) {
 	a := rpctest.NewAuthority(t, "ours")
 	for _, node := range []string{"n1", "n2"} {
-		a.IssueFor(node, NodeURI(node), RoleURI(cluster.RoleMember))
+		a.IssueFor(node, peer.NodeURI(node), peer.RoleURI(cluster.RoleMember))
 	}
 	s := newStations(t, 2, five)
 	server, err := ServerTLS(a.Path("n2.pem"), a.Path("n2.key"), a.Path("ca.pem"))
@@ -335,9 +336,9 @@ func TestPeersOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := s[1].member
-	to.PeerAddr = s[1].open(NewPeerServer(PeerServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock, TLS: server}))
+	to.PeerAddr = s[1].open(peer.NewServer(peer.ServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock, TLS: server}))
 	call := func(c *tls.Config) cluster.Call {
-		peers := NewPeers(PeersConfig{
+		peers := peer.NewLines(peer.LinesConfig{
 			ID: "n1", Boot: 1, Cluster: testCluster, Clock: s[0].clock, TLS: c,
 			Logger: slog.New(slog.DiscardHandler),
 		})

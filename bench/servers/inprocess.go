@@ -16,8 +16,8 @@ import (
 	"penstock/cluster"
 	"penstock/embedded"
 	"penstock/limiter"
-	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/peer"
 )
 
 const embeddedName = "penstock, embedded"
@@ -124,7 +124,7 @@ func lone(spec limiter.Spec) (*cluster.Node, error) {
 	me := cluster.Member{ID: "bench", Boot: 1, State: cluster.StateActive}
 	n, err := cluster.New(cluster.Config{
 		ID: me.ID, Boot: me.Boot, Clock: clock, Table: limiter.NewTable(limiter.TableConfig{}),
-		Network: rpc.NewPeers(rpc.PeersConfig{ID: me.ID, Boot: me.Boot, Cluster: "bench", Clock: clock}),
+		Network: peer.NewLines(peer.LinesConfig{ID: me.ID, Boot: me.Boot, Cluster: "bench", Clock: clock}),
 	})
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"penstock/limiter"
 	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/peer"
 )
 
 const (
@@ -82,7 +83,7 @@ func Member(args []string) error {
 		join = []string{args[4]}
 	}
 	clock := clock.New()
-	peers := rpc.NewPeers(rpc.PeersConfig{ID: me.ID, Boot: me.Boot, Cluster: "penstock", Clock: clock, Logger: quiet})
+	peers := peer.NewLines(peer.LinesConfig{ID: me.ID, Boot: me.Boot, Cluster: "penstock", Clock: clock, Logger: quiet})
 	var network cluster.Network = peers
 	if args[5] == "empty" {
 		network = emptyCopies{peers}
@@ -96,7 +97,7 @@ func Member(args []string) error {
 	node.Start()
 	failed := make(chan error, 2)
 	go func() {
-		failed <- rpc.NewPeerServer(rpc.PeerServerConfig{Node: node, Cluster: "penstock", Clock: clock}).Serve(between)
+		failed <- peer.NewServer(peer.ServerConfig{Node: node, Cluster: "penstock", Clock: clock}).Serve(between)
 	}()
 	go func() { failed <- rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock}).Serve(door) }()
 	g, err := gossip.Start(ctx, gossip.Config{
@@ -124,7 +125,7 @@ func Member(args []string) error {
 const founders = 2
 
 // emptyCopies sends messages about copies without the copies.
-type emptyCopies struct{ *rpc.Peers }
+type emptyCopies struct{ *peer.Lines }
 
 // Call is that of the Network. The asks belong to the caller, so Call restores them after sending
 // others.
@@ -137,7 +138,7 @@ func (e emptyCopies) Call(calls []cluster.Call) {
 			calls[i].Ask = &ask
 		}
 	}
-	e.Peers.Call(calls)
+	e.Lines.Call(calls)
 	for i := range calls {
 		calls[i].Ask = own[i].Ask
 	}

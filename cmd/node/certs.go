@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"penstock/cluster"
-	"penstock/rpc"
+	"penstock/rpc/peer"
 )
 
 // certsVerb makes the certificates that nodes show each other.
@@ -143,7 +143,7 @@ func (v *certsAdd) fill(c *x509.Certificate) {
 		}
 	}
 	c.Subject.CommonName = v.Node
-	c.URIs = []*url.URL{rpc.NodeURI(v.Node), rpc.RoleURI(role)}
+	c.URIs = []*url.URL{peer.NodeURI(v.Node), peer.RoleURI(role)}
 	c.KeyUsage = x509.KeyUsageDigitalSignature
 	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"penstock/cluster"
-	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/peer"
 )
 
 // With --data-dir a node writes what it knows to a file every few seconds, and once more when it
@@ -81,7 +81,7 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	began, entries, broken := time.Now(), 0, 0
 	var age time.Duration
 	var others []string
-	err = rpc.ReadSnapshot(f, func(written time.Time, m *cluster.Move) {
+	err = peer.ReadSnapshot(f, func(written time.Time, m *cluster.Move) {
 		age = time.Since(written)
 		if m.ID != "" {
 			others = append(others, strings.Clone(m.ID))
@@ -90,7 +90,7 @@ func (d *dataDir) restore(node *cluster.Node) error {
 		entries, broken = entries+taken, broken+len(m.Entries)+len(m.Holds)-taken
 	})
 	node.Await(age, others)
-	if errors.Is(err, rpc.ErrForeign) {
+	if errors.Is(err, peer.ErrForeign) {
 		return fmt.Errorf("--data-dir: %s: %w; move it away, or give another directory", name, err)
 	}
 	if d.damaged = err != nil || broken > 0; d.damaged {
@@ -123,7 +123,7 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 		return err
 	}
 	began := time.Now()
-	entries, err := rpc.WriteSnapshot(f, others, node.Table(), node.Book(), clock)
+	entries, err := peer.WriteSnapshot(f, others, node.Table(), node.Book(), clock)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -22,7 +22,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc"
+	"penstock/rpc/peer"
 )
 
 // kept are three processes with a directory each, and some keys that have been charged.
@@ -143,7 +143,7 @@ func (k *kept) onDisk() int {
 		if err != nil {
 			continue
 		}
-		err = rpc.ReadSnapshot(f, func(_ time.Time, m *cluster.Move) {
+		err = peer.ReadSnapshot(f, func(_ time.Time, m *cluster.Move) {
 			for _, e := range m.Entries {
 				found[strings.Clone(e.Key)] = true
 			}

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"penstock/cluster"
-	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/peer"
 )
 
 // forge has a node of any name and boot send moves to the peer door of another one, and returns the
 // last error.
 func forge(to cluster.Member, id string, boot uint64, moves ...*cluster.Move) error {
 	clock := clock.New()
-	peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: boot, Cluster: "penstock", Clock: clock})
+	peers := peer.NewLines(peer.LinesConfig{ID: id, Boot: boot, Cluster: "penstock", Clock: clock})
 	defer peers.Close()
 	var err error
 	for _, m := range moves {

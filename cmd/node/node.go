@@ -27,6 +27,7 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/envoy"
 	"penstock/rpc/fair"
+	"penstock/rpc/peer"
 	"penstock/rpc/redis"
 )
 
@@ -39,7 +40,7 @@ type running struct {
 	host     string         // for listeners on all addresses: one by which others reach them
 	clock    *clock.Clock
 	node     *cluster.Node
-	peers    *rpc.Peers
+	peers    *peer.Lines
 	gossip   *gossip.Gossip  // nil if --gossip is off
 	limits   *policy.Watcher // nil without --limits
 	envoy    *envoy.Door
@@ -155,7 +156,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		peerTLS = func() *tls.Config { return rpc.PeerTLS(now()) }
 	}
 	r.clock = clock.New()
-	r.peers = rpc.NewPeers(rpc.PeersConfig{
+	r.peers = peer.NewLines(peer.LinesConfig{
 		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock, Renewed: peerTLS, Logger: r.log,
 	})
 	var err error
@@ -272,7 +273,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		if peerTLS != nil {
 			pages.Metrics.AddCertificate("peer", peerTLS)
 		}
-		o.serveGRPC(rpc.NewPeerServer(rpc.PeerServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log}))
+		o.serveGRPC(peer.NewServer(peer.ServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log}))
 	}
 	return nil
 }

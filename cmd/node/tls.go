@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"penstock/rpc"
+	"penstock/rpc/peer"
 )
 
 // tlsState is how the last reading of each group of TLS files ended. mu guards faulty.
@@ -49,7 +50,7 @@ func (r *running) tlsFiles(flag, cert, key, ca string) rpc.TLSFiles {
 func (r *running) peerFiles() rpc.TLSFiles {
 	s := &r.settings
 	files := r.tlsFiles("--peer-tls-cert", s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA)
-	files.Check = rpc.CheckNode(r.member.ID, r.member.Role)
+	files.Check = peer.CheckNode(r.member.ID, r.member.Role)
 	return files
 }
 

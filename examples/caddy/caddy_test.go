@@ -25,6 +25,7 @@ import (
 	"penstock/limiter/policy"
 	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/peer"
 )
 
 // node is a Penstock by itself, with the limits of the nginx example.
@@ -36,7 +37,7 @@ func node(t *testing.T) http.Handler {
 	}
 	clock := clock.New()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock, Network: rpc.NewPeers(rpc.PeersConfig{ID: "n1", Boot: 1, Clock: clock}),
+		ID: "n1", Boot: 1, Clock: clock, Network: peer.NewLines(peer.LinesConfig{ID: "n1", Boot: 1, Clock: clock}),
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
 	})
 	if err != nil {

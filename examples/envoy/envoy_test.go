@@ -27,9 +27,9 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/policy"
-	"penstock/rpc"
 	"penstock/rpc/clock"
 	"penstock/rpc/envoy"
+	"penstock/rpc/peer"
 )
 
 // read is envoy.yaml as Envoy reads it: a field that does not exist is an error.
@@ -175,7 +175,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	node, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: noon{}, Network: rpc.NewPeers(rpc.PeersConfig{ID: "n1", Boot: 1, Clock: clock.New()}),
+		ID: "n1", Boot: 1, Clock: noon{}, Network: peer.NewLines(peer.LinesConfig{ID: "n1", Boot: 1, Clock: clock.New()}),
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
 	})
 	if err != nil {

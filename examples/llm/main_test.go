@@ -14,6 +14,7 @@ import (
 	"penstock/rpc"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
+	"penstock/rpc/peer"
 )
 
 // node runs a node with the limits of the proxy, and returns a client of it.
@@ -21,7 +22,7 @@ func node(t *testing.T) *client.Client {
 	t.Helper()
 	clock := clock.New()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock, Network: rpc.NewPeers(rpc.PeersConfig{ID: "n1", Boot: 1, Cluster: "test", Clock: clock}),
+		ID: "n1", Boot: 1, Clock: clock, Network: peer.NewLines(peer.LinesConfig{ID: "n1", Boot: 1, Cluster: "test", Clock: clock}),
 		Table: limiter.NewTable(limiter.TableConfig{}),
 	})
 	if err != nil {

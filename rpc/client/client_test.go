@@ -25,16 +25,18 @@ import (
 	"penstock/rpc"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/peer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serveNode runs a node that owns everything, with a limit "five" and a limit "big", and returns
 // its server and address.
-func serveNode(t testing.TB, id string) (*rpc.Server, string) {
+func serveNode(t testing.TB, id string) (*door.Server, string) {
 	t.Helper()
 	clock := clock.New()
-	peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: 1, Cluster: "test", Clock: clock})
+	peers := peer.NewLines(peer.LinesConfig{ID: id, Boot: 1, Cluster: "test", Clock: clock})
 	node, err := cluster.New(cluster.Config{ID: id, Boot: 1, Clock: clock, Network: peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
 	if err != nil {
 		t.Fatal(err)

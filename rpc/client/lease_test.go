@@ -24,19 +24,20 @@ import (
 	"penstock/rpc"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
+	"penstock/rpc/peer"
 )
 
 // manyUnits are more than a test uses up before it has a lease, however slow that is.
 const manyUnits = 100_000_000
 
-// door is a node of a cluster, and how to reach it.
-type door struct {
+// entry is a node of a cluster, and how to reach it.
+type entry struct {
 	node *cluster.Node
 	addr string // for clients
 }
 
 // serveCluster runs nodes with a limit "lent", leased, and "exact", of as many units.
-func serveCluster(t testing.TB, nodes int, units int64) []door {
+func serveCluster(t testing.TB, nodes int, units int64) []entry {
 	t.Helper()
 	limits := cluster.Limits{}
 	for name, c := range map[string]limiter.Consistency{"lent": limiter.Leased, "exact": limiter.Exact} {
@@ -58,10 +59,10 @@ func serveCluster(t testing.TB, nodes int, units int64) []door {
 		t.Cleanup(s.Stop)
 		return l.Addr().String()
 	}
-	all, members := make([]door, nodes), make([]cluster.Member, nodes)
+	all, members := make([]entry, nodes), make([]cluster.Member, nodes)
 	for i := range all {
 		id, boot, clock := fmt.Sprintf("n%d", i+1), uint64(i+1), clock.New()
-		peers := rpc.NewPeers(rpc.PeersConfig{ID: id, Boot: boot, Cluster: "test", Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+		peers := peer.NewLines(peer.LinesConfig{ID: id, Boot: boot, Cluster: "test", Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 		node, err := cluster.New(cluster.Config{
 			ID: id, Boot: boot, Clock: clock, Network: peers, CallTimeout: time.Minute,
 			Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
@@ -71,10 +72,10 @@ func serveCluster(t testing.TB, nodes int, units int64) []door {
 		}
 		node.SetLimits(limits)
 		t.Cleanup(peers.Close)
-		all[i] = door{node: node, addr: serve(rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock}))}
+		all[i] = entry{node: node, addr: serve(rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock}))}
 		members[i] = cluster.Member{
 			ID: id, Boot: boot, State: cluster.StateActive, GRPCAddr: all[i].addr, Features: cluster.OwnFeatures,
-			PeerAddr: serve(rpc.NewPeerServer(rpc.PeerServerConfig{Node: node, Cluster: "test", Clock: clock})),
+			PeerAddr: serve(peer.NewServer(peer.ServerConfig{Node: node, Cluster: "test", Clock: clock})),
 		}
 	}
 	for i := range all {
@@ -96,7 +97,7 @@ func serveCluster(t testing.TB, nodes int, units int64) []door {
 }
 
 // ranOut is how many holds were charged in full, because nobody had settled them.
-func ranOut(all []door) (n uint64) {
+func ranOut(all []entry) (n uint64) {
 	for i := range all {
 		n += all[i].node.Stats().RanOut.Load()
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -360,6 +361,22 @@ func (a *Authority) Issue(name, file string) {
 		Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.Cert, a.Key)
+}
+
+// Config is TLS for either end, by the certificate in a file that Issue or IssueFor has written: it
+// shows that, and trusts a alone.
+func (a *Authority) Config(file string) *tls.Config {
+	a.T.Helper()
+	pair, err := tls.LoadX509KeyPair(a.Path(file+".pem"), a.Path(file+".key"))
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(a.Cert)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair},
+		RootCAs: roots, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
+	}
 }
 
 // IssueFor writes a certificate for node, with URIs that say what it is.

@@ -1,0 +1,286 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/rpc/clock"
+	"penstock/rpc/door"
+	"penstock/rpc/wire"
+)
+
+// ServerConfig makes the door for other nodes. Node, Cluster and Clock are required.
+type ServerConfig struct {
+	Node    *cluster.Node
+	Cluster string       // name of the cluster; nodes of another one are refused
+	Clock   *clock.Clock // the node's
+	TLS     *tls.Config  // nil: plaintext. See ServerTLS
+	Logger  *slog.Logger // default slog.Default
+}
+
+// NewServer makes the door for other nodes: it reads the asks of each frame, has the node
+// answer them from memory, and writes the answers as one reply. So answers are batched as the asks
+// were, and nothing here waits; an ask that may wait (cluster.Ask.Waits), or of which others have
+// to hear before it is answered (cluster.Node.Tells), gets a goroutine and a reply of its own.
+func NewServer(c ServerConfig) *door.Server {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	d := &peerDoor{
+		node: c.Node, clock: c.Clock, log: c.Logger, ending: make(chan struct{}),
+		me: greeting{c.Cluster, c.Node.ID(), c.Node.Boot()},
+	}
+	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
+		grpc.ForceServerCodecV2(wire.RawCodec{}),
+		grpc.MaxConcurrentStreams(4096),
+		grpc.MaxRecvMsgSize(4<<20),
+	)...)
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: peerv1.Peer_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName: peerv1.Peer_ServiceDesc.Streams[0].StreamName, ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error { return d.exchange(stream) },
+		}},
+	}, nil)
+	return door.NewServer(s, d.ending)
+}
+
+// peerDoor serves the streams of other nodes.
+type peerDoor struct {
+	node   *cluster.Node
+	clock  *clock.Clock
+	me     greeting
+	log    *slog.Logger
+	limits door.LimitCache
+	late   lateBudget    // of all streams
+	turned turnedAway    // who was refused lately
+	ending chan struct{} // closed when the door closes
+}
+
+// meet is who has opened a stream. The certificate that it shows, if the connection has any, must
+// be its own, and its boot no other node's.
+func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err error) {
+	other, err = d.me.admit(ctx)
+	if err != nil {
+		return other, false, err
+	}
+	if id := shown(ctx); id != nil {
+		role := cluster.RoleMember
+		if agent = !id.is(role); agent { // then it may not say what only members say (forged)
+			role = cluster.RoleAgent
+		}
+		err = id.check(other.node, role)
+	}
+	if v := d.node.View(); err == nil && v != nil {
+		for i := range v.Members {
+			if m := &v.Members[i]; m.Boot == other.boot && m.ID != other.node {
+				err = fmt.Errorf("boot %016x is that of %q, not of %q", other.boot, m.ID, other.node)
+			}
+		}
+	}
+	if err == nil {
+		return other, agent, nil
+	}
+	if d.turned.first(other.node, time.Now()) {
+		d.log.Warn("a peer is refused", "peer", other.node, "reason", err)
+	}
+	return other, agent, status.Errorf(codes.PermissionDenied, "node %s refuses %q: %v", d.me.node, other.node, err)
+}
+
+// turnedAway are the names under which somebody was refused lately, so that each is logged once in
+// a while, and few are remembered.
+type turnedAway struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+const (
+	turnedEvery = time.Minute
+	turnedMost  = 64
+)
+
+// first reports whether name was not refused within the last turnedEvery.
+func (t *turnedAway) first(name string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.at, func(_ string, at time.Time) bool { return now.Sub(at) >= turnedEvery })
+	if _, known := t.at[name]; known || len(t.at) >= turnedMost {
+		return false
+	}
+	if t.at == nil {
+		t.at = make(map[string]time.Time)
+	}
+	t.at[name] = now
+	return true
+}
+
+// exchange serves one stream until the peer or the door ends it. In both cases the trailer says how
+// far it got.
+func (d *peerDoor) exchange(stream grpc.ServerStream) error {
+	other, agent, refused := d.meet(stream.Context())
+	if refused != nil && other.cluster == d.me.cluster { // without a greeting the caller reads why, and tries again later
+		return refused
+	}
+	if err := stream.SendHeader(d.me.metadata()); err != nil {
+		return err
+	}
+	if refused != nil {
+		return refused
+	}
+	defer d.node.Membership().LineUp(other.boot)()
+	e := &exchange{door: d, peer: other, agent: agent, send: stream.SendMsg, frames: frameReader{known: &d.limits}}
+	over := make(chan error, 1)
+	go func() { over <- e.run(stream) }()
+	var err error
+	select {
+	case err = <-over:
+	case <-d.ending:
+		err = status.Error(codes.Unavailable, "this node is stopping")
+	}
+	e.mu.Lock() // waits for the frame that is being served
+	defer e.mu.Unlock()
+	e.ended = true
+	stream.SetTrailer(metadata.Pairs(servedKey, strconv.FormatUint(e.served, 10)))
+	if errors.Is(err, io.EOF) { // the peer closes the stream
+		return nil
+	}
+	return err
+}
+
+// exchange is one stream at work.
+type exchange struct {
+	door   *peerDoor
+	peer   greeting // who is at the other end
+	agent  bool     // by its certificate it is an agent
+	late   lateBudget
+	send   func(reply any) error
+	frames frameReader
+	reply  []byte
+	given  cluster.Answer // the last one
+
+	mu     sync.Mutex // held while a frame is served; guards the two below
+	served uint64     // tag of the last ask
+	ended  bool       // no further frame is served
+}
+
+func (e *exchange) run(stream grpc.ServerStream) error {
+	for {
+		var m wire.Message
+		if err := stream.RecvMsg(&m); err != nil {
+			return err
+		}
+		err := e.answer(m.Bytes())
+		m.Free()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (e *exchange) answer(frame []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return io.EOF
+	}
+	if err := e.serve(frame); err != nil {
+		return err
+	}
+	if len(e.reply) == 0 { // all of it is answered later
+		return nil
+	}
+	return e.send(&e.reply)
+}
+
+// answerLater answers an ask that may wait.
+func (e *exchange) answerLater(tag uint64, a *cluster.Ask, weight int) {
+	defer e.leave(weight)
+	e.answerLate(appendAnswer(nil, tag, e.door.node.Deliver(a)))
+}
+
+func (e *exchange) answerLate(reply []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.ended {
+		_ = e.send(&reply) // the reader learns that the stream has ended
+	}
+}
+
+// answerWhenTold answers an ask that was decided, and gave back what others have to hear of first.
+func (e *exchange) answerWhenTold(tag uint64, a *cluster.Ask, answer *cluster.Answer, weight int) {
+	defer e.leave(weight)
+	e.door.node.Confirm(a, answer)
+	e.answerLate(appendAnswer(nil, tag, answer))
+}
+
+// keep is a, which has no Move, with its own copy of what lies in the frame.
+func keep(a *cluster.Ask) *cluster.Ask {
+	kept := *a
+	kept.Items, kept.Forget = slices.Clone(a.Items), slices.Clone(a.Forget)
+	for i := range kept.Items {
+		it := &kept.Items[i]
+		it.Key = strings.Clone(it.Key)
+		if it.Hold != nil {
+			it.Hold.Holder = strings.Clone(it.Hold.Holder)
+		}
+	}
+	return &kept
+}
+
+// serve has the asks of a frame answered into e.reply. The keys that the node sees lie in b.
+func (e *exchange) serve(b []byte) error {
+	e.reply = e.reply[:0]
+	err := e.frames.read(b, e.door.clock.Now(), func(tag uint64, a *cluster.Ask, err error) {
+		e.served = tag
+		if err != nil {
+			e.reply = appendRefusal(e.reply, tag, err.Error())
+			return
+		}
+		if reason := e.forged(a); reason != "" {
+			e.reply = appendRefusal(e.reply, tag, reason)
+			return
+		}
+		weight := weigh(a)
+		if a.Relay && (!e.known() || !e.enter(weight, relaysAtOnce, relayBytes)) {
+			a.Relay = false // the asker hears that this node does not hold the keys, and goes on without it
+		} else if a.Relay || a.Waits() && e.enter(weight, lateAtOnce, lateBytes) {
+			go e.answerLater(tag, keep(a), weight)
+			return
+		}
+		if a.Waits() {
+			e.reply = appendRefusal(e.reply, tag, errTooMuchWaits)
+			return
+		}
+		if e.door.node.DeliverInto(a, &e.given); e.door.node.Tells(a, &e.given) {
+			e.force(weight) // it is charged already: too late to refuse it
+			given := e.given
+			given.Items, given.Owners = slices.Clone(given.Items), slices.Clone(given.Owners)
+			e.given = cluster.Answer{}
+			go e.answerWhenTold(tag, keep(a), &given, weight)
+			return
+		}
+		e.reply = appendAnswer(e.reply, tag, &e.given)
+	})
+	if err != nil {
+		return status.Errorf(codes.InvalidArgument, "a frame %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,392 @@
+package peer
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/door"
+	"penstock/rpc/wire"
+)
+
+// This file reads and writes the messages of proto/penstock/peer/v1/peer.proto by hand. The
+// generated code would allocate five times for each item and copy each key; here a key stays in the
+// frame until the table keeps it. The tests hold the two against each other.
+
+// maxAsks bounds what one frame can cost: a frame of 4 MiB has room for a million asks of nothing,
+// each with its refusal. A line stops at 1 MiB (maxFrame), where the smallest asks are not yet ten
+// thousand.
+const maxAsks = 1 << 14
+
+// Field numbers of peer.proto.
+const (
+	FrameLimits, frameAsks = 1, 2
+
+	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitFlags = 1, 2, 3, 4, 5, 6, 7
+	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone   = 8, 9, 10, 11, 12, 13
+	limitOverride                                                                        = 14
+
+	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay, askFrom, askForget = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+
+	askWords = 11
+
+	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
+	itemHold, itemTell                                                                = 9, 10
+
+	askedOrigin, askedSequence, askedTTL, askedHolder, askedCharge = 1, 2, 3, 4, 6
+
+	replyAnswers = 1
+
+	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff, answerLeaving = 1, 2, 3, 4, 5, 6, 7, 8
+
+	answerWords, answerEpoch = 10, 11
+
+	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
+
+	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
+	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold, outcomeRestarted, outcomeTold             = 9, 10, 11, 12, 13, 14, 15
+)
+
+// frameWriter makes a frame of asks.
+type frameWriter struct {
+	buf    []byte
+	limits []*limiter.Limit // written so far, by index
+	last   int              // index of the limit of the item before
+	index  map[*limiter.Limit]int
+}
+
+func (w *frameWriter) reset() {
+	w.buf = w.buf[:0]
+	clear(w.limits)
+	w.limits, w.last = w.limits[:0], 0
+	clear(w.index)
+}
+
+// add appends a with its tag; left is what remains of its deadline, in nanoseconds.
+func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
+	size := askSize(w, tag, a, left) // which may write limits
+	b := wire.AppendHead(w.buf, frameAsks, size)
+	b = wire.AppendUint(b, askTag, tag)
+	b = wire.AppendFixed(b, askRingHash, a.RingHash)
+	b = wire.AppendUint(b, askHop, uint64(a.Hop))
+	b = wire.AppendBool(b, askAtomic, a.Atomic)
+	b = wire.AppendUint(b, askLeft, uint64(left))
+	for i := range a.Items {
+		it := &a.Items[i]
+		limit := w.limit(it.Limit)
+		b = wire.AppendHead(b, askItems, itemSize(it, limit))
+		b = wire.AppendUint(b, itemLimit, uint64(limit))
+		b = wire.AppendString(b, itemKey, it.Key)
+		b = wire.AppendUint(b, itemCost, protowire.EncodeZigZag(it.Cost))
+		b = wire.AppendUint(b, itemOp, uint64(it.Op))
+		b = wire.AppendFixed(b, itemOrigin, it.ID.Origin)
+		b = wire.AppendUint(b, itemSequence, it.ID.Sequence)
+		if it.Terms != (cluster.Terms{}) {
+			b = wire.AppendUint(b, itemTerms, termsBits(&it.Terms))
+			b = wire.AppendUint(b, itemAt, protowire.EncodeZigZag(int64(it.At)))
+		}
+		if it.Hold != nil {
+			b = appendHold(b, it.Hold)
+		}
+		b = wire.AppendBool(b, itemTell, it.Tell)
+	}
+	b = wire.AppendBool(b, askRelay, a.Relay)
+	if a.Move != nil {
+		b = w.appendMove(wire.AppendHead(b, askMove, moveSize(w, a.Move)), a.Move)
+	}
+	b = wire.AppendFixed(b, askFrom, a.From)
+	b = appendBoots(b, askForget, a.Forget)
+	w.buf = appendWords(b, askWords, a.Words)
+}
+
+func itemSize(it *cluster.AskItem, limit int) int {
+	n := wire.SizeUint(uint64(limit)) + wire.SizeString(it.Key) + wire.SizeUint(protowire.EncodeZigZag(it.Cost)) + wire.SizeUint(uint64(it.Op)) +
+		wire.SizeFixed(it.ID.Origin) + wire.SizeUint(it.ID.Sequence) + wire.SizeBool(it.Tell)
+	if it.Terms != (cluster.Terms{}) {
+		n += wire.SizeUint(termsBits(&it.Terms)) + wire.SizeUint(protowire.EncodeZigZag(int64(it.At)))
+	}
+	if it.Hold != nil {
+		n += wire.SizeBytes(holdSize(it.Hold))
+	}
+	return n
+}
+
+func termsBits(t *cluster.Terms) uint64 { return bitsOf(&t.Report, &t.Drain, &t.Strict, &t.Timed) }
+
+func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.Strict, &t.Timed) }
+
+// limitBits are the flags of l.
+func limitBits(l *limiter.Limit) uint64 {
+	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
+	leased, released := l.Consistency == limiter.Leased, l.Unsettled == limiter.UnsettledRelease
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited, &leased, &l.Nameless, &l.Inline)
+}
+
+func setLimitBits(s *limiter.Spec, v uint64) {
+	var replicated, released, leased bool
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited, &leased, &s.Nameless, &s.Inline)
+	if leased {
+		s.Consistency = limiter.Leased
+	}
+	if released {
+		s.Unsettled = limiter.UnsettledRelease
+	}
+	if replicated {
+		s.Consistency = limiter.Replicated
+	}
+}
+
+// bitsOf has a bit for each flag, the first one lowest.
+func bitsOf(flags ...*bool) (v uint64) {
+	for i, f := range flags {
+		if *f {
+			v |= 1 << i
+		}
+	}
+	return v
+}
+
+func setBits(v uint64, flags ...*bool) {
+	for i, f := range flags {
+		*f = v>>i&1 != 0
+	}
+}
+
+// limit is the index of l in the frame; it writes l if the frame does not have it yet.
+func (w *frameWriter) limit(l *limiter.Limit) int {
+	if w.last < len(w.limits) && w.limits[w.last] == l {
+		return w.last
+	}
+	i, found := w.index[l]
+	if !found {
+		i = len(w.limits)
+		if w.index == nil {
+			w.index = make(map[*limiter.Limit]int)
+		}
+		w.index[l] = i
+		w.limits = append(w.limits, l)
+		w.buf = AppendLimit(w.buf, l)
+	}
+	w.last = i
+	return i
+}
+
+func AppendLimit(b []byte, l *limiter.Limit) []byte {
+	b = wire.AppendHead(b, FrameLimits, limitSize(l))
+	b = wire.AppendString(b, limitName, l.Name)
+	b = wire.AppendUint(b, limitAlgorithm, uint64(l.Algorithm))
+	b = wire.AppendUint(b, limitLimit, uint64(l.Limit))
+	b = wire.AppendUint(b, limitPer, uint64(l.Per))
+	b = wire.AppendUint(b, limitBurst, uint64(l.Burst))
+	b = wire.AppendUint(b, limitAnchor, uint64(l.Anchor))
+	b = wire.AppendUint(b, limitFlags, limitBits(l))
+	b = wire.AppendUint(b, limitMaxDebt, uint64(l.MaxDebt))
+	b = wire.AppendUint(b, limitMinGap, uint64(l.MinGap))
+	b = wire.AppendUint(b, limitRefill, uint64(l.Refill))
+	b = wire.AppendUint(b, limitBuckets, uint64(l.Buckets))
+	b = wire.AppendUint(b, limitCalendar, uint64(l.Calendar))
+	b = wire.AppendString(b, limitTimeZone, l.TimeZone)
+	return wire.AppendString(b, limitOverride, l.Override)
+}
+
+// frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes
+// of the frame.
+type frameReader struct {
+	known  *door.LimitCache
+	limits []frameLimit // of the frame under way, by index
+	ask    cluster.Ask  // the ask under way
+	memo   lineageMemo
+}
+
+// frameLimit is a limit of a frame, or why it is none.
+type frameLimit struct {
+	limit *limiter.Limit
+	err   error
+}
+
+// read hands each ask of a frame to serve, in order, with its tag, or with the reason why it cannot
+// be served. An error says that the frame itself is broken; what was served until then is served.
+// Deadlines count from now.
+func (r *frameReader) read(b []byte, now limiter.Instant, serve func(tag uint64, a *cluster.Ask, err error)) error {
+	clear(r.limits)
+	r.limits = r.limits[:0]
+	asks := 0
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch {
+		case f.Wire != protowire.BytesType:
+		case f.Num == frameAsks && asks == maxAsks:
+			return fmt.Errorf("has more than %d asks", maxAsks)
+		case f.Num == FrameLimits:
+			l, err := r.readLimit(f.Bytes)
+			r.limits = append(r.limits, frameLimit{l, err})
+		case f.Num == frameAsks:
+			asks++
+			tag, err := r.readAsk(f.Bytes, now)
+			serve(tag, &r.ask, err)
+		}
+	}
+	return f.Err
+}
+
+func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {
+	s, err := ReadSpec(b)
+	if err != nil {
+		return nil, err
+	}
+	return r.known.Get(s)
+}
+
+// ReadSpec reads a limit. Its texts lie in b.
+func ReadSpec(b []byte) (s limiter.Spec, err error) {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case limitName:
+			s.Name = wire.Borrow(f.Bytes)
+		case limitAlgorithm:
+			s.Algorithm = limiter.Algorithm(min(f.Value, math.MaxUint8))
+		case limitLimit:
+			s.Limit = int64(f.Value)
+		case limitPer:
+			s.Per = time.Duration(f.Value)
+		case limitBurst:
+			s.Burst = int64(f.Value)
+		case limitAnchor:
+			s.Anchor = limiter.Anchor(min(f.Value, math.MaxUint8))
+		case limitFlags:
+			setLimitBits(&s, f.Value)
+		case limitMaxDebt:
+			s.MaxDebt = int64(f.Value)
+		case limitMinGap:
+			s.MinGap = time.Duration(f.Value)
+		case limitRefill:
+			s.Refill = int64(f.Value)
+		case limitBuckets:
+			s.Buckets = int(f.Value)
+		case limitCalendar:
+			s.Calendar = limiter.Calendar(min(f.Value, math.MaxUint8))
+		case limitTimeZone:
+			s.TimeZone = wire.Borrow(f.Bytes)
+		case limitOverride:
+			s.Override = wire.Borrow(f.Bytes)
+		}
+	}
+	return s, f.Err
+}
+
+// readAsk reads b into r.ask.
+func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err error) {
+	clear(r.ask.Items)
+	r.ask = cluster.Ask{Items: r.ask.Items[:0], Forget: r.ask.Forget[:0]}
+	left := time.Duration(0)
+	var wrong, broken error // of an item, of the move or the words; the tag may still come
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case askTag:
+			tag = f.Value
+		case askRingHash:
+			r.ask.RingHash = f.Value
+		case askHop:
+			r.ask.Hop = uint8(min(f.Value, math.MaxUint8))
+		case askAtomic:
+			r.ask.Atomic = f.Value != 0
+		case askLeft:
+			left = time.Duration(f.Value)
+		case askItems:
+			if e := r.readItem(f.Bytes); e != nil && wrong == nil {
+				wrong = e
+			}
+		case askRelay:
+			r.ask.Relay = f.Value != 0
+		case askMove:
+			var e error
+			r.ask.Move, e = r.readMove(f.Bytes)
+			broken = named(broken, "move", e)
+		case askFrom:
+			r.ask.From = f.Value
+		case askForget:
+			r.ask.Forget = readBoots(r.ask.Forget, &f)
+		case askWords:
+			var e error
+			r.ask.Words, e = readWords(f.Bytes)
+			broken = named(broken, "words", e)
+		}
+	}
+	r.ask.Deadline = now.Add(left)
+	switch {
+	case f.Err != nil:
+		return tag, fmt.Errorf("ask %w", f.Err)
+	case broken != nil:
+		return tag, broken
+	case wrong != nil:
+		return tag, fmt.Errorf("items[%d]%w", len(r.ask.Items), wrong)
+	case len(r.ask.Items) == 0 && r.ask.Move == nil && r.ask.Words == nil && len(r.ask.Forget) == 0:
+		return tag, fmt.Errorf("items has 0 items; 1 to %d are accepted", cluster.MaxItems)
+	}
+	return tag, nil
+}
+
+// named is the first of two errors, the second one with the name of its field.
+func named(first error, field string, err error) error {
+	if first == nil && err != nil {
+		return fmt.Errorf("%s %w", field, err)
+	}
+	return first
+}
+
+// readItem appends an item to r.ask. Its key lies in b.
+func (r *frameReader) readItem(b []byte) error {
+	if len(r.ask.Items) == cluster.MaxItems {
+		return fmt.Errorf(": an ask has at most %d items", cluster.MaxItems)
+	}
+	var it cluster.AskItem
+	limit, op := uint64(0), uint64(0)
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case itemLimit:
+			limit = f.Value
+		case itemKey:
+			it.Key = wire.Borrow(f.Bytes)
+		case itemCost:
+			it.Cost = protowire.DecodeZigZag(f.Value)
+		case itemOp:
+			op = f.Value
+		case itemOrigin:
+			it.ID.Origin = f.Value
+		case itemSequence:
+			it.ID.Sequence = f.Value
+		case itemTerms:
+			setTerms(&it.Terms, f.Value)
+		case itemAt:
+			it.At = limiter.Millis(protowire.DecodeZigZag(f.Value))
+		case itemHold:
+			if it.Hold, f.Err = readHold(f.Bytes); f.Err != nil {
+				return fmt.Errorf(".hold %w", f.Err)
+			}
+		case itemTell:
+			it.Tell = f.Value != 0
+		}
+	}
+	switch {
+	case f.Err != nil:
+		return fmt.Errorf(" %w", f.Err)
+	case limit >= uint64(len(r.limits)):
+		return fmt.Errorf(".limit is %d; this frame has brought %d limits so far", limit, len(r.limits))
+	case r.limits[limit].err != nil:
+		return fmt.Errorf(".limit is %d: %w", limit, r.limits[limit].err)
+	case len(it.Key) < cluster.MinKey || len(it.Key) > cluster.MaxKey:
+		return fmt.Errorf(".key has %d bytes; %d to %d are accepted", len(it.Key), cluster.MinKey, cluster.MaxKey)
+	case op > uint64(cluster.OpLease):
+		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpLease)
+	}
+	it.Limit, it.Op = r.limits[limit].limit, cluster.Op(op)
+	r.ask.Items = append(r.ask.Items, it)
+	return nil
+}

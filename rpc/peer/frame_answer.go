@@ -1,0 +1,232 @@
+package peer
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/wire"
+)
+
+// appendAnswer appends the answer to the ask with tag to a reply.
+func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
+	size := wire.SizeUint(tag) + wire.SizeFixed(a.RingHash) + wire.SizeBool(a.CutOff) + wire.SizeBool(a.Leaving) +
+		sizeWords(a.Words) + sizeEpoch(a.Epoch)
+	for i := range a.Items {
+		size += wire.SizeBytes(outcomeSize(&a.Items[i]))
+	}
+	if a.Move != nil {
+		size += wire.SizeBytes(moveAnswerSize(a.Move))
+	}
+	for i := range a.Owners {
+		size += wire.SizeBytes(ownerSize(&a.Owners[i]))
+	}
+	b = wire.AppendHead(b, replyAnswers, size)
+	b = wire.AppendUint(b, answerTag, tag)
+	b = wire.AppendFixed(b, answerRingHash, a.RingHash)
+	for i := range a.Items {
+		b = appendOutcome(b, answerOutcomes, &a.Items[i])
+	}
+	if a.Move != nil {
+		b = appendMoveAnswer(b, a.Move)
+	}
+	for i := range a.Owners {
+		m := &a.Owners[i]
+		b = wire.AppendHead(b, answerOwners, ownerSize(m))
+		b = wire.AppendString(b, ownerID, m.ID)
+		b = wire.AppendFixed(b, ownerBoot, m.Boot)
+		b = wire.AppendString(b, ownerAddr, m.PeerAddr)
+		b = wire.AppendUint(b, ownerFeatures, uint64(m.Features))
+	}
+	b = wire.AppendBool(b, answerCutOff, a.CutOff)
+	b = wire.AppendBool(b, answerLeaving, a.Leaving)
+	b = appendWords(b, answerWords, a.Words)
+	return appendEpoch(b, answerEpoch, a.Epoch)
+}
+
+func ownerSize(m *cluster.Member) int {
+	return wire.SizeString(m.ID) + wire.SizeFixed(m.Boot) + wire.SizeString(m.PeerAddr) + wire.SizeUint(uint64(m.Features))
+}
+
+func readOwner(b []byte) (m cluster.Member, err error) {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case ownerID:
+			m.ID = string(f.Bytes)
+		case ownerBoot:
+			m.Boot = f.Value
+		case ownerAddr:
+			m.PeerAddr = string(f.Bytes)
+		case ownerFeatures:
+			m.Features = cluster.Features(f.Value)
+		}
+	}
+	return m, f.Err
+}
+
+func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byte {
+	d := &it.Decision
+	b = wire.AppendHead(b, num, outcomeSize(it))
+	b = wire.AppendUint(b, outcomeStatus, uint64(it.Status))
+	b = wire.AppendString(b, outcomeOwner, it.Owner)
+	b = wire.AppendBool(b, outcomeAllowed, d.Allowed)
+	b = wire.AppendUint(b, outcomeLimit, uint64(d.Limit))
+	b = wire.AppendUint(b, outcomeRemaining, uint64(d.Remaining))
+	b = wire.AppendUint(b, outcomeRetry, protowire.EncodeZigZag(int64(d.RetryAfter)))
+	b = wire.AppendUint(b, outcomeReset, uint64(d.ResetAfter))
+	b = wire.AppendUint(b, outcomeDelay, uint64(d.Delay))
+	b = wire.AppendUint(b, outcomeDrained, uint64(d.Drained))
+	b = wire.AppendUint(b, outcomeSession, protowire.EncodeZigZag(int64(d.Session)))
+	b = wire.AppendBool(b, outcomeDegraded, it.Degraded)
+	b = wire.AppendUint(b, outcomeBound, protowire.EncodeZigZag(it.Bound))
+	b = wire.AppendUint(b, outcomeHold, uint64(d.Hold))
+	b = wire.AppendBool(b, outcomeRestarted, d.Restarted)
+	return wire.AppendBool(b, outcomeTold, it.Told)
+}
+
+func outcomeSize(it *cluster.AnswerItem) int {
+	d := &it.Decision
+	return wire.SizeUint(uint64(it.Status)) + wire.SizeString(it.Owner) + wire.SizeBool(d.Allowed) + wire.SizeUint(uint64(d.Limit)) + wire.SizeUint(uint64(d.Remaining)) +
+		wire.SizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + wire.SizeUint(uint64(d.ResetAfter)) + wire.SizeUint(uint64(d.Delay)) +
+		wire.SizeUint(uint64(d.Drained)) + wire.SizeUint(protowire.EncodeZigZag(int64(d.Session))) + wire.SizeBool(it.Degraded) + wire.SizeUint(protowire.EncodeZigZag(it.Bound)) +
+		wire.SizeUint(uint64(d.Hold)) + wire.SizeBool(d.Restarted) + wire.SizeBool(it.Told)
+}
+
+// appendRefusal appends to a reply why the ask with tag could not be read.
+func appendRefusal(b []byte, tag uint64, reason string) []byte {
+	b = wire.AppendHead(b, replyAnswers, wire.SizeUint(tag)+wire.SizeString(reason))
+	b = wire.AppendUint(b, answerTag, tag)
+	return wire.AppendString(b, answerError, reason)
+}
+
+// eachAnswer hands the bytes of each answer of a reply to take, with its tag.
+func eachAnswer(b []byte, take func(tag uint64, answer []byte)) error {
+	reply := wire.Fields{Rest: b}
+	for reply.Next() {
+		if reply.Num != replyAnswers || reply.Wire != protowire.BytesType {
+			continue
+		}
+		tag := uint64(0)
+		f := wire.Fields{Rest: reply.Bytes}
+		for tag == 0 && f.Next() { // the tag comes first, unless the peer is built otherwise
+			if f.Num == answerTag {
+				tag = f.Value
+			}
+		}
+		if f.Err != nil {
+			return f.Err
+		}
+		take(tag, reply.Bytes)
+	}
+	return reply.Err
+}
+
+// readAnswer reads one answer to an ask of items items. refusal is the peer's reason for not having
+// read the ask.
+func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refusal string, err error) {
+	a = &cluster.Answer{Items: make([]cluster.AnswerItem, 0, items)}
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case answerRingHash:
+			a.RingHash = f.Value
+		case answerOutcomes:
+			if len(a.Items) == items {
+				return nil, "", fmt.Errorf("has more than the %d outcomes that were asked for", items)
+			}
+			it, err := readOutcome(f.Bytes)
+			if err != nil {
+				return nil, "", err
+			}
+			a.Items = append(a.Items, it)
+		case answerCutOff:
+			a.CutOff = f.Value != 0
+		case answerLeaving:
+			a.Leaving = f.Value != 0
+		case answerWords, answerEpoch:
+			if err := readAgreed(a, &f, memo); err != nil {
+				return nil, "", err
+			}
+		case answerError:
+			refusal = string(f.Bytes)
+		case answerMove:
+			m, err := readMoveAnswer(f.Bytes, memo)
+			if err != nil {
+				return nil, "", err
+			}
+			a.Move = m
+		case answerOwners:
+			if len(a.Owners) == items {
+				return nil, "", fmt.Errorf("introduces more than %d owners, for as many items", items)
+			}
+			m, err := readOwner(f.Bytes)
+			if err != nil {
+				return nil, "", err
+			}
+			a.Owners = append(a.Owners, m)
+		}
+	}
+	return a, refusal, f.Err
+}
+
+// readAgreed reads a field of an answer that is about what members agree on.
+func readAgreed(a *cluster.Answer, f *wire.Fields, memo *lineageMemo) (err error) {
+	if f.Num == answerEpoch {
+		a.Epoch, err = memo.readEpoch(f.Bytes)
+		return err
+	}
+	if a.Words, err = readWords(f.Bytes); err != nil {
+		return fmt.Errorf("has words that %w", err)
+	}
+	return nil
+}
+
+func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
+	status := uint64(0)
+	d := &it.Decision
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case outcomeStatus:
+			status = f.Value
+		case outcomeOwner:
+			it.Owner = string(f.Bytes)
+		case outcomeAllowed:
+			d.Allowed = f.Value != 0
+		case outcomeLimit:
+			d.Limit = int64(f.Value)
+		case outcomeRemaining:
+			d.Remaining = int64(f.Value)
+		case outcomeRetry:
+			d.RetryAfter = time.Duration(protowire.DecodeZigZag(f.Value))
+		case outcomeReset:
+			d.ResetAfter = time.Duration(f.Value)
+		case outcomeDelay:
+			d.Delay = time.Duration(f.Value)
+		case outcomeDegraded:
+			it.Degraded = f.Value != 0
+		case outcomeBound:
+			it.Bound = protowire.DecodeZigZag(f.Value)
+		case outcomeHold:
+			d.Hold = limiter.HoldState(min(f.Value, math.MaxUint8))
+		case outcomeRestarted:
+			d.Restarted = f.Value != 0
+		case outcomeTold:
+			it.Told = f.Value != 0
+		case outcomeDrained:
+			d.Drained = int64(f.Value)
+		case outcomeSession:
+			d.Session = limiter.Millis(protowire.DecodeZigZag(f.Value))
+		}
+	}
+	if f.Err == nil && status > uint64(cluster.StatusLost) {
+		return it, fmt.Errorf("has an outcome with status %d; 0 to %d are known", status, cluster.StatusLost)
+	}
+	it.Status = cluster.Status(status)
+	return it, f.Err
+}

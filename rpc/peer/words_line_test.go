@@ -1,0 +1,148 @@
+package peer
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	"penstock/cluster/ownership"
+	peerv1 "penstock/proto/penstock/peer/v1"
+)
+
+// Promise: a door takes words from the node that has opened the stream, and in its name alone.
+func TestForgedWordsAreRefused(t *testing.T) {
+	s := newStations(t, 1)[0]
+	stream := exchangeRaw(t, s, greeting{testCluster, "n9", 9}.metadata())
+	for want, w := range map[string]*peerv1.Words{
+		"":               theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9}),
+		"another sender": {From: 8, Id: []byte("n9"), Process: 8},
+		"only that node": theirWords(&peerv1.Said{
+			Kind: uint32(saidJoin), Member: &peerv1.Member{Id: []byte("n8"), Boot: 9},
+		}),
+	} {
+		f := &peerv1.Frame{Asks: []*peerv1.Ask{{Tag: 1, Hop: 1, Words: w}}}
+		if err := stream.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		r, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Answers[0].Error; !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%v is answered with %q, want %q", w, got, want)
+		}
+	}
+}
+
+// echo is a peer that answers each ask with the same words.
+type echo struct {
+	peerv1.UnimplementedPeerServer
+	me    greeting
+	words *peerv1.Words
+}
+
+func (e *echo) Exchange(stream peerv1.Peer_ExchangeServer) error {
+	stream.SendHeader(e.me.metadata())
+	for {
+		f, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		for _, a := range f.Asks {
+			stream.Send(&peerv1.Reply{Answers: []*peerv1.Answer{{Tag: a.Tag, Words: e.words}}})
+		}
+	}
+}
+
+// callWords says something to a peer.
+func callWords(s *station, to cluster.Member) cluster.Call {
+	until := s.clock.Now().Add(5 * time.Second)
+	w := wordsOf(ownership.Release{})
+	w.ID, w.From, w.Process = s.member.ID, ownership.Boot(s.member.Boot), s.member.Boot
+	ask := &cluster.Ask{Hop: 1, Deadline: until, Words: w}
+	calls := []cluster.Call{{To: to, Deadline: until, Once: true, Ask: ask}}
+	s.peers.Call(calls)
+	return calls[0]
+}
+
+// Promise: an answer is taken from the node that has greeted, and in its name alone.
+func TestForgedAnswersAreRefused(t *testing.T) {
+	s := newStations(t, 1)[0]
+	for want, words := range map[string]*peerv1.Words{
+		"":               theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9}),
+		"another sender": {From: 8, Id: []byte("n8"), Process: 8},
+	} {
+		to := servePeer(t, &echo{me: greeting{testCluster, "n9", 9}, words: words})
+		to.ID, to.Boot = "n9", 9
+		switch c := callWords(s, to); {
+		case want == "" && (c.Err != nil || c.Answer.Words == nil || c.Answer.Words.From != 9):
+			t.Errorf("%v: %+v, %v", words, c.Answer, c.Err)
+		case want != "" && (c.Err == nil || !strings.Contains(c.Err.Error(), want)):
+			t.Errorf("%v: %v, want %q", words, c.Err, want)
+		}
+	}
+}
+
+// Promise: a node of a boot, or even id, that nobody knows yet can be asked at its address; a boot
+// or an id that is named must be the one that answers.
+func TestCallsToAnAddress(t *testing.T) {
+	s := newStations(t, 1)[0]
+	words := theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9})
+	to := servePeer(t, &echo{me: greeting{testCluster, "n9", 9}, words: words})
+	for _, row := range []struct {
+		id   string
+		boot uint64
+		met  bool
+	}{{"n9", 9, true}, {"n9", 0, true}, {"", 0, true}, {"n8", 0, false}, {"n9", 8, false}} {
+		to.ID, to.Boot = row.id, row.boot
+		c := callWords(s, to)
+		if row.met && c.Err != nil || !row.met && !errors.Is(c.Err, cluster.ErrGone) {
+			t.Errorf("%+v: %v", row, c.Err)
+		}
+	}
+}
+
+// servePeer serves a peer of a test, and returns where.
+func servePeer(t *testing.T, p peerv1.PeerServer) cluster.Member {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(grpc.WaitForHandlers(true))
+	peerv1.RegisterPeerServer(s, p)
+	go s.Serve(l)
+	t.Cleanup(s.Stop)
+	return cluster.Member{PeerAddr: l.Addr().String()}
+}
+
+// older is a peer of an earlier release: it refuses, with its own words.
+type older struct{ peerv1.UnimplementedPeerServer }
+
+func (older) Exchange(peerv1.Peer_ExchangeServer) error {
+	return status.Error(codes.FailedPrecondition, "node n9 speaks protocol 1 of penstock.peer, "+
+		"the caller \"2\"; run the same release on all nodes")
+}
+
+// Promise: nodes of two protocols refuse each other, and both ends say what to do.
+func TestAnotherProtocolIsExplained(t *testing.T) {
+	s := newStations(t, 1)[0]
+	to := servePeer(t, older{})
+	to.ID, to.Boot = "n9", 9
+	if c := callWords(s, to); c.Err == nil || strings.Count(c.Err.Error(), "--data-dir") != 1 {
+		t.Errorf("an older peer: %v", c.Err)
+	}
+	md := metadata.Pairs(clusterKey, testCluster, nodeKey, "n9", bootKey, "9", protocolKey, "1")
+	_, err := exchangeRaw(t, s, md).Recv()
+	if err == nil || !strings.Contains(err.Error(), "--data-dir") {
+		t.Errorf("an older caller: %v", err)
+	}
+}
