@@ -2,9 +2,10 @@ package door
 
 import (
 	"crypto/tls"
-	"penstock/rpc/wire"
 	"sync"
 	"time"
+
+	"penstock/rpc/wire"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"

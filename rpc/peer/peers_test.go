@@ -20,6 +20,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
 )
 
