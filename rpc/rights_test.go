@@ -292,7 +292,7 @@ func TestRightsOverGRPC(t *testing.T) {
 	}
 }
 
-// Promise: the Server door says NOPERM for a missing right, also between MULTI and EXEC.
+// Promise: the Redis door says NOPERM for a missing right, also between MULTI and EXEC.
 func TestRightsOverRedis(t *testing.T) {
 	s := newStations(t, 1)[0]
 	clients := clientsFor(

@@ -10,8 +10,8 @@ import (
 	"penstock/rpc/resp"
 )
 
-// What Server says of a key, it says here of a key of CL.THROTTLE, which in redis-cell is a key of
-// Server: it is there until its arrival time is over, and DEL makes it as new. Buckets of RL.* are
+// What Redis says of a key, it says here of a key of CL.THROTTLE, which in redis-cell is a key of
+// Redis: it is there until its arrival time is over, and DEL makes it as new. Buckets of RL.* are
 // no such keys: each has its numbers in its name, and Smyte's server has none of these commands.
 
 // cellItems are items on keys of CL.THROTTLE, or nil, after an error was replied.
@@ -104,7 +104,7 @@ func (c *connection) exists(words [][]byte) {
 const noSuchKey = -2
 
 func (c *connection) ttl(words [][]byte) {
-	// as Server rounds
+	// as Redis rounds
 	c.lasts(words, func(w time.Duration) int64 { return (w.Milliseconds() + 500) / 1000 })
 }
 

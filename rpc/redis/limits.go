@@ -17,7 +17,7 @@ import (
 	"penstock/rpc/resp"
 )
 
-// Limits of the Server protocol come with each command. They are inline limits, so they count
+// Limits of the Redis protocol come with each command. They are inline limits, so they count
 // together with those of HTTP and gRPC. Those of RL.* have no name, and are those that have no name
 // either and the same limit, period and refill. A key of CL.THROTTLE has one counter whatever the
 // numbers, so these limits have a name:

@@ -22,7 +22,7 @@ import (
 	"penstock/rpc/rpctest"
 )
 
-// redisAt opens the door for the Server protocol of n and returns it and its address.
+// redisAt opens the door for the Redis protocol of n and returns it and its address.
 func redisAt(t testing.TB, n *cluster.Node, c Config) (*Server, string) {
 	t.Helper()
 	c.Node = n

@@ -20,7 +20,7 @@ import (
 	"penstock/rpc/resp"
 )
 
-// Config makes the door for the Server protocol. Node is required.
+// Config makes the door for the Redis protocol. Node is required.
 type Config struct {
 	Node *cluster.Node
 	TLS  *tls.Config // nil: plaintext. See ServerTLS

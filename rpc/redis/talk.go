@@ -186,7 +186,7 @@ func (c *connection) hello(words [][]byte) {
 	r.out = resp.AppendArray(resp.AppendBulk(b, "modules"), 0)
 }
 
-// serverVersion is that of the Server server whose handshake this is: clients choose by it what they
+// serverVersion is that of the Redis server with this handshake: clients choose by it what they
 // may say.
 const serverVersion = "7.0.0"
 
