@@ -122,6 +122,10 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 		{"clients:\n- {name: shop, token: " + token + ", metrics: true}\n", "chmod 600", 0o644},
 		{"clients:\n- {name: shop, token: " + token + ", check: {}}\n", "names no limit", 0o600},
 		{"clients:\n- {name: shop, certificate: shop.example, metrics: true}\n", "--tls-ca, which verifies them, is not given", 0o600},
+		{
+			"clients:\n- {name: shop, token: " + token + ", check: {limits: [login, logn, \"logs*\"]}}\n",
+			`no file of limits has the limit "logn"`, 0o600,
+		},
 	} {
 		file := write(t, row.text)
 		if err := os.Chmod(file, row.mode); err != nil {
@@ -132,6 +136,7 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Cluster, s.Memory, s.Role, s.Redis, s.AuthTokenFile = "test", 8<<20, "member", "off", file
+		s.Limits = write(t, login(5))
 		r, err := start(t.Context(), s, slog.New(slog.DiscardHandler))
 		if err == nil {
 			r.stop(t.Context(), 0)
@@ -150,7 +155,9 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 	good := "clients:\n- {name: ops, token: " + ops + ", admin: read, metrics: true}\n"
 	file := filepath.Join(t.TempDir(), "clients.yaml")
 	putFile(t, file, good)
-	r, book := startNode(t, func(s *settings) { s.AuthTokenFile, s.HTTP = file, "127.0.0.1:0" })
+	r, book := startNode(t, func(s *settings) {
+		s.AuthTokenFile, s.HTTP, s.Limits = file, "127.0.0.1:0", write(t, login(5))
+	})
 	r.waitReady(t)
 	for i, row := range []struct {
 		text, want string
@@ -164,6 +171,10 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 		{"clients: []\n", "clients: is empty", 0o600},
 		{good + "- {name: shop, token: " + ops + "x, check: {}}\n", "names no limit", 0o600},
 		{good + "- {name: shop, certificate: shop.example, metrics: true}\n", "--tls-ca", 0o600},
+		{
+			good + "- {name: shop, token: " + ops + "x, check: {limits: [logn]}}\n",
+			`no file of limits has the limit \"logn\"`, 0o600,
+		},
 	} {
 		if err := os.Chmod(file, row.mode); err != nil {
 			t.Fatal(err)

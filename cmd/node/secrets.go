@@ -51,6 +51,9 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 		if err == nil && set.Certificates() && s.TLSCA == "" {
 			err = fmt.Errorf("%s: names certificates of clients, and --tls-ca, which verifies them, is not given", s.AuthTokenFile)
 		}
+		if err == nil {
+			err = s.checkRoles(set)
+		}
 		if err != nil || !always && last != nil && set.Equal(last) {
 			return 0, false, err
 		}
@@ -67,6 +70,38 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 	}
 	warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile)
 	return clients, nil
+}
+
+// checkRoles is an error if a client may check a limit that no file has: its name is mistyped.
+// Where limits come by Admin alone there are no files, and a file that is broken has its own error.
+func (s *settings) checkRoles(set *access.Set) error {
+	has := map[string]bool{}
+	if s.Limits != "" {
+		limits, err := policy.Load(s.Limits)
+		if err != nil {
+			return nil
+		}
+		for name := range limits.Limits {
+			has[name] = true
+		}
+	}
+	var envoy *policy.Envoy
+	if s.EnvoyConfig != "" {
+		var err error
+		if envoy, err = policy.LoadEnvoy(s.EnvoyConfig); err != nil {
+			return nil
+		}
+	}
+	if s.Limits == "" && envoy == nil {
+		return nil
+	}
+	for _, name := range set.Limits() {
+		if !has[name] && (envoy == nil || envoy.Domain(name) == nil) {
+			return fmt.Errorf("%s: check.limits: no file of limits has the limit %q; "+
+				"write its name as there, or %q if it is to come by Admin", s.AuthTokenFile, name, name+"*")
+		}
+	}
+	return nil
 }
 
 // readToken reads the bearer token that a client sends.

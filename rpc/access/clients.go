@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -39,6 +40,25 @@ func (s *Set) Len() int { return len(s.tokens) + len(s.certificates) }
 
 // Certificates reports whether the set has clients with certificates.
 func (s *Set) Certificates() bool { return len(s.certificates) > 0 }
+
+// Limits are the names of limits that clients may check, without those that end with *.
+func (s *Set) Limits() (names []string) {
+	add := func(c *Client) {
+		for _, name := range c.limits {
+			if !strings.HasSuffix(name, "*") && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, e := range s.tokens {
+		add(e.client)
+	}
+	for _, c := range s.certificates {
+		add(c)
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Tokens reports whether the set has clients with tokens.
 func (s *Set) Tokens() bool { return len(s.tokens) > 0 }
