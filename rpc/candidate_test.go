@@ -10,7 +10,7 @@ import (
 	"penstock/rpc/rpctest"
 )
 
-// trying is a node whose file has the limit tried, with a candidate.
+// trying is a node with the limit tried in its file, with a candidate.
 func trying(t *testing.T) *cluster.Node {
 	t.Helper()
 	n := rpctest.Alone(t)

@@ -24,7 +24,7 @@ type checkCall struct {
 	request cluster.Request // what is asked; its texts and keys lie in bytes
 	out     []cluster.Decision
 	verdict *penstockv1.Verdict // nil: none was asked for
-	from    door.Caller         // who asks
+	from    door.Caller         // the client
 	before  []cluster.Decision  // of a reset that is recorded
 
 	bytes []byte                   // of the message

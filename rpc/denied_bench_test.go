@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkDenied is a request for a key of another node of which nothing is left, by turns of a
-// limit whose refusals count, for which the owner is asked each time, and of one whose denials are
+// limit that counts refusals, so that the owner is asked each time, and of one with denials that are
 // remembered. 64 callers, the node's own part of the way and the wire between nodes.
 func BenchmarkDenied(b *testing.B) {
 	window := limiter.Spec{Name: "remembered", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour}

@@ -9,8 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: between real nodes too, who has seen a refund or a reset answered meets no denial from
-// before it, whichever node it asks; and who is denied again and again asks twice.
+// Promise: between real nodes too, a client that has seen a refund or a reset answered meets no
+// denial from before it, at any node; and a client that is denied again and again asks twice.
 func TestDenialsBetweenNodes(t *testing.T) {
 	stations := newStations(t, 3, limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour})
 	var clients sync.WaitGroup

@@ -146,7 +146,7 @@ func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *
 	return l, err
 }
 
-// ownerTexts are the metadata of responses that say nothing but whose the key is, by the owner's
+// ownerTexts are the metadata of responses that say nothing but the owner of the key, by the owner's
 // id: of one owner the same, so nobody may change them.
 type ownerTexts struct {
 	view  *cluster.View
@@ -292,7 +292,7 @@ func unstated(now time.Time, r *gubernator.RateLimitReq, most int64) *gubernator
 	return out
 }
 
-// refusedGubernator is the response to a request in error. Who looks at the status alone must not
+// refusedGubernator is the response to a request in error. A client that looks at the status alone must not
 // hear yes, except where their clients rely on it.
 func refusedGubernator(r *gubernator.RateLimitReq, err error) *gubernator.RateLimitResp {
 	out := &gubernator.RateLimitResp{Status: gubernator.Status_OVER_LIMIT, Limit: r.GetLimit(), Error: err.Error()}

@@ -22,7 +22,7 @@ type gubernatorCall struct {
 	in  *gubernator.GetRateLimitsReq
 	out gubernator.GetRateLimitsResp
 
-	from      door.Caller // who asks
+	from      door.Caller // the client
 	request   cluster.Request
 	places    []int // of its items among the requests
 	decisions []cluster.Decision

@@ -18,7 +18,7 @@ import (
 type health struct {
 	healthv1.UnimplementedHealthServer
 	node     *cluster.Node
-	services []string // whose health can be asked for; it is that of the node
+	services []string // with a health of their own, which is that of the node
 	draining func() bool
 	ending   <-chan struct{}
 }

@@ -15,7 +15,7 @@ import (
 
 const holdsDefault = 100
 
-// openHolds says who holds what.
+// openHolds are the open holds of a node.
 type openHolds struct {
 	Node  string     `json:"node"`
 	Holds []openHold `json:"holds"`

@@ -16,7 +16,7 @@ import (
 	"penstock/rpc/rpctest"
 )
 
-// Promise: who operates a cluster sees who holds what; whoever has settled is not there any more;
+// Promise: the operator of a cluster sees the open holds; one that is settled is not there any more;
 // ids are not told.
 func TestWhoHoldsWhat(t *testing.T) {
 	n := rpctest.Alone(t, httpSpecs...)

@@ -24,7 +24,7 @@ type hotCodec struct{ encoding.CodecV2 }
 
 func newHotCodec() hotCodec { return hotCodec{encoding.GetCodecV2("proto")} }
 
-// hotCall is a call whose messages are read and written by hand.
+// hotCall is a call with messages that are read and written by hand.
 type hotCall interface {
 	read(b []byte) (foreseen bool) // reads the request, and keeps nothing of b
 	readByLibrary(b []byte) error  // reads what is not as foreseen
@@ -138,7 +138,7 @@ func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
 // sharedMetadata are the metadata that a message had last, and how they were written: most
 // responses share theirs with others.
 type sharedMetadata struct {
-	next  int // whose place the next ones take
+	next  int // the place that the next ones take
 	known [4]struct {
 		id      uintptr
 		space   [64]byte

@@ -34,8 +34,8 @@ type HTTPConfig struct {
 	Started   time.Time // of the node
 	Draining  func() bool
 	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
-	// TrustedProxies are the networks whose X-Forwarded-For names the client in key templates
-	// ({ip}). Default: none, and {ip} is whoever is connected.
+	// TrustedProxies are networks of proxies: their X-Forwarded-For names the client in key
+	// templates ({ip}). Default: none, and {ip} is the address of the connection.
 	TrustedProxies []netip.Prefix
 	// Metrics are shared by the listeners of a node, so that --admin shows what --http measured.
 	// Default: each has its own.
@@ -59,7 +59,7 @@ type HTTPConfig struct {
 	Gate *fair.Gate
 }
 
-// Bounds of the door. Who is slower or larger is cut off.
+// Bounds of the door. Slower clients and larger requests are cut off.
 const (
 	maxHeader      = 16 << 10
 	maxBody        = 2 << 20 // the largest request that is not in error, 1000 items with keys of 1 KiB, has 1.3 MiB
@@ -99,7 +99,7 @@ func newWeb(c HTTPConfig) *web {
 	return &web{HTTPConfig: c, clients: door.ClientsOf(c.Clients, c.AuthToken), inlines: door.OrNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
 }
 
-// NewHTTP makes the HTTP door: checks, forward-auth, health, and who is in the cluster.
+// NewHTTP makes the HTTP door: checks, forward-auth, health, and the members of the cluster.
 func NewHTTP(c HTTPConfig) http.Handler {
 	w := newWeb(c)
 	m := w.mux()

@@ -241,8 +241,8 @@ func firstOf(words ...string) string {
 	return words[i]
 }
 
-// clientAddress is whoever is connected, or if that is a trusted proxy, the last address of
-// X-Forwarded-For that is none: what stands before it may be anybody's invention. Who is connected
+// clientAddress is the address of the connection, or if that is a trusted proxy, the last address of
+// X-Forwarded-For that is none: what stands before it may be anybody's invention. The connection
 // by a Unix socket is on this machine and has no address, so it is believed.
 func (w *web) clientAddress(r *http.Request) (string, error) {
 	var addr netip.Addr

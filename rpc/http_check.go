@@ -380,7 +380,7 @@ func (w *web) request(r *http.Request, items []itemJSON, one itemJSON, op cluste
 // bodyFields is what a body of a check may have.
 const bodyFields = "a body has items, atomic or the fields of one item, or attributes and cost; an item has limit, inline, key, cost, report, drain, strict, at_ms"
 
-// readJSON reads the body of r. has says what it may have, for who has sent something else.
+// readJSON reads the body of r. has says what it may have, for the error about something else.
 func readJSON[T any](rw http.ResponseWriter, r *http.Request, has string) (body T, err error) {
 	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
 	if err != nil {
@@ -482,7 +482,7 @@ func (w *web) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limite
 	return w.inlines.Bring(spec, from)
 }
 
-// inlineWords are the words of fields whose values are numbers inside, in the order of these.
+// inlineWords are the words of fields that are numbers inside, in the order of these.
 var inlineWords = map[string][]string{
 	"on_error":     {"local", "allow", "deny"},
 	"consistency":  {"exact", "replicated", "leased"},

@@ -77,7 +77,7 @@ func survey(b []byte) (*outline, error) {
 // level is an object or array that a survey is in.
 type level struct {
 	fields map[string]bool // of an object, so far; nil for an array
-	name   string          // of the field whose value comes or came last
+	name   string          // of the field that is being read, or was read last
 	value  bool            // a value is next, and not a name
 	index  int             // of the element that came last
 }
@@ -105,7 +105,7 @@ func (l *level) next(levels []level, token json.Token) (isName bool, err error) 
 	return true, nil
 }
 
-// inAttributes reports whether names are those of attributes, which are chosen by who writes rules.
+// inAttributes reports whether names are those of attributes, which the authors of rules choose.
 func inAttributes(levels []level) bool { return len(levels) == 2 && levels[0].name == "attributes" }
 
 // where is where a survey stands, as in "items[3].key".

@@ -93,7 +93,7 @@ func TestHTTPAuthReadsNoBody(t *testing.T) {
 	}
 }
 
-// Promise: a key says who is asked about, and nobody can make it say somebody else.
+// Promise: a key names one client, and no request can make it name another one.
 func TestHTTPKeysNameOneClient(t *testing.T) {
 	w := newWeb(HTTPConfig{Node: rpctest.Alone(t), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	for _, row := range []struct {

@@ -404,7 +404,7 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 	}
 }
 
-// Somebody who opens the door in a browser is led to the page, where there is one.
+// A browser that opens the door is led to the page, where there is one.
 func TestHTTPRootLeadsToThePage(t *testing.T) {
 	node := rpctest.Alone(t, httpSpecs...)
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ const (
 // intake bounds the memory of calls that are not complete, at a gRPC door. gRPC makes a goroutine
 // for a call when its header comes, and takes in as much of its message as the client sends, up to
 // the largest size; a client that ends neither would have all of that a thousand times a
-// connection. Here each connection has a weight: of its calls whose requests are not complete, and
+// connection. Here each connection has a weight: of its calls with requests that are not complete, and
 // of the bytes of unfinished messages. When all together weigh more than there is room for, the
 // heaviest connection is closed, then the next one: an attacker's, since clients that finish what
 // they begin weigh next to nothing.
@@ -54,7 +54,7 @@ func newIntake(room int64, log *slog.Logger) *intake {
 }
 
 // relieve closes the heaviest connections until what is left has room, and then waits until they
-// are gone: what they weigh is in use until then. c, whose reader calls it, reads nothing more
+// are gone: their weight is in use until then. The reader of c calls it, and reads nothing more
 // meanwhile.
 func (d *intake) relieve(c *weighedConn) {
 	d.mu.Lock()
@@ -133,7 +133,7 @@ type weighedConn struct {
 	armed   bool // timer looks for messages that do not come to their end
 }
 
-// openCall is a call whose request is not complete.
+// openCall is a call with a request that is not complete.
 type openCall struct {
 	weight int64
 	prefix [5]byte   // of the message that is coming
@@ -197,7 +197,7 @@ func (c *weighedConn) received(b []byte) {
 	}
 }
 
-// unfinished reports whether a call is open whose request is not complete.
+// unfinished reports whether a call is open with an incomplete request.
 func (c *weighedConn) unfinished() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -336,7 +336,7 @@ func (c answers) ended(f frameHead) {
 	}
 }
 
-// weighing are credentials whose connections are weighed.
+// weighing are credentials that weigh their connections.
 type weighing struct {
 	credentials.TransportCredentials
 	door *intake

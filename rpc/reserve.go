@@ -22,8 +22,8 @@ import (
 )
 
 // The id of a hold, as clients see it, says where the hold is: its limit and its key, beside 128
-// random bits. So any node can send a settlement to the right one, and nobody keeps a list of who
-// has what. It is protobuf in base64.
+// random bits. So any node can send a settlement to the right one, and no node keeps a list of
+// holds. It is protobuf in base64.
 const (
 	tokenOrigin, tokenSequence, tokenLimit, tokenInline, tokenKey = 1, 2, 3, 4, 5
 
@@ -244,7 +244,7 @@ func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest
 	return out, nil
 }
 
-// lend makes leases of the items, each by itself. Who cannot be lent anything, for whatever reason,
+// lend makes leases of the items, each by itself. A client that cannot be lent anything, for whatever reason,
 // asks for each request.
 func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
 	terms := &cluster.HoldTerms{TTL: door.FromMillis(in.TtlMs), Holder: in.Holder}

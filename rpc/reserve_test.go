@@ -60,7 +60,7 @@ func TestReserveAndSettle(t *testing.T) {
 	}
 }
 
-// Promise: who asks about a hold hears that who keeps it was not reached, unless the node that has
+// Promise: a client that asks about a hold hears that its keeper was not reached, unless the node that has
 // promised it knows.
 func TestHoldsWithoutWhoKeepsThem(t *testing.T) {
 	alone := cluster.Decision{Source: cluster.SourceFallback, Degraded: true}
@@ -113,7 +113,7 @@ func TestReserveRefuses(t *testing.T) {
 	}
 }
 
-// Promise: who has too many holds open is told so, with what to do, and others are not.
+// Promise: a client with too many holds open is told so, with what to do, and others are not.
 func TestTooManyHolds(t *testing.T) {
 	node := rpctest.Alone(t, tokensPerHour)
 	l := rpctest.MustLimit(limiter.Spec{Name: "inline", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})

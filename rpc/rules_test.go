@@ -64,7 +64,7 @@ func asked(t *testing.T, h http.Handler, body string) (answer decisionsJSON, cod
 	return answer, code, text
 }
 
-// Promise: all limits of all rules that match are taken, or none; the answer names who refuses, and
+// Promise: all limits of all rules that match are taken, or none; the answer names the limits that refuse, and
 // the largest wait.
 func TestAttributesAtTheHTTPDoor(t *testing.T) {
 	n := ruled(t)

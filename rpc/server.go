@@ -45,7 +45,7 @@ type ServerConfig struct {
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
 	// all.
 	Gate *fair.Gate
-	// Unfinished is how many bytes calls may take whose requests are not complete, of all clients.
+	// Unfinished is how many bytes calls with incomplete requests may take, of all clients.
 	// Default: 128 MiB.
 	Unfinished int64
 	Logger     *slog.Logger  // default: slog's

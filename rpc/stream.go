@@ -59,7 +59,7 @@ func checkStream(door any, stream grpc.ServerStream) error {
 type talk struct {
 	door    *rateLimiter
 	stream  grpc.ServerStream
-	calls   chan *streamCall // to who is idle
+	calls   chan *streamCall // to an idle one
 	idle    atomic.Int32
 	slots   chan struct{} // has one of each call under way
 	sending sync.Mutex    // a stream takes one answer at a time
@@ -139,7 +139,7 @@ type streamCall struct {
 
 var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
 
-// read reads a message whose check has items and nothing else. It keeps nothing of b.
+// read reads a message with a check of items and nothing else. It keeps nothing of b.
 func (c *streamCall) read(b []byte) bool {
 	c.bytes = append(c.bytes[:0], b...)
 	c.tag, c.timeoutMs = 0, 0

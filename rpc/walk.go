@@ -33,8 +33,8 @@ func (f frameHead) ends() bool {
 	return f.kind == frameReset || (f.kind == frameData || f.kind == frameHeaders) && f.flags&flagEndStream != 0
 }
 
-// walk calls begun for each frame whose header is complete in b, data for each piece of a payload
-// of DATA, and ended for each frame whose last byte is in b.
+// walk calls begun for each frame with its header complete in b, data for each piece of a payload
+// of DATA, and ended for each frame with its last byte in b.
 func (w *frameWalk) walk(b []byte, to frameSink) {
 	if w.skip > 0 {
 		n := min(w.skip, len(b))

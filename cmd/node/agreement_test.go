@@ -76,7 +76,7 @@ func twoNodes(t *testing.T, texts ...string) (nodes []*running, books []*logBook
 	return nodes, books, files
 }
 
-// Promise: nodes whose files say different things show it everywhere, once in the log, until the
+// Promise: nodes with different files show it everywhere, once in the log, until the
 // files agree again. What files say counts, and not how they say it.
 func TestDifferentLimitsAreShown(t *testing.T) {
 	nodes, books, files := twoNodes(t, login(5), "# other words\n"+strings.Replace(login(10), "fixed_window", "\"fixed_window\"", 1))

@@ -239,7 +239,7 @@ func program(words ...string) (said string, code int) {
 	return string(out), exitOf(err)
 }
 
-// Promise: when an owner and its heir are killed at once, a key whose counters are gone says so,
+// Promise: when an owner and its heir are killed at once, a key with counters that are gone says so,
 // with what may have been forgotten, and no other key does.
 func TestOwnerAndHeirAreKilled(t *testing.T) {
 	limits := write(t, testLimits)

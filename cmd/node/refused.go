@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// A node whose table has no more room for limits refuses requests, and a client sees no more than
+// A node with no more room for limits in its table refuses requests, and a client sees no more than
 // denials. So the log says it: at once, and then not more often than refusedPause as long as it
 // goes on.
 const (

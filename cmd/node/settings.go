@@ -62,7 +62,7 @@ type settings struct {
 	nodes  int // of this process, which share its file descriptors; 0 is 1
 }
 
-// gossipGuard says who may take part in gossip.
+// gossipGuard keeps strangers out of gossip.
 type gossipGuard struct {
 	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts, all decrypt. Watched; SIGHUP reads it again. See keygen --rotate."`
 	GossipAllow   []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks of this cluster's nodes, with commas: gossip from elsewhere is not heard. Default: all."`

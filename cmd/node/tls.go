@@ -40,7 +40,7 @@ func (s *tlsState) good() bool {
 	return true
 }
 
-// tlsFiles are files whose faults show in penstock_config_last_reload_successful.
+// tlsFiles are files with faults that show in penstock_config_last_reload_successful.
 func (r *running) tlsFiles(flag, cert, key, ca string) rpc.TLSFiles {
 	told := func(err error) { r.tlsState.set(flag, err) }
 	return rpc.TLSFiles{Cert: cert, Key: key, CA: ca, Reloaded: told}

@@ -10,7 +10,7 @@ import (
 
 // Clock is the machine's clock as a node wants it (cluster.Clock): the wall is read once, when the
 // Clock is made, and from then on only the monotonic clock counts. So windows are aligned to the
-// epoch, and whoever sets the wall clock changes no decision. A node, its Peers and its doors share
+// epoch, and setting the wall clock changes no decision. A node, its lines and its doors share
 // one Clock.
 type Clock struct {
 	start time.Time

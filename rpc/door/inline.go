@@ -28,7 +28,7 @@ type Inlines struct {
 	uses  inlineUses
 }
 
-// Get returns the limit of spec, whose name may be empty, for a request that charges nothing. An
+// Get returns the limit of spec, with or without a name, for a request that charges nothing. An
 // error is a *limiter.SpecError, or errInlineDenied; see InlineError.
 func (c *Inlines) Get(spec limiter.Spec, from Caller) (*limiter.Limit, error) {
 	if err := c.permit(from, access.Read); err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // LimitCache keeps the limits that arrive by the wire, so that a limit is checked and worked out
-// once and not once per message, and everybody who sends the same Spec counts with the same
-// pointer. It is bounded, because whoever sends names can draw new ones for ever: when young is
+// once and not once per message, and all that send the same Spec count with the same
+// pointer. It is bounded, because clients can send new names for ever: when young is
 // full it becomes old, and what is in neither is made again.
 type LimitCache struct {
 	mu         sync.RWMutex // guards the maps

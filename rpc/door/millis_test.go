@@ -8,7 +8,7 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: who waits as long as a door says has waited long enough.
+// Promise: a client that waits as long as a door says has waited long enough.
 func TestMillisRoundsUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		limiter.Never: -1, 0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, time.Hour: 3_600_000,

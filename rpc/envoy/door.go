@@ -1,5 +1,5 @@
 // Package envoy is a door for Envoy proxies: the rate limit service envoy.service.ratelimit.v3,
-// with the configuration files of envoyproxy/ratelimit, whose place it takes. Follow one request:
+// with the configuration files of envoyproxy/ratelimit, which it replaces. Follow one request:
 //
 //  1. An Envoy sends a domain and descriptors, lists of keys and values. The files in force (package policy) say which
 //     limit each descriptor meets; ask (question.go) makes a question of that, or knows the answer without asking: no
@@ -83,7 +83,7 @@ func (d *Door) Set(limits *policy.Envoy) {
 // Measure has o be told how long each request took, in seconds. Call it before the door is opened.
 func (d *Door) Measure(o prometheus.Observer) { d.seconds = o }
 
-// Register adds the services to a server, whose streams end when ending is closed.
+// Register adds the services to a server; their streams end when ending is closed.
 func (d *Door) Register(s grpc.ServiceRegistrar, ending <-chan struct{}) {
 	d.ending = ending
 	ratelimitv3.RegisterRateLimitServiceServer(s, d)

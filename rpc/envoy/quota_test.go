@@ -101,7 +101,7 @@ func TestQuotaStrategies(t *testing.T) {
 	}
 }
 
-// pulse is a clock whose timers fire.
+// pulse is a clock with timers that fire.
 type pulse struct {
 	hand
 	due []*due
@@ -131,7 +131,7 @@ func (p *pulse) pass(now time.Duration) {
 	p.due = slices.DeleteFunc(p.due, func(x *due) bool { return x.over })
 }
 
-// ticking is a door to a node that is alone, and whose holds run out.
+// ticking is a door to a node that is alone, with holds that run out.
 func ticking(t *testing.T) (*Door, *pulse) {
 	t.Helper()
 	clock := new(pulse)

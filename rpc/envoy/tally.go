@@ -25,7 +25,7 @@ type tally struct {
 	total, within, near, over, shadow atomic.Uint64
 }
 
-// renewTallies makes the tallies of limits. Those whose series stays go on counting.
+// renewTallies makes the tallies of limits. Those with a series that stays go on counting.
 func (d *Door) renewTallies(limits *policy.Envoy) []*tally {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 	share = 4
 	// always is how many requests a client may have whatever others have.
 	always = 2
-	// mostRoom is the room of a node whose goroutines do not wait. Requests that wait for a silent
+	// mostRoom is the room of a node while no goroutine waits. Requests that wait for a silent
 	// owner are under way as well.
 	mostRoom = 16 << 10
 	// leastRoom keeps a node at work whatever its goroutines wait for: other programs may have the

@@ -71,11 +71,11 @@ type peerDoor struct {
 	log    *slog.Logger
 	limits door.LimitCache
 	late   lateBudget    // of all streams
-	turned turnedAway    // who was refused lately
+	turned turnedAway    // names that were refused lately
 	ending chan struct{} // closed when the door closes
 }
 
-// meet is who has opened a stream. The certificate that it shows, if the connection has any, must
+// meet is the node that has opened a stream. The certificate that it shows, if the connection has any, must
 // be its own, and its boot no other node's.
 func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err error) {
 	other, err = d.me.admit(ctx)
@@ -168,7 +168,7 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 // exchange is one stream at work.
 type exchange struct {
 	door   *peerDoor
-	peer   greeting // who is at the other end
+	peer   greeting // the node at the other end
 	agent  bool     // by its certificate it is an agent
 	late   lateBudget
 	send   func(reply any) error

@@ -130,7 +130,7 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 	)
 }
 
-// longTag is the size of a field whose number is 16 or more, from that of one with a lower number.
+// longTag is the size of a field with a number of 16 or more, from that of one with a lower number.
 func longTag(size int) int { return size + min(size, 1) }
 
 func entrySize(e *limiter.Entry, limit int) int {

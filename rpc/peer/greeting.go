@@ -69,7 +69,7 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// admit is a peer door's answer to whoever opens a stream: nil if it may stay.
+// admit is a peer door's answer to a node that opens a stream: nil if it may stay.
 func (g greeting) admit(ctx context.Context) (other greeting, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	other, version, ok := readGreeting(md)

@@ -15,7 +15,7 @@ import (
 	"penstock/cluster"
 )
 
-// A certificate of the peers' authority says whose it is, in its subject alternative names:
+// A certificate of the peers' authority says which node it is for, in its subject alternative names:
 //
 //	penstock://node/n1       the node n1 (escaped as in a path); without any such name, the DNS name n1 says the same
 //	penstock://role/member   it may own keys; penstock://role/agent: it may not
@@ -30,7 +30,7 @@ const (
 	scheme  = "penstock"
 )
 
-// identity is whose a certificate is.
+// identity is the node of a certificate.
 type identity struct {
 	nodes  []string
 	member bool // by a role
@@ -117,7 +117,7 @@ func RoleURI(role cluster.Role) *url.URL {
 	return &url.URL{Scheme: scheme, Host: roleURI, Path: "/" + role.String()}
 }
 
-// shown is whose certificate the other end of a stream has shown; nil if the connection has none.
+// shown is the identity that the other end of a stream has shown; nil if there is no certificate.
 func shown(ctx context.Context) *identity {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

@@ -112,7 +112,7 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 	}
 }
 
-// Promise: who has opened a stream speaks for itself alone. Asks under another name are refused,
+// Promise: the node that has opened a stream speaks for itself alone. Asks under another name are refused,
 // and so is a stream under another's boot.
 func TestForgedSendersAreRefused(t *testing.T) {
 	s := newStations(t, 2)
@@ -162,7 +162,7 @@ func TestLateAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// Promise: everybody who is refused is told, and the log has few names of them.
+// Promise: every refused node is told, and the log has few names of them.
 func TestRefusalsAreLoggedOnce(t *testing.T) {
 	var turned turnedAway
 	now := time.Now()

@@ -51,7 +51,7 @@ func (e *exchange) leave(weight int) {
 	e.door.late.add(-1, -weight)
 }
 
-// known reports whether the View names who is at the other end.
+// known reports whether the View names the node at the other end.
 func (e *exchange) known() bool {
 	v := e.door.node.View()
 	if v == nil {
@@ -61,7 +61,7 @@ func (e *exchange) known() bool {
 	return i >= 0 && v.Members[i].Boot == e.peer.boot
 }
 
-// forged is why an ask cannot come from who is at the other end; empty if it can.
+// forged is why an ask cannot come from the node at the other end; empty if it can.
 func (e *exchange) forged(a *cluster.Ask) string {
 	if a.Words != nil {
 		if reason := a.Words.Forged(e.peer.node, e.peer.boot, e.agent); reason != "" {

@@ -33,7 +33,7 @@ const (
 	// learn whether nobody listens any more.
 	dyingLasts = 100 * time.Millisecond
 	dyingPause = 2 * time.Millisecond
-	// greetingTimeout is how long a peer may take to say who it is.
+	// greetingTimeout is how long a peer may take to name itself.
 	greetingTimeout = time.Second
 	// maxFrame is the size from which on a frame takes no further ask. The largest ask, 1000 items
 	// with their own limits, is about 1.5 MiB, so a frame stays below the 4 MiB that the peer
@@ -50,7 +50,7 @@ const (
 // line carries asks to one boot of one node, over one stream. Two goroutines keep it: run opens the
 // stream, reads the answers, and opens the next when it ends; write writes what waits.
 //
-// Asks travel together by themselves (natural batching): whoever posts while nothing waits wakes
+// Asks travel together by themselves (natural batching): a caller that posts while nothing waits wakes
 // the writer, everybody else only joins. The writer lets the callers that are ready run once
 // (runtime.Gosched) and then takes all that waits. There is no timer: a lone ask goes out at once,
 // and while one frame is written the next one fills.
@@ -72,7 +72,7 @@ type line struct {
 	met   greeting // the other end of the stream
 	agent bool     // … by its certificate
 
-	pen   sync.Mutex // held while asks are written down: who holds it may read the Ask of a letter that was sent
+	pen   sync.Mutex // held while asks are written down: its holder may read the Ask of a letter that was sent
 	frame frameWriter
 	batch []*letter
 
@@ -370,7 +370,7 @@ func (l *line) open(ctx context.Context, hangUp func()) (grpc.ClientStream, erro
 	return stream, err
 }
 
-// meet reads who answers on stream, and says what is wrong with them.
+// meet reads which node answers on stream, and says what is wrong with them.
 func (l *line) meet(stream grpc.ClientStream) error {
 	header, err := stream.Header()
 	if err != nil {

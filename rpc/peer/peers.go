@@ -166,8 +166,8 @@ func (p *Lines) lineLocked(to lineTo, role cluster.Role) (*line, error) {
 	return l, nil
 }
 
-// Keep tells who is there (the Members of a new View): lines to those that own keys are made ahead,
-// so that the first check does not wait for one, and lines to who is not there, earlier boots among
+// Keep tells which nodes are there (the Members of a new View): lines to those that own keys are
+// made ahead, so that the first check does not wait for one. Lines to other nodes, earlier boots among
 // them, are closed. Agents are hardly ever asked anything, and there may be thousands: a line to
 // one is made when it is needed. Call it before Node.SetView.
 func (p *Lines) Keep(members []cluster.Member) {

@@ -456,7 +456,7 @@ func TestDyingPeerIsGone(t *testing.T) {
 }
 
 // Promise: right answers again at p99 ≤ 250 ms after kill -9. A process that was good for long and
-// is being killed takes a few connections on and drops them. Who asks meanwhile hears that it is
+// is being killed takes a few connections on and drops them. A caller learns meanwhile that it is
 // gone, and not that there is just no way: after that it would be left alone for a while.
 func TestKilledPeerIsGoneAtOnce(t *testing.T) {
 	s := newStations(t, 2)

@@ -22,7 +22,7 @@ import (
 //
 //	length of the body 4 bytes | CRC-32C of the body 4 | body: wall clock 8, in ns since the Unix epoch | frame
 //
-// Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto whose only ask
+// Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto, and its only ask
 // carries copies of entries or holds, as nodes send them to each other; their instants are relative
 // to that wall clock. So what a release reads from another node it reads from a file, and what it
 // does not know it skips. The first records have neither: each names a member, by its sign of life.
@@ -47,8 +47,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var ErrForeign = errors.New("this is not a file of counters that this release can read")
 
 // WriteSnapshot writes all that table and book know and that outlives a process to w, part by part:
-// nobody waits for w, which may take its time. Others are named in it: who else knows something,
-// and may have been stopped as well. Holds come before entries: of one that is settled meanwhile
+// nobody waits for w, which may take its time. Others are named in it: nodes that know something as
+// well, and may have been stopped too. Holds come before entries: of one that is settled meanwhile
 // the charge may be in the file too, but never neither. It returns the number of entries and holds.
 func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Ledger, clock *clock.Clock) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)

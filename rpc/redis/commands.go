@@ -15,7 +15,7 @@ type command struct {
 	least, most int    // words after the name
 	keys        keyWords
 	do          func(c *connection, words [][]byte)
-	early       bool // also for clients that have not said who they are
+	early       bool // also for clients that have not named themselves
 	unqueued    bool // it is done at once, also between MULTI and EXEC
 }
 

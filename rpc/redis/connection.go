@@ -104,7 +104,7 @@ func (c *connection) serve() {
 // closeNow is for other goroutines.
 func (c *connection) closeNow() {
 	if t, ok := c.conn.(*tls.Conn); ok {
-		t.NetConn().Close() // Close would wait for whoever writes
+		t.NetConn().Close() // Close would wait for the writer
 		return
 	}
 	c.conn.Close()

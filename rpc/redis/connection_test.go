@@ -89,14 +89,14 @@ func TestRedisAuth(t *testing.T) {
 	c.Says("AUTH "+token, "+OK\r\n")
 	c.Says(asked, ":5\r\n")
 	c.Says("AUTH guess", wrong)
-	c.Says(asked, ":5\r\n") // who is known stays known
+	c.Says(asked, ":5\r\n") // a known client stays known
 	c.Says("RESET", "+RESET\r\n")
 	c.Says(asked, who)
 	c.Says("QUIT", "+OK\r\n")
 	c.Closed("after QUIT")
 }
 
-// Promise: who is slow is cut off, who is only silent is not, for some minutes. In virtual time.
+// Promise: a slow client is cut off, a silent one is not, for some minutes. In virtual time.
 func TestRedisDeadlines(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -144,7 +144,7 @@ func TestRedisDeadlines(t *testing.T) {
 	}
 }
 
-// Deadlines move along: who says something every few minutes stays as long as they like.
+// Deadlines move along: a client that says something every few minutes stays.
 func TestRedisLongTalk(t *testing.T) {
 	node := loneNode(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestRedisTooManyConnections(t *testing.T) {
 	rpctest.TalkTo(t, address).Says("PING", "+PONG\r\n")
 }
 
-// Who is connected when the node stops gets the replies to what has been read, and the end; a
+// A client that is connected when the node stops gets the replies to what has been read, and the end; a
 // client that does not read does not keep it.
 func TestRedisShutdown(t *testing.T) {
 	s := rpctest.Joined(t, 1)[0]
@@ -434,7 +434,7 @@ func FuzzRedis(f *testing.F) {
 }
 
 // The door shows the certificate of the other doors, also to clients that name a protocol which
-// those do not know, and lets in only who shows one of its authority, if it has one.
+// those do not know, and lets in only clients that show one of its authority, if it has one.
 func TestRedisTLS(t *testing.T) {
 	ours, strangers := rpctest.NewAuthority(t, "ours"), rpctest.NewAuthority(t, "strangers")
 	ours.Issue("door", "door")

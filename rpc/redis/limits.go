@@ -245,7 +245,7 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 	return l, err
 }
 
-// bucketFault is the reply to a command whose limit is refused.
+// bucketFault is the reply to a command with a limit that is refused.
 func bucketFault(err error) string {
 	var refused *door.Fault
 	var denied *access.Denied

@@ -7,7 +7,7 @@ import (
 )
 
 // Between MULTI and EXEC commands are queued, and EXEC runs them in their order and replies with an
-// array. That is what clients expect whose pipelines are transactions unless they are told
+// array. Some clients expect that: their pipelines are transactions unless they are told
 // otherwise (redis-py's). Nothing is rolled back, as in Redis; unlike there, commands of others may
 // come in between, since each key is decided by its owner. So WATCH, which promises that nothing
 // came in between, is refused.

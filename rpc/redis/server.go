@@ -36,14 +36,14 @@ type Config struct {
 	Metrics *door.Metrics // shows what the door counts; nil: nobody does
 }
 
-// Bounds of the door. Who is slower, or more, is cut off. (Those of a command are resp's.)
+// Bounds of the door. Slower clients, and more of them, are cut off. (Those of a command are resp's.)
 const (
 	maxConnections = 10_000
 	// idleTimeout is for clients that say nothing: pools keep connections for half an hour, and open
 	// others when these are gone.
 	idleTimeout = 5 * time.Minute
 	// hurry is for what must not take long: the rest of a command, the handshake of TLS,
-	// saying who one is.
+	// authentication.
 	hurry = 5 * time.Second
 	// writeTimeout is how long a client may take to read. Nothing more of its commands is read
 	// meanwhile, so its replies do not pile up.
@@ -171,7 +171,7 @@ func (d *Server) Shutdown(ctx context.Context) {
 		d.listener.Close()
 	}
 	for c := range d.conns {
-		c.conn.SetReadDeadline(time.Unix(1, 0)) // who waits for commands waits no more
+		c.conn.SetReadDeadline(time.Unix(1, 0)) // a reader that waits for commands waits no more
 	}
 	d.mu.Unlock()
 	hurry := context.AfterFunc(ctx, d.closeAll)

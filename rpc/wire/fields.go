@@ -90,7 +90,7 @@ var ErrMessage = errors.New("is no protobuf message")
 func Borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // The append functions write one field, the size functions say how long it gets. As in all of
-// proto3, zero is not written. The size functions are for field numbers below 16, whose tag is one
+// proto3, zero is not written. The size functions are for field numbers below 16, with a tag of one
 // byte.
 
 func AppendHead(b []byte, num protowire.Number, size int) []byte {
