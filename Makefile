@@ -43,7 +43,8 @@ attack: ## hostile clients against a node, one kind after the other; fails beyon
 	cd bench && $(GO) run ./attack
 
 chaos: ## the same with faults of two nodes at once
-	cd bench && $(GO) run ./history -seconds $(SECONDS) -seed $(SEED) -chaos
+	cd bench && $(GO) run ./history -seconds $(SECONDS) -seed $(SEED) -chaos \
+		$(if $(DISKS),-disks) $(if $(PREVIOUS),-previous $(PREVIOUS))
 
 lint: ## vet, staticcheck, and whether the format is right
 	$(GO) vet ./...

@@ -35,20 +35,24 @@ const (
 // node is a process and the doors to it.
 type node struct {
 	*doors
-	name    string
-	index   int
-	process *exec.Cmd
-	exited  chan struct{}
-	began   *vitals // when it had just settled
+	name     string
+	index    int
+	upgraded bool // it runs the present build, where there is a previous one
+	process  *exec.Cmd
+	exited   chan struct{}
+	began    *vitals // when it had just settled
 }
 
 // cluster is all nodes that there may be.
 type cluster struct {
-	net    *network
-	dir    string
-	binary string
-	limits string
-	nodes  []*node
+	net      *network
+	dir      string
+	binary   string
+	previous string // the program before, or none
+	limits   string
+	secrets  *secrets
+	disks    bool // each node has a disk of its own, for its counters
+	nodes    []*node
 
 	mu     sync.Mutex // guards states
 	states [maxNodes]state
@@ -78,11 +82,24 @@ func newCluster(o *options, dir string) (*cluster, error) {
 	if err := os.WriteFile(c.limits, []byte(limitsFile(0)), 0o644); err != nil {
 		return nil, err
 	}
+	if c.secrets, err = newSecrets(c.binary, dir); err != nil {
+		return nil, err
+	}
+	if o.previous != "" {
+		if err := c.buildPrevious(top, o.previous); err != nil {
+			return nil, err
+		}
+	}
 	c.net = newNetwork(o.loopback)
 	for i := range maxNodes {
 		n := &node{name: fmt.Sprintf("n%d", i+1), index: i, doors: newDoors(dir, i)}
 		c.nodes = append(c.nodes, n)
 		if err := c.net.plug(i, n.name); err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+	}
+	if o.disks {
+		if err := c.mount(); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
 	}
@@ -112,10 +129,17 @@ func (c *cluster) set(n *node, s state) {
 // start runs a node and waits until it is ready and can be asked.
 func (c *cluster) start(n *node) error {
 	at := c.net.address(n.index)
+	if err := c.secrets.equip(n, at); err != nil {
+		return err
+	}
 	args := []string{
-		c.binary, "serve", "--insecure", "--name", n.name, "--limits", c.limits, "--log-format", "json",
+		c.program(n), "serve", "--insecure", "--name", n.name, "--limits", c.limits, "--log-format", "json",
 		"--gossip", at + ":7946", "--peer", at + ":7947",
 		"--grpc", "unix://" + n.path("grpc"), "--http", "unix://" + n.path("http"), "--redis", "unix://" + n.path("redis"),
+	}
+	args = append(args, c.secrets.flags(n)...)
+	if c.disks {
+		args = append(args, "--data-dir", c.disk(n))
 	}
 	for _, other := range c.in(up, stopped) {
 		args = append(args, "--join", c.net.address(other.index)+":7946")
@@ -283,7 +307,7 @@ func (c *cluster) close() error {
 		n.doors.close()
 	}
 	c.net.close()
-	return nil
+	return c.unmount()
 }
 
 func (d *doors) fetch(ctx context.Context, path string) ([]byte, error) {

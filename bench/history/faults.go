@@ -52,6 +52,10 @@ var kinds = []kind{
 	{name: "leave", weight: 2, least: 4, do: (*run).leave},
 	{name: "restart", weight: 3, least: 3, do: (*run).restart},
 	{name: "reload", weight: 1, do: (*run).reload},
+	{name: "rotate-keys", weight: 1, do: (*run).rotateKeys},
+	{name: "rotate-certificates", weight: 1, do: (*run).rotateCertificates},
+	{name: "full-disk", weight: 2, do: (*run).fillDisk},
+	{name: "upgrade", weight: 3, least: 3, do: (*run).upgrade},
 	{name: "kill", weight: 4, least: 3, do: killed(1)},
 	{name: "kill-leaving", weight: 1, least: 3, do: (*run).killLeaving},
 	{name: "loss", weight: 1, spaces: true, do: (*run).lose},
@@ -124,7 +128,12 @@ func (r *run) choose() error {
 			return fmt.Errorf("-faults: there is no kind %q", name)
 		}
 	}
-	able := map[string]bool{"delay": r.cluster.net.delays(), "loss": r.cluster.net.loses()}
+	able := map[string]bool{
+		"delay": r.cluster.net.delays(), "loss": r.cluster.net.loses(),
+		"full-disk": r.cluster.disks, "upgrade": r.cluster.previous != "",
+		// a build before this one may know them only from its start
+		"rotate-keys": r.cluster.previous == "", "rotate-certificates": r.cluster.previous == "",
+	}
 	for _, k := range kinds {
 		named := slices.Contains(wanted, k.name)
 		can, special := able[k.name]

@@ -45,6 +45,8 @@ type options struct {
 	judge    string
 	strict   bool
 	keep     bool
+	previous string
+	disks    bool
 }
 
 var errContradicted = errors.New("the history contradicts a promise")
@@ -86,6 +88,13 @@ func history(args []string, out io.Writer) error {
 		"",
 		"file for go build -overlay: a node with a planted fault",
 	)
+	f.StringVar(
+		&o.previous,
+		"previous",
+		"",
+		"commit of the build that nodes begin with: they are upgraded one by one, and back",
+	)
+	f.BoolVar(&o.disks, "disks", false, "nodes save their counters, on disks that get full (root)")
 	f.StringVar(&o.out, "o", "", "file for the whole history, as JSON")
 	f.StringVar(&o.judge, "judge", "", "judge the history in this file, and run nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory with the nodes' logs")
@@ -181,6 +190,12 @@ func (o *options) again() string {
 	}
 	if o.overlay != "" {
 		words = append(words, "-overlay "+o.overlay)
+	}
+	if o.disks {
+		words = append(words, "-disks")
+	}
+	if o.previous != "" {
+		words = append(words, "-previous "+o.previous)
 	}
 	return strings.Join(words, " ")
 }
