@@ -108,7 +108,7 @@ func (c *checkCall) written(codec hotCodec) (mem.BufferSlice, error) {
 }
 
 func (c *checkCall) write(codec hotCodec) (mem.BufferSlice, error) {
-	var w hotWriter
+	var w checkWriter
 	w.begin(96 * (1 + len(c.out)))
 	w.check(c)
 	if w.unforeseen {
@@ -142,28 +142,6 @@ func check(door any, ctx context.Context, decode func(any) error, guard grpc.Una
 		return nil, err
 	}
 	return guarded(ctx, guard, door.(*rateLimiter), penstockv1.RateLimiter_Check_FullMethodName, c, (*rateLimiter).serve)
-}
-
-// byHand is desc with another handler of one method, which does not go by way of the generated code.
-func byHand(desc grpc.ServiceDesc, method string, handler grpc.MethodHandler) grpc.ServiceDesc {
-	desc.Methods = slices.Clone(desc.Methods)
-	for i := range desc.Methods {
-		if desc.Methods[i].MethodName == method {
-			desc.Methods[i].Handler = handler
-		}
-	}
-	return desc
-}
-
-// guarded serves call, which holds request and answer, behind guard; nil: there is none.
-func guarded[D, C any](ctx context.Context, guard grpc.UnaryServerInterceptor, door D, method string, call C, serve func(D, context.Context, C) error) (any, error) {
-	if guard == nil {
-		return call, serve(door, ctx, call)
-	}
-	info := &grpc.UnaryServerInfo{Server: door, FullMethod: method}
-	return guard(ctx, call, info, func(ctx context.Context, _ any) (any, error) {
-		return call, serve(door, ctx, call)
-	})
 }
 
 // check decides on c, which is a Check or of a CheckStream.

@@ -43,6 +43,15 @@ func (g *gubernatorDoor) GetRateLimits(ctx context.Context, in *gubernator.GetRa
 	return &c.out, g.serve(ctx, c)
 }
 
+// decide decides requests that did not come over gRPC. An error is a gRPC status.
+func (g *gubernatorDoor) decide(
+	in *gubernator.GetRateLimitsReq, from door.Caller,
+) (*gubernator.GetRateLimitsResp, error) {
+	c := &gubernatorCall{in: in, from: from}
+	err := g.answer(time.Now(), c)
+	return &c.out, err
+}
+
 func (g *gubernatorDoor) serve(ctx context.Context, c *gubernatorCall) error {
 	c.from = door.Caller{Context: ctx}
 	if t, ok := ctx.Deadline(); ok {

@@ -85,7 +85,7 @@ func (c *gubernatorCall) written(codec hotCodec) (mem.BufferSlice, error) {
 }
 
 func (c *gubernatorCall) write(codec hotCodec) (mem.BufferSlice, error) {
-	var w hotWriter
+	var w answerWriter
 	w.begin(128 * (1 + len(c.out.Responses)))
 	w.rateLimits(&c.out)
 	if w.unforeseen {

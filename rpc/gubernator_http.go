@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -32,10 +31,10 @@ func (w *web) gubernatorPages(m *mux) {
 			writeGubernator(rw, nil, err)
 			return
 		}
-		c := &gubernatorCall{in: in, from: door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}}
-		c.from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
-		err = g.answer(time.Now(), c)
-		writeGubernator(rw, &c.out, err)
+		from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
+		from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
+		out, err := g.decide(in, from)
+		writeGubernator(rw, out, err)
 	}))
 	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {
 		out, err := g.HealthCheck(r.Context(), nil)

@@ -1,18 +1,16 @@
 package rpc
 
 import (
-	"reflect"
+	"context"
+	"slices"
 	"unicode/utf8"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that hotCodec stands before
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"penstock/cluster"
-	"penstock/limiter"
-	"penstock/proto/gubernator"
-	"penstock/rpc/door"
 	"penstock/rpc/wire"
 )
 
@@ -58,10 +56,6 @@ type hotWriter struct {
 	memory     *[]byte // from the pool; nil for a message so short that gRPC would not give it back
 	b          []byte  // what is written, within memory or grown out of it
 	unforeseen bool    // the library must write the message
-
-	rule     *limiter.Limit // of the decision before, or nil
-	owner    string         // of that too
-	from, to int            // where in b these two are written
 }
 
 func (w *hotWriter) begin(size int) {
@@ -115,155 +109,11 @@ func (w *hotWriter) close(at int) {
 	protowire.AppendVarint(w.b[:at-1], n)
 }
 
-func (w *hotWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
-	var shared sharedMetadata
-	for _, r := range m.Responses {
-		if r == nil {
-			w.unforeseen = true
-			return
-		}
-		at := w.open(1)
-		w.number(1, int64(r.Status))
-		w.number(2, r.Limit)
-		w.number(3, r.Remaining)
-		w.number(4, r.ResetTime)
-		w.text(5, r.Error)
-		if len(r.Metadata) > 0 {
-			w.sharedMetadata(&shared, r.Metadata)
-		}
-		w.close(at)
-	}
-}
-
-// sharedMetadata are the metadata that a message had last, and how they were written: most
-// responses share theirs with others.
-type sharedMetadata struct {
-	next  int // the place that the next ones take
-	known [4]struct {
-		id      uintptr
-		space   [64]byte
-		written []byte
-	}
-}
-
-func (w *hotWriter) sharedMetadata(s *sharedMetadata, m map[string]string) {
-	id := reflect.ValueOf(m).Pointer()
-	for i := range s.known {
-		if k := &s.known[i]; k.id == id {
-			w.b = append(w.b, k.written...)
-			return
-		}
-	}
-	from := len(w.b)
-	w.metadata(6, m)
-	k := &s.known[s.next%len(s.known)]
-	k.id, k.written = id, append(k.space[:0], w.b[from:]...)
-	s.next++
-}
-
-func (w *hotWriter) metadata(field protowire.Number, m map[string]string) {
-	for k, v := range m {
-		w.unforeseen = w.unforeseen || k == "" || v == "" // which stand in a map as well
-		at := w.open(field)
-		w.text(1, k)
-		w.text(2, v)
-		w.close(at)
-	}
-}
-
-// check writes the decisions of c, and their verdict.
-func (w *hotWriter) check(c *checkCall) {
-	for i := range c.out {
-		w.decision(&c.out[i])
-	}
-	if v := c.verdict; v != nil {
-		at := w.open(2)
-		w.bool(1, v.Allowed)
-		w.texts(2, v.RefusedBy)
-		w.number(3, v.RetryAfterMs)
-		w.texts(4, v.Rules)
-		w.close(at)
-	}
-}
-
-// decision writes d. Most decisions of a message name the same limit and owner, and have nothing
-// more to say than how much is left.
-func (w *hotWriter) decision(d *cluster.Decision) {
-	at := w.open(1)
-	w.bool(1, d.Allowed)
-	w.number(2, d.Limit)
-	w.number(3, d.Remaining)
-	w.number(4, door.Millis(d.RetryAfter))
-	w.number(5, door.Millis(d.ResetAfter))
-	w.number(6, door.Millis(d.Delay))
-	if d.Rule != w.rule || d.Owner != w.owner {
-		w.rule, w.owner, w.from = d.Rule, d.Owner, len(w.b)
-		w.text(7, d.Rule.Name)
-		w.text(8, d.Owner)
-		w.to = len(w.b)
-	} else {
-		w.b = append(w.b, w.b[w.from:w.to]...)
-	}
-	w.number(9, int64(encodeSource(d.Source)))
-	if d.Degraded || d.Bound != 0 || d.Shadow {
-		w.bool(10, d.Degraded)
-		w.number(11, d.Bound)
-		w.bool(12, d.Shadow)
-	}
-	if d.Drained != 0 || d.Session != 0 || d.Restarted || d.Rule.Override != "" {
-		w.number(13, d.Drained)
-		w.number(14, int64(d.Session))
-		w.bool(15, door.Restarted(d))
-		w.text(16, d.Rule.Override)
-	}
-	if w.close(at); len(w.b)-at > 0x7f { // it has been moved up
-		w.rule = nil
-	}
-}
-
 func (w *hotWriter) texts(field protowire.Number, list []string) {
 	for _, s := range list {
 		w.unforeseen = w.unforeseen || s == "" // which stands in a list as well
 		w.text(field, s)
 	}
-}
-
-// setHit sets a number of a request, and reports whether it is known.
-func setHit(to *gubernator.RateLimitReq, field protowire.Number, v uint64) bool {
-	switch field {
-	case 3:
-		to.Hits = int64(v)
-	case 4:
-		to.Limit = int64(v)
-	case 5:
-		to.Duration = int64(v)
-	case 6:
-		to.Algorithm = gubernator.Algorithm(v)
-	case 7:
-		to.Behavior = gubernator.Behavior(v)
-	case 8:
-		to.Burst = int64(v)
-	case 10:
-		to.CreatedAt = new(int64(v))
-	default:
-		return false
-	}
-	return true
-}
-
-func readID(b []byte, id *cluster.ID) bool {
-	f := wire.Fields{Rest: b}
-	for f.Next() {
-		switch {
-		case f.Wire == protowire.Fixed64Type && f.Num == 1:
-			id.Origin = f.Value
-		case f.Wire == protowire.VarintType && f.Num == 2:
-			id.Sequence = f.Value
-		default:
-			return false
-		}
-	}
-	return f.Err == nil
 }
 
 // countItems is how many items b has, or 0 if there is anything beside them.
@@ -282,3 +132,25 @@ func countItems(b []byte) (n int) {
 
 // textOf is b as a string that lies where b lies, and whether it may be one.
 func textOf(b []byte) (s string, ok bool) { return wire.Borrow(b), utf8.Valid(b) }
+
+// byHand is desc with another handler of one method, which does not go by way of the generated code.
+func byHand(desc grpc.ServiceDesc, method string, handler grpc.MethodHandler) grpc.ServiceDesc {
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		if desc.Methods[i].MethodName == method {
+			desc.Methods[i].Handler = handler
+		}
+	}
+	return desc
+}
+
+// guarded serves call, which holds request and answer, behind guard; nil: there is none.
+func guarded[D, C any](ctx context.Context, guard grpc.UnaryServerInterceptor, door D, method string, call C, serve func(D, context.Context, C) error) (any, error) {
+	if guard == nil {
+		return call, serve(door, ctx, call)
+	}
+	info := &grpc.UnaryServerInfo{Server: door, FullMethod: method}
+	return guard(ctx, call, info, func(ctx context.Context, _ any) (any, error) {
+		return call, serve(door, ctx, call)
+	})
+}

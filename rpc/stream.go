@@ -187,7 +187,7 @@ func (c *streamCall) write(codec hotCodec) (mem.BufferSlice, error) {
 	if c.failure != nil {
 		return codec.CodecV2.Marshal(&penstockv1.CheckStreamResponse{Tag: c.tag, Error: c.failure})
 	}
-	var w hotWriter
+	var w checkWriter
 	w.begin(96 * (1 + len(c.out)))
 	w.number(1, int64(c.tag))
 	at := w.open(2)

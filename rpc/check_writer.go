@@ -1,0 +1,85 @@
+package rpc
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/door"
+	"penstock/rpc/wire"
+)
+
+// checkWriter writes answers to checks.
+type checkWriter struct {
+	hotWriter
+
+	rule     *limiter.Limit // of the decision before, or nil
+	owner    string         // of that too
+	from, to int            // where in b these two are written
+}
+
+// check writes the decisions of c, and their verdict.
+func (w *checkWriter) check(c *checkCall) {
+	for i := range c.out {
+		w.decision(&c.out[i])
+	}
+	if v := c.verdict; v != nil {
+		at := w.open(2)
+		w.bool(1, v.Allowed)
+		w.texts(2, v.RefusedBy)
+		w.number(3, v.RetryAfterMs)
+		w.texts(4, v.Rules)
+		w.close(at)
+	}
+}
+
+// decision writes d. Most decisions of a message name the same limit and owner, and have nothing
+// more to say than how much is left.
+func (w *checkWriter) decision(d *cluster.Decision) {
+	at := w.open(1)
+	w.bool(1, d.Allowed)
+	w.number(2, d.Limit)
+	w.number(3, d.Remaining)
+	w.number(4, door.Millis(d.RetryAfter))
+	w.number(5, door.Millis(d.ResetAfter))
+	w.number(6, door.Millis(d.Delay))
+	if d.Rule != w.rule || d.Owner != w.owner {
+		w.rule, w.owner, w.from = d.Rule, d.Owner, len(w.b)
+		w.text(7, d.Rule.Name)
+		w.text(8, d.Owner)
+		w.to = len(w.b)
+	} else {
+		w.b = append(w.b, w.b[w.from:w.to]...)
+	}
+	w.number(9, int64(encodeSource(d.Source)))
+	if d.Degraded || d.Bound != 0 || d.Shadow {
+		w.bool(10, d.Degraded)
+		w.number(11, d.Bound)
+		w.bool(12, d.Shadow)
+	}
+	if d.Drained != 0 || d.Session != 0 || d.Restarted || d.Rule.Override != "" {
+		w.number(13, d.Drained)
+		w.number(14, int64(d.Session))
+		w.bool(15, door.Restarted(d))
+		w.text(16, d.Rule.Override)
+	}
+	if w.close(at); len(w.b)-at > 0x7f { // it has been moved up
+		w.rule = nil
+	}
+}
+
+// readID reads the id of a take.
+func readID(b []byte, id *cluster.ID) bool {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch {
+		case f.Wire == protowire.Fixed64Type && f.Num == 1:
+			id.Origin = f.Value
+		case f.Wire == protowire.VarintType && f.Num == 2:
+			id.Sequence = f.Value
+		default:
+			return false
+		}
+	}
+	return f.Err == nil
+}
