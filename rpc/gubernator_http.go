@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"penstock/cluster"
-	"penstock/proto/gubernator"
+	pb "penstock/proto/gubernator"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 )
@@ -51,7 +51,7 @@ func (w *web) gubernatorPages(m *mux) {
 const maxObjects = 4 * cluster.MaxItems
 
 // readGubernator reads a body. An error is a gRPC status.
-func readGubernator(rw http.ResponseWriter, r *http.Request) (*gubernator.GetRateLimitsReq, error) {
+func readGubernator(rw http.ResponseWriter, r *http.Request) (*pb.GetRateLimitsReq, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
@@ -64,7 +64,7 @@ func readGubernator(rw http.ResponseWriter, r *http.Request) (*gubernator.GetRat
 	case objects(b) > maxObjects: // before each takes the memory of a request
 		return nil, status.Errorf(codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
 	}
-	in := new(gubernator.GetRateLimitsReq)
+	in := new(pb.GetRateLimitsReq)
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, in); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "body: %v", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"penstock/proto/gubernator"
+	pb "penstock/proto/gubernator"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
 )
@@ -19,16 +19,16 @@ func TestGubernatorSharesNamedLimits(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: node})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice&cost=3", "")
 	g := &gubernatorDoor{node: node, inlines: new(door.Inlines)}
-	one := func(r *gubernator.RateLimitReq) *gubernator.RateLimitResp {
+	one := func(r *pb.RateLimitReq) *pb.RateLimitResp {
 		out, err := g.decide(
-			&gubernator.GetRateLimitsReq{Requests: []*gubernator.RateLimitReq{r}}, door.Caller{})
+			&pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{r}}, door.Caller{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out.Responses[0]
 	}
-	r := &gubernator.RateLimitReq{Name: "demo", UniqueKey: "alice", Hits: 1, Limit: 1000, Duration: 1}
-	if got := one(r); got.Status != gubernator.Status_UNDER_LIMIT || got.Limit != 5 || got.Remaining != 1 {
+	r := &pb.RateLimitReq{Name: "demo", UniqueKey: "alice", Hits: 1, Limit: 1000, Duration: 1}
+	if got := one(r); got.Status != pb.Status_UNDER_LIMIT || got.Limit != 5 || got.Remaining != 1 {
 		t.Errorf("%v; want 1 remaining of the cluster's 5", got)
 	}
 	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=alice", ""); !strings.Contains(body, `"remaining":1,`) {
