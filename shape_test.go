@@ -51,19 +51,21 @@ var arrows = map[string]string{
 	"cluster/gossip -> cluster": "membership becomes Views",
 	"cluster/gossip -> ring":    "a node whose ring is built differently is refused",
 
-	"rpc -> cluster":       "a door hands decoded requests to the node; peers carry its calls",
-	"rpc -> limiter":       "doors translate limits, decisions and instants",
-	"rpc -> limiter/rules": "forward-auth fills the templates of keys, and says what rules ask for",
-	"rpc -> ring":          "the status pages show who owns a key",
-	"rpc -> proto":         "the doors' messages",
-	"rpc -> rpc/door":      "what all doors share: faults, rights, limits brought along, metrics",
-	"rpc -> rpc/peer":      "the id of a hold says its limit as frames do",
-	"rpc -> rpc/wire":      "messages with a thousand items are read and written by hand",
-	"rpc -> rpc/clock":     "doors and lines read the node's clock",
-	"rpc -> rpc/access":    "every door asks what its client may do",
-	"rpc -> rpc/audit":     "what clients change is recorded",
-	"rpc -> rpc/fair":      "a client that asks for more than its share is refused",
-	"rpc -> rpc/ui":        "the page of a node",
+	"rpc -> cluster":        "a door hands decoded requests to the node; peers carry its calls",
+	"rpc -> limiter":        "doors translate limits, decisions and instants",
+	"rpc -> limiter/rules":  "forward-auth fills the templates of keys, and says what rules ask for",
+	"rpc -> ring":           "the status pages show who owns a key",
+	"rpc -> proto":          "the doors' messages",
+	"rpc -> rpc/door":       "what all doors share: faults, rights, limits brought along, metrics",
+	"rpc -> rpc/gubernator": "its door is registered beside the others, and its JSON is a page",
+
+	"rpc -> rpc/peer":   "the id of a hold says its limit as frames do",
+	"rpc -> rpc/wire":   "messages with a thousand items are read and written by hand",
+	"rpc -> rpc/clock":  "doors and lines read the node's clock",
+	"rpc -> rpc/access": "every door asks what its client may do",
+	"rpc -> rpc/audit":  "what clients change is recorded",
+	"rpc -> rpc/fair":   "a client that asks for more than its share is refused",
+	"rpc -> rpc/ui":     "the page of a node",
 
 	"rpc/clock -> limiter": "instants are limiter's",
 
@@ -83,6 +85,14 @@ var arrows = map[string]string{
 	"rpc/door -> rpc/audit":  "what clients change is recorded",
 	"rpc/door -> rpc/fair":   "a refusal for want of room is a fault like others",
 
+	"rpc/gubernator -> cluster":   "a message becomes a request of the node",
+	"rpc/gubernator -> limiter":   "requests state their limits",
+	"rpc/gubernator -> proto":     "the messages of its protocol",
+	"rpc/gubernator -> rpc/audit": "resets are recorded",
+	"rpc/gubernator -> rpc/clock": "deadlines of calls are instants of the node",
+	"rpc/gubernator -> rpc/door":  "what all doors share",
+	"rpc/gubernator -> rpc/wire":  "messages with a thousand requests are read and written by hand",
+
 	"rpc/redis -> cluster":    "a round of commands becomes a request of the node",
 	"rpc/redis -> limiter":    "the numbers of a command are a limit",
 	"rpc/redis -> rpc/access": "a client names itself by AUTH",
@@ -96,6 +106,7 @@ var arrows = map[string]string{
 	"rpc/rpctest -> ring":      "… that hold all partitions",
 	"rpc/rpctest -> proto":     "items of messages",
 	"rpc/rpctest -> rpc/clock": "… on the machine's clock",
+	"rpc/rpctest -> rpc/wire":  "messages that hand and library must read alike",
 	"rpc/rpctest -> rpc/resp":  "a client of the Redis protocol",
 
 	"rpc/envoy -> cluster":        "a request of an Envoy becomes one of the node",
@@ -153,6 +164,8 @@ var testArrows = map[string]string{
 
 	"rpc -> rpc/rpctest": "nodes, authorities and a client of the Redis protocol",
 	"rpc -> rpc/redis":   "rights, audit and the gate hold at every door",
+
+	"rpc/gubernator -> rpc/rpctest": "nodes and messages",
 
 	"rpc/peer -> rpc/rpctest": "limits, authorities and patience",
 
@@ -227,6 +240,9 @@ var walls = map[string]string{
 	"rpc/door -> rpc": "doors stand on what they share, and not the other way round",
 	"rpc/door -> *":   "what all doors share knows none of them, and no protocol",
 
+	"rpc/gubernator -> rpc": "doors do not know each other: what they share is in rpc/door",
+	"rpc/gubernator -> *":   "a door turns a wire into calls of the node; wiring is cmd/node's work",
+
 	"rpc/redis -> rpc": "doors do not know each other: what they share is in rpc/door",
 	"rpc/redis -> *":   "a door turns a wire into calls of the node; wiring is cmd/node's work",
 
@@ -275,11 +291,11 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "memberlist brings goroutines, clocks and callbacks under locks; only Views leave cluster/gossip",
 	},
 	"google.golang.org/grpc": {
-		rooms:  "rpc rpc/door rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
+		rooms:  "rpc rpc/door rpc/gubernator rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in the simulator",
 	},
 	"google.golang.org/protobuf": {
-		rooms:  "rpc rpc/peer rpc/wire rpc/client rpc/envoy proto",
+		rooms:  "rpc rpc/gubernator rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "messages of the wire stop at rpc; the node has types of its own",
 	},
 	"google.golang.org/genproto": {
@@ -291,7 +307,7 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "Envoy's messages as its authors generate them: copies of our own would collide with theirs in a program that has both",
 	},
 	"github.com/prometheus/client_golang": {
-		rooms:  "rpc rpc/door rpc/envoy rpc/peer rpc/redis",
+		rooms:  "rpc rpc/door rpc/envoy rpc/gubernator rpc/peer rpc/redis",
 		reason: "rooms count in plain fields beside the branch they count; a door reads them at scrape",
 	},
 	"github.com/goccy/go-yaml": {

@@ -51,21 +51,21 @@ func (c *checkCall) free() {
 	checkCalls.Put(c)
 }
 
-// read reads a message of items and nothing else. It keeps nothing of b.
-func (c *checkCall) read(b []byte) bool {
+// Read reads a message of items and nothing else. It keeps nothing of b.
+func (c *checkCall) Read(b []byte) bool {
 	c.bytes = append(c.bytes[:0], b...)
 	return c.readItems(c.bytes)
 }
 
-// readByLibrary reads any message.
-func (c *checkCall) readByLibrary(b []byte) error {
+// ReadByLibrary reads any message.
+func (c *checkCall) ReadByLibrary(b []byte) error {
 	c.in = new(penstockv1.CheckRequest)
 	return proto.Unmarshal(b, c.in)
 }
 
 // readItems reads a message of items and nothing else, which stays where it is.
 func (c *checkCall) readItems(b []byte) bool {
-	n := countItems(b)
+	n := wire.CountItems(b)
 	if n == 0 || n > cluster.MaxItems {
 		return false
 	}
@@ -87,7 +87,7 @@ func hotItem(b []byte, to *cluster.Item) (ok bool) {
 	for ok && f.Next() {
 		switch {
 		case f.Wire == protowire.BytesType && f.Num == 1:
-			to.Limit, ok = textOf(f.Bytes)
+			to.Limit, ok = wire.TextOf(f.Bytes)
 		case f.Wire == protowire.BytesType && f.Num == 3:
 			to.Key = wire.Borrow(f.Bytes)
 		case f.Wire == protowire.VarintType && f.Num == 4:
@@ -101,21 +101,21 @@ func hotItem(b []byte, to *cluster.Item) (ok bool) {
 	return ok && f.Err == nil
 }
 
-// written is the answer. It is the last that is asked of c, which others use from here on.
-func (c *checkCall) written(codec hotCodec) (mem.BufferSlice, error) {
+// Written is the answer. It is the last that is asked of c, which others use from here on.
+func (c *checkCall) Written(codec wire.Codec) (mem.BufferSlice, error) {
 	defer c.free()
 	return c.write(codec)
 }
 
-func (c *checkCall) write(codec hotCodec) (mem.BufferSlice, error) {
+func (c *checkCall) write(codec wire.Codec) (mem.BufferSlice, error) {
 	var w checkWriter
-	w.begin(96 * (1 + len(c.out)))
+	w.Begin(96 * (1 + len(c.out)))
 	w.check(c)
-	if w.unforeseen {
-		w.free()
+	if w.Unforeseen {
+		w.Free()
 		return codec.CodecV2.Marshal(c.response())
 	}
-	return w.slice(), nil
+	return w.Slice(), nil
 }
 
 // response is the answer as the generated code has it.
@@ -126,7 +126,7 @@ func (c *checkCall) response() *penstockv1.CheckResponse {
 // registerRateLimiter registers r as penstock.v1.RateLimiter. Checks do not go by way of the
 // generated code, which makes each message anew.
 func registerRateLimiter(s grpc.ServiceRegistrar, r *rateLimiter) {
-	desc := byHand(penstockv1.RateLimiter_ServiceDesc, "Check", check)
+	desc := wire.ByHand(penstockv1.RateLimiter_ServiceDesc, "Check", check)
 	desc.Streams = slices.Clone(desc.Streams)
 	for i := range desc.Streams {
 		if desc.Streams[i].StreamName == "CheckStream" {
@@ -141,7 +141,7 @@ func check(door any, ctx context.Context, decode func(any) error, guard grpc.Una
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return guarded(ctx, guard, door.(*rateLimiter), penstockv1.RateLimiter_Check_FullMethodName, c, (*rateLimiter).serve)
+	return wire.Guarded(ctx, guard, door.(*rateLimiter), penstockv1.RateLimiter_Check_FullMethodName, c, (*rateLimiter).serve)
 }
 
 // check decides on c, which is a Check or of a CheckStream.

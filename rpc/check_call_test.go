@@ -11,12 +11,13 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 // TestCheckCallIsUsedAgain: what a call read and answered before is not in what it reads and
 // answers next, whether it or the library has read it.
 func TestCheckCallIsUsedAgain(t *testing.T) {
-	codec := newHotCodec()
+	codec := wire.NewCodec()
 	door := &rateLimiter{node: rpctest.Alone(t, perHour), clock: clock.New(), inlines: new(door.Inlines)}
 	used := new(checkCall)
 	item := func(key string, cost int64) *penstockv1.Item {

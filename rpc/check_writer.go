@@ -11,7 +11,7 @@ import (
 
 // checkWriter writes answers to checks.
 type checkWriter struct {
-	hotWriter
+	wire.Writer
 
 	rule     *limiter.Limit // of the decision before, or nil
 	owner    string         // of that too
@@ -24,46 +24,46 @@ func (w *checkWriter) check(c *checkCall) {
 		w.decision(&c.out[i])
 	}
 	if v := c.verdict; v != nil {
-		at := w.open(2)
-		w.bool(1, v.Allowed)
-		w.texts(2, v.RefusedBy)
-		w.number(3, v.RetryAfterMs)
-		w.texts(4, v.Rules)
-		w.close(at)
+		at := w.Open(2)
+		w.Bool(1, v.Allowed)
+		w.Texts(2, v.RefusedBy)
+		w.Number(3, v.RetryAfterMs)
+		w.Texts(4, v.Rules)
+		w.Close(at)
 	}
 }
 
 // decision writes d. Most decisions of a message name the same limit and owner, and have nothing
 // more to say than how much is left.
 func (w *checkWriter) decision(d *cluster.Decision) {
-	at := w.open(1)
-	w.bool(1, d.Allowed)
-	w.number(2, d.Limit)
-	w.number(3, d.Remaining)
-	w.number(4, door.Millis(d.RetryAfter))
-	w.number(5, door.Millis(d.ResetAfter))
-	w.number(6, door.Millis(d.Delay))
+	at := w.Open(1)
+	w.Bool(1, d.Allowed)
+	w.Number(2, d.Limit)
+	w.Number(3, d.Remaining)
+	w.Number(4, door.Millis(d.RetryAfter))
+	w.Number(5, door.Millis(d.ResetAfter))
+	w.Number(6, door.Millis(d.Delay))
 	if d.Rule != w.rule || d.Owner != w.owner {
-		w.rule, w.owner, w.from = d.Rule, d.Owner, len(w.b)
-		w.text(7, d.Rule.Name)
-		w.text(8, d.Owner)
-		w.to = len(w.b)
+		w.rule, w.owner, w.from = d.Rule, d.Owner, len(w.B)
+		w.Text(7, d.Rule.Name)
+		w.Text(8, d.Owner)
+		w.to = len(w.B)
 	} else {
-		w.b = append(w.b, w.b[w.from:w.to]...)
+		w.B = append(w.B, w.B[w.from:w.to]...)
 	}
-	w.number(9, int64(encodeSource(d.Source)))
+	w.Number(9, int64(encodeSource(d.Source)))
 	if d.Degraded || d.Bound != 0 || d.Shadow {
-		w.bool(10, d.Degraded)
-		w.number(11, d.Bound)
-		w.bool(12, d.Shadow)
+		w.Bool(10, d.Degraded)
+		w.Number(11, d.Bound)
+		w.Bool(12, d.Shadow)
 	}
 	if d.Drained != 0 || d.Session != 0 || d.Restarted || d.Rule.Override != "" {
-		w.number(13, d.Drained)
-		w.number(14, int64(d.Session))
-		w.bool(15, door.Restarted(d))
-		w.text(16, d.Rule.Override)
+		w.Number(13, d.Drained)
+		w.Number(14, int64(d.Session))
+		w.Bool(15, door.Restarted(d))
+		w.Text(16, d.Rule.Override)
 	}
-	if w.close(at); len(w.b)-at > 0x7f { // it has been moved up
+	if w.Close(at); len(w.B)-at > 0x7f { // it has been moved up
 		w.rule = nil
 	}
 }

@@ -15,14 +15,15 @@ import (
 	pb "penstock/proto/gubernator"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
+	"penstock/rpc/gubernator"
 )
 
 // gubernatorPages serves Gubernator's JSON as its own gateway does: field names of the .proto file,
 // and camelCase too; fields that are not known are passed over; all fields are written, 64-bit
 // numbers as strings; errors are google.rpc.Status.
 func (w *web) gubernatorPages(m *mux) {
-	g := &gubernatorDoor{
-		node: w.Node, inlines: w.inlines, draining: w.Draining, audit: w.Audit, seconds: w.Metrics.Checks("gubernator"),
+	g := &gubernator.Door{
+		Node: w.Node, Inlines: w.inlines, Draining: w.Draining, Audit: w.Audit, Seconds: w.Metrics.Checks("gubernator"),
 	}
 	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
 		in, err := readGubernator(rw, r)
@@ -33,7 +34,7 @@ func (w *web) gubernatorPages(m *mux) {
 		}
 		from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
 		from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
-		out, err := g.decide(in, from)
+		out, err := g.Decide(in, from)
 		writeGubernator(rw, out, err)
 	}))
 	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {

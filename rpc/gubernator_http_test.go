@@ -10,6 +10,7 @@ import (
 
 	pb "penstock/proto/gubernator"
 	"penstock/rpc/door"
+	"penstock/rpc/gubernator"
 	"penstock/rpc/rpctest"
 )
 
@@ -18,9 +19,9 @@ func TestGubernatorSharesNamedLimits(t *testing.T) {
 	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice&cost=3", "")
-	g := &gubernatorDoor{node: node, inlines: new(door.Inlines)}
+	g := &gubernator.Door{Node: node, Inlines: new(door.Inlines)}
 	one := func(r *pb.RateLimitReq) *pb.RateLimitResp {
-		out, err := g.decide(
+		out, err := g.Decide(
 			&pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{r}}, door.Caller{})
 		if err != nil {
 			t.Fatal(err)

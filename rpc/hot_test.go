@@ -15,6 +15,8 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 var hotRequests = []proto.Message{&penstockv1.CheckRequest{}, &penstockv1.CheckStreamRequest{}}
@@ -23,20 +25,20 @@ var hotRequests = []proto.Message{&penstockv1.CheckRequest{}, &penstockv1.CheckS
 // read by hand is what it reads; with every field there is, so a new one that the hand forgets
 // fails here.
 func TestHotMessagesAreTheLibrarys(t *testing.T) {
-	c := newHotCodec()
+	c := wire.NewCodec()
 	for _, items := range []int{0, 1, 2, 3, 300} {
 		for _, number := range []int64{0, 1, -1, 127, 128, math.MaxInt64, math.MinInt64} {
 			for _, text := range []string{"", "alice", strings.Repeat("ä", 100)} {
 				for _, of := range hotRequests {
-					bytes, err := proto.Marshal(filled(of, items, valueOf(number, text)))
+					bytes, err := proto.Marshal(rpctest.Filled(of, items, rpctest.ValueOf(number, text)))
 					if err != nil {
 						t.Fatal(err)
 					}
 					checkRead(t, of, bytes)
 				}
 				decided := &streamCall{checkCall: checkCall{out: decisions(items, number, text)}, tag: uint64(number)}
-				checkWritten(t, decided.response(), decided.checkCall.write, c)
-				checkWritten(t, &penstockv1.CheckStreamResponse{Tag: decided.tag, Check: decided.response()}, decided.write, c)
+				rpctest.CheckWritten(t, decided.response(), decided.checkCall.write, c)
+				rpctest.CheckWritten(t, &penstockv1.CheckStreamResponse{Tag: decided.tag, Check: decided.response()}, decided.write, c)
 			}
 		}
 	}
@@ -82,8 +84,8 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 func checkRead(t *testing.T, of proto.Message, b []byte) {
 	t.Helper()
 	want := of.ProtoReflect().New().Interface()
-	call := map[proto.Message]hotCall{hotRequests[0]: new(checkCall), hotRequests[1]: new(streamCall)}[of]
-	if !checkReadBy(t, call, want, b) {
+	call := map[proto.Message]wire.Call{hotRequests[0]: new(checkCall), hotRequests[1]: new(streamCall)}[of]
+	if !rpctest.CheckReadBy(t, call, want, b) {
 		return
 	}
 	switch c := call.(type) {
@@ -124,7 +126,7 @@ func checkAsked(t *testing.T, c *checkCall, want *penstockv1.CheckRequest) {
 
 // TestHotReadersLeaveTheRestToTheLibrary: messages as no client of ours writes them.
 func TestHotReadersLeaveTheRestToTheLibrary(t *testing.T) {
-	for name, b := range oddMessages() {
+	for name, b := range rpctest.OddMessages() {
 		t.Run(name, func(t *testing.T) {
 			for _, of := range hotRequests {
 				checkRead(t, of, b)
@@ -138,10 +140,10 @@ func TestHotReadersLeaveTheRestToTheLibrary(t *testing.T) {
 // TestHotWriterRefusesWhatTheLibraryRefuses: text that is none.
 func TestHotWriterRefusesWhatTheLibraryRefuses(t *testing.T) {
 	decided := checkCall{out: decisions(1, 1, "\xff")}
-	for _, write := range []func(hotCodec) (mem.BufferSlice, error){
+	for _, write := range []func(wire.Codec) (mem.BufferSlice, error){
 		decided.write, (&streamCall{checkCall: decided}).write,
 	} {
-		if b, err := write(newHotCodec()); err == nil {
+		if b, err := write(wire.NewCodec()); err == nil {
 			t.Errorf("%x is written", b.Materialize())
 		}
 	}
@@ -149,7 +151,7 @@ func TestHotWriterRefusesWhatTheLibraryRefuses(t *testing.T) {
 
 func FuzzHotRequests(f *testing.F) {
 	for _, of := range hotRequests {
-		b, err := proto.Marshal(filled(of, 2, valueOf(300, "alice")))
+		b, err := proto.Marshal(rpctest.Filled(of, 2, rpctest.ValueOf(300, "alice")))
 		if err != nil {
 			f.Fatal(err)
 		}

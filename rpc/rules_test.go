@@ -22,6 +22,7 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 func setRules(t testing.TB, n *cluster.Node, list ...rules.Rule) {
@@ -252,7 +253,7 @@ func TestVerdictOnTheWire(t *testing.T) {
 		{RefusedBy: []string{""}},
 	} {
 		c := &checkCall{out: decisions(1, 1, "a"), verdict: v}
-		b, err := c.write(newHotCodec())
+		b, err := c.write(wire.NewCodec())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,11 +272,11 @@ func answerOnStream(t *testing.T, s *rateLimiter, in *penstockv1.CheckStreamRequ
 		t.Fatal(err)
 	}
 	c := new(streamCall)
-	if err := newHotCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(asked)}, c); err != nil {
+	if err := wire.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(asked)}, c); err != nil {
 		t.Fatal(err)
 	}
 	s.answer(c)
-	answered, err := newHotCodec().Marshal(c)
+	answered, err := wire.NewCodec().Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}

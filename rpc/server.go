@@ -22,6 +22,8 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
+	"penstock/rpc/gubernator"
+	"penstock/rpc/wire"
 )
 
 // ServerConfig makes the gRPC door for clients. Node and Clock are required.
@@ -92,7 +94,7 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
 		grpc.Creds(weighing{door.Credentials(c.TLS), weighed}),
 		grpc.InTapHandle(calls.handle),
-		grpc.ForceServerCodecV2(newHotCodec()),
+		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -101,8 +103,8 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
 		seconds: c.Metrics.Checks("grpc"),
 	})
-	registerGubernator(s, &gubernatorDoor{
-		node: c.Node, clock: c.Clock, inlines: inlines, draining: c.Draining, audit: c.Audit, seconds: c.Metrics.Checks("gubernator"),
+	gubernator.Register(s, &gubernator.Door{
+		Node: c.Node, Clock: c.Clock, Inlines: inlines, Draining: c.Draining, Audit: c.Audit, Seconds: c.Metrics.Checks("gubernator"),
 	})
 	if !c.AdminElsewhere {
 		penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit, roster: c.Roster})

@@ -139,8 +139,8 @@ type streamCall struct {
 
 var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
 
-// read reads a message with a check of items and nothing else. It keeps nothing of b.
-func (c *streamCall) read(b []byte) bool {
+// Read reads a message with a check of items and nothing else. It keeps nothing of b.
+func (c *streamCall) Read(b []byte) bool {
 	c.bytes = append(c.bytes[:0], b...)
 	c.tag, c.timeoutMs = 0, 0
 	f, asked := wire.Fields{Rest: c.bytes}, false
@@ -161,8 +161,8 @@ func (c *streamCall) read(b []byte) bool {
 	return f.Err == nil && asked
 }
 
-// readByLibrary reads any message.
-func (c *streamCall) readByLibrary(b []byte) error {
+// ReadByLibrary reads any message.
+func (c *streamCall) ReadByLibrary(b []byte) error {
 	var in penstockv1.CheckStreamRequest
 	if err := proto.Unmarshal(b, &in); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (c *streamCall) readByLibrary(b []byte) error {
 	return nil
 }
 
-// written is the answer. It is the last that is asked of c, which others use from here on.
-func (c *streamCall) written(codec hotCodec) (mem.BufferSlice, error) {
+// Written is the answer. It is the last that is asked of c, which others use from here on.
+func (c *streamCall) Written(codec wire.Codec) (mem.BufferSlice, error) {
 	b, err := c.write(codec)
 	c.clear()
 	c.failure = nil
@@ -183,19 +183,19 @@ func (c *streamCall) written(codec hotCodec) (mem.BufferSlice, error) {
 	return b, err
 }
 
-func (c *streamCall) write(codec hotCodec) (mem.BufferSlice, error) {
+func (c *streamCall) write(codec wire.Codec) (mem.BufferSlice, error) {
 	if c.failure != nil {
 		return codec.CodecV2.Marshal(&penstockv1.CheckStreamResponse{Tag: c.tag, Error: c.failure})
 	}
 	var w checkWriter
-	w.begin(96 * (1 + len(c.out)))
-	w.number(1, int64(c.tag))
-	at := w.open(2)
+	w.Begin(96 * (1 + len(c.out)))
+	w.Number(1, int64(c.tag))
+	at := w.Open(2)
 	w.check(&c.checkCall)
-	w.close(at)
-	if w.unforeseen {
-		w.free()
+	w.Close(at)
+	if w.Unforeseen {
+		w.Free()
 		return codec.CodecV2.Marshal(&penstockv1.CheckStreamResponse{Tag: c.tag, Check: c.response()})
 	}
-	return w.slice(), nil
+	return w.Slice(), nil
 }

@@ -13,6 +13,7 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 // burst is a stream of so many requests in error, all of which are taken in before the first answer
@@ -42,7 +43,7 @@ func (b *burst) RecvMsg(m any) error {
 func (b *burst) SendMsg(m any) error {
 	<-b.taken
 	b.answers.Add(1)
-	_, err := newHotCodec().Marshal(m)
+	_, err := wire.NewCodec().Marshal(m)
 	return err
 }
 

@@ -24,7 +24,7 @@ var paths = []path{
 	{"./limiter", "^BenchmarkTake$/alg=(gcra|fixed_window|sliding_window)/keys=1e3$/dist=zipf", 5000},
 	{"./limiter", "^BenchmarkDecide$/alg=.*/mostly=admitted", 5000},
 	{"./cluster", "^BenchmarkCheck$", 5000},
-	{"./rpc", "^BenchmarkGubernatorDoor$", 500},
+	{"./rpc/gubernator", "^BenchmarkGubernatorDoor$", 500},
 	{"./rpc", "^BenchmarkUnary$/(owner|forwarded)/callers=64", 5000},
 	{"./rpc/redis", "^BenchmarkRedis$/(CL.THROTTLE|RL.REDUCE)/pipeline=50", 50_000},
 	{"./rpc/envoy", "^BenchmarkShouldRateLimit$", 5000},

@@ -383,7 +383,9 @@ func (a *Authority) Config(file string) *tls.Config {
 func (a *Authority) IssueFor(node string, uris ...*url.URL) {
 	a.T.Helper()
 	a.Sign(node, &x509.Certificate{
-		Subject: pkix.Name{CommonName: node}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: uris,
+		Subject: pkix.Name{CommonName: node}, IPAddresses: []net.IP{
+			net.IPv4(127, 0, 0, 1),
+		}, URIs: uris,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.Cert, a.Key)
 }

@@ -1,4 +1,4 @@
-package rpc
+package rpctest
 
 import (
 	"bytes"
@@ -6,27 +6,37 @@ import (
 	"strings"
 	"testing"
 
+	"penstock/rpc/wire"
+
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// filled is a message of m's type with every field set that is asked for, so many in each list:
+// Filled is a message of m's type with every field set that is asked for, so many in each list:
 // what a later release adds is there too.
-func filled(m proto.Message, items int, value func(f protoreflect.FieldDescriptor) protoreflect.Value) proto.Message {
+func Filled(
+	m proto.Message, items int, value func(f protoreflect.FieldDescriptor) protoreflect.Value,
+) proto.Message {
 	m = m.ProtoReflect().New().Interface()
 	fillIn(m.ProtoReflect(), items, value)
 	return m
 }
 
-func fillIn(m protoreflect.Message, items int, value func(f protoreflect.FieldDescriptor) protoreflect.Value) {
+func fillIn(
+	m protoreflect.Message, items int,
+	value func(f protoreflect.FieldDescriptor) protoreflect.Value,
+) {
 	for i := range m.Descriptor().Fields().Len() {
 		f := m.Descriptor().Fields().Get(i)
 		switch {
 		case f.IsMap():
 			for n := range items % 3 {
-				m.Mutable(f).Map().Set(protoreflect.ValueOfString(fmt.Sprint("key", n)).MapKey(), protoreflect.ValueOfString(strings.Repeat("v", 50*n+1)))
+				m.Mutable(f).Map().Set(
+					protoreflect.ValueOfString(fmt.Sprint("key", n)).MapKey(),
+					protoreflect.ValueOfString(strings.Repeat("v", 50*n+1)),
+				)
 			}
 		case f.IsList() && f.Message() != nil:
 			for range items {
@@ -47,8 +57,8 @@ func fillIn(m protoreflect.Message, items int, value func(f protoreflect.FieldDe
 	}
 }
 
-// valueOf is number, and what comes nearest to it for another kind of field.
-func valueOf(number int64, text string) func(f protoreflect.FieldDescriptor) protoreflect.Value {
+// ValueOf is number, and what comes nearest to it for another kind of field.
+func ValueOf(number int64, text string) func(f protoreflect.FieldDescriptor) protoreflect.Value {
 	return func(f protoreflect.FieldDescriptor) protoreflect.Value {
 		switch f.Kind() {
 		case protoreflect.BoolKind:
@@ -72,8 +82,11 @@ func valueOf(number int64, text string) func(f protoreflect.FieldDescriptor) pro
 	}
 }
 
-// checkWritten: what is written is m, as long as the library would write it, and says so.
-func checkWritten(t *testing.T, m proto.Message, write func(hotCodec) (mem.BufferSlice, error), codec hotCodec) {
+// CheckWritten: what is written is m, as long as the library would write it, and says so.
+func CheckWritten(
+	t *testing.T, m proto.Message, write func(wire.Codec) (mem.BufferSlice, error),
+	codec wire.Codec,
+) {
 	t.Helper()
 	written, err := write(codec)
 	if err != nil {
@@ -89,13 +102,13 @@ func checkWritten(t *testing.T, m proto.Message, write func(hotCodec) (mem.Buffe
 	written.Free()
 }
 
-// checkReadBy: call reads b as the library reads it into want, or refuses it as it refuses it, and
+// CheckReadBy: call reads b as the library reads it into want, or refuses it as it refuses it, and
 // then b is free for others. It reports whether b was read.
-func checkReadBy(t *testing.T, call hotCall, want proto.Message, b []byte) bool {
+func CheckReadBy(t *testing.T, call wire.Call, want proto.Message, b []byte) bool {
 	t.Helper()
 	wantErr := proto.Unmarshal(b, want)
 	lent := bytes.Clone(b)
-	err := newHotCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(lent)}, call)
+	err := wire.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(lent)}, call)
 	for i := range lent {
 		lent[i] = 'x'
 	}
@@ -105,8 +118,8 @@ func checkReadBy(t *testing.T, call hotCall, want proto.Message, b []byte) bool 
 	return err == nil
 }
 
-// oddMessages are messages of items as no client of ours writes them.
-func oddMessages() map[string][]byte {
+// OddMessages are messages of items as no client of ours writes them.
+func OddMessages() map[string][]byte {
 	item := func(fields ...[]byte) []byte { return protowire.AppendBytes([]byte{1<<3 | 2}, bytes.Join(fields, nil)) }
 	key, id := []byte{3<<3 | 2, 1, 'k'}, []byte{5<<3 | 2, 2, 2 << 3, 7}
 	return map[string][]byte{
@@ -116,11 +129,15 @@ func oddMessages() map[string][]byte {
 		"field of another type": item([]byte{3 << 3, 1}),
 		"unknown field":         item(key, []byte{99<<3&0x7f | 0x80, 6, 1}),
 		"field twice":           item(key, []byte{3<<3 | 2, 1, 'l'}),
-		"id in halves":          item(key, id, []byte{5<<3 | 2, 9, 1<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}),
-		"text that is none":     item([]byte{1<<3 | 2, 1, 0xff}, []byte{2<<3 | 2, 1, 0xff}),
-		"atomic":                append(item(key), 2<<3, 1),
-		"group":                 item([]byte{7<<3 | 3, 7<<3 | 4}),
-		"number of 11 bytes":    item([]byte{4 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}),
-		"overlong tag":          item([]byte{4<<3 | 0x80, 0, 5}),
+		"id in halves": item(
+			key, id, []byte{5<<3 | 2, 9, 1<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8},
+		),
+		"text that is none": item([]byte{1<<3 | 2, 1, 0xff}, []byte{2<<3 | 2, 1, 0xff}),
+		"atomic":            append(item(key), 2<<3, 1),
+		"group":             item([]byte{7<<3 | 3, 7<<3 | 4}),
+		"number of 11 bytes": item(
+			[]byte{4 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		),
+		"overlong tag": item([]byte{4<<3 | 0x80, 0, 5}),
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package gubernator
 
 import (
 	"context"
@@ -20,82 +20,94 @@ import (
 	"penstock/rpc/door"
 )
 
-// gubernatorDoor is pb.gubernator.V1, over gRPC and as JSON. Follow one request:
+// Door is pb.gubernator.V1, over gRPC and as JSON. Follow one request:
 //
 //  1. What needs no state is answered at once: a request in error, a limit of 0, a duration of 0.
 //  2. The others become items. Their limit comes along, as a stated window or bucket; or if the cluster has one of that
 //     name, that decides.
 //  3. Node.Check decides them, and each decision goes to the place of its request.
-type gubernatorDoor struct {
+type Door struct {
 	gubernator.UnimplementedV1Server
-	node     *cluster.Node
-	clock    *clock.Clock // nil behind HTTP, where requests have no deadlines
-	inlines  *door.Inlines
-	draining func() bool         // nil: never
-	audit    *audit.Log          // of resets; nil: nothing is recorded
-	seconds  prometheus.Observer // of checks; nil: they are not measured
+	Node     *cluster.Node
+	Clock    *clock.Clock // nil behind HTTP, where requests have no deadlines
+	Inlines  *door.Inlines
+	Draining func() bool         // nil: never
+	Audit    *audit.Log          // of resets; nil: nothing is recorded
+	Seconds  prometheus.Observer // of checks; nil: they are not measured
 	owners   atomic.Pointer[ownerTexts]
 }
 
 // GetRateLimits decides requests.
-func (g *gubernatorDoor) GetRateLimits(ctx context.Context, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
-	c := &gubernatorCall{in: in}
+func (g *Door) GetRateLimits(
+	ctx context.Context, in *gubernator.GetRateLimitsReq,
+) (*gubernator.GetRateLimitsResp, error) {
+	c := &call{in: in}
 	return &c.out, g.serve(ctx, c)
 }
 
-// decide decides requests that did not come over gRPC. An error is a gRPC status.
-func (g *gubernatorDoor) decide(
+// Decide decides requests that did not come over gRPC. An error is a gRPC status.
+func (g *Door) Decide(
 	in *gubernator.GetRateLimitsReq, from door.Caller,
 ) (*gubernator.GetRateLimitsResp, error) {
-	c := &gubernatorCall{in: in, from: from}
+	c := &call{in: in, from: from}
 	err := g.answer(time.Now(), c)
 	return &c.out, err
 }
 
-func (g *gubernatorDoor) serve(ctx context.Context, c *gubernatorCall) error {
+func (g *Door) serve(ctx context.Context, c *call) error {
 	c.from = door.Caller{Context: ctx}
 	if t, ok := ctx.Deadline(); ok {
-		c.request.Deadline = g.clock.At(t)
+		c.request.Deadline = g.Clock.At(t)
 	}
 	return g.answer(time.Now(), c)
 }
 
 // HealthCheck tells whether the node can answer. As everywhere here, that does not depend on other
 // nodes.
-func (g *gubernatorDoor) HealthCheck(context.Context, *gubernator.HealthCheckReq) (*gubernator.HealthCheckResp, error) {
+func (g *Door) HealthCheck(
+	context.Context, *gubernator.HealthCheckReq,
+) (*gubernator.HealthCheckResp, error) {
 	out := &gubernator.HealthCheckResp{Status: "healthy"}
 	switch {
-	case g.draining != nil && g.draining():
+	case g.Draining != nil && g.Draining():
 		out.Status, out.Message = "unhealthy", "this node is leaving its cluster"
-	case !g.node.Ready():
+	case !g.Node.Ready():
 		out.Status, out.Message = "unhealthy", "this node has not joined its cluster yet"
 	}
-	if v := g.node.View(); v != nil {
+	if v := g.Node.View(); v != nil {
 		out.PeerCount = int32(len(v.Members))
 		out.AdvertiseAddress = v.Me().GRPCAddr
 		for _, m := range v.Members {
-			out.LocalPeers = append(out.LocalPeers, &gubernator.PeerHealthResp{GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr})
+			out.LocalPeers = append(
+				out.LocalPeers,
+				&gubernator.PeerHealthResp{GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr},
+			)
 		}
 	}
 	return out, nil
 }
 
 // LiveCheck answers.
-func (*gubernatorDoor) LiveCheck(context.Context, *gubernator.LiveCheckReq) (*gubernator.LiveCheckResp, error) {
+func (*Door) LiveCheck(
+	context.Context, *gubernator.LiveCheckReq,
+) (*gubernator.LiveCheckResp, error) {
 	return &gubernator.LiveCheckResp{}, nil
 }
 
 // answer decides the requests of c, which came at now. An error is a gRPC status, and with each
 // nothing was counted.
-func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
-	defer door.Took(g.seconds, now)
+func (g *Door) answer(now time.Time, c *call) error {
+	defer door.Took(g.Seconds, now)
 	in := c.in.Requests
 	if len(in) > cluster.MaxItems {
-		g.node.Stats().Refused.Add(1)
-		return status.Errorf(codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
+		g.Node.Stats().Refused.Add(1)
+		return status.Errorf(
+			codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'",
+			cluster.MaxItems,
+		)
 	}
 	c.begin(len(in))
-	named := g.node.Limits()
+	named := g.Node.Limits()
 	last, resets := lastStated{from: c.from}, false
 	for i, r := range in {
 		item, done := g.translate(now, named, r, &last)
@@ -114,16 +126,16 @@ func (g *gubernatorDoor) answer(now time.Time, c *gubernatorCall) error {
 	if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
 		return door.StatusError(err)
 	}
-	if err := g.node.Check(&c.request, c.decisions); err != nil {
+	if err := g.Node.Check(&c.request, c.decisions); err != nil {
 		return door.StatusError(err)
 	}
 	if resets {
-		c.from.Recorder(g.audit).Resets(c.request.Items, nil, c.decisions)
+		c.from.Recorder(g.Audit).Resets(c.request.Items, nil, c.decisions)
 	}
-	owners := g.ownersOf(g.node.View())
+	owners := g.ownersOf(g.Node.View())
 	for k, i := range c.places {
 		to, d := &c.answered[k], &c.decisions[k]
-		encodeGubernator(to, now, owners.text(d.Owner), in[i], &c.request.Items[k], d)
+		encode(to, now, owners.text(d.Owner), in[i], &c.request.Items[k], d)
 		c.out.Responses[i] = to
 	}
 	return nil
@@ -140,12 +152,16 @@ type lastStated struct {
 }
 
 // limit is what r states.
-func (g *gubernatorDoor) limit(now time.Time, r *gubernator.RateLimitReq, last *lastStated) (l *limiter.Limit, err error) {
+func (g *Door) limit(
+	now time.Time, r *gubernator.RateLimitReq, last *lastStated,
+) (l *limiter.Limit, err error) {
 	if o := last.by; o != nil && o.Name == r.Name && o.Limit == r.Limit && o.Duration == r.Duration && o.Burst == r.Burst &&
-		o.Algorithm == r.Algorithm && has(o, gubernator.Behavior_DURATION_IS_GREGORIAN) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
+		o.Algorithm == r.Algorithm && has(
+		o, gubernator.Behavior_DURATION_IS_GREGORIAN,
+	) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
 		return last.limit, nil
 	}
-	l, err = g.inlines.Bring(stated(now, r), last.from)
+	l, err = g.Inlines.Bring(stated(now, r), last.from)
 	if door.IsAccess(err) {
 		last.denied = err
 	}
@@ -163,7 +179,7 @@ type ownerTexts struct {
 }
 
 // ownersOf are the texts for the members of view, made once.
-func (g *gubernatorDoor) ownersOf(view *cluster.View) *ownerTexts {
+func (g *Door) ownersOf(view *cluster.View) *ownerTexts {
 	o := g.owners.Load()
 	if o == nil || o.view != view {
 		o = &ownerTexts{view, make(map[string]map[string]string, len(view.Members))}
@@ -184,17 +200,20 @@ func (o *ownerTexts) text(id string) map[string]string {
 }
 
 // translate makes an item of r, or the response if that needs no state.
-func (g *gubernatorDoor) translate(now time.Time, named cluster.Limits, r *gubernator.RateLimitReq, last *lastStated) (item cluster.Item, done *gubernator.RateLimitResp) {
+func (g *Door) translate(
+	now time.Time, named cluster.Limits, r *gubernator.RateLimitReq, last *lastStated,
+) (item cluster.Item, done *gubernator.RateLimitResp) {
 	item = cluster.Item{Key: r.GetUniqueKey(), Cost: r.GetHits()}
 	if has(r, gubernator.Behavior_RESET_REMAINING) {
 		item.Op, item.Cost = cluster.OpReset, 0
 	}
 	item.Drain = has(r, gubernator.Behavior_DRAIN_OVER_LIMIT) && item.Op == cluster.OpTake
-	err := checkGubernator(r)
+	err := check(r)
 	switch {
 	case err == nil && named[r.Name] != nil:
 		item.Limit = r.Name
-		item.Drain = item.Drain && !named[r.Name].CountRejected // which counts what it refuses as it is
+		// which counts what it refuses as it is
+		item.Drain = item.Drain && !named[r.Name].CountRejected
 		return item, nil
 	case err == nil:
 		err = checkStated(r)
@@ -204,8 +223,8 @@ func (g *gubernatorDoor) translate(now time.Time, named cluster.Limits, r *guber
 	}
 	switch {
 	case err != nil:
-		g.node.Stats().Refused.Add(1)
-		return item, refusedGubernator(r, err)
+		g.Node.Stats().Refused.Add(1)
+		return item, refused(r, err)
 	case item.Op == cluster.OpReset: // also of a limit that counts nothing now
 	case r.Limit == 0:
 		return item, unstated(now, r, 0)
@@ -215,32 +234,46 @@ func (g *gubernatorDoor) translate(now time.Time, named cluster.Limits, r *guber
 	return item, nil
 }
 
-func has(r *gubernator.RateLimitReq, flag gubernator.Behavior) bool { return r.GetBehavior()&flag != 0 }
+func has(
+	r *gubernator.RateLimitReq, flag gubernator.Behavior,
+) bool {
+	return r.GetBehavior()&flag != 0
+}
 
 // allBehaviors are the flags that there are.
 const allBehaviors = gubernator.Behavior_NO_BATCHING | gubernator.Behavior_GLOBAL | gubernator.Behavior_DURATION_IS_GREGORIAN |
 	gubernator.Behavior_RESET_REMAINING | gubernator.Behavior_MULTI_REGION | gubernator.Behavior_DRAIN_OVER_LIMIT
 
-// gubernatorError is what is wrong with a request. Missing says that name or key is: Gubernator's
+// requestError is what is wrong with a request. Missing says that name or key is: Gubernator's
 // clients expect its words and its status then.
-type gubernatorError struct {
+type requestError struct {
 	text    string
 	missing bool
 }
 
-func (e *gubernatorError) Error() string { return e.text }
+func (e *requestError) Error() string { return e.text }
 
-// checkGubernator says what is wrong with r whatever limit decides.
-func checkGubernator(r *gubernator.RateLimitReq) error {
+// check says what is wrong with r whatever limit decides.
+func check(r *gubernator.RateLimitReq) error {
 	switch {
 	case r.GetUniqueKey() == "":
-		return &gubernatorError{"field 'unique_key' cannot be empty", true}
+		return &requestError{"field 'unique_key' cannot be empty", true}
 	case r.Name == "":
-		return &gubernatorError{"field 'namespace' cannot be empty", true}
+		return &requestError{"field 'namespace' cannot be empty", true}
 	case len(r.UniqueKey) > cluster.MaxKey:
-		return &gubernatorError{text: fmt.Sprintf("field 'unique_key' has %d bytes; at most %d are accepted", len(r.UniqueKey), cluster.MaxKey)}
+		return &requestError{
+			text: fmt.Sprintf(
+				"field 'unique_key' has %d bytes; at most %d are accepted", len(r.UniqueKey),
+				cluster.MaxKey,
+			),
+		}
 	case r.Behavior&^allBehaviors != 0:
-		return &gubernatorError{text: fmt.Sprintf("field 'behavior' is %d; the flags that are known add up to %d", r.Behavior, allBehaviors)}
+		return &requestError{
+			text: fmt.Sprintf(
+				"field 'behavior' is %d; the flags that are known add up to %d", r.Behavior,
+				allBehaviors,
+			),
+		}
 	}
 	return nil
 }
@@ -249,15 +282,28 @@ func checkGubernator(r *gubernator.RateLimitReq) error {
 func checkStated(r *gubernator.RateLimitReq) error {
 	switch {
 	case r.Limit < 0:
-		return &gubernatorError{text: fmt.Sprintf("field 'limit' is %d; 0 or more are accepted", r.Limit)}
+		return &requestError{
+			text: fmt.Sprintf("field 'limit' is %d; 0 or more are accepted", r.Limit),
+		}
 	case r.Burst < 0:
-		return &gubernatorError{text: fmt.Sprintf("field 'burst' is %d; 0 or more are accepted", r.Burst)}
+		return &requestError{
+			text: fmt.Sprintf("field 'burst' is %d; 0 or more are accepted", r.Burst),
+		}
 	case r.Algorithm != gubernator.Algorithm_TOKEN_BUCKET && r.Algorithm != gubernator.Algorithm_LEAKY_BUCKET:
-		return &gubernatorError{text: fmt.Sprintf("field 'algorithm' is %d; 0, TOKEN_BUCKET, and 1, LEAKY_BUCKET, are accepted", r.Algorithm)}
+		return &requestError{
+			text: fmt.Sprintf(
+				"field 'algorithm' is %d; 0, TOKEN_BUCKET, and 1, LEAKY_BUCKET, are accepted",
+				r.Algorithm,
+			),
+		}
 	case has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) && (r.Duration < 0 || r.Duration > gregorianYears):
-		return &gubernatorError{text: "behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid gregorian interval"}
+		return &requestError{
+			text: "behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid gregorian interval",
+		}
 	case r.Duration < 0:
-		return &gubernatorError{text: fmt.Sprintf("field 'duration' is %d; 0 or more are accepted", r.Duration)}
+		return &requestError{
+			text: fmt.Sprintf("field 'duration' is %d; 0 or more are accepted", r.Duration),
+		}
 	}
 	return nil
 }
@@ -301,19 +347,24 @@ func unstated(now time.Time, r *gubernator.RateLimitReq, most int64) *gubernator
 	return out
 }
 
-// refusedGubernator is the response to a request in error. A client that looks at the status alone must not
+// refused is the response to a request in error. A client that looks at the status alone must not
 // hear yes, except where their clients rely on it.
-func refusedGubernator(r *gubernator.RateLimitReq, err error) *gubernator.RateLimitResp {
-	out := &gubernator.RateLimitResp{Status: gubernator.Status_OVER_LIMIT, Limit: r.GetLimit(), Error: err.Error()}
-	if e, ok := err.(*gubernatorError); ok && e.missing {
+func refused(r *gubernator.RateLimitReq, err error) *gubernator.RateLimitResp {
+	out := &gubernator.RateLimitResp{
+		Status: gubernator.Status_OVER_LIMIT, Limit: r.GetLimit(), Error: err.Error(),
+	}
+	if e, ok := err.(*requestError); ok && e.missing {
 		out.Status = gubernator.Status_UNDER_LIMIT
 	}
 	return out
 }
 
-// encodeGubernator writes into out the response to a request that was decided. It does not change
+// encode writes into out the response to a request that was decided. It does not change
 // owner.
-func encodeGubernator(out *gubernator.RateLimitResp, now time.Time, owner map[string]string, r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision) {
+func encode(
+	out *gubernator.RateLimitResp, now time.Time, owner map[string]string,
+	r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision,
+) {
 	*out = gubernator.RateLimitResp{Limit: d.Rule.Limit, Remaining: d.Remaining, Metadata: owner}
 	if !d.Allowed && d.RetryAfter >= 0 || d.Degraded {
 		out.Metadata = maps.Clone(owner)
@@ -336,7 +387,8 @@ func encodeGubernator(out *gubernator.RateLimitResp, now time.Time, owner map[st
 	end := now.Add(d.ResetAfter)
 	stated := item.Inline != nil && d.Rule.Algorithm == limiter.StatedWindow
 	switch {
-	case stated && d.ResetAfter == 0 && d.Rule.Calendar != 0: // of the window that the next hit opens
+	// of the window that the next hit opens
+	case stated && d.ResetAfter == 0 && d.Rule.Calendar != 0:
 		_, end = gregorian(now, r.Duration)
 	case stated && d.ResetAfter == 0:
 		end = now.Add(d.Rule.Per)
@@ -373,7 +425,11 @@ const gregorianYears = 5
 func gregorian(t time.Time, kind int64) (begin, end time.Time) {
 	t = t.UTC()
 	y, m, d := t.Date()
-	date := func(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
+	date := func(
+		y int, m time.Month, d int,
+	) time.Time {
+		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	}
 	switch kind {
 	case 0:
 		begin = t.Truncate(time.Minute)

@@ -1,4 +1,4 @@
-package rpc
+package gubernator
 
 import (
 	"reflect"
@@ -6,29 +6,30 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"penstock/proto/gubernator"
+	"penstock/rpc/wire"
 )
 
 // answerWriter writes answers of Gubernator's API.
-type answerWriter struct{ hotWriter }
+type answerWriter struct{ wire.Writer }
 
 // rateLimits writes m.
 func (w *answerWriter) rateLimits(m *gubernator.GetRateLimitsResp) {
 	var shared sharedMetadata
 	for _, r := range m.Responses {
 		if r == nil {
-			w.unforeseen = true
+			w.Unforeseen = true
 			return
 		}
-		at := w.open(1)
-		w.number(1, int64(r.Status))
-		w.number(2, r.Limit)
-		w.number(3, r.Remaining)
-		w.number(4, r.ResetTime)
-		w.text(5, r.Error)
+		at := w.Open(1)
+		w.Number(1, int64(r.Status))
+		w.Number(2, r.Limit)
+		w.Number(3, r.Remaining)
+		w.Number(4, r.ResetTime)
+		w.Text(5, r.Error)
 		if len(r.Metadata) > 0 {
 			w.sharedMetadata(&shared, r.Metadata)
 		}
-		w.close(at)
+		w.Close(at)
 	}
 }
 
@@ -47,24 +48,24 @@ func (w *answerWriter) sharedMetadata(s *sharedMetadata, m map[string]string) {
 	id := reflect.ValueOf(m).Pointer()
 	for i := range s.known {
 		if k := &s.known[i]; k.id == id {
-			w.b = append(w.b, k.written...)
+			w.B = append(w.B, k.written...)
 			return
 		}
 	}
-	from := len(w.b)
+	from := len(w.B)
 	w.metadata(6, m)
 	k := &s.known[s.next%len(s.known)]
-	k.id, k.written = id, append(k.space[:0], w.b[from:]...)
+	k.id, k.written = id, append(k.space[:0], w.B[from:]...)
 	s.next++
 }
 
 func (w *answerWriter) metadata(field protowire.Number, m map[string]string) {
 	for k, v := range m {
-		w.unforeseen = w.unforeseen || k == "" || v == "" // which stand in a map as well
-		at := w.open(field)
-		w.text(1, k)
-		w.text(2, v)
-		w.close(at)
+		w.Unforeseen = w.Unforeseen || k == "" || v == "" // which stand in a map as well
+		at := w.Open(field)
+		w.Text(1, k)
+		w.Text(2, v)
+		w.Close(at)
 	}
 }
 

@@ -1,4 +1,4 @@
-package rpc
+package gubernator
 
 import (
 	"math"
@@ -12,6 +12,7 @@ import (
 	"penstock/proto/gubernator"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 // TestMessagesAreTheLibrarys: what is written by hand is what the library writes, and what is read
@@ -21,16 +22,16 @@ func TestMessagesAreTheLibrarys(t *testing.T) {
 	for _, items := range []int{0, 1, 2, 3, 300} {
 		for _, number := range []int64{0, 1, -1, 127, 128, math.MaxInt64, math.MinInt64} {
 			for _, text := range []string{"", "alice", strings.Repeat("ä", 100)} {
-				value := valueOf(number, text)
-				bytes, err := proto.Marshal(filled(&gubernator.GetRateLimitsReq{}, items, value))
+				value := rpctest.ValueOf(number, text)
+				bytes, err := proto.Marshal(rpctest.Filled(&gubernator.GetRateLimitsReq{}, items, value))
 				if err != nil {
 					t.Fatal(err)
 				}
 				checkCallReads(t, bytes)
-				responses := filled(&gubernator.GetRateLimitsResp{}, items, value)
-				c := &gubernatorCall{}
+				responses := rpctest.Filled(&gubernator.GetRateLimitsResp{}, items, value)
+				c := &call{}
 				c.out.Responses = responses.(*gubernator.GetRateLimitsResp).Responses
-				checkWritten(t, responses, c.write, newHotCodec())
+				rpctest.CheckWritten(t, responses, c.write, wire.NewCodec())
 			}
 		}
 	}
@@ -39,15 +40,15 @@ func TestMessagesAreTheLibrarys(t *testing.T) {
 // checkCallReads: a call reads b as the library does.
 func checkCallReads(t *testing.T, b []byte) {
 	t.Helper()
-	c, want := &gubernatorCall{in: new(gubernator.GetRateLimitsReq)}, new(gubernator.GetRateLimitsReq)
-	if checkReadBy(t, c, want, b) && !proto.Equal(want, c.in) {
+	c, want := &call{in: new(gubernator.GetRateLimitsReq)}, new(gubernator.GetRateLimitsReq)
+	if rpctest.CheckReadBy(t, c, want, b) && !proto.Equal(want, c.in) {
 		t.Fatalf("%x: %v, want %v", b, c.in, want)
 	}
 }
 
 // TestCallLeavesTheRestToTheLibrary: messages as no client of ours writes them.
 func TestCallLeavesTheRestToTheLibrary(t *testing.T) {
-	for name, b := range oddMessages() {
+	for name, b := range rpctest.OddMessages() {
 		t.Run(name, func(t *testing.T) { checkCallReads(t, b) })
 	}
 }
@@ -57,16 +58,16 @@ func TestCallRefusesWhatTheLibraryRefuses(t *testing.T) {
 	for _, r := range []*gubernator.RateLimitResp{
 		{Error: "\xff"}, {Metadata: map[string]string{"owner": "\xff"}},
 	} {
-		var c gubernatorCall
+		var c call
 		c.out.Responses = []*gubernator.RateLimitResp{r}
-		if b, err := c.write(newHotCodec()); err == nil {
+		if b, err := c.write(wire.NewCodec()); err == nil {
 			t.Errorf("%x is written", b.Materialize())
 		}
 	}
 }
 
 func FuzzCallReads(f *testing.F) {
-	b, err := proto.Marshal(filled(&gubernator.GetRateLimitsReq{}, 2, valueOf(300, "alice")))
+	b, err := proto.Marshal(rpctest.Filled(&gubernator.GetRateLimitsReq{}, 2, rpctest.ValueOf(300, "alice")))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -77,10 +78,10 @@ func FuzzCallReads(f *testing.F) {
 // TestGubernatorCallIsUsedAgain: what a call read and answered before is not in what it reads and
 // answers next.
 func TestGubernatorCallIsUsedAgain(t *testing.T) {
-	codec := newHotCodec()
-	g := &gubernatorDoor{node: rpctest.Alone(t), inlines: new(door.Inlines)}
+	codec := wire.NewCodec()
+	g := &Door{Node: rpctest.Alone(t), Inlines: new(door.Inlines)}
 	now := time.Now()
-	used := &gubernatorCall{in: new(gubernator.GetRateLimitsReq)}
+	used := &call{in: new(gubernator.GetRateLimitsReq)}
 	for round, request := range []*gubernator.RateLimitReq{
 		{Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1, Behavior: 32, Burst: 20, CreatedAt: new(int64(5)), Metadata: map[string]string{"a": "b"}},
 		{Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1, Behavior: 32, Burst: 20, CreatedAt: new(int64(5))},
@@ -132,7 +133,7 @@ func TestHotWriterKnowsMetadataAgain(t *testing.T) {
 	for i, data := range []map[string]string{nil, shared, shared, {"owner": strings.Repeat("long", 50), "degraded": "1"}, shared, nil, {}, nil, shared, shared} {
 		m.Responses = append(m.Responses, &gubernator.RateLimitResp{Limit: int64(i), Error: strings.Repeat("e", 30*i), Metadata: data})
 	}
-	c := &gubernatorCall{}
+	c := &call{}
 	c.out.Responses = m.Responses
-	checkWritten(t, m, c.write, newHotCodec())
+	rpctest.CheckWritten(t, m, c.write, wire.NewCodec())
 }

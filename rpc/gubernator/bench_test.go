@@ -1,4 +1,4 @@
-package rpc
+package gubernator
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"penstock/proto/gubernator"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 // BenchmarkGubernatorDoor is what a node does for a message of Gubernator's API, from its bytes to
@@ -18,7 +19,7 @@ import (
 func BenchmarkGubernatorDoor(b *testing.B) {
 	for _, items := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
-			door := &gubernatorDoor{node: rpctest.Alone(b), inlines: new(door.Inlines)}
+			door := &Door{Node: rpctest.Alone(b), Inlines: new(door.Inlines)}
 			in := &gubernator.GetRateLimitsReq{}
 			for i := range items {
 				in.Requests = append(in.Requests, &gubernator.RateLimitReq{
@@ -29,10 +30,10 @@ func BenchmarkGubernatorDoor(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			codec := newHotCodec()
+			codec := wire.NewCodec()
 			b.ReportAllocs()
 			for b.Loop() {
-				c := gubernatorCalls.Get().(*gubernatorCall)
+				c := calls.Get().(*call)
 				if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, c); err != nil {
 					b.Fatal(err)
 				}

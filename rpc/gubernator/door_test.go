@@ -1,4 +1,4 @@
-package rpc
+package gubernator
 
 import (
 	"fmt"
@@ -56,22 +56,22 @@ func leakyLimit(n int64) func(*gubernator.RateLimitReq) {
 
 // inBubble runs f with a door and a clock that goes only when f sleeps. It begins at midnight,
 // 2000-01-01, UTC.
-func inBubble(t *testing.T, f func(t *testing.T, door *gubernatorDoor)) {
+func inBubble(t *testing.T, f func(t *testing.T, door *Door)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(t, &gubernatorDoor{node: rpctest.Alone(t), clock: clock.New(), inlines: new(door.Inlines)})
+		f(t, &Door{Node: rpctest.Alone(t), Clock: clock.New(), Inlines: new(door.Inlines)})
 	})
 }
 
 // answerAt is g's answer to in, which came at now.
-func answerAt(g *gubernatorDoor, now time.Time, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
-	c := &gubernatorCall{in: in}
+func answerAt(g *Door, now time.Time, in *gubernator.GetRateLimitsReq) (*gubernator.GetRateLimitsResp, error) {
+	c := &call{in: in}
 	err := g.answer(now, c)
 	return &c.out, err
 }
 
 // one asks for one item.
-func (g *gubernatorDoor) one(t testing.TB, r *gubernator.RateLimitReq) *gubernator.RateLimitResp {
+func (g *Door) one(t testing.TB, r *gubernator.RateLimitReq) *gubernator.RateLimitResp {
 	t.Helper()
 	out, err := answerAt(g, time.Now(), &gubernator.GetRateLimitsReq{Requests: []*gubernator.RateLimitReq{r}})
 	if err != nil || len(out.Responses) != 1 {
@@ -82,7 +82,7 @@ func (g *gubernatorDoor) one(t testing.TB, r *gubernator.RateLimitReq) *gubernat
 
 func replayVisits(t *testing.T, base *gubernator.RateLimitReq, visits []visit) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, door *gubernatorDoor) {
+	inBubble(t, func(t *testing.T, door *Door) {
 		for i, v := range visits {
 			time.Sleep(v.pause)
 			r := proto.Clone(base).(*gubernator.RateLimitReq)
@@ -233,7 +233,7 @@ func TestGubernatorFaultsAreNotRepeated(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { replayVisits(t, c.base, c.rows) })
 	}
 	// Those that a transcript does not show.
-	inBubble(t, func(t *testing.T, door *gubernatorDoor) {
+	inBubble(t, func(t *testing.T, door *Door) {
 		time.Sleep(ms / 2)
 		request := func(key string, hits, limit int64, d time.Duration, algorithm gubernator.Algorithm) *gubernator.RateLimitReq {
 			return &gubernator.RateLimitReq{Name: "a_b", UniqueKey: key, Hits: hits, Limit: limit, Duration: d.Milliseconds(), Algorithm: algorithm}
@@ -300,7 +300,7 @@ func TestGubernatorFaultsAreNotRepeated(t *testing.T) {
 // Promise: what is wrong with one request of a batch is said there, charges nothing there, and
 // hurts no other.
 func TestGubernatorBatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, door *gubernatorDoor) {
+	inBubble(t, func(t *testing.T, door *Door) {
 		good := func(key string) *gubernator.RateLimitReq {
 			return &gubernator.RateLimitReq{Name: "n", UniqueKey: key, Hits: 1, Limit: 10, Duration: 1000}
 		}
@@ -380,7 +380,7 @@ func FuzzGubernator(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(seed)
-	door := &gubernatorDoor{node: rpctest.Alone(f), inlines: new(door.Inlines)}
+	door := &Door{Node: rpctest.Alone(f), Inlines: new(door.Inlines)}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in := new(gubernator.GetRateLimitsReq)
 		if proto.Unmarshal(b, in) != nil {
@@ -399,7 +399,7 @@ func FuzzGubernator(f *testing.F) {
 			if got == nil || got.Remaining < 0 || got.Error == "" && got.ResetTime < now.UnixMilli() {
 				t.Fatalf("%v: %v", r, got)
 			}
-			if got.Error == "" && got.Status == over && r.Hits <= 0 && door.node.Limits()[r.Name] == nil {
+			if got.Error == "" && got.Status == over && r.Hits <= 0 && door.Node.Limits()[r.Name] == nil {
 				t.Fatalf("%v gives back or asks, and is denied: %v", r, got)
 			}
 		}

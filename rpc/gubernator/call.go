@@ -1,4 +1,4 @@
-package rpc
+package gubernator
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"penstock/rpc/wire"
 )
 
-// gubernatorCall is one GetRateLimits with the memory of all that it is made of. Those that come
+// call is one GetRateLimits with the memory of all that it is made of. Those that come
 // over gRPC are used again and again: a thousand requests are half a megabyte.
-type gubernatorCall struct {
+type call struct {
 	in  *gubernator.GetRateLimitsReq
 	out gubernator.GetRateLimitsResp
 
@@ -32,10 +32,10 @@ type gubernatorCall struct {
 	asked []gubernator.RateLimitReq // in points to these
 }
 
-var gubernatorCalls = sync.Pool{New: func() any { return &gubernatorCall{in: new(gubernator.GetRateLimitsReq)} }}
+var calls = sync.Pool{New: func() any { return &call{in: new(gubernator.GetRateLimitsReq)} }}
 
 // begin makes room for n requests.
-func (c *gubernatorCall) begin(n int) {
+func (c *call) begin(n int) {
 	c.out.Responses = slices.Grow(c.out.Responses[:0], n)[:n]
 	c.request.Items = slices.Grow(c.request.Items[:0], n)
 	c.places = slices.Grow(c.places[:0], n)
@@ -43,10 +43,10 @@ func (c *gubernatorCall) begin(n int) {
 	c.answered = slices.Grow(c.answered[:0], n)[:n]
 }
 
-// read reads a message into c.in, and reports whether it is as foreseen. It keeps nothing of b.
-func (c *gubernatorCall) read(b []byte) bool {
+// Read reads a message into c.in, and reports whether it is as foreseen. It keeps nothing of b.
+func (c *call) Read(b []byte) bool {
 	c.bytes = append(c.bytes[:0], b...)
-	n := countItems(c.bytes)
+	n := wire.CountItems(c.bytes)
 	c.asked = slices.Grow(c.asked[:0], n)[:n]
 	c.in.Requests = slices.Grow(c.in.Requests[:0], n)[:n]
 	outer := wire.Fields{Rest: c.bytes}
@@ -58,9 +58,9 @@ func (c *gubernatorCall) read(b []byte) bool {
 		for ok && f.Next() {
 			switch {
 			case f.Wire == protowire.BytesType && f.Num == 1:
-				to.Name, ok = textOf(f.Bytes)
+				to.Name, ok = wire.TextOf(f.Bytes)
 			case f.Wire == protowire.BytesType && f.Num == 2:
-				to.UniqueKey, ok = textOf(f.Bytes)
+				to.UniqueKey, ok = wire.TextOf(f.Bytes)
 			default:
 				ok = f.Wire == protowire.VarintType && setHit(to, f.Num, f.Value)
 			}
@@ -73,39 +73,43 @@ func (c *gubernatorCall) read(b []byte) bool {
 	return n > 0
 }
 
-// readByLibrary reads any message.
-func (c *gubernatorCall) readByLibrary(b []byte) error { return proto.Unmarshal(b, c.in) }
+// ReadByLibrary reads any message.
+func (c *call) ReadByLibrary(b []byte) error { return proto.Unmarshal(b, c.in) }
 
-// written is the answer. It is the last that is asked of c, which others use from here on.
-func (c *gubernatorCall) written(codec hotCodec) (mem.BufferSlice, error) {
+// Written is the answer. It is the last that is asked of c, which others use from here on.
+func (c *call) Written(codec wire.Codec) (mem.BufferSlice, error) {
 	b, err := c.write(codec)
 	c.request = cluster.Request{Items: c.request.Items}
-	gubernatorCalls.Put(c)
+	calls.Put(c)
 	return b, err
 }
 
-func (c *gubernatorCall) write(codec hotCodec) (mem.BufferSlice, error) {
+func (c *call) write(codec wire.Codec) (mem.BufferSlice, error) {
 	var w answerWriter
-	w.begin(128 * (1 + len(c.out.Responses)))
+	w.Begin(128 * (1 + len(c.out.Responses)))
 	w.rateLimits(&c.out)
-	if w.unforeseen {
-		w.free()
+	if w.Unforeseen {
+		w.Free()
 		return codec.CodecV2.Marshal(&c.out)
 	}
-	return w.slice(), nil
+	return w.Slice(), nil
 }
 
-// registerGubernator registers g as pb.gubernator.V1. Its calls do not go by way of the generated
+// Register registers g as pb.gubernator.V1. Its calls do not go by way of the generated
 // code, which makes each message anew.
-func registerGubernator(s grpc.ServiceRegistrar, g *gubernatorDoor) {
-	desc := byHand(gubernator.V1_ServiceDesc, "GetRateLimits", getRateLimits)
+func Register(s grpc.ServiceRegistrar, g *Door) {
+	desc := wire.ByHand(gubernator.V1_ServiceDesc, "GetRateLimits", getRateLimits)
 	s.RegisterService(&desc, g)
 }
 
-func getRateLimits(door any, ctx context.Context, decode func(any) error, guard grpc.UnaryServerInterceptor) (any, error) {
-	c := gubernatorCalls.Get().(*gubernatorCall)
+func getRateLimits(
+	door any, ctx context.Context, decode func(any) error, guard grpc.UnaryServerInterceptor,
+) (any, error) {
+	c := calls.Get().(*call)
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return guarded(ctx, guard, door.(*gubernatorDoor), gubernator.V1_GetRateLimits_FullMethodName, c, (*gubernatorDoor).serve)
+	return wire.Guarded(
+		ctx, guard, door.(*Door), gubernator.V1_GetRateLimits_FullMethodName, c, (*Door).serve,
+	)
 }
