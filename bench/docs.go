@@ -52,7 +52,9 @@ func docs(args []string, out io.Writer) error {
 		return fmt.Errorf("%s: %w", *page, err)
 	}
 	for _, r := range shown {
-		if err := create(filepath.Join(filepath.Dir(*page), "performance-"+r.Name+".svg"), r.Plot); err != nil {
+		if err := create(
+			filepath.Join(filepath.Dir(*page), "performance-"+r.Name+".svg"), r.Plot,
+		); err != nil {
 			return err
 		}
 	}
@@ -67,7 +69,9 @@ const (
 )
 
 // fill replaces what stands between marks, and returns the reports of the rows that it shows.
-func fill(page string, reports []*contest.Report) (text string, shown []*contest.Report, err error) {
+func fill(
+	page string, reports []*contest.Report,
+) (text string, shown []*contest.Report, err error) {
 	var b strings.Builder
 	for {
 		before, after, found := strings.Cut(page, openMark)
@@ -83,7 +87,9 @@ func fill(page string, reports []*contest.Report) (text string, shown []*contest
 		page = rest
 		if name == "aims" {
 			old = aims(reports)
-		} else if i := slices.IndexFunc(reports, func(r *contest.Report) bool { return r.Name == name }); i >= 0 {
+		} else if i := slices.IndexFunc(reports, func(r *contest.Report) bool {
+			return r.Name == name
+		}); i >= 0 {
 			old = figures(reports[i])
 			shown = append(shown, reports[i])
 		} else if !slices.Contains(names(), name) {
@@ -98,12 +104,14 @@ func aims(reports []*contest.Report) string {
 	var b strings.Builder
 	_ = contest.Judge(&b, reports...) // a Builder takes everything
 	_, table, _ := strings.Cut(b.String(), "## Aims\n")
-	return fmt.Sprintf("\n%s, %d rounds. %s\n%s", reports[0].Machine, reports[0].Rounds, contest.Quiet(reports...), table)
+	return fmt.Sprintf("\n%s, %d rounds. %s\n%s", reports[0].Machine, reports[0].Rounds,
+		contest.Quiet(reports...), table)
 }
 
 func figures(r *contest.Report) string {
 	var b strings.Builder
 	_ = r.Brief(&b)
 	return fmt.Sprintf("\n`%s`, %s. %s\n\n%s\n![%s](performance-%s.svg)\n",
-		r.Command, r.Machine.Date.Format("2006-01-02 15:04 MST"), contest.Quiet(r), b.String(), r.Title, r.Name)
+		r.Command, r.Machine.Date.Format("2006-01-02 15:04 MST"), contest.Quiet(r), b.String(),
+		r.Title, r.Name)
 }

@@ -25,7 +25,8 @@ func contestOfLimiters(args []string, out, progress io.Writer) error {
 	keys := f.String("keys", "1e3,1e4,1e5,1e6,1e7", "numbers of keys")
 	most := f.Float64("most", 1e7, "number of keys that the other limiters get at most")
 	each := f.Duration("time", 500*time.Millisecond, "for each figure of speed")
-	collector := f.Float64("collector", 1e7, "number of keys from which on the collector is watched too, for up to 20 s")
+	collector := f.Float64("collector", 1e7, "number of keys from which on the collector is "+
+		"watched too, for up to 20 s")
 	only := f.String("only", "", "contestants whose names contain this; default all")
 	dir := f.String("o", "", "directory for limiters.md, .json and .svg; default none")
 	if err := f.Parse(args); err != nil {
@@ -43,13 +44,17 @@ func contestOfLimiters(args []string, out, progress io.Writer) error {
 func limitersReport(rounds int, samples []contest.Sample) *contest.Report {
 	return &contest.Report{
 		Name: "limiters", Title: "Limiters within one process",
-		Machine: contest.ThisMachine(), Rounds: rounds, Samples: samples, Tables: limiters.Tables, Base: limiters.Base,
+		Machine: contest.ThisMachine(), Rounds: rounds, Samples: samples, Tables: limiters.Tables,
+		Base: limiters.Base,
 	}
 }
 
 // measureLimiters measures the contestants with only in their names: ours with all of keys, others
 // with at most most of them.
-func measureLimiters(rounds int, keys string, most, collector float64, only string, each time.Duration, progress io.Writer) ([]contest.Sample, error) {
+func measureLimiters(
+	rounds int, keys string, most, collector float64, only string, each time.Duration,
+	progress io.Writer,
+) ([]contest.Sample, error) {
 	var jobs []contest.Job
 	for _, text := range strings.Split(keys, ",") {
 		n, err := strconv.ParseFloat(text, 64)
@@ -67,7 +72,8 @@ func measureLimiters(rounds int, keys string, most, collector float64, only stri
 		return nil, fmt.Errorf("-only: no contestant's name contains %q", only)
 	}
 	if rounds < 1 || each <= 0 {
-		return nil, fmt.Errorf("-rounds is %d and -time %v; at least 1 and above 0 are accepted", rounds, each)
+		return nil, fmt.Errorf("-rounds is %d and -time %v; at least 1 and above 0 are accepted",
+			rounds, each)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -116,7 +122,9 @@ func measure(args []string, out io.Writer) error {
 	if err := json.Unmarshal([]byte(args[1]), &plan); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(limiters.Contestants, func(c limiters.Contestant) bool { return c.Name == args[0] })
+	i := slices.IndexFunc(limiters.Contestants, func(c limiters.Contestant) bool {
+		return c.Name == args[0]
+	})
 	if i < 0 {
 		return fmt.Errorf("there is no contestant %q", args[0])
 	}

@@ -24,7 +24,10 @@ func TestMain(m *testing.M) {
 func TestContestOfLimiters(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
-	if err := run(strings.Fields("limiters -rounds 1 -keys 1e2,1e3 -most 100 -time 1ms -collector 1e9 -o "+dir), &out, io.Discard); err != nil {
+	if err := run(
+		strings.Fields("limiters -rounds 1 -keys 1e2,1e3 -most 100 -time 1ms -collector 1e9 -o "+
+			dir), &out, io.Discard,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -74,14 +77,21 @@ func TestDocs(t *testing.T) {
 	report := &contest.Report{
 		Name: "unary", Title: "One check", Command: "go run .", Rounds: 1,
 		Tables: []contest.Table{{Title: "Speed", Short: "speed", Figure: "n"}},
-		Aims:   []contest.Aim{{Work: "fast", Job: contest.Job{Contestant: "a", Point: "1"}, Figure: "n", Better: contest.More, Want: 5}},
+		Aims: []contest.Aim{{
+			Work: "fast", Job: contest.Job{Contestant: "a", Point: "1"},
+			Figure: "n", Better: contest.More, Want: 5,
+		}},
 		Samples: contest.Results{
-			{Job: contest.Job{Contestant: "a", Point: "1"}, Figures: map[string]float64{"n": 7, contest.Others: 0.01}},
+			{
+				Job:     contest.Job{Contestant: "a", Point: "1"},
+				Figures: map[string]float64{"n": 7, contest.Others: 0.01},
+			},
 		},
 	}
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.md")
-	before := "a\n<!-- bench: aims -->old<!-- bench: end -->\nb\n<!-- bench: unary -->old<!-- bench: end -->\nc\n<!-- bench: redis -->kept<!-- bench: end -->\nd\n"
+	before := "a\n<!-- bench: aims -->old<!-- bench: end -->\nb\n<!-- bench: unary -->old<!-- " +
+		"bench: end -->\nc\n<!-- bench: redis -->kept<!-- bench: end -->\nd\n"
 	if err := os.WriteFile(page, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +99,9 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time nothing changes
-		if err := run([]string{"docs", "-from", dir, "-page", page}, io.Discard, io.Discard); err != nil {
+		if err := run(
+			[]string{"docs", "-from", dir, "-page", page}, io.Discard, io.Discard,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,8 +110,10 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"a\n<!-- bench: aims -->\n", "| fast | itself | ≥ 5  | 7  | 7 – 7 | reached |\n", "<!-- bench: end -->\nb\n<!-- bench: unary -->\n`go run .`",
-		"| 1 | a | 7 |", "![One check](performance-unary.svg)\n<!-- bench: end -->\nc\n", "<!-- bench: redis -->kept<!-- bench: end -->\nd\n",
+		"a\n<!-- bench: aims -->\n", "| fast | itself | ≥ 5  | 7  | 7 – 7 | reached |\n",
+		"<!-- bench: end -->\nb\n<!-- bench: unary -->\n`go run .`",
+		"| 1 | a | 7 |", "![One check](performance-unary.svg)\n<!-- bench: end -->\nc\n",
+		"<!-- bench: redis -->kept<!-- bench: end -->\nd\n",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
@@ -108,7 +122,10 @@ func TestDocs(t *testing.T) {
 	if strings.Contains(string(text), "old") || strings.Count(string(text), "| fast |") != 1 {
 		t.Errorf("it was not replaced:\n%s", text)
 	}
-	for _, bad := range []string{"<!-- bench: unary -->", "<!-- bench: nobody --><!-- bench: end -->"} {
+	for _, bad := range []string{
+		"<!-- bench: unary -->",
+		"<!-- bench: nobody --><!-- bench: end -->",
+	} {
 		if _, _, err := fill(bad, []*contest.Report{report}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}

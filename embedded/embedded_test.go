@@ -22,10 +22,14 @@ import (
 
 // A probe that is under way when a node closes its gossip ends with its own time, half a second.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(
+		"github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
 
-var login = limiter.Spec{Name: "login", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30, Per: time.Hour}
+var login = limiter.Spec{
+	Name: "login", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+	Limit: 30, Per: time.Hour,
+}
 
 // patience is a context for calls that a busy machine must not fail.
 func patience(t testing.TB) context.Context {
@@ -65,10 +69,12 @@ func Example() {
 func TestAlone(t *testing.T) {
 	n := start(t, embedded.Config{Name: "n1", Limits: []limiter.Spec{login}, Memory: 1 << 20})
 	ctx := patience(t)
-	if d, err := n.Take(ctx, "login", "alice", 29); err != nil || !d.Allowed || d.Remaining != 1 || d.Owner != "n1" || d.Source != "owner" || d.LimitName != "login" {
+	if d, err := n.Take(ctx, "login", "alice", 29); err != nil || !d.Allowed || d.Remaining != 1 ||
+		d.Owner != "n1" || d.Source != "owner" || d.LimitName != "login" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if d, err := n.Peek(ctx, "login", "alice", 2); err != nil || d.Allowed || d.Remaining != 1 || d.RetryAfter <= 0 {
+	if d, err := n.Peek(ctx, "login", "alice", 2); err != nil || d.Allowed || d.Remaining != 1 ||
+		d.RetryAfter <= 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if err := client.Wait(ctx, n, "login", "alice", 2); !errors.Is(err, client.ErrTooLate) {
@@ -101,8 +107,14 @@ func TestAlone(t *testing.T) {
 
 // Promise: what is reserved counts as spent, and then what was used; permits come back.
 func TestReserve(t *testing.T) {
-	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Minute}
-	n := start(t, embedded.Config{Name: "n1", Limits: []limiter.Spec{login, permits}, Memory: 1 << 20})
+	permits := limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 2,
+		Per: time.Minute,
+	}
+	n := start(t, embedded.Config{
+		Name: "n1", Limits: []limiter.Spec{login, permits},
+		Memory: 1 << 20,
+	})
 	ctx := patience(t)
 	left := func(want int64) {
 		t.Helper()
@@ -115,21 +127,26 @@ func TestReserve(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	left(10)
-	if no, err := n.Reserve(ctx, "login", "alice", 11, time.Minute); err != nil || no.Allowed || no.Settle(ctx, 3) != nil {
+	if no, err := n.Reserve(ctx, "login", "alice", 11, time.Minute); err != nil || no.Allowed ||
+		no.Settle(ctx, 3) != nil {
 		t.Errorf("more than there is: %+v, %v", no, err)
 	}
-	if err := errors.Join(r.Extend(ctx, time.Hour), r.Settle(ctx, 5), r.Settle(ctx, 5)); err != nil {
+	if err := errors.Join(
+		r.Extend(ctx, time.Hour), r.Settle(ctx, 5), r.Settle(ctx, 5),
+	); err != nil {
 		t.Error(err)
 	}
 	left(25)
 	if err := r.Settle(ctx, 6); err == nil || !strings.Contains(err.Error(), "another amount") {
 		t.Errorf("settled with another amount: %v", err)
 	}
-	if err := r.Extend(ctx, time.Hour); err == nil || !strings.Contains(err.Error(), "settled already") {
+	if err := r.Extend(ctx, time.Hour); err == nil ||
+		!strings.Contains(err.Error(), "settled already") {
 		t.Errorf("extended after it was settled: %v", err)
 	}
 	var input *cluster.InputError
-	if _, err := n.Reserve(ctx, "login", "alice", 1, 0); !errors.As(err, &input) || input.Field != "items[0].ttl_ms" {
+	if _, err := n.Reserve(ctx, "login", "alice", 1, 0); !errors.As(err, &input) ||
+		input.Field != "items[0].ttl_ms" {
 		t.Errorf("no ttl: %v", err)
 	}
 
@@ -137,7 +154,8 @@ func TestReserve(t *testing.T) {
 	if err != nil || !p.Allowed {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if full, err := client.Acquire(ctx, n, "permits", "room", 1, time.Minute); err != nil || full.Allowed || full.Release(ctx) != nil {
+	if full, err := client.Acquire(ctx, n, "permits", "room", 1, time.Minute); err != nil ||
+		full.Allowed || full.Release(ctx) != nil {
 		t.Errorf("a third one: %+v, %v", full, err)
 	}
 	if err := p.Release(ctx); err != nil {
@@ -156,7 +174,10 @@ func TestReserve(t *testing.T) {
 func TestTogether(t *testing.T) {
 	var nodes []*embedded.Node
 	for i := range 3 {
-		c := embedded.Config{Name: fmt.Sprint("n", i+1), Gossip: "127.0.0.1:0", Cluster: t.Name(), Limits: []limiter.Spec{login}, Memory: 1 << 20}
+		c := embedded.Config{
+			Name: fmt.Sprint("n", i+1), Gossip: "127.0.0.1:0", Cluster: t.Name(),
+			Limits: []limiter.Spec{login}, Memory: 1 << 20,
+		}
 		if i > 0 {
 			c.Join = []string{nodes[0].GossipAddr()}
 		}
@@ -164,7 +185,9 @@ func TestTogether(t *testing.T) {
 	}
 	see := func(members int, nodes ...*embedded.Node) {
 		t.Helper()
-		for ctx := patience(t); slices.ContainsFunc(nodes, func(n *embedded.Node) bool { return len(n.Members()) != members }); time.Sleep(10 * time.Millisecond) {
+		for ctx := patience(t); slices.ContainsFunc(nodes, func(n *embedded.Node) bool {
+			return len(n.Members()) != members
+		}); time.Sleep(10 * time.Millisecond) {
 			if ctx.Err() != nil {
 				t.Fatalf("no cluster of %d: %v", members, nodes[0].Members())
 			}
@@ -179,7 +202,8 @@ func TestTogether(t *testing.T) {
 		for i := range 30 {
 			wg.Go(func() {
 				for k := range keys {
-					d, err := nodes[i%len(nodes)].Take(patience(t), "login", fmt.Sprint("key-", k), 2)
+					d, err := nodes[i%len(nodes)].Take(patience(t), "login", fmt.Sprint("key-", k),
+						2)
 					if err != nil || d.Degraded {
 						t.Errorf("%+v, %v", d, err)
 					}
@@ -203,7 +227,8 @@ func TestTogether(t *testing.T) {
 	}
 	late := func(i int) string { return fmt.Sprint("late-", i) }
 	for i := range 300 {
-		if d, err := nodes[1].Take(patience(t), "login", late(i), login.Limit); err != nil || !d.Allowed {
+		if d, err := nodes[1].Take(patience(t), "login", late(i), login.Limit); err != nil ||
+			!d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -248,8 +273,14 @@ func TestConfig(t *testing.T) {
 		{embedded.Config{Gossip: "127.0.0.1:0", Peer: "x"}, "Peer: "},
 		{embedded.Config{Gossip: ":0", Insecure: true}, "Advertise is empty"},
 		{embedded.Config{Gossip: "192.0.2.1:0"}, "give GossipKeys and PeerTLS, or set Insecure"},
-		{embedded.Config{Gossip: "127.0.0.1:0", PeerTLS: embedded.PeerTLS{Cert: "none", Key: "none", CA: "none"}}, "PeerTLS: "},
-		{embedded.Config{Gossip: "127.0.0.1:0", Join: []string{l.Addr().String()}}, "Join: no seed has answered"},
+		{embedded.Config{
+			Gossip:  "127.0.0.1:0",
+			PeerTLS: embedded.PeerTLS{Cert: "none", Key: "none", CA: "none"},
+		}, "PeerTLS: "},
+		{
+			embedded.Config{Gossip: "127.0.0.1:0", Join: []string{l.Addr().String()}},
+			"Join: no seed has answered",
+		},
 	} {
 		c.config.Memory = 1 << 20
 		n, err := embedded.Start(soon, c.config)
@@ -264,7 +295,10 @@ func TestConfig(t *testing.T) {
 
 // Promise: the node inside answers a Request as a client does.
 func TestDo(t *testing.T) {
-	visit := limiter.Spec{Name: "visit", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true}
+	visit := limiter.Spec{
+		Name: "visit", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit,
+		Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true,
+	}
 	n := start(t, embedded.Config{Limits: []limiter.Spec{visit, login}})
 	defer n.Close(patience(t))
 	at := time.Unix(90, 0)
@@ -272,11 +306,17 @@ func TestDo(t *testing.T) {
 	if err != nil || !d.Allowed || !d.Session.Equal(at) {
 		t.Errorf("%+v, %v", d, err)
 	}
-	d, err = n.Do(patience(t), client.Request{Limit: "visit", Key: "alice", Cost: 3, At: at, Drain: true})
+	d, err = n.Do(patience(t), client.Request{
+		Limit: "visit", Key: "alice", Cost: 3, At: at,
+		Drain: true,
+	})
 	if err != nil || d.Allowed || d.Drained != 2 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	for _, r := range []client.Request{{Limit: "login", At: at}, {Limit: "visit", At: time.Unix(-1, 0)}} {
+	for _, r := range []client.Request{
+		{Limit: "login", At: at},
+		{Limit: "visit", At: time.Unix(-1, 0)},
+	} {
 		r.Key = "alice"
 		var input *cluster.InputError
 		if _, err := n.Do(patience(t), r); !errors.As(err, &input) {
@@ -288,7 +328,10 @@ func TestDo(t *testing.T) {
 // BenchmarkTake is a decision of a node that is alone, as the program that it is in calls it.
 func BenchmarkTake(b *testing.B) {
 	ctx := context.Background()
-	n, err := embedded.Start(ctx, embedded.Config{Limits: []limiter.Spec{{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour}}})
+	n, err := embedded.Start(ctx, embedded.Config{Limits: []limiter.Spec{{
+		Name:      "big",
+		Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour,
+	}}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -62,8 +62,11 @@ func BenchmarkTake(b *testing.B) {
 			keys := int(math.Pow10(exponent))
 			for _, dist := range []string{"zipf", "uniform"} {
 				for _, come := range []string{"alone", "expected"} {
-					name := fmt.Sprintf("alg=%v/keys=1e%d/dist=%s/come=%s", spec.Algorithm, exponent, dist, come)
-					b.Run(name, func(b *testing.B) { benchTake(b, spec, keys, dist, come == "expected") })
+					name := fmt.Sprintf("alg=%v/keys=1e%d/dist=%s/come=%s", spec.Algorithm,
+						exponent, dist, come)
+					b.Run(name, func(b *testing.B) {
+						benchTake(b, spec, keys, dist, come == "expected")
+					})
 				}
 			}
 		}
@@ -192,7 +195,10 @@ func BenchmarkKey(b *testing.B) {
 func BenchmarkChanged(b *testing.B) {
 	now := limiter.Instant(1e18)
 	// never denies
-	l, err := limiter.New(limiter.Spec{Name: "changed", Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Hour})
+	l, err := limiter.New(limiter.Spec{
+		Name: "changed", Algorithm: limiter.GCRA, Limit: 1 << 40,
+		Per: time.Hour,
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

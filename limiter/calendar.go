@@ -22,7 +22,10 @@ const (
 )
 
 // calendarNames are the windows as files, requests and errors call them.
-var calendarNames = [...]string{Minutes: "minute", Hours: "hour", Days: "day", Weeks: "week", Months: "month", Years: "year"}
+var calendarNames = [...]string{
+	Minutes: "minute", Hours: "hour", Days: "day", Weeks: "week",
+	Months: "month", Years: "year",
+}
 
 // CalendarNamed returns the calendar window that people call name.
 func CalendarNamed(name string) (c Calendar, known bool) {
@@ -46,7 +49,10 @@ const day = 24 * time.Hour
 
 // Per is the longest that such a window lasts where no clock is changed.
 func (c Calendar) Per() time.Duration {
-	return [...]time.Duration{Minutes: time.Minute, Hours: time.Hour, Days: day, Weeks: 7 * day, Months: 31 * day, Years: 366 * day}[c]
+	return [...]time.Duration{
+		Minutes: time.Minute, Hours: time.Hour, Days: day, Weeks: 7 * day,
+		Months: 31 * day, Years: 366 * day,
+	}[c]
 }
 
 // A zone is the local time of a place, worked out once: from each change of its clocks to the next
@@ -94,7 +100,8 @@ func isZone(name string) bool {
 func isZoneName(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || strings.ContainsFunc(part, func(r rune) bool {
-			return r != '-' && r != '+' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+			return r != '-' && r != '+' && r != '_' && (r < '0' || r > '9') &&
+				(r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 		}) {
 			return false
 		}
@@ -169,5 +176,6 @@ func (c Calendar) around(t int64) (start, end int64) {
 	if c == Years {
 		month, nextYear, nextMonth = 1, year+1, 1
 	}
-	return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).UnixNano(), time.Date(nextYear, nextMonth, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).UnixNano(),
+		time.Date(nextYear, nextMonth, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 }

@@ -8,7 +8,8 @@ const candidateMark = " (candidate)"
 // CandidateFields are the fields of a limit that its candidate may have otherwise, in the words of
 // the limits' files: those that say how it counts.
 var CandidateFields = []string{
-	"algorithm", "limit", "per", "time_zone", "burst", "anchor", "count_rejected", "min_gap", "refill",
+	"algorithm", "limit", "per", "time_zone", "burst", "anchor", "count_rejected", "min_gap",
+	"refill",
 	"strict", "drain", "buckets", "lenient", "max_debt", "client_time", "sessions",
 }
 

@@ -15,13 +15,22 @@ var decided = []struct {
 	spec Spec
 }{
 	{"token_bucket", Spec{Algorithm: TokenBucket, Limit: 100, Anchor: FirstHit}},
-	{"token_bucket/client_time", Spec{Algorithm: TokenBucket, Limit: 100, Anchor: FirstHit, ClientTime: true}},
+	{"token_bucket/client_time", Spec{
+		Algorithm: TokenBucket, Limit: 100, Anchor: FirstHit,
+		ClientTime: true,
+	}},
 	{"gcra", Spec{Algorithm: GCRA, Limit: 100}},
 	{"gcra/fraction", Spec{Algorithm: GCRA, Limit: 101}}, // an interval with a fraction
 	{"leaky_bucket", Spec{Algorithm: LeakyBucket, Limit: 100, Burst: 99}},
 	{"fixed_window", Spec{Algorithm: FixedWindow, Limit: 100}},
-	{"fixed_window/day", Spec{Algorithm: FixedWindow, Limit: 2400, Calendar: Days, TimeZone: "Europe/Berlin"}},
-	{"fixed_window/month", Spec{Algorithm: FixedWindow, Limit: 72000, Calendar: Months, TimeZone: "Europe/Berlin"}},
+	{"fixed_window/day", Spec{
+		Algorithm: FixedWindow, Limit: 2400, Calendar: Days,
+		TimeZone: "Europe/Berlin",
+	}},
+	{"fixed_window/month", Spec{
+		Algorithm: FixedWindow, Limit: 72000, Calendar: Months,
+		TimeZone: "Europe/Berlin",
+	}},
 	{"sliding_log", Spec{Algorithm: SlidingLog, Limit: 100}},
 	{"sliding_window", Spec{Algorithm: SlidingWindow, Limit: 100}},
 	{"sliding_counter", Spec{Algorithm: SlidingCounter, Limit: 100}},
@@ -74,7 +83,8 @@ func TestStateBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^//\t([a-z_/]+) +(\d+) `).FindAllStringSubmatch(string(doc), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^//\t([a-z_/]+) +(\d+) `).FindAllStringSubmatch(
+		string(doc), -1) {
 		said[m[1]] = m[2]
 	}
 	for _, c := range decided {

@@ -19,7 +19,10 @@ import (
 // RL.REDUCE TwoPerMin 2 60, three times. The replies are the tokens that were there before each was
 // taken.
 func Example_twoPerMinute() {
-	l, _ := limiter.New(limiter.Spec{Name: "TwoPerMin", Algorithm: limiter.TokenBucket, Limit: 2, Per: 60 * time.Second, Anchor: limiter.FirstHit})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "TwoPerMin", Algorithm: limiter.TokenBucket, Limit: 2,
+		Per: 60 * time.Second, Anchor: limiter.FirstHit,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	for range 3 {
 		before := table.Peek(noon, l, "TwoPerMin", limiter.Hash("TwoPerMin"), 0).Remaining
@@ -36,7 +39,11 @@ func Example_twoPerMinute() {
 // transactions per day", "users may only send 1 message per day with risky keywords": of thirty
 // tries each.
 func Example_perDay() {
-	for _, s := range []limiter.Spec{{Name: "accounts", Limit: 20}, {Name: "failed cards", Limit: 5}, {Name: "risky messages", Limit: 1}} {
+	for _, s := range []limiter.Spec{
+		{Name: "accounts", Limit: 20},
+		{Name: "failed cards", Limit: 5},
+		{Name: "risky messages", Limit: 1},
+	} {
 		s.Algorithm, s.Per, s.Anchor = limiter.TokenBucket, 24*time.Hour, limiter.FirstHit
 		l, _ := limiter.New(s)
 		table := limiter.NewTable(limiter.TableConfig{})
@@ -57,7 +64,10 @@ func Example_perDay() {
 // "A maximum of 10 failed logins per hour, which refill at a rate of 1 login per hour": a user that
 // has used up ten at noon gets one an hour, however long the tries go on.
 func Example_failedLogins() {
-	l, _ := limiter.New(limiter.Spec{Name: "failed logins", Algorithm: limiter.TokenBucket, Limit: 10, Refill: 1, Per: time.Hour, Anchor: limiter.FirstHit})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "failed logins", Algorithm: limiter.TokenBucket,
+		Limit: 10, Refill: 1, Per: time.Hour, Anchor: limiter.FirstHit,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	for _, clock := range []string{"0h", "1h", "3h", "24h"} {
 		admitted := 0
@@ -76,7 +86,10 @@ func Example_failedLogins() {
 // "A maximum of $200 worth of purchases per day, which refills at a rate of $50 per day": a request
 // costs what is bought.
 func Example_dollars() {
-	l, _ := limiter.New(limiter.Spec{Name: "purchases", Algorithm: limiter.TokenBucket, Limit: 200, Refill: 50, Per: 24 * time.Hour, Anchor: limiter.FirstHit})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "purchases", Algorithm: limiter.TokenBucket, Limit: 200,
+		Refill: 50, Per: 24 * time.Hour, Anchor: limiter.FirstHit,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	address := "1 Main Street"
 	for _, purchase := range []struct {
@@ -99,12 +112,14 @@ func Example_dollars() {
 func Example_strict() {
 	for _, strict := range []bool{false, true} {
 		l, _ := limiter.New(limiter.Spec{
-			Name: "strict", Algorithm: limiter.TokenBucket, Limit: 2, Per: time.Minute, Anchor: limiter.FirstHit, Strict: strict,
+			Name: "strict", Algorithm: limiter.TokenBucket, Limit: 2, Per: time.Minute,
+			Anchor: limiter.FirstHit, Strict: strict,
 		})
 		table := limiter.NewTable(limiter.TableConfig{})
 		admitted := 0
 		for second := range 600 { // one request a second, for ten minutes
-			if table.Take(noon.Add(time.Duration(second)*time.Second), l, "spammer", limiter.Hash("spammer"), 1).Allowed {
+			if table.Take(noon.Add(time.Duration(second)*time.Second), l, "spammer",
+				limiter.Hash("spammer"), 1).Allowed {
 				admitted++
 			}
 		}
@@ -119,12 +134,16 @@ func Example_strict() {
 // Client timestamps: what happened last week is judged by last week's clock, and the same as if it
 // happened now.
 func Example_historicalData() {
-	l, _ := limiter.New(limiter.Spec{Name: "TwoPerMin", Algorithm: limiter.TokenBucket, Limit: 2, Per: time.Minute, Anchor: limiter.FirstHit})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "TwoPerMin", Algorithm: limiter.TokenBucket, Limit: 2,
+		Per: time.Minute, Anchor: limiter.FirstHit,
+	})
 	for _, begin := range []limiter.Instant{noon, noon.Add(-7 * 24 * time.Hour)} {
 		table := limiter.NewTable(limiter.TableConfig{})
 		var allowed []bool
 		for _, second := range []time.Duration{0, 10, 20, 60} {
-			d := table.Take(begin.Add(second*time.Second), l, "TwoPerMin", limiter.Hash("TwoPerMin"), 1)
+			d := table.Take(begin.Add(second*time.Second), l, "TwoPerMin",
+				limiter.Hash("TwoPerMin"), 1)
 			allowed = append(allowed, d.Allowed)
 		}
 		fmt.Println(allowed)
@@ -140,7 +159,10 @@ func Example_historicalData() {
 // If only a single token remains and two servers ask at once, a store that reads and then writes
 // lets both through.
 func Example_lastToken() {
-	l, _ := limiter.New(limiter.Spec{Name: "tokens", Algorithm: limiter.TokenBucket, Limit: 2, Per: time.Hour})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "tokens", Algorithm: limiter.TokenBucket, Limit: 2,
+		Per: time.Hour,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	table.Take(noon, l, "user 1", limiter.Hash("user 1"), 1)
 	var servers sync.WaitGroup
@@ -161,11 +183,23 @@ func Example_lastToken() {
 // four are admitted instead of ten. The article adds why it did not do so: three requests at once
 // are refused although the minute is nearly free.
 func Example_twoPerSecondAndFivePerMinute() {
-	second, _ := limiter.New(limiter.Spec{Name: "second", Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Second})
-	minute, _ := limiter.New(limiter.Spec{Name: "minute", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute})
+	second, _ := limiter.New(limiter.Spec{
+		Name: "second", Algorithm: limiter.FixedWindow, Limit: 2,
+		Per: time.Second,
+	})
+	minute, _ := limiter.New(limiter.Spec{
+		Name: "minute", Algorithm: limiter.FixedWindow, Limit: 5,
+		Per: time.Minute,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("alice")
-	both := []limiter.Item{{Limit: second, Key: "alice", Hash: hash, Request: limiter.Request{Cost: 1}}, {Limit: minute, Key: "alice", Hash: hash, Request: limiter.Request{Cost: 1}}}
+	both := []limiter.Item{{
+		Limit: second, Key: "alice", Hash: hash,
+		Request: limiter.Request{Cost: 1},
+	}, {
+		Limit: minute, Key: "alice", Hash: hash,
+		Request: limiter.Request{Cost: 1},
+	}}
 	for _, clock := range []string{"-1h0m1s", "-1h"} {
 		admitted := 0
 		for range 5 {
@@ -173,7 +207,8 @@ func Example_twoPerSecondAndFivePerMinute() {
 				admitted++
 			}
 		}
-		fmt.Println(admitted, "of 5,", table.Peek(at(clock), minute, "alice", hash, 0).Remaining, "left of the minute")
+		fmt.Println(admitted, "of 5,", table.Peek(at(clock), minute, "alice", hash, 0).Remaining,
+			"left of the minute")
 	}
 	// Output:
 	// 2 of 5, 3 left of the minute
@@ -183,7 +218,10 @@ func Example_twoPerSecondAndFivePerMinute() {
 // A log has requests at 10:00:00, 10:00:54 and 10:01:38. What it counts at the last one is what
 // came within the minute before: two.
 func Example_slidingLogSize() {
-	l, _ := limiter.New(limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Minute})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "log", Algorithm: limiter.SlidingLog, Limit: 5,
+		Per: time.Minute,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	for _, clock := range []string{"-2h", "-1h59m6s", "-1h58m22s"} {
 		d := table.Take(at(clock), l, "user 1", limiter.Hash("user 1"), 1)
@@ -199,11 +237,15 @@ func Example_slidingLogSize() {
 // not admits a request as soon as there is room.
 func Example_banIsExtended() {
 	for _, countRejected := range []bool{true, false} {
-		l, _ := limiter.New(limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 25, Per: time.Minute, CountRejected: countRejected})
+		l, _ := limiter.New(limiter.Spec{
+			Name: "log", Algorithm: limiter.SlidingLog, Limit: 25,
+			Per: time.Minute, CountRejected: countRejected,
+		})
 		table := limiter.NewTable(limiter.TableConfig{})
 		admitted := 0
 		for second := range 600 { // one request a second, for ten minutes
-			if table.Take(noon.Add(time.Duration(second)*time.Second), l, "attacker", limiter.Hash("attacker"), 1).Allowed {
+			if table.Take(noon.Add(time.Duration(second)*time.Second), l, "attacker",
+				limiter.Hash("attacker"), 1).Allowed {
 				admitted++
 			}
 		}
@@ -220,17 +262,24 @@ func Example_banIsExtended() {
 func Example_memoryOfALogAndOfCounters() {
 	const users, bytes = 10_000, 4
 	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.SlidingCounter} {
-		l, _ := limiter.New(limiter.Spec{Name: "daily", Algorithm: a, Limit: 500, Per: 24 * time.Hour})
+		l, _ := limiter.New(limiter.Spec{
+			Name: "daily", Algorithm: a, Limit: 500,
+			Per: 24 * time.Hour,
+		})
 		table := limiter.NewTable(limiter.TableConfig{})
 		for request := range 500 {
-			table.Take(noon.Add(time.Duration(request)*170*time.Second), l, "user 1", limiter.Hash("user 1"), 1)
+			table.Take(noon.Add(time.Duration(request)*170*time.Second), l, "user 1",
+				limiter.Hash("user 1"), 1)
 		}
-		table.Each(at("23h59m"), func(l *limiter.Limit, _ string, state []int64, _ limiter.Decision) bool {
+		table.Each(at("23h59m"), func(l *limiter.Limit, _ string, state []int64,
+			_ limiter.Decision,
+		) bool {
 			values := len(state) - 1 // beside a word that says where they begin
 			if l.Algorithm == limiter.SlidingCounter {
 				values--
 			}
-			fmt.Printf("%v: %d values, %d in all, %.1f MB\n", a, values, values*users, float64(values*users*bytes)/1e6)
+			fmt.Printf("%v: %d values, %d in all, %.1f MB\n", a, values, values*users,
+				float64(values*users*bytes)/1e6)
 			return true
 		})
 	}
@@ -244,7 +293,10 @@ func Example_memoryOfALogAndOfCounters() {
 // minute. On the full minute both sum up the hour.
 func Example_lenientOrHarsh() {
 	for _, lenient := range []bool{true, false} {
-		l, _ := limiter.New(limiter.Spec{Name: "hourly", Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Hour, Lenient: lenient})
+		l, _ := limiter.New(limiter.Spec{
+			Name: "hourly", Algorithm: limiter.SlidingCounter,
+			Limit: 10, Per: time.Hour, Lenient: lenient,
+		})
 		table := limiter.NewTable(limiter.TableConfig{})
 		hash := limiter.Hash("user 1")
 		for _, clock := range []string{"-2h", "-1h59m40s", "-1h59m1s"} {
@@ -264,7 +316,10 @@ func Example_lenientOrHarsh() {
 // A shadow ban: the attacker goes on receiving a 200, and no more invitations are sent. What is
 // decided and what the caller is told are two things.
 func Example_shadowBan() {
-	l, _ := limiter.New(limiter.Spec{Name: "invitations", Algorithm: limiter.SlidingCounter, Limit: 25, Per: time.Minute, OnDeny: limiter.DenyShadow})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "invitations", Algorithm: limiter.SlidingCounter,
+		Limit: 25, Per: time.Minute, OnDeny: limiter.DenyShadow,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	statuses, sent := map[int]int{}, 0
 	for range 100 {
@@ -298,7 +353,8 @@ func Example_fiveHundredAnHour() {
 		table := limiter.NewTable(limiter.TableConfig{})
 		var admitted [2]int
 		for request := range 1200 {
-			if table.Take(noon.Add(time.Duration(request)*6*time.Second), l, "user", limiter.Hash("user"), 1).Allowed {
+			if table.Take(noon.Add(time.Duration(request)*6*time.Second), l, "user",
+				limiter.Hash("user"), 1).Allowed {
 				admitted[request/600]++
 			}
 		}
@@ -313,20 +369,28 @@ func Example_fiveHundredAnHour() {
 // A request at 11:03:46 is counted at 11:03:00: an hour later it leaves the sum with that minute,
 // not with its second.
 func Example_floorOfTheMinute() {
-	l, _ := limiter.New(limiter.Spec{Name: "partial", Algorithm: limiter.SlidingCounter, Limit: 500, Per: time.Hour, Lenient: true})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "partial", Algorithm: limiter.SlidingCounter, Limit: 500,
+		Per: time.Hour, Lenient: true,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	d := table.Take(at("-56m14s"), l, "user", limiter.Hash("user"), 1) // 11:03:46
-	fmt.Println("counts until", time.Unix(0, int64(at("-56m14s").Add(d.ResetAfter-1))).UTC().Format(time.TimeOnly))
+	fmt.Println("counts until", time.Unix(0, int64(at("-56m14s").Add(d.ResetAfter-1))).UTC().Format(
+		time.TimeOnly))
 	// Output: counts until 12:03:00
 }
 
 // Max 10 requests per minute, with a gap of 2 seconds between each request: one every second.
 func Example_tenAMinuteWithAGap() {
-	l, _ := limiter.New(limiter.Spec{Name: "gap", Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: 2 * time.Second})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "gap", Algorithm: limiter.SlidingLog, Limit: 10,
+		Per: time.Minute, MinGap: 2 * time.Second,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	admitted := []int{}
 	for second := range 64 {
-		if table.Take(noon.Add(time.Duration(second)*time.Second), l, "user", limiter.Hash("user"), 1).Allowed {
+		if table.Take(noon.Add(time.Duration(second)*time.Second), l, "user", limiter.Hash("user"),
+			1).Allowed {
 			admitted = append(admitted, second)
 		}
 	}
@@ -337,14 +401,24 @@ func Example_tenAMinuteWithAGap() {
 // Its second approach: a gap of 2 seconds first, and then a counter of the clock's minute. It is
 // not rolling, so across the edge of two minutes twenty pass within 40 seconds.
 func Example_gapAndCounterOfTheMinute() {
-	gap, _ := limiter.New(limiter.Spec{Name: "gap", Algorithm: limiter.SlidingLog, Limit: 1, Per: 2 * time.Second})
-	minute, _ := limiter.New(limiter.Spec{Name: "minute", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute})
+	gap, _ := limiter.New(limiter.Spec{
+		Name: "gap", Algorithm: limiter.SlidingLog, Limit: 1,
+		Per: 2 * time.Second,
+	})
+	minute, _ := limiter.New(limiter.Spec{
+		Name: "minute", Algorithm: limiter.FixedWindow, Limit: 10,
+		Per: time.Minute,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("user")
-	both := []limiter.Item{{Limit: gap, Key: "user", Hash: hash, Request: limiter.Request{Cost: 1}}, {Limit: minute, Key: "user", Hash: hash, Request: limiter.Request{Cost: 1}}}
+	both := []limiter.Item{
+		{Limit: gap, Key: "user", Hash: hash, Request: limiter.Request{Cost: 1}},
+		{Limit: minute, Key: "user", Hash: hash, Request: limiter.Request{Cost: 1}},
+	}
 	admitted := 0
 	for second := 40; second < 80; second++ {
-		if table.TakeAll(noon.Add(time.Duration(second)*time.Second), both, make([]limiter.Decision, 2)) {
+		if table.TakeAll(noon.Add(time.Duration(second)*time.Second), both,
+			make([]limiter.Decision, 2)) {
 			admitted++
 		}
 	}
@@ -358,7 +432,10 @@ func Example_gapAndCounterOfTheMinute() {
 // three entries, which is too many; at 1:27 those before 0:27 are cleared, and with its own there
 // are two.
 func Example_slidingLog() {
-	l, _ := limiter.New(limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 2, Per: time.Minute, CountRejected: true})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "log", Algorithm: limiter.SlidingLog, Limit: 2,
+		Per: time.Minute, CountRejected: true,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	for _, clock := range []string{"1s", "15s", "55s", "1m27s"} {
 		fmt.Println(clock, table.Take(at(clock), l, "alice", limiter.Hash("alice"), 1).Allowed)
@@ -373,12 +450,16 @@ func Example_slidingLog() {
 // A bucket of three tokens, refilled with three at the top of the minute: one request at 0:01, two
 // at 0:15 which empty it, one at 0:58 that is denied, and at 1:00 all is as it was.
 func Example_tokenBucket() {
-	l, _ := limiter.New(limiter.Spec{Name: "bucket", Algorithm: limiter.TokenBucket, Limit: 3, Refill: 3, Per: time.Minute, Anchor: limiter.Epoch})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "bucket", Algorithm: limiter.TokenBucket, Limit: 3,
+		Refill: 3, Per: time.Minute, Anchor: limiter.Epoch,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	for _, clock := range []string{"1s", "15s", "15s", "58s"} {
 		fmt.Println(clock, answer(table.Take(at(clock), l, "alice", limiter.Hash("alice"), 1)))
 	}
-	fmt.Println("1m0s", table.Peek(at("1m"), l, "alice", limiter.Hash("alice"), 0).Remaining, "left")
+	fmt.Println("1m0s", table.Peek(at("1m"), l, "alice", limiter.Hash("alice"), 0).Remaining,
+		"left")
 	// Output:
 	// 1s allowed, 2 left
 	// 15s allowed, 1 left
@@ -391,7 +472,10 @@ func Example_tokenBucket() {
 // Six come at once: the first leaves at once, four wait for their turn, and the sixth finds the
 // bucket filled to the brim.
 func Example_leakyBucket() {
-	l, _ := limiter.New(limiter.Spec{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 30, Per: time.Minute, Burst: 4})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 30,
+		Per: time.Minute, Burst: 4,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	for range 6 {
 		d := table.Take(noon, l, "alice", limiter.Hash("alice"), 1)
@@ -413,7 +497,10 @@ func Example_leakyBucket() {
 // An API responds at most 500 times an hour, whichever algorithm counts: of 600 requests at once,
 // 500 pass.
 func Example_fiveHundredAtOnce() {
-	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter} {
+	for _, a := range []limiter.Algorithm{
+		limiter.TokenBucket, limiter.FixedWindow,
+		limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter,
+	} {
 		l, _ := limiter.New(limiter.Spec{Name: "api", Algorithm: a, Limit: 500, Per: time.Hour})
 		table := limiter.NewTable(limiter.TableConfig{})
 		passed := 0

@@ -26,7 +26,10 @@ func answer(d limiter.Decision) string {
 }
 
 func Example() {
-	login, err := limiter.New(limiter.Spec{Name: "login", Algorithm: limiter.GCRA, Limit: 2, Per: time.Minute})
+	login, err := limiter.New(limiter.Spec{
+		Name: "login", Algorithm: limiter.GCRA, Limit: 2,
+		Per: time.Minute,
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -46,7 +49,10 @@ func Example() {
 // A fixed window of five a minute denies the sixth request of a minute, and lets the next minute
 // begin anew.
 func Example_fixedWindow() {
-	l, _ := limiter.New(limiter.Spec{Name: "articles", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "articles", Algorithm: limiter.FixedWindow, Limit: 5,
+		Per: time.Minute,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	for _, clock := range []string{"0s", "10s", "20s", "30s", "40s", "55s", "60s"} {
 		fmt.Println(clock, answer(table.Take(at(clock), l, "alice", limiter.Hash("alice"), 1)))
@@ -85,7 +91,10 @@ func Example_twiceTheLimit() {
 // Seven a minute, five requests in the minute before, three in this one, and a request after 30 %
 // of it: of the five, 70 % still count, 3 + 3.5 is rounded down to 6, and there is room for one.
 func Example_slidingWindow() {
-	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 7, Per: time.Minute})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 7,
+		Per: time.Minute,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("alice")
 	table.Take(at("30s"), l, "alice", hash, 5)
@@ -103,7 +112,10 @@ func Example_slidingWindow() {
 // Fifty a minute, 42 requests in the minute before and 18 in the first 15 seconds of this one: 42 ×
 // 45/60 + 18 = 49.5, which is rounded down.
 func Example_slidingWindowEstimate() {
-	l, _ := limiter.New(limiter.Spec{Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 50, Per: time.Minute})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "rolling", Algorithm: limiter.SlidingWindow, Limit: 50,
+		Per: time.Minute,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("10.0.0.1")
 	table.Take(at("1s"), l, "10.0.0.1", hash, 42)
@@ -117,7 +129,10 @@ func Example_slidingWindowEstimate() {
 // A burst of 16 with 30 a minute: the first request leaves 15, and the bucket is full again after
 // two seconds.
 func ExampleTable_Take() {
-	l, _ := limiter.New(limiter.Spec{Name: "throttle", Algorithm: limiter.GCRA, Limit: 30, Per: time.Minute, Burst: 16})
+	l, _ := limiter.New(limiter.Spec{
+		Name: "throttle", Algorithm: limiter.GCRA, Limit: 30,
+		Per: time.Minute, Burst: 16,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	d := table.Take(noon, l, "user123", limiter.Hash("user123"), 1)
 	fmt.Println(d.Allowed, d.Limit, d.Remaining, d.RetryAfter == limiter.Never, d.ResetAfter)
@@ -131,12 +146,24 @@ func ExampleTable_Take() {
 // Ten a minute and twenty an hour for one key are taken together: when the hour is used up, the
 // minute is not charged.
 func ExampleTable_TakeAll() {
-	minute, _ := limiter.New(limiter.Spec{Name: "minute", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute})
-	hour, _ := limiter.New(limiter.Spec{Name: "hour", Algorithm: limiter.FixedWindow, Limit: 20, Per: time.Hour})
+	minute, _ := limiter.New(limiter.Spec{
+		Name: "minute", Algorithm: limiter.FixedWindow, Limit: 10,
+		Per: time.Minute,
+	})
+	hour, _ := limiter.New(limiter.Spec{
+		Name: "hour", Algorithm: limiter.FixedWindow, Limit: 20,
+		Per: time.Hour,
+	})
 	table := limiter.NewTable(limiter.TableConfig{})
 	hash := limiter.Hash("alice")
 	for _, clock := range []string{"0s", "1m", "2m"} {
-		items := []limiter.Item{{Limit: minute, Key: "alice", Hash: hash, Request: limiter.Request{Cost: 8}}, {Limit: hour, Key: "alice", Hash: hash, Request: limiter.Request{Cost: 8}}}
+		items := []limiter.Item{
+			{
+				Limit: minute, Key: "alice", Hash: hash,
+				Request: limiter.Request{Cost: 8},
+			},
+			{Limit: hour, Key: "alice", Hash: hash, Request: limiter.Request{Cost: 8}},
+		}
 		out := make([]limiter.Decision, len(items))
 		all := table.TakeAll(at(clock), items, out)
 		fmt.Println(all, answer(out[0]), "/", answer(out[1]))

@@ -14,7 +14,10 @@ func TestNoRoomForALimit(t *testing.T) {
 	const most = 32767
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20})
 	limitOf := func(i int) *limiter.Limit {
-		return mustNew(t, limiter.Spec{Name: fmt.Sprint("limit ", i), Algorithm: limiter.GCRA, Limit: 2, Per: time.Hour})
+		return mustNew(t, limiter.Spec{
+			Name: fmt.Sprint("limit ", i), Algorithm: limiter.GCRA,
+			Limit: 2, Per: time.Hour,
+		})
 	}
 	// the limits of one key would lie in one shard, and fill it
 	keyOf := func(i int) (string, uint64) {
@@ -57,12 +60,16 @@ func TestNoRoomForALimit(t *testing.T) {
 // TestBrokenImport: what cannot be read is refused, and what the table knows of the key stays.
 func TestBrokenImport(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
-	l := mustNew(t, limiter.Spec{Name: "broken", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour})
+	l := mustNew(t, limiter.Spec{
+		Name: "broken", Algorithm: limiter.FixedWindow, Limit: 5,
+		Per: time.Hour,
+	})
 	hash := limiter.Hash("k")
 	before := table.Take(start, l, "k", hash, 3)
 	for _, replace := range []bool{false, true} {
 		for _, state := range []string{"\xff", "\x0a\x7f", "penstock"} {
-			if table.Import(start, &limiter.Entry{Limit: l, Key: "k", State: []byte(state)}, replace) {
+			if table.Import(start, &limiter.Entry{Limit: l, Key: "k", State: []byte(state)},
+				replace) {
 				t.Errorf("%q is accepted", state)
 			}
 			if after := table.Peek(start, l, "k", hash, 0); after != before {
@@ -81,7 +88,10 @@ func TestInlineLimitsTakeNothingFromOthers(t *testing.T) {
 		return table.Take(now, l, key, limiter.Hash(key), 1).Allowed
 	}
 	brought := func(i int) *limiter.Limit {
-		return mustNew(t, limiter.Spec{Name: fmt.Sprint("brought ", i), Algorithm: limiter.GCRA, Limit: 2, Per: 30 * 24 * time.Hour, Inline: true})
+		return mustNew(t, limiter.Spec{
+			Name: fmt.Sprint("brought ", i), Algorithm: limiter.GCRA,
+			Limit: 2, Per: 30 * 24 * time.Hour, Inline: true,
+		})
 	}
 	const attempts = 40_000
 	admitted := 0
@@ -91,11 +101,16 @@ func TestInlineLimitsTakeNothingFromOthers(t *testing.T) {
 		}
 	}
 	s := table.Stats()
-	if admitted != limiter.MaxInline || s.Inline != admitted || s.RefusedInline != attempts-limiter.MaxInline || s.Refused != s.RefusedInline || s.RefusedLimits != 0 {
+	if admitted != limiter.MaxInline || s.Inline != admitted ||
+		s.RefusedInline != attempts-limiter.MaxInline || s.Refused != s.RefusedInline ||
+		s.RefusedLimits != 0 {
 		t.Errorf("%d of %d are admitted, want %d: %+v", admitted, attempts, limiter.MaxInline, s)
 	}
 	for i := range 10_000 {
-		l := mustNew(t, limiter.Spec{Name: fmt.Sprint("configured ", i), Algorithm: limiter.GCRA, Limit: 2, Per: time.Hour})
+		l := mustNew(t, limiter.Spec{
+			Name: fmt.Sprint("configured ", i), Algorithm: limiter.GCRA,
+			Limit: 2, Per: time.Hour,
+		})
 		if !take(start, l) || !take(start, l.Share(3)) {
 			t.Fatalf("limit %d of a file has no room", i)
 		}
@@ -134,7 +149,10 @@ func TestWhatHadNoRoomIsNotForgotten(t *testing.T) {
 	hash := limiter.Hash("k")
 	words := []int64{int64(start) + int64(time.Hour)}
 	table.Merge(start, merged, "k", hash, words)
-	if !table.Import(start, &limiter.Entry{Limit: imported, Key: "k", State: imported.EncodeState(words, start)}, false) {
+	if !table.Import(start, &limiter.Entry{
+		Limit: imported, Key: "k",
+		State: imported.EncodeState(words, start),
+	}, false) {
 		t.Fatal("an entry for which there is no room is called broken")
 	}
 	half := start.Add(30 * time.Minute)

@@ -49,7 +49,10 @@ func (in *input) amount() int64 {
 // shape is what counters of an algorithm belong to.
 func (in *input) shape(a limiter.Algorithm) limiter.Spec {
 	s := limiter.Spec{Name: "fuzz", Algorithm: a}
-	pers := []time.Duration{time.Second, time.Minute, time.Millisecond, limiter.MaxPer, 7 * time.Millisecond}
+	pers := []time.Duration{
+		time.Second, time.Minute, time.Millisecond, limiter.MaxPer,
+		7 * time.Millisecond,
+	}
 	if i := int(in.number(1)) % (len(pers) + 2); i < len(pers) {
 		s.Per = pers[i]
 	} else {
@@ -61,7 +64,10 @@ func (in *input) shape(a limiter.Algorithm) limiter.Spec {
 		s.Anchor = limiter.Anchor(flags & 1)
 		if flags&3 == 2 {
 			s.Calendar = limiter.Calendar(1 + flags>>2%6)
-			s.TimeZone = []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"}[flags>>5%4]
+			s.TimeZone = []string{
+				"UTC", "Europe/Berlin", "America/New_York",
+				"Asia/Kathmandu",
+			}[flags>>5%4]
 			s.Per = s.Calendar.Per()
 		}
 	case limiter.TokenBucket:
@@ -79,7 +85,8 @@ func (in *input) shape(a limiter.Algorithm) limiter.Spec {
 		}
 	case limiter.SlidingCounter, limiter.Concurrency:
 		s.Buckets = []int{1, 2, 3, 5, 7, 60}[flags%6]
-		if part := s.Per / time.Duration(s.Buckets); part < time.Millisecond || part*time.Duration(s.Buckets) != s.Per {
+		if part := s.Per / time.Duration(s.Buckets); part < time.Millisecond ||
+			part*time.Duration(s.Buckets) != s.Per {
 			s.Buckets = 1
 		}
 	}
@@ -194,7 +201,8 @@ func (in *input) walk(t interface {
 		want, _ := believed.decide(now, spec, key, r, true)
 		want.RetryAfter, want.ResetAfter = got.RetryAfter, got.ResetAfter
 		if got != want {
-			t.Fatalf("step %d: %+v at %d under %+v:\n got %+v\nwant %+v", i, r, now, spec, got, want)
+			t.Fatalf("step %d: %+v at %d under %+v:\n got %+v\nwant %+v", i, r, now, spec, got,
+				want)
 		}
 	}
 }
@@ -240,13 +248,17 @@ func (t *seeded) Fatalf(format string, args ...any) {
 func FuzzNew(f *testing.F) {
 	f.Add("login", byte(1), int64(10), int64(time.Minute), int64(0), byte(0), false)
 	f.Add("", byte(9), int64(-1), int64(1), int64(1)<<62, byte(3), true)
-	f.Fuzz(func(t *testing.T, name string, algorithm byte, limit, per, burst int64, anchor byte, count bool) {
+	f.Fuzz(func(t *testing.T, name string, algorithm byte, limit, per, burst int64, anchor byte,
+		count bool,
+	) {
 		l, err := limiter.New(limiter.Spec{
-			Name: name, Algorithm: limiter.Algorithm(algorithm), Limit: limit, Per: time.Duration(per), Burst: burst,
+			Name: name, Algorithm: limiter.Algorithm(algorithm), Limit: limit,
+			Per: time.Duration(per), Burst: burst,
 			Anchor: limiter.Anchor(anchor), CountRejected: count,
 		})
 		if err != nil {
-			if bad := new(limiter.SpecError); l != nil || !errors.As(err, &bad) || bad.Field == "" || bad.Reason == "" {
+			if bad := new(limiter.SpecError); l != nil || !errors.As(err, &bad) ||
+				bad.Field == "" || bad.Reason == "" {
 				t.Fatalf("%v, %v", l, err)
 			}
 			return
@@ -254,7 +266,8 @@ func FuzzNew(f *testing.F) {
 		for _, l := range []*limiter.Limit{l, l.Share(3)} {
 			table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 			all := table.Take(start, l, "k", 1, l.Capacity())
-			if !all.Allowed || all.Remaining != 0 || all.Limit != l.Capacity() || all.ResetAfter < 0 {
+			if !all.Allowed || all.Remaining != 0 || all.Limit != l.Capacity() ||
+				all.ResetAfter < 0 {
 				t.Fatalf("%+v: the whole capacity: %+v", l.Spec, all)
 			}
 			one := table.Take(start, l, "k", 1, 1)

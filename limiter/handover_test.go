@@ -27,9 +27,12 @@ func TestHandoverUnderLoad(t *testing.T) {
 		}
 		for round := range 8 {
 			var closed atomic.Bool
-			from, to := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}), limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 3})
+			from, to := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}), limiter.NewTable(
+				limiter.TableConfig{Bytes: 1 << 20, Shards: 3})
 			from.Track()
-			from.Guard(func(uint64) bool { return !closed.Load() }, func(uint64) bool { return true })
+			from.Guard(func(uint64) bool {
+				return !closed.Load()
+			}, func(uint64) bool { return true })
 
 			var admitted [keys]atomic.Int64
 			var asked atomic.Int64
@@ -67,7 +70,8 @@ func TestHandoverUnderLoad(t *testing.T) {
 				key, hash := name(i)
 				before := admitted[i].Load()
 				if left := to.Peek(start, l, key, hash, 0).Remaining; before+left != spec.Limit {
-					t.Errorf("round %d: %d of %s were admitted before and %d are left after, of %d", round, before, key, left, spec.Limit)
+					t.Errorf("round %d: %d of %s were admitted before and %d are left after, of %d",
+						round, before, key, left, spec.Limit)
 				}
 			}
 		}

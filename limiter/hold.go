@@ -85,13 +85,17 @@ type HoldRequest struct {
 func (r *HoldRequest) Check() error {
 	switch l := r.Limit; {
 	case l.Consistency == Replicated:
-		return &SpecError{"limit", fmt.Sprintf("%q is replicated; only a limit that one node decides on can be held", l.Name)}
+		return &SpecError{"limit", fmt.Sprintf("%q is replicated; only a limit that one node "+
+			"decides on can be held", l.Name)}
 	case l.ClientTime:
-		return &SpecError{"limit", fmt.Sprintf("%q goes by its clients' clocks; a hold needs the owner's", l.Name)}
+		return &SpecError{"limit", fmt.Sprintf("%q goes by its clients' clocks; a hold needs the "+
+			"owner's", l.Name)}
 	case r.Units < 1 || r.Units > l.Capacity():
-		return &SpecError{"cost", fmt.Sprintf("is %d; of limit %q 1 to %d can be held", r.Units, l.Name, l.Capacity())}
+		return &SpecError{"cost", fmt.Sprintf("is %d; of limit %q 1 to %d can be held", r.Units,
+			l.Name, l.Capacity())}
 	case len(r.Holder) > MaxHolder:
-		return &SpecError{"holder", fmt.Sprintf("has %d bytes; at most %d are accepted", len(r.Holder), MaxHolder)}
+		return &SpecError{"holder", fmt.Sprintf("has %d bytes; at most %d are accepted",
+			len(r.Holder), MaxHolder)}
 	}
 	return CheckTTL(r.TTL)
 }

@@ -17,7 +17,8 @@ func TestHugeRefund(t *testing.T) {
 				Name: "huge", Algorithm: limiter.TokenBucket, Limit: limit, Refill: 1,
 				Per: time.Millisecond, ClientTime: true,
 			}
-			l, table, believed := mustNew(t, spec), limiter.NewTable(limiter.TableConfig{Bytes: 1}), naive{}
+			l, table, believed := mustNew(t, spec), limiter.NewTable(
+				limiter.TableConfig{Bytes: 1}), naive{}
 			compare(t, table, believed, start, l, spec, "k", limiter.Request{Cost: limit}, false)
 			compare(t, table, believed, start, l, spec, "k", limiter.Request{Cost: refund}, true)
 			compare(t, table, believed, start, l, spec, "k", limiter.Request{Cost: refund}, false)

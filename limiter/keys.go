@@ -25,10 +25,13 @@ const (
 // entry because the table is full.
 //
 // The order is that of hashes: it is the same each time, and has no meaning.
-func (t *Table) Keys(now Instant, prefix string, from Cursor, most int, fn func(l *Limit, key string, d Decision)) (next Cursor, more bool) {
+func (t *Table) Keys(
+	now Instant, prefix string, from Cursor, most int, fn func(l *Limit, key string, d Decision),
+) (next Cursor, more bool) {
 	now = within(now)
 	var found []keyCopy
-	for looked := 0; int(from.Part) < len(t.shards) && most > 0 && looked < slotsInCall; looked += slotsAtOnce {
+	for looked := 0; int(from.Part) < len(t.shards) && most > 0 &&
+		looked < slotsInCall; looked += slotsAtOnce {
 		s := &t.shards[from.Part]
 		s.mu.Lock()
 		found, from.Mix = s.keys(now, prefix, from.Mix, most, found[:0])
@@ -53,7 +56,9 @@ type keyCopy struct {
 // keys appends to found what comes after a mix, until there are as many as most or as many slots
 // were looked at as may be at once, but of one mix all. It returns the last mix that it has looked
 // at, or 0 at the end.
-func (s *shard) keys(now Instant, prefix string, after uint32, most int, found []keyCopy) ([]keyCopy, uint32) {
+func (s *shard) keys(
+	now Instant, prefix string, after uint32, most int, found []keyCopy,
+) ([]keyCopy, uint32) {
 	st, index := &s.entries, s.rules.index.Load()
 	first, last := st.home(after), after
 	for i, end := first, st.end(); i < end; i++ {

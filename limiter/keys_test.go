@@ -41,23 +41,24 @@ func TestKeys(t *testing.T) {
 		var at limiter.Cursor
 		for page, more := 0, true; more; page++ {
 			most, got := 1+rnd.Intn(900), 0
-			at, more = table.Keys(start, "b/", at, most, func(l *limiter.Limit, k string, d limiter.Decision) {
-				got++
-				seen[l.Name+" "+k]++
-				if !strings.HasPrefix(k, "b/") {
-					t.Fatalf("%q has another prefix", k)
-				}
-				// nobody holds a lock
-				table.Take(start, one, fmt.Sprint("from within ", k), 1<<63, 0)
-				if strings.Contains(k, "later") {
-					return
-				}
-				var i int
-				fmt.Sscan(strings.TrimLeft(k[2:len(k)-1], "0")+k[len(k)-1:], &i)
-				if want := 5 - int64(1+i%4); d.Remaining != want {
-					t.Fatalf("%s of %s: %+v, want %d to remain", k, l.Name, d, want)
-				}
-			})
+			at, more = table.Keys(start, "b/", at, most,
+				func(l *limiter.Limit, k string, d limiter.Decision) {
+					got++
+					seen[l.Name+" "+k]++
+					if !strings.HasPrefix(k, "b/") {
+						t.Fatalf("%q has another prefix", k)
+					}
+					// nobody holds a lock
+					table.Take(start, one, fmt.Sprint("from within ", k), 1<<63, 0)
+					if strings.Contains(k, "later") {
+						return
+					}
+					var i int
+					fmt.Sscan(strings.TrimLeft(k[2:len(k)-1], "0")+k[len(k)-1:], &i)
+					if want := 5 - int64(1+i%4); d.Remaining != want {
+						t.Fatalf("%s of %s: %+v, want %d to remain", k, l.Name, d, want)
+					}
+				})
 			if got > most+24 {
 				t.Fatalf("page %d has %d keys, want %d or a few more", page, got, most)
 			}
@@ -96,7 +97,10 @@ func TestKeysEnds(t *testing.T) {
 	walk := func(prefix string, most int) (keys []string, calls int) {
 		var at limiter.Cursor
 		for more := true; more && calls < 1000; calls++ {
-			at, more = table.Keys(start, prefix, at, most, func(_ *limiter.Limit, k string, _ limiter.Decision) { keys = append(keys, k) })
+			at, more = table.Keys(start, prefix, at, most,
+				func(_ *limiter.Limit, k string, _ limiter.Decision) {
+					keys = append(keys, k)
+				})
 		}
 		return keys, calls
 	}
@@ -107,13 +111,19 @@ func TestKeysEnds(t *testing.T) {
 		table.Take(start, l, fmt.Sprint(i), limiter.Hash(fmt.Sprint(i)), 1)
 	}
 	if keys, calls := walk("12345", 1<<30); !slices.Equal(slices.Sorted(slices.Values(keys)),
-		[]string{"12345", "123450", "123451", "123452", "123453", "123454", "123455", "123456", "123457", "123458", "123459"}) || calls < 3 || calls > 20 {
+		[]string{
+			"12345", "123450", "123451", "123452", "123453", "123454", "123455", "123456",
+			"123457", "123458", "123459",
+		}) || calls < 3 || calls > 20 {
 		t.Errorf("%v in %d calls", keys, calls)
 	}
 	if keys, _ := walk("1", 0); len(keys) != 0 {
 		t.Errorf("%d keys where none is wanted", len(keys))
 	}
-	at, more := table.Keys(start, "", limiter.Cursor{Part: 1 << 30}, 10, func(*limiter.Limit, string, limiter.Decision) { t.Error("a key behind the last") })
+	at, more := table.Keys(start, "", limiter.Cursor{Part: 1 << 30}, 10,
+		func(*limiter.Limit, string, limiter.Decision) {
+			t.Error("a key behind the last")
+		})
 	if more {
 		t.Errorf("more behind the last: %v", at)
 	}

@@ -17,7 +17,8 @@ func TestQueueOutput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.Int64Range(1, 9).Draw(t, "limit")
 		l := mustNew(t, limiter.Spec{
-			Name: "queue", Algorithm: limiter.LeakyBucket, Limit: units, Per: time.Second, Burst: rapid.Int64Range(0, 6).Draw(t, "burst"),
+			Name: "queue", Algorithm: limiter.LeakyBucket, Limit: units, Per: time.Second,
+			Burst: rapid.Int64Range(0, 6).Draw(t, "burst"),
 		})
 		interval := time.Second / time.Duration(units) // a fraction of a nanosecond less than it is
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
@@ -33,8 +34,11 @@ func TestQueueOutput(t *testing.T) {
 			if leaves < idle {
 				t.Fatalf("a unit leaves %v before its turn", time.Duration(idle-leaves))
 			}
-			if last := d.Delay + time.Duration(cost-1)*interval; last > time.Duration(l.Burst)*interval+time.Duration(l.Burst)+1 {
-				t.Fatalf("the last of %d units waits %v, longer than %d units take", cost, last, l.Burst)
+			if last := d.Delay + time.Duration(
+				cost-1,
+			)*interval; last > time.Duration(l.Burst)*interval+time.Duration(l.Burst)+1 {
+				t.Fatalf("the last of %d units waits %v, longer than %d units take", cost, last,
+					l.Burst)
 			}
 			idle = leaves.Add(time.Duration(cost) * interval)
 		}
@@ -46,7 +50,8 @@ func TestQueueOutput(t *testing.T) {
 func TestPermits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := mustNew(t, limiter.Spec{
-			Name: "jobs", Algorithm: limiter.Concurrency, Limit: rapid.Int64Range(1, 6).Draw(t, "limit"), Per: time.Second,
+			Name: "jobs", Algorithm: limiter.Concurrency,
+			Limit: rapid.Int64Range(1, 6).Draw(t, "limit"), Per: time.Second,
 			Buckets: rapid.SampledFrom([]int{1, 2, 5}).Draw(t, "buckets"),
 		})
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
@@ -78,7 +83,9 @@ func TestPermits(t *testing.T) {
 				t.Fatalf("%d of %d permits are out", sum, l.Limit)
 			}
 		}
-		if d := table.Peek(now.Add(time.Second+time.Second/time.Duration(l.Buckets)), l, "k", 1, 0); d.Remaining != l.Limit {
+		if d := table.Peek(
+			now.Add(time.Second+time.Second/time.Duration(l.Buckets)), l, "k", 1, 0,
+		); d.Remaining != l.Limit {
 			t.Fatalf("%d permits never come back", l.Limit-d.Remaining)
 		}
 	})
@@ -87,11 +94,15 @@ func TestPermits(t *testing.T) {
 // TestLongestLog: the smallest table has room for the longest log, with the longest key that fits
 // beside it in a block.
 func TestLongestLog(t *testing.T) {
-	l := mustNew(t, limiter.Spec{Name: "long", Algorithm: limiter.SlidingLog, Limit: limiter.MaxLog, Per: time.Minute})
+	l := mustNew(t, limiter.Spec{
+		Name: "long", Algorithm: limiter.SlidingLog, Limit: limiter.MaxLog,
+		Per: time.Minute,
+	})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 	key := fmt.Sprintf("%0*d", limiter.MaxKey, 1)
 	for i := range int64(limiter.MaxLog) {
-		if d := table.Take(start+limiter.Instant(i), l, key, 1, 1); !d.Allowed || d.Remaining != limiter.MaxLog-1-i {
+		if d := table.Take(start+limiter.Instant(i), l, key, 1, 1); !d.Allowed ||
+			d.Remaining != limiter.MaxLog-1-i {
 			t.Fatalf("request %d: %+v", i, d)
 		}
 	}
@@ -123,7 +134,8 @@ func transcript(t *testing.T, spec limiter.Spec, rows []row) {
 		}
 		d := table.Take(limiter.Instant(r.at), mustNew(t, s), "k", 1, r.cost)
 		if d.Allowed != r.yes || d.Remaining != r.left {
-			t.Errorf("row %d, at %v, cost %d: %+v; want allowed %v with %d left", i, r.at, r.cost, d, r.yes, r.left)
+			t.Errorf("row %d, at %v, cost %d: %+v; want allowed %v with %d left", i, r.at, r.cost,
+				d, r.yes, r.left)
 		}
 	}
 }
@@ -134,7 +146,10 @@ func drain(s *limiter.Spec)  { s.Drain = true }
 // TestPhaseIsKept: the refills of a token bucket stay where its first request has put them, however
 // long it was full.
 func TestPhaseIsKept(t *testing.T) {
-	spec := limiter.Spec{Name: "phase", Algorithm: limiter.TokenBucket, Limit: 1000, Refill: 100, Per: time.Minute, Anchor: limiter.FirstHit}
+	spec := limiter.Spec{
+		Name: "phase", Algorithm: limiter.TokenBucket, Limit: 1000, Refill: 100,
+		Per: time.Minute, Anchor: limiter.FirstHit,
+	}
 	transcript(t, spec, []row{
 		{2 * time.Second, nil, 900, true, 100},
 		{53 * time.Second, nil, 0, true, 100},
@@ -155,7 +170,10 @@ func TestPhaseIsKept(t *testing.T) {
 // not, and a clock that goes back brings it no nearer. The flag is the request's: the bucket is one
 // with and without it.
 func TestStrict(t *testing.T) {
-	transcript(t, limiter.Spec{Name: "strict", Algorithm: limiter.TokenBucket, Limit: 2, Per: 10 * time.Second, Anchor: limiter.FirstHit}, []row{
+	transcript(t, limiter.Spec{
+		Name: "strict", Algorithm: limiter.TokenBucket, Limit: 2,
+		Per: 10 * time.Second, Anchor: limiter.FirstHit,
+	}, []row{
 		{100 * time.Second, nil, 1, true, 1},
 		{104 * time.Second, strict, 2, false, 1},
 		{105 * time.Second, strict, 1, true, 0},
@@ -172,7 +190,10 @@ func TestStrict(t *testing.T) {
 // TestDrain: a refused request with this flag takes what there is, also if it asks for more than
 // there can be.
 func TestDrain(t *testing.T) {
-	transcript(t, limiter.Spec{Name: "drain", Algorithm: limiter.TokenBucket, Limit: 5, Per: 10 * time.Second, Anchor: limiter.FirstHit}, []row{
+	transcript(t, limiter.Spec{
+		Name: "drain", Algorithm: limiter.TokenBucket, Limit: 5,
+		Per: 10 * time.Second, Anchor: limiter.FirstHit,
+	}, []row{
 		{100 * time.Second, nil, 6, false, 5},
 		{100 * time.Second, drain, 6, false, 0},
 		{110*time.Second - 1, nil, 1, false, 0},
@@ -181,7 +202,10 @@ func TestDrain(t *testing.T) {
 		{110 * time.Second, drain, 4, false, 0},
 		{110 * time.Second, nil, 1, false, 0},
 	})
-	transcript(t, limiter.Spec{Name: "drain", Algorithm: limiter.FixedWindow, Limit: 5, Per: 10 * time.Second}, []row{
+	transcript(t, limiter.Spec{
+		Name: "drain", Algorithm: limiter.FixedWindow, Limit: 5,
+		Per: 10 * time.Second,
+	}, []row{
 		{100 * time.Second, drain, 5, true, 0},
 		{100 * time.Second, drain, 0, true, 0}, // all is taken, and nothing was refused yet
 		{109 * time.Second, drain, 1, false, 0},
@@ -201,7 +225,10 @@ func TestDrain(t *testing.T) {
 // TestFullBucketIsForgotten: a sweep removes a bucket that has kept its phase as long as an empty
 // one takes to fill.
 func TestFullBucketIsForgotten(t *testing.T) {
-	l := mustNew(t, limiter.Spec{Name: "phase", Algorithm: limiter.TokenBucket, Limit: 5, Refill: 2, Per: time.Second, Anchor: limiter.FirstHit})
+	l := mustNew(t, limiter.Spec{
+		Name: "phase", Algorithm: limiter.TokenBucket, Limit: 5, Refill: 2,
+		Per: time.Second, Anchor: limiter.FirstHit,
+	})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 	table.Take(start, l, "k", 1, 3) // full after two refills; an empty one is after three
 	table.Merge(start.Add(4*time.Second), l, "k", 1, nil)

@@ -55,7 +55,10 @@ const (
 func (l *Lease) Decide(now Instant, cost, capacity int64, d *Decision) (decided, ask bool) {
 	l.asked += cost
 	l.hits++
-	*d = Decision{Limit: capacity, RetryAfter: Never, ResetAfter: max(0, time.Duration(l.resetAt-now))}
+	*d = Decision{
+		Limit: capacity, RetryAfter: Never,
+		ResetAfter: max(0, time.Duration(l.resetAt-now)),
+	}
 	switch {
 	case l.Units >= cost && now < l.Until:
 		l.Units -= cost

@@ -29,7 +29,9 @@ func TestLease(t *testing.T) {
 			l.NotGranted(0)
 		}},
 		{19 * ms, 1, false, false, false, 0, nil},
-		{20 * ms, 1, false, false, true, 0, func() { l.Granted(20*ms, 10, &limiter.Decision{Remaining: 50}) }},
+		{20 * ms, 1, false, false, true, 0, func() {
+			l.Granted(20*ms, 10, &limiter.Decision{Remaining: 50})
+		}},
 		{21 * ms, 7, true, true, false, 53, nil},
 		{21 * ms, 4, false, false, true, 0, nil}, // more than is left: the deciding node is asked
 		{22 * ms, 1, true, true, true, 52, nil},  // 80 %
@@ -42,7 +44,10 @@ func TestLease(t *testing.T) {
 		}},
 		// a denial by the key itself is not cached here
 		{1501 * ms, 5, false, false, true, 0, func() {
-			l.Heard(2000*ms, 5, &limiter.Decision{Remaining: 4, RetryAfter: time.Second, Hold: limiter.HoldInTheWay})
+			l.Heard(2000*ms, 5, &limiter.Decision{
+				Remaining: 4, RetryAfter: time.Second,
+				Hold: limiter.HoldInTheWay,
+			})
 		}},
 		{2004 * ms, 5, true, false, false, 4, nil},
 		{2004 * ms, 4, false, false, true, 0, nil}, // less than what was denied
@@ -52,7 +57,8 @@ func TestLease(t *testing.T) {
 	} {
 		var d limiter.Decision
 		decided, ask := l.Decide(row.now, row.cost, 100, &d)
-		if decided != row.decided || ask != row.ask || decided && (d.Allowed != row.allowed || d.Remaining != row.remaining || d.Limit != 100) {
+		if decided != row.decided || ask != row.ask || decided &&
+			(d.Allowed != row.allowed || d.Remaining != row.remaining || d.Limit != 100) {
 			t.Errorf("row %d: decided %v, ask %v, %+v", i, decided, ask, d)
 		}
 		if row.then != nil {
@@ -72,8 +78,12 @@ func TestLeaseSays(t *testing.T) {
 		t.Errorf("95 remain besides a lease of 9, of 100: %+v", d)
 	}
 	l = limiter.Lease{}
-	l.Heard(0, 5, &limiter.Decision{Remaining: 7, RetryAfter: 3 * time.Millisecond, Hold: limiter.HoldInTheWay})
-	if decided, _ := l.Decide(1*ms, 5, 100, &d); !decided || d.Allowed || d.Remaining != 4 || d.RetryAfter != 2*time.Millisecond {
+	l.Heard(0, 5, &limiter.Decision{
+		Remaining: 7, RetryAfter: 3 * time.Millisecond,
+		Hold: limiter.HoldInTheWay,
+	})
+	if decided, _ := l.Decide(1*ms, 5, 100, &d); !decided || d.Allowed || d.Remaining != 4 ||
+		d.RetryAfter != 2*time.Millisecond {
 		t.Errorf("7 remained, and 5 were refused: %t, %+v", decided, d)
 	}
 	if decided, _ := l.Decide(3*ms, 5, 100, &d); decided {

@@ -34,7 +34,10 @@ func NewLedger(t *Table, open func(hash uint64) bool) *Ledger {
 	if open == nil {
 		open = func(uint64) bool { return true }
 	}
-	return &Ledger{table: t, open: open, holds: make(map[HoldID]*Hold), count: make(map[holders]int)}
+	return &Ledger{
+		table: t, open: open, holds: make(map[HoldID]*Hold),
+		count: make(map[holders]int),
+	}
 }
 
 // Open opens all holds, or none, and reports which. Requests must have passed Check. out gets for
@@ -58,7 +61,9 @@ func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool 
 	}
 	if again == len(requests) {
 		for i := range requests {
-			if out[i] = b.table.Peek(now, requests[i].Limit, requests[i].Key, requests[i].Hash, 0); !out[i].Closed {
+			if out[i] = b.table.Peek(
+				now, requests[i].Limit, requests[i].Key, requests[i].Hash, 0,
+			); !out[i].Closed {
 				out[i].Allowed, out[i].Hold = b.holds[requests[i].ID].Units > 0, HoldOpen
 			}
 		}
@@ -257,7 +262,10 @@ func (b *Ledger) forgetLocked(now Instant) {
 	}
 	// most of it was settled long before its deadline
 	if len(b.due) > 2*len(b.holds)+maxRemembered/16 {
-		b.due = slices.DeleteFunc(b.due, func(x dueHold) bool { h := b.holds[x.id]; return h == nil || h.State != HoldOpen })
+		b.due = slices.DeleteFunc(b.due, func(x dueHold) bool {
+			h := b.holds[x.id]
+			return h == nil || h.State != HoldOpen
+		})
 		heap.Init(&b.due)
 	}
 }

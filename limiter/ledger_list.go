@@ -11,7 +11,8 @@ type HoldFilter struct {
 }
 
 func (f *HoldFilter) wants(h *Hold) bool {
-	return h.State == HoldOpen && (f.Limit == "" || h.Limit.Name == f.Limit) && (f.Key == "" || h.Key == f.Key) && (f.Holder == "" || h.Holder == f.Holder)
+	return h.State == HoldOpen && (f.Limit == "" || h.Limit.Name == f.Limit) &&
+		(f.Key == "" || h.Key == f.Key) && (f.Holder == "" || h.Holder == f.Holder)
 }
 
 // List returns the open holds that f asks for and that this book decides on, those that run out
@@ -20,7 +21,8 @@ func (f *HoldFilter) wants(h *Hold) bool {
 func (b *Ledger) List(f HoldFilter, most int) (list []Hold, there int) {
 	first := func() {
 		slices.SortFunc(list, func(x, y Hold) int {
-			return cmp.Or(cmp.Compare(x.Deadline, y.Deadline), cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))
+			return cmp.Or(cmp.Compare(x.Deadline, y.Deadline),
+				cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))
 		})
 		list = list[:min(most, len(list))]
 	}

@@ -54,7 +54,8 @@ func (b *Ledger) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 	}
 	// in one order, so that imagined worlds repeat themselves
 	slices.SortFunc(list, func(x, y *Hold) int {
-		return cmp.Or(cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))
+		return cmp.Or(cmp.Compare(x.ID.Origin, y.ID.Origin),
+			cmp.Compare(x.ID.Sequence, y.ID.Sequence))
 	})
 	return list
 }
@@ -91,7 +92,8 @@ func (b *Ledger) merge(now Instant, h *Hold, stored bool) (taken bool) {
 	switch {
 	case own == nil:
 		own = new(*h)
-		own.Key, own.Holder, own.hash, own.changed = strings.Clone(h.Key), strings.Clone(h.Holder), Hash(h.Key), false
+		own.Key, own.Holder, own.hash, own.changed = strings.Clone(h.Key), strings.Clone(
+			h.Holder), Hash(h.Key), false
 		own.stored = stored
 		b.addLocked(own)
 		if own.State == HoldOpen {

@@ -32,7 +32,10 @@ const deskKey = "alice"
 var deskHash = limiter.Hash(deskKey)
 
 func newDesk(t *testing.T, spec limiter.Spec) *desk {
-	d := &desk{t: t, now: start, limit: mustNew(t, spec), held: map[limiter.HoldID]int64{}, dice: rand.New(rand.NewPCG(1, 2))}
+	d := &desk{
+		t: t, now: start, limit: mustNew(t, spec), held: map[limiter.HoldID]int64{},
+		dice: rand.New(rand.NewPCG(1, 2)),
+	}
 	d.table, d.book = newLedger(nil)
 	d.shadow = limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	return d
@@ -55,9 +58,14 @@ func (d *desk) openHold(units int64, ttl time.Duration) (limiter.HoldID, limiter
 	return id, d.openAs(id, units, ttl, "")
 }
 
-func (d *desk) openAs(id limiter.HoldID, units int64, ttl time.Duration, holder string) limiter.Decision {
+func (d *desk) openAs(
+	id limiter.HoldID, units int64, ttl time.Duration, holder string,
+) limiter.Decision {
 	var out [1]limiter.Decision
-	r := limiter.HoldRequest{ID: id, Limit: d.limit, Key: deskKey, Hash: deskHash, Units: units, TTL: ttl, Holder: holder}
+	r := limiter.HoldRequest{
+		ID: id, Limit: d.limit, Key: deskKey, Hash: deskHash, Units: units,
+		TTL: ttl, Holder: holder,
+	}
 	if d.book.Open(d.now, []limiter.HoldRequest{r}, out[:]) {
 		d.held[id] = units
 	}
@@ -79,7 +87,8 @@ func (d *desk) spent(units int64, what string) {
 		return
 	}
 	if got := d.shadow.Take(d.now, d.limit, deskKey, deskHash, units); !got.Allowed {
-		d.t.Fatalf("at %v: %s of %d: a limiter without holds would not have admitted it: %+v", d.now-start, what, units, got)
+		d.t.Fatalf("at %v: %s of %d: a limiter without holds would not have admitted it: %+v",
+			d.now-start, what, units, got)
 	}
 }
 
@@ -100,7 +109,9 @@ func (d *desk) step() {
 	case 4, 5:
 		for id, units := range d.held {
 			used := d.dice.Int64N(units + 1)
-			if got := d.book.Settle(d.now, id, deskHash, "", used); got.Hold != limiter.HoldSettled {
+			if got := d.book.Settle(
+				d.now, id, deskHash, "", used,
+			); got.Hold != limiter.HoldSettled {
 				d.t.Fatalf("settled %d of %d: %+v", used, units, got)
 			}
 			delete(d.held, id)
@@ -127,7 +138,8 @@ func (d *desk) step() {
 	}
 	if n := d.sum(); n > capacity {
 		d.t.Fatalf("%d units are held of %d", n, capacity)
-	} else if n > 0 && d.limit.MinGap == 0 && !d.shadow.Peek(d.now, d.limit, deskKey, deskHash, n).Allowed {
+	} else if n > 0 && d.limit.MinGap == 0 &&
+		!d.shadow.Peek(d.now, d.limit, deskKey, deskHash, n).Allowed {
 		d.t.Fatalf("%d units are held, and could not all be spent now", n)
 	}
 }
@@ -140,7 +152,10 @@ func TestHoldsExceedNothing(t *testing.T) {
 		if spec.ClientTime || spec.MinGap != 0 {
 			t.Skip("no holds, or no settlement within the gap")
 		}
-		for _, unsettled := range []limiter.Unsettled{limiter.UnsettledCharge, limiter.UnsettledRelease} {
+		for _, unsettled := range []limiter.Unsettled{
+			limiter.UnsettledCharge,
+			limiter.UnsettledRelease,
+		} {
 			spec.Unsettled, spec.Per = unsettled, max(spec.Per, time.Second)
 			d := newDesk(t, spec)
 			for range 4000 {
@@ -170,7 +185,9 @@ func TestHoldsMove(t *testing.T) {
 		follow := func() {
 			to := 1 - holder
 			books[holder].Changed(func() {
-				tables[holder].Changed(d.now, func(_ uint64, e limiter.Entry) { tables[to].Import(d.now, &e, true) })
+				tables[holder].Changed(d.now, func(_ uint64, e limiter.Entry) {
+					tables[to].Import(d.now, &e, true)
+				})
 			}, func(_ uint64, h limiter.Hold) {
 				books[to].Import(d.now, &h)
 				books[to].Import(d.now, &h) // twice is once
@@ -198,7 +215,10 @@ func TestHoldsMove(t *testing.T) {
 	})
 }
 
-var tokens = limiter.Spec{Name: "tokens", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 100, Per: time.Minute, MaxDebt: 50}
+var tokens = limiter.Spec{
+	Name: "tokens", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+	Limit: 100, Per: time.Minute, MaxDebt: 50,
+}
 
 func TestSettle(t *testing.T) {
 	for _, c := range []struct {
@@ -206,7 +226,12 @@ func TestSettle(t *testing.T) {
 		used      int64
 		remaining int64 // after 40 were held and settled; a debt shows as 0
 	}{
-		{"less", 10, 90}, {"nothing", 0, 100}, {"equal", 40, 60}, {"more", 70, 30}, {"more than there is", 120, 0}, {"more than may be owed", 1000, 0},
+		{"less", 10, 90},
+		{"nothing", 0, 100},
+		{"equal", 40, 60},
+		{"more", 70, 30},
+		{"more than there is", 120, 0},
+		{"more than may be owed", 1000, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDesk(t, tokens)
@@ -220,10 +245,14 @@ func TestSettle(t *testing.T) {
 					t.Fatalf("settled with %d: %+v; want remaining %d", c.used, got, c.remaining)
 				}
 			}
-			if got := d.book.Settle(d.now, id, deskHash, "", c.used+1); got.Hold != limiter.HoldOther {
+			if got := d.book.Settle(
+				d.now, id, deskHash, "", c.used+1,
+			); got.Hold != limiter.HoldOther {
 				t.Errorf("settled with another amount: %+v", got)
 			}
-			if got := d.table.Peek(d.now, d.limit, deskKey, deskHash, 0); got.Remaining != c.remaining {
+			if got := d.table.Peek(
+				d.now, d.limit, deskKey, deskHash, 0,
+			); got.Remaining != c.remaining {
 				t.Errorf("remaining is %d at last, want %d", got.Remaining, c.remaining)
 			}
 		})
@@ -233,19 +262,28 @@ func TestSettle(t *testing.T) {
 func TestHoldsThatAreNone(t *testing.T) {
 	d := newDesk(t, tokens)
 	id, _ := d.openHold(40, time.Second)
-	if got := d.openAs(limiter.HoldID{Origin: 9, Sequence: 9}, 30, time.Second, "a client"); got.Hold != limiter.HoldOpen {
+	if got := d.openAs(
+		limiter.HoldID{Origin: 9, Sequence: 9}, 30, time.Second, "a client",
+	); got.Hold != limiter.HoldOpen {
 		t.Fatalf("%+v", got)
 	}
 	for name, c := range map[string]struct {
 		got  limiter.Decision
 		want limiter.HoldState
 	}{
-		"unknown":           {d.book.Settle(d.now, limiter.HoldID{Origin: 1}, deskHash, "", 1), limiter.HoldUnknown},
-		"of another key":    {d.book.Settle(d.now, id, 1, "", 1), limiter.HoldUnknown},
-		"of another holder": {d.book.Settle(d.now, limiter.HoldID{Origin: 9, Sequence: 9}, deskHash, "another", 1), limiter.HoldForeign},
-		"id in use":         {d.openAs(id, 3, time.Second, "another"), limiter.HoldOther},
-		"too much":          {d.openAs(limiter.HoldID{Origin: 1}, 31, time.Second, ""), limiter.HoldInTheWay},
-		"the same again":    {d.openAs(id, 40, time.Second, ""), limiter.HoldOpen},
+		"unknown": {
+			d.book.Settle(d.now, limiter.HoldID{Origin: 1}, deskHash, "", 1),
+			limiter.HoldUnknown,
+		},
+		"of another key": {d.book.Settle(d.now, id, 1, "", 1), limiter.HoldUnknown},
+		"of another holder": {d.book.Settle(d.now, limiter.HoldID{Origin: 9, Sequence: 9}, deskHash,
+			"another", 1), limiter.HoldForeign},
+		"id in use": {d.openAs(id, 3, time.Second, "another"), limiter.HoldOther},
+		"too much": {
+			d.openAs(limiter.HoldID{Origin: 1}, 31, time.Second, ""),
+			limiter.HoldInTheWay,
+		},
+		"the same again": {d.openAs(id, 40, time.Second, ""), limiter.HoldOpen},
 	} {
 		if c.got.Hold != c.want {
 			t.Errorf("%s: %+v, want %d", name, c.got, c.want)
@@ -258,12 +296,14 @@ func TestHoldsThatAreNone(t *testing.T) {
 	if n := d.book.Expire(d.now, nil); n != 2 {
 		t.Errorf("%d holds ran out, want 2", n)
 	}
-	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldRanOut || got.Remaining != 30 {
+	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldRanOut ||
+		got.Remaining != 30 {
 		t.Errorf("settled after its deadline: %+v", got)
 	}
 	d.now = d.now.Add(2 * time.Minute)
 	d.book.Expire(d.now, nil)
-	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldUnknown || d.book.Len() != 0 {
+	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldUnknown ||
+		d.book.Len() != 0 {
 		t.Errorf("settled when it was forgotten: %+v; %d are remembered", got, d.book.Len())
 	}
 }
@@ -275,26 +315,37 @@ func TestHoldsOfBorrowedKeys(t *testing.T) {
 	for i := range uint64(3) {
 		var out [1]limiter.Decision
 		copy(buffer, deskKey)
-		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: d.limit, Hash: deskHash, Units: 30, TTL: time.Minute}
+		r := limiter.HoldRequest{
+			ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: d.limit,
+			Hash: deskHash, Units: 30, TTL: time.Minute,
+		}
 		r.Key = unsafe.String(unsafe.SliceData(buffer), len(buffer))
 		d.book.Open(d.now, []limiter.HoldRequest{r}, out[:])
 		copy(buffer, "#####")
-		if got := d.table.Peek(d.now, d.limit, deskKey, deskHash, 0).Remaining; got != 100-30*int64(i+1) {
+		if got := d.table.Peek(
+			d.now, d.limit, deskKey, deskHash, 0,
+		).Remaining; got != 100-30*int64(i+1) {
 			t.Fatalf("hold %d: remaining is %d", i, got)
 		}
 	}
 }
 
 func TestExtend(t *testing.T) {
-	d := newDesk(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Second})
+	d := newDesk(t, limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 2,
+		Per: time.Second,
+	})
 	beating, _ := d.openHold(1, time.Second)
 	d.openHold(1, time.Second) // its holder dies
-	if got := d.table.Take(d.now, d.limit, deskKey, deskHash, 1); got.Allowed || got.Hold != limiter.HoldInTheWay {
+	if got := d.table.Take(d.now, d.limit, deskKey, deskHash, 1); got.Allowed ||
+		got.Hold != limiter.HoldInTheWay {
 		t.Errorf("a third permit of two: %+v", got)
 	}
 	for range 10 {
 		d.now = d.now.Add(900 * time.Millisecond)
-		if got := d.book.Extend(d.now, beating, deskHash, "", time.Second); got.Hold != limiter.HoldOpen {
+		if got := d.book.Extend(
+			d.now, beating, deskHash, "", time.Second,
+		); got.Hold != limiter.HoldOpen {
 			t.Fatalf("%+v", got)
 		}
 		d.book.Expire(d.now, nil)
@@ -313,9 +364,15 @@ func TestExtend(t *testing.T) {
 func TestExtendPutsOff(t *testing.T) {
 	open := true
 	table, book := newLedger(func(uint64) bool { return open })
-	l := mustNew(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Second})
+	l := mustNew(t, limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 2,
+		Per: time.Second,
+	})
 	id := limiter.HoldID{Origin: 1}
-	book.Restore(start, &limiter.Hold{ID: id, Limit: l, Key: deskKey, Units: 1, Deadline: start.Add(time.Second), State: limiter.HoldOpen})
+	book.Restore(start, &limiter.Hold{
+		ID: id, Limit: l, Key: deskKey, Units: 1,
+		Deadline: start.Add(time.Second), State: limiter.HoldOpen,
+	})
 	deadline := func() time.Duration {
 		h, _ := book.Get(id)
 		return time.Duration(h.Deadline - start)
@@ -326,31 +383,40 @@ func TestExtendPutsOff(t *testing.T) {
 	}
 	told()
 	open = false
-	if d := book.Extend(start, id, deskHash, "", time.Minute); !d.Closed || deadline() != time.Second || told() != 0 {
+	if d := book.Extend(start, id, deskHash, "", time.Minute); !d.Closed ||
+		deadline() != time.Second || told() != 0 {
 		t.Errorf("put off to %v by who does not decide: %+v", deadline(), d)
 	}
 	open = true
-	if d := book.Extend(start, id, deskHash, "", 500*time.Millisecond); d.Hold != limiter.HoldOpen || deadline() != time.Second {
+	if d := book.Extend(start, id, deskHash, "",
+		500*time.Millisecond); d.Hold != limiter.HoldOpen || deadline() != time.Second {
 		t.Errorf("brought nearer, to %v: %+v", deadline(), d)
 	}
 	book.Extend(start, id, deskHash, "", 1500*time.Millisecond)
-	if d := book.Extend(start, id, deskHash, "", 2*time.Second); d.Hold != limiter.HoldOpen || deadline() != 2*time.Second || told() != 1 {
+	if d := book.Extend(start, id, deskHash, "", 2*time.Second); d.Hold != limiter.HoldOpen ||
+		deadline() != 2*time.Second || told() != 1 {
 		t.Errorf("put off to %v: %+v", deadline(), d)
 	}
 	book.Unrestore() // its holder lives: it is more than what a file says
-	if n := book.Expire(start.Add(time.Second), nil); n != 0 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 1 {
+	if n := book.Expire(start.Add(time.Second), nil); n != 0 ||
+		table.Peek(start, l, deskKey, deskHash, 0).Remaining != 1 {
 		t.Error("it ran out at its first deadline")
 	}
-	if n := book.Expire(start.Add(2*time.Second), nil); n != 1 || told() != 1 || table.Peek(start, l, deskKey, deskHash, 0).Remaining != 2 {
+	if n := book.Expire(start.Add(2*time.Second), nil); n != 1 || told() != 1 ||
+		table.Peek(start, l, deskKey, deskHash, 0).Remaining != 2 {
 		t.Errorf("%d ran out at the second", n)
 	}
 }
 
 // Promise: a permit charges nothing, even if its holder asks for it.
 func TestPermitsChargeNothing(t *testing.T) {
-	d := newDesk(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Second})
+	d := newDesk(t, limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 2,
+		Per: time.Second,
+	})
 	id, _ := d.openHold(1, time.Second)
-	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldSettled || got.Remaining != 2 {
+	if got := d.book.Settle(d.now, id, deskHash, "", 1); got.Hold != limiter.HoldSettled ||
+		got.Remaining != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -360,7 +426,10 @@ func TestCopiesRunOut(t *testing.T) {
 	open := false
 	table, book := newLedger(func(uint64) bool { return open })
 	l := mustNew(t, tokens)
-	book.Import(start, &limiter.Hold{ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey, Units: 40, Deadline: start.Add(time.Second), State: limiter.HoldOpen})
+	book.Import(start, &limiter.Hold{
+		ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey,
+		Units: 40, Deadline: start.Add(time.Second), State: limiter.HoldOpen,
+	})
 	if n := book.Expire(start.Add(time.Second), nil); n != 0 {
 		t.Errorf("%d ran out where others decide", n)
 	}
@@ -368,7 +437,9 @@ func TestCopiesRunOut(t *testing.T) {
 	if n := book.Expire(start.Add(1100*time.Millisecond), nil); n != 1 {
 		t.Errorf("%d ran out 100 ms after the deadline", n)
 	}
-	if got := table.Peek(start.Add(1100*time.Millisecond), l, deskKey, deskHash, 0).Remaining; got != 60 {
+	if got := table.Peek(
+		start.Add(1100*time.Millisecond), l, deskKey, deskHash, 0,
+	).Remaining; got != 60 {
 		t.Errorf("remaining is %d", got)
 	}
 }
@@ -388,17 +459,22 @@ func TestRememberedIsBounded(t *testing.T) {
 
 // Promise: copies that are no longer kept do not count against new holds, and reserve nothing.
 func TestDroppedCopiesDoNotCount(t *testing.T) {
-	d := newDesk(t, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 1 << 20, Per: time.Second})
+	d := newDesk(t, limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 1 << 20,
+		Per: time.Second,
+	})
 	for i := range uint64(limiter.MaxHoldsOfHolder) {
 		d.book.Import(d.now, &limiter.Hold{
-			ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: d.limit, Key: deskKey, Units: 1, Deadline: d.now.Add(time.Minute), State: limiter.HoldOpen,
+			ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: d.limit, Key: deskKey, Units: 1,
+			Deadline: d.now.Add(time.Minute), State: limiter.HoldOpen,
 		})
 	}
 	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldsOfHolder {
 		t.Errorf("one more than there may be: %+v", got)
 	}
 	d.book.Expire(d.now, func(uint64) bool { return false })
-	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldOpen || got.Remaining != 1<<20-1 || d.book.Len() != 1 {
+	if _, got := d.openHold(1, time.Minute); got.Hold != limiter.HoldOpen ||
+		got.Remaining != 1<<20-1 || d.book.Len() != 1 {
 		t.Errorf("after %d were dropped: %+v", limiter.MaxHoldsOfHolder, got)
 	}
 }
@@ -407,7 +483,10 @@ func TestDroppedCopiesDoNotCount(t *testing.T) {
 func TestImportKeepsTheLater(t *testing.T) {
 	l, second := mustNew(t, tokens), start.Add(time.Second)
 	id := limiter.HoldID{Origin: 1}
-	good := limiter.Hold{ID: id, Limit: l, Key: deskKey, Units: 40, Deadline: second, State: limiter.HoldOpen}
+	good := limiter.Hold{
+		ID: id, Limit: l, Key: deskKey, Units: 40, Deadline: second,
+		State: limiter.HoldOpen,
+	}
 	var table *limiter.Table
 	var book *limiter.Ledger
 	begin := func() { table, book = newLedger(nil) }
@@ -445,7 +524,8 @@ func TestImportKeepsTheLater(t *testing.T) {
 		book.Import(start, first)
 		book.Import(start, &ended)
 		book.Import(start, &later)
-		if h := get(); h.State != limiter.HoldSettled || h.Used != 7 || h.Units != 0 || left() != 100 {
+		if h := get(); h.State != limiter.HoldSettled || h.Used != 7 || h.Units != 0 ||
+			left() != 100 {
 			t.Errorf("it has ended, %d remain: %+v", left(), h)
 		}
 		book.Unrestore() // that is about open ones
@@ -477,8 +557,10 @@ func TestHoldRequestRefuses(t *testing.T) {
 		"ttl_ms: is 630720000": func(r *limiter.HoldRequest) { r.TTL = 20 * 365 * 24 * time.Hour },
 		"cost: is 101;":        func(r *limiter.HoldRequest) { r.Units = 101 },
 		"cost: is -1;":         func(r *limiter.HoldRequest) { r.Units = -1 },
-		"holder: has 129":      func(r *limiter.HoldRequest) { r.Holder = strings.Repeat("h", 129) },
-		"limit: \"tokens\"":    func(r *limiter.HoldRequest) { r.Limit = mustNew(t, replicated) },
+		"holder: has 129": func(r *limiter.HoldRequest) {
+			r.Holder = strings.Repeat("h", 129)
+		},
+		"limit: \"tokens\"": func(r *limiter.HoldRequest) { r.Limit = mustNew(t, replicated) },
 	} {
 		r := good
 		change(&r)
@@ -502,7 +584,8 @@ func TestHoldsAreBounded(t *testing.T) {
 	for i := range 5 * limiter.MaxHoldsOfHolder {
 		d.ids++
 		holder := fmt.Sprint("client ", i%5)
-		switch got := d.openAs(limiter.HoldID{Origin: 7, Sequence: d.ids}, 1, time.Minute, holder); got.Hold {
+		switch got := d.openAs(limiter.HoldID{Origin: 7, Sequence: d.ids}, 1, time.Minute,
+			holder); got.Hold {
 		case limiter.HoldOpen:
 			most[holder]++
 		case limiter.HoldsOfHolder, limiter.HoldsOfLimit:
@@ -520,12 +603,16 @@ func TestHoldsAreBounded(t *testing.T) {
 	if _, got := greedy.openHold(1, time.Minute); got.Hold != limiter.HoldsOfHolder || got.Allowed {
 		t.Errorf("one holder has %d holds and gets another: %+v", limiter.MaxHoldsOfHolder, got)
 	}
-	if got := greedy.openAs(limiter.HoldID{Origin: 8}, 1, time.Minute, "another"); got.Hold != limiter.HoldOpen {
+	if got := greedy.openAs(
+		limiter.HoldID{Origin: 8}, 1, time.Minute, "another",
+	); got.Hold != limiter.HoldOpen {
 		t.Errorf("another holder: %+v", got)
 	}
 	greedy.now = greedy.now.Add(time.Minute)
 	greedy.book.Expire(greedy.now, nil)
-	if got := greedy.table.Peek(greedy.now, greedy.limit, deskKey, deskHash, 0); got.Remaining != spec.Limit-limiter.MaxHoldsOfHolder-1 {
+	if got := greedy.table.Peek(
+		greedy.now, greedy.limit, deskKey, deskHash, 0,
+	); got.Remaining != spec.Limit-limiter.MaxHoldsOfHolder-1 {
 		t.Errorf("all ran out, and %+v", got)
 	}
 }
@@ -539,12 +626,16 @@ func TestAllHoldsAreBounded(t *testing.T) {
 	d := newDesk(t, tokens)
 	limits := make([]*limiter.Limit, 2+limiter.MaxHolds/limiter.MaxHoldsOfLimit)
 	for i := range limits {
-		limits[i] = mustNew(t, limiter.Spec{Name: fmt.Sprint("inline ", i), Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
+		limits[i] = mustNew(t, limiter.Spec{
+			Name: fmt.Sprint("inline ", i), Algorithm: limiter.GCRA,
+			Limit: 1 << 30, Per: time.Hour,
+		})
 	}
 	opened, refused := 0, map[limiter.HoldState]int{}
 	open := func(i int) limiter.HoldState {
 		d.limit, d.ids = limits[i/limiter.MaxHoldsOfLimit], d.ids+1
-		return d.openAs(limiter.HoldID{Origin: 7, Sequence: d.ids}, 1, time.Minute, fmt.Sprint(i%9)).Hold
+		return d.openAs(limiter.HoldID{Origin: 7, Sequence: d.ids}, 1, time.Minute,
+			fmt.Sprint(i%9)).Hold
 	}
 	for i := range limiter.MaxHolds + 1000 {
 		if state := open(i); state == limiter.HoldOpen {
@@ -568,19 +659,36 @@ func TestAllHoldsAreBounded(t *testing.T) {
 // TestHoldAll: holds on several limits are opened together or not at all.
 func TestHoldAll(t *testing.T) {
 	table, book := newLedger(nil)
-	minute, requests := mustNew(t, tokens), mustNew(t, limiter.Spec{Name: "requests", Algorithm: limiter.GCRA, Limit: 2, Per: time.Minute})
-	quiet := mustNew(t, limiter.Spec{Name: "quiet", Algorithm: limiter.GCRA, Limit: 1, Per: time.Minute, DryRun: true})
+	minute, requests := mustNew(t, tokens), mustNew(t,
+		limiter.Spec{Name: "requests", Algorithm: limiter.GCRA, Limit: 2, Per: time.Minute})
+	quiet := mustNew(t, limiter.Spec{
+		Name: "quiet", Algorithm: limiter.GCRA, Limit: 1,
+		Per: time.Minute, DryRun: true,
+	})
 	ask := func(i uint64) ([]limiter.Decision, bool) {
 		out := make([]limiter.Decision, 3)
 		all := []limiter.HoldRequest{
-			{limiter.HoldID{Origin: 1, Sequence: i}, minute, deskKey, deskHash, 30, time.Minute, "", false},
-			{limiter.HoldID{Origin: 2, Sequence: i}, requests, deskKey, deskHash, 1, time.Minute, "", false},
-			{limiter.HoldID{Origin: 3, Sequence: i}, quiet, deskKey, deskHash, 1, time.Minute, "", false},
+			{
+				limiter.HoldID{Origin: 1, Sequence: i},
+				minute, deskKey, deskHash, 30, time.Minute, "",
+				false,
+			},
+			{
+				limiter.HoldID{Origin: 2, Sequence: i},
+				requests, deskKey, deskHash, 1, time.Minute,
+				"", false,
+			},
+			{
+				limiter.HoldID{Origin: 3, Sequence: i},
+				quiet, deskKey, deskHash, 1, time.Minute, "",
+				false,
+			},
 		}
 		return out, book.Open(start, all, out)
 	}
 	for i := range uint64(2) {
-		if out, ok := ask(i); !ok || out[0].Remaining != 70-30*int64(i) || out[2].Allowed != (i == 0) {
+		if out, ok := ask(i); !ok || out[0].Remaining != 70-30*int64(i) ||
+			out[2].Allowed != (i == 0) {
 			t.Fatalf("%d: %+v", i, out)
 		}
 	}
@@ -590,7 +698,9 @@ func TestHoldAll(t *testing.T) {
 	if got := table.Peek(start, minute, deskKey, deskHash, 0).Remaining; got != 40 {
 		t.Errorf("a refused request holds something: remaining is %d, want 40", got)
 	}
-	if got := book.Settle(start, limiter.HoldID{Origin: 3, Sequence: 1}, deskHash, "", 1); got.Hold != limiter.HoldSettled {
+	if got := book.Settle(
+		start, limiter.HoldID{Origin: 3, Sequence: 1}, deskHash, "", 1,
+	); got.Hold != limiter.HoldSettled {
 		t.Errorf("of a limit that never denies: %+v", got)
 	}
 }
@@ -601,8 +711,14 @@ func TestOpenAgain(t *testing.T) {
 	table, book := newLedger(func(uint64) bool { return open })
 	minute, other := mustNew(t, tokens), tokens
 	other.Name = "others"
-	quiet := mustNew(t, limiter.Spec{Name: "quiet", Algorithm: limiter.GCRA, Limit: 1, Per: time.Minute, DryRun: true})
-	one := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1}, Limit: minute, Key: deskKey, Hash: deskHash, Units: 30, TTL: time.Minute}
+	quiet := mustNew(t, limiter.Spec{
+		Name: "quiet", Algorithm: limiter.GCRA, Limit: 1,
+		Per: time.Minute, DryRun: true,
+	})
+	one := limiter.HoldRequest{
+		ID: limiter.HoldID{Origin: 1}, Limit: minute, Key: deskKey,
+		Hash: deskHash, Units: 30, TTL: time.Minute,
+	}
 	ask := func(requests ...limiter.HoldRequest) ([]limiter.Decision, bool) {
 		out := make([]limiter.Decision, len(requests))
 		return out, book.Open(start, requests, out)
@@ -613,7 +729,8 @@ func TestOpenAgain(t *testing.T) {
 		return r
 	}
 	for range 2 {
-		if out, ok := ask(one, watched(0)); !ok || !out[0].Allowed || !out[1].Allowed || out[0].Hold != limiter.HoldOpen || out[0].Remaining != 70 {
+		if out, ok := ask(one, watched(0)); !ok || !out[0].Allowed || !out[1].Allowed ||
+			out[0].Hold != limiter.HoldOpen || out[0].Remaining != 70 {
 			t.Fatalf("%+v, %t", out, ok)
 		}
 		if out, ok := ask(watched(1)); !ok || out[0].Allowed || out[0].Hold != limiter.HoldOpen {
@@ -624,8 +741,10 @@ func TestOpenAgain(t *testing.T) {
 		t.Errorf("%d units of a limit that would have refused are reserved", h.Units)
 	}
 	for name, change := range map[string]func(r *limiter.HoldRequest){
-		"another limit":  func(r *limiter.HoldRequest) { r.Limit = mustNew(t, other) },
-		"another key":    func(r *limiter.HoldRequest) { r.Key, r.Hash = "bob", limiter.Hash("bob") },
+		"another limit": func(r *limiter.HoldRequest) { r.Limit = mustNew(t, other) },
+		"another key": func(r *limiter.HoldRequest) {
+			r.Key, r.Hash = "bob", limiter.Hash("bob")
+		},
 		"another holder": func(r *limiter.HoldRequest) { r.Holder = "bob" },
 	} {
 		r := one
@@ -636,10 +755,12 @@ func TestOpenAgain(t *testing.T) {
 	}
 	fresh := one
 	fresh.ID = limiter.HoldID{Origin: 3}
-	if out, ok := ask(fresh, one); ok || out[0].Hold != limiter.HoldNone || out[0].RetryAfter <= 0 || out[1].Hold != limiter.HoldOther {
+	if out, ok := ask(fresh, one); ok || out[0].Hold != limiter.HoldNone ||
+		out[0].RetryAfter <= 0 || out[1].Hold != limiter.HoldOther {
 		t.Errorf("one that is open and one that is not: %+v, %t", out, ok)
 	}
-	if _, found := book.Get(fresh.ID); found || table.Peek(start, minute, deskKey, deskHash, 0).Remaining != 70 {
+	if _, found := book.Get(fresh.ID); found ||
+		table.Peek(start, minute, deskKey, deskHash, 0).Remaining != 70 {
 		t.Error("a refused request holds something")
 	}
 	open = false
@@ -657,11 +778,18 @@ func TestWhatRunsOutIsCharged(t *testing.T) {
 		unsettled limiter.Unsettled
 		charge    bool
 		remaining int64
-	}{{limiter.UnsettledCharge, false, 60}, {limiter.UnsettledRelease, false, 100}, {limiter.UnsettledRelease, true, 60}} {
+	}{
+		{limiter.UnsettledCharge, false, 60},
+		{limiter.UnsettledRelease, false, 100},
+		{limiter.UnsettledRelease, true, 60},
+	} {
 		spec.Unsettled = c.unsettled
 		l := mustNew(t, spec)
 		table, book := newLedger(nil)
-		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey, Hash: deskHash, Units: 40, TTL: time.Second, Charge: c.charge}
+		r := limiter.HoldRequest{
+			ID: limiter.HoldID{Origin: 1}, Limit: l, Key: deskKey,
+			Hash: deskHash, Units: 40, TTL: time.Second, Charge: c.charge,
+		}
 		if !book.Open(start, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
 			t.Fatal("not opened")
 		}
@@ -684,34 +812,49 @@ func TestBookLists(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	elsewhere := limiter.Hash("away")
 	book := limiter.NewLedger(table, func(hash uint64) bool { return hash != elsewhere })
-	l, err := limiter.New(limiter.Spec{Name: "l", Algorithm: limiter.Concurrency, Limit: 1000, Per: time.Minute})
+	l, err := limiter.New(limiter.Spec{
+		Name: "l", Algorithm: limiter.Concurrency, Limit: 1000,
+		Per: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 300 {
 		key := "here"
 		r := limiter.HoldRequest{
-			ID: limiter.HoldID{Origin: 1, Sequence: uint64(i)}, Limit: l, Key: key, Hash: limiter.Hash(key), Units: 1,
-			TTL: time.Second + time.Duration((i*77)%300)*time.Millisecond, Holder: fmt.Sprint(i % 3),
+			ID: limiter.HoldID{Origin: 1, Sequence: uint64(i)}, Limit: l, Key: key,
+			Hash: limiter.Hash(key), Units: 1,
+			TTL:    time.Second + time.Duration((i*77)%300)*time.Millisecond,
+			Holder: fmt.Sprint(i % 3),
 		}
 		if !book.Open(0, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
 			t.Fatal(i)
 		}
 	}
-	book.Import(0, &limiter.Hold{ID: limiter.HoldID{Origin: 2}, Limit: l, Key: "away", Units: 1, Deadline: 1, State: limiter.HoldOpen})
+	book.Import(0, &limiter.Hold{
+		ID: limiter.HoldID{Origin: 2}, Limit: l, Key: "away", Units: 1,
+		Deadline: 1, State: limiter.HoldOpen,
+	})
 	list, there := book.List(limiter.HoldFilter{Limit: "l"}, 10)
 	if there != 300 || len(list) != 10 {
 		t.Fatalf("%d of %d", len(list), there)
 	}
 	for i, h := range list {
-		if want := limiter.Instant(time.Second + time.Duration(i)*time.Millisecond); h.Deadline != want {
+		if want := limiter.Instant(
+			time.Second + time.Duration(i)*time.Millisecond,
+		); h.Deadline != want {
 			t.Errorf("the %dth runs out at %v, want %v", i, h.Deadline, want)
 		}
 	}
 	for _, c := range []struct {
 		f    limiter.HoldFilter
 		want int
-	}{{limiter.HoldFilter{}, 300}, {limiter.HoldFilter{Holder: "2"}, 100}, {limiter.HoldFilter{Key: "away"}, 0}, {limiter.HoldFilter{Limit: "m"}, 0}} {
+	}{
+		{limiter.HoldFilter{}, 300},
+		{limiter.HoldFilter{Holder: "2"}, 100},
+		{limiter.HoldFilter{Key: "away"}, 0},
+		{limiter.HoldFilter{Limit: "m"}, 0},
+	} {
 		if _, there := book.List(c.f, 1); there != c.want {
 			t.Errorf("%+v: %d, want %d", c.f, there, c.want)
 		}

@@ -118,7 +118,9 @@ func (s states) after(a asked, got answered, limits map[string]*Limit) []states 
 	switch a.what {
 	case "reset":
 		s = s.with(a.items[0].Key, nil)
-		if d, _ := s.take(a.now, Item{Limit: a.items[0].Limit, Key: a.items[0].Key}); d != got.decisions[0] {
+		if d, _ := s.take(
+			a.now, Item{Limit: a.items[0].Limit, Key: a.items[0].Key},
+		); d != got.decisions[0] {
 			return nil
 		}
 		return []states{s}
@@ -301,7 +303,8 @@ func TestLinearizable(t *testing.T) {
 			history := contest(NewTable(TableConfig{Bytes: 1, Shards: 2}), seed, draw)
 			atOnce += overlaps(history)
 			if verdict := linearizable(history, limits); verdict != porcupine.Ok {
-				t.Fatalf("round %d: %v; no order of these answers is right:\n%s", seed, verdict, transcript(history))
+				t.Fatalf("round %d: %v; no order of these answers is right:\n%s", seed, verdict,
+					transcript(history))
 			}
 		}
 		if atOnce == 0 {
@@ -374,13 +377,16 @@ func overlaps(history []porcupine.Operation) (n int) {
 }
 
 func inOrder(history []porcupine.Operation) []porcupine.Operation {
-	return slices.SortedFunc(slices.Values(history), func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	return slices.SortedFunc(slices.Values(history), func(a, b porcupine.Operation) int {
+		return cmp.Compare(a.Call, b.Call)
+	})
 }
 
 func transcript(history []porcupine.Operation) string {
 	var b strings.Builder
 	for _, op := range inOrder(history) {
-		fmt.Fprintf(&b, "%4d–%-4d %d: %v: %+v\n", op.Call, op.Return, op.ClientId, op.Input, op.Output)
+		fmt.Fprintf(&b, "%4d–%-4d %d: %v: %+v\n", op.Call, op.Return, op.ClientId, op.Input,
+			op.Output)
 	}
 	return b.String()
 }

@@ -10,7 +10,8 @@ import (
 // Go heap: there the collector would let the process grow to twice their size before it runs. Pages
 // cost nothing until they are written to.
 func reserve[T any](n int, owner *T) []int64 {
-	b, err := syscall.Mmap(-1, 0, n*8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	b, err := syscall.Mmap(-1, 0, n*8, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil { // no address space left, or a system that commits every page at once
 		return make([]int64, n)
 	}

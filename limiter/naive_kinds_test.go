@@ -23,7 +23,10 @@ type naiveBucket struct {
 }
 
 func (s naiveKinds) clone() naiveKinds {
-	c := naiveKinds{log: slices.Clone(s.log), buckets: map[[2]int64]*naiveBucket{}, parts: maps.Clone(s.parts), last: s.last}
+	c := naiveKinds{
+		log: slices.Clone(s.log), buckets: map[[2]int64]*naiveBucket{},
+		parts: maps.Clone(s.parts), last: s.last,
+	}
 	for k, b := range s.buckets {
 		c.buckets[k] = &naiveBucket{b.value, b.mark, b.session}
 	}
@@ -133,7 +136,8 @@ func (s *naiveKinds) putBucket(spec limiter.Spec, now *big.Int, b naiveBucket) {
 			b.mark = clientTick(spec, now) // also back: the client is believed
 		}
 	}
-	if spec.Anchor == limiter.FirstHit && b.mark.Sign() == 0 && b.value.Cmp(big64(spec.Limit)) == 0 {
+	if spec.Anchor == limiter.FirstHit && b.mark.Sign() == 0 &&
+		b.value.Cmp(big64(spec.Limit)) == 0 {
 		// full since the epoch: the mark before it stands for that one
 		b.mark = big64(-int64(spec.Per))
 	}
@@ -191,7 +195,9 @@ func (s *naiveKinds) chargeParts(spec limiter.Spec, now int64, cost *big.Int) {
 	if empty {
 		at, counted = now, nil
 	}
-	maps.DeleteFunc(s.parts, func(begin int64, _ *big.Int) bool { return !slices.Contains(counted, begin) })
+	maps.DeleteFunc(s.parts, func(begin int64, _ *big.Int) bool {
+		return !slices.Contains(counted, begin)
+	})
 	part := big64(partOf(spec))
 	s.last = mul(floorDiv(big64(at), part), part).Int64()
 	if s.parts[s.last] == nil {

@@ -329,20 +329,27 @@ func (s *naiveState) report(spec limiter.Spec, now *big.Int, cost int64) {
 }
 
 // take decides, and if write is set, charges.
-func (n naive) take(now limiter.Instant, spec limiter.Spec, key string, cost int64, write bool) limiter.Decision {
+func (n naive) take(
+	now limiter.Instant, spec limiter.Spec, key string, cost int64, write bool,
+) limiter.Decision {
 	return n.do(now, spec, key, limiter.Request{Cost: cost}, write)
 }
 
 // do is take for any request.
-func (n naive) do(now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool) limiter.Decision {
+func (n naive) do(
+	now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool,
+) limiter.Decision {
 	d, waits := n.decide(now, spec, key, r, write)
 	waits(&d)
 	return d
 }
 
 // decide is do without the waits, which are found by trying and take most of the time.
-func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool) (d limiter.Decision, waits func(*limiter.Decision)) {
-	spec.Strict = spec.Strict || spec.Sessions || r.Strict && spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit
+func (n naive) decide(
+	now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool,
+) (d limiter.Decision, waits func(*limiter.Decision)) {
+	spec.Strict = spec.Strict || spec.Sessions || r.Strict &&
+		spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit
 	t, cost := big64(min(max(int64(now), -1<<61), 1<<62)), r.Cost
 	if r.Timed && spec.ClientTime {
 		t = mul(big64(max(int64(r.At), -1<<61)), big64(1e6))
@@ -375,7 +382,8 @@ func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limi
 		if d.Allowed = s.admits(spec, t, cost); d.Allowed {
 			if spec.Algorithm == limiter.LeakyBucket {
 				turn := s.used(spec, t) // what is before it, in 2^-64 ns
-				d.Delay = time.Duration(floorDiv(add(turn, sub(nanosecond, big64(1))), nanosecond).Int64())
+				d.Delay = time.Duration(floorDiv(add(turn, sub(nanosecond, big64(1))),
+					nanosecond).Int64())
 			}
 			s.charge(spec, t, cost)
 			break
@@ -385,12 +393,15 @@ func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limi
 	case cost < 0:
 		s.charge(spec, t, cost)
 	case spec.Algorithm == limiter.FixedWindow && spec.Drain:
-		admits = func(w *big.Int) bool { return s.used(spec, add(t, w)).Cmp(big64(spec.Limit)) <= 0 }
+		admits = func(w *big.Int) bool {
+			return s.used(spec, add(t, w)).Cmp(big64(spec.Limit)) <= 0
+		}
 		d.Allowed = admits(new(big.Int))
 	}
 	d.Remaining = larger(new(big.Int), s.left(spec, t)).Int64()
 	if spec.Sessions {
-		if d.Session = limiter.Millis(floorDiv(t, big64(1e6)).Int64()); before != nil && !(d.Allowed && cost > 0) {
+		if d.Session = limiter.Millis(floorDiv(t, big64(1e6)).Int64()); before != nil &&
+			!(d.Allowed && cost > 0) {
 			d.Session = before.session
 		}
 		if b := s.buckets[bucketName(spec)]; b != nil {
@@ -401,10 +412,13 @@ func (n naive) decide(now limiter.Instant, spec limiter.Spec, key string, r limi
 		if !d.Allowed && cost <= d.Limit {
 			d.RetryAfter = wait(admits)
 		}
-		if _, end, open := s.window(spec, t); spec.Algorithm == limiter.FixedWindow && (open || spec.Anchor == limiter.Epoch) {
+		if _, end, open := s.window(spec, t); spec.Algorithm == limiter.FixedWindow &&
+			(open || spec.Anchor == limiter.Epoch) {
 			d.ResetAfter = time.Duration(sub(end, t).Int64())
 		} else {
-			d.ResetAfter = wait(func(w *big.Int) bool { return s.used(spec, add(t, w)).Sign() == 0 })
+			d.ResetAfter = wait(func(w *big.Int) bool {
+				return s.used(spec, add(t, w)).Sign() == 0
+			})
 		}
 	}
 }

@@ -18,7 +18,8 @@ func TestAlgorithmNames(t *testing.T) {
 		}
 		listed = append(listed, a.String())
 	}
-	if got := limiter.AlgorithmNames(); got != strings.Join(listed, ", ") || len(listed) < len(algorithms) {
+	if got := limiter.AlgorithmNames(); got != strings.Join(listed, ", ") ||
+		len(listed) < len(algorithms) {
 		t.Errorf("the list is %q, the algorithms are %q", got, listed)
 	}
 	for _, name := range []string{"", "GCRA", "gcra ", "algorithm(0)", "token"} {
@@ -35,7 +36,10 @@ func TestAlgorithmNames(t *testing.T) {
 // the phase of its first request, and all else is aligned to the epoch.
 func TestDefaultAnchor(t *testing.T) {
 	for _, a := range algorithms {
-		l := mustNew(t, limiter.Spec{Name: "anchored", Algorithm: a, Limit: 5, Per: time.Minute, Anchor: limiter.DefaultAnchor(a)})
+		l := mustNew(t, limiter.Spec{
+			Name: "anchored", Algorithm: a, Limit: 5, Per: time.Minute,
+			Anchor: limiter.DefaultAnchor(a),
+		})
 		if atFirst := l.Anchor == limiter.FirstHit; atFirst != (a == limiter.TokenBucket) {
 			t.Errorf("%v: anchor %v", a, l.Anchor)
 		}

@@ -84,7 +84,8 @@ func (l *Limit) Overrides() []Override {
 // "overrides[2].limit" and the like.
 func (l *Limit) override(s Spec, list []Override) error {
 	if len(list) > MaxOverrides {
-		return &SpecError{"overrides", fmt.Sprintf("has %d patterns; 0 to %d are accepted", len(list), MaxOverrides)}
+		return &SpecError{"overrides", fmt.Sprintf("has %d patterns; 0 to %d are accepted",
+			len(list), MaxOverrides)}
 	}
 	all := make([]override, len(list))
 	for i, o := range list {
@@ -93,8 +94,11 @@ func (l *Limit) override(s Spec, list []Override) error {
 		if err != nil {
 			return &SpecError{field("key"), err.Error()}
 		}
-		if k := slices.IndexFunc(all[:i], func(before override) bool { return before.pattern.covers(&p) }); k >= 0 {
-			return &SpecError{field("key"), fmt.Sprintf("%q is never reached: overrides[%d], %q, comes first and matches all of it",
+		if k := slices.IndexFunc(all[:i], func(before override) bool {
+			return before.pattern.covers(&p)
+		}); k >= 0 {
+			return &SpecError{field("key"), fmt.Sprintf(
+				"%q is never reached: overrides[%d], %q, comes first and matches all of it",
 				o.Key, k, list[k].Key)}
 		}
 		own, err := o.apply(s, l.Per)
@@ -123,11 +127,16 @@ func (o *Override) apply(s Spec, per time.Duration) (Spec, error) {
 	case o.Unlimited && (o.Limit != 0 || o.Burst != 0 || o.Refill != 0):
 		return s, &SpecError{"unlimited", "stands beside a limit; give one of the two"}
 	case o.Unlimited:
-		return Spec{Name: s.Name, Override: s.Override, Unlimited: true, Algorithm: FixedWindow, Limit: MaxLimit, Per: per}, nil
+		return Spec{
+			Name: s.Name, Override: s.Override, Unlimited: true, Algorithm: FixedWindow,
+			Limit: MaxLimit, Per: per,
+		}, nil
 	case o.Limit == 0 && o.Burst == 0 && o.Refill == 0:
-		return s, &SpecError{"key", fmt.Sprintf("%q is given nothing; write limit, burst, refill or unlimited: true", o.Key)}
+		return s, &SpecError{"key", fmt.Sprintf("%q is given nothing; write limit, burst, refill "+
+			"or unlimited: true", o.Key)}
 	case o.Limit < 0 || o.Limit > MaxLimit:
-		return s, &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", o.Limit, int64(MaxLimit))}
+		return s, &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", o.Limit,
+			int64(MaxLimit))}
 	}
 	if o.Limit != 0 {
 		s.Limit = o.Limit
@@ -232,11 +241,14 @@ func networkOf(text string, addr netip.Addr) (p pattern, err error) {
 	n, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("%q is no network; 0 to %d bits are accepted behind the slash", text, addr.BitLen())
+		return p, fmt.Errorf("%q is no network; 0 to %d bits are accepted behind the slash", text,
+			addr.BitLen())
 	case n.Addr().Is4In6():
-		return p, fmt.Errorf("%q is an IPv4 network in IPv6 form; write it as IPv4, like 10.0.0.0/8, which matches both forms", text)
+		return p, fmt.Errorf("%q is an IPv4 network in IPv6 form; write it as IPv4, like "+
+			"10.0.0.0/8, which matches both forms", text)
 	case n != n.Masked():
-		return p, fmt.Errorf("%q has bits behind the first %d; write %v", text, n.Bits(), n.Masked())
+		return p, fmt.Errorf("%q has bits behind the first %d; write %v", text, n.Bits(),
+			n.Masked())
 	}
 	return pattern{network: n}, nil
 }
@@ -256,7 +268,8 @@ func globOf(text string) (p pattern, err error) {
 			i++
 			piece = append(piece, text[i])
 		default:
-			return p, fmt.Errorf("%q has a backslash before neither * nor another backslash; write \\\\ for one", text)
+			return p, fmt.Errorf("%q has a backslash before neither * nor another backslash; "+
+				"write \\\\ for one", text)
 		}
 	}
 	return pattern{pieces: append(p.pieces, string(piece))}, nil

@@ -27,7 +27,10 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-var tenPerMinute = limiter.Spec{Name: "login", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute}
+var tenPerMinute = limiter.Spec{
+	Name: "login", Algorithm: limiter.FixedWindow, Limit: 10,
+	Per: time.Minute,
+}
 
 // TestPatterns: which keys a pattern means.
 func TestPatterns(t *testing.T) {
@@ -36,10 +39,18 @@ func TestPatterns(t *testing.T) {
 		yes, not []string
 	}{
 		{"alice", []string{"alice"}, []string{"", "alic", "alice2", "Alice"}},
-		{"plan:pro/*", []string{"plan:pro/", "plan:pro/a", "plan:pro/a/b"}, []string{"plan:pro", "plan:", "xplan:pro/a"}},
+		{
+			"plan:pro/*",
+			[]string{"plan:pro/", "plan:pro/a", "plan:pro/a/b"},
+			[]string{"plan:pro", "plan:", "xplan:pro/a"},
+		},
 		{"*", []string{"a", "", "\xff\x00"}, nil},
 		{"*:admin", []string{":admin", "x:admin", "a:b:admin"}, []string{"admin", "x:admin2"}},
-		{"a*b*c", []string{"abc", "axxbyyc", "abcbc", "abbc"}, []string{"ab", "acb", "abcd", "xabc"}},
+		{
+			"a*b*c",
+			[]string{"abc", "axxbyyc", "abcbc", "abbc"},
+			[]string{"ab", "acb", "abcd", "xabc"},
+		},
 		{"a**b", []string{"ab", "axb"}, []string{"a"}},
 		// head and tail do not share bytes
 		{"aa*aa", []string{"aaaa", "aaxaa"}, []string{"aa", "aaa"}},
@@ -53,8 +64,16 @@ func TestPatterns(t *testing.T) {
 			[]string{"11.0.0.0", "10.0.0.0/8", "10.0.0.1:80", "010.0.0.1", "10.0.0", ""},
 		},
 		{"0.0.0.0/0", []string{"1.2.3.4", "::ffff:1.2.3.4"}, []string{"::1", "a"}},
-		{"10.1.2.3", []string{"10.1.2.3", "::ffff:10.1.2.3", "::ffff:a01:203"}, []string{"10.1.2.4"}},
-		{"2001:db8::/32", []string{"2001:db8::", "2001:0DB8:0::1", "2001:db8:ffff::%eth0"}, []string{"2001:db9::", "2001:db8::/32", "10.0.0.1"}},
+		{
+			"10.1.2.3",
+			[]string{"10.1.2.3", "::ffff:10.1.2.3", "::ffff:a01:203"},
+			[]string{"10.1.2.4"},
+		},
+		{
+			"2001:db8::/32",
+			[]string{"2001:db8::", "2001:0DB8:0::1", "2001:db8:ffff::%eth0"},
+			[]string{"2001:db9::", "2001:db8::/32", "10.0.0.1"},
+		},
 		{"2001:db8::1", []string{"2001:db8:0:0::1", "2001:DB8::1"}, []string{"2001:db8::2"}},
 		{"::/0", []string{"::", "2001:db8::1"}, []string{"10.0.0.1", "::ffff:10.0.0.1"}},
 		{"10.0.*", []string{"10.0.0.1", "10.0.x"}, []string{"10.1.0.0"}},
@@ -79,59 +98,143 @@ func TestOverridesRefuse(t *testing.T) {
 		field, reason string
 	}{
 		{tenPerMinute, []limiter.Override{five("")}, "overrides[0].key", "is empty"},
-		{tenPerMinute, []limiter.Override{five(strings.Repeat("x", 257))}, "overrides[0].key", "1 to 256"},
+		{
+			tenPerMinute,
+			[]limiter.Override{five(strings.Repeat("x", 257))},
+			"overrides[0].key",
+			"1 to 256",
+		},
 		{tenPerMinute, []limiter.Override{five("a\xff")}, "overrides[0].key", "UTF-8"},
 		{tenPerMinute, []limiter.Override{five("a\n")}, "overrides[0].key", "control"},
 		{tenPerMinute, []limiter.Override{five(`a\b`)}, "overrides[0].key", "backslash"},
 		{tenPerMinute, []limiter.Override{five(`a\`)}, "overrides[0].key", "backslash"},
 		{tenPerMinute, []limiter.Override{five("10.0.0.0/33")}, "overrides[0].key", "0 to 32 bits"},
-		{tenPerMinute, []limiter.Override{five("2001:db8::/129")}, "overrides[0].key", "0 to 128 bits"},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("2001:db8::/129")},
+			"overrides[0].key",
+			"0 to 128 bits",
+		},
 		{tenPerMinute, []limiter.Override{five("10.0.0.0/x")}, "overrides[0].key", "no network"},
-		{tenPerMinute, []limiter.Override{five("10.0.0.1/8")}, "overrides[0].key", "write 10.0.0.0/8"},
-		{tenPerMinute, []limiter.Override{five("::ffff:10.0.0.0/104")}, "overrides[0].key", "write it as IPv4"},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("10.0.0.1/8")},
+			"overrides[0].key",
+			"write 10.0.0.0/8",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("::ffff:10.0.0.0/104")},
+			"overrides[0].key",
+			"write it as IPv4",
+		},
 		{tenPerMinute, []limiter.Override{{Key: "a"}}, "overrides[0].key", "is given nothing"},
-		{tenPerMinute, []limiter.Override{{Key: "a", Limit: 5, Unlimited: true}}, "overrides[0].unlimited", "stands beside"},
-		{tenPerMinute, []limiter.Override{{Key: "a", Limit: -1}}, "overrides[0].limit", "1 to 1099511627776"},
-		{tenPerMinute, []limiter.Override{five("b"), {Key: "a", Limit: limiter.MaxLimit + 1}}, "overrides[1].limit", "1 to 1099511627776"},
-		{tenPerMinute, []limiter.Override{{Key: "a", Burst: 5}}, "overrides[0].burst", "fixed_window has none"},
-		{tenPerMinute, []limiter.Override{{Key: "a", Refill: 5}}, "overrides[0].refill", "fixed_window has none"},
-		{gcra, []limiter.Override{{Key: "a", Burst: -5}}, "overrides[0].burst", "1 to 1099511627776"},
+		{
+			tenPerMinute,
+			[]limiter.Override{{Key: "a", Limit: 5, Unlimited: true}},
+			"overrides[0].unlimited", "stands beside",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{{Key: "a", Limit: -1}},
+			"overrides[0].limit",
+			"1 to 1099511627776",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("b"), {Key: "a", Limit: limiter.MaxLimit + 1}},
+			"overrides[1].limit", "1 to 1099511627776",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{{Key: "a", Burst: 5}},
+			"overrides[0].burst",
+			"fixed_window has none",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{{Key: "a", Refill: 5}},
+			"overrides[0].refill",
+			"fixed_window has none",
+		},
+		{
+			gcra,
+			[]limiter.Override{{Key: "a", Burst: -5}},
+			"overrides[0].burst",
+			"1 to 1099511627776",
+		},
 		{log, []limiter.Override{{Key: "a", Limit: 2049}}, "overrides[0].limit", "1 to 2048"},
-		{tenPerMinute, []limiter.Override{five("a"), five("b"), five("a")}, "overrides[2].key", `overrides[0], "a", comes first`},
-		{tenPerMinute, []limiter.Override{five("plan:*"), five("plan:pro/*")}, "overrides[1].key", "never reached"},
-		{tenPerMinute, []limiter.Override{five("*"), five("10.0.0.0/8")}, "overrides[1].key", "never reached"},
-		{tenPerMinute, []limiter.Override{five("10.0.0.0/8"), five("10.1.0.0/16")}, "overrides[1].key", "never reached"},
-		{tenPerMinute, []limiter.Override{five("::1"), five("0:0::1")}, "overrides[1].key", "never reached"},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("a"), five("b"), five("a")},
+			"overrides[2].key",
+			`overrides[0], "a", comes first`,
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("plan:*"), five("plan:pro/*")},
+			"overrides[1].key",
+			"never reached",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("*"), five("10.0.0.0/8")},
+			"overrides[1].key",
+			"never reached",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("10.0.0.0/8"), five("10.1.0.0/16")},
+			"overrides[1].key", "never reached",
+		},
+		{
+			tenPerMinute,
+			[]limiter.Override{five("::1"), five("0:0::1")},
+			"overrides[1].key",
+			"never reached",
+		},
 		{tenPerMinute, make([]limiter.Override, limiter.MaxOverrides+1), "overrides", "0 to 256"},
 	} {
 		_, err := limiter.New(c.spec, c.overrides...)
 		var spec *limiter.SpecError
-		if !errors.As(err, &spec) || spec.Field != c.field || !strings.Contains(spec.Reason, c.reason) {
+		if !errors.As(err, &spec) || spec.Field != c.field ||
+			!strings.Contains(spec.Reason, c.reason) {
 			t.Errorf("%.80v: %v, want %s: … %s", c.overrides, err, c.field, c.reason)
 		}
 	}
 	// What is narrower comes first, and then all is reached.
-	mustOverride(t, tenPerMinute, five("10.1.0.0/16"), five("10.0.0.0/8"), five("plan:pro/*"), five("plan:*"), five("*"))
+	mustOverride(t, tenPerMinute, five("10.1.0.0/16"), five("10.0.0.0/8"), five("plan:pro/*"),
+		five("plan:*"), five("*"))
 }
 
 // TestOverrideWhole: what an override does not give, the limit gives; a default follows from what
 // it gives.
 func TestOverrideWhole(t *testing.T) {
-	gcra := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, MaxDebt: 3, OnError: limiter.ErrorDeny}
+	gcra := limiter.Spec{
+		Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute,
+		MaxDebt: 3, OnError: limiter.ErrorDeny,
+	}
 	s := mustOverride(t, gcra, limiter.Override{Key: "a", Limit: 50}).For("a")
-	if s.Limit != 50 || s.Burst != 50 || s.MaxDebt != 3 || s.OnError != limiter.ErrorDeny || s.Override != "a" {
+	if s.Limit != 50 || s.Burst != 50 || s.MaxDebt != 3 || s.OnError != limiter.ErrorDeny ||
+		s.Override != "a" {
 		t.Errorf("%+v", s.Spec)
 	}
 	gcra.Burst = 20
-	l := mustOverride(t, gcra, limiter.Override{Key: "a", Limit: 50}, limiter.Override{Key: "b", Burst: 1})
-	if a, b := l.For("a"), l.For("b"); a.Limit != 50 || a.Burst != 20 || b.Limit != 10 || b.Burst != 1 {
+	l := mustOverride(t, gcra, limiter.Override{Key: "a", Limit: 50},
+		limiter.Override{Key: "b", Burst: 1})
+	if a, b := l.For("a"), l.For("b"); a.Limit != 50 || a.Burst != 20 || b.Limit != 10 ||
+		b.Burst != 1 {
 		t.Errorf("%+v, %+v", a.Spec, b.Spec)
 	}
 	if c := l.For("c"); c != l || c.Override != "" {
 		t.Errorf("%+v", c.Spec)
 	}
-	tokens := limiter.Spec{Name: "x", Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Minute, Anchor: limiter.FirstHit}
-	l = mustOverride(t, tokens, limiter.Override{Key: "a", Limit: 50}, limiter.Override{Key: "b", Refill: 1})
+	tokens := limiter.Spec{
+		Name: "x", Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Minute,
+		Anchor: limiter.FirstHit,
+	}
+	l = mustOverride(t, tokens, limiter.Override{Key: "a", Limit: 50},
+		limiter.Override{Key: "b", Refill: 1})
 	if a, b := l.For("a"), l.For("b"); a.Refill != 50 || b.Refill != 1 || b.Limit != 10 {
 		t.Errorf("%+v, %+v", a.Spec, b.Spec)
 	}
@@ -147,9 +250,13 @@ func TestUnlimited(t *testing.T) {
 		l := mustOverride(t, spec, limiter.Override{Key: "boss", Unlimited: true})
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 		boss, worker := l.For("boss"), l.For("worker")
-		free := limiter.Decision{Allowed: true, Limit: limiter.MaxLimit, Remaining: limiter.MaxLimit, RetryAfter: limiter.Never}
+		free := limiter.Decision{
+			Allowed: true, Limit: limiter.MaxLimit,
+			Remaining: limiter.MaxLimit, RetryAfter: limiter.Never,
+		}
 		for _, cost := range []int64{1, 1 << 40, 1 << 62, 0, -5} {
-			if d := table.Take(start, boss, "boss", limiter.Hash("boss"), cost); d != free || boss.Capacity() != free.Limit {
+			if d := table.Take(start, boss, "boss", limiter.Hash("boss"), cost); d != free ||
+				boss.Capacity() != free.Limit {
 				t.Fatalf("cost %d: %+v", cost, d)
 			}
 		}
@@ -160,8 +267,14 @@ func TestUnlimited(t *testing.T) {
 			t.Errorf("reset: %+v", d)
 		}
 		both := []limiter.Item{
-			{Limit: boss, Key: "boss", Hash: limiter.Hash("boss"), Request: limiter.Request{Cost: 99}},
-			{Limit: worker, Key: "worker", Hash: limiter.Hash("worker"), Request: limiter.Request{Cost: l.Capacity()}},
+			{
+				Limit: boss, Key: "boss", Hash: limiter.Hash("boss"),
+				Request: limiter.Request{Cost: 99},
+			},
+			{
+				Limit: worker, Key: "worker", Hash: limiter.Hash("worker"),
+				Request: limiter.Request{Cost: l.Capacity()},
+			},
 		}
 		out := make([]limiter.Decision, 2)
 		if !table.TakeAll(start, both, out) || out[0] != free || out[1].Remaining != 0 {
@@ -176,7 +289,8 @@ func TestUnlimited(t *testing.T) {
 
 		book := limiter.NewLedger(table, nil)
 		r := limiter.HoldRequest{
-			ID: limiter.HoldID{Origin: 1, Sequence: 1}, Limit: boss, Key: "boss", Hash: limiter.Hash("boss"), Units: 99, TTL: time.Second,
+			ID: limiter.HoldID{Origin: 1, Sequence: 1}, Limit: boss, Key: "boss",
+			Hash: limiter.Hash("boss"), Units: 99, TTL: time.Second,
 		}
 		if err := r.Check(); err != nil {
 			t.Fatal(err)
@@ -184,7 +298,8 @@ func TestUnlimited(t *testing.T) {
 		if !book.Open(start, []limiter.HoldRequest{r}, out[:1]) || out[0].Hold != limiter.HoldOpen {
 			t.Errorf("a hold: %+v", out[0])
 		}
-		if d := book.Settle(start, r.ID, r.Hash, "", 50); !d.Allowed || d.Hold != limiter.HoldSettled {
+		if d := book.Settle(start, r.ID, r.Hash, "", 50); !d.Allowed ||
+			d.Hold != limiter.HoldSettled {
 			t.Errorf("settled: %+v", d)
 		}
 	})
@@ -233,7 +348,10 @@ func TestOverrideChanges(t *testing.T) {
 			switch rapid.IntRange(0, 4).Draw(t, "way") {
 			case 0:
 				out := make([]limiter.Decision, 1)
-				if table.TakeAll(start, []limiter.Item{{Limit: l, Key: "key", Hash: hash, Request: limiter.Request{Cost: cost}}}, out) {
+				if table.TakeAll(start, []limiter.Item{{
+					Limit: l, Key: "key", Hash: hash,
+					Request: limiter.Request{Cost: cost},
+				}}, out) {
 					sum += cost
 				}
 			case 1:
@@ -291,11 +409,14 @@ func TestOverridesSideBySide(t *testing.T) {
 			cost := int64(random.Intn(12) - 2)
 			got := table.Take(start, own, key, limiter.Hash(key), cost)
 			if want := believed.take(start, own.Spec, key, cost, true); got != want {
-				t.Fatalf("round %d, %s, cost %d under %+v:\n got %+v\nwant %+v", round, key, cost, own.Spec, got, want)
+				t.Fatalf("round %d, %s, cost %d under %+v:\n got %+v\nwant %+v", round, key, cost,
+					own.Spec, got, want)
 			}
 			if round%50 == 0 {
 				table.Sweep(start, 500)
-				table.Changed(start, func(_ uint64, e limiter.Entry) { copied.Import(start, &e, true) })
+				table.Changed(start, func(_ uint64, e limiter.Entry) {
+					copied.Import(start, &e, true)
+				})
 			}
 		}
 		table.Changed(start, func(_ uint64, e limiter.Entry) { copied.Import(start, &e, true) })
@@ -337,7 +458,10 @@ func TestRestarted(t *testing.T) {
 		}
 		now := start
 		for range rapid.IntRange(1, 40).Draw(t, "requests") {
-			now += limiter.Instant(rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute, 10 * time.Minute}).Draw(t, "step"))
+			now += limiter.Instant(rapid.SampledFrom([]time.Duration{
+				0, time.Second, time.Minute,
+				10 * time.Minute,
+			}).Draw(t, "step"))
 			i := rapid.IntRange(0, len(specs)-1).Draw(t, "limit")
 			key := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")
 			hash, cost := limiter.Hash(key), rapid.Int64Range(0, 12).Draw(t, "cost")
@@ -358,13 +482,17 @@ func TestRestarted(t *testing.T) {
 			var got limiter.Decision
 			if rapid.Bool().Draw(t, "at once") {
 				out := make([]limiter.Decision, 1)
-				table.TakeAll(now, []limiter.Item{{Limit: l, Key: key, Hash: hash, Request: limiter.Request{Cost: cost}}}, out)
+				table.TakeAll(now, []limiter.Item{{
+					Limit: l, Key: key, Hash: hash,
+					Request: limiter.Request{Cost: cost},
+				}}, out)
 				got = out[0]
 			} else {
 				got = table.Take(now, l, key, hash, cost)
 			}
 			if got != want {
-				t.Fatalf("cost %d of %s under %+v:\n got %+v\nwant %+v", cost, key, l.Spec, got, want)
+				t.Fatalf("cost %d of %s under %+v:\n got %+v\nwant %+v", cost, key, l.Spec, got,
+					want)
 			}
 		}
 	})
@@ -385,7 +513,8 @@ func TestManyNamesakes(t *testing.T) {
 			now += limiter.Instant(time.Hour)
 			table.Sweep(now, 1<<20)
 		}
-		if d := take(time.Minute+time.Duration(i)*time.Millisecond, now); !d.Allowed || d.Restarted != (i%100 != 0) {
+		if d := take(time.Minute+time.Duration(i)*time.Millisecond, now); !d.Allowed ||
+			d.Restarted != (i%100 != 0) {
 			t.Fatalf("limit %d: %+v", i, d)
 		}
 	}
@@ -393,7 +522,8 @@ func TestManyNamesakes(t *testing.T) {
 
 func FuzzOverride(f *testing.F) {
 	for _, s := range []string{
-		"plan:pro/*", "10.0.0.0/8", "2001:db8::/32", `a\*`, "*", "a*b*c", "::ffff:1.2.3.4", "1.2.3.4/33", "fe80::1%eth0",
+		"plan:pro/*", "10.0.0.0/8", "2001:db8::/32", `a\*`, "*", "a*b*c", "::ffff:1.2.3.4",
+		"1.2.3.4/33", "fe80::1%eth0",
 	} {
 		f.Add(s, s)
 		f.Add(s, "10.1.2.3")
@@ -412,13 +542,15 @@ func FuzzOverride(f *testing.F) {
 			t.Errorf("%q without a star matches %q: %v", pattern, key, matches)
 		}
 		first := limiter.Override{Key: "x" + pattern, Limit: 99}
-		all, err := limiter.New(tenPerMinute, first, limiter.Override{Key: pattern, Limit: 98}, limiter.Override{Key: "*", Limit: 97})
+		all, err := limiter.New(tenPerMinute, first, limiter.Override{Key: pattern, Limit: 98},
+			limiter.Override{Key: "*", Limit: 97})
 		if err == nil {
 			want := int64(97)
 			if matches {
 				want = 98
 			}
-			if one, err := limiter.New(tenPerMinute, first); err == nil && one.For(key).Limit == 99 {
+			if one, err := limiter.New(tenPerMinute, first); err == nil &&
+				one.For(key).Limit == 99 {
 				want = 99
 			}
 			if got := all.For(key).Limit; got != want {

@@ -32,7 +32,8 @@ var perWords = map[string]time.Duration{
 // window of a calendar. It is called when s has all else.
 func (s *Spec) ReadPer(text string) (err error) {
 	c, named := CalendarNamed(text)
-	if named && s.Algorithm == FixedWindow && s.Anchor == Epoch && (c >= Weeks || s.TimeZone != "") {
+	if named && s.Algorithm == FixedWindow && s.Anchor == Epoch &&
+		(c >= Weeks || s.TimeZone != "") {
 		s.Calendar, s.Per = c, c.Per()
 		return nil
 	}
@@ -48,7 +49,8 @@ func ParsePer(text string) (time.Duration, error) {
 		return d, nil
 	}
 	if text == "month" || text == "year" {
-		return 0, fmt.Errorf("%ss differ in length, and only a fixed_window anchored at the epoch counts by them; %s", text, PerForms)
+		return 0, fmt.Errorf("%ss differ in length, and only a fixed_window anchored at the "+
+			"epoch counts by them; %s", text, PerForms)
 	}
 	sum := time.Duration(0)
 	for rest := text; ; {

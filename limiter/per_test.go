@@ -11,14 +11,18 @@ import (
 
 func TestParsePer(t *testing.T) {
 	for s, want := range map[string]time.Duration{
-		"10ms": 10 * time.Millisecond, "1h30m": 90 * time.Minute, "1d": 24 * time.Hour, "2w": 14 * 24 * time.Hour,
+		"10ms": 10 * time.Millisecond, "1h30m": 90 * time.Minute, "1d": 24 * time.Hour,
+		"2w":     14 * 24 * time.Hour,
 		"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
 	} {
 		if d, err := limiter.ParsePer(s); err != nil || d != want {
 			t.Errorf("%s: %v, %v; want %v", s, d, err, want)
 		}
 	}
-	for _, s := range []string{"", "d", "w", "-1d", "1.5d", "99999999999999d", "1 m", "year", "1y", "1mo"} {
+	for _, s := range []string{
+		"", "d", "w", "-1d", "1.5d", "99999999999999d", "1 m", "year", "1y",
+		"1mo",
+	} {
 		if d, err := limiter.ParsePer(s); err == nil {
 			t.Errorf("%q is %v", s, d)
 		}
@@ -29,14 +33,16 @@ func TestParsePer(t *testing.T) {
 // that shows the text.
 func FuzzPer(f *testing.F) {
 	for _, text := range []string{
-		"1h30m", "minute", "month", "1w1d", "0s", "99999999999999999999w", "1ms1ms", "", "-1s", "٣s",
+		"1h30m", "minute", "month", "1w1d", "0s", "99999999999999999999w", "1ms1ms", "", "-1s",
+		"٣s",
 	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := limiter.ParsePer(text)
 		if err != nil {
-			shown := text == "month" || text == "year" || strings.Contains(err.Error(), fmt.Sprintf("%.40q", text))
+			shown := text == "month" || text == "year" ||
+				strings.Contains(err.Error(), fmt.Sprintf("%.40q", text))
 			if d != 0 || !shown {
 				t.Fatalf("%q is %v and the error %v", text, d, err)
 			}

@@ -21,14 +21,26 @@ var pictured = []struct {
 	{"gcra", limiter.Spec{Algorithm: limiter.GCRA}},
 	{"gcra, burst: 1", limiter.Spec{Algorithm: limiter.GCRA, Burst: 1}},
 	{"fixed_window", limiter.Spec{Algorithm: limiter.FixedWindow}},
-	{"fixed_window, first_hit", limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit}},
+	{"fixed_window, first_hit", limiter.Spec{
+		Algorithm: limiter.FixedWindow,
+		Anchor:    limiter.FirstHit,
+	}},
 	{"sliding_window", limiter.Spec{Algorithm: limiter.SlidingWindow}},
 	{"sliding_log", limiter.Spec{Algorithm: limiter.SlidingLog}},
 	{"sliding_log, min_gap: 1s", limiter.Spec{Algorithm: limiter.SlidingLog, MinGap: time.Second}},
 	{"sliding_counter, 5 buckets", limiter.Spec{Algorithm: limiter.SlidingCounter, Buckets: 5}},
-	{"the same, lenient", limiter.Spec{Algorithm: limiter.SlidingCounter, Buckets: 5, Lenient: true}},
-	{"token_bucket, first_hit", limiter.Spec{Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit}},
-	{"the same, strict", limiter.Spec{Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Strict: true}},
+	{"the same, lenient", limiter.Spec{
+		Algorithm: limiter.SlidingCounter, Buckets: 5,
+		Lenient: true,
+	}},
+	{"token_bucket, first_hit", limiter.Spec{
+		Algorithm: limiter.TokenBucket,
+		Anchor:    limiter.FirstHit,
+	}},
+	{"the same, strict", limiter.Spec{
+		Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit,
+		Strict: true,
+	}},
 	{"leaky_bucket, burst: 4", limiter.Spec{Algorithm: limiter.LeakyBucket, Burst: 4}},
 }
 
@@ -40,7 +52,8 @@ const offered = "0010100044440000001111111111222222222222"
 func picture(t *testing.T) string {
 	var b strings.Builder
 	line := func(title, seconds, most string) {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("%-27s%s  %s", title, seconds, most), " ") + "\n")
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-27s%s  %s", title, seconds, most), " ") +
+			"\n")
 	}
 	line("", "0s        10s       20s       30s       ", "most in 10s")
 	line("requests", offered, "")
@@ -53,7 +66,8 @@ func picture(t *testing.T) string {
 		for s, digit := range offered {
 			n, requests := 0, int(digit-'0')
 			for i := range requests {
-				now := noon.Add(time.Duration(s)*time.Second + time.Duration(i)*time.Second/time.Duration(requests))
+				now := noon.Add(time.Duration(s)*time.Second +
+					time.Duration(i)*time.Second/time.Duration(requests))
 				if d := table.Take(now, l, "alice", limiter.Hash("alice"), 1); d.Allowed {
 					n++
 					admitted = append(admitted, now.Add(d.Delay))
@@ -87,7 +101,8 @@ func mostWithin(at []limiter.Instant, d time.Duration) (most int) {
 
 // Promise: the pictures of the documents are drawn by the arithmetic itself.
 func TestPictures(t *testing.T) {
-	const name, begin, end = "../docs/concepts.md", "<!-- pictures: go test ./limiter -run TestPictures -update-docs -->\n```text\n", "```\n<!-- end of the pictures -->"
+	const name, begin, end = "../docs/concepts.md", "<!-- pictures: go test ./limiter -run " +
+		"TestPictures -update-docs -->\n```text\n", "```\n<!-- end of the pictures -->"
 	page, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +118,7 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if drawn != want {
-		t.Errorf("%s draws other pictures; go test ./limiter -run TestPictures -update-docs\n%s", name, want)
+		t.Errorf("%s draws other pictures; go test ./limiter -run TestPictures -update-docs\n%s",
+			name, want)
 	}
 }

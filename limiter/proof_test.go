@@ -35,7 +35,8 @@ func TestProofIsThere(t *testing.T) {
 	}
 	for _, n := range named {
 		if name := string(n[1]); !declared[name] {
-			t.Errorf("PROOF.md names %s, which does not exist: name what proves that promise now", name)
+			t.Errorf("PROOF.md names %s, which does not exist: name what proves that promise now",
+				name)
 		}
 	}
 }

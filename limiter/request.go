@@ -24,11 +24,20 @@ type Request struct {
 func (l *Limit) Accepts(r *Request) error {
 	switch {
 	case r.Strict && (l.Algorithm != TokenBucket || l.Anchor != FirstHit):
-		return &SpecError{"strict", "puts a refill off, and is for a token_bucket with anchor first_hit"}
+		return &SpecError{
+			"strict",
+			"puts a refill off, and is for a token_bucket with anchor first_hit",
+		}
 	case r.Drain && l.CountRejected && !l.Drain:
-		return &SpecError{"drain", "is not for a limit with count_rejected, which counts what it refuses as it is"}
+		return &SpecError{
+			"drain",
+			"is not for a limit with count_rejected, which counts what it refuses as it is",
+		}
 	case r.Timed && !l.ClientTime:
-		return &SpecError{"at_ms", "is for a limit with client_time; this one goes by its owner's clock"}
+		return &SpecError{
+			"at_ms",
+			"is for a limit with client_time; this one goes by its owner's clock",
+		}
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func askAll(t *testing.T, l *limiter.Limit, rows []asking) (last limiter.Decisio
 	for i, row := range rows {
 		last = table.Do(limiter.Instant(row.at), l, "k", 1, row.r)
 		if last.Allowed != row.yes || last.Remaining != row.left {
-			t.Errorf("row %d, at %v, %+v: %+v; want allowed %v with %d left", i, row.at, row.r, last, row.yes, row.left)
+			t.Errorf("row %d, at %v, %+v: %+v; want allowed %v with %d left", i, row.at, row.r,
+				last, row.yes, row.left)
 		}
 	}
 	return last
@@ -37,7 +38,10 @@ func TestReport(t *testing.T) {
 	const s = time.Second
 	for _, spec := range []limiter.Spec{
 		{Algorithm: limiter.GCRA, Limit: 10, Per: 10 * s, MaxDebt: 5},
-		{Algorithm: limiter.TokenBucket, Limit: 10, Refill: 1, Per: s, MaxDebt: 5, Anchor: limiter.FirstHit},
+		{
+			Algorithm: limiter.TokenBucket, Limit: 10, Refill: 1, Per: s, MaxDebt: 5,
+			Anchor: limiter.FirstHit,
+		},
 		{Algorithm: limiter.LeakyBucket, Limit: 10, Burst: 9, Per: 10 * s, MaxDebt: 5},
 	} {
 		spec.Name = "paid"
@@ -56,23 +60,33 @@ func TestReport(t *testing.T) {
 			{110 * s, take(10), false, 0},
 		})
 		if d.RetryAfter != 15*s {
-			t.Errorf("%v: ten units after a debt of 5 come in %v, want 15s", spec.Algorithm, d.RetryAfter)
+			t.Errorf("%v: ten units after a debt of 5 come in %v, want 15s", spec.Algorithm,
+				d.RetryAfter)
 		}
 	}
 	// A window owes what it has counted beyond its limit, as long as it counts it.
-	askAll(t, mustNew(t, limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 10, Per: 10 * s, MaxDebt: 5}), []asking{
+	askAll(t, mustNew(t, limiter.Spec{
+		Name: "window", Algorithm: limiter.FixedWindow, Limit: 10,
+		Per: 10 * s, MaxDebt: 5,
+	}), []asking{
 		{100 * s, report(12), true, 0},
 		{100 * s, take(-2), true, 0},
 		{100 * s, take(-1), true, 1},
 		{110 * s, take(10), true, 0},
 	})
-	askAll(t, mustNew(t, limiter.Spec{Name: "sliding", Algorithm: limiter.SlidingWindow, Limit: 10, Per: 10 * s, MaxDebt: 10}), []asking{
+	askAll(t, mustNew(t, limiter.Spec{
+		Name: "sliding", Algorithm: limiter.SlidingWindow, Limit: 10,
+		Per: 10 * s, MaxDebt: 10,
+	}), []asking{
 		{100 * s, report(99), true, 0}, // 20
 		{115 * s, take(1), false, 0},   // 10 of them count
 		{116 * s, take(2), true, 0},    // 8
 	})
 	// Without a debt a report takes what there is, and a log has no gap for it.
-	askAll(t, mustNew(t, limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 3, Per: 10 * s, MinGap: s}), []asking{
+	askAll(t, mustNew(t, limiter.Spec{
+		Name: "log", Algorithm: limiter.SlidingLog, Limit: 3,
+		Per: 10 * s, MinGap: s,
+	}), []asking{
 		{100 * s, take(1), true, 2},
 		{100 * s, take(1), false, 2},
 		{100 * s, report(1), true, 1},
@@ -86,7 +100,8 @@ func TestReport(t *testing.T) {
 func TestSession(t *testing.T) {
 	const s = time.Second
 	l := mustNew(t, limiter.Spec{
-		Name: "visit", Algorithm: limiter.TokenBucket, Limit: 1, Per: 1800 * s, Anchor: limiter.FirstHit, Sessions: true, ClientTime: true,
+		Name: "visit", Algorithm: limiter.TokenBucket, Limit: 1, Per: 1800 * s,
+		Anchor: limiter.FirstHit, Sessions: true, ClientTime: true,
 	})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 	for _, row := range []struct {
@@ -105,9 +120,11 @@ func TestSession(t *testing.T) {
 		{6601 * s, -1, true, 6600 * s},
 		{6602 * s, 1, true, 6602 * s},
 	} {
-		d := table.Do(limiter.Instant(row.at), l, "k", 1, limiter.Request{Cost: row.cost, Drain: true})
+		d := table.Do(limiter.Instant(row.at), l, "k", 1,
+			limiter.Request{Cost: row.cost, Drain: true})
 		if d.Allowed != row.yes || time.Duration(d.Session)*time.Millisecond != row.want {
-			t.Errorf("at %v, cost %d: %+v; want allowed %v in the session of %v", row.at, row.cost, d, row.yes, row.want)
+			t.Errorf("at %v, cost %d: %+v; want allowed %v in the session of %v", row.at, row.cost,
+				d, row.yes, row.want)
 		}
 	}
 }
@@ -116,7 +133,10 @@ func TestSession(t *testing.T) {
 // forgotten by the table's.
 func TestClientTime(t *testing.T) {
 	const s = time.Second
-	l := mustNew(t, limiter.Spec{Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 2, Per: 10 * s, Anchor: limiter.FirstHit, ClientTime: true})
+	l := mustNew(t, limiter.Spec{
+		Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 2,
+		Per: 10 * s, Anchor: limiter.FirstHit, ClientTime: true,
+	})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 	ask := func(now, at time.Duration, want bool) {
 		t.Helper()
@@ -141,8 +161,12 @@ func TestClientTime(t *testing.T) {
 	ask(24*s-1, 30*s, false)
 	table.Sweep(start.Add(34*s-1), 1<<10)
 	ask(34*s-1, 30*s, true)
-	if d := table.Do(start, mustNew(t, limiter.Spec{Name: "own", Algorithm: limiter.GCRA, Limit: 1, Per: s}), "k", 1,
-		limiter.Request{Cost: 1, At: 5, Timed: true, Strict: true}); !d.Allowed || d.ResetAfter != s {
+	if d := table.Do(start, mustNew(t, limiter.Spec{
+		Name: "own", Algorithm: limiter.GCRA, Limit: 1,
+		Per: s,
+	}), "k", 1,
+		limiter.Request{Cost: 1, At: 5, Timed: true, Strict: true}); !d.Allowed ||
+		d.ResetAfter != s {
 		t.Errorf("a limit that goes by its own clock: %+v", d)
 	}
 }
@@ -166,10 +190,14 @@ func TestDrained(t *testing.T) {
 			continue
 		}
 		alone := table.Peek(start, l, "k", 1, 4)
-		if d.Allowed || d.Drained != 3 || d.Remaining != 0 || d.RetryAfter != alone.RetryAfter || d.RetryAfter <= 0 {
+		if d.Allowed || d.Drained != 3 || d.Remaining != 0 || d.RetryAfter != alone.RetryAfter ||
+			d.RetryAfter <= 0 {
 			t.Errorf("%s: %+v, and then %+v", spec.Name, d, alone)
 		}
-		if d := table.Do(start, l, "new", 2, limiter.Request{Cost: 6, Drain: true}); d.Drained != 5 || d.RetryAfter != limiter.Never {
+		if d := table.Do(start, l, "new", 2, limiter.Request{
+			Cost:  6,
+			Drain: true,
+		}); d.Drained != 5 || d.RetryAfter != limiter.Never {
 			t.Errorf("%s: six of five: %+v", spec.Name, d)
 		}
 		if d := table.Take(start, l, "new", 2, 1); d.Allowed {
@@ -181,7 +209,10 @@ func TestDrained(t *testing.T) {
 // TestAccepts: what a limit does not have is said with the field's name.
 func TestAccepts(t *testing.T) {
 	plain := limiter.Spec{Name: "x", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute}
-	tokens := limiter.Spec{Name: "x", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Minute, Anchor: limiter.FirstHit, ClientTime: true}
+	tokens := limiter.Spec{
+		Name: "x", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Minute,
+		Anchor: limiter.FirstHit, ClientTime: true,
+	}
 	for _, c := range []struct {
 		spec  limiter.Spec
 		r     limiter.Request
@@ -194,7 +225,8 @@ func TestAccepts(t *testing.T) {
 	} {
 		err := mustNew(t, c.spec).Accepts(&c.r)
 		var bad *limiter.SpecError
-		if c.field == "" && err != nil || c.field != "" && (!errors.As(err, &bad) || bad.Field != c.field || strings.Contains(bad.Reason, "%!")) {
+		if c.field == "" && err != nil || c.field != "" &&
+			(!errors.As(err, &bad) || bad.Field != c.field || strings.Contains(bad.Reason, "%!")) {
 			t.Errorf("%+v: %v, want a fault of %q", c.r, err, c.field)
 		}
 	}
@@ -202,7 +234,10 @@ func TestAccepts(t *testing.T) {
 
 // TestTogether: the one answer of several limits.
 func TestTogether(t *testing.T) {
-	yes := limiter.Decision{Allowed: true, Limit: 10, Remaining: 4, RetryAfter: limiter.Never, ResetAfter: 5, Delay: 2}
+	yes := limiter.Decision{
+		Allowed: true, Limit: 10, Remaining: 4, RetryAfter: limiter.Never,
+		ResetAfter: 5, Delay: 2,
+	}
 	no := limiter.Decision{Limit: 3, Remaining: 1, RetryAfter: 7, ResetAfter: 9}
 	later := limiter.Decision{Limit: 8, Remaining: 2, RetryAfter: 8, ResetAfter: 8}
 	never := limiter.Decision{Limit: 1, Remaining: 1, RetryAfter: limiter.Never}
@@ -212,9 +247,18 @@ func TestTogether(t *testing.T) {
 	}{
 		{[]limiter.Decision{yes}, yes},
 		{[]limiter.Decision{yes, yes}, yes},
-		{[]limiter.Decision{yes, no}, limiter.Decision{Limit: 3, Remaining: 1, RetryAfter: 7, ResetAfter: 9, Delay: 2}},
-		{[]limiter.Decision{no, yes, later}, limiter.Decision{Limit: 3, Remaining: 1, RetryAfter: 8, ResetAfter: 9, Delay: 2}},
-		{[]limiter.Decision{later, never, no}, limiter.Decision{Limit: 1, Remaining: 1, RetryAfter: limiter.Never, ResetAfter: 9}},
+		{[]limiter.Decision{yes, no}, limiter.Decision{
+			Limit: 3, Remaining: 1, RetryAfter: 7,
+			ResetAfter: 9, Delay: 2,
+		}},
+		{[]limiter.Decision{no, yes, later}, limiter.Decision{
+			Limit: 3, Remaining: 1, RetryAfter: 8,
+			ResetAfter: 9, Delay: 2,
+		}},
+		{
+			[]limiter.Decision{later, never, no},
+			limiter.Decision{Limit: 1, Remaining: 1, RetryAfter: limiter.Never, ResetAfter: 9},
+		},
 	} {
 		if got := limiter.Together(c.ds); got != c.want {
 			t.Errorf("%+v together are %+v, want %+v", c.ds, got, c.want)

@@ -16,7 +16,10 @@ func TestTakesBesideHolds(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20})
 	book, now, hash := NewLedger(table, nil), Instant(time.Hour), Hash("key")
 	for i := range uint64(2) {
-		r := HoldRequest{ID: HoldID{1, i}, Limit: l, Key: "key", Hash: hash, Units: 20, TTL: time.Minute}
+		r := HoldRequest{
+			ID: HoldID{1, i}, Limit: l, Key: "key", Hash: hash, Units: 20,
+			TTL: time.Minute,
+		}
 		if !book.Open(now, []HoldRequest{r}, make([]Decision, 1)) {
 			t.Fatal("refused")
 		}
@@ -34,8 +37,10 @@ func TestTakesBesideHolds(t *testing.T) {
 		{Request{Cost: 50}, true, 0, 0},
 		{Request{Cost: -30}, true, 30, 0},
 	} {
-		if d := table.Do(now, l, "key", hash, c.Request); d.Allowed != c.allowed || d.Remaining != c.remaining || d.Drained != c.drained {
-			t.Errorf("%+v: %+v; want %t, %d and %d", c.Request, d, c.allowed, c.remaining, c.drained)
+		if d := table.Do(now, l, "key", hash, c.Request); d.Allowed != c.allowed ||
+			d.Remaining != c.remaining || d.Drained != c.drained {
+			t.Errorf("%+v: %+v; want %t, %d and %d", c.Request, d, c.allowed, c.remaining,
+				c.drained)
 		}
 	}
 	for i := range uint64(2) {

@@ -59,7 +59,9 @@ func (rs *rules) joinLocked(r *rule, l *Limit) {
 		rs.names[l.Name] = r.namesakes
 	}
 	r.namesakes.count++
-	latest := with(r, r.namesakes.rules.Load(), func(other *rule) bool { return other.limit.Load().sameIdentity(l) })
+	latest := with(r, r.namesakes.rules.Load(), func(other *rule) bool {
+		return other.limit.Load().sameIdentity(l)
+	})
 	*latest = (*latest)[:min(len(*latest), maxNamesakes)]
 	r.namesakes.rules.Store(latest)
 }
@@ -164,7 +166,10 @@ type ruleIndex struct {
 }
 
 func newRuleIndex(size int) *ruleIndex {
-	return &ruleIndex{probe: make([]atomic.Pointer[rule], size), rules: make([]atomic.Pointer[rule], size/2)}
+	return &ruleIndex{
+		probe: make([]atomic.Pointer[rule], size),
+		rules: make([]atomic.Pointer[rule], size/2),
+	}
 }
 
 // add makes r known. Its number comes first: a reader that finds r may ask for it by number.
@@ -194,7 +199,8 @@ func (r *rule) shutFor(now Instant, l *Limit, w []int64) {
 	if until == 0 {
 		until = 1
 	}
-	for old := r.shut.Load(); (old == 0 || old < until) && !r.shut.CompareAndSwap(old, until); old = r.shut.Load() {
+	for old := r.shut.Load(); (old == 0 || old < until) &&
+		!r.shut.CompareAndSwap(old, until); old = r.shut.Load() {
 	}
 }
 

@@ -41,7 +41,8 @@ func TestGroupMeetsReclaiming(t *testing.T) {
 	if !<-done || out[0].Remaining != 3 || out[1].Remaining != 3 {
 		t.Errorf("%+v", out)
 	}
-	if again := table.rules.index.Load().find(l); again == nil || again == r || again.live.Load() != 2 {
+	if again := table.rules.index.Load().find(l); again == nil || again == r ||
+		again.live.Load() != 2 {
 		t.Errorf("the entries belong to %+v, and the limit that was reclaimed was %p", again, r)
 	}
 	table.check(t)
@@ -52,7 +53,10 @@ func TestGroupMeetsReclaiming(t *testing.T) {
 func TestNewcomersDoNotReclaimOneByOne(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	learn := func(i int) *rule {
-		return table.rules.learn(mustBe(New(Spec{Name: fmt.Sprint(i), Algorithm: GCRA, Limit: 5, Per: time.Hour})), table.shards)
+		return table.rules.learn(mustBe(New(Spec{
+			Name: fmt.Sprint(i), Algorithm: GCRA, Limit: 5,
+			Per: time.Hour,
+		})), table.shards)
 	}
 	var r *rule
 	for i := range maxRules {

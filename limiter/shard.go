@@ -94,7 +94,9 @@ func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
 // charge decides on a key without an entry, which begins from w, and reports whether w has to be
 // kept, and what debt is surely the key's own. bound says that w comes from the sketch. There is
 // nothing to give back to such a key, its cells are not its alone, but a credit may be given.
-func (s *shard) charge(now Instant, t *target, w []int64, bound bool, r *Request, d *Decision) (own debt, charged bool) {
+func (s *shard) charge(
+	now Instant, t *target, w []int64, bound bool, r *Request, d *Decision,
+) (own debt, charged bool) {
 	if r.Cost < 0 && !bound && t.limit.credits() {
 		t.limit.answer(w, now, r, d)
 		return debt{}, true
@@ -218,10 +220,12 @@ func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 // have come. own is the part of its debt that is surely its own; changed says that Changed has to
 // tell. It reports false if there is no room for either.
 func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) bool {
-	o := &owner{mix: t.mix, rule: t.rule.id, key: t.key, cells: 1, listed: changed && s.changed != nil}
+	o := &owner{mix: t.mix, rule: t.rule.id, key: t.key, cells: 1, listed: changed &&
+		s.changed != nil}
 	if len(t.key) <= MaxKey {
 		index := s.rules.index.Load()
-		if s.entries.insert(now, index, o, w) || s.evictFor(now, index, o, len(w), own) && s.entries.insert(now, index, o, w) {
+		if s.entries.insert(now, index, o, w) || s.evictFor(now, index, o, len(w), own) &&
+			s.entries.insert(now, index, o, w) {
 			if o.listed {
 				s.changed.append(t.mix, t.rule.id)
 			}
@@ -297,7 +301,10 @@ func (st *store) fit(i int, l *Limit) bool {
 	}
 	w := make([]int64, l.words())
 	l.refit(w, st.state(old))
-	return st.replace(i, &owner{mix: old.mix(), rule: old.rule(), key: strings.Clone(st.key(old)), cells: old.cells()}, w)
+	return st.replace(i, &owner{
+		mix: old.mix(), rule: old.rule(), key: strings.Clone(st.key(old)),
+		cells: old.cells(),
+	}, w)
 }
 
 // replace gives slot i another state, of another length. It reports false if there is no room.

@@ -154,7 +154,8 @@ type instants struct {
 func logOf(w []int64) instants {
 	g := instants{int(w[0] & 0xffff), int(w[0] >> 16 & 0xffff), int(w[0] >> 32), w[1:]}
 	size := len(g.ring)
-	if g.n > size || g.oldest > max(0, size-1) || g.older < 0 || g.older > MaxLog || g.older > 0 && (g.n < size || size == 0) {
+	if g.n > size || g.oldest > max(0, size-1) || g.older < 0 || g.older > MaxLog || g.older > 0 &&
+		(g.n < size || size == 0) {
 		return instants{n: size, ring: g.ring}
 	}
 	return g

@@ -38,15 +38,19 @@ func (s *Spec) fill() {
 func (s *Spec) check() error {
 	switch {
 	case len(s.Name) < 1 || len(s.Name) > MaxName:
-		return &SpecError{"name", fmt.Sprintf("has %d bytes; 1 to %d are accepted", len(s.Name), MaxName)}
+		return &SpecError{"name", fmt.Sprintf("has %d bytes; 1 to %d are accepted", len(s.Name),
+			MaxName)}
 	case !utf8.ValidString(s.Name) || strings.ContainsFunc(s.Name, isControl):
-		return &SpecError{"name", fmt.Sprintf("%q is not UTF-8 text without control characters", s.Name)}
+		return &SpecError{"name", fmt.Sprintf("%q is not UTF-8 text without control characters",
+			s.Name)}
 	case s.Algorithm < GCRA || s.Algorithm > Concurrency:
 		return &SpecError{"algorithm", "is missing or unknown; there is: " + AlgorithmNames()}
 	case s.Limit < 1 || s.Limit > s.mostTokens():
-		return &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", s.Limit, s.mostTokens())}
+		return &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", s.Limit,
+			s.mostTokens())}
 	case s.Per < MinPer || s.Per > s.longestPer():
-		return &SpecError{"per", fmt.Sprintf("is %v; %v to %v are accepted", s.Per, MinPer, s.longestPer())}
+		return &SpecError{"per", fmt.Sprintf("is %v; %v to %v are accepted", s.Per, MinPer,
+			s.longestPer())}
 	}
 	return s.checkChoices()
 }
@@ -65,9 +69,13 @@ func (s *Spec) checkChoices() error {
 	case s.OnDeny > DenyShadow:
 		return &SpecError{"on_deny", "is unknown; reject and shadow are accepted"}
 	case len(s.Override) > MaxPattern:
-		return &SpecError{"override", fmt.Sprintf("has %d bytes; at most %d are accepted", len(s.Override), MaxPattern)}
+		return &SpecError{"override", fmt.Sprintf("has %d bytes; at most %d are accepted",
+			len(s.Override), MaxPattern)}
 	case s.Unlimited && s.Override == "":
-		return &SpecError{"unlimited", "is for an override; a limit that limits nothing can be left out"}
+		return &SpecError{
+			"unlimited",
+			"is for an override; a limit that limits nothing can be left out",
+		}
 	}
 	return nil
 }
@@ -113,13 +121,19 @@ var ownFields = [...]struct {
 	{"per", everywhere, nil, (*Spec).refuseCalendarPer},
 	{"time_zone", everywhere, nil, (*Spec).refuseTimeZone},
 	{"count_rejected", everywhere, nil, (*Spec).refuseCountRejected},
-	{"min_gap", setOf(SlidingLog), func(s *Spec) bool { return s.MinGap != 0 }, (*Spec).refuseMinGap},
-	{"refill", setOf(TokenBucket), func(s *Spec) bool { return s.Refill != 0 }, (*Spec).refuseRefill},
+	{"min_gap", setOf(SlidingLog), func(s *Spec) bool {
+		return s.MinGap != 0
+	}, (*Spec).refuseMinGap},
+	{"refill", setOf(TokenBucket), func(s *Spec) bool {
+		return s.Refill != 0
+	}, (*Spec).refuseRefill},
 	{"strict", setOf(TokenBucket), func(s *Spec) bool { return s.Strict }, (*Spec).refuseStrict},
 	{"drain", setOf(TokenBucket, FixedWindow), func(s *Spec) bool { return s.Drain }, nil},
 	{"client_time", setOf(TokenBucket), func(s *Spec) bool { return s.ClientTime }, nil},
 	{"per", everywhere, nil, (*Spec).refuseClientPer},
-	{"sessions", setOf(TokenBucket), func(s *Spec) bool { return s.Sessions }, (*Spec).refuseSessions},
+	{"sessions", setOf(TokenBucket), func(s *Spec) bool {
+		return s.Sessions
+	}, (*Spec).refuseSessions},
 	{"max_debt", indebted, func(s *Spec) bool { return s.MaxDebt != 0 }, nil},
 	{"consistency", everywhere, nil, (*Spec).refuseConsistency},
 	{"unsettled", everywhere, nil, (*Spec).refuseUnsettled},
@@ -136,7 +150,10 @@ func (s *Spec) checkOwn() error {
 		field := &ownFields[i]
 		if !field.has.has(s.Algorithm) {
 			if field.set != nil && field.set(s) {
-				return &SpecError{field.name, fmt.Sprintf("a %v has none; leave it out", s.Algorithm)}
+				return &SpecError{
+					field.name,
+					fmt.Sprintf("a %v has none; leave it out", s.Algorithm),
+				}
 			}
 			continue
 		}
@@ -152,7 +169,9 @@ func (s *Spec) checkOwn() error {
 
 func (s *Spec) refuseLog() string {
 	if s.Algorithm == SlidingLog && s.Limit > MaxLog {
-		return fmt.Sprintf("is %d; a sliding_log keeps an instant for each unit and accepts 1 to %d", s.Limit, MaxLog)
+		return fmt.Sprintf(
+			"is %d; a sliding_log keeps an instant for each unit and accepts 1 to %d", s.Limit,
+			MaxLog)
 	}
 	return ""
 }
@@ -179,7 +198,8 @@ func (s *Spec) refuseCalendar() string {
 	case s.Calendar > Years:
 		return "is no window of a calendar; minute, hour, day, week, month and year are accepted"
 	case s.Calendar != 0 && !calendars.has(s.Algorithm):
-		return fmt.Sprintf("a %v has no windows of a calendar; write a length, like 24h", s.Algorithm)
+		return fmt.Sprintf("a %v has no windows of a calendar; write a length, like 24h",
+			s.Algorithm)
 	}
 	return ""
 }
@@ -193,7 +213,8 @@ func (s *Spec) refuseCalendarAnchor() string {
 
 func (s *Spec) refuseCalendarPer() string {
 	if s.Calendar != 0 && s.Per != s.Calendar.Per() {
-		return fmt.Sprintf("is %v; windows of a calendar have their own length, leave it out", s.Per)
+		return fmt.Sprintf("is %v; windows of a calendar have their own length, leave it out",
+			s.Per)
 	}
 	return ""
 }
@@ -205,7 +226,8 @@ func (s *Spec) refuseTimeZone() string {
 	case s.Calendar == 0:
 		return "is for windows of a calendar: per minute, hour, day, week, month or year"
 	case !isZone(s.TimeZone):
-		return fmt.Sprintf("%.40q is unknown; names of the IANA database are accepted, like Europe/Berlin or UTC", s.TimeZone)
+		return fmt.Sprintf("%.40q is unknown; names of the IANA database are accepted, like "+
+			"Europe/Berlin or UTC", s.TimeZone)
 	}
 	return ""
 }
@@ -219,21 +241,24 @@ func (s *Spec) refuseCountRejected() string {
 
 func (s *Spec) refuseMinGap() string {
 	if s.MinGap < 0 || s.MinGap > s.Per {
-		return fmt.Sprintf("is %v; 0 to per, %v, are accepted, since what is older is forgotten", s.MinGap, s.Per)
+		return fmt.Sprintf("is %v; 0 to per, %v, are accepted, since what is older is forgotten",
+			s.MinGap, s.Per)
 	}
 	return ""
 }
 
 func (s *Spec) refuseRefill() string {
 	if s.Refill < 0 || s.Refill > s.mostTokens() {
-		return fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the limit", s.Refill, s.mostTokens())
+		return fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the limit", s.Refill,
+			s.mostTokens())
 	}
 	return ""
 }
 
 func (s *Spec) refuseStrict() string {
 	if s.Strict && s.Anchor == Epoch {
-		return "moves the refills, which an anchor at the epoch holds; leave it out, or make the anchor first_hit"
+		return "moves the refills, which an anchor at the epoch holds; leave it out, or make the " +
+			"anchor first_hit"
 	}
 	return ""
 }
@@ -255,16 +280,19 @@ func (s *Spec) refuseSessions() string {
 func (s *Spec) refuseConsistency() string {
 	switch {
 	case s.Consistency == Replicated && !indebted.has(s.Algorithm):
-		return fmt.Sprintf("a %v cannot be replicated, since it has no max_debt; use exact", s.Algorithm)
+		return fmt.Sprintf("a %v cannot be replicated, since it has no max_debt; use exact",
+			s.Algorithm)
 	case s.Consistency == Leased && !s.canLease():
-		return fmt.Sprintf("leased units of a %v would be spent without what it keeps to (delays, gaps, counting refusals, permits); use exact", s.Algorithm)
+		return fmt.Sprintf("leased units of a %v would be spent without what it keeps to "+
+			"(delays, gaps, counting refusals, permits); use exact", s.Algorithm)
 	}
 	return ""
 }
 
 func (s *Spec) refuseUnsettled() string {
 	if s.Consistency == Leased && s.Unsettled != UnsettledCharge {
-		return "release would give back what a node has spent of a lease before it died; use charge, or consistency exact"
+		return "release would give back what a node has spent of a lease before it died; use " +
+			"charge, or consistency exact"
 	}
 	return ""
 }
@@ -288,7 +316,8 @@ func (s *Spec) refuseMaxDebt() string {
 
 func (s *Spec) refuseBuckets() string {
 	if s.Buckets < 0 || s.Buckets > MaxBuckets {
-		return fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the default", s.Buckets, MaxBuckets)
+		return fmt.Sprintf("is %d; 1 to %d are accepted, or 0 for the default", s.Buckets,
+			MaxBuckets)
 	}
 	return ""
 }
@@ -299,7 +328,8 @@ func (s *Spec) canLease() bool {
 	case LeakyBucket, Concurrency:
 		return false
 	}
-	return s.MinGap == 0 && !s.CountRejected && !s.Drain && !s.Strict && !s.ClientTime && !s.Sessions
+	return s.MinGap == 0 && !s.CountRejected && !s.Drain && !s.Strict && !s.ClientTime &&
+		!s.Sessions
 }
 
 // mostTokens bounds limit and refill. A bucket with ClientTime has those of Smyte's limiter, where
@@ -322,19 +352,25 @@ func (s *Spec) longestPer() time.Duration {
 func (s *Spec) checkTogether() error {
 	switch {
 	case (s.Algorithm == GCRA || s.Algorithm == StatedBucket) && !fills(s.Burst, s.Limit, s.Per):
-		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v take over %d years to refill; burst/limit×per must be at most 2^61 ns",
+		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v take over %d years to "+
+			"refill; burst/limit×per must be at most 2^61 ns",
 			s.Burst, s.Limit, s.Per, MaxFill/MaxPer)}
 	case s.Algorithm == LeakyBucket && !fills(s.Burst+1, s.Limit, s.Per):
-		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v would wait for over %d years; (burst+1)/limit×per must be at most 2^61 ns",
+		return &SpecError{"burst", fmt.Sprintf("%d units at %d per %v would wait for over %d "+
+			"years; (burst+1)/limit×per must be at most 2^61 ns",
 			s.Burst, s.Limit, s.Per, MaxFill/MaxPer)}
 	case s.Algorithm == TokenBucket && !s.ClientTime && !s.fillsInTime():
-		return &SpecError{"refill", fmt.Sprintf("%d tokens, %d every %v, take over %d years to refill; limit/refill×per must be at most 2^61 ns",
+		return &SpecError{"refill", fmt.Sprintf("%d tokens, %d every %v, take over %d years to "+
+			"refill; limit/refill×per must be at most 2^61 ns",
 			s.Limit, s.Refill, s.Per, MaxFill/MaxPer)}
 	case s.MaxDebt > 0 && !s.paysInTime():
-		return &SpecError{"max_debt", fmt.Sprintf("%d units at %d per %v take over %d years to pay; with what a full bucket has it must be at most 2^61 ns",
+		return &SpecError{"max_debt", fmt.Sprintf("%d units at %d per %v take over %d years to "+
+			"pay; with what a full bucket has it must be at most 2^61 ns",
 			s.MaxDebt, s.Limit, s.Per, MaxFill/MaxPer)}
-	case s.Buckets != 0 && (s.Per%time.Duration(s.Buckets) != 0 || s.Per/time.Duration(s.Buckets) < time.Millisecond):
-		return &SpecError{"buckets", fmt.Sprintf("%d do not divide %v into equal parts of at least 1ms; divisors from 1 to %d are accepted",
+	case s.Buckets != 0 && (s.Per%time.Duration(s.Buckets) != 0 ||
+		s.Per/time.Duration(s.Buckets) < time.Millisecond):
+		return &SpecError{"buckets", fmt.Sprintf("%d do not divide %v into equal parts of at "+
+			"least 1ms; divisors from 1 to %d are accepted",
 			s.Buckets, s.Per, min(MaxBuckets, s.Per/time.Millisecond))}
 	}
 	return nil

@@ -22,12 +22,24 @@ var shapes = []Spec{
 	{Algorithm: FixedWindow, Limit: 6, Calendar: Months, TimeZone: "America/St_Johns"},
 	{Algorithm: SlidingWindow, Limit: 6, Per: time.Second},
 	{Algorithm: SlidingLog, Limit: 6, Per: time.Second},
-	{Algorithm: SlidingLog, Limit: 6, Per: time.Second, MinGap: time.Second / 5, CountRejected: true},
+	{
+		Algorithm: SlidingLog, Limit: 6, Per: time.Second, MinGap: time.Second / 5,
+		CountRejected: true,
+	},
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Refill: 4},
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second / 2, Refill: 3, Anchor: FirstHit},
-	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Anchor: FirstHit, Strict: true, Drain: true},
-	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, MaxDebt: 8, Anchor: FirstHit, Sessions: true},
-	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, Refill: 4, Anchor: FirstHit, ClientTime: true, Sessions: true},
+	{
+		Algorithm: TokenBucket, Limit: 6, Per: time.Second, Anchor: FirstHit, Strict: true,
+		Drain: true,
+	},
+	{
+		Algorithm: TokenBucket, Limit: 6, Per: time.Second, MaxDebt: 8, Anchor: FirstHit,
+		Sessions: true,
+	},
+	{
+		Algorithm: TokenBucket, Limit: 6, Per: time.Second, Refill: 4, Anchor: FirstHit,
+		ClientTime: true, Sessions: true,
+	},
 	{Algorithm: TokenBucket, Limit: 6, Per: time.Second, ClientTime: true, MaxDebt: 3},
 	{Algorithm: GCRA, Limit: 6, Per: time.Second, MaxDebt: 9},
 	{Algorithm: GCRA, Limit: 7, Per: time.Second, MaxDebt: 9},
@@ -49,7 +61,8 @@ func keepsPhase(l *Limit) bool { return l.Algorithm == TokenBucket && l.Anchor =
 
 func forEveryShape(t *testing.T, f func(*rapid.T, *Limit)) {
 	for _, s := range shapes {
-		s.Name = fmt.Sprintf("%v/%d/%v/%v/%v/%v/%v/%d", s.Algorithm, s.Anchor, s.CountRejected, s.Strict, s.Lenient, s.ClientTime, s.Sessions, s.MaxDebt)
+		s.Name = fmt.Sprintf("%v/%d/%v/%v/%v/%v/%v/%d", s.Algorithm, s.Anchor, s.CountRejected,
+			s.Strict, s.Lenient, s.ClientTime, s.Sessions, s.MaxDebt)
 		l := mustBe(New(s))
 		t.Run(s.Name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { f(t, l) }) })
 	}
@@ -78,7 +91,8 @@ func drawRequest(t *rapid.T, l *Limit, now Instant, name string) *Request {
 	flags := rapid.IntRange(0, 31).Draw(t, name+" flags")
 	r.Report, r.Drain, r.Strict, r.Timed = flags&17 == 17, flags&18 == 18, flags&20 == 20, flags&24 == 24
 	if r.Timed {
-		r.At = (now + Instant(rapid.Int64Range(-2*int64(l.Per), 2*int64(l.Per)).Draw(t, name+" at"))).Millis()
+		r.At = (now + Instant(rapid.Int64Range(-2*int64(l.Per), 2*int64(l.Per)).Draw(t,
+			name+" at"))).Millis()
 	}
 	return r
 }
@@ -129,7 +143,8 @@ func TestMergeGivesNothingBack(t *testing.T) {
 		}
 		bad := m.Allowed && !(one.Allowed && two.Allowed)
 		if cost == 0 { // else what they admit is charged
-			bad = m.Remaining > min(one.Remaining, two.Remaining) || m.ResetAfter < max(one.ResetAfter, two.ResetAfter)
+			bad = m.Remaining > min(one.Remaining, two.Remaining) ||
+				m.ResetAfter < max(one.ResetAfter, two.ResetAfter)
 		}
 		if bad {
 			t.Fatalf("%v at +%d: %v and %v make %v, which answers\n%+v instead of\n%+v and\n%+v",
@@ -176,9 +191,11 @@ func TestFreshIsNeverSeen(t *testing.T) {
 			t.Fatalf("%v %v: fresh is %v at %+v", l.Algorithm, w, l.fresh(w, at), d)
 		}
 		// a broken one may be later
-		if l.Algorithm != FixedWindow && !keepsPhase(l) && d.ResetAfter > 0 && d.ResetAfter < MaxFill {
+		if l.Algorithm != FixedWindow && !keepsPhase(l) && d.ResetAfter > 0 &&
+			d.ResetAfter < MaxFill {
 			if end := at.Add(d.ResetAfter); l.fresh(w, end-1) || !l.fresh(w, end) {
-				t.Fatalf("%v %v: after %v fresh is %v, and %v before", l.Algorithm, w, d.ResetAfter, l.fresh(w, end), l.fresh(w, end-1))
+				t.Fatalf("%v %v: after %v fresh is %v, and %v before", l.Algorithm, w, d.ResetAfter,
+					l.fresh(w, end), l.fresh(w, end-1))
 			}
 		}
 		if !l.fresh(w, at) {
@@ -194,12 +211,14 @@ func TestFreshIsNeverSeen(t *testing.T) {
 				// The forgotten phase was ahead of the new one. From here on the two have been
 				// charged differently.
 				if e.Allowed && !d.Allowed || e.Remaining > d.Remaining {
-					t.Fatalf("%v at %d, cost %d: a new phase admits more: %+v instead of %+v", l.Algorithm, at, cost, e, d)
+					t.Fatalf("%v at %d, cost %d: a new phase admits more: %+v instead of %+v",
+						l.Algorithm, at, cost, e, d)
 				}
 				return
 			}
 			if d != e {
-				t.Fatalf("%v at %d, cost %d: a fresh state answers %+v, zeros %+v", l.Algorithm, at, cost, d, e)
+				t.Fatalf("%v at %d, cost %d: a fresh state answers %+v, zeros %+v", l.Algorithm, at,
+					cost, d, e)
 			}
 		}
 	})
@@ -208,7 +227,10 @@ func TestFreshIsNeverSeen(t *testing.T) {
 // TestRefitGivesNothingBack: if a bucket's interval gets or loses a fraction, it keeps its debt in
 // time, at most a nanosecond more.
 func TestRefitGivesNothingBack(t *testing.T) {
-	whole, fraction := *newLimit(Spec{Algorithm: GCRA, Limit: 10, Burst: 10, Per: time.Minute}), *newLimit(Spec{Algorithm: GCRA, Limit: 7, Burst: 7, Per: time.Minute})
+	whole, fraction := *newLimit(Spec{
+		Algorithm: GCRA, Limit: 10, Burst: 10,
+		Per: time.Minute,
+	}), *newLimit(Spec{Algorithm: GCRA, Limit: 7, Burst: 7, Per: time.Minute})
 	w, two := make([]int64, 1), make([]int64, 2)
 	var d Decision
 	fraction.decide(two, 5, 3, &d)
@@ -251,7 +273,8 @@ func TestMostAdmitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(fmt.Sprintf("%v/%d/%v/%v/%v", l.Algorithm, l.Anchor, l.CountRejected, l.Strict, l.Lenient), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v/%d/%v/%v/%v", l.Algorithm, l.Anchor, l.CountRejected, l.Strict,
+			l.Lenient), func(t *testing.T) {
 			s := search{l: l, ticks: ticks, seen: map[searchState]bool{}}
 			s.from(0, searchState{}, 3*ticks)
 			if s.most != c.want {
@@ -308,7 +331,10 @@ func nibbles(x uint64) (sum int) {
 // TestSpanDivision: floor(a/e) of 128 by 128 bits is what schoolbook division by trying makes it.
 func TestSpanDivision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := span{rapid.Uint64Range(0, 1<<55).Draw(t, "ns"), rapid.Uint64Range(1, math.MaxUint64).Draw(t, "fraction")}
+		e := span{
+			rapid.Uint64Range(0, 1<<55).Draw(t, "ns"),
+			rapid.Uint64Range(1, math.MaxUint64).Draw(t, "fraction"),
+		}
 		if rapid.Bool().Draw(t, "below a nanosecond") {
 			e.ns = 0
 		}

@@ -156,7 +156,8 @@ func (st *store) hasKey(s *slot, key string) bool {
 	if !s.inlined() || len(key) < 8 {
 		return st.key(s) == key
 	}
-	return equalBytes(unsafe.Pointer(&s.body[s.head>>wordsAt&7]), unsafe.Pointer(unsafe.StringData(key)), uintptr(len(key)))
+	return equalBytes(unsafe.Pointer(&s.body[s.head>>wordsAt&7]),
+		unsafe.Pointer(unsafe.StringData(key)), uintptr(len(key)))
 }
 
 // equalBytes compares n bytes, 8 to 48, without a branch that depends on n: lengths of keys are

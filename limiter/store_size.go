@@ -131,7 +131,8 @@ func (st *store) relay(now Instant, rules *ruleIndex, capacity int) {
 	for i := first; i < top; i++ {
 		to = max(to, st.home(st.slots[i].mix()))
 		if to > i || to >= st.capacity+st.spill {
-			panic(fmt.Sprintf("limiter: slot %d of %d belongs to %d, which is not free", i, top, to))
+			panic(fmt.Sprintf("limiter: slot %d of %d belongs to %d, which is not free", i, top,
+				to))
 		}
 		st.move(to, i)
 		to++

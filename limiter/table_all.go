@@ -19,7 +19,9 @@ type Item struct {
 // now, for nothing was charged. Items of one key and limit add up. If one is Closed, all are.
 func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
-		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.TakeAll(now, items, out) })
+		return onlyCounted(items, out, func(items []Item, out []Decision) bool {
+			return t.TakeAll(now, items, out)
+		})
 	}
 	targets, locks := t.targetsOf(items)
 	if !t.lockAll(now, &locks, targets) {
@@ -98,7 +100,9 @@ func (t *Table) takeAllLocked(now Instant, items []Item, targets []target, out [
 
 // copyFor is the copy of the state that item i is decided on. The first item of a key has the state
 // of all.
-func copyFor(now Instant, t *Table, items []Item, targets []target, copies []stateCopy, i int) *stateCopy {
+func copyFor(
+	now Instant, t *Table, items []Item, targets []target, copies []stateCopy, i int,
+) *stateCopy {
 	x, c := &targets[i], &copies[i]
 	j := slices.IndexFunc(targets[:i], x.same)
 	if j < 0 {
@@ -120,7 +124,8 @@ func (c *stateCopy) decide(now Instant, s *shard, x *target, r *Request, d *Deci
 	switch {
 	case !c.entry && x.shut(now):
 		*d = noRoom(x.limit)
-	case reserved > 0 && r.Cost > 0 && !r.Report && !x.limit.admitsBeside(slices.Clone(c.now), now, r, reserved, d):
+	case reserved > 0 && r.Cost > 0 && !r.Report &&
+		!x.limit.admitsBeside(slices.Clone(c.now), now, r, reserved, d):
 	case c.entry || c.charged:
 		x.limit.answer(c.now, now, r, d)
 		c.charged = c.charged || r.Cost != 0

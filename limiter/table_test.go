@@ -23,19 +23,40 @@ var everyKind = []limiter.Spec{
 	{Name: "fraction", Algorithm: limiter.GCRA, Limit: 7, Per: time.Hour},
 	{Name: "fixed", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour},
 	{Name: "drained", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Drain: true},
-	{Name: "rejected", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, CountRejected: true},
-	{Name: "first hit", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Anchor: limiter.FirstHit},
+	{
+		Name: "rejected", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour,
+		CountRejected: true,
+	},
+	{
+		Name: "first hit", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour,
+		Anchor: limiter.FirstHit,
+	},
 	{Name: "sliding", Algorithm: limiter.SlidingWindow, Limit: 5, Per: time.Hour},
 	{Name: "log", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Hour},
-	{Name: "log of all", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Hour, CountRejected: true},
+	{
+		Name: "log of all", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Hour,
+		CountRejected: true,
+	},
 	{Name: "bucket", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Refill: 2},
-	{Name: "phase", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Refill: 3, Anchor: limiter.FirstHit},
+	{
+		Name: "phase", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Refill: 3,
+		Anchor: limiter.FirstHit,
+	},
 	{Name: "drain", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Hour, Drain: true},
 	{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 5, Per: time.Hour, Burst: 4},
-	{Name: "harsh", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 4, CountRejected: true},
-	{Name: "lenient", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 5, Lenient: true},
+	{
+		Name: "harsh", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 4,
+		CountRejected: true,
+	},
+	{
+		Name: "lenient", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Hour, Buckets: 5,
+		Lenient: true,
+	},
 	{Name: "permits", Algorithm: limiter.Concurrency, Limit: 5, Per: time.Hour, Buckets: 4},
-	{Name: "calendar", Algorithm: limiter.FixedWindow, Limit: 5, Calendar: limiter.Hours, Per: time.Hour, TimeZone: "Asia/Kathmandu"},
+	{
+		Name: "calendar", Algorithm: limiter.FixedWindow, Limit: 5, Calendar: limiter.Hours,
+		Per: time.Hour, TimeZone: "Asia/Kathmandu",
+	},
 	{Name: "stated window", Algorithm: limiter.StatedWindow, Limit: 5, Per: time.Hour},
 	{Name: "stated bucket", Algorithm: limiter.StatedBucket, Limit: 5, Per: time.Hour},
 }
@@ -75,7 +96,8 @@ func TestTwoLimitsOfOneKey(t *testing.T) {
 	hash := limiter.Hash("alice")
 	for _, s := range everyKind {
 		for _, l := range []*limiter.Limit{mustNew(t, s), mustNew(t, s).Share(3)} {
-			if d := table.Take(start, l, "alice", hash, l.Capacity()); !d.Allowed || d.Remaining != 0 {
+			if d := table.Take(start, l, "alice", hash, l.Capacity()); !d.Allowed ||
+				d.Remaining != 0 {
 				t.Errorf("%q: %+v", l.Name, d)
 			}
 			if d := table.Take(start, l, "alice", hash, 1); d.Allowed {
@@ -91,7 +113,10 @@ func TestTwoLimitsOfOneKey(t *testing.T) {
 // TestGrowth: no state is lost or mixed up while the table grows from nothing to a hundred thousand
 // keys.
 func TestGrowth(t *testing.T) {
-	l := mustNew(t, limiter.Spec{Name: "growth", Algorithm: limiter.FixedWindow, Limit: 1000, Per: time.Hour})
+	l := mustNew(t, limiter.Spec{
+		Name: "growth", Algorithm: limiter.FixedWindow, Limit: 1000,
+		Per: time.Hour,
+	})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20, Shards: 4})
 	key := func(i int) string { return fmt.Sprintf("%d-%s", i, strings.Repeat("x", i%97)) }
 	const keys = 100_000
@@ -101,7 +126,9 @@ func TestGrowth(t *testing.T) {
 		}
 	}
 	for i := range keys {
-		if d := table.Peek(start, l, key(i), limiter.Hash(key(i)), 0); d.Remaining != int64(999-i%500) {
+		if d := table.Peek(
+			start, l, key(i), limiter.Hash(key(i)), 0,
+		); d.Remaining != int64(999-i%500) {
 			t.Fatalf("key %d: %+v", i, d)
 		}
 	}
@@ -139,7 +166,8 @@ func TestFlood(t *testing.T) {
 				got := table.Take(now, l, key, limiter.Hash(key), cost)
 				if known[key] {
 					if want := believed.take(now, spec, key, cost, true); got != want {
-						t.Fatalf("keys up to %d bytes: %s, cost %d: got %+v, want %+v", maxKey, key, cost, got, want)
+						t.Fatalf("keys up to %d bytes: %s, cost %d: got %+v, want %+v", maxKey, key,
+							cost, got, want)
 					}
 				} else {
 					believed.follow(t, now, spec, key, cost, got)
@@ -191,7 +219,8 @@ func TestFloodInTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom(everyKind).Draw(t, "limit")
 		if spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit {
-			t.Skip("a bucket that loses its phase admits no more in a span, but earlier than one that has kept it")
+			t.Skip("a bucket that loses its phase admits no more in a span, but earlier than one " +
+				"that has kept it")
 		}
 		spec.Per, spec.Calendar, spec.TimeZone = time.Second, 0, ""
 		l := mustNew(t, spec)
@@ -234,7 +263,10 @@ func TestCellWindowLasts(t *testing.T) {
 		key := fmt.Sprint("full-", i)
 		table.Take(start, mustNew(t, everyKind[0]), key, limiter.Hash(key), 1)
 	}
-	spec := limiter.Spec{Name: "cell", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1000, Per: time.Second}
+	spec := limiter.Spec{
+		Name: "cell", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 1000, Per: time.Second,
+	}
 	l := mustNew(t, spec)
 	admitted := 0
 	for _, step := range []struct {
@@ -281,7 +313,8 @@ func TestSweep(t *testing.T) {
 			if n := table.Sweep(now, s.Slots+1000); n != 1200 {
 				t.Fatalf("round %d: %d entries removed, want 1200", round, n)
 			}
-			if after := table.Stats(); after.Keys != 0 || after.Swept != before.Swept+1200 || round > 0 && after.Bytes > 20_000 {
+			if after := table.Stats(); after.Keys != 0 || after.Swept != before.Swept+1200 ||
+				round > 0 && after.Bytes > 20_000 {
 				t.Fatalf("round %d: %+v", round, after)
 			}
 		}
@@ -291,8 +324,14 @@ func TestSweep(t *testing.T) {
 // TestSweepLooksAtTheLiving: a sweep of as many slots as there are, which is a period of it, costs
 // in the order of the keys that are left and not of those that there were.
 func TestSweepLooksAtTheLiving(t *testing.T) {
-	short := mustNew(t, limiter.Spec{Name: "short", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute})
-	long := mustNew(t, limiter.Spec{Name: "long", Algorithm: limiter.GCRA, Limit: 5, Per: 100 * time.Hour})
+	short := mustNew(t, limiter.Spec{
+		Name: "short", Algorithm: limiter.GCRA, Limit: 5,
+		Per: time.Minute,
+	})
+	long := mustNew(t, limiter.Spec{
+		Name: "long", Algorithm: limiter.GCRA, Limit: 5,
+		Per: 100 * time.Hour,
+	})
 	for _, live := range []int{0, 100, 3000, 20_000} {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20, Shards: 8})
 		for i := range 60_000 {
@@ -369,7 +408,8 @@ func TestTakeAll(t *testing.T) {
 			for i := range items {
 				key := rapid.SampledFrom(drawnKeys).Draw(t, "key")
 				items[i] = limiter.Item{
-					Limit: limits[rapid.SampledFrom(names).Draw(t, "limit")], Key: key, Hash: limiter.Hash(key),
+					Limit: limits[rapid.SampledFrom(names).Draw(t, "limit")], Key: key,
+					Hash:    limiter.Hash(key),
 					Request: limiter.Request{Cost: rapid.Int64Range(-1, 6).Draw(t, "cost")},
 				}
 			}
@@ -428,9 +468,15 @@ func TestTakeAllInTheSketch(t *testing.T) {
 		items := make([]limiter.Item, 40)
 		for i := range items {
 			key := fmt.Sprintf("stranger-%d", i)
-			items[i] = limiter.Item{Limit: other, Key: key, Hash: limiter.Hash(key), Request: limiter.Request{Cost: 1}}
+			items[i] = limiter.Item{
+				Limit: other, Key: key, Hash: limiter.Hash(key),
+				Request: limiter.Request{Cost: 1},
+			}
 		}
-		items = append(items, limiter.Item{Limit: other, Key: "x", Hash: limiter.Hash("x"), Request: limiter.Request{Cost: l.Capacity() + 1}})
+		items = append(items, limiter.Item{
+			Limit: other, Key: "x", Hash: limiter.Hash("x"),
+			Request: limiter.Request{Cost: l.Capacity() + 1},
+		})
 		out := make([]limiter.Decision, len(items))
 		before := table.Stats()
 		if table.TakeAll(start, items, out) {
@@ -473,12 +519,16 @@ func TestEachAndMerge(t *testing.T) {
 	for i := range 3000 {
 		l := mustNew(t, everyKind[i%len(everyKind)])
 		key := fmt.Sprintf("%0*d", 1+i%90, i)
-		a, b := one.Take(start, l, key, limiter.Hash(key), 1), two.Take(start, l, key, limiter.Hash(key), 1)
+		a, b := one.Take(start, l, key, limiter.Hash(key), 1), two.Take(start, l, key,
+			limiter.Hash(key), 1)
 		if a != b {
 			t.Fatalf("%s of %s: %+v and %+v", key, l.Name, a, b)
 		}
 	}
-	one.Each(start, func(*limiter.Limit, string, []int64, limiter.Decision) bool { seen++; return false })
+	one.Each(start, func(*limiter.Limit, string, []int64, limiter.Decision) bool {
+		seen++
+		return false
+	})
 	if seen != 3001 {
 		t.Errorf("%d calls after the end", seen-3001)
 	}
@@ -589,7 +639,10 @@ func TestPeekWritesNothing(t *testing.T) {
 func TestManyLimits(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 16 << 20, Shards: 4})
 	limit := func(i int) *limiter.Limit {
-		return mustNew(t, limiter.Spec{Name: fmt.Sprint("limit-", i), Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Second})
+		return mustNew(t, limiter.Spec{
+			Name:      fmt.Sprint("limit-", i),
+			Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Second,
+		})
 	}
 	now := start
 	for i := range 40_000 {
@@ -611,9 +664,13 @@ func TestManyLimits(t *testing.T) {
 	if d := table.Take(now, refused, "k", 1, 1); d.Allowed || d.RetryAfter <= 0 {
 		t.Errorf("%+v", d)
 	}
-	items := []limiter.Item{{Limit: limit(32_000), Key: "new", Request: limiter.Request{Cost: 1}}, {Limit: refused, Key: "k", Request: limiter.Request{Cost: 1}}}
+	items := []limiter.Item{
+		{Limit: limit(32_000), Key: "new", Request: limiter.Request{Cost: 1}},
+		{Limit: refused, Key: "k", Request: limiter.Request{Cost: 1}},
+	}
 	out := make([]limiter.Decision, 2)
-	if table.TakeAll(now, items, out) || out[1].Allowed || table.Peek(now, limit(32_000), "new", 0, 0).Remaining != 2 {
+	if table.TakeAll(now, items, out) || out[1].Allowed ||
+		table.Peek(now, limit(32_000), "new", 0, 0).Remaining != 2 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -679,7 +736,10 @@ func TestManyKeysFromManyGoroutines(t *testing.T) {
 				switch rnd.Intn(10) {
 				case 0:
 					partner := fmt.Sprintf("pair-%d-%d-%d", worker, round, i)
-					items := []limiter.Item{{l, key, hash, limiter.Request{Cost: 1}}, {l, partner, limiter.Hash(partner), limiter.Request{Cost: 1}}}
+					items := []limiter.Item{
+						{l, key, hash, limiter.Request{Cost: 1}},
+						{l, partner, limiter.Hash(partner), limiter.Request{Cost: 1}},
+					}
 					if worker%2 == 0 {
 						slices.Reverse(items)
 					}
@@ -699,7 +759,9 @@ func TestManyKeysFromManyGoroutines(t *testing.T) {
 					l = mustNew(t, everyKind[0])
 					table.Sweep(start, 1000)
 					table.Stats()
-					table.Each(start, func(*limiter.Limit, string, []int64, limiter.Decision) bool { return rnd.Intn(100) != 0 })
+					table.Each(start, func(*limiter.Limit, string, []int64, limiter.Decision) bool {
+						return rnd.Intn(100) != 0
+					})
 				}
 			}
 		}
@@ -719,10 +781,16 @@ func TestManyKeysFromManyGoroutines(t *testing.T) {
 func TestManyLimitsFromManyGoroutines(t *testing.T) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 8 << 20, Shards: 2})
 	var admitted atomic.Int64
-	steady := mustNew(t, limiter.Spec{Name: "steady", Algorithm: limiter.GCRA, Limit: 5000, Per: 1000 * time.Hour})
+	steady := mustNew(t, limiter.Spec{
+		Name: "steady", Algorithm: limiter.GCRA, Limit: 5000,
+		Per: 1000 * time.Hour,
+	})
 	parallel(4, func(worker int) {
 		for i := range 2000 {
-			l := mustNew(t, limiter.Spec{Name: fmt.Sprint(worker, "-", i), Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Millisecond})
+			l := mustNew(t, limiter.Spec{
+				Name:      fmt.Sprint(worker, "-", i),
+				Algorithm: limiter.FixedWindow, Limit: 2, Per: time.Millisecond,
+			})
 			now := start + limiter.Instant(i)*1e6
 			if d := table.Take(now, l, "k", 1, 2); !d.Allowed {
 				t.Errorf("limit %s: %+v", l.Name, d)
@@ -801,7 +869,10 @@ func TestSketchIsFull(t *testing.T) {
 // swept like others.
 func TestSweepAfterChange(t *testing.T) {
 	for _, limits := range [][2]int64{{6, 7}, {7, 6}} {
-		s := limiter.Spec{Name: "changed", Algorithm: limiter.GCRA, Limit: limits[0], Per: time.Minute}
+		s := limiter.Spec{
+			Name: "changed", Algorithm: limiter.GCRA, Limit: limits[0],
+			Per: time.Minute,
+		}
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 		table.Take(start, mustNew(t, s), "old", 1, 1)
 		s.Limit = limits[1]
@@ -855,19 +926,30 @@ func TestTakeAllLeavesNoTrace(t *testing.T) {
 		for _, others := range []int{10, 3000} {
 			table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
 			for i := range others {
-				table.Take(start, l, fmt.Sprint("other", i), limiter.Hash(fmt.Sprint("other", i)), 1)
+				table.Take(start, l, fmt.Sprint("other", i), limiter.Hash(fmt.Sprint("other", i)),
+					1)
 			}
 			table.Take(start, l, "debtor", 1, 5)
 			before, stats := table.Peek(start, l, "debtor", 1, 0), table.Stats()
-			items := []limiter.Item{{Limit: l, Key: "debtor", Hash: 1, Request: limiter.Request{Cost: -5}}}
+			items := []limiter.Item{{
+				Limit: l, Key: "debtor", Hash: 1,
+				Request: limiter.Request{Cost: -5},
+			}}
 			for i := range 100 {
-				items = append(items, limiter.Item{Limit: l, Key: fmt.Sprint(i), Hash: limiter.Hash(fmt.Sprint(i)), Request: limiter.Request{Cost: 1}})
+				items = append(items, limiter.Item{
+					Limit: l, Key: fmt.Sprint(i),
+					Hash: limiter.Hash(fmt.Sprint(i)), Request: limiter.Request{Cost: 1},
+				})
 			}
-			items = append(items, limiter.Item{Limit: l, Key: "x", Hash: 9, Request: limiter.Request{Cost: l.Capacity() + 1}})
+			items = append(items, limiter.Item{
+				Limit: l, Key: "x", Hash: 9,
+				Request: limiter.Request{Cost: l.Capacity() + 1},
+			})
 			if table.TakeAll(start, items, make([]limiter.Decision, len(items))) {
 				t.Fatal("admitted")
 			}
-			if after := table.Peek(start, l, "debtor", 1, 0); after != before || table.Stats() != stats {
+			if after := table.Peek(start, l, "debtor", 1, 0); after != before ||
+				table.Stats() != stats {
 				t.Errorf("%+v %+v before, %+v %+v after", before, stats, after, table.Stats())
 			}
 		}

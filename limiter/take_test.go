@@ -26,7 +26,8 @@ const start = limiter.Instant(1_700_000_123_456_789_012)
 
 var algorithms = []limiter.Algorithm{
 	limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow,
-	limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter, limiter.Concurrency,
+	limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter,
+	limiter.Concurrency,
 }
 
 func forEveryAlgorithm(t *testing.T, f func(*rapid.T, limiter.Algorithm)) {
@@ -39,26 +40,38 @@ func forEveryAlgorithm(t *testing.T, f func(*rapid.T, limiter.Algorithm)) {
 func drawShapeOf(t *rapid.T, a limiter.Algorithm) limiter.Spec {
 	s := limiter.Spec{Name: "drawn", Algorithm: a}
 	s.Per = rapid.OneOf(
-		rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, limiter.MaxPer, 7 * time.Millisecond}),
-		rapid.Map(rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour)), func(n int64) time.Duration { return time.Duration(n) }),
+		rapid.SampledFrom([]time.Duration{
+			time.Millisecond, time.Second, time.Minute,
+			limiter.MaxPer, 7 * time.Millisecond,
+		}),
+		rapid.Map(rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour)),
+			func(n int64) time.Duration {
+				return time.Duration(n)
+			}),
 	).Draw(t, "per")
 	switch s.Algorithm {
 	case limiter.FixedWindow:
-		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t, "anchor")
+		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t,
+			"anchor")
 		if s.Anchor == limiter.Epoch && rapid.Bool().Draw(t, "calendar?") {
 			s.Calendar = limiter.Calendar(rapid.IntRange(1, int(limiter.Years)).Draw(t, "calendar"))
-			s.TimeZone = rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"}).Draw(t, "time_zone")
+			s.TimeZone = rapid.SampledFrom([]string{
+				"", "UTC", "Europe/Berlin", "America/New_York",
+				"Asia/Kathmandu",
+			}).Draw(t, "time_zone")
 			s.Per = s.Calendar.Per()
 		}
 	case limiter.TokenBucket:
-		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t, "anchor")
+		s.Anchor = rapid.SampledFrom([]limiter.Anchor{limiter.Epoch, limiter.FirstHit}).Draw(t,
+			"anchor")
 		if s.ClientTime = rapid.Bool().Draw(t, "client_time"); s.ClientTime {
 			s.Per = s.Per.Truncate(time.Millisecond)
 		}
 		s.Sessions = s.Anchor == limiter.FirstHit && rapid.Bool().Draw(t, "sessions")
 	case limiter.SlidingCounter, limiter.Concurrency:
 		s.Buckets = rapid.SampledFrom([]int{1, 2, 3, 5, 7, 60}).Draw(t, "buckets")
-		if part := s.Per / time.Duration(s.Buckets); part < time.Millisecond || part*time.Duration(s.Buckets) != s.Per {
+		if part := s.Per / time.Duration(s.Buckets); part < time.Millisecond ||
+			part*time.Duration(s.Buckets) != s.Per {
 			s.Buckets = 1
 		}
 	}
@@ -74,12 +87,16 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 	amount := rapid.OneOf(
 		rapid.Int64Range(1, 10), rapid.Int64Range(1, 1000), rapid.Int64Range(1, most),
 		// where sums and products of such numbers first overflow
-		rapid.SampledFrom([]int64{most, most - 1, most/2 + 1, most/4 + 1, most/4 + 2, most>>20 + 2}),
+		rapid.SampledFrom([]int64{
+			most, most - 1, most/2 + 1, most/4 + 1, most/4 + 2,
+			most>>20 + 2,
+		}),
 	)
 	s.Limit = amount.Draw(t, "limit")
 	switch s.Algorithm {
 	case limiter.GCRA:
-		s.Per = time.Duration(rapid.OneOf(rapid.Just(int64(s.Per)), rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour))).Draw(t, "per"))
+		s.Per = time.Duration(rapid.OneOf(rapid.Just(int64(s.Per)),
+			rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour))).Draw(t, "per"))
 		s.Burst = amount.Draw(t, "burst")
 		if _, err := limiter.New(s); err != nil {
 			s.Burst = 0 // that much would take too long to refill
@@ -98,7 +115,10 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 		s.Strict = s.Anchor == limiter.FirstHit && rapid.Bool().Draw(t, "strict")
 	case limiter.SlidingLog:
 		s.Limit = min(s.Limit, limiter.MaxLog)
-		s.MinGap = time.Duration(rapid.SampledFrom([]int64{0, 0, 1, int64(s.Per) / 10, int64(s.Per)}).Draw(t, "min_gap"))
+		s.MinGap = time.Duration(rapid.SampledFrom([]int64{
+			0, 0, 1, int64(s.Per) / 10,
+			int64(s.Per),
+		}).Draw(t, "min_gap"))
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
 	case limiter.FixedWindow:
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
@@ -107,7 +127,10 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 		s.CountRejected = rapid.Bool().Draw(t, "count_rejected")
 		s.Lenient = rapid.Bool().Draw(t, "lenient")
 	}
-	s.MaxDebt = rapid.SampledFrom([]int64{0, 0, 1, s.Limit, limiter.MaxLog, limiter.MaxLimit}).Draw(t, "max_debt")
+	s.MaxDebt = rapid.SampledFrom([]int64{
+		0, 0, 1, s.Limit, limiter.MaxLog,
+		limiter.MaxLimit,
+	}).Draw(t, "max_debt")
 	if _, err := limiter.New(s); err != nil {
 		s.MaxDebt = 0
 	}
@@ -119,8 +142,12 @@ func drawStep(t *rapid.T, s limiter.Spec, now limiter.Instant) limiter.Instant {
 	per := int64(s.Per)
 	edge := per - int64(now)%per // the next window that is aligned to the epoch
 	return limiter.Instant(rapid.OneOf(
-		rapid.Just(int64(0)), rapid.Int64Range(0, per/max(1, s.Limit)+1), rapid.Int64Range(0, per), rapid.Int64Range(0, 3*per),
-		rapid.SampledFrom([]int64{per / s.Limit, per, per - 1, per + 1, 2 * per, edge, edge - 1, edge + 1, edge + per}),
+		rapid.Just(int64(0)), rapid.Int64Range(0, per/max(1, s.Limit)+1), rapid.Int64Range(0, per),
+		rapid.Int64Range(0, 3*per),
+		rapid.SampledFrom([]int64{
+			per / s.Limit, per, per - 1, per + 1, 2 * per, edge, edge - 1,
+			edge + 1, edge + per,
+		}),
 		rapid.Int64Range(-per, 0), rapid.Int64Range(-3*per, per),
 	).Draw(t, "step"))
 }
@@ -128,7 +155,8 @@ func drawStep(t *rapid.T, s limiter.Spec, now limiter.Instant) limiter.Instant {
 func drawCost(t *rapid.T, s limiter.Spec) int64 {
 	c := capacity(s)
 	return rapid.OneOf(
-		rapid.Just(int64(1)), rapid.Int64Range(-3, 5), rapid.Int64Range(1, c), rapid.Int64Range(-c, c),
+		rapid.Just(int64(1)), rapid.Int64Range(-3, 5), rapid.Int64Range(1, c),
+		rapid.Int64Range(-c, c),
 		rapid.SampledFrom([]int64{0, c, c + 1, c - 1, -c, 1 - c, -c - 1}),
 		rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64, math.MinInt64 + 1}),
 		rapid.Int64(),
@@ -146,8 +174,13 @@ func drawRequest(t *rapid.T, s limiter.Spec, now limiter.Instant) limiter.Reques
 	r.Strict = rapid.Bool().Draw(t, "strict")
 	if r.Timed = rapid.Bool().Draw(t, "timed"); r.Timed {
 		r.At = rapid.OneOf(
-			rapid.Just(now.Millis()), rapid.Just(limiter.Millis(0)), rapid.Map(rapid.Int64(), func(n int64) limiter.Millis { return limiter.Millis(n) }),
-			rapid.Map(rapid.Int64Range(-int64(s.Per), int64(s.Per)), func(n int64) limiter.Millis { return (now + limiter.Instant(n)).Millis() }),
+			rapid.Just(now.Millis()), rapid.Just(limiter.Millis(0)),
+			rapid.Map(rapid.Int64(), func(n int64) limiter.Millis {
+				return limiter.Millis(n)
+			}),
+			rapid.Map(rapid.Int64Range(-int64(s.Per), int64(s.Per)), func(n int64) limiter.Millis {
+				return (now + limiter.Instant(n)).Millis()
+			}),
 		).Draw(t, "at")
 	}
 	return r
@@ -176,7 +209,8 @@ func TestTakeEqualsNaive(t *testing.T) {
 			}
 			now += drawStep(t, spec, now)
 			key := rapid.SampledFrom(drawnKeys).Draw(t, "key")
-			compare(t, table, believed, now, mustNew(t, spec), spec, key, drawRequest(t, spec, now), rapid.IntRange(0, 4).Draw(t, "peek?") == 0)
+			compare(t, table, believed, now, mustNew(t, spec), spec, key, drawRequest(t, spec, now),
+				rapid.IntRange(0, 4).Draw(t, "peek?") == 0)
 		}
 	})
 }
@@ -184,7 +218,8 @@ func TestTakeEqualsNaive(t *testing.T) {
 func compare(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}, table *limiter.Table, believed naive, now limiter.Instant, l *limiter.Limit, spec limiter.Spec, key string, r limiter.Request, peek bool,
+}, table *limiter.Table, believed naive, now limiter.Instant, l *limiter.Limit, spec limiter.Spec,
+	key string, r limiter.Request, peek bool,
 ) {
 	t.Helper()
 	var got limiter.Decision
@@ -199,7 +234,8 @@ func compare(t interface {
 		got.Restarted = false
 	}
 	if want := believed.do(now, spec, key, r, !peek); got != want {
-		t.Fatalf("%+v at %d (peek %v) under %+v:\n got %+v\nwant %+v", r, now, peek, spec, got, want)
+		t.Fatalf("%+v at %d (peek %v) under %+v:\n got %+v\nwant %+v", r, now, peek, spec, got,
+			want)
 	}
 }
 
@@ -207,11 +243,14 @@ func compare(t interface {
 // limiter, and a clock beyond the bounds stands still instead of refilling.
 func TestEndsOfTime(t *testing.T) {
 	instants := []limiter.Instant{
-		math.MinInt64, math.MinInt64 + 1, -1 << 62, -1 << 61, -1<<61 + 1, -60e9, -60e9 + 1, -1, 0, 1, 60e9, 1 << 61, 1<<62 - 1,
+		math.MinInt64, math.MinInt64 + 1, -1 << 62, -1 << 61, -1<<61 + 1, -60e9, -60e9 + 1, -1, 0,
+		1, 60e9, 1 << 61, 1<<62 - 1,
 		1 << 62, 1<<62 + 1, math.MaxInt64 - 1, math.MaxInt64,
 	}
 	if testing.Short() {
-		instants = slices.DeleteFunc(instants, func(t limiter.Instant) bool { return t%2 != 0 && t != math.MaxInt64 })
+		instants = slices.DeleteFunc(instants, func(t limiter.Instant) bool {
+			return t%2 != 0 && t != math.MaxInt64
+		})
 	}
 	costs := []int64{1, 5, -1, 5, math.MaxInt64, math.MinInt64, 4, 0, 1}
 	for _, s := range []limiter.Spec{
@@ -224,12 +263,27 @@ func TestEndsOfTime(t *testing.T) {
 		{Algorithm: limiter.FixedWindow, Limit: 5, Calendar: limiter.Years},
 		{Algorithm: limiter.SlidingWindow, Limit: 5, Per: time.Minute},
 		{Algorithm: limiter.SlidingWindow, Limit: limiter.MaxLimit, Per: limiter.MaxPer},
-		{Algorithm: limiter.SlidingLog, Limit: 5, Per: limiter.MaxPer, MinGap: time.Minute, CountRejected: true},
-		{Algorithm: limiter.TokenBucket, Limit: 5, Per: limiter.MaxPer, Refill: 1, Anchor: limiter.FirstHit, Strict: true, Drain: true},
-		{Algorithm: limiter.TokenBucket, Limit: limiter.MaxLimit, Per: time.Minute, Refill: limiter.MaxLimit},
+		{
+			Algorithm: limiter.SlidingLog, Limit: 5, Per: limiter.MaxPer, MinGap: time.Minute,
+			CountRejected: true,
+		},
+		{
+			Algorithm: limiter.TokenBucket, Limit: 5, Per: limiter.MaxPer, Refill: 1,
+			Anchor: limiter.FirstHit, Strict: true, Drain: true,
+		},
+		{
+			Algorithm: limiter.TokenBucket, Limit: limiter.MaxLimit, Per: time.Minute,
+			Refill: limiter.MaxLimit,
+		},
 		{Algorithm: limiter.LeakyBucket, Limit: 1, Burst: 1 << 6, Per: limiter.MaxPer},
-		{Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Minute, Buckets: 3, CountRejected: true},
-		{Algorithm: limiter.SlidingCounter, Limit: 5, Per: limiter.MaxPer, Buckets: 2, Lenient: true},
+		{
+			Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Minute, Buckets: 3,
+			CountRejected: true,
+		},
+		{
+			Algorithm: limiter.SlidingCounter, Limit: 5, Per: limiter.MaxPer, Buckets: 2,
+			Lenient: true,
+		},
 		{Algorithm: limiter.Concurrency, Limit: 5, Per: time.Minute},
 	} {
 		s.Name = fmt.Sprint(s)
@@ -245,7 +299,8 @@ func TestEndsOfTime(t *testing.T) {
 					got := table.Take(now, l, "k", limiter.Hash("k"), cost)
 					want := believed.take(now, s, "k", cost, true)
 					if got.Allowed != want.Allowed || got.Remaining != want.Remaining {
-						t.Fatalf("%v, request %d, cost %d at %d after %d:\n got %+v\nwant %+v", s, i, cost, now, first, got, want)
+						t.Fatalf("%v, request %d, cost %d at %d after %d:\n got %+v\nwant %+v", s,
+							i, cost, now, first, got, want)
 					}
 				}
 			}

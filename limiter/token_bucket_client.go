@@ -170,7 +170,8 @@ func (l *clientBucketLimit) store(w []int64, b *clientMark, strict bool) {
 
 // until is the wait until at most k tokens are missing, k < missing.
 func (l *clientBucketLimit) until(k int64, b *clientMark) time.Duration {
-	high, low := bits.Mul64(uint64((*tokenBucketLimit)(l).refills(b.missing-k)), uint64(l.perMillis()))
+	high, low := bits.Mul64(uint64((*tokenBucketLimit)(l).refills(b.missing-k)),
+		uint64(l.perMillis()))
 	var carry uint64
 	if b.mark >= b.at {
 		low, carry = bits.Add64(low, uint64(b.mark)-uint64(b.at), 0)

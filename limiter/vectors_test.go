@@ -86,19 +86,27 @@ func (p vectorParams) spec(t *testing.T, algorithm string) limiter.Spec {
 		// no fraction.
 		interval := ms(p.PeriodMS) / time.Duration(p.Count)
 		return limiter.Spec{
-			Algorithm: limiter.GCRA, Limit: p.Count, Per: interval * time.Duration(p.Count), Burst: p.MaxBurst + 1,
+			Algorithm: limiter.GCRA, Limit: p.Count, Per: interval * time.Duration(p.Count),
+			Burst: p.MaxBurst + 1,
 		}
 	case "token_bucket_continuous":
-		return limiter.Spec{Algorithm: limiter.GCRA, Limit: p.RefillTokens, Per: ms(p.PerMS), Burst: p.Capacity}
+		return limiter.Spec{
+			Algorithm: limiter.GCRA, Limit: p.RefillTokens, Per: ms(p.PerMS),
+			Burst: p.Capacity,
+		}
 	case "fixed_window":
-		s := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: p.Limit, Per: ms(p.WindowMS), CountRejected: p.CountRejected}
+		s := limiter.Spec{
+			Algorithm: limiter.FixedWindow, Limit: p.Limit, Per: ms(p.WindowMS),
+			CountRejected: p.CountRejected,
+		}
 		if p.Anchor == "first_hit" {
 			s.Anchor = limiter.FirstHit
 		}
 		return s
 	case "token_bucket_discrete", "smyte_sessionize":
 		s := limiter.Spec{
-			Algorithm: limiter.TokenBucket, Limit: p.Max, Refill: p.RefillAmount, Per: ms(p.RefillTimeMS),
+			Algorithm: limiter.TokenBucket, Limit: p.Max, Refill: p.RefillAmount,
+			Per:        ms(p.RefillTimeMS),
 			ClientTime: true, Sessions: algorithm == "smyte_sessionize",
 		}
 		if p.Align != "epoch" {
@@ -106,15 +114,20 @@ func (p vectorParams) spec(t *testing.T, algorithm string) limiter.Spec {
 		}
 		return s
 	case "leaky_bucket_queue":
-		return limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: p.Count, Per: ms(p.PeriodMS), Burst: p.Capacity}
+		return limiter.Spec{
+			Algorithm: limiter.LeakyBucket, Limit: p.Count, Per: ms(p.PeriodMS),
+			Burst: p.Capacity,
+		}
 	case "sliding_log":
 		return limiter.Spec{
-			Algorithm: limiter.SlidingLog, Limit: p.Limit, Per: ms(p.WindowMS), CountRejected: p.CountRejected, MinGap: ms(p.MinGapMS),
+			Algorithm: limiter.SlidingLog, Limit: p.Limit, Per: ms(p.WindowMS),
+			CountRejected: p.CountRejected, MinGap: ms(p.MinGapMS),
 		}
 	case "sliding_window_buckets":
 		return limiter.Spec{
-			Algorithm: limiter.SlidingCounter, Limit: p.Limit, Per: ms(p.WindowMS), CountRejected: p.CountRejected,
-			Buckets: p.Buckets, Lenient: p.Mode == "lenient",
+			Algorithm: limiter.SlidingCounter, Limit: p.Limit, Per: ms(p.WindowMS),
+			CountRejected: p.CountRejected,
+			Buckets:       p.Buckets, Lenient: p.Mode == "lenient",
 		}
 	case "sliding_window_counter":
 		return limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: p.Limit, Per: ms(p.WindowMS)}
@@ -134,7 +147,8 @@ func TestVectors(t *testing.T) {
 	}
 	ran := map[string]int{}
 	for _, v := range file.Vectors {
-		if v.Params.Backward == "follow" || v.Params.OnReject == "drain" || v.Conformance == "origin_quirk" {
+		if v.Params.Backward == "follow" || v.Params.OnReject == "drain" ||
+			v.Conformance == "origin_quirk" {
 			t.Fatalf("%s: is a quirk of one origin, which nothing here answers like", v.Name)
 		}
 		ran[v.Algorithm]++
@@ -182,7 +196,8 @@ func replay(t *testing.T, v vector) {
 			return table.Peek(now, mustNew(t, s), step.Key, hash, cost)
 		}
 		table.Sweep(now, 1<<10) // forgets nothing that still counts, at any client time
-		before := table.Do(now, l, step.Key, hash, limiter.Request{At: request.At, Timed: request.Timed})
+		before := table.Do(now, l, step.Key, hash,
+			limiter.Request{At: request.At, Timed: request.Timed})
 		var byCount, byGap bool
 		if spec.Algorithm == limiter.SlidingLog {
 			noGap, noCount := spec, spec
@@ -215,11 +230,13 @@ func replay(t *testing.T, v vector) {
 		e := step.Expect
 		check := func(field string, got int64, want *int64) {
 			if want != nil && got != *want {
-				t.Errorf("step %d, at %d, cost %d: %s %d, want %d (%+v)", i, step.AtMS, step.Cost, field, got, *want, d)
+				t.Errorf("step %d, at %d, cost %d: %s %d, want %d (%+v)", i, step.AtMS, step.Cost,
+					field, got, *want, d)
 			}
 		}
 		if e.Allowed != nil && d.Allowed != *e.Allowed {
-			t.Errorf("step %d, at %d, cost %d: allowed %v, want %v", i, step.AtMS, step.Cost, d.Allowed, *e.Allowed)
+			t.Errorf("step %d, at %d, cost %d: allowed %v, want %v", i, step.AtMS, step.Cost,
+				d.Allowed, *e.Allowed)
 		}
 		check("tokens before", before.Remaining, e.Tokens)
 		check("estimate before", before.Limit-before.Remaining, e.Estimate)
@@ -236,7 +253,8 @@ func replay(t *testing.T, v vector) {
 		check("count", before.Limit-before.Remaining, e.Count)
 		check("next_allowed_ms", max(0, roundUp(next, time.Millisecond)), e.NextMS)
 		if e.ByCount != nil && byCount != *e.ByCount {
-			t.Errorf("step %d, at %d: blocked by count %v, want %v", i, step.AtMS, byCount, *e.ByCount)
+			t.Errorf("step %d, at %d: blocked by count %v, want %v", i, step.AtMS, byCount,
+				*e.ByCount)
 		}
 		if e.ByGap != nil && byGap != *e.ByGap {
 			t.Errorf("step %d, at %d: blocked by gap %v, want %v", i, step.AtMS, byGap, *e.ByGap)
@@ -260,7 +278,8 @@ func replayAll(t *testing.T, v vector) {
 			spec := part.Params.spec(t, part.Algorithm)
 			spec.Name = fmt.Sprint(v.Name, k)
 			items = append(items, limiter.Item{
-				Limit: mustNew(t, spec), Key: step.Key, Hash: limiter.Hash(step.Key), Request: limiter.Request{Cost: step.Cost},
+				Limit: mustNew(t, spec), Key: step.Key, Hash: limiter.Hash(step.Key),
+				Request: limiter.Request{Cost: step.Cost},
 			})
 		}
 		out := make([]limiter.Decision, len(items))
@@ -272,10 +291,12 @@ func replayAll(t *testing.T, v vector) {
 				deniedBy = append(deniedBy, k)
 			}
 		}
-		if all != *step.Expect.Allowed || d.Allowed != all || !slices.Equal(deniedBy, step.Expect.DeniedBy) {
+		if all != *step.Expect.Allowed || d.Allowed != all ||
+			!slices.Equal(deniedBy, step.Expect.DeniedBy) {
 			t.Errorf("step %d: allowed %v, denied by %v: %+v", i, all, deniedBy, out)
 		}
-		if want := step.Recommended.RetryAfterMS; want != nil && roundUp(d.RetryAfter, time.Millisecond) != *want {
+		if want := step.Recommended.RetryAfterMS; want != nil &&
+			roundUp(d.RetryAfter, time.Millisecond) != *want {
 			t.Errorf("step %d: retry after %v, want %d ms", i, d.RetryAfter, *want)
 		}
 	}

@@ -232,7 +232,8 @@ func (l *Limit) DecodeState(b []byte, now Instant) ([]int64, error) {
 	w := make([]int64, l.words())
 	same, err := l.readState(w, b, within(now))
 	if err == nil && !same {
-		err = fmt.Errorf("limiter: the state of another algorithm is none of the %v %q; the key begins anew", l.Algorithm, l.Name)
+		err = fmt.Errorf("limiter: the state of another algorithm is none of the %v %q; the key "+
+			"begins anew", l.Algorithm, l.Name)
 	}
 	if err != nil {
 		return nil, err

@@ -54,7 +54,8 @@ func TestWireIsTheState(t *testing.T) {
 		l.decide(slices.Clone(want), now+wait+late, cost, &here)
 		l.decide(got, now+wait+late+skew, cost, &there)
 		if there.Allowed && !here.Allowed {
-			t.Fatalf("%v after %v with %v on the way: the reader admits %d, which the writer refuses (%+v)", w, wait, late, cost, here)
+			t.Fatalf("%v after %v with %v on the way: the reader admits %d, which the writer "+
+				"refuses (%+v)", w, wait, late, cost, here)
 		}
 	})
 }
@@ -68,15 +69,24 @@ func TestWireOfAnotherForm(t *testing.T) {
 	w := make([]int64, l.words())
 	l.decide(w, now, 3, &d)
 	b := l.EncodeState(w, now)
-	for _, more := range [][]byte{{7 << 3, 200, 1}, {9<<3 | 2, 3, 'a', 'b', 'c'}, {5<<3 | 5, 1, 2, 3, 4}, {6<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}} {
-		for _, form := range [][]byte{append(slices.Clone(b), more...), append(slices.Clone(more), b...)} {
+	for _, more := range [][]byte{
+		{7 << 3, 200, 1},
+		{9<<3 | 2, 3, 'a', 'b', 'c'},
+		{5<<3 | 5, 1, 2, 3, 4},
+		{6<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8},
+	} {
+		for _, form := range [][]byte{
+			append(slices.Clone(b), more...),
+			append(slices.Clone(more), b...),
+		} {
 			if got, err := l.DecodeState(form, now); err != nil || !slices.Equal(got, w) {
 				t.Errorf("with field %d: %v, %v", more[0]>>3, got, err)
 			}
 		}
 	}
 	for n := 1; n < len(b); n++ {
-		if got, err := l.DecodeState(b[:n], now); err == nil && !slices.Equal(got, make([]int64, 2)) {
+		if got, err := l.DecodeState(b[:n], now); err == nil &&
+			!slices.Equal(got, make([]int64, 2)) {
 			t.Errorf("the first %d of %d bytes are read as %v", n, len(b), got)
 		}
 	}
@@ -104,7 +114,8 @@ func FuzzDecodeState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := l.DecodeState(l.EncodeState(w, at), at); err != nil || !l.fresh(w, at) && !slices.Equal(w, again) {
+		if again, err := l.DecodeState(l.EncodeState(w, at), at); err != nil || !l.fresh(w, at) &&
+			!slices.Equal(w, again) {
 			t.Fatalf("%v reads %v, which reads %v after %v", b, w, again, err)
 		}
 		var d Decision
@@ -113,7 +124,8 @@ func FuzzDecodeState(f *testing.F) {
 		if l.inCredit(w) { // what was given back may be taken on top of the limit, and no more
 			most -= w[1]
 		}
-		if d.Remaining < 0 || d.Remaining > most || most > d.Limit+maxCount || d.RetryAfter < Never || d.Delay < 0 {
+		if d.Remaining < 0 || d.Remaining > most || most > d.Limit+maxCount ||
+			d.RetryAfter < Never || d.Delay < 0 {
 			t.Fatalf("%v: %+v", w, d)
 		}
 	})
@@ -124,7 +136,10 @@ func FuzzDecodeState(f *testing.F) {
 func TestScanAndSweep(t *testing.T) {
 	now := Instant(1e18)
 	for _, shards := range []int{1, 8, 64} {
-		from, to := NewTable(TableConfig{Bytes: 8 << 20, Shards: shards}), NewTable(TableConfig{Bytes: 8 << 20, Shards: 4})
+		from, to := NewTable(TableConfig{
+			Bytes:  8 << 20,
+			Shards: shards,
+		}), NewTable(TableConfig{Bytes: 8 << 20, Shards: 4})
 		var limits []*Limit
 		for i, s := range shapes {
 			s.Name = string(rune('α' + i))
@@ -132,7 +147,9 @@ func TestScanAndSweep(t *testing.T) {
 		}
 		wanted := func(hash uint64) bool { return hash%3 == 0 }
 		inside := 0
-		key := func(i int) string { return string(rune('A'+i%26)) + string(binary.AppendUvarint(nil, uint64(i))) }
+		key := func(i int) string {
+			return string(rune('A'+i%26)) + string(binary.AppendUvarint(nil, uint64(i)))
+		}
 		for i := range 3000 {
 			l := limits[i%len(limits)]
 			from.Take(now, l, key(i), Hash(key(i)), 1+int64(i%3))
@@ -197,7 +214,8 @@ func TestGuard(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for _, d := range []Decision{
-		table.Take(now, l, high, Hash(high), 1), table.Take(now, l, high, Hash(high), 0), table.Peek(now, l, high, Hash(high), 1),
+		table.Take(now, l, high, Hash(high), 1), table.Take(now, l, high, Hash(high), 0),
+		table.Peek(now, l, high, Hash(high), 1),
 		table.Reset(now, l, high, Hash(high)),
 	} {
 		if d != (Decision{Closed: true}) {
@@ -221,7 +239,10 @@ func TestGuard(t *testing.T) {
 func TestChanged(t *testing.T) {
 	now := Instant(1e18)
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 50, Per: time.Hour}))
-	table, copied := NewTable(TableConfig{Bytes: 1 << 20, Shards: 8}), NewTable(TableConfig{Bytes: 1 << 20})
+	table, copied := NewTable(TableConfig{
+		Bytes:  1 << 20,
+		Shards: 8,
+	}), NewTable(TableConfig{Bytes: 1 << 20})
 	table.Track()
 	rnd := rand.New(rand.NewSource(1))
 	for round := range 50 {
@@ -253,7 +274,9 @@ func TestChanged(t *testing.T) {
 		}
 		for i := range 100 {
 			k := string(rune('a' + i))
-			if a, b := table.Peek(now, l, k, Hash(k), 0), copied.Peek(now, l, k, Hash(k), 0); a != b {
+			if a, b := table.Peek(
+				now, l, k, Hash(k), 0,
+			), copied.Peek(now, l, k, Hash(k), 0); a != b {
 				t.Fatalf("round %d, %q: %+v, its copy %+v", round, k, a, b)
 			}
 		}
@@ -270,13 +293,22 @@ func TestChanged(t *testing.T) {
 // removed.
 func TestWhatWasGivenBackIsTold(t *testing.T) {
 	now := Instant(1e18)
-	for name, consistency := range map[string]Consistency{"exact": Exact, "replicated": Replicated} {
-		l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Anchor: FirstHit, Limit: 5, Per: time.Hour, Consistency: consistency}))
+	for name, consistency := range map[string]Consistency{
+		"exact":      Exact,
+		"replicated": Replicated,
+	} {
+		l := mustBe(New(Spec{
+			Name: "l", Algorithm: FixedWindow, Anchor: FirstHit, Limit: 5,
+			Per: time.Hour, Consistency: consistency,
+		}))
 		for how, giveBack := range map[string]func(table *Table, k string){
 			"refunded": func(table *Table, k string) { table.Take(now, l, k, Hash(k), -3) },
 			"reset":    func(table *Table, k string) { table.Reset(now, l, k, Hash(k)) },
 			"refunded with others": func(table *Table, k string) {
-				table.TakeAll(now, []Item{{Limit: l, Key: k, Hash: Hash(k), Request: Request{Cost: -3}}}, make([]Decision, 1))
+				table.TakeAll(now, []Item{{
+					Limit: l, Key: k, Hash: Hash(k),
+					Request: Request{Cost: -3},
+				}}, make([]Decision, 1))
 			},
 		} {
 			table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 2})
@@ -329,7 +361,9 @@ func TestChangesStayShort(t *testing.T) {
 func TestStateOfTheDocs(t *testing.T) {
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 1, Per: time.Second}))
 	w := []int64{1e18 + 1e9}
-	if got, want := l.EncodeState(w, 1e18), []byte{0x08, 1, 0x12, 5, 0x80, 0xa8, 0xd6, 0xb9, 0x07}; !bytes.Equal(got, want) {
+	if got, want := l.EncodeState(
+		w, 1e18,
+	), []byte{0x08, 1, 0x12, 5, 0x80, 0xa8, 0xd6, 0xb9, 0x07}; !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}
 }
@@ -337,7 +371,10 @@ func TestStateOfTheDocs(t *testing.T) {
 // TestClientsTimeIsTheSameEverywhere: the mark and the session of a bucket that goes by its
 // clients' time are not moved to the reader's clock, only the instant at which it was last asked.
 func TestClientsTimeIsTheSameEverywhere(t *testing.T) {
-	l := mustBe(New(Spec{Name: "smyte", Algorithm: TokenBucket, Limit: 5, Per: time.Minute, Anchor: FirstHit, ClientTime: true, Sessions: true}))
+	l := mustBe(New(Spec{
+		Name: "smyte", Algorithm: TokenBucket, Limit: 5, Per: time.Minute,
+		Anchor: FirstHit, ClientTime: true, Sessions: true,
+	}))
 	w := make([]int64, l.words())
 	var d Decision
 	l.answer(w, 1000e9, &Request{Cost: 2, At: 77e9, Timed: true}, &d)
@@ -353,23 +390,27 @@ func TestClientsTimeIsTheSameEverywhere(t *testing.T) {
 func TestClientTimeInNanosecondsIsRead(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		l, err := New(Spec{
-			Name: "l", Algorithm: TokenBucket, Anchor: FirstHit, Limit: 10, Per: time.Minute, ClientTime: true, Sessions: sessions,
+			Name: "l", Algorithm: TokenBucket, Anchor: FirstHit, Limit: 10, Per: time.Minute,
+			ClientTime: true, Sessions: sessions,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		const at = Instant(1_700_000_000_000_000_000)
 		var packed []byte
-		for _, x := range []int64{7, int64(at) + 1, 0, int64(at) + 2e6}[:l.words()] { // missing, mark, asked, session
+		// missing, mark, asked, session
+		for _, x := range []int64{7, int64(at) + 1, 0, int64(at) + 2e6}[:l.words()] {
 			packed = binary.AppendUvarint(packed, zigzag(x))
 		}
-		old := append([]byte{wireAlgorithm, byte(TokenBucket), wireWords, byte(len(packed))}, packed...)
+		old := append([]byte{wireAlgorithm, byte(TokenBucket), wireWords, byte(len(packed))},
+			packed...)
 		want := []int64{7, int64(at)/1e6 + 1, int64(at), int64(at)/1e6 + 2}[:l.words()]
 		got, err := l.DecodeState(old, at)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("sessions %t: %v, %v; want %v", sessions, got, err, want)
 		}
-		if again, err := l.DecodeState(l.EncodeState(got, at), at); err != nil || !slices.Equal(again, want) {
+		if again, err := l.DecodeState(l.EncodeState(got, at), at); err != nil ||
+			!slices.Equal(again, want) {
 			t.Errorf("sessions %t, written and read: %v, %v; want %v", sessions, again, err, want)
 		}
 	}

@@ -36,7 +36,10 @@ func newCircle(sorted []string) *circle {
 		}
 	}
 	slices.SortFunc(points, func(a, b point) int { return cmp.Compare(a.at, b.at) })
-	c := &circle{at: make([]uint64, len(points)), of: make([]uint16, len(points)), members: len(sorted)}
+	c := &circle{
+		at: make([]uint64, len(points)), of: make([]uint16, len(points)),
+		members: len(sorted),
+	}
 	for i, p := range points {
 		c.at[i], c.of[i] = p.at, p.of
 		c.clashes = c.clashes || i > 0 && c.at[i-1] == p.at

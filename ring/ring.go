@@ -158,10 +158,12 @@ func (r *Ring) restOf(heirs *[Partitions]uint16, owner int) {
 func (r *Ring) Without(id string) (*Ring, error) {
 	i, ok := r.Index(id)
 	if !ok {
-		return nil, fmt.Errorf("ring: %q cannot be taken out: it is not one of the %d members", id, len(r.ids))
+		return nil, fmt.Errorf("ring: %q cannot be taken out: it is not one of the %d members", id,
+			len(r.ids))
 	}
 	if len(r.ids) == 1 {
-		return nil, fmt.Errorf("ring: %q cannot be taken out: it is the only member, and a ring has at least one", id)
+		return nil, fmt.Errorf("ring: %q cannot be taken out: it is the only member, and a ring "+
+			"has at least one", id)
 	}
 	return New(slices.Delete(slices.Clone(r.ids), i, i+1))
 }
@@ -173,7 +175,8 @@ func validate(sorted []string) error {
 		return fmt.Errorf("ring: no members: a ring has at least one")
 	}
 	if len(sorted) > MaxMembers {
-		return fmt.Errorf("ring: %d members, at most %d are supported; let some join as agents, which own no keys",
+		return fmt.Errorf("ring: %d members, at most %d are supported; let some join as agents, "+
+			"which own no keys",
 			len(sorted), MaxMembers)
 	}
 	for i, id := range sorted {
@@ -181,9 +184,11 @@ func validate(sorted []string) error {
 		case id == "":
 			return fmt.Errorf("ring: a member has an empty id; give every node a name")
 		case len(id) > MaxID:
-			return fmt.Errorf("ring: the id %.32q… has %d bytes, at most %d are supported", id, len(id), MaxID)
+			return fmt.Errorf("ring: the id %.32q… has %d bytes, at most %d are supported", id,
+				len(id), MaxID)
 		case i > 0 && sorted[i-1] == id:
-			return fmt.Errorf("ring: the id %q is given twice; every node needs a name of its own", id)
+			return fmt.Errorf("ring: the id %q is given twice; every node needs a name of its own",
+				id)
 		}
 	}
 	return nil
@@ -204,7 +209,8 @@ func hash(sorted []string) uint64 {
 func fill(owners *[Partitions]uint16, sorted []string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("ring: consistent %s gave up on %d members: %v", libraryVersion, len(sorted), p)
+			err = fmt.Errorf("ring: consistent %s gave up on %d members: %v", libraryVersion,
+				len(sorted), p)
 		}
 	}()
 	members := make([]consistent.Member, len(sorted))

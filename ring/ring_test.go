@@ -25,11 +25,15 @@ func TestGoldenTables(t *testing.T) {
 	}{
 		{[]string{"node-1"}, 0x72bab62bb3d55828, 0x0f9c77b1},
 		{[]string{"node-1", "node-2", "node-3"}, 0x7e408c4c9bdbb006, 0x5fbfc396},
-		{[]string{"amber", "birch", "cedar", "delta", "ember", "fjord", "grove"}, 0x76be9d3ca2536d26, 0x87df5385},
+		{
+			[]string{"amber", "birch", "cedar", "delta", "ember", "fjord", "grove"},
+			0x76be9d3ca2536d26, 0x87df5385,
+		},
 	} {
 		r := mustNew(t, row.ids)
 		if r.Hash() != row.hash || checksum(r) != row.table {
-			t.Errorf("%v: hash %#x, table %#x; want %#x, %#x", row.ids, r.Hash(), checksum(r), row.hash, row.table)
+			t.Errorf("%v: hash %#x, table %#x; want %#x, %#x", row.ids, r.Hash(), checksum(r),
+				row.hash, row.table)
 		}
 	}
 }
@@ -41,7 +45,8 @@ func TestLibraryVersionIsTheOneRequired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "\tgithub.com/buraksezer/consistent " + libraryVersion; !strings.Contains(string(mod), want) {
+	if want := "\tgithub.com/buraksezer/consistent " +
+		libraryVersion; !strings.Contains(string(mod), want) {
 		t.Errorf("go.mod does not require %q, which Algorithm speaks of", strings.TrimSpace(want))
 	}
 	if strings.Contains(string(mod), "buraksezer/consistent =>") {
@@ -94,7 +99,8 @@ func TestMovesAreFewAndComplete(t *testing.T) {
 		small, large := mustNew(t, ids), mustNew(t, append(ids, id))
 		joined, left := Moves(small, large), Moves(large, small)
 		if most := 2 * Partitions / (len(ids) + 1); len(joined) > most {
-			t.Fatalf("joining %d members moves %d partitions, more than %d", len(ids), len(joined), most)
+			t.Fatalf("joining %d members moves %d partitions, more than %d", len(ids), len(joined),
+				most)
 		}
 		moved := 0
 		for p := range Partitions {
@@ -103,12 +109,14 @@ func TestMovesAreFewAndComplete(t *testing.T) {
 				continue
 			}
 			if joined[moved] != (Move{p, from, to}) || left[moved] != (Move{p, to, from}) {
-				t.Fatalf("partition %d goes from %q to %q; Moves say %v, and back %v", p, from, to, joined[moved], left[moved])
+				t.Fatalf("partition %d goes from %q to %q; Moves say %v, and back %v", p, from, to,
+					joined[moved], left[moved])
 			}
 			moved++
 		}
 		if len(joined) != moved || len(left) != moved {
-			t.Fatalf("%d partitions change hands; Moves say %d, and back %d", moved, len(joined), len(left))
+			t.Fatalf("%d partitions change hands; Moves say %d, and back %d", moved, len(joined),
+				len(left))
 		}
 	})
 }
@@ -126,7 +134,8 @@ func TestMovesFromAndToNobody(t *testing.T) {
 			t.Errorf("%d moves, want all %d", len(moves), Partitions)
 		}
 		for _, m := range moves {
-			if owner := r.Members()[r.Owner(m.Partition)]; m.From+m.To != owner || (row.before == nil) != (m.From == "") {
+			if owner := r.Members()[r.Owner(m.Partition)]; m.From+m.To != owner ||
+				(row.before == nil) != (m.From == "") {
 				t.Fatalf("%+v, but the owner is %q", m, owner)
 			}
 		}
@@ -152,7 +161,8 @@ func TestHeirIsTheOwnerWithoutTheOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fresh := mustNew(t, rest.Members()); fresh.Hash() != rest.Hash() || fresh.owners != rest.owners {
+		if fresh := mustNew(t, rest.Members()); fresh.Hash() != rest.Hash() ||
+			fresh.owners != rest.owners {
 			t.Fatalf("Without(%q) is not the ring of who remains", r.Members()[gone])
 		}
 		for p := range Partitions {
@@ -188,7 +198,16 @@ func TestHeirsAreSafeForConcurrentUse(t *testing.T) {
 // The promise: rings of different members have different hashes, also where the ids run together.
 func TestHashTellsMembersApart(t *testing.T) {
 	seen := map[uint64][]string{}
-	for _, ids := range [][]string{{"a"}, {"b"}, {"ab"}, {"a", "b"}, {"a", "bc"}, {"ab", "c"}, {"a", "b", "c"}, {"a\x01b"}} {
+	for _, ids := range [][]string{
+		{"a"},
+		{"b"},
+		{"ab"},
+		{"a", "b"},
+		{"a", "bc"},
+		{"ab", "c"},
+		{"a", "b", "c"},
+		{"a\x01b"},
+	} {
 		h := mustNew(t, ids).Hash()
 		if other, ok := seen[h]; ok || h == 0 {
 			t.Errorf("%q has the hash %#x, as has %q", ids, h, other)
@@ -241,7 +260,8 @@ func TestBadInput(t *testing.T) {
 	}
 	r := mustNew(t, []string{"a"})
 	for id, want := range map[string]string{"a": "the only member", "b": "not one of"} {
-		if rest, err := r.Without(id); rest != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if rest, err := r.Without(id); rest != nil || err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("Without(%q): %v; want an error with %q", id, err, want)
 		}
 	}
@@ -260,7 +280,8 @@ func TestCircleIsTheLibrarys(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 		if err := fill(&library, ids); err != nil || own != library {
-			t.Fatalf("the circle of %d members %.100q and the library differ: %v", len(ids), ids, err)
+			t.Fatalf("the circle of %d members %.100q and the library differ: %v", len(ids), ids,
+				err)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -280,7 +301,8 @@ func TestCircleIsTheLibrarys(t *testing.T) {
 		table   uint32
 	}{{512, 0x9493391a}, {MaxMembers, 0x0ef1df7b}} {
 		if r := mustNew(t, numbered(row.members)); checksum(r) != row.table {
-			t.Errorf("%d members: table %#x, want the library's, %#x", row.members, checksum(r), row.table)
+			t.Errorf("%d members: table %#x, want the library's, %#x", row.members, checksum(r),
+				row.table)
 		}
 	}
 }
@@ -361,7 +383,8 @@ func checksum(r *Ring) uint32 {
 }
 
 func drawIDs(t *rapid.T) []string {
-	return rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9.-]{1,20}`), 1, 24, rapid.ID[string]).Draw(t, "ids")
+	return rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9.-]{1,20}`), 1, 24,
+		rapid.ID[string]).Draw(t, "ids")
 }
 
 func numbered(n int) []string {

@@ -269,7 +269,8 @@ func talk(ctx context.Context, v *victim, text string, reads bool) (sent int) {
 
 func endlessRESP(ctx context.Context, v *victim) int {
 	return talk(ctx, v, []string{
-		"*2147483647\r\n", "*1\r\n$2147483647\r\n" + strings.Repeat("x", 1<<16), strings.Repeat("x", 1<<16), "*-1\r\n$-9223372036854775808\r\n",
+		"*2147483647\r\n", "*1\r\n$2147483647\r\n" + strings.Repeat("x", 1<<16),
+		strings.Repeat("x", 1<<16), "*-1\r\n$-9223372036854775808\r\n",
 		"*1024\r\n" + strings.Repeat("$1\r\nx\r\n", 1023),
 	}[rand.IntN(5)], true)
 }
@@ -317,7 +318,10 @@ func guess(ctx context.Context, v *victim) (sent int) {
 	go func() { _, _ = io.Copy(io.Discard, c) }()
 	for {
 		body := fmt.Sprintf(`{"id":"%016x%016x","actual":0}`, rand.Uint64(), rand.Uint64())
-		if _, err := fmt.Fprintf(c, "POST /v1/settle HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		if _, err := fmt.Fprintf(
+			c, "POST /v1/settle HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+				"application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body,
+		); err != nil {
 			return sent
 		}
 		sent++

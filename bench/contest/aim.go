@@ -31,7 +31,8 @@ func (a *Aim) measured(r Results) (xs []float64) {
 	for round, x := range r.byRound(a.Job, a.Figure) {
 		best := math.NaN()
 		for _, other := range against {
-			if b, found := other[round]; found && (math.IsNaN(best) || (b > best) == (a.Better == More)) {
+			if b, found := other[round]; found &&
+				(math.IsNaN(best) || (b > best) == (a.Better == More)) {
 				best = b
 			}
 		}
@@ -63,7 +64,8 @@ func (a *Aim) line(r Results) string {
 		verdict = "reached"
 	}
 	return fmt.Sprintf("| %s | %s | %s %s %s | %s %s | %s – %s | %s |\n",
-		a.Work, a.rivals(), sign, short(a.Want), unit, short(got), unit, short(xs[0]), short(xs[len(xs)-1]), verdict)
+		a.Work, a.rivals(), sign, short(a.Want), unit, short(got), unit, short(xs[0]),
+		short(xs[len(xs)-1]), verdict)
 }
 
 // rivals names the contestants that the aim compares with.
@@ -75,7 +77,9 @@ func (a *Aim) rivals() string {
 	for _, job := range a.Against {
 		names[job.Contestant], points[job.Point] = true, true
 	}
-	join := func(m map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(m)), " or ") }
+	join := func(m map[string]bool) string {
+		return strings.Join(slices.Sorted(maps.Keys(m)), " or ")
+	}
 	return join(names) + ", " + join(points)
 }
 
@@ -101,6 +105,7 @@ func Judge(w io.Writer, reports ...*Report) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\n## Aims\n\n| work | against | aim | median of the rounds | lowest – highest | |\n|---|---|--:|--:|--:|---|\n%s", b.String())
+	_, err := fmt.Fprintf(w, "\n## Aims\n\n| work | against | aim | median of the rounds | "+
+		"lowest – highest | |\n|---|---|--:|--:|--:|---|\n%s", b.String())
 	return err
 }

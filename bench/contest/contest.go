@@ -30,12 +30,15 @@ type Sample struct {
 
 // Run has every job measured in each of the rounds, one after the other, and says on progress what
 // it does. A job that fails ends it.
-func Run(rounds int, jobs []Job, measure func(Job) (map[string]float64, error), progress io.Writer) ([]Sample, error) {
+func Run(
+	rounds int, jobs []Job, measure func(Job) (map[string]float64, error), progress io.Writer,
+) ([]Sample, error) {
 	var samples []Sample
 	for round := range rounds {
 		for i := range jobs {
 			job := jobs[(i+round)%len(jobs)]
-			fmt.Fprintf(progress, "round %d of %d: %s, %s\n", round+1, rounds, job.Contestant, job.Point)
+			fmt.Fprintf(progress, "round %d of %d: %s, %s\n", round+1, rounds, job.Contestant,
+				job.Point)
 			figures, err := measure(job)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", job.Contestant, job.Point, err)

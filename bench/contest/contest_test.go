@@ -17,11 +17,15 @@ func imagined(t *testing.T) Results {
 	t.Helper()
 	speed := 0.0
 	var order []string
-	samples, err := Run(3, []Job{{"a", "1"}, {"b", "1"}, {"a", "2"}, {"b", "2"}, {"c", "2"}}, func(j Job) (map[string]float64, error) {
-		order = append(order, j.Contestant+j.Point)
-		speed = float64(1 + (len(order)-1)/5) // by round
-		return map[string]float64{"ns": speed * map[string]float64{"a": 10, "b": 20, "c": 5}[j.Contestant], Others: 0.5}, nil
-	}, io.Discard)
+	samples, err := Run(3, []Job{{"a", "1"}, {"b", "1"}, {"a", "2"}, {"b", "2"}, {"c", "2"}},
+		func(j Job) (map[string]float64, error) {
+			order = append(order, j.Contestant+j.Point)
+			speed = float64(1 + (len(order)-1)/5) // by round
+			return map[string]float64{"ns": speed * map[string]float64{
+				"a": 10, "b": 20,
+				"c": 5,
+			}[j.Contestant], Others: 0.5}, nil
+		}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +47,8 @@ func TestMedians(t *testing.T) {
 	if spread := r.Spread(a, "ns"); spread != 1 {
 		t.Errorf("spread %v, want 1", spread)
 	}
-	if !math.IsNaN(r.Median(a, "never measured")) || !math.IsNaN(r.Ratio(Job{"c", "2"}, Job{"c", "1"}, "ns")) {
+	if !math.IsNaN(r.Median(a, "never measured")) ||
+		!math.IsNaN(r.Ratio(Job{"c", "2"}, Job{"c", "1"}, "ns")) {
 		t.Error("what was not measured has a figure")
 	}
 	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
@@ -52,7 +57,9 @@ func TestMedians(t *testing.T) {
 }
 
 func TestFailureEndsIt(t *testing.T) {
-	_, err := Run(5, []Job{{"a", "1"}}, func(Job) (map[string]float64, error) { return nil, errors.New("no memory") }, io.Discard)
+	_, err := Run(5, []Job{{"a", "1"}}, func(Job) (map[string]float64, error) {
+		return nil, errors.New("no memory")
+	}, io.Discard)
 	if err == nil || err.Error() != "a, 1: no memory" {
 		t.Error(err)
 	}
@@ -60,11 +67,22 @@ func TestFailureEndsIt(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	r := Report{
-		Title: "A contest", Command: "run it", Machine: Machine{Cores: 2}, Rounds: 3, Samples: imagined(t), Base: "a",
-		Tables: []Table{{"Cost, ns", "cost", "ns", 0, Less}, {"Speed", "", "ns", 1, More}, {"Nobody's", "no", "x", 0, Less}},
+		Title: "A contest", Command: "run it", Machine: Machine{Cores: 2}, Rounds: 3,
+		Samples: imagined(t), Base: "a",
+		Tables: []Table{
+			{"Cost, ns", "cost", "ns", 0, Less},
+			{"Speed", "", "ns", 1, More},
+			{"Nobody's", "no", "x", 0, Less},
+		},
 		Aims: []Aim{
-			{Work: "twice b", Job: Job{"a", "1"}, Against: []Job{{"b", "1"}}, Figure: "ns", Better: Less, Want: 0.5},
-			{Work: "as cheap as the best", Job: Job{"a", "2"}, Against: []Job{{"b", "2"}, {"c", "2"}}, Figure: "ns", Better: Less, Want: 1.5},
+			{
+				Work: "twice b", Job: Job{"a", "1"}, Against: []Job{{"b", "1"}}, Figure: "ns",
+				Better: Less, Want: 0.5,
+			},
+			{
+				Work: "as cheap as the best", Job: Job{"a", "2"},
+				Against: []Job{{"b", "2"}, {"c", "2"}}, Figure: "ns", Better: Less, Want: 1.5,
+			},
 			{Work: "cheap", Job: Job{"c", "2"}, Figure: "ns", Better: Less, Want: 10, Unit: "ns"},
 			{Work: "not measured", Job: Job{"d", "2"}, Figure: "ns", Better: More, Want: 10},
 		},
@@ -74,7 +92,10 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	// At point 2 the longest bar is b's, and a's is half as long.
-	for _, want := range []string{"A contest: cost, ns", `>c</text>`, `width="420.0"`, `width="210.0"`, ">40 (2 ×)<"} {
+	for _, want := range []string{
+		"A contest: cost, ns", `>c</text>`, `width="420.0"`,
+		`width="210.0"`, ">40 (2 ×)<",
+	} {
 		if !strings.Contains(svg.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, svg.String())
 		}
@@ -83,8 +104,10 @@ func TestReport(t *testing.T) {
 		t.Errorf("the plot is no XML: %v", err)
 	}
 	for _, want := range []string{
-		"## Cost, ns\n\n| | 1 | 2 |\n|---|--:|--:|\n| a | 20 | 20 |\n| b | 40 (2 ×) | 40 (2 ×) |\n| c |  | 10 (0.5 ×) |\n",
-		"## Speed\n\n| | 1 | 2 |\n|---|--:|--:|\n| a | 20.0 | 20.0 |\n| b | 40.0 (0.5 ×) | 40.0 (0.5 ×) |\n",
+		"## Cost, ns\n\n| | 1 | 2 |\n|---|--:|--:|\n| a | 20 | 20 |\n| b | 40 (2 ×) | 40 (2 ×) " +
+			"|\n| c |  | 10 (0.5 ×) |\n",
+		"## Speed\n\n| | 1 | 2 |\n|---|--:|--:|\n| a | 20.0 | 20.0 |\n| b | 40.0 (0.5 ×) | 40.0 " +
+			"(0.5 ×) |\n",
 		"differs by 100 %", "Not a quiet machine", "0.50 cores",
 	} {
 		if !strings.Contains(md.String(), want) {
@@ -103,14 +126,16 @@ func TestReport(t *testing.T) {
 	if strings.Contains(md.String(), "not measured") {
 		t.Error("an aim that was not measured is judged")
 	}
-	if want := "|  | | cost |\n|---|---|--:|\n| 1 | a | 20 |\n| 1 | b | 40 (2 ×) |\n| 2 | a | 20 |\n"; !strings.HasPrefix(brief.String(), want) {
+	if want := "|  | | cost |\n|---|---|--:|\n| 1 | a | 20 |\n| 1 | b | 40 (2 ×) |\n| 2 | a | 20 " +
+		"|\n"; !strings.HasPrefix(brief.String(), want) {
 		t.Errorf("in brief:\n%swant\n%s", brief.String(), want)
 	}
 	if strings.Contains(md.String(), "Nobody's") {
 		t.Error("a table without figures is shown")
 	}
 	var back Report
-	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Samples) != 15 || back.Samples[0].Figures["ns"] != 10 {
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Samples) != 15 ||
+		back.Samples[0].Figures["ns"] != 10 {
 		t.Errorf("%v, %+v", err, back)
 	}
 	var again bytes.Buffer
@@ -134,7 +159,10 @@ func TestLines(t *testing.T) {
 	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil {
 		t.Errorf("the plot is no XML: %v", err)
 	}
-	for _, want := range []string{"<polyline points=\"80.0,340.0 520.0,40.0\"", "<circle cx=\"520.0\" cy=\"190.0\"", ">keys</text>", ">10</text>", ">a</text>"} {
+	for _, want := range []string{
+		"<polyline points=\"80.0,340.0 520.0,40.0\"",
+		"<circle cx=\"520.0\" cy=\"190.0\"", ">keys</text>", ">10</text>", ">a</text>",
+	} {
 		if !strings.Contains(svg.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, svg.String())
 		}

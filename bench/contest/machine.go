@@ -22,11 +22,15 @@ type Machine struct {
 
 // ThisMachine is the one that this runs on.
 func ThisMachine() Machine {
-	return Machine{cpuModel(), runtime.NumCPU(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, time.Now().UTC().Truncate(time.Second)}
+	return Machine{
+		cpuModel(), runtime.NumCPU(), runtime.Version(),
+		runtime.GOOS + "/" + runtime.GOARCH, time.Now().UTC().Truncate(time.Second),
+	}
 }
 
 func (m Machine) String() string {
-	return fmt.Sprintf("%d cores (%s), %s, %s, %s", m.Cores, m.CPU, m.Go, m.OS, m.Date.Format("2006-01-02 15:04 MST"))
+	return fmt.Sprintf("%d cores (%s), %s, %s, %s", m.Cores, m.CPU, m.Go, m.OS,
+		m.Date.Format("2006-01-02 15:04 MST"))
 }
 
 func cpuModel() string {
@@ -36,7 +40,9 @@ func cpuModel() string {
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if name, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) == "model name" {
+		if name, value, _ := strings.Cut(
+			lines.Text(), ":",
+		); strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}

@@ -31,7 +31,8 @@ func (r *Report) bars(w io.Writer) error {
 				most = max(most, x)
 			}
 		}
-		fmt.Fprintf(&b, "<text x=\"8\" y=\"%d\" font-weight=\"bold\">%s</text>\n", y+line, escape(point))
+		fmt.Fprintf(&b, "<text x=\"8\" y=\"%d\" font-weight=\"bold\">%s</text>\n", y+line,
+			escape(point))
 		y += line
 		for i, c := range contestants {
 			x := r.Samples.Median(Job{c, point}, t.Figure)
@@ -39,14 +40,19 @@ func (r *Report) bars(w io.Writer) error {
 				continue
 			}
 			y += line
-			fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", left-8, y, escape(c))
-			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>", left, y-line+6, x/most*width, line-4, hues[i%len(hues)])
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", left+x/most*width+6, y, escape(r.cell(t, Job{c, point})))
+			fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", left-8, y,
+				escape(c))
+			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>",
+				left, y-line+6, x/most*width, line-4, hues[i%len(hues)])
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", left+x/most*width+6, y,
+				escape(r.cell(t, Job{c, point})))
 		}
 		y += line / 2
 	}
-	_, err := fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"+
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\" font-size=\"14\">%s: %s</text>\n%s</svg>\n",
+	_, err := fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "+
+		"height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"+
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\" "+
+		"font-size=\"14\">%s: %s</text>\n%s</svg>\n",
 		left+width+right, y+line, escape(r.Title), escape(lower(t.Title)), b.String())
 	return err
 }

@@ -54,8 +54,10 @@ const Others = "cores used by others"
 // Markdown writes the report as tables that people read.
 func (r *Report) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n`%s`\n\n%s. Medians of %d rounds in which all take turns; in brackets how many times better "+
-		"%s is, the median of the rounds' ratios.\n", r.Title, r.Command, r.Machine, r.Rounds, r.Base)
+	fmt.Fprintf(&b, "# %s\n\n`%s`\n\n%s. Medians of %d rounds in which all take turns; in "+
+		"brackets how many times better "+
+		"%s is, the median of the rounds' ratios.\n", r.Title, r.Command, r.Machine, r.Rounds,
+		r.Base)
 	for _, t := range r.Tables {
 		r.table(&b, t)
 	}
@@ -70,7 +72,8 @@ func (r *Report) table(b *strings.Builder, t Table) {
 	if len(points) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## %s\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(points, " | "), strings.Repeat("--:|", len(points)))
+	fmt.Fprintf(b, "\n## %s\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(points, " | "),
+		strings.Repeat("--:|", len(points)))
 	for _, contestant := range r.Samples.names(func(j Job) string { return j.Contestant }) {
 		cells := make([]string, len(points))
 		for i, point := range points {
@@ -83,7 +86,9 @@ func (r *Report) table(b *strings.Builder, t Table) {
 // Brief writes one table of the report: a line for each contestant at each point, a column for each
 // figure that has a short title.
 func (r *Report) Brief(w io.Writer) error {
-	tables := slices.DeleteFunc(slices.Clone(r.Tables), func(t Table) bool { return t.Short == "" || len(r.points(t.Figure)) == 0 })
+	tables := slices.DeleteFunc(slices.Clone(r.Tables), func(t Table) bool {
+		return t.Short == "" || len(r.points(t.Figure)) == 0
+	})
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | |", r.Axis)
 	for _, t := range tables {
@@ -107,7 +112,9 @@ func (r *Report) Brief(w io.Writer) error {
 
 // points are those at which somebody measured the figure.
 func (r *Report) points(figure string) []string {
-	return slices.DeleteFunc(r.Samples.names(func(j Job) string { return j.Point }), func(point string) bool {
+	return slices.DeleteFunc(r.Samples.names(func(j Job) string {
+		return j.Point
+	}), func(point string) bool {
 		return !slices.ContainsFunc(r.Samples, func(s Sample) bool {
 			_, measured := s.Figures[figure]
 			return measured && s.Point == point
@@ -125,7 +132,8 @@ func (r *Report) cell(t Table, job Job) string {
 	if t.Better == More {
 		ratio = 1 / ratio
 	}
-	if t.Better == Neither || job.Contestant == r.Base || math.IsNaN(ratio) || math.IsInf(ratio, 0) {
+	if t.Better == Neither || job.Contestant == r.Base || math.IsNaN(ratio) ||
+		math.IsInf(ratio, 0) {
 		return cell
 	}
 	return fmt.Sprintf("%s (%.2g ×)", cell, ratio)
@@ -146,7 +154,8 @@ func (r *Report) noise() string {
 			}
 		}
 	}
-	said := fmt.Sprintf("From the lowest to the highest round a figure differs by %.0f %% of its median (the median of all figures).", 100*median(spreads))
+	said := fmt.Sprintf("From the lowest to the highest round a figure differs by %.0f %% of its "+
+		"median (the median of all figures).", 100*median(spreads))
 	return said + " " + Quiet(r)
 }
 
@@ -163,8 +172,10 @@ func Quiet(reports ...*Report) string {
 	}
 	switch x := median(others); {
 	case x > Noisy:
-		return fmt.Sprintf("**Not a quiet machine**: beside a measurement, other programs used %.2f cores (median). "+
-			"Believe ratios, and differences larger than the rounds' spread; measure absolute figures again.", x)
+		return fmt.Sprintf("**Not a quiet machine**: beside a measurement, other programs used "+
+			"%.2f cores (median). "+
+			"Believe ratios, and differences larger than the rounds' spread; measure absolute "+
+			"figures again.", x)
 	case x >= 0:
 		return fmt.Sprintf("Other programs used %.2f cores beside (median).", x)
 	}

@@ -21,7 +21,10 @@ type path struct {
 }
 
 var paths = []path{
-	{"./limiter", "^BenchmarkTake$/alg=(gcra|fixed_window|sliding_window)/keys=1e3$/dist=zipf", 5000},
+	{
+		"./limiter", "^BenchmarkTake$/alg=(gcra|fixed_window|sliding_window)/keys=1e3$/dist=zipf",
+		5000,
+	},
 	{"./limiter", "^BenchmarkDecide$/alg=.*/mostly=admitted", 5000},
 	{"./cluster", "^BenchmarkCheck$", 5000},
 	{"./rpc/gubernator", "^BenchmarkGubernatorDoor$", 500},
@@ -67,13 +70,16 @@ func Check(root, file string, record bool, out io.Writer) error {
 		return err
 	}
 	if bad := compare(kept, measured, out); bad > 0 {
-		return fmt.Errorf("%d of %d figures are not right; if that is meant: go run . guard -record", bad, len(kept))
+		return fmt.Errorf(
+			"%d of %d figures are not right; if that is meant: go run . guard -record", bad,
+			len(kept))
 	}
 	return nil
 }
 
 func (p path) measure(root string) ([]figure, error) {
-	cmd := exec.Command("go", "test", p.pkg, "-run", "^$", "-bench", p.bench, "-benchmem", "-cpu", "1", "-benchtime", fmt.Sprintf("%dx", p.n))
+	cmd := exec.Command("go", "test", p.pkg, "-run", "^$", "-bench", p.bench, "-benchmem", "-cpu",
+		"1", "-benchtime", fmt.Sprintf("%dx", p.n))
 	cmd.Dir = root
 	said, err := cmd.CombinedOutput()
 	if err != nil {
@@ -112,15 +118,18 @@ func compare(kept, measured []figure, out io.Writer) (bad int) {
 			fmt.Fprintf(out, "not ok %s: is not measured any more\n", k.name)
 		case measured[i].allocations > k.most():
 			bad++
-			fmt.Fprintf(out, "not ok %s: allocates %d times, at most %d are kept\n", k.name, measured[i].allocations, k.most())
+			fmt.Fprintf(out, "not ok %s: allocates %d times, at most %d are kept\n", k.name,
+				measured[i].allocations, k.most())
 		default:
-			fmt.Fprintf(out, "ok %s: allocates %d times, at most %d are kept\n", k.name, measured[i].allocations, k.most())
+			fmt.Fprintf(out, "ok %s: allocates %d times, at most %d are kept\n", k.name,
+				measured[i].allocations, k.most())
 		}
 	}
 	for _, m := range measured {
 		if !slices.ContainsFunc(kept, func(f figure) bool { return f.name == m.name }) {
 			bad++
-			fmt.Fprintf(out, "not ok %s: allocates %d times, and nobody has written down how often it may\n", m.name, m.allocations)
+			fmt.Fprintf(out, "not ok %s: allocates %d times, and nobody has written down how "+
+				"often it may\n", m.name, m.allocations)
 		}
 	}
 	return bad
@@ -151,7 +160,8 @@ func read(file string) (all []figure, err error) {
 		}
 		allocations, err := strconv.Atoi(count)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %q; write a benchmark and its allocations", file, n, lines.Text())
+			return nil, fmt.Errorf("%s:%d: %q; write a benchmark and its allocations", file, n,
+				lines.Text())
 		}
 		all = append(all, figure{name, allocations})
 	}

@@ -17,7 +17,10 @@ PASS
 // some, and a benchmark that is gone.
 func TestGuardNotices(t *testing.T) {
 	measured := parse("./limiter", said)
-	if want := []figure{{"limiter.BenchmarkTake/keys=1e3", 0}, {"limiter.BenchmarkCheck", 9}}; !slices.Equal(measured, want) {
+	if want := []figure{
+		{"limiter.BenchmarkTake/keys=1e3", 0},
+		{"limiter.BenchmarkCheck", 9},
+	}; !slices.Equal(measured, want) {
 		t.Fatalf("%v, want %v", measured, want)
 	}
 	for _, test := range []struct {
@@ -25,17 +28,29 @@ func TestGuardNotices(t *testing.T) {
 		allocations int
 		want        string
 	}{
-		{"limiter.BenchmarkTake/keys=1e3", 0, "ok limiter.BenchmarkTake/keys=1e3: allocates 0 times, at most 0"},
+		{
+			"limiter.BenchmarkTake/keys=1e3", 0,
+			"ok limiter.BenchmarkTake/keys=1e3: allocates 0 times, at most 0",
+		},
 		{"limiter.BenchmarkCheck", 9, "ok limiter.BenchmarkCheck: allocates 9 times, at most 10"},
 		{"limiter.BenchmarkCheck", 8, "ok "},
-		{"limiter.BenchmarkCheck", 7, "not ok limiter.BenchmarkCheck: allocates 9 times, at most 8"},
-		{"limiter.BenchmarkCheck", 0, "not ok limiter.BenchmarkCheck: allocates 9 times, at most 0"},
+		{
+			"limiter.BenchmarkCheck", 7,
+			"not ok limiter.BenchmarkCheck: allocates 9 times, at most 8",
+		},
+		{
+			"limiter.BenchmarkCheck", 0,
+			"not ok limiter.BenchmarkCheck: allocates 9 times, at most 0",
+		},
 		{"limiter.BenchmarkGone", 3, "not ok limiter.BenchmarkGone: is not measured"},
 	} {
 		var out strings.Builder
-		others := slices.DeleteFunc(slices.Clone(measured), func(f figure) bool { return f.name == test.name })
+		others := slices.DeleteFunc(slices.Clone(measured), func(f figure) bool {
+			return f.name == test.name
+		})
 		bad := compare(append([]figure{{test.name, test.allocations}}, others...), measured, &out)
-		if !strings.HasPrefix(out.String(), test.want) || (bad == 1) != strings.HasPrefix(test.want, "not") {
+		if !strings.HasPrefix(out.String(), test.want) ||
+			(bad == 1) != strings.HasPrefix(test.want, "not") {
 			t.Errorf("%d bad, %q; want %q", bad, out.String(), test.want)
 		}
 	}
@@ -45,7 +60,8 @@ func TestGuardNotices(t *testing.T) {
 func TestGuardNoticesStrangers(t *testing.T) {
 	var out strings.Builder
 	bad := compare(nil, []figure{{"limiter.BenchmarkNew", 2}}, &out)
-	if want := "not ok limiter.BenchmarkNew: allocates 2 times, and nobody"; bad != 1 || !strings.HasPrefix(out.String(), want) {
+	if want := "not ok limiter.BenchmarkNew: allocates 2 times, and nobody"; bad != 1 ||
+		!strings.HasPrefix(out.String(), want) {
 		t.Errorf("%d bad, %q; want %q", bad, out.String(), want)
 	}
 }

@@ -41,7 +41,8 @@ func main() {
 func run(door, http string, peers []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := tracing.InitTracing(ctx, "github.com/mailgun/gubernator/v2", tracing.WithLevel(gubernator.GetTracingLevel()))
+	err := tracing.InitTracing(ctx, "github.com/mailgun/gubernator/v2",
+		tracing.WithLevel(gubernator.GetTracingLevel()))
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,9 @@ func run(door, http string, peers []string) error {
 // inProcess measures a V1Instance that owns all keys, as a program does that has it inside.
 func inProcess(args []string) error {
 	const me = "127.0.0.1:1" // nobody is asked there: this instance is the only peer
-	v1, err := gubernator.NewV1Instance(gubernator.Config{GRPCServers: []*grpc.Server{grpc.NewServer()}})
+	v1, err := gubernator.NewV1Instance(gubernator.Config{
+		GRPCServers: []*grpc.Server{grpc.NewServer()},
+	})
 	if err != nil {
 		return err
 	}
@@ -80,9 +83,13 @@ func inProcess(args []string) error {
 	ctx := context.Background()
 	return inprocess.Main(args, os.Stdout, func() func(string) error {
 		return func(key string) error {
-			out, err := v1.GetRateLimits(ctx, &gubernator.GetRateLimitsReq{Requests: []*gubernator.RateLimitReq{
-				{Name: "bench", UniqueKey: key, Hits: 1, Limit: 1_000_000_000, Duration: 3_600_000},
-			}})
+			out, err := v1.GetRateLimits(ctx,
+				&gubernator.GetRateLimitsReq{Requests: []*gubernator.RateLimitReq{
+					{
+						Name: "bench", UniqueKey: key, Hits: 1, Limit: 1_000_000_000,
+						Duration: 3_600_000,
+					},
+				}})
 			if err != nil {
 				return err
 			}

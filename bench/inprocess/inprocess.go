@@ -45,7 +45,8 @@ func Main(args []string, out io.Writer, caller func() func(key string) error) er
 		return err
 	}
 	if callers < 1 || d <= 0 {
-		return fmt.Errorf("%s of %d callers for %v; at least 1 and above 0 are accepted", Verb, callers, d)
+		return fmt.Errorf("%s of %d callers for %v; at least 1 and above 0 are accepted", Verb,
+			callers, d)
 	}
 	keys := make([]string, manyKeys)
 	for i := range keys {
@@ -61,7 +62,9 @@ func Main(args []string, out io.Writer, caller func() func(key string) error) er
 	return json.NewEncoder(out).Encode(figures)
 }
 
-func measure(callers int, d time.Duration, keys []string, caller func() func(string) error) (map[string]float64, error) {
+func measure(
+	callers int, d time.Duration, keys []string, caller func() func(string) error,
+) (map[string]float64, error) {
 	const burst = 64 // decisions between two looks at the clock
 	var asked atomic.Int64
 	var failed atomic.Pointer[failure]
@@ -73,7 +76,8 @@ func measure(callers int, d time.Duration, keys []string, caller func() func(str
 		take := caller()
 		group.Go(func() {
 			n := 0
-			for first := true; first || time.Since(began) < d && failed.Load() == nil; first = false {
+			for first := true; first || time.Since(began) < d &&
+				failed.Load() == nil; first = false {
 				for range burst {
 					if err := take(keys[(id*997+n)%manyKeys]); err != nil {
 						// not the address of err: it would be allocated for each decision
@@ -95,7 +99,8 @@ func measure(callers int, d time.Duration, keys []string, caller func() func(str
 	n := float64(asked.Load())
 	return map[string]float64{
 		Speed: n / took.Seconds(), CPU: float64(cpu.Nanoseconds()) / 1e3 / n,
-		Allocations: float64(after.Mallocs-before.Mallocs) / n, Bytes: float64(after.TotalAlloc-before.TotalAlloc) / n,
+		Allocations: float64(after.Mallocs-before.Mallocs) / n,
+		Bytes:       float64(after.TotalAlloc-before.TotalAlloc) / n,
 	}, nil
 }
 

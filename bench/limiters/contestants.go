@@ -78,12 +78,18 @@ var Contestants = []Contestant{
 // them will ask for.
 func table(algorithm limiter.Algorithm, messages bool) func(int) (Running, error) {
 	return func(keys int) (Running, error) {
-		l, err := limiter.New(limiter.Spec{Name: "contest", Algorithm: algorithm, Limit: Limit, Per: Per})
-		t := limiter.NewTable(limiter.TableConfig{Bytes: max(limiter.DefaultBytes, 160*int64(keys))})
+		l, err := limiter.New(limiter.Spec{
+			Name: "contest", Algorithm: algorithm, Limit: Limit,
+			Per: Per,
+		})
+		t := limiter.NewTable(limiter.TableConfig{Bytes: max(limiter.DefaultBytes,
+			160*int64(keys))})
 		now := clock()
 		running := Running{
 			Worker: func() Take {
-				return func(key string) bool { return t.Take(now(), l, key, limiter.Hash(key), 1).Allowed }
+				return func(key string) bool {
+					return t.Take(now(), l, key, limiter.Hash(key), 1).Allowed
+				}
 			},
 			Keys: func() int { return t.Stats().Keys },
 			Stop: func() {},
@@ -153,7 +159,8 @@ func throttledStore(int) (Running, error) {
 	if err != nil {
 		return Running{}, err
 	}
-	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerDuration(Limit, Per), MaxBurst: Limit - 1})
+	l, err := throttled.NewGCRARateLimiterCtx(store,
+		throttled.RateQuota{MaxRate: throttled.PerDuration(Limit, Per), MaxBurst: Limit - 1})
 	ctx := context.Background()
 	take := func(key string) bool {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)
@@ -164,5 +171,7 @@ func throttledStore(int) (Running, error) {
 
 // nothing says yes.
 func nothing(int) (Running, error) {
-	return Running{Worker: func() Take { return func(key string) bool { return key != "" } }, Stop: func() {}}, nil
+	return Running{Worker: func() Take {
+		return func(key string) bool { return key != "" }
+	}, Stop: func() {}}, nil
 }

@@ -73,7 +73,8 @@ func TestKeys(t *testing.T) {
 			want = drawn / keys
 		}
 		if got := float64(slices.Max(counts)); got < 0.95*want || got > 1.5*want {
-			t.Errorf("zipf %v: the most frequent key comes %v times, want about %.0f", zipf, got, want)
+			t.Errorf("zipf %v: the most frequent key comes %v times, want about %.0f", zipf, got,
+				want)
 		}
 	}
 }
@@ -81,13 +82,17 @@ func TestKeys(t *testing.T) {
 // TestMeasure: of each contestant there is every figure that a table shows.
 func TestMeasure(t *testing.T) {
 	for _, c := range Contestants {
-		figures, err := Measure(c, Plan{Keys: 100_000, Time: time.Millisecond, Collector: 4 * time.Millisecond})
+		figures, err := Measure(c, Plan{
+			Keys: 100_000, Time: time.Millisecond,
+			Collector: 4 * time.Millisecond,
+		})
 		if err != nil {
 			t.Fatal(c.Name, err)
 		}
 		for _, table := range Tables {
 			x, measured := figures[table.Figure]
-			if wanted := c.Name != Nothing || ofAll(table); measured != wanted || math.IsNaN(x) || math.IsInf(x, 0) {
+			if wanted := c.Name != Nothing || ofAll(table); measured != wanted || math.IsNaN(x) ||
+				math.IsInf(x, 0) {
 				t.Errorf("%s: %s is %v (measured: %v)", c.Name, table.Figure, x, measured)
 			}
 		}
@@ -107,9 +112,10 @@ func BenchmarkTake(b *testing.B) {
 		for _, dist := range []string{"zipf", "uniform"} {
 			stream := newDraws(keys, dist == "zipf")
 			for _, c := range Contestants {
-				b.Run(fmt.Sprintf("keys=1e%d/dist=%s/limiter=%s", exponent, dist, c.Name), func(b *testing.B) {
-					benchmarkTake(b, c, keys, stream)
-				})
+				b.Run(fmt.Sprintf("keys=1e%d/dist=%s/limiter=%s", exponent, dist, c.Name),
+					func(b *testing.B) {
+						benchmarkTake(b, c, keys, stream)
+					})
 			}
 		}
 	}

@@ -45,36 +45,83 @@ func work(dist string, cores int) string { return "CPU " + speed(dist, cores) }
 
 // Tables are what a report shows of the figures.
 var Tables = []contest.Table{
-	{Title: "CPU of a decision, ns, keys by Zipf (1.01), one core", Short: "CPU, Zipf, ns", Figure: work("zipf", 1), Better: contest.Less},
-	{Title: "CPU of a decision, ns, keys drawn uniformly, one core", Short: "uniform", Figure: work("uniform", 1), Better: contest.Less},
-	{Title: "CPU of a decision, ns, keys by Zipf, two cores", Figure: work("zipf", 2), Better: contest.Less},
-	{Title: "CPU of a decision, ns, keys drawn uniformly, two cores", Figure: work("uniform", 2), Better: contest.Less},
-	{Title: "Time between two decisions, ns, Zipf, one core", Short: "time, Zipf, ns", Figure: speed("zipf", 1), Better: contest.Less},
-	{Title: "Time between two decisions, ns, uniform, one core", Figure: speed("uniform", 1), Better: contest.Less},
-	{Title: "Time between two decisions, ns, Zipf, two cores together", Short: "two cores", Figure: speed("zipf", 2), Better: contest.Less},
-	{Title: "Time between two decisions, ns, uniform, two cores together", Figure: speed("uniform", 2), Better: contest.Less},
-	{Title: "Allocations per decision on a known key", Short: "allocations", Figure: allocations, Digits: 1},
-	{Title: "Resident bytes per key beyond the key's own, after a collection", Short: "B/key", Figure: keyBytes, Better: contest.Less},
-	{Title: "The same while at work, with what the collector keeps in reserve", Figure: inUse, Better: contest.Less},
-	{Title: "The collector's share of two cores, %, while each decision comes with 256 bytes of garbage", Short: "collector, %", Figure: collecting, Digits: 2},
+	{
+		Title: "CPU of a decision, ns, keys by Zipf (1.01), one core", Short: "CPU, Zipf, ns",
+		Figure: work("zipf", 1), Better: contest.Less,
+	},
+	{
+		Title: "CPU of a decision, ns, keys drawn uniformly, one core", Short: "uniform",
+		Figure: work("uniform", 1), Better: contest.Less,
+	},
+	{
+		Title: "CPU of a decision, ns, keys by Zipf, two cores", Figure: work("zipf", 2),
+		Better: contest.Less,
+	},
+	{
+		Title: "CPU of a decision, ns, keys drawn uniformly, two cores", Figure: work("uniform", 2),
+		Better: contest.Less,
+	},
+	{
+		Title: "Time between two decisions, ns, Zipf, one core", Short: "time, Zipf, ns",
+		Figure: speed("zipf", 1), Better: contest.Less,
+	},
+	{
+		Title: "Time between two decisions, ns, uniform, one core", Figure: speed("uniform", 1),
+		Better: contest.Less,
+	},
+	{
+		Title: "Time between two decisions, ns, Zipf, two cores together", Short: "two cores",
+		Figure: speed("zipf", 2), Better: contest.Less,
+	},
+	{
+		Title:  "Time between two decisions, ns, uniform, two cores together",
+		Figure: speed("uniform", 2), Better: contest.Less,
+	},
+	{
+		Title: "Allocations per decision on a known key", Short: "allocations", Figure: allocations,
+		Digits: 1,
+	},
+	{
+		Title: "Resident bytes per key beyond the key's own, after a collection", Short: "B/key",
+		Figure: keyBytes, Better: contest.Less,
+	},
+	{
+		Title: "The same while at work, with what the collector keeps in reserve", Figure: inUse,
+		Better: contest.Less,
+	},
+	{
+		Title: "The collector's share of two cores, %, while each decision comes with 256 bytes " +
+			"of garbage", Short: "collector, %", Figure: collecting, Digits: 2,
+	},
 	{Title: "Its collections in that time", Figure: cycles},
 	{Title: "Its longest pause then, µs", Short: "longest pause, µs", Figure: pause},
-	{Title: "The longest part of a pause in which threads were still to stop, µs", Short: "of it stopping", Figure: stopping},
+	{
+		Title: "The longest part of a pause in which threads were still to stop, µs",
+		Short: "of it stopping", Figure: stopping,
+	},
 	{Title: "CPU of one collection, ms", Short: "a collection, ms", Figure: cycle, Digits: 1},
 }
 
 // Aims are those that hold with a million keys.
 var Aims = []contest.Aim{
-	aim("in process, 10^6 Zipf keys, one core, CPU", work("zipf", 1), Messages, 1.0/6, "x-time-rate-in-a-sync.Map"),
-	aim("… the best of the others", work("zipf", 1), Messages, 1.0/4, "x-time-rate-in-a-sync.Map", "sethvargo-go-limiter", "throttled-v2"),
+	aim("in process, 10^6 Zipf keys, one core, CPU", work("zipf", 1), Messages, 1.0/6,
+		"x-time-rate-in-a-sync.Map"),
+	aim("… the best of the others", work("zipf", 1), Messages, 1.0/4, "x-time-rate-in-a-sync.Map",
+		"sethvargo-go-limiter", "throttled-v2"),
 	absolute("… first, then 60", work("zipf", 1), Messages, "1e6", 80, "ns"),
 	absolute("… its allocations", allocations, Base, "1e6", 0.001, ""),
-	absolute("resident bytes per key beyond the key's own, 10^6 keys", keyBytes, Base, "1e6", 64, "B"),
+	absolute("resident bytes per key beyond the key's own, 10^6 keys", keyBytes, Base, "1e6", 64,
+		"B"),
 }
 
 // GrowthAims are those that compare numbers of keys.
 var GrowthAims = []contest.Aim{
-	{Work: "cost at 10^7 keys, of that at 10^3", Job: contest.Job{Contestant: Messages, Point: "1e7"}, Against: []contest.Job{{Contestant: Messages, Point: "1e3"}}, Figure: work("zipf", 1), Better: contest.Less, Want: 4},
+	{
+		Work:    "cost at 10^7 keys, of that at 10^3",
+		Job:     contest.Job{Contestant: Messages, Point: "1e7"},
+		Against: []contest.Job{{Contestant: Messages, Point: "1e3"}}, Figure: work("zipf", 1),
+		Better: contest.Less, Want: 4,
+	},
 	absolute("one collector cycle at 10^7 keys, CPU", cycle, Base, "1e7", 5, "ms"),
 }
 
@@ -87,13 +134,17 @@ func aim(what, figure, contestant string, want float64, rivals ...string) contes
 }
 
 func absolute(what, figure, contestant, keys string, want float64, unit string) contest.Aim {
-	return contest.Aim{Work: what, Job: contest.Job{Contestant: contestant, Point: keys}, Figure: figure, Better: contest.Less, Want: want, Unit: unit}
+	return contest.Aim{
+		Work: what, Job: contest.Job{Contestant: contestant, Point: keys},
+		Figure: figure, Better: contest.Less, Want: want, Unit: unit,
+	}
 }
 
 // Measure starts c and measures it. It should have a process to itself.
 func Measure(c Contestant, p Plan) (map[string]float64, error) {
 	if p.Keys < 1 || p.Time <= 0 {
-		return nil, fmt.Errorf("%d keys and %v of time; at least 1 and above 0 are accepted", p.Keys, p.Time)
+		return nil, fmt.Errorf("%d keys and %v of time; at least 1 and above 0 are accepted",
+			p.Keys, p.Time)
 	}
 	runtime.GOMAXPROCS(2)
 	streams := map[string]*draws{"zipf": newDraws(p.Keys, true), "uniform": newDraws(p.Keys, false)}
@@ -114,7 +165,8 @@ func Measure(c Contestant, p Plan) (map[string]float64, error) {
 		}
 	}
 	if running.Keys != nil && running.Keys() != p.Keys {
-		return nil, fmt.Errorf("it keeps %d of %d keys: what is measured would be something else", running.Keys(), p.Keys)
+		return nil, fmt.Errorf("it keeps %d of %d keys: what is measured would be something else",
+			running.Keys(), p.Keys)
 	}
 	noteMemory := func(figure string, tidy bool) {
 		// With fewer keys, pages and the process itself would be most of it.
@@ -214,7 +266,9 @@ const garbage = 256
 
 // measureCollector lets both cores decide and make garbage for a quarter of the time and until the
 // collector has run twice, or time is up, and notes its work.
-func measureCollector(running Running, stream *draws, most time.Duration, figures map[string]float64) {
+func measureCollector(
+	running Running, stream *draws, most time.Duration, figures map[string]float64,
+) {
 	runtime.GC()
 	before := readCollector()
 	for began := time.Now(); time.Since(began) < most; {
@@ -254,7 +308,10 @@ func readCollector() collector {
 		{Name: "/sched/pauses/stopping/gc:seconds"},
 	}
 	metrics.Read(s)
-	return collector{s[0].Value.Float64(), s[1].Value.Float64(), s[2].Value.Uint64(), copied(s[3]), copied(s[4])}
+	return collector{
+		s[0].Value.Float64(), s[1].Value.Float64(), s[2].Value.Uint64(), copied(s[3]),
+		copied(s[4]),
+	}
 }
 
 func copied(s metrics.Sample) *metrics.Float64Histogram {

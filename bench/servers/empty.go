@@ -19,7 +19,9 @@ func ServeEmpty(l net.Listener) error {
 		HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{
 			MethodName: "Call",
-			Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			Handler: func(_ any, _ context.Context, decode func(any) error,
+				_ grpc.UnaryServerInterceptor,
+			) (any, error) {
 				return &emptypb.Empty{}, decode(&emptypb.Empty{})
 			},
 		}},

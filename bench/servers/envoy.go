@@ -25,7 +25,8 @@ descriptors:
 func writeEnvoyLimits(p *Programs) (root, files string, err error) {
 	root = filepath.Join(p.Dir, "envoy")
 	files = filepath.Join(root, "bench", "config")
-	return root, files, errors.Join(os.MkdirAll(files, 0o755), os.WriteFile(filepath.Join(files, "bench.yaml"), []byte(envoyLimits), 0o644))
+	return root, files, errors.Join(os.MkdirAll(files, 0o755),
+		os.WriteFile(filepath.Join(files, "bench.yaml"), []byte(envoyLimits), 0o644))
 }
 
 // ownEnvoyDoor asks penstock as an Envoy does.
@@ -63,7 +64,8 @@ func ratelimitServer(p *Programs) (*running, error) {
 	s, err := p.start(ratelimitSource.name, []string{
 		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=bench", "RUNTIME_WATCH_ROOT=false",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis, "USE_STATSD=false",
-		"GRPC_HOST=127.0.0.1", "HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1", "GRPC_PORT=" + ports[0], "PORT=" + ports[1], "DEBUG_PORT=" + ports[2],
+		"GRPC_HOST=127.0.0.1", "HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1", "GRPC_PORT=" + ports[0],
+		"PORT=" + ports[1], "DEBUG_PORT=" + ports[2],
 	})
 	if err != nil {
 		return r, err

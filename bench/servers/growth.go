@@ -24,13 +24,20 @@ const (
 // callers is how many ask at once.
 var callers = Row{
 	Name: "callers", Title: "More callers, one node", Axis: "callers",
-	contestants: []contestant{{name: Base, start: ownCheck}, {name: clientName, start: ownTakes}, {name: emptyName, start: empty}},
-	points:      numbered(func(n int) Point { return Point{Callers: n, Items: 1} }, 1, 4, 16, 64, 256, 1000),
+	contestants: []contestant{
+		{name: Base, start: ownCheck},
+		{name: clientName, start: ownTakes},
+		{name: emptyName, start: empty},
+	},
+	points: numbered(func(n int) Point {
+		return Point{Callers: n, Items: 1}
+	}, 1, 4, 16, 64, 256, 1000),
 }
 
 // batch is how many decisions a call asks for.
 var batch = Row{
-	Name: "batch", Title: "More decisions in a call, Gubernator's API, one node, 16 callers", Axis: "decisions in a call",
+	Name: "batch", Title: "More decisions in a call, Gubernator's API, one node, 16 callers",
+	Axis: "decisions in a call",
 	contestants: []contestant{
 		{name: Base, start: ownDoor(1)},
 		{name: ownName, start: ownCheck},
@@ -46,16 +53,26 @@ const mostLimits = 10_000
 // limitsRow is how many limits a node has, or rules by which a request's attributes meet one.
 var limitsRow = Row{
 	Name: "limits", Title: "More limits and rules, one node, 64 callers", Axis: "limits",
-	contestants: append(each(Base, manyLimits, 1, 10, 100, 1000, mostLimits), each(rulesName, manyRules, 1, 10, 100, 1000, mostLimits)...),
-	points:      numbered(func(int) Point { return Point{Callers: 64, Items: 1} }, 1, 10, 100, 1000, mostLimits),
+	contestants: append(each(Base, manyLimits, 1, 10, 100, 1000, mostLimits),
+		each(rulesName, manyRules, 1, 10, 100, 1000, mostLimits)...),
+	points: numbered(func(int) Point {
+		return Point{Callers: 64, Items: 1}
+	}, 1, 10, 100, 1000, mostLimits),
 }
 
 // nodesRow is how many nodes there are, all on this machine. Callers take turns among them.
 var nodesRow = Row{
-	Name: "nodes", Title: "More nodes on the same machine, any key through any node, Gubernator's API", Axis: "nodes",
-	contestants: append(fresh(each(Base, ownDoor, 1, 3, 5, 7, 9)), fresh(built(each(gubernatorName, theirs, 1, 3, 5)))...),
-	points:      numbered(func(int) Point { return Point{Callers: 64, Items: 1, Each: true} }, 1, 3, 5, 7, 9),
-	measure: func(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error) {
+	Name:  "nodes",
+	Title: "More nodes on the same machine, any key through any node, Gubernator's API",
+	Axis:  "nodes",
+	contestants: append(fresh(each(Base, ownDoor, 1, 3, 5, 7, 9)),
+		fresh(built(each(gubernatorName, theirs, 1, 3, 5)))...),
+	points: numbered(func(int) Point {
+		return Point{Callers: 64, Items: 1, Each: true}
+	}, 1, 3, 5, 7, 9),
+	measure: func(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64,
+		error,
+	) {
 		figures, err := ask(r, p, d, progress)
 		if err != nil {
 			return nil, err
@@ -73,11 +90,27 @@ var nodesRow = Row{
 		return figures, nil
 	},
 	Tables: []contest.Table{
-		{Title: "Decisions a second, 64 callers, one in a call", Short: "decisions/s", Figure: speed, Better: contest.More},
-		{Title: "Decisions a second, 16 callers, 100 in a call", Short: "100 in a call", Figure: inBatches, Better: contest.More},
-		{Title: "Median latency, µs, 64 callers, one in a call", Short: "p50, µs", Figure: median, Better: contest.Less},
-		{Title: "CPU of the servers per decision, µs, one in a call", Short: "server CPU, µs", Figure: serverCPU, Digits: 1, Better: contest.Less},
-		{Title: "CPU of the servers per decision, µs, 100 in a call", Short: "100 in a call", Figure: inBatchesCPU, Digits: 2, Better: contest.Less},
+		{
+			Title: "Decisions a second, 64 callers, one in a call", Short: "decisions/s",
+			Figure: speed, Better: contest.More,
+		},
+		{
+			Title: "Decisions a second, 16 callers, 100 in a call", Short: "100 in a call",
+			Figure: inBatches, Better: contest.More,
+		},
+		{
+			Title: "Median latency, µs, 64 callers, one in a call", Short: "p50, µs",
+			Figure: median,
+			Better: contest.Less,
+		},
+		{
+			Title: "CPU of the servers per decision, µs, one in a call", Short: "server CPU, µs",
+			Figure: serverCPU, Digits: 1, Better: contest.Less,
+		},
+		{
+			Title: "CPU of the servers per decision, µs, 100 in a call", Short: "100 in a call",
+			Figure: inBatchesCPU, Digits: 2, Better: contest.Less,
+		},
 		{Title: "Calls that failed, %", Short: "failed, %", Figure: failures, Digits: 1},
 		{Title: "Resident memory of a node, MB", Short: "MB a node", Figure: memory},
 	},
@@ -94,9 +127,14 @@ func numbered(point func(n int) Point, numbers ...int) (points []Point) {
 }
 
 // each is a contestant that is another one at each point.
-func each(name string, start func(n int) func(*Programs) (*running, error), numbers ...int) (all []contestant) {
+func each(
+	name string, start func(n int) func(*Programs) (*running, error), numbers ...int,
+) (all []contestant) {
 	for _, n := range numbers {
-		all = append(all, contestant{name: name, start: start(n), points: []Point{{Name: fmt.Sprint(n)}}})
+		all = append(all, contestant{
+			name: name, start: start(n),
+			points: []Point{{Name: fmt.Sprint(n)}},
+		})
 	}
 	return all
 }
@@ -121,7 +159,8 @@ func manyLimits(n int) func(*Programs) (*running, error) {
 		var b strings.Builder
 		b.WriteString("limits:\n")
 		for i := range n {
-			fmt.Fprintf(&b, "  - {name: limit-%d, algorithm: gcra, limit: 8000000, per: 8000h}\n", i+1)
+			fmt.Fprintf(&b, "  - {name: limit-%d, algorithm: gcra, limit: 8000000, per: 8000h}\n",
+				i+1)
 		}
 		file := filepath.Join(p.Dir, fmt.Sprintf("limits-%d.yaml", n))
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -140,9 +179,11 @@ func manyLimits(n int) func(*Programs) (*running, error) {
 func manyRules(n int) func(*Programs) (*running, error) {
 	return func(p *Programs) (*running, error) {
 		var b strings.Builder
-		b.WriteString("limits:\n  - {name: big, algorithm: gcra, limit: 8000000, per: 8000h}\nrules:\n")
+		b.WriteString("limits:\n  - {name: big, algorithm: gcra, limit: 8000000, per: " +
+			"8000h}\nrules:\n")
 		for i := range n {
-			fmt.Fprintf(&b, "  - {match: {plan: plan-%d}, apply: [{limit: big, key: \"{account}\"}]}\n", i+1)
+			fmt.Fprintf(&b, "  - {match: {plan: plan-%d}, apply: [{limit: big, key: "+
+				"\"{account}\"}]}\n", i+1)
 		}
 		file := filepath.Join(p.Dir, fmt.Sprintf("rules-%d.yaml", n))
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -157,7 +198,11 @@ func manyRules(n int) func(*Programs) (*running, error) {
 		r.caller = func(id int, p Point) func() error {
 			key := turns(id, p)
 			return func() error {
-				out, err := asker.Check(context.Background(), &penstockv1.CheckRequest{Attributes: map[string]string{"plan": plan, "account": key()}})
+				out, err := asker.Check(context.Background(),
+					&penstockv1.CheckRequest{Attributes: map[string]string{
+						"plan":    plan,
+						"account": key(),
+					}})
 				switch {
 				case err != nil:
 					return err

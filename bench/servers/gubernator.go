@@ -98,7 +98,10 @@ func (r *running) askAsGubernator(doors []string, behavior gubernator.Behavior) 
 }
 
 func hit(key string, limit int64, behavior gubernator.Behavior) *gubernator.RateLimitReq {
-	return &gubernator.RateLimitReq{Name: "bench", UniqueKey: key, Hits: 1, Limit: limit, Duration: 3_600_000, Behavior: behavior}
+	return &gubernator.RateLimitReq{
+		Name: "bench", UniqueKey: key, Hits: 1, Limit: limit,
+		Duration: 3_600_000, Behavior: behavior,
+	}
 }
 
 // keysOfOthers asks the node at doors[self] until all have a part of the keys, and returns those

@@ -55,8 +55,14 @@ var idle = Row{
 		return figures, nil
 	},
 	Tables: []contest.Table{
-		{Title: "Resident memory, MB", Short: "memory, MB", Figure: idleMemory, Digits: 1, Better: contest.Less},
-		{Title: "CPU, % of a core", Short: "CPU, %", Figure: idleCPU, Digits: 2, Better: contest.Less},
+		{
+			Title: "Resident memory, MB", Short: "memory, MB", Figure: idleMemory, Digits: 1,
+			Better: contest.Less,
+		},
+		{
+			Title: "CPU, % of a core", Short: "CPU, %", Figure: idleCPU, Digits: 2,
+			Better: contest.Less,
+		},
 	},
 	Aims: []contest.Aim{
 		idleAim("idle node, alone: CPU", Base, idleCPU, 0.3, "%"),
@@ -67,7 +73,10 @@ var idle = Row{
 }
 
 func idleAim(work, contestant, figure string, want float64, unit string) contest.Aim {
-	return contest.Aim{Work: work, Job: contest.Job{Contestant: contestant, Point: "idle"}, Figure: figure, Better: contest.Less, Want: want, Unit: unit}
+	return contest.Aim{
+		Work: work, Job: contest.Job{Contestant: contestant, Point: "idle"},
+		Figure: figure, Better: contest.Less, Want: want, Unit: unit,
+	}
 }
 
 func idleNodes(n int) func(*Programs) (*running, error) {

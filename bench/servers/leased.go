@@ -44,12 +44,25 @@ var leased = Row{
 	measure: askHot,
 	Tables: append(append([]contest.Table{}, Tables...),
 		contest.Table{Title: "Admitted beyond the limit of 1000", Short: "extra", Figure: extra},
-		contest.Table{Title: "Admitted of the limit, %", Short: "given, %", Figure: given, Digits: 1}),
+		contest.Table{
+			Title: "Admitted of the limit, %", Short: "given, %", Figure: given,
+			Digits: 1,
+		}),
 	Aims: []contest.Aim{
 		faster("hot key, leased, through 3 nodes, 64 callers", "64 × 1", 10, globalName),
-		{Work: "… extra", Job: contest.Job{Contestant: Base, Point: "64 × 1, limit 1000"}, Figure: extra, Better: contest.Less, Want: 0},
-		{Work: "… extra, leases in the client", Job: contest.Job{Contestant: leasesName, Point: "64 × 1, limit 1000"}, Figure: extra, Better: contest.Less, Want: 0},
-		{Work: "… extra, Gubernator's API", Job: contest.Job{Contestant: doorName, Point: "64 × 1, limit 1000"}, Figure: extra, Better: contest.Less, Want: 0},
+		{
+			Work: "… extra", Job: contest.Job{Contestant: Base, Point: "64 × 1, limit 1000"},
+			Figure: extra, Better: contest.Less, Want: 0,
+		},
+		{
+			Work: "… extra, leases in the client",
+			Job:  contest.Job{Contestant: leasesName, Point: "64 × 1, limit 1000"}, Figure: extra,
+			Better: contest.Less, Want: 0,
+		},
+		{Work: "… extra, Gubernator's API", Job: contest.Job{
+			Contestant: doorName,
+			Point:      "64 × 1, limit 1000",
+		}, Figure: extra, Better: contest.Less, Want: 0},
 	},
 }
 
@@ -83,7 +96,8 @@ func askHot(r *running, p Point, d time.Duration, progress io.Writer) (map[strin
 	meter, before, own := contest.NewMeter(), r.cpu(), ownCPU()
 	got := load(r, p, 2*d)
 	if got.failed > got.denied {
-		fmt.Fprintf(progress, "%d of %d calls failed, the last with: %v\n", got.failed-got.denied, len(got.took), got.fault)
+		fmt.Fprintf(progress, "%d of %d calls failed, the last with: %v\n", got.failed-got.denied,
+			len(got.took), got.fault)
 	}
 	admitted := float64(len(got.took) - got.failed)
 	figures := map[string]float64{

@@ -57,10 +57,19 @@ const (
 var Tables = []contest.Table{
 	{Title: "Decisions a second", Short: "decisions/s", Figure: speed, Better: contest.More},
 	{Title: "Median latency, µs", Short: "p50, µs", Figure: median, Better: contest.Less},
-	{Title: "p99 latency, µs; of a rate, from when the call should have left", Short: "p99, µs", Figure: p99, Better: contest.Less},
+	{
+		Title: "p99 latency, µs; of a rate, from when the call should have left", Short: "p99, µs",
+		Figure: p99, Better: contest.Less,
+	},
 	{Title: "p99.9 latency, µs", Figure: p999, Better: contest.Less},
-	{Title: "CPU of the servers per decision, µs", Short: "server CPU, µs", Figure: serverCPU, Digits: 2, Better: contest.Less},
-	{Title: "CPU of the client per decision, µs", Short: "client CPU, µs", Figure: clientCPU, Digits: 2},
+	{
+		Title: "CPU of the servers per decision, µs", Short: "server CPU, µs", Figure: serverCPU,
+		Digits: 2, Better: contest.Less,
+	},
+	{
+		Title: "CPU of the client per decision, µs", Short: "client CPU, µs", Figure: clientCPU,
+		Digits: 2,
+	},
 	{Title: "Calls that failed, %", Short: "failed, %", Figure: failures, Digits: 1},
 	{Title: "Calls of a rate that nobody was free to send, %", Figure: unsent, Digits: 1},
 	{Title: "Resident memory of the servers, MB", Short: "memory, MB", Figure: memory},
@@ -93,7 +102,8 @@ func ask(r *running, p Point, d time.Duration, progress io.Writer) (map[string]f
 		return map[string]float64{speed: 0, failures: 100}, nil
 	}
 	if got.failed > 0 {
-		fmt.Fprintf(progress, "%d of %d calls failed, the last with: %v\n", got.failed, len(got.took), got.fault)
+		fmt.Fprintf(progress, "%d of %d calls failed, the last with: %v\n", got.failed,
+			len(got.took), got.fault)
 	}
 	decisions := float64((len(got.took) - got.failed) * p.Items)
 	figures := map[string]float64{

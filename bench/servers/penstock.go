@@ -32,7 +32,8 @@ func (r *running) askEmpty(addr string) error {
 	conn, err := r.dial(addr)
 	r.caller = func(int, Point) func() error {
 		return func() error {
-			return conn.Invoke(context.Background(), emptyMethod, &emptypb.Empty{}, &emptypb.Empty{})
+			return conn.Invoke(context.Background(), emptyMethod, &emptypb.Empty{},
+				&emptypb.Empty{})
 		}
 	}
 	return err
@@ -51,7 +52,10 @@ func nodes(p *Programs, n int, more ...string) (r *running, doors []string, err 
 	}
 	for i := range n {
 		gossip, peer, door := addrs[3*i], addrs[3*i+1], addrs[3*i+2]
-		args := []string{"serve", "--name", fmt.Sprintf("n%d", i+1), "--grpc", door, "--http", "off", "--redis", "off", "--limits", "limits.yaml"}
+		args := []string{
+			"serve", "--name", fmt.Sprintf("n%d", i+1), "--grpc", door, "--http",
+			"off", "--redis", "off", "--limits", "limits.yaml",
+		}
 		if n == 1 {
 			args = append(args, "--gossip", "off", "--peer", "off")
 		} else {
@@ -111,7 +115,10 @@ func (r *running) askCheck(door, limit string) error {
 		return func() error {
 			in := &penstockv1.CheckRequest{Items: make([]*penstockv1.Item, p.Items)}
 			for k := range in.Items {
-				in.Items[k] = &penstockv1.Item{Limit: limit, Key: []byte(key()), Cost: new(int64(1))}
+				in.Items[k] = &penstockv1.Item{
+					Limit: limit, Key: []byte(key()),
+					Cost: new(int64(1)),
+				}
 			}
 			out, err := asker.Check(context.Background(), in)
 			if err != nil {
@@ -179,7 +186,8 @@ func ownBatches(n int) func(*Programs) (*running, error) {
 		}
 		r.stops = append(r.stops, c.Close)
 		r.caller = func(id int, p Point) func() error {
-			key, asked, out := turns(id, p), make([]client.Request, p.Items), make([]client.Decision, 0, p.Items)
+			key, asked, out := turns(id, p), make([]client.Request,
+				p.Items), make([]client.Decision, 0, p.Items)
 			return func() (err error) {
 				for k := range asked {
 					asked[k] = client.Request{Limit: "big", Key: key(), Cost: 1}

@@ -29,7 +29,10 @@ type source struct{ folder, name, what string }
 var (
 	penstockSource   = source{"..", "penstock", "./cmd/node"}
 	gubernatorSource = source{"gubernator", "gubernator", "."}
-	ratelimitSource  = source{"ratelimit", "ratelimit", "github.com/envoyproxy/ratelimit/src/service_cmd"}
+	ratelimitSource  = source{
+		"ratelimit", "ratelimit",
+		"github.com/envoyproxy/ratelimit/src/service_cmd",
+	}
 )
 
 // Build builds into dir the programs of the rows. module is the folder of the module
@@ -39,7 +42,8 @@ func Build(module, dir string, rows []Row, progress io.Writer) (*Programs, error
 	for _, row := range rows {
 		for _, c := range row.contestants {
 			if program := c.missing(); program != "" {
-				return nil, fmt.Errorf("row %s needs %s, which is not installed: apt-get install redis-server redis-tools, or choose other rows with -only", row.Name, program)
+				return nil, fmt.Errorf("row %s needs %s, which is not installed: apt-get install "+
+					"redis-server redis-tools, or choose other rows with -only", row.Name, program)
 			}
 			if c.builds != (source{}) && !slices.Contains(sources, c.builds) {
 				sources = append(sources, c.builds)
@@ -60,7 +64,8 @@ func Build(module, dir string, rows []Row, progress io.Writer) (*Programs, error
 			return nil, fmt.Errorf("%s cannot be built: %w\n%s", s.name, err, out)
 		}
 	}
-	return &Programs{Dir: dir, Self: self}, os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(limits), 0o644)
+	return &Programs{Dir: dir, Self: self}, os.WriteFile(filepath.Join(dir, "limits.yaml"),
+		[]byte(limits), 0o644)
 }
 
 // missing is a program that c needs and nobody has installed; empty if there is none.
@@ -142,7 +147,8 @@ func (s *process) awaitListener(addr string) error {
 // fault says what the process said of itself.
 func (s *process) fault(what string) error {
 	said, _ := os.ReadFile(s.log)
-	return fmt.Errorf("%s %s; it said:\n%s", filepath.Base(s.cmd.Path), what, said[max(0, len(said)-2000):])
+	return fmt.Errorf("%s %s; it said:\n%s", filepath.Base(s.cmd.Path), what,
+		said[max(0, len(said)-2000):])
 }
 
 // cpu is the processor time that it has used.

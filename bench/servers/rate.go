@@ -18,10 +18,18 @@ const (
 // Gubernator bears for long.
 var rate = Row{
 	Name: "rate", Title: "Latency at a rate, Gubernator's API, one node",
-	contestants: []contestant{{name: Base, start: ownDoor(1)}, {name: gubernatorName, builds: gubernatorSource, start: theirs(1)}},
-	points:      []Point{{Name: ofTheirs, Callers: rateCallers, Items: 1}, {Name: ofOwn, Callers: rateCallers, Items: 1}},
-	times:       2,
-	prepare: func(all map[string]*running, _ []Point, each time.Duration, progress io.Writer) error {
+	contestants: []contestant{
+		{name: Base, start: ownDoor(1)},
+		{name: gubernatorName, builds: gubernatorSource, start: theirs(1)},
+	},
+	points: []Point{
+		{Name: ofTheirs, Callers: rateCallers, Items: 1},
+		{Name: ofOwn, Callers: rateCallers, Items: 1},
+	},
+	times: 2,
+	prepare: func(all map[string]*running, _ []Point, each time.Duration,
+		progress io.Writer,
+	) error {
 		theirs := 0.0
 		for _, name := range []string{gubernatorName, Base} {
 			r := all[name]
@@ -40,7 +48,9 @@ var rate = Row{
 		}
 		return nil
 	},
-	measure: func(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error) {
+	measure: func(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64,
+		error,
+	) {
 		p.Rate = r.rates[p.Name]
 		figures, err := ask(r, p, d, progress)
 		if err == nil {
@@ -48,9 +58,16 @@ var rate = Row{
 		}
 		return figures, err
 	},
-	Tables: append([]contest.Table{{Title: "Calls a second that leave on time", Short: "calls/s", Figure: left}}, Tables...),
+	Tables: append([]contest.Table{{
+		Title: "Calls a second that leave on time", Short: "calls/s",
+		Figure: left,
+	}}, Tables...),
 	Aims: []contest.Aim{
-		{Work: "p99 at 70 % of the highest rate, from intended send times", Job: contest.Job{Contestant: Base, Point: ofTheirs}, Against: jobs(ofTheirs, gubernatorName), Figure: p99, Better: contest.Less, Want: 0.5},
+		{
+			Work:    "p99 at 70 % of the highest rate, from intended send times",
+			Job:     contest.Job{Contestant: Base, Point: ofTheirs},
+			Against: jobs(ofTheirs, gubernatorName), Figure: p99, Better: contest.Less, Want: 0.5,
+		},
 	},
 }
 
@@ -70,7 +87,8 @@ func highestRate(r *running, d time.Duration) (float64, error) {
 	bears := func(rate float64) bool {
 		for range 2 {
 			got := load(r, Point{Callers: rateCallers, Items: 1, Rate: rate}, d)
-			if len(got.unsent) == 0 && got.failed == 0 && len(got.took) > 0 && got.quantile(0.99) <= float64(borne.Microseconds()) {
+			if len(got.unsent) == 0 && got.failed == 0 && len(got.took) > 0 &&
+				got.quantile(0.99) <= float64(borne.Microseconds()) {
 				return true
 			}
 		}

@@ -25,7 +25,10 @@ var ready = Row{
 	measure: func(r *running, _ Point, _ time.Duration, _ io.Writer) (map[string]float64, error) {
 		return map[string]float64{readyIn: r.readyIn.Seconds()}, nil
 	},
-	Tables: []contest.Table{{Title: "Seconds until /readyz says yes", Short: "ready, s", Figure: readyIn, Digits: 3, Better: contest.Less}},
+	Tables: []contest.Table{{
+		Title: "Seconds until /readyz says yes", Short: "ready, s",
+		Figure: readyIn, Digits: 3, Better: contest.Less,
+	}},
 	Aims: []contest.Aim{
 		readyAim("start of a node until it is ready, alone", Base, 0.15),
 		readyAim("… joining three", joiningName, 0.6),
@@ -71,7 +74,10 @@ func (r *running) startReady(p *Programs, name string, more ...string) error {
 		return err
 	}
 	began := time.Now()
-	args := []string{"serve", "--name", name, "--http", addrs[0], "--grpc", "off", "--redis", "off", "--limits", "limits.yaml"}
+	args := []string{
+		"serve", "--name", name, "--http", addrs[0], "--grpc", "off", "--redis", "off",
+		"--limits", "limits.yaml",
+	}
 	s, err := p.start("penstock", nil, append(args, more...)...)
 	if err != nil {
 		return err

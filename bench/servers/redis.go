@@ -76,7 +76,8 @@ func startRedis(p *Programs) (*running, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := p.start(program, nil, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	s, err := p.start(program, nil, "--port", port, "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no")
 	if err != nil {
 		return nil, "", err
 	}
@@ -89,7 +90,10 @@ func startRedis(p *Programs) (*running, string, error) {
 func (r *running) askAsRedis(addr string, throttle func(sha string) []string) error {
 	ctx := context.Background()
 	connect := func(n int) *redis.Client {
-		c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: n, MinIdleConns: n, Protocol: 2, ReadTimeout: 10 * time.Second})
+		c := redis.NewClient(&redis.Options{
+			Addr: addr, PoolSize: n, MinIdleConns: n, Protocol: 2,
+			ReadTimeout: 10 * time.Second,
+		})
 		r.stops = append(r.stops, c.Close)
 		return c
 	}
@@ -104,7 +108,8 @@ func (r *running) askAsRedis(addr string, throttle func(sha string) []string) er
 	}
 	command := func(key string) []any {
 		var words []any
-		for _, word := range append(append([]string{}, begin...), key, redisBurst, redisCount, redisPeriod) {
+		for _, word := range append(append([]string{}, begin...), key, redisBurst, redisCount,
+			redisPeriod) {
 			words = append(words, word)
 		}
 		return words
@@ -132,7 +137,8 @@ func (r *running) askAsRedis(addr string, throttle func(sha string) []string) er
 			return nil
 		}
 	}
-	r.tool = &tool{addr, append(append([]string{}, begin...), "key:__rand_int__", redisBurst, redisCount, redisPeriod)}
+	r.tool = &tool{addr, append(append([]string{}, begin...), "key:__rand_int__", redisBurst,
+		redisCount, redisPeriod)}
 	return nil
 }
 
@@ -160,7 +166,10 @@ type tool struct {
 // run has redis-benchmark send n commands.
 func (t *tool) run(p Point, n int) (row map[string]float64, cpu time.Duration, err error) {
 	host, port, _ := net.SplitHostPort(t.addr)
-	args := []string{"-h", host, "-p", port, "-c", strconv.Itoa(p.Callers), "-P", strconv.Itoa(p.Items), "-n", strconv.Itoa(n), "-r", strconv.Itoa(manyKeys), "--csv"}
+	args := []string{
+		"-h", host, "-p", port, "-c", strconv.Itoa(p.Callers), "-P",
+		strconv.Itoa(p.Items), "-n", strconv.Itoa(n), "-r", strconv.Itoa(manyKeys), "--csv",
+	}
 	before := used(syscall.RUSAGE_CHILDREN)
 	var said strings.Builder
 	cmd := exec.Command("redis-benchmark", append(args, t.command...)...)

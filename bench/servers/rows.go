@@ -8,13 +8,18 @@ import (
 var Rows = []Row{
 	{
 		Name: "unary", Title: "One check a call, at the owner of the key",
-		contestants: []contestant{{name: Base, start: ownCheck}, {name: oneThreadName, start: withOneThread(ownCheck)}, {name: emptyName, start: empty}},
-		points:      closed(1, 64, 256),
+		contestants: []contestant{
+			{name: Base, start: ownCheck},
+			{name: oneThreadName, start: withOneThread(ownCheck)},
+			{name: emptyName, start: empty},
+		},
+		points: closed(1, 64, 256),
 		Aims: []contest.Aim{
 			faster("unary check, owner-local, 1 caller", "1 × 1", 0.95, emptyName),
 			faster("… 64 callers", "64 × 1", 1.2, emptyName),
 			faster("… 256 callers", "256 × 1", 1.2, emptyName),
-			by(oneThreadName, faster("the same of a node with one thread, 1 caller", "1 × 1", 0.95, emptyName)),
+			by(oneThreadName, faster("the same of a node with one thread, 1 caller", "1 × 1", 0.95,
+				emptyName)),
 			by(oneThreadName, faster("… 64 callers", "64 × 1", 1.2, emptyName)),
 			by(oneThreadName, faster("… 256 callers", "256 × 1", 1.2, emptyName)),
 		},
@@ -38,13 +43,16 @@ var Rows = []Row{
 		},
 		points: append(closed(1, 64, 256), batches(false)...),
 		Aims: []contest.Aim{
-			faster("unary check through the Gubernator door, 1 caller", "1 × 1", 2.4, gubernatorName),
+			faster("unary check through the Gubernator door, 1 caller", "1 × 1", 2.4,
+				gubernatorName),
 			faster("… 64 callers", "64 × 1", 2.4, gubernatorName),
 			faster("… 256 callers", "256 × 1", 2.4, gubernatorName),
-			by(oneThreadName, faster("the same of a node with one thread, 1 caller", "1 × 1", 2.4, gubernatorName)),
+			by(oneThreadName, faster("the same of a node with one thread, 1 caller", "1 × 1", 2.4,
+				gubernatorName)),
 			by(oneThreadName, faster("… 64 callers", "64 × 1", 2.4, gubernatorName)),
 			by(oneThreadName, faster("… 256 callers", "256 × 1", 2.4, gubernatorName)),
-			by(clientName, faster("batch of 100, owner-local, each by its own Go client", "16 × 100", 12, gubernatorName)),
+			by(clientName, faster("batch of 100, owner-local, each by its own Go client",
+				"16 × 100", 12, gubernatorName)),
 			by(clientName, faster("batch of 1000", "16 × 1000", 25, gubernatorName)),
 			faster("batch of 100, both by Gubernator's client", "16 × 100", 12, gubernatorName),
 			faster("batch of 1000", "16 × 1000", 25, gubernatorName),
@@ -62,18 +70,36 @@ var Rows = []Row{
 		points: append(closed(1, 64), batches(true)...),
 		Aims: []contest.Aim{
 			faster("unary check, forwarded, 64 callers", "64 × 1", 3.5, gubernatorName),
-			{Work: "lone forwarded check, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Against: jobs("1 × 1", emptyName), Figure: median, Better: contest.Less, Want: 1.8},
-			by(oneThreadName, faster("unary check, forwarded, of nodes with one thread, 64 callers", "64 × 1", 3.5, gubernatorName)),
-			by(oneThreadName, contest.Aim{Work: "lone forwarded check of theirs, p50", Job: contest.Job{Point: "1 × 1"}, Against: jobs("1 × 1", emptyName), Figure: median, Better: contest.Less, Want: 1.8}),
-			by(clientName, faster("batch of 100, keys over 3 nodes, each by its own Go client", "16 × 100 any", 15, gubernatorName)),
+			{
+				Work:    "lone forwarded check, p50",
+				Job:     contest.Job{Contestant: Base, Point: "1 × 1"},
+				Against: jobs("1 × 1", emptyName), Figure: median, Better: contest.Less, Want: 1.8,
+			},
+			by(oneThreadName, faster("unary check, forwarded, of nodes with one thread, 64 callers",
+				"64 × 1", 3.5, gubernatorName)),
+			by(oneThreadName, contest.Aim{
+				Work: "lone forwarded check of theirs, p50",
+				Job:  contest.Job{Point: "1 × 1"}, Against: jobs("1 × 1", emptyName),
+				Figure: median,
+				Better: contest.Less, Want: 1.8,
+			}),
+			by(clientName, faster("batch of 100, keys over 3 nodes, each by its own Go client",
+				"16 × 100 any", 15, gubernatorName)),
 			by(clientName, faster("batch of 1000", "16 × 1000 any", 25, gubernatorName)),
 			faster("batch of 100, both by Gubernator's client", "16 × 100 any", 15, gubernatorName),
 			faster("batch of 1000", "16 × 1000 any", 25, gubernatorName),
 		},
 	},
 	{
-		Name: "redis", Title: "The Redis protocol, 50 connections, with pipelines of 50 and without",
-		contestants: []contestant{{name: Base, installed: []string{"redis-benchmark"}, start: ownRedis}, {name: redisName, installed: []string{"redis-server"}, start: redisServer}},
+		Name:  "redis",
+		Title: "The Redis protocol, 50 connections, with pipelines of 50 and without",
+		contestants: []contestant{{
+			name: Base, installed: []string{"redis-benchmark"},
+			start: ownRedis,
+		}, {
+			name: redisName, installed: []string{"redis-server"},
+			start: redisServer,
+		}},
 		points: []Point{
 			{Name: "50 × 1", Callers: 50, Items: 1, Tool: true},
 			{Name: "50 × 50", Callers: 50, Items: 50, Tool: true},
@@ -89,13 +115,20 @@ var Rows = []Row{
 		Name: "envoy", Title: "Envoy's rate limit service, one descriptor a request",
 		contestants: []contestant{
 			{name: Base, start: ownEnvoyDoor},
-			{name: ratelimitName, builds: ratelimitSource, installed: []string{"redis-server"}, start: ratelimitServer},
+			{
+				name: ratelimitName, builds: ratelimitSource, installed: []string{"redis-server"},
+				start: ratelimitServer,
+			},
 			{name: emptyName, start: empty},
 		},
 		points: closed(1, 64),
 		Aims: []contest.Aim{
 			faster("Envoy rate limit service, 64 callers", "64 × 1", 2.3, ratelimitName),
-			{Work: "… one caller, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Against: jobs("1 × 1", ratelimitName), Figure: median, Better: contest.Less, Want: 0.55},
+			{
+				Work: "… one caller, p50", Job: contest.Job{Contestant: Base, Point: "1 × 1"},
+				Against: jobs("1 × 1", ratelimitName), Figure: median, Better: contest.Less,
+				Want: 0.55,
+			},
 		},
 	},
 	leased, sidecar, inProcess, idle, ready, replication, rate, callers, batch, limitsRow, nodesRow,
@@ -125,7 +158,8 @@ func jobs(point string, contestants ...string) (all []contest.Job) {
 // faster is the aim of so many times the decisions a second of rivals.
 func faster(work, point string, want float64, rivals ...string) contest.Aim {
 	return contest.Aim{
-		Work: work, Job: contest.Job{Contestant: Base, Point: point}, Against: jobs(point, rivals...), Figure: speed, Better: contest.More, Want: want,
+		Work: work, Job: contest.Job{Contestant: Base, Point: point},
+		Against: jobs(point, rivals...), Figure: speed, Better: contest.More, Want: want,
 	}
 }
 

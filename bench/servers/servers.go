@@ -110,14 +110,18 @@ type Row struct {
 	times       int     // each measurement takes so many times as long as others; 0 is 1
 	measure     measure // default: ask
 	// prepare finds out what the points need to know, before the first round; nil: nothing.
-	prepare func(all map[string]*running, points []Point, each time.Duration, progress io.Writer) error
+	prepare func(all map[string]*running, points []Point, each time.Duration,
+		progress io.Writer) error
 }
 
 // measure notes what a contestant at a point takes, in about d.
-type measure func(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64, error)
+type measure func(r *running, p Point, d time.Duration, progress io.Writer) (map[string]float64,
+	error)
 
 // Measure measures a row.
-func Measure(p *Programs, row Row, rounds int, each time.Duration, progress io.Writer) ([]contest.Sample, error) {
+func Measure(
+	p *Programs, row Row, rounds int, each time.Duration, progress io.Writer,
+) ([]contest.Sample, error) {
 	type pair struct {
 		contestant contestant
 		point      Point

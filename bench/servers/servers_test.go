@@ -42,13 +42,16 @@ func TestMain(m *testing.M) {
 func TestRows(t *testing.T) {
 	rows := slices.Clone(Rows)
 	for i := range rows {
-		rows[i].contestants = slices.DeleteFunc(slices.Clone(rows[i].contestants), func(c contestant) bool {
-			return c.builds != (source{}) && os.Getenv("BENCH_RIVALS") == ""
-		})
+		rows[i].contestants = slices.DeleteFunc(slices.Clone(rows[i].contestants),
+			func(c contestant) bool {
+				return c.builds != (source{}) && os.Getenv("BENCH_RIVALS") == ""
+			})
 		if rows[i].Axis != "" {
 			rows[i].points = rows[i].points[:2]
 			rows[i].contestants = slices.DeleteFunc(rows[i].contestants, func(c contestant) bool {
-				return c.points != nil && !slices.ContainsFunc(rows[i].points, func(p Point) bool { return p.String() == c.points[0].String() })
+				return c.points != nil && !slices.ContainsFunc(rows[i].points, func(p Point) bool {
+					return p.String() == c.points[0].String()
+				})
 			})
 		}
 	}
@@ -57,7 +60,8 @@ func TestRows(t *testing.T) {
 		t.Run(row.Name, func(t *testing.T) {
 			for _, c := range row.contestants {
 				if program := c.missing(); program != "" {
-					t.Skipf("%s is not installed: apt-get install redis-server redis-tools", program)
+					t.Skipf("%s is not installed: apt-get install redis-server redis-tools",
+						program)
 				}
 			}
 			if p.Self == "" {
@@ -105,7 +109,10 @@ func check(t *testing.T, row Row, samples contest.Results) {
 		}
 	}
 	for _, table := range tables {
-		if !slices.ContainsFunc(samples, func(s contest.Sample) bool { _, measured := s.Figures[table.Figure]; return measured }) && table.Figure != unsent {
+		if !slices.ContainsFunc(samples, func(s contest.Sample) bool {
+			_, measured := s.Figures[table.Figure]
+			return measured
+		}) && table.Figure != unsent {
 			t.Errorf("nobody has %s", table.Figure)
 		}
 	}
@@ -115,7 +122,9 @@ func check(t *testing.T, row Row, samples contest.Results) {
 				_, measured := s.Figures[aim.Figure]
 				return s.Job == job && measured
 			})
-			built := slices.ContainsFunc(row.contestants, func(c contestant) bool { return c.name == job.Contestant })
+			built := slices.ContainsFunc(row.contestants, func(c contestant) bool {
+				return c.name == job.Contestant
+			})
 			if built && !figure {
 				t.Errorf("%s: nobody measures %s of %v", aim.Work, aim.Figure, job)
 			}

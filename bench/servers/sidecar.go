@@ -27,7 +27,8 @@ var sidecar = Row{
 		{Callers: 64, Items: 1, Key: leaseKey},
 	},
 	Aims: []contest.Aim{
-		by(hotName, faster("a program asks its agent for a leased key, 1 caller", "1 × 1", 1.5, emptyName)),
+		by(hotName, faster("a program asks its agent for a leased key, 1 caller", "1 × 1", 1.5,
+			emptyName)),
 		by(hotName, faster("… 64 callers", "64 × 1", 8, emptyName)),
 		sidecarLate("… p99, 1 caller", "1 × 1"),
 		sidecarLate("… p99, 64 callers", "64 × 1"),
@@ -36,8 +37,9 @@ var sidecar = Row{
 
 func sidecarLate(work, point string) contest.Aim {
 	return contest.Aim{
-		Work: work, Job: contest.Job{Contestant: hotName, Point: point}, Against: jobs(point, emptyName),
-		Figure: p99, Better: contest.Less, Want: 0.7,
+		Work: work, Job: contest.Job{Contestant: hotName, Point: point},
+		Against: jobs(point, emptyName),
+		Figure:  p99, Better: contest.Less, Want: 0.7,
 	}
 }
 
@@ -52,9 +54,15 @@ func askAgent(limit string) func(*Programs) (*running, error) {
 		socket := "unix://" + filepath.Join(p.Dir, limit+".sock")
 		for _, node := range [][]string{
 			{"--name", "member", "--gossip", addrs[0], "--peer", addrs[1], "--grpc", addrs[2]},
-			{"--name", "agent", "--role", "agent", "--gossip", addrs[3], "--peer", addrs[4], "--grpc", socket, "--join", addrs[0]},
+			{
+				"--name", "agent", "--role", "agent", "--gossip", addrs[3], "--peer", addrs[4],
+				"--grpc", socket, "--join", addrs[0],
+			},
 		} {
-			args := append([]string{"serve", "--http", "off", "--redis", "off", "--limits", "limits.yaml"}, node...)
+			args := append([]string{
+				"serve", "--http", "off", "--redis", "off", "--limits",
+				"limits.yaml",
+			}, node...)
 			s, err := p.start("penstock", nil, args...)
 			if err != nil {
 				return r, err

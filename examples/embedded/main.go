@@ -17,13 +17,17 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "host:port to serve on")
-	gossip := flag.String("gossip", "", "host:port by which servers find each other; empty: this one is alone")
+	gossip := flag.String("gossip", "", "host:port by which servers find each other; empty: this "+
+		"one is alone")
 	join := flag.String("join", "", "--gossip of servers to join, with commas between them")
 	flag.Parse()
 	c := embedded.Config{
 		Name:   *listen,
 		Gossip: *gossip,
-		Limits: []limiter.Spec{{Name: "api", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour}},
+		Limits: []limiter.Spec{{
+			Name: "api", Algorithm: limiter.FixedWindow,
+			Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour,
+		}},
 	}
 	if *join != "" {
 		c.Join = strings.Split(*join, ",")

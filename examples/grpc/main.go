@@ -25,14 +25,18 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "host:port to serve on, or to call")
-	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with commas between them")
+	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with "+
+		"commas between them")
 	user := flag.String("call", "", "call as this user, instead of serving")
 	flag.Parse()
 	if *user != "" {
 		call(*listen, *user)
 		return
 	}
-	limits, err := client.New(client.Config{Targets: strings.Split(*nodes, ","), OnError: client.FailOpen})
+	limits, err := client.New(client.Config{
+		Targets: strings.Split(*nodes, ","),
+		OnError: client.FailOpen,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,7 +48,8 @@ func main() {
 			return strings.Join(md.Get("user"), ",")
 		},
 	}
-	s := grpc.NewServer(grpc.ChainUnaryInterceptor(limited.Unary()), grpc.ChainStreamInterceptor(limited.Stream()))
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(limited.Unary()),
+		grpc.ChainStreamInterceptor(limited.Stream()))
 	healthv1.RegisterHealthServer(s, health.NewServer()) // the service of this example
 	l, err := net.Listen("tcp", *listen)
 	if err != nil {
@@ -54,13 +59,15 @@ func main() {
 }
 
 func call(address, user string) {
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err = healthv1.NewHealthClient(conn).Check(metadata.AppendToOutgoingContext(ctx, "user", user), &healthv1.HealthCheckRequest{}, grpc.WaitForReady(true))
+	_, err = healthv1.NewHealthClient(conn).Check(metadata.AppendToOutgoingContext(ctx, "user",
+		user), &healthv1.HealthCheckRequest{}, grpc.WaitForReady(true))
 	s := status.Convert(err)
 	fmt.Print(s.Code())
 	for _, d := range s.Details() {

@@ -60,7 +60,8 @@ func start() (stop func(), err error) {
 	}
 	for i := range 3 {
 		p := ports[4*i:]
-		c := exec.Command(binary, "serve", "--name", fmt.Sprint("n", i+1), "--gossip", p[0], "--peer", p[1], "--grpc", p[2],
+		c := exec.Command(binary, "serve", "--name", fmt.Sprint("n", i+1), "--gossip", p[0],
+			"--peer", p[1], "--grpc", p[2],
 			"--http", p[3], "--redis", "off", "--join", ports[0], "--cluster", filepath.Base(dir))
 		if i == 0 {
 			c.Args = append(c.Args[:len(c.Args)-4], c.Args[len(c.Args)-2:]...)
@@ -124,7 +125,8 @@ func ask(t *testing.T, i int, r *guber.RateLimitReq) *guber.RateLimitResp {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	out, err := client(t, i).GetRateLimits(ctx, &guber.GetRateLimitsReq{Requests: []*guber.RateLimitReq{r}})
+	out, err := client(t, i).GetRateLimits(ctx,
+		&guber.GetRateLimitsReq{Requests: []*guber.RateLimitReq{r}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,30 +152,117 @@ func TestBehaviours(t *testing.T) {
 		base *guber.RateLimitReq
 		rows []row
 	}{
-		"TestOverTheLimit":                        {&guber.RateLimitReq{Limit: 2, Duration: minute}, []row{{1, 1, under}, {1, 0, under}, {1, 0, over}}},
-		"TestTokenBucketNegativeHits":             {&guber.RateLimitReq{Limit: 2, Duration: minute}, []row{{-1, 3, under}, {-1, 4, under}, {4, 0, under}, {-1, 1, under}}},
-		"TestDrainOverLimit/token":                {&guber.RateLimitReq{Limit: 10, Duration: minute, Behavior: guber.Behavior_DRAIN_OVER_LIMIT}, []row{{0, 10, under}, {1, 9, under}, {100, 0, over}, {0, 0, under}}},
-		"TestDrainOverLimit/leaky":                {&guber.RateLimitReq{Limit: 10, Duration: 60 * minute, Algorithm: leaky, Behavior: guber.Behavior_DRAIN_OVER_LIMIT}, []row{{0, 10, under}, {1, 9, under}, {100, 0, over}, {0, 0, under}}},
-		"TestTokenBucketRequestMoreThanAvailable": {&guber.RateLimitReq{Limit: 2000, Duration: minute}, []row{{1000, 1000, under}, {1500, 1000, over}, {500, 500, under}, {400, 100, under}, {100, 0, under}, {1, 0, over}}},
-		"TestLeakyBucketRequestMoreThanAvailable": {&guber.RateLimitReq{Limit: 2000, Duration: 60 * 60 * minute, Algorithm: leaky}, []row{{1000, 1000, under}, {1500, 1000, over}, {500, 500, under}, {400, 100, under}, {100, 0, under}, {1, 0, over}}},
-		"TestLeakyBucketNegativeHits":             {&guber.RateLimitReq{Limit: 10, Duration: 60 * minute, Algorithm: leaky}, []row{{1, 9, under}, {-1, 10, under}, {10, 0, under}, {-1, 1, under}}},
-		"TestLeakyBucketWithBurst":                {&guber.RateLimitReq{Limit: 10, Burst: 20, Duration: 60 * minute, Algorithm: leaky}, []row{{1, 19, under}, {1, 18, under}, {18, 0, under}, {1, 0, over}}},
-		"TestLeakyBucketDivBug":                   {&guber.RateLimitReq{Limit: 2000, Duration: 60 * 60 * minute, Algorithm: leaky}, []row{{1, 1999, under}, {100, 1899, under}}},
-		"TestGlobalRateLimits":                    {&guber.RateLimitReq{Limit: 5, Duration: minute, Behavior: guber.Behavior_GLOBAL}, []row{{1, 4, under}, {2, 2, under}, {0, 2, under}, {0, 2, under}, {2, 0, under}, {1, 0, over}}},
-		"TestTokenBucketGregorian":                {&guber.RateLimitReq{Limit: 60, Duration: guber.GregorianYears, Behavior: guber.Behavior_DURATION_IS_GREGORIAN}, []row{{1, 59, under}, {1, 58, under}, {58, 0, under}, {1, 0, over}}},
-		"weeks":                                   {&guber.RateLimitReq{Limit: 60, Duration: guber.GregorianWeeks, Behavior: guber.Behavior_DURATION_IS_GREGORIAN, Algorithm: leaky}, []row{{60, 0, under}, {1, 0, over}}},
+		"TestOverTheLimit": {
+			&guber.RateLimitReq{Limit: 2, Duration: minute},
+			[]row{{1, 1, under}, {1, 0, under}, {1, 0, over}},
+		},
+		"TestTokenBucketNegativeHits": {
+			&guber.RateLimitReq{Limit: 2, Duration: minute},
+			[]row{{-1, 3, under}, {-1, 4, under}, {4, 0, under}, {-1, 1, under}},
+		},
+		"TestDrainOverLimit/token": {
+			&guber.RateLimitReq{
+				Limit: 10, Duration: minute,
+				Behavior: guber.Behavior_DRAIN_OVER_LIMIT,
+			},
+			[]row{{0, 10, under}, {1, 9, under}, {100, 0, over}, {0, 0, under}},
+		},
+		"TestDrainOverLimit/leaky": {
+			&guber.RateLimitReq{
+				Limit:    10,
+				Duration: 60 * minute, Algorithm: leaky, Behavior: guber.Behavior_DRAIN_OVER_LIMIT,
+			},
+			[]row{{0, 10, under}, {1, 9, under}, {100, 0, over}, {0, 0, under}},
+		},
+		"TestTokenBucketRequestMoreThanAvailable": {&guber.RateLimitReq{
+			Limit:    2000,
+			Duration: minute,
+		}, []row{
+			{1000, 1000, under},
+			{1500, 1000, over},
+			{500, 500, under},
+			{400, 100, under},
+			{100, 0, under},
+			{1, 0, over},
+		}},
+		"TestLeakyBucketRequestMoreThanAvailable": {
+			&guber.RateLimitReq{
+				Limit:    2000,
+				Duration: 60 * 60 * minute, Algorithm: leaky,
+			},
+			[]row{
+				{1000, 1000, under},
+				{1500, 1000, over},
+				{500, 500, under},
+				{400, 100, under},
+				{100, 0, under},
+				{1, 0, over},
+			},
+		},
+		"TestLeakyBucketNegativeHits": {
+			&guber.RateLimitReq{
+				Limit:    10,
+				Duration: 60 * minute, Algorithm: leaky,
+			},
+			[]row{{1, 9, under}, {-1, 10, under}, {10, 0, under}, {-1, 1, under}},
+		},
+		"TestLeakyBucketWithBurst": {
+			&guber.RateLimitReq{
+				Limit: 10, Burst: 20,
+				Duration: 60 * minute, Algorithm: leaky,
+			},
+			[]row{{1, 19, under}, {1, 18, under}, {18, 0, under}, {1, 0, over}},
+		},
+		"TestLeakyBucketDivBug": {
+			&guber.RateLimitReq{
+				Limit:    2000,
+				Duration: 60 * 60 * minute, Algorithm: leaky,
+			},
+			[]row{{1, 1999, under}, {100, 1899, under}},
+		},
+		"TestGlobalRateLimits": {
+			&guber.RateLimitReq{
+				Limit: 5, Duration: minute,
+				Behavior: guber.Behavior_GLOBAL,
+			},
+			[]row{
+				{1, 4, under},
+				{2, 2, under},
+				{0, 2, under},
+				{0, 2, under},
+				{2, 0, under},
+				{1, 0, over},
+			},
+		},
+		"TestTokenBucketGregorian": {
+			&guber.RateLimitReq{
+				Limit:    60,
+				Duration: guber.GregorianYears, Behavior: guber.Behavior_DURATION_IS_GREGORIAN,
+			},
+			[]row{{1, 59, under}, {1, 58, under}, {58, 0, under}, {1, 0, over}},
+		},
+		"weeks": {&guber.RateLimitReq{
+			Limit:    60,
+			Duration: guber.GregorianWeeks, Behavior: guber.Behavior_DURATION_IS_GREGORIAN,
+			Algorithm: leaky,
+		}, []row{{60, 0, under}, {1, 0, over}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, want := range c.rows {
 				r := &guber.RateLimitReq{
-					Name: name, UniqueKey: "account:1234", Hits: want.hits, Limit: c.base.Limit, Burst: c.base.Burst,
-					Duration: c.base.Duration, Algorithm: c.base.Algorithm, Behavior: c.base.Behavior,
+					Name: name, UniqueKey: "account:1234", Hits: want.hits, Limit: c.base.Limit,
+					Burst:    c.base.Burst,
+					Duration: c.base.Duration, Algorithm: c.base.Algorithm,
+					Behavior: c.base.Behavior,
 				}
 				got := ask(t, i, r)
-				if got.Status != want.status || got.Remaining != want.remaining || got.Limit != r.Limit || got.Error != "" || got.ResetTime < time.Now().Add(-time.Second).UnixMilli() {
+				if got.Status != want.status || got.Remaining != want.remaining ||
+					got.Limit != r.Limit || got.Error != "" ||
+					got.ResetTime < time.Now().Add(-time.Second).UnixMilli() {
 					t.Errorf("row %d: %v, want %+v", i+1, got, want)
 				}
-				if owner := got.Metadata["owner"]; owner != nodes[0] && owner != nodes[1] && owner != nodes[2] {
+				if owner := got.Metadata["owner"]; owner != nodes[0] && owner != nodes[1] &&
+					owner != nodes[2] {
 					t.Errorf("row %d: the owner is %q", i+1, owner)
 				}
 			}
@@ -203,9 +292,11 @@ func TestChanges(t *testing.T) {
 		{0, 100, 0, 99},
 	} {
 		got := ask(t, i, &guber.RateLimitReq{
-			Name: "test_change_limit", UniqueKey: "account:1234", Algorithm: c.algorithm, Behavior: c.behavior, Duration: 9_000_000, Limit: c.limit, Hits: 1,
+			Name: "test_change_limit", UniqueKey: "account:1234", Algorithm: c.algorithm,
+			Behavior: c.behavior, Duration: 9_000_000, Limit: c.limit, Hits: 1,
 		})
-		if got.Status != under || got.Remaining != c.remaining || got.Limit != c.limit || got.ResetTime == 0 {
+		if got.Status != under || got.Remaining != c.remaining || got.Limit != c.limit ||
+			got.ResetTime == 0 {
 			t.Errorf("row %d: %v, want %d remaining", i+1, got, c.remaining)
 		}
 	}
@@ -219,8 +310,14 @@ func TestMissingFields(t *testing.T) {
 	}{
 		{&guber.RateLimitReq{Name: "missing", UniqueKey: "a", Hits: 1, Limit: 10}, under, ""},
 		{&guber.RateLimitReq{Name: "missing", UniqueKey: "b", Hits: 1, Duration: 10_000}, over, ""},
-		{&guber.RateLimitReq{UniqueKey: "a", Hits: 1, Duration: 10_000, Limit: 5}, under, "field 'namespace' cannot be empty"},
-		{&guber.RateLimitReq{Name: "missing", Hits: 1, Duration: 10_000, Limit: 5}, under, "field 'unique_key' cannot be empty"},
+		{
+			&guber.RateLimitReq{UniqueKey: "a", Hits: 1, Duration: 10_000, Limit: 5}, under,
+			"field 'namespace' cannot be empty",
+		},
+		{
+			&guber.RateLimitReq{Name: "missing", Hits: 1, Duration: 10_000, Limit: 5}, under,
+			"field 'unique_key' cannot be empty",
+		},
 	} {
 		if got := ask(t, i, c.request); got.Status != c.status || got.Error != c.err {
 			t.Errorf("%v: %v", c.request, got)
@@ -232,7 +329,10 @@ func TestMissingFields(t *testing.T) {
 func TestOneResetTime(t *testing.T) {
 	want := int64(0)
 	for i := range 9 {
-		got := ask(t, i, &guber.RateLimitReq{Name: "reset", UniqueKey: "k", Hits: 1, Limit: 100, Duration: 600_000})
+		got := ask(t, i, &guber.RateLimitReq{
+			Name: "reset", UniqueKey: "k", Hits: 1, Limit: 100,
+			Duration: 600_000,
+		})
 		if want == 0 {
 			want = got.ResetTime
 		}
@@ -246,7 +346,10 @@ func TestOneResetTime(t *testing.T) {
 func TestBatch(t *testing.T) {
 	in := &guber.GetRateLimitsReq{}
 	for i := range 1000 {
-		in.Requests = append(in.Requests, &guber.RateLimitReq{Name: "batch", UniqueKey: fmt.Sprint(i), Hits: int64(i % 7), Limit: 10, Duration: 600_000})
+		in.Requests = append(in.Requests, &guber.RateLimitReq{
+			Name:      "batch",
+			UniqueKey: fmt.Sprint(i), Hits: int64(i % 7), Limit: 10, Duration: 600_000,
+		})
 	}
 	out, err := client(t, 0).GetRateLimits(t.Context(), in)
 	if err != nil {
@@ -262,7 +365,10 @@ func TestBatch(t *testing.T) {
 	if len(owners) != 3 {
 		t.Errorf("owners: %v", owners)
 	}
-	in.Requests = append(in.Requests, &guber.RateLimitReq{Name: "batch", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 1})
+	in.Requests = append(in.Requests, &guber.RateLimitReq{
+		Name: "batch", UniqueKey: "k", Hits: 1,
+		Limit: 10, Duration: 1,
+	})
 	if _, err := client(t, 0).GetRateLimits(t.Context(), in); status.Code(err) != codes.OutOfRange {
 		t.Errorf("a thousand and one: %v", err)
 	}
@@ -270,7 +376,8 @@ func TestBatch(t *testing.T) {
 
 func TestHealthCheck(t *testing.T) {
 	for i := range 3 {
-		if h, err := client(t, i).HealthCheck(t.Context(), &guber.HealthCheckReq{}); err != nil || h.Status != "healthy" || h.PeerCount != 3 || h.Message != "" {
+		if h, err := client(t, i).HealthCheck(t.Context(), &guber.HealthCheckReq{}); err != nil ||
+			h.Status != "healthy" || h.PeerCount != 3 || h.Message != "" {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
@@ -285,9 +392,13 @@ func TestExactlyTheLimit(t *testing.T) {
 		c := client(t, i)
 		wg.Go(func() {
 			for range 20 {
-				out, err := c.GetRateLimits(context.Background(), &guber.GetRateLimitsReq{Requests: []*guber.RateLimitReq{
-					{Name: "exact", UniqueKey: "k", Hits: 1, Limit: 100, Duration: 600_000, Behavior: guber.Behavior_GLOBAL},
-				}})
+				out, err := c.GetRateLimits(context.Background(),
+					&guber.GetRateLimitsReq{Requests: []*guber.RateLimitReq{
+						{
+							Name: "exact", UniqueKey: "k", Hits: 1, Limit: 100, Duration: 600_000,
+							Behavior: guber.Behavior_GLOBAL,
+						},
+					}})
 				if err == nil && out.Responses[0].Status == under {
 					admitted.Add(1)
 				}
@@ -304,20 +415,27 @@ func TestExactlyTheLimit(t *testing.T) {
 // one hit were charged 1,077 hits elsewhere.)
 func TestNothingIsChargedTwice(t *testing.T) {
 	const requests, limit = 300, 1_000_000
-	r := &guber.RateLimitReq{Name: "patience", UniqueKey: "k", Hits: 1, Limit: limit, Duration: 600_000}
+	r := &guber.RateLimitReq{
+		Name: "patience", UniqueKey: "k", Hits: 1, Limit: limit,
+		Duration: 600_000,
+	}
 	var wg sync.WaitGroup
 	for i := range 3 {
 		c := client(t, i)
 		for n := range requests / 3 {
 			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n)*20*time.Microsecond)
+				ctx, cancel := context.WithTimeout(context.Background(),
+					time.Duration(n)*20*time.Microsecond)
 				defer cancel()
 				c.GetRateLimits(ctx, &guber.GetRateLimitsReq{Requests: []*guber.RateLimitReq{r}})
 			})
 		}
 	}
 	wg.Wait()
-	probe := &guber.RateLimitReq{Name: r.Name, UniqueKey: r.UniqueKey, Limit: limit, Duration: r.Duration}
+	probe := &guber.RateLimitReq{
+		Name: r.Name, UniqueKey: r.UniqueKey, Limit: limit,
+		Duration: r.Duration,
+	}
 	if charged := limit - ask(t, 0, probe).Remaining; charged > requests {
 		t.Errorf("%d hits were charged for %d requests", charged, requests)
 	}

@@ -45,14 +45,18 @@ func render(t *testing.T) *manifests {
 	}
 	m := &manifests{
 		keys:    filepath.Join(dir, "keys"),
-		configs: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}, services: map[string]*corev1.Service{},
+		configs: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{},
+		services: map[string]*corev1.Service{},
 	}
 	// Members dial each other by name, here by that of this machine. As in a cluster, the
 	// certificate is for no address.
-	if out, err := exec.Command("sh", "make-keys.sh", m.keys, "localhost").CombinedOutput(); err != nil {
+	if out, err := exec.Command(
+		"sh", "make-keys.sh", m.keys, "localhost",
+	).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +65,8 @@ func render(t *testing.T) *manifests {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if problems := validation.IsDNS1123Subdomain(o.GetName()); len(problems) > 0 || o.GetNamespace() != "penstock" {
+		if problems := validation.IsDNS1123Subdomain(o.GetName()); len(problems) > 0 ||
+			o.GetNamespace() != "penstock" {
 			t.Errorf("%s %s/%s: %v", o.GetKind(), o.GetNamespace(), o.GetName(), problems)
 		}
 		var into any
@@ -111,16 +116,28 @@ func TestManifestsFitTogether(t *testing.T) {
 		labels   map[string]string
 		want     bool
 	}{
-		"the members' own":            {m.members.Spec.Selector, members.Labels, true},
-		"the service":                 {metav1.SetAsLabelSelector(m.services["penstock"].Spec.Selector), members.Labels, true},
-		"the service, of agents":      {metav1.SetAsLabelSelector(m.services["penstock"].Spec.Selector), agents.Labels, false},
+		"the members' own": {m.members.Spec.Selector, members.Labels, true},
+		"the service": {metav1.SetAsLabelSelector(
+			m.services["penstock"].Spec.Selector), members.Labels, true},
+		"the service, of agents": {metav1.SetAsLabelSelector(
+			m.services["penstock"].Spec.Selector), agents.Labels, false},
 		"the budget":                  {m.budget.Spec.Selector, members.Labels, true},
 		"the network policy":          {&m.network.Spec.PodSelector, members.Labels, true},
 		"the network policy, of apps": {&m.network.Spec.PodSelector, agents.Labels, false},
-		"whom members hear":           {m.network.Spec.Ingress[0].From[0].PodSelector, agents.Labels, true},
-		"whom members hear: members":  {m.network.Spec.Ingress[0].From[0].PodSelector, members.Labels, true},
-		"whom members hear: others":   {m.network.Spec.Ingress[0].From[0].PodSelector, map[string]string{"app": "x"}, false},
-		"the app's own":               {m.app.Spec.Selector, agents.Labels, true},
+		"whom members hear": {
+			m.network.Spec.Ingress[0].From[0].PodSelector,
+			agents.Labels, true,
+		},
+		"whom members hear: members": {
+			m.network.Spec.Ingress[0].From[0].PodSelector,
+			members.Labels, true,
+		},
+		"whom members hear: others": {
+			m.network.Spec.Ingress[0].From[0].PodSelector,
+			map[string]string{"app": "x"},
+			false,
+		},
+		"the app's own": {m.app.Spec.Selector, agents.Labels, true},
 		"the spread": {
 			members.Spec.TopologySpreadConstraints[0].LabelSelector, members.Labels, true,
 		},
@@ -130,11 +147,13 @@ func TestManifestsFitTogether(t *testing.T) {
 			t.Errorf("%s: the selector %v, %v, and the labels %v", what, selector, err, s.labels)
 		}
 	}
-	if s := m.services["penstock"]; s.Spec.ClusterIP != corev1.ClusterIPNone || !s.Spec.PublishNotReadyAddresses || m.members.Spec.ServiceName != s.Name {
+	if s := m.services["penstock"]; s.Spec.ClusterIP != corev1.ClusterIPNone ||
+		!s.Spec.PublishNotReadyAddresses || m.members.Spec.ServiceName != s.Name {
 		t.Errorf("the members' service is not headless, or not theirs: %+v", s.Spec)
 	}
 	if m.budget.Spec.MaxUnavailable.IntValue() != 1 || *m.members.Spec.Replicas < 3 {
-		t.Errorf("%v of %d members may be away", m.budget.Spec.MaxUnavailable, *m.members.Spec.Replicas)
+		t.Errorf("%v of %d members may be away", m.budget.Spec.MaxUnavailable,
+			*m.members.Spec.Replicas)
 	}
 	listens, open := map[string]bool{}, map[string]bool{}
 	for _, p := range members.Spec.Containers[0].Ports {
@@ -147,7 +166,9 @@ func TestManifestsFitTogether(t *testing.T) {
 		t.Errorf("members listen on %v; open are %v", listens, open)
 	}
 	sidecar := agents.Spec.InitContainers[0]
-	if sidecar.RestartPolicy == nil || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || sidecar.StartupProbe == nil {
+	if sidecar.RestartPolicy == nil ||
+		*sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways ||
+		sidecar.StartupProbe == nil {
 		t.Errorf("the agent is no sidecar that is waited for: %+v", sidecar)
 	}
 	for _, pod := range []corev1.PodSpec{members.Spec, agents.Spec} {
@@ -166,7 +187,8 @@ func TestProgramsHaveTheLeast(t *testing.T) {
 		for _, v := range pod.Volumes {
 			mounted := func(mount corev1.VolumeMount) bool { return mount.Name == v.Name }
 			if v.Secret != nil && slices.ContainsFunc(c.VolumeMounts, mounted) {
-				names = append(names, v.Secret.SecretName[:strings.LastIndex(v.Secret.SecretName, "-")])
+				names = append(names, v.Secret.SecretName[:strings.LastIndex(v.Secret.SecretName,
+					"-")])
 			}
 		}
 		return names
@@ -190,13 +212,16 @@ func TestProgramsHaveTheLeast(t *testing.T) {
 func (m *manifests) fits(t *testing.T, pod corev1.PodSpec, c corev1.Container) {
 	t.Helper()
 	for _, mount := range c.VolumeMounts {
-		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == mount.Name
+		})
 		if i < 0 {
 			t.Errorf("%s mounts %s, which is no volume", c.Name, mount.Name)
 			continue
 		}
 		v := pod.Volumes[i]
-		if v.ConfigMap != nil && m.configs[v.ConfigMap.Name] == nil || v.Secret != nil && m.secrets[v.Secret.SecretName] == nil {
+		if v.ConfigMap != nil && m.configs[v.ConfigMap.Name] == nil || v.Secret != nil &&
+			m.secrets[v.Secret.SecretName] == nil {
 			t.Errorf("%s mounts %s, and nobody makes it", c.Name, mount.Name)
 		}
 		if v.Secret != nil && *v.Secret.DefaultMode != 0o400 {
@@ -209,7 +234,9 @@ func (m *manifests) fits(t *testing.T, pod corev1.PodSpec, c corev1.Container) {
 		}
 	}
 	s := c.SecurityContext
-	if s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || !*pod.SecurityContext.RunAsNonRoot {
+	if s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem ||
+		!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+		!*pod.SecurityContext.RunAsNonRoot {
 		t.Errorf("%s may do more than it needs: %+v", c.Name, s)
 	}
 }

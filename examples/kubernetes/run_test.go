@@ -60,7 +60,10 @@ type pods struct {
 }
 
 func newPods(t *testing.T) *pods {
-	p := &pods{t: t, m: render(t), binary: filepath.Join(t.TempDir(), "penstock"), limits: t.TempDir(), seed: free(t)}
+	p := &pods{
+		t: t, m: render(t), binary: filepath.Join(t.TempDir(), "penstock"),
+		limits: t.TempDir(), seed: free(t),
+	}
 	build := exec.Command("go", "build", "-o", p.binary, "./cmd/node")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
@@ -135,7 +138,8 @@ func (p *pods) run(pod string, c corev1.Container, gossip, sockets string) *cont
 		maps.Copy(variables, p.m.configs[e.ConfigMapRef.Name].Data)
 	}
 	if sockets == "" { // a pod has a loopback of its own
-		variables["PENSTOCK_GRPC"], variables["PENSTOCK_HTTP"] = "off", "unix://"+filepath.Join(shortDir(p.t), "http.sock")
+		variables["PENSTOCK_GRPC"], variables["PENSTOCK_HTTP"] = "off", "unix://"+
+			filepath.Join(shortDir(p.t), "http.sock")
 	}
 	for name, value := range variables {
 		r.env = append(r.env, name+"="+r.rename.Replace(value))
@@ -183,7 +187,8 @@ func (p *pods) probe(r *container, probe *corev1.Probe) {
 func (p *pods) eventually(what string, check func() error) {
 	p.t.Helper()
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(
+		20 * time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}
@@ -350,13 +355,15 @@ func TestContainersRun(t *testing.T) {
 	six("bob")
 	p.eventually("alice is remembered although a member has left", func() error {
 		var d decision
-		if p.ask(sockets[0], "/v1/peek?limit=signup&cost=1&key="+alice, &d); d.Allowed || d.Degraded {
+		if p.ask(sockets[0], "/v1/peek?limit=signup&cost=1&key="+alice, &d); d.Allowed ||
+			d.Degraded {
 			return fmt.Errorf("%+v", d)
 		}
 		return nil
 	})
 	for _, r := range append(members[:2:2], agents...) {
-		if strings.Contains(r.said.String(), `"peer":"shop-`) || strings.Contains(r.said.String(), "can be read by other") {
+		if strings.Contains(r.said.String(), `"peer":"shop-`) ||
+			strings.Contains(r.said.String(), "can be read by other") {
 			t.Errorf("a node warns:\n%s", r.said)
 		}
 	}

@@ -27,8 +27,10 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "host:port to serve on")
-	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with commas between them")
-	model := flag.String("model", "http://127.0.0.1:9000/v1/chat/completions", "where the model answers")
+	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with "+
+		"commas between them")
+	model := flag.String("model", "http://127.0.0.1:9000/v1/chat/completions",
+		"where the model answers")
 	flag.Parse()
 	limits, err := client.New(client.Config{Targets: strings.Split(*nodes, ",")})
 	if err != nil {
@@ -66,8 +68,10 @@ func (p *proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	for _, h := range held {
 		if !h.Allowed {
-			rw.Header().Set("Retry-After", fmt.Sprint(int64((max(h.RetryAfter, 0)+time.Second-1)/time.Second)))
-			http.Error(rw, fmt.Sprintf("%s: %d of %d are left", h.LimitName, h.Remaining, h.Limit), http.StatusTooManyRequests)
+			rw.Header().Set("Retry-After", fmt.Sprint(
+				int64((max(h.RetryAfter, 0)+time.Second-1)/time.Second)))
+			http.Error(rw, fmt.Sprintf("%s: %d of %d are left", h.LimitName, h.Remaining, h.Limit),
+				http.StatusTooManyRequests)
 			return
 		}
 	}

@@ -14,9 +14,13 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "host:port to serve on")
-	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with commas between them")
+	nodes := flag.String("penstock", "127.0.0.1:7948", "gRPC doors of Penstock nodes, with "+
+		"commas between them")
 	flag.Parse()
-	limits, err := client.New(client.Config{Targets: strings.Split(*nodes, ","), OnError: client.FailOpen})
+	limits, err := client.New(client.Config{
+		Targets: strings.Split(*nodes, ","),
+		OnError: client.FailOpen,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

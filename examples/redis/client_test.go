@@ -69,7 +69,10 @@ func start() (stop func(), err error) {
 		return stop, fmt.Errorf("%w\n%s", err, out)
 	}
 	run := func(arguments ...string) error {
-		c := exec.Command(binary, append([]string{"serve", "--grpc", "off", "--cluster", filepath.Base(dir)}, arguments...)...)
+		c := exec.Command(binary, append([]string{
+			"serve", "--grpc", "off", "--cluster",
+			filepath.Base(dir),
+		}, arguments...)...)
 		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
 			return err
@@ -83,7 +86,10 @@ func start() (stop func(), err error) {
 	}
 	for i := range 3 {
 		p := ports[4*i:]
-		arguments := []string{"--name", fmt.Sprint("n", i+1), "--gossip", p[0], "--peer", p[1], "--redis", p[2], "--http", p[3]}
+		arguments := []string{
+			"--name", fmt.Sprint("n", i+1), "--gossip", p[0], "--peer", p[1],
+			"--redis", p[2], "--http", p[3],
+		}
 		if i > 0 {
 			arguments = append(arguments, "--join", ports[0])
 		}
@@ -93,16 +99,21 @@ func start() (stop func(), err error) {
 		nodes = append(nodes, node{p[2], p[3]})
 	}
 	locked = node{ports[12], ports[13]}
-	err = run("--name", "locked", "--gossip", "off", "--peer", "off", "--redis", locked.redis, "--http", locked.http, "--auth-token-file", secret)
+	err = run("--name", "locked", "--gossip", "off", "--peer", "off", "--redis", locked.redis,
+		"--http", locked.http, "--auth-token-file", secret)
 	if err != nil {
 		return stop, err
 	}
 	for _, n := range nodes {
-		if err := wait("http://"+n.http+"/v1/members", func(body string) bool { return strings.Count(body, `"state":"active"`) == 3 }); err != nil {
+		if err := wait("http://"+n.http+"/v1/members", func(body string) bool {
+			return strings.Count(body, `"state":"active"`) == 3
+		}); err != nil {
 			return stop, err
 		}
 	}
-	return stop, wait("http://"+locked.http+"/readyz", func(body string) bool { return strings.Contains(body, "ready") })
+	return stop, wait("http://"+locked.http+"/readyz", func(body string) bool {
+		return strings.Contains(body, "ready")
+	})
 }
 
 // freePorts are addresses on loopback that were free a moment ago.
@@ -120,7 +131,8 @@ func freePorts(n int) (addresses []string, err error) {
 
 // wait returns when the page says that it is well.
 func wait(url string, well func(body string) bool) error {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(
+		50 * time.Millisecond) {
 		if answer, err := http.Get(url); err == nil {
 			b := new(strings.Builder)
 			answer.Write(b)
@@ -151,7 +163,10 @@ func TestGoRedis(t *testing.T) {
 			key := t.Name()
 			var clients []*redis.Client
 			for _, n := range nodes {
-				c := redis.NewClient(&redis.Options{Addr: n.redis, Protocol: protocol, ClientName: "example"})
+				c := redis.NewClient(&redis.Options{
+					Addr: n.redis, Protocol: protocol,
+					ClientName: "example",
+				})
 				t.Cleanup(func() { c.Close() })
 				if err := c.Ping(ctx).Err(); err != nil {
 					t.Fatal(err)
@@ -164,7 +179,8 @@ func TestGoRedis(t *testing.T) {
 					t.Fatal(got, err)
 				}
 				if left := int64(max(0, 9-i)); got[2] != left || got[0] == 1 != (i == 10) {
-					t.Errorf("answer %d is %d; want %d left, and a refusal at the end", i, got, left)
+					t.Errorf("answer %d is %d; want %d left, and a refusal at the end", i, got,
+						left)
 				}
 			}
 			if left := peekHTTP(t, nodes[1], key); left != 0 {
@@ -178,13 +194,16 @@ func TestGoRedis(t *testing.T) {
 					t.Errorf("RL.REDUCE %d: %d, %v", i, n, err)
 				}
 			}
-			if got, err := clients[0].Do(ctx, "RL.SESSIONIZE", key, 1, 60, "AT", 5).Int64Slice(); err != nil || !slices.Equal(got, []int64{1, 5000}) {
+			if got, err := clients[0].Do(ctx, "RL.SESSIONIZE", key, 1, 60, "AT",
+				5).Int64Slice(); err != nil || !slices.Equal(got, []int64{1, 5000}) {
 				t.Errorf("RL.SESSIONIZE: %d, %v", got, err)
 			}
-			if err := clients[0].Get(ctx, "x").Err(); err == nil || err.Error() != "Unknown command: 'get'" {
+			if err := clients[0].Get(ctx, "x").Err(); err == nil ||
+				err.Error() != "Unknown command: 'get'" {
 				t.Errorf("GET: %v", err)
 			}
-			if name, err := clients[0].ClientGetName(ctx).Result(); err != nil || name != "example" {
+			if name, err := clients[0].ClientGetName(ctx).Result(); err != nil ||
+				name != "example" {
 				t.Errorf("CLIENT GETNAME: %q, %v", name, err)
 			}
 
@@ -194,12 +213,13 @@ func TestGoRedis(t *testing.T) {
 			for caller := range 12 {
 				callers.Go(func() {
 					for range 5 {
-						replies, err := clients[caller%3].Pipelined(ctx, func(p redis.Pipeliner) error {
-							for range 100 {
-								p.Do(ctx, "RL.REDUCE", key+"-many", 1000, 3600)
-							}
-							return nil
-						})
+						replies, err := clients[caller%3].Pipelined(ctx,
+							func(p redis.Pipeliner) error {
+								for range 100 {
+									p.Do(ctx, "RL.REDUCE", key+"-many", 1000, 3600)
+								}
+								return nil
+							})
 						if err != nil {
 							t.Error(err)
 							return
@@ -223,14 +243,17 @@ func TestGoRedis(t *testing.T) {
 // peekHTTP is what is left of the limit of throttle, as a node's other door says it.
 func peekHTTP(t *testing.T, n node, key string) int64 {
 	t.Helper()
-	body := fmt.Sprintf(`{"inline":{"name":"cl.throttle","algorithm":"gcra","limit":10,"per":"1h"},"key":%q,"cost":0}`, key)
-	answer, err := http.Post("http://"+n.http+"/v1/check", "application/json", strings.NewReader(body))
+	body := fmt.Sprintf(
+		`{"inline":{"name":"cl.throttle","algorithm":"gcra","limit":10,"per":"1h"},"key":%q,"cost":0}`, key)
+	answer, err := http.Post("http://"+n.http+"/v1/check", "application/json",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
 	var d struct{ Remaining int64 }
-	if err := json.NewDecoder(answer.Body).Decode(&d); err != nil || answer.StatusCode != http.StatusOK {
+	if err := json.NewDecoder(answer.Body).Decode(&d); err != nil ||
+		answer.StatusCode != http.StatusOK {
 		t.Fatal(answer.Status, err)
 	}
 	return d.Remaining
@@ -243,7 +266,10 @@ func TestValkeyGo(t *testing.T) {
 	var admitted atomic.Int64
 	var callers sync.WaitGroup
 	for _, n := range nodes {
-		c, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{n.redis}, ForceSingleClient: true, ClientName: "example"})
+		c, err := valkey.NewClient(valkey.ClientOption{
+			InitAddress:       []string{n.redis},
+			ForceSingleClient: true, ClientName: "example",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +277,8 @@ func TestValkeyGo(t *testing.T) {
 		for range 50 {
 			callers.Go(func() {
 				for range 20 {
-					got, err := c.Do(ctx, c.B().Arbitrary("CL.THROTTLE").Keys(t.Name()).Args("499", "1", "3600").Build()).AsIntSlice()
+					got, err := c.Do(ctx, c.B().Arbitrary("CL.THROTTLE").Keys(t.Name()).Args("499",
+						"1", "3600").Build()).AsIntSlice()
 					if err != nil || len(got) != 5 {
 						t.Error(got, err)
 						return
@@ -278,18 +305,26 @@ func TestToken(t *testing.T) {
 		want     string // in the error
 	}{{"right", token, ""}, {"wrong", "guess", "WRONGPASS"}, {"none", "", "NOAUTH"}} {
 		t.Run(c.name, func(t *testing.T) {
-			client := redis.NewClient(&redis.Options{Addr: locked.redis, Password: c.password, MaxRetries: -1})
+			client := redis.NewClient(&redis.Options{
+				Addr: locked.redis, Password: c.password,
+				MaxRetries: -1,
+			})
 			defer client.Close()
 			err := client.Do(ctx, throttle(c.name)...).Err()
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("go-redis: %v; want %q", err, c.want)
 			}
-			other, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{locked.redis}, Password: c.password, ForceSingleClient: true})
+			other, err := valkey.NewClient(valkey.ClientOption{
+				InitAddress: []string{locked.redis},
+				Password:    c.password, ForceSingleClient: true,
+			})
 			if err == nil {
 				err = other.Do(ctx, other.B().Ping().Build()).Error()
 				other.Close()
 			}
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("valkey-go: %v; want %q", err, c.want)
 			}
 		})
@@ -319,7 +354,10 @@ func TestRedisCLI(t *testing.T) {
 			{"rl.get cli" + version + " 2 3600", "1\n"},
 			{"RL.GET x 2", "Wrong number of arguments for 'rl.get' command\n\n"},
 		} {
-			if got := tool(t, "redis-cli", append([]string{"-p", port, version}, strings.Fields(row.line)...)...); got != row.want {
+			if got := tool(
+				t, "redis-cli", append([]string{"-p", port, version},
+					strings.Fields(row.line)...)...,
+			); got != row.want {
 				t.Errorf("redis-cli %s %s: %q; want %q", version, row.line, got, row.want)
 			}
 		}
@@ -329,7 +367,8 @@ func TestRedisCLI(t *testing.T) {
 // Many connections with deep pipelines, to a node that owns a third of the keys.
 func TestRedisBenchmark(t *testing.T) {
 	_, port, _ := net.SplitHostPort(nodes[2].redis)
-	out := tool(t, "redis-benchmark", "-p", port, "-c", "50", "-P", "50", "-n", "20000", "-r", "1000", "-q", "CL.THROTTLE", "bench-__rand_int__", "15", "30", "60")
+	out := tool(t, "redis-benchmark", "-p", port, "-c", "50", "-P", "50", "-n", "20000", "-r",
+		"1000", "-q", "CL.THROTTLE", "bench-__rand_int__", "15", "30", "60")
 	if !regexp.MustCompile(`CL\.THROTTLE.*: [0-9.]+ requests per second`).MatchString(out) {
 		t.Errorf("redis-benchmark printed %q", out)
 	}

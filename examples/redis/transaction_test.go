@@ -62,7 +62,8 @@ func TestRedisPy(t *testing.T) {
 		t.Skip("Debian's python3-redis is not installed")
 	}
 	_, port, _ := net.SplitHostPort(nodes[1].redis)
-	want := "[[0, 2, 1, -1, 3600], [0, 2, 0, -1, 7200], [1, 2, 0, 3600, 7200], 5]\n1 1 -2 {'databases': '1'}\n"
+	want := "[[0, 2, 1, -1, 3600], [0, 2, 0, -1, 7200], [1, 2, 0, 3600, 7200], 5]\n1 1 -2 " +
+		"{'databases': '1'}\n"
 	if got := tool(t, python, "-c", pythonPipeline, port); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -72,7 +73,8 @@ func TestRedisPy(t *testing.T) {
 func TestRedisCLITransaction(t *testing.T) {
 	_, port, _ := net.SplitHostPort(nodes[2].redis)
 	c := exec.Command("redis-cli", "-p", port)
-	c.Stdin = strings.NewReader("MULTI\nRL.REDUCE cli-multi 2 3600\nRL.GET cli-multi 2 3600\nEXEC\nCONFIG GET databases\n")
+	c.Stdin = strings.NewReader("MULTI\nRL.REDUCE cli-multi 2 3600\nRL.GET cli-multi 2 " +
+		"3600\nEXEC\nCONFIG GET databases\n")
 	out, err := c.CombinedOutput()
 	if want := "OK\nQUEUED\nQUEUED\n2\n1\ndatabases\n1\n"; err != nil || string(out) != want {
 		t.Errorf("%q, %v; want %q", out, err, want)

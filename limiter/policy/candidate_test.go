@@ -42,7 +42,10 @@ limits:
 			Name: "login (candidate)", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
 			Limit: 5, Per: time.Minute, OnError: limiter.ErrorDeny,
 		},
-		"api": {Name: "api (candidate)", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 3},
+		"api": {
+			Name: "api (candidate)", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second,
+			Burst: 3,
+		},
 	} {
 		if got := set.Limits[name].Candidate().Spec; got != want {
 			t.Errorf("%s: %+v; want %+v", name, got, want)
@@ -92,17 +95,45 @@ func TestCandidateIsAChange(t *testing.T) {
 // Promise: a candidate that cannot be is a fault with its place and what to do.
 func TestCandidateFaults(t *testing.T) {
 	for _, row := range []struct{ fields, want string }{
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: 5", "f:2:62: candidate: must be a mapping of fields, not a number"},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: 5",
+			"f:2:62: candidate: must be a mapping of fields, not a number",
+		},
 		{"algorithm: gcra, limit: 9, per: 1m, candidate: {limit: 0}", "candidate.limit: "},
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: {limit: many}", "candidate.limit: must be a whole number, not a text"},
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: {on_error: deny}", "candidate.on_error: is not a candidate's; it has, and all else is the limit's: algorithm, limit"},
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: {name: b}", "candidate.name: is not a candidate's"},
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: {candidate: {limit: 1}}", "candidate.candidate: is not a candidate's"},
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: {algorithm: concurrency}", "candidate.algorithm: concurrency counts permits"},
-		{"algorithm: concurrency, limit: 9, per: 1m, candidate: {limit: 3}", "candidate.algorithm: concurrency counts permits"},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: {limit: many}",
+			"candidate.limit: must be a whole number, not a text",
+		},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: {on_error: deny}",
+			"candidate.on_error: is not a candidate's; it has, and all else is the limit's: " +
+				"algorithm, limit",
+		},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: {name: b}",
+			"candidate.name: is not a candidate's",
+		},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: {candidate: {limit: 1}}",
+			"candidate.candidate: is not a candidate's",
+		},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: {algorithm: concurrency}",
+			"candidate.algorithm: concurrency counts permits",
+		},
+		{
+			"algorithm: concurrency, limit: 9, per: 1m, candidate: {limit: 3}",
+			"candidate.algorithm: concurrency counts permits",
+		},
 		{"algorithm: gcra, limit: 9, per: 1m, candidate: {buckets: 3}", "candidate.buckets: "},
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: {overrides: [{key: a}]}", "candidate.overrides[0]"},
-		{"algorithm: gcra, limit: 9, per: 1m, candidate: {overrides: [{kye: a}]}", "candidate.overrides[0].kye: is unknown"},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: {overrides: [{key: a}]}",
+			"candidate.overrides[0]",
+		},
+		{
+			"algorithm: gcra, limit: 9, per: 1m, candidate: {overrides: [{kye: a}]}",
+			"candidate.overrides[0].kye: is unknown",
+		},
 	} {
 		_, err := Parse("f", []byte("limits:\n  - {name: a, "+row.fields+"}\n"))
 		if err == nil || !strings.Contains(err.Error(), row.want) {

@@ -54,7 +54,8 @@ type tree struct {
 
 // envoyFile reads a document of an Envoy rate limit service.
 func (p *page) envoyFile(n ast.Node) {
-	p.envoy.sum = sha256.Sum256(append(p.envoy.sum[:], strings.Join(append(p.lines, p.file), "\n")...))
+	p.envoy.sum = sha256.Sum256(append(p.envoy.sum[:],
+		strings.Join(append(p.lines, p.file), "\n")...))
 	if n == nil {
 		p.faultAt(1, 1, "domain", "is missing; a file has domain and descriptors")
 		return
@@ -62,7 +63,10 @@ func (p *page) envoyFile(n ast.Node) {
 	before := p.count()
 	t := &tree{page: p, domain: &Domain{}, anchors: map[string]ast.Node{}}
 	var descriptors, name ast.Node
-	t.fields(n, "the file", []string{"domain", "descriptors", "atomic", "on_error", "response_headers", "response_metadata"},
+	t.fields(n, "the file", []string{
+		"domain", "descriptors", "atomic", "on_error",
+		"response_headers", "response_metadata",
+	},
 		func(field string, v ast.Node) {
 			switch field {
 			case "domain":
@@ -88,9 +92,11 @@ func (p *page) envoyFile(n ast.Node) {
 	case t.domain.Name == "":
 		t.fault(n, "domain", "is missing or empty")
 	case len(t.domain.Name) > maxDomain:
-		t.fault(name, "domain", fmt.Sprintf("has %d bytes; at most %d are accepted", len(t.domain.Name), maxDomain))
+		t.fault(name, "domain", fmt.Sprintf("has %d bytes; at most %d are accepted",
+			len(t.domain.Name), maxDomain))
 	case p.files[t.domain.Name] != "":
-		t.fault(name, "domain", fmt.Sprintf("%q is also the domain of %s; write all its descriptors into one file", t.domain.Name, p.files[t.domain.Name]))
+		t.fault(name, "domain", fmt.Sprintf("%q is also the domain of %s; write all its "+
+			"descriptors into one file", t.domain.Name, p.files[t.domain.Name]))
 	default:
 		// its name is made of the domain's
 		if _, err := t.domain.NewLimit(1, limiter.MinPer, false); err != nil {
@@ -134,7 +140,8 @@ func (t *tree) descriptor(n ast.Node, to *level, path []string) {
 		t.fault(given.share, "share_threshold", "is for values with a *")
 		return
 	case to.has(d):
-		t.fault(n, "key", fmt.Sprintf("%q is given twice at this depth", shorten(pathStep(d.key, d.value))))
+		t.fault(n, "key", fmt.Sprintf("%q is given twice at this depth",
+			shorten(pathStep(d.key, d.value))))
 		return
 	}
 	path = append(slices.Clip(path), pathStep(d.key, d.value))
@@ -163,7 +170,8 @@ func (t *tree) readDescriptor(n ast.Node) *givenDescriptor {
 	given := new(givenDescriptor)
 	d, r := &given.d, &given.r
 	t.fields(n, "a descriptor", []string{
-		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric",
+		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric",
+		"value_to_metric",
 		"share_threshold", "metadata",
 	}, func(field string, v ast.Node) {
 		switch field {
@@ -194,7 +202,9 @@ func (t *tree) readDescriptor(n ast.Node) *givenDescriptor {
 
 func (l *level) has(d *descriptor) bool {
 	return l.exact[Entry{d.key, d.value}] != nil || d.value == "" && l.bare[d.key] != nil ||
-		slices.ContainsFunc(l.patterns, func(p *descriptor) bool { return p.key == d.key && p.value == d.value })
+		slices.ContainsFunc(l.patterns, func(p *descriptor) bool {
+			return p.key == d.key && p.value == d.value
+		})
 }
 
 func (l *level) add(d *descriptor, wild bool) {
@@ -240,7 +250,8 @@ func (t *tree) rateLimit(n ast.Node, r *Rule) {
 	per, _ := EnvoyUnit(r.Unit)
 	if !r.Unlimited && r.Requests > 0 {
 		var err error
-		if r.Limit, err = t.domain.NewLimit(int64(r.Requests), per, r.Shadow || r.Quota); err != nil {
+		if r.Limit, err = t.domain.NewLimit(int64(r.Requests), per, r.Shadow ||
+			r.Quota); err != nil {
 			t.fault(n, "rate_limit", err.Error())
 			return
 		}
@@ -282,9 +293,10 @@ func (t *tree) readRateLimit(n ast.Node, r *Rule) givenRateLimit {
 // replaced is the name in an entry of replaces.
 func (t *tree) replaced(item ast.Node) (name string) {
 	faults := t.count()
-	t.fields(t.resolve(item), "an entry of replaces", []string{"name"}, func(field string, v ast.Node) {
-		name = t.text(v, field)
-	})
+	t.fields(t.resolve(item), "an entry of replaces", []string{"name"},
+		func(field string, v ast.Node) {
+			name = t.text(v, field)
+		})
 	if name == "" && t.count() == faults {
 		t.fault(item, "replaces", "has an entry without a name")
 	}

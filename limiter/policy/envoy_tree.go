@@ -11,7 +11,9 @@ import (
 )
 
 // fields reads a mapping: each of its fields that has a value, and those that it merges in.
-func (t *tree) fields(n ast.Node, what string, known []string, read func(field string, v ast.Node)) {
+func (t *tree) fields(
+	n ast.Node, what string, known []string, read func(field string, v ast.Node),
+) {
 	seen := map[string]bool{}
 	var merged []ast.Node
 	for m, depth := t.resolve(n), 0; ; depth++ {
@@ -30,7 +32,8 @@ func (t *tree) fields(n ast.Node, what string, known []string, read func(field s
 			_, empty := v.(*ast.NullNode)
 			switch {
 			case !slices.Contains(known, name):
-				t.fault(f.Key, shorten(name), fmt.Sprintf("is unknown; %s has: %s", what, strings.Join(known, ", ")))
+				t.fault(f.Key, shorten(name),
+					fmt.Sprintf("is unknown; %s has: %s", what, strings.Join(known, ", ")))
 			case !empty && !seen[name]:
 				read(name, v)
 			}

@@ -23,7 +23,10 @@ type draft struct {
 // finish makes the limit. An error is a *limiter.SpecError.
 func (d *draft) finish() (*limiter.Limit, error) {
 	if d.noBurst && d.spec.Algorithm != limiter.LeakyBucket {
-		return nil, &limiter.SpecError{Field: "burst", Reason: "must be at least 1; leave it out to have the limit"}
+		return nil, &limiter.SpecError{
+			Field:  "burst",
+			Reason: "must be at least 1; leave it out to have the limit",
+		}
 	}
 	if !d.anchored {
 		d.spec.Anchor = limiter.DefaultAnchor(d.spec.Algorithm)
@@ -91,10 +94,16 @@ var limitFields = []limitField{
 	}},
 	{"anchor", func(v value, d *draft) (err error) {
 		d.anchored = true
-		d.spec.Anchor, err = word(v, []choice[limiter.Anchor]{{"epoch", limiter.Epoch}, {"first_hit", limiter.FirstHit}})
+		d.spec.Anchor, err = word(v, []choice[limiter.Anchor]{
+			{"epoch", limiter.Epoch},
+			{"first_hit", limiter.FirstHit},
+		})
 		return err
 	}},
-	{"count_rejected", func(v value, d *draft) (err error) { d.spec.CountRejected, err = v.flag(); return err }},
+	{"count_rejected", func(v value, d *draft) (err error) {
+		d.spec.CountRejected, err = v.flag()
+		return err
+	}},
 	{"min_gap", func(v value, d *draft) error {
 		text, err := v.text()
 		if err == nil {
@@ -119,12 +128,27 @@ var limitFields = []limitField{
 		return err
 	}},
 	{"lenient", func(v value, d *draft) (err error) { d.spec.Lenient, err = v.flag(); return err }},
-	{"max_debt", func(v value, d *draft) (err error) { d.spec.MaxDebt, err = v.number(); return err }},
-	{"client_time", func(v value, d *draft) (err error) { d.spec.ClientTime, err = v.flag(); return err }},
-	{"sessions", func(v value, d *draft) (err error) { d.spec.Sessions, err = v.flag(); return err }},
-	{"on_error", func(v value, d *draft) (err error) { d.spec.OnError, err = v.onError(); return err }},
+	{"max_debt", func(v value, d *draft) (err error) {
+		d.spec.MaxDebt, err = v.number()
+		return err
+	}},
+	{"client_time", func(v value, d *draft) (err error) {
+		d.spec.ClientTime, err = v.flag()
+		return err
+	}},
+	{"sessions", func(v value, d *draft) (err error) {
+		d.spec.Sessions, err = v.flag()
+		return err
+	}},
+	{"on_error", func(v value, d *draft) (err error) {
+		d.spec.OnError, err = v.onError()
+		return err
+	}},
 	{"unsettled", func(v value, d *draft) (err error) {
-		d.spec.Unsettled, err = word(v, []choice[limiter.Unsettled]{{"charge", limiter.UnsettledCharge}, {"release", limiter.UnsettledRelease}})
+		d.spec.Unsettled, err = word(v, []choice[limiter.Unsettled]{{
+			"charge",
+			limiter.UnsettledCharge,
+		}, {"release", limiter.UnsettledRelease}})
 		return err
 	}},
 	{"on_deny", func(v value, d *draft) (err error) {
@@ -137,7 +161,9 @@ var limitFields = []limitField{
 
 	{"consistency", func(v value, d *draft) (err error) {
 		d.spec.Consistency, err = word(v, []choice[limiter.Consistency]{
-			{"exact", limiter.Exact}, {"leased", limiter.Leased}, {"replicated", limiter.Replicated},
+			{"exact", limiter.Exact},
+			{"leased", limiter.Leased},
+			{"replicated", limiter.Replicated},
 		})
 		return err
 	}},
@@ -147,7 +173,9 @@ var limitFields = []limitField{
 	}},
 	{"on_partition", func(v value, d *draft) (err error) {
 		d.spec.OnPartition, err = word(v, []choice[limiter.OnPartition]{
-			{"proportional", limiter.PartitionProportional}, {"deny", limiter.PartitionDeny}, {"open", limiter.PartitionOpen},
+			{"proportional", limiter.PartitionProportional},
+			{"deny", limiter.PartitionDeny},
+			{"open", limiter.PartitionOpen},
 		})
 		return err
 	}},
@@ -163,9 +191,18 @@ type overrideField struct {
 
 var overrideFields = []overrideField{
 	{"key", func(v value, o *limiter.Override) (err error) { o.Key, err = v.text(); return err }},
-	{"limit", func(v value, o *limiter.Override) (err error) { o.Limit, err = v.positive(); return err }},
-	{"burst", func(v value, o *limiter.Override) (err error) { o.Burst, err = v.positive(); return err }},
-	{"refill", func(v value, o *limiter.Override) (err error) { o.Refill, err = v.positive(); return err }},
+	{"limit", func(v value, o *limiter.Override) (err error) {
+		o.Limit, err = v.positive()
+		return err
+	}},
+	{"burst", func(v value, o *limiter.Override) (err error) {
+		o.Burst, err = v.positive()
+		return err
+	}},
+	{"refill", func(v value, o *limiter.Override) (err error) {
+		o.Refill, err = v.positive()
+		return err
+	}},
 	{"unlimited", func(v value, o *limiter.Override) (err error) {
 		if o.Unlimited, err = v.flag(); err == nil && !o.Unlimited {
 			err = errors.New("is false; leave it out")
@@ -210,7 +247,8 @@ func (v value) number() (int64, error) {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	switch _, whole := v.node.(*ast.IntegerNode); {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("is %s; 1 to %d are accepted", shorten(digits), int64(limiter.MaxLimit))
+		return 0, fmt.Errorf("is %s; 1 to %d are accepted", shorten(digits),
+			int64(limiter.MaxLimit))
 	case !whole:
 		return 0, fmt.Errorf("must be a whole number, not %s", describe(v.node))
 	case err != nil || strconv.FormatInt(n, 10) != digits:
@@ -223,7 +261,8 @@ func (v value) number() (int64, error) {
 func (v value) positive() (int64, error) {
 	n, err := v.number()
 	if err == nil && n < 1 {
-		err = fmt.Errorf("is %d; 1 to %d are accepted, or leave it out to have the limit's", n, int64(limiter.MaxLimit))
+		err = fmt.Errorf("is %d; 1 to %d are accepted, or leave it out to have the limit's", n,
+			int64(limiter.MaxLimit))
 	}
 	return n, err
 }

@@ -35,7 +35,8 @@ func (b *book) parse(file string, data []byte, top func(*page, ast.Node)) {
 			1,
 			"",
 			fmt.Sprintf(
-				"the file is larger than %d bytes; spread the limits over several files of a directory",
+				"the file is larger than %d bytes; spread the limits over several files of a "+
+					"directory",
 				MaxFile,
 			),
 		)
@@ -280,7 +281,8 @@ func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node, field
 				p.fault(
 					v.Key,
 					at+"."+shorten(name),
-					"is unknown; an override has: key, limit, burst, refill, unlimited; all else is the limit's",
+					"is unknown; an override has: key, limit, burst, refill, unlimited; all else "+
+						"is the limit's",
 				)
 				continue
 			}

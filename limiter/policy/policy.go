@@ -50,7 +50,8 @@ type Set struct {
 func (s *Set) count() int { return len(s.Limits) }
 
 func (s *Set) equal(other *Set) bool {
-	return maps.EqualFunc(s.Limits, other.Limits, (*limiter.Limit).SameAs) && reflect.DeepEqual(s.Rules.Rules(), other.Rules.Rules())
+	return maps.EqualFunc(s.Limits, other.Limits, (*limiter.Limit).SameAs) &&
+		reflect.DeepEqual(s.Rules.Rules(), other.Rules.Rules())
 }
 
 // Bounds of what is read.
@@ -88,7 +89,8 @@ func load(path string, top func(*page, ast.Node)) (*book, error) {
 		case err != nil:
 			return nil, err
 		case changed:
-			return nil, fmt.Errorf("%s: is being written: it changes while it is read; wait until it is complete", path)
+			return nil, fmt.Errorf("%s: is being written: it changes while it is read; wait "+
+				"until it is complete", path)
 		default:
 			return b, nil
 		}
@@ -198,8 +200,9 @@ type book struct {
 
 func newBook() *book {
 	return &book{
-		limits: map[string]*limiter.Limit{}, files: map[string]string{}, ruleNames: map[string]string{},
-		envoy: &Envoy{domains: map[string]*Domain{}},
+		limits: map[string]*limiter.Limit{}, files: map[string]string{},
+		ruleNames: map[string]string{},
+		envoy:     &Envoy{domains: map[string]*Domain{}},
 	}
 }
 

@@ -59,21 +59,59 @@ limits:
 	}
 	for _, want := range []limiter.Spec{
 		{Name: "plain", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 10},
-		{Name: "login", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 20, OnError: limiter.ErrorDeny, OnDeny: limiter.DenyShadow, DryRun: true},
-		{Name: "günther's", Algorithm: limiter.FixedWindow, Limit: 5, Per: 24 * time.Hour, Anchor: limiter.FirstHit, CountRejected: true, OnError: limiter.ErrorAllow},
+		{
+			Name: "login", Algorithm: limiter.GCRA, Limit: 10, Per: time.Minute, Burst: 20,
+			OnError: limiter.ErrorDeny, OnDeny: limiter.DenyShadow, DryRun: true,
+		},
+		{
+			Name: "günther's", Algorithm: limiter.FixedWindow, Limit: 5, Per: 24 * time.Hour,
+			Anchor: limiter.FirstHit, CountRejected: true, OnError: limiter.ErrorAllow,
+		},
 		{Name: "sliding", Algorithm: limiter.SlidingWindow, Limit: 7, Per: 7 * 24 * time.Hour},
-		{Name: "log", Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: 2 * time.Second, CountRejected: true},
-		{Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Hour, Refill: 1, Anchor: limiter.FirstHit, Strict: true, Drain: true},
-		{Name: "aligned", Algorithm: limiter.TokenBucket, Limit: 3, Per: time.Minute, Refill: 3, Anchor: limiter.Epoch},
+		{
+			Name: "log", Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute,
+			MinGap: 2 * time.Second, CountRejected: true,
+		},
+		{
+			Name: "smyte", Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Hour, Refill: 1,
+			Anchor: limiter.FirstHit, Strict: true, Drain: true,
+		},
+		{
+			Name: "aligned", Algorithm: limiter.TokenBucket, Limit: 3, Per: time.Minute, Refill: 3,
+			Anchor: limiter.Epoch,
+		},
 		{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Second},
-		{Name: "visit", Algorithm: limiter.TokenBucket, Limit: 1, Per: 30 * time.Minute, Refill: 1, Anchor: limiter.FirstHit, ClientTime: true, Sessions: true, Strict: true, MaxDebt: 3},
-		{Name: "month", Algorithm: limiter.FixedWindow, Limit: 10, Per: 31 * 24 * time.Hour, Calendar: limiter.Months, TimeZone: "Europe/Berlin"},
-		{Name: "week", Algorithm: limiter.FixedWindow, Limit: 10, Per: 7 * 24 * time.Hour, Calendar: limiter.Weeks, TimeZone: "UTC"},
-		{Name: "day", Algorithm: limiter.FixedWindow, Limit: 10, Per: 24 * time.Hour, Calendar: limiter.Days, TimeZone: "UTC"},
+		{
+			Name: "visit", Algorithm: limiter.TokenBucket, Limit: 1, Per: 30 * time.Minute,
+			Refill: 1,
+			Anchor: limiter.FirstHit, ClientTime: true, Sessions: true, Strict: true, MaxDebt: 3,
+		},
+		{
+			Name: "month", Algorithm: limiter.FixedWindow, Limit: 10, Per: 31 * 24 * time.Hour,
+			Calendar: limiter.Months, TimeZone: "Europe/Berlin",
+		},
+		{
+			Name: "week", Algorithm: limiter.FixedWindow, Limit: 10, Per: 7 * 24 * time.Hour,
+			Calendar: limiter.Weeks, TimeZone: "UTC",
+		},
+		{
+			Name: "day", Algorithm: limiter.FixedWindow, Limit: 10, Per: 24 * time.Hour,
+			Calendar: limiter.Days, TimeZone: "UTC",
+		},
 		{Name: "plain day", Algorithm: limiter.FixedWindow, Limit: 10, Per: 24 * time.Hour},
-		{Name: "seven days", Algorithm: limiter.FixedWindow, Limit: 10, Per: 7 * 24 * time.Hour, Anchor: limiter.FirstHit},
-		{Name: "jobs", Algorithm: limiter.Concurrency, Limit: 10, Per: 30 * time.Second, Buckets: 16},
-		{Name: "figma", Algorithm: limiter.SlidingCounter, Limit: 500, Per: time.Hour, Buckets: 30, Lenient: true},
+		{
+			Name: "seven days", Algorithm: limiter.FixedWindow, Limit: 10, Per: 7 * 24 * time.Hour,
+			Anchor: limiter.FirstHit,
+		},
+		{
+			Name: "jobs", Algorithm: limiter.Concurrency, Limit: 10, Per: 30 * time.Second,
+			Buckets: 16,
+		},
+		{
+			Name: "figma", Algorithm: limiter.SlidingCounter, Limit: 500, Per: time.Hour,
+			Buckets: 30,
+			Lenient: true,
+		},
 	} {
 		if l := set.Limits[want.Name]; l == nil || l.Spec != want {
 			t.Errorf("%s: got %+v, want %+v", want.Name, l, want)
@@ -86,7 +124,10 @@ limits:
 
 // Promise: an empty file is refused like a broken one; "limits: []" says that there are to be none.
 func TestAnEmptyFileIsAFault(t *testing.T) {
-	for _, text := range []string{"limits: []\n", "limits: []", "rules: []\n", "# none\nlimits: []\nrules: []\n"} {
+	for _, text := range []string{
+		"limits: []\n", "limits: []", "rules: []\n",
+		"# none\nlimits: []\nrules: []\n",
+	} {
 		if set, err := Parse("f", []byte(text)); err != nil || len(set.Limits) != 0 {
 			t.Errorf("%q: %v, %v", text, set, err)
 		}
@@ -101,7 +142,8 @@ func TestAnEmptyFileIsAFault(t *testing.T) {
 		{"limits:\n", "limits: is empty; write \"limits: []\""},
 		{"limits: []\nrules:\n", "rules: is empty; write \"rules: []\""},
 	} {
-		if _, err := Parse("f", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Parse("f", []byte(c.text)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
 		}
 	}
@@ -143,51 +185,136 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{good + "    burst: 9000000000000000000\n", "f:6:12: burst: is 9000000000000000000; 1 to"},
 		{good + "    anchor: first_hit\n", "f:6:13: anchor: a gcra has none"},
 		{good + "    dry_run: maybe\n", "f:6:14: dry_run: must be true or false, not a text"},
-		{good + "    on_error: shrug\n", `f:6:15: on_error: "shrug" is unknown; there is: local, allow, deny`},
-		{good + "    on_deny: delay\n", "f:6:14: on_deny: delay is not built yet; there is: reject, shadow"},
+		{
+			good + "    on_error: shrug\n",
+			`f:6:15: on_error: "shrug" is unknown; there is: local, allow, deny`,
+		},
+		{
+			good + "    on_deny: delay\n",
+			"f:6:14: on_deny: delay is not built yet; there is: reject, shadow",
+		},
 		{good + "    overrides: 3\n", "f:6:16: overrides: must be a list, not a number"},
-		{good + "    overrides: [3]\n", "f:6:17: overrides[0]: must be a mapping of fields, not a number"},
-		{good + "    overrides: [{key: a, limit: 2}, {limit: 3}]\n", "f:6:37: overrides[1].key: is empty; give a pattern"},
-		{good + "    overrides: [{key: a, limit: 2}, {key: a, burst: 3}]\n", `f:6:43: overrides[1].key: "a" is never reached: overrides[0], "a", comes first`},
-		{good + "    overrides: [{key: 10.0.0.0/40, limit: 3}]\n", `f:6:23: overrides[0].key: "10.0.0.0/40" is no network; 0 to 32 bits`},
-		{good + "    overrides: [{key: 10.0.0.1/8, unlimited: true}]\n", `f:6:23: overrides[0].key: "10.0.0.1/8" has bits behind the first 8; write 10.0.0.0/8`},
-		{good + "    overrides: [{key: 'a\\b', limit: 3}]\n", `f:6:23: overrides[0].key: "a\\b" has a backslash before neither`},
-		{good + "    overrides: [{key: 7, limit: 3}]\n", "f:6:23: overrides[0].key: must be a text, not a number; put it in quotes"},
-		{good + "    overrides: [{key: a}]\n", `f:6:23: overrides[0].key: "a" is given nothing; write limit`},
-		{good + "    overrides: [{key: a, limit: 0}]\n", "f:6:33: overrides[0].limit: is 0; 1 to 1099511627776"},
-		{good + "    overrides: [{key: a, limit: -3}]\n", "f:6:33: overrides[0].limit: is -3; 1 to 1099511627776"},
-		{good + "    overrides: [{key: a, refill: 3}]\n", "f:6:34: overrides[0].refill: a gcra has none"},
-		{good + "    overrides: [{key: a, per: 1h}]\n", "f:6:26: overrides[0].per: is unknown; an override has: key, limit, burst, refill, unlimited"},
-		{good + "    overrides: [{key: a, unlimited: false}]\n", "f:6:37: overrides[0].unlimited: is false; leave it out"},
-		{good + "    overrides: [{key: a, unlimited: true, limit: 2}]\n", "f:6:37: overrides[0].unlimited: stands beside a limit"},
-		{good + "    overrides:\n      - {key: a, limit: 2}\n      - key: b\n        burst: 99999999999999\n", "f:9:16: overrides[1].burst: is 99999999999999; 1 to 1099511627776"},
-		{good + "    consistency: leased\n    unsettled: release\n", "f:7:16: unsettled: release would give back"},
-		{"limits:\n  - name: a\n    algorithm: concurrency\n    limit: 1\n    per: 1m\n    consistency: leased\n", "f:6:18: consistency: leased units of a concurrency"},
+		{
+			good + "    overrides: [3]\n",
+			"f:6:17: overrides[0]: must be a mapping of fields, not a number",
+		},
+		{
+			good + "    overrides: [{key: a, limit: 2}, {limit: 3}]\n",
+			"f:6:37: overrides[1].key: is empty; give a pattern",
+		},
+		{
+			good + "    overrides: [{key: a, limit: 2}, {key: a, burst: 3}]\n",
+			`f:6:43: overrides[1].key: "a" is never reached: overrides[0], "a", comes first`,
+		},
+		{
+			good + "    overrides: [{key: 10.0.0.0/40, limit: 3}]\n",
+			`f:6:23: overrides[0].key: "10.0.0.0/40" is no network; 0 to 32 bits`,
+		},
+		{
+			good + "    overrides: [{key: 10.0.0.1/8, unlimited: true}]\n",
+			`f:6:23: overrides[0].key: "10.0.0.1/8" has bits behind the first 8; write 10.0.0.0/8`,
+		},
+		{
+			good + "    overrides: [{key: 'a\\b', limit: 3}]\n",
+			`f:6:23: overrides[0].key: "a\\b" has a backslash before neither`,
+		},
+		{
+			good + "    overrides: [{key: 7, limit: 3}]\n",
+			"f:6:23: overrides[0].key: must be a text, not a number; put it in quotes",
+		},
+		{
+			good + "    overrides: [{key: a}]\n",
+			`f:6:23: overrides[0].key: "a" is given nothing; write limit`,
+		},
+		{
+			good + "    overrides: [{key: a, limit: 0}]\n",
+			"f:6:33: overrides[0].limit: is 0; 1 to 1099511627776",
+		},
+		{
+			good + "    overrides: [{key: a, limit: -3}]\n",
+			"f:6:33: overrides[0].limit: is -3; 1 to 1099511627776",
+		},
+		{
+			good + "    overrides: [{key: a, refill: 3}]\n",
+			"f:6:34: overrides[0].refill: a gcra has none",
+		},
+		{
+			good + "    overrides: [{key: a, per: 1h}]\n",
+			"f:6:26: overrides[0].per: is unknown; an override has: key, limit, burst, refill, " +
+				"unlimited",
+		},
+		{
+			good + "    overrides: [{key: a, unlimited: false}]\n",
+			"f:6:37: overrides[0].unlimited: is false; leave it out",
+		},
+		{
+			good + "    overrides: [{key: a, unlimited: true, limit: 2}]\n",
+			"f:6:37: overrides[0].unlimited: stands beside a limit",
+		},
+		{
+			good +
+				"    overrides:\n      - {key: a, limit: 2}\n      - key: b\n        burst: " +
+				"99999999999999\n",
+			"f:9:16: overrides[1].burst: is 99999999999999; 1 to 1099511627776",
+		},
+		{
+			good + "    consistency: leased\n    unsettled: release\n",
+			"f:7:16: unsettled: release would give back",
+		},
+		{
+			"limits:\n  - name: a\n    algorithm: concurrency\n    limit: 1\n    per: 1m\n    " +
+				"consistency: leased\n", "f:6:18: consistency: leased units of a concurrency",
+		},
 		{good + "    name: b\n", "f:6:5: is not YAML: "},
-		{good + "  - {name: a, algorithm: gcra, limit: 1, per: 1m}\n", `f:6:12: name: "a" is the name of another limit of this file`},
+		{
+			good + "  - {name: a, algorithm: gcra, limit: 1, per: 1m}\n",
+			`f:6:12: name: "a" is the name of another limit of this file`,
+		},
 		{good + "---\n" + good, "f:7:1: a second document begins here"},
-		{strings.Replace(good, "gcra", "tokens", 1), `f:3:16: algorithm: "tokens" is unknown; gcra, fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, sliding_counter, stated_window, stated_bucket, concurrency are accepted`},
-		{strings.Replace(good, "gcra", "concurrency", 1) + "    burst: 2\n", "f:6:12: burst: a concurrency has none"},
+		{
+			strings.Replace(good, "gcra", "tokens", 1),
+			`f:3:16: algorithm: "tokens" is unknown; gcra, fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, sliding_counter, stated_window, stated_bucket, concurrency are accepted`,
+		},
+		{
+			strings.Replace(good, "gcra", "concurrency", 1) + "    burst: 2\n",
+			"f:6:12: burst: a concurrency has none",
+		},
 		{strings.Replace(good, "limit: 1\n", "limit: 0\n", 1), "f:4:12: limit: is 0; 1 to"},
-		{strings.Replace(good, "limit: 1\n", "limit: 1.5\n", 1), "f:4:12: limit: must be a whole number, not a number with a fraction"},
+		{
+			strings.Replace(good, "limit: 1\n", "limit: 1.5\n", 1),
+			"f:4:12: limit: must be a whole number, not a number with a fraction",
+		},
 		{strings.Replace(good, "1m", "60", 1), "f:5:10: per: has no unit; write 10s"},
 		{strings.Replace(good, "1m", "soon", 1), `f:5:10: per: "soon" is no period`},
 		{strings.Replace(good, "1m", "400d", 1), `f:5:10: per: "400d" is no period up to 366 days`},
-		{strings.Replace(good, "1m", "month", 1), "f:5:10: per: months differ in length, and only a fixed_window anchored at the epoch counts by them"},
+		{
+			strings.Replace(good, "1m", "month", 1),
+			"f:5:10: per: months differ in length, and only a fixed_window anchored at the epoch " +
+				"counts by them",
+		},
 		{good + "    time_zone: UTC\n", "f:6:16: time_zone: is for windows of a calendar"},
 		{good + "    time_zone: 7\n", "f:6:16: time_zone: must be a text"},
 		{good + "    time_zone: \"\"\n", "f:6:16: time_zone: is empty"},
-		{strings.Replace(strings.Replace(good, "gcra", "fixed_window", 1), "1m", "year", 1) + "    time_zone: Mars/Olympus\n", `f:6:16: time_zone: "Mars/Olympus" is unknown; names of the IANA`},
-		{strings.Replace(strings.Replace(good, "gcra", "fixed_window", 1), "1m", "year", 1) + "    anchor: first_hit\n", "f:5:10: per: years differ in length"},
+		{
+			strings.Replace(strings.Replace(good, "gcra", "fixed_window", 1), "1m", "year", 1) +
+				"    time_zone: Mars/Olympus\n",
+			`f:6:16: time_zone: "Mars/Olympus" is unknown; names of the IANA`,
+		},
+		{strings.Replace(strings.Replace(good, "gcra", "fixed_window", 1), "1m", "year", 1) +
+			"    anchor: first_hit\n", "f:5:10: per: years differ in length"},
 		{good + "    max_debt: -1\n", "f:6:15: max_debt: is -1; 0 to"},
 		{good + "    sessions: true\n", "f:6:15: sessions: a gcra has none"},
 		{strings.Replace(good, "1m", "0s", 1), "f:5:10: per: is 0s; 1ms to"},
 		{strings.Replace(good, "name: a", "name: \"\"", 1), "f:2:11: name: is empty"},
-		{strings.Replace(good, "name: a", "name: 7", 1), "f:2:11: name: must be a text, not a number; put it in quotes"},
+		{
+			strings.Replace(good, "name: a", "name: 7", 1),
+			"f:2:11: name: must be a text, not a number; put it in quotes",
+		},
 		{strings.Replace(good, "  - name: a\n    algo", "  - algo", 1), "name: has 0 bytes"},
 	} {
 		set, err := Parse("f", []byte(c.text))
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) && !(strings.HasPrefix(c.want, "name") && strings.Contains(err.Error(), c.want)) {
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) &&
+			!(strings.HasPrefix(c.want, "name") && strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s\ngot:  %v\nwant: %s (set %v)", c.text, err, c.want, set)
 		}
 	}
@@ -214,7 +341,8 @@ limits:
 	}
 	api := set.Limits["api"]
 	for key, want := range map[string]string{
-		"plan:pro/alice": "1000 1000 false", "10.9.8.7": "1099511627776 0 true", "2001:db8::7": "10 3 false", "bob": "10 10 false",
+		"plan:pro/alice": "1000 1000 false", "10.9.8.7": "1099511627776 0 true",
+		"2001:db8::7": "10 3 false", "bob": "10 10 false",
 	} {
 		if l := api.For(key); fmt.Sprint(l.Limit, l.Burst, l.Unlimited) != want {
 			t.Errorf("%s: %+v, want %s", key, l.Spec, want)
@@ -225,7 +353,8 @@ limits:
 	if !set.equal(again) || set.equal(other) {
 		t.Errorf("as equal count: itself %v, another %v", set.equal(again), set.equal(other))
 	}
-	if none, err := Parse("f", []byte(text[:strings.Index(text, "      -")])); err != nil || len(none.Limits["api"].Overrides()) != 0 {
+	if none, err := Parse("f", []byte(text[:strings.Index(text, "      -")])); err != nil ||
+		len(none.Limits["api"].Overrides()) != 0 {
 		t.Errorf("a list of nothing: %v", err)
 	}
 }
@@ -235,7 +364,8 @@ func TestOverridesCount(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("limits:\n")
 	for i := range 100 {
-		fmt.Fprintf(&b, "  - {name: l%d, algorithm: gcra, limit: 1, per: 1m, overrides: [{key: k0, limit: 5}", i)
+		fmt.Fprintf(&b, "  - {name: l%d, algorithm: gcra, limit: 1, per: 1m, overrides: [{key: "+
+			"k0, limit: 5}", i)
 		for k := 1; k < 99; k++ {
 			fmt.Fprintf(&b, ", {key: k%d, limit: 5}", k)
 		}
@@ -245,14 +375,20 @@ func TestOverridesCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WriteString("  - {name: one, algorithm: gcra, limit: 1, per: 1m}\n")
-	if _, err := Parse("f", []byte(b.String())); err == nil || !strings.Contains(err.Error(), "f:102:12: this is one limit or override too many; 10000 are accepted") {
+	if _, err := Parse("f", []byte(b.String())); err == nil ||
+		!strings.Contains(err.Error(), "f:102:12: this is one limit or override too many; 10000 "+
+			"are accepted") {
 		t.Errorf("10,001 were accepted: %v", err)
 	}
 }
 
 func TestAllFaultsAreSaidAtOnce(t *testing.T) {
-	_, err := Parse("f", []byte("limits:\n  - {name: a, algorithm: x, limit: y, per: z}\n  - {nme: b}\n"))
-	for _, want := range []string{"f:2:26: algorithm", "f:2:36: limit", "f:2:44: per", "f:3:6: nme"} {
+	_, err := Parse("f", []byte("limits:\n  - {name: a, algorithm: x, limit: y, per: z}\n  - "+
+		"{nme: b}\n"))
+	for _, want := range []string{
+		"f:2:26: algorithm", "f:2:36: limit", "f:2:44: per",
+		"f:3:6: nme",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %s in:\n%v", want, err)
 		}
@@ -266,7 +402,8 @@ func TestDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "without .yaml or .yml files") {
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(),
+		"without .yaml or .yml files") {
 		t.Errorf("an empty directory: %v", err)
 	}
 	write("a.yaml", one("a"))
@@ -277,7 +414,8 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("%v, %v", set, err)
 	}
 	write("c.yaml", one("a"))
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), `"a" is also a limit of `+filepath.Join(dir, "a.yaml")) {
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(),
+		`"a" is also a limit of `+filepath.Join(dir, "a.yaml")) {
 		t.Errorf("a name in two files: %v", err)
 	}
 	if _, err := Load(filepath.Join(dir, "absent.yaml")); !os.IsNotExist(err) {
@@ -298,7 +436,9 @@ func TestWatch(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, v), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, v, "limits.yaml"), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(
+			filepath.Join(dir, v, "limits.yaml"), []byte(text), 0o600,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Symlink(v, filepath.Join(dir, "..tmp")); err != nil {
@@ -309,14 +449,18 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	version("..v1", one("first"))
-	if err := os.Symlink(filepath.Join("..data", "limits.yaml"), filepath.Join(dir, "limits.yaml")); err != nil {
+	if err := os.Symlink(
+		filepath.Join("..data", "limits.yaml"), filepath.Join(dir, "limits.yaml"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "limits.yaml")} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			sets := make(chan *Set, 100)
 			var logged logBuffer
-			w, err := Watch(path, slog.New(slog.NewTextHandler(&logged, nil)), func(s *Set) { sets <- s })
+			w, err := Watch(path, slog.New(slog.NewTextHandler(&logged, nil)), func(s *Set) {
+				sets <- s
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -324,7 +468,9 @@ func TestWatch(t *testing.T) {
 			first := <-sets
 			v := "..of-" + filepath.Base(path)
 			version(v+"-bad", "limits: 7\n")
-			until(t, "the fault is logged", func() bool { return strings.Contains(logged.String(), "must be a list") })
+			until(t, "the fault is logged", func() bool {
+				return strings.Contains(logged.String(), "must be a list")
+			})
 			if len(sets) != 0 {
 				t.Fatal("a bad file replaced a good one")
 			}
@@ -344,7 +490,9 @@ func TestWatch(t *testing.T) {
 			<-sets
 		})
 	}
-	if _, err := Watch(filepath.Join(dir, "absent"), slog.New(slog.DiscardHandler), func(*Set) {}); err == nil {
+	if _, err := Watch(
+		filepath.Join(dir, "absent"), slog.New(slog.DiscardHandler), func(*Set) {},
+	); err == nil {
 		t.Error("watching a file that is not there succeeded")
 	}
 }
@@ -385,7 +533,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("limits:\n  - &x {name: a}\n  - *x\n  - <<: *x\n"))
 	f.Add([]byte("limits: !!map [\n"))
 	f.Add([]byte("? [a]\n: b\n"))
-	f.Add([]byte(twoLimits + "rules:\n  - {match: {path: [/a/*, /b]}, apply: [{limit: login, key: '{user}/{ip}'}]}\n  - {unlimited: true}\n"))
+	f.Add([]byte(twoLimits + "rules:\n  - {match: {path: [/a/*, /b]}, apply: [{limit: login, " +
+		"key: '{user}/{ip}'}]}\n  - {unlimited: true}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		set, err := Parse("f", data)
 		if (set == nil) == (err == nil) {

@@ -29,7 +29,8 @@ func Promote(file string, data []byte, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: the limit %q has no candidate to promote", file, name)
 	}
 	byHand := fmt.Errorf("%s: the limit %q is written in a form that is not rewritten here: "+
-		"write each of its fields on a line of its own, or put the candidate's in their place by hand", file, name)
+		"write each of its fields on a line of its own, or put the candidate's in their place by "+
+		"hand", file, name)
 	m := limitNode(data, name)
 	if m == nil || m.IsFlowStyle {
 		return nil, byHand

@@ -14,8 +14,10 @@ func FuzzPromote(f *testing.F) {
 		lines.Replace("limits:\n  - name: a{" + gcra + ", candidate:\n      limit: 20}"),
 		lines.Replace("limits:\n  - name: a{"+gcra+", candidate: }") + "{limit: 5, per: 1h}\n",
 		"limits: [{name: a, " + gcra + ", candidate: {limit: 20}}]\n",
-		lines.Replace("limits:\n  - candidate:\n      limit: 3{name: a, " + gcra + " # y}rules: []\n"),
-		lines.Replace("limits:\n  - name: a{limit: 9, per: |\n      1m, candidate:\n      limit: 2}"),
+		lines.Replace("limits:\n  - candidate:\n      limit: 3{name: a, " + gcra +
+			" # y}rules: []\n"),
+		lines.Replace(
+			"limits:\n  - name: a{limit: 9, per: |\n      1m, candidate:\n      limit: 2}"),
 	} {
 		f.Add([]byte(text))
 	}

@@ -30,7 +30,8 @@ const (
 func (p *page) ruleList(n ast.Node) {
 	for _, item := range p.section(n, "rules") {
 		if len(p.rules) == rules.MaxRules {
-			p.fault(item, "rules", fmt.Sprintf("this is one rule too many; %d are accepted", rules.MaxRules))
+			p.fault(item, "rules", fmt.Sprintf("this is one rule too many; %d are accepted",
+				rules.MaxRules))
 			return
 		}
 		p.rule(item)
@@ -78,7 +79,8 @@ func (p *page) rule(n ast.Node) {
 		d.Name = p.placeName(n)
 	}
 	if other, taken := p.ruleNames[d.Name]; taken {
-		p.fault(d.place("name"), "name", fmt.Sprintf("%q is the name of another rule, of %s", shorten(d.Name), other))
+		p.fault(d.place("name"), "name", fmt.Sprintf("%q is the name of another rule, of %s",
+			shorten(d.Name), other))
 		return
 	}
 	p.ruleNames[d.Name] = p.file

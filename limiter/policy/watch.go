@@ -64,7 +64,9 @@ func WatchEnvoy(path string, log *slog.Logger, apply func(*Envoy)) (*Watcher, er
 	return watch(path, log, LoadEnvoy, apply)
 }
 
-func watch[T content[T]](path string, log *slog.Logger, load func(string) (T, error), apply func(T)) (*Watcher, error) {
+func watch[T content[T]](
+	path string, log *slog.Logger, load func(string) (T, error), apply func(T),
+) (*Watcher, error) {
 	var last *T // that was applied
 	return WatchFile(path, "limits", log, func(always bool) (limits int, renewed bool, err error) {
 		next, err := load(path)
@@ -79,7 +81,10 @@ func watch[T content[T]](path string, log *slog.Logger, load func(string) (T, er
 
 // WatchFile is Watch for a file of another kind. renew loads it and puts it in force, unless it has
 // not changed and always is false; count is how many of what it has there are.
-func WatchFile(path, what string, log *slog.Logger, renew func(always bool) (count int, renewed bool, err error)) (*Watcher, error) {
+func WatchFile(
+	path, what string, log *slog.Logger, renew func(always bool) (count int, renewed bool,
+		err error),
+) (*Watcher, error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", path, err)

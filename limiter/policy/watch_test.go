@@ -10,7 +10,9 @@ import (
 )
 
 // inForce watches path and returns how to ask whether a limit is in force.
-func inForce(t *testing.T, path string) (has func(name string) func() bool, applied *atomic.Int64, logged *logBuffer) {
+func inForce(
+	t *testing.T, path string,
+) (has func(name string) func() bool, applied *atomic.Int64, logged *logBuffer) {
 	t.Helper()
 	var set atomic.Pointer[Set]
 	applied, logged = new(atomic.Int64), new(logBuffer)
@@ -37,7 +39,8 @@ func put(t *testing.T, path, text string) {
 // Promise: limits are watched, also where the path is a link or its directory is replaced.
 func TestWatchFollows(t *testing.T) {
 	t.Run("link", func(t *testing.T) {
-		real, link := filepath.Join(t.TempDir(), "real.yaml"), filepath.Join(t.TempDir(), "limits.yaml")
+		real, link := filepath.Join(t.TempDir(), "real.yaml"), filepath.Join(t.TempDir(),
+			"limits.yaml")
 		put(t, real, one("a"))
 		if err := os.Symlink(real, link); err != nil {
 			t.Fatal(err)
@@ -90,7 +93,9 @@ func TestAnEmptiedFileDeletesNothing(t *testing.T) {
 				t.Errorf("%+v, and in force is %v", after, set.Load().Limits)
 			}
 			put(t, file, "limits: []\n")
-			until(t, "none are wanted, and there are none", func() bool { return len(set.Load().Limits) == 0 })
+			until(t, "none are wanted, and there are none", func() bool {
+				return len(set.Load().Limits) == 0
+			})
 			if after := w.State(); !after.OK || !after.Last.After(before.Last) {
 				t.Errorf("after the next good load: %+v", after)
 			}
@@ -103,7 +108,9 @@ func TestAnEmptiedFileDeletesNothing(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the fault is logged", func() bool { return strings.Contains(logged.String(), "without .yaml or .yml files") })
+		until(t, "the fault is logged", func() bool {
+			return strings.Contains(logged.String(), "without .yaml or .yml files")
+		})
 		if !has("a")() {
 			t.Error("a directory without files has deleted the limits")
 		}
@@ -118,7 +125,9 @@ func TestOtherFilesAreSilent(t *testing.T) {
 	has, applied, logged := inForce(t, file)
 	put(t, filepath.Join(dir, "other.log"), "x")
 	put(t, file, "limits: 7\n")
-	until(t, "the fault is logged", func() bool { return strings.Contains(logged.String(), "must be a list") })
+	until(t, "the fault is logged", func() bool {
+		return strings.Contains(logged.String(), "must be a list")
+	})
 	put(t, file, one("b"))
 	until(t, "the next good file is in force", has("b"))
 	if n := applied.Load(); n != 2 {

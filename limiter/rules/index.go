@@ -45,7 +45,9 @@ func (c *condition) places() (all []place) {
 		}
 		all = append(all, place{c.attribute, text, whole})
 	}
-	slices.SortFunc(all, func(a, b place) int { return cmp.Or(cmp.Compare(a.text, b.text), compareBools(a.whole, b.whole)) })
+	slices.SortFunc(all, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.text, b.text), compareBools(a.whole, b.whole))
+	})
 	return slices.Compact(all)
 }
 
@@ -120,7 +122,9 @@ func attributesOf(lists map[place][]int32) (attributes []attributeIndex) {
 		}
 		attributes = append(attributes, *a)
 	}
-	slices.SortFunc(attributes, func(a, b attributeIndex) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(attributes, func(a, b attributeIndex) int {
+		return cmp.Compare(a.name, b.name)
+	})
 	return attributes
 }
 

@@ -50,7 +50,8 @@ func (s *Set) Match(attributes map[string]string) (m Match, err error) {
 				}
 				return "", &limiter.SpecError{
 					Field: "attributes." + name,
-					Reason: fmt.Sprintf("is missing; rule %q needs it for the key of limit %q. Send it, or have the rule match %s: \"*\"",
+					Reason: fmt.Sprintf("is missing; rule %q needs it for the key of limit %q. "+
+						"Send it, or have the rule match %s: \"*\"",
 						s.rules[i].name, a.limit.Name, name),
 				}
 			})
@@ -91,15 +92,24 @@ func (c *condition) matches(attributes map[string]string) bool {
 // headers in lower case.
 func check(attributes map[string]string) (map[string]string, error) {
 	if len(attributes) > MaxAttributes {
-		return nil, &limiter.SpecError{Field: "attributes", Reason: fmt.Sprintf("are %d; at most %d are accepted", len(attributes), MaxAttributes)}
+		return nil, &limiter.SpecError{
+			Field:  "attributes",
+			Reason: fmt.Sprintf("are %d; at most %d are accepted", len(attributes), MaxAttributes),
+		}
 	}
 	lower := true
 	for name, v := range attributes {
 		if err := checkName(name); err != nil {
-			return nil, &limiter.SpecError{Field: "attributes", Reason: fmt.Sprintf("%.64q %v", name, err)}
+			return nil, &limiter.SpecError{
+				Field:  "attributes",
+				Reason: fmt.Sprintf("%.64q %v", name, err),
+			}
 		}
 		if len(v) > MaxValue {
-			return nil, &limiter.SpecError{Field: "attributes." + name, Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(v), MaxValue)}
+			return nil, &limiter.SpecError{
+				Field:  "attributes." + name,
+				Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(v), MaxValue),
+			}
 		}
 		lower = lower && canonical(name) == name
 	}
@@ -110,7 +120,10 @@ func check(attributes map[string]string) (map[string]string, error) {
 	for name, v := range attributes {
 		to := canonical(name)
 		if other, twice := all[to]; twice && other != v {
-			return nil, &limiter.SpecError{Field: "attributes." + to, Reason: "is given twice; headers are the same whatever their case"}
+			return nil, &limiter.SpecError{
+				Field:  "attributes." + to,
+				Reason: "is given twice; headers are the same whatever their case",
+			}
 		}
 		all[to] = v
 	}

@@ -99,17 +99,26 @@ type apply struct {
 // field is "rules[2].apply[0].limit" and the like.
 func New(list []Rule, limits map[string]*limiter.Limit) (*Set, error) {
 	if len(list) > MaxRules {
-		return nil, &limiter.SpecError{Field: "rules", Reason: fmt.Sprintf("has %d rules; 0 to %d are accepted", len(list), MaxRules)}
+		return nil, &limiter.SpecError{
+			Field:  "rules",
+			Reason: fmt.Sprintf("has %d rules; 0 to %d are accepted", len(list), MaxRules),
+		}
 	}
 	s := &Set{list: slices.Clone(list), rules: make([]rule, len(list))}
 	used, named := map[string]bool{}, map[string]bool{}
 	for i := range list {
 		err := list[i].compile(limits, &s.rules[i])
 		if err == nil && named[list[i].Name] {
-			err = &limiter.SpecError{Field: "name", Reason: fmt.Sprintf("%.60q is the name of another rule", list[i].Name)}
+			err = &limiter.SpecError{
+				Field:  "name",
+				Reason: fmt.Sprintf("%.60q is the name of another rule", list[i].Name),
+			}
 		}
 		if err != nil {
-			return nil, &limiter.SpecError{Field: fmt.Sprintf("rules[%d].%s", i, err.Field), Reason: err.Reason}
+			return nil, &limiter.SpecError{
+				Field:  fmt.Sprintf("rules[%d].%s", i, err.Field),
+				Reason: err.Reason,
+			}
 		}
 		named[list[i].Name] = true
 		for _, c := range s.rules[i].conditions {
@@ -169,8 +178,11 @@ func (r *Rule) compile(limits map[string]*limiter.Limit, to *rule) *limiter.Spec
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(to.conditions, func(o condition) bool { return o.attribute == c.attribute }) {
-			return faultIn("match."+attribute, "is given twice; headers are the same whatever their case")
+		if slices.ContainsFunc(to.conditions, func(o condition) bool {
+			return o.attribute == c.attribute
+		}) {
+			return faultIn("match."+attribute, "is given twice; headers are the same whatever "+
+				"their case")
 		}
 		to.conditions = append(to.conditions, c)
 	}
@@ -187,20 +199,26 @@ func (r *Rule) compile(limits map[string]*limiter.Limit, to *rule) *limiter.Spec
 // checkFields accepts or refuses the fields of r by themselves.
 func (r *Rule) checkFields() *limiter.SpecError {
 	switch {
-	case r.Name == "" || len(r.Name) > MaxName || !utf8.ValidString(r.Name) || strings.ContainsFunc(r.Name, unicode.IsControl):
-		return faultIn("name", "%.60q is no name; 1 to %d bytes of UTF-8 without control characters are accepted", r.Name, MaxName)
+	case r.Name == "" || len(r.Name) > MaxName || !utf8.ValidString(r.Name) ||
+		strings.ContainsFunc(r.Name, unicode.IsControl):
+		return faultIn("name", "%.60q is no name; 1 to %d bytes of UTF-8 without control "+
+			"characters are accepted", r.Name, MaxName)
 	case len(r.Match) > MaxAttributes:
-		return faultIn("match", "has %d attributes; 0 to %d are accepted", len(r.Match), MaxAttributes)
+		return faultIn("match", "has %d attributes; 0 to %d are accepted", len(r.Match),
+			MaxAttributes)
 	case r.Unlimited && len(r.Apply) > 0:
 		return faultIn("unlimited", "stands beside apply; give one of the two")
 	case !r.Unlimited && (len(r.Apply) < 1 || len(r.Apply) > MaxApply):
-		return faultIn("apply", "has %d limits; 1 to %d are accepted, or unlimited: true instead", len(r.Apply), MaxApply)
+		return faultIn("apply", "has %d limits; 1 to %d are accepted, or unlimited: true instead",
+			len(r.Apply), MaxApply)
 	}
 	return nil
 }
 
 // compileApply finds the limit of the i-th entry of apply, and compiles its key.
-func (r *Rule) compileApply(i int, limits map[string]*limiter.Limit) (to apply, _ *limiter.SpecError) {
+func (r *Rule) compileApply(
+	i int, limits map[string]*limiter.Limit,
+) (to apply, _ *limiter.SpecError) {
 	a, at := r.Apply[i], fmt.Sprintf("apply[%d]", i)
 	l := limits[a.Limit]
 	switch {
@@ -210,9 +228,11 @@ func (r *Rule) compileApply(i int, limits map[string]*limiter.Limit) (to apply, 
 		return to, faultIn(at+".limit", "%.60q is the name of no limit here", a.Limit)
 	case l.ClientTime:
 		return to, faultIn(at+".limit",
-			"%q goes by its clients' clocks, and cannot be taken together with others; ask for it by its name", a.Limit)
+			"%q goes by its clients' clocks, and cannot be taken together with others; ask for "+
+				"it by its name", a.Limit)
 	case l.Algorithm == limiter.Concurrency:
-		return to, faultIn(at+".limit", "%q counts permits, which somebody has to return; reserve them by its name", a.Limit)
+		return to, faultIn(at+".limit", "%q counts permits, which somebody has to return; "+
+			"reserve them by its name", a.Limit)
 	case slices.Contains(r.Apply[:i], a):
 		return to, faultIn(at, "stands twice in this rule")
 	}
@@ -229,19 +249,27 @@ func compileCondition(attribute string, patterns []string) (c condition, _ *limi
 		return c, &limiter.SpecError{Field: field, Reason: err.Error()}
 	}
 	if len(patterns) < 1 || len(patterns) > MaxPatterns {
-		return c, &limiter.SpecError{Field: field, Reason: fmt.Sprintf("has %d patterns; 1 to %d are accepted", len(patterns), MaxPatterns)}
+		return c, &limiter.SpecError{
+			Field: field,
+			Reason: fmt.Sprintf("has %d patterns; 1 to %d are accepted", len(patterns),
+				MaxPatterns),
+		}
 	}
 	c = condition{attribute: canonical(attribute)}
 	for i, text := range patterns {
 		p, err := limiter.ParsePattern(text)
 		if err != nil {
-			return c, &limiter.SpecError{Field: fmt.Sprintf("%s[%d]", field, i), Reason: err.Error()}
+			return c, &limiter.SpecError{
+				Field:  fmt.Sprintf("%s[%d]", field, i),
+				Reason: err.Error(),
+			}
 		}
 		for k := range c.patterns {
 			if c.patterns[k].Covers(&p) {
 				return c, &limiter.SpecError{
-					Field:  fmt.Sprintf("%s[%d]", field, i),
-					Reason: fmt.Sprintf("%q is needless: %q comes first and matches all of it", text, patterns[k]),
+					Field: fmt.Sprintf("%s[%d]", field, i),
+					Reason: fmt.Sprintf("%q is needless: %q comes first and matches all of it",
+						text, patterns[k]),
 				}
 			}
 		}
@@ -252,7 +280,8 @@ func compileCondition(attribute string, patterns []string) (c condition, _ *limi
 
 func compileKey(text string) (t Template, err error) {
 	if text == "" || len(text) > MaxTemplate {
-		return t, fmt.Errorf("has %d bytes; 1 to %d are accepted, as in \"{user}\"", len(text), MaxTemplate)
+		return t, fmt.Errorf("has %d bytes; 1 to %d are accepted, as in \"{user}\"", len(text),
+			MaxTemplate)
 	}
 	if t, err = ParseTemplate(text); err != nil {
 		return t, err
@@ -268,10 +297,12 @@ func compileKey(text string) (t Template, err error) {
 // checkName says what is wrong with the name of an attribute.
 func checkName(name string) error {
 	bad := func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-.:", c))
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("_-.:", c))
 	}
 	if name == "" || len(name) > MaxAttribute || strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("is no name of an attribute; 1 to %d letters, digits, _ - . and : are accepted", MaxAttribute)
+		return fmt.Errorf("is no name of an attribute; 1 to %d letters, digits, _ - . and : are "+
+			"accepted", MaxAttribute)
 	}
 	return nil
 }

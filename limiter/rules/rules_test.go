@@ -18,7 +18,10 @@ func limits(t testing.TB) map[string]*limiter.Limit {
 		{Name: "login", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute},
 		{Name: "per-ip", Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute},
 		{Name: "jobs", Algorithm: limiter.Concurrency, Limit: 5, Per: time.Minute},
-		{Name: "theirs", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Minute, ClientTime: true},
+		{
+			Name: "theirs", Algorithm: limiter.TokenBucket, Limit: 5, Per: time.Minute,
+			ClientTime: true,
+		},
 	} {
 		l, err := limiter.New(s)
 		if err != nil {
@@ -107,17 +110,33 @@ func TestWhichRulesMatch(t *testing.T) {
 func TestWhatARequestFallsUnder(t *testing.T) {
 	path := func(p string) map[string][]string { return map[string][]string{"path": {p}} }
 	s := made(t,
-		Rule{Name: "a", Match: path("/a*"), Apply: []Apply{{"login", "{user}"}, {"per-ip", "{ip}"}}},
-		Rule{Name: "b", Match: path("/ab*"), Apply: []Apply{{"per-ip", "{ip}"}, {"per-ip", "net:{ip}"}, {"login", "{user}/{ip}"}}},
+		Rule{Name: "a", Match: path("/a*"), Apply: []Apply{
+			{"login", "{user}"},
+			{"per-ip", "{ip}"},
+		}},
+		Rule{Name: "b", Match: path("/ab*"), Apply: []Apply{
+			{"per-ip", "{ip}"},
+			{"per-ip", "net:{ip}"},
+			{"login", "{user}/{ip}"},
+		}},
 		Rule{Name: "c", Match: path("/abc*"), Unlimited: true},
 	)
 	for _, row := range []struct{ request, want string }{
 		{"path=/b", "[] []"},
 		{"path=/a user=ann ip=::1", "[a] [login ann, per-ip ::1]"},
-		{"path=/ab user=ann ip=::1", "[a b] [login ann, per-ip ::1, per-ip net:::1, login ann/::1]"},
-		{"path=/ab user=a/b%c ip=::1", "[a b] [login a/b%c, per-ip ::1, per-ip net:::1, login a%2Fb%25c/::1]"},
+		{
+			"path=/ab user=ann ip=::1",
+			"[a b] [login ann, per-ip ::1, per-ip net:::1, login ann/::1]",
+		},
+		{
+			"path=/ab user=a/b%c ip=::1",
+			"[a b] [login a/b%c, per-ip ::1, per-ip net:::1, login a%2Fb%25c/::1]",
+		},
 		{"path=/abc", "[a b c] [] unlimited"},
-		{"path=/a ip=::1", `attributes.user: is missing; rule "a" needs it for the key of limit "login". Send it, or have the rule match user: "*"`},
+		{
+			"path=/a ip=::1",
+			`attributes.user: is missing; rule "a" needs it for the key of limit "login". Send it, or have the rule match user: "*"`,
+		},
 		{"path=/a user=ann ip=", "attributes.ip: is missing; rule"},
 	} {
 		m, err := s.Match(attributes(row.request))
@@ -144,7 +163,9 @@ func TestWhatARequestFallsUnder(t *testing.T) {
 // Promise: what a rule says wrong is an error that names the field.
 func TestWrongRules(t *testing.T) {
 	ok := []Apply{{"login", "{user}"}}
-	match := func(name string, patterns ...string) map[string][]string { return map[string][]string{name: patterns} }
+	match := func(name string, patterns ...string) map[string][]string {
+		return map[string][]string{name: patterns}
+	}
 	many := make([]string, MaxPatterns+1)
 	for i := range many {
 		many[i] = fmt.Sprint(i)
@@ -157,42 +178,92 @@ func TestWrongRules(t *testing.T) {
 		{Rule{Name: "a\nb", Apply: ok}, "rules[0].name: "},
 		{Rule{Name: "a"}, "rules[0].apply: has 0 limits; 1 to 16"},
 		{Rule{Name: "a", Apply: ok, Unlimited: true}, "rules[0].unlimited: stands beside apply"},
-		{Rule{Name: "a", Apply: []Apply{{"logn", "k"}}}, `rules[0].apply[0].limit: "logn" is the name of no limit here`},
+		{
+			Rule{Name: "a", Apply: []Apply{{"logn", "k"}}},
+			`rules[0].apply[0].limit: "logn" is the name of no limit here`,
+		},
 		{Rule{Name: "a", Apply: []Apply{{"", "k"}}}, "rules[0].apply[0].limit: is missing"},
-		{Rule{Name: "a", Apply: []Apply{{"jobs", "k"}}}, `rules[0].apply[0].limit: "jobs" counts permits`},
-		{Rule{Name: "a", Apply: []Apply{{"theirs", "k"}}}, `rules[0].apply[0].limit: "theirs" goes by its clients' clocks`},
+		{
+			Rule{Name: "a", Apply: []Apply{{"jobs", "k"}}},
+			`rules[0].apply[0].limit: "jobs" counts permits`,
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{"theirs", "k"}}},
+			`rules[0].apply[0].limit: "theirs" goes by its clients' clocks`,
+		},
 		{Rule{Name: "a", Apply: []Apply{ok[0], ok[0]}}, "rules[0].apply[1]: stands twice"},
 		{Rule{Name: "a", Apply: []Apply{{"login", ""}}}, "rules[0].apply[0].key: has 0 bytes"},
-		{Rule{Name: "a", Apply: []Apply{{"login", "{user"}}}, `rules[0].apply[0].key: "{user" has a { without a }`},
-		{Rule{Name: "a", Apply: []Apply{{"login", "user}"}}}, `rules[0].apply[0].key: "user}" has a } without a {`},
-		{Rule{Name: "a", Apply: []Apply{{"login", "{a{b}}"}}}, `rules[0].apply[0].key: "{a{b}}" has a { without a }`},
-		{Rule{Name: "a", Apply: []Apply{{"login", "{a}{b}"}}}, `rules[0].apply[0].key: "{a}{b}" has two placeholders side by side`},
-		{Rule{Name: "a", Apply: []Apply{{"login", "{}"}}}, "rules[0].apply[0].key: {} is no name of an attribute"},
-		{Rule{Name: "a", Apply: []Apply{{"login", "{a b}"}}}, "rules[0].apply[0].key: {a b} is no name of an attribute"},
-		{Rule{Name: "a", Apply: ok, Match: match("a b", "x")}, "rules[0].match.a b: is no name of an attribute"},
+		{
+			Rule{Name: "a", Apply: []Apply{{"login", "{user"}}},
+			`rules[0].apply[0].key: "{user" has a { without a }`,
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{"login", "user}"}}},
+			`rules[0].apply[0].key: "user}" has a } without a {`,
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{"login", "{a{b}}"}}},
+			`rules[0].apply[0].key: "{a{b}}" has a { without a }`,
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{"login", "{a}{b}"}}},
+			`rules[0].apply[0].key: "{a}{b}" has two placeholders side by side`,
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{"login", "{}"}}},
+			"rules[0].apply[0].key: {} is no name of an attribute",
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{"login", "{a b}"}}},
+			"rules[0].apply[0].key: {a b} is no name of an attribute",
+		},
+		{
+			Rule{Name: "a", Apply: ok, Match: match("a b", "x")},
+			"rules[0].match.a b: is no name of an attribute",
+		},
 		{Rule{Name: "a", Apply: ok, Match: match("a")}, "rules[0].match.a: has 0 patterns"},
-		{Rule{Name: "a", Apply: ok, Match: match("a", many...)}, "rules[0].match.a: has 65 patterns"},
+		{
+			Rule{Name: "a", Apply: ok, Match: match("a", many...)},
+			"rules[0].match.a: has 65 patterns",
+		},
 		{Rule{Name: "a", Apply: ok, Match: match("a", "")}, "rules[0].match.a[0]: is empty"},
-		{Rule{Name: "a", Apply: ok, Match: match("a", "/x*", "/xy")}, `rules[0].match.a[1]: "/xy" is needless: "/x*" comes first`},
-		{Rule{Name: "a", Apply: ok, Match: match("ip", "10.0.0.1/8")}, `rules[0].match.ip[0]: "10.0.0.1/8" has bits behind`},
-		{Rule{Name: "a", Apply: ok, Match: map[string][]string{"header:A": {"1"}, "header:a": {"2"}}}, "rules[0].match.header:a: is given twice"},
+		{
+			Rule{Name: "a", Apply: ok, Match: match("a", "/x*", "/xy")},
+			`rules[0].match.a[1]: "/xy" is needless: "/x*" comes first`,
+		},
+		{
+			Rule{Name: "a", Apply: ok, Match: match("ip", "10.0.0.1/8")},
+			`rules[0].match.ip[0]: "10.0.0.1/8" has bits behind`,
+		},
+		{Rule{Name: "a", Apply: ok, Match: map[string][]string{
+			"header:A": {"1"},
+			"header:a": {"2"},
+		}}, "rules[0].match.header:a: is given twice"},
 	} {
-		if _, err := New([]Rule{row.rule}, limits(t)); err == nil || !strings.HasPrefix(err.Error(), row.want) {
+		if _, err := New([]Rule{row.rule}, limits(t)); err == nil ||
+			!strings.HasPrefix(err.Error(), row.want) {
 			t.Errorf("%+v: %v\nwant %s", row.rule, err, row.want)
 		}
 	}
-	if _, err := New([]Rule{{Name: "a", Apply: ok}, {Name: "a", Apply: ok}}, limits(t)); err == nil || !strings.HasPrefix(err.Error(), "rules[1].name: ") {
+	if _, err := New([]Rule{{Name: "a", Apply: ok}, {Name: "a", Apply: ok}},
+		limits(t)); err == nil || !strings.HasPrefix(err.Error(), "rules[1].name: ") {
 		t.Error(err)
 	}
 }
 
 // drawn makes rules and requests of few words, so that they meet.
 func drawn(r *rand.Rand) ([]Rule, map[string]string) {
-	words := []string{"/", "/a", "/a/", "/a/b", "/b", "/ab", "/a*", "/a/*", "*", "*b", "/*/b", "/a/b*", "10.0.0.1", "10.0.0.0/8", "b"}
+	words := []string{
+		"/", "/a", "/a/", "/a/b", "/b", "/ab", "/a*", "/a/*", "*", "*b", "/*/b",
+		"/a/b*", "10.0.0.1", "10.0.0.0/8", "b",
+	}
 	names := []string{"path", "method", "user"}
 	list := make([]Rule, 1+r.IntN(12))
 	for i := range list {
-		list[i] = Rule{Name: fmt.Sprint(i), Match: map[string][]string{}, Apply: []Apply{{"login", fmt.Sprint(i)}}}
+		list[i] = Rule{
+			Name: fmt.Sprint(i), Match: map[string][]string{},
+			Apply: []Apply{{"login", fmt.Sprint(i)}},
+		}
 		for range r.IntN(3) {
 			name := names[r.IntN(len(names))]
 			list[i].Match[name] = append(list[i].Match[name], words[r.IntN(len(words))])
@@ -208,7 +279,8 @@ func drawn(r *rand.Rand) ([]Rule, map[string]string) {
 	request := map[string]string{}
 	for _, name := range names {
 		if r.IntN(4) > 0 {
-			request[name] = strings.NewReplacer("*", "x", "/8", "").Replace(words[r.IntN(len(words))])
+			request[name] = strings.NewReplacer("*", "x", "/8",
+				"").Replace(words[r.IntN(len(words))])
 		}
 	}
 	return list, request
@@ -256,8 +328,14 @@ func FuzzMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p1, p2, p3, path, key, user string) {
 		list := []Rule{
 			{Name: "1", Match: map[string][]string{"path": {p1}}, Apply: []Apply{{"login", key}}},
-			{Name: "2", Match: map[string][]string{"path": {p2, p3}}, Apply: []Apply{{"login", key}}},
-			{Name: "3", Match: map[string][]string{"user": {p2}, "path": {p3}}, Apply: []Apply{{"per-ip", key}}},
+			{
+				Name: "2", Match: map[string][]string{"path": {p2, p3}},
+				Apply: []Apply{{"login", key}},
+			},
+			{
+				Name: "3", Match: map[string][]string{"user": {p2}, "path": {p3}},
+				Apply: []Apply{{"per-ip", key}},
+			},
 			{Name: "4", Match: map[string][]string{"path": {p3}}, Apply: []Apply{{"login", "all"}}},
 		}
 		s, err := New(list, limits(t))
@@ -286,7 +364,10 @@ func BenchmarkMatch(b *testing.B) {
 		rule func(i int) map[string][]string
 	}{
 		{"path", func(i int) map[string][]string {
-			return map[string][]string{"path": {fmt.Sprintf("/api/v%d/service-%d/*", i%3, i)}, "method": {[]string{"GET", "POST"}[i%2]}}
+			return map[string][]string{
+				"path":   {fmt.Sprintf("/api/v%d/service-%d/*", i%3, i)},
+				"method": {[]string{"GET", "POST"}[i%2]},
+			}
 		}},
 		{"network", func(i int) map[string][]string {
 			return map[string][]string{"ip": {fmt.Sprintf("10.%d.%d.0/24", i/256, i%256)}}
@@ -295,13 +376,17 @@ func BenchmarkMatch(b *testing.B) {
 		for _, n := range []int{10, 1000, 10_000} {
 			list := make([]Rule, n)
 			for i := range list {
-				list[i] = Rule{Match: kind.rule(i), Apply: []Apply{{"login", "{user}"}, {"per-ip", "{ip}"}}}
+				list[i] = Rule{
+					Match: kind.rule(i),
+					Apply: []Apply{{"login", "{user}"}, {"per-ip", "{ip}"}},
+				}
 			}
 			s := made(b, list...)
 			at := n / 2
 			request := map[string]string{
-				"path": fmt.Sprintf("/api/v%d/service-%d/items/7", at%3, at), "method": []string{"GET", "POST"}[at%2],
-				"user": "ann", "ip": fmt.Sprintf("10.%d.%d.9", at/256, at%256),
+				"path":   fmt.Sprintf("/api/v%d/service-%d/items/7", at%3, at),
+				"method": []string{"GET", "POST"}[at%2],
+				"user":   "ann", "ip": fmt.Sprintf("10.%d.%d.9", at/256, at%256),
 			}
 			b.Run(fmt.Sprintf("%s/%d", kind.name, n), func(b *testing.B) {
 				b.ReportAllocs()

@@ -25,7 +25,8 @@ func ParseTemplate(text string) (t Template, err error) {
 			return t, fmt.Errorf("%.100q has a } without a {", text)
 		}
 		if before == "" && len(t.names) > 0 && found {
-			return t, fmt.Errorf("%.100q has two placeholders side by side; put text between them", text)
+			return t, fmt.Errorf("%.100q has two placeholders side by side; put text between them",
+				text)
 		}
 		t.texts = append(t.texts, before)
 		if !found {

@@ -40,7 +40,8 @@ func main() {
 	flag.StringVar(&o.room, "room", "", "only these rooms, with commas in between")
 	flag.StringVar(&o.only, "only", "", "only mutants whose fingerprint matches")
 	flag.IntVar(&o.n, "n", 0, "drawn mutants of each room; 0: as many as the room says")
-	flag.IntVar(&o.sample, "sample", 0, "only so many mutants of each room, drawn and by hand, and no simulator")
+	flag.IntVar(&o.sample, "sample", 0, "only so many mutants of each room, drawn and by hand, "+
+		"and no simulator")
 	flag.IntVar(&o.workers, "workers", 2, "mutants at a time")
 	flag.Uint64Var(&o.seed, "seed", 1, "which mutants are drawn")
 	flag.BoolVar(&o.simOnly, "sim", false, "no unit tests, the simulator alone")
@@ -221,5 +222,6 @@ func (t *tally) count(m *mutant, v verdict, reasons map[string]string) {
 		t.open++
 	}
 	t.all++
-	fmt.Printf("%-9s %-22s %s  %s  %.1f s\n", word, m.place(), m.fingerprint(), note, v.took.Seconds())
+	fmt.Printf("%-9s %-22s %s  %s  %.1f s\n", word, m.place(), m.fingerprint(), note,
+		v.took.Seconds())
 }

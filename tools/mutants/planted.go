@@ -126,7 +126,8 @@ func readExplained(name string) (map[string]string, error) {
 	}
 	for print, reason := range reasons {
 		if reason == "" {
-			return nil, fmt.Errorf("%s: %q has no reason: write it below, indented by a tab", name, print)
+			return nil, fmt.Errorf("%s: %q has no reason: write it below, indented by a tab", name,
+				print)
 		}
 	}
 	return reasons, nil

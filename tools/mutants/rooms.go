@@ -96,5 +96,7 @@ func (r *room) mutants(root string, seed uint64) ([]*mutant, error) {
 }
 
 func inOrder(list []*mutant, seed uint64) {
-	slices.SortStableFunc(list, func(a, b *mutant) int { return cmp.Compare(a.rank(seed), b.rank(seed)) })
+	slices.SortStableFunc(list, func(a, b *mutant) int {
+		return cmp.Compare(a.rank(seed), b.rank(seed))
+	})
 }

@@ -48,7 +48,8 @@ func main() {
 	}
 	worse := show(figures, before, *places)
 	if worse > 0 {
-		fmt.Printf("%d of %d figures are worse than recorded; -places shows where\n", worse, len(figures))
+		fmt.Printf("%d of %d figures are worse than recorded; -places shows where\n", worse,
+			len(figures))
 		os.Exit(1)
 	}
 	if *record {
@@ -136,7 +137,8 @@ func readFigures(name string) (map[string]int, error) {
 
 func writeFigures(name string, figures []figure) error {
 	var b strings.Builder
-	b.WriteString("# The shape of the tree when it was last recorded: go run -C tools ./shape -record\n")
+	b.WriteString("# The shape of the tree when it was last recorded: go run -C tools ./shape " +
+		"-record\n")
 	for _, f := range figures {
 		fmt.Fprintf(&b, "%d %s\n", f.value, f.name)
 	}
@@ -149,7 +151,8 @@ func filesBelow(root string, endings ...string) (files []string, err error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") ||
+			d.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		for _, ending := range endings {

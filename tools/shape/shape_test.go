@@ -31,7 +31,8 @@ func (n *Node) Check(a, b bool) error {
 
 func (n Node) ID() string { return n.c }
 `)
-	write(t, root, "cluster/node_test.go", "package cluster\n\n// A test that anybody who likes may run.\nfunc (n *Node) helper() { _ = n }\n")
+	write(t, root, "cluster/node_test.go", "package cluster\n\n// A test that anybody who likes "+
+		"may run.\nfunc (n *Node) helper() { _ = n }\n")
 	write(t, root, "proto/x.pb.go", "package proto\n\n// Whose code is this?\n")
 	write(t, root, "README.md", "The one who reads.\n```\nwho | grep root\n```\n")
 

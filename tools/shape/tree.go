@@ -50,7 +50,8 @@ func readTree(root string) (*tree, error) {
 			t.pages = append(t.pages, page{name: name, lines: lines, prose: proseOf(lines)})
 			continue
 		}
-		file, err := parser.ParseFile(t.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(t.fset, name, text,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
