@@ -109,15 +109,17 @@ var arrows = map[string]string{
 	"rpc/rpctest -> rpc/wire":  "messages that hand and library must read alike",
 	"rpc/rpctest -> rpc/resp":  "a client of the Redis protocol",
 
-	"rpc/envoy -> cluster":        "a request of an Envoy becomes one of the node",
-	"rpc/envoy -> limiter":        "descriptors meet limits, or bring them along",
-	"rpc/envoy -> limiter/policy": "an Envoy says what a request is, and the files which limit that meets",
-	"rpc/envoy -> rpc/door":       "all doors say errors alike",
-	"rpc/envoy -> rpc":            "… also on pages",
-	"rpc/envoy -> rpc/access":     "an Envoy is a client with rights as any other",
+	"rpc/envoy -> cluster": "a request of an Envoy becomes one of the node",
+	"rpc/envoy -> limiter": "descriptors meet limits, or bring them along",
+	"rpc/envoy -> limiter/policy": "an Envoy says what a request is, and the files which limit " +
+		"that meets",
+	"rpc/envoy -> rpc/door":   "all doors say errors alike",
+	"rpc/envoy -> rpc":        "… also on pages",
+	"rpc/envoy -> rpc/access": "an Envoy is a client with rights as any other",
 
-	"rpc/client -> proto":   "the client speaks the public protocol",
-	"rpc/client -> limiter": "while no node answers, or while a lease lasts, the client decides by the same arithmetic, if it is told to",
+	"rpc/client -> proto": "the client speaks the public protocol",
+	"rpc/client -> limiter": "while no node answers, or while a lease lasts, the client decides " +
+		"by the same arithmetic, if it is told to",
 
 	"embedded -> cluster":        "a node, wired for programs that have it inside",
 	"embedded -> cluster/gossip": "… as a member of a cluster",
@@ -134,7 +136,8 @@ var arrows = map[string]string{
 	"sim -> limiter/policy": "the limits of a scenario are written as in every other file",
 	"sim -> ring":           "rings are built once for many worlds",
 
-	"sim -> cluster/ownership": "the judge reads what voters acknowledge, and worlds begin in a configuration",
+	"sim -> cluster/ownership": "the judge reads what voters acknowledge, and worlds begin in a " +
+		"configuration",
 
 	"cmd/node -> limiter":        "wiring",
 	"cmd/node -> limiter/policy": "wiring",
@@ -191,32 +194,43 @@ var testArrows = map[string]string{
 var walls = map[string]string{
 	"penstock -> *": "the root is a page of documentation",
 
-	"limiter -> ring":    "limiter and ring are strangers: a decision does not depend on where it is made",
+	"limiter -> ring": "limiter and ring are strangers: a decision does not depend on where " +
+		"it is made",
 	"limiter -> cluster": "a table serves one process without any cluster; cluster stands on it",
 	"limiter -> *":       "limiter is arithmetic at the bottom of the house: it knows nobody",
 
-	"limiter/policy -> cluster": "policy reads files into limits; what a cluster does with them is not its business",
-	"limiter/policy -> *":       "policy stands on limiter and its rules alone",
+	"limiter/policy -> cluster": "policy reads files into limits; what a cluster does with them " +
+		"is not its business",
+	"limiter/policy -> *": "policy stands on limiter and its rules alone",
 
-	"limiter/rules -> *": "rules say which limits a request falls under; who takes them is not known here",
+	"limiter/rules -> *": "rules say which limits a request falls under; who takes them is not " +
+		"known here",
 
-	"ring -> limiter": "ring and limiter are strangers: an owner does not depend on what is decided there",
+	"ring -> limiter": "ring and limiter are strangers: an owner does not depend on what is " +
+		"decided there",
 	"ring -> cluster": "the ring is a pure function of member ids; cluster stands on it",
 	"ring -> *":       "ring is arithmetic at the bottom of the house: it knows nobody",
 
-	"cluster -> cluster/gossip": "a node is handed Views, so that the simulator can hand them over as well",
+	"cluster -> cluster/gossip": "a node is handed Views, so that the simulator can hand them " +
+		"over as well",
 	"cluster -> limiter/policy": "a node is handed limits, wherever they were written",
-	"cluster -> rpc":            "a node speaks through the Network it is given: the same node runs in the simulator",
-	"cluster -> proto":          "the wire's messages stop at rpc; the node has types of its own",
-	"cluster -> sim":            "the node does not know in which world it runs",
-	"cluster -> *":              "cluster stands on limiter, its rules, ring and its own rooms alone",
+	"cluster -> rpc": "a node speaks through the Network it is given: the same node " +
+		"runs in the simulator",
+	"cluster -> proto": "the wire's messages stop at rpc; the node has types of its own",
+	"cluster -> sim":   "the node does not know in which world it runs",
+	"cluster -> *": "cluster stands on limiter, its rules, ring and its own rooms " +
+		"alone",
 
-	"cluster/debts -> *":  "the debts own their state: they say what is owed, and the node sends it",
-	"cluster/dedup -> *":  "the memory of answers owns its state: it knows no node, no view and no network",
-	"cluster/lease -> *":  "the leases own their state: they return what is to be said, and the node says it",
-	"cluster/denial -> *": "the memory of denials owns its state: the node tells it what follows from its view",
+	"cluster/debts -> *": "the debts own their state: they say what is owed, and the node sends it",
+	"cluster/dedup -> *": "the memory of answers owns its state: it knows no node, no view and " +
+		"no network",
+	"cluster/lease -> *": "the leases own their state: they return what is to be said, and the " +
+		"node says it",
+	"cluster/denial -> *": "the memory of denials owns its state: the node tells it what follows " +
+		"from its view",
 
-	"cluster/ownership -> *": "agreement is a function of messages and instants: it knows neither nodes, keys nor rings",
+	"cluster/ownership -> *": "agreement is a function of messages and instants: it knows " +
+		"neither nodes, keys nor rings",
 
 	"cluster/gossip -> limiter": "membership does not depend on what the members decide",
 	"cluster/gossip -> *":       "gossip makes Views and nothing else",
@@ -225,10 +239,12 @@ var walls = map[string]string{
 
 	"rpc -> cluster/gossip": "doors serve whatever View the node has",
 	"rpc -> limiter/policy": "limits reach the doors through the node, whatever file they came from",
-	"rpc -> rpc/envoy":      "a program that embeds a node need not know Envoy's types; cmd/node adds the door",
-	"rpc -> rpc/client":     "a server does not need its own client; it would come along into every node",
-	"rpc -> sim":            "the real world's hands do not know the imagined world's",
-	"rpc -> *":              "rpc turns wires into calls of the node; wiring is cmd/node's work",
+	"rpc -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
+		"adds the door",
+	"rpc -> rpc/client": "a server does not need its own client; it would come along into " +
+		"every node",
+	"rpc -> sim": "the real world's hands do not know the imagined world's",
+	"rpc -> *":   "rpc turns wires into calls of the node; wiring is cmd/node's work",
 
 	"rpc/clock -> *": "the machine's clock knows instants and nothing that reads them",
 
@@ -247,28 +263,34 @@ var walls = map[string]string{
 	"rpc/redis -> *":   "a door turns a wire into calls of the node; wiring is cmd/node's work",
 
 	"rpc/rpctest -> rpc": "internal tests of every door import rpctest, so it imports no door",
-	"rpc/rpctest -> *":   "rpctest makes what tests of several doors need, from what all doors stand on",
+	"rpc/rpctest -> *": "rpctest makes what tests of several doors need, from what all doors " +
+		"stand on",
 
 	"rpc/audit -> *": "audit keeps lines: what they are about is not known here",
 
 	"rpc/access -> *": "access is rules about names: it knows neither the node nor a protocol",
-	"rpc/fair -> *":   "fair counts requests by the names of clients: it knows neither the node nor a protocol",
+	"rpc/fair -> *": "fair counts requests by the names of clients: it knows neither the node " +
+		"nor a protocol",
 
 	"rpc/ui -> *": "the page is files: what it shows it asks for as every client does",
 
-	"rpc/resp -> *": "resp is the bytes of a protocol, and knows neither commands nor what they are about",
+	"rpc/resp -> *": "resp is the bytes of a protocol, and knows neither commands nor what they " +
+		"are about",
 
 	"rpc/envoy -> rpc/client": "a door does not need a client",
 	"rpc/envoy -> proto":      "this door has messages of its own",
-	"rpc/envoy -> *":          "a door turns a wire into calls of the node; wiring is cmd/node's work",
+	"rpc/envoy -> *": "a door turns a wire into calls of the node; wiring is cmd/node's " +
+		"work",
 
 	"rpc/client -> rpc":     "a program that uses the client must not get a server with it",
 	"rpc/client -> cluster": "a program that uses the client must not get a node with it",
 	"rpc/client -> *":       "the client knows the protocol only",
 
-	"sim -> rpc":            "the imagined world has no sockets: its runs are the same bytes for the same seed",
-	"sim -> cluster/gossip": "memberlist has goroutines and clocks of its own; the simulator gives Views itself",
-	"sim -> *":              "the imagined world holds nodes and nothing of the real world",
+	"sim -> rpc": "the imagined world has no sockets: its runs are the same bytes for " +
+		"the same seed",
+	"sim -> cluster/gossip": "memberlist has goroutines and clocks of its own; the simulator " +
+		"gives Views itself",
+	"sim -> *": "the imagined world holds nodes and nothing of the real world",
 
 	"embedded -> *": "embedded wires a node; what a node does stands elsewhere",
 
@@ -283,16 +305,20 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "a key is hashed once, by limiter.Hash, and the hash is passed on",
 	},
 	"github.com/buraksezer/consistent": {
-		rooms:  "ring",
-		reason: "the library panics and hangs on bad input; ring guards it and copies its answer into a table",
+		rooms: "ring",
+		reason: "the library panics and hangs on bad input; ring guards it and copies its answer " +
+			"into a table",
 	},
 	"github.com/hashicorp/memberlist": {
-		rooms:  "cluster/gossip",
-		reason: "memberlist brings goroutines, clocks and callbacks under locks; only Views leave cluster/gossip",
+		rooms: "cluster/gossip",
+		reason: "memberlist brings goroutines, clocks and callbacks under locks; only Views " +
+			"leave cluster/gossip",
 	},
 	"google.golang.org/grpc": {
-		rooms:  "rpc rpc/door rpc/gubernator rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
-		reason: "the transport is a hand of the node: what stands below rpc runs without it in the simulator",
+		rooms: "rpc rpc/door rpc/gubernator rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy " +
+			"proto",
+		reason: "the transport is a hand of the node: what stands below rpc runs without it in " +
+			"the simulator",
 	},
 	"google.golang.org/protobuf": {
 		rooms:  "rpc rpc/gubernator rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
@@ -303,16 +329,19 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "details of gRPC errors are the doors' matter",
 	},
 	"github.com/envoyproxy/go-control-plane/envoy": {
-		rooms:  "rpc/envoy",
-		reason: "Envoy's messages as its authors generate them: copies of our own would collide with theirs in a program that has both",
+		rooms: "rpc/envoy",
+		reason: "Envoy's messages as its authors generate them: copies of our own would collide " +
+			"with theirs in a program that has both",
 	},
 	"github.com/prometheus/client_golang": {
-		rooms:  "rpc rpc/door rpc/envoy rpc/gubernator rpc/peer rpc/redis",
-		reason: "rooms count in plain fields beside the branch they count; a door reads them at scrape",
+		rooms: "rpc rpc/door rpc/envoy rpc/gubernator rpc/peer rpc/redis",
+		reason: "rooms count in plain fields beside the branch they count; a door reads them at " +
+			"scrape",
 	},
 	"github.com/goccy/go-yaml": {
-		rooms:  "limiter/policy sim cmd/node rpc/access",
-		reason: "YAML is how people write limits, scenarios, settings and clients; nothing else reads it",
+		rooms: "limiter/policy sim cmd/node rpc/access",
+		reason: "YAML is how people write limits, scenarios, settings and clients; nothing else " +
+			"reads it",
 	},
 	"github.com/fsnotify/fsnotify": {
 		rooms:  "limiter/policy rpc",
@@ -337,23 +366,30 @@ var testModules = map[string]string{
 	"github.com/rogpeppe/go-internal":     "scripts of command lines",
 	"github.com/anishathalye/porcupine":   "linearizability",
 	"google.golang.org/grpc/test/bufconn": "connections in memory",
-	"github.com/goccy/go-yaml":            "files of documentation that tests hold against the sources",
+	"github.com/goccy/go-yaml": "files of documentation that tests hold against the " +
+		"sources",
 }
 
 // pure are the rooms where a decision is a function of (state, now, request): the same in
 // production, in a test and in the simulator. Rooms below them (limiter/policy, cluster/gossip) are
 // not meant.
-var pure = []string{"limiter", "ring", "cluster", "cluster/debts", "cluster/dedup", "cluster/denial", "cluster/lease", "cluster/ownership"}
+var pure = []string{
+	"limiter", "ring", "cluster", "cluster/debts", "cluster/dedup",
+	"cluster/denial", "cluster/lease", "cluster/ownership",
+}
 
 // impure says what a pure room does not contain, and why.
 var impure = map[string]string{
-	"go":        "a goroutine runs in an order that no seed decides; Clock.AfterFunc starts what must start",
-	"select":    "select picks at random; Network.Call is the only place to wait",
-	"channel":   "who waits on a channel waits for a goroutine; Network.Call is the only place to wait",
-	"clock":     "a decision is taken at the instant that it is given; Clock is the only clock",
-	"random":    "a random number that no seed decides makes a run that nobody can repeat",
-	"log":       "what is worth saying is returned or counted; rpc and cmd/node say it",
-	"context":   "deadlines are instants, on the node's own clock; a context brings channels and timers along",
+	"go": "a goroutine runs in an order that no seed decides; Clock.AfterFunc starts what " +
+		"must start",
+	"select": "select picks at random; Network.Call is the only place to wait",
+	"channel": "who waits on a channel waits for a goroutine; Network.Call is the only place " +
+		"to wait",
+	"clock":  "a decision is taken at the instant that it is given; Clock is the only clock",
+	"random": "a random number that no seed decides makes a run that nobody can repeat",
+	"log":    "what is worth saying is returned or counted; rpc and cmd/node say it",
+	"context": "deadlines are instants, on the node's own clock; a context brings channels and " +
+		"timers along",
 	"system":    "rooms below rpc know no files, sockets, processes or signals",
 	"dotimport": "a dot import hides whose functions are called, from readers and from this test",
 }
@@ -375,7 +411,8 @@ var impureImports = map[string]string{
 
 // impureExceptions are places that may break a rule, and why.
 var impureExceptions = map[string]string{
-	"limiter/memory_linux.go: import syscall": "the table's slots lie outside the collector's heap, which would keep as much again in reserve",
+	"limiter/memory_linux.go: import syscall": "the table's slots lie outside the collector's " +
+		"heap, which would keep as much again in reserve",
 }
 
 // impureNames are functions and types of a package that break a rule of impure. Durations, and
@@ -388,12 +425,16 @@ var impureNames = map[string]map[string]string{
 	},
 	"math/rand":    globalRandom,
 	"math/rand/v2": globalRandom,
-	"hash/maphash": {"MakeSeed": "random", "String": "random", "Bytes": "random", "Comparable": "random"},
+	"hash/maphash": {
+		"MakeSeed": "random", "String": "random", "Bytes": "random",
+		"Comparable": "random",
+	},
 }
 
 var globalRandom = func() map[string]string {
 	names := map[string]string{}
-	for _, name := range strings.Fields(`Exp ExpFloat64 Float32 Float64 Int Int31 Int31n Int32 Int32N Int63 Int63n Int64
+	for _, name := range strings.Fields(
+		`Exp ExpFloat64 Float32 Float64 Int Int31 Int31n Int32 Int32N Int63 Int63n Int64
 		Int64N IntN Intn N NormFloat64 Perm Read Seed Shuffle Uint Uint32 Uint32N Uint64 Uint64N UintN`) {
 		names[name] = "random"
 	}
@@ -403,7 +444,8 @@ var globalRandom = func() map[string]string {
 // emptyNames are names of folders and packages that say nothing about what is inside. (A word that
 // fits everything attracts everything.)
 var emptyNames = []string{
-	"base", "common", "helper", "helpers", "impl", "internal", "lib", "manager", "misc", "pkg", "shared", "types",
+	"base", "common", "helper", "helpers", "impl", "internal", "lib", "manager", "misc", "pkg",
+	"shared", "types",
 	"util", "utils",
 }
 
@@ -452,7 +494,10 @@ func TestTablesAreComplete(t *testing.T) {
 			t.Errorf("room %s has no entry %q in walls: say what it is not for", room, room+" -> *")
 		}
 	}
-	for name, table := range map[string]map[string]string{"arrows": arrows, "testArrows": testArrows, "walls": walls} {
+	for name, table := range map[string]map[string]string{
+		"arrows":     arrows,
+		"testArrows": testArrows, "walls": walls,
+	} {
 		for arrow, reason := range table {
 			from, to, found := strings.Cut(arrow, " -> ")
 			if !found || reason == "" {
@@ -482,42 +527,120 @@ func TestShapeTestsCanFail(t *testing.T) {
 		want string // a part of the only finding; empty: none
 	}{
 		{"arrow", "cluster/a.go", `import "penstock/limiter"`, findForbiddenArrows, ""},
-		{"wall with a reason of its own", "limiter/a.go", `import "penstock/ring"`, findForbiddenArrows, "strangers"},
-		{"wall by default", "ring/a.go", `import "penstock/sim"`, findForbiddenArrows, "it knows nobody"},
-		{"wall under another name", "cluster/a.go", `import x "penstock/rpc"`, findForbiddenArrows, "the same node runs in the simulator"},
-		{"wall behind a build tag", "limiter/a_windows.go", `import "penstock/cluster"`, findForbiddenArrows, "cluster stands on it"},
-		{"wall in a test", "limiter/a_test.go", `import "penstock/ring"`, findForbiddenArrows, "strangers"},
-		{"arrow of tests in a test", "rpc/client/a_test.go", `import "penstock/rpc"`, findForbiddenArrows, ""},
-		{"arrow of tests in the product", "rpc/client/a.go", `import "penstock/rpc"`, findForbiddenArrows, "must not get a server"},
-		{"room below proto", "cluster/a.go", `import "penstock/proto/penstock/v1"`, findForbiddenArrows, "messages stop at rpc"},
-		{"new room", "attic/a.go", `import "penstock/limiter"`, findForbiddenArrows, "attic is in no table"},
+		{
+			"wall with a reason of its own", "limiter/a.go", `import "penstock/ring"`,
+			findForbiddenArrows, "strangers",
+		},
+		{
+			"wall by default", "ring/a.go", `import "penstock/sim"`, findForbiddenArrows,
+			"it knows nobody",
+		},
+		{
+			"wall under another name", "cluster/a.go", `import x "penstock/rpc"`, findForbiddenArrows,
+			"the same node runs in the simulator",
+		},
+		{
+			"wall behind a build tag", "limiter/a_windows.go", `import "penstock/cluster"`,
+			findForbiddenArrows, "cluster stands on it",
+		},
+		{
+			"wall in a test", "limiter/a_test.go", `import "penstock/ring"`, findForbiddenArrows,
+			"strangers",
+		},
+		{
+			"arrow of tests in a test", "rpc/client/a_test.go", `import "penstock/rpc"`,
+			findForbiddenArrows, "",
+		},
+		{
+			"arrow of tests in the product", "rpc/client/a.go", `import "penstock/rpc"`,
+			findForbiddenArrows, "must not get a server",
+		},
+		{
+			"room below proto", "cluster/a.go", `import "penstock/proto/penstock/v1"`,
+			findForbiddenArrows, "messages stop at rpc",
+		},
+		{
+			"new room", "attic/a.go", `import "penstock/limiter"`, findForbiddenArrows,
+			"attic is in no table",
+		},
 
-		{"module in its room", "cluster/gossip/a.go", `import "github.com/hashicorp/memberlist"`, findForeignModules, ""},
-		{"module elsewhere", "cluster/a.go", `import "github.com/hashicorp/memberlist"`, findForeignModules, "only Views leave"},
-		{"package of a module", "sim/a.go", `import "google.golang.org/grpc/codes"`, findForeignModules, "the transport is a hand"},
-		{"module like a known one", "rpc/a.go", `import "google.golang.org/grpcx"`, findForeignModules, "in no table"},
+		{
+			"module in its room", "cluster/gossip/a.go", `import "github.com/hashicorp/memberlist"`,
+			findForeignModules, "",
+		},
+		{
+			"module elsewhere", "cluster/a.go", `import "github.com/hashicorp/memberlist"`,
+			findForeignModules, "only Views leave",
+		},
+		{
+			"package of a module", "sim/a.go", `import "google.golang.org/grpc/codes"`,
+			findForeignModules, "the transport is a hand",
+		},
+		{
+			"module like a known one", "rpc/a.go", `import "google.golang.org/grpcx"`,
+			findForeignModules, "in no table",
+		},
 		{"unknown module", "rpc/a.go", `import "example.com/x"`, findForeignModules, "in no table"},
-		{"module of tests in a test", "ring/a_test.go", `import "pgregory.net/rapid"`, findForeignModules, ""},
-		{"module of tests in the product", "ring/a.go", `import "pgregory.net/rapid"`, findForeignModules, "only for tests"},
-		{"module of some rooms and all tests", "rpc/a_test.go", `import "github.com/goccy/go-yaml"`, findForeignModules, ""},
-		{"module of some rooms elsewhere", "rpc/a.go", `import "github.com/goccy/go-yaml"`, findForeignModules, "how people write limits"},
+		{
+			"module of tests in a test", "ring/a_test.go", `import "pgregory.net/rapid"`,
+			findForeignModules, "",
+		},
+		{
+			"module of tests in the product", "ring/a.go", `import "pgregory.net/rapid"`,
+			findForeignModules, "only for tests",
+		},
+		{
+			"module of some rooms and all tests", "rpc/a_test.go", `import "github.com/goccy/go-yaml"`,
+			findForeignModules, "",
+		},
+		{
+			"module of some rooms elsewhere", "rpc/a.go", `import "github.com/goccy/go-yaml"`,
+			findForeignModules, "how people write limits",
+		},
 		{"standard library", "ring/a.go", `import "slices"`, findForeignModules, ""},
 
 		{"go", "limiter/a.go", `func f() { go f() }`, findImpurities, impure["go"]},
-		{"WaitGroup.Go", "cluster/a.go", "import \"sync\"\nfunc f() { var g sync.WaitGroup; g.Go(f) }", findImpurities, impure["go"]},
+		{"WaitGroup.Go", "cluster/a.go", "import \"sync\"\nfunc f() { var g sync.WaitGroup; " +
+			"g.Go(f) }", findImpurities, impure["go"]},
 		{"select", "ring/a.go", `func f() { select {} }`, findImpurities, impure["select"]},
 		{"channel", "cluster/a.go", `var c chan int`, findImpurities, impure["channel"]},
-		{"receive", "cluster/a.go", `func f(x T) { <-x.Done() }`, findImpurities, impure["channel"]},
+		{
+			"receive", "cluster/a.go", `func f(x T) { <-x.Done() }`, findImpurities,
+			impure["channel"],
+		},
 		{"send", "cluster/a.go", `func f(x T) { x.c <- 1 }`, findImpurities, impure["channel"]},
-		{"now", "limiter/a.go", "import \"time\"\nvar t = time.Now()", findImpurities, impure["clock"]},
-		{"now as a value", "limiter/a.go", "import \"time\"\nvar now = time.Now", findImpurities, impure["clock"]},
-		{"now under another name", "limiter/a.go", "import chronos \"time\"\nvar t = chronos.Now()", findImpurities, impure["clock"]},
-		{"timer", "cluster/a.go", "import \"time\"\ntype t struct { *time.Timer }", findImpurities, impure["clock"]},
-		{"AfterFunc of the library", "cluster/a.go", "import \"time\"\nfunc f() { time.AfterFunc(1, f) }", findImpurities, impure["clock"]},
-		{"AfterFunc of a Clock", "cluster/a.go", `func f(c Clock) { c.AfterFunc(1, g) }`, findImpurities, ""},
-		{"duration", "limiter/a.go", "import \"time\"\nconst d = 3 * time.Second", findImpurities, ""},
-		{"global random", "ring/a.go", "import \"math/rand/v2\"\nvar n = rand.IntN(3)", findImpurities, impure["random"]},
-		{"random with a seed", "ring/a.go", "import \"math/rand/v2\"\nvar r = rand.New(rand.NewPCG(1, 2))", findImpurities, ""},
+		{
+			"now", "limiter/a.go", "import \"time\"\nvar t = time.Now()", findImpurities,
+			impure["clock"],
+		},
+		{
+			"now as a value", "limiter/a.go", "import \"time\"\nvar now = time.Now", findImpurities,
+			impure["clock"],
+		},
+		{
+			"now under another name", "limiter/a.go", "import chronos \"time\"\nvar t = chronos.Now()",
+			findImpurities, impure["clock"],
+		},
+		{
+			"timer", "cluster/a.go", "import \"time\"\ntype t struct { *time.Timer }", findImpurities,
+			impure["clock"],
+		},
+		{"AfterFunc of the library", "cluster/a.go", "import \"time\"\nfunc f() { " +
+			"time.AfterFunc(1, f) }", findImpurities, impure["clock"]},
+		{
+			"AfterFunc of a Clock", "cluster/a.go", `func f(c Clock) { c.AfterFunc(1, g) }`,
+			findImpurities, "",
+		},
+		{
+			"duration", "limiter/a.go", "import \"time\"\nconst d = 3 * time.Second", findImpurities,
+			"",
+		},
+		{
+			"global random", "ring/a.go", "import \"math/rand/v2\"\nvar n = rand.IntN(3)",
+			findImpurities, impure["random"],
+		},
+		{"random with a seed", "ring/a.go", "import \"math/rand/v2\"\nvar r = " +
+			"rand.New(rand.NewPCG(1, 2))", findImpurities, ""},
 		{"crypto/rand", "cluster/a.go", `import "crypto/rand"`, findImpurities, impure["random"]},
 		{"log", "cluster/a.go", `import "log/slog"`, findImpurities, impure["log"]},
 		{"context", "cluster/a.go", `import "context"`, findImpurities, impure["context"]},
@@ -525,7 +648,10 @@ func TestShapeTestsCanFail(t *testing.T) {
 		{"dot import", "limiter/a.go", `import . "time"`, findImpurities, impure["dotimport"]},
 		{"go in a test", "limiter/a_test.go", `func f() { go f() }`, findImpurities, ""},
 		{"go in gossip", "cluster/gossip/a.go", `func f() { go f() }`, findImpurities, ""},
-		{"file in an excepted source", "limiter/memory_linux.go", `import "os"`, findImpurities, impure["system"]},
+		{
+			"file in an excepted source", "limiter/memory_linux.go", `import "os"`, findImpurities,
+			impure["system"],
+		},
 		{"exception", "limiter/memory_linux.go", `import "syscall"`, findImpurities, ""},
 		{"file of limits", "limiter/policy/a.go", `import "os"`, findImpurities, ""},
 
@@ -540,7 +666,8 @@ func TestShapeTestsCanFail(t *testing.T) {
 			found := test.find([]*file{f})
 			switch {
 			case test.want == "" && len(found) == 0:
-			case test.want != "" && len(found) == 1 && strings.Contains(found[0].String(), test.want):
+			case test.want != "" && len(found) == 1 &&
+				strings.Contains(found[0].String(), test.want):
 			default:
 				t.Errorf("found %v, want %q", found, test.want)
 			}
@@ -570,7 +697,8 @@ func findForbiddenArrows(files []*file) (findings []finding) {
 			if _, found := testArrows[arrow]; found && f.test {
 				continue
 			}
-			why := cmp.Or(walls[arrow], walls[f.room()+" -> *"], "room "+f.room()+" is in no table of shape_test.go")
+			why := cmp.Or(walls[arrow], walls[f.room()+" -> *"],
+				"room "+f.room()+" is in no table of shape_test.go")
 			findings = append(findings, finding{f.path, "imports " + to, why})
 		}
 	}
@@ -605,7 +733,8 @@ func foreign(f *file, imported string) (why string) {
 	if slices.Contains(strings.Fields(m.rooms), f.room()) {
 		return ""
 	}
-	return cmp.Or(m.reason, "the module is in no table of shape_test.go: say there which room may know it, and why")
+	return cmp.Or(m.reason, "the module is in no table of shape_test.go: say there which room "+
+		"may know it, and why")
 }
 
 func findImpurities(files []*file) (findings []finding) {
@@ -663,19 +792,26 @@ func impurity(n ast.Node, names map[string]string) (what, rule string) {
 }
 
 func (f *file) impurity(n ast.Node, what, rule string) finding {
-	return finding{fmt.Sprintf("%s:%d", f.path, f.positions.Position(n.Pos()).Line), what, impure[rule]}
+	return finding{
+		fmt.Sprintf("%s:%d", f.path, f.positions.Position(n.Pos()).Line), what,
+		impure[rule],
+	}
 }
 
 func findUndocumented(files []*file) (findings []finding) {
 	told := map[string]bool{}
 	for _, f := range files {
 		if !f.test {
-			told[f.dir] = told[f.dir] || f.syntax.Doc != nil && len(strings.Fields(f.syntax.Doc.Text())) >= 5
+			told[f.dir] = told[f.dir] || f.syntax.Doc != nil &&
+				len(strings.Fields(f.syntax.Doc.Text())) >= 5
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(told)) {
 		if !told[dir] {
-			findings = append(findings, finding{dir, "no file says what the package does", "a newcomer begins with the comment above the word package"})
+			findings = append(findings, finding{
+				dir, "no file says what the package does",
+				"a newcomer begins with the comment above the word package",
+			})
 		}
 	}
 	return findings
@@ -688,7 +824,10 @@ func findEmptyNames(files []*file) (findings []finding) {
 		for _, word := range append(strings.Split(f.dir, "/"), name) {
 			if slices.Contains(emptyNames, word) && !seen[f.dir] {
 				seen[f.dir] = true
-				findings = append(findings, finding{f.dir, "is called " + word, "a word that fits everything attracts everything; say what it is"})
+				findings = append(findings, finding{
+					f.dir, "is called " + word,
+					"a word that fits everything attracts everything; say what it is",
+				})
 			}
 		}
 	}
@@ -749,11 +888,15 @@ func longest(roots iter.Seq[string], p string) (best string) {
 
 func parse(name string, source []byte) (*file, error) {
 	positions := token.NewFileSet()
-	syntax, err := parser.ParseFile(positions, name, source, parser.ParseComments|parser.SkipObjectResolution)
+	syntax, err := parser.ParseFile(positions, name, source,
+		parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), syntax: syntax, positions: positions}
+	f := &file{
+		path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
+		syntax: syntax, positions: positions,
+	}
 	for _, spec := range syntax.Imports {
 		f.imports = append(f.imports, importPath(spec))
 	}
@@ -775,7 +918,8 @@ func localName(spec *ast.ImportSpec) string {
 	}
 	elements := strings.Split(importPath(spec), "/")
 	last := elements[len(elements)-1]
-	if len(elements) > 1 && len(last) > 1 && last[0] == 'v' && strings.Trim(last[1:], "0123456789") == "" {
+	if len(elements) > 1 && len(last) > 1 && last[0] == 'v' &&
+		strings.Trim(last[1:], "0123456789") == "" {
 		last = elements[len(elements)-2]
 	}
 	return last

@@ -99,9 +99,13 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		member.Role = cluster.RoleAgent
 	}
 	n := &Node{clock: clock.New()}
-	n.peers = peer.NewLines(peer.LinesConfig{ID: member.ID, Boot: member.Boot, Cluster: c.Cluster, Clock: n.clock, TLS: clientTLS, Logger: c.Logger})
+	n.peers = peer.NewLines(peer.LinesConfig{
+		ID: member.ID, Boot: member.Boot, Cluster: c.Cluster,
+		Clock: n.clock, TLS: clientTLS, Logger: c.Logger,
+	})
 	n.node, err = cluster.New(cluster.Config{
-		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory, Seed: newBoot()}),
+		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: c.Memory, Seed: newBoot()}),
 	})
 	if err != nil {
 		n.peers.Close()
@@ -141,7 +145,8 @@ func (c *Config) complete() (err error) {
 	}
 	if c.Gossip == "" {
 		if c.Peer != "" || len(c.Join) > 0 || c.Agent {
-			return errors.New("embedded: Gossip is empty, but Peer, Join or Agent is set: a node that is alone has none of them; give a host:port")
+			return errors.New("embedded: Gossip is empty, but Peer, Join or Agent is set: a node " +
+				"that is alone has none of them; give a host:port")
 		}
 		return nil
 	}
@@ -159,10 +164,12 @@ func (c *Config) complete() (err error) {
 	everywhere := isEverywhere(host) || isEverywhere(peerHost)
 	switch {
 	case everywhere && c.Advertise == "":
-		return errors.New("embedded: Advertise is empty, but a node that is bound to all interfaces needs it; give the host by which others reach it")
+		return errors.New("embedded: Advertise is empty, but a node that is bound to all " +
+			"interfaces needs it; give the host by which others reach it")
 	case isLoopback(host) && isLoopback(peerHost) || c.Insecure:
 	case len(c.GossipKeys) == 0 || c.PeerTLS == PeerTLS{}:
-		return errors.New("embedded: other machines can reach this node: give GossipKeys and PeerTLS, or set Insecure")
+		return errors.New("embedded: other machines can reach this node: give GossipKeys and " +
+			"PeerTLS, or set Insecure")
 	}
 	return nil
 }
@@ -218,16 +225,22 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 	if len(c.Join) == 0 {
 		member.State = cluster.StateActive
 	}
-	n.door = peer.NewServer(peer.ServerConfig{Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t})
+	n.door = peer.NewServer(peer.ServerConfig{
+		Node: n.node, Cluster: c.Cluster, Clock: n.clock,
+		TLS: t,
+	})
 	n.served = make(chan error, 1)
 	go func() { n.served <- n.door.Serve(l) }()
 	n.gossip, err = gossip.Start(ctx, gossip.Config{
-		Member: member, Bind: c.Gossip, Advertise: c.Advertise, Cluster: c.Cluster, Keys: c.GossipKeys, Join: c.Join, Logger: c.Logger,
+		Member: member, Bind: c.Gossip, Advertise: c.Advertise, Cluster: c.Cluster,
+		Keys: c.GossipKeys, Join: c.Join, Logger: c.Logger,
 		OnView: func(v *cluster.View) {
 			n.peers.Keep(v.Members)
 			n.node.SetView(v)
 		},
-		OnConflict: func(err error) { c.Logger.Error("another node has this node's name", "err", err) },
+		OnConflict: func(err error) {
+			c.Logger.Error("another node has this node's name", "err", err)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("embedded: Gossip: %w", err)
@@ -295,7 +308,9 @@ func (n *Node) SetRules(list []rules.Rule) error {
 
 // CheckRules charges cost units of every limit that the rules put a request under, or none: see
 // client.Client.CheckRules.
-func (n *Node) CheckRules(ctx context.Context, attributes map[string]string, cost int64) (client.Verdict, error) {
+func (n *Node) CheckRules(
+	ctx context.Context, attributes map[string]string, cost int64,
+) (client.Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return client.Verdict{}, err
 	}
@@ -314,7 +329,10 @@ func (n *Node) CheckRules(ctx context.Context, attributes map[string]string, cos
 		return client.Verdict{}, err
 	}
 	sum := cluster.VerdictOf(out)
-	v := client.Verdict{Allowed: sum.Allowed, RefusedBy: sum.RefusedBy, RetryAfter: sum.RetryAfter, Rules: m.Rules}
+	v := client.Verdict{
+		Allowed: sum.Allowed, RefusedBy: sum.RefusedBy, RetryAfter: sum.RetryAfter,
+		Rules: m.Rules,
+	}
 	for i := range out {
 		v.Decisions = append(v.Decisions, answer(&out[i]))
 	}
@@ -345,7 +363,10 @@ func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error
 	if !r.At.IsZero() {
 		ms := r.At.UnixMilli()
 		if ms < 0 {
-			return client.Decision{}, &cluster.InputError{Field: "At", Reason: fmt.Sprintf("is %v; it cannot be before 1970", r.At)}
+			return client.Decision{}, &cluster.InputError{
+				Field:  "At",
+				Reason: fmt.Sprintf("is %v; it cannot be before 1970", r.At),
+			}
 		}
 		terms.Timed, terms.At = true, limiter.Millis(ms)
 	}
@@ -359,8 +380,13 @@ func (n *Node) Peek(ctx context.Context, limit, key string, cost int64) (client.
 
 // Reserve reserves estimate units of key until the reservation is settled or ttl is over: at least
 // 100 ms and at most a day. client.Acquire makes permits of such reservations.
-func (n *Node) Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*client.Reservation, error) {
-	item := cluster.Item{Limit: limit, Key: key, Cost: estimate, Op: cluster.OpReserve, Hold: &cluster.HoldTerms{TTL: ttl}}
+func (n *Node) Reserve(
+	ctx context.Context, limit, key string, estimate int64, ttl time.Duration,
+) (*client.Reservation, error) {
+	item := cluster.Item{
+		Limit: limit, Key: key, Cost: estimate, Op: cluster.OpReserve,
+		Hold: &cluster.HoldTerms{TTL: ttl},
+	}
 	d, err := n.check(ctx, &item)
 	if err == nil {
 		err = rpc.HoldError(item.Op, &d)
@@ -382,11 +408,17 @@ type hold struct {
 }
 
 func (h hold) Settle(ctx context.Context, actual int64) error {
-	return h.act(ctx, cluster.Item{Op: cluster.OpSettle, Cost: actual, Hold: &cluster.HoldTerms{ID: h.id}})
+	return h.act(ctx, cluster.Item{
+		Op: cluster.OpSettle, Cost: actual,
+		Hold: &cluster.HoldTerms{ID: h.id},
+	})
 }
 
 func (h hold) Extend(ctx context.Context, ttl time.Duration) error {
-	return h.act(ctx, cluster.Item{Op: cluster.OpExtend, Hold: &cluster.HoldTerms{ID: h.id, TTL: ttl}})
+	return h.act(ctx, cluster.Item{
+		Op:   cluster.OpExtend,
+		Hold: &cluster.HoldTerms{ID: h.id, TTL: ttl},
+	})
 }
 
 func (h hold) act(ctx context.Context, item cluster.Item) error {
@@ -423,8 +455,10 @@ func (n *Node) check(ctx context.Context, item *cluster.Item) (cluster.Decision,
 
 func answer(d *cluster.Decision) client.Decision {
 	answer := client.Decision{
-		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay,
-		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter,
+		ResetAfter: d.ResetAfter, Delay: d.Delay,
+		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded,
+		Bound: d.Bound, Shadow: d.Shadow,
 		Drained: d.Drained, Restarted: d.Restarted, Override: d.Rule.Override,
 	}
 	if d.Session != 0 {

@@ -92,7 +92,10 @@ func benchTake(b *testing.B, spec limiter.Spec, keys int, dist string, expected 
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := limiter.NewTable(limiter.TableConfig{Bytes: max(limiter.DefaultBytes, int64(keys)*110), Seed: 1})
+	t := limiter.NewTable(limiter.TableConfig{
+		Bytes: max(limiter.DefaultBytes, int64(keys)*110),
+		Seed:  1,
+	})
 	stream := newDraws(keys, dist)
 	start := limiter.Instant(1_700_000_000e9)
 	buf := &keyBuffer{}

@@ -29,7 +29,10 @@ func TestExpectWaitsForNobody(t *testing.T) {
 	table.Expect(l, "x", math.MaxUint64)
 	growing.Wait()
 	before := table.Stats()
-	stranger := mustNew(t, limiter.Spec{Name: "another", Algorithm: limiter.GCRA, Limit: 10, Per: time.Hour})
+	stranger := mustNew(t, limiter.Spec{
+		Name: "another", Algorithm: limiter.GCRA, Limit: 10,
+		Per: time.Hour,
+	})
 	table.Expect(stranger, "alice", limiter.Hash("alice"))
 	if after := table.Stats(); after != before || after.Keys != keys {
 		t.Errorf("%d keys, want %d: %+v, then %+v", after.Keys, keys, before, after)

@@ -32,7 +32,9 @@ func (e *Entry) at(now Instant) Instant { return within(now.Add(-max(0, e.Age)))
 // a key that loses its entry meanwhile is found there. A part is copied at one time, so no lock is
 // held during fn, which may use the table. A pass over all parts, in their order and at any pace,
 // sees every entry that was there all the while; Changed tells what comes or changes meanwhile.
-func (t *Table) Scan(now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry)) {
+func (t *Table) Scan(
+	now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry),
+) {
 	var entries []Entry
 	if i < len(t.shards) {
 		s := &t.shards[i]
@@ -81,7 +83,9 @@ func (t *Table) Save(now Instant, i int) []Entry {
 // Parts is the number of parts that a Scan goes through one by one. It never changes.
 func (t *Table) Parts() int { return 2 * len(t.shards) }
 
-func (s *shard) copyEntries(now Instant, wanted func(l *Limit, hash uint64) bool) (entries []Entry) {
+func (s *shard) copyEntries(
+	now Instant, wanted func(l *Limit, hash uint64) bool,
+) (entries []Entry) {
 	var bytes []byte // of all keys and states: one piece instead of two per entry
 	index := s.rules.index.Load()
 	for e := range s.entries.all {
@@ -133,7 +137,10 @@ func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []by
 	l.refit(w, s.entries.state(e))
 	bytes = l.appendState(bytes, w, now)
 	key := bytes[at:keyEnd]
-	return Entry{Limit: l, Key: unsafe.String(unsafe.SliceData(key), len(key)), State: slices.Clip(bytes[keyEnd:])}, bytes
+	return Entry{
+		Limit: l, Key: unsafe.String(unsafe.SliceData(key), len(key)),
+		State: slices.Clip(bytes[keyEnd:]),
+	}, bytes
 }
 
 // Entry is a copy of the key's state under l, also if that is in the sketch.
@@ -230,7 +237,8 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 		}
 		local := r.limit.Load().isLocal()
 		for i := s.entries.home(x.mix); s.entries.slots[i].mix()-1 <= x.mix-1; i++ {
-			if e := &s.entries.slots[i]; e.mix() == x.mix && e.rule() == x.rule && e.head&listed != 0 {
+			if e := &s.entries.slots[i]; e.mix() == x.mix && e.rule() == x.rule &&
+				e.head&listed != 0 {
 				e.head &^= untold | listed
 				if !local {
 					var entry Entry

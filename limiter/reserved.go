@@ -77,7 +77,9 @@ func (s *shard) peekBeside(now Instant, t *target, r *Request, d *Decision) {
 
 // refusesBeside reports whether r is refused because of the n units that are reserved; then d is
 // the answer.
-func (s *shard) refusesBeside(now Instant, t *target, r *Request, d *Decision) (n int64, refused bool) {
+func (s *shard) refusesBeside(
+	now Instant, t *target, r *Request, d *Decision,
+) (n int64, refused bool) {
 	n = s.reservedOf(t)
 	if n > 0 && r.Cost > 0 && !r.Report {
 		w, _, _ := s.read(now, t)
@@ -110,7 +112,9 @@ func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Dec
 // out says for each what it got or would have got.
 func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 	if slices.ContainsFunc(items, Item.uncounted) {
-		return onlyCounted(items, out, func(items []Item, out []Decision) bool { return t.reserveAll(now, items, out) })
+		return onlyCounted(items, out, func(items []Item, out []Decision) bool {
+			return t.reserveAll(now, items, out)
+		})
 	}
 	targets, locks := t.targetsOf(items)
 	if !t.lockAll(now, &locks, targets) {
@@ -150,7 +154,9 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 
 // putBack takes units away from what is reserved and charges some of them, or more: that is never
 // refused, and leaves a debt of at most the limit's MaxDebt where it must.
-func (t *Table) putBack(now Instant, l *Limit, key string, hash uint64, units, charge int64) (d Decision) {
+func (t *Table) putBack(
+	now Instant, l *Limit, key string, hash uint64, units, charge int64,
+) (d Decision) {
 	s, x := t.shard(l, key, hash)
 	if x.rule = t.lock(now, s, l); x.rule == nil {
 		return without(l)

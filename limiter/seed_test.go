@@ -59,7 +59,8 @@ func TestChosenKeysLockNobodyOut(t *testing.T) {
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 10, Per: time.Hour}))
 	same := func(i int) string { return collision(uint64(i), Hash(victim)) }
 	if key := same(7); Hash(key) != Hash(victim) || key == victim {
-		t.Fatalf("%q has the hash %x, and not %x: the attack of this test is none", key, Hash(key), Hash(victim))
+		t.Fatalf("%q has the hash %x, and not %x: the attack of this test is none", key, Hash(key),
+			Hash(victim))
 	}
 	var alike []string
 	began := time.Now()
@@ -81,10 +82,12 @@ func TestChosenKeysLockNobodyOut(t *testing.T) {
 			}
 			s := table.Stats()
 			d := table.Take(now, l, victim, Hash(victim), 1)
-			said := fmt.Sprintf("%s, seed %x: %d of %d keys have entries, %d share cells, the newcomer: %v",
+			said := fmt.Sprintf("%s, seed %x: %d of %d keys have entries, %d share cells, the "+
+				"newcomer: %v",
 				attack.name, seed, s.Keys, n, s.Overflowed, d.Allowed)
 			t.Log(said)
-			if seed != 0 && (s.Keys != n || s.Overflowed != 0 || s.Evicted != 0 || !d.Allowed || d.Remaining != 9) {
+			if seed != 0 && (s.Keys != n || s.Overflowed != 0 || s.Evicted != 0 || !d.Allowed ||
+				d.Remaining != 9) {
 				t.Error(said)
 			}
 		}

@@ -38,7 +38,8 @@ func (s *shard) entryOf(mix uint32, l *Limit, key string) int {
 	st, index := &s.entries, s.rules.index.Load()
 	// an empty slot, 0, becomes the largest
 	for i := st.home(mix); st.slots[i].mix()-1 <= mix-1; i++ {
-		if e := &st.slots[i]; e.mix() == mix && st.hasKey(e, key) && index.byID(e.rule()).limit.Load().sameIdentity(l) {
+		if e := &st.slots[i]; e.mix() == mix && st.hasKey(e, key) &&
+			index.byID(e.rule()).limit.Load().sameIdentity(l) {
 			return i
 		}
 	}

@@ -69,7 +69,10 @@ func (g cellGroup) owner(l *Limit, rule uint32, key *groupKey, cells int) *owner
 	binary.LittleEndian.PutUint16(key[:], uint16(id))
 	binary.LittleEndian.PutUint64(key[2:], g.seed)
 	hi, lo := bits.Mul64(g.seed^0xd6e8feb86659fd93, uint64(id)*2+0x9e3779b97f4a7c15)
-	return &owner{mix: max(1, uint32((hi^lo)>>32)), rule: rule, key: unsafe.String(&key[0], groupKeyLen(l)), cells: cells}
+	return &owner{
+		mix: max(1, uint32((hi^lo)>>32)), rule: rule,
+		key: unsafe.String(&key[0], groupKeyLen(l)), cells: cells,
+	}
 }
 
 // groupKeyLen leaves the seed out where it follows from the limit's identity, so that more cells
@@ -87,7 +90,8 @@ func (s *sketch) cellFor(l *Limit, mix, level, row uint32) (cellGroup, int) {
 	x := (uint64(mix) + uint64(row+1)<<32) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
 	number := x >> (64 - s.groupBits(l, level))
-	return cellGroup{l.sketchSeed, level, row, uint32(number)}, int(x & 0xffff * uint64(cellsPerGroup(l)) >> 16)
+	return cellGroup{l.sketchSeed, level, row, uint32(number)},
+		int(x & 0xffff * uint64(cellsPerGroup(l)) >> 16)
 }
 
 // cellsPerGroup is how many states of l lie beside each other in a slot.
@@ -151,13 +155,16 @@ func (s *sketch) shareAt(now Instant, level, mix, rule uint32, l *Limit, w []int
 }
 
 // shareIn merges w into a cell, or into all cells of the group if cell is negative.
-func (s *sketch) shareIn(now Instant, g cellGroup, cell int, rule uint32, l *Limit, w []int64) bool {
+func (s *sketch) shareIn(
+	now Instant, g cellGroup, cell int, rule uint32, l *Limit, w []int64,
+) bool {
 	n, words := cellsPerGroup(l), l.words()
 	var key groupKey
 	o := g.owner(l, rule, &key, n)
 	i := s.cells.find(o.mix, o.rule, o.key)
 	all := s.words(0, n*words)
-	if i >= 0 && len(s.cells.state(&s.cells.slots[i])) == len(all) && s.cells.slots[i].cells() == n {
+	if i >= 0 && len(s.cells.state(&s.cells.slots[i])) == len(all) &&
+		s.cells.slots[i].cells() == n {
 		all = s.cells.state(&s.cells.slots[i])
 	} else if i >= 0 { // the limit had states of another length
 		whole := s.cell(now, i, 0, l)
@@ -215,7 +222,10 @@ func (s *sketch) copyCells(now Instant, part, parts int) (cells []Entry) {
 		at := 0
 		for w := range s.cells.cellsOf(e) {
 			where := binary.LittleEndian.AppendUint64(nil, seed)
-			for _, x := range []int{int(id), s.groupBits(l, uint32(id>>9)), at, e.cells(), part, parts} {
+			for _, x := range []int{
+				int(id), s.groupBits(l, uint32(id>>9)), at, e.cells(), part,
+				parts,
+			} {
 				where = binary.AppendUvarint(where, uint64(x))
 			}
 			at++
@@ -304,7 +314,9 @@ func (c *foreignCell) within() bool {
 // importCell merges a cell in, of a group with a number of so many bits. A key is bound on a level
 // only by its cells in all rows, so where there is no room for this one on the fine level, it goes
 // to all keys of the coarse one.
-func (s *sketch) importCell(now Instant, g cellGroup, groupBits, cell int, r *rule, l *Limit, w []int64) {
+func (s *sketch) importCell(
+	now Instant, g cellGroup, groupBits, cell int, r *rule, l *Limit, w []int64,
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	number, more := g.number, s.groupBits(l, g.level)-groupBits

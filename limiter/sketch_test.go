@@ -95,7 +95,8 @@ func TestNearestToFullYields(t *testing.T) {
 			}
 		}
 		if poor*3 > rich {
-			t.Errorf("keys of %d bytes: of those with little debt %d are left, of those with much %d", longest, poor, rich)
+			t.Errorf("keys of %d bytes: of those with little debt %d are left, of those with "+
+				"much %d", longest, poor, rich)
 		}
 		table.check(t)
 	}
@@ -106,7 +107,10 @@ func TestNearestToFullYields(t *testing.T) {
 func TestDebtOfHugeBucket(t *testing.T) {
 	const now = Instant(1e18)
 	for _, limit := range []int64{1 << 40, 1 << 43, 1<<44 + 1, 1<<61 + 1, math.MaxInt64} {
-		spec := Spec{Name: "huge", Algorithm: TokenBucket, Limit: limit, Per: time.Hour, ClientTime: true}
+		spec := Spec{
+			Name: "huge", Algorithm: TokenBucket, Limit: limit, Per: time.Hour,
+			ClientTime: true,
+		}
 		l := mustBe(New(spec))
 		for part, want := range map[int64]uint64{limit: 1 << 20, limit / 2: 1<<19 - 1, 1: 0} {
 			w, d := make([]int64, l.words()), Decision{}
@@ -204,9 +208,12 @@ func TestCellsMove(t *testing.T) {
 				if !wanted(Hash(key(i))) {
 					continue
 				}
-				has, there := truth.Peek(now, l, key(i), Hash(key(i)), 1), to.Peek(now, l, key(i), Hash(key(i)), 1)
-				if there.Allowed && !has.Allowed || there.Remaining > has.Remaining || there.ResetAfter < has.ResetAfter {
-					t.Fatalf("%v of %v: %s has %+v, and %+v where it was moved to", c, l.Algorithm, key(i), has, there)
+				has, there := truth.Peek(now, l, key(i), Hash(key(i)), 1), to.Peek(now, l, key(i),
+					Hash(key(i)), 1)
+				if there.Allowed && !has.Allowed || there.Remaining > has.Remaining ||
+					there.ResetAfter < has.ResetAfter {
+					t.Fatalf("%v of %v: %s has %+v, and %+v where it was moved to", c, l.Algorithm,
+						key(i), has, there)
 				}
 			}
 			if from.Stats().Overflowed == 0 {
@@ -225,13 +232,15 @@ func TestNoRoomForWhatComes(t *testing.T) {
 	from := flooded(l, now, 0)
 	from.Take(now, l, "k", Hash("k"), 2000)
 	full := func() *Table {
-		to := flooded(mustBe(New(Spec{Name: "flood", Algorithm: GCRA, Limit: 5, Per: time.Hour})), now, 5000)
+		to := flooded(mustBe(New(Spec{Name: "flood", Algorithm: GCRA, Limit: 5, Per: time.Hour})),
+			now, 5000)
 		to.Guard(func(uint64) bool { return true }, func(uint64) bool { return true })
 		return to
 	}
 	entry := from.Entry(now, l, "k", Hash("k"))
 	cell := entry
-	cell.State = append([]byte{wireCell, 13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 1}[:2+8+6], entry.State...)
+	cell.State = append([]byte{wireCell, 13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 1}[:2+8+6],
+		entry.State...)
 	cell.State[1] = 8 + 6
 	for what, e := range map[string]Entry{"entry": entry, "cell": cell} {
 		to := full()
@@ -242,7 +251,10 @@ func TestNoRoomForWhatComes(t *testing.T) {
 		items := []Item{{l, "k", Hash("k"), Request{Cost: 1}}}
 		out := make([]Decision, 1)
 		to.TakeAll(now, items, out)
-		for _, d := range []Decision{to.Take(now, l, "k", Hash("k"), 1), to.Peek(now, l, "k", Hash("k"), 1), out[0]} {
+		for _, d := range []Decision{
+			to.Take(now, l, "k", Hash("k"), 1),
+			to.Peek(now, l, "k", Hash("k"), 1), out[0],
+		} {
 			if d != refused {
 				t.Errorf("%s: %+v", what, d)
 			}
@@ -295,7 +307,8 @@ func TestGrowthOverBlocks(t *testing.T) {
 		table.Take(now, log, fmt.Sprint(i), Hash(fmt.Sprint(i)), log.Limit)
 	}
 	if top := (st.capacity + st.spill + 3) * slotWords; st.low > top || st.count != 3 {
-		t.Fatalf("%d blocks from %d on, slots would grow to %d: the test does not show what it should", st.count, st.low, top)
+		t.Fatalf("%d blocks from %d on, slots would grow to %d: the test does not show what it "+
+			"should", st.count, st.low, top)
 	}
 	for i := range 3 {
 		table.Reset(now, log, fmt.Sprint(i), Hash(fmt.Sprint(i)))

@@ -16,13 +16,19 @@ import (
 // difference: a stated bucket decides as a gcra, a stated window as a fixed one from the first hit,
 // for as long as no more is given back than was taken.
 func TestStatedEqualsPlain(t *testing.T) {
-	for stated, plain := range map[limiter.Algorithm]limiter.Algorithm{limiter.StatedBucket: limiter.GCRA, limiter.StatedWindow: limiter.FixedWindow} {
+	for stated, plain := range map[limiter.Algorithm]limiter.Algorithm{
+		limiter.StatedBucket: limiter.GCRA, limiter.StatedWindow: limiter.FixedWindow,
+	} {
 		t.Run(stated.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				// An interval of whole nanoseconds: with a fraction, gcra rounds in time and a
 				// stated bucket in tokens.
-				spec := limiter.Spec{Name: "drawn", Algorithm: plain, Limit: rapid.Int64Range(1, 1000).Draw(t, "limit")}
-				spec.Per = time.Duration(spec.Limit * rapid.Int64Range(int64(limiter.MinPer), int64(time.Hour)).Draw(t, "interval"))
+				spec := limiter.Spec{
+					Name: "drawn", Algorithm: plain,
+					Limit: rapid.Int64Range(1, 1000).Draw(t, "limit"),
+				}
+				spec.Per = time.Duration(spec.Limit * rapid.Int64Range(int64(limiter.MinPer),
+					int64(time.Hour)).Draw(t, "interval"))
 				if plain == limiter.GCRA {
 					spec.Burst = rapid.Int64Range(0, 2000).Draw(t, "burst")
 				} else {
@@ -37,14 +43,16 @@ func TestStatedEqualsPlain(t *testing.T) {
 				now := start
 				for range rapid.IntRange(1, 40).Draw(t, "requests") {
 					now += limiter.Instant(rapid.OneOf(
-						rapid.Just(int64(0)), rapid.Int64Range(0, int64(spec.Per)/spec.Limit), rapid.Int64Range(0, int64(spec.Per)),
+						rapid.Just(int64(0)), rapid.Int64Range(0, int64(spec.Per)/spec.Limit),
+						rapid.Int64Range(0, int64(spec.Per)),
 						rapid.SampledFrom([]int64{int64(spec.Per), int64(spec.Per) / spec.Limit}),
 					).Draw(t, "step"))
 					if stated == limiter.StatedWindow {
 						now -= now % limiter.Instant(time.Millisecond) // where its windows begin
 					}
 					used := p.Capacity() - table.Peek(now, p, "k", 1, 0).Remaining
-					cost := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(-used, p.Capacity()+1)).Draw(t, "cost")
+					cost := rapid.OneOf(rapid.Just(int64(1)),
+						rapid.Int64Range(-used, p.Capacity()+1)).Draw(t, "cost")
 					got, want := other.Take(now, s, "k", 1, cost), table.Take(now, p, "k", 1, cost)
 					if got != want {
 						t.Fatalf("cost %d:\n got %+v\nwant %+v", cost, got, want)
@@ -62,7 +70,10 @@ func stated(limit int64, per time.Duration) func(*limiter.Spec) {
 // TestStatedWindow: the limit and the period are the request's, the count and the beginning are the
 // key's.
 func TestStatedWindow(t *testing.T) {
-	hour := limiter.Spec{Name: "stated", Algorithm: limiter.StatedWindow, Limit: 100, Per: time.Hour}
+	hour := limiter.Spec{
+		Name: "stated", Algorithm: limiter.StatedWindow, Limit: 100,
+		Per: time.Hour,
+	}
 	const t0 = time.Minute
 	transcript(t, hour, []row{
 		{t0, nil, 1, true, 99},
@@ -95,7 +106,10 @@ func TestStatedWindowOfACalendar(t *testing.T) {
 		return func(s *limiter.Spec) { s.Calendar, s.Per = c, 0 }
 	}
 	const t0 = 90 * time.Minute // 1970-01-01 01:30:00
-	transcript(t, limiter.Spec{Name: "calendar", Algorithm: limiter.StatedWindow, Limit: 10, Per: time.Hour}, []row{
+	transcript(t, limiter.Spec{
+		Name: "calendar", Algorithm: limiter.StatedWindow, Limit: 10,
+		Per: time.Hour,
+	}, []row{
 		{t0, by(limiter.Hours), 4, true, 6},
 		{t0 + 30*time.Minute - 1, by(limiter.Hours), 7, false, 6},
 		{t0 + 30*time.Minute, by(limiter.Hours), 7, true, 3}, // 02:00
@@ -115,7 +129,10 @@ func TestStatedWindowOfACalendar(t *testing.T) {
 // TestStatedWindowCredit: what is given back beyond what was taken may be taken on top of the
 // limit, in this window.
 func TestStatedWindowCredit(t *testing.T) {
-	transcript(t, limiter.Spec{Name: "credit", Algorithm: limiter.StatedWindow, Limit: 2, Per: time.Second}, []row{
+	transcript(t, limiter.Spec{
+		Name: "credit", Algorithm: limiter.StatedWindow, Limit: 2,
+		Per: time.Second,
+	}, []row{
 		{time.Minute, nil, -1, true, 3},
 		{time.Minute, nil, -1, true, 4},
 		{time.Minute, nil, 5, false, 4},
@@ -131,7 +148,10 @@ func TestStatedWindowCredit(t *testing.T) {
 // TestStatedBucket: what is in the bucket stays in it when the limit changes, as far as it fits.
 func TestStatedBucket(t *testing.T) {
 	const per = 9 * time.Second
-	transcript(t, limiter.Spec{Name: "stated", Algorithm: limiter.StatedBucket, Limit: 100, Per: per}, []row{
+	transcript(t, limiter.Spec{
+		Name: "stated", Algorithm: limiter.StatedBucket, Limit: 100,
+		Per: per,
+	}, []row{
 		{time.Minute, nil, 1, true, 99},
 		{time.Minute, stated(10, per), 1, true, 9},
 		{time.Minute, stated(10, per), 1, true, 8},
@@ -142,7 +162,10 @@ func TestStatedBucket(t *testing.T) {
 		{time.Minute + 90*time.Millisecond + per/2, stated(2, per), 2, false, 1},
 	})
 	// Thirds of a token add up, with any peeks in between.
-	transcript(t, limiter.Spec{Name: "thirds", Algorithm: limiter.StatedBucket, Limit: 10, Per: 30 * time.Second}, []row{
+	transcript(t, limiter.Spec{
+		Name: "thirds", Algorithm: limiter.StatedBucket, Limit: 10,
+		Per: 30 * time.Second,
+	}, []row{
 		{60 * time.Second, nil, 1, true, 9},
 		{61 * time.Second, nil, 1, true, 8},
 		{62 * time.Second, nil, 1, true, 7},
@@ -154,7 +177,10 @@ func TestStatedBucket(t *testing.T) {
 		{50 * time.Second, nil, 1, false, 0}, // a clock that goes back brings nothing
 		{96 * time.Second, nil, 0, true, 10},
 	})
-	transcript(t, limiter.Spec{Name: "back", Algorithm: limiter.StatedBucket, Limit: 10, Per: 10 * time.Second}, []row{
+	transcript(t, limiter.Spec{
+		Name: "back", Algorithm: limiter.StatedBucket, Limit: 10,
+		Per: 10 * time.Second,
+	}, []row{
 		{60 * time.Second, nil, 5, true, 5},
 		{55 * time.Second, nil, 1, true, 4},
 		{60 * time.Second, nil, 0, true, 4}, // the same seconds bring nothing twice
@@ -165,10 +191,16 @@ func TestStatedBucket(t *testing.T) {
 // TestStatedWaits: a refused caller is told when there will be room, also if the clock has gone
 // back.
 func TestStatedWaits(t *testing.T) {
-	l := mustNew(t, limiter.Spec{Name: "waits", Algorithm: limiter.StatedBucket, Limit: 10, Per: 10 * time.Second})
+	l := mustNew(t, limiter.Spec{
+		Name: "waits", Algorithm: limiter.StatedBucket, Limit: 10,
+		Per: 10 * time.Second,
+	})
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 	table.Take(start, l, "k", 1, 10)
-	for at, want := range map[time.Duration]time.Duration{0: 3 * time.Second, time.Second: 2 * time.Second, -5 * time.Second: 8 * time.Second} {
+	for at, want := range map[time.Duration]time.Duration{
+		0:           3 * time.Second,
+		time.Second: 2 * time.Second, -5 * time.Second: 8 * time.Second,
+	} {
 		if d := table.Peek(start.Add(at), l, "k", 1, 3); d.Allowed || d.RetryAfter != want {
 			t.Errorf("at %v: %+v, want %v", at, d, want)
 		}
@@ -187,14 +219,18 @@ func TestStatedTravels(t *testing.T) {
 			words = slices.Clone(state)
 			return false
 		})
-		for _, there := range []limiter.Instant{start.Add(-48 * time.Hour), start, start.Add(48 * time.Hour)} {
+		for _, there := range []limiter.Instant{
+			start.Add(-48 * time.Hour), start,
+			start.Add(48 * time.Hour),
+		} {
 			state, err := l.DecodeState(l.EncodeState(words, start), there)
 			if err != nil {
 				t.Fatal(err)
 			}
 			to := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 			to.Merge(there, l, "k", limiter.Hash("k"), state)
-			if d := to.Peek(there, l, "k", limiter.Hash("k"), 1); d.Allowed || d.Remaining != 0 || d.ResetAfter > time.Hour || d.ResetAfter < time.Hour-time.Millisecond {
+			if d := to.Peek(there, l, "k", limiter.Hash("k"), 1); d.Allowed || d.Remaining != 0 ||
+				d.ResetAfter > time.Hour || d.ResetAfter < time.Hour-time.Millisecond {
 				t.Errorf("%v, %v away: %+v", a, time.Duration(there-start), d)
 			}
 			if n := to.Sweep(there.Add(time.Hour-2*time.Millisecond), 100); n != 0 {
@@ -218,7 +254,9 @@ func TestStatedDrain(t *testing.T) {
 			if d := table.Take(start, l, "k", 1, 100); d.Allowed || d.Remaining != 10-first {
 				t.Errorf("%v: without the flag: %+v", a, d)
 			}
-			if d := table.Do(start, l, "k", 1, limiter.Request{Cost: 100, Drain: true}); d.Allowed || d.Remaining != 0 || d.Drained != 10-first {
+			if d := table.Do(start, l, "k", 1,
+				limiter.Request{Cost: 100, Drain: true}); d.Allowed || d.Remaining != 0 ||
+				d.Drained != 10-first {
 				t.Errorf("%v: %+v", a, d)
 			}
 			if d := table.Take(start, l, "k", 1, 1); d.Allowed {
@@ -236,7 +274,10 @@ func TestStatedDrain(t *testing.T) {
 func TestStatedNewcomersShareNoCell(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.StatedWindow, limiter.StatedBucket} {
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1, Shards: 1})
-		filler := mustNew(t, limiter.Spec{Name: "filler", Algorithm: limiter.GCRA, Limit: 2, Per: limiter.MaxPer})
+		filler := mustNew(t, limiter.Spec{
+			Name: "filler", Algorithm: limiter.GCRA, Limit: 2,
+			Per: limiter.MaxPer,
+		})
 		for i := 0; table.Stats().Overflowed == 0; i++ {
 			key := fmt.Sprint(i)
 			table.Take(start, filler, key, limiter.Hash(key), 1)

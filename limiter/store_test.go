@@ -39,7 +39,8 @@ func (st *store) check(t interface{ Fatalf(string, ...any) }) {
 		if !s.inlined() {
 			at := s.place()
 			blocks += s.blockSize()
-			if at < st.low || st.memory[at+s.blockSize()-1] != int64(s.mix())<<32|int64(s.blockSize()) {
+			if at < st.low ||
+				st.memory[at+s.blockSize()-1] != int64(s.mix())<<32|int64(s.blockSize()) {
 				t.Fatalf("slot %d has lost its block", i)
 			}
 		}
@@ -51,7 +52,8 @@ func (st *store) check(t interface{ Fatalf(string, ...any) }) {
 		t.Fatalf("%d slots are taken, %d counted", taken, st.count)
 	}
 	if blocks+st.garbage != st.blockWords() {
-		t.Fatalf("%d words in blocks and %d of garbage are not %d", blocks, st.garbage, st.blockWords())
+		t.Fatalf("%d words in blocks and %d of garbage are not %d", blocks, st.garbage,
+			st.blockWords())
 	}
 	if (st.capacity+st.spill)*slotWords > st.low && st.capacity > 0 {
 		t.Fatalf("%d slots reach into the blocks from %d", st.capacity+st.spill, st.low)
@@ -75,7 +77,12 @@ func TestStoreKeepsItsOrder(t *testing.T) {
 		now := Instant(1_700_000_000e9)
 		lengths := rapid.SampledFrom([]int{20, 60, 1100}).Draw(t, "longest key")
 		x := rapid.Uint64().Draw(t, "seed") | 1
-		draw := func(n int) int { x ^= x << 13; x ^= x >> 7; x ^= x << 17; return int(x % uint64(n)) }
+		draw := func(n int) int {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			return int(x % uint64(n))
+		}
 		for range rapid.IntRange(1, 1500).Draw(t, "steps") {
 			n := draw(900)
 			key := fmt.Sprintf("%d-%s", n, strings.Repeat("k", n*7%lengths))
@@ -92,9 +99,14 @@ func TestStoreKeepsItsOrder(t *testing.T) {
 			case 2:
 				now += Instant(draw(int(time.Second / 5)))
 			case 3:
-				table.Merge(now, l, key, hash, []int64{int64(now) + int64(draw(1e9)), int64(draw(5)), int64(draw(5))})
+				table.Merge(now, l, key, hash,
+					[]int64{int64(now) + int64(draw(1e9)), int64(draw(5)), int64(draw(5))})
 			case 4:
-				items := []Item{{l, key, hash, Request{Cost: int64(draw(5))}}, {l, key + "x", hash, Request{Cost: int64(draw(9))}}, {limits[draw(len(limits))], key, hash, Request{Cost: 1}}}
+				items := []Item{
+					{l, key, hash, Request{Cost: int64(draw(5))}},
+					{l, key + "x", hash, Request{Cost: int64(draw(9))}},
+					{limits[draw(len(limits))], key, hash, Request{Cost: 1}},
+				}
 				table.TakeAll(now, items, make([]Decision, 3))
 			default:
 				table.Take(now, l, key, hash, int64(k%5)-1)
@@ -127,7 +139,8 @@ func (t *Table) check(tt interface{ Fatalf(string, ...any) }) {
 	}
 	for r := range t.rules.index.Load().all {
 		if r.live.Load() != live[r.id] {
-			tt.Fatalf("limit %s has %d entries and counts %d", r.limit.Load().Name, live[r.id], r.live.Load())
+			tt.Fatalf("limit %s has %d entries and counts %d", r.limit.Load().Name, live[r.id],
+				r.live.Load())
 		}
 		delete(live, r.id)
 	}
@@ -148,7 +161,8 @@ func TestCacheLines(t *testing.T) {
 	for i := range table.shards {
 		s := &table.shards[i]
 		for what, p := range map[string]unsafe.Pointer{
-			"shard": unsafe.Pointer(s), "slots": unsafe.Pointer(&s.entries.slots[0]), "sketch": unsafe.Pointer(&table.place.sketches[i].cells.slots[0]),
+			"shard": unsafe.Pointer(s), "slots": unsafe.Pointer(&s.entries.slots[0]),
+			"sketch": unsafe.Pointer(&table.place.sketches[i].cells.slots[0]),
 		} {
 			if uintptr(p)%64 != 0 {
 				t.Errorf("the %s of shard %d begin within a cache line", what, i)
@@ -180,7 +194,8 @@ func TestBudget(t *testing.T) {
 		if c.Bytes == 0 {
 			budget = DefaultBytes
 		}
-		if int64(words)*8 > budget || int64(words)*8 < budget*9/10 || n&(n-1) != 0 || table.Stats().Budget != budget {
+		if int64(words)*8 > budget || int64(words)*8 < budget*9/10 || n&(n-1) != 0 ||
+			table.Stats().Budget != budget {
 			t.Errorf("%+v: %d shards of %d bytes", c, n, words*8/n)
 		}
 	}
@@ -195,7 +210,8 @@ func TestNoHomeBehindTheLast(t *testing.T) {
 	r := table.rules.learn(l, table.shards)
 	n := 0
 	for i := range 1000 {
-		if !st.insert(5, table.rules.index.Load(), &owner{mix: ^uint32(0), rule: r.id, key: fmt.Sprint(i), cells: 1}, []int64{1 << 60}) {
+		if !st.insert(5, table.rules.index.Load(),
+			&owner{mix: ^uint32(0), rule: r.id, key: fmt.Sprint(i), cells: 1}, []int64{1 << 60}) {
 			break
 		}
 		n++
@@ -236,9 +252,11 @@ func TestOneMixTwoLimits(t *testing.T) {
 func TestShrinkLeavesClusters(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	st, index := &table.shards[0].entries, table.rules.index.Load()
-	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})), table.shards)
+	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})),
+		table.shards)
 	put := func(mix uint32, key string) {
-		if !st.insert(5, index, &owner{mix: mix, rule: r.id, key: key, cells: 1}, []int64{1 << 60}) {
+		if !st.insert(5, index, &owner{mix: mix, rule: r.id, key: key, cells: 1},
+			[]int64{1 << 60}) {
 			t.Fatalf("no room for %s", key)
 		}
 	}
@@ -273,14 +291,16 @@ func TestShrinkLeavesClusters(t *testing.T) {
 func TestGrowthWritesWhereEntriesStand(t *testing.T) {
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
 	st, index := &table.shards[0].entries, table.rules.index.Load()
-	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})), table.shards)
+	r := table.rules.learn(mustBe(New(Spec{Name: "x", Algorithm: GCRA, Limit: 1, Per: time.Hour})),
+		table.shards)
 	const untouched = 7
 	for i := range st.slots {
 		st.slots[i].body[bodyWords-1] = untouched
 	}
 	last := 0
 	for i := range uint32(6000) {
-		if !st.insert(5, index, &owner{mix: i*0x9e3779b1 | 1, rule: r.id, key: "k", cells: 1}, []int64{1 << 60}) {
+		if !st.insert(5, index, &owner{mix: i*0x9e3779b1 | 1, rule: r.id, key: "k", cells: 1},
+			[]int64{1 << 60}) {
 			t.Fatalf("no room for entry %d", i)
 		}
 		last = max(last, st.end())
@@ -288,7 +308,8 @@ func TestGrowthWritesWhereEntriesStand(t *testing.T) {
 	st.check(t)
 	for i := last; i < len(st.slots); i++ {
 		if st.slots[i].body[bodyWords-1] != untouched {
-			t.Fatalf("slot %d was written to, where no entry ever stood behind slot %d; %d homes", i, last, st.capacity)
+			t.Fatalf("slot %d was written to, where no entry ever stood behind slot %d; %d homes",
+				i, last, st.capacity)
 		}
 	}
 }
@@ -339,7 +360,8 @@ func TestRuleIsReclaimed(t *testing.T) {
 	for !r.dead.Load() {
 		runtime.Gosched()
 	}
-	s.entries.insert(5, s.rules.index.Load(), &owner{mix: 1, rule: r.id, key: "k", cells: 1}, []int64{1 << 60})
+	s.entries.insert(5, s.rules.index.Load(), &owner{mix: 1, rule: r.id, key: "k", cells: 1},
+		[]int64{1 << 60})
 	s.mu.Unlock()
 	other := <-done
 	if kept := table.rules.index.Load().find(limit(7)); kept != r || r.dead.Load() {
@@ -372,7 +394,8 @@ func TestRuleIsReclaimed(t *testing.T) {
 	table.check(t)
 
 	// The number is used again, and a holder of the old rule finds nothing.
-	if again := table.rules.index.Load().find(limit(7)); again == r || !r.gone.Load() || again.gone.Load() {
+	if again := table.rules.index.Load().find(limit(7)); again == r || !r.gone.Load() ||
+		again.gone.Load() {
 		t.Error("a reclaimed rule is in use")
 	}
 	other = table.rules.learn(limit(maxRules+1), table.shards)
@@ -381,12 +404,14 @@ func TestRuleIsReclaimed(t *testing.T) {
 	}
 	x := target{rule: other, limit: other.limit.Load(), mix: 9, key: "k"}
 	s.mu.Lock()
-	s.entries.insert(5, s.rules.index.Load(), &owner{mix: x.mix, rule: other.id, key: x.key, cells: 1}, []int64{1 << 60})
+	s.entries.insert(5, s.rules.index.Load(),
+		&owner{mix: x.mix, rule: other.id, key: x.key, cells: 1}, []int64{1 << 60})
 	_, _, known := s.read(5, &x)
 	x.rule = r
 	_, _, taken := s.read(5, &x)
 	s.mu.Unlock()
 	if !known || taken {
-		t.Errorf("an entry of the rule that has the number now is found: %v, by the one that had it: %v", known, taken)
+		t.Errorf("an entry of the rule that has the number now is found: %v, by the one that had "+
+			"it: %v", known, taken)
 	}
 }

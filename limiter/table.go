@@ -85,13 +85,17 @@ func NewTable(c TableConfig) *Table {
 	c.Bytes = max(c.Bytes, MinBytes)
 	n := min(max(c.Shards, 1), maxShards)
 	if c.Shards == 0 {
-		n = int(min(max(c.Bytes/shardBytes, int64(16*runtime.GOMAXPROCS(0))), maxShards, c.Bytes/(2*minShardBytes)))
+		n = int(min(max(c.Bytes/shardBytes, int64(16*runtime.GOMAXPROCS(0))), maxShards,
+			c.Bytes/(2*minShardBytes)))
 	}
 	shift := bits.Len(uint(n - 1))
 	for c.Bytes>>shift < minShardBytes {
 		shift--
 	}
-	t := &Table{budget: c.Bytes, shards: make([]shard, 1<<shift), views: make([]storeView, 1<<shift)}
+	t := &Table{
+		budget: c.Bytes, shards: make([]shard, 1<<shift),
+		views: make([]storeView, 1<<shift),
+	}
 	t.place = newPlacement(c.Seed, uint(64-shift), 1<<shift)
 	t.rules.index.Store(newRuleIndex(16))
 
@@ -203,7 +207,9 @@ func (t *Table) Peek(now Instant, l *Limit, key string, hash uint64, cost int64)
 }
 
 // PeekRequest is what Do would answer. It never writes.
-func (t *Table) PeekRequest(now Instant, l *Limit, key string, hash uint64, r Request) (d Decision) {
+func (t *Table) PeekRequest(
+	now Instant, l *Limit, key string, hash uint64, r Request,
+) (d Decision) {
 	t.peek(now, l, key, hash, &r, &d)
 	return d
 }

@@ -27,22 +27,43 @@ var inProcess = Row{
 	contestants: []contestant{
 		{name: Base, start: itself("node")},
 		{name: embeddedName, start: itself("embedded")},
-		{name: gubernatorName, builds: gubernatorSource, start: func(p *Programs) (*running, error) {
-			return &running{program: []string{filepath.Join(p.Dir, gubernatorSource.name), inprocess.Verb, "v1"}}, nil
-		}},
+		{
+			name: gubernatorName, builds: gubernatorSource,
+			start: func(p *Programs) (*running, error) {
+				return &running{program: []string{
+					filepath.Join(p.Dir, gubernatorSource.name),
+					inprocess.Verb, "v1",
+				}}, nil
+			},
+		},
 	},
 	points:  closed(1, 64),
 	measure: measureElsewhere,
 	Tables: []contest.Table{
-		{Title: "Decisions a second", Short: "decisions/s", Figure: inprocess.Speed, Better: contest.More},
-		{Title: "CPU of a decision, µs", Short: "CPU, µs", Figure: inprocess.CPU, Digits: 2, Better: contest.Less},
-		{Title: "Allocations of a decision", Short: "allocations", Figure: inprocess.Allocations, Digits: 2},
-		{Title: "Bytes that a decision allocates", Short: "bytes allocated", Figure: inprocess.Bytes},
+		{
+			Title: "Decisions a second", Short: "decisions/s", Figure: inprocess.Speed,
+			Better: contest.More,
+		},
+		{
+			Title: "CPU of a decision, µs", Short: "CPU, µs", Figure: inprocess.CPU, Digits: 2,
+			Better: contest.Less,
+		},
+		{
+			Title: "Allocations of a decision", Short: "allocations", Figure: inprocess.Allocations,
+			Digits: 2,
+		},
+		{
+			Title: "Bytes that a decision allocates", Short: "bytes allocated",
+			Figure: inprocess.Bytes,
+		},
 	},
 	Aims: []contest.Aim{
 		faster("in process through Node.Check, owner-local, 1 caller", "1 × 1", 40, gubernatorName),
 		faster("… 64 callers", "64 × 1", 40, gubernatorName),
-		{Work: "… its allocations", Job: contest.Job{Contestant: Base, Point: "1 × 1"}, Figure: inprocess.Allocations, Better: contest.Less, Want: 1},
+		{
+			Work: "… its allocations", Job: contest.Job{Contestant: Base, Point: "1 × 1"},
+			Figure: inprocess.Allocations, Better: contest.Less, Want: 1,
+		},
 	},
 }
 
@@ -53,9 +74,12 @@ func itself(what string) func(*Programs) (*running, error) {
 }
 
 // measureElsewhere runs the contestant's program, which measures itself.
-func measureElsewhere(r *running, p Point, d time.Duration, _ io.Writer) (map[string]float64, error) {
+func measureElsewhere(
+	r *running, p Point, d time.Duration, _ io.Writer,
+) (map[string]float64, error) {
 	var out, said bytes.Buffer
-	cmd := exec.Command(r.program[0], append(append([]string{}, r.program[1:]...), strconv.Itoa(p.Callers), d.String())...)
+	cmd := exec.Command(r.program[0], append(append([]string{}, r.program[1:]...),
+		strconv.Itoa(p.Callers), d.String())...)
 	cmd.Stdout, cmd.Stderr = &out, &said
 	others, err := contest.Watch(cmd)
 	if err != nil {
@@ -77,7 +101,10 @@ func InProcess(args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return fmt.Errorf("%s wants node or embedded, callers and time", inprocess.Verb)
 	}
-	spec := limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 8_000_000, Per: 8000 * time.Hour}
+	spec := limiter.Spec{
+		Name: "big", Algorithm: limiter.GCRA, Limit: 8_000_000,
+		Per: 8000 * time.Hour,
+	}
 	switch args[0] {
 	case "node":
 		n, err := lone(spec)
@@ -124,7 +151,10 @@ func lone(spec limiter.Spec) (*cluster.Node, error) {
 	me := cluster.Member{ID: "bench", Boot: 1, State: cluster.StateActive}
 	n, err := cluster.New(cluster.Config{
 		ID: me.ID, Boot: me.Boot, Clock: clock, Table: limiter.NewTable(limiter.TableConfig{}),
-		Network: peer.NewLines(peer.LinesConfig{ID: me.ID, Boot: me.Boot, Cluster: "bench", Clock: clock}),
+		Network: peer.NewLines(peer.LinesConfig{
+			ID: me.ID, Boot: me.Boot, Cluster: "bench",
+			Clock: clock,
+		}),
 	})
 	if err != nil {
 		return nil, err

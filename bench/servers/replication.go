@@ -30,7 +30,8 @@ const (
 // replication is three nodes that copy changes to heirs, beside three that send empty copies. All
 // are this program (Member), since penstock has no such switch.
 var replication = Row{
-	Name: "replication", Title: "What replication and handover cost: three nodes, any key, Gubernator's API",
+	Name: "replication", Title: "What replication and handover cost: three nodes, any key, " +
+		"Gubernator's API",
 	contestants: []contestant{
 		{name: Base, start: members(true)},
 		{name: withoutName, start: members(false)},
@@ -77,18 +78,27 @@ func Member(args []string) error {
 		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	me := cluster.Member{ID: args[0], Boot: uint64(time.Now().UnixNano()), PeerAddr: args[2], GRPCAddr: args[3], State: cluster.StateJoining}
+	me := cluster.Member{
+		ID: args[0], Boot: uint64(time.Now().UnixNano()), PeerAddr: args[2],
+		GRPCAddr: args[3], State: cluster.StateJoining,
+	}
 	var join []string
 	if args[4] != "none" {
 		join = []string{args[4]}
 	}
 	clock := clock.New()
-	peers := peer.NewLines(peer.LinesConfig{ID: me.ID, Boot: me.Boot, Cluster: "penstock", Clock: clock, Logger: quiet})
+	peers := peer.NewLines(peer.LinesConfig{
+		ID: me.ID, Boot: me.Boot, Cluster: "penstock",
+		Clock: clock, Logger: quiet,
+	})
 	var network cluster.Network = peers
 	if args[5] == "empty" {
 		network = emptyCopies{peers}
 	}
-	node, err := cluster.New(cluster.Config{ID: me.ID, Boot: me.Boot, Clock: clock, Network: network, Table: limiter.NewTable(limiter.TableConfig{})})
+	node, err := cluster.New(cluster.Config{
+		ID: me.ID, Boot: me.Boot, Clock: clock,
+		Network: network, Table: limiter.NewTable(limiter.TableConfig{}),
+	})
 	if err != nil {
 		return err
 	}
@@ -97,7 +107,10 @@ func Member(args []string) error {
 	node.Start()
 	failed := make(chan error, 2)
 	go func() {
-		failed <- peer.NewServer(peer.ServerConfig{Node: node, Cluster: "penstock", Clock: clock}).Serve(between)
+		failed <- peer.NewServer(peer.ServerConfig{
+			Node: node, Cluster: "penstock",
+			Clock: clock,
+		}).Serve(between)
 	}()
 	go func() { failed <- rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock}).Serve(door) }()
 	g, err := gossip.Start(ctx, gossip.Config{
@@ -111,7 +124,9 @@ func Member(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(g.Wait(ctx), g.Enter(ctx, node, founders), g.SetState(cluster.StateActive)); err != nil {
+	if err := errors.Join(
+		g.Wait(ctx), g.Enter(ctx, node, founders), g.SetState(cluster.StateActive),
+	); err != nil {
 		return err
 	}
 	select {
@@ -165,7 +180,8 @@ func startMembers(p *Programs, copies bool) (r *running, doors []string, seed st
 	sends, seed := map[bool]string{true: "copies", false: "empty"}[copies], "none"
 	for i := range n {
 		gossip, peer, door := addrs[3*i], addrs[3*i+1], addrs[3*i+2]
-		s, err := p.start(p.Self, nil, MemberVerb, fmt.Sprintf("n%d", i+1), gossip, peer, door, seed, sends)
+		s, err := p.start(p.Self, nil, MemberVerb, fmt.Sprintf("n%d", i+1), gossip, peer, door,
+			seed, sends)
 		if err != nil {
 			return r, nil, "", err
 		}
@@ -206,7 +222,8 @@ func visit(p *Programs, seed string, ending <-chan struct{}) error {
 		if err != nil {
 			return err
 		}
-		s, err := p.start("penstock", nil, "serve", "--name", "visitor", "--gossip", addrs[0], "--peer", addrs[1], "--grpc", addrs[2],
+		s, err := p.start("penstock", nil, "serve", "--name", "visitor", "--gossip", addrs[0],
+			"--peer", addrs[1], "--grpc", addrs[2],
 			"--http", "off", "--redis", "off", "--join", seed)
 		if err != nil {
 			return err

@@ -37,19 +37,28 @@ func node(t *testing.T) http.Handler {
 	}
 	clock := clock.New()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock, Network: peer.NewLines(peer.LinesConfig{ID: "n1", Boot: 1, Clock: clock}),
+		ID: "n1", Boot: 1, Clock: clock, Network: peer.NewLines(peer.LinesConfig{
+			ID: "n1", Boot: 1,
+			Clock: clock,
+		}),
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive}})
+	view, err := cluster.NewView("n1", []cluster.Member{{
+		ID: "n1", Boot: 1,
+		State: cluster.StateActive,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.SetView(view)
 	n.SetLimits(set.Limits)
-	return rpc.NewHTTP(rpc.HTTPConfig{Node: n, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
+	return rpc.NewHTTP(rpc.HTTPConfig{
+		Node:           n,
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+	})
 }
 
 func TestCaddyfile(t *testing.T) {
@@ -77,7 +86,8 @@ func TestCaddyfile(t *testing.T) {
 	config = strings.Replace(config, "http://127.0.0.1:8080", "http://"+site, 1)
 	config = strings.Replace(config, "admin off", "admin off\n\tlog {\n\t\tlevel ERROR\n\t}", 1)
 
-	json, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(config), map[string]any{"filename": "Caddyfile"})
+	json, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(config),
+		map[string]any{"filename": "Caddyfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +128,15 @@ func TestCaddyfile(t *testing.T) {
 	}
 	for i := range 20 {
 		answer, body := ask("POST", fmt.Sprint("/page?n=", i), "alice")
-		if answer.StatusCode != 200 || body != "Behind the gate" || answer.Header.Get("RateLimit") == "" {
+		if answer.StatusCode != 200 || body != "Behind the gate" ||
+			answer.Header.Get("RateLimit") == "" {
 			t.Fatalf("%d: %d %q %v", i, answer.StatusCode, body, answer.Header)
 		}
 	}
 	answer, body := ask("POST", "/page", "alice")
-	if answer.StatusCode != 429 || body != "Too many requests.\n" || answer.Header.Get("Retry-After") == "" || answer.Header.Get("X-Ratelimit-Remaining") != "0" {
+	if answer.StatusCode != 429 || body != "Too many requests.\n" ||
+		answer.Header.Get("Retry-After") == "" ||
+		answer.Header.Get("X-Ratelimit-Remaining") != "0" {
 		t.Errorf("the next: %d %q %v", answer.StatusCode, body, answer.Header)
 	}
 	for _, other := range [][2]string{{"/page", "bob"}, {"/other", "alice"}} {
@@ -131,7 +144,8 @@ func TestCaddyfile(t *testing.T) {
 			t.Errorf("%v: %d", other, answer.StatusCode)
 		}
 	}
-	if answer, body := ask("GET", "/page", ""); answer.StatusCode != 400 || !strings.Contains(body, "X-User") {
+	if answer, body := ask("GET", "/page", ""); answer.StatusCode != 400 ||
+		!strings.Contains(body, "X-User") {
 		t.Errorf("without a name: %d %s", answer.StatusCode, body)
 	}
 	// The contract, as this Caddy keeps it.
@@ -139,7 +153,9 @@ func TestCaddyfile(t *testing.T) {
 		t.Errorf("%d questions", len(questions))
 	}
 	q := questions[0]
-	if q.Method != http.MethodGet || q.Header.Get("X-Forwarded-Method") != "POST" || q.Header.Get("X-Forwarded-Uri") != "/page?n=0" || q.Header.Get("X-Forwarded-For") != "127.0.0.1" {
+	if q.Method != http.MethodGet || q.Header.Get("X-Forwarded-Method") != "POST" ||
+		q.Header.Get("X-Forwarded-Uri") != "/page?n=0" ||
+		q.Header.Get("X-Forwarded-For") != "127.0.0.1" {
 		t.Errorf("%s %s %v", q.Method, q.URL, q.Header)
 	}
 }

@@ -72,7 +72,10 @@ func validate(t *testing.T, m proto.Message) {
 		m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 			switch {
 			case f.IsMap() && f.MapValue().Message() != nil:
-				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool { walk(v.Message()); return true })
+				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+					walk(v.Message())
+					return true
+				})
 			case f.IsList() && f.Message() != nil:
 				for i := range v.List().Len() {
 					walk(v.List().Get(i).Message())
@@ -122,15 +125,20 @@ type request struct{ method, path, address, user string }
 
 // descriptors does what Envoy does with the actions of a route: each rate limit is a descriptor,
 // unless one of its actions finds nothing in the request.
-func descriptors(t *testing.T, host *routev3.VirtualHost, r request) (out []*commonv3.RateLimitDescriptor) {
+func descriptors(
+	t *testing.T, host *routev3.VirtualHost, r request,
+) (out []*commonv3.RateLimitDescriptor) {
 	t.Helper()
 	for _, route := range host.Routes {
-		if p := route.Match.GetPath(); p != "" && p != r.path || !strings.HasPrefix(r.path, route.Match.GetPrefix()) {
+		if p := route.Match.GetPath(); p != "" && p != r.path ||
+			!strings.HasPrefix(r.path, route.Match.GetPrefix()) {
 			continue
 		}
 		limits := route.GetRoute().RateLimits
 		own := new(ratelimitfilterv3.RateLimitPerRoute)
-		if err := route.TypedPerFilterConfig["envoy.filters.http.ratelimit"].UnmarshalTo(own); err != nil {
+		if err := route.TypedPerFilterConfig["envoy.filters.http.ratelimit"].UnmarshalTo(
+			own,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if own.VhRateLimits == ratelimitfilterv3.RateLimitPerRoute_INCLUDE {
@@ -149,7 +157,9 @@ func descriptors(t *testing.T, host *routev3.VirtualHost, r request) (out []*com
 					e.Key, e.Value = x.RequestHeaders.DescriptorKey, r.user
 				case *routev3.RateLimit_Action_HeaderValueMatch_:
 					e.Key = x.HeaderValueMatch.DescriptorKey
-					if strings.Contains(x.HeaderValueMatch.Headers[0].GetStringMatch().GetSafeRegex().Regex, r.method) {
+					if strings.Contains(
+						x.HeaderValueMatch.Headers[0].GetStringMatch().GetSafeRegex().Regex,
+						r.method) {
 						e.Value = x.HeaderValueMatch.DescriptorValue
 					}
 				default:
@@ -175,13 +185,19 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	node, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: noon{}, Network: peer.NewLines(peer.LinesConfig{ID: "n1", Boot: 1, Clock: clock.New()}),
+		ID: "n1", Boot: 1, Clock: noon{}, Network: peer.NewLines(peer.LinesConfig{
+			ID: "n1", Boot: 1,
+			Clock: clock.New(),
+		}),
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive}})
+	view, err := cluster.NewView("n1", []cluster.Member{{
+		ID: "n1", Boot: 1,
+		State: cluster.StateActive,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +208,8 @@ func TestLimits(t *testing.T) {
 		t.Helper()
 		d := descriptors(t, host, r)
 		for range times {
-			out, err := door.ShouldRateLimit(context.Background(), &ratelimitv3.RateLimitRequest{Domain: domain, Descriptors: d})
+			out, err := door.ShouldRateLimit(context.Background(),
+				&ratelimitv3.RateLimitRequest{Domain: domain, Descriptors: d})
 			if err != nil {
 				t.Fatal(err)
 			}

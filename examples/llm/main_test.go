@@ -22,7 +22,10 @@ func node(t *testing.T) *client.Client {
 	t.Helper()
 	clock := clock.New()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock, Network: peer.NewLines(peer.LinesConfig{ID: "n1", Boot: 1, Cluster: "test", Clock: clock}),
+		ID: "n1", Boot: 1, Clock: clock, Network: peer.NewLines(peer.LinesConfig{
+			ID: "n1", Boot: 1,
+			Cluster: "test", Clock: clock,
+		}),
 		Table: limiter.NewTable(limiter.TableConfig{}),
 	})
 	if err != nil {
@@ -38,7 +41,10 @@ func node(t *testing.T) *client.Client {
 		}
 	}
 	n.SetLimits(limits)
-	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive}})
+	v, err := cluster.NewView("n1", []cluster.Member{{
+		ID: "n1", Boot: 1,
+		State: cluster.StateActive,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +70,8 @@ func TestProxy(t *testing.T) {
 	model := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		d, err := limits.Peek(r.Context(), "tokens", "a", 0)
 		if err != nil || d.Remaining > 1500 {
-			t.Errorf("while the model works %d tokens are left, %v: the estimate does not count", d.Remaining, err)
+			t.Errorf("while the model works %d tokens are left, %v: the estimate does not count",
+				d.Remaining, err)
 		}
 		fmt.Fprintf(rw, `{"choices":[]%s}`, usage)
 	}))
@@ -87,7 +94,8 @@ func TestProxy(t *testing.T) {
 		{``, 100, 429, "requests: 0 of 3", 691}, // and no tokens are
 	} {
 		usage = row.usage
-		r, _ := http.NewRequest("POST", p.URL, strings.NewReader(fmt.Sprintf(`{"max_tokens":%4d,"messages":[]}`, row.maxTokens)))
+		r, _ := http.NewRequest("POST", p.URL,
+			strings.NewReader(fmt.Sprintf(`{"max_tokens":%4d,"messages":[]}`, row.maxTokens)))
 		r.Header.Set("X-Team", "a")
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -96,10 +104,12 @@ func TestProxy(t *testing.T) {
 		text := make([]byte, 200)
 		n, _ := answer.Body.Read(text)
 		answer.Body.Close()
-		if answer.StatusCode != row.status || !strings.Contains(string(text[:n]), row.text) || (answer.Header.Get("Retry-After") != "") != (row.status == 429) {
+		if answer.StatusCode != row.status || !strings.Contains(string(text[:n]), row.text) ||
+			(answer.Header.Get("Retry-After") != "") != (row.status == 429) {
 			t.Errorf("%+v: %s %s", row, answer.Status, text[:n])
 		}
-		if d, err := limits.Peek(t.Context(), "tokens", "a", 0); err != nil || d.Remaining != row.left {
+		if d, err := limits.Peek(t.Context(), "tokens", "a", 0); err != nil ||
+			d.Remaining != row.left {
 			t.Errorf("%+v: %d tokens are left, %v", row, d.Remaining, err)
 		}
 	}
