@@ -11,5 +11,5 @@
 //   - An error of one request is in its response, and others are decided.
 //
 // A call takes its memory with it from the bytes that are read to those that are written (call.go,
-// writer.go). rpc/DESIGN.md has in its points 11 to 13 and 20 why, and all differences.
+// writer.go). rpc/DESIGN.md says why, and lists all differences.
 package gubernator

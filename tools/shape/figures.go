@@ -142,7 +142,7 @@ func (t *tree) methodsOf(room, name string) figure {
 
 var who = regexp.MustCompile(`\b([Ww]ho|[Ww]hom|[Ww]hose|[Ww]hoever)\b`)
 
-// hangingWho counts who, whom, whose and whoever in prose: most of them hide the noun that does it.
+// hangingWho counts the pronouns of the pattern above in prose: most of them hide the noun.
 func (t *tree) hangingWho() figure {
 	f := figure{name: "words of prose that are who, whom, whose or whoever"}
 	for _, p := range t.pages {
