@@ -59,13 +59,20 @@ var arrows = map[string]string{
 	"rpc -> rpc/door":       "what all doors share: faults, rights, limits brought along, metrics",
 	"rpc -> rpc/gubernator": "its door is registered beside the others, and its JSON is a page",
 
-	"rpc -> rpc/peer":   "the id of a hold says its limit as frames do",
-	"rpc -> rpc/wire":   "messages with a thousand items are read and written by hand",
-	"rpc -> rpc/clock":  "doors and lines read the node's clock",
-	"rpc -> rpc/access": "every door asks what its client may do",
-	"rpc -> rpc/audit":  "what clients change is recorded",
-	"rpc -> rpc/fair":   "a client that asks for more than its share is refused",
-	"rpc -> rpc/ui":     "the page of a node",
+	"rpc -> rpc/peer":    "the id of a hold says its limit as frames do",
+	"rpc -> rpc/wire":    "messages with a thousand items are read and written by hand",
+	"rpc -> rpc/clock":   "doors and lines read the node's clock",
+	"rpc -> rpc/access":  "every door asks what its client may do",
+	"rpc -> rpc/audit":   "what clients change is recorded",
+	"rpc -> rpc/fair":    "a client that asks for more than its share is refused",
+	"rpc -> rpc/ui":      "the page of a node",
+	"rpc -> rpc/catalog": "doors put limits at all nodes",
+
+	"rpc/peer -> rpc/catalog": "what nodes say of limits that were put travels beside asks",
+
+	"rpc/catalog -> cluster":        "limits that were put are in force at the node",
+	"rpc/catalog -> limiter":        "… as limits",
+	"rpc/catalog -> limiter/policy": "… which are kept as files have them",
 
 	"rpc/clock -> limiter": "instants are limiter's",
 
@@ -129,6 +136,7 @@ var arrows = map[string]string{
 	"embedded -> rpc/clock":      "… its clock among them",
 	"embedded -> rpc/door":       "… and what opens a door",
 	"embedded -> rpc/peer":       "… and lines to other nodes",
+	"embedded -> rpc/catalog":    "… and hears of limits that are put at other nodes",
 	"embedded -> rpc/client":     "it answers as a client does, so that a program can have either",
 
 	"sim -> cluster":        "the imagined world runs the real node",
@@ -152,6 +160,7 @@ var arrows = map[string]string{
 	"cmd/node -> rpc/peer":       "wiring",
 	"cmd/node -> rpc/redis":      "wiring",
 	"cmd/node -> rpc/access":     "wiring",
+	"cmd/node -> rpc/catalog":    "wiring",
 	"cmd/node -> rpc/audit":      "wiring",
 	"cmd/node -> rpc/fair":       "wiring",
 	"cmd/node -> rpc/client":     "the verbs that ask a running node",
@@ -238,6 +247,7 @@ var walls = map[string]string{
 	"proto -> *": "generated messages stand alone",
 
 	"rpc -> cluster/gossip": "doors serve whatever View the node has",
+	"rpc/catalog -> *":      "the log knows the node and how limits are written; peer carries it",
 	"rpc -> limiter/policy": "limits reach the doors through the node, whatever file they came from",
 	"rpc -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
 		"adds the door",

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -10,31 +9,20 @@ import (
 	"penstock/limiter/rules"
 )
 
-// MaxPut bounds the limits that PutLimit makes.
-const MaxPut = 1000
-
-var (
-	// ErrGiven: a name belongs to SetLimits, so to a file, and is not changed by hand.
-	ErrGiven = errors.New("name: a limit of this name comes from a file; change it there")
-	// ErrNotPut: there is no limit of that name.
-	ErrNotPut = errors.New("name: no limit of this name was put here")
-	// ErrManyPut: MaxPut limits were put.
-	ErrManyPut = errors.New("limit: 1000 limits were put here already, which is the most; delete some, or write them into a file")
-)
-
 // catalog is the limits and rules in force at one node. It owns them and their lock. A set of limits
 // is never changed: a new one takes its place, so a request reads one set from beginning to end.
 type catalog struct {
-	limits  atomic.Pointer[Limits]                  // in force: given, and of put what given has no name of
+	limits  atomic.Pointer[Limits]                  // in force: put, and of given what put has no name of
 	inForce atomic.Pointer[map[string]limitInForce] // limits, with the tallies of their answers
 	rules   atomic.Pointer[rules.Set]
 	counts  *Stats
 
 	limitsHash, rulesHash atomic.Uint64 // see LimitsHash
 
+	put atomic.Pointer[Limits] // by PutLimits; changed under setting
+
 	setting sync.Mutex // guards below; held alone
 	given   Limits     // by SetLimits
-	put     Limits     // by PutLimit
 }
 
 // begin makes a catalog without limits, whose answers s counts.
@@ -48,69 +36,50 @@ func (c *catalog) begin(s *Stats) {
 // Limits are the named limits in force.
 func (c *catalog) Limits() Limits { return *c.limits.Load() }
 
-// SetLimits replaces the named limits, but for those that PutLimit made: of these, it takes the
-// place of those whose names it has. Counters of limits that keep name, algorithm and window live
-// on.
+// SetLimits replaces the named limits of files. Counters of limits that keep name, algorithm and
+// window live on.
 func (c *catalog) SetLimits(l Limits) {
 	c.setting.Lock()
 	defer c.setting.Unlock()
 	c.given = l
 	c.limitsHash.Store(hashLimits(l))
-	for name := range l {
-		delete(c.put, name)
-	}
 	c.uniteLimitsLocked()
 }
 
-// PutLimit makes a named limit, or replaces one that it made before. It is this node's alone:
-// others need it if they are to be asked under that name, and not to decide. The error is ErrGiven
-// or ErrManyPut.
-func (c *catalog) PutLimit(l *limiter.Limit) (replaced bool, err error) {
+// PutLimits replaces the limits that were put at all nodes, beside those of files. Where both have
+// a name, the limit that was put is in force, also for the rules of files. So all nodes decide by
+// it, whichever files they have.
+func (c *catalog) PutLimits(l Limits) {
 	c.setting.Lock()
 	defer c.setting.Unlock()
-	_, replaced = c.put[l.Name]
-	switch {
-	case c.given[l.Name] != nil:
-		return false, ErrGiven
-	case !replaced && len(c.put) == MaxPut:
-		return false, ErrManyPut
-	case c.put == nil:
-		c.put = Limits{}
-	}
-	c.put[l.Name] = l
+	c.put.Store(&l)
 	c.uniteLimitsLocked()
-	return replaced, nil
 }
 
-// DeleteLimit takes a limit away that PutLimit made. The error is ErrGiven or ErrNotPut.
-func (c *catalog) DeleteLimit(name string) error {
-	c.setting.Lock()
-	defer c.setting.Unlock()
-	switch {
-	case c.given[name] != nil:
-		return ErrGiven
-	case c.put[name] == nil:
-		return ErrNotPut
+// IsPut reports whether the limit of that name was put.
+func (c *catalog) IsPut(name string) bool { return c.putLimit(name) != nil }
+
+func (c *catalog) putLimit(name string) *limiter.Limit {
+	if put := c.put.Load(); put != nil {
+		return (*put)[name]
 	}
-	delete(c.put, name)
-	c.uniteLimitsLocked()
 	return nil
 }
 
-// IsPut reports whether PutLimit made the limit of that name.
-func (c *catalog) IsPut(name string) bool {
+// Given is the limit that files have under that name, in force or not; nil if they have none.
+func (c *catalog) Given(name string) *limiter.Limit {
 	c.setting.Lock()
 	defer c.setting.Unlock()
-	return c.put[name] != nil
+	return c.given[name]
 }
 
 // uniteLimitsLocked puts in force what there is.
 func (c *catalog) uniteLimitsLocked() {
 	all := c.given
-	if len(c.put) > 0 {
+	if put := c.put.Load(); put != nil && len(*put) > 0 {
 		all = Limits{}
-		maps.Copy(all, c.put)
 		maps.Copy(all, c.given)
+		maps.Copy(all, *put)
 	}
 	c.limits.Store(&all)
 	c.tallyLocked(all)

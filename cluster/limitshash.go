@@ -13,7 +13,7 @@ import (
 
 // LimitsHash is one number for the limits of SetLimits and the rules of SetRules, so for what
 // stands in files: nodes whose files say the same have the same. The order of files, of limits and
-// of rules does not matter. Limits of PutLimit do not count: they are one node's alone on purpose.
+// of rules does not matter. Limits of PutLimits do not count: they are in no file.
 // It is never 0.
 func (c *catalog) LimitsHash() uint64 {
 	return max(1, c.limitsHash.Load()^c.rulesHash.Load())

@@ -12,7 +12,7 @@ import (
 
 // SetRules replaces the rules. They have been made with the limits that they name, and stay with
 // them: a request that a rule matches is decided by limits and rules of one time, whatever
-// SetLimits does meanwhile.
+// SetLimits does meanwhile. A limit that was put takes the place of the one that a rule names.
 func (c *catalog) SetRules(r *rules.Set) {
 	c.rules.Store(r)
 	c.rulesHash.Store(hashRules(r))
@@ -45,7 +45,11 @@ func (c *catalog) Match(attributes map[string]string, cost int64) (*Request, rul
 	}
 	r := &Request{Atomic: true, Items: make([]Item, len(m.Items))}
 	for i, it := range m.Items {
-		r.Items[i] = Item{Limit: it.Limit.Name, Key: it.Key, Cost: cost, ruled: it.Limit}
+		ruled := it.Limit
+		if put := c.putLimit(ruled.Name); put != nil {
+			ruled = put
+		}
+		r.Items[i] = Item{Limit: ruled.Name, Key: it.Key, Cost: cost, ruled: ruled}
 	}
 	if len(m.Rules) == 0 {
 		c.counts.Unmatched.Add(1)

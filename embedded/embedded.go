@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"penstock/cluster"
@@ -26,6 +27,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	"penstock/rpc"
+	"penstock/rpc/catalog"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
@@ -72,6 +74,10 @@ type Node struct {
 	door   *door.Server   // for peers; nil if alone
 	served chan error     // ends with door
 	gossip *gossip.Gossip // nil if alone
+
+	catalog *catalog.Catalog // of limits that are put at other nodes
+	leave   context.CancelFunc
+	tasks   sync.WaitGroup // the catalog
 }
 
 var _ client.Limiter = (*Node)(nil)
@@ -114,6 +120,13 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Gossip != "" && !c.Agent {
 		n.node.Membership().Agree(cluster.Trust{})
 	}
+	if n.catalog, err = catalog.New(catalog.Config{Node: n.node, Network: n.peers, Logger: c.Logger}); err != nil {
+		n.peers.Close()
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
+	leaving, leave := context.WithCancel(context.Background())
+	n.leave = leave
+	n.tasks.Go(func() { n.catalog.Run(leaving) })
 	n.node.SetLimits(limits)
 	n.node.SetRules(set)
 	n.node.Start()
@@ -225,10 +238,7 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 	if len(c.Join) == 0 {
 		member.State = cluster.StateActive
 	}
-	n.door = peer.NewServer(peer.ServerConfig{
-		Node: n.node, Cluster: c.Cluster, Clock: n.clock,
-		TLS: t,
-	})
+	n.door = peer.NewServer(peer.ServerConfig{Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t, Catalog: n.catalog})
 	n.served = make(chan error, 1)
 	go func() { n.served <- n.door.Serve(l) }()
 	n.gossip, err = gossip.Start(ctx, gossip.Config{
@@ -237,6 +247,7 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 		OnView: func(v *cluster.View) {
 			n.peers.Keep(v.Members)
 			n.node.SetView(v)
+			n.catalog.Seen()
 		},
 		OnConflict: func(err error) {
 			c.Logger.Error("another node has this node's name", "err", err)
@@ -489,6 +500,8 @@ func (n *Node) Close(ctx context.Context) error {
 
 // stop stops everything, at once.
 func (n *Node) stop() {
+	n.leave()
+	n.tasks.Wait()
 	n.node.Membership().Close()
 	if n.door != nil {
 		n.door.Stop()

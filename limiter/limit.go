@@ -40,6 +40,7 @@ type Limit struct {
 	zone zone // FixedWindow: local time, if its windows are those of a calendar
 
 	candidate *Limit // see Candidate
+	given     Spec   // see Given
 
 	strict *Limit // decides requests with Strict, nil where there are none
 	debtor *Limit // decides reports
@@ -66,8 +67,12 @@ func New(given Spec, overrides ...Override) (*Limit, error) {
 	if err := l.override(given, overrides); err != nil {
 		return nil, err
 	}
+	l.given = given
 	return l, nil
 }
+
+// Given is the Spec that New was given, without the defaults.
+func (l *Limit) Given() Spec { return l.given }
 
 // newLimit works out the rest of a Limit from a Spec without faults.
 func newLimit(s Spec) *Limit {

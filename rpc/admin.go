@@ -12,6 +12,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/ring"
 	"penstock/rpc/audit"
+	"penstock/rpc/catalog"
 	"penstock/rpc/door"
 )
 
@@ -22,7 +23,8 @@ type admin struct {
 	drain func(context.Context) error // nil: it cannot
 	audit *audit.Log                  // nil: nothing is recorded
 
-	roster Roster // nil: versions and failed members are not known
+	roster  Roster // nil: versions and failed members are not known
+	catalog *catalog.Catalog
 }
 
 // Members lists the nodes that this node knows, and those that have failed lately.

@@ -1,17 +1,14 @@
 package rpc
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc/door"
 )
 
 // candidateJSON is a candidate as GET /v1/limits shows it: its rule, and how its answers compare
@@ -111,37 +108,4 @@ func underCandidate(err error) error {
 		return &cluster.InputError{Field: "candidate." + input.Field, Reason: input.Reason}
 	}
 	return err
-}
-
-// promoteLimit puts the candidate of a limit in the limit's place.
-func promoteLimit(n *cluster.Node, rec door.Recorder, name string) error {
-	before := n.Limits()[name]
-	if before == nil {
-		return cluster.ErrNotPut
-	}
-	after, err := before.Promoted()
-	if err != nil {
-		return err
-	}
-	if after == nil {
-		return &cluster.InputError{
-			Field:  "name",
-			Reason: fmt.Sprintf("%q has no candidate to promote", name),
-		}
-	}
-	if _, err := n.PutLimit(after); err != nil {
-		return err
-	}
-	recordLimit(rec, "promote limit", name, before, after)
-	return nil
-}
-
-// PromoteLimit puts the candidate of a limit in the limit's place.
-func (a *admin) PromoteLimit(
-	ctx context.Context, in *penstockv1.PromoteLimitRequest,
-) (*penstockv1.PromoteLimitResponse, error) {
-	if err := promoteLimit(a.node, door.RecorderOf(ctx, a.audit), in.Name); err != nil {
-		return nil, door.StatusError(err)
-	}
-	return &penstockv1.PromoteLimitResponse{Node: a.node.ID()}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"penstock/cluster"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/catalog"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
 	"penstock/rpc/ui"
@@ -54,6 +55,9 @@ type HTTPConfig struct {
 	Audit *audit.Log
 	// Roster knows the versions of members, and those that have failed; nil: nothing does.
 	Roster Roster
+	// Catalog keeps the limits that are put into the whole cluster, shared by the doors of a node;
+	// nil: they are this door's alone.
+	Catalog *catalog.Catalog
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
 	// all.
 	Gate *fair.Gate
@@ -96,6 +100,7 @@ func newWeb(c HTTPConfig) *web {
 	if c.Metrics == nil {
 		c.Metrics = door.NewMetrics(c.Node)
 	}
+	c.Catalog = orAlone(c.Catalog, c.Node)
 	return &web{HTTPConfig: c, clients: door.ClientsOf(c.Clients, c.AuthToken), inlines: door.OrNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
 }
 
@@ -130,8 +135,16 @@ func (w *web) adminPages(m *mux) {
 	m.handle("GET /v1/holds", w.holds)
 	m.handle("GET /v1/limits", w.limits)
 	m.handle("PUT /v1/limits", w.putLimit)
-	m.handle("DELETE /v1/limits", w.limitNamed(deleteLimit))
-	m.handle("POST /v1/limits/promote", w.limitNamed(promoteLimit))
+	m.handle("DELETE /v1/limits", w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
+		return c.remove(q["name"])
+	}))
+	m.handle("POST /v1/limits/promote", w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
+		return c.promote(q["name"])
+	}))
+	m.handle("POST /v1/limits/rollback", w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
+		return c.rollback(q["name"], q["to"])
+	}, "to"))
+	m.handle("GET /v1/limits/history", w.historyPage)
 	m.handle("POST /v1/drain", w.drainPage)
 	m.handle("POST /v1/recover", w.recoverPage)
 	m.handle("GET /v1/audit", w.audit)

@@ -18,9 +18,9 @@ var pageRights = map[string]access.Right{
 
 	"/v1/members": access.Read, "/v1/ring": access.Read, "/v1/status": access.Read,
 	"/v1/top": access.Read, "/v1/holds": access.Read, "GET /v1/limits": access.Read,
-	"/v1/audit": access.Read,
+	"/v1/audit": access.Read, "/v1/limits/history": access.Read,
 
-	"/v1/recover": access.Write, "/v1/limits/promote": access.Write,
+	"/v1/recover": access.Write, "/v1/limits/promote": access.Write, "/v1/limits/rollback": access.Write,
 
 	"/metrics": access.Metrics,
 }

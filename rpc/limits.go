@@ -2,11 +2,8 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -73,43 +70,6 @@ func perText(d time.Duration) string {
 	return d.String()
 }
 
-// putLimit gives the node a limit of that name, with a candidate if tried is not nil.
-func putLimit(
-	n *cluster.Node,
-	rec door.Recorder,
-	s limiter.Spec,
-	tried *limiter.Spec,
-) (replaced bool, err error) {
-	if s.Name == "" {
-		return false, &cluster.InputError{
-			Field:  "limit.name",
-			Reason: "is missing; give the limit a name",
-		}
-	}
-	if limiter.IsCandidateName(s.Name) {
-		return false, &cluster.InputError{
-			Field: "limit.name", Reason: fmt.Sprintf("%q is the name of a candidate's counters; choose another one", s.Name),
-		}
-	}
-	l, err := limiter.New(s)
-	if err == nil && tried != nil {
-		l, err = l.WithCandidate(*tried)
-		err = underCandidate(err)
-	}
-	var spec *limiter.SpecError
-	if errors.As(err, &spec) {
-		return false, &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
-	}
-	if err != nil {
-		return false, err
-	}
-	before := n.Limits()[s.Name]
-	if replaced, err = n.PutLimit(l); err == nil {
-		recordLimit(rec, "put limit", s.Name, before, l)
-	}
-	return replaced, err
-}
-
 // recordLimit records that a limit was put or deleted; nil: there is none.
 func recordLimit(r door.Recorder, action, name string, before, after *limiter.Limit) {
 	e := audit.Entry{Action: action, Target: name}
@@ -120,66 +80,6 @@ func recordLimit(r door.Recorder, action, name string, before, after *limiter.Li
 		e.After = newInlineJSON(&after.Spec)
 	}
 	r.Add(e)
-}
-
-// deleteLimit takes a limit away that putLimit has given.
-func deleteLimit(n *cluster.Node, rec door.Recorder, name string) error {
-	before := n.Limits()[name]
-	err := n.DeleteLimit(name)
-	if err == nil {
-		recordLimit(rec, "delete limit", name, before, n.Limits()[name])
-	}
-	return err
-}
-
-// Limits lists the named limits.
-func (a *admin) Limits(
-	context.Context,
-	*penstockv1.LimitsRequest,
-) (*penstockv1.LimitsResponse, error) {
-	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
-	limits, tallies := a.node.Limits(), a.node.Stats().Candidates()
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		l := limits[name]
-		out.Limits = append(out.Limits, &penstockv1.NamedLimit{
-			Limit: limitMessage(
-				&l.Spec,
-			), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
-			Candidate: candidateMessage(l, tallies[name]),
-		})
-	}
-	return out, nil
-}
-
-// PutLimit makes or replaces one.
-func (a *admin) PutLimit(
-	ctx context.Context,
-	in *penstockv1.PutLimitRequest,
-) (*penstockv1.PutLimitResponse, error) {
-	if in.Limit == nil {
-		return nil, door.StatusError(&cluster.InputError{Field: "limit", Reason: "is missing"})
-	}
-	var tried *limiter.Spec
-	if in.Candidate != nil {
-		s := inlineSpec(in.Candidate)
-		tried = &s
-	}
-	replaced, err := putLimit(a.node, door.RecorderOf(ctx, a.audit), inlineSpec(in.Limit), tried)
-	if err != nil {
-		return nil, door.StatusError(err)
-	}
-	return &penstockv1.PutLimitResponse{Node: a.node.ID(), Replaced: replaced}, nil
-}
-
-// DeleteLimit takes one away.
-func (a *admin) DeleteLimit(
-	ctx context.Context,
-	in *penstockv1.DeleteLimitRequest,
-) (*penstockv1.DeleteLimitResponse, error) {
-	if err := deleteLimit(a.node, door.RecorderOf(ctx, a.audit), in.Name); err != nil {
-		return nil, door.StatusError(err)
-	}
-	return &penstockv1.DeleteLimitResponse{Node: a.node.ID()}, nil
 }
 
 // ErrNobodyElse says that a node cannot be drained.
@@ -226,88 +126,9 @@ func recovered(rec door.Recorder, n *cluster.Node) error {
 	return err
 }
 
-// namedLimits are the limits of a node.
-type namedLimits struct {
-	Node   string       `json:"node"`
-	Limits []namedLimit `json:"limits"`
-}
-
-type namedLimit struct {
-	inlineJSON
-	Put       bool `json:"put"` // by hand, and not by a file
-	Overrides int  `json:"overrides"`
-
-	Candidate *candidateJSON `json:"candidate,omitempty"`
-}
-
 // adminDone says that something has been done at one node.
 type adminDone struct {
-	Node     string `json:"node"`
-	Replaced bool   `json:"replaced,omitzero"`
-}
-
-// limits is GET /v1/limits.
-func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
-	out, tallies := namedLimits{
-		Node:   w.Node.ID(),
-		Limits: []namedLimit{},
-	}, w.Node.Stats().
-		Candidates()
-	limits := w.Node.Limits()
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		l := limits[name]
-		out.Limits = append(out.Limits, namedLimit{
-			newInlineJSON(
-				&l.Spec,
-			), w.Node.IsPut(name), len(l.Overrides()), newCandidateJSON(l, tallies[name]),
-		})
-	}
-	writeJSON(rw, http.StatusOK, out)
-}
-
-// putLimit is PUT /v1/limits: the body is the limit, in the words of the limits' files.
-func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
-	in, err := readJSON[putJSON](
-		rw,
-		r,
-		"a limit has the fields that it has in a file, but for overrides",
-	)
-	var replaced bool
-	if err == nil {
-		var s limiter.Spec
-		var tried *limiter.Spec
-		if s, err = in.spec(); err == nil {
-			tried, err = in.candidate()
-		}
-		var spec *limiter.SpecError
-		if errors.As(err, &spec) {
-			err = &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
-		}
-		if err == nil {
-			replaced, err = putLimit(w.Node, w.recorder(r), s, tried)
-		}
-	}
-	if err != nil {
-		writeFault(rw, bodyFault(err, false))
-		return
-	}
-	writeJSON(rw, http.StatusOK, adminDone{w.Node.ID(), replaced})
-}
-
-// limitNamed is a page ?name= that changes the limit of that name.
-func (w *web) limitNamed(change func(*cluster.Node, door.Recorder, string) error) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
-		q, f := readQuery(r, "name")
-		if f != nil {
-			writeFault(rw, *f)
-			return
-		}
-		if err := change(w.Node, w.recorder(r), q["name"]); err != nil {
-			writeFault(rw, door.Explain(err))
-			return
-		}
-		writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
-	}
+	Node string `json:"node"`
 }
 
 // recoverPage is POST /v1/recover.

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/rpctest"
@@ -62,10 +61,11 @@ func TestLimitsThereAndBack(t *testing.T) {
 }
 
 // Promise: a limit that was put counts at once, keeps what keys have used when it is put anew, and
-// is no file's.
+// is told from a file's.
 func TestPutLimit(t *testing.T) {
 	n := rpctest.Alone(t, httpSpecs...)
-	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	c := orAlone(nil, n)
+	h := NewHTTP(HTTPConfig{Node: n, Admin: true, Catalog: c})
 	put := func(body string) (int, string) {
 		r, text := rpctest.Page(h, "PUT", "/v1/limits", body)
 		return r.StatusCode, text
@@ -81,19 +81,18 @@ func TestPutLimit(t *testing.T) {
 		t.Error(text)
 	}
 	for body, want := range map[string]string{
-		`{"algorithm":"gcra","limit":3,"per":"1h"}`:               "limit.name: is missing",
-		`{"name":"x","algorithm":"gcra","limit":3}`:               "limit.per: ",
-		`{"name":"x","algorithm":"gcra","limit":-3,"per":"1h"}`:   "limit.limit: is -3",
-		`{"name":"x","algorithm":"fancy","limit":3,"per":"1h"}`:   `limit.algorithm: \"fancy\" is not there`,
-		`{"name":"x","on_error":"shrug","algorithm":"gcra"}`:      `limit.on_error: \"shrug\" is unknown; there is: local, allow, deny`,
-		`{"name":"x","overrides":[]}`:                             "overrides: is unknown",
-		`{"name":"demo","algorithm":"gcra","limit":3,"per":"1h"}`: "name: a limit of this name comes from a file",
+		`{"algorithm":"gcra","limit":3,"per":"1h"}`:             "limit.name: is missing",
+		`{"name":"x","algorithm":"gcra","limit":3}`:             "limit.per: ",
+		`{"name":"x","algorithm":"gcra","limit":-3,"per":"1h"}`: "limit.limit: is -3",
+		`{"name":"x","algorithm":"fancy","limit":3,"per":"1h"}`: `limit.algorithm: \"fancy\" is not there`,
+		`{"name":"x","on_error":"shrug","algorithm":"gcra"}`:    `limit.on_error: \"shrug\" is unknown; there is: local, allow, deny`,
+		`{"name":"x","overrides":[]}`:                           "overrides: is unknown",
 	} {
 		if code, text := put(body); code == 200 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", body, code, text)
 		}
 	}
-	a := &admin{node: n}
+	a := &admin{node: n, catalog: c}
 	ctx := context.Background()
 	out, err := a.Limits(ctx, nil)
 	if err != nil || len(out.Limits) != len(httpSpecs)+1 {
@@ -122,33 +121,35 @@ func TestPutLimit(t *testing.T) {
 	}
 }
 
-// Promise: what was put is bounded, survives other files, and gives way to a file of its name.
-func TestPutLimitsAreBounded(t *testing.T) {
-	n := rpctest.Alone(t)
-	limit := func(name string) *limiter.Limit {
-		l, err := limiter.New(limiter.Spec{Name: name, Algorithm: limiter.GCRA, Limit: 1, Per: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	for i := range cluster.MaxPut {
-		if _, err := n.PutLimit(limit(fmt.Sprint(i))); err != nil {
-			t.Fatal(i, err)
+// Promise: a limit that is put over one of a file is in force, and says so; when it is deleted the
+// file's is in force again, and cannot be deleted.
+func TestPutOverAFile(t *testing.T) {
+	n := rpctest.Alone(t, httpSpecs...)
+	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	expect := func(method, path, body string, status int, want string) {
+		t.Helper()
+		if r, text := rpctest.Page(h, method, path, body); r.StatusCode != status || !strings.Contains(text, want) {
+			t.Errorf("%s %s %s: %d %s", method, path, body, r.StatusCode, text)
 		}
 	}
-	if _, err := n.PutLimit(limit("more")); err != cluster.ErrManyPut {
-		t.Error(err)
-	}
-	n.SetLimits(cluster.Limits{"0": limit("0"), "file": limit("file")})
-	if got := len(n.Limits()); got != cluster.MaxPut+1 || n.IsPut("0") || !n.IsPut("1") {
-		t.Errorf("%d limits", got)
-	}
-	n.SetLimits(cluster.Limits{})
-	if got := len(n.Limits()); got != cluster.MaxPut-1 {
-		t.Errorf("%d limits; what gave way to a file does not come back", got)
-	}
-	if _, err := n.PutLimit(limit("more")); err != nil {
-		t.Error(err)
-	}
+	before, _ := json.Marshal(n.Limits()["demo"].Limit)
+	limit := `{"name":"demo","algorithm":"gcra","limit":77,"per":"1h"}`
+	expect("PUT", "/v1/limits?version=1@x", limit, 409, "version: the limit is at none, and not at 1@x")
+	expect("PUT", "/v1/limits?version=none", limit, 200, `"version":"1@`)
+	expect("PUT", "/v1/limits?version=none", limit, 409, "version: the limit is at 1@")
+	expect("PUT", "/v1/limits?version=nonsense", limit, 400, `is no version; versions look like 12@node-1`)
+	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":77,`)
+	expect("GET", "/v1/limits", "", 200, `"over_file":true`)
+	expect("DELETE", "/v1/limits?name=demo", "", 200, `"missing":[]`)
+	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":`+string(before)+`,`)
+	expect("DELETE", "/v1/limits?name=demo", "", 409, "name: a limit of this name comes from a file, and was not put")
+	expect("POST", "/v1/limits/rollback?name=demo&to=1@"+n.ID(), "", 200, `"version":"3@`)
+	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":77,`)
+	expect("POST", "/v1/limits/rollback?name=demo&to=9@x", "", 404, "version: the log has no such entry")
+	expect("POST", "/v1/limits/rollback?name=none&to=9@x", "", 404, "no limit of this name was put")
+	expect("GET", "/v1/limits/history?name=demo", "", 200, `"base":"2@`)
+	expect("GET", "/v1/limits/history?name=no", "", 200, `"entries":[]`)
+	expect("PUT", "/v1/limits", `{"name":"../v1/limits?name=x","algorithm":"gcra","limit":4,"per":"1h"}`, 200, `"version":"4@`)
+	expect("GET", "/v1/peek?limit=..%2Fv1%2Flimits%3Fname%3Dx&key=k", "", 200, `"limit":4,`)
+	expect("DELETE", "/v1/limits?name=..%2Fv1%2Flimits%3Fname%3Dx", "", 200, "")
 }

@@ -16,6 +16,8 @@ var methodRights = map[string]access.Right{
 	penstockv1.Admin_Top_FullMethodName:     access.Read,
 	penstockv1.Admin_Holds_FullMethodName:   access.Read,
 	penstockv1.Admin_Limits_FullMethodName:  access.Read,
+
+	penstockv1.Admin_LimitHistory_FullMethodName: access.Read,
 }
 
 // mayCall is nil if the client of t may call a method.

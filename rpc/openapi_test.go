@@ -21,6 +21,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/rules"
+	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
 	"penstock/rpc/rpctest"
 )
@@ -264,7 +265,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Candidate": candidateJSON{}, "Put": putJSON{}, "Done": adminDone{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
+		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Candidate": candidateJSON{}, "Put": putJSON{}, "Done": adminDone{}, "Changed": limitDone{}, "LimitHistory": limitHistory{}, "LimitEntry": catalog.Entry{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
 		if !slices.Equal(got, want) {
@@ -408,13 +409,21 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 200},
 		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":0,"per":"1m"}`, nil, 400},
 		{h, "PUT /v1/limits", "", `{"name":"new"}`, foreign, 403},
-		{h, "PUT /v1/limits", "", `{"name":"demo","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 409},
+		{h, "PUT /v1/limits", "?version=9@x", `{"name":"demo","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 409},
 		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":5,"per":"1m","candidate":{"limit":4}}`, nil, 200},
 		{h, "GET /v1/limits", "", "", nil, 200},
+		{h, "POST /v1/limits/promote", "?name=new&version=9@x", "", nil, 409},
 		{h, "POST /v1/limits/promote", "?name=new", "", nil, 200},
 		{h, "POST /v1/limits/promote", "?name=new", "", nil, 400},
 		{h, "POST /v1/limits/promote", "?name=none", "", nil, 404},
-		{NewHTTP(HTTPConfig{Node: trying(t), Admin: true}), "POST /v1/limits/promote", "?name=tried", "", nil, 409},
+		{NewHTTP(HTTPConfig{Node: trying(t), Admin: true}), "POST /v1/limits/promote", "?name=tried", "", nil, 200},
+		{h, "POST /v1/limits/promote", "?name=new&version=9@x", "", nil, 400},
+		{h, "GET /v1/limits/history", "?name=new", "", nil, 200},
+		{h, "GET /v1/limits/history", "?nme=new", "", nil, 400},
+		{h, "POST /v1/limits/rollback", "?name=new&to=9@x", "", nil, 404},
+		{h, "POST /v1/limits/rollback", "?name=new&to=1", "", nil, 400},
+		{h, "POST /v1/limits/rollback", "?name=new&to=1@n1&version=9@x", "", nil, 409},
+		{h, "POST /v1/limits/rollback", "?name=new&to=1@n1", "", nil, 200},
 		{h, "DELETE /v1/limits", "?nme=new", "", nil, 400},
 		{h, "DELETE /v1/limits", "?name=demo", "", nil, 409},
 		{h, "DELETE /v1/limits", "?name=new", "", nil, 200},

@@ -19,6 +19,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
+	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
@@ -44,6 +45,9 @@ type ServerConfig struct {
 	Audit *audit.Log
 	// Roster knows the versions of members, and those that have failed; nil: nothing does.
 	Roster Roster
+	// Catalog keeps the limits that are put into the whole cluster, shared by the doors of a node;
+	// nil: they are this door's alone.
+	Catalog *catalog.Catalog
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
 	// all.
 	Gate *fair.Gate
@@ -107,7 +111,7 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 		Node: c.Node, Clock: c.Clock, Inlines: inlines, Draining: c.Draining, Audit: c.Audit, Seconds: c.Metrics.Checks("gubernator"),
 	})
 	if !c.AdminElsewhere {
-		penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit, roster: c.Roster})
+		penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit, roster: c.Roster, catalog: orAlone(c.Catalog, c.Node)})
 	}
 	for _, further := range c.Doors {
 		further.Register(s, ending)

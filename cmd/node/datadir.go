@@ -24,6 +24,7 @@ import (
 const (
 	countersFile = "counters"
 	lockFile     = "lock"
+	catalogFile  = "limits" // that were put: see package catalog
 	// saveEvery is how long after a file was written the next one is begun, if anything has
 	// changed. Of what changed since, kill -9 on all nodes at once forgets.
 	saveEvery = 5 * time.Second

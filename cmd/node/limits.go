@@ -22,6 +22,11 @@ import (
 type limitsVerb struct {
 	Candidate limitsCandidateVerb `cmd:"" help:"Show what the candidates of limits would have refused, over all nodes."`
 	Promote   limitsPromoteVerb   `cmd:"" help:"Put the candidate of a limit in the limit's place: in a file, or at all nodes."`
+	List      limitsListVerb      `cmd:"" help:"List the limits in force, where they come from, and whether nodes differ."`
+	Put       limitsPutVerb       `cmd:"" help:"Put limits at all nodes, over those of files."`
+	Delete    limitsDeleteVerb    `cmd:"" help:"Take a limit away that was put. That of a file is in force again."`
+	History   limitsHistoryVerb   `cmd:"" help:"List the last changes of limits that were put: when, at which node and by which client."`
+	Rollback  limitsRollbackVerb  `cmd:"" help:"Put a limit again as it was with an earlier version."`
 }
 
 type limitsCandidateVerb struct {
@@ -144,74 +149,6 @@ func (l candidateList) write(w io.Writer) error {
 	_, err := fmt.Fprint(w, "\nNewly denied: the limit has admitted what its candidate refuses. ",
 		"Newly allowed: the other way round.\n", different)
 	return err
-}
-
-type limitsPromoteVerb struct {
-	Limit string `arg:"" help:"Name of the limit."`
-	File  string `type:"path" placeholder:"FILE" help:"File of limits that has it: it is rewritten, and nodes that watch it take it over. Without it, every node promotes the limit that was put there."`
-	remote
-}
-
-func (v *limitsPromoteVerb) Run(sh shell) error {
-	if v.File != "" {
-		if err := promoteInFile(v.File, v.Limit); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(sh.out, "%s: the candidate of %s is the limit now\n", v.File, v.Limit)
-		return err
-	}
-	var mu sync.Mutex // guards below
-	promoted := 0
-	var reasons []error
-	missing, err := v.askNodes(func(ctx context.Context, c *client.Client) error {
-		done, reason, err := promoteAt(ctx, c, v.Limit)
-		mu.Lock()
-		defer mu.Unlock()
-		if done {
-			promoted++
-		}
-		if reason != nil {
-			reasons = append(reasons, reason)
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case len(reasons) > 0:
-		return reasons[0]
-	case promoted == 0 && len(missing) == 0:
-		return fmt.Errorf("no node has a limit named %q", v.Limit)
-	}
-	if _, err := fmt.Fprintf(sh.out, "promoted at %d nodes\n", promoted); err != nil {
-		return err
-	}
-	return unasked(missing)
-}
-
-// promoteAt promotes the candidate at one node, if a limit of that name was put there. reason says
-// why that cannot be, and err that the node has not answered.
-func promoteAt(
-	ctx context.Context, c *client.Client, limit string,
-) (done bool, reason, err error) {
-	out, err := adminOf(c).Limits(ctx, &penstockv1.LimitsRequest{})
-	if err != nil {
-		return false, nil, err
-	}
-	i := slices.IndexFunc(out.Limits, func(l *penstockv1.NamedLimit) bool {
-		return l.Limit.Name == limit
-	})
-	switch {
-	case i < 0:
-		return false, nil, nil
-	case out.Limits[i].Candidate == nil:
-		return false, fmt.Errorf("%s: the limit %q has no candidate to promote", out.Node, limit), nil
-	case !out.Limits[i].Put:
-		return false, fmt.Errorf("%s comes from a file: promote it there with --file FILE, "+
-			"on every node or where the files come from", limit), nil
-	}
-	_, err = adminOf(c).PromoteLimit(ctx, &penstockv1.PromoteLimitRequest{Name: limit})
-	return err == nil, nil, err
 }
 
 // promoteInFile rewrites a file as a whole, so that a node that watches it never reads half of it.

@@ -63,14 +63,6 @@ func TestCandidateOverTheCluster(t *testing.T) {
 		!strings.Contains(string(out), `no node has a limit named "other" with a candidate`) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err = exec.Command(built, "limits", "promote", "login", "--addr", n1.grpc).CombinedOutput()
-	if err == nil ||
-		!strings.Contains(
-			string(out),
-			"login comes from a file: promote it there with --file FILE",
-		) {
-		t.Errorf("%v\n%s", err, out)
-	}
 	out, err = exec.Command(built, "limits", "promote", "login", "--file", file).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -94,32 +86,67 @@ func TestCandidateOverTheCluster(t *testing.T) {
 	}
 }
 
-// Promise: a limit that was put is promoted at all nodes that have it, by one command.
-func TestCandidateOfAPutLimit(t *testing.T) {
-	nodes := serveCluster(t, 2)
-	for _, p := range nodes {
-		status, body, err := p.send("PUT", "/v1/limits",
-			`{"name":"put","algorithm":"gcra","limit":9,"per":"1h","candidate":{"limit":3}}`)
-		if err != nil || status != 200 {
-			t.Fatalf("%d %s %v", status, body, err)
+// Promise: a limit is put, promoted, rolled back and deleted at all nodes by one command each; the
+// history says which client did what; a node that starts later has it, and so has one that is
+// restarted with its --data-dir alone.
+func TestLimitsOfTheWholeCluster(t *testing.T) {
+	n1 := serveProcess(t, "n1")
+	n2 := serveProcess(t, "n2", "--join", n1.gossip, "--limits", write(t, triedLimits))
+	for _, p := range []*process{n1, n2} {
+		waitForMembers(t, p, 2)
+	}
+	run := func(want string, args ...string) string {
+		t.Helper()
+		out, err := exec.Command(built, append([]string{"limits"}, args...)...).CombinedOutput()
+		text, fails := strings.CutPrefix(want, "fails: ")
+		if (err != nil) != fails || !strings.Contains(string(out), text) {
+			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
+		return string(out)
 	}
-	out, err := exec.Command(built, "limits", "promote", "put", "--addr", nodes[0].grpc).
-		CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "promoted at 2 nodes") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, p := range nodes {
-		if _, body, err := p.call("GET", "/v1/peek?limit=put&key=k"); err != nil ||
-			!strings.Contains(body, `"limit":3,`) {
+	limit := func(p *process, name string, want int) {
+		t.Helper()
+		_, body, err := p.call("GET", "/v1/peek?limit="+name+"&key=k")
+		if err != nil || !strings.Contains(body, fmt.Sprintf(`"limit":%d,`, want)) {
 			t.Errorf("%s: %s %v", p.name, body, err)
 		}
 	}
-	for name, want := range map[string]string{"put": "has no candidate to promote", "none": `no node has a limit named "none"`} {
-		out, err := exec.Command(built, "limits", "promote", name, "--addr", nodes[0].grpc).
-			CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v\n%s", name, err, out)
+	file := write(t, `limits:
+  - {name: put, algorithm: gcra, limit: 9, per: 1h, overrides: [{key: "vip/*", limit: 500}], candidate: {limit: 3}}
+`)
+	run("put: put at n1 and 1 other nodes, version 1@n1", "put", file, "--addr", n1.grpc)
+	for _, p := range []*process{n1, n2} {
+		limit(p, "put", 9)
+		if _, body, err := p.call("GET", "/v1/peek?limit=put&key=vip/x"); err != nil || !strings.Contains(body, `"limit":500,`) {
+			t.Errorf("%s: %s %v", p.name, body, err)
 		}
 	}
+	run("fails: put: version: the limit is at 1@n1 by ", "put", file, "--if-version", "none", "--addr", n2.grpc)
+	run("put: promoted at n2 and 1 other nodes, version 2@n2", "promote", "put", "--addr", n2.grpc)
+	limit(n1, "put", 3)
+	run("fails: ", "promote", "put", "--addr", n1.grpc)
+	run("fails: ", "promote", "none", "--addr", n1.grpc)
+	n3 := serveProcess(t, "n3", "--join", n1.gossip, "--data-dir", t.TempDir())
+	waitForMembers(t, n3, 3)
+	limit(n3, "put", 3)
+	if text := run("DIFFERENT at n1, n3: login", "list", "--addr", n3.grpc); !strings.Contains(text, "put    3 in 1h, gcra") {
+		t.Error(text)
+	}
+	run("login: promoted at n2", "promote", "login", "--addr", n2.grpc)
+	limit(n1, "login", 2)
+	run("put: as with 1@n1 at n3 and 2 other nodes, version 4@n3", "rollback", "put", "1@n1", "--addr", n3.grpc)
+	limit(n2, "put", 9)
+	run("put: deleted at n1 and 2 other nodes", "delete", "put", "--addr", n1.grpc)
+	if status, body, _ := n2.call("GET", "/v1/peek?limit=put&key=k"); status != 404 {
+		t.Error(status, body)
+	}
+	text := run("deleted", "history", "put", "--addr", n2.grpc)
+	for _, want := range []string{"5@n1     4@n3", "4@n3     2@n2", "2@n2     1@n1", "1@n1     none"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the history lacks %s:\n%s", want, text)
+		}
+	}
+	run("fails: name: no limit of this name was put", "delete", "put", "--addr", n1.grpc)
+	run("login: deleted", "delete", "login", "--addr", n1.grpc)
+	run("fails: name: a limit of this name comes from a file", "delete", "login", "--addr", n2.grpc)
 }

@@ -46,7 +46,7 @@ type verbs struct {
 	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
 	Ring        ringVerb        `cmd:"" help:"Show which node owns a key."`
 	Top         topVerb         `cmd:"" help:"List the keys of a cluster that have used most."`
-	Limits      limitsVerb      `cmd:"" help:"Show what candidates of limits would change, and promote them."`
+	Limits      limitsVerb      `cmd:"" help:"List and change the limits of the whole cluster, and try candidates."`
 	Policy      policyVerb      `cmd:"" help:"Check, explain, compare and try files of limits, without a node."`
 	Bench       benchVerb       `cmd:"" help:"Send load to a cluster, measure its answers, and check what it admits."`
 	Sim         simVerb         `cmd:"" help:"Simulate clusters: sim --seed 7 is one of them, and prints the same bytes every time."`

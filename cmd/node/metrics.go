@@ -19,7 +19,7 @@ func (r *running) newMetrics(clientTLS *tls.Config) *door.Metrics {
 		if r.data == nil {
 			return 0
 		}
-		return r.data.failed.Load()
+		return r.data.failed.Load() + r.catalog.SaveErrors()
 	})
 	for _, o := range r.doors {
 		m.AddDoor(o.keeper)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"penstock/limiter/policy"
 	"penstock/rpc"
 	"penstock/rpc/audit"
+	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/envoy"
@@ -46,7 +48,8 @@ type running struct {
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
 	secretFiles
-	audit *audit.Log
+	audit   *audit.Log
+	catalog *catalog.Catalog // of limits that are put
 
 	auditFile *os.File // nil without --audit-log
 	data      *dataDir // nil without --data-dir
@@ -179,6 +182,14 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		}
 		r.tasks.Go(r.keepSaving)
 	}
+	put := catalog.Config{Node: r.node, Network: r.peers, Logger: r.log}
+	if r.data != nil {
+		put.File = filepath.Join(r.data.path, catalogFile)
+	}
+	if r.catalog, err = catalog.New(put); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	r.tasks.Go(func() { r.catalog.Run(r.leaving) })
 	r.node.Start()
 	r.tasks.Go(r.watchRefused)
 	r.tasks.Go(r.watchLost)
@@ -239,7 +250,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		Admin:    s.Admin == "",
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: r.newMetrics(clientTLS),
 		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
-		Roster: r,
+		Roster: r, Catalog: r.catalog,
 	}
 	pages.Metrics.AddGate(gate)
 	if o := r.opened("--http"); o != nil {
@@ -253,7 +264,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Drain: r.drain,
 			AdminElsewhere: s.Admin != "",
 			Doors:          []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
-			Roster: r,
+			Roster: r, Catalog: r.catalog,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
@@ -273,7 +284,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		if peerTLS != nil {
 			pages.Metrics.AddCertificate("peer", peerTLS)
 		}
-		o.serveGRPC(peer.NewServer(peer.ServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log}))
+		o.serveGRPC(peer.NewServer(peer.ServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log, Catalog: r.catalog}))
 	}
 	return nil
 }
@@ -447,6 +458,7 @@ func (r *running) see(v *cluster.View) {
 	logFailures(r.log, r.failures.see(r.failures.now(), v))
 	r.peers.Keep(v.Members)
 	r.node.SetView(v)
+	r.catalog.Seen()
 	r.compareLimits(v)
 }
 
@@ -468,6 +480,7 @@ func (r *running) becomeActive() {
 		}
 		r.log.Warn("no seed has answered yet; still trying", "join", r.settings.Join, "err", err)
 	}
+	r.catchLimits()
 	if r.member.Role == cluster.RoleMember && !r.enter() {
 		return
 	}
@@ -475,6 +488,13 @@ func (r *running) becomeActive() {
 		r.log.Warn("in the ring, but the others may not have heard of it yet", "err", err)
 	}
 	r.announce()
+}
+
+// catchLimits has the node know the limits that were put before it is ready.
+func (r *running) catchLimits() {
+	patience, cancel := context.WithTimeout(r.leaving, catchTimeout)
+	defer cancel()
+	r.catalog.Catch(patience)
 }
 
 // enter founds a cluster, or has its members admit this node, and returns as soon as it decides;
@@ -490,6 +510,10 @@ func (r *running) enter() bool {
 		r.log.Warn("still trying", "err", err)
 	}
 }
+
+// catchTimeout bounds how long a node that joins waits for the limits that were put: it gets them
+// later too.
+const catchTimeout = 2 * time.Second
 
 // joinReminder is how often a node that reaches nobody says so.
 const joinReminder = 30 * time.Second

@@ -25,7 +25,7 @@ func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *dr
 	}
 	d := live
 	for _, v := range m.Values {
-		if v.Key.String() != "algorithm" {
+		if fieldName(v.Key) != "algorithm" {
 			continue
 		}
 		var other draft
@@ -36,7 +36,7 @@ func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *dr
 		}
 	}
 	for _, v := range m.Values {
-		name := v.Key.String()
+		name := fieldName(v.Key)
 		if !slices.Contains(candidateFields, name) {
 			p.fault(
 				v.Key,

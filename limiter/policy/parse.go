@@ -164,7 +164,7 @@ func (p *page) top(n ast.Node) {
 		p.fault(n, "", emptyFile)
 	}
 	for _, v := range m.Values {
-		switch name := v.Key.String(); name {
+		switch name := fieldName(v.Key); name {
 		case "limits":
 			p.limitList(v.Value)
 		case "rules":
@@ -173,6 +173,15 @@ func (p *page) top(n ast.Node) {
 			p.fault(v.Key, shorten(name), "is unknown; the file has: limits, rules")
 		}
 	}
+}
+
+// limitAlone reads a document that is one limit.
+func (p *page) limitAlone(n ast.Node) {
+	if n == nil {
+		p.faultAt(1, 1, "", "the definition of the limit is empty")
+		return
+	}
+	p.limit(n)
 }
 
 func (p *page) limitList(n ast.Node) {
@@ -211,7 +220,7 @@ func (p *page) limit(n ast.Node) {
 	var d draft
 	places := map[string]ast.Node{}
 	for _, v := range m.Values {
-		name := v.Key.String()
+		name := fieldName(v.Key)
 		i := slices.IndexFunc(limitFields, func(f limitField) bool { return f.name == name })
 		if i < 0 {
 			p.fault(v.Key, shorten(name), "is unknown; a limit has: "+limitFieldNames())
@@ -272,7 +281,7 @@ func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node, field
 		}
 		var o limiter.Override
 		for _, v := range m.Values {
-			name := v.Key.String()
+			name := fieldName(v.Key)
 			k := slices.IndexFunc(
 				overrideFields,
 				func(f overrideField) bool { return f.name == name },
@@ -326,4 +335,12 @@ func sizeOf(l *limiter.Limit) int {
 		return 1 + len(l.Overrides()) + sizeOf(c)
 	}
 	return 1 + len(l.Overrides())
+}
+
+// fieldName is the name of a field, which may be quoted, as JSON has it.
+func fieldName(n ast.MapKeyNode) string {
+	if s, quoted := n.(*ast.StringNode); quoted {
+		return s.Value
+	}
+	return n.String()
 }

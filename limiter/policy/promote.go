@@ -78,7 +78,7 @@ func limitNode(data []byte, name string) *ast.MappingNode {
 // valueOf is the value of a field, or nil.
 func valueOf(m *ast.MappingNode, field string) ast.Node {
 	for _, v := range m.Values {
-		if v.Key.String() == field {
+		if fieldName(v.Key) == field {
 			return v.Value
 		}
 	}
@@ -96,7 +96,7 @@ type fieldPlace struct {
 func fieldLines(lines []string, m *ast.MappingNode) (all []fieldPlace) {
 	for _, v := range m.Values {
 		pos := v.Key.GetToken().Position
-		e := fieldPlace{v.Key.String(), pos.Line - 1, pos.Line, pos.Column - 1}
+		e := fieldPlace{fieldName(v.Key), pos.Line - 1, pos.Line, pos.Column - 1}
 		for e.last < len(lines) {
 			words := strings.TrimLeft(lines[e.last], " ")
 			indent := len(lines[e.last]) - len(words)
@@ -154,9 +154,9 @@ func candidateLines(
 ) (order []string, fresh map[string][]string) {
 	fresh = map[string][]string{}
 	for _, v := range own.Values {
-		order = append(order, v.Key.String())
-		fresh[v.Key.String()] = []string{
-			pad + v.Key.String() + ": " + strings.TrimSpace(v.Value.String()),
+		order = append(order, fieldName(v.Key))
+		fresh[fieldName(v.Key)] = []string{
+			pad + fieldName(v.Key) + ": " + strings.TrimSpace(v.Value.String()),
 		}
 	}
 	if own.IsFlowStyle {

@@ -49,7 +49,7 @@ func (p *page) rule(n ast.Node) {
 	before := p.count()
 	d := draftRule{page: p, node: n, places: map[string]ast.Node{}}
 	for _, v := range m.Values {
-		name := v.Key.String()
+		name := fieldName(v.Key)
 		d.places[name] = v.Value
 		var err error
 		switch name {
@@ -150,7 +150,7 @@ func (p *page) apply(n ast.Node, d *draftRule) {
 		}
 		var a rules.Apply
 		for _, v := range m.Values {
-			name := v.Key.String()
+			name := fieldName(v.Key)
 			to := map[string]*string{"limit": &a.Limit, "key": &a.Key}[name]
 			if to == nil {
 				p.fault(v.Key, at+"."+shorten(name), "is unknown; an entry of apply "+applyFields)

@@ -55,12 +55,6 @@ func Explain(err error) Fault {
 		)
 	case errors.Is(err, cluster.ErrNoRules):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "attributes"
-	case errors.Is(err, cluster.ErrGiven):
-		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusConflict, "name"
-	case errors.Is(err, cluster.ErrNotPut):
-		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "name"
-	case errors.Is(err, cluster.ErrManyPut):
-		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
 	case errors.Is(err, fair.ErrOverloaded):
 		f.Code, f.Status, f.Type = codes.ResourceExhausted, http.StatusTooManyRequests, Overloaded
 	case errors.Is(err, cluster.ErrMajority), errors.Is(err, cluster.ErrNotAgreed):

@@ -21,7 +21,7 @@ func (m *Metrics) SetBuild(version string) {
 // SetSaveErrors shows how often the counters could not be saved to --data-dir.
 func (m *Metrics) SetSaveErrors(n func() uint64) {
 	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "penstock_save_errors_total", Help: "Times that the counters could not be written to --data-dir: the file from before stays.",
+		Name: "penstock_save_errors_total", Help: "Times that the counters, or the limits that were put, could not be written to --data-dir: the file from before stays.",
 	}, func() float64 { return float64(n()) }))
 }
 

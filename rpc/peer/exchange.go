@@ -21,6 +21,7 @@ import (
 
 	"penstock/cluster"
 	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/wire"
@@ -33,6 +34,8 @@ type ServerConfig struct {
 	Clock   *clock.Clock // the node's
 	TLS     *tls.Config  // nil: plaintext. See ServerTLS
 	Logger  *slog.Logger // default slog.Default
+	// Catalog answers what other nodes say about limits that were put; nil: nothing does.
+	Catalog *catalog.Catalog
 }
 
 // NewServer makes the door for other nodes: it reads the asks of each frame, has the node
@@ -60,6 +63,9 @@ func NewServer(c ServerConfig) *door.Server {
 			Handler: func(_ any, stream grpc.ServerStream) error { return d.exchange(stream) },
 		}},
 	}, nil)
+	if c.Catalog != nil {
+		registerCatalog(s, d, c.Catalog)
+	}
 	return door.NewServer(s, d.ending)
 }
 

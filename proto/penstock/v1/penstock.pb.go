@@ -3437,12 +3437,18 @@ type NamedLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With all that follows from what was written down: a burst, an anchor.
 	Limit *InlineLimit `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	// PutLimit made it, and not a file.
+	// It was put (PutLimit), and does not come from a file.
 	Put bool `protobuf:"varint,2,opt,name=put,proto3" json:"put,omitempty"`
 	// How many overrides it has, which are not listed.
 	Overrides int32 `protobuf:"varint,3,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	// Absent if it has none.
-	Candidate     *Candidate `protobuf:"bytes,4,opt,name=candidate,proto3" json:"candidate,omitempty"`
+	Candidate *Candidate `protobuf:"bytes,4,opt,name=candidate,proto3" json:"candidate,omitempty"`
+	// Of a limit that was put: its version, which client has put it, and when, in ms since the Unix epoch by its node's clock.
+	Version string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	By      string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	AtMs    int64  `protobuf:"varint,7,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// A file of the asked node has a limit of this name too, which is not in force.
+	OverFile      bool `protobuf:"varint,8,opt,name=over_file,json=overFile,proto3" json:"over_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3503,6 +3509,34 @@ func (x *NamedLimit) GetCandidate() *Candidate {
 		return x.Candidate
 	}
 	return nil
+}
+
+func (x *NamedLimit) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *NamedLimit) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *NamedLimit) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *NamedLimit) GetOverFile() bool {
+	if x != nil {
+		return x.OverFile
+	}
+	return false
 }
 
 // Candidate is a limit that is tried beside a live one: it sees what that is asked at the client doors of the asked node, counts
@@ -3602,12 +3636,17 @@ func (x *Candidate) GetUnknown() uint64 {
 	return 0
 }
 
-// PutLimitRequest has a limit with its name, and without overrides.
+// PutLimitRequest has a limit with its name, in one of two forms.
 type PutLimitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Limit *InlineLimit           `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Without overrides.
+	Limit *InlineLimit `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// A whole limit, to be tried beside it; its name and how it answers follow from the limit. Absent: none.
-	Candidate     *InlineLimit `protobuf:"bytes,2,opt,name=candidate,proto3" json:"candidate,omitempty"`
+	Candidate *InlineLimit `protobuf:"bytes,2,opt,name=candidate,proto3" json:"candidate,omitempty"`
+	// The whole limit with overrides and candidate, in the words of the limits' files, as YAML or JSON. Then the others are absent.
+	Definition []byte `protobuf:"bytes,3,opt,name=definition,proto3" json:"definition,omitempty"`
+	// Only if the limit is at this version, as in "12@node-1"; "none": only if none is put. Empty: in any case.
+	Version       string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3656,12 +3695,32 @@ func (x *PutLimitRequest) GetCandidate() *InlineLimit {
 	return nil
 }
 
+func (x *PutLimitRequest) GetDefinition() []byte {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
+func (x *PutLimitRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // PutLimitResponse says where it is in force now.
 type PutLimitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// There was one of that name already.
-	Replaced      bool `protobuf:"varint,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
+	// That was asked.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// One of that name was put already.
+	Replaced bool   `protobuf:"varint,2,opt,name=replaced,proto3" json:"replaced,omitempty"`
+	Version  string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// How many other nodes have it.
+	Reached int32 `protobuf:"varint,4,opt,name=reached,proto3" json:"reached,omitempty"`
+	// Nodes that have not answered.
+	Missing       []string `protobuf:"bytes,5,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3710,10 +3769,33 @@ func (x *PutLimitResponse) GetReplaced() bool {
 	return false
 }
 
+func (x *PutLimitResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *PutLimitResponse) GetReached() int32 {
+	if x != nil {
+		return x.Reached
+	}
+	return 0
+}
+
+func (x *PutLimitResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
 // PromoteLimitRequest names a limit.
 type PromoteLimitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As in PutLimitRequest.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3755,10 +3837,21 @@ func (x *PromoteLimitRequest) GetName() string {
 	return ""
 }
 
+func (x *PromoteLimitRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // PromoteLimitResponse says where it is so now.
 type PromoteLimitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in PutLimitResponse.
+	Node          string   `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Version       string   `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Reached       int32    `protobuf:"varint,3,opt,name=reached,proto3" json:"reached,omitempty"`
+	Missing       []string `protobuf:"bytes,4,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3800,10 +3893,33 @@ func (x *PromoteLimitResponse) GetNode() string {
 	return ""
 }
 
+func (x *PromoteLimitResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *PromoteLimitResponse) GetReached() int32 {
+	if x != nil {
+		return x.Reached
+	}
+	return 0
+}
+
+func (x *PromoteLimitResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
 // DeleteLimitRequest names a limit.
 type DeleteLimitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As in PutLimitRequest.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3845,10 +3961,21 @@ func (x *DeleteLimitRequest) GetName() string {
 	return ""
 }
 
+func (x *DeleteLimitRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // DeleteLimitResponse says where it is no more.
 type DeleteLimitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in PutLimitResponse.
+	Node          string   `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Version       string   `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Reached       int32    `protobuf:"varint,3,opt,name=reached,proto3" json:"reached,omitempty"`
+	Missing       []string `protobuf:"bytes,4,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3888,6 +4015,348 @@ func (x *DeleteLimitResponse) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *DeleteLimitResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *DeleteLimitResponse) GetReached() int32 {
+	if x != nil {
+		return x.Reached
+	}
+	return 0
+}
+
+func (x *DeleteLimitResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+// RollbackLimitRequest names a limit.
+type RollbackLimitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Version of the entry that is to be in force again.
+	To string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// As in PutLimitRequest.
+	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollbackLimitRequest) Reset() {
+	*x = RollbackLimitRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollbackLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollbackLimitRequest) ProtoMessage() {}
+
+func (x *RollbackLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollbackLimitRequest.ProtoReflect.Descriptor instead.
+func (*RollbackLimitRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *RollbackLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RollbackLimitRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *RollbackLimitRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// RollbackLimitResponse says where it is so now.
+type RollbackLimitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in PutLimitResponse.
+	Node          string   `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Version       string   `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Reached       int32    `protobuf:"varint,3,opt,name=reached,proto3" json:"reached,omitempty"`
+	Missing       []string `protobuf:"bytes,4,rep,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollbackLimitResponse) Reset() {
+	*x = RollbackLimitResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollbackLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollbackLimitResponse) ProtoMessage() {}
+
+func (x *RollbackLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollbackLimitResponse.ProtoReflect.Descriptor instead.
+func (*RollbackLimitResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *RollbackLimitResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *RollbackLimitResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *RollbackLimitResponse) GetReached() int32 {
+	if x != nil {
+		return x.Reached
+	}
+	return 0
+}
+
+func (x *RollbackLimitResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+// LimitHistoryRequest names a limit.
+type LimitHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all limits.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitHistoryRequest) Reset() {
+	*x = LimitHistoryRequest{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitHistoryRequest) ProtoMessage() {}
+
+func (x *LimitHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitHistoryRequest.ProtoReflect.Descriptor instead.
+func (*LimitHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *LimitHistoryRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// LimitHistoryResponse has the changes.
+type LimitHistoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Entries       []*LimitEntry          `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitHistoryResponse) Reset() {
+	*x = LimitHistoryResponse{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitHistoryResponse) ProtoMessage() {}
+
+func (x *LimitHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitHistoryResponse.ProtoReflect.Descriptor instead.
+func (*LimitHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *LimitHistoryResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LimitHistoryResponse) GetEntries() []*LimitEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// LimitEntry is one change of a limit.
+type LimitEntry struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Version that it replaced, or "none".
+	Base string `protobuf:"bytes,3,opt,name=base,proto3" json:"base,omitempty"`
+	// Client that asked for it.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// In ms since the Unix epoch, by the clock of the node that was asked.
+	AtMs int64 `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The limit, as JSON in the words of the limits' files. Empty: it was deleted.
+	Definition    []byte `protobuf:"bytes,6,opt,name=definition,proto3" json:"definition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitEntry) Reset() {
+	*x = LimitEntry{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitEntry) ProtoMessage() {}
+
+func (x *LimitEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitEntry.ProtoReflect.Descriptor instead.
+func (*LimitEntry) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *LimitEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LimitEntry) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *LimitEntry) GetBase() string {
+	if x != nil {
+		return x.Base
+	}
+	return ""
+}
+
+func (x *LimitEntry) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *LimitEntry) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *LimitEntry) GetDefinition() []byte {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
 }
 
 var File_penstock_v1_penstock_proto protoreflect.FileDescriptor
@@ -4105,13 +4574,17 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\rLimitsRequest\"U\n" +
 	"\x0eLimitsResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12/\n" +
-	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"\xa2\x01\n" +
+	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"\xfe\x01\n" +
 	"\n" +
 	"NamedLimit\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x10\n" +
 	"\x03put\x18\x02 \x01(\bR\x03put\x12\x1c\n" +
 	"\toverrides\x18\x03 \x01(\x05R\toverrides\x124\n" +
-	"\tcandidate\x18\x04 \x01(\v2\x16.penstock.v1.CandidateR\tcandidate\"\xed\x01\n" +
+	"\tcandidate\x18\x04 \x01(\v2\x16.penstock.v1.CandidateR\tcandidate\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x13\n" +
+	"\x05at_ms\x18\a \x01(\x03R\x04atMs\x12\x1b\n" +
+	"\tover_file\x18\b \x01(\bR\boverFile\"\xed\x01\n" +
 	"\tCandidate\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x1c\n" +
 	"\toverrides\x18\x02 \x01(\x05R\toverrides\x12\x18\n" +
@@ -4119,21 +4592,60 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06denied\x18\x04 \x01(\x04R\x06denied\x12!\n" +
 	"\fnewly_denied\x18\x05 \x01(\x04R\vnewlyDenied\x12#\n" +
 	"\rnewly_allowed\x18\x06 \x01(\x04R\fnewlyAllowed\x12\x18\n" +
-	"\aunknown\x18\a \x01(\x04R\aunknown\"y\n" +
+	"\aunknown\x18\a \x01(\x04R\aunknown\"\xb3\x01\n" +
 	"\x0fPutLimitRequest\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x126\n" +
-	"\tcandidate\x18\x02 \x01(\v2\x18.penstock.v1.InlineLimitR\tcandidate\"B\n" +
+	"\tcandidate\x18\x02 \x01(\v2\x18.penstock.v1.InlineLimitR\tcandidate\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x03 \x01(\fR\n" +
+	"definition\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\"\x90\x01\n" +
 	"\x10PutLimitResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1a\n" +
-	"\breplaced\x18\x02 \x01(\bR\breplaced\")\n" +
+	"\breplaced\x18\x02 \x01(\bR\breplaced\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x18\n" +
+	"\areached\x18\x04 \x01(\x05R\areached\x12\x18\n" +
+	"\amissing\x18\x05 \x03(\tR\amissing\"C\n" +
 	"\x13PromoteLimitRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"*\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"x\n" +
 	"\x14PromoteLimitResponse\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"(\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
+	"\areached\x18\x03 \x01(\x05R\areached\x12\x18\n" +
+	"\amissing\x18\x04 \x03(\tR\amissing\"B\n" +
 	"\x12DeleteLimitRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\")\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"w\n" +
 	"\x13DeleteLimitResponse\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node*\xbb\x02\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
+	"\areached\x18\x03 \x01(\x05R\areached\x12\x18\n" +
+	"\amissing\x18\x04 \x03(\tR\amissing\"T\n" +
+	"\x14RollbackLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"y\n" +
+	"\x15RollbackLimitResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
+	"\areached\x18\x03 \x01(\x05R\areached\x12\x18\n" +
+	"\amissing\x18\x04 \x03(\tR\amissing\")\n" +
+	"\x13LimitHistoryRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"]\n" +
+	"\x14LimitHistoryResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x121\n" +
+	"\aentries\x18\x02 \x03(\v2\x17.penstock.v1.LimitEntryR\aentries\"\x93\x01\n" +
+	"\n" +
+	"LimitEntry\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\tR\x04base\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x13\n" +
+	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x06 \x01(\fR\n" +
+	"definition*\xbb\x02\n" +
 	"\tAlgorithm\x12\x19\n" +
 	"\x15ALGORITHM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eALGORITHM_GCRA\x10\x01\x12\x1a\n" +
@@ -4197,7 +4709,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05Reset\x12\x19.penstock.v1.ResetRequest\x1a\x1a.penstock.v1.ResetResponse\x12D\n" +
 	"\aReserve\x12\x1b.penstock.v1.ReserveRequest\x1a\x1c.penstock.v1.ReserveResponse\x12A\n" +
 	"\x06Settle\x12\x1a.penstock.v1.SettleRequest\x1a\x1b.penstock.v1.SettleResponse\x12A\n" +
-	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xbd\x06\n" +
+	"\x06Extend\x12\x1a.penstock.v1.ExtendRequest\x1a\x1b.penstock.v1.ExtendResponse2\xea\a\n" +
 	"\x05Admin\x12D\n" +
 	"\aMembers\x12\x1b.penstock.v1.MembersRequest\x1a\x1c.penstock.v1.MembersResponse\x12;\n" +
 	"\x04Ring\x12\x18.penstock.v1.RingRequest\x1a\x19.penstock.v1.RingResponse\x128\n" +
@@ -4210,7 +4722,9 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06Limits\x12\x1a.penstock.v1.LimitsRequest\x1a\x1b.penstock.v1.LimitsResponse\x12G\n" +
 	"\bPutLimit\x12\x1c.penstock.v1.PutLimitRequest\x1a\x1d.penstock.v1.PutLimitResponse\x12P\n" +
 	"\vDeleteLimit\x12\x1f.penstock.v1.DeleteLimitRequest\x1a .penstock.v1.DeleteLimitResponse\x12S\n" +
-	"\fPromoteLimit\x12 .penstock.v1.PromoteLimitRequest\x1a!.penstock.v1.PromoteLimitResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
+	"\fPromoteLimit\x12 .penstock.v1.PromoteLimitRequest\x1a!.penstock.v1.PromoteLimitResponse\x12V\n" +
+	"\rRollbackLimit\x12!.penstock.v1.RollbackLimitRequest\x1a\".penstock.v1.RollbackLimitResponse\x12S\n" +
+	"\fLimitHistory\x12 .penstock.v1.LimitHistoryRequest\x1a!.penstock.v1.LimitHistoryResponseB'Z%penstock/proto/penstock/v1;penstockv1b\x06proto3"
 
 var (
 	file_penstock_v1_penstock_proto_rawDescOnce sync.Once
@@ -4225,68 +4739,73 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_penstock_v1_penstock_proto_goTypes = []any{
-	(Algorithm)(0),               // 0: penstock.v1.Algorithm
-	(Anchor)(0),                  // 1: penstock.v1.Anchor
-	(OnError)(0),                 // 2: penstock.v1.OnError
-	(Calendar)(0),                // 3: penstock.v1.Calendar
-	(Consistency)(0),             // 4: penstock.v1.Consistency
-	(OnPartition)(0),             // 5: penstock.v1.OnPartition
-	(OnDeny)(0),                  // 6: penstock.v1.OnDeny
-	(Unsettled)(0),               // 7: penstock.v1.Unsettled
-	(Source)(0),                  // 8: penstock.v1.Source
-	(*Item)(nil),                 // 9: penstock.v1.Item
-	(*RequestId)(nil),            // 10: penstock.v1.RequestId
-	(*InlineLimit)(nil),          // 11: penstock.v1.InlineLimit
-	(*Decision)(nil),             // 12: penstock.v1.Decision
-	(*CheckRequest)(nil),         // 13: penstock.v1.CheckRequest
-	(*CheckResponse)(nil),        // 14: penstock.v1.CheckResponse
-	(*Verdict)(nil),              // 15: penstock.v1.Verdict
-	(*CheckStreamRequest)(nil),   // 16: penstock.v1.CheckStreamRequest
-	(*CheckStreamResponse)(nil),  // 17: penstock.v1.CheckStreamResponse
-	(*StreamError)(nil),          // 18: penstock.v1.StreamError
-	(*PeekRequest)(nil),          // 19: penstock.v1.PeekRequest
-	(*PeekResponse)(nil),         // 20: penstock.v1.PeekResponse
-	(*ResetRequest)(nil),         // 21: penstock.v1.ResetRequest
-	(*ResetResponse)(nil),        // 22: penstock.v1.ResetResponse
-	(*ReserveRequest)(nil),       // 23: penstock.v1.ReserveRequest
-	(*ReserveResponse)(nil),      // 24: penstock.v1.ReserveResponse
-	(*Hold)(nil),                 // 25: penstock.v1.Hold
-	(*SettleRequest)(nil),        // 26: penstock.v1.SettleRequest
-	(*SettleResponse)(nil),       // 27: penstock.v1.SettleResponse
-	(*ExtendRequest)(nil),        // 28: penstock.v1.ExtendRequest
-	(*ExtendResponse)(nil),       // 29: penstock.v1.ExtendResponse
-	(*MembersRequest)(nil),       // 30: penstock.v1.MembersRequest
-	(*Member)(nil),               // 31: penstock.v1.Member
-	(*MembersResponse)(nil),      // 32: penstock.v1.MembersResponse
-	(*RingRequest)(nil),          // 33: penstock.v1.RingRequest
-	(*RingResponse)(nil),         // 34: penstock.v1.RingResponse
-	(*TopRequest)(nil),           // 35: penstock.v1.TopRequest
-	(*TopResponse)(nil),          // 36: penstock.v1.TopResponse
-	(*KeyState)(nil),             // 37: penstock.v1.KeyState
-	(*KeysRequest)(nil),          // 38: penstock.v1.KeysRequest
-	(*KeysResponse)(nil),         // 39: penstock.v1.KeysResponse
-	(*HoldsRequest)(nil),         // 40: penstock.v1.HoldsRequest
-	(*HoldsResponse)(nil),        // 41: penstock.v1.HoldsResponse
-	(*OpenHold)(nil),             // 42: penstock.v1.OpenHold
-	(*DrainRequest)(nil),         // 43: penstock.v1.DrainRequest
-	(*DrainResponse)(nil),        // 44: penstock.v1.DrainResponse
-	(*RecoverRequest)(nil),       // 45: penstock.v1.RecoverRequest
-	(*RecoverResponse)(nil),      // 46: penstock.v1.RecoverResponse
-	(*CreditRequest)(nil),        // 47: penstock.v1.CreditRequest
-	(*CreditResponse)(nil),       // 48: penstock.v1.CreditResponse
-	(*LimitsRequest)(nil),        // 49: penstock.v1.LimitsRequest
-	(*LimitsResponse)(nil),       // 50: penstock.v1.LimitsResponse
-	(*NamedLimit)(nil),           // 51: penstock.v1.NamedLimit
-	(*Candidate)(nil),            // 52: penstock.v1.Candidate
-	(*PutLimitRequest)(nil),      // 53: penstock.v1.PutLimitRequest
-	(*PutLimitResponse)(nil),     // 54: penstock.v1.PutLimitResponse
-	(*PromoteLimitRequest)(nil),  // 55: penstock.v1.PromoteLimitRequest
-	(*PromoteLimitResponse)(nil), // 56: penstock.v1.PromoteLimitResponse
-	(*DeleteLimitRequest)(nil),   // 57: penstock.v1.DeleteLimitRequest
-	(*DeleteLimitResponse)(nil),  // 58: penstock.v1.DeleteLimitResponse
-	nil,                          // 59: penstock.v1.CheckRequest.AttributesEntry
+	(Algorithm)(0),                // 0: penstock.v1.Algorithm
+	(Anchor)(0),                   // 1: penstock.v1.Anchor
+	(OnError)(0),                  // 2: penstock.v1.OnError
+	(Calendar)(0),                 // 3: penstock.v1.Calendar
+	(Consistency)(0),              // 4: penstock.v1.Consistency
+	(OnPartition)(0),              // 5: penstock.v1.OnPartition
+	(OnDeny)(0),                   // 6: penstock.v1.OnDeny
+	(Unsettled)(0),                // 7: penstock.v1.Unsettled
+	(Source)(0),                   // 8: penstock.v1.Source
+	(*Item)(nil),                  // 9: penstock.v1.Item
+	(*RequestId)(nil),             // 10: penstock.v1.RequestId
+	(*InlineLimit)(nil),           // 11: penstock.v1.InlineLimit
+	(*Decision)(nil),              // 12: penstock.v1.Decision
+	(*CheckRequest)(nil),          // 13: penstock.v1.CheckRequest
+	(*CheckResponse)(nil),         // 14: penstock.v1.CheckResponse
+	(*Verdict)(nil),               // 15: penstock.v1.Verdict
+	(*CheckStreamRequest)(nil),    // 16: penstock.v1.CheckStreamRequest
+	(*CheckStreamResponse)(nil),   // 17: penstock.v1.CheckStreamResponse
+	(*StreamError)(nil),           // 18: penstock.v1.StreamError
+	(*PeekRequest)(nil),           // 19: penstock.v1.PeekRequest
+	(*PeekResponse)(nil),          // 20: penstock.v1.PeekResponse
+	(*ResetRequest)(nil),          // 21: penstock.v1.ResetRequest
+	(*ResetResponse)(nil),         // 22: penstock.v1.ResetResponse
+	(*ReserveRequest)(nil),        // 23: penstock.v1.ReserveRequest
+	(*ReserveResponse)(nil),       // 24: penstock.v1.ReserveResponse
+	(*Hold)(nil),                  // 25: penstock.v1.Hold
+	(*SettleRequest)(nil),         // 26: penstock.v1.SettleRequest
+	(*SettleResponse)(nil),        // 27: penstock.v1.SettleResponse
+	(*ExtendRequest)(nil),         // 28: penstock.v1.ExtendRequest
+	(*ExtendResponse)(nil),        // 29: penstock.v1.ExtendResponse
+	(*MembersRequest)(nil),        // 30: penstock.v1.MembersRequest
+	(*Member)(nil),                // 31: penstock.v1.Member
+	(*MembersResponse)(nil),       // 32: penstock.v1.MembersResponse
+	(*RingRequest)(nil),           // 33: penstock.v1.RingRequest
+	(*RingResponse)(nil),          // 34: penstock.v1.RingResponse
+	(*TopRequest)(nil),            // 35: penstock.v1.TopRequest
+	(*TopResponse)(nil),           // 36: penstock.v1.TopResponse
+	(*KeyState)(nil),              // 37: penstock.v1.KeyState
+	(*KeysRequest)(nil),           // 38: penstock.v1.KeysRequest
+	(*KeysResponse)(nil),          // 39: penstock.v1.KeysResponse
+	(*HoldsRequest)(nil),          // 40: penstock.v1.HoldsRequest
+	(*HoldsResponse)(nil),         // 41: penstock.v1.HoldsResponse
+	(*OpenHold)(nil),              // 42: penstock.v1.OpenHold
+	(*DrainRequest)(nil),          // 43: penstock.v1.DrainRequest
+	(*DrainResponse)(nil),         // 44: penstock.v1.DrainResponse
+	(*RecoverRequest)(nil),        // 45: penstock.v1.RecoverRequest
+	(*RecoverResponse)(nil),       // 46: penstock.v1.RecoverResponse
+	(*CreditRequest)(nil),         // 47: penstock.v1.CreditRequest
+	(*CreditResponse)(nil),        // 48: penstock.v1.CreditResponse
+	(*LimitsRequest)(nil),         // 49: penstock.v1.LimitsRequest
+	(*LimitsResponse)(nil),        // 50: penstock.v1.LimitsResponse
+	(*NamedLimit)(nil),            // 51: penstock.v1.NamedLimit
+	(*Candidate)(nil),             // 52: penstock.v1.Candidate
+	(*PutLimitRequest)(nil),       // 53: penstock.v1.PutLimitRequest
+	(*PutLimitResponse)(nil),      // 54: penstock.v1.PutLimitResponse
+	(*PromoteLimitRequest)(nil),   // 55: penstock.v1.PromoteLimitRequest
+	(*PromoteLimitResponse)(nil),  // 56: penstock.v1.PromoteLimitResponse
+	(*DeleteLimitRequest)(nil),    // 57: penstock.v1.DeleteLimitRequest
+	(*DeleteLimitResponse)(nil),   // 58: penstock.v1.DeleteLimitResponse
+	(*RollbackLimitRequest)(nil),  // 59: penstock.v1.RollbackLimitRequest
+	(*RollbackLimitResponse)(nil), // 60: penstock.v1.RollbackLimitResponse
+	(*LimitHistoryRequest)(nil),   // 61: penstock.v1.LimitHistoryRequest
+	(*LimitHistoryResponse)(nil),  // 62: penstock.v1.LimitHistoryResponse
+	(*LimitEntry)(nil),            // 63: penstock.v1.LimitEntry
+	nil,                           // 64: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -4301,7 +4820,7 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
 	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	59, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	64, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
 	10, // 13: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
 	12, // 14: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
 	15, // 15: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
@@ -4328,49 +4847,54 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 36: penstock.v1.Candidate.limit:type_name -> penstock.v1.InlineLimit
 	11, // 37: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
 	11, // 38: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
-	13, // 39: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	16, // 40: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	19, // 41: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	21, // 42: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	23, // 43: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	26, // 44: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	28, // 45: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	30, // 46: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	33, // 47: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	35, // 48: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	38, // 49: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	40, // 50: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
-	43, // 51: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
-	45, // 52: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
-	47, // 53: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
-	49, // 54: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
-	53, // 55: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
-	57, // 56: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
-	55, // 57: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
-	14, // 58: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	17, // 59: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	20, // 60: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	22, // 61: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	24, // 62: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	27, // 63: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	29, // 64: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	32, // 65: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	34, // 66: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	36, // 67: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	39, // 68: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	41, // 69: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
-	44, // 70: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
-	46, // 71: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
-	48, // 72: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
-	50, // 73: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
-	54, // 74: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
-	58, // 75: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
-	56, // 76: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
-	58, // [58:77] is the sub-list for method output_type
-	39, // [39:58] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	63, // 39: penstock.v1.LimitHistoryResponse.entries:type_name -> penstock.v1.LimitEntry
+	13, // 40: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	16, // 41: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	19, // 42: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	21, // 43: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	23, // 44: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	26, // 45: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	28, // 46: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	30, // 47: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	33, // 48: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	35, // 49: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	38, // 50: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	40, // 51: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
+	43, // 52: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
+	45, // 53: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
+	47, // 54: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
+	49, // 55: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
+	53, // 56: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
+	57, // 57: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
+	55, // 58: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
+	59, // 59: penstock.v1.Admin.RollbackLimit:input_type -> penstock.v1.RollbackLimitRequest
+	61, // 60: penstock.v1.Admin.LimitHistory:input_type -> penstock.v1.LimitHistoryRequest
+	14, // 61: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	17, // 62: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	20, // 63: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	22, // 64: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	24, // 65: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	27, // 66: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	29, // 67: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	32, // 68: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	34, // 69: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	36, // 70: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	39, // 71: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	41, // 72: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	44, // 73: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
+	46, // 74: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
+	48, // 75: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
+	50, // 76: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
+	54, // 77: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
+	58, // 78: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
+	56, // 79: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
+	60, // 80: penstock.v1.Admin.RollbackLimit:output_type -> penstock.v1.RollbackLimitResponse
+	62, // 81: penstock.v1.Admin.LimitHistory:output_type -> penstock.v1.LimitHistoryResponse
+	61, // [61:82] is the sub-list for method output_type
+	40, // [40:61] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -4387,7 +4911,7 @@ func file_penstock_v1_penstock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   51,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

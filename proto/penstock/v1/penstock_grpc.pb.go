@@ -375,18 +375,20 @@ var RateLimiter_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Admin_Members_FullMethodName      = "/penstock.v1.Admin/Members"
-	Admin_Ring_FullMethodName         = "/penstock.v1.Admin/Ring"
-	Admin_Top_FullMethodName          = "/penstock.v1.Admin/Top"
-	Admin_Keys_FullMethodName         = "/penstock.v1.Admin/Keys"
-	Admin_Holds_FullMethodName        = "/penstock.v1.Admin/Holds"
-	Admin_Drain_FullMethodName        = "/penstock.v1.Admin/Drain"
-	Admin_Recover_FullMethodName      = "/penstock.v1.Admin/Recover"
-	Admin_Credit_FullMethodName       = "/penstock.v1.Admin/Credit"
-	Admin_Limits_FullMethodName       = "/penstock.v1.Admin/Limits"
-	Admin_PutLimit_FullMethodName     = "/penstock.v1.Admin/PutLimit"
-	Admin_DeleteLimit_FullMethodName  = "/penstock.v1.Admin/DeleteLimit"
-	Admin_PromoteLimit_FullMethodName = "/penstock.v1.Admin/PromoteLimit"
+	Admin_Members_FullMethodName       = "/penstock.v1.Admin/Members"
+	Admin_Ring_FullMethodName          = "/penstock.v1.Admin/Ring"
+	Admin_Top_FullMethodName           = "/penstock.v1.Admin/Top"
+	Admin_Keys_FullMethodName          = "/penstock.v1.Admin/Keys"
+	Admin_Holds_FullMethodName         = "/penstock.v1.Admin/Holds"
+	Admin_Drain_FullMethodName         = "/penstock.v1.Admin/Drain"
+	Admin_Recover_FullMethodName       = "/penstock.v1.Admin/Recover"
+	Admin_Credit_FullMethodName        = "/penstock.v1.Admin/Credit"
+	Admin_Limits_FullMethodName        = "/penstock.v1.Admin/Limits"
+	Admin_PutLimit_FullMethodName      = "/penstock.v1.Admin/PutLimit"
+	Admin_DeleteLimit_FullMethodName   = "/penstock.v1.Admin/DeleteLimit"
+	Admin_PromoteLimit_FullMethodName  = "/penstock.v1.Admin/PromoteLimit"
+	Admin_RollbackLimit_FullMethodName = "/penstock.v1.Admin/RollbackLimit"
+	Admin_LimitHistory_FullMethodName  = "/penstock.v1.Admin/LimitHistory"
 )
 
 // AdminClient is the client API for Admin service.
@@ -420,16 +422,23 @@ type AdminClient interface {
 	Credit(ctx context.Context, in *CreditRequest, opts ...grpc.CallOption) (*CreditResponse, error)
 	// Limits lists the named limits that the asked node has, by name.
 	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitsResponse, error)
-	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
-	// changes. It is for that node alone and until it stops: put it at every node that clients ask. (Who owns the keys need not
-	// have it.) FAILED_PRECONDITION: a file has a limit of that name, and files are not changed here. RESOURCE_EXHAUSTED: 1000 were
-	// put already. A file that comes to have the name takes its place.
+	// PutLimit gives all nodes a named limit, or another one of that name: what keys have used stays, as with a file that changes.
+	// It wins over a limit of that name in a file. A node that is not reached (PutLimitResponse.missing) gets it later.
+	// FAILED_PRECONDITION: it is not at the given version, or was changed elsewhere at the same time and that change won; the text
+	// names the version in force. RESOURCE_EXHAUSTED: 1000 are put already. UNAVAILABLE: the asked node cannot save it; nothing was
+	// changed.
 	PutLimit(ctx context.Context, in *PutLimitRequest, opts ...grpc.CallOption) (*PutLimitResponse, error)
-	// DeleteLimit takes away a limit that was put. NOT_FOUND: there is none of that name. FAILED_PRECONDITION: it is a file's.
+	// DeleteLimit takes away a limit that was put, at all nodes; one of that name in a file is in force again. NOT_FOUND: there is
+	// none of that name. FAILED_PRECONDITION: it is a file's alone, or not at the given version.
 	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*DeleteLimitResponse, error)
-	// PromoteLimit puts the candidate of a limit that was put in the limit's place, at the asked node. NOT_FOUND: there is no limit
-	// of that name. INVALID_ARGUMENT: it has no candidate. FAILED_PRECONDITION: it is a file's, and is changed there.
+	// PromoteLimit puts the candidate of a limit in the limit's place, at all nodes. A limit of a file is changed there later: until
+	// then what was promoted is over it. NOT_FOUND: there is no limit of that name. INVALID_ARGUMENT: it has no candidate.
 	PromoteLimit(ctx context.Context, in *PromoteLimitRequest, opts ...grpc.CallOption) (*PromoteLimitResponse, error)
+	// RollbackLimit puts a limit again as it was with an earlier version; if it was deleted, it is deleted again. NOT_FOUND: no
+	// limit of that name was put, or its history does not have that version.
+	RollbackLimit(ctx context.Context, in *RollbackLimitRequest, opts ...grpc.CallOption) (*RollbackLimitResponse, error)
+	// LimitHistory lists the last ten changes of each limit that was put, the latest first, as the asked node knows them.
+	LimitHistory(ctx context.Context, in *LimitHistoryRequest, opts ...grpc.CallOption) (*LimitHistoryResponse, error)
 }
 
 type adminClient struct {
@@ -560,6 +569,26 @@ func (c *adminClient) PromoteLimit(ctx context.Context, in *PromoteLimitRequest,
 	return out, nil
 }
 
+func (c *adminClient) RollbackLimit(ctx context.Context, in *RollbackLimitRequest, opts ...grpc.CallOption) (*RollbackLimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RollbackLimitResponse)
+	err := c.cc.Invoke(ctx, Admin_RollbackLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) LimitHistory(ctx context.Context, in *LimitHistoryRequest, opts ...grpc.CallOption) (*LimitHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LimitHistoryResponse)
+	err := c.cc.Invoke(ctx, Admin_LimitHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -591,16 +620,23 @@ type AdminServer interface {
 	Credit(context.Context, *CreditRequest) (*CreditResponse, error)
 	// Limits lists the named limits that the asked node has, by name.
 	Limits(context.Context, *LimitsRequest) (*LimitsResponse, error)
-	// PutLimit gives the asked node a named limit, or another one of that name: what keys have used stays, as with a file that
-	// changes. It is for that node alone and until it stops: put it at every node that clients ask. (Who owns the keys need not
-	// have it.) FAILED_PRECONDITION: a file has a limit of that name, and files are not changed here. RESOURCE_EXHAUSTED: 1000 were
-	// put already. A file that comes to have the name takes its place.
+	// PutLimit gives all nodes a named limit, or another one of that name: what keys have used stays, as with a file that changes.
+	// It wins over a limit of that name in a file. A node that is not reached (PutLimitResponse.missing) gets it later.
+	// FAILED_PRECONDITION: it is not at the given version, or was changed elsewhere at the same time and that change won; the text
+	// names the version in force. RESOURCE_EXHAUSTED: 1000 are put already. UNAVAILABLE: the asked node cannot save it; nothing was
+	// changed.
 	PutLimit(context.Context, *PutLimitRequest) (*PutLimitResponse, error)
-	// DeleteLimit takes away a limit that was put. NOT_FOUND: there is none of that name. FAILED_PRECONDITION: it is a file's.
+	// DeleteLimit takes away a limit that was put, at all nodes; one of that name in a file is in force again. NOT_FOUND: there is
+	// none of that name. FAILED_PRECONDITION: it is a file's alone, or not at the given version.
 	DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error)
-	// PromoteLimit puts the candidate of a limit that was put in the limit's place, at the asked node. NOT_FOUND: there is no limit
-	// of that name. INVALID_ARGUMENT: it has no candidate. FAILED_PRECONDITION: it is a file's, and is changed there.
+	// PromoteLimit puts the candidate of a limit in the limit's place, at all nodes. A limit of a file is changed there later: until
+	// then what was promoted is over it. NOT_FOUND: there is no limit of that name. INVALID_ARGUMENT: it has no candidate.
 	PromoteLimit(context.Context, *PromoteLimitRequest) (*PromoteLimitResponse, error)
+	// RollbackLimit puts a limit again as it was with an earlier version; if it was deleted, it is deleted again. NOT_FOUND: no
+	// limit of that name was put, or its history does not have that version.
+	RollbackLimit(context.Context, *RollbackLimitRequest) (*RollbackLimitResponse, error)
+	// LimitHistory lists the last ten changes of each limit that was put, the latest first, as the asked node knows them.
+	LimitHistory(context.Context, *LimitHistoryRequest) (*LimitHistoryResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -646,6 +682,12 @@ func (UnimplementedAdminServer) DeleteLimit(context.Context, *DeleteLimitRequest
 }
 func (UnimplementedAdminServer) PromoteLimit(context.Context, *PromoteLimitRequest) (*PromoteLimitResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PromoteLimit not implemented")
+}
+func (UnimplementedAdminServer) RollbackLimit(context.Context, *RollbackLimitRequest) (*RollbackLimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RollbackLimit not implemented")
+}
+func (UnimplementedAdminServer) LimitHistory(context.Context, *LimitHistoryRequest) (*LimitHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LimitHistory not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -884,6 +926,42 @@ func _Admin_PromoteLimit_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_RollbackLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RollbackLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RollbackLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RollbackLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RollbackLimit(ctx, req.(*RollbackLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_LimitHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LimitHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).LimitHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_LimitHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).LimitHistory(ctx, req.(*LimitHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -938,6 +1016,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PromoteLimit",
 			Handler:    _Admin_PromoteLimit_Handler,
+		},
+		{
+			MethodName: "RollbackLimit",
+			Handler:    _Admin_RollbackLimit_Handler,
+		},
+		{
+			MethodName: "LimitHistory",
+			Handler:    _Admin_LimitHistory_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"penstock/limiter/policy"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/client"
+)
+
+// expecting is the version that a change of a limit replaces.
+type expecting struct {
+	IfVersion string `placeholder:"VERSION" help:"Only if the limit is at this version (as in 12@node-1), or none is put (none). Default: in any case."`
+}
+
+// putAnswer says where a change is in force.
+type putAnswer struct {
+	Limit   string   `json:"limit"`
+	Node    string   `json:"node"`
+	Version string   `json:"version"`
+	Reached int      `json:"reached"` // other nodes
+	Missing []string `json:"missing"` // nodes that have not answered
+}
+
+// changeAnswer is what the answers to all changes have.
+type changeAnswer interface {
+	GetNode() string
+	GetVersion() string
+	GetReached() int32
+	GetMissing() []string
+}
+
+func putAnswerOf(limit string, a changeAnswer) putAnswer {
+	return putAnswer{limit, a.GetNode(), a.GetVersion(), int(a.GetReached()), append([]string{}, a.GetMissing()...)}
+}
+
+func (a putAnswer) write(w io.Writer, done string) error {
+	late := ""
+	if len(a.Missing) > 0 {
+		late = "; these have not answered, and get it later: " + strings.Join(a.Missing, ", ")
+	}
+	_, err := fmt.Fprintf(w, "%s: %s at %s and %d other nodes, version %s%s\n",
+		shown(a.Limit), done, a.Node, a.Reached, a.Version, late)
+	return err
+}
+
+type limitsPutVerb struct {
+	File string `arg:"" type:"path" placeholder:"FILE" help:"File of limits, as for serve --limits; - is the standard input."`
+	expecting
+	remote
+	output
+}
+
+func (v *limitsPutVerb) Run(sh shell) error {
+	set, err := readLimitsFile(v.File)
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(set.Limits))
+	switch {
+	case set.Rules.Len() > 0:
+		return fmt.Errorf("%s: has rules, which only files of nodes have; leave them out", v.File)
+	case len(names) == 0:
+		return fmt.Errorf("%s: has no limits to put", v.File)
+	case v.IfVersion != "" && len(names) > 1:
+		return fmt.Errorf("--if-version: is that of one limit, and %s has %d", v.File, len(names))
+	}
+	answers := []putAnswer{}
+	for _, name := range names {
+		err := v.ask(func(ctx context.Context, c *client.Client) error {
+			out, err := adminOf(c).PutLimit(ctx, &penstockv1.PutLimitRequest{
+				Definition: policy.Format(set.Limits[name]), Version: v.IfVersion,
+			})
+			if err == nil {
+				answers = append(answers, putAnswerOf(name, out))
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w (%d of %d limits are put)", shown(name), err, len(answers), len(names))
+		}
+	}
+	return v.print(sh.out, answers, func(w io.Writer) error {
+		for _, a := range answers {
+			if err := a.write(w, "put"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func readLimitsFile(file string) (*policy.Set, error) {
+	if file != "-" {
+		return policy.Load(file)
+	}
+	text, err := io.ReadAll(io.LimitReader(os.Stdin, policy.MaxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse("-", text)
+}
+
+type limitsDeleteVerb struct {
+	Limit string `arg:"" help:"Name of the limit."`
+	expecting
+	remote
+	output
+}
+
+func (v *limitsDeleteVerb) Run(sh shell) error {
+	var out *penstockv1.DeleteLimitResponse
+	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
+		out, err = adminOf(c).DeleteLimit(ctx, &penstockv1.DeleteLimitRequest{Name: v.Limit, Version: v.IfVersion})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a := putAnswerOf(v.Limit, out)
+	return v.print(sh.out, a, func(w io.Writer) error { return a.write(w, "deleted") })
+}
+
+type limitsRollbackVerb struct {
+	Limit string `arg:"" help:"Name of the limit."`
+	To    string `arg:"" help:"Version that is to be in force again, as limits history lists it."`
+	expecting
+	remote
+	output
+}
+
+func (v *limitsRollbackVerb) Run(sh shell) error {
+	var out *penstockv1.RollbackLimitResponse
+	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
+		in := &penstockv1.RollbackLimitRequest{Name: v.Limit, To: v.To, Version: v.IfVersion}
+		out, err = adminOf(c).RollbackLimit(ctx, in)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a := putAnswerOf(v.Limit, out)
+	return v.print(sh.out, a, func(w io.Writer) error { return a.write(w, "as with "+v.To) })
+}
+
+type limitsPromoteVerb struct {
+	Limit string `arg:"" help:"Name of the limit."`
+	File  string `type:"path" placeholder:"FILE" help:"File of limits that has it: it is rewritten, and nodes that watch it take it over. Without it, what is promoted is put at all nodes, over their files."`
+	expecting
+	remote
+	output
+}
+
+func (v *limitsPromoteVerb) Run(sh shell) error {
+	if v.File != "" {
+		if err := promoteInFile(v.File, v.Limit); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(sh.out, "%s: the candidate of %s is the limit now\n", v.File, v.Limit)
+		return err
+	}
+	var out *penstockv1.PromoteLimitResponse
+	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
+		out, err = adminOf(c).PromoteLimit(ctx, &penstockv1.PromoteLimitRequest{Name: v.Limit, Version: v.IfVersion})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a := putAnswerOf(v.Limit, out)
+	return v.print(sh.out, a, func(w io.Writer) error { return a.write(w, "promoted") })
+}
+
+type limitsHistoryVerb struct {
+	Limit string `arg:"" optional:"" help:"Only the changes of this limit."`
+	remote
+	output
+}
+
+// historyRow is one change as JSON shows it.
+type historyRow struct {
+	Limit      string `json:"limit"`
+	Version    string `json:"version"`
+	Base       string `json:"base"`
+	By         string `json:"by"`
+	AtMs       int64  `json:"at_ms"`
+	Definition string `json:"definition"` // empty: deleted
+}
+
+func (v *limitsHistoryVerb) Run(sh shell) error {
+	rows := []historyRow{}
+	err := v.ask(func(ctx context.Context, c *client.Client) error {
+		out, err := adminOf(c).LimitHistory(ctx, &penstockv1.LimitHistoryRequest{Name: v.Limit})
+		for _, e := range out.GetEntries() {
+			rows = append(rows, historyRow{e.Name, e.Version, e.Base, e.By, e.AtMs, string(e.Definition)})
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return v.print(sh.out, rows, func(w io.Writer) error {
+		if len(rows) == 0 {
+			_, err := fmt.Fprintln(w, "No limit was put.")
+			return err
+		}
+		table := [][]string{{"WHEN", "LIMIT", "VERSION", "REPLACED", "BY", "LIMIT NOW"}}
+		for _, r := range rows {
+			now := r.Definition
+			if now == "" {
+				now = "deleted"
+			}
+			when := time.UnixMilli(r.AtMs).UTC().Format("2006-01-02 15:04:05Z")
+			table = append(table, []string{when, shown(r.Limit), r.Version, r.Base, shown(r.By), shown(now)})
+		}
+		return columns(w, table)
+	})
+}
+
+type limitsListVerb struct {
+	remote
+	output
+}
+
+// limitRow is a limit as JSON shows it.
+type limitRow struct {
+	Limit   string `json:"limit"`
+	Rule    string `json:"rule"`
+	From    string `json:"from"` // file, put, or put over a file
+	Version string `json:"version,omitempty"`
+	By      string `json:"by,omitempty"`
+	AtMs    int64  `json:"at_ms,omitempty"`
+	// Nodes that have another limit of that name in force, or none.
+	Different []string `json:"different"`
+}
+
+// limitList is the answer of all nodes together.
+type limitList struct {
+	Limits  []limitRow `json:"limits"`
+	Missing []string   `json:"missing"` // nodes that did not answer
+}
+
+func (v *limitsListVerb) Run(sh shell) error {
+	byNode := map[string][]*penstockv1.NamedLimit{}
+	var mu sync.Mutex // guards byNode
+	missing, err := v.askNodes(func(ctx context.Context, c *client.Client) error {
+		out, err := adminOf(c).Limits(ctx, &penstockv1.LimitsRequest{})
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			byNode[out.Node] = out.Limits
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	list := limitList{Limits: mergeLimits(byNode), Missing: missing}
+	if err := v.print(sh.out, list, list.write); err != nil {
+		return err
+	}
+	return unasked(missing)
+}
+
+// mergeLimits has each limit as most nodes have it, and the nodes that differ.
+func mergeLimits(byNode map[string][]*penstockv1.NamedLimit) []limitRow {
+	nodes := slices.Sorted(maps.Keys(byNode))
+	rows := map[string]map[string]limitRow{} // limit → node
+	for _, node := range nodes {
+		for _, l := range byNode[node] {
+			row := limitRow{Limit: l.Limit.Name, Rule: ruleText(l.Limit), From: "file", Different: []string{}}
+			if l.Put {
+				row.From, row.Version, row.By, row.AtMs = "put", l.Version, l.By, l.AtMs
+			}
+			if l.OverFile {
+				row.From = "put over a file"
+			}
+			if l.Overrides > 0 {
+				row.Rule += fmt.Sprintf(", %d overrides", l.Overrides)
+			}
+			if rows[row.Limit] == nil {
+				rows[row.Limit] = map[string]limitRow{}
+			}
+			rows[row.Limit][node] = row
+		}
+	}
+	list := []limitRow{}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		count := map[string]int{} // of nodes with a rule and version
+		most := ""
+		for _, node := range nodes {
+			key := rows[name][node].Rule + "\x00" + rows[name][node].Version
+			if count[key]++; count[key] > count[most] && rows[name][node].Limit != "" {
+				most = key
+			}
+		}
+		var merged limitRow
+		different := []string{}
+		for _, node := range nodes {
+			row := rows[name][node]
+			switch {
+			case row.Rule+"\x00"+row.Version != most:
+				different = append(different, node)
+			case merged.Limit == "" || row.From == "put over a file":
+				merged = row
+			}
+		}
+		merged.Different = different
+		list = append(list, merged)
+	}
+	return list
+}
+
+func (l limitList) write(w io.Writer) error {
+	if len(l.Limits) == 0 {
+		_, err := fmt.Fprintln(w, "No node has a named limit.")
+		return err
+	}
+	table := [][]string{{"LIMIT", "RULE", "FROM", "VERSION", "BY"}}
+	different := ""
+	for _, r := range l.Limits {
+		table = append(table, []string{shown(r.Limit), r.Rule, r.From, r.Version, shown(r.By)})
+		if len(r.Different) > 0 {
+			different += fmt.Sprintf("DIFFERENT at %s: %s\n", strings.Join(r.Different, ", "), shown(r.Limit))
+		}
+	}
+	if err := columns(w, table); err != nil {
+		return err
+	}
+	if different != "" {
+		_, err := fmt.Fprint(w, "\n", different, "Give all nodes the same files, or put the limit: that wins over files.\n")
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package rpc
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// namedLimits are the limits of a node.
+type namedLimits struct {
+	Node   string       `json:"node"`
+	Limits []namedLimit `json:"limits"`
+}
+
+type namedLimit struct {
+	inlineJSON
+	Put       bool `json:"put"` // at all nodes, and not by a file
+	Overrides int  `json:"overrides"`
+
+	Version  string `json:"version,omitempty"` // of one that was put
+	By       string `json:"by,omitempty"`      // client that has put it
+	AtMs     int64  `json:"at_ms,omitzero"`
+	OverFile bool   `json:"over_file,omitzero"` // a file of this node has the name too
+
+	Candidate *candidateJSON `json:"candidate,omitempty"`
+}
+
+// limits is GET /v1/limits.
+func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
+	out := namedLimits{Node: w.Node.ID(), Limits: []namedLimit{}}
+	limits, tallies := w.Node.Limits(), w.Node.Stats().Candidates()
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		l := limits[name]
+		row := namedLimit{
+			inlineJSON: newInlineJSON(&l.Spec), Put: w.Node.IsPut(name), Overrides: len(l.Overrides()),
+			Candidate: newCandidateJSON(l, tallies[name]),
+		}
+		if row.Put {
+			head := w.Catalog.Head(name)
+			row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
+			row.OverFile = w.Node.Given(name) != nil
+		}
+		out.Limits = append(out.Limits, row)
+	}
+	writeJSON(rw, http.StatusOK, out)
+}
+
+// Limits lists the named limits.
+func (a *admin) Limits(context.Context, *penstockv1.LimitsRequest) (*penstockv1.LimitsResponse, error) {
+	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
+	limits, tallies := a.node.Limits(), a.node.Stats().Candidates()
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		l := limits[name]
+		row := &penstockv1.NamedLimit{
+			Limit: limitMessage(&l.Spec), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
+			Candidate: candidateMessage(l, tallies[name]),
+		}
+		if row.Put {
+			head := a.catalog.Head(name)
+			row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
+			row.OverFile = a.node.Given(name) != nil
+		}
+		out.Limits = append(out.Limits, row)
+	}
+	return out, nil
+}

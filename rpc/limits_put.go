@@ -1,0 +1,357 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/catalog"
+	"penstock/rpc/door"
+)
+
+// orAlone is given, or the catalog of a node that no other node hears of.
+func orAlone(given *catalog.Catalog, n *cluster.Node) *catalog.Catalog {
+	if given != nil {
+		return given
+	}
+	alone, err := catalog.New(catalog.Config{Node: n})
+	if err != nil {
+		panic(err) // there is no file
+	}
+	return alone
+}
+
+// change is one change of the limits of the whole cluster, by one client.
+type change struct {
+	ctx     context.Context
+	catalog *catalog.Catalog
+	node    *cluster.Node
+	rec     door.Recorder
+	version string // that the client expects; empty: any
+}
+
+func (a *admin) change(ctx context.Context, version string) change {
+	return change{ctx, a.catalog, a.node, door.RecorderOf(ctx, a.audit), version}
+}
+
+func (w *web) change(r *http.Request, version string) change {
+	return change{r.Context(), w.Catalog, w.Node, w.recorder(r), version}
+}
+
+// expected is nil if any version will do.
+func (c change) expected() (*catalog.Version, error) {
+	if c.version == "" {
+		return nil, nil
+	}
+	v, err := readVersion("version", c.version)
+	return &v, err
+}
+
+func readVersion(field, text string) (catalog.Version, error) {
+	v, err := catalog.ParseVersion(text)
+	if err != nil {
+		return v, &cluster.InputError{Field: field, Reason: err.Error()}
+	}
+	return v, nil
+}
+
+// put gives all nodes a limit.
+func (c change) put(l *limiter.Limit) (catalog.Outcome, error) {
+	return c.do("put limit", l.Name, func(v *catalog.Version) (catalog.Outcome, error) {
+		return c.catalog.Put(c.ctx, c.rec.Who.Who(), l, v)
+	})
+}
+
+// remove takes a limit away that was put.
+func (c change) remove(name string) (catalog.Outcome, error) {
+	return c.do("delete limit", name, func(v *catalog.Version) (catalog.Outcome, error) {
+		return c.catalog.Delete(c.ctx, c.rec.Who.Who(), name, v)
+	})
+}
+
+// rollback puts a limit as it was.
+func (c change) rollback(name, to string) (catalog.Outcome, error) {
+	version, err := readVersion("to", to)
+	if err != nil {
+		return catalog.Outcome{}, err
+	}
+	return c.do("roll limit back", name, func(v *catalog.Version) (catalog.Outcome, error) {
+		return c.catalog.Rollback(c.ctx, c.rec.Who.Who(), name, version, v)
+	})
+}
+
+// promote puts the candidate of a limit in the limit's place.
+func (c change) promote(name string) (catalog.Outcome, error) {
+	before := c.node.Limits()[name]
+	if before == nil {
+		return catalog.Outcome{}, said(catalog.ErrNotPut)
+	}
+	after, err := before.Promoted()
+	if err != nil {
+		return catalog.Outcome{}, err
+	}
+	if after == nil {
+		return catalog.Outcome{}, &cluster.InputError{
+			Field:  "name",
+			Reason: fmt.Sprintf("%q has no candidate to promote", name),
+		}
+	}
+	return c.do("promote limit", name, func(v *catalog.Version) (catalog.Outcome, error) {
+		return c.catalog.Put(c.ctx, c.rec.Who.Who(), after, v)
+	})
+}
+
+// do makes a change, and records it.
+func (c change) do(
+	action, name string, how func(*catalog.Version) (catalog.Outcome, error),
+) (catalog.Outcome, error) {
+	expected, err := c.expected()
+	if err != nil {
+		return catalog.Outcome{}, err
+	}
+	before := c.node.Limits()[name]
+	out, err := how(expected)
+	if err == nil {
+		recordLimit(c.rec, action, name, before, c.node.Limits()[name])
+	}
+	return out, said(err)
+}
+
+// checked is the limit of s, with a candidate if tried is not nil.
+func checked(s limiter.Spec, tried *limiter.Spec) (*limiter.Limit, error) {
+	if s.Name == "" {
+		return nil, &cluster.InputError{
+			Field:  "limit.name",
+			Reason: "is missing; give the limit a name",
+		}
+	}
+	if limiter.IsCandidateName(s.Name) {
+		return nil, &cluster.InputError{
+			Field: "limit.name", Reason: fmt.Sprintf("%q is the name of a candidate's counters; choose another one", s.Name),
+		}
+	}
+	l, err := limiter.New(s)
+	if err == nil && tried != nil {
+		l, err = l.WithCandidate(*tried)
+		err = underCandidate(err)
+	}
+	return l, underLimit(err)
+}
+
+// underLimit says in err that the field is one of a limit.
+func underLimit(err error) error {
+	var spec *limiter.SpecError
+	if errors.As(err, &spec) {
+		return &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
+	}
+	return err
+}
+
+// limitOf is the limit that a client wants to put.
+func limitOf(in *penstockv1.PutLimitRequest) (*limiter.Limit, error) {
+	if len(in.Definition) > 0 {
+		if in.Limit != nil || in.Candidate != nil {
+			return nil, &cluster.InputError{Field: "definition", Reason: "is a whole limit; leave limit and candidate out"}
+		}
+		l, err := catalog.Define(in.Definition)
+		if err != nil {
+			return nil, &cluster.InputError{Field: "definition", Reason: err.Error()}
+		}
+		return l, nil
+	}
+	if in.Limit == nil {
+		return nil, &cluster.InputError{Field: "limit", Reason: "is missing"}
+	}
+	var tried *limiter.Spec
+	if in.Candidate != nil {
+		s := inlineSpec(in.Candidate)
+		tried = &s
+	}
+	return checked(inlineSpec(in.Limit), tried)
+}
+
+// PutLimit makes or replaces one.
+func (a *admin) PutLimit(
+	ctx context.Context, in *penstockv1.PutLimitRequest,
+) (*penstockv1.PutLimitResponse, error) {
+	l, err := limitOf(in)
+	var out catalog.Outcome
+	if err == nil {
+		out, err = a.change(ctx, in.Version).put(l)
+	}
+	if err != nil {
+		return nil, door.StatusError(err)
+	}
+	return &penstockv1.PutLimitResponse{
+		Node: a.node.ID(), Replaced: out.Replaced, Version: out.Version.String(),
+		Reached: int32(out.Reached), Missing: out.Missing,
+	}, nil
+}
+
+// DeleteLimit takes one away.
+func (a *admin) DeleteLimit(
+	ctx context.Context, in *penstockv1.DeleteLimitRequest,
+) (*penstockv1.DeleteLimitResponse, error) {
+	out, err := a.change(ctx, in.Version).remove(in.Name)
+	if err != nil {
+		return nil, door.StatusError(err)
+	}
+	return &penstockv1.DeleteLimitResponse{
+		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached), Missing: out.Missing,
+	}, nil
+}
+
+// PromoteLimit puts the candidate of a limit in the limit's place.
+func (a *admin) PromoteLimit(
+	ctx context.Context, in *penstockv1.PromoteLimitRequest,
+) (*penstockv1.PromoteLimitResponse, error) {
+	out, err := a.change(ctx, in.Version).promote(in.Name)
+	if err != nil {
+		return nil, door.StatusError(err)
+	}
+	return &penstockv1.PromoteLimitResponse{
+		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached), Missing: out.Missing,
+	}, nil
+}
+
+// RollbackLimit puts a limit as it was.
+func (a *admin) RollbackLimit(
+	ctx context.Context, in *penstockv1.RollbackLimitRequest,
+) (*penstockv1.RollbackLimitResponse, error) {
+	out, err := a.change(ctx, in.Version).rollback(in.Name, in.To)
+	if err != nil {
+		return nil, door.StatusError(err)
+	}
+	return &penstockv1.RollbackLimitResponse{
+		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached), Missing: out.Missing,
+	}, nil
+}
+
+// LimitHistory lists the changes.
+func (a *admin) LimitHistory(
+	_ context.Context, in *penstockv1.LimitHistoryRequest,
+) (*penstockv1.LimitHistoryResponse, error) {
+	out := &penstockv1.LimitHistoryResponse{Node: a.node.ID()}
+	for _, e := range a.catalog.History(in.Name) {
+		out.Entries = append(out.Entries, &penstockv1.LimitEntry{
+			Name: e.Name, Version: e.Version.String(), Base: e.Base.String(), By: e.By, AtMs: e.AtMs, Definition: e.Limit,
+		})
+	}
+	return out, nil
+}
+
+// limitDone says where a change of limits is in force now.
+type limitDone struct {
+	Node     string   `json:"node"`
+	Replaced bool     `json:"replaced,omitzero"` // one was put already
+	Version  string   `json:"version"`
+	Reached  int      `json:"reached"` // other nodes
+	Missing  []string `json:"missing"` // nodes that have not answered
+}
+
+// answerChange writes what came of a change.
+func (w *web) answerChange(rw http.ResponseWriter, out catalog.Outcome, err error) {
+	if err != nil {
+		writeFault(rw, bodyFault(err, false))
+		return
+	}
+	writeJSON(rw, http.StatusOK, limitDone{w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing})
+}
+
+// putLimit is PUT /v1/limits?version=: the body is the limit, in the words of the limits' files.
+func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "version")
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	l, err := w.limitIn(rw, r)
+	var out catalog.Outcome
+	if err == nil {
+		out, err = w.change(r, q["version"]).put(l)
+	}
+	w.answerChange(rw, out, err)
+}
+
+// limitIn is the limit of a body.
+func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, error) {
+	in, err := readJSON[putJSON](rw, r, "a limit has the fields that it has in a file, but for overrides")
+	if err != nil {
+		return nil, err
+	}
+	s, err := in.spec()
+	if err != nil {
+		return nil, underLimit(err)
+	}
+	tried, err := in.candidate()
+	if err != nil {
+		return nil, underLimit(err)
+	}
+	return checked(s, tried)
+}
+
+// limitNamed is a page ?name=&version=& that changes the limit of that name; further fields of the
+// query are how's.
+func (w *web) limitNamed(
+	how func(c change, q map[string]string) (catalog.Outcome, error), further ...string,
+) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		q, f := readQuery(r, append(further, "name", "version")...)
+		if f != nil {
+			writeFault(rw, *f)
+			return
+		}
+		out, err := how(w.change(r, q["version"]), q)
+		w.answerChange(rw, out, err)
+	}
+}
+
+// historyPage is GET /v1/limits/history?name=: the last changes of one limit, or of all.
+func (w *web) historyPage(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "name")
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	list := w.Catalog.History(q["name"])
+	if list == nil {
+		list = []catalog.Entry{}
+	}
+	writeJSON(rw, http.StatusOK, limitHistory{w.Node.ID(), list})
+}
+
+// limitHistory is GET /v1/limits/history.
+type limitHistory struct {
+	Node    string          `json:"node"`
+	Entries []catalog.Entry `json:"entries"`
+}
+
+// said is an error of the catalog as doors say it; others stay what they are.
+func said(err error) error {
+	var conflict *catalog.ConflictError
+	f := &door.Fault{}
+	switch {
+	case errors.As(err, &conflict):
+		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusConflict, "version"
+	case errors.Is(err, catalog.ErrGiven):
+		f.Code, f.Status, f.Field = codes.FailedPrecondition, http.StatusConflict, "name"
+	case errors.Is(err, catalog.ErrNotPut):
+		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "name"
+	case errors.Is(err, catalog.ErrNoEntry):
+		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "version"
+	case errors.Is(err, catalog.ErrManyPut), errors.Is(err, catalog.ErrFull):
+		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
+	case errors.Is(err, catalog.ErrNotSaved):
+		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
+	default:
+		return err
+	}
+	f.Text = err.Error()
+	return f
+}
