@@ -12,7 +12,7 @@ import (
 // catalog is the limits and rules in force at one node. It owns them and their lock. A set of limits
 // is never changed: a new one takes its place, so a request reads one set from beginning to end.
 type catalog struct {
-	limits  atomic.Pointer[Limits]                  // in force: put, and of given what put has no name of
+	limits  atomic.Pointer[Limits]                  // in force: put, and the rest of given
 	inForce atomic.Pointer[map[string]limitInForce] // limits, with the tallies of their answers
 	rules   atomic.Pointer[rules.Set]
 	counts  *Stats

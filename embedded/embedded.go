@@ -120,7 +120,8 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Gossip != "" && !c.Agent {
 		n.node.Membership().Agree(cluster.Trust{})
 	}
-	if n.catalog, err = catalog.New(catalog.Config{Node: n.node, Network: n.peers, Logger: c.Logger}); err != nil {
+	put := catalog.Config{Node: n.node, Network: n.peers, Logger: c.Logger}
+	if n.catalog, err = catalog.New(put); err != nil {
 		n.peers.Close()
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
@@ -238,7 +239,9 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 	if len(c.Join) == 0 {
 		member.State = cluster.StateActive
 	}
-	n.door = peer.NewServer(peer.ServerConfig{Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t, Catalog: n.catalog})
+	n.door = peer.NewServer(peer.ServerConfig{
+		Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t, Catalog: n.catalog,
+	})
 	n.served = make(chan error, 1)
 	go func() { n.served <- n.door.Serve(l) }()
 	n.gossip, err = gossip.Start(ctx, gossip.Config{

@@ -71,8 +71,8 @@ func New(given Spec, overrides ...Override) (*Limit, error) {
 	return l, nil
 }
 
-// Given is the Spec that New was given, without the defaults.
-func (l *Limit) Given() Spec { return l.given }
+// Given is the Spec that New was given for l, without the defaults.
+func Given(l *Limit) Spec { return l.given }
 
 // newLimit works out the rest of a Limit from a Spec without faults.
 func newLimit(s Spec) *Limit {

@@ -35,7 +35,9 @@ func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
 		row := namedLimit{
-			inlineJSON: newInlineJSON(&l.Spec), Put: w.Node.IsPut(name), Overrides: len(l.Overrides()),
+			inlineJSON: newInlineJSON(
+				&l.Spec,
+			), Put: w.Node.IsPut(name), Overrides: len(l.Overrides()),
 			Candidate: newCandidateJSON(l, tallies[name]),
 		}
 		if row.Put {
@@ -49,13 +51,18 @@ func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 }
 
 // Limits lists the named limits.
-func (a *admin) Limits(context.Context, *penstockv1.LimitsRequest) (*penstockv1.LimitsResponse, error) {
+func (a *admin) Limits(
+	context.Context,
+	*penstockv1.LimitsRequest,
+) (*penstockv1.LimitsResponse, error) {
 	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
 	limits, tallies := a.node.Limits(), a.node.Stats().Candidates()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
 		row := &penstockv1.NamedLimit{
-			Limit: limitMessage(&l.Spec), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
+			Limit: limitMessage(
+				&l.Spec,
+			), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
 			Candidate: candidateMessage(l, tallies[name]),
 		}
 		if row.Put {

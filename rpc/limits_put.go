@@ -157,7 +157,10 @@ func underLimit(err error) error {
 func limitOf(in *penstockv1.PutLimitRequest) (*limiter.Limit, error) {
 	if len(in.Definition) > 0 {
 		if in.Limit != nil || in.Candidate != nil {
-			return nil, &cluster.InputError{Field: "definition", Reason: "is a whole limit; leave limit and candidate out"}
+			return nil, &cluster.InputError{
+				Field:  "definition",
+				Reason: "is a whole limit; leave limit and candidate out",
+			}
 		}
 		l, err := catalog.Define(in.Definition)
 		if err != nil {
@@ -261,7 +264,11 @@ func (w *web) answerChange(rw http.ResponseWriter, out catalog.Outcome, err erro
 		writeFault(rw, bodyFault(err, false))
 		return
 	}
-	writeJSON(rw, http.StatusOK, limitDone{w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing})
+	writeJSON(
+		rw,
+		http.StatusOK,
+		limitDone{w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing},
+	)
 }
 
 // putLimit is PUT /v1/limits?version=: the body is the limit, in the words of the limits' files.
@@ -281,7 +288,11 @@ func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
 
 // limitIn is the limit of a body.
 func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, error) {
-	in, err := readJSON[putJSON](rw, r, "a limit has the fields that it has in a file, but for overrides")
+	in, err := readJSON[putJSON](
+		rw,
+		r,
+		"a limit has the fields that it has in a file, but for overrides",
+	)
 	if err != nil {
 		return nil, err
 	}

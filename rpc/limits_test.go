@@ -70,14 +70,19 @@ func TestPutLimit(t *testing.T) {
 		r, text := rpctest.Page(h, "PUT", "/v1/limits", body)
 		return r.StatusCode, text
 	}
-	if code, text := put(`{"name":"new","algorithm":"fixed_window","anchor":"first_hit","limit":3,"per":"1h"}`); code != 200 || strings.Contains(text, "replaced") {
+	if code, text := put(`{"name":"new","algorithm":"fixed_window","anchor":"first_hit","limit":3,"per":"1h"}`); code != 200 ||
+		strings.Contains(text, "replaced") {
 		t.Fatal(code, text)
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=new&key=k&cost=3", "")
-	if code, text := put(`{"name":"new","algorithm":"fixed_window","anchor":"first_hit","limit":5,"per":"1h"}`); code != 200 || !strings.Contains(text, `"replaced":true`) {
+	if code, text := put(`{"name":"new","algorithm":"fixed_window","anchor":"first_hit","limit":5,"per":"1h"}`); code != 200 ||
+		!strings.Contains(text, `"replaced":true`) {
 		t.Fatal(code, text)
 	}
-	if _, text := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k&cost=1", ""); !strings.Contains(text, `"remaining":1,`) {
+	if _, text := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k&cost=1", ""); !strings.Contains(
+		text,
+		`"remaining":1,`,
+	) {
 		t.Error(text)
 	}
 	for body, want := range map[string]string{
@@ -104,7 +109,9 @@ func TestPutLimit(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]codes.Code{"demo": codes.FailedPrecondition, "nothing": codes.NotFound, "": codes.NotFound, "new": codes.OK} {
-		if _, err := a.DeleteLimit(ctx, &penstockv1.DeleteLimitRequest{Name: name}); status.Code(err) != want {
+		if _, err := a.DeleteLimit(ctx, &penstockv1.DeleteLimitRequest{Name: name}); status.Code(
+			err,
+		) != want {
 			t.Errorf("delete %q: %v", name, err)
 		}
 	}
@@ -128,28 +135,59 @@ func TestPutOverAFile(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
 	expect := func(method, path, body string, status int, want string) {
 		t.Helper()
-		if r, text := rpctest.Page(h, method, path, body); r.StatusCode != status || !strings.Contains(text, want) {
+		if r, text := rpctest.Page(h, method, path, body); r.StatusCode != status ||
+			!strings.Contains(text, want) {
 			t.Errorf("%s %s %s: %d %s", method, path, body, r.StatusCode, text)
 		}
 	}
 	before, _ := json.Marshal(n.Limits()["demo"].Limit)
 	limit := `{"name":"demo","algorithm":"gcra","limit":77,"per":"1h"}`
-	expect("PUT", "/v1/limits?version=1@x", limit, 409, "version: the limit is at none, and not at 1@x")
+	expect(
+		"PUT",
+		"/v1/limits?version=1@x",
+		limit,
+		409,
+		"version: the limit is at none, and not at 1@x",
+	)
 	expect("PUT", "/v1/limits?version=none", limit, 200, `"version":"1@`)
 	expect("PUT", "/v1/limits?version=none", limit, 409, "version: the limit is at 1@")
-	expect("PUT", "/v1/limits?version=nonsense", limit, 400, `is no version; versions look like 12@node-1`)
+	expect(
+		"PUT",
+		"/v1/limits?version=nonsense",
+		limit,
+		400,
+		`is no version; versions look like 12@node-1`,
+	)
 	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":77,`)
 	expect("GET", "/v1/limits", "", 200, `"over_file":true`)
 	expect("DELETE", "/v1/limits?name=demo", "", 200, `"missing":[]`)
 	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":`+string(before)+`,`)
-	expect("DELETE", "/v1/limits?name=demo", "", 409, "name: a limit of this name comes from a file, and was not put")
+	expect(
+		"DELETE",
+		"/v1/limits?name=demo",
+		"",
+		409,
+		"name: a limit of this name comes from a file, and was not put",
+	)
 	expect("POST", "/v1/limits/rollback?name=demo&to=1@"+n.ID(), "", 200, `"version":"3@`)
 	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":77,`)
-	expect("POST", "/v1/limits/rollback?name=demo&to=9@x", "", 404, "version: the log has no such entry")
+	expect(
+		"POST",
+		"/v1/limits/rollback?name=demo&to=9@x",
+		"",
+		404,
+		"version: the log has no such entry",
+	)
 	expect("POST", "/v1/limits/rollback?name=none&to=9@x", "", 404, "no limit of this name was put")
 	expect("GET", "/v1/limits/history?name=demo", "", 200, `"base":"2@`)
 	expect("GET", "/v1/limits/history?name=no", "", 200, `"entries":[]`)
-	expect("PUT", "/v1/limits", `{"name":"../v1/limits?name=x","algorithm":"gcra","limit":4,"per":"1h"}`, 200, `"version":"4@`)
+	expect(
+		"PUT",
+		"/v1/limits",
+		`{"name":"../v1/limits?name=x","algorithm":"gcra","limit":4,"per":"1h"}`,
+		200,
+		`"version":"4@`,
+	)
 	expect("GET", "/v1/peek?limit=..%2Fv1%2Flimits%3Fname%3Dx&key=k", "", 200, `"limit":4,`)
 	expect("DELETE", "/v1/limits?name=..%2Fv1%2Flimits%3Fname%3Dx", "", 200, "")
 }

@@ -39,7 +39,13 @@ type changeAnswer interface {
 }
 
 func putAnswerOf(limit string, a changeAnswer) putAnswer {
-	return putAnswer{limit, a.GetNode(), a.GetVersion(), int(a.GetReached()), append([]string{}, a.GetMissing()...)}
+	return putAnswer{
+		limit,
+		a.GetNode(),
+		a.GetVersion(),
+		int(a.GetReached()),
+		append([]string{}, a.GetMissing()...),
+	}
 }
 
 func (a putAnswer) write(w io.Writer, done string) error {
@@ -85,7 +91,13 @@ func (v *limitsPutVerb) Run(sh shell) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w (%d of %d limits are put)", shown(name), err, len(answers), len(names))
+			return fmt.Errorf(
+				"%s: %w (%d of %d limits are put)",
+				shown(name),
+				err,
+				len(answers),
+				len(names),
+			)
 		}
 	}
 	return v.print(sh.out, answers, func(w io.Writer) error {
@@ -119,7 +131,9 @@ type limitsDeleteVerb struct {
 func (v *limitsDeleteVerb) Run(sh shell) error {
 	var out *penstockv1.DeleteLimitResponse
 	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
-		out, err = adminOf(c).DeleteLimit(ctx, &penstockv1.DeleteLimitRequest{Name: v.Limit, Version: v.IfVersion})
+		out, err = adminOf(
+			c,
+		).DeleteLimit(ctx, &penstockv1.DeleteLimitRequest{Name: v.Limit, Version: v.IfVersion})
 		return err
 	})
 	if err != nil {
@@ -153,7 +167,7 @@ func (v *limitsRollbackVerb) Run(sh shell) error {
 
 type limitsPromoteVerb struct {
 	Limit string `arg:"" help:"Name of the limit."`
-	File  string `type:"path" placeholder:"FILE" help:"File of limits that has it: it is rewritten, and nodes that watch it take it over. Without it, what is promoted is put at all nodes, over their files."`
+	File  string `       help:"File of limits that has it: it is rewritten, and nodes that watch it take it over. Without it, what is promoted is put at all nodes, over their files." type:"path" placeholder:"FILE"`
 	expecting
 	remote
 	output
@@ -169,7 +183,9 @@ func (v *limitsPromoteVerb) Run(sh shell) error {
 	}
 	var out *penstockv1.PromoteLimitResponse
 	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
-		out, err = adminOf(c).PromoteLimit(ctx, &penstockv1.PromoteLimitRequest{Name: v.Limit, Version: v.IfVersion})
+		out, err = adminOf(
+			c,
+		).PromoteLimit(ctx, &penstockv1.PromoteLimitRequest{Name: v.Limit, Version: v.IfVersion})
 		return err
 	})
 	if err != nil {
@@ -200,7 +216,10 @@ func (v *limitsHistoryVerb) Run(sh shell) error {
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
 		out, err := adminOf(c).LimitHistory(ctx, &penstockv1.LimitHistoryRequest{Name: v.Limit})
 		for _, e := range out.GetEntries() {
-			rows = append(rows, historyRow{e.Name, e.Version, e.Base, e.By, e.AtMs, string(e.Definition)})
+			rows = append(
+				rows,
+				historyRow{e.Name, e.Version, e.Base, e.By, e.AtMs, string(e.Definition)},
+			)
 		}
 		return err
 	})
@@ -219,7 +238,10 @@ func (v *limitsHistoryVerb) Run(sh shell) error {
 				now = "deleted"
 			}
 			when := time.UnixMilli(r.AtMs).UTC().Format("2006-01-02 15:04:05Z")
-			table = append(table, []string{when, shown(r.Limit), r.Version, r.Base, shown(r.By), shown(now)})
+			table = append(
+				table,
+				[]string{when, shown(r.Limit), r.Version, r.Base, shown(r.By), shown(now)},
+			)
 		}
 		return columns(w, table)
 	})
@@ -276,7 +298,12 @@ func mergeLimits(byNode map[string][]*penstockv1.NamedLimit) []limitRow {
 	rows := map[string]map[string]limitRow{} // limit → node
 	for _, node := range nodes {
 		for _, l := range byNode[node] {
-			row := limitRow{Limit: l.Limit.Name, Rule: ruleText(l.Limit), From: "file", Different: []string{}}
+			row := limitRow{
+				Limit:     l.Limit.Name,
+				Rule:      ruleText(l.Limit),
+				From:      "file",
+				Different: []string{},
+			}
 			if l.Put {
 				row.From, row.Version, row.By, row.AtMs = "put", l.Version, l.By, l.AtMs
 			}
@@ -329,14 +356,23 @@ func (l limitList) write(w io.Writer) error {
 	for _, r := range l.Limits {
 		table = append(table, []string{shown(r.Limit), r.Rule, r.From, r.Version, shown(r.By)})
 		if len(r.Different) > 0 {
-			different += fmt.Sprintf("DIFFERENT at %s: %s\n", strings.Join(r.Different, ", "), shown(r.Limit))
+			different += fmt.Sprintf(
+				"DIFFERENT at %s: %s\n",
+				strings.Join(r.Different, ", "),
+				shown(r.Limit),
+			)
 		}
 	}
 	if err := columns(w, table); err != nil {
 		return err
 	}
 	if different != "" {
-		_, err := fmt.Fprint(w, "\n", different, "Give all nodes the same files, or put the limit: that wins over files.\n")
+		_, err := fmt.Fprint(
+			w,
+			"\n",
+			different,
+			"Give all nodes the same files, or put the limit: that wins over files.\n",
+		)
 		return err
 	}
 	return nil

@@ -112,16 +112,30 @@ func TestLimitsOfTheWholeCluster(t *testing.T) {
 		}
 	}
 	file := write(t, `limits:
-  - {name: put, algorithm: gcra, limit: 9, per: 1h, overrides: [{key: "vip/*", limit: 500}], candidate: {limit: 3}}
+  - name: put
+    algorithm: gcra
+    limit: 9
+    per: 1h
+    overrides: [{key: "vip/*", limit: 500}]
+    candidate: {limit: 3}
 `)
 	run("put: put at n1 and 1 other nodes, version 1@n1", "put", file, "--addr", n1.grpc)
 	for _, p := range []*process{n1, n2} {
 		limit(p, "put", 9)
-		if _, body, err := p.call("GET", "/v1/peek?limit=put&key=vip/x"); err != nil || !strings.Contains(body, `"limit":500,`) {
+		if _, body, err := p.call("GET", "/v1/peek?limit=put&key=vip/x"); err != nil ||
+			!strings.Contains(body, `"limit":500,`) {
 			t.Errorf("%s: %s %v", p.name, body, err)
 		}
 	}
-	run("fails: put: version: the limit is at 1@n1 by ", "put", file, "--if-version", "none", "--addr", n2.grpc)
+	run(
+		"fails: put: version: the limit is at 1@n1 by ",
+		"put",
+		file,
+		"--if-version",
+		"none",
+		"--addr",
+		n2.grpc,
+	)
 	run("put: promoted at n2 and 1 other nodes, version 2@n2", "promote", "put", "--addr", n2.grpc)
 	limit(n1, "put", 3)
 	run("fails: ", "promote", "put", "--addr", n1.grpc)
@@ -129,19 +143,31 @@ func TestLimitsOfTheWholeCluster(t *testing.T) {
 	n3 := serveProcess(t, "n3", "--join", n1.gossip, "--data-dir", t.TempDir())
 	waitForMembers(t, n3, 3)
 	limit(n3, "put", 3)
-	if text := run("DIFFERENT at n1, n3: login", "list", "--addr", n3.grpc); !strings.Contains(text, "put    3 in 1h, gcra") {
+	if text := run("DIFFERENT at n1, n3: login", "list", "--addr", n3.grpc); !strings.Contains(
+		text,
+		"put    3 in 1h, gcra",
+	) {
 		t.Error(text)
 	}
 	run("login: promoted at n2", "promote", "login", "--addr", n2.grpc)
 	limit(n1, "login", 2)
-	run("put: as with 1@n1 at n3 and 2 other nodes, version 4@n3", "rollback", "put", "1@n1", "--addr", n3.grpc)
+	run(
+		"put: as with 1@n1 at n3 and 2 other nodes, version 4@n3",
+		"rollback",
+		"put",
+		"1@n1",
+		"--addr",
+		n3.grpc,
+	)
 	limit(n2, "put", 9)
 	run("put: deleted at n1 and 2 other nodes", "delete", "put", "--addr", n1.grpc)
 	if status, body, _ := n2.call("GET", "/v1/peek?limit=put&key=k"); status != 404 {
 		t.Error(status, body)
 	}
 	text := run("deleted", "history", "put", "--addr", n2.grpc)
-	for _, want := range []string{"5@n1     4@n3", "4@n3     2@n2", "2@n2     1@n1", "1@n1     none"} {
+	for _, want := range []string{
+		"5@n1     4@n3", "4@n3     2@n2", "2@n2     1@n1", "1@n1     none",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the history lacks %s:\n%s", want, text)
 		}

@@ -247,10 +247,9 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
 		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
-		Admin:    s.Admin == "",
+		Admin: s.Admin == "", Roster: r, Catalog: r.catalog,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: r.newMetrics(clientTLS),
 		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
-		Roster: r, Catalog: r.catalog,
 	}
 	pages.Metrics.AddGate(gate)
 	if o := r.opened("--http"); o != nil {
@@ -262,9 +261,8 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.opened("--grpc"); o != nil {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Drain: r.drain,
-			AdminElsewhere: s.Admin != "",
-			Doors:          []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
-			Roster: r, Catalog: r.catalog,
+			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog,
+			Doors: []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
@@ -284,7 +282,10 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		if peerTLS != nil {
 			pages.Metrics.AddCertificate("peer", peerTLS)
 		}
-		o.serveGRPC(peer.NewServer(peer.ServerConfig{Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log, Catalog: r.catalog}))
+		o.serveGRPC(peer.NewServer(peer.ServerConfig{
+			Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log,
+			Catalog: r.catalog,
+		}))
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ var anchors = map[limiter.Anchor]string{limiter.Epoch: "epoch", limiter.FirstHit
 
 // formatted are the fields of a limit that were given, and are not their default.
 func formatted(l *limiter.Limit) (fields []written) {
-	given := l.Given()
+	given := limiter.Given(l)
 	s := &given
 	add := func(name string, value any, given bool) {
 		if given {

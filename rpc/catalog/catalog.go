@@ -4,7 +4,7 @@
 //     all that it has seen, writes it to its file, and puts it in force.
 //  2. It sends the Entry to all other nodes at once. Each merges it into its Log, and answers with
 //     all that it knows of that limit. If another client has changed the limit elsewhere at the same
-//     time, one of both versions is the later one, and whoever sent the other one learns that from
+//     time, one of both versions is the later one, and the sender of the other one learns that from
 //     the answer: one wins, the other is told.
 //  3. A node that was not reached, was down, or joins later compares hashes of its Log with those of
 //     another node, and they send each other what differs (Catalog.Run, Catalog.Catch).
@@ -39,11 +39,19 @@ const MaxLive = 1000
 
 // Errors of changes. With each of them nothing was changed.
 var (
-	ErrGiven    = errors.New("name: a limit of this name comes from a file, and was not put; change it there, or put another one over it")
-	ErrNotPut   = errors.New("name: no limit of this name was put")
-	ErrNoEntry  = errors.New("version: the log has no such entry of this limit; see its history")
-	ErrManyPut  = fmt.Errorf("limit: %d limits are put already, which is the most; delete some, or write them into a file", MaxLive)
-	ErrFull     = fmt.Errorf("limit: the log knows %d names, deleted ones among them, which is the most; put the limit under one of these", MaxNames)
+	ErrGiven = errors.New(
+		"name: a limit of this name comes from a file, and was not put; change it there, or put another one over it",
+	)
+	ErrNotPut  = errors.New("name: no limit of this name was put")
+	ErrNoEntry = errors.New("version: the log has no such entry of this limit; see its history")
+	ErrManyPut = fmt.Errorf(
+		"limit: %d limits are put already, which is the most; delete some, or write them into a file",
+		MaxLive,
+	)
+	ErrFull = fmt.Errorf(
+		"limit: the log knows %d names, deleted ones among them, which is the most; put the limit under one of these",
+		MaxNames,
+	)
 	ErrNotSaved = errors.New("limit: the log of limits cannot be saved, so nothing was changed")
 )
 
@@ -60,11 +68,20 @@ func (e *ConflictError) Error() string {
 		by = " by " + e.Head.By
 	}
 	if e.Raced {
-		return fmt.Sprintf("version: the limit was changed elsewhere at the same time, and %s%s is in force instead of %s; "+
-			"read the limit again, and decide anew", e.Head.Version, by, e.Expected)
+		return fmt.Sprintf(
+			"version: the limit was changed elsewhere at the same time, and %s%s is in force instead of %s; "+
+				"read the limit again, and decide anew",
+			e.Head.Version,
+			by,
+			e.Expected,
+		)
 	}
-	return fmt.Sprintf("version: the limit is at %s%s, and not at %s; read it again, and decide anew",
-		e.Head.Version, by, e.Expected)
+	return fmt.Sprintf(
+		"version: the limit is at %s%s, and not at %s; read it again, and decide anew",
+		e.Head.Version,
+		by,
+		e.Expected,
+	)
 }
 
 // Network carries a message of the catalog to another node, and its answer back.
@@ -125,13 +142,24 @@ type Outcome struct {
 
 // Put gives all nodes a limit. expect is the version that it replaces; nil: any. The error is a
 // *ConflictError or one of those above.
-func (c *Catalog) Put(ctx context.Context, by string, l *limiter.Limit, expect *Version) (Outcome, error) {
+func (c *Catalog) Put(
+	ctx context.Context,
+	by string,
+	l *limiter.Limit,
+	expect *Version,
+) (Outcome, error) {
 	text := policy.Format(l)
 	switch again, err := Define(text); {
 	case err != nil:
-		return Outcome{}, &cluster.InputError{Field: "limit", Reason: "cannot be written as in a file: " + err.Error()}
+		return Outcome{}, &cluster.InputError{
+			Field:  "limit",
+			Reason: "cannot be written as in a file: " + err.Error(),
+		}
 	case !again.SameAs(l):
-		return Outcome{}, &cluster.InputError{Field: "limit", Reason: "has what no file can say; leave it out"}
+		return Outcome{}, &cluster.InputError{
+			Field:  "limit",
+			Reason: "has what no file can say; leave it out",
+		}
 	case len(text) > MaxLimit:
 		return Outcome{}, &cluster.InputError{
 			Field: "limit", Reason: fmt.Sprintf("has %d bytes as JSON; at most %d are accepted, write it into a file", len(text), MaxLimit),
@@ -147,7 +175,12 @@ func (c *Catalog) Delete(ctx context.Context, by, name string, expect *Version) 
 }
 
 // Rollback puts a limit as it was with a version; if it was deleted, it is deleted again.
-func (c *Catalog) Rollback(ctx context.Context, by, name string, to Version, expect *Version) (Outcome, error) {
+func (c *Catalog) Rollback(
+	ctx context.Context,
+	by, name string,
+	to Version,
+	expect *Version,
+) (Outcome, error) {
 	history := c.History(name)
 	i := slices.IndexFunc(history, func(e Entry) bool { return e.Version == to })
 	switch {
@@ -160,7 +193,12 @@ func (c *Catalog) Rollback(ctx context.Context, by, name string, to Version, exp
 }
 
 // change writes an entry, and tells the other nodes.
-func (c *Catalog) change(ctx context.Context, by, name string, limit []byte, expect *Version) (Outcome, error) {
+func (c *Catalog) change(
+	ctx context.Context,
+	by, name string,
+	limit []byte,
+	expect *Version,
+) (Outcome, error) {
 	e, replaced, err := c.write(by, name, limit, expect)
 	if err != nil {
 		return Outcome{}, err
@@ -175,7 +213,11 @@ func (c *Catalog) change(ctx context.Context, by, name string, limit []byte, exp
 }
 
 // write makes the entry at this node.
-func (c *Catalog) write(by, name string, limit []byte, expect *Version) (e Entry, replaced bool, err error) {
+func (c *Catalog) write(
+	by, name string,
+	limit []byte,
+	expect *Version,
+) (e Entry, replaced bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	head := c.log.Head(name)
@@ -247,7 +289,13 @@ func (c *Catalog) saveLocked() {
 	c.unsaved.Store(err != nil)
 	if err != nil {
 		c.failed.Add(1)
-		c.Logger.Error("limits that were put are in force, but not saved; trying again", "file", c.File, "err", err)
+		c.Logger.Error(
+			"limits that were put are in force, but not saved; trying again",
+			"file",
+			c.File,
+			"err",
+			err,
+		)
 	}
 }
 
@@ -293,7 +341,10 @@ func (c *Catalog) History(name string) (list []Entry) {
 		return c.log.History(name)
 	}
 	list = c.log.Parts(all)
-	slices.SortFunc(list, func(a, b Entry) int { return cmp.Or(b.compare(&a), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(
+		list,
+		func(a, b Entry) int { return cmp.Or(b.compare(&a), cmp.Compare(a.Name, b.Name)) },
+	)
 	return list
 }
 

@@ -52,7 +52,15 @@ func newWorld(t *testing.T, names ...string) *world {
 	w := &world{t: t, catalogs: map[string]*Catalog{}, dir: t.TempDir(), cut: map[string]bool{}}
 	var members []cluster.Member
 	for i, name := range names {
-		members = append(members, cluster.Member{ID: name, Boot: uint64(i + 1), State: cluster.StateActive, PeerAddr: name})
+		members = append(
+			members,
+			cluster.Member{
+				ID:       name,
+				Boot:     uint64(i + 1),
+				State:    cluster.StateActive,
+				PeerAddr: name,
+			},
+		)
 	}
 	for i, name := range names {
 		w.catalogs[name] = w.start(name, uint64(i+1), members)
@@ -92,7 +100,9 @@ func (stopped) AfterFunc(time.Duration, func()) func() { return func() {} }
 
 func limit(t testing.TB, name string, n int64) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.New(limiter.Spec{Name: name, Algorithm: limiter.GCRA, Limit: n, Per: time.Hour})
+	l, err := limiter.New(
+		limiter.Spec{Name: name, Algorithm: limiter.GCRA, Limit: n, Per: time.Hour},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +130,9 @@ var ctx = context.Background()
 func TestPutReachesEveryNode(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	out, err := w.catalogs["n2"].Put(ctx, "ops", limit(t, "x", 5), nil)
-	if err != nil || out.Reached != 2 || len(out.Missing) != 0 || out.Version != (Version{1, "n2"}) || out.Replaced {
+	if err != nil || out.Reached != 2 || len(out.Missing) != 0 ||
+		out.Version != (Version{1, "n2"}) ||
+		out.Replaced {
 		t.Fatal(out, err)
 	}
 	w.everywhere("x", 5)
@@ -178,7 +190,8 @@ func TestTwoWritersAtOnce(t *testing.T) {
 	if conflict.Head.Version != w.catalogs["n3"].Head("x").Version {
 		t.Errorf("the loser hears of %s", conflict.Head.Version)
 	}
-	if !strings.Contains(conflict.Error(), "2") || !strings.Contains(conflict.Error(), "at the same time") {
+	if !strings.Contains(conflict.Error(), "2") ||
+		!strings.Contains(conflict.Error(), "at the same time") {
 		t.Error(conflict)
 	}
 }
@@ -193,7 +206,12 @@ func TestManyWritersAtOnce(t *testing.T) {
 	won := map[Version]bool{}
 	for i := range 9 {
 		each.Go(func() {
-			out, err := w.catalogs[fmt.Sprint("n", i%3+1)].Put(ctx, "", limit(t, "x", int64(i+1)), nil)
+			out, err := w.catalogs[fmt.Sprint("n", i%3+1)].Put(
+				ctx,
+				"",
+				limit(t, "x", int64(i+1)),
+				nil,
+			)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -225,7 +243,11 @@ func TestStaleVersionIsRefused(t *testing.T) {
 	}
 	var conflict *ConflictError
 	for _, expect := range []Version{one.Version, {}} {
-		if _, err := w.catalogs["n1"].Put(ctx, "", limit(t, "x", 3), &expect); !errors.As(err, &conflict) || conflict.Raced {
+		if _, err := w.catalogs["n1"].Put(ctx, "", limit(t, "x", 3), &expect); !errors.As(
+			err,
+			&conflict,
+		) ||
+			conflict.Raced {
 			t.Error(err)
 		}
 		if _, err := w.catalogs["n1"].Delete(ctx, "", "x", &expect); !errors.As(err, &conflict) {
@@ -237,7 +259,10 @@ func TestStaleVersionIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	w.everywhere("x", 1)
-	if _, err := w.catalogs["n1"].Rollback(ctx, "", "x", Version{99, "n1"}, nil); !errors.Is(err, ErrNoEntry) {
+	if _, err := w.catalogs["n1"].Rollback(ctx, "", "x", Version{99, "n1"}, nil); !errors.Is(
+		err,
+		ErrNoEntry,
+	) {
 		t.Error(err)
 	}
 }
@@ -277,7 +302,10 @@ func TestDiskIsFull(t *testing.T) {
 	if err := os.Mkdir(full+".new", 0o700); err != nil { // no file can be written there
 		t.Fatal(err)
 	}
-	if _, err := w.catalogs["n1"].Put(ctx, "", limit(t, "x", 1), nil); !errors.Is(err, ErrNotSaved) {
+	if _, err := w.catalogs["n1"].Put(ctx, "", limit(t, "x", 1), nil); !errors.Is(
+		err,
+		ErrNotSaved,
+	) {
 		t.Error(err)
 	}
 	w.everywhere("x", 0)
@@ -314,7 +342,8 @@ func TestDamagedFile(t *testing.T) {
 	for _, bad := range [][]byte{{}, text[:len(text)-2], append([]byte("x"), text...), []byte("penstock limits 1 00000000\nnonsense\n")} {
 		os.WriteFile(file, bad, 0o600)
 		if c, err := New(Config{Node: w.catalogs["n1"].Node, File: file}); c != nil || err == nil ||
-			!strings.Contains(err.Error(), "move it away") && !strings.Contains(err.Error(), "line 2") {
+			!strings.Contains(err.Error(), "move it away") &&
+				!strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%.60q: %v", bad, err)
 		}
 	}
@@ -342,14 +371,18 @@ func TestPutIsBounded(t *testing.T) {
 	long := limiter.Spec{Name: "long", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second}
 	var overrides []limiter.Override
 	for i := range limiter.MaxOverrides {
-		overrides = append(overrides, limiter.Override{Key: fmt.Sprintf("%d%s", i, strings.Repeat("x", 200)), Limit: 2})
+		overrides = append(
+			overrides,
+			limiter.Override{Key: fmt.Sprintf("%d%s", i, strings.Repeat("x", 200)), Limit: 2},
+		)
 	}
 	l, err := limiter.New(long, overrides...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var input *cluster.InputError
-	if _, err := c.Put(ctx, "", l, nil); !errors.As(err, &input) || !strings.Contains(err.Error(), "at most 16384") {
+	if _, err := c.Put(ctx, "", l, nil); !errors.As(err, &input) ||
+		!strings.Contains(err.Error(), "at most 16384") {
 		t.Error(err)
 	}
 }

@@ -50,7 +50,10 @@ func ParseVersion(text string) (Version, error) {
 	counter, writer, _ := strings.Cut(text, "@")
 	n, err := strconv.ParseUint(counter, 10, 64)
 	if err != nil || n == 0 || n > maxCounter || writer == "" || len(writer) > maxWriter {
-		return Version{}, fmt.Errorf("%.80q is no version; versions look like 12@node-1, or none", text)
+		return Version{}, fmt.Errorf(
+			"%.80q is no version; versions look like 12@node-1, or none",
+			text,
+		)
 	}
 	return Version{n, writer}, nil
 }
@@ -126,7 +129,11 @@ func NewLog() *Log { return &Log{names: map[string][]Entry{}} }
 func (l *Log) Merge(e Entry) bool {
 	l.counter = max(l.counter, e.Version.Counter)
 	list := l.names[e.Name]
-	at, known := slices.BinarySearchFunc(list, &e, func(a Entry, b *Entry) int { return b.compare(&a) })
+	at, known := slices.BinarySearchFunc(
+		list,
+		&e,
+		func(a Entry, b *Entry) int { return b.compare(&a) },
+	)
 	if known || at == Kept {
 		return false
 	}

@@ -12,9 +12,12 @@ import (
 func drawEntries(t *rapid.T) []Entry {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Entry {
 		e := Entry{
-			Name:    rapid.SampledFrom([]string{"a", "b", "../c"}).Draw(t, "name"),
-			Version: Version{rapid.Uint64Range(1, 14).Draw(t, "counter"), rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "writer")},
-			AtMs:    rapid.Int64Range(0, 1).Draw(t, "at"),
+			Name: rapid.SampledFrom([]string{"a", "b", "../c"}).Draw(t, "name"),
+			Version: Version{
+				rapid.Uint64Range(1, 14).Draw(t, "counter"),
+				rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "writer"),
+			},
+			AtMs: rapid.Int64Range(0, 1).Draw(t, "at"),
 		}
 		if rapid.Bool().Draw(t, "put") {
 			e.Limit = json.RawMessage(`{}`)
@@ -33,9 +36,13 @@ func TestMergeIsAUnion(t *testing.T) {
 			a.Merge(e)
 		}
 		order := rapid.Permutation(list).Draw(t, "order")
-		again := rapid.SliceOfN(rapid.SampledFrom(append(order, Entry{Name: "a", Version: Version{1, "n1"}})), 0, 20).Draw(t, "again")
+		again := rapid.SliceOfN(rapid.SampledFrom(append(order, Entry{Name: "a", Version: Version{1, "n1"}})), 0, 20).
+			Draw(t, "again")
 		for _, e := range append(order, again...) {
-			if slices.ContainsFunc(list, func(o Entry) bool { return o.compare(&e) == 0 && o.Name == e.Name }) {
+			if slices.ContainsFunc(
+				list,
+				func(o Entry) bool { return o.compare(&e) == 0 && o.Name == e.Name },
+			) {
 				b.Merge(e)
 			}
 		}
@@ -69,7 +76,8 @@ func TestHeadAndHistory(t *testing.T) {
 			t.Fatal("the same entry is new twice")
 		}
 	}
-	if h := l.History("x"); len(h) != Kept || h[0].Version.Counter != Kept+3 || h[1].Version != h[0].Base {
+	if h := l.History("x"); len(h) != Kept || h[0].Version.Counter != Kept+3 ||
+		h[1].Version != h[0].Base {
 		t.Error(h)
 	}
 	if l.Merge(Entry{Name: "x", Version: Version{1, "n9"}}) {

@@ -34,7 +34,9 @@ type message struct {
 }
 
 // ErrAgent says that an agent has sent entries.
-var ErrAgent = errors.New("an agent may read the log of limits, and not add to it; put the limit at a member")
+var ErrAgent = errors.New(
+	"an agent may read the log of limits, and not add to it; put the limit at a member",
+)
 
 // Answer answers the message of another node. An agent may only ask.
 func (c *Catalog) Answer(text []byte, agent bool) ([]byte, error) {
@@ -90,7 +92,11 @@ func writeHashes(h [parts]uint64) []byte {
 
 func readHashes(b []byte) (h [parts]uint64, err error) {
 	if len(b) != 8*parts {
-		return h, fmt.Errorf("a message about the log of limits has %d bytes of hashes, and not %d", len(b), 8*parts)
+		return h, fmt.Errorf(
+			"a message about the log of limits has %d bytes of hashes, and not %d",
+			len(b),
+			8*parts,
+		)
 	}
 	for i := range h {
 		h[i] = binary.LittleEndian.Uint64(b[8*i:])
@@ -121,7 +127,15 @@ func (c *Catalog) tellAll(ctx context.Context, e Entry) (reached int, missing []
 				return
 			}
 			missing = append(missing, m.ID)
-			c.Logger.Warn("a node has not heard of a change of limits yet", "node", m.ID, "limit", e.Name, "err", err)
+			c.Logger.Warn(
+				"a node has not heard of a change of limits yet",
+				"node",
+				m.ID,
+				"limit",
+				e.Name,
+				"err",
+				err,
+			)
 		})
 	}
 	each.Wait()
@@ -143,7 +157,11 @@ func (c *Catalog) others() (list []cluster.Member) {
 	return list
 }
 
-func (c *Catalog) tell(ctx context.Context, to cluster.Member, out *message) (in message, err error) {
+func (c *Catalog) tell(
+	ctx context.Context,
+	to cluster.Member,
+	out *message,
+) (in message, err error) {
 	text, err := json.Marshal(out)
 	if err != nil {
 		return in, err
@@ -195,7 +213,10 @@ func (c *Catalog) Run(ctx context.Context) {
 		case <-look.C:
 			if others := c.others(); len(others) > 0 {
 				turn++
-				_ = c.compare(ctx, others[turn%len(others)]) // the next one, if this one does not answer
+				_ = c.compare(
+					ctx,
+					others[turn%len(others)],
+				) // the next one, if this one does not answer
 			}
 			if c.unsaved.Load() {
 				c.mu.Lock()

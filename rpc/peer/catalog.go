@@ -64,7 +64,11 @@ func registerCatalog(s *grpc.Server, d *peerDoor, c *catalog.Catalog) {
 	}, nil)
 }
 
-func (d *peerDoor) tell(ctx context.Context, c *catalog.Catalog, decode func(any) error) (any, error) {
+func (d *peerDoor) tell(
+	ctx context.Context,
+	c *catalog.Catalog,
+	decode func(any) error,
+) (any, error) {
 	_, agent, err := d.meet(ctx)
 	if err != nil {
 		return nil, err
