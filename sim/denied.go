@@ -80,6 +80,7 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 		return
 	}
 	if j.world.plan.sky != calm {
+		j.denial(true)
 		return
 	}
 	if it.ID != (cluster.ID{}) {
@@ -91,12 +92,14 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 	}
 	r := &a.reference
 	if a.giving > 0 || j.world.now < a.gaveBy || r.by == nil || r.isBlind() || r.isHeld() || r.fresh() || a.held != nil && j.inDoubt(a) {
+		j.denial(true)
 		return
 	}
 	strict := r.strict
 	if strict == nil {
 		strict = &r.loose
 	}
+	j.denial(false)
 	j.checked[useful]++
 	at, aside := r.by.now(), int64(0) // which counts as spent
 	if a.held != nil {
@@ -128,5 +131,12 @@ func (j *judge) gave(h *hearing, out []cluster.Decision, err error) {
 		if a.giving--; err != nil || h.spread || out[i].Degraded {
 			a.gaveBy = j.world.now + longCarriage
 		}
+	}
+}
+
+// denial counts a denial, and whether nobody can say that it is too early.
+func (j *judge) denial(untold bool) {
+	if j.allowed.of[anyDenial]++; untold {
+		j.allowed.used[untoldDenial]++
 	}
 }

@@ -28,6 +28,7 @@ type judge struct {
 	said     sayings                        // what clients may hear under an ID
 	granted  grants                         // what was set aside of several owners
 	checked  [promises]uint64               // how often each promise was looked at
+	allowed  allowed                        // what was let pass
 	tallies  map[string]*LimitReport        // by limit
 	requests RequestReport
 	loss     LossReport

@@ -100,6 +100,11 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	// Keys that had one owner when they were asked for together may have several by now: nobody can
 	// decide on them together.
 	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
+	if j.world.plan.sky == calm {
+		j.allowed.used[hastyShare]++
+	} else {
+		j.allowed.used[ownShare]++
+	}
 	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) && !j.holderIsUnheardOf(h, account) {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))

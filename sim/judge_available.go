@@ -104,24 +104,19 @@ func (j *judge) reachesMost(m *machine, voters []bool) bool {
 // available checks that an answer is neither degraded nor late, if it has to be.
 func (j *judge) available(h *hearing, out []cluster.Decision) {
 	w, p, a := j.world, h.process, &j.presence
-	r := h.request
 	slow := 8 * w.network.slowest(p.machine)
-	if r.atomic || w.plan.weather.loss > 0 || r.patience < time.Second || h.began < a.due+slow || p.began > h.began-silentWithin ||
-		p.machine.thawed > h.began-silentWithin || p.leaving || w.clear {
-		return
-	}
-	if j.settleVoters(); !j.reachesMost(p.machine, a.voters) {
+	took := w.now - h.began
+	late := took > goneWithin+slow && p.machine.thawed < h.began && a.changed < h.began
+	degraded := h.isDegraded(out)
+	j.allowed.of[anyAnswer]++
+	if !j.mustBeWell(h, slow) {
+		if degraded || late {
+			j.allowed.used[unanswered]++
+		}
 		return
 	}
 	a.report.Answers++
 	j.checked[ready]++
-	took := w.now - h.began
-	late := took > goneWithin+slow && p.machine.thawed < h.began && a.changed < h.began
-	degraded := false
-	for i := range out {
-		d := &out[i]
-		degraded = degraded || d.Degraded && h.request.terms[i].account.replica == nil
-	}
 	switch {
 	case degraded:
 		a.report.Degraded++
@@ -134,6 +129,32 @@ func (j *judge) available(h *hearing, out []cluster.Decision) {
 	a.report.LongMS = max(a.report.LongMS, millis(since))
 	if w.plan.strict && a.changed < h.began {
 		j.fail(ready, "%s, which can speak with most of the others, answers for %s after %v, degraded %t, %v after the last fault: %s",
-			p.machine.id, keyText(r.items[0].Key), took, degraded, since, answerText(&out[0]))
+			p.machine.id, keyText(h.request.items[0].Key), took, degraded, since, answerText(&out[0]))
 	}
+}
+
+// mustBeWell reports whether an answer must be neither degraded nor late: its client has patience,
+// nothing has failed lately, and its node can speak with most of the others.
+func (j *judge) mustBeWell(h *hearing, slow time.Duration) bool {
+	w, p, a := j.world, h.process, &j.presence
+	r := h.request
+	if r.atomic || r.patience < time.Second || w.plan.weather.loss > 0 || w.clear || p.leaving {
+		return false
+	}
+	if h.began < a.due+slow || max(p.began, p.machine.thawed) > h.began-silentWithin {
+		return false
+	}
+	j.settleVoters()
+	return j.reachesMost(p.machine, a.voters)
+}
+
+// isDegraded reports whether one of the decisions was taken under less than the full promise. Those
+// on replicated limits always say what they may be off by.
+func (h *hearing) isDegraded(out []cluster.Decision) bool {
+	for i := range out {
+		if out[i].Degraded && h.request.terms[i].account.replica == nil {
+			return true
+		}
+	}
+	return false
 }

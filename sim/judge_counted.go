@@ -56,6 +56,9 @@ type keyCount struct {
 	at      time.Duration
 	blind   time.Duration // until when nothing can be counted
 	charges []perishable  // lately, oldest first
+	looked  time.Duration // when it was compared with a decision last
+	lost    int64         // what was found forgotten then
+	taken   int64         // and what was charged
 }
 
 // perishable is a charge that may be forgotten if the process that took it dies too soon.
@@ -126,7 +129,7 @@ func (j *judge) parts() {
 // counts follows a decision, and counts what was forgotten before it.
 func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 	a, s, w := it.account, it.account.spec, j.world
-	if w.plan.quiet() || a.held != nil || s.Calendar != 0 || s.Unlimited || refusalsCount(s) {
+	if w.plan.quiet() || a.held != nil || a.adrift || s.Unlimited || refusalsCount(s) {
 		return
 	}
 	c := a.count
@@ -138,10 +141,10 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 	j.parts()
 	before := c.by
 	j.passes(c, p, s)
-	charged := int64(0)
+	charged, had := int64(0), c.whole.peek(now, s, 0).Remaining
 	switch {
 	case it.op == cluster.OpReset:
-		c.whole, c.charges = naiveState{}, nil
+		c.whole, c.charges, c.looked, c.lost, c.taken = naiveState{}, nil, w.now, 0, 0
 		return
 	case it.op == cluster.OpTake && got.Allowed:
 		charged = it.cost
@@ -151,18 +154,43 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 		c.charges = append(c.charges, perishable{w.now, p, charged})
 		c.prune(w.now - forgets(s))
 	}
-	if it.op != cluster.OpTake {
-		return // a look says what would be left
-	}
 	if w.now < c.blind {
-		c.learn(now, s, got)
+		if it.op == cluster.OpTake {
+			c.learn(now, s, got)
+		}
 		return
 	}
 	j.checked[lossless]++
-	if over := got.Remaining - c.whole.peek(now, s, 0).Remaining; over > 0 {
+	if got.Allowed && it.cost > 0 { // a look says what would be left
+		had -= it.cost // also below 0, where there was no room for it
+	} else {
+		had = c.whole.peek(now, s, 0).Remaining
+	}
+	over := max(0, got.Remaining-had)
+	if c.looked != w.now {
+		c.looked, c.lost, c.taken = w.now, 0, 0
+	}
+	c.lost += over
+	c.taken += charged
+	if over > 0 {
 		j.forgotten(p, before, it, c, over, got)
 	}
-	c.learn(now, s, got)
+	if it.op == cluster.OpTake {
+		c.learn(now, s, got)
+	}
+}
+
+// found is what a key had counted before the decisions of this instant, without what they show to
+// be forgotten, and how much that is, told once. known is false if nobody could tell.
+func (j *judge) found(a *account, p *process) (st naiveState, lost int64, known bool) {
+	c := a.count
+	if c == nil || c.by != p || c.looked != j.world.now || j.world.now < c.blind || a.spec.MinGap > 0 || p.restored != nil {
+		return st, 0, false // of limits with a gap an instant may be forgotten, and no unit
+	}
+	before := c.whole.copy()
+	before.take(p.now(), a.spec, -c.taken)
+	lost, c.lost, c.taken = c.lost, 0, 0
+	return *before, lost, true
 }
 
 // mayCount follows a decision of which nobody knows whether it was taken again: what it gives back
@@ -195,13 +223,13 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 	}
 	now := p.now()
 	apart := time.Duration(now - before.now())
-	if onTheClock(s) && !w.plan.oneClock() { // it may have been on yet another clock in between
+	if onTheClock(s) && s.Calendar == 0 && !w.plan.oneClock() { // it may have been on yet another clock in between
 		c.blind = w.now + forgets(s)
 	}
 	if w.now < c.blind {
 		j.loss.Blind++
 	}
-	if apart != 0 {
+	if apart != 0 && s.Calendar == 0 {
 		c.whole.shift(apart-(w.now-last)/1000-1, now)
 	}
 }
@@ -213,7 +241,9 @@ func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64
 		j.loss.Marked += over
 	} else {
 		allowed := c.allow(over, j.cold)
-		j.loss.Units += over
+		if j.loss.Units += over; allowed > 0 {
+			j.allowed.used[lastCharges]++
+		}
 		if breaks := j.forgetful(before, over-allowed); breaks != promises {
 			j.fail(breaks, "%s decides on %s of %s under %s:\n  %s\nwhere %d units that were charged are forgotten, and %d of them may be:"+
 				" so much was charged too late before its holder died for a copy to tell",
@@ -227,7 +257,10 @@ func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64
 // last: promises, if none does. Where messages get lost nobody knows how long the way of a copy is.
 func (j *judge) forgetful(before *process, units int64) promise {
 	switch {
-	case units <= 0 || j.world.plan.weather.loss > 0:
+	case units <= 0:
+		return promises
+	case j.world.plan.weather.loss > 0:
+		j.allowed.used[lossyCopy]++
 		return promises
 	case before == nil || !j.atOnce(before.machine):
 		return lossless
@@ -235,6 +268,7 @@ func (j *judge) forgetful(before *process, units int64) promise {
 		return warned
 	}
 	j.loss.Unwarned += units
+	j.allowed.used[severalFailed]++
 	return promises
 }
 
@@ -324,4 +358,15 @@ func (n *network) reached(m *machine, machines []*machine) (reached int) {
 		}
 	}
 	return reached
+}
+
+// failsTwice reports whether more than one thing fails in this world.
+func (j *judge) failsTwice() bool {
+	n := 0
+	for _, f := range j.world.plan.faults {
+		if !graceful(f.kind) && f.kind != mends && f.kind != thaws && f.kind != boots {
+			n++
+		}
+	}
+	return n > 1
 }

@@ -78,13 +78,24 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 		}
 		return
 	}
-	if fallen := together && falls(items, got); !fallen {
-		for i := range items {
+	fallen := together && falls(items, got)
+	for i := range items {
+		if x := items[i]; fallen { // it says what is left
+			x.op, x.cost = cluster.OpPeek, 0
+			j.counts(p, &x, got[i])
+		} else {
 			j.counts(p, &items[i], got[i])
 		}
 	}
 	for i := range items {
 		j.bring(items[i].account, p)
+	}
+	for i := range items {
+		a := items[i].account
+		if st, lost, _ := j.found(a, p); lost > 0 { // it had come to p before, and nobody knew
+			a.reference.forget(p.now(), a, lost)
+			a.reference.loose = st
+		}
 	}
 	if together && len(items) > 1 {
 		j.decidesAll(p, items, got)
@@ -110,6 +121,9 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 		return
 	}
 	a.reference.settle(now, a.spec)
+	if !got.Allowed && it.op == cluster.OpTake {
+		j.denial(a.reference.isBlind())
+	}
 	v, want := a.reference.take(now, it, got)
 	switch {
 	case it.op == cluster.OpReset:

@@ -27,6 +27,7 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 	}
 	k := ring.Partition(a.hash)
 	of := j.hasRight(p, a)
+	j.allowed.of[anyDecision]++
 	if doubt && of == 2 || of == 1 {
 		j.tied[k] = j.world.now
 	}
@@ -36,7 +37,10 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		// may go on, until they have met again and know so, also if a third one has come meanwhile
 		// and has got it from one of them.
 		tied, was := j.tied[k]
-		if began, known := j.held[tenure{p, k}]; known && began == beginnings(p) && !doubt && of > 2 && !(was && j.world.now < tied+agreedWithin) {
+		if began, known := j.held[tenure{p, k}]; !known || began != beginnings(p) {
+		} else if doubt || of <= 2 || was && j.world.now < tied+agreedWithin {
+			j.allowed.used[bothOfPair]++
+		} else {
 			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
 		}
 	}
@@ -45,7 +49,11 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		return
 	}
 	for _, m := range j.world.machines {
-		if q := m.process; q != nil && q != p && !m.frozen && q.node.Holds(a.hash) && j.sure(q) && j.sure(p) {
+		if q := m.process; q == nil || q == p || m.frozen || !q.node.Holds(a.hash) {
+			continue
+		} else if of <= 2 {
+			j.allowed.used[bothOfPair]++
+		} else {
 			j.fail(owned, "%s decides on %s, for which %s decides as well", p.machine.id, keyText(a.key), m.id)
 		}
 	}
@@ -97,7 +105,9 @@ type decider struct {
 // that it has to be.
 func (j *judge) converged(last bool) bool {
 	w := j.world
+	j.allowed.of[anyWorld]++
 	if w.network.cuts > 0 || w.moving() || w.plan.weather.far > time.Second {
+		j.allowed.used[apartAtEnd]++
 		return true // it is not over; or what is said takes longer than anybody waits for an answer
 	}
 	var first *process
@@ -105,6 +115,7 @@ func (j *judge) converged(last bool) bool {
 		p := m.process
 		switch {
 		case m.frozen || m.crashed:
+			j.allowed.used[apartAtEnd]++
 			return true
 		case p == nil:
 		case first == nil:

@@ -3,6 +3,7 @@ package sim
 import (
 	"strings"
 
+	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -52,10 +53,14 @@ func (j *judge) audit(p *process) {
 			continue
 		}
 		j.checked[kept]++
+		j.allowed.of[anyKept]++
+		got := held(a)
+		if a.replica == nil && a.count != nil { // nobody is asked any more who could say that it may have forgotten
+			j.counts(p, &asked{account: a, op: cluster.OpPeek, doubt: j.failsTwice()}, got)
+		}
 		j.bring(a, p)
 		r := &a.reference
 		r.settle(now, a.spec)
-		got := held(a)
 		if a.replica != nil {
 			continue
 		}
@@ -65,6 +70,9 @@ func (j *judge) audit(p *process) {
 		}
 		loose := r.loose.peek(now, a.spec, 0)
 		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining || r.isVague(a.spec) {
+			if got != loose {
+				j.allowed.used[heldMore]++
+			}
 			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins
 		}
 		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",

@@ -77,7 +77,7 @@ func (j *judge) rightOf(p *process) *right {
 
 // ends is until when p may decide at most.
 func (c *right) ends(p *process) limiter.Instant {
-	if c.config == nil {
+	if c.config == nil || len(c.config.Voters) == 0 {
 		return 0
 	}
 	var acks []limiter.Instant

@@ -134,6 +134,7 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 // machine. A node never repeats itself too late.
 func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
 	if before != nil && before.charges && charges {
+		j.allowed.used[lateTwice]++
 		switch {
 		case before.by.dead && !before.by.departed, j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
 		case j.outlived(before, p) && (id.Origin == clientOrigin || j.thawed(before.now)):
@@ -143,6 +144,7 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 	}
 	if charges {
 		j.checked[once]++
+		j.allowed.of[anyCharge]++
 	}
 	j.memories.add(before, id, p, j.world.now, got, charges)
 }

@@ -22,7 +22,11 @@ func (j *judge) bring(a *account, p *process) {
 	switch {
 	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
 	default:
-		lost := j.lost(a, before, p)
+		j.allowed.of[anyMove]++
+		st, lost, counted := j.found(a, p)
+		if !counted {
+			lost = j.lost(a, before, p)
+		}
 		j.keep(a, before)
 		j.carry(a, before, p)
 		j.merge(a, p)
@@ -30,6 +34,9 @@ func (j *judge) bring(a *account, p *process) {
 			r.strict.charge(p.now(), a.spec, refunds)
 		}
 		r.forget(p.now(), a, lost)
+		if counted {
+			r.loose = st
+		}
 		if lost > 0 {
 			r.cut = now // what past has no more p may have nevertheless, and tell (learn)
 		}
@@ -78,6 +85,7 @@ func (j *judge) carry(a *account, from, p *process) {
 		r.loose.shift(apart-drift, at)
 		r.loose.mark = aligned(r.loose.mark, s.Per)
 	case apart.Abs() > inStep || laid: // the nearest boundary of another clock may be one that has already passed: a known fault
+		j.allowed.used[windowAnew]++
 		r.loose = naiveState{}
 		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 }) // copies may still not know what was given back
 		r.cut = j.world.now
@@ -209,7 +217,12 @@ func (j *judge) lost(a *account, before, p *process) int64 {
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
 		return 0
 	}
-	return min(j.unheard(a, before), j.unsaved(a, before, p))
+	j.allowed.used[uncounted]++
+	lost := min(j.unheard(a, before), j.unsaved(a, before, p))
+	if lost >= a.limit.Capacity() {
+		j.allowed.used[wholeLimit]++
+	}
+	return lost
 }
 
 // refusalsCount reports whether s remembers what it has refused.

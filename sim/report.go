@@ -14,20 +14,22 @@ import (
 // Report says what happened in one world. The same seed gives the same report, to the byte. Times
 // are of the world, not of the machine that imagined it.
 type Report struct {
-	Seed      uint64          `json:"seed"`
-	World     WorldReport     `json:"world"`
-	Requests  RequestReport   `json:"requests"`
-	Limits    []*LimitReport  `json:"limits"`
-	Messages  MessageReport   `json:"messages"`
-	Faults    FaultReport     `json:"faults"`
-	Holds     HoldReport      `json:"holds"`
-	Loss      LossReport      `json:"loss"`
-	Available AvailableReport `json:"available"`
-	Promises  []PromiseReport `json:"promises"`
-	VirtualMS float64         `json:"virtual_ms"` // how long the world lasted
-	Events    uint64          `json:"events"`
-	TraceHash string          `json:"trace_hash"` // of all events, 16 hex digits
-	Failure   *Failure        `json:"failure"`    // null if every promise held
+	Seed      uint64            `json:"seed"`
+	World     WorldReport       `json:"world"`
+	Requests  RequestReport     `json:"requests"`
+	Limits    []*LimitReport    `json:"limits"`
+	Messages  MessageReport     `json:"messages"`
+	Faults    FaultReport       `json:"faults"`
+	Holds     HoldReport        `json:"holds"`
+	Loss      LossReport        `json:"loss"`
+	Available AvailableReport   `json:"available"`
+	Promises  []PromiseReport   `json:"promises"`
+	Allowed   []AllowanceReport `json:"allowed"` // what judges let pass
+	allowed   allowed
+	VirtualMS float64  `json:"virtual_ms"` // how long the world lasted
+	Events    uint64   `json:"events"`
+	TraceHash string   `json:"trace_hash"` // of all events, 16 hex digits
+	Failure   *Failure `json:"failure"`    // null if every promise held
 }
 
 // WorldReport is what the seed drew.
@@ -199,6 +201,8 @@ func (w *world) report() *Report {
 	for i := range promises {
 		r.Promises = append(r.Promises, PromiseReport{Name: promiseWords[i][0], Checked: w.judge.checked[i]})
 	}
+	r.allowed = w.judge.allowed
+	r.Allowed = r.allowed.reports()
 	if r.Failure != nil {
 		r.Failure.Replay = fmt.Sprintf("penstock sim --seed %d", p.seed)
 	}

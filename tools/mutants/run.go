@@ -282,12 +282,17 @@ func (w *workshop) play(dir, overlay string, seeds int) (by string, err error) {
 
 var brokenPromise = regexp.MustCompile(`(?m)^.*seed \d+.*$`)
 
+// mostMemory is how much memory a run may have, in bytes: a mutant may fill it without end. What
+// counts is what is resident, since tables reserve more addresses than they use.
+const mostMemory = 3 << 30
+
+var errMemory = errors.New("needs too much memory")
+
 // command runs a program for a limited time, with limited memory, and ends all that it has started.
 func (w *workshop) command(limit time.Duration, dir, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	const limited = `ulimit -v 12000000 2>/dev/null; exec "$0" "$@"`
-	c := exec.CommandContext(ctx, "sh", append([]string{"-c", limited, name}, args...)...)
+	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "RAPID_SEED=1", "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -295,11 +300,40 @@ func (w *workshop) command(limit time.Duration, dir, name string, args ...string
 	c.WaitDelay = 5 * time.Second
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	err := c.Run()
-	if ctx.Err() != nil {
+	if err := c.Start(); err != nil {
+		return "", err
+	}
+	ended, large := make(chan struct{}), make(chan bool, 1)
+	go func() { large <- outgrows(c.Process.Pid, ended, cancel) }()
+	err := c.Wait()
+	close(ended)
+	switch {
+	case <-large:
+		err = errMemory
+	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
 	return out.String(), err
+}
+
+// outgrows looks at the memory of a process until it has ended. It stops one that has too much.
+func outgrows(pid int, ended <-chan struct{}, stop func()) bool {
+	for {
+		select {
+		case <-ended:
+			return false
+		case <-time.After(200 * time.Millisecond):
+		}
+		var pages, resident int64
+		statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+		if err == nil {
+			_, err = fmt.Sscan(string(statm), &pages, &resident)
+		}
+		if err == nil && resident*int64(os.Getpagesize()) > mostMemory {
+			stop()
+			return true
+		}
+	}
 }
 
 var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
@@ -309,7 +343,10 @@ func culprit(out string, err error) string {
 	if found := failedTest.FindStringSubmatch(out); found != nil {
 		return found[1]
 	}
-	if errors.Is(err, context.DeadlineExceeded) || strings.Contains(out, "test timed out after") {
+	switch {
+	case errors.Is(err, errMemory):
+		return "(too much memory)"
+	case errors.Is(err, context.DeadlineExceeded), strings.Contains(out, "test timed out after"):
 		return "(no end)"
 	}
 	return "(crash: " + firstLine(out) + ")"
