@@ -35,6 +35,7 @@ type process struct {
 	boot     uint64
 	node     *cluster.Node
 	door     door
+	wire     Wire                   // nil: messages are copied, and not written
 	clock    func() limiter.Instant // the node's: the machine's, unless a test plants a fault
 	hears    func([]cluster.Call)   // what a test has its node believe of calls that are over; nil: what is so
 	waiting  []*task                // in the middle of a call

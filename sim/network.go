@@ -281,8 +281,7 @@ func (l *letter) turnAway() {
 func (d *delivery) happen() {
 	l, p := d.letter, d.process
 	w := p.machine.world
-	f := w.frame()
-	ask := f.read(&l.ask, p)
+	ask, erase := d.read()
 	ask.Deadline = d.deadline
 	answer := &d.own
 	if p.door == door(threshold{p.node}) {
@@ -298,11 +297,37 @@ func (d *delivery) happen() {
 		p.node.Confirm(ask, answer)
 		w.judge.confirmed(p, &l.ask, answer)
 	}
-	f.erase()
-	d.answer = answer
+	erase()
+	d.answer = l.written(answer)
 	w.course.sent(answerBytes(answer))
 	l.uses += w.post(p.machine, l.from.machine, (*answering)(d))
 	l.drop()
+}
+
+// read is the ask as the process sees it, and what overwrites that.
+func (d *delivery) read() (ask *cluster.Ask, erase func()) {
+	l, p := d.letter, d.process
+	if p.wire == nil {
+		f := p.machine.world.frame()
+		return f.read(&l.ask, p), f.erase
+	}
+	ask, erase, err := p.wire.Ask(&l.ask, l.left, p.now())
+	if err != nil {
+		panic(fmt.Sprintf("sim: an ask of %s to %s cannot be read: %v", l.from.machine.id, l.to.id, err))
+	}
+	return ask, erase
+}
+
+// written is an answer as it comes back to its asker.
+func (l *letter) written(a *cluster.Answer) *cluster.Answer {
+	if l.from.wire == nil {
+		return a
+	}
+	got, err := l.from.wire.Answer(a, len(l.ask.Items))
+	if err != nil {
+		panic(fmt.Sprintf("sim: an answer of %s to %s cannot be read: %v", l.to.id, l.from.machine.id, err))
+	}
+	return got
 }
 
 func (a *answering) happen() {

@@ -22,9 +22,31 @@
 // written down as such a file.
 package sim
 
+import (
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
 // Run lets the world of a seed happen.
 func Run(seed uint64) *Report {
 	w := newWorld(draw(seed), nil)
+	w.run()
+	return w.report()
+}
+
+// A Wire carries what one process hears and is answered, as the bytes that production sends.
+type Wire interface {
+	// Ask is a as the process reads it. Its keys lie in a frame until erase is called.
+	Ask(a *cluster.Ask, left time.Duration, now limiter.Instant) (got *cluster.Ask, erase func(), err error)
+	// Answer is a as the process reads it, which has asked for items items.
+	Answer(a *cluster.Answer, items int) (*cluster.Answer, error)
+}
+
+// RunOver is Run with a wire for each process. The same seed gives the same trace.
+func RunOver(seed uint64, wire func() Wire) *Report {
+	w := newWorld(draw(seed), func(p *process) { p.wire = wire() })
 	w.run()
 	return w.report()
 }
