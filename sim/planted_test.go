@@ -92,7 +92,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			}
 			return d.Deliver(a)
 		})},
-		{"an owner says yes where it decided no", []promise{exact}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+		{"an owner says yes where it decided no", []promise{exact, lossless}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
 			answer := d.Deliver(a)
 			for i := range answer.Items {
 				answer.Items[i].Decision.Allowed = true

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"penstock/rpc"
+	"penstock/rpc/peer"
 	"penstock/sim"
 )
 
@@ -11,7 +11,7 @@ import (
 // that each change is checked with is played twice: with messages that are copied, and with frames
 // that are written and read. Both worlds are the same, to the event.
 func TestWorldsOverFrames(t *testing.T) {
-	wire := func() sim.Wire { return new(rpc.Frames) }
+	wire := func() sim.Wire { return new(peer.Frames) }
 	for _, first := range []uint64{1, sim.HoldSeeds, sim.DiskSeeds, sim.CalendarSeeds, sim.KindSeeds} {
 		for seed := first; seed < first+framedSeeds; seed++ {
 			copied, framed := sim.Run(seed), sim.RunOver(seed, wire)
