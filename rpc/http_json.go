@@ -51,10 +51,8 @@ func survey(b []byte) (*outline, error) {
 				} else if isName {
 					continue
 				}
-				if n == 2 && levels[0].name == "items" && levels[1].fields == nil {
-					if o.items = append(o.items, d.InputOffset()); len(o.items) > cluster.MaxItems {
-						return o, &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has more than %d items; 1 to %d are accepted", cluster.MaxItems, cluster.MaxItems)}
-					}
+				if err := o.note(levels, d.InputOffset()); err != nil {
+					return o, err
 				}
 			}
 			if ok {
@@ -72,6 +70,18 @@ func survey(b []byte) (*outline, error) {
 			return o, nil
 		}
 	}
+}
+
+// note takes down that a value ends at offset, if it is an item.
+func (o *outline) note(levels []level, offset int64) error {
+	if len(levels) != 2 || levels[0].name != "items" || levels[1].fields != nil {
+		return nil
+	}
+	if o.items = append(o.items, offset); len(o.items) > cluster.MaxItems {
+		return &cluster.InputError{Field: "items", Reason: fmt.Sprintf(
+			"has more than %d items; 1 to %d are accepted", cluster.MaxItems, cluster.MaxItems)}
+	}
+	return nil
 }
 
 // level is an object or array that a survey is in.

@@ -384,21 +384,30 @@ func encode(
 			out.Error = "the node that counts this key cannot be reached; nothing was reset"
 		}
 	}
-	end := now.Add(d.ResetAfter)
-	stated := item.Inline != nil && d.Rule.Algorithm == limiter.StatedWindow
-	switch {
-	// of the window that the next hit opens
-	case stated && d.ResetAfter == 0 && d.Rule.Calendar != 0:
-		_, end = gregorian(now, r.Duration)
-	case stated && d.ResetAfter == 0:
-		end = now.Add(d.Rule.Per)
-	}
-	if out.ResetTime = upMillis(end); stated && d.Rule.Calendar != 0 {
-		out.ResetTime-- // the last millisecond of its last second
-	}
+	out.ResetTime = resetTime(now, r, item, d)
 	if item.Inline != nil && r.Limit == 0 { // it was only reset
 		out.Limit, out.Remaining = 0, 0
 	}
+}
+
+// resetTime is when all that was hit counts no more, in milliseconds since the epoch.
+func resetTime(
+	now time.Time, r *gubernator.RateLimitReq, item *cluster.Item, d *cluster.Decision,
+) int64 {
+	if item.Inline == nil || d.Rule.Algorithm != limiter.StatedWindow {
+		return upMillis(now.Add(d.ResetAfter))
+	}
+	calendar, end := d.Rule.Calendar != 0, now.Add(d.ResetAfter)
+	switch {
+	case d.ResetAfter == 0 && calendar: // of the window that the next hit opens
+		_, end = gregorian(now, r.Duration)
+	case d.ResetAfter == 0:
+		end = now.Add(d.Rule.Per)
+	}
+	if calendar {
+		return upMillis(end) - 1 // the last millisecond of its last second
+	}
+	return upMillis(end)
 }
 
 // ownerAddress is where clients reach the node id, or its id if that is not known.

@@ -319,17 +319,23 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 		}
 	}
 	r.ask.Deadline = now.Add(left)
-	switch {
-	case f.Err != nil:
+	if f.Err != nil {
 		return tag, fmt.Errorf("ask %w", f.Err)
-	case broken != nil:
-		return tag, broken
-	case wrong != nil:
-		return tag, fmt.Errorf("items[%d]%w", len(r.ask.Items), wrong)
-	case len(r.ask.Items) == 0 && r.ask.Move == nil && r.ask.Words == nil && len(r.ask.Forget) == 0:
-		return tag, fmt.Errorf("items has 0 items; 1 to %d are accepted", cluster.MaxItems)
 	}
-	return tag, nil
+	return tag, r.checkAsk(broken, wrong)
+}
+
+// checkAsk says what is wrong with r.ask, after its move or words were broken, or an item wrong.
+func (r *frameReader) checkAsk(broken, wrong error) error {
+	switch a := &r.ask; {
+	case broken != nil:
+		return broken
+	case wrong != nil:
+		return fmt.Errorf("items[%d]%w", len(a.Items), wrong)
+	case len(a.Items) == 0 && a.Move == nil && a.Words == nil && len(a.Forget) == 0:
+		return fmt.Errorf("items has 0 items; 1 to %d are accepted", cluster.MaxItems)
+	}
+	return nil
 }
 
 // named is the first of two errors, the second one with the name of its field.
@@ -374,9 +380,15 @@ func (r *frameReader) readItem(b []byte) error {
 			it.Tell = f.Value != 0
 		}
 	}
-	switch {
-	case f.Err != nil:
+	if f.Err != nil {
 		return fmt.Errorf(" %w", f.Err)
+	}
+	return r.addItem(&it, limit, op)
+}
+
+// addItem appends it to r.ask, with the limit of that number in the frame.
+func (r *frameReader) addItem(it *cluster.AskItem, limit, op uint64) error {
+	switch {
 	case limit >= uint64(len(r.limits)):
 		return fmt.Errorf(".limit is %d; this frame has brought %d limits so far", limit, len(r.limits))
 	case r.limits[limit].err != nil:
@@ -387,6 +399,6 @@ func (r *frameReader) readItem(b []byte) error {
 		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpLease)
 	}
 	it.Limit, it.Op = r.limits[limit].limit, cluster.Op(op)
-	r.ask.Items = append(r.ask.Items, it)
+	r.ask.Items = append(r.ask.Items, *it)
 	return nil
 }

@@ -186,9 +186,34 @@ func readAgreed(a *cluster.Answer, f *wire.Fields, memo *lineageMemo) (err error
 	return nil
 }
 
+// setDecision sets a field of a decision, if f is one.
+func setDecision(d *limiter.Decision, f *wire.Fields) {
+	switch f.Num {
+	case outcomeAllowed:
+		d.Allowed = f.Value != 0
+	case outcomeLimit:
+		d.Limit = int64(f.Value)
+	case outcomeRemaining:
+		d.Remaining = int64(f.Value)
+	case outcomeRetry:
+		d.RetryAfter = time.Duration(protowire.DecodeZigZag(f.Value))
+	case outcomeReset:
+		d.ResetAfter = time.Duration(f.Value)
+	case outcomeDelay:
+		d.Delay = time.Duration(f.Value)
+	case outcomeHold:
+		d.Hold = limiter.HoldState(min(f.Value, math.MaxUint8))
+	case outcomeRestarted:
+		d.Restarted = f.Value != 0
+	case outcomeDrained:
+		d.Drained = int64(f.Value)
+	case outcomeSession:
+		d.Session = limiter.Millis(protowire.DecodeZigZag(f.Value))
+	}
+}
+
 func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 	status := uint64(0)
-	d := &it.Decision
 	f := wire.Fields{Rest: b}
 	for f.Next() {
 		switch f.Num {
@@ -196,32 +221,14 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 			status = f.Value
 		case outcomeOwner:
 			it.Owner = string(f.Bytes)
-		case outcomeAllowed:
-			d.Allowed = f.Value != 0
-		case outcomeLimit:
-			d.Limit = int64(f.Value)
-		case outcomeRemaining:
-			d.Remaining = int64(f.Value)
-		case outcomeRetry:
-			d.RetryAfter = time.Duration(protowire.DecodeZigZag(f.Value))
-		case outcomeReset:
-			d.ResetAfter = time.Duration(f.Value)
-		case outcomeDelay:
-			d.Delay = time.Duration(f.Value)
 		case outcomeDegraded:
 			it.Degraded = f.Value != 0
 		case outcomeBound:
 			it.Bound = protowire.DecodeZigZag(f.Value)
-		case outcomeHold:
-			d.Hold = limiter.HoldState(min(f.Value, math.MaxUint8))
-		case outcomeRestarted:
-			d.Restarted = f.Value != 0
 		case outcomeTold:
 			it.Told = f.Value != 0
-		case outcomeDrained:
-			d.Drained = int64(f.Value)
-		case outcomeSession:
-			d.Session = limiter.Millis(protowire.DecodeZigZag(f.Value))
+		default:
+			setDecision(&it.Decision, &f)
 		}
 	}
 	if f.Err == nil && status > uint64(cluster.StatusLost) {

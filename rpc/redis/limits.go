@@ -116,12 +116,17 @@ func (v bucketVerb) read(words [][]byte) (b bucketWords, fault string) {
 			return b, smyteSyntax
 		}
 	}
-	most := math.MaxInt64 / int64(v.unit/time.Millisecond)
-	if limit < 1 || per < 1 || b.refill < 1 || b.take < 0 || b.at < 0 || b.at > most {
+	unit := int64(v.unit / time.Millisecond)
+	if !b.counted() || b.at > math.MaxInt64/unit {
 		return b, smyteInteger
 	}
-	b.terms.At = limiter.Millis(b.at * int64(v.unit/time.Millisecond))
+	b.terms.At = limiter.Millis(b.at * unit)
 	return b, ""
+}
+
+// counted reports whether the numbers are those of a bucket and of a request.
+func (b *bucketWords) counted() bool {
+	return b.limit > 0 && b.per > 0 && b.refill > 0 && b.take >= 0 && b.at >= 0
 }
 
 // bucket is RL.GET, RL.REDUCE and those like them. A request that asks for more than there is takes
