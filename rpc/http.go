@@ -2,16 +2,11 @@ package rpc
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
-	"runtime"
-	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -295,150 +290,4 @@ func (w *web) timedCheck(path string, h http.HandlerFunc) http.HandlerFunc {
 		h(rw, r)
 		door.Took(seconds, began)
 	})
-}
-
-func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
-	switch {
-	case w.Draining != nil && w.Draining():
-		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Draining", Detail: "this node is leaving its cluster"})
-	case !w.Node.Ready():
-		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Not ready", Detail: "this node has not joined its cluster yet"})
-	default:
-		fmt.Fprintln(rw, "ready")
-		if lost := w.Node.Membership().LostText(); lost != "" {
-			fmt.Fprintln(rw, "on_partition decides:", lost)
-		}
-	}
-}
-
-// healthcheck is what envoyproxy/ratelimit has for its health: OK with 200, and 500 when it cannot
-// answer.
-func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
-	if !w.Node.Ready() || w.Draining != nil && w.Draining() {
-		rw.WriteHeader(http.StatusInternalServerError)
-		return
-	}
-	io.WriteString(rw, "OK")
-}
-
-func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
-	v := w.Node.View()
-	if v == nil {
-		writeFault(rw, door.Explain(cluster.ErrNoView))
-		return
-	}
-	out := struct {
-		Members     []memberJSON `json:"members"`
-		Ring        string       `json:"ring"`
-		Disagreeing []string     `json:"limits_disagreeing"`
-	}{Ring: ringName(v), Disagreeing: disagreeing(w.Node)}
-	for _, k := range knownMembers(w.Node, v, w.Roster) {
-		out.Members = append(out.Members, k.json())
-	}
-	writeJSON(rw, http.StatusOK, out)
-}
-
-func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "key")
-	key := q["key"]
-	if f == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
-		f = &door.Fault{Status: http.StatusBadRequest, Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)}
-	}
-	if f != nil {
-		writeFault(rw, *f)
-		return
-	}
-	v := w.Node.View()
-	if v == nil {
-		writeFault(rw, door.Explain(cluster.ErrNoView))
-		return
-	}
-	p := locate(v, key)
-	writeJSON(rw, http.StatusOK, struct {
-		Key       string `json:"key"`
-		Partition int    `json:"partition"`
-		Owner     string `json:"owner"`
-		Heir      string `json:"heir"`
-		Ring      string `json:"ring"`
-	}{key, p.partition, p.owner, p.heir, ringName(v)})
-}
-
-// status is for people and their scripts: everything that a node says of itself, without keys.
-func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	counters := make(map[string]uint64)
-	for _, c := range door.NodeCounters {
-		counters[c.Name] = c.Read(w.Node.Stats())
-	}
-	counters["degraded"] = w.Node.Stats().Degraded.Load()
-	build := ""
-	if b, ok := debug.ReadBuildInfo(); ok {
-		build = b.GoVersion
-	}
-	members, active, hash := 0, 0, ""
-	if v := w.Node.View(); v != nil {
-		members, active, hash = len(v.Members), v.Active(), ringName(v)
-	}
-	unreachable := listed(w.Node.Unreachable())
-	writeJSON(rw, http.StatusOK, map[string]any{
-		"name":               w.Node.ID(),
-		"boot":               fmt.Sprintf("%016x", w.Node.Boot()),
-		"version":            w.Version,
-		"go":                 build,
-		"uptime_ms":          time.Since(w.Started).Milliseconds(),
-		"ready":              w.Node.Ready() && (w.Draining == nil || !w.Draining()),
-		"members":            members,
-		"active":             active,
-		"ring":               hash,
-		"unreachable":        unreachable,
-		"epoch":              epochOf(w.Node),
-		"voters":             listed(w.Node.Membership().Voters()),
-		"lost_voters":        listed(w.Node.Membership().Lost()),
-		"limits":             len(w.Node.Limits()),
-		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
-		"limits_disagreeing": disagreeing(w.Node),
-		"items":              counters,
-		"table":              door.TableStatus(w.Node),
-		"heap_bytes":         memory.HeapAlloc,
-		"goroutines":         runtime.NumGoroutine(),
-		"trusted_proxy":      len(w.TrustedProxies) > 0,
-	})
-}
-
-// listed is a list that JSON writes as [] when it is empty.
-func listed(ids []string) []string {
-	if ids == nil {
-		return []string{}
-	}
-	return ids
-}
-
-// epochOf is the number of the list of members that a node goes by; 0: it goes by none.
-func epochOf(n *cluster.Node) uint64 {
-	if c := n.Agreed(); c != nil {
-		return c.Epoch.Number
-	}
-	return 0
-}
-
-func writeJSON(rw http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		http.Error(rw, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	writeBody(rw, status, b)
-}
-
-// writeBody answers with JSON, and a line's end.
-func writeBody(rw http.ResponseWriter, status int, b []byte) {
-	h := rw.Header()
-	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", "application/json")
-	}
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(b)+1))
-	rw.WriteHeader(status)
-	rw.Write(append(b, '\n'))
 }

@@ -89,7 +89,8 @@ func (v *benchVerb) Run(sh shell) error {
 	return report.failure(counts)
 }
 
-func (v *benchVerb) check() error {
+// checkLoad says what is wrong with how much is asked, and for how long.
+func (v *benchVerb) checkLoad() error {
 	switch {
 	case v.Rate < 0 || v.Rate > 1e7:
 		return fmt.Errorf("--rate %v: give 0 to 10000000 requests per second", v.Rate)
@@ -97,6 +98,16 @@ func (v *benchVerb) check() error {
 		return fmt.Errorf("--duration %v: give 10ms to 1h", v.Duration)
 	case v.Workers < 1 || v.Workers > 10000:
 		return fmt.Errorf("--workers %d: give 1 to 10000", v.Workers)
+	}
+	return nil
+}
+
+// check says what is wrong with the flags.
+func (v *benchVerb) check() error {
+	if err := v.checkLoad(); err != nil {
+		return err
+	}
+	switch {
 	case v.Batch < 1 || v.Batch > cluster.MaxItems:
 		return fmt.Errorf("--batch %d: give 1 to %d", v.Batch, cluster.MaxItems)
 	case v.Cost < 1 || v.Cost > maxUnits:
@@ -112,6 +123,11 @@ func (v *benchVerb) check() error {
 	case v.Limit != "" && v.given():
 		return errors.New("give --limit or an inline limit (--algorithm …), not both")
 	}
+	return v.checkTargets()
+}
+
+// checkTargets refuses other machines, unless they are meant.
+func (v *benchVerb) checkTargets() error {
 	for _, addr := range v.Addr {
 		d, err := parseTarget(addr)
 		if err != nil {

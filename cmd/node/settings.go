@@ -175,6 +175,20 @@ func (s *settings) check() (d doors, err error) {
 	if s.Cluster == "" || len(s.Cluster) > maxName {
 		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
 	}
+	if d, err = s.doors(); err != nil {
+		return d, err
+	}
+	if err := s.checkMembership(d); err != nil {
+		return d, err
+	}
+	if err := s.checkFiles(); err != nil {
+		return d, err
+	}
+	return d, s.checkExposure(d)
+}
+
+// doors reads where the node listens.
+func (s *settings) doors() (d doors, err error) {
 	for _, p := range []struct {
 		door *place
 		flag string
@@ -192,25 +206,27 @@ func (s *settings) check() (d doors, err error) {
 			return d, err
 		}
 	}
+	return d, nil
+}
+
+// checkMembership says what is wrong with how the node joins its cluster.
+func (s *settings) checkMembership(d doors) error {
 	if d.peer.off() != d.gossip.off() {
-		return d, errors.New("--peer and --gossip are open or off together: a node that others know of must be reachable for them, and the other way round")
+		return errors.New("--peer and --gossip are open or off together: a node that others know of must be reachable for them, and the other way round")
 	}
 	if d.gossip.off() && len(s.Join) > 0 {
-		return d, errors.New("--join needs --gossip and --peer, and they are off")
+		return errors.New("--join needs --gossip and --peer, and they are off")
 	}
 	if s.Expect < 0 || s.Expect > cluster.MostMembers || s.Expect > 0 && len(s.Join) == 0 {
-		return d, fmt.Errorf("--expect %d: give how many members found the cluster, 1 to %d, and --join, by which they find each other", s.Expect, cluster.MostMembers)
+		return fmt.Errorf("--expect %d: give how many members found the cluster, 1 to %d, and --join, by which they find each other", s.Expect, cluster.MostMembers)
 	}
 	if s.Failover != 0 && (s.Failover < cluster.LeastFailover || s.Failover > cluster.MostFailover) {
-		return d, fmt.Errorf("--failover %v: give %v to %v", s.Failover, cluster.LeastFailover, cluster.MostFailover)
+		return fmt.Errorf("--failover %v: give %v to %v", s.Failover, cluster.LeastFailover, cluster.MostFailover)
 	}
 	if d.gossip.off() && s.Role == "agent" {
-		return d, errors.New("--role agent needs --gossip and --peer: alone it would own nothing and reach nobody")
+		return errors.New("--role agent needs --gossip and --peer: alone it would own nothing and reach nobody")
 	}
-	if err := s.checkFiles(); err != nil {
-		return d, err
-	}
-	return d, s.checkExposure(d)
+	return nil
 }
 
 // maxName bounds --name and --cluster: both travel in every gossip packet.

@@ -203,19 +203,27 @@ func (in *fileClient) client() (*Client, error) {
 	if in.Refund {
 		c.rights |= Refund
 	}
-	if len(in.Check.Limits) == 0 && !in.Check.Inline {
-		return nil, errors.New(`check: names no limit; give limits: ["*"] for all, or inline: true`)
-	}
-	for _, name := range in.Check.Limits {
-		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
-			return nil, fmt.Errorf("check.limits: %.100q is no name; a name may have * at its end, and nowhere else", name)
-		}
-	}
-	for _, prefix := range in.Check.Keys {
-		if prefix == "" {
-			return nil, errors.New("check.keys: an empty prefix is that of all keys; leave keys out")
-		}
+	if err := in.Check.check(); err != nil {
+		return nil, err
 	}
 	c.inline, c.limits, c.keys = in.Check.Inline, in.Check.Limits, in.Check.Keys
 	return c, nil
+}
+
+// check says what is wrong with what a client may check.
+func (in *fileCheck) check() error {
+	if len(in.Limits) == 0 && !in.Inline {
+		return errors.New(`check: names no limit; give limits: ["*"] for all, or inline: true`)
+	}
+	for _, name := range in.Limits {
+		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			return fmt.Errorf("check.limits: %.100q is no name; a name may have * at its end, and nowhere else", name)
+		}
+	}
+	for _, prefix := range in.Keys {
+		if prefix == "" {
+			return errors.New("check.keys: an empty prefix is that of all keys; leave keys out")
+		}
+	}
+	return nil
 }

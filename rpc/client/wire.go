@@ -217,17 +217,25 @@ func readDecision(b []byte, d *Decision, known *names) bool {
 			d.Bound = int64(f.value)
 		case 12:
 			d.Shadow = f.value != 0
-		case 13:
-			d.Drained = int64(f.value)
-		case 14:
-			d.Session = time.UnixMilli(int64(f.value))
-		case 15:
-			d.Restarted = f.value != 0
-		case 16:
-			d.Override = known.again(&known.override, f.text)
+		default:
+			d.setRare(&f, known)
 		}
 	}
 	return !f.broken
+}
+
+// setRare sets a field that few decisions have.
+func (d *Decision) setRare(f *fields, known *names) {
+	switch f.num {
+	case 13:
+		d.Drained = int64(f.value)
+	case 14:
+		d.Session = time.UnixMilli(int64(f.value))
+	case 15:
+		d.Restarted = f.value != 0
+	case 16:
+		d.Override = known.again(&known.override, f.text)
+	}
 }
 
 // fields iterates over the fields of a message.

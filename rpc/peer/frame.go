@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -299,9 +300,7 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 		case askLeft:
 			left = time.Duration(f.Value)
 		case askItems:
-			if e := r.readItem(f.Bytes); e != nil && wrong == nil {
-				wrong = e
-			}
+			wrong = cmp.Or(wrong, r.readItem(f.Bytes))
 		case askRelay:
 			r.ask.Relay = f.Value != 0
 		case askMove:

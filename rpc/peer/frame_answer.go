@@ -161,17 +161,24 @@ func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refu
 			}
 			a.Move = m
 		case answerOwners:
-			if len(a.Owners) == items {
-				return nil, "", fmt.Errorf("introduces more than %d owners, for as many items", items)
-			}
-			m, err := readOwner(f.Bytes)
-			if err != nil {
+			if err := addOwner(a, f.Bytes, items); err != nil {
 				return nil, "", err
 			}
-			a.Owners = append(a.Owners, m)
 		}
 	}
 	return a, refusal, f.Err
+}
+
+// addOwner reads a node that decides for keys of an answer to an ask of items items.
+func addOwner(a *cluster.Answer, b []byte, items int) error {
+	if len(a.Owners) == items {
+		return fmt.Errorf("introduces more than %d owners, for as many items", items)
+	}
+	m, err := readOwner(b)
+	if err == nil {
+		a.Owners = append(a.Owners, m)
+	}
+	return err
 }
 
 // readAgreed reads a field of an answer that is about what members agree on.

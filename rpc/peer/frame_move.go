@@ -129,18 +129,27 @@ func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
 			h.Charge = f.Value != 0
 		}
 	}
-	switch {
-	case f.Err != nil:
+	if f.Err != nil {
 		return h, f.Err
-	case limit >= uint64(len(r.limits)):
-		return h, fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
-	case len(h.Key) < cluster.MinKey || len(h.Key) > cluster.MaxKey:
-		return h, fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key), cluster.MinKey, cluster.MaxKey)
-	case len(h.Holder) > limiter.MaxHolder:
-		return h, fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted", len(h.Holder), limiter.MaxHolder)
+	}
+	if err := r.checkHoldCopy(&h, limit); err != nil {
+		return h, err
 	}
 	h.Limit = r.limits[limit].limit
 	return h, nil
+}
+
+// checkHoldCopy says what is wrong with h, which names a limit of the frame by its number.
+func (r *frameReader) checkHoldCopy(h *cluster.HoldCopy, limit uint64) error {
+	switch {
+	case limit >= uint64(len(r.limits)):
+		return fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
+	case len(h.Key) < cluster.MinKey || len(h.Key) > cluster.MaxKey:
+		return fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key), cluster.MinKey, cluster.MaxKey)
+	case len(h.Holder) > limiter.MaxHolder:
+		return fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted", len(h.Holder), limiter.MaxHolder)
+	}
+	return nil
 }
 
 // appendHold writes what an item says about a hold.

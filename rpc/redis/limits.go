@@ -86,7 +86,7 @@ type bucketWords struct {
 func (v bucketVerb) read(words [][]byte) (b bucketWords, fault string) {
 	limit, ok := smyteInt(words[2])
 	per, ok2 := smyteInt(words[3])
-	if !ok || !ok2 || per > math.MaxInt32 || per < math.MinInt32 {
+	if !ok || !ok2 || int64(int32(per)) != per {
 		return b, smyteInteger
 	}
 	b = bucketWords{limit: limit, per: per, refill: limit, terms: cluster.Terms{Drain: true}}

@@ -1,0 +1,317 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/access"
+	"penstock/rpc/door"
+)
+
+// itemJSON is an item of a body.
+type itemJSON struct {
+	Limit  string      `json:"limit"`
+	Inline *inlineJSON `json:"inline"`
+	Key    string      `json:"key"`
+	Cost   *int64      `json:"cost"`
+	Report bool        `json:"report"`
+	Drain  bool        `json:"drain"`
+	Strict bool        `json:"strict"`
+	AtMs   *int64      `json:"at_ms"`
+}
+
+// inlineJSON is a limit that comes along, in the words of the limits' files.
+type inlineJSON struct {
+	Name          string `json:"name"`
+	Algorithm     string `json:"algorithm"`
+	Limit         int64  `json:"limit"`
+	Per           string `json:"per"`
+	Burst         int64  `json:"burst,omitzero"`
+	Anchor        string `json:"anchor,omitzero"`
+	CountRejected bool   `json:"count_rejected,omitzero"`
+	OnError       string `json:"on_error,omitzero"`
+	MinGap        string `json:"min_gap,omitzero"`
+	Refill        int64  `json:"refill,omitzero"`
+	Strict        bool   `json:"strict,omitzero"`
+	Drain         bool   `json:"drain,omitzero"`
+	Buckets       int    `json:"buckets,omitzero"`
+	Lenient       bool   `json:"lenient,omitzero"`
+	ClientTime    bool   `json:"client_time,omitzero"`
+	Sessions      bool   `json:"sessions,omitzero"`
+	TimeZone      string `json:"time_zone,omitzero"`
+	MaxDebt       int64  `json:"max_debt,omitzero"`
+	Consistency   string `json:"consistency,omitzero"`
+	Replication   string `json:"replication,omitzero"`
+	OnPartition   string `json:"on_partition,omitzero"`
+	OnDeny        string `json:"on_deny,omitzero"`
+	DryRun        bool   `json:"dry_run,omitzero"`
+	Unsettled     string `json:"unsettled,omitzero"`
+}
+
+// bodyJSON is items, or the fields of one item, or attributes and a cost.
+type bodyJSON struct {
+	Items      []itemJSON        `json:"items"`
+	Atomic     bool              `json:"atomic"`
+	Attributes map[string]string `json:"attributes"`
+	itemJSON
+}
+
+// decisionsJSON answers a body. Allowed says that all items were. A body that was one item has its
+// decision's fields here too, so that a client which only ever sends one need not look into a list.
+type decisionsJSON struct {
+	Allowed bool `json:"allowed"`
+	*decisionJSON
+	Decisions []decisionJSON `json:"decisions"`
+	Verdict   *verdictJSON   `json:"verdict,omitempty"` // of an atomic request, or one with attributes
+}
+
+func newDecisionsJSON(out []cluster.Decision) decisionsJSON {
+	answer := decisionsJSON{Allowed: true, Decisions: make([]decisionJSON, len(out))}
+	for i := range out {
+		answer.Decisions[i] = newDecisionJSON(&out[i])
+		answer.Allowed = answer.Allowed && out[i].Allowed
+	}
+	return answer
+}
+
+func (w *web) checkBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpTake) }
+
+func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpReset) }
+
+// body is POST: any number of items, each answered with a decision, in order. The status is 200
+// also if some or all are denied.
+func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
+	body, err := readJSON[bodyJSON](rw, r, bodyFields)
+	single := false
+	var answer decisionsJSON
+	switch {
+	case err != nil:
+	case body.Attributes == nil:
+		answer, single, err = w.itemsBody(r, &body, op)
+	case op == cluster.OpTake:
+		answer, err = w.ruledBody(r, &body)
+	default:
+		err = &cluster.InputError{Field: "attributes", Reason: "are for checks; name limit and key of what is to be reset"}
+	}
+	if err != nil {
+		writeFault(rw, bodyFault(err, single))
+		return
+	}
+	writeJSON(rw, http.StatusOK, answer)
+}
+
+// itemsBody answers a body with items. single says that it is one item and no list.
+func (w *web) itemsBody(r *http.Request, body *bodyJSON, op cluster.Op) (answer decisionsJSON, single bool, err error) {
+	request, single, err := w.request(r, body.Items, body.itemJSON, op)
+	if err != nil {
+		return answer, single, err
+	}
+	request.Atomic = body.Atomic
+	out := make([]cluster.Decision, len(request.Items))
+	if op == cluster.OpReset {
+		err = w.reset(r, request, out)
+	} else {
+		err = w.charge(r, request, out)
+	}
+	if err != nil {
+		return answer, single, err
+	}
+	answer = newDecisionsJSON(out)
+	if body.Atomic {
+		answer.Verdict = newVerdictJSON(out)
+	}
+	if single {
+		answer.decisionJSON = &answer.Decisions[0]
+	}
+	return answer, single, nil
+}
+
+// request makes a request of a list of items, or of one that stands alone.
+func (w *web) request(r *http.Request, items []itemJSON, one itemJSON, op cluster.Op) (_ *cluster.Request, single bool, err error) {
+	single = items == nil
+	if single {
+		if one == (itemJSON{}) {
+			return nil, false, &cluster.InputError{Field: "items", Reason: "is missing; send {\"items\":[{\"limit\":…,\"key\":…}]} or one item"}
+		}
+		items = []itemJSON{one}
+	} else if one != (itemJSON{}) {
+		return nil, false, &cluster.InputError{Field: "items", Reason: "is given beside the fields of an item; send one or the other"}
+	}
+	if len(items) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
+		return nil, false, &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(items), cluster.MaxItems)}
+	}
+	request := &cluster.Request{Items: make([]cluster.Item, len(items))}
+	for i := range items {
+		if request.Items[i], err = w.item(r, i, &items[i], op); err != nil {
+			return nil, single, err
+		}
+	}
+	return request, single, nil
+}
+
+// bodyFields is what a body of a check may have.
+const bodyFields = "a body has items, atomic or the fields of one item, or attributes and cost; an item has limit, inline, key, cost, report, drain, strict, at_ms"
+
+// readJSON reads the body of r. has says what it may have, for the error about something else.
+func readJSON[T any](rw http.ResponseWriter, r *http.Request, has string) (body T, err error) {
+	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	if err != nil {
+		return body, err
+	}
+	return decodeJSON[T](b, has)
+}
+
+func decodeJSON[T any](b []byte, has string) (body T, err error) {
+	outline, err := survey(b)
+	if err != nil {
+		return body, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&body); err != nil {
+		return body, bodyError(err, d.InputOffset(), outline, has)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its end at byte %d", d.InputOffset())}
+	}
+	return body, nil
+}
+
+// bodyError says in our words what encoding/json says in its.
+func bodyError(err error, offset int64, outline *outline, has string) error {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind):
+		field := kind.Field
+		if field == "" {
+			field = "body"
+		}
+		if i := outline.item(kind.Offset); i >= 0 && (field == "items" || strings.HasPrefix(field, "items.")) {
+			field = fmt.Sprintf("items[%d]%s", i, field[len("items"):])
+		}
+		return &cluster.InputError{Field: strings.TrimPrefix(field, "itemJSON."), Reason: fmt.Sprintf("is %.60s (byte %d); %s is expected there", kind.Value, kind.Offset, jsonKind(kind.Type))}
+	case errors.As(err, &syntax):
+		return &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not JSON: %v (byte %d)", syntax, syntax.Offset)}
+	case errors.Is(err, io.EOF):
+		return &cluster.InputError{Field: "body", Reason: "is empty; send JSON"}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &cluster.InputError{Field: "body", Reason: "is not JSON: it ends too early"}
+	}
+	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
+		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); %s", offset, has)}
+	}
+	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
+}
+
+// jsonKind is what JSON calls values of t.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Int64:
+		return "a whole number of 64 bits"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a " + t.Kind().String()
+}
+
+func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
+	it := cluster.Item{Limit: in.Limit, Key: in.Key, Op: op}
+	if op == cluster.OpTake {
+		it.Cost = 1
+	}
+	if in.Cost != nil {
+		it.Cost = *in.Cost
+	}
+	var err error
+	if it.Terms, err = readTerms(i, in.Report, in.Drain, in.Strict, in.AtMs); err != nil || in.Inline == nil {
+		return it, err
+	}
+	if in.Limit != "" {
+		return it, &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
+	}
+	spec, err := in.Inline.spec()
+	if err == nil {
+		it.Inline, err = w.inline(r, spec, op)
+	}
+	if err != nil {
+		return it, door.InlineError(i, err)
+	}
+	return it, nil
+}
+
+// inline is the limit that an item of r brings along.
+func (w *web) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limiter.Limit, error) {
+	from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
+	if op != cluster.OpTake && op != cluster.OpReserve {
+		return w.inlines.Get(spec, from)
+	}
+	from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
+	return w.inlines.Bring(spec, from)
+}
+
+// inlineWords are the words of fields that are numbers inside, in the order of these.
+var inlineWords = map[string][]string{
+	"on_error":     {"local", "allow", "deny"},
+	"consistency":  {"exact", "replicated", "leased"},
+	"replication":  {"async", "sync"},
+	"on_partition": {"proportional", "deny", "open"},
+	"on_deny":      {"reject", "shadow"},
+	"unsettled":    {"charge", "release"},
+}
+
+// spec is in in the words of package limiter. Its errors are *limiter.SpecError.
+func (in *inlineJSON) spec() (s limiter.Spec, err error) {
+	s = limiter.Spec{
+		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
+		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets, Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
+		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
+	}
+	var known bool
+	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
+		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
+	}
+	if s.Anchor, known = map[string]limiter.Anchor{"": limiter.DefaultAnchor(s.Algorithm), "epoch": limiter.Epoch, "first_hit": limiter.FirstHit}[in.Anchor]; !known {
+		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; there is: epoch, first_hit", in.Anchor)}
+	}
+	for _, w := range []struct {
+		field, text string
+		set         func(int)
+	}{
+		{"on_error", in.OnError, func(i int) { s.OnError = limiter.OnError(i) }},
+		{"consistency", in.Consistency, func(i int) { s.Consistency = limiter.Consistency(i) }},
+		{"replication", in.Replication, func(i int) { s.Sync = i == 1 }},
+		{"on_partition", in.OnPartition, func(i int) { s.OnPartition = limiter.OnPartition(i) }},
+		{"on_deny", in.OnDeny, func(i int) { s.OnDeny = limiter.OnDeny(i) }},
+		{"unsettled", in.Unsettled, func(i int) { s.Unsettled = limiter.Unsettled(i) }},
+	} {
+		choices := inlineWords[w.field]
+		i := slices.Index(choices, w.text)
+		if i < 0 && w.text != "" {
+			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; there is: %s", w.text, strings.Join(choices, ", "))}
+		}
+		w.set(max(0, i))
+	}
+	if err = s.ReadPer(in.Per); err != nil {
+		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}
+	}
+	if in.MinGap != "" {
+		if s.MinGap, err = limiter.ParsePer(in.MinGap); err != nil {
+			return s, &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
+		}
+	}
+	return s, nil
+}
