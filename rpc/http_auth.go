@@ -169,7 +169,7 @@ type repeatedHeaderError struct {
 }
 
 func (e *repeatedHeaderError) Error() string {
-	return fmt.Sprintf("the request has the header %.60q %d times, so it names nobody; send it once", e.header, e.n)
+	return fmt.Sprintf("the header %.60q is sent %d times, so it identifies no client; send it once", e.header, e.n)
 }
 
 func (w *web) placeholder(name string, r *http.Request) (string, error) {
@@ -265,7 +265,7 @@ func (w *web) clientAddress(r *http.Request) (string, error) {
 		addr = next
 	}
 	if !addr.IsValid() {
-		return "", errors.New("{ip}: who is connected by a Unix socket has no address, and X-Forwarded-For names none")
+		return "", errors.New("{ip}: a client on a Unix socket has no address, and X-Forwarded-For gives none")
 	}
 	if addr = addr.Unmap().WithZone(""); addr.Is6() {
 		return netip.PrefixFrom(addr, 64).Masked().String(), nil

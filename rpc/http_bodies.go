@@ -18,7 +18,7 @@ const maxBodies = 64 << 20
 // ErrBodies is what reading a body returns while there is no room for it.
 var ErrBodies error = &door.Fault{
 	Code: codes.Unavailable, Status: http.StatusServiceUnavailable, Field: "body",
-	Text: "body: this node has as much as it can take of other requests; send it again in a moment",
+	Text: "body: this node has no room for more request bodies; try again in a moment",
 }
 
 // bodies is the room for the bodies of requests under way.

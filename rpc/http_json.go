@@ -57,7 +57,7 @@ func survey(b []byte) (*outline, error) {
 			}
 			if ok {
 				if len(levels) == maxNesting {
-					return o, &cluster.InputError{Field: where(levels), Reason: "goes deeper than any request does"}
+					return o, &cluster.InputError{Field: where(levels), Reason: "is nested deeper than any request"}
 				}
 				l := level{index: -1}
 				if delim == '{' {

@@ -81,7 +81,7 @@ func (w *web) screened(next http.Handler) http.Handler {
 			f = w.foreignAuth(r)
 		case !overSocket(r) && !w.Hosts.accepts(r.Host):
 			f = &door.Fault{Status: http.StatusMisdirectedRequest, Field: "host", Text: fmt.Sprintf(
-				"host: %.100q is none of this node's names; ask by address or localhost, or start the node with --http-host %[1]s", hostName(r.Host))}
+				"host: %.100q is not a name of this node; use an address or localhost, or start the node with --http-host %[1]s", hostName(r.Host))}
 		case r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"):
 		case w.crossSite(r):
 			f = &door.Fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks; that is refused"}

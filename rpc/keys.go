@@ -128,7 +128,7 @@ func (a *admin) Keys(ctx context.Context, in *penstockv1.KeysRequest) (*penstock
 
 func readCursor(text string) (c limiter.Cursor, err error) {
 	if _, err := fmt.Sscanf(text, "%x.%x", &c.Part, &c.Mix); err != nil || fmt.Sprintf("%x.%x", c.Part, c.Mix) != text {
-		return c, &cluster.InputError{Field: "cursor", Reason: fmt.Sprintf("%.40q is none that this node has given; begin without one", text)}
+		return c, &cluster.InputError{Field: "cursor", Reason: fmt.Sprintf("%.40q was not given by this node; begin without a cursor", text)}
 	}
 	return c, nil
 }
@@ -154,7 +154,7 @@ func queryCount(q map[string]string, usual int, f *door.Fault) (int, *door.Fault
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > maxListed {
-		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is no number from 1 to %d", text, maxListed)}
+		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is not a number from 1 to %d", text, maxListed)}
 	}
 	return int(n), nil
 }

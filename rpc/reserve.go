@@ -175,7 +175,7 @@ func holdFault(code codes.Code, status int, text string) *door.Fault {
 	return &door.Fault{Code: code, Status: status, Field: field, Text: text}
 }
 
-var errUnreached = holdFault(codes.Unavailable, http.StatusServiceUnavailable, "id: the node that keeps this hold could not be reached; ask again, that does nothing twice")
+var errUnreached = holdFault(codes.Unavailable, http.StatusServiceUnavailable, "id: the node that keeps this hold could not be reached; try again, a repeat has no further effect")
 
 var errSettled = holdFault(codes.FailedPrecondition, http.StatusGone, "id: this hold has been settled already")
 

@@ -180,7 +180,7 @@ func TestRedisCommands(t *testing.T) {
 		{"COMMAND DOCS", "*0\r\n"},
 		{"COMMAND INFO rl.get nothing", "*2\r\n*6\r\n$6\r\nrl.get\r\n:-4\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n$-1\r\n"},
 		{"COMMAND INFO del", "*1\r\n*6\r\n$3\r\ndel\r\n:-2\r\n*1\r\n+fast\r\n:1\r\n:-1\r\n:1\r\n"},
-		{"AUTH secret", "-ERR AUTH was sent, but this node has no --auth-token-file: everybody may ask; leave the password away\r\n"},
+		{"AUTH secret", "-ERR AUTH was sent, but this node has no --auth-token-file: any client may ask; omit the password\r\n"},
 		{"FLUSHALL", "-Unknown command: 'flushall'\r\n"},
 		{"A.COMMAND.OF.MORE.THAN.16.BYTES", "-Unknown command: 'a.command.of.more.than.16.bytes'\r\n"},
 		{"HELLO x", "-ERR Protocol version is not an integer or out of range\r\n"},

@@ -57,7 +57,7 @@ const redisUser = "default"
 
 const (
 	wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
-	noToken   = "ERR AUTH was sent, but this node has no --auth-token-file: everybody may ask; leave the password away"
+	noToken   = "ERR AUTH was sent, but this node has no --auth-token-file: any client may ask; omit the password"
 )
 
 // auth is AUTH [user] token.
