@@ -46,7 +46,11 @@ func run() error {
 		"",
 		"page with a line <!-- attacks --> and one <!-- attacks: end --> around the table",
 	)
+	well := flag.String("behave", "", "only be the client that behaves, of the node at this address")
 	flag.Parse()
+	if *well != "" {
+		return ask(*well, *length)
+	}
 	dir, err := os.MkdirTemp("", "attack")
 	if err != nil {
 		return err
@@ -131,15 +135,15 @@ func try(program, dir string, a attack, length time.Duration) (row string, err e
 		after.goroutines,
 		calm.p99(),
 		during.p99(),
-		during.failed,
-		during.asked,
+		during.Failed,
+		during.Asked,
 		sent,
 		refusals(before.counters, after.counters),
 	)
 	switch {
 	case peak.resident > budget+slack:
 		err = fmt.Errorf("%d MiB resident; the budget is %d", peak.resident, budget)
-	case during.asked == during.failed:
+	case during.Asked == during.Failed:
 		err = fmt.Errorf("the client that behaves was not answered")
 	case after.goroutines > before.goroutines+200 || after.files > before.files+200:
 		err = fmt.Errorf("goroutines or descriptors stay: %+v, then %+v", before, after)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -219,40 +218,4 @@ func refusals(before, after map[string]float64) string {
 		return "at the protocol"
 	}
 	return strings.Join(said, ", ")
-}
-
-// latencies are the answers to a client that behaves.
-type latencies struct {
-	all           []time.Duration
-	asked, failed int
-}
-
-// p99 is in milliseconds.
-func (l *latencies) p99() float64 {
-	if len(l.all) == 0 {
-		return 0
-	}
-	slices.Sort(l.all)
-	return l.all[len(l.all)*99/100].Seconds() * 1000
-}
-
-// behave asks 100 times a second from an address of its own.
-func behave(address string, length time.Duration) (l latencies) {
-	c := &http.Client{Timeout: 2 * time.Second, Transport: from("127.0.0.2")}
-	defer c.CloseIdleConnections()
-	for end, i := time.Now().Add(length), 0; time.Now().Before(end); i++ {
-		began := time.Now()
-		answer, err := c.Get(fmt.Sprintf("http://%s/v1/check?limit=demo&key=good%d", address, i))
-		l.asked++
-		if err == nil {
-			_, _ = io.Copy(io.Discard, answer.Body)
-			answer.Body.Close()
-		}
-		if err != nil || answer.StatusCode != http.StatusOK {
-			l.failed++
-		}
-		l.all = append(l.all, time.Since(began))
-		time.Sleep(max(0, 10*time.Millisecond-time.Since(began)))
-	}
-	return l
 }
