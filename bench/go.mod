@@ -19,6 +19,8 @@ require (
 	penstock/bench/inprocess v0.0.0-00010101000000-000000000000
 )
 
+require github.com/fsnotify/fsnotify v1.10.1 // indirect
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/buraksezer/consistent v1.1.0 // indirect
