@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"penstock/limiter"
+	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/rpctest"
 )
@@ -140,6 +141,10 @@ func TestPutOverAFile(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s", method, path, body, r.StatusCode, text)
 		}
 	}
+	setRules(t, n, rules.Rule{
+		Name: "all", Match: map[string][]string{"path": {"*"}},
+		Apply: []rules.Apply{{Limit: "demo", Key: "{path}"}},
+	})
 	before, _ := json.Marshal(n.Limits()["demo"].Limit)
 	limit := `{"name":"demo","algorithm":"gcra","limit":77,"per":"1h"}`
 	expect(
@@ -159,6 +164,7 @@ func TestPutOverAFile(t *testing.T) {
 		`is no version; versions look like 12@node-1`,
 	)
 	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":77,`)
+	expect("POST", "/v1/check", `{"attributes":{"path":"/x"},"cost":1}`, 200, `"remaining":76,`)
 	expect("GET", "/v1/limits", "", 200, `"over_file":true`)
 	expect("DELETE", "/v1/limits?name=demo", "", 200, `"missing":[]`)
 	expect("GET", "/v1/peek?limit=demo&key=k", "", 200, `"limit":`+string(before)+`,`)
