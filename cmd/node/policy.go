@@ -24,6 +24,16 @@ type policyVerb struct {
 	Explain  policyExplainVerb  `cmd:"" help:"Show a limit with its defaults, for a key if one is given; or which rules a request matches."`
 	Diff     policyDiffVerb     `cmd:"" help:"Show what other files would change, and which counters would be reset."`
 	Replay   policyReplayVerb   `cmd:"" help:"Decide on the requests of a log, as if a limit had been in force."`
+	Schema   policySchemaVerb   `cmd:"" help:"Write a JSON schema of files of limits, for editors."`
+}
+
+// policySchemaVerb writes what editors ask for.
+type policySchemaVerb struct{}
+
+// Run writes the schema.
+func (v *policySchemaVerb) Run(sh shell) error {
+	_, err := sh.out.Write(policy.Schema())
+	return err
 }
 
 // limitsFile is where limits are read from.
