@@ -11,33 +11,33 @@ import (
 // locks at once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for
 // alice" is one round trip on any cluster. Keys of several owners are set aside at all of them
 // first (together.go; reservations: spread.go).
-func (n *Node) checkAtomic(now limiter.Instant, view *route, r *Request, out []Decision) error {
-	owner, spread := view.Owner(r.Items[0].hash), false
-	for i := range r.Items {
-		it := &r.Items[i]
-		if !it.Op.together(r.Items[0].Op) {
+func (n *Node) checkAtomic(now limiter.Instant, view *route, r *batch, out []Decision) error {
+	owner, spread := view.Owner(r.items[0].hash), false
+	for i := range r.items {
+		it := &r.items[i]
+		if !it.Op.together(r.items[0].Op) {
 			return inputErrorf(i, "op", "an atomic request only takes, or only reserves; do all else one by one")
 		}
 		spread = spread || view.Owner(it.hash) != owner
 	}
 	switch {
-	case spread && r.Items[0].Op == OpReserve:
+	case spread && r.items[0].Op == OpReserve:
 		n.reserveSpread(now, view, r, out)
-		unite(r.Items, out)
+		unite(r.items, out)
 		return nil
 	case spread:
 		r.spread = true
 		return n.takeSpread(now, view, r, out)
 	}
-	if n.decideAllHere(now, r.Items, out) {
+	if n.decideAllHere(now, r.items, out) {
 		return nil
 	}
-	away := make([]int, len(r.Items))
+	away := make([]int, len(r.items))
 	for i := range away {
 		away[i] = i
 	}
 	n.forward(now, view, r, away, out)
-	unite(r.Items, out)
+	unite(r.items, out)
 	return nil
 }
 
@@ -47,7 +47,7 @@ func (op Op) together(first Op) bool { return op == first && (op == OpTake || op
 
 // decideAllHere decides on items that stand or fall together if this node holds all their keys, and
 // reports whether it does.
-func (n *Node) decideAllHere(now limiter.Instant, items []Item, out []Decision) bool {
+func (n *Node) decideAllHere(now limiter.Instant, items []flight, out []Decision) bool {
 	decisions := make([]limiter.Decision, len(items))
 	if !n.decideAll(now, items, decisions) {
 		return false
@@ -60,9 +60,9 @@ func (n *Node) decideAllHere(now limiter.Instant, items []Item, out []Decision) 
 }
 
 // decideAll is the holder's decision on items that stand or fall together, if it holds them all.
-func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decision) bool {
+func (n *Node) decideAll(now limiter.Instant, items []flight, out []limiter.Decision) bool {
 	for i := range items {
-		if items[i].limit.Consistency != limiter.Replicated && !n.decides(now, items[i].hash) {
+		if items[i].Limit.Consistency != limiter.Replicated && !n.decides(now, items[i].hash) {
 			return false
 		}
 	}
@@ -87,17 +87,17 @@ func (n *Node) decideAll(now limiter.Instant, items []Item, out []limiter.Decisi
 
 // chargeAll has the others hear of what was charged to replicated limits among items that stand or
 // fall together.
-func (n *Node) chargeAll(items []Item, out []limiter.Decision) {
+func (n *Node) chargeAll(items []flight, out []limiter.Decision) {
 	if slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed }) {
 		return
 	}
 	for i := range items {
-		if !out[i].Allowed && !items[i].limit.NeverDenies() {
+		if !out[i].Allowed && !items[i].Limit.NeverDenies() {
 			return
 		}
 	}
 	for i := range items {
-		if items[i].limit.Consistency == limiter.Replicated {
+		if items[i].Limit.Consistency == limiter.Replicated {
 			n.charge(&items[i], &out[i])
 		}
 	}
@@ -106,24 +106,24 @@ func (n *Node) chargeAll(items []Item, out []limiter.Decision) {
 // takeAll charges all items or none. Limits that never deny have no say in it: their refusal would
 // reach the client as a yes, while the others would not have been charged. They are charged if the
 // others are.
-func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision) {
+func (n *Node) takeAll(now limiter.Instant, items []flight, out []limiter.Decision) {
 	them := make([]limiter.Item, 0, len(items))
 	for i := range items {
-		if it := &items[i]; !it.limit.NeverDenies() {
-			them = append(them, limiter.Item{Limit: it.limit, Key: it.Key, Hash: it.hash, Request: it.of(it.Cost)})
+		if it := &items[i]; !it.Limit.NeverDenies() {
+			them = append(them, limiter.Item{Limit: it.Limit, Key: it.Key, Hash: it.hash, Request: it.of(it.Cost)})
 		}
 	}
 	decisions := make([]limiter.Decision, len(them))
 	all := n.table.TakeAll(now, them, decisions)
 	for i := range items {
 		switch it := &items[i]; {
-		case !it.limit.NeverDenies():
+		case !it.Limit.NeverDenies():
 			out[i], decisions = decisions[0], decisions[1:]
 		case all:
-			out[i] = n.table.Do(now, it.limit, it.Key, it.hash, it.of(it.Cost))
+			out[i] = n.table.Do(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
 		default:
-			out[i] = n.table.PeekRequest(now, it.limit, it.Key, it.hash, it.of(it.Cost))
-			left := n.table.PeekRequest(now, it.limit, it.Key, it.hash, it.of(0))
+			out[i] = n.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+			left := n.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(0))
 			out[i].ShowsLeft(&left)
 		}
 	}
@@ -131,9 +131,9 @@ func (n *Node) takeAll(now limiter.Instant, items []Item, out []limiter.Decision
 
 // unite makes one answer of decisions that fell back one by one: if one of them refuses, all do.
 // What the others charged to this node's share stays charged, which can only deny too early.
-func unite(items []Item, out []Decision) {
+func unite(items []flight, out []Decision) {
 	for i := range out {
-		if !out[i].Allowed && !items[i].limit.NeverDenies() {
+		if !out[i].Allowed && !items[i].Limit.NeverDenies() {
 			for k := range out {
 				if out[k].Source == SourceFallback && out[k].Allowed {
 					out[k].Allowed, out[k].along = false, true

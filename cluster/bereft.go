@@ -101,12 +101,12 @@ func (h *holdings) hearLacking(now limiter.Instant, m *Move) {
 
 // forgetful reports whether what was admitted under a limit before this node began to hold the key
 // may be forgotten and still count.
-func (h *holdings) forgetful(now limiter.Instant, it *Item) bool {
-	if !h.bereft.Load() || it.limit.Unlimited {
+func (h *holdings) forgetful(now limiter.Instant, it *flight) bool {
+	if !h.bereft.Load() || it.Limit.Unlimited {
 		return false
 	}
 	began := h.began[ring.Partition(it.hash)].Load()
-	return began != 0 && now < limiter.Instant(began).Add(remembers(it.limit))
+	return began != 0 && now < limiter.Instant(began).Add(remembers(it.Limit))
 }
 
 // remembers is how long what a limit has admitted counts: its period, or as long as its bucket

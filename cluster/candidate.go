@@ -80,18 +80,18 @@ type offer struct {
 }
 
 // offerCandidates shows the candidates what r has asked and out has answered.
-func offerCandidates(n *Node, now limiter.Instant, r *Request, out []Decision) {
+func offerCandidates(n *Node, now limiter.Instant, r *Request, b *batch, out []Decision) {
 	inForce := n.stats.candidates.inForce.Load()
-	if inForce == nil || r.owed {
+	if inForce == nil {
 		return
 	}
 	var items []Item
 	var offers []offer
 	here := true
 	for i := range r.Items {
-		it := &r.Items[i]
-		c := (*inForce)[it.Limit]
-		if c == nil || it.Inline != nil || !it.offered() {
+		it := &b.items[i]
+		c := (*inForce)[r.Items[i].Limit]
+		if c == nil || r.Items[i].Inline != nil || !it.offered() {
 			continue
 		}
 		items = append(items, c.item(it))
@@ -119,13 +119,13 @@ func offerCandidates(n *Node, now limiter.Instant, r *Request, out []Decision) {
 }
 
 // offered reports whether a candidate is shown the item: what only looks is not.
-func (it *Item) offered() bool {
+func (it *flight) offered() bool {
 	return it.Op == OpReset || it.Op == OpReserve || it.Op == OpTake && !it.peeks()
 }
 
 // item is what the candidate is asked for it. Its ID follows from that of it, so that a repeated
 // request is counted once.
-func (c *candidate) item(it *Item) Item {
+func (c *candidate) item(it *flight) Item {
 	own := Item{Limit: c.limit.Name, Key: it.Key, Cost: it.Cost, Op: it.Op, Terms: it.Terms}
 	if it.Op == OpReserve {
 		own.Op, own.Terms = OpTake, Terms{}

@@ -23,7 +23,6 @@ import (
 	"slices"
 	"time"
 
-	"penstock/cluster/debts"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -43,34 +42,19 @@ type Request struct {
 	Items    []Item          // 1 … MaxItems
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
-
-	owed     bool // nobody waits for it: what nobody decides stays undecided (debts.go)
-	cautious bool // who may have charged an item is not asked for it, nor anybody to send it on to that one
-	spread   bool // it takes from several owners: what it gives back is given later (together.go)
 }
 
 // Item is one limit applied to one key.
 type Item struct {
 	Limit  string         // name of a limit that the node has; or
 	Inline *limiter.Limit // a limit that the client brings along
+	Ruled  *limiter.Limit // set by Node.Match: what Limit meant when the rules were made
 	Key    string         // MinKey … MaxKey bytes, any bytes; may be borrowed: nothing keeps it after Check returns
 	Cost   int64          // 0 reports the state, negative gives back
 	Op     Op
 	ID     ID         // drawn by a client that may repeat the request; zero: the node draws one
 	Terms             // most ask for nothing else
 	Hold   *HoldTerms // OpReserve, OpSettle, OpExtend
-
-	ruled   *limiter.Limit // the limit of that name when the rules were made (Node.Match)
-	limit   *limiter.Limit
-	tally   *tally // of limit, if that has a name in force
-	hash    uint64
-	doubt   *debts.Doubt // the boots that may have charged it without an answer
-	namer   uint64       // boot that has named who is asked; 0: nobody has
-	circled uint8        // how often two have named each other
-	again   bool         // this node had answered it before
-	tell    bool         // whoever denies it should say when that ends
-
-	delivered bool // asked by another node
 }
 
 // Source says who took a decision.
@@ -114,47 +98,61 @@ type Decision struct {
 	Bound    int64 // if Degraded or of a replica: the most the whole cluster may admit beyond the limit meanwhile, or Unbounded
 	Shadow   bool  // the limit refused, but says so only here: dry_run, or on_deny: shadow
 
+	// ID is that under which the item was decided: its own, or one that the node has drawn. Of a
+	// reservation it names the hold.
+	ID ID
+
 	along bool // the limit does not refuse: others of an atomic request do (unite)
 }
 
-// Check decides every item of r into out, which must be as long as r.Items. It returns an error
-// only if nothing was decided and nothing charged: an *InputError, an *UnknownLimitError, ErrNoView
-// or ErrExpired. A denial is an answer, never an error.
+// Check decides every item of r into out, which must be as long as r.Items. It changes nothing of r,
+// and keeps nothing of it. It returns an error only if nothing was decided and nothing charged: an
+// *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial is an answer, never an error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
 	if n.dozing.Load() {
 		n.rouse()
 	}
 	view := n.view.Load()
-	if err := n.admit(now, view, r); err != nil {
+	var one [1]flight
+	b := batch{items: one[:], deadline: r.Deadline, atomic: r.Atomic}
+	if k := min(len(r.Items), MaxItems); k != 1 {
+		lent := flights.Get().(*[]flight)
+		*lent = slices.Grow((*lent)[:0], k)[:k]
+		b.items = *lent
+		defer func() {
+			clear(*lent)
+			flights.Put(lent)
+		}()
+	}
+	if err := n.admit(now, view, r, &b); err != nil {
 		n.stats.Refused.Add(1)
 		return err
 	}
-	r.spread = false // the caller may use it again
-	if r.Atomic && len(r.Items) > 1 {
-		if err := n.checkAtomic(now, view, r, out); err != nil {
+	if b.atomic && len(b.items) > 1 {
+		if err := n.checkAtomic(now, view, &b, out); err != nil {
 			n.stats.Refused.Add(1)
 			return err
 		}
 	} else {
-		n.checkEach(now, view, r, out)
+		n.checkEach(now, view, &b, out)
 	}
-	n.confirmOwn(r.Items, out)
-	if !r.spread {
-		n.tell(r.Deadline, r.Items, out)
+	n.confirmOwn(b.items, out)
+	if !b.spread {
+		n.tell(b.deadline, b.items, out)
 	}
-	n.conclude(now, r, out)
-	offerCandidates(n, now, r, out)
+	n.conclude(now, &b, out)
+	offerCandidates(n, now, r, &b, out)
 	return nil
 }
 
-func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Decision) {
+func (n *Node) checkEach(now limiter.Instant, view *route, r *batch, out []Decision) {
 	var few [4]int
 	away := few[:0] // items that this node does not decide
-	for i := range r.Items {
-		if !n.decideHere(now, &r.Items[i], &out[i]) {
+	for i := range r.items {
+		if !n.decideHere(now, &r.items[i], &out[i]) {
 			if len(away) == cap(away) {
-				away = slices.Grow(away, len(r.Items)-i)
+				away = slices.Grow(away, len(r.items)-i)
 			}
 			away = append(away, i)
 		}
@@ -166,16 +164,16 @@ func (n *Node) checkEach(now limiter.Instant, view *route, r *Request, out []Dec
 
 // decideHere decides on an item if this node holds its key, and reports whether it does. If not,
 // out is nothing.
-func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
+func (n *Node) decideHere(now limiter.Instant, it *flight, out *Decision) bool {
 	if it.Op > OpReserve && n.atPromise(now, it, out) {
 		return true
 	}
-	if it.limit.Consistency == limiter.Replicated {
+	if it.Limit.Consistency == limiter.Replicated {
 		n.decideReplica(now, it, out)
 		return true
 	}
 	if !n.decides(now, it.hash) {
-		if it.limit.Unlimited { // nothing is counted, so nobody needs to be asked
+		if it.Limit.Unlimited { // nothing is counted, so nobody needs to be asked
 			*out = Decision{Owner: n.id, Source: SourceReplica}
 			n.decide(now, it, &out.Decision)
 			return true
@@ -192,19 +190,19 @@ func (n *Node) decideHere(now limiter.Instant, it *Item, out *Decision) bool {
 }
 
 // sign says that out is a decision of this node as the holder of the key.
-func (n *Node) sign(now limiter.Instant, it *Item, out *Decision) {
+func (n *Node) sign(now limiter.Instant, it *flight, out *Decision) {
 	out.Owner, out.Source = n.id, SourceOwner
 	// Another one may go on too, or counters are lost, or this is what the share of this node has said.
-	if n.agreed.marked.Load() && !it.limit.Unlimited || n.holdings.forgetful(now, it) || it.again && n.recent.Shared(now, it.ID) {
-		out.Degraded, out.Bound = true, it.limit.Capacity()
+	if n.agreed.marked.Load() && !it.Limit.Unlimited || n.holdings.forgetful(now, it) || it.again && n.recent.Shared(now, it.ID) {
+		out.Degraded, out.Bound = true, it.Limit.Capacity()
 	}
 }
 
 // decide is the holder's decision on one item, from memory. What changes the key's state happens
 // once per ID.
-func (n *Node) decide(now limiter.Instant, it *Item, out *limiter.Decision) {
+func (n *Node) decide(now limiter.Instant, it *flight, out *limiter.Decision) {
 	if it.Op == OpPeek {
-		*out = n.table.PeekRequest(now, it.limit, it.Key, it.hash, it.of(it.Cost))
+		*out = n.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
 		return
 	}
 	if it.ID == (ID{}) {
@@ -221,27 +219,27 @@ func (n *Node) decide(now limiter.Instant, it *Item, out *limiter.Decision) {
 }
 
 // act takes from a key, or resets it.
-func (n *Node) act(now limiter.Instant, it *Item, out *limiter.Decision) {
+func (n *Node) act(now limiter.Instant, it *flight, out *limiter.Decision) {
 	switch {
 	case it.Op == OpReset:
-		*out = n.table.Reset(now, it.limit, it.Key, it.hash)
+		*out = n.table.Reset(now, it.Limit, it.Key, it.hash)
 	case it.Op.holds():
 		*out = n.actHold(now, it)
 	default:
 		r := it.of(it.Cost)
-		n.table.DoInto(now, it.limit, it.Key, it.hash, &r, out)
+		n.table.DoInto(now, it.Limit, it.Key, it.hash, &r, out)
 	}
 }
 
-// admit checks r, looks its limits up and hashes its keys.
-func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
+// admit checks r, looks its limits up and hashes its keys, into b.
+func (n *Node) admit(now limiter.Instant, view *route, r *Request, b *batch) error {
 	if view == nil {
 		return ErrNoView
 	}
-	if r.Deadline == 0 {
-		r.Deadline = now.Add(DefaultDeadline)
+	if b.deadline == 0 {
+		b.deadline = now.Add(DefaultDeadline)
 	}
-	if now >= r.Deadline {
+	if now >= b.deadline {
 		return ErrExpired
 	}
 	if len(r.Items) == 0 || len(r.Items) > MaxItems {
@@ -249,39 +247,11 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 	}
 	limits := *n.inForce.Load()
 	for i := range r.Items {
-		it := &r.Items[i]
-		if len(it.Key) < MinKey {
-			return inputErrorf(i, "key", "is empty; give %d to %d bytes", MinKey, MaxKey)
+		it := &b.items[i]
+		if err := it.admit(i, &r.Items[i], limits); err != nil {
+			return err
 		}
-		if len(it.Key) > MaxKey {
-			return inputErrorf(i, "key", "has %d bytes; at most %d are accepted", len(it.Key), MaxKey)
-		}
-		inForce := limits[it.Limit]
-		named := inForce.limit
-		if it.ruled != nil {
-			named = it.ruled
-		}
-		it.tally = inForce.tally
-		switch {
-		case it.Inline == nil && it.Limit == "":
-			return inputErrorf(i, "limit", "is missing; name a limit or send one inline")
-		case it.Inline == nil && named == nil:
-			return &UnknownLimitError{Item: i, Name: it.Limit}
-		case it.Inline == nil:
-			it.limit = named.For(it.Key)
-		case limits[it.Inline.Name].limit != nil:
-			return inputErrorf(i, "inline.name", "%q is a limit of this cluster; an inline limit needs another name", it.Inline.Name)
-		default:
-			it.limit, it.tally = it.Inline.For(it.Key), nil
-		}
-		if it.Terms != (Terms{}) {
-			if err := it.accepted(i); err != nil {
-				return err
-			}
-		}
-		it.hash = limiter.Hash(it.Key)
-		n.table.Expect(it.limit, it.Key, it.hash) // here or not: asking costs less than looking
-		it.ID.Origin &^= nodeOrigin
+		n.table.Expect(it.Limit, it.Key, it.hash) // here or not: asking costs less than looking
 		if it.Op.holds() {
 			if err := n.admitHold(i, it); err != nil {
 				return err
@@ -291,10 +261,47 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request) error {
 	return nil
 }
 
+// admit makes it the flight of the i-th item of a request, under one of the limits in force.
+func (it *flight) admit(i int, asked *Item, limits map[string]limitInForce) error {
+	if len(asked.Key) < MinKey {
+		return inputErrorf(i, "key", "is empty; give %d to %d bytes", MinKey, MaxKey)
+	}
+	if len(asked.Key) > MaxKey {
+		return inputErrorf(i, "key", "has %d bytes; at most %d are accepted", len(asked.Key), MaxKey)
+	}
+	inForce := limits[asked.Limit]
+	named := inForce.limit
+	if asked.Ruled != nil {
+		named = asked.Ruled
+	}
+	it.tally = inForce.tally
+	switch {
+	case asked.Inline == nil && asked.Limit == "":
+		return inputErrorf(i, "limit", "is missing; name a limit or send one inline")
+	case asked.Inline == nil && named == nil:
+		return &UnknownLimitError{Item: i, Name: asked.Limit}
+	case asked.Inline == nil:
+		it.Limit = named.For(asked.Key)
+	case limits[asked.Inline.Name].limit != nil:
+		return inputErrorf(i, "inline.name", "%q is a limit of this cluster; "+
+			"an inline limit needs another name", asked.Inline.Name)
+	default:
+		it.Limit, it.tally = asked.Inline.For(asked.Key), nil
+	}
+	it.Key, it.Cost, it.Op, it.Hold = asked.Key, asked.Cost, asked.Op, asked.Hold
+	it.ID = ID{Origin: asked.ID.Origin &^ nodeOrigin, Sequence: asked.ID.Sequence}
+	it.hash = limiter.Hash(asked.Key)
+	if asked.Terms != (Terms{}) {
+		it.Terms = asked.Terms
+		return it.accepted(i)
+	}
+	return nil
+}
+
 // accepted says what the limit of the item, which is the i-th, does not have of what is asked.
-func (it *Item) accepted(i int) error {
+func (it *flight) accepted(i int) error {
 	r := it.of(it.Cost)
-	err := it.limit.Accepts(&r)
+	err := it.Limit.Accepts(&r)
 	if err == nil {
 		return nil
 	}
@@ -306,17 +313,17 @@ func (it *Item) accepted(i int) error {
 }
 
 // peeks reports whether the item asks for the state of its key and charges nothing.
-func (it *Item) peeks() bool {
+func (it *flight) peeks() bool {
 	return it.Op == OpPeek || it.Op == OpTake && it.Cost == 0 && !it.Report
 }
 
 // conclude turns refusals into what the limit wants the caller to hear, and counts.
-func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
+func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 	var run tallyRun
 	degraded := uint64(0)
 	for i := range out {
-		d, it := &out[i], &r.Items[i]
-		d.Rule = it.limit
+		d, it := &out[i], &r.items[i]
+		d.Rule, d.ID = it.Limit, it.ID
 		checked := it.Op == OpTake || it.Op == OpReserve
 		if !d.Allowed && checked && d.Rule.NeverDenies() {
 			d.Allowed, d.Shadow = true, true
@@ -330,6 +337,6 @@ func (n *Node) conclude(now limiter.Instant, r *Request, out []Decision) {
 	run.flush()
 	if degraded > 0 {
 		n.stats.Degraded.Add(degraded)
-		n.owe(now, r.Items, out)
+		n.owe(now, r.items, out)
 	}
 }

@@ -39,7 +39,7 @@ func needsHeir(op Op, l *limiter.Limit) bool { return op == OpLease || l.Sync &&
 
 // charged is one item that needs a copy before it is answered.
 type charged struct {
-	item Item // a copy: a pointer would have every item of every request live on the heap
+	item flight // a copy: a pointer would have every item of every request live on the heap
 	d    *limiter.Decision
 	// where the doubt is said if there is no copy
 	degraded *bool
@@ -47,10 +47,10 @@ type charged struct {
 }
 
 // confirmOwn waits for the copies of what this node has decided itself.
-func (n *Node) confirmOwn(items []Item, out []Decision) {
+func (n *Node) confirmOwn(items []flight, out []Decision) {
 	var list []charged
 	for i := range items {
-		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.limit) && d.Allowed && d.Source == SourceOwner {
+		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.Limit) && d.Allowed && d.Source == SourceOwner {
 			list = append(list, charged{*it, &d.Decision, &d.Degraded, &d.Bound})
 		}
 	}
@@ -66,7 +66,7 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
 		if needsHeir(it.Op, it.Limit) && out.Decision.Allowed && out.Status == StatusDone && out.Owner == "" { // else another node has decided
-			list = append(list, charged{it.item(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
+			list = append(list, charged{it.arrive(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
 	n.confirm(list)
@@ -87,11 +87,11 @@ func (n *Node) confirm(list []charged) {
 		switch {
 		case of[i] == alone:
 		case of[i] >= 0 && calls[of[i]].Err == nil && calls[of[i]].Answer.Move != nil && calls[of[i]].Answer.Move.Applied:
-		case c.item.Op == OpLease, c.item.limit.OnError == limiter.ErrorDeny:
+		case c.item.Op == OpLease, c.item.Limit.OnError == limiter.ErrorDeny:
 			*c.d = limiter.Decision{Limit: c.d.Limit, Remaining: c.d.Remaining, RetryAfter: fallbackRetry, ResetAfter: c.d.ResetAfter}
 			*c.degraded, *c.bound = true, 0
 		default:
-			*c.degraded, *c.bound = true, c.item.limit.Capacity()
+			*c.degraded, *c.bound = true, c.item.Limit.Capacity()
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [
 			})
 		}
 		m := calls[k].Ask.Move
-		m.Entries = append(m.Entries, n.table.Entry(now, c.item.limit, c.item.Key, c.item.hash))
+		m.Entries = append(m.Entries, n.table.Entry(now, c.item.Limit, c.item.Key, c.item.hash))
 		if c.item.Op.holds() {
 			if h, found := n.book.Get(c.item.holdID()); found {
 				m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})

@@ -34,7 +34,7 @@ const reportOrigin = 1 << 62
 func ofReport(id ID) ID { return ID{Origin: id.Origin ^ reportOrigin, Sequence: id.Sequence} }
 
 // owe notes what of a request has to be charged later, and tells clients of their reservations.
-func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
+func (n *Node) owe(now limiter.Instant, items []flight, out []Decision) {
 	for i := range out {
 		it := &items[i]
 		reserved := it.Op == OpReserve
@@ -59,15 +59,15 @@ func (n *Node) owe(now limiter.Instant, items []Item, out []Decision) {
 }
 
 // debt is the item as a debt, since now, which is reported under the item's ID.
-func (it *Item) debt(now limiter.Instant) debts.Debt {
+func (it *flight) debt(now limiter.Instant) debts.Debt {
 	return debts.Debt{
-		Limit: it.limit, Key: strings.Clone(it.Key), Hash: it.hash,
+		Limit: it.Limit, Key: strings.Clone(it.Key), Hash: it.hash,
 		Cost: it.Cost, Report: it.ID, At: now,
 	}
 }
 
 // oweReport has the cost of it charged by the holder of its key.
-func (n *Node) oweReport(now limiter.Instant, it *Item) {
+func (n *Node) oweReport(now limiter.Instant, it *flight) {
 	if x := it.debt(now); !n.debts.Owe(&x) {
 		n.stats.Forgiven.Add(1)
 	}
@@ -80,7 +80,7 @@ func (n *Node) oweReport(now limiter.Instant, it *Item) {
 
 // atPromise settles or extends what this node has promised, as far as the holder of the key does not
 // know of it yet.
-func (n *Node) atPromise(now limiter.Instant, it *Item, out *Decision) bool {
+func (n *Node) atPromise(now limiter.Instant, it *flight, out *Decision) bool {
 	if it.Hold == nil {
 		return false
 	}
@@ -94,7 +94,7 @@ func (n *Node) atPromise(now limiter.Instant, it *Item, out *Decision) bool {
 	if !known {
 		return false
 	}
-	look := Item{Key: it.Key, Op: OpPeek, limit: it.limit, hash: it.hash}
+	look := it.same(AskItem{Op: OpPeek})
 	*out = n.fallback(now, n.view.Load(), &look)
 	out.Allowed = state == limiter.HoldSettled || state == limiter.HoldOpen
 	out.RetryAfter, out.Hold = limiter.Never, state
@@ -118,15 +118,13 @@ func (n *Node) chargeDebts() {
 // on at once.
 func (n *Node) chargeSome() (more bool) {
 	now, view := n.clock.Now(), n.view.Load()
-	r := &Request{owed: true}
-	cautious := &Request{owed: true, cautious: true} // of what may have been charged
+	r := &batch{owed: true}
+	cautious := &batch{owed: true, cautious: true} // of what may have been charged
 	var of, doubted, later []debts.Debt
 	var ended []settlement
 	for _, x := range n.debts.Oldest(MaxItems) {
-		it := Item{
-			Key: x.Key, Cost: x.Cost, ID: x.Report, Terms: Terms{Report: true},
-			limit: x.Limit, hash: x.Hash, doubt: x.Doubt,
-		}
+		it := owing(&x, AskItem{Cost: x.Cost, ID: x.Report, Terms: Terms{Report: true}})
+		it.doubt = x.Doubt
 		t := n.aim(now, view, r, &it, 1)
 		away := !n.decides(now, x.Hash)
 		asked := !x.Promised() && away && t >= 0 && x.Doubt.Of(view.peers[t].boot)
@@ -139,15 +137,15 @@ func (n *Node) chargeSome() (more bool) {
 		case asked, away && t == nobody: // another member may take over
 			later = append(later, x)
 		case !x.Promised() && x.Doubt != nil:
-			cautious.Items, doubted = append(cautious.Items, it), append(doubted, x)
+			cautious.items, doubted = append(cautious.items, it), append(doubted, x)
 		case !x.Promised():
-			r.Items, of = append(r.Items, it), append(of, x)
+			r.items, of = append(r.items, it), append(of, x)
 		case over:
 			n.stats.Settled.Add(1)
 			n.debts.Forget(&x)
 			ended = append(ended, settlementOf(&x, used))
 		default:
-			r.Items, of = append(r.Items, n.opening(now, &x)), append(of, x)
+			r.items, of = append(r.items, n.opening(now, &x)), append(of, x)
 		}
 	}
 	later, ended = n.haveCharged(r, of, later, ended)
@@ -159,21 +157,21 @@ func (n *Node) chargeSome() (more bool) {
 // haveCharged asks the holders of the keys for r. Debts that no holder has answered it adds to
 // later, and to ended what is to be settled as well.
 func (n *Node) haveCharged(
-	r *Request, of, later []debts.Debt, ended []settlement,
+	r *batch, of, later []debts.Debt, ended []settlement,
 ) ([]debts.Debt, []settlement) {
 	if len(of) == 0 {
 		return later, ended
 	}
 	now := n.clock.Now() // what was asked before this may have taken long
-	r.Deadline = now.Add(DefaultDeadline)
+	r.deadline = now.Add(DefaultDeadline)
 	out := make([]Decision, len(of))
 	n.checkEach(now, n.view.Load(), r, out)
-	n.tell(r.Deadline, r.Items, out)
+	n.tell(r.deadline, r.items, out)
 	for i := range out {
 		x := &of[i]
 		switch used, over := n.debts.Spent(now, x); {
 		case out[i].Owner == "":
-			x.Doubt = r.Items[i].doubt
+			x.Doubt = r.items[i].doubt
 			later = append(later, *x)
 		case x.Promised() && out[i].Hold != limiter.HoldOpen && out[i].Hold != limiter.HoldOther:
 			// There is no room for it.
@@ -191,23 +189,25 @@ func (n *Node) haveCharged(
 	return later, ended
 }
 
+// owing asks something of the key of a debt.
+func owing(x *debts.Debt, asked AskItem) flight {
+	asked.Limit, asked.Key = x.Limit, x.Key
+	return flight{AskItem: asked, hash: x.Hash}
+}
+
 // opening asks the holder of the key to reserve what was promised.
-func (n *Node) opening(now limiter.Instant, x *debts.Debt) Item {
+func (n *Node) opening(now limiter.Instant, x *debts.Debt) flight {
 	holder, deadline := n.debts.Terms(x)
 	ttl := max(limiter.MinTTL, min(limiter.MaxTTL, time.Duration(deadline-now)))
-	return Item{
-		Key: x.Key, Cost: x.Cost, Op: OpReserve, ID: ofReport(x.Report),
-		Hold: &HoldTerms{TTL: ttl, Holder: holder}, limit: x.Limit, hash: x.Hash,
-	}
+	return owing(x, AskItem{
+		Cost: x.Cost, Op: OpReserve, ID: ofReport(x.Report), Hold: &HoldTerms{TTL: ttl, Holder: holder},
+	})
 }
 
 // settlementOf settles the hold that may have been opened for a promise.
 func settlementOf(x *debts.Debt, used int64) settlement {
 	return settlement{
-		item: Item{
-			Key: x.Key, Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: ofReport(x.Report)},
-			limit: x.Limit, hash: x.Hash,
-		},
+		item: owing(x, AskItem{Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: ofReport(x.Report)}}),
 		take: ofReport(x.Report), late: x.At.Add(DefaultDeadline + lateBy),
 	}
 }

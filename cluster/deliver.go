@@ -35,7 +35,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	n.denials.Forget(now, a.Forget...)
 	n.stats.Delivered.Add(uint64(len(a.Items)))
-	var one [1]Item // most asks have one, which then needs no memory of its own
+	var one [1]flight // most asks have one, which then needs no memory of its own
 	items := one[:0]
 	if len(a.Items) > 1 {
 		answer.asked = slices.Grow(answer.asked[:0], len(a.Items))
@@ -44,8 +44,8 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	decider := decider{limits: *n.limits.Load()}
 	for i := range a.Items {
 		it := &a.Items[i]
-		items = append(items, it.item(decider.of(it)))
-		n.table.Expect(items[i].limit, items[i].Key, items[i].hash)
+		items = append(items, it.arrive(decider.of(it)))
+		n.table.Expect(items[i].Limit, items[i].Key, items[i].hash)
 	}
 	status := n.accept(now, view, a)
 	if view != nil {
@@ -68,7 +68,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		case !n.decides(now, items[i].hash):
 			n.disown(now, view, items[i].hash, out)
 		default:
-			told := a.Items[i].Tell && sameLimit(items[i].limit, a.Items[i].Limit) && n.promise(now, a.From, &items[i])
+			told := a.Items[i].Tell && sameLimit(items[i].Limit, a.Items[i].Limit) && n.promise(now, a.From, &items[i])
 			n.answerHeld(now, view, &items[i], out)
 			out.Told = told && promised(&items[i], out)
 		}
@@ -76,9 +76,11 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	answer.introduce(view)
 }
 
-// item is it as the node that decides sees it.
-func (it *AskItem) item(l *limiter.Limit) Item {
-	return Item{Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, limit: l, hash: limiter.Hash(it.Key), delivered: true}
+// arrive makes it a flight of the node that decides, by a limit.
+func (it *AskItem) arrive(l *limiter.Limit) flight {
+	f := flight{AskItem: *it, hash: limiter.Hash(it.Key), delivered: true}
+	f.Limit = l
+	return f
 }
 
 // newAnswer has room for n items; for one in a single piece of memory.
@@ -109,7 +111,7 @@ func (a *Answer) introduce(view *route) {
 }
 
 // answerHeld answers with the decision of this node, unless it has just given the key away.
-func (n *Node) answerHeld(now limiter.Instant, view *route, it *Item, out *AnswerItem) {
+func (n *Node) answerHeld(now limiter.Instant, view *route, it *flight, out *AnswerItem) {
 	var d Decision
 	if n.decideHere(now, it, &d) {
 		out.Decision, out.Degraded, out.Bound = d.Decision, d.Degraded, d.Bound
@@ -168,7 +170,7 @@ func (n *Node) whereabouts(now limiter.Instant, view *route, hash uint64) string
 	return ""
 }
 
-func (n *Node) answerAll(now limiter.Instant, view *route, items []Item, answer *Answer) {
+func (n *Node) answerAll(now limiter.Instant, view *route, items []flight, answer *Answer) {
 	decisions := make([]limiter.Decision, len(items))
 	if n.decideAll(now, items, decisions) {
 		for i := range decisions {

@@ -13,19 +13,19 @@ import (
 // be the owner, and be there.
 
 // givesBack reports whether an item may make its key freer than it was.
-func (it *Item) givesBack() bool { return givesBack(it.Op, it.Cost) }
+func (it *flight) givesBack() bool { return givesBack(it.Op, it.Cost) }
 
 func givesBack(op Op, cost int64) bool { return op == OpReset || op == OpTake && cost < 0 }
 
 // takes reports whether an item asks for nothing but units.
-func (it *Item) takes() bool { return it.Op == OpTake && it.Cost > 0 && it.Terms == (Terms{}) }
+func (it *flight) takes() bool { return it.Op == OpTake && it.Cost > 0 && it.Terms == (Terms{}) }
 
 // place is the item's key as a denial knows it.
-func (it *Item) place() denial.Key { return denial.Key{Limit: it.limit, Key: it.Key, Hash: it.hash} }
+func (it *flight) place() denial.Key { return denial.Key{Limit: it.Limit, Key: it.Key, Hash: it.hash} }
 
 // decideAway decides an item whose key this node does not hold, from what the owner has lent or
 // denied.
-func (n *Node) decideAway(now limiter.Instant, it *Item, out *Decision) bool {
+func (n *Node) decideAway(now limiter.Instant, it *flight, out *Decision) bool {
 	switch {
 	case it.delivered: // the asker goes on to the holder
 		return false
@@ -34,15 +34,15 @@ func (n *Node) decideAway(now limiter.Instant, it *Item, out *Decision) bool {
 	case n.denials.Len() > 0 && it.takes() && n.decideDenied(now, it, out):
 		return true
 	}
-	return it.limit.Consistency == limiter.Leased && n.decideLeased(now, it, out)
+	return it.Limit.Consistency == limiter.Leased && n.decideLeased(now, it, out)
 }
 
 // decideDenied denies what the owner has just denied, as long as the owner is there and owns the
 // key.
-func (n *Node) decideDenied(now limiter.Instant, it *Item, out *Decision) bool {
+func (n *Node) decideDenied(now limiter.Instant, it *flight, out *Decision) bool {
 	v := n.denials.Find(now, it.place(), it.Cost, it.ID != ID{}, dedup.Lasts)
 	if v.Known {
-		it.tell = v.Tell
+		it.Tell = v.Tell
 	}
 	if !v.Denied {
 		return false
@@ -67,24 +67,24 @@ func (n *Node) ownerBoot(now limiter.Instant, view *route, hash uint64) uint64 {
 
 // heard notes what a node has answered to an item of a request whose items do not stand or fall
 // together.
-func (n *Node) heard(sent, now limiter.Instant, view *route, it *Item, c *Call, a *AnswerItem) {
+func (n *Node) heard(sent, now limiter.Instant, view *route, it *flight, c *Call, a *AnswerItem) {
 	switch d := &a.Decision; {
 	case it.givesBack():
 		n.denials.Forget(now, it.hash)
-	case d.Allowed || c.Ask.Atomic || !it.takes() || !it.limit.KeepsDenials():
+	case d.Allowed || c.Ask.Atomic || !it.takes() || !it.Limit.KeepsDenials():
 	case d.Hold != limiter.HoldNone || a.Degraded || a.Owner != "" || n.ownerBoot(now, view, it.hash) != c.To.Boot:
 	default:
 		n.denials.Note(now, it.place(), &denial.Answer{By: c.To.Boot, Sent: sent, Cost: it.Cost, Denied: *d, Told: a.Told})
 	}
-	if it.limit.Consistency == limiter.Leased {
+	if it.Limit.Consistency == limiter.Leased {
 		n.heardLease(sent, it, &a.Decision)
 	}
 }
 
 // promise notes that boot is to be told when a denial of the item ends, if this node can do so: it
 // owns the key by its own View, which knows that boot.
-func (n *Node) promise(now limiter.Instant, boot uint64, it *Item) bool {
-	if boot == 0 || !it.takes() || !it.limit.KeepsDenials() {
+func (n *Node) promise(now limiter.Instant, boot uint64, it *flight) bool {
+	if boot == 0 || !it.takes() || !it.Limit.KeepsDenials() {
 		return false
 	}
 	return n.watches.Promise(now, boot, it.hash, func() bool {
@@ -96,7 +96,7 @@ func (n *Node) promise(now limiter.Instant, boot uint64, it *Item) bool {
 // promised reports whether the promise is worth saying: the decision is a denial, and not a
 // remembered one, which says when it ended by when it was first asked for. If not, the promise
 // stays: there may be another denial of that key to keep it for.
-func promised(it *Item, out *AnswerItem) bool {
+func promised(it *flight, out *AnswerItem) bool {
 	d := &out.Decision
 	return out.Status == StatusDone && !it.again && !d.Allowed && d.RetryAfter > 0 && d.Hold == limiter.HoldNone && !out.Degraded
 }
@@ -114,7 +114,7 @@ func givenBack(a *Ask, answer *Answer) (hashes []uint64) {
 
 // ownGivenBack are the hashes of the keys to which this node, as the holder, has given back
 // something.
-func ownGivenBack(items []Item, out []Decision) (hashes []uint64) {
+func ownGivenBack(items []flight, out []Decision) (hashes []uint64) {
 	for i := range items {
 		if it := &items[i]; it.givesBack() && out[i].Source == SourceOwner {
 			hashes = append(hashes, it.hash)

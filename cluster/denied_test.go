@@ -478,7 +478,9 @@ func TestWhatIsNotRemembered(t *testing.T) {
 		}
 	}
 	n := w.nodes["n1"]
-	if it := (Item{Key: key, Cost: 1, limit: n.Limits()["five"], hash: limiter.Hash(key), delivered: true}); n.decideAway(w.now, &it, new(Decision)) {
+	five := n.Limits()["five"]
+	it := (&AskItem{Key: key, Cost: 1}).arrive(five)
+	if n.decideAway(w.now, &it, new(Decision)) {
 		t.Error("who was asked as the owner answers for it from memory")
 	}
 	out := make([]Decision, 2)
@@ -693,8 +695,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	l := w.nodes["n1"].Limits()["five"]
 	n1, n2 := w.nodes["n1"], w.nodes["n2"]
 	for i := range 2 * denial.WatchesMost {
-		it := Item{Key: fmt.Sprint(i), Cost: 1, limit: l}
-		it.hash = limiter.Hash(it.Key)
+		it := (&AskItem{Key: fmt.Sprint(i), Cost: 1}).arrive(l)
 		n1.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
 		n2.promise(w.now, 1, &it)
 	}
@@ -717,7 +718,7 @@ func TestDenialsOfOneHash(t *testing.T) {
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.denying("five", key)
 	n := w.nodes["n1"]
-	it := Item{Key: "another", Cost: 1, limit: n.Limits()["five"], hash: limiter.Hash(key)}
+	it := flight{AskItem: AskItem{Limit: n.Limits()["five"], Key: "another", Cost: 1}, hash: limiter.Hash(key)}
 	var d Decision
 	if n.decideDenied(w.now, &it, &d) {
 		t.Errorf("another key: %+v", d)

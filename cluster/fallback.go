@@ -24,27 +24,27 @@ const fallbackRetry = time.Second
 // A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as
 // not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it
 // is a promise, of which who holds the key is told later (debts.go).
-func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
+func (n *Node) fallback(now limiter.Instant, view *route, it *flight) Decision {
 	d := Decision{Source: SourceFallback, Degraded: true}
 	if o := view.Owner(it.hash); o >= 0 {
 		d.Owner = view.Members[o].ID
 	}
-	d.Decision = limiter.Decision{Limit: it.limit.Capacity(), RetryAfter: limiter.Never}
+	d.Decision = limiter.Decision{Limit: it.Limit.Capacity(), RetryAfter: limiter.Never}
 	n.stats.Fallback.Add(1)
 	nodes := max(1, view.Active(), n.agreed.size())
 	cutOff := n.minority.Load()
 	switch {
 	case it.Op == OpReset, it.Op.holds() && it.Op != OpReserve,
-		cutOff && it.limit.OnPartition == limiter.PartitionDeny,
-		!cutOff && it.limit.OnError == limiter.ErrorDeny:
+		cutOff && it.Limit.OnPartition == limiter.PartitionDeny,
+		!cutOff && it.Limit.OnError == limiter.ErrorDeny:
 		d.RetryAfter = fallbackRetry
-	case !cutOff && it.limit.OnError == limiter.ErrorAllow:
+	case !cutOff && it.Limit.OnError == limiter.ErrorAllow:
 		d.Allowed, d.Bound = true, Unbounded
-	case cutOff && it.limit.OnPartition == limiter.PartitionOpen:
-		d.Decision, d.Bound = n.decideShare(now, it, 1), int64(nodes)*it.limit.Capacity()
+	case cutOff && it.Limit.OnPartition == limiter.PartitionOpen:
+		d.Decision, d.Bound = n.decideShare(now, it, 1), int64(nodes)*it.Limit.Capacity()
 	default:
 		d.Decision = n.decideShare(now, it, nodes)
-		d.Bound = max(it.limit.Capacity(), int64(nodes)*it.limit.Share(nodes).Capacity())
+		d.Bound = max(it.Limit.Capacity(), int64(nodes)*it.Limit.Share(nodes).Capacity())
 	}
 	return d
 }
@@ -54,9 +54,9 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *Item) Decision {
 const shareOrigin = 1 << 59
 
 // decideShare decides from this node's share of the limit, one of so many.
-func (n *Node) decideShare(now limiter.Instant, it *Item, of int) (d limiter.Decision) {
+func (n *Node) decideShare(now limiter.Instant, it *flight, of int) (d limiter.Decision) {
 	share := *it
-	share.limit = it.limit.Share(of)
+	share.Limit = it.Limit.Share(of)
 	if it.Op == OpReserve {
 		share.Op, share.Hold = OpTake, nil
 		share.ID.Origin ^= shareOrigin

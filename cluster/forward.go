@@ -63,12 +63,12 @@ const (
 // again for those that were not executed or may be repeated under their ID. Items that are left
 // after that fall back. (It is the longest function here because it is the story of a forwarded check; the
 // facts it uses are the small functions below.)
-func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int, out []Decision) {
+func (n *Node) forward(now limiter.Instant, view *route, r *batch, away []int, out []Decision) {
 	began, seen := now, view
 	var few [4]int
-	targets := slices.Grow(few[:0], len(r.Items))[:len(r.Items)] // item → index in view.Members, or nobody
+	targets := slices.Grow(few[:0], len(r.items))[:len(r.items)] // item → index in view.Members, or nobody
 	for _, i := range away {
-		it := &r.Items[i]
+		it := &r.items[i]
 		targets[i], it.namer, it.circled = n.aim(now, view, r, it, 1), 0, 0
 		if it.Op != OpPeek && it.ID == (ID{}) {
 			it.ID = n.nextID()
@@ -77,9 +77,9 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 	for hop := 1; hop <= maxHop && !hopeless(away, targets) && !n.minority.Load(); hop++ {
 		if hop > 1 {
 			if hop > 2 {
-				n.net.Wait(min(now.Add(pauseBefore(hop)), r.Deadline))
+				n.net.Wait(min(now.Add(pauseBefore(hop)), r.deadline))
 			}
-			if now = n.clock.Now(); tooLate(began, now, r.Deadline, hop) {
+			if now = n.clock.Now(); tooLate(began, now, r.deadline, hop) {
 				break
 			}
 			if fresh := n.view.Load(); fresh != seen {
@@ -111,8 +111,8 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 		}
 		view = met
 	}
-	if r.Atomic && len(r.Items) > 1 { // all here, or none
-		if len(away) > 0 && !hopeless(away, targets) && n.decideAllHere(now, r.Items, out) {
+	if r.atomic && len(r.items) > 1 { // all here, or none
+		if len(away) > 0 && !hopeless(away, targets) && n.decideAllHere(now, r.items, out) {
 			return
 		}
 		for _, i := range away {
@@ -121,9 +121,9 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 	}
 	for _, i := range away {
 		switch {
-		case targets[i] != nobody && n.decideHere(now, &r.Items[i], &out[i]):
+		case targets[i] != nobody && n.decideHere(now, &r.items[i], &out[i]):
 		case !r.owed:
-			out[i] = n.fallback(now, view, &r.Items[i])
+			out[i] = n.fallback(now, view, &r.items[i])
 		}
 	}
 }
@@ -133,9 +133,9 @@ func (n *Node) forward(now limiter.Instant, view *route, r *Request, away []int,
 // that lasts too long to wait for. Items of an atomic request go where the first one goes. Where
 // several nodes say in turn that another one decides, because their Views differ, every other send
 // goes to who has said so itself.
-func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop int) int {
-	if r.Atomic {
-		it = &r.Items[0]
+func (n *Node) aim(now limiter.Instant, view *route, r *batch, it *flight, hop int) int {
+	if r.atomic {
+		it = &r.items[0]
 	}
 	t := view.Owner(it.hash)
 	if t == view.Self || hop > 2 && hop%2 == 1 {
@@ -175,13 +175,13 @@ func (n *Node) aim(now limiter.Instant, view *route, r *Request, it *Item, hop i
 // aimAgain is fresh, the View that has taken the place of old, with the strangers that were met;
 // targets of items are those of old. Who was named stays the target if it was the owner in fresh
 // that has named it: else that one would be asked again.
-func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *Request, away, targets []int) *route {
+func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *batch, away, targets []int) *route {
 	fresh = n.meet(now, fresh, old.strangers)
 	for _, i := range away {
-		it, t := &r.Items[i], targets[i]
+		it, t := &r.items[i], targets[i]
 		hash := it.hash
-		if r.Atomic {
-			hash = r.Items[0].hash
+		if r.atomic {
+			hash = r.items[0].hash
 		}
 		targets[i] = nobodyYet
 		if o := fresh.Owner(hash); t < 0 || o < 0 || fresh.Members[o].Boot != it.namer {
@@ -236,15 +236,15 @@ func (r *route) findAny(now limiter.Instant, n *Node, id string) int {
 
 // decideNow decides what has become this node's to decide meanwhile, aims the rest again if it has
 // no target, and returns it.
-func (n *Node) decideNow(now limiter.Instant, view *route, r *Request, away, targets []int, out []Decision, hop int) (left []int) {
-	if r.Atomic && len(r.Items) > 1 {
-		if n.decideAllHere(now, r.Items, out) {
+func (n *Node) decideNow(now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int) (left []int) {
+	if r.atomic && len(r.items) > 1 {
+		if n.decideAllHere(now, r.items, out) {
 			return nil
 		}
 	}
 	for _, i := range away {
-		it := &r.Items[i]
-		if !r.Atomic && targets[i] != nobody && n.decideHere(now, it, &out[i]) {
+		it := &r.items[i]
+		if !r.atomic && targets[i] != nobody && n.decideHere(now, it, &out[i]) {
 			continue
 		}
 		if targets[i] == nobodyYet || targets[i] == view.Self {
@@ -291,7 +291,7 @@ func (n *Node) third(now limiter.Instant, view *route, one, two, turn int) int {
 // elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody
 // who is there: every other time another member. It may know who decides although neither this
 // node's View nor that of the one asked names it.
-func (n *Node) elsewhere(now limiter.Instant, view *route, r *Request, it *Item, asked, hop int) int {
+func (n *Node) elsewhere(now limiter.Instant, view *route, r *batch, it *flight, asked, hop int) int {
 	t := n.aim(now, view, r, it, hop+1)
 	if t != asked {
 		return t
@@ -320,8 +320,8 @@ func tooLate(began, now, deadline limiter.Instant, hop int) bool {
 // address groups items into one call per target; sent are the items of each. Items without a
 // target, or whose target's breaker is open, are held back. A call of one item lies in lone, to be
 // given back.
-func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int, lone *loneCall) {
-	deadline := callDeadline(now, r.Deadline, n.callTimeout)
+func (n *Node) address(now limiter.Instant, view *route, r *batch, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int, lone *loneCall) {
+	deadline := callDeadline(now, r.deadline, n.callTimeout)
 	if now >= deadline {
 		return nil, nil, away, nil
 	}
@@ -334,7 +334,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 	going, all := fewer[:0], 0 // targets of calls; their items
 	for _, i := range away {
 		t := targets[i]
-		if t >= 0 && view.bars(t, r, &r.Items[i]) {
+		if t >= 0 && view.bars(t, r, &r.items[i]) {
 			t, targets[i] = nobody, nobody
 		}
 		if t < 0 {
@@ -371,7 +371,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 	}
 	for c, t := range going {
 		k := s.about(t).items
-		asks[c] = Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.Atomic && len(r.Items) > 1, Deadline: deadline, Items: items[:0:k]}
+		asks[c] = Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.atomic && len(r.items) > 1, Deadline: deadline, Items: items[:0:k]}
 		calls[c] = Call{To: *view.member(t), Ask: &asks[c], Deadline: deadline}
 		sent[c], items, indexes = indexes[:0:k], items[k:], indexes[k:]
 	}
@@ -380,15 +380,15 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 		if t < 0 || s.about(t).open {
 			continue
 		}
-		it, c := &r.Items[i], s.about(t).call
+		it, c := &r.items[i], s.about(t).call
 		ask := &asks[c]
 		if o := view.Owner(it.hash); !r.cautious && o != t && o >= 0 && o != view.Self {
 			ask.Relay = ask.Relay || view.peers[o].gone() || view.peers[o].open(now)
 		}
-		if it.tell || it.givesBack() {
+		if it.Tell || it.givesBack() {
 			ask.From = n.boot
 		}
-		ask.Items = append(ask.Items, AskItem{Limit: it.limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.tell})
+		ask.Items = append(ask.Items, AskItem{Limit: it.Limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.Tell})
 		sent[c] = append(sent[c], i)
 	}
 	return calls, sent, held, lone
@@ -396,7 +396,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *Request, away, targe
 
 // bars reports whether it must not be sent to a target: who may have acted on it already when the
 // request is cautious.
-func (r *route) bars(target int, q *Request, it *Item) bool {
+func (r *route) bars(target int, q *batch, it *flight) bool {
 	return q.cautious && it.doubt.Of(r.peers[target].boot)
 }
 
@@ -449,7 +449,7 @@ func callDeadline(now, request limiter.Instant, timeout time.Duration) limiter.I
 // A call that got lost on its way is repeated: its takes carry IDs, so an owner that did act on
 // them answers the same again. If another holds the key by then, and has not been told of the take,
 // it is charged there as well: who decides must have counted it.
-func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *Call, items, targets []int, out []Decision) (again []int) {
+func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *batch, c *Call, items, targets []int, out []Decision) (again []int) {
 	if c.Err == nil && len(c.Answer.Items) != len(items) {
 		c.Err = fmt.Errorf("cluster: %s answered %d of %d items", c.To.ID, len(c.Answer.Items), len(items))
 	}
@@ -463,14 +463,14 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
 			out[i] = Decision{Decision: a.Decision, Owner: cmp.Or(a.Owner, c.To.ID), Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
-			n.heard(sentAt, now, view, &r.Items[i], c, a)
+			n.heard(sentAt, now, view, &r.items[i], c, a)
 		case StatusNotOwner:
 			n.stats.NotOwner.Add(1)
 			targets[i] = n.askNext(sentAt, now, view, r, c, i, targets[i], a.Owner)
 			again = append(again, i)
 		default:
 			if k := view.Find(a.Owner); a.Status == StatusLost && k >= 0 {
-				r.Items[i].doubt = r.Items[i].doubt.With(view.peers[k].boot)
+				r.items[i].doubt = r.items[i].doubt.With(view.peers[k].boot)
 			}
 			targets[i] = nobody
 			again = append(again, i)
@@ -481,13 +481,13 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *Request, c *
 
 // unanswered notes what a call without an answer may have charged, and that its items need another
 // target if the peer is gone.
-func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Request, c *Call, items, targets []int) {
+func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *batch, c *Call, items, targets []int) {
 	if errors.Is(c.Err, ErrUnsent) {
 		n.stats.Unsent.Add(1)
 	} else {
 		n.stats.Lost.Add(1)
 		for _, i := range items {
-			it := &r.Items[i]
+			it := &r.items[i]
 			it.doubt = it.doubt.With(peer.boot)
 			if o := view.Owner(it.hash); c.Ask.Relay && o >= 0 {
 				it.doubt = it.doubt.With(view.peers[o].boot)
@@ -503,8 +503,8 @@ func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *Reque
 
 // askNext is whom to ask for item i, after asked has said that it does not hold the key, and that
 // owner might.
-func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *Request, c *Call, i, asked int, owner string) (target int) {
-	it, hop, took := &r.Items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
+func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string) (target int) {
+	it, hop, took := &r.items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
 	target = max(view.findAny(now, n, owner), nobodyYet)
 	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self && view.peers[o].gone() {
 		target = n.another(now, view, asked) // who is there may know better than who was asked

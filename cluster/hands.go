@@ -203,7 +203,7 @@ type Answer struct {
 
 	Epoch ownership.Epoch // of the answerer
 
-	asked []Item // memory of DeliverInto
+	asked []flight // memory of DeliverInto
 }
 
 // Status says what became of one item.

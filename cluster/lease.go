@@ -15,12 +15,12 @@ import (
 const leasePart = 4
 
 // lent is the item's key as a lease knows it.
-func (it *Item) lent() lease.Key { return lease.Key{Limit: it.limit, Key: it.Key, Hash: it.hash} }
+func (it *flight) lent() lease.Key { return lease.Key{Limit: it.Limit, Key: it.Key, Hash: it.hash} }
 
 // decideLeased decides on an item of a leased limit, whose key this node does not hold, if it has a
 // lease for that, or has just been denied.
-func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
-	if !it.takes() || it.limit.NeverDenies() {
+func (n *Node) decideLeased(now limiter.Instant, it *flight, out *Decision) bool {
+	if !it.takes() || it.Limit.NeverDenies() {
 		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0 {
 			n.leases.FreeAgain(it.lent())
 		}
@@ -65,7 +65,7 @@ func (n *Node) decideLeased(now limiter.Instant, it *Item, out *Decision) bool {
 }
 
 // heardLease notes what became of a forwarded item of a leased limit.
-func (n *Node) heardLease(sent limiter.Instant, it *Item, d *limiter.Decision) {
+func (n *Node) heardLease(sent limiter.Instant, it *flight, d *limiter.Decision) {
 	if it.takes() {
 		n.leases.Heard(sent, it.lent(), it.Cost, d)
 	}
@@ -79,24 +79,23 @@ func (n *Node) askLeaseSoon(a *lease.Ask) {
 func (n *Node) askLease(a *lease.Ask) {
 	sent := n.clock.Now()
 	old, want := n.leases.Begin(a)
-	limit, key, hash := a.Key.Limit, a.Key.Key, a.Key.Hash
+	of := flight{AskItem: AskItem{Limit: a.Key.Limit, Key: a.Key.Key}, hash: a.Key.Hash}
 
-	r := Request{Deadline: sent.Add(limiter.LeaseTTL / 2)}
+	r := batch{deadline: sent.Add(limiter.LeaseTTL / 2)}
 	for _, h := range old {
-		r.Items = append(r.Items, Item{
-			Key: key, Cost: h.Size - h.Units, Op: OpSettle, Hold: &HoldTerms{ID: h.ID}, limit: limit, hash: hash,
-		})
+		r.items = append(r.items, of.same(AskItem{
+			Cost: h.Size - h.Units, Op: OpSettle, Hold: &HoldTerms{ID: h.ID},
+		}))
 	}
 	if a.More {
-		r.Items = append(r.Items, Item{
-			Key: key, Cost: want, Op: OpLease, ID: n.nextID(), Hold: &HoldTerms{TTL: limiter.LeaseTTL, Holder: n.id},
-			limit: limit, hash: hash,
-		})
+		r.items = append(r.items, of.same(AskItem{
+			Cost: want, Op: OpLease, ID: n.nextID(), Hold: &HoldTerms{TTL: limiter.LeaseTTL, Holder: n.id},
+		}))
 	}
-	out := make([]Decision, len(r.Items))
-	if view := n.view.Load(); view != nil && len(r.Items) > 0 {
+	out := make([]Decision, len(r.items))
+	if view := n.view.Load(); view != nil && len(r.items) > 0 {
 		n.checkEach(sent, view, &r, out)
-		n.confirmOwn(r.Items, out)
+		n.confirmOwn(r.items, out)
 	}
 	n.reportLost(&r, out)
 
@@ -108,7 +107,7 @@ func (n *Node) askLease(a *lease.Ask) {
 	}
 	var grant *lease.Grant
 	if a.More {
-		grant = grantOf(r.Items[len(old)].ID, &out[len(old)])
+		grant = grantOf(r.items[len(old)].ID, &out[len(old)])
 	}
 	n.leases.Done(sent, n.clock.Now(), a, unheard, grant)
 }
@@ -124,15 +123,15 @@ func grantOf(id ID, d *Decision) *lease.Grant {
 
 // reportLost charges what was spent of leases that no node knows any more, because the granting
 // node died before its heir had heard of them.
-func (n *Node) reportLost(settled *Request, out []Decision) {
-	r := Request{Deadline: settled.Deadline}
-	for i := range settled.Items {
-		if it := &settled.Items[i]; it.Op == OpSettle && it.Cost > 0 && out[i].Hold == limiter.HoldUnknown {
-			r.Items = append(r.Items, Item{Key: it.Key, Cost: it.Cost, Terms: Terms{Report: true}, limit: it.limit, hash: it.hash})
+func (n *Node) reportLost(settled *batch, out []Decision) {
+	r := batch{deadline: settled.deadline}
+	for i := range settled.items {
+		if it := &settled.items[i]; it.Op == OpSettle && it.Cost > 0 && out[i].Hold == limiter.HoldUnknown {
+			r.items = append(r.items, it.same(AskItem{Cost: it.Cost, Terms: Terms{Report: true}}))
 		}
 	}
-	if view := n.view.Load(); view != nil && len(r.Items) > 0 {
-		n.checkEach(n.clock.Now(), view, &r, make([]Decision, len(r.Items)))
+	if view := n.view.Load(); view != nil && len(r.items) > 0 {
+		n.checkEach(n.clock.Now(), view, &r, make([]Decision, len(r.items)))
 	}
 }
 
@@ -150,12 +149,12 @@ func (n *Node) tendLeases(now limiter.Instant) {
 
 // grantLease is what the holder of a key does when a node or a client asks for a lease.
 // Decision.Drained says how much it gets.
-func (n *Node) grantLease(now limiter.Instant, it *Item) limiter.Decision {
-	d := n.table.Peek(now, it.limit, it.Key, it.hash, 0)
+func (n *Node) grantLease(now limiter.Instant, it *flight) limiter.Decision {
+	d := n.table.Peek(now, it.Limit, it.Key, it.hash, 0)
 	if d.Closed {
 		return d
 	}
-	if it.limit.Unlimited || it.limit.NeverDenies() { // there is nothing to keep to
+	if it.Limit.Unlimited || it.Limit.NeverDenies() { // there is nothing to keep to
 		d.Allowed = false
 		return d
 	}

@@ -14,7 +14,7 @@ import (
 
 // relay answers a, of which this node holds nothing, by the owners of its items. It reports false
 // if it cannot reach them.
-func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []Item, answer *Answer) bool {
+func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []flight, answer *Answer) bool {
 	deadline := callDeadline(now, a.Deadline, n.callTimeout)
 	var calls []Call
 	of := make([]int, len(items)) // item → call

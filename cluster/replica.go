@@ -86,7 +86,7 @@ type untold struct {
 const chargesWaiting = 1 << 16
 
 // decideReplica decides on an item of a replicated limit.
-func (n *Node) decideReplica(now limiter.Instant, it *Item, out *Decision) {
+func (n *Node) decideReplica(now limiter.Instant, it *flight, out *Decision) {
 	*out = Decision{Owner: n.id, Source: SourceReplica}
 	n.decide(now, it, &out.Decision)
 	view := n.view.Load()
@@ -94,13 +94,13 @@ func (n *Node) decideReplica(now limiter.Instant, it *Item, out *Decision) {
 		n.charge(it, &out.Decision)
 	}
 	if view != nil {
-		out.Bound = int64(len(view.Members)-1) * it.limit.Capacity()
+		out.Bound = int64(len(view.Members)-1) * it.Limit.Capacity()
 	}
 }
 
 // charge notes what the others have to hear of what was decided here on an item of a replicated
 // limit, for the first time.
-func (n *Node) charge(it *Item, d *limiter.Decision) {
+func (n *Node) charge(it *flight, d *limiter.Decision) {
 	units := d.Drained
 	if d.Allowed {
 		units = it.Cost
@@ -109,7 +109,7 @@ func (n *Node) charge(it *Item, d *limiter.Decision) {
 	if view == nil || len(view.Members) < 2 || it.Op != OpReset && (it.Op != OpTake || units == 0) {
 		return
 	}
-	n.charges.add(it.limit, it.Key, it.Op, units)
+	n.charges.add(it.Limit, it.Key, it.Op, units)
 }
 
 func (u *untold) add(op Op, units int64) {

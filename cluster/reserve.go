@@ -12,15 +12,15 @@ import (
 // the same ID, so a settlement finds its hold wherever that has gone.
 
 // admitHold checks what the i-th item asks about a hold, and gives a reservation its id.
-func (n *Node) admitHold(i int, it *Item) error {
+func (n *Node) admitHold(i int, it *flight) error {
 	if it.Hold == nil {
 		return inputErrorf(i, "hold", "is missing")
 	}
 	if it.Terms != (Terms{}) {
 		return inputErrorf(i, "terms", "are for a take; a hold is charged as its holder says")
 	}
-	if it.Op == OpLease && it.limit.Consistency != limiter.Leased {
-		return inputErrorf(i, "limit", "%q lends nothing; only limits with consistency leased do", it.limit.Name)
+	if it.Op == OpLease && it.Limit.Consistency != limiter.Leased {
+		return inputErrorf(i, "limit", "%q lends nothing; only limits with consistency leased do", it.Limit.Name)
 	}
 	terms := *it.Hold // the caller may use his again
 	terms.ID.Origin &^= nodeOrigin
@@ -36,7 +36,7 @@ func (n *Node) admitHold(i int, it *Item) error {
 	return err
 }
 
-func (it *Item) checkHold() error {
+func (it *flight) checkHold() error {
 	switch r := it.holdRequest(); {
 	case it.Op == OpReserve:
 		return r.Check()
@@ -51,15 +51,15 @@ func (it *Item) checkHold() error {
 	return nil
 }
 
-func (it *Item) holdRequest() limiter.HoldRequest {
+func (it *flight) holdRequest() limiter.HoldRequest {
 	return limiter.HoldRequest{
-		ID: limiter.HoldID(it.ID), Limit: it.limit, Key: it.Key, Hash: it.hash,
+		ID: limiter.HoldID(it.ID), Limit: it.Limit, Key: it.Key, Hash: it.hash,
 		Units: it.Cost, TTL: it.Hold.TTL, Holder: it.Hold.Holder, Charge: it.Hold.Charge,
 	}
 }
 
 // holdID names the hold that the item is about.
-func (it *Item) holdID() limiter.HoldID {
+func (it *flight) holdID() limiter.HoldID {
 	if it.Op == OpReserve || it.Op == OpLease {
 		return limiter.HoldID(it.ID)
 	}
@@ -67,7 +67,7 @@ func (it *Item) holdID() limiter.HoldID {
 }
 
 // actHold does in the book what the item asks.
-func (n *Node) actHold(now limiter.Instant, it *Item) limiter.Decision {
+func (n *Node) actHold(now limiter.Instant, it *flight) limiter.Decision {
 	if it.Hold == nil || it.checkHold() != nil { // a peer says what this release would not let in
 		return limiter.Decision{RetryAfter: limiter.Never, Hold: limiter.HoldUnknown}
 	}
@@ -85,7 +85,7 @@ func (n *Node) actHold(now limiter.Instant, it *Item) limiter.Decision {
 }
 
 // holdAll opens a hold for every item, or none.
-func (n *Node) holdAll(now limiter.Instant, items []Item, out []limiter.Decision) {
+func (n *Node) holdAll(now limiter.Instant, items []flight, out []limiter.Decision) {
 	requests := make([]limiter.HoldRequest, len(items))
 	for i := range items {
 		if items[i].Hold == nil || items[i].checkHold() != nil {

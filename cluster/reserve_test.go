@@ -22,7 +22,7 @@ func (w *world) reserve(node, limit, key string, units int64, ttl time.Duration)
 	if err := w.nodes[node].Check(&r, out); err != nil {
 		w.t.Fatalf("reserve at %s: %v", node, err)
 	}
-	return Item{Limit: limit, Key: key, Op: OpSettle, Hold: &HoldTerms{ID: r.Items[0].ID}}, out[0]
+	return Item{Limit: limit, Key: key, Op: OpSettle, Hold: &HoldTerms{ID: out[0].ID}}, out[0]
 }
 
 func (w *world) settleHold(node string, it Item, used int64) Decision {

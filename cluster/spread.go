@@ -18,35 +18,35 @@ import (
 // aside cancels and tries once more, key after key in one order for all: of those that do, who gets
 // the first key that they have in common meets none of the others at the next, and one of them gets
 // all.
-func (n *Node) reserveSpread(now limiter.Instant, view *route, r *Request, out []Decision) {
-	n.checkEach(now, view, &Request{Items: r.Items, Deadline: r.Deadline, owed: r.owed}, out)
+func (n *Node) reserveSpread(now limiter.Instant, view *route, r *batch, out []Decision) {
+	n.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed}, out)
 	if n.granted(r, out) {
 		return
 	}
 	if !slices.ContainsFunc(out, func(d Decision) bool { return d.Hold == limiter.HoldInTheWay }) {
-		n.settleLater(cancels(r, r.Items, out))
+		n.settleLater(cancels(r, r.items, out))
 		return
 	}
-	if n.settleLater(n.settleOnce(r.Deadline, cancels(r, r.Items, out))); n.clock.Now() >= r.Deadline {
+	if n.settleLater(n.settleOnce(r.deadline, cancels(r, r.items, out))); n.clock.Now() >= r.deadline {
 		return
 	}
-	order := make([]int, len(r.Items))
+	order := make([]int, len(r.items))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		x, y := &r.Items[a], &r.Items[b]
-		return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.limit.Name, y.limit.Name))
+		x, y := &r.items[a], &r.items[b]
+		return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
 	for k, i := range order {
 		now = n.clock.Now()
-		one := &Request{Items: r.Items[i : i+1 : i+1], Deadline: r.Deadline, owed: r.owed}
+		one := &batch{items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed}
 		out[i] = Decision{}
-		one.Items[0].ID.Sequence = ^one.Items[0].ID.Sequence // that of the first try has been cancelled
+		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence // that of the first try has been cancelled
 		if n.checkEach(now, n.view.Load(), one, out[i:i+1]); !n.granted(one, out[i:i+1]) {
 			var opened []settlement
 			for _, j := range order[:k+1] {
-				opened = append(opened, cancels(r, r.Items[j:j+1], out[j:j+1])...)
+				opened = append(opened, cancels(r, r.items[j:j+1], out[j:j+1])...)
 			}
 			n.settleLater(opened)
 			return
@@ -56,9 +56,9 @@ func (n *Node) reserveSpread(now limiter.Instant, view *route, r *Request, out [
 
 // granted reports whether nobody who has a say has refused. Where r is owed, who has not answered
 // has none yet.
-func (n *Node) granted(r *Request, out []Decision) bool {
-	for i := range r.Items {
-		if !out[i].Allowed && !r.Items[i].limit.NeverDenies() && !(r.owed && out[i].Owner == "") {
+func (n *Node) granted(r *batch, out []Decision) bool {
+	for i := range r.items {
+		if !out[i].Allowed && !r.items[i].Limit.NeverDenies() && !(r.owed && out[i].Owner == "") {
 			return false
 		}
 	}
@@ -67,7 +67,7 @@ func (n *Node) granted(r *Request, out []Decision) bool {
 
 // A settlement says what was used of a hold that this node has opened, or may have.
 type settlement struct {
-	item Item
+	item flight
 	take ID              // to be charged by a report if nobody knows the hold (together.go); 0: it is not
 	late limiter.Instant // nobody has said that it was opened: until then it may be yet
 }
@@ -77,7 +77,7 @@ type settlement struct {
 const lateBy = 2 * time.Second
 
 // cancels are the settlements that release what was opened for some items of r, or may have been.
-func cancels(r *Request, items []Item, out []Decision) (list []settlement) {
+func cancels(r *batch, items []flight, out []Decision) (list []settlement) {
 	for i := range items {
 		it := &items[i]
 		silent := out[i].Source == SourceFallback || out[i].Owner == ""
@@ -90,10 +90,11 @@ func cancels(r *Request, items []Item, out []Decision) (list []settlement) {
 
 // settlement settles the hold that the item of r has opened, by what was used. silent says that
 // nobody has answered for it.
-func (it *Item) settlement(r *Request, used int64, silent bool) (s settlement) {
-	s.item = Item{Key: strings.Clone(it.Key), Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: it.ID}, limit: it.limit, hash: it.hash}
+func (it *flight) settlement(r *batch, used int64, silent bool) (s settlement) {
+	s.item = it.same(AskItem{Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: it.ID}})
+	s.item.Key = strings.Clone(it.Key)
 	if silent {
-		s.late = r.Deadline.Add(lateBy)
+		s.late = r.deadline.Add(lateBy)
 	}
 	return s
 }
@@ -138,10 +139,10 @@ func (n *Node) settleOnce(deadline limiter.Instant, list []settlement) (again []
 	if len(list) == 0 || view == nil || now >= deadline {
 		return list
 	}
-	r, out := Request{Items: make([]Item, len(list)), Deadline: deadline, owed: true}, make([]Decision, len(list))
+	r, out := batch{items: make([]flight, len(list)), deadline: deadline, owed: true}, make([]Decision, len(list))
 	for i := range list {
-		r.Items[i] = list[i].item
-		r.Items[i].ID = n.nextID()
+		r.items[i] = list[i].item
+		r.items[i].ID = n.nextID()
 	}
 	n.checkEach(now, view, &r, out)
 	for i, s := range list {

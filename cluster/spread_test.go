@@ -28,7 +28,7 @@ func TestReserveOverSeveralOwners(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	keys := []string{w.key("n1", 0), w.key("n2", 0), w.key("n3", 0)}
 	calls := w.calls
-	r, out, all := w.reserveAll("n1", 60, keys...)
+	_, out, all := w.reserveAll("n1", 60, keys...)
 	if !all || w.calls != calls+2 {
 		t.Fatalf("%+v; %d calls, want one to each of the two others", out, w.calls-calls)
 	}
@@ -36,7 +36,7 @@ func TestReserveOverSeveralOwners(t *testing.T) {
 		if got := w.remaining("n1", "hundred", key); got != 40 {
 			t.Errorf("%d remain of %s, want 40", got, key)
 		}
-		if d := w.settleHold("n2", Item{Limit: "hundred", Key: key, Op: OpSettle, Hold: &HoldTerms{ID: r.Items[i].ID}}, 10); d.Decision.Hold != limiter.HoldSettled {
+		if d := w.settleHold("n2", Item{Limit: "hundred", Key: key, Op: OpSettle, Hold: &HoldTerms{ID: out[i].ID}}, 10); d.Decision.Hold != limiter.HoldSettled {
 			t.Errorf("%+v", d)
 		}
 	}

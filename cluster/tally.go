@@ -169,7 +169,7 @@ func (r *tallyRun) flush() {
 }
 
 // cellOf is where the answer to it is counted.
-func (it *Item) cellOf(d *Decision, checked bool) int {
+func (it *flight) cellOf(d *Decision, checked bool) int {
 	outcome := OutcomeAllowed
 	switch {
 	case it.peeks():
@@ -187,7 +187,7 @@ func (it *Item) cellOf(d *Decision, checked bool) int {
 }
 
 // tallyOf is where the answers to it are counted. Limits that requests bring along share one tally.
-func (n *Node) tallyOf(it *Item) *tally {
+func (n *Node) tallyOf(it *flight) *tally {
 	if it.tally == nil {
 		return &n.stats.other
 	}
@@ -195,7 +195,7 @@ func (n *Node) tallyOf(it *Item) *tally {
 }
 
 // reasonOf says why d is degraded.
-func (n *Node) reasonOf(now limiter.Instant, it *Item, d *Decision) Reason {
+func (n *Node) reasonOf(now limiter.Instant, it *flight, d *Decision) Reason {
 	switch {
 	case d.Source == SourceFallback && n.minority.Load():
 		return ReasonPartition

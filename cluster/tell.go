@@ -65,7 +65,7 @@ func (n *Node) told(now limiter.Instant, t *telling) {
 }
 
 // tell has others hear of what items have given back here, and returns when they have.
-func (n *Node) tell(deadline limiter.Instant, items []Item, out []Decision) {
+func (n *Node) tell(deadline limiter.Instant, items []flight, out []Decision) {
 	if n.watches.Len() > 0 {
 		n.tellOf(deadline, ownGivenBack(items, out), 0)
 	}

@@ -39,60 +39,60 @@ const (
 const holdOrigin = 1 << 61
 
 // takeSpread takes from keys of several owners, all or none.
-func (n *Node) takeSpread(now limiter.Instant, view *route, r *Request, out []Decision) error {
-	ttl := min(time.Duration(r.Deadline-now), holdsAtMost) + holdsBeyond
-	asks := &Request{Items: make([]Item, len(r.Items)), Deadline: r.Deadline, owed: true}
-	ids := make([]ID, len(r.Items)) // of the items as they were asked; their holds have others
-	if r.Items[0].ID == (ID{}) {
-		r.Items[0].ID = n.nextID()
+func (n *Node) takeSpread(now limiter.Instant, view *route, r *batch, out []Decision) error {
+	ttl := min(time.Duration(r.deadline-now), holdsAtMost) + holdsBeyond
+	asks := &batch{items: make([]flight, len(r.items)), deadline: r.deadline, owed: true}
+	ids := make([]ID, len(r.items)) // of the items as they were asked; their holds have others
+	if r.items[0].ID == (ID{}) {
+		r.items[0].ID = n.nextID()
 	}
-	for i := range r.Items {
-		it := &r.Items[i]
+	for i := range r.items {
+		it := &r.items[i]
 		if err := it.spreads(i); err != nil {
 			return err
 		}
 		if it.ID == (ID{}) {
-			it.ID = ofMate(r.Items[0].ID, i)
+			it.ID = ofMate(r.items[0].ID, i)
 		}
 		ids[i] = it.ID
-		asks.Items[i] = *it
-		asks.Items[i].Op, asks.Items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Charge: true}
-		asks.Items[i].ID.Origin = (it.ID.Origin ^ holdOrigin) | nodeOrigin // no client can settle it
+		asks.items[i] = *it
+		asks.items[i].Op, asks.items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Charge: true}
+		asks.items[i].ID.Origin = (it.ID.Origin ^ holdOrigin) | nodeOrigin // no client can settle it
 		if !it.canHold() || view.Owner(it.hash) < 0 {
-			asks.Items[i].Op, asks.Items[i].Hold = OpPeek, nil
-			asks.Items[i].Cost = withTwins(r.Items[:i], asks.Items, it)
+			asks.items[i].Op, asks.items[i].Hold = OpPeek, nil
+			asks.items[i].Cost = withTwins(r.items[:i], asks.items, it)
 		}
 	}
 	n.reserveSpread(now, view, asks, out)
 	granted := n.granted(asks, out)
-	if n.confirmOwn(asks.Items, out); granted && !n.granted(asks, out) { // an heir is silent
+	if n.confirmOwn(asks.items, out); granted && !n.granted(asks, out) { // an heir is silent
 		granted = false
-		n.settleLater(cancels(asks, asks.Items, out))
+		n.settleLater(cancels(asks, asks.items, out))
 	}
 	now, view = n.clock.Now(), n.view.Load()
 	silent := make([]bool, len(out))
 	for i := range out {
 		if silent[i] = out[i].Owner == ""; silent[i] { // nobody has decided
-			last := r.Items[i]
+			last := r.items[i]
 			if !granted {
 				last.Op = OpPeek
 			}
 			out[i] = n.fallback(now, view, &last)
-			r.Items[i].again = last.again
+			r.items[i].again = last.again
 		} else {
-			r.Items[i].ID = asks.Items[i].ID
+			r.items[i].ID = asks.items[i].ID
 		}
 	}
 	if granted {
 		n.concludeSpread(now, r, asks, ids, silent, out)
 	}
-	unite(r.Items, out)
-	hideHolds(asks.Items, out, !n.granted(r, out))
+	unite(r.items, out)
+	hideHolds(asks.items, out, !n.granted(r, out))
 	return nil
 }
 
 // hideHolds has answers say nothing of the holds of asks, which are not the client's.
-func hideHolds(asks []Item, out []Decision, released bool) {
+func hideHolds(asks []flight, out []Decision, released bool) {
 	if released {
 		showReleased(asks, out)
 	}
@@ -106,7 +106,7 @@ func hideHolds(asks []Item, out []Decision, released bool) {
 // showReleased has the answers to a refused request show what remains when nothing is charged and
 // all that was set aside is released. An owner has counted what the items before set aside of the
 // same key.
-func showReleased(asks []Item, out []Decision) {
+func showReleased(asks []flight, out []Decision) {
 	for i := range out {
 		if out[i].Source != SourceOwner && out[i].Source != SourceForwarded {
 			continue
@@ -136,9 +136,9 @@ func ofMate(id ID, i int) ID {
 const mateOrigin = 1 << 60
 
 // spreads says why the item, which is the i-th, cannot stand or fall with others of other owners.
-func (it *Item) spreads(i int) error {
+func (it *flight) spreads(i int) error {
 	const instead = "; it cannot be taken together with keys of other owners: take it alone, or together with limits of its own key"
-	switch l := it.limit; {
+	switch l := it.Limit; {
 	case l.ClientTime:
 		return inputErrorf(i, "limit", "%q goes by its clients' clocks, and nothing of it can be set aside%s", l.Name, instead)
 	case l.Algorithm == limiter.Concurrency && it.Cost > 0:
@@ -152,14 +152,14 @@ func (it *Item) spreads(i int) error {
 }
 
 // canHold reports whether the cost of the item can be set aside.
-func (it *Item) canHold() bool {
-	l := it.limit
+func (it *flight) canHold() bool {
+	l := it.Limit
 	return it.Cost > 0 && it.Cost <= l.Capacity() && !it.Report && l.Consistency != limiter.Replicated && !l.Unlimited && !l.NeverDenies()
 }
 
 // withTwins is the cost of an item that is only looked at, with those of the items before it on the
 // same count. asks says of which that is so.
-func withTwins(before, asks []Item, it *Item) int64 {
+func withTwins(before, asks []flight, it *flight) int64 {
 	cost := it.Cost
 	for i := range before {
 		if o := &before[i]; cost > 0 && o.Cost > 0 && o.sharesCount(it) && asks[i].Op == OpPeek {
@@ -170,17 +170,17 @@ func withTwins(before, asks []Item, it *Item) int64 {
 }
 
 // sharesCount reports whether it and other are charged to the same count.
-func (it *Item) sharesCount(other *Item) bool {
-	return it.Key == other.Key && it.limit.Identity() == other.limit.Identity()
+func (it *flight) sharesCount(other *flight) bool {
+	return it.Key == other.Key && it.Limit.Identity() == other.Limit.Identity()
 }
 
 // concludeSpread has charged what all have granted, after the answer; or released, if who decides
 // for an owner that is silent refuses. ids are those of the takes.
-func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, ids []ID, silent []bool, out []Decision) {
+func (n *Node) concludeSpread(now limiter.Instant, r *batch, asks *batch, ids []ID, silent []bool, out []Decision) {
 	yes := n.granted(r, out)
 	var list []settlement
-	for i := range asks.Items {
-		it, d := &asks.Items[i], &out[i]
+	for i := range asks.items {
+		it, d := &asks.items[i], &out[i]
 		switch {
 		case it.Op == OpReserve && !yes:
 			list = append(list, it.settlement(asks, 0, silent[i]))
@@ -188,11 +188,11 @@ func (n *Node) concludeSpread(now limiter.Instant, r *Request, asks *Request, id
 			s := it.settlement(asks, it.Cost, silent[i])
 			s.take = ids[i]
 			list = append(list, s)
-			r.Items[i].again = r.Items[i].again || silent[i] // so that it is not owed as well
-		case yes && !silent[i] && d.Allowed && r.Items[i].Cost != 0:
-			report := r.Items[i]
+			r.items[i].again = r.items[i].again || silent[i] // so that it is not owed as well
+		case yes && !silent[i] && d.Allowed && r.items[i].Cost != 0:
+			report := r.items[i]
 			report.Report, report.Op = true, OpTake
-			if report.ID = ofReport(ids[i]); it.limit.Consistency == limiter.Replicated {
+			if report.ID = ofReport(ids[i]); it.Limit.Consistency == limiter.Replicated {
 				n.decideReplica(now, &report, new(Decision))
 			} else {
 				n.oweReport(now, &report)

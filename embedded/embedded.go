@@ -363,7 +363,9 @@ func (n *Node) check(ctx context.Context, item *cluster.Item) (cluster.Decision,
 	}
 	var out [1]cluster.Decision
 	err := n.node.Check(&request, out[:])
-	*item = request.Items[0]
+	if err == nil {
+		item.ID = out[0].ID
+	}
 	return out[0], err
 }
 

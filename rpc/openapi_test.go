@@ -335,7 +335,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		_, text := rpctest.Page(ticks, "GET", "/v1/peek?limit=demo&key=k", "")
 		return strings.Contains(text, `"remaining":5`)
 	})
-	unknown := holdToken(&cluster.Item{Limit: "demo", Key: "k", ID: cluster.ID{Origin: 1}})
+	unknown := holdToken(&cluster.Item{Limit: "demo", Key: "k"}, cluster.ID{Origin: 1})
 	const item = `{"limit":"demo","key":"k"}`
 	foreign := []string{"Origin", "http://elsewhere.example", "Sec-Fetch-Site", "cross-site"}
 	answered := map[string]bool{}

@@ -31,10 +31,10 @@ const (
 	maxToken = 4096
 )
 
-// holdToken is the id of the hold that was opened for it.
-func holdToken(it *cluster.Item) string {
-	b := wire.AppendFixed(nil, tokenOrigin, it.ID.Origin)
-	b = wire.AppendFixed(b, tokenSequence, it.ID.Sequence)
+// holdToken is the id of the hold that was opened for it under an ID (cluster.Decision.ID).
+func holdToken(it *cluster.Item, id cluster.ID) string {
+	b := wire.AppendFixed(nil, tokenOrigin, id.Origin)
+	b = wire.AppendFixed(b, tokenSequence, id.Sequence)
 	if it.Inline != nil {
 		l := peer.AppendLimit(nil, it.Inline)
 		b = append(wire.AppendHead(b, tokenInline, len(l)), l...)
@@ -126,7 +126,7 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 	ids = make([]string, len(out))
 	for i := range out {
 		if allowed && out[i].Hold == limiter.HoldOpen {
-			ids[i] = holdToken(&r.Items[i])
+			ids[i] = holdToken(&r.Items[i], out[i].ID)
 		}
 	}
 	return ids, allowed, nil
@@ -263,9 +263,9 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 		hold, d := new(penstockv1.Hold), &c.out[i]
 		switch {
 		case d.Hold == limiter.HoldOpen && d.Drained > 0:
-			hold.Id, hold.Units = holdToken(&c.request.Items[i]), d.Drained
+			hold.Id, hold.Units = holdToken(&c.request.Items[i], d.ID), d.Drained
 		case d.Degraded: // it may have been set aside all the same: the client settles it
-			hold.Id = holdToken(&c.request.Items[i])
+			hold.Id = holdToken(&c.request.Items[i], d.ID)
 		}
 		d.Drained = 0
 		out.Allowed = out.Allowed && hold.Units > 0

@@ -98,7 +98,7 @@ func TestReserveRefuses(t *testing.T) {
 	}
 	for want, id := range map[codes.Code]string{
 		codes.InvalidArgument: "no id",
-		codes.NotFound:        holdToken(&cluster.Item{Limit: "tokens", Key: "k", ID: cluster.ID{Origin: 1, Sequence: 2}}),
+		codes.NotFound:        holdToken(&cluster.Item{Limit: "tokens", Key: "k"}, cluster.ID{Origin: 1, Sequence: 2}),
 	} {
 		if _, err := s.client.Settle(ctx, &penstockv1.SettleRequest{Id: id}); status.Code(err) != want {
 			t.Errorf("settle %q: %v, want %v", id, err, want)
@@ -203,8 +203,8 @@ func FuzzHoldToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(holdToken(&cluster.Item{Limit: "tokens", Key: "k", ID: cluster.ID{Origin: 1, Sequence: 2}}))
-	f.Add(holdToken(&cluster.Item{Inline: l, Key: "\x00\xff", ID: cluster.ID{Origin: 1, Sequence: 2}}))
+	f.Add(holdToken(&cluster.Item{Limit: "tokens", Key: "k"}, cluster.ID{Origin: 1, Sequence: 2}))
+	f.Add(holdToken(&cluster.Item{Inline: l, Key: "\x00\xff"}, cluster.ID{Origin: 1, Sequence: 2}))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
 		var inlines door.Inlines
@@ -216,7 +216,7 @@ func FuzzHoldToken(f *testing.F) {
 			return
 		}
 		it.ID = it.Hold.ID
-		again, err := readToken(holdToken(&it), &inlines)
+		again, err := readToken(holdToken(&it, it.ID), &inlines)
 		if err != nil || again.Key != it.Key || again.Limit != it.Limit || again.Inline != it.Inline || *again.Hold != *it.Hold {
 			t.Fatalf("%q became %+v, %v; was %+v", token, again, err, it)
 		}

@@ -130,7 +130,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			for i := range out {
 				if out[i].Source == cluster.SourceForwarded {
 					out[i].Allowed = true
-					p.machine.world.judge.said.byID.put(r.Items[i].ID, &saying{first: out[i].Decision})
+					p.machine.world.judge.said.byID.put(out[i].ID, &saying{first: out[i].Decision})
 				}
 			}
 			return err

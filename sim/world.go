@@ -368,7 +368,7 @@ func (v *visit) happen() {
 	p, r := v.process, v.request
 	w, began := p.machine.world, p.machine.world.now
 	q := &v.question
-	q.Items = append(q.Items[:0], r.items...) // the node writes into them
+	q.Items = append(q.Items[:0], r.items...)
 	w.judge.rename(q.Items)
 	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
@@ -378,6 +378,11 @@ func (v *visit) happen() {
 	task.hearing = h
 	err := p.door.Check(q, v.out)
 	task.hearing = nil
+	for i := range v.out {
+		if err == nil {
+			q.Items[i].ID = v.out[i].ID // what was asked, as the node named it
+		}
+	}
 	i := slices.Index(p.visits, r)
 	p.visits = slices.Delete(p.visits, i, i+1)
 	w.judge.closed(h, v.out, err)

@@ -338,7 +338,9 @@ func (q *quotas) check(it *cluster.Item) (cluster.Decision, bool) {
 	var out [1]cluster.Decision
 	r := cluster.Request{Items: []cluster.Item{*it}, Deadline: q.door.clock.Now().Add(askWithin)}
 	err := q.door.node.Check(&r, out[:])
-	it.ID = r.Items[0].ID
+	if err == nil {
+		it.ID = out[0].ID
+	}
 	if err != nil || out[0].Source == cluster.SourceFallback {
 		q.door.failed.Add(1)
 		return out[0], false
