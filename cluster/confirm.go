@@ -59,7 +59,7 @@ func (n *Node) confirmOwn(items []flight, out []Decision) {
 
 // Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may,
 // and writes into answer what they do not confirm; and for those who have to forget a denial, as
-// Node.Tells says. Until it returns nobody may hear of answer, which is Deliver's then.
+// Node.MustNotify says. Until it returns nobody may hear of answer, which is Deliver's then.
 func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged
 	decider := decider{limits: *n.limits.Load()}

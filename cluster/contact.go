@@ -107,9 +107,9 @@ func (n *Node) fence() {
 	n.fenceLocked()
 }
 
-// LetGo makes a node that leaves, or whose name is another one's, hold nothing any more, though
+// Relinquish makes a node that leaves, or whose name is another one's, hold nothing any more, though
 // nobody may have taken it over: its heirs will, from their copies.
-func (n *Node) LetGo() { n.fence() }
+func (n *Node) Relinquish() { n.fence() }
 
 func (n *Node) fenceLocked() {
 	if r := n.view.Load(); n.parts == nil || r == nil || !n.agreed.on {

@@ -123,16 +123,16 @@ func ownGivenBack(items []flight, out []Decision) (hashes []uint64) {
 	return hashes
 }
 
-// Tells reports whether some node has to be told of what a has given back before answer is sent:
+// MustNotify reports whether some node has to be told of what a has given back before answer is sent:
 // Confirm does that, and waits.
-func (n *Node) Tells(a *Ask, answer *Answer) bool {
+func (n *Node) MustNotify(a *Ask, answer *Answer) bool {
 	if n.watches.Len() == 0 {
 		return false
 	}
 	return slices.ContainsFunc(givenBack(a, answer), func(hash uint64) bool { return n.watches.Watched(hash, a.From) })
 }
 
-// GivesBack reports whether Deliver of a may wait to tell others of it (Node.Tells).
+// GivesBack reports whether Deliver of a may wait to tell others of it (Node.MustNotify).
 func (a *Ask) GivesBack() bool {
 	return slices.ContainsFunc(a.Items, func(it AskItem) bool { return givesBack(it.Op, it.Cost) })
 }

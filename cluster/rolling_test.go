@@ -183,7 +183,7 @@ func TestWhoGivesUpLetsGo(t *testing.T) {
 	if d := w.take("n2", "five", key); d.Source != SourceOwner {
 		t.Fatalf("%+v: it holds the key and cannot hand it over", d)
 	}
-	n.LetGo()
+	n.Relinquish()
 	for range 20 {
 		w.pass(100 * time.Millisecond)
 		if d := w.take("n2", "five", key); d.Source == SourceOwner {

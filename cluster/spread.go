@@ -126,10 +126,10 @@ func (n *Node) settleUntil(until limiter.Instant, pause time.Duration, list []se
 	n.debts.SettlementEnds()
 }
 
-// Unsaid is how much this node has still to say to others of what clients were told: settlements,
+// PendingNotices is how much this node has still to say to others of what clients were told: settlements,
 // what its shares have admitted, and leases to be given back. Who leaves waits, as long as that
 // makes sense, until it is 0; what is not said by then is charged in full.
-func (n *Node) Unsaid() int {
+func (n *Node) PendingNotices() int {
 	return n.debts.Pending() + n.leases.Open()
 }
 

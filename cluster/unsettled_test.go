@@ -198,7 +198,7 @@ func TestUnsaid(t *testing.T) {
 	a, b := w.key("n2", 0), w.key("n3", 0)
 	unsaid := func(when string, want bool) {
 		t.Helper()
-		if got := w.nodes["n1"].Unsaid(); (got > 0) != want {
+		if got := w.nodes["n1"].PendingNotices(); (got > 0) != want {
 			t.Errorf("%s: %d unsaid", when, got)
 		}
 	}

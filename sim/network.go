@@ -293,7 +293,7 @@ func (d *delivery) happen() {
 		answer = p.door.Deliver(ask)
 	}
 	w.judge.delivered(l.from, p, &l.ask, d.deadline, answer)
-	if ask.Waits() || p.node.Tells(ask, answer) {
+	if ask.Waits() || p.node.MustNotify(ask, answer) {
 		p.node.Confirm(ask, answer)
 		w.judge.confirmed(p, &l.ask, answer)
 	}

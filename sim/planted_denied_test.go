@@ -28,7 +28,7 @@ func deniedFaults() []planted {
 		{"a refund is answered before nodes that remember a denial have heard of it", []promise{useful}, func(p *process) {
 			p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
 				answer := d.Deliver(a)
-				if p.node.Tells(a, answer) {
+				if p.node.MustNotify(a, answer) {
 					late := *answer
 					kept := *a
 					kept.Items = nil

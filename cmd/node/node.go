@@ -424,7 +424,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		Member: r.member, Started: r.started, Version: version(),
 		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys, Allow: s.GossipAllow, Join: s.Join,
 		OnView:     r.see,
-		OnContest:  r.node.LetGo,
+		OnContest:  r.node.Relinquish,
 		OnConflict: r.fail,
 		Answers:    r.peers.Answers,
 		Logger:     r.log,

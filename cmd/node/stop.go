@@ -106,7 +106,7 @@ func (r *running) handOver(ctx context.Context) {
 	for r.node.Held() > 0 && r.node.View().Active() > 0 {
 		if ctx.Err() != nil || time.Since(began) > handOverTimeout {
 			r.log.Warn("leaving with partitions that nobody has taken over; their heirs go on from their copies", "partitions", r.node.Held())
-			r.node.LetGo() // before the goodbye, on which they begin
+			r.node.Relinquish() // before the goodbye, on which they begin
 			return
 		}
 		sleep(ctx, 10*time.Millisecond)
@@ -119,9 +119,9 @@ const handOverTimeout = 10 * time.Second
 // sayAll waits until the others know what this node has told its clients, and have back what it has
 // borrowed.
 func (r *running) sayAll(ctx context.Context) {
-	for began := time.Now(); r.node.Unsaid() > 0 && r.node.View().Active() > 0; sleep(ctx, 10*time.Millisecond) {
+	for began := time.Now(); r.node.PendingNotices() > 0 && r.node.View().Active() > 0; sleep(ctx, 10*time.Millisecond) {
 		if ctx.Err() != nil || time.Since(began) > sayAllTimeout {
-			r.log.Warn("leaving with settlements that were not heard; what they are about is charged in full", "settlements", r.node.Unsaid())
+			r.log.Warn("leaving with settlements that were not heard; what they are about is charged in full", "settlements", r.node.PendingNotices())
 			return
 		}
 	}

@@ -41,7 +41,7 @@ type ServerConfig struct {
 // NewServer makes the door for other nodes: it reads the asks of each frame, has the node
 // answer them from memory, and writes the answers as one reply. So answers are batched as the asks
 // were, and nothing here waits; an ask that may wait (cluster.Ask.Waits), or of which others have
-// to hear before it is answered (cluster.Node.Tells), gets a goroutine and a reply of its own.
+// to hear before it is answered (cluster.Node.MustNotify), gets a goroutine and a reply of its own.
 func NewServer(c ServerConfig) *door.Server {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -275,7 +275,7 @@ func (e *exchange) serve(b []byte) error {
 			e.reply = appendRefusal(e.reply, tag, errTooMuchWaits)
 			return
 		}
-		if e.door.node.DeliverInto(a, &e.given); e.door.node.Tells(a, &e.given) {
+		if e.door.node.DeliverInto(a, &e.given); e.door.node.MustNotify(a, &e.given) {
 			e.force(weight) // it is charged already: too late to refuse it
 			given := e.given
 			given.Items, given.Owners = slices.Clone(given.Items), slices.Clone(given.Owners)
