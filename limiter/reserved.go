@@ -116,7 +116,7 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 			return t.reserveAll(now, items, out)
 		})
 	}
-	targets, locks := t.targetsOf(items)
+	targets, locks := targetsOf(t, items)
 	if !t.lockAll(now, &locks, targets) {
 		for i, it := range items {
 			out[i] = noRoom(it.Limit)

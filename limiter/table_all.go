@@ -23,7 +23,7 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 			return t.TakeAll(now, items, out)
 		})
 	}
-	targets, locks := t.targetsOf(items)
+	targets, locks := targetsOf(t, items)
 	if !t.lockAll(now, &locks, targets) {
 		for i, it := range items {
 			t.peek(now, it.Limit, it.Key, it.Hash, &items[i].Request, &out[i])
@@ -45,7 +45,7 @@ func (t *Table) TakeAll(now Instant, items []Item, out []Decision) bool {
 }
 
 // targetsOf is where the items are to be found, and the shards that have to be locked for them.
-func (t *Table) targetsOf(items []Item) ([]target, shardSet) {
+func targetsOf(t *Table, items []Item) ([]target, shardSet) {
 	targets := make([]target, len(items))
 	var locks shardSet
 	for i := range items {
