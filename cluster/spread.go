@@ -43,7 +43,9 @@ func (n *Node) reserveSpread(now limiter.Instant, view *route, r *batch, out []D
 		one := &batch{items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed}
 		out[i] = Decision{}
 		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence // that of the first try has been cancelled
-		if n.checkEach(now, n.view.Load(), one, out[i:i+1]); !n.granted(one, out[i:i+1]) {
+		n.checkEach(now, n.view.Load(), one, out[i:i+1])
+		out[i].ID = one.items[0].ID // those that follow may take long
+		if !n.granted(one, out[i:i+1]) {
 			var opened []settlement
 			for _, j := range order[:k+1] {
 				opened = append(opened, cancels(r, r.items[j:j+1], out[j:j+1])...)

@@ -18,6 +18,9 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 	if a.held == nil {
 		return false
 	}
+	if d.ID != (cluster.ID{}) { // it may be that of a second try
+		it.ID = d.ID
+	}
 	if it.Op == cluster.OpReserve && it.ID != h.request.items[i].ID && !slices.Contains(h.retried, i) {
 		h.retried, h.decided[i] = append(h.retried, i), false
 	}
