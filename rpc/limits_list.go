@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
@@ -25,13 +26,28 @@ type namedLimit struct {
 	AtMs     int64  `json:"at_ms,omitzero"`
 	OverFile bool   `json:"over_file,omitzero"` // a file of this node has the name too
 
+	Allowed uint64 `json:"allowed"` // checks at the doors of this node; a refusal in dry_run is in shadow
+	Denied  uint64 `json:"denied"`
+	Shadow  uint64 `json:"shadow"`
+
 	Candidate *candidateJSON `json:"candidate,omitempty"`
+}
+
+// answersOf are the checks of a limit, however they were decided.
+func answersOf(t cluster.LimitTally) (allowed, denied, shadow uint64) {
+	for source := range t.Checks[cluster.OutcomeAllowed] {
+		allowed += t.Checks[cluster.OutcomeAllowed][source]
+		denied += t.Checks[cluster.OutcomeDenied][source]
+		shadow += t.Checks[cluster.OutcomeShadow][source]
+	}
+	return allowed, denied, shadow
 }
 
 // limits is GET /v1/limits.
 func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 	out := namedLimits{Node: w.Node.ID(), Limits: []namedLimit{}}
 	limits, tallies := w.Node.Limits(), w.Node.Stats().Candidates()
+	checks := w.Node.LimitTallies()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
 		row := namedLimit{
@@ -40,6 +56,7 @@ func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 			), Put: w.Node.IsPut(name), Overrides: len(l.Overrides()),
 			Candidate: newCandidateJSON(l, tallies[name]),
 		}
+		row.Allowed, row.Denied, row.Shadow = answersOf(checks[name])
 		if row.Put {
 			head := w.Catalog.Head(name)
 			row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs

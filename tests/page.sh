@@ -59,6 +59,7 @@ shows() { if grep -qF "$1" "$dir/$2.html"; then ok "$2: $3"; else not_ok "$2: $3
 shows 'open · ready · 1 of 1 nodes own keys' open "the page says how the node is"
 shows '<tr class="self"><td>open</td><td>active</td><td>member</td>' open "it lists the members"
 shows '<td>alice</td><td>signup</td><td class="number">3</td>' open "the key that has used most comes with what it has used"
+shows '<tr class=""><td>signup</td>' open "it lists the limits"
 shows '<td>&lt;b&gt;bob&lt;/b&gt;</td>' open "a key is a text, whatever it looks like"
 look "http://$closed/ui/" >"$dir/closed.html"
 shows 'authorization: send a token of this node' closed "without the token it shows what the node says"

@@ -4,12 +4,13 @@
 const at = (id) => document.getElementById(id);
 const seconds = 120; // of the curves
 let token = sessionStorage.getItem("token") || "";
+let rounds = 0; // of refreshing
 let last = null; // the counters a moment ago
 const curves = { allowed: [], denied: [] };
 
 // ask reads one page of the node. An error says what the node said.
-async function ask(path) {
-  const answer = await fetch(path, { headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store" });
+async function ask(path, method) {
+  const answer = await fetch(path, { method: method || "GET", headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store" });
   const body = await answer.json().catch(() => ({}));
   if (answer.status === 401) {
     at("login").hidden = false;
@@ -103,6 +104,7 @@ async function refresh() {
     at("disagreeing").hidden = others.length === 0;
     at("disagreeing").textContent = "Different limits: the files of " + others.join(", ") +
       " say something else than those of this node. Give all nodes the same files.";
+    if (rounds++ % 5 === 0) await refreshLimits();
     const top = await ask("/v1/top?count=15");
     at("top").replaceChildren(...top.keys.map((k) =>
       row([k.key, k.name, k.used, meter(k.used, k.limit), span(k.reset_after_ms)])));
@@ -112,6 +114,68 @@ async function refresh() {
   }
   setTimeout(refresh, document.hidden ? 10000 : 1000);
 }
+
+// rule writes a limit in a few words.
+function rule(l) {
+  const burst = l.burst && l.burst !== l.limit ? ", burst " + l.burst.toLocaleString("en") : "";
+  const per = l.per.replace(/m0s$/, "m").replace(/h0m$/, "h");
+  return l.limit.toLocaleString("en") + " in " + per + ", " + l.algorithm + burst +
+    (l.overrides > 0 ? ", " + l.overrides + " overrides" : "");
+}
+
+// origin says where a limit comes from.
+function origin(l) {
+  if (!l.put) return "file";
+  return "put" + (l.over_file ? " over a file" : "") + ", " + l.version + (l.by ? " by " + l.by : "");
+}
+
+const limitRows = 50; // that are shown at most: there may be thousands
+let limits = [];
+
+function showLimits() {
+  const word = at("limit-filter").value;
+  const found = limits.filter((l) => l.name.includes(word));
+  at("limit-count").textContent = found.length > limitRows
+    ? limitRows + " of " + found.length.toLocaleString("en") + " are shown" : found.length + " limits";
+  if (at("limits").contains(document.activeElement)) return; // a button that has the focus stays
+  at("limits").replaceChildren(...found.slice(0, limitRows).map((l) => {
+    const c = l.candidate;
+    const cells = [l.name, rule(l), origin(l), l.allowed, l.denied];
+    if (!c) return row([...cells, "–", "", "", ""]);
+    const button = document.createElement("button");
+    button.textContent = "promote";
+    button.setAttribute("aria-label", "promote the candidate of " + l.name);
+    button.addEventListener("click", () => promote(button, l));
+    return row([...cells, rule(c), c.newly_denied, c.newly_allowed, button]);
+  }));
+}
+
+// promote asks once more, then puts the candidate in the limit's place at all nodes.
+async function promote(button, l) {
+  if (button.textContent === "promote") {
+    button.textContent = "promote at all nodes?";
+    return;
+  }
+  button.disabled = true;
+  try {
+    const done = await ask("/v1/limits/promote?name=" + encodeURIComponent(l.name) +
+      (l.version ? "&version=" + encodeURIComponent(l.version) : ""), "POST");
+    at("limit-said").textContent = l.name + ": promoted at " + (done.reached + 1) + " nodes, version " + done.version +
+      (done.missing.length > 0 ? "; not reached yet: " + done.missing.join(", ") : "");
+  } catch (error) {
+    at("limit-said").textContent = l.name + ": " + error.message;
+  }
+  button.blur();
+  await refreshLimits();
+}
+
+async function refreshLimits() {
+  limits = (await ask("/v1/limits")).limits;
+  showLimits();
+}
+
+at("limit-filter").addEventListener("input", showLimits);
+at("limit-search").addEventListener("submit", (event) => event.preventDefault());
 
 at("login").addEventListener("submit", (event) => {
   event.preventDefault();
