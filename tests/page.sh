@@ -31,7 +31,7 @@ touch "$dir/ports"
 
 # node NAME FLAG…: a node that is alone.
 node() {
-	"$dir/penstock" serve --name "$1" --limits limits --gossip off --peer off --redis off --grpc off "${@:2}" >"$dir/$1.log" 2>&1 &
+	"$dir/penstock" serve --name "$1" --limits ../deploy/limits --gossip off --peer off --redis off --grpc off "${@:2}" >"$dir/$1.log" 2>&1 &
 	started+=($!)
 }
 ready() { [ "$(status "http://$1/readyz")" = 200 ]; }
