@@ -615,8 +615,8 @@ func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
 	return nil
 }
 
-// lookAtEvicted asks for signs of life of those that somebody would evict, or does not reach: to
-// consent a voter has to see for itself that they are gone.
+// lookAtEvicted asks for signs of life of those that somebody would evict, does not reach, or goes
+// on without: to consent a node has to see for itself that they are gone.
 func (n *Node) lookAtEvicted(m ownership.Message) {
 	r, on := n.view.Load(), n.agreed.roll.Load()
 	if r == nil || !on.joined() {
@@ -626,6 +626,8 @@ func (n *Node) lookAtEvicted(m ownership.Message) {
 	switch m := m.(type) {
 	case ownership.Canvass:
 		out = func(b ownership.Boot) bool { return !m.Value.Has(b) }
+	case ownership.Secede:
+		out = on.config.Votes
 	case ownership.Renew:
 		if len(m.Unreached) == 0 {
 			return

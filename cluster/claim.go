@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -133,7 +134,7 @@ func (n *Node) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted 
 			clear(free)
 		}
 	}
-	if !n.allAnswered(calls, wanted) || n.lacksLocked(r) {
+	if !n.allAnsweredLocked(calls, wanted) || n.lacksLocked(r) {
 		clear(free)
 	}
 	if !slices.Contains(free, false) { // and so has everybody given what he had from a file
@@ -154,12 +155,17 @@ func (n *Node) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted 
 	}
 }
 
-// allAnswered reports whether all members of the configuration have answered a claim of this epoch.
-func (n *Node) allAnswered(calls []Call, wanted []uint16) bool {
+// allAnsweredLocked reports whether all members of the configuration have answered a claim of this
+// epoch. Once they have, all in that epoch, this node takes gifts; one that came earlier was refused,
+// so then it claims again at once.
+func (n *Node) allAnsweredLocked(calls []Call, wanted []uint16) bool {
 	on := n.agreed.roll.Load()
 	if !on.joined() {
 		return false
 	}
+	within := !slices.ContainsFunc(calls, func(c Call) bool {
+		return c.Err == nil && c.Answer.Move != nil && c.Answer.Move.Epoch != on.epoch()
+	})
 	for i := range on.config.Members {
 		m := &on.config.Members[i]
 		if m.Boot == on.boot {
@@ -172,6 +178,10 @@ func (n *Node) allAnswered(calls []Call, wanted []uint16) bool {
 			return false
 		}
 	}
+	if within && n.holdings.answered != on.config {
+		n.holdings.answered = on.config
+		n.tendLocked()
+	}
 	return true
 }
 
@@ -180,6 +190,17 @@ func (r *route) reaches(id string) bool {
 	i := r.Find(id)
 	return i >= 0 && !r.peers[i].gone()
 }
+
+// claimed is how often a peer has claimed from this node in one epoch. It takes gifts when all
+// members have answered its first claim, and says so by a second one: a gift before that would be
+// refused, and nobody decides while one is under way.
+type claimed struct {
+	epoch ownership.Epoch
+	again bool
+}
+
+// note counts a claim.
+func (c *claimed) note(e ownership.Epoch) { *c = claimed{e, e == c.epoch} }
 
 // standLocked answers a claim of m.
 func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move) []Standing {

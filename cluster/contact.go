@@ -44,6 +44,7 @@ type peer struct {
 	quits     bool                   // it leaves, as of the last tick
 	life      ownership.Boot         // of its process, in the configuration
 	unreached bool                   // it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
+	claimed   claimed                // its claims in the latest epoch
 	out       *outbox                // nil: nothing has been said yet about partitions (Node.outboxLocked)
 }
 

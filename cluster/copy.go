@@ -106,7 +106,7 @@ func (n *Node) mayGiveLocked(r *route, i int) bool {
 	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
 		return false
 	}
-	if !n.agreed.roll.Load().joined() {
+	if on := n.agreed.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
 		return false
 	}
 	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && !pt.to.leaving() && pt.copied == copyWhole

@@ -33,8 +33,13 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
+		a.Epoch = n.agreed.roll.Load().epoch()
 		a.Standings = n.standLocked(now, r, sender, m)
+		if sender != nil {
+			sender.claimed.note(m.Epoch)
+		}
 		if sender != nil && sender.out != nil {
+			sender.out.due = true
 			for _, p := range m.Claim {
 				delete(sender.out.refused, p)
 			}
@@ -242,13 +247,16 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 }
 
 // acceptsLocked reports whether this node takes the partition of a gift: it should hold it in the
-// epoch in which it is given, and has promised it to nobody under a later term.
+// epoch in which it is given, all members have answered a claim of this node in that epoch, and it
+// has promised the partition to nobody under a later term. A member that has not answered may go on
+// without those that are gone as long as its right lasts (ownership, R11), so it must know of all
+// that have begun to hold anything.
 func (n *Node) acceptsLocked(r *route, m *Move, p int) bool {
 	if n.holdings.held[p].Load() {
 		return true // two have held it; what the giver had is merged by now
 	}
 	on := n.agreed.roll.Load()
-	if !on.joined() || m.Epoch != on.epoch() || r.Ring == nil || !r.should(p) {
+	if !on.joined() || m.Epoch != on.epoch() || n.holdings.answered != on.config || r.Ring == nil || !r.should(p) {
 		return false
 	}
 	pt := &n.parts[p]

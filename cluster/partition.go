@@ -63,9 +63,12 @@ type holdings struct {
 
 	given atomic.Int32 // being given away
 
-	gone   bool                          // a member has gone since this node became one, and it may have held anything (bereft.go)
-	bereft atomic.Bool                   // some of began is set
-	began  [ring.Partitions]atomic.Int64 // Instant at which somebody began to hold it with nothing, though something was forgotten; 0: nobody did
+	gone bool // a member has gone since this node became one, and it may have held anything (bereft.go)
+	// answered is the configuration in which all members have answered a claim of this node, if they
+	// have: only then does it take gifts in it (acceptsLocked).
+	answered *ownership.Configuration
+	bereft   atomic.Bool                   // some of began is set
+	began    [ring.Partitions]atomic.Int64 // Instant at which somebody began to hold it with nothing, though something was forgotten; 0: nobody did
 }
 
 // Holds reports whether this node decides now for the key with this hash.

@@ -19,6 +19,7 @@ type AvailableReport struct {
 	Answers  int     `json:"answers"`  // that had to be neither degraded nor late
 	Degraded int     `json:"degraded"` // of these
 	Late     int     `json:"late"`     // of these
+	Bereft   int     `json:"bereft"`   // of all: marked, for the counters of their keys were lost with all copies
 	LongMS   float64 `json:"long_ms"`  // the longest time from the last fault to one of them
 }
 
@@ -26,11 +27,16 @@ func (r *AvailableReport) add(o *AvailableReport) {
 	r.Answers += o.Answers
 	r.Degraded += o.Degraded
 	r.Late += o.Late
+	r.Bereft += o.Bereft
 	r.LongMS = max(r.LongMS, o.LongMS)
 }
 
 func (r *AvailableReport) write(b *strings.Builder) {
-	fmt.Fprintf(b, "available  %d answers with nothing failing: %d degraded, %d late\n", r.Answers, r.Degraded, r.Late)
+	fmt.Fprintf(b, "available  %d answers with nothing failing: %d degraded, %d late", r.Answers, r.Degraded, r.Late)
+	if r.Bereft > 0 {
+		fmt.Fprintf(b, ", %d marked for lost copies", r.Bereft)
+	}
+	b.WriteByte('\n')
 }
 
 // The failover: within goneWithin of a crash, and silentWithin of anything that stops or cuts off a
@@ -46,6 +52,7 @@ type presence struct {
 	changed time.Duration // when somebody or some line failed last, or came back
 	due     time.Duration // when answers have to be well again
 	settled bool          // voters are those that were there when all had settled
+	bereft  bereavement
 	report  AvailableReport
 }
 
@@ -53,6 +60,7 @@ type presence struct {
 func (j *judge) struck(f fault) {
 	w, a := j.world, &j.presence
 	j.settleVoters()
+	j.losing(f)
 	within := silentWithin
 	if f.kind == crashes {
 		within = goneWithin
@@ -77,6 +85,7 @@ func (j *judge) settleVoters() {
 		return
 	}
 	a.settled = true
+	a.bereft.settles()
 	was := slices.Clone(a.voters)
 	for i, m := range w.machines {
 		a.voters[i] = m.role == cluster.RoleMember && m.process != nil && (!slices.Contains(was, true) || j.reachesMost(m, was))
@@ -115,8 +124,10 @@ func (j *judge) available(h *hearing, out []cluster.Decision) {
 		}
 		return
 	}
+	j.noteLost()
 	a.report.Answers++
 	j.checked[ready]++
+	degraded = degraded && j.marksTooMuch(h, out, slow)
 	switch {
 	case degraded:
 		a.report.Degraded++

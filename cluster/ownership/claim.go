@@ -76,6 +76,7 @@ func (s *State) awaitsGift(b Boot, open []int) bool {
 // claimAsked answers the claim of an owner.
 func (s *State) claimAsked(from Boot, m Claim) {
 	answer := ClaimAnswer{Epoch: m.Epoch}
+	var gifts []Gift
 	for _, i := range m.Partitions {
 		if i < 0 || i >= len(s.parts) || s.p.Place(s.config, i) != from && s.p.keeps(ruleEqual) {
 			return
@@ -85,11 +86,14 @@ func (s *State) claimAsked(from Boot, m Claim) {
 		a := PartAnswer{Partition: i, Standing: StandingFree, Copy: p.Copy}
 		if p.Kind == Giving && p.To == from && p.Epoch == m.Epoch.Number {
 			a.Standing = StandingHeld
-			s.send(from, Gift{m.Epoch, i})
+			gifts = append(gifts, Gift{m.Epoch, i})
 		}
 		answer.Parts = append(answer.Parts, a)
 	}
 	s.send(from, answer)
+	for _, g := range gifts { // a gift counts after the answer
+		s.send(from, g)
+	}
 }
 
 // claimAnswered counts an answer.
@@ -111,6 +115,11 @@ func (s *State) claimAnswered(from Boot, m ClaimAnswer) {
 		}
 	}
 	s.concludeFree()
+}
+
+// allAnswered reports whether all members of the epoch have answered the claim.
+func (s *State) allAnswered() bool {
+	return len(s.claims.answered) >= len(s.config.Members)-1 || !s.p.keeps(ruleGift)
 }
 
 // offered keeps the best copy that was named.
@@ -165,10 +174,15 @@ func (s *State) conclude(i int, fetched bool) {
 	s.change(i, PartEvent{Kind: PartFree})
 }
 
-// gift takes over what this boot claims in the same epoch, and nothing else.
+// gift takes over what this boot claims in the same epoch, and nothing else. It counts when all
+// members have answered the claim: so a member that has answered none in this epoch knows that
+// nobody has begun to hold anything in it (R11).
 func (s *State) gift(from Boot, m Gift) {
 	if m.Partition < 0 || m.Partition >= len(s.parts) {
 		return
+	}
+	if s.parts[m.Partition].Kind == Claiming && !s.allAnswered() {
+		return // the claim is repeated, and the gift with it
 	}
 	s.change(m.Partition, PartEvent{Kind: PartGift, Epoch: m.Epoch.Number, Boot: from})
 	if s.parts[m.Partition].Kind == Held {

@@ -201,6 +201,7 @@ var deletions = []deletion{
 		w.run(3 * second)
 		return ""
 	}},
+	{name: "R8 gift", rule: ruleGift, tries: 20, play: giftFromTheDead},
 	{name: "R12 vote once", rule: ruleVoteOnce, play: func(w *world, _ int) string {
 		w.lossy = true // c hears two founders that do not hear each other, and not that the first has founded
 		w.sever("a d", "b e", true)
@@ -366,6 +367,21 @@ func asleep(p *Params) *model {
 		m.do(v)
 	}
 	return m
+}
+
+// giftFromTheDead: b and c admit a while d cannot be heard, give it a partition, and are killed. d
+// goes on at once, for its right is valid: a newcomer that it has never answered must not decide.
+func giftFromTheDead(w *world, try int) string {
+	w.trio("b", "c", "d")
+	w.sever("d", "a b c", true)
+	w.start("a", "b", "c", "d")
+	w.run(20*time.Millisecond + time.Duration(try)*10*time.Millisecond)
+	w.sever("a", "b c", true) // so it does not see that they are gone, and goes on while its right lasts
+	w.kill("b")
+	w.kill("c")
+	w.sever("d", "b c", false)
+	w.run(second)
+	return ""
 }
 
 // TestDeletions takes out one rule at a time. With the rule nothing is wrong; without it something

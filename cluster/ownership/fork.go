@@ -95,7 +95,7 @@ func (s *State) beginFork(now Instant, kind forkKind) {
 	s.fork = fork{kind: kind, of: s.me.Boot, since: now}
 	s.voter.closed, s.voter.sealed = true, true
 	s.proposer = proposer{}
-	s.right.over()
+	s.right.cede()
 	s.advanceFork(now)
 }
 
@@ -120,7 +120,7 @@ func (s *State) secede(now Instant, from Boot, m Secede) {
 		s.fork = fork{kind: forkFollows, of: from, since: now}
 		s.voter.closed, s.voter.sealed = true, true
 		s.proposer = proposer{}
-		s.right.over()
+		s.right.cede()
 	}
 	s.send(from, Seceded{m.Epoch})
 }
@@ -151,8 +151,16 @@ func (s *State) advanceFork(now Instant) {
 
 // waited reports whether all rights are over that this boot may have acknowledged. Without both
 // voters of a pair nobody has one; of others it acknowledges only a part.
+//
+// The voters that are gone may have decided a further epoch, and given a newcomer the right to
+// decide in it. As long as this boot's own right would have lasted, it is a member of each such
+// epoch, and what it has not answered there nobody has begun to hold (ruleGift). So then there is
+// nothing to wait for.
 func (s *State) waited(now Instant) bool {
-	if s.fork.kind != forkPair {
+	switch {
+	case s.fork.kind == forkChild && now < s.right.lost:
+		return true
+	case s.fork.kind != forkPair:
 		return now.Since(s.fork.since) >= s.p.quiet()
 	}
 	for _, m := range s.config.Members {

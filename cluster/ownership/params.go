@@ -110,6 +110,7 @@ const (
 	ruleMass                         // R7: many are evicted after a longer silence only
 	ruleEqual                        // R8: claims and gifts count between equal epochs
 	ruleAll                          // R8: all members answer a claim
+	ruleGift                         // R8: a gift counts when all members have answered the claim
 	ruleCopies                       // R9: older copies are refused after an answer
 	ruleRelay                        // R10: what does not get through goes by way of a voter
 	ruleStepDown                     // R10: an owner that most do not reach gives way

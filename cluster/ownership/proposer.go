@@ -206,10 +206,15 @@ func (s *State) want(now Instant) *Configuration {
 	if s.massive(now, next) {
 		next.Members = slices.Clone(c.Members)
 	}
+	if len(next.Members) == 0 { // all have left at once: this one is the last
+		m, _ := c.Member(s.me.Boot)
+		m.Role = RoleOwner
+		next.Members = []Member{m}
+	}
 	s.admit(now, next)
 	slices.SortFunc(next.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	next.Voters = chooseVoters(c.Voters, next.Members, s.ready(now))
-	if len(next.Members) == 0 || next.same(c) {
+	if next.same(c) {
 		return nil
 	}
 	return next

@@ -13,11 +13,19 @@ type right struct {
 	until Instant // decisions are taken before it only
 	floor Instant // renewals sent before it count for nothing
 	ended bool    // given up for good in this epoch
-	lost  Instant // until when it would have lasted, had it not been given up with its lines
+	// lost is until when it would have lasted, had it not been given up with its lines or for a child
+	// lineage. Before that instant no configuration is decided without this member.
+	lost Instant
 }
 
 // lose gives the right up until something newer is acknowledged.
 func (r *right) lose(now Instant) { r.until, r.floor = never, now+1 }
+
+// cede gives the right up for a child lineage.
+func (r *right) cede() {
+	r.lost = max(r.lost, r.until)
+	r.over()
+}
 
 // over gives the right up for good.
 func (r *right) over() { r.until, r.ended = never, true }

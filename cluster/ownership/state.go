@@ -183,6 +183,7 @@ func (s *State) step(now Instant, e Event) {
 	case Suspended:
 		if s.p.keeps(ruleSuspended) {
 			s.right.lose(now)
+			s.right.lost = never // by a clock that has not seen the stop
 		}
 		s.wasStopped(now)
 	case Leave:
