@@ -144,6 +144,11 @@ func (j *judge) unsaved(a *account, before, p *process) int64 {
 			return a.limit.Capacity()
 		}
 	}
+	for _, x := range r.debts { // they are charged like all else, and no decision
+		if x.at >= f.written {
+			since += x.cost
+		}
+	}
 	return min(since, a.limit.Capacity())
 }
 

@@ -36,9 +36,8 @@ type reference struct {
 	back     int64                   // as much of it as may still come after what is charged
 	unphased bool                    // it has been held, and has not told since when time passes for it (phased)
 	touched  time.Duration           // when it was last charged, as far as is known
-	past     []charged               // what was charged lately, where a world may have to look back
-	cut      time.Duration           // when the last was charged that past has no more
-	others   []ownCount              // what processes may still have that have decided before
+	hindsight
+	others []ownCount // what processes may still have that have decided before
 }
 
 // everything is more than anybody can have to give back: a reset gives it back.
@@ -130,6 +129,13 @@ type owing struct {
 	id cluster.ID
 }
 
+// hindsight is what was charged lately, where a world may have to look back.
+type hindsight struct {
+	past  []charged     // by decisions
+	debts []charged     // afterwards, of what was admitted without who decides
+	cut   time.Duration // when the last was charged that past has no more
+}
+
 // owes notes that p has admitted a take without who decides, and that this is charged to who
 // decides then: perhaps, some time within the next minute, and as far as there is room. Until that
 // is over, and a decision has told all of the state since, or it is forgotten, nobody knows how
@@ -153,6 +159,9 @@ func (r *reference) owes(a *account, p *process, id cluster.ID) {
 func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) {
 	x := owing{by, id}
 	now := p.machine.world.now
+	if _, known := r.owed[x]; known {
+		r.debts = append(r.debts[max(0, len(r.debts)-mostDebts):], charged{now, p.now(), max(0, cost)})
+	}
 	if until := r.owed[x]; until <= now || p != r.by {
 		return
 	}
@@ -167,6 +176,9 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 		r.blind = now + forgets(a.spec)
 	}
 }
+
+// mostDebts is how many of the latest debts are remembered.
+const mostDebts = 1000
 
 // isOwed is until when something may be charged at most that is owed now.
 func (r *reference) isOwed(now time.Duration) (until time.Duration) {
