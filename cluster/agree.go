@@ -32,10 +32,11 @@ const (
 
 // agreement is a node's part in what members agree on.
 type agreement struct {
-	on     bool         // false: Views are given, and what they say holds
-	until  atomic.Int64 // the node decides before this Instant only
-	marked atomic.Bool  // another one may decide as well
-	leaves atomic.Bool  // the node wishes to leave
+	on     bool          // false: Views are given, and what they say holds
+	until  atomic.Int64  // the node decides before this Instant only
+	lapses atomic.Uint64 // how often it has had no right for a moment, or has given it up
+	marked atomic.Bool   // another one may decide as well
+	leaves atomic.Bool   // the node wishes to leave
 	roll   atomic.Pointer[roll]
 	params ownership.Params
 	trust  Trust
@@ -160,7 +161,7 @@ func (m Membership) Agree(t Trust) {
 	n.agreed.trust = t
 	n.agreed.params = n.agreed.params.With(t.Failover)
 	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), ownership.Electorate{}, 0)
-	n.agreed.publish()
+	n.agreed.publish(n.clock.Now())
 }
 
 // Elect names the nodes that found a cluster with this one, if there is none yet: size, of which a
@@ -213,7 +214,7 @@ func (m Membership) AgreeWithin(c *ownership.Configuration) {
 	m.agreeBegins()
 	var fx ownership.Effects
 	n.agreed.state, fx = ownership.Within(&n.agreed.params, n.asMember(), ownership.Instant(n.clock.Now()), c)
-	n.agreed.publish()
+	n.agreed.publish(n.clock.Now())
 	n.send(fx.Sends)
 }
 
@@ -232,13 +233,18 @@ func (n *Node) asMember() ownership.Member {
 
 // publish makes known what the rest of the node goes by. The right to decide comes last when it
 // grows, and first when it ends: both are one store.
-func (a *agreement) publish() {
+func (a *agreement) publish(now limiter.Instant) {
 	s := a.state
 	if old := a.roll.Load(); old == nil || old.stage != s.Stage() || old.config != s.Config() {
 		a.roll.Store(&roll{s.Stage(), s.Config(), s.Boot()})
 	}
 	a.marked.Store(s.Marked())
-	a.until.Store(int64(s.DecideUntil()))
+	if was, is := a.until.Load(), int64(s.DecideUntil()); was != is {
+		if is < was || was <= int64(now) {
+			a.lapses.Add(1)
+		}
+		a.until.Store(is)
+	}
 }
 
 // decides reports whether this node decides for the key with this hash at an instant of its clock.
@@ -302,7 +308,7 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 		}
 	}
 	cutOff := a.cutOff(now)
-	a.publish()
+	a.publish(now)
 	a.mu.Unlock()
 	if ended != ownership.NotEnded {
 		n.boreEnd(ended)
@@ -433,7 +439,7 @@ func (m Membership) nextLife() {
 	if a.state.Stage() == ownership.StageEnded && !left && why != ownership.Closed {
 		a.lives++
 		a.state = a.state.Next(bootOf(n.boot, a.lives))
-		a.publish()
+		a.publish(n.clock.Now())
 	}
 }
 

@@ -113,7 +113,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	if n.dozing.Load() {
 		n.rouse()
 	}
-	view := n.view.Load()
+	view, under := n.view.Load(), n.agreed.tenure(now)
 	var one [1]flight
 	b := batch{items: one[:], deadline: r.Deadline, atomic: r.Atomic}
 	if k := min(len(r.Items), MaxItems); k != 1 {
@@ -141,6 +141,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	if !b.spread {
 		n.tell(b.deadline, b.items, out)
 	}
+	n.markLate(under, b.items, out)
 	n.conclude(now, &b, out)
 	offerCandidates(n, now, r, &b, out)
 	return nil

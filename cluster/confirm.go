@@ -69,7 +69,9 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 			list = append(list, charged{it.arrive(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
-	n.confirm(list)
+	if n.confirm(list); len(list) > 0 {
+		n.markLateAnswer(a, answer)
+	}
 	if n.watches.Len() > 0 {
 		n.tellOf(a.Deadline, givenBack(a, answer), a.From)
 	}

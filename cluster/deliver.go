@@ -25,7 +25,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		n.rouse()
 	}
 	view := n.view.Load()
-	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], asked: answer.asked}
+	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], under: n.agreed.tenure(now), asked: answer.asked}
 	clear(answer.Items)
 	if a.Words != nil {
 		answer.Words = n.hearWords(a.Words, a.Words.From)
@@ -57,6 +57,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.answerAll(now, view, items, answer)
+		n.markLateAnswer(a, answer)
 		answer.introduce(view)
 		return
 	}
@@ -73,6 +74,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 			out.Told = told && promised(&items[i], out)
 		}
 	}
+	n.markLateAnswer(a, answer)
 	answer.introduce(view)
 }
 

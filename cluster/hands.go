@@ -203,6 +203,7 @@ type Answer struct {
 
 	Epoch ownership.Epoch // of the answerer
 
+	under tenure   // that the items were decided under
 	asked []flight // memory of DeliverInto
 }
 

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: an answer that leaves after the right that it was decided under is marked with the whole
+// limit, for a client and for another node, and no other one is.
+func TestAnswersThatLeaveLateAreMarked(t *testing.T) {
+	for name, x := range map[string]struct {
+		stopped time.Duration // while the other owner, or the heir, is asked
+		late    bool
+	}{
+		"in time":         {0, false},
+		"after the right": {2 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sync := five
+			sync.Name, sync.Sync = "sync", true
+			w := newWorld(t, 3, five, sync)
+			w.pass(time.Second)
+			n, own, other := w.nodes["n1"], w.key("n1", 0), w.key("n2", 0)
+			w.meet = func(c *Call, deliver func() *Answer) {
+				if w.caller == "n1" && (len(c.Ask.Items) > 0 || c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0) {
+					w.now = w.now.Add(x.stopped) // n1 stands still meanwhile, and so does all else
+				}
+				c.Answer = deliver()
+			}
+			out := w.check("n1", Item{Limit: "five", Key: own, Cost: 1}, Item{Limit: "five", Key: other, Cost: 1})
+			if d := out[0]; d.Source != SourceOwner || d.Degraded != x.late || x.late && d.Bound != 5 {
+				t.Errorf("to a client: %+v; late %t", d, x.late)
+			}
+			w.meet = nil
+			w.pass(5 * time.Second)
+			if !n.Holds(limiter.Hash(own)) {
+				t.Fatal("n1 holds its key no more")
+			}
+			w.meet = func(c *Call, deliver func() *Answer) {
+				c.Answer = deliver()
+				w.now = w.now.Add(x.stopped)
+			}
+			a := n.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Items: []AskItem{{Limit: w.limits["sync"], Key: own, Cost: 1}}})
+			if it := a.Items[0]; it.Status != StatusDone || it.Degraded != x.late || x.late && it.Bound != 5 {
+				t.Errorf("to another node: %+v; late %t", it, x.late)
+			}
+		})
+	}
+}
+
+// Promise: a right that is renewed before its end goes on, however long a request takes.
+func TestRenewedRightMarksNothing(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n := w.nodes["n1"]
+	under := n.agreed.tenure(w.now)
+	w.pass(3 * time.Second)
+	if n.lapsedSince(under) {
+		t.Error("the right was renewed all the time")
+	}
+	w.freeze("n1")
+	w.pass(2 * time.Second)
+	w.thaw("n1")
+	w.pass(2 * time.Second)
+	if !n.Deciding() || !n.lapsedSince(under) {
+		t.Errorf("deciding %t; the node was stopped for two seconds, and has a new right", n.Deciding())
+	}
+}
+
+// suspendedClock is a clock that does not see that the machine was suspended, and says so once.
+type suspendedClock struct {
+	hands
+	was *bool
+}
+
+func (c suspendedClock) Suspended() bool {
+	defer func() { *c.was = false }()
+	return *c.was
+}
+
+// Promise: a machine that was suspended, which its clock has not seen, decides nothing before most
+// voters have answered it anew.
+func TestSuspendedMachineGivesUpItsRight(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n, was := w.nodes["n1"], false
+	n.agreed.suspended = suspendedClock{hands{w, "n1"}, &was}
+	n.agree(0)
+	if !n.Deciding() {
+		t.Fatal("nothing has happened yet")
+	}
+	was = true
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = errSilent }
+	n.agree(0)
+	if n.Deciding() {
+		t.Error("it was suspended, and goes on deciding")
+	}
+	w.meet = nil
+	w.pass(time.Second)
+	if !n.Deciding() {
+		t.Error("it has its right no more, though all answer")
+	}
+}
