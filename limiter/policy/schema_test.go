@@ -93,7 +93,7 @@ func schema(t *testing.T) (s map[string]any) {
 }
 
 // check holds a file against parser and schema.
-func check(t *testing.T, text string) (parser error, faults []string) {
+func check(t *testing.T, text string) (faults []string, parser error) {
 	t.Helper()
 	_, parser = Parse("f", []byte(text))
 	asJSON, err := yaml.YAMLToJSON([]byte(text))
@@ -104,7 +104,7 @@ func check(t *testing.T, text string) (parser error, faults []string) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	return parser, valid(t, schema(t), v, "")
+	return valid(t, schema(t), v, ""), parser
 }
 
 // Promise: the schema accepts each file that the parser accepts.
@@ -121,7 +121,7 @@ func TestSchemaAcceptsWhatIsRead(t *testing.T) {
 			continue
 		}
 		read++
-		if _, faults := check(t, string(text)); faults != nil {
+		if faults, _ := check(t, string(text)); faults != nil {
 			t.Errorf("%s: %q", file, faults)
 		}
 	}
@@ -151,7 +151,7 @@ func TestSchemaKnowsTheFields(t *testing.T) {
 				continue
 			}
 			text := `{limits: [{` + fields(name, bad) + `}]}`
-			parser, faults := check(t, text)
+			faults, parser := check(t, text)
 			if parser == nil || faults == nil {
 				t.Errorf("%s: the parser says %v, the schema %q", text, parser, faults)
 			}
@@ -184,7 +184,7 @@ func TestSchemaRefuses(t *testing.T) {
 		`{limits: [{` + fields("overrides", `[{limit: 3}]`) + `}]}`,
 		`{limits: [{` + fields("candidate", `{on_deny: shadow}`) + `}]}`,
 	} {
-		if parser, faults := check(t, text); parser == nil || faults == nil {
+		if faults, parser := check(t, text); parser == nil || faults == nil {
 			t.Errorf("%s: the parser says %v, the schema %q", text, parser, faults)
 		}
 	}
