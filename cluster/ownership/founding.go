@@ -16,6 +16,28 @@ type founding struct {
 	since    Instant
 }
 
+// candidacy is what a candidate knows of the cluster that it asks.
+type candidacy struct {
+	since Instant  // when it was first polled as a candidate
+	heirs []Member // boots of no cluster that have the names of members
+}
+
+// extinct reports whether the cluster that this candidate asks is gone: each of its members is gone,
+// or has been silent for Mass while another boot of its name belongs to no cluster. Without this a
+// candidate waited for members that had all been restarted, and they waited for its vote.
+func (s *State) extinct(now Instant) bool {
+	if s.asking.since == never {
+		s.asking.since = now
+	}
+	return !slices.ContainsFunc(s.config.Members, func(m Member) bool {
+		e := s.entry(m.Boot)
+		replaced := m.ID == s.me.ID ||
+			slices.ContainsFunc(s.asking.heirs, func(o Member) bool { return o.ID == m.ID })
+		silent := now.Since(max(s.asking.since, e.heard)) >= s.p.Mass
+		return e.sign < SignGone && !(replaced && silent)
+	})
+}
+
 // greet calls those that belong to the cluster and are not in it: before it is founded, all of the
 // electorate and the others; afterwards those of a name that no member has, and rivals.
 func (s *State) greet(now Instant) {
@@ -63,9 +85,14 @@ func (s *State) hello(now Instant, from Boot, m Hello) {
 	case s.stage != StageJoined && m.Config != nil:
 		if s.p.keeps(ruleFoundedWins) || s.stage == StageCandidate {
 			s.stage, s.founding = StageCandidate, founding{since: never}
-			s.config = m.Config
+			s.config, s.asking = m.Config, candidacy{since: never}
 			s.join(now)
 			return
+		}
+	case s.stage == StageCandidate:
+		known := slices.Contains(s.asking.heirs, m.Member)
+		if holder, named := s.config.named(m.Member.ID); named && holder.Boot != from && !known {
+			s.asking.heirs = append(s.asking.heirs, m.Member)
 		}
 	case s.stage == StageOutside && m.Config == nil:
 		s.founding.met = slices.DeleteFunc(s.founding.met, func(o Member) bool { return o.ID == m.Member.ID })

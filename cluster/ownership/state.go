@@ -5,7 +5,8 @@ import "slices"
 // Stage is where a boot stands in its life. It only moves forward.
 //
 //	outside ──found──▶ joined ──evicted, conceded, left──▶ ended
-//	   └──meets a founded node──▶ candidate ──admitted──┘
+//	   └──meets a founded node──▶ candidate ──admitted──┘    ▲
+//	                                  └──its cluster is gone──┘
 type Stage uint8
 
 const (
@@ -25,7 +26,7 @@ const (
 	NotEnded  Ending = iota
 	Evicted          // the next configuration does not name it
 	Conceded         // another lineage won
-	Outdated         // nobody knows what followed its configuration
+	Outdated         // nobody knows what followed its configuration, or nobody of it is left
 	Unfounded        // it voted for a founder that is gone
 	Left             // it wished to
 	NameInUse        // a living member has its name
@@ -62,6 +63,7 @@ type State struct {
 	parts    []Part
 	claims   claims
 	founding founding
+	asking   candidacy
 	fork     fork
 
 	out outbox // empty between steps
@@ -83,7 +85,7 @@ func New(p *Params, me Member, e Electorate, former Boot) *State {
 		polled: never, renewed: never,
 		right: right{until: never, floor: never, lost: never}, parts: make([]Part, p.Partitions),
 	}
-	s.founding.since = never
+	s.founding.since, s.asking.since = never, never
 	return s
 }
 
@@ -113,9 +115,10 @@ func (s *State) Next(b Boot) *State {
 }
 
 // Within is a boot that begins inside a configuration, which names it and which nobody else decides
-// on any more: that of a simulated cluster that has been there before its world began.
-func Within(p *Params, me Member, now Instant, c *Configuration) (*State, Effects) {
-	s := New(p, me, Electorate{}, 0)
+// on any more: that of a simulated cluster that has been there before its world began. Electorate e
+// counts if the cluster has to be founded again.
+func Within(p *Params, me Member, now Instant, c *Configuration, e Electorate) (*State, Effects) {
+	s := New(p, me, e, 0)
 	s.install(now, c)
 	return s, s.effects(now)
 }
@@ -216,6 +219,11 @@ func (s *State) poll(now Instant) {
 		s.greet(now)
 		s.found(now)
 	case StageCandidate:
+		if s.extinct(now) {
+			s.config = nil
+			s.end(Outdated)
+			return
+		}
 		s.greet(now)
 		s.join(now)
 	case StageJoined:
