@@ -212,13 +212,8 @@ func (m Membership) electAnew() {
 func (m Membership) AgreeWithin(c *ownership.Configuration) {
 	n := m.n
 	m.agreeBegins()
-	e := ownership.Electorate{Size: len(c.Members)}
-	for _, m := range c.Members {
-		e.IDs = append(e.IDs, m.ID)
-	}
-	n.agreed.elect = e
 	var fx ownership.Effects
-	n.agreed.state, fx = ownership.Within(&n.agreed.params, n.asMember(), ownership.Instant(n.clock.Now()), c, e)
+	n.agreed.state, fx = ownership.Within(&n.agreed.params, n.asMember(), ownership.Instant(n.clock.Now()), c)
 	n.agreed.publish(n.clock.Now())
 	n.send(fx.Sends)
 }

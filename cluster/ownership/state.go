@@ -115,10 +115,9 @@ func (s *State) Next(b Boot) *State {
 }
 
 // Within is a boot that begins inside a configuration, which names it and which nobody else decides
-// on any more: that of a simulated cluster that has been there before its world began. Electorate e
-// counts if the cluster has to be founded again.
-func Within(p *Params, me Member, now Instant, c *Configuration, e Electorate) (*State, Effects) {
-	s := New(p, me, e, 0)
+// on any more: that of a simulated cluster that has been there before its world began.
+func Within(p *Params, me Member, now Instant, c *Configuration) (*State, Effects) {
+	s := New(p, me, Electorate{}, 0)
 	s.install(now, c)
 	return s, s.effects(now)
 }
