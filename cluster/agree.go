@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"penstock/cluster/ownership"
 	"penstock/limiter"
@@ -40,6 +42,7 @@ type agreement struct {
 	roll   atomic.Pointer[roll]
 	params ownership.Params
 	trust  Trust
+	zone   string // of this node; empty: none
 
 	mu     sync.Mutex // guards below; neither Node.mu nor a lock of the table is taken while it is held
 	state  *ownership.State
@@ -107,6 +110,12 @@ func (r *roll) hasProcess(boot uint64) bool {
 	return r.joined() && slices.ContainsFunc(r.config.Members, func(m ownership.Member) bool { return sameProcess(m.Boot, boot) })
 }
 
+// zoneOf is the zone of the member of an id; empty if it names none, or is no member.
+func (r *roll) zoneOf(id string) string {
+	m, _ := r.member(id)
+	return m.Zone
+}
+
 // stateOf is how a member stands that gossip says something of.
 func (r *roll) stateOf(m *Member) State {
 	if x, found := r.member(m.ID); found && sameProcess(x.Boot, m.Boot) {
@@ -141,7 +150,20 @@ const (
 	LeastFailover = ownership.MinFailover
 	MostFailover  = ownership.MaxFailover
 	MostMembers   = ownership.MaxMembers
+	MostCopies    = ownership.MaxCopies
+	MaxZone       = ownership.MaxName
 )
+
+// CopiesOf is what Trust says of a number of heirs, 0 to MostCopies.
+func CopiesOf(heirs int) ownership.Copies { return ownership.CopiesOf(heirs) }
+
+// CheckZone reports what is wrong with the name of a zone.
+func CheckZone(zone string) error {
+	if zone == "" || len(zone) > MaxZone || strings.ContainsFunc(zone, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%.40q is no name of a zone; give 1 to %d bytes of printable text", zone, MaxZone)
+	}
+	return nil
+}
 
 // Trust is what a cluster is founded with, and what a node believes.
 type Trust struct {
@@ -151,6 +173,12 @@ type Trust struct {
 	// DoubtRefused says that a refused connection may come from something else than the machine of a
 	// process that is gone, so its right is waited for instead.
 	DoubtRefused bool
+	// Copies is how many heirs keep a copy of each partition, if this node founds the cluster; the
+	// zero value is one heir (ownership.CopiesOf).
+	Copies ownership.Copies
+	// Zone is where this node is: copies are kept in another zone where there is one. At most
+	// MaxZone bytes; empty: it does not say.
+	Zone string
 }
 
 // Agree has the node take part in what members agree on. It must be called before the first
@@ -160,6 +188,8 @@ func (m Membership) Agree(t Trust) {
 	m.agreeBegins()
 	n.agreed.trust = t
 	n.agreed.params = n.agreed.params.With(t.Failover)
+	n.agreed.params.Copies = t.Copies
+	n.agreed.zone = t.Zone
 	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), ownership.Electorate{}, 0)
 	n.agreed.publish(n.clock.Now())
 }
@@ -208,10 +238,18 @@ func (m Membership) electAnew() {
 }
 
 // AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names
-// it.
+// it, with this node's zone.
 func (m Membership) AgreeWithin(c *ownership.Configuration) {
 	n := m.n
 	m.agreeBegins()
+	e := ownership.Electorate{Size: len(c.Members)}
+	for _, m := range c.Members {
+		e.IDs = append(e.IDs, m.ID)
+	}
+	n.agreed.elect = e
+	if x, found := c.Member(bootOf(n.boot, 0)); found {
+		n.agreed.zone = x.Zone
+	}
 	var fx ownership.Effects
 	n.agreed.state, fx = ownership.Within(&n.agreed.params, n.asMember(), ownership.Instant(n.clock.Now()), c)
 	n.agreed.publish(n.clock.Now())
@@ -228,7 +266,7 @@ func (m Membership) agreeBegins() {
 }
 
 func (n *Node) asMember() ownership.Member {
-	return ownership.Member{ID: n.id, Boot: bootOf(n.boot, n.agreed.lives)}
+	return ownership.Member{ID: n.id, Boot: bootOf(n.boot, n.agreed.lives), Zone: n.agreed.zone}
 }
 
 // publish makes known what the rest of the node goes by. The right to decide comes last when it

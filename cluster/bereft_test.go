@@ -136,7 +136,7 @@ func TestOldCopiesAreForgotten(t *testing.T) {
 	n, p := w.nodes["n1"], ring.Partition(limiter.Hash(key))
 	w.take("n1", "five", key)
 	r := n.view.Load()
-	heir := r.copyTarget(p)
+	heir := r.copyTarget(p, 1)
 	var others []*peer
 	for _, x := range r.peers {
 		if x != heir && x.id != n.id {
@@ -144,8 +144,8 @@ func TestOldCopiesAreForgotten(t *testing.T) {
 		}
 	}
 	n.mu.Lock()
-	n.copyToLocked(p, others[0]) // which gets nothing before that is over
-	n.copyToLocked(p, others[1])
+	n.aimLocked(p, others[0], nil) // which gets nothing before that is over
+	n.aimLocked(p, others[1], nil)
 	n.dueLocked(&n.parts[p])
 	n.startPushesLocked()
 	n.mu.Unlock()

@@ -45,9 +45,10 @@ func (n *Node) tend() {
 	for _, p := range wanted {
 		n.parts[p].term = term
 	}
+	known := n.knownLocked(wanted)
 	n.mu.Unlock()
 
-	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted})
+	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Known: known})
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}
@@ -148,8 +149,7 @@ func (n *Node) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted 
 			}
 			n.beginLocked(now, int(p), bereft[k])
 			n.holdLocked(int(p), term)
-			pt.to, pt.copied = r.copyTarget(int(p)), copyWanted
-			n.dueLocked(pt)
+			n.beginCopiesLocked(r, int(p))
 			n.stats.Claimed.Add(1)
 		}
 	}
@@ -215,12 +215,16 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 		return standings
 	}
 	lives, lacks := n.livesLocked(now, r), n.lacksLocked(r)
+	suffices := n.sufficesLocked(m)
 	elsewhere := m.Epoch != n.agreed.roll.Load().epoch() // then it may mean other members than this node does
 	for k, p := range m.Claim {
 		if int(p) >= len(n.parts) {
 			continue
 		}
 		pt := &n.parts[p]
+		if suffices[p] && !lives(pt.copyOf) {
+			pt.lentTo = m.From // as if it had got what is here
+		}
 		switch {
 		case n.holdings.held[p].Load():
 			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too

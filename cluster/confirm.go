@@ -10,9 +10,9 @@ import (
 // A limit with synchronous replication is answered when the heir of its key has a copy of what was
 // charged: then a crash of the holder forgets nothing that a client has heard of. The copy goes by
 // itself, beside those of copy.go, and is merged whenever it comes, so neither has to wait for the
-// other.
+// other. Of two heirs both are waited for, as long as they can be reached, and one has to confirm.
 //
-// If the heir does not confirm, the answer is the limit's on_error: a denial, or a yes that says by
+// If no heir confirms, the answer is the limit's on_error: a denial, or a yes that says by
 // how much it may be wrong, the limit itself, if the holder dies before its next tick.
 //
 // A lease waits for the heir under every limit. It is a part of the limit at once, so without that
@@ -85,10 +85,13 @@ func (n *Node) confirm(list []charged) {
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}
+	confirmed := func(k int) bool {
+		return k >= 0 && calls[k].Err == nil && calls[k].Answer.Move != nil && calls[k].Answer.Move.Applied
+	}
 	for i, c := range list {
 		switch {
-		case of[i] == alone:
-		case of[i] >= 0 && calls[of[i]].Err == nil && calls[of[i]].Answer.Move != nil && calls[of[i]].Answer.Move.Applied:
+		case of[i][0] == alone:
+		case confirmed(of[i][0]), confirmed(of[i][1]):
 		case c.item.Op == OpLease, c.item.Limit.OnError == limiter.ErrorDeny:
 			*c.d = limiter.Decision{Limit: c.d.Limit, Remaining: c.d.Remaining, RetryAfter: fallbackRetry, ResetAfter: c.d.ResetAfter}
 			*c.degraded, *c.bound = true, 0
@@ -105,41 +108,49 @@ const (
 	unreceived = -2
 )
 
-// copiesOf prepares one call for each heir, and says for each item in which of them its copy
-// travels.
-func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of []int) {
-	of = make([]int, len(list))
-	deadline := now.Add(moveTimeout)
+// copiesOf prepares one call for each heir, and says for each item in which of them its copies
+// travel.
+func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [][2]int) {
+	of = make([][2]int, len(list))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	callOf := make(map[*peer]int)
-	for i, c := range list {
-		p := n.parts[ring.Partition(c.item.hash)].to
-		switch {
-		case p == nil:
-			of[i] = alone
-			continue
-		case p.open(now):
-			of[i] = unreceived
-			continue
-		}
-		k, known := callOf[p]
-		if !known {
-			k = len(calls)
-			callOf[p] = k
-			calls = append(calls, Call{
-				To: *p.member.Load(), Deadline: deadline,
-				Ask: &Ask{Hop: 1, Deadline: deadline, Move: &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}},
-			})
-		}
-		m := calls[k].Ask.Move
-		m.Entries = append(m.Entries, n.table.Entry(now, c.item.Limit, c.item.Key, c.item.hash))
-		if c.item.Op.holds() {
-			if h, found := n.book.Get(c.item.holdID()); found {
-				m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})
+	for i := range list {
+		pt := &n.parts[ring.Partition(list[i].item.hash)]
+		for k, p := range [2]*peer{pt.to, pt.second.to} {
+			switch at, known := callOf[p]; {
+			case p == nil:
+				of[i][k] = alone
+				continue
+			case p.open(now):
+				of[i][k] = unreceived
+				continue
+			case known:
+				of[i][k] = at
+			default:
+				of[i][k] = len(calls)
+				callOf[p] = len(calls)
+				calls = append(calls, n.copyCall(now, p))
 			}
+			n.addCopy(now, calls[of[i][k]].Ask.Move, &list[i].item)
 		}
-		of[i] = k
 	}
 	return calls, of
+}
+
+// copyCall is a call that brings copies to p beside those in order.
+func (n *Node) copyCall(now limiter.Instant, p *peer) Call {
+	deadline := now.Add(moveTimeout)
+	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term, Pass: n.holdings.passes + 1}
+	return Call{To: *p.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}
+}
+
+// addCopy adds what is known of an item's key to m, and its hold.
+func (n *Node) addCopy(now limiter.Instant, m *Move, it *flight) {
+	m.Entries = append(m.Entries, n.table.Entry(now, it.Limit, it.Key, it.hash))
+	if it.Op.holds() {
+		if h, found := n.book.Get(it.holdID()); found {
+			m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})
+		}
+	}
 }

@@ -10,7 +10,10 @@ import (
 type Copies struct {
 	Held         int           // partitions that this node decides for
 	Giving       int           // partitions that are on their way to another node
-	Unreplicated int           // of Held: no other node has a whole copy, so a crash forgets their counters
+	Kept         int           // partitions that this node has a whole copy of, for the node that holds them
+	Heirs        int           // how many members should keep a copy of each partition (--copies)
+	Unreplicated int           // of Held: no other node that answers has a whole copy, so a crash forgets their counters
+	Short        int           // of Held: fewer have one than there should be, or could be with the members that there are
 	Lag          time.Duration // age of the oldest change that a copy does not have yet; 0: none waits
 }
 
@@ -20,10 +23,32 @@ func (n *Node) Copies() Copies {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.clock.Now()
-	c := Copies{Held: int(n.holdings.n.Load()), Giving: int(n.holdings.given.Load())}
+	c := Copies{
+		Held: int(n.holdings.n.Load()), Giving: int(n.holdings.given.Load()), Heirs: n.heirs(),
+	}
+	want := c.Heirs
+	if r := n.view.Load(); r != nil {
+		want = min(want, max(0, r.Active()-1))
+	}
 	for p := range n.parts {
-		if pt := &n.parts[p]; n.holdings.held[p].Load() && (pt.to == nil || pt.copied != copyWhole) {
+		pt := &n.parts[p]
+		if !n.holdings.held[p].Load() {
+			if pt.whole && pt.copyOf != 0 && pt.copyOf != n.boot {
+				c.Kept++
+			}
+			continue
+		}
+		copies := 0
+		for _, s := range []*slot{&pt.slot, &pt.second} {
+			if s.wholeAt() {
+				copies++
+			}
+		}
+		if copies == 0 {
 			c.Unreplicated++
+		}
+		if copies < want {
+			c.Short++
 		}
 	}
 	for _, p := range n.outboxes {

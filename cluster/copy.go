@@ -42,24 +42,18 @@ const (
 
 // collectLocked sorts what has changed in the table into the outboxes.
 func (n *Node) collectLocked(now limiter.Instant) {
-	to := func(hash uint64) *outbox {
+	n.holdings.passes++
+	each := func(hash uint64, f func(*outbox)) {
 		if n.parts != nil {
-			if pt := &n.parts[ring.Partition(hash)]; pt.to != nil && pt.copied >= copyBegun {
-				return pt.to.out
-			}
+			n.eachCopy(ring.Partition(hash), f)
 		}
-		return nil
 	}
 	n.book.Changed(func() {
 		n.table.Changed(now, func(hash uint64, e limiter.Entry) {
-			if o := to(hash); o != nil {
-				o.pending = append(o.pending, waitingEntry{e, now})
-			}
+			each(hash, func(o *outbox) { o.pending = append(o.pending, waitingEntry{e, now}) })
 		})
 	}, func(hash uint64, h limiter.Hold) {
-		if o := to(hash); o != nil {
-			o.addHold(h)
-		}
+		each(hash, func(o *outbox) { o.addHold(h) })
 	})
 	for _, p := range n.outboxes {
 		if len(p.out.pending)+len(p.out.opened)+len(p.out.settled) > copiesWaiting {
@@ -76,8 +70,13 @@ func (n *Node) copyAnewLocked(p *peer) {
 	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
 	p.out.settled, p.out.opened, p.out.whole, p.out.due = nil, nil, nil, true
 	for i := range n.parts {
-		if n.parts[i].to == p {
-			n.parts[i].copied = copyWanted
+		pt := &n.parts[i]
+		if s := pt.slotOf(p, true); s != nil {
+			s.copied = copyWanted
+		}
+		if pt.former == p { // what waited was its as well
+			n.endLocked(p, uint16(i))
+			pt.former = nil
 		}
 	}
 }
@@ -109,7 +108,7 @@ func (n *Node) mayGiveLocked(r *route, i int) bool {
 	if on := n.agreed.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
 		return false
 	}
-	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i) == pt.to && !pt.to.leaving() && pt.copied == copyWhole
+	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i, n.heirs()) == pt.to && !pt.to.leaving() && pt.copied == copyWhole
 }
 
 // push says to p what there is to be said, until there is nothing more or it does not answer. There
@@ -227,7 +226,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 			n.lentLocked(p)
 			rests := n.sealLocked(now, r, p)
 			// What came to be wanted during a look waits for the next one.
-			o.due = len(o.gift) > 0 || rests || slices.ContainsFunc(n.parts, func(pt part) bool { return pt.to == p && pt.copied != copyWhole })
+			o.due = len(o.gift) > 0 || rests || n.wantsLocked(p)
 		}
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
@@ -248,6 +247,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		m.Lent, m.Whole, o.lent, o.whole = o.lent, o.whole, nil, nil
 	}
 	most := min(len(o.charges), copiesAtOnce)
+	m.Pass, m.Complete = n.holdings.passes, len(o.pending)+len(o.settled)+len(o.opened) == 0
 	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
 	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Whole)+len(m.Entries)+len(m.Holds)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil
@@ -321,43 +321,61 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 	o := p.out
 	if !o.looking {
 		for i := range n.parts {
-			if pt := &n.parts[i]; pt.to == p && pt.copied == copyWanted {
-				pt.copied, o.looking, o.part = copyBegun, true, 0
-				if n.holdings.held[i].Load() {
+			held := n.holdings.held[i].Load()
+			if s := n.parts[i].slotOf(p, held); s != nil && s.copied == copyWanted {
+				s.copied, o.looking, o.part = copyBegun, true, 0
+				if held {
 					o.begin(uint16(i))
 				}
 			}
 		}
 	}
 	wanted := func(hash uint64) bool {
-		pt := &n.parts[ring.Partition(hash)]
-		return pt.to == p && pt.copied == copyBegun
+		i := ring.Partition(hash)
+		s := n.parts[i].slotOf(p, n.holdings.held[i].Load())
+		return s != nil && s.copied == copyBegun
 	}
 	for part := 0; o.looking && len(o.pending) < copiesAtOnce && part < partsAtOnce; part++ {
 		if o.part == n.table.Parts() {
 			o.looking = false
 			n.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
 			for i := range n.parts {
-				pt := &n.parts[i]
-				if pt.to != p || pt.copied != copyBegun {
-					continue
-				}
-				pt.copied = copyWhole
-				if pt.whole {
-					o.whole = append(o.whole, uint16(i))
-				}
-				if n.holdings.held[i].Load() { // else when it is lent
-					if pt.former != p {
-						n.endLocked(pt.former, uint16(i))
-					}
-					pt.former = nil
-				}
+				n.lookedLocked(i, p)
 			}
 			return
 		}
 		n.table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
 		o.part++
 	}
+}
+
+// lookedLocked notes that all of partition i that was to be copied to p waits for it, or is there.
+func (n *Node) lookedLocked(i int, p *peer) {
+	pt, held := &n.parts[i], n.holdings.held[i].Load()
+	s := pt.slotOf(p, held)
+	if s == nil || s.copied != copyBegun {
+		return
+	}
+	s.copied = copyWhole
+	if pt.whole {
+		p.out.whole = append(p.out.whole, uint16(i))
+	}
+	if held { // else when it is lent
+		if pt.former != p {
+			n.endLocked(pt.former, uint16(i))
+		}
+		pt.former = nil
+	}
+}
+
+// wantsLocked reports whether p has not got all yet of some partition.
+func (n *Node) wantsLocked(p *peer) bool {
+	for i := range n.parts {
+		if s := n.parts[i].slotOf(p, n.holdings.held[i].Load()); s != nil && s.copied != copyWhole {
+			return true
+		}
+	}
+	return false
 }
 
 // sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as
@@ -420,6 +438,7 @@ func (n *Node) endFormerLocked(p *peer, lent []uint16) {
 		if pt.copyOf != n.boot || n.holdings.held[i].Load() || pt.giving {
 			continue
 		}
+		n.endSecondLocked(int(i), p)
 		switch {
 		case pt.former == p:
 		case pt.lentTo != 0 && pt.lentTo != p.boot:
@@ -458,7 +477,8 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 		case !refused(i):
 			n.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
-			if r.Me().State == StateActive && r.heir(int(i)) == r.Self {
+			n.endSecondLocked(int(i), p)
+			if r.Me().State == StateActive && r.keeps(int(i), n.heirs()) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
 			} else {
 				n.forgetLocked(int(i))
@@ -477,7 +497,9 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 // copiedBackLocked notes that a boot has taken what it is being given, for it has begun to copy it
 // to this node: that may come before the answer. From here on what it says replaces what this node
 // had.
-func (n *Node) copiedBackLocked(pt *part, to uint64) {
+func (n *Node) copiedBackLocked(p int, to uint64) {
+	pt := &n.parts[p]
+	n.endSecondLocked(p, pt.to)
 	n.givingLocked(pt, false)
 	n.stats.Given.Add(1)
 	if gift := pt.to.out.last; gift != nil {

@@ -72,6 +72,7 @@ func (n *Node) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 		}
 	}
 	n.importHolds(now, m)
+	n.holdsPassed(m)
 	n.copyLentLocked(m.Lent)
 	n.stats.Copied.Add(uint64(len(m.Entries)))
 	a.Applied = true
@@ -128,6 +129,7 @@ func (m *Move) ForMembers() bool {
 // inbox is what was last taken in from a boot.
 type inbox struct {
 	sequence uint64
+	pass     uint64 // of the boot over its table: all that it has copied here until then has come
 	refused  []uint16
 	begun    map[uint16]bool // partitions whose copies the boot keeps
 }
@@ -160,14 +162,14 @@ func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer
 		in.begun[p] = true
 		if int(p) < len(n.parts) && n.parts[p].giving && n.parts[p].to != nil &&
 			n.parts[p].to.boot == m.From {
-			n.copiedBackLocked(&n.parts[p], m.From)
+			n.copiedBackLocked(int(p), m.From)
 		}
 		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
 			pt := &n.parts[p]
 			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false
 			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From ||
 				pt.lentTo == m.From // the last has got all that there was
-			pt.copyOf, pt.lost, pt.hint = m.From, 0, m.ID
+			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
 			n.holdings.kept[p].Store(true)
 		}
 	}
@@ -188,7 +190,11 @@ func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer
 		}
 	}
 	n.importHolds(now, m)
+	n.holdsPassed(m)
 	n.holdings.complete(n.parts, m)
+	if m.Complete {
+		in.pass = m.Pass
+	}
 	if len(m.Lent) > 0 {
 		n.copyLentLocked(m.Lent)
 		n.tendLocked()
@@ -207,8 +213,7 @@ func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer
 		if !n.holdings.held[p].Load() {
 			n.stats.Received.Add(1)
 			n.holdLocked(int(p), m.Term)
-			n.parts[p].to, n.parts[p].copied = r.copyTarget(int(p)), copyWanted
-			n.dueLocked(&n.parts[p])
+			n.beginCopiesLocked(r, int(p))
 		}
 	}
 	a.Refused = in.refused
@@ -222,9 +227,12 @@ func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer
 // merged does not count as changed.
 func (n *Node) copyLentLocked(lent []uint16) {
 	for _, p := range lent {
-		if int(p) < len(n.parts) && n.holdings.held[p].Load() && n.parts[p].copied != copyWanted {
-			n.parts[p].copied = copyWanted
-			n.dueLocked(&n.parts[p])
+		if int(p) >= len(n.parts) || !n.holdings.held[p].Load() {
+			continue
+		}
+		if pt := &n.parts[p]; pt.copied != copyWanted || pt.second.copied != copyWanted {
+			pt.copied, pt.second.copied = copyWanted, copyWanted
+			n.dueLocked(pt)
 		}
 	}
 }
@@ -242,6 +250,7 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 		pt.pure = false
 	}
 	pt.lentTo = 0 // what was lent of it is out of date
+	n.passed(m, limiter.Hash(e.Key))
 	e.Age += m.Age
 	n.table.Import(now, e, replace)
 }

@@ -30,14 +30,15 @@ type part struct {
 	copyOf uint64 // boot of the holder whose entries are copied here; own boot: this node held it itself; 0: of nobody
 	hint   string // id of the node that holds it, as far as is known
 
-	to     *peer           // who gets copies
-	former *peer           // who has a whole copy from before, and may forget it as soon as to has one
+	slot                   // who gets copies first
+	second slot            // … and second (keepers.go)
+	former *peer           // who has a whole copy from before, and may forget it as soon as another one has one
+	pass   uint64          // of the holder that copyOf names, over its table: what is here is from that one, or earlier ones
 	lentTo uint64          // boot of the last claimer that has got the copy of a partition whose holder is gone
 	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
 
 	// What is small stands together: there are thousands of parts, in each of a thousand nodes of
 	// the simulator.
-	copied   copyState
 	giving   bool // not held any more, and not yet taken: a gift is under way to whom it is copied
 	pure     bool // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
 	restored bool // from a file, and who should hold it may not know of it yet
@@ -62,6 +63,8 @@ type holdings struct {
 	n    atomic.Int32                 // held
 
 	given atomic.Int32 // being given away
+
+	passes uint64 // over what has changed in the table (collectLocked); guarded by Node.mu
 
 	gone bool // a member has gone since this node became one, and it may have held anything (bereft.go)
 	// answered is the configuration in which all members have answered a claim of this node, if they
@@ -195,7 +198,7 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	members := slices.Clone(v.Members)
 	for i := range members {
 		if m := &members[i]; m.Role == RoleMember && (i != v.Self || m.State != StateLeaving || !roll.lonely()) {
-			m.State = roll.stateOf(m)
+			m.State, m.Zone = roll.stateOf(m), roll.zoneOf(m.ID)
 		}
 	}
 	if roll != nil && roll.config != nil {
@@ -236,7 +239,7 @@ func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 		i := old.Find(x.ID)
 		if i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) && old.Members[i].PeerAddr != "" {
 			m := old.Members[i]
-			m.State = stateOf(x)
+			m.State, m.Zone = stateOf(x), x.Zone
 			return m
 		}
 	}
@@ -244,11 +247,11 @@ func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s, heard := a.seats[x.Boot]; heard {
-		m := Member{ID: x.ID, Boot: s.process, PeerAddr: s.addr, State: stateOf(x)}
+		m := Member{ID: x.ID, Boot: s.process, PeerAddr: s.addr, State: stateOf(x), Zone: x.Zone}
 		m.Features = OwnFeatures
 		return m
 	}
-	return Member{ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Features: OwnFeatures}
+	return Member{ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Zone: x.Zone, Features: OwnFeatures}
 }
 
 // setViewLocked makes v the View of all requests that begin from now on.
@@ -311,6 +314,12 @@ func (n *Node) holdOwnLocked(r *route) {
 func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 	for p := range n.parts {
 		pt := &n.parts[p]
+		if pt.second.to != nil && !r.has(pt.second.to) {
+			pt.second = slot{}
+		}
+		if pt.former != nil && !r.has(pt.former) {
+			pt.former = nil
+		}
 		if pt.to != nil && !r.has(pt.to) {
 			pt.to = nil
 			if pt.giving { // whether it arrived nobody knows: claim it again
@@ -332,33 +341,18 @@ func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 
 // retargetPartLocked is retargetLocked for one partition, which is held here.
 func (n *Node) retargetPartLocked(r *route, p int) {
-	n.copyToLocked(p, r.copyTarget(p))
+	first, second := n.targets(r, p)
+	n.aimLocked(p, first, second)
 	n.dueLocked(&n.parts[p]) // it may be time to give what has been copied for long
 }
 
-// copyToLocked has a peer get the copies of p from now on, if that is another one than before; nil:
-// nobody. The last peer that has a whole copy keeps it until the new one has.
-func (n *Node) copyToLocked(p int, to *peer) {
-	pt := &n.parts[p]
-	switch {
-	case to == nil: // nobody is left to keep a copy
-		n.endLocked(pt.to, uint16(p))
-		n.endLocked(pt.former, uint16(p))
-		pt.former = nil
-	case to == pt.to:
-		return
-	case pt.to != nil && pt.copied == copyWhole:
-		pt.former = pt.to
-	case pt.to != nil && pt.copied != copyWanted: // it has a part of one
-		n.endLocked(pt.to, uint16(p))
-	}
-	pt.to, pt.copied = to, copyWanted
-}
-
-// dueLocked has the next push to who gets copies of pt look for what is to be done about it.
+// dueLocked has the next pushes to those that get copies of pt look for what is to be done about it.
 func (n *Node) dueLocked(pt *part) {
 	if pt.to != nil {
 		n.outboxLocked(pt.to).due = true
+	}
+	if pt.second.to != nil {
+		n.outboxLocked(pt.second.to).due = true
 	}
 }
 
@@ -382,38 +376,6 @@ func (r *route) others() (others []*peer) {
 		}
 	}
 	return others
-}
-
-// copyTarget is who gets copies of p, which this node holds; nil if nobody could. Who leaves has no
-// time to wait until the View says, too, that an owner is gone, or leaves as well.
-func (r *route) copyTarget(p int) *peer {
-	if r.Ring == nil {
-		return nil
-	}
-	to := r.owner(p)
-	if to == r.Self || r.Me().State == StateLeaving && (r.peers[to].silent || r.peers[to].quits) {
-		to = r.heir(p)
-	}
-	if to < 0 || to == r.Self {
-		return nil
-	}
-	if r.peers[to].silent && r.owner(p) == r.Self {
-		return r.insteadOf(to)
-	}
-	return r.peers[to]
-}
-
-// insteadOf is the next member that answers, for copies that an heir does not take; the heir, if
-// there is none. If this node is gone, the owner of the partition then asks all members, and gets
-// the copy.
-func (r *route) insteadOf(heir int) *peer {
-	for i := 1; i < len(r.Members); i++ {
-		k := (heir + i) % len(r.Members)
-		if m := &r.Members[k]; k != r.Self && m.Role == RoleMember && m.State == StateActive && !r.peers[k].silent {
-			return r.peers[k]
-		}
-	}
-	return r.peers[heir]
 }
 
 // has reports whether p is a peer of this View.

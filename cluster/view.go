@@ -56,6 +56,7 @@ type Member struct {
 	State    State
 	Features Features // what its release understands beyond the first one's
 	Limits   uint64   // Node.LimitsHash of its limits; 0 if its release does not say
+	Zone     string   // as the configuration has it; empty if it names none
 }
 
 // Features are bits of what a node understands beyond the first release of the protocol. Members of
@@ -167,6 +168,18 @@ func (v *View) heir(partition int) int {
 		return -1
 	}
 	if h, ok := v.Ring.Heir(partition); ok {
+		return v.owners[h]
+	}
+	return -1
+}
+
+// secondHeir is the index in Members of who owns the partition once its owner and its heir are gone,
+// or -1.
+func (v *View) secondHeir(partition int) int {
+	if v.Ring == nil {
+		return -1
+	}
+	if h, ok := v.Ring.SecondHeir(partition); ok {
 		return v.owners[h]
 	}
 	return -1

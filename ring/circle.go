@@ -50,14 +50,17 @@ func newCircle(sorted []string) *circle {
 // nobody is not the index of any member: with it, place leaves no member out.
 const nobody = -1
 
-// place gives every partition the first member after it that has room, as if the member without did
-// not exist.
-func (c *circle) place(owners *[Partitions]uint16, without int) error {
+// place gives every partition the first member after it that has room, as if the members without
+// and nor did not exist. They differ, or are nobody.
+func (c *circle) place(owners *[Partitions]uint16, without, nor int) error {
 	members := c.members
 	if without != nobody {
 		members--
 	}
-	if c.clashes || members == 0 {
+	if nor != nobody {
+		members--
+	}
+	if c.clashes || members <= 0 {
 		return fmt.Errorf("ring: no circle for %d members", members)
 	}
 	most := int(math.Ceil(float64(Partitions) / float64(members) * load))
@@ -70,7 +73,7 @@ func (c *circle) place(owners *[Partitions]uint16, without int) error {
 			if i >= len(c.of) {
 				i = 0
 			}
-			if m := int(c.of[i]); m != without && owned[m] < most {
+			if m := int(c.of[i]); m != without && m != nor && owned[m] < most {
 				owned[m]++
 				owners[p] = c.of[i]
 				break

@@ -9,7 +9,7 @@
 //     Moves lists the changes: about one partition in N, nearly all of them from or to that member.
 //  4. Heir names the next owner of a partition, should its owner vanish. It is not a separate
 //     choice but the owner in the ring without the present owner. So a replica kept there is
-//     already where the next ring will look for it.
+//     already where the next ring will look for it. SecondHeir is the same for two that vanish.
 //
 // The table comes from consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam:
 // "Consistent Hashing with Bounded Loads", 2016). Every member has 100 points on a circle. A
@@ -79,6 +79,7 @@ type Ring struct {
 	heirs   [Partitions]uint16 // index in ids, or noHeir
 	heirsOf []sync.Once
 	circle  func() *circle
+	seconds seconds
 }
 
 // New builds the ring of the members with these ids: 1 … MaxMembers of them, each 1 … MaxID bytes
@@ -91,7 +92,7 @@ func New(ids []string) (*Ring, error) {
 	}
 	r := &Ring{hash: hash(ids), ids: ids, heirsOf: make([]sync.Once, len(ids))}
 	r.circle = sync.OnceValue(func() *circle { return newCircle(ids) })
-	if len(ids) > byLibrary && r.circle().place(&r.owners, nobody) == nil {
+	if len(ids) > byLibrary && r.circle().place(&r.owners, nobody, nobody) == nil {
 		return r, nil
 	}
 	if err := fill(&r.owners, ids); err != nil {
@@ -128,7 +129,7 @@ func (r *Ring) Heir(partition int) (int, bool) {
 // inherit fills in the heirs of all partitions of owner.
 func (r *Ring) inherit(owner int) {
 	var heirs [Partitions]uint16
-	if r.circle().place(&heirs, owner) != nil {
+	if r.circle().place(&heirs, owner, nobody) != nil {
 		r.restOf(&heirs, owner)
 	}
 	for p := range r.owners {

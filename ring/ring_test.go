@@ -276,7 +276,7 @@ func TestCircleIsTheLibrarys(t *testing.T) {
 	) {
 		t.Helper()
 		var own, library [Partitions]uint16
-		if err := newCircle(ids).place(&own, nobody); err != nil {
+		if err := newCircle(ids).place(&own, nobody, nobody); err != nil {
 			t.Fatalf("%v", err)
 		}
 		if err := fill(&library, ids); err != nil || own != library {
@@ -315,7 +315,7 @@ func TestCircleWithoutOne(t *testing.T) {
 	for gone := range ids {
 		var library, own [Partitions]uint16
 		r.restOf(&library, gone)
-		if err := r.circle().place(&own, gone); err != nil || own != library {
+		if err := r.circle().place(&own, gone, nobody); err != nil || own != library {
 			t.Fatalf("without %s the circle and the library differ: %v", ids[gone], err)
 		}
 	}

@@ -112,6 +112,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"epoch":              epochOf(w.Node),
 		"voters":             listed(w.Node.Membership().Voters()),
 		"lost_voters":        listed(w.Node.Membership().Lost()),
+		"copies":             copiesStatus(w.Node),
 		"limits":             len(w.Node.Limits()),
 		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
 		"limits_disagreeing": disagreeing(w.Node),
@@ -121,6 +122,15 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"goroutines":         runtime.NumGoroutine(),
 		"trusted_proxy":      len(w.TrustedProxies) > 0,
 	})
+}
+
+// copiesStatus is how well other nodes know what this one holds.
+func copiesStatus(n *cluster.Node) map[string]any {
+	c := n.Copies()
+	return map[string]any{
+		"heirs": c.Heirs, "held": c.Held, "giving": c.Giving, "kept": c.Kept,
+		"unreplicated": c.Unreplicated, "underreplicated": c.Short, "lag_ms": c.Lag.Milliseconds(),
+	}
 }
 
 // listed is a list that JSON writes as [] when it is empty.

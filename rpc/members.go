@@ -39,6 +39,7 @@ type memberJSON struct {
 	Limits   string   `json:"limits,omitempty"` // hash
 	Self     bool     `json:"self"`
 
+	Zone      string `json:"zone,omitempty"`          // empty: it names none
 	FailedAgo *int64 `json:"failed_ago_ms,omitempty"` // of one that has failed
 }
 
@@ -85,13 +86,13 @@ func (k *knownMember) json() memberJSON {
 		Boot: fmt.Sprintf(
 			"%016x",
 			k.Boot,
-		), Features: k.Features.Names(), Limits: k.limits, Self: k.self, FailedAgo: k.failedAgo,
+		), Features: k.Features.Names(), Limits: k.limits, Self: k.self, FailedAgo: k.failedAgo, Zone: k.Zone,
 	}
 }
 
 func (k *knownMember) message() *penstockv1.Member {
 	return &penstockv1.Member{
 		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version, PeerAddress: k.PeerAddr, GrpcAddress: k.GRPCAddr,
-		HttpAddress: k.HTTPAddr, Boot: k.Boot, Self: k.self, Limits: k.limits, FailedAgoMs: k.failedAgo,
+		HttpAddress: k.HTTPAddr, Boot: k.Boot, Self: k.self, Limits: k.limits, FailedAgoMs: k.failedAgo, Zone: k.Zone,
 	}
 }

@@ -18,6 +18,7 @@ type Summary struct {
 	Holding  int       `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
 	OnDisk   int       `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
 	Dated    int       `json:"dated"`   // of all, with worlds of calendars, from CalendarSeeds on
+	Copied   int       `json:"copied"`  // of all, with other copies than one, or zones, from CopySeeds on
 	Total    int       `json:"-"`       // that are to be run
 	Held     int       `json:"held"`
 	Failed   []uint64  `json:"failed"`
@@ -86,7 +87,7 @@ func KeptSeeds() []uint64 {
 }
 
 // Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds, and
-// an eighth as many of disks and of calendars each, in several worlds at a time, one per worker.
+// an eighth as many of disks, of calendars and of copies each, in several worlds at a time, one per worker.
 // progress is called after each with what is known so far; it may be nil, and the calls do not
 // overlap. What is summed up does not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
@@ -96,9 +97,9 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
 	if from < HoldSeeds {
-		s.Holding, s.OnDisk, s.Dated = n/4, n/8, n/8
+		s.Holding, s.OnDisk, s.Dated, s.Copied = n/4, n/8, n/8, n/8
 	}
-	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk + s.Dated
+	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk + s.Dated + s.Copied
 	seed := func(i int) uint64 {
 		switch k := i - len(keptSeeds); {
 		case k < 0:
@@ -109,8 +110,10 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 			return HoldSeeds + from + uint64(k-n)
 		case k < n+s.Holding+s.OnDisk:
 			return DiskSeeds + from + uint64(k-n-s.Holding)
-		default:
+		case k < n+s.Holding+s.OnDisk+s.Dated:
 			return CalendarSeeds + from + uint64(k-n-s.Holding-s.OnDisk)
+		default:
+			return CopySeeds + from + uint64(k-n-s.Holding-s.OnDisk-s.Dated)
 		}
 	}
 	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order
@@ -273,8 +276,9 @@ func (s *Summary) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}
 	if s.OK() {
-		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars)\n",
-			s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated, s.From, s.Holding, s.OnDisk, s.Dated)
+		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars, %d of copies)\n",
+			s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated-s.Copied, s.From,
+			s.Holding, s.OnDisk, s.Dated, s.Copied)
 	} else if len(s.Failed) > 0 {
 		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
 	} else if len(s.Beyond) > 0 {

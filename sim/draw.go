@@ -26,6 +26,8 @@ func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 // draw is the world of a seed.
 func draw(seed uint64) *plan {
 	switch {
+	case seed >= CopySeeds:
+		return drawCopies(seed)
 	case seed >= KindSeeds && seed < KindSeeds+uint64(len(worldKinds))*kindSeeds:
 		return drawKind(seed)
 	case seed >= CalendarSeeds:
@@ -35,6 +37,11 @@ func draw(seed uint64) *plan {
 	case seed >= HoldSeeds:
 		return drawHolds(seed)
 	}
+	return drawWorld(seed)
+}
+
+// drawWorld is the world of a seed that means nothing in particular.
+func drawWorld(seed uint64) *plan {
 	r := stream(seed, planStream)
 	p := &plan{seed: seed, sky: drawSky(r)}
 	p.machines = drawMachines(r)

@@ -43,8 +43,16 @@ var worldKinds = []worldKind{
 // drawKind is the world of a seed from KindSeeds on. A third have tables of production's size.
 func drawKind(seed uint64) *plan {
 	r := stream(seed, kindStream)
+	p := drawPlain(seed, r, 3+r.IntN(5))
+	worldKinds[min((seed-KindSeeds)/kindSeeds, uint64(len(worldKinds)-1))].draw(r, p)
+	p.endPlain(r)
+	return p
+}
+
+// drawPlain is a world of so many machines with plain traffic, so far without any trouble.
+func drawPlain(seed uint64, r *rand.Rand, machines int) *plan {
 	p := &plan{seed: seed, sky: outage, strict: true, sweepEvery: 5 * time.Second, length: time.Minute}
-	p.machines = make([]machinePlan, 3+r.IntN(5))
+	p.machines = make([]machinePlan, machines)
 	p.weather = weather{near: oneOf(r, 100*time.Microsecond, time.Millisecond), mean: oneOf(r, 50*time.Microsecond, time.Millisecond), far: calmDelay, inOrder: true}
 	p.gossip = drawGossip(r)
 	p.gossip.detect = 2500 * time.Millisecond
@@ -54,7 +62,11 @@ func drawKind(seed uint64) *plan {
 	p.limits = []rule{{Spec: drawPlainLimit(r)}}
 	d := demand{limits: []string{p.limits[0].Name}, name: "key", keys: oneOf(r, 20, 100), spread: "uniform", cost: 1, patience: 2 * time.Second}
 	p.demands = []demand{d}
-	worldKinds[min((seed-KindSeeds)/kindSeeds, uint64(len(worldKinds)-1))].draw(r, p)
+	return p
+}
+
+// endPlain sets what follows from the troubles of a plain world: clocks, and how much is asked for.
+func (p *plan) endPlain(r *rand.Rand) {
 	for i := range p.machines {
 		p.machines[i].clock.start = scenarioStart
 		if r.IntN(4) == 0 {
@@ -64,7 +76,6 @@ func drawKind(seed uint64) *plan {
 	p.demands[0].until = p.length
 	p.demands[0].rate = min(500, 20_000/p.length.Seconds())
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return int(a.at - b.at) })
-	return p
 }
 
 // drawPlainLimit draws a limit that is full again only after the world's end, or now and then.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -237,7 +238,7 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 // forgotten holds what was forgotten of a key against what may be.
 func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64, got limiter.Decision) {
 	s := it.account.spec
-	if it.doubt {
+	if it.doubt && !j.copiesHold(before) {
 		j.loss.Marked += over
 	} else {
 		allowed := c.allow(over, j.cold)
@@ -262,7 +263,7 @@ func (j *judge) forgetful(before *process, units int64) promise {
 	case j.world.plan.weather.loss > 0:
 		j.allowed.used[lossyCopy]++
 		return promises
-	case before == nil || !j.atOnce(before.machine):
+	case before == nil || !j.atOnce(before.machine) || j.copiesHold(before):
 		return lossless
 	case j.world.plan.strict:
 		return warned
@@ -286,6 +287,40 @@ func (j *judge) atOnce(m *machine) bool {
 	return slices.ContainsFunc(w.plan.faults, func(f fault) bool {
 		return f.at <= w.now && f.at > struck-settles && !graceful(f.kind) && (f.node != m.index || f.kind == cuts || f.kind == mends)
 	})
+}
+
+// copiesHold reports whether what before had decided must be known, though two may have failed at
+// once: there are two copies, and no more than one other machine has failed, with nothing else.
+// A mark is no excuse then.
+func (j *judge) copiesHold(before *process) bool {
+	w, g := j.world, &j.world.plan.gossip
+	if before == nil || w.plan.copies != ownership.TwoCopies || len(before.fading) == 0 {
+		return false
+	}
+	settles := g.detect + g.doubt + g.spread + g.settle + copiedWithin
+	struck := w.now // when before's machine has failed last
+	for _, f := range w.plan.faults {
+		if f.at <= w.now && f.node == before.machine.index && (f.kind == crashes || f.kind == freezes) {
+			struck = f.at
+		}
+	}
+	failed := map[int]bool{before.machine.index: true}
+	for _, f := range w.plan.faults {
+		switch {
+		case f.at > w.now || f.at <= struck-settles || f.kind == steps:
+		case f.kind == crashes || f.kind == freezes:
+			failed[f.node] = true
+		default:
+			return false
+		}
+	}
+	owners := 0
+	for _, m := range w.plan.machines {
+		if !m.agent {
+			owners++
+		}
+	}
+	return len(failed) <= 2 && owners > 2
 }
 
 // copiedWithin is how long it may take after a change of members until heirs have copies again.

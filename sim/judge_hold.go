@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"penstock/cluster"
 	"penstock/ring"
 )
 
@@ -120,7 +121,7 @@ func (j *judge) converged(last bool) bool {
 		case p == nil:
 		case first == nil:
 			first = p
-		case !slices.Equal(p.node.View().Members, first.node.View().Members):
+		case !slices.EqualFunc(p.node.View().Members, first.node.View().Members, sameMember):
 			return last && j.apart("%s and %s see different members: %v, and %v", first.machine.id, p.machine.id, first.node.View().Members, p.node.View().Members)
 		}
 	}
@@ -138,6 +139,13 @@ func (j *judge) converged(last bool) bool {
 		}
 	}
 	return true
+}
+
+// sameMember reports whether two nodes see one member. Agents, which are in no configuration, see no
+// zones.
+func sameMember(a, b cluster.Member) bool {
+	a.Zone, b.Zone = "", ""
+	return a == b
 }
 
 // apart breaks the promise that all agree in the end.

@@ -99,7 +99,9 @@ func (m *machine) boot() {
 			node.Membership().AgreeWithin(first)
 		} else {
 			ids := m.world.electorate(m)
-			node.Membership().Agree(cluster.Trust{})
+			node.Membership().Agree(cluster.Trust{
+				Copies: m.world.plan.copies, Zone: m.world.plan.machines[m.index].zone,
+			})
 			node.Membership().Elect(len(ids), ids, 0)
 		}
 	}
@@ -131,11 +133,12 @@ func (w *world) found() {
 	var members []ownership.Member
 	for i, m := range w.machines {
 		if mp := w.plan.machines[i]; !mp.later && !mp.agent {
-			members = append(members, ownership.Member{ID: m.id, Boot: ownership.Boot(w.plan.boot(i, 1))})
+			members = append(members, ownership.Member{ID: m.id, Boot: ownership.Boot(w.plan.boot(i, 1)), Zone: mp.zone})
 		}
 	}
 	if len(members) > 0 {
 		w.founded = ownership.First(members)
+		w.founded.Copies = w.plan.copies
 	}
 }
 

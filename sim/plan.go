@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -26,6 +27,8 @@ type plan struct {
 	demands  []demand      // and others at some rate; if traffic draws requests, these are none
 	length   time.Duration // from the first request to the last
 	faults   []fault       // by time
+
+	copies ownership.Copies // that the cluster is founded with
 
 	distances []distance // of machines that lie apart
 
@@ -49,6 +52,7 @@ type machinePlan struct {
 	clock clock
 	agent bool // it owns no keys
 	later bool // it is not there yet: it has to join
+	zone  string
 	disk  bool // its node starts with what the one before has written down
 }
 

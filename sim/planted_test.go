@@ -242,6 +242,9 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	for _, f := range slices.Concat(calendarFaults(), lateFaults()) {
 		catch(f, CalendarSeeds)
 	}
+	for _, f := range copyFaults() {
+		catch(f, CopySeeds)
+	}
 	t.Log("\n" + table.String())
 }
 

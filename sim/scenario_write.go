@@ -91,6 +91,7 @@ func (s *Scenario) writeMachines(b *strings.Builder) {
 	if len(disks) > 0 {
 		fmt.Fprintf(b, "disks: %s\nsave_every: %v\n", strings.Join(disks, " "), s.plan.saveEvery)
 	}
+	s.plan.writeCopies(b)
 	if len(clocks) > 0 {
 		b.WriteString("clocks:\n" + strings.Join(clocks, ""))
 	}

@@ -156,6 +156,8 @@ var scenarioFields = []field[Scenario]{
 		}
 		return err
 	}},
+	{"copies", (*draft).copies},
+	{"zones", (*draft).zones},
 	{"save_every", func(_ *draft, n ast.Node, s *Scenario) (err error) {
 		s.plan.saveEvery, err = duration(n, time.Millisecond, time.Hour)
 		return err

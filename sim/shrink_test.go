@@ -138,6 +138,9 @@ func TestDrawnWorldsCanBeWrittenDown(t *testing.T) {
 		if n >= 45 {
 			seed = DiskSeeds + n
 		}
+		if n >= 48 {
+			seed = CopySeeds + 2*n
+		}
 		p := draw(seed)
 		p.traffic, p.script = traffic{}, recorded(draw(seed))
 		s := p.scenario()

@@ -86,7 +86,28 @@ type Configuration struct {
 	// Failover is how long a silent member is waited for, as its founder has said; 0 stands for the
 	// constant of that name.
 	Failover time.Duration
+	// Copies says how many heirs keep a copy of each partition, as its founder has said.
+	Copies Copies
 }
+
+// Copies says how many heirs keep a copy of a partition.
+type Copies uint8
+
+// The zero value is what releases mean that say nothing.
+const (
+	OneCopy Copies = iota
+	NoCopies
+	TwoCopies
+)
+
+// MaxCopies is the most heirs that keep copies.
+const MaxCopies = 2
+
+// CopiesOf is a number of heirs, 0 to MaxCopies.
+func CopiesOf(heirs int) Copies { return [...]Copies{NoCopies, OneCopy, TwoCopies}[heirs] }
+
+// Heirs is their number.
+func (c Copies) Heirs() int { return [...]int{1, 0, 2}[c] }
 
 // Member returns the member of a boot.
 func (c *Configuration) Member(b Boot) (Member, bool) {

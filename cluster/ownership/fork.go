@@ -177,7 +177,7 @@ func (s *State) installChild(now Instant) {
 	child := &Configuration{
 		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
 		Previous: c.Epoch,
-		Failover: c.Failover,
+		Failover: c.Failover, Copies: c.Copies,
 	}
 	if s.p.keeps(ruleLineage) {
 		child.Epoch.Lineage = c.Epoch.Lineage.Child(s.me.Boot)

@@ -218,7 +218,7 @@ func (s *State) foundWith(now Instant, members []Member) {
 	if s.origin.elect.Stamp != 0 {
 		root = s.origin.elect.Stamp
 	}
-	c := &Configuration{Epoch: Epoch{Founded(root), 1}, Members: members, Failover: s.p.Failover}
+	c := &Configuration{Epoch: Epoch{Founded(root), 1}, Members: members, Failover: s.p.Failover, Copies: s.p.Copies}
 	c.Voters = chooseVoters(nil, members, func(Boot) bool { return true })
 	for _, m := range members {
 		s.send(m.Boot, Decided{c})

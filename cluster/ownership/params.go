@@ -18,6 +18,8 @@ type Params struct {
 	// Failover is what the cluster is founded with; 0 stands for the constant of that name. The
 	// configuration carries it, so that all members go by the same times.
 	Failover time.Duration
+	// Copies is what the cluster is founded with, and then in its configuration.
+	Copies Copies
 
 	Lease   time.Duration // how long a renewal is worth, on the clock of the member that sent it
 	Margin  time.Duration // by how much clocks may differ while a lease lasts

@@ -186,7 +186,7 @@ func (s *State) want(now Instant) *Configuration {
 	c := s.config
 	next := &Configuration{
 		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
-		Previous: c.Epoch, Rivals: s.rivalsLeft(now), Failover: c.Failover,
+		Previous: c.Epoch, Rivals: s.rivalsLeft(now), Failover: c.Failover, Copies: c.Copies,
 	}
 	for _, m := range c.Members {
 		if s.evictable(now, m.Boot) && len(c.Members) > 1 {

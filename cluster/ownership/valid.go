@@ -44,6 +44,8 @@ func (c *Configuration) checkSizes() error {
 		return fmt.Errorf("it has %d members; 1 to %d are accepted", len(c.Members), MaxMembers)
 	case c.Failover != 0 && (c.Failover < MinFailover || c.Failover > MaxFailover):
 		return fmt.Errorf("it has a failover of %v; %v to %v are accepted", c.Failover, MinFailover, MaxFailover)
+	case c.Copies > TwoCopies:
+		return fmt.Errorf("it has a code of copies of %d; 0 to %d are known", c.Copies, TwoCopies)
 	case len(c.Rivals) > MaxMembers:
 		return fmt.Errorf("it has %d rivals; at most %d are accepted", len(c.Rivals), MaxMembers)
 	case len(c.Voters) == 0 || len(c.Voters) > MaxVoters:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ type memberRow struct {
 	HTTP  string `json:"http"`
 	Boot  string `json:"boot"`
 	Self  bool   `json:"self"`
+
+	Zone string `json:"zone"` // empty if it names none
 
 	Version string `json:"version"` // empty if the node does not say
 	Failed  *int64 `json:"failed_ago_ms,omitempty"`
@@ -56,7 +59,7 @@ func (v *membersVerb) Run(sh shell) error {
 				Name: m.Name, State: m.State, Role: m.Role,
 				Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress,
 				Boot: fmt.Sprintf("%016x", m.Boot), Self: m.Self,
-				Limits: m.Limits, Version: m.Version, Failed: m.FailedAgoMs,
+				Limits: m.Limits, Version: m.Version, Zone: m.Zone, Failed: m.FailedAgoMs,
 			})
 		}
 		return nil
@@ -68,7 +71,11 @@ func (v *membersVerb) Run(sh shell) error {
 }
 
 func (l memberList) write(w io.Writer) error {
+	zones := slices.ContainsFunc(l.Members, func(m memberRow) bool { return m.Zone != "" })
 	rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER", "LIMITS", "VERSION"}}
+	if zones {
+		rows[0] = append(rows[0], "ZONE")
+	}
 	for _, m := range l.Members {
 		name := m.Name
 		if m.Self {
@@ -78,6 +85,9 @@ func (l memberList) write(w io.Writer) error {
 			rows,
 			[]string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits, m.Version},
 		)
+		if zones {
+			rows[len(rows)-1] = append(rows[len(rows)-1], m.Zone)
+		}
 	}
 	colourOf := func(row, column int) string {
 		if row == 0 || rows[0][column] != "STATE" {

@@ -33,6 +33,7 @@ var contractMetrics = []struct {
 	{"penstock_epoch", "gauge", nil},
 	{"penstock_partitions", "gauge", []string{"state"}},
 	{"penstock_unreplicated_partitions", "gauge", nil},
+	{"penstock_underreplicated_partitions", "gauge", nil},
 	{"penstock_replication_lag_seconds", "gauge", nil},
 	{"penstock_handovers_total", "counter", []string{"result"}},
 	{"penstock_failovers_total", "counter", []string{"cause"}},

@@ -171,7 +171,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		return err
 	}
 	if r.member.Role == cluster.RoleMember && !d.gossip.off() {
-		r.node.Membership().Agree(cluster.Trust{Failover: s.Failover, DoubtRefused: !s.TrustRefused})
+		r.node.Membership().Agree(s.trust())
 	}
 	if s.DataDir != "" {
 		if r.data, err = openDataDir(s.DataDir, r.log); err != nil {

@@ -22,11 +22,14 @@ func (r *running) refusals() (n refusals) {
 }
 
 // watchLost says when a majority of the voters is lost, and when it is back, until the node leaves.
+// Once it warns of flags that its cluster does not go by.
 func (r *running) watchLost() {
+	told := false
 	for lost := ""; ; sleep(r.leaving, refusedEvery) {
 		if r.leaving.Err() != nil {
 			return
 		}
+		told = told || r.tellFounders()
 		switch now := r.node.Membership().LostText(); {
 		case now != "" && lost == "":
 			r.log.Error("a majority is lost; on_partition decides", "help", now)

@@ -25,6 +25,8 @@ type settings struct {
 
 	Expect       int           `placeholder:"N" help:"How many members found a new cluster together: a majority of them has to be there. Needed where --join has names of all nodes. Default: as many as --join leads to, and this one."`
 	Failover     time.Duration `default:"1s" help:"How long a silent owner is waited for, 300ms to 1m. What the first members say holds for the whole cluster. Below 1s up to 200 members, on machines that do not throttle."`
+	Copies       *int          `default:"1" placeholder:"N" help:"How many heirs keep a copy of each partition, 0 to 2: so many nodes can die at once besides its owner, and no counter is lost. What the first members say holds for the whole cluster."`
+	Zone         *string       `placeholder:"NAME" help:"Where this node is: a rack, or a zone of a cloud. Copies are kept in another zone where there is one."`
 	TrustRefused bool          `default:"true" negatable:"" help:"A refused connection means that the process is gone, and its heirs go on at once. With =false its right to decide is waited for: for networks in which something else refuses."`
 
 	Gossip string `group:"doors" default:"127.0.0.1:7946" help:"Membership, TCP and UDP."`
@@ -222,6 +224,14 @@ func (s *settings) checkMembership(d doors) error {
 	}
 	if s.Failover != 0 && (s.Failover < cluster.LeastFailover || s.Failover > cluster.MostFailover) {
 		return fmt.Errorf("--failover %v: give %v to %v", s.Failover, cluster.LeastFailover, cluster.MostFailover)
+	}
+	if s.Copies != nil && (*s.Copies < 0 || *s.Copies > cluster.MostCopies) {
+		return fmt.Errorf("--copies %d: give how many heirs keep a copy of each partition, 0 to %d", *s.Copies, cluster.MostCopies)
+	}
+	if s.Zone != nil {
+		if err := cluster.CheckZone(*s.Zone); err != nil {
+			return fmt.Errorf("--zone %w; without the flag the node is in no zone", err)
+		}
 	}
 	if d.gossip.off() && s.Role == "agent" {
 		return errors.New("--role agent needs --gossip and --peer: alone it would own nothing and reach nobody")

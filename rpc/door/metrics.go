@@ -357,7 +357,8 @@ func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 }
 
 var partitionsDesc = prometheus.NewDesc("penstock_partitions",
-	"Partitions that this node decides for (held), or is handing to another node (giving).", []string{"state"}, nil)
+	"Partitions that this node decides for (held), is handing to another node (giving), or has a whole copy of for another node (copy).",
+	[]string{"state"}, nil)
 
 func (c *nodeCollector) collectCopies(to chan<- prometheus.Metric) {
 	copies := c.node.Copies()
@@ -367,8 +368,15 @@ func (c *nodeCollector) collectCopies(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(
 		partitionsDesc, prometheus.GaugeValue, float64(copies.Giving), "giving",
 	)
-	to <- prometheus.MustNewConstMetric(desc("unreplicated_partitions", "Partitions held here of which no other node has a whole copy: a crash forgets their counters."),
+	to <- prometheus.MustNewConstMetric(
+		partitionsDesc, prometheus.GaugeValue, float64(copies.Kept), "copy",
+	)
+	to <- prometheus.MustNewConstMetric(desc("unreplicated_partitions", "Partitions held here of which no other node that answers has a whole copy: a crash forgets their counters."),
 		prometheus.GaugeValue, float64(copies.Unreplicated))
+	to <- prometheus.MustNewConstMetric(
+		desc("underreplicated_partitions",
+			"Partitions held here of which fewer nodes have a whole copy than --copies asks for, or than there are others."),
+		prometheus.GaugeValue, float64(copies.Short))
 	to <- prometheus.MustNewConstMetric(desc("replication_lag_seconds", "Age of the oldest change that a copy does not have yet; 0 if none waits."),
 		prometheus.GaugeValue, copies.Lag.Seconds())
 }

@@ -16,7 +16,7 @@ import (
 const (
 	epochLineage, epochNumber = 1, 2
 
-	configEpoch, configPrevious, configMembers, configVoters, configRivals, configFailover = 1, 2, 3, 4, 5, 6
+	configEpoch, configPrevious, configMembers, configVoters, configRivals, configFailover, configCopies = 1, 2, 3, 4, 5, 6, 7
 
 	memberID, memberBoot, memberRole, memberZone = 1, 2, 3, 4
 )
@@ -50,6 +50,7 @@ func appendConfig(b []byte, c *ownership.Configuration) []byte {
 		b = appendMember(b, configRivals, &c.Rivals[i])
 	}
 	b = wire.AppendUint(b, configFailover, uint64(c.Failover.Milliseconds()))
+	b = wire.AppendUint(b, configCopies, uint64(c.Copies))
 	return endMessage(b, begin)
 }
 
@@ -118,6 +119,8 @@ func readConfig(b []byte) (*ownership.Configuration, error) {
 			c.Rivals, err = readMembers(c.Rivals, f.Bytes)
 		case configFailover:
 			c.Failover = time.Duration(min(f.Value, 1<<32)) * time.Millisecond
+		case configCopies:
+			c.Copies = ownership.Copies(min(f.Value, 1<<8-1))
 		}
 	}
 	if err = errors.Join(err, f.Err); err == nil {

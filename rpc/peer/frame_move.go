@@ -82,7 +82,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendEpoch(b, moveEpoch, m.Epoch)
 	b = appendPartitions(b, moveLacking, m.Lack.Of)
 	b = wire.AppendUint(b, moveLackAge, uint64(max(0, m.Lack.Age)))
-	return appendPartitions(b, moveWhole, m.Whole)
+	return appendMarks(appendPartitions(b, moveWhole, m.Whole), m)
 }
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
@@ -302,6 +302,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			if h, err = r.readHoldCopy(f.Bytes); h.Limit != nil {
 				m.Holds = append(m.Holds, h)
 			}
+		default:
+			err = readMark(m, f.Num, &f)
 		}
 	}
 	return m, errors.Join(err, f.Err)

@@ -172,6 +172,12 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		Age:   time.Duration(rapid.Int64Min(0).Draw(t, "age")),
 		Whole: drawPartitions(t, "whole"),
 		Lack:  cluster.Lack{Of: drawPartitions(t, "lacking"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "lack age"))},
+		Pass:  rapid.Uint64().Draw(t, "pass"), Complete: rapid.Bool().Draw(t, "complete"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "known") {
+		m.Known = append(m.Known, cluster.Known{
+			Of: rapid.Uint64().Draw(t, "of boot"), Pass: rapid.Uint64().Draw(t, "until"), Whole: drawPartitions(t, "known whole"),
+		})
 	}
 	if rapid.Bool().Draw(t, "epoch?") {
 		m.Epoch = drawEpoch(t)
@@ -334,6 +340,11 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			!samePartitions(m.Whole, w.Whole) || !samePartitions(m.Lacking, w.Lack.Of) || m.LackAgeNs != int64(w.Lack.Age) ||
 			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
+		}
+		if m.Pass != w.Pass || m.Complete != w.Complete || !slices.EqualFunc(m.Known, w.Known, func(a *peerv1.Known, b cluster.Known) bool {
+			return a.Of == b.Of && a.Pass == b.Pass && samePartitions(a.Whole, b.Whole)
+		}) {
+			t.Fatalf("generated code reads the marks of the move %v, want %+v", m, w)
 		}
 		for i, e := range m.Entries {
 			if string(e.Key) != w.Entries[i].Key || string(e.State) != string(w.Entries[i].State) || e.AgeNs != int64(w.Entries[i].Age) || string(frame.Limits[e.Limit].Name) != w.Entries[i].Limit.Name {

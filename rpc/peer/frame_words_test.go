@@ -166,6 +166,7 @@ func drawConfig(t *rapid.T) *ownership.Configuration {
 	if rapid.Bool().Draw(t, "failover") {
 		c.Failover = time.Duration(rapid.Int64Range(300, 60_000).Draw(t, "ms")) * time.Millisecond
 	}
+	c.Copies = ownership.Copies(rapid.IntRange(0, int(ownership.TwoCopies)).Draw(t, "copies"))
 	return c
 }
 
@@ -327,6 +328,7 @@ func TestBrokenWordsAreRefused(t *testing.T) {
 		{"many members", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members = many(ownership.MaxMembers + 1) })), "more than 2048 members"},
 		{"many rivals", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Rivals = many(ownership.MaxMembers + 1) })), "more than 2048 members"},
 		{"no failover", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Failover = 299 })), "a failover of 299ms"},
+		{"copies", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Copies = 3 })), "code of copies of 3"},
 		{"bad rival", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Rivals = []*peerv1.Member{{}} })), "rivals[0] has an id of 0 bytes"},
 		{"unsorted", theirWords(theirConfig(func(c *peerv1.Configuration) { slices.Reverse(c.Members) })), `members[1] is "a" after "b"`},
 		{"one boot", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[1].Boot, c.Voters = 1, c.Voters[:1] })), "two members have the boot 1"},

@@ -2232,7 +2232,9 @@ type Member struct {
 	// Version of its program. Empty if its release does not say.
 	Version string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
 	// Of one that has failed: how long ago the asked node noticed it.
-	FailedAgoMs   *int64 `protobuf:"varint,11,opt,name=failed_ago_ms,json=failedAgoMs,proto3,oneof" json:"failed_ago_ms,omitempty"`
+	FailedAgoMs *int64 `protobuf:"varint,11,opt,name=failed_ago_ms,json=failedAgoMs,proto3,oneof" json:"failed_ago_ms,omitempty"`
+	// Where it is, as it was started; empty if it names no zone.
+	Zone          string `protobuf:"bytes,12,opt,name=zone,proto3" json:"zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2342,6 +2344,13 @@ func (x *Member) GetFailedAgoMs() int64 {
 		return *x.FailedAgoMs
 	}
 	return 0
+}
+
+func (x *Member) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
 }
 
 // MembersResponse is the asked node's view of the cluster.
@@ -4493,7 +4502,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06holder\x18\x03 \x01(\tR\x06holder\"C\n" +
 	"\x0eExtendResponse\x121\n" +
 	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"\x10\n" +
-	"\x0eMembersRequest\"\xc4\x02\n" +
+	"\x0eMembersRequest\"\xd8\x02\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
@@ -4506,7 +4515,8 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06limits\x18\t \x01(\tR\x06limits\x12\x18\n" +
 	"\aversion\x18\n" +
 	" \x01(\tR\aversion\x12'\n" +
-	"\rfailed_ago_ms\x18\v \x01(\x03H\x00R\vfailedAgoMs\x88\x01\x01B\x10\n" +
+	"\rfailed_ago_ms\x18\v \x01(\x03H\x00R\vfailedAgoMs\x88\x01\x01\x12\x12\n" +
+	"\x04zone\x18\f \x01(\tR\x04zoneB\x10\n" +
 	"\x0e_failed_ago_ms\"\x83\x01\n" +
 	"\x0fMembersResponse\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.penstock.v1.MemberR\amembers\x12\x12\n" +

@@ -420,7 +420,13 @@ type Move struct {
 	Lacking   []uint32 `protobuf:"varint,21,rep,packed,name=lacking,proto3" json:"lacking,omitempty"`
 	LackAgeNs int64    `protobuf:"varint,22,opt,name=lack_age_ns,json=lackAgeNs,proto3" json:"lack_age_ns,omitempty"`
 	// Partitions of begin, now or before, or of lent, of which the receiver has a whole copy with this message.
-	Whole         []uint32 `protobuf:"varint,23,rep,packed,name=whole,proto3" json:"whole,omitempty"`
+	Whole []uint32 `protobuf:"varint,23,rep,packed,name=whole,proto3" json:"whole,omitempty"`
+	// Of copies: how often the sender had passed over its table to find what has changed. The copies were found in that pass, or before.
+	Pass uint64 `protobuf:"varint,24,opt,name=pass,proto3" json:"pass,omitempty"`
+	// With this message the receiver has got all that is copied to it and was found until that pass.
+	Complete bool `protobuf:"varint,25,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Of a claim: the whole copies that the sender has.
+	Known         []*Known `protobuf:"bytes,26,rep,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -595,6 +601,90 @@ func (x *Move) GetWhole() []uint32 {
 	return nil
 }
 
+func (x *Move) GetPass() uint64 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *Move) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *Move) GetKnown() []*Known {
+	if x != nil {
+		return x.Known
+	}
+	return nil
+}
+
+// Known says what a claimer has of partitions that another boot held. A member that knows no more of them need not lend its copies.
+type Known struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Of    uint64                 `protobuf:"fixed64,1,opt,name=of,proto3" json:"of,omitempty"`
+	// Until which pass of that boot the copies have all.
+	Pass uint64 `protobuf:"varint,2,opt,name=pass,proto3" json:"pass,omitempty"`
+	// Partitions.
+	Whole         []uint32 `protobuf:"varint,3,rep,packed,name=whole,proto3" json:"whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Known) Reset() {
+	*x = Known{}
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Known) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Known) ProtoMessage() {}
+
+func (x *Known) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Known.ProtoReflect.Descriptor instead.
+func (*Known) Descriptor() ([]byte, []int) {
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Known) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *Known) GetPass() uint64 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *Known) GetWhole() []uint32 {
+	if x != nil {
+		return x.Whole
+	}
+	return nil
+}
+
 // Words are what one boot says to another about ownership.
 type Words struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -614,7 +704,7 @@ type Words struct {
 
 func (x *Words) Reset() {
 	*x = Words{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +716,7 @@ func (x *Words) String() string {
 func (*Words) ProtoMessage() {}
 
 func (x *Words) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +729,7 @@ func (x *Words) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Words.ProtoReflect.Descriptor instead.
 func (*Words) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Words) GetFrom() uint64 {
@@ -724,7 +814,7 @@ type Said struct {
 
 func (x *Said) Reset() {
 	*x = Said{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +826,7 @@ func (x *Said) String() string {
 func (*Said) ProtoMessage() {}
 
 func (x *Said) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +839,7 @@ func (x *Said) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Said.ProtoReflect.Descriptor instead.
 func (*Said) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Said) GetKind() uint32 {
@@ -883,7 +973,7 @@ type Epoch struct {
 
 func (x *Epoch) Reset() {
 	*x = Epoch{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +985,7 @@ func (x *Epoch) String() string {
 func (*Epoch) ProtoMessage() {}
 
 func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +998,7 @@ func (x *Epoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
 func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Epoch) GetLineage() []byte {
@@ -937,14 +1027,16 @@ type Configuration struct {
 	Voters []uint64  `protobuf:"fixed64,4,rep,packed,name=voters,proto3" json:"voters,omitempty"`
 	Rivals []*Member `protobuf:"bytes,5,rep,name=rivals,proto3" json:"rivals,omitempty"`
 	// How long a silent member is waited for, in milliseconds, 300 to 60000; 0 is a second.
-	Failover      uint64 `protobuf:"varint,6,opt,name=failover,proto3" json:"failover,omitempty"`
+	Failover uint64 `protobuf:"varint,6,opt,name=failover,proto3" json:"failover,omitempty"`
+	// How many heirs keep a copy of each partition: 0 stands for one, 1 for none, 2 for two.
+	Copies        uint32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Configuration) Reset() {
 	*x = Configuration{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1048,7 @@ func (x *Configuration) String() string {
 func (*Configuration) ProtoMessage() {}
 
 func (x *Configuration) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1061,7 @@ func (x *Configuration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configuration.ProtoReflect.Descriptor instead.
 func (*Configuration) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Configuration) GetEpoch() *Epoch {
@@ -1014,6 +1106,13 @@ func (x *Configuration) GetFailover() uint64 {
 	return 0
 }
 
+func (x *Configuration) GetCopies() uint32 {
+	if x != nil {
+		return x.Copies
+	}
+	return 0
+}
+
 // Member is one boot in a configuration.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1030,7 +1129,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1141,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1154,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Member) GetId() []byte {
@@ -1103,7 +1202,7 @@ type PartAnswer struct {
 
 func (x *PartAnswer) Reset() {
 	*x = PartAnswer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1214,7 @@ func (x *PartAnswer) String() string {
 func (*PartAnswer) ProtoMessage() {}
 
 func (x *PartAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1227,7 @@ func (x *PartAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartAnswer.ProtoReflect.Descriptor instead.
 func (*PartAnswer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PartAnswer) GetPartition() uint32 {
@@ -1198,7 +1297,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1309,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1322,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Hold) GetLimit() uint32 {
@@ -1312,7 +1411,7 @@ type Charge struct {
 
 func (x *Charge) Reset() {
 	*x = Charge{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1423,7 @@ func (x *Charge) String() string {
 func (*Charge) ProtoMessage() {}
 
 func (x *Charge) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1436,7 @@ func (x *Charge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Charge.ProtoReflect.Descriptor instead.
 func (*Charge) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Charge) GetLimit() uint32 {
@@ -1384,7 +1483,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1495,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1508,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Entry) GetLimit() uint32 {
@@ -1454,7 +1553,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1565,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1578,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Memory) GetOrigin() uint64 {
@@ -1544,7 +1643,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1655,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1668,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Item) GetLimit() uint32 {
@@ -1660,7 +1759,7 @@ type HoldTerms struct {
 
 func (x *HoldTerms) Reset() {
 	*x = HoldTerms{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1771,7 @@ func (x *HoldTerms) String() string {
 func (*HoldTerms) ProtoMessage() {}
 
 func (x *HoldTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1784,7 @@ func (x *HoldTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldTerms.ProtoReflect.Descriptor instead.
 func (*HoldTerms) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HoldTerms) GetOrigin() uint64 {
@@ -1733,7 +1832,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1844,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1857,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reply) GetAnswers() []*Answer {
@@ -1796,7 +1895,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1907,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1920,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Answer) GetTag() uint64 {
@@ -1909,7 +2008,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2020,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2033,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Owner) GetId() []byte {
@@ -1986,7 +2085,7 @@ type MoveAnswer struct {
 
 func (x *MoveAnswer) Reset() {
 	*x = MoveAnswer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2097,7 @@ func (x *MoveAnswer) String() string {
 func (*MoveAnswer) ProtoMessage() {}
 
 func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2110,7 @@ func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveAnswer.ProtoReflect.Descriptor instead.
 func (*MoveAnswer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MoveAnswer) GetTerm() uint64 {
@@ -2091,7 +2190,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2202,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2215,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Outcome) GetStatus() uint32 {
@@ -2261,7 +2360,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04from\x18\t \x01(\x06R\x04from\x12\x16\n" +
 	"\x06forget\x18\n" +
 	" \x03(\x06R\x06forget\x12-\n" +
-	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xd1\x04\n" +
+	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xb0\x05\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2283,7 +2382,14 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x14 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x12\x18\n" +
 	"\alacking\x18\x15 \x03(\rR\alacking\x12\x1e\n" +
 	"\vlack_age_ns\x18\x16 \x01(\x03R\tlackAgeNs\x12\x14\n" +
-	"\x05whole\x18\x17 \x03(\rR\x05wholeJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"\x95\x01\n" +
+	"\x05whole\x18\x17 \x03(\rR\x05whole\x12\x12\n" +
+	"\x04pass\x18\x18 \x01(\x04R\x04pass\x12\x1a\n" +
+	"\bcomplete\x18\x19 \x01(\bR\bcomplete\x12-\n" +
+	"\x05known\x18\x1a \x03(\v2\x17.penstock.peer.v1.KnownR\x05knownJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
+	"\x05Known\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\x06R\x02of\x12\x12\n" +
+	"\x04pass\x18\x02 \x01(\x04R\x04pass\x12\x14\n" +
+	"\x05whole\x18\x03 \x03(\rR\x05whole\"\x95\x01\n" +
 	"\x05Words\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2314,14 +2420,15 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05inner\x18\x11 \x01(\v2\x16.penstock.peer.v1.SaidR\x05inner\"9\n" +
 	"\x05Epoch\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\fR\alineage\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x04R\x06number\"\x8d\x02\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\xa5\x02\n" +
 	"\rConfiguration\x12-\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x123\n" +
 	"\bprevious\x18\x02 \x01(\v2\x17.penstock.peer.v1.EpochR\bprevious\x122\n" +
 	"\amembers\x18\x03 \x03(\v2\x18.penstock.peer.v1.MemberR\amembers\x12\x16\n" +
 	"\x06voters\x18\x04 \x03(\x06R\x06voters\x120\n" +
 	"\x06rivals\x18\x05 \x03(\v2\x18.penstock.peer.v1.MemberR\x06rivals\x12\x1a\n" +
-	"\bfailover\x18\x06 \x01(\x04R\bfailover\"T\n" +
+	"\bfailover\x18\x06 \x01(\x04R\bfailover\x12\x16\n" +
+	"\x06copies\x18\a \x01(\rR\x06copies\"T\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x12\n" +
@@ -2445,67 +2552,69 @@ func file_penstock_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_penstock_peer_v1_peer_proto_rawDescData
 }
 
-var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_penstock_peer_v1_peer_proto_goTypes = []any{
 	(*Frame)(nil),         // 0: penstock.peer.v1.Frame
 	(*Limit)(nil),         // 1: penstock.peer.v1.Limit
 	(*Ask)(nil),           // 2: penstock.peer.v1.Ask
 	(*Move)(nil),          // 3: penstock.peer.v1.Move
-	(*Words)(nil),         // 4: penstock.peer.v1.Words
-	(*Said)(nil),          // 5: penstock.peer.v1.Said
-	(*Epoch)(nil),         // 6: penstock.peer.v1.Epoch
-	(*Configuration)(nil), // 7: penstock.peer.v1.Configuration
-	(*Member)(nil),        // 8: penstock.peer.v1.Member
-	(*PartAnswer)(nil),    // 9: penstock.peer.v1.PartAnswer
-	(*Hold)(nil),          // 10: penstock.peer.v1.Hold
-	(*Charge)(nil),        // 11: penstock.peer.v1.Charge
-	(*Entry)(nil),         // 12: penstock.peer.v1.Entry
-	(*Memory)(nil),        // 13: penstock.peer.v1.Memory
-	(*Item)(nil),          // 14: penstock.peer.v1.Item
-	(*HoldTerms)(nil),     // 15: penstock.peer.v1.HoldTerms
-	(*Reply)(nil),         // 16: penstock.peer.v1.Reply
-	(*Answer)(nil),        // 17: penstock.peer.v1.Answer
-	(*Owner)(nil),         // 18: penstock.peer.v1.Owner
-	(*MoveAnswer)(nil),    // 19: penstock.peer.v1.MoveAnswer
-	(*Outcome)(nil),       // 20: penstock.peer.v1.Outcome
+	(*Known)(nil),         // 4: penstock.peer.v1.Known
+	(*Words)(nil),         // 5: penstock.peer.v1.Words
+	(*Said)(nil),          // 6: penstock.peer.v1.Said
+	(*Epoch)(nil),         // 7: penstock.peer.v1.Epoch
+	(*Configuration)(nil), // 8: penstock.peer.v1.Configuration
+	(*Member)(nil),        // 9: penstock.peer.v1.Member
+	(*PartAnswer)(nil),    // 10: penstock.peer.v1.PartAnswer
+	(*Hold)(nil),          // 11: penstock.peer.v1.Hold
+	(*Charge)(nil),        // 12: penstock.peer.v1.Charge
+	(*Entry)(nil),         // 13: penstock.peer.v1.Entry
+	(*Memory)(nil),        // 14: penstock.peer.v1.Memory
+	(*Item)(nil),          // 15: penstock.peer.v1.Item
+	(*HoldTerms)(nil),     // 16: penstock.peer.v1.HoldTerms
+	(*Reply)(nil),         // 17: penstock.peer.v1.Reply
+	(*Answer)(nil),        // 18: penstock.peer.v1.Answer
+	(*Owner)(nil),         // 19: penstock.peer.v1.Owner
+	(*MoveAnswer)(nil),    // 20: penstock.peer.v1.MoveAnswer
+	(*Outcome)(nil),       // 21: penstock.peer.v1.Outcome
 }
 var file_penstock_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: penstock.peer.v1.Frame.limits:type_name -> penstock.peer.v1.Limit
 	2,  // 1: penstock.peer.v1.Frame.asks:type_name -> penstock.peer.v1.Ask
-	14, // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
+	15, // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
 	3,  // 3: penstock.peer.v1.Ask.move:type_name -> penstock.peer.v1.Move
-	4,  // 4: penstock.peer.v1.Ask.words:type_name -> penstock.peer.v1.Words
-	12, // 5: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
-	13, // 6: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
-	11, // 7: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
-	10, // 8: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
-	6,  // 9: penstock.peer.v1.Move.epoch:type_name -> penstock.peer.v1.Epoch
-	5,  // 10: penstock.peer.v1.Words.said:type_name -> penstock.peer.v1.Said
-	6,  // 11: penstock.peer.v1.Said.epoch:type_name -> penstock.peer.v1.Epoch
-	7,  // 12: penstock.peer.v1.Said.config:type_name -> penstock.peer.v1.Configuration
-	8,  // 13: penstock.peer.v1.Said.member:type_name -> penstock.peer.v1.Member
-	9,  // 14: penstock.peer.v1.Said.parts:type_name -> penstock.peer.v1.PartAnswer
-	5,  // 15: penstock.peer.v1.Said.inner:type_name -> penstock.peer.v1.Said
-	6,  // 16: penstock.peer.v1.Configuration.epoch:type_name -> penstock.peer.v1.Epoch
-	6,  // 17: penstock.peer.v1.Configuration.previous:type_name -> penstock.peer.v1.Epoch
-	8,  // 18: penstock.peer.v1.Configuration.members:type_name -> penstock.peer.v1.Member
-	8,  // 19: penstock.peer.v1.Configuration.rivals:type_name -> penstock.peer.v1.Member
-	20, // 20: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
-	15, // 21: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
-	17, // 22: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
-	20, // 23: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
-	19, // 24: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
-	18, // 25: penstock.peer.v1.Answer.owners:type_name -> penstock.peer.v1.Owner
-	4,  // 26: penstock.peer.v1.Answer.words:type_name -> penstock.peer.v1.Words
-	6,  // 27: penstock.peer.v1.Answer.epoch:type_name -> penstock.peer.v1.Epoch
-	6,  // 28: penstock.peer.v1.MoveAnswer.epoch:type_name -> penstock.peer.v1.Epoch
-	0,  // 29: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
-	16, // 30: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
-	30, // [30:31] is the sub-list for method output_type
-	29, // [29:30] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	5,  // 4: penstock.peer.v1.Ask.words:type_name -> penstock.peer.v1.Words
+	13, // 5: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
+	14, // 6: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
+	12, // 7: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
+	11, // 8: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
+	7,  // 9: penstock.peer.v1.Move.epoch:type_name -> penstock.peer.v1.Epoch
+	4,  // 10: penstock.peer.v1.Move.known:type_name -> penstock.peer.v1.Known
+	6,  // 11: penstock.peer.v1.Words.said:type_name -> penstock.peer.v1.Said
+	7,  // 12: penstock.peer.v1.Said.epoch:type_name -> penstock.peer.v1.Epoch
+	8,  // 13: penstock.peer.v1.Said.config:type_name -> penstock.peer.v1.Configuration
+	9,  // 14: penstock.peer.v1.Said.member:type_name -> penstock.peer.v1.Member
+	10, // 15: penstock.peer.v1.Said.parts:type_name -> penstock.peer.v1.PartAnswer
+	6,  // 16: penstock.peer.v1.Said.inner:type_name -> penstock.peer.v1.Said
+	7,  // 17: penstock.peer.v1.Configuration.epoch:type_name -> penstock.peer.v1.Epoch
+	7,  // 18: penstock.peer.v1.Configuration.previous:type_name -> penstock.peer.v1.Epoch
+	9,  // 19: penstock.peer.v1.Configuration.members:type_name -> penstock.peer.v1.Member
+	9,  // 20: penstock.peer.v1.Configuration.rivals:type_name -> penstock.peer.v1.Member
+	21, // 21: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
+	16, // 22: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
+	18, // 23: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
+	21, // 24: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
+	20, // 25: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
+	19, // 26: penstock.peer.v1.Answer.owners:type_name -> penstock.peer.v1.Owner
+	5,  // 27: penstock.peer.v1.Answer.words:type_name -> penstock.peer.v1.Words
+	7,  // 28: penstock.peer.v1.Answer.epoch:type_name -> penstock.peer.v1.Epoch
+	7,  // 29: penstock.peer.v1.MoveAnswer.epoch:type_name -> penstock.peer.v1.Epoch
+	0,  // 30: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
+	17, // 31: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
+	31, // [31:32] is the sub-list for method output_type
+	30, // [30:31] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_penstock_peer_v1_peer_proto_init() }
@@ -2519,7 +2628,7 @@ func file_penstock_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_peer_v1_peer_proto_rawDesc), len(file_penstock_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,272 @@
+package cluster
+
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// Which members keep copies of a partition. The configuration says how many heirs do (--copies):
+//
+//   - of what this node owns, they are the members that own it next, in their order: the owner of the partition in the
+//     ring without this node, and the owner in the ring without these two;
+//   - a member that does not answer is passed over, and so is one of the same zone, as long as there are others. Then
+//     the member that owns the partition next has no copy, and fetches it when it claims the partition;
+//   - of what another member owns, that one comes first: it is to be given the partition.
+
+// heirs is how many members keep a copy of each partition.
+func (n *Node) heirs() int {
+	if r := n.agreed.roll.Load(); r != nil && r.config != nil {
+		return r.config.Copies.Heirs()
+	}
+	return 1
+}
+
+// slot is where a copy of a partition goes.
+type slot struct {
+	to     *peer
+	copied copyState
+}
+
+// slotOf is where p stands among the members that get copies of a partition, nil if it is none of
+// them. Only a holder keeps a second copy up to date.
+func (pt *part) slotOf(p *peer, held bool) *slot {
+	switch {
+	case pt.to == p:
+		return &pt.slot
+	case held && pt.second.to == p:
+		return &pt.second
+	}
+	return nil
+}
+
+// wholeAt reports whether a member that answers has a whole copy.
+func (s *slot) wholeAt() bool { return s.to != nil && s.copied == copyWhole && !s.to.silent }
+
+// targets are the members that get copies of p, which this node holds. The first one is given the
+// partition if it is another one's.
+func (n *Node) targets(r *route, p int) (first, second *peer) {
+	heirs := n.heirs()
+	first = r.copyTarget(p, heirs)
+	if first == nil || heirs < 2 {
+		return first, nil
+	}
+	return first, r.keeper(p, first)
+}
+
+// copyTarget is the first member that gets copies of p, which this node holds; nil if nobody could.
+// Who leaves has no time to wait until the View says, too, that an owner is gone, or leaves as well.
+func (r *route) copyTarget(p, heirs int) *peer {
+	if r.Ring == nil {
+		return nil
+	}
+	if to := r.owner(p); to != r.Self {
+		if r.Me().State != StateLeaving || !r.peers[to].silent && !r.peers[to].quits {
+			return r.peers[to]
+		}
+		if to = r.heir(p); to < 0 || to == r.Self {
+			return nil
+		}
+		return r.peers[to]
+	}
+	if heirs == 0 {
+		return nil
+	}
+	return r.keeper(p, nil)
+}
+
+// keeper is the member that should keep a copy of p, beside another one if that is not nil; nil if
+// there is none. Of those that answer, another zone comes first, and then who owns p next.
+func (r *route) keeper(p int, beside *peer) *peer {
+	next := [2]int{r.heir(p), -1}
+	if beside != nil {
+		next[1] = r.secondHeir(p)
+	}
+	suits := func(i int) bool { return i >= 0 && i != r.Self && r.peers[i] != beside }
+	for _, i := range next {
+		if suits(i) && !r.peers[i].silent && !r.near(i, beside) {
+			return r.peers[i]
+		}
+	}
+	best, least := -1, uint64(0)
+	for i := range r.Members {
+		if m := &r.Members[i]; !suits(i) || m.Role != RoleMember || m.State != StateActive {
+			continue
+		}
+		if cost := r.costOf(p, i, next, beside); best < 0 || cost < least {
+			best, least = i, cost
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return r.peers[best]
+}
+
+// costOf is the less, the better member i would keep a copy of p.
+func (r *route) costOf(p, i int, next [2]int, beside *peer) (cost uint64) {
+	switch me := r.Me().Zone; {
+	case i == next[0]:
+	case i == next[1]:
+		cost = 1
+	case me == "": // the members after the heir, in the order of their names
+		cost = 2 + uint64((i-next[0]+len(r.Members))%len(r.Members))
+	default: // another order for each partition, so that all members of a zone get as many
+		var b [2]byte
+		b[0], b[1] = byte(p), byte(p>>8)
+		cost = 2 + (xxhash.Sum64(append(b[:], r.Members[i].ID...)) >> 3)
+	}
+	if r.near(i, beside) {
+		cost |= 1 << 62
+	}
+	if r.peers[i].silent {
+		cost |= 1 << 63
+	}
+	return cost
+}
+
+// near reports whether what happens to the zone of this node, or of the one beside, may happen to
+// member i as well. A node that names no zone does not mind.
+func (r *route) near(i int, beside *peer) bool {
+	me, zone := r.Me().Zone, r.Members[i].Zone
+	return me != "" && (zone == "" || zone == me || beside != nil && zone == beside.member.Load().Zone)
+}
+
+// keeps reports whether this node is one of the members that keep a copy of p for its owner.
+func (r *route) keeps(p, heirs int) bool {
+	return heirs > 0 && r.heir(p) == r.Self || heirs > 1 && r.secondHeir(p) == r.Self
+}
+
+// aimLocked has two members get the copies of p from now on, or one, or none. One that has got them
+// before goes on. If no other has a whole copy, one that had keeps it, and gets what changes, until
+// another has.
+func (n *Node) aimLocked(p int, first, second *peer) {
+	pt := &n.parts[p]
+	before := [2]slot{pt.slot, pt.second}
+	pt.slot, pt.second = slot{to: first}, slot{to: second}
+	for _, s := range before {
+		if now := pt.slotOf(s.to, true); s.to != nil && now != nil {
+			now.copied = s.copied
+		}
+	}
+	whole := first != nil && pt.copied == copyWhole || second != nil && pt.second.copied == copyWhole
+	for _, s := range before {
+		switch {
+		case s.to == nil || pt.slotOf(s.to, true) != nil:
+		case s.copied == copyWhole && first != nil && !whole && pt.former == nil:
+			pt.former = s.to
+		default:
+			n.endLocked(s.to, uint16(p))
+		}
+	}
+	switch {
+	case pt.former == nil:
+	case pt.slotOf(pt.former, true) != nil:
+		pt.former = nil
+	case first == nil: // nobody is left to keep a copy
+		n.endLocked(pt.former, uint16(p))
+		pt.former = nil
+	}
+}
+
+// beginCopiesLocked has copies of p be made, which this node has just begun to hold.
+func (n *Node) beginCopiesLocked(r *route, p int) {
+	pt := &n.parts[p]
+	before := [2]*peer{pt.second.to, pt.former}
+	first, second := n.targets(r, p)
+	pt.slot, pt.second, pt.former = slot{to: first}, slot{to: second}, nil
+	for _, old := range before { // what they have is out of date
+		if old != nil && pt.slotOf(old, true) == nil {
+			n.endLocked(old, uint16(p))
+		}
+	}
+	n.dueLocked(pt)
+}
+
+// endSecondLocked has the second copy of p end, which this node holds no longer, but for keeper.
+func (n *Node) endSecondLocked(p int, keeper *peer) {
+	pt := &n.parts[p]
+	if pt.second.to != nil && pt.second.to != keeper {
+		n.endLocked(pt.second.to, uint16(p))
+	}
+	pt.second = slot{}
+}
+
+// eachCopy calls f for each outbox in which a change of a key of partition p belongs.
+func (n *Node) eachCopy(p int, f func(*outbox)) {
+	pt := &n.parts[p]
+	if pt.to != nil && pt.copied >= copyBegun {
+		f(pt.to.out)
+	}
+	if !n.holdings.held[p].Load() {
+		return
+	}
+	if s := &pt.second; s.to != nil && s.copied >= copyBegun && s.to != pt.to {
+		f(s.to.out)
+	}
+	if pt.former != nil && pt.former != pt.to && pt.former.out != nil {
+		f(pt.former.out)
+	}
+}
+
+// Known is what a claimer has of partitions that another boot held: whole copies, with all that the
+// holder had found changed until some pass over its table.
+type Known struct {
+	Of    uint64 // boot of the holder
+	Pass  uint64
+	Whole []uint16 // partitions
+}
+
+// knownLocked is what this node has of the partitions that it claims.
+func (n *Node) knownLocked(wanted []uint16) (known []Known) {
+	at := make(map[uint64]int)
+	for _, p := range wanted {
+		pt := &n.parts[p]
+		in := n.inbox[pt.copyOf]
+		if !pt.whole || in == nil || in.pass == 0 {
+			continue
+		}
+		i, found := at[pt.copyOf]
+		if !found {
+			i = len(known)
+			at[pt.copyOf] = i
+			known = append(known, Known{Of: pt.copyOf, Pass: in.pass})
+		}
+		known[i].Whole = append(known[i].Whole, p)
+	}
+	return known
+}
+
+// sufficesLocked lists the partitions that a claimer has copies of that lack nothing that this node
+// has: those need not be lent.
+func (n *Node) sufficesLocked(m *Move) map[uint16]bool {
+	suffices := make(map[uint16]bool)
+	for i := range m.Known {
+		k := &m.Known[i]
+		for _, p := range k.Whole {
+			if int(p) >= len(n.parts) {
+				continue
+			}
+			pt := &n.parts[p]
+			if pt.copyOf == k.Of && k.Of != 0 && k.Of != n.boot && pt.pass != 0 && k.Pass >= pt.pass {
+				suffices[p] = true
+			}
+		}
+	}
+	return suffices
+}
+
+// passed notes that the copy of the key with this hash has what m says of it.
+func (n *Node) passed(m *Move, hash uint64) {
+	if pt := &n.parts[ring.Partition(hash)]; pt.copyOf == m.From {
+		pt.pass = max(pt.pass, m.Pass)
+	}
+}
+
+// holdsPassed is passed for the holds of m.
+func (n *Node) holdsPassed(m *Move) {
+	for i := range m.Holds {
+		n.passed(m, limiter.Hash(m.Holds[i].Key))
+	}
+}

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// founded is a world of k nodes whose configuration is changed before it is theirs.
+func founded(t testing.TB, k int, change func(*ownership.Configuration), specs ...limiter.Spec) *world {
+	w := emptyWorld(t, limiter.TableConfig{Bytes: 4 << 20}, specs...)
+	var members []ownership.Member
+	for i := 1; i <= k; i++ {
+		n := w.create(fmt.Sprintf("n%d", i), uint64(i))
+		members = append(members, ownership.Member{ID: n.ID(), Boot: ownership.Boot(n.Boot())})
+	}
+	first := ownership.First(members)
+	change(first)
+	for i := 1; i <= k; i++ {
+		w.nodes[fmt.Sprintf("n%d", i)].Membership().AgreeWithin(first)
+	}
+	for i := 1; i <= k; i++ {
+		id := fmt.Sprintf("n%d", i)
+		w.nodes[id].SetView(w.view(id, w.members(k)))
+		w.nodes[id].Start()
+	}
+	w.Wait(w.now.Add(founding))
+	return w
+}
+
+func copiesOf(heirs int) func(*ownership.Configuration) {
+	return func(c *ownership.Configuration) { c.Copies = ownership.CopiesOf(heirs) }
+}
+
+// Promise: with so many copies so many nodes die at once besides an owner, and none of its counters
+// is lost; with fewer, what is lost is marked, and nothing else.
+func TestOwnerAndHeirsDieAtOnce(t *testing.T) {
+	const keys = 200
+	for copies := 0; copies <= 2; copies++ {
+		for dead := 1; dead <= 2; dead++ {
+			t.Run(fmt.Sprintf("%d copies, %d dead", copies, dead), func(t *testing.T) {
+				w := founded(t, 5, copiesOf(copies), five)
+				w.spend(keys, "n1", "n2", "n3", "n4", "n5")
+				w.pass(time.Second)
+				for i := range dead {
+					w.kill(fmt.Sprintf("n%d", 5-i))
+				}
+				w.pass(4 * time.Second)
+				w.wantOneHolderEach("after the deaths")
+				lost := 0
+				for i := range keys {
+					d := w.check("n1", Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
+					if d.Degraded != (d.Remaining == 5) || d.Degraded && d.Bound != 5 || !d.Degraded && d.Remaining != 3 {
+						t.Fatalf("key %d: %+v", i, d)
+					}
+					if d.Degraded {
+						lost++
+					}
+				}
+				if got := lost > 0; got != (dead > copies) {
+					t.Errorf("%d keys are lost", lost)
+				}
+			})
+		}
+	}
+}
+
+// Promise: of two copies the newer one counts. What the first heir has not got when the owner dies,
+// and the second has, is not lost, and the other way round.
+func TestNewerOfTwoCopies(t *testing.T) {
+	for _, deaf := range []int{0, 1} {
+		w := founded(t, 5, copiesOf(2), five)
+		w.pass(time.Second)
+		key := w.key("n5", 0)
+		w.take("n5", "five", key)
+		w.pass(time.Second)
+		pt := &w.nodes["n5"].parts[ring.Partition(limiter.Hash(key))]
+		heir := [2]*peer{pt.to, pt.second.to}[deaf].id
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if c.To.ID == heir && c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0 {
+				c.Err = errSilent
+				return
+			}
+			c.Answer = deliver()
+		}
+		w.take("n5", "five", key)
+		w.take("n5", "five", key)
+		w.pass(150 * time.Millisecond)
+		w.kill("n5")
+		w.pass(4 * time.Second)
+		if d := w.check("n1", Item{Limit: "five", Key: key, Op: OpPeek})[0]; d.Degraded || d.Remaining != 2 {
+			t.Errorf("copy %d is older: %+v; want 2 of 5 left", deaf, d)
+		}
+	}
+}
+
+// Promise: an heir whose copy is as new as that of the other one takes over without waiting for it.
+func TestEqualCopiesAreNotFetched(t *testing.T) {
+	w := founded(t, 5, copiesOf(2), five)
+	w.spend(100, "n1", "n2", "n3", "n4", "n5")
+	w.pass(time.Second)
+	w.kill("n5")
+	lent := 0
+	gone := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil {
+			lent += len(m.Lent)
+		}
+		gone(c, deliver)
+	}
+	w.pass(4 * time.Second)
+	w.wantOneHolderEach("after the death")
+	w.wantRemaining("after the death", 100, 3, "n1", "n2", "n3", "n4")
+	if lent > 0 {
+		t.Errorf("%d copies were fetched that the claimer had", lent)
+	}
+}
+
+// Promise: the copies of a partition lie in other zones than its owner, and in two of them if there
+// are, as long as there are others; with one zone or none they lie where they always did.
+func TestZones(t *testing.T) {
+	for _, row := range []struct {
+		zones  string // of n1 …
+		copies int
+	}{{"aab", 1}, {"aabb", 1}, {"aabbc", 2}, {"abc", 2}, {"aaab", 2}, {"aaaa", 1}, {"aaaa", 2}, {"....", 1}, {"..aa", 1}} {
+		zoneOf := func(i int) string {
+			if row.zones[i] == '.' {
+				return ""
+			}
+			return row.zones[i : i+1]
+		}
+		w := founded(t, len(row.zones), func(c *ownership.Configuration) {
+			copiesOf(row.copies)(c)
+			for i := range c.Members {
+				c.Members[i].Zone = zoneOf(i)
+			}
+		}, five)
+		w.pass(2 * time.Second)
+		all := map[string]bool{}
+		for i := range row.zones {
+			all[zoneOf(i)] = true
+		}
+		if delete(all, ""); len(all) == 0 {
+			all[""] = true
+		}
+		var kept [8]int
+		for _, n := range w.nodes {
+			r := n.view.Load()
+			me := r.Me().Zone
+			for p := range n.parts {
+				if !n.HoldsPartition(p) {
+					continue
+				}
+				pt := &n.parts[p]
+				if c := n.Copies(); c.Short != 0 || c.Unreplicated != 0 {
+					t.Fatalf("%s: %+v", row.zones, c)
+				}
+				in := map[string]bool{}
+				for _, s := range []*slot{&pt.slot, &pt.second} {
+					if s.to != nil {
+						in[s.to.member.Load().Zone] = true
+						kept[r.Find(s.to.id)]++
+					}
+				}
+				delete(in, me)
+				delete(in, "") // it may be the same one
+				want := min(row.copies, len(all)-1)
+				if me == "" {
+					want = len(in)
+				}
+				if len(in) != want {
+					t.Fatalf("%s: partition %d of %s in %q has copies in %d other zones, want %d", row.zones, p, n.ID(), me, len(in), want)
+				}
+				if (len(all) == 1 || me == "") && pt.to != r.peers[r.heir(p)] {
+					t.Fatalf("%s: partition %d is copied to %s", row.zones, p, pt.to.id)
+				}
+			}
+		}
+		if row.zones == "aabb" && (kept[2] < ring.Partitions/6 || kept[3] < ring.Partitions/6) {
+			t.Errorf("members keep %v copies", kept)
+		}
+	}
+}
+
+// Promise: when a whole zone dies, nothing is lost, also of partitions whose heir was in it.
+func TestZoneDies(t *testing.T) {
+	w := founded(t, 5, func(c *ownership.Configuration) {
+		for i := range c.Members {
+			c.Members[i].Zone = "abcaa"[i : i+1]
+		}
+	}, five)
+	w.spend(200, "n1", "n2", "n3", "n4", "n5")
+	w.pass(time.Second)
+	w.kill("n5")
+	w.kill("n4")
+	w.pass(4 * time.Second)
+	w.wantOneHolderEach("after the zone's death")
+	w.wantRemaining("after the zone's death", 200, 3, "n1", "n2", "n3")
+}
+
+// Promise: a limit of synchronous replication with two heirs waits for both, and needs one.
+func TestSyncWaitsForBothHeirs(t *testing.T) {
+	spec := five
+	spec.Name, spec.Sync = "sync", true
+	w := founded(t, 4, copiesOf(2), spec)
+	w.pass(time.Second)
+	key := w.key("n1", 0)
+	pt := &w.nodes["n1"].parts[ring.Partition(limiter.Hash(key))]
+	for silent := 0; silent <= 2; silent++ {
+		deaf := map[string]bool{}
+		for _, s := range []*slot{&pt.slot, &pt.second}[:silent] {
+			deaf[s.to.id] = true
+		}
+		told := 0
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0 && c.Ask.Move.Sequence == 0 {
+				if deaf[c.To.ID] {
+					c.Err = errSilent
+					return
+				}
+				told++
+			}
+			c.Answer = deliver()
+		}
+		if d := w.take("n1", "sync", key); told != 2-silent || !d.Allowed || d.Degraded != (silent == 2) {
+			t.Errorf("%d heirs are silent: %d were told, %+v", silent, told, d)
+		}
+		w.meet = nil
+		w.pass(300 * time.Millisecond)
+	}
+}
+
+// Promise: an heir that does not answer counts as none, and another member gets the copy.
+func TestSilentHeirIsCounted(t *testing.T) {
+	w := founded(t, 3, copiesOf(2), five)
+	w.pass(time.Second)
+	if c := w.nodes["n1"].Copies(); c.Short != 0 || c.Kept == 0 || c.Heirs != 2 {
+		t.Fatalf("at rest: %+v", c)
+	}
+	cut := true
+	w.meet = func(c *Call, deliver func() *Answer) {
+		from := w.caller
+		if cut && (from == "n1" && c.To.ID == "n2" || from == "n2" && c.To.ID == "n1") {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.pass(heirAnswers + 700*time.Millisecond)
+	if c := w.nodes["n1"].Copies(); c.Short != c.Held || c.Unreplicated != 0 || c.Held == 0 {
+		t.Errorf("one of two heirs is silent: %+v", c)
+	}
+}
