@@ -108,7 +108,7 @@ func (n *Node) mayGiveLocked(r *route, i int) bool {
 	if on := n.agreed.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
 		return false
 	}
-	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i, n.heirs()) == pt.to && !pt.to.leaving() && pt.copied == copyWhole
+	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i, n.heirs()) == pt.to && !pt.to.leaving() && pt.copied >= copyWhole
 }
 
 // push says to p what there is to be said, until there is nothing more or it does not answer. There
@@ -360,18 +360,31 @@ func (n *Node) lookedLocked(i int, p *peer) {
 	if pt.whole {
 		p.out.whole = append(p.out.whole, uint16(i))
 	}
-	if held { // else when it is lent
-		if pt.former != p {
-			n.endLocked(pt.former, uint16(i))
+}
+
+// wholeTakenLocked notes that p has whole copies of partitions. Those that had one before, while p
+// got it, need it no longer.
+func (n *Node) wholeTakenLocked(p *peer, list []uint16) {
+	for _, i := range list {
+		pt, held := &n.parts[i], n.holdings.held[i].Load()
+		s := pt.slotOf(p, held)
+		if s == nil || s.copied != copyWhole {
+			continue
 		}
-		pt.former = nil
+		s.copied = copyTaken
+		if held { // else when it is lent
+			if pt.former != p {
+				n.endLocked(pt.former, i)
+			}
+			pt.former = nil
+		}
 	}
 }
 
 // wantsLocked reports whether p has not got all yet of some partition.
 func (n *Node) wantsLocked(p *peer) bool {
 	for i := range n.parts {
-		if s := n.parts[i].slotOf(p, n.holdings.held[i].Load()); s != nil && s.copied != copyWhole {
+		if s := n.parts[i].slotOf(p, n.holdings.held[i].Load()); s != nil && s.copied < copyWhole {
 			return true
 		}
 	}
@@ -422,7 +435,7 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 // again.
 func (n *Node) lentLocked(p *peer) {
 	for i := range n.parts {
-		if pt := &n.parts[i]; pt.to == p && pt.copied == copyWhole && !n.holdings.held[i].Load() && !pt.giving {
+		if pt := &n.parts[i]; pt.to == p && pt.copied >= copyWhole && !n.holdings.held[i].Load() && !pt.giving {
 			pt.lentTo, pt.to = p.boot, nil
 			p.out.lent = append(p.out.lent, uint16(i))
 		}
@@ -463,6 +476,7 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 	n.heardLocked(a.Term)
 	r := n.view.Load()
 	n.endFormerLocked(p, m.Lent)
+	n.wholeTakenLocked(p, m.Whole)
 	if len(m.Gift) == 0 {
 		return
 	}

@@ -42,7 +42,7 @@ func (pt *part) slotOf(p *peer, held bool) *slot {
 }
 
 // wholeAt reports whether a member that answers has a whole copy.
-func (s *slot) wholeAt() bool { return s.to != nil && s.copied == copyWhole && !s.to.silent }
+func (s *slot) wholeAt() bool { return s.to != nil && s.copied == copyTaken && !s.to.silent }
 
 // targets are the members that get copies of p, which this node holds. The first one is given the
 // partition if it is another one's.
@@ -150,11 +150,11 @@ func (n *Node) aimLocked(p int, first, second *peer) {
 			now.copied = s.copied
 		}
 	}
-	whole := first != nil && pt.copied == copyWhole || second != nil && pt.second.copied == copyWhole
+	whole := first != nil && pt.copied == copyTaken || second != nil && pt.second.copied == copyTaken
 	for _, s := range before {
 		switch {
 		case s.to == nil || pt.slotOf(s.to, true) != nil:
-		case s.copied == copyWhole && first != nil && !whole && pt.former == nil:
+		case s.copied == copyTaken && first != nil && !whole && pt.former == nil:
 			pt.former = s.to
 		default:
 			n.endLocked(s.to, uint16(p))

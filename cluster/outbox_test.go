@@ -134,7 +134,7 @@ func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
 	n.dueLocked(pt)
 	n.mu.Unlock()
 	w.pass(100 * time.Millisecond)
-	if pt.copied != copyWhole || !slices.Contains(heir.out.ended, uint16(p)) {
+	if pt.copied != copyTaken || !slices.Contains(heir.out.ended, uint16(p)) {
 		t.Fatal("the other member has no copy, or the heir is not to be told so")
 	}
 	n.mu.Lock()
@@ -142,7 +142,7 @@ func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
 	n.mu.Unlock()
 	w.meet = nil
 	w.pass(500 * time.Millisecond)
-	if pt.to != heir || pt.copied != copyWhole {
+	if pt.to != heir || pt.copied != copyTaken {
 		t.Fatal("the heir gets no copies again")
 	}
 	if got := w.nodes[heir.id].parts[p].copyOf; got != n.boot {

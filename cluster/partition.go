@@ -52,7 +52,8 @@ type copyState uint8
 const (
 	copyWanted copyState = iota // nothing yet
 	copyBegun                   // what has changed, and the parts of the table that were looked at
-	copyWhole                   // all, up to the last message
+	copyWhole                   // all, with what waits to be sent
+	copyTaken                   // all, and it has said so
 )
 
 // holdings say what this node holds. Whoever decides reads held under the lock of the key's shard

@@ -43,8 +43,8 @@ func draw(seed uint64) *plan {
 // drawWorld is the world of a seed that means nothing in particular.
 func drawWorld(seed uint64) *plan {
 	r := stream(seed, planStream)
-	p := &plan{seed: seed, sky: drawSky(r)}
-	p.machines = drawMachines(r)
+	sky := drawSky(r)
+	p := &plan{seed: seed, sky: sky, machines: drawMachines(r)}
 	p.weather = drawWeather(r, p.sky)
 	p.limits = drawLimits(r)
 	p.sweepEvery = oneOf(r, 250*time.Millisecond, 5*time.Second, 5*time.Second) // the pause in production, or one that costs less here

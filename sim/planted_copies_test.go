@@ -43,7 +43,7 @@ func TestCopySeeds(t *testing.T) {
 	}
 	seen := map[ownership.Copies]bool{}
 	zoned, dead := 0, 0
-	for i := range uint64(20) {
+	for i := range uint64(40) {
 		p := draw(CopySeeds + i)
 		seen[p.copies] = true
 		if slices.ContainsFunc(p.machines, func(m machinePlan) bool { return m.zone != "" }) {
@@ -53,7 +53,7 @@ func TestCopySeeds(t *testing.T) {
 			dead += len(p.faults)
 		}
 	}
-	if len(seen) != 3 || zoned == 0 || zoned == 20 || dead < 20 {
-		t.Errorf("of 20 worlds %d have zones; copies %v; %d faults", zoned, seen, dead)
+	if len(seen) != 3 || zoned == 0 || zoned == 40 || dead < 40 {
+		t.Errorf("of 40 worlds %d have zones; copies %v; %d faults", zoned, seen, dead)
 	}
 }

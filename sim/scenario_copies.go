@@ -26,29 +26,33 @@ func (d *draft) copies(n ast.Node, s *Scenario) error {
 
 // zones reads a mapping from zones to nodes.
 func (d *draft) zones(n ast.Node, _ *Scenario) error {
-	m, ok := n.(*ast.MappingNode)
-	if !ok {
-		return fmt.Errorf("must be a mapping from zones to nodes, not %s", policy.Describe(n))
-	}
-	for _, v := range m.Values {
+	values, err := mapped(n, "zones to nodes")
+	for _, v := range values {
 		zone := v.Key.GetToken().Value
-		if err := cluster.CheckZone(zone); err != nil {
-			d.page.Fault(v.Key, "", err.Error())
-			continue
-		}
 		who, err := d.nodesOf(v.Value)
-		if err != nil {
-			d.page.Fault(v.Value, zone, err.Error())
-			continue
-		}
 		for _, i := range who {
 			if other := d.plan.machines[i].zone; other != "" {
-				d.page.Fault(v.Value, zone, fmt.Sprintf("names %s, which is in zone %q already", machineID(i), other))
+				err = fmt.Errorf("names %s, which is in zone %q already", machineID(i), other)
 			}
 			d.plan.machines[i].zone = zone
 		}
+		if wrong := cluster.CheckZone(zone); wrong != nil {
+			err = wrong
+		}
+		if err != nil {
+			d.page.Fault(v.Value, zone, err.Error())
+		}
 	}
-	return nil
+	return err
+}
+
+// mapped are the entries of a mapping.
+func mapped(n ast.Node, what string) ([]*ast.MappingValueNode, error) {
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		return nil, fmt.Errorf("must be a mapping from %s, not %s", what, policy.Describe(n))
+	}
+	return m.Values, nil
 }
 
 // writeCopies writes what copies and zones read.

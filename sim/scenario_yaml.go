@@ -271,11 +271,8 @@ func (d *draft) start(n ast.Node, s *Scenario) error {
 
 // clocks reads which nodes' clocks are wrong.
 func (d *draft) clocks(n ast.Node, _ *Scenario) error {
-	m, ok := n.(*ast.MappingNode)
-	if !ok {
-		return fmt.Errorf("must be a mapping from nodes to clocks, not %s", policy.Describe(n))
-	}
-	for _, v := range m.Values {
+	values, err := mapped(n, "nodes to clocks")
+	for _, v := range values {
 		who, err := d.nodes(v.Key.String())
 		if err != nil {
 			d.page.Fault(v.Key, "", err.Error())
@@ -288,7 +285,7 @@ func (d *draft) clocks(n ast.Node, _ *Scenario) error {
 			d.plan.machines[i].clock.drift = c.drift
 		}
 	}
-	return nil
+	return err
 }
 
 var clockFields = []field[clock]{

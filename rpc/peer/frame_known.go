@@ -21,10 +21,8 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 	b = wire.AppendBool(wire.AppendUint(b, movePass, m.Pass), moveComplete, m.Complete)
 	for i := range m.Known {
 		k := &m.Known[i]
-		b = wire.AppendHead(b, moveKnown, knownSize(k))
-		b = wire.AppendFixed(b, knownOf, k.Of)
-		b = wire.AppendUint(b, knownPass, k.Pass)
-		b = appendPartitions(b, knownWhole, k.Whole)
+		marks := wire.AppendUint(wire.AppendFixed(wire.AppendHead(b, moveKnown, knownSize(k)), knownOf, k.Of), knownPass, k.Pass)
+		b = appendPartitions(marks, knownWhole, k.Whole)
 	}
 	return b
 }
@@ -49,19 +47,22 @@ func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) (err error)
 	case moveComplete:
 		m.Complete = f.Value != 0
 	case moveKnown:
-		k, in := cluster.Known{}, wire.Fields{Rest: f.Bytes}
-		for err == nil && in.Next() {
-			switch in.Num {
-			case knownOf:
-				k.Of = in.Value
-			case knownPass:
-				k.Pass = in.Value
-			case knownWhole:
-				k.Whole, err = readPartitions(k.Whole, &in)
-			}
-		}
-		err = errors.Join(err, in.Err)
+		var k cluster.Known
+		k, err = readKnown(wire.Fields{Rest: f.Bytes})
 		m.Known = append(m.Known, k)
 	}
 	return err
+}
+
+func readKnown(f wire.Fields) (k cluster.Known, err error) {
+	for err == nil && f.Next() {
+		if f.Num == knownWhole {
+			k.Whole, err = readPartitions(k.Whole, &f)
+		} else if f.Num == knownPass {
+			k.Pass = f.Value
+		} else if f.Num == knownOf {
+			k.Of = f.Value
+		}
+	}
+	return k, errors.Join(err, f.Err)
 }
