@@ -292,3 +292,27 @@ func TestCopyThatMovesStaysNew(t *testing.T) {
 		t.Errorf("%+v; want 3 of 5 left", d)
 	}
 }
+
+// Promise: beside a release that does not say how far its copies are, nothing is lost: they are
+// fetched, also by one that has as much.
+func TestCopiesOfAnEarlierRelease(t *testing.T) {
+	w := founded(t, 5, copiesOf(2), five)
+	earlier := func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil {
+			own := *m
+			own.Pass, own.Complete, own.Known = 0, false, nil
+			c.Ask.Move = &own
+		}
+		c.Answer = deliver()
+	}
+	w.meet = earlier
+	w.spend(100, "n1", "n2", "n3", "n4", "n5")
+	w.pass(time.Second)
+	w.kill("n5")
+	w.kill("n4")
+	gone := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) { gone(c, func() *Answer { earlier(c, deliver); return c.Answer }) }
+	w.pass(4 * time.Second)
+	w.wantOneHolderEach("after the deaths")
+	w.wantRemaining("after the deaths", 100, 3, "n1", "n2", "n3")
+}

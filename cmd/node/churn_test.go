@@ -21,6 +21,7 @@ import (
 
 var (
 	churnNodes = flag.Int("churn.nodes", 3, "nodes of the clusters in TestChurn")
+	churnCopy  = flag.Int("churn.copies", 1, "--copies of the clusters in TestChurn; with 2 and five nodes, two die at once as well")
 	churnLive  = flag.Int("churn.live", 3000, "keys in TestChurn that have been charged before, and must keep their counts")
 	churnRate  = flag.Int("churn.rate", 300, "checks per second in TestChurn")
 	churnFor   = flag.Duration("churn.for", 2*time.Second, "how long TestChurn goes on after each fault")
@@ -89,7 +90,7 @@ func (c *churn) add(indices ...int) { c.start(nil, indices...) }
 func (c *churn) addAgents(indices ...int) { c.start([]string{"--role", "agent"}, indices...) }
 
 func (c *churn) start(role []string, indices ...int) {
-	args := append([]string{"--limits", c.limits}, role...)
+	args := append([]string{"--limits", c.limits, "--copies", fmt.Sprint(*churnCopy)}, role...)
 	for _, p := range c.nodes {
 		if p.alive() {
 			args = append(args, "--join", p.gossip)
@@ -280,6 +281,12 @@ func TestChurn(t *testing.T) {
 	for _, d := range []time.Duration{time.Second, *churnStop} {
 		name := fmt.Sprintf("a node is stopped (SIGSTOP) for %v and goes on", d)
 		faults = append(faults, fault{name, func(c *churn) { c.pause(1, d) }, lastTick})
+	}
+	if *churnCopy > 1 && *churnNodes > 4 {
+		faults = append(faults, fault{"two nodes die at once (kill -9)", func(c *churn) {
+			c.signal(1, syscall.SIGKILL)
+			c.signal(2, syscall.SIGKILL)
+		}, lastTick})
 	}
 	for _, x := range faults {
 		t.Run(x.name, func(t *testing.T) {
