@@ -48,7 +48,7 @@ func (n *Node) tend() {
 	known := n.knownLocked(wanted)
 	n.mu.Unlock()
 
-	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Known: known})
+	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Mark: Mark{Known: known}})
 	if len(calls) > 0 {
 		n.net.Call(calls)
 	}
@@ -248,6 +248,7 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 					pt.former = pt.to
 				}
 				pt.to, pt.copied = claimer, copyWanted
+				n.outboxLocked(claimer).lends = true
 			}
 			n.dueLocked(pt)
 		case lacks:

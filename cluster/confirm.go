@@ -141,7 +141,7 @@ func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [
 // copyCall is a call that brings copies to p beside those in order.
 func (n *Node) copyCall(now limiter.Instant, p *peer) Call {
 	deadline := now.Add(moveTimeout)
-	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term, Pass: n.holdings.passes + 1}
+	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term, Mark: Mark{Pass: n.holdings.passes + 1}}
 	return Call{To: *p.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}
 }
 

@@ -129,7 +129,7 @@ func (n *Node) push(p *peer) {
 			if !looking {
 				return
 			}
-			n.giveWay(now)
+			n.giveWay(p, now)
 			continue
 		}
 		p.out.last = m
@@ -173,7 +173,7 @@ func (n *Node) push(p *peer) {
 		looking := p.out.looking
 		n.mu.Unlock()
 		if looking {
-			n.giveWay(sent)
+			n.giveWay(p, sent)
 		}
 	}
 }
@@ -193,16 +193,19 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 
 // giveWay rests four times as long as has gone by since then: to look through the table, and for
 // others to take a message in. Of looks for several peers each rests for all. Copying ahead is in
-// no hurry: of a node that joins the holder decides until the copy is whole. Who leaves rests as
-// long as it works: it is stopped in a few seconds, and what it has not handed over by then is
-// lost.
-func (n *Node) giveWay(since limiter.Instant) {
+// no hurry: of a node that joins the holder decides until the copy is whole. A node that leaves rests
+// as long as it works: it is stopped in a few seconds, and what it has not handed over by then is
+// lost. So does one that lends copies to a claimer: until it has them nobody decides.
+func (n *Node) giveWay(p *peer, since limiter.Instant) {
 	now := n.clock.Now()
 	rest := time.Duration(4)
 	if r := n.view.Load(); r != nil && r.Me().State == StateLeaving {
 		rest = 1
 	}
 	n.mu.Lock()
+	if p.out.lends {
+		rest = 1
+	}
 	looks := 0
 	for _, p := range n.outboxes {
 		if p.out.looking {
@@ -224,6 +227,7 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		n.lookLocked(now, p)
 		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {
 			n.lentLocked(p)
+			o.lends = false
 			rests := n.sealLocked(now, r, p)
 			// What came to be wanted during a look waits for the next one.
 			o.due = len(o.gift) > 0 || rests || n.wantsLocked(p)

@@ -124,7 +124,6 @@ type Move struct {
 	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: no member sends it
 
 	Claim []uint16 // partitions that the sender would hold
-	Known []Known  // of the claim: copies that the sender has
 
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message
 	// to message of one boot.
@@ -137,11 +136,10 @@ type Move struct {
 	Gift     []uint16        // partitions that the sender holds no longer, and the receiver does from now on if it accepts
 	Whole    []uint16        // partitions begun or lent of which the receiver has got a whole copy with this message
 	Lack     Lack            // of Begin and Lent
-	Pass     uint64          // of the sender over its table, to find what has changed: what is here was found in that one, or before
-	Complete bool            // the receiver has all that is copied to it and was found until that pass, with this message
-	Taken    []Memory        // takes of the gift's keys that were answered within the last two seconds
-	Charges  []Charge        // what the sender has charged to replicated limits
-	Holds    []HoldCopy      // copies, as Entries are
+	Mark
+	Taken   []Memory   // takes of the gift's keys that were answered within the last two seconds
+	Charges []Charge   // what the sender has charged to replicated limits
+	Holds   []HoldCopy // copies, as Entries are
 }
 
 // Lack says of which partitions counters were forgotten, and how long ago the last of them was

@@ -311,7 +311,9 @@ func TestCopiesOfAnEarlierRelease(t *testing.T) {
 	w.kill("n5")
 	w.kill("n4")
 	gone := w.meet
-	w.meet = func(c *Call, deliver func() *Answer) { gone(c, func() *Answer { earlier(c, deliver); return c.Answer }) }
+	w.meet = func(c *Call, deliver func() *Answer) {
+		gone(c, func() *Answer { earlier(c, deliver); return c.Answer })
+	}
 	w.pass(4 * time.Second)
 	w.wantOneHolderEach("after the deaths")
 	w.wantRemaining("after the deaths", 100, 3, "n1", "n2", "n3")

@@ -20,6 +20,7 @@ type outbox struct {
 	charges []Charge                   // to replicated limits (replica.go)
 	part    int                        // of the table: those before it have been looked through for what is copyBegun
 	looking bool                       // through the table
+	lends   bool                       // the peer claims some of what is copied
 	gift    []uint16                   // not held any more; to be sent when all else has been
 	taken   []Memory                   // of the gift, to be sent before it; as old as they were at sealed
 	sealed  limiter.Instant            // when the gift was

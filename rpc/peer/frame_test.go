@@ -172,7 +172,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		Age:   time.Duration(rapid.Int64Min(0).Draw(t, "age")),
 		Whole: drawPartitions(t, "whole"),
 		Lack:  cluster.Lack{Of: drawPartitions(t, "lacking"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "lack age"))},
-		Pass:  rapid.Uint64().Draw(t, "pass"), Complete: rapid.Bool().Draw(t, "complete"),
+		Mark:  cluster.Mark{Pass: rapid.Uint64().Draw(t, "pass"), Complete: rapid.Bool().Draw(t, "complete")},
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "known") {
 		m.Known = append(m.Known, cluster.Known{
