@@ -216,22 +216,28 @@ func TestLeaveHandsEverythingOver(t *testing.T) {
 }
 
 // Promise: a node that leaves takes no count along: it is stopped soon, so it gives way to checks
-// less than others that copy.
+// less than others that copy. So does one that has a copy which a claimer waits for.
 func TestWhoLeavesHurries(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	n := w.nodes["n2"]
+	to := n.outboxes[0]
 	rest := func() time.Duration {
 		w.freeze("n2") // else its ticks come while it rests
 		defer w.thaw("n2")
 		since := w.now
 		w.now = w.now.Add(time.Millisecond)
-		n.giveWay(since)
+		n.giveWay(to, since)
 		return time.Duration(w.now-since) - time.Millisecond
 	}
 	if d := rest(); d != 4*time.Millisecond {
 		t.Errorf("after a millisecond's work a member rests %v", d)
 	}
+	to.out.lends = true
+	if d := rest(); d != time.Millisecond {
+		t.Errorf("and when a claimer waits %v", d)
+	}
+	to.out.lends = false
 	ms := w.members(3)
 	ms[1].State = StateLeaving
 	w.show(ms, 0, "n2")
