@@ -495,7 +495,7 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 		case !refused(i):
 			n.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
-			n.endSecondLocked(int(i), p)
+			n.endOthersLocked(int(i), p)
 			if r.Me().State == StateActive && r.keeps(int(i), n.heirs()) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
 			} else {
@@ -517,7 +517,7 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 // had.
 func (n *Node) copiedBackLocked(p int, to uint64) {
 	pt := &n.parts[p]
-	n.endSecondLocked(p, pt.to)
+	n.endOthersLocked(p, pt.to)
 	n.givingLocked(pt, false)
 	n.stats.Given.Add(1)
 	if gift := pt.to.out.last; gift != nil {

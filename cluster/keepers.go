@@ -164,7 +164,7 @@ func (n *Node) aimLocked(p int, first, second *peer) {
 	case pt.former == nil:
 	case pt.slotOf(pt.former, true) != nil:
 		pt.former = nil
-	case first == nil: // nobody is left to keep a copy
+	case first == nil || whole: // nobody is left to keep a copy, or others have it
 		n.endLocked(pt.former, uint16(p))
 		pt.former = nil
 	}
@@ -182,6 +182,17 @@ func (n *Node) beginCopiesLocked(r *route, p int) {
 		}
 	}
 	n.dueLocked(pt)
+}
+
+// endOthersLocked has all other copies of p end, which this node has given to keeper.
+func (n *Node) endOthersLocked(p int, keeper *peer) {
+	n.endSecondLocked(p, keeper)
+	if pt := &n.parts[p]; pt.former != nil {
+		if pt.former != keeper {
+			n.endLocked(pt.former, uint16(p))
+		}
+		pt.former = nil
+	}
 }
 
 // endSecondLocked has the second copy of p end, which this node holds no longer, but for keeper.

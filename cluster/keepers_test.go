@@ -318,3 +318,36 @@ func TestCopiesOfAnEarlierRelease(t *testing.T) {
 	w.wantOneHolderEach("after the deaths")
 	w.wantRemaining("after the deaths", 100, 3, "n1", "n2", "n3")
 }
+
+// Promise: no member keeps a copy that gets no changes any more, after members have come and gone.
+func TestNoCopyIsLeftBehind(t *testing.T) {
+	for copies := range 3 {
+		w := founded(t, 3, copiesOf(copies), five)
+		w.spend(100, "n1", "n2", "n3")
+		w.pass(time.Second)
+		w.start("n4", 4)
+		w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
+		w.pass(3 * time.Second)
+		w.wantOneHolderEach("after the join")
+		byBoot := map[uint64]*Node{}
+		for _, n := range w.nodes {
+			byBoot[n.boot] = n
+		}
+		for _, n := range w.nodes {
+			left := 0
+			for p := range n.parts {
+				of := byBoot[n.parts[p].copyOf]
+				if of == nil || of == n {
+					continue
+				}
+				pt := &of.parts[p]
+				if s := pt.slotOf(of.view.Load().peers[of.view.Load().Find(n.id)], true); !of.HoldsPartition(p) || s == nil || s.copied != copyTaken {
+					left++
+				}
+			}
+			if left > 0 {
+				t.Errorf("%d copies: %s keeps %d copies that it gets no changes of", copies, n.id, left)
+			}
+		}
+	}
+}
