@@ -17,10 +17,8 @@ type outbox struct {
 	settled []limiter.Hold // holds that have ended: they travel with the first entries, which may have their charges
 	opened  []limiter.Hold // holds that have not: they travel after the last
 	news
+	look
 	charges []Charge                   // to replicated limits (replica.go)
-	part    int                        // of the table: those before it have been looked through for what is copyBegun
-	looking bool                       // through the table
-	lends   bool                       // the peer claims some of what is copied
 	gift    []uint16                   // not held any more; to be sent when all else has been
 	taken   []Memory                   // of the gift, to be sent before it; as old as they were at sealed
 	sealed  limiter.Instant            // when the gift was
@@ -32,6 +30,13 @@ type outbox struct {
 	at      limiter.Instant            // to which the times in last are relative
 	unsure  bool                       // it may have been
 	doubled uint8                      // how often the time for an answer was, since answers came too late
+}
+
+// look is how far a look through the table is, for what is copyBegun.
+type look struct {
+	part    int  // of the table: those before it have been looked through
+	looking bool // it is not over
+	lends   bool // the peer claims some of what is copied
 }
 
 // news are partitions to be named by the next messages to a peer.
