@@ -364,23 +364,19 @@ func (n *Node) lookedLocked(i int, p *peer) {
 	if pt.whole {
 		p.out.whole = append(p.out.whole, uint16(i))
 	}
+	if held { // else when it is lent
+		if pt.former != p {
+			n.endLocked(pt.former, uint16(i))
+		}
+		pt.former = nil
+	}
 }
 
-// wholeTakenLocked notes that p has whole copies of partitions. Those that had one before, while p
-// got it, need it no longer.
+// wholeTakenLocked notes that p has whole copies of partitions.
 func (n *Node) wholeTakenLocked(p *peer, list []uint16) {
 	for _, i := range list {
-		pt, held := &n.parts[i], n.holdings.held[i].Load()
-		s := pt.slotOf(p, held)
-		if s == nil || s.copied != copyWhole {
-			continue
-		}
-		s.copied = copyTaken
-		if held { // else when it is lent
-			if pt.former != p {
-				n.endLocked(pt.former, i)
-			}
-			pt.former = nil
+		if s := n.parts[i].slotOf(p, n.holdings.held[i].Load()); s != nil && s.copied == copyWhole {
+			s.copied = copyTaken
 		}
 	}
 }

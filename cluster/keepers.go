@@ -150,11 +150,11 @@ func (n *Node) aimLocked(p int, first, second *peer) {
 			now.copied = s.copied
 		}
 	}
-	whole := first != nil && pt.copied == copyTaken || second != nil && pt.second.copied == copyTaken
+	whole := first != nil && pt.copied >= copyWhole || second != nil && pt.second.copied >= copyWhole
 	for _, s := range before {
 		switch {
 		case s.to == nil || pt.slotOf(s.to, true) != nil:
-		case s.copied == copyTaken && first != nil && !whole && pt.former == nil:
+		case s.copied >= copyWhole && first != nil && !whole && pt.former == nil:
 			pt.former = s.to
 		default:
 			n.endLocked(s.to, uint16(p))
@@ -164,7 +164,7 @@ func (n *Node) aimLocked(p int, first, second *peer) {
 	case pt.former == nil:
 	case pt.slotOf(pt.former, true) != nil:
 		pt.former = nil
-	case first == nil || whole: // nobody is left to keep a copy, or others have it
+	case first == nil: // nobody is left to keep a copy
 		n.endLocked(pt.former, uint16(p))
 		pt.former = nil
 	}

@@ -256,43 +256,6 @@ func TestSilentHeirIsCounted(t *testing.T) {
 	}
 }
 
-// Promise: while a copy moves to another member, the one that had it goes on getting what changes,
-// so that nothing is lost if the holder dies meanwhile.
-func TestCopyThatMovesStaysNew(t *testing.T) {
-	w := newWorld(t, 4, five)
-	w.pass(time.Second)
-	key := w.key("n1", 0)
-	w.take("n1", "five", key)
-	w.pass(time.Second)
-	n, p := w.nodes["n1"], ring.Partition(limiter.Hash(key))
-	r := n.view.Load()
-	heir := n.parts[p].to
-	var other *peer
-	for _, x := range r.peers {
-		if x != heir && x.id != n.id {
-			other = x
-		}
-	}
-	w.meet = func(c *Call, deliver func() *Answer) {
-		if c.To.ID == other.id && c.Ask.Move != nil && c.Ask.Move.Sequence != 0 {
-			c.Err = errSilent
-			return
-		}
-		c.Answer = deliver()
-	}
-	n.mu.Lock()
-	n.aimLocked(p, other, nil)
-	n.dueLocked(&n.parts[p])
-	n.mu.Unlock()
-	w.take("n1", "five", key)
-	w.pass(200 * time.Millisecond)
-	w.kill("n1")
-	w.pass(4 * time.Second)
-	if d := w.check("n2", Item{Limit: "five", Key: key, Op: OpPeek})[0]; d.Degraded || d.Remaining != 3 {
-		t.Errorf("%+v; want 3 of 5 left", d)
-	}
-}
-
 // Promise: beside a release that does not say how far its copies are, nothing is lost: they are
 // fetched, also by one that has as much.
 func TestCopiesOfAnEarlierRelease(t *testing.T) {
