@@ -242,11 +242,6 @@ func (m Membership) electAnew() {
 func (m Membership) AgreeWithin(c *ownership.Configuration) {
 	n := m.n
 	m.agreeBegins()
-	e := ownership.Electorate{Size: len(c.Members)}
-	for _, m := range c.Members {
-		e.IDs = append(e.IDs, m.ID)
-	}
-	n.agreed.elect = e
 	if x, found := c.Member(bootOf(n.boot, 0)); found {
 		n.agreed.zone = x.Zone
 	}
