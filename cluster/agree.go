@@ -39,6 +39,7 @@ type agreement struct {
 	lapses atomic.Uint64 // how often it has had no right for a moment, or has given it up
 	marked atomic.Bool   // another one may decide as well
 	leaves atomic.Bool   // the node wishes to leave
+	halted atomic.Bool   // the node has no timers any more
 	roll   atomic.Pointer[roll]
 	params ownership.Params
 	trust  Trust
@@ -315,7 +316,9 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 	var sends []ownership.Send
 	ended, installed := ownership.NotEnded, false
 	a.mu.Lock()
-	if now > a.polled.Add(a.params.Stop) && a.polled != 0 { // it was stopped: before all else it has to know that
+	// It was stopped: before all else it has to know that. A node without timers would poll at each
+	// message, renew, and so keep the others talking for ever.
+	if now > a.polled.Add(a.params.Stop) && a.polled != 0 && !a.halted.Load() {
 		events = append([]ownership.Event{ownership.Poll{}}, events...)
 	}
 	if a.suspended != nil && a.suspended.Suspended() {

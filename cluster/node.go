@@ -210,6 +210,7 @@ func (n *Node) Stop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stopped = true
+	n.agreed.halted.Store(true)
 	if n.stopTick != nil {
 		n.stopTick()
 	}

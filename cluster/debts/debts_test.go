@@ -99,7 +99,8 @@ func TestAPromise(t *testing.T) {
 	} {
 		var l Ledger
 		d, id := debt(c.limit, 5, 0), dedup.ID{Origin: 7}
-		if !l.Promise(id, &d, "me", second) || !l.Promise(id, &d, "me", second) || l.Len() != 1 {
+		first, again := l.Promise(id, &d, "me", second), l.Promise(id, &d, "me", second)
+		if !first || !again || l.Len() != 1 {
 			t.Fatalf("%s: a reservation that is opened twice is %d debts", c.name, l.Len())
 		}
 		var state limiter.HoldState
