@@ -12,8 +12,8 @@ func TestAllowancesAreCounted(t *testing.T) {
 		}
 		t.Logf("%s: %d of %d %s", x.Name, x.Used, x.Of, x.Kind)
 	}
-	if len(s.Beyond) > 0 {
-		t.Errorf("used too often: %q", s.Beyond)
+	if names := s.allowed.beyond(); len(names) > 0 {
+		t.Errorf("used too often: %q", names)
 	}
 	often := s.allowed
 	often.used[lateTwice] = often.of[anyCharge]/20 + 1

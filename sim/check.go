@@ -58,6 +58,9 @@ type Injection struct {
 // eight or so.
 const certainly = 100
 
+// sharesTell is a number of seeds among which shares of allowances differ little from draw to draw.
+const sharesTell = 300
+
 // reportedFailures is how many failing seeds a Summary has the whole Report of.
 const reportedFailures = 5
 
@@ -231,7 +234,7 @@ func (s *Summary) sumUp(seeds int) {
 		{"decisions from leases", s.Holds.Spent},
 	}
 	s.Missing, s.Beyond = []string{}, []string{}
-	if seeds >= certainly && s.From < HoldSeeds {
+	if seeds >= sharesTell && s.From < HoldSeeds {
 		s.Beyond = append(s.Beyond, s.allowed.beyond()...)
 	}
 	for _, x := range s.Injected {
