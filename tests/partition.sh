@@ -91,7 +91,8 @@ doomed() { # the keys whose owner and heir are both on the small side
 }
 items() { jq -cn --arg limit "$1" --argjson cost "$2" --argjson keys "$keys" '{items: [range($keys) | {limit: $limit, key: "k\(.)", cost: $cost}]}'; }
 ask() { in_node "$1" /v1/check -d "$(items "$2" "$3")"; }
-# take NODE LIMIT COST SIDE: takes from every key, and notes key, units admitted, whether the answer was degraded, and when it was asked
+# take NODE LIMIT COST SIDE: takes from every key, and notes key, units admitted, whether the answer was degraded (at the small side: came from
+#   a share; an answer of its owner that left after its right had ended is marked, too, and is no share's), and when it was asked
 take() {
 	local answer at
 	at=$(since "$cut")
@@ -99,13 +100,13 @@ take() {
 		echo "$4" >>"$dir/errors"
 		return
 	fi
-	jq -r --arg side "$4" --arg limit "$2" --argjson cost "$3" --arg at "$at" '.decisions | to_entries[] | [$side, $limit, .key, (if .value.allowed then $cost else 0 end), .value.degraded, $at] | @tsv' <<<"$answer" >>"$dir/taken"
+	jq -r --arg side "$4" --arg limit "$2" --argjson cost "$3" --arg at "$at" '.decisions | to_entries[] | [$side, $limit, .key, (if .value.allowed then $cost else 0 end), (.value.degraded and ($side != "small" or .value.source == "fallback")), $at] | @tsv' <<<"$answer" >>"$dir/taken"
 }
 # most LIMIT SIDE-PATTERN: the most units admitted of one key
 most() { awk -v limit="$1" -v side="$2" '$2 == limit && $1 ~ side {n[$3] += $4} END {m = 0; for (k in n) if (n[k] > m) m = n[k]; print m}' "$dir/taken"; }
 # account LIMIT SHARES: what became of the key of which most was admitted; "over: n" if there is one of which n more was admitted than
 #   the limit, and what the minority may admit from its shares, and
-#   what it decided before it had noticed the cut, as an owner (undegraded) or, by on_error, from its shares, and
+#   what it decided before it had noticed the cut, as an owner or, by on_error, from its shares, and
 #   what the majority admitted from its shares before it had, which is charged afterwards, as far as the limit reaches, and
 #   of two or more nodes that are cut off: what was taken before. Owner and heir may be among them, and no other node has a copy.
 account() {
