@@ -104,7 +104,7 @@ func readHashes(b []byte) (h [parts]uint64, err error) {
 	return h, nil
 }
 
-// tellAll sends an entry to all other nodes, and merges what they know of its name.
+// tellAll sends an entry to all other members, and merges what they know of its name.
 func (c *Catalog) tellAll(ctx context.Context, e Entry) (reached int, missing []string) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
@@ -143,14 +143,15 @@ func (c *Catalog) tellAll(ctx context.Context, e Entry) (reached int, missing []
 	return reached, missing
 }
 
-// others are all other nodes that can be asked.
+// others are all other members. Agents are not called: their certificates need not be valid for the
+// address that they are seen at, and there may be thousands. They ask a member by themselves.
 func (c *Catalog) others() (list []cluster.Member) {
 	v := c.Node.View()
 	if v == nil || c.Network == nil {
 		return nil
 	}
 	for i, m := range v.Members {
-		if i != v.Self && m.PeerAddr != "" {
+		if i != v.Self && m.PeerAddr != "" && m.Role == cluster.RoleMember {
 			list = append(list, m)
 		}
 	}
