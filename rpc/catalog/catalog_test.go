@@ -24,7 +24,7 @@ type world struct {
 
 	mu   sync.Mutex
 	cut  map[string]bool   // nodes that cannot be reached
-	hook func(from string) // runs before a message is delivered, without mu
+	hook func(from, to string) // runs before a message is delivered, without mu
 }
 
 type hands struct {
@@ -37,7 +37,7 @@ func (h hands) Tell(_ context.Context, to cluster.Member, message []byte) ([]byt
 	hook, cut := h.w.hook, h.w.cut[to.ID] || h.w.cut[h.from]
 	h.w.mu.Unlock()
 	if hook != nil {
-		hook(h.from)
+		hook(h.from, to.ID)
 	}
 	if cut {
 		return nil, errors.New("cut off")
@@ -167,8 +167,8 @@ func TestTwoWritersAtOnce(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	var begun sync.Mutex // taken once, for good
 	var second error
-	w.hook = func(string) { // while the first writer's entry is on its way, and before n2 has it
-		if begun.TryLock() {
+	w.hook = func(_, to string) { // while the first writer's entry is on its way to n2
+		if to == "n2" && begun.TryLock() {
 			_, second = w.catalogs["n2"].Put(ctx, "bob", limit(t, "x", 2), nil)
 		}
 	}
