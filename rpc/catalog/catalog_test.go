@@ -23,7 +23,7 @@ type world struct {
 	dir      string
 
 	mu   sync.Mutex
-	cut  map[string]bool   // nodes that cannot be reached
+	cut  map[string]bool       // nodes that cannot be reached
 	hook func(from, to string) // runs before a message is delivered, without mu
 }
 
