@@ -87,8 +87,8 @@ func TestCandidateOverTheCluster(t *testing.T) {
 }
 
 // Promise: a limit is put, promoted, rolled back and deleted at all nodes by one command each; the
-// history says which client did what; a node that starts later has it, and so has one that is
-// restarted with its --data-dir alone.
+// history says which client did what; and a node that starts later has it. A restart with
+// --data-dir is tested in rpc/catalog.
 func TestLimitsOfTheWholeCluster(t *testing.T) {
 	n1 := serveProcess(t, "n1")
 	n2 := serveProcess(t, "n2", "--join", n1.gossip, "--limits", write(t, triedLimits))
