@@ -442,6 +442,44 @@ func TestSyncReplication(t *testing.T) {
 	}
 }
 
+// Promise: with replication: sync a request that is repeated after the crash of the node that has
+// answered it is charged once, alone and with others.
+func TestSyncRepeatAfterACrash(t *testing.T) {
+	other := five
+	other.Name, other.Sync = "other", true
+	sync := five
+	sync.Sync = true
+	for _, atomic := range []bool{false, true} {
+		w := newWorld(t, 3, sync, other)
+		w.pass(time.Second)
+		key := w.key("n2", 0)
+		ask := func(node string) []Decision {
+			r := &Request{Items: []Item{{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}}}, Atomic: atomic}
+			if atomic {
+				r.Items = append(r.Items, Item{Limit: "other", Key: key, Cost: 2, ID: ID{Origin: 77, Sequence: 2}})
+			}
+			out := make([]Decision, len(r.Items))
+			if err := w.nodes[node].Check(r, out); err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		before := ask("n2")
+		w.kill("n2") // with no tick in between
+		w.pass(time.Second)
+		for _, node := range []string{"n1", "n3", "n1"} {
+			for i, d := range ask(node) {
+				if d.Decision != before[i].Decision {
+					t.Errorf("atomic: %t: repeated at %s: %+v, was %+v", atomic, node, d.Decision, before[i].Decision)
+				}
+			}
+		}
+		if left := w.remaining("n1", "five", key); left != 4 {
+			t.Errorf("atomic: %t: %d left of 5, one unit was taken", atomic, left)
+		}
+	}
+}
+
 // Promise: what comes to who decides from somebody who has held the partition before, or from a
 // disk, the next one knows as well, though he had his copy before that.
 func TestWhatIsLentToAHolderIsCopied(t *testing.T) {

@@ -145,9 +145,13 @@ func (n *Node) copyCall(now limiter.Instant, p *peer) Call {
 	return Call{To: *p.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}
 }
 
-// addCopy adds what is known of an item's key to m, and its hold.
+// addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir that
+// takes over gives that answer to whoever asks again, and charges nothing.
 func (n *Node) addCopy(now limiter.Instant, m *Move, it *flight) {
 	m.Entries = append(m.Entries, n.table.Entry(now, it.Limit, it.Key, it.hash))
+	if it.ID != (ID{}) {
+		n.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
+	}
 	if it.Op.holds() {
 		if h, found := n.book.Get(it.holdID()); found {
 			m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})

@@ -52,6 +52,9 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	}
 	if a.Move != nil {
 		j.moved(from, p, a.Move)
+		if answer.Move != nil && answer.Move.Applied {
+			j.memories.tells(p, a.Move.Taken)
+		}
 	}
 	j.rightOf(p)
 	j.isTold(p, a.Words)

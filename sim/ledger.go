@@ -41,6 +41,16 @@ type answered struct {
 	before    *answered           // by another process, which may answer so again
 	next      *answered           // of all memories, the one that was added after this one; or the next that is free
 	share     bool                // by its share, not as who decides: who gets the key from it hears of that answer too
+	told      []*process          // that have heard of it, with a gift or with a copy
+}
+
+// tells notes what p has heard of the answers of others.
+func (m *memories) tells(p *process, taken []cluster.Memory) {
+	for i := range taken {
+		if a := m.answers.get(taken[i].ID); a != nil && slices.Equal(a.decisions, taken[i].Decisions) {
+			a.told = append(a.told, p)
+		}
+	}
 }
 
 // of is what p has answered itself, of all those that a is the latest of; nil if nothing.
@@ -84,10 +94,11 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 	}
 	if a.by != nil && a.by != p {
 		last := *a
-		last.decisions, last.next = slices.Clone(a.decisions), nil
+		last.decisions, last.next, last.told = slices.Clone(a.decisions), nil, nil
 		a.before = &last
 	}
 	a.by, a.at, a.now, a.charges, a.share, a.repeated = p, p.now(), now, charges, false, 0
+	a.told = a.told[:0]
 	a.decisions = append(a.one[:0], ds...)
 }
 
@@ -131,11 +142,15 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 // first has lost its memory since, or has given it to somebody with whom it was lost, so that the
 // partition was claimed; or if it comes after the time in which an owner remembers, because a
 // client has repeated itself too late, or because the ask was lying at the door of a frozen
-// machine. A node never repeats itself too late.
+// machine. A node never repeats itself too late. Nothing excuses who has heard of the first charge.
 func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
 	if before != nil && before.charges && charges {
 		j.allowed.used[lateTwice]++
+		age := j.world.now - before.now
+		knows := slices.Contains(before.told, p) && age+age/1000 < memory
 		switch {
+		case knows:
+			j.fail(once, "%s charges take %s again, which %s has charged and told it of", p.machine.id, idText(id), before.by.machine.id)
 		case before.by.dead && !before.by.departed, j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
 		case j.outlived(before, p) && (id.Origin == clientOrigin || j.thawed(before.now)):
 		default:

@@ -123,6 +123,19 @@ func (w *Window) Each(now limiter.Instant, wanted func(partition uint16) bool, f
 	}
 }
 
+// Recall calls fn with the owner's answer to id, if it is remembered.
+func (w *Window) Recall(now limiter.Instant, id ID, fn func(Memory)) {
+	s, place := w.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.answeredLocked(now, id, place); p >= 0 {
+		x := s.atLocked(p)
+		answers := make([]limiter.Decision, s.decisionsLocked(p))
+		s.answersLocked(p, answers)
+		fn(Memory{x.id, x.partition, time.Duration(now - x.at), answers})
+	}
+}
+
 // Learn takes over a memory of another node. It lasts as long as an answer given now, which is a
 // little longer than need be.
 func (w *Window) Learn(now limiter.Instant, m *Memory) {
