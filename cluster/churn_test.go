@@ -454,9 +454,12 @@ func TestSyncRepeatAfterACrash(t *testing.T) {
 		w.pass(time.Second)
 		key := w.key("n2", 0)
 		ask := func(node string) []Decision {
-			r := &Request{Items: []Item{{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}}}, Atomic: atomic}
+			r := &Request{Atomic: atomic, Items: []Item{{Limit: "five", Key: key, Cost: 1}}}
 			if atomic {
-				r.Items = append(r.Items, Item{Limit: "other", Key: key, Cost: 2, ID: ID{Origin: 77, Sequence: 2}})
+				r.Items = append(r.Items, Item{Limit: "other", Key: key, Cost: 2})
+			}
+			for i := range r.Items {
+				r.Items[i].ID = ID{Origin: 77, Sequence: uint64(i + 1)}
 			}
 			out := make([]Decision, len(r.Items))
 			if err := w.nodes[node].Check(r, out); err != nil {
@@ -469,8 +472,8 @@ func TestSyncRepeatAfterACrash(t *testing.T) {
 		w.pass(time.Second)
 		for _, node := range []string{"n1", "n3", "n1"} {
 			for i, d := range ask(node) {
-				if d.Decision != before[i].Decision {
-					t.Errorf("atomic: %t: repeated at %s: %+v, was %+v", atomic, node, d.Decision, before[i].Decision)
+				if was := before[i].Decision; d.Decision != was {
+					t.Errorf("atomic: %t: repeated at %s: %+v, was %+v", atomic, node, d.Decision, was)
 				}
 			}
 		}

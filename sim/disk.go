@@ -11,8 +11,8 @@ import (
 
 // Machines with a disk. What a node knows it writes down every few seconds and when it has said
 // goodbye, and what is written there when it starts it takes over as a copy (cluster.Node.Restore),
-// as penstock with --data-dir does. The same functions work: Table.Save and Ledger.Each here, Restore
-// there. What the program adds, the bytes of the file, is not played.
+// as penstock with --data-dir does. The same functions work: Table.Save and Ledger.Each here,
+// Restore there. What the program adds, the bytes of the file, is not played.
 
 // file is what a node has written down.
 type file struct {

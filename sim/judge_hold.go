@@ -141,8 +141,8 @@ func (j *judge) converged(last bool) bool {
 	return true
 }
 
-// sameMember reports whether two nodes see one member. Agents, which are in no configuration, see no
-// zones.
+// sameMember reports whether two nodes see one member. Agents, which are in no configuration, see
+// no zones.
 func sameMember(a, b cluster.Member) bool {
 	a.Zone, b.Zone = "", ""
 	return a == b

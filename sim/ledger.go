@@ -47,7 +47,8 @@ type answered struct {
 // tells notes what p has heard of the answers of others.
 func (m *memories) tells(p *process, taken []cluster.Memory) {
 	for i := range taken {
-		if a := m.answers.get(taken[i].ID); a != nil && slices.Equal(a.decisions, taken[i].Decisions) {
+		a := m.answers.get(taken[i].ID)
+		if a != nil && slices.Equal(a.decisions, taken[i].Decisions) {
 			a.told = append(a.told, p)
 		}
 	}
@@ -142,7 +143,8 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 // first has lost its memory since, or has given it to somebody with whom it was lost, so that the
 // partition was claimed; or if it comes after the time in which an owner remembers, because a
 // client has repeated itself too late, or because the ask was lying at the door of a frozen
-// machine. A node never repeats itself too late. Nothing excuses who has heard of the first charge.
+// machine. A node never repeats itself too late. Nothing excuses a node that has heard of the first
+// charge.
 func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
 	if before != nil && before.charges && charges {
 		j.allowed.used[lateTwice]++
@@ -150,7 +152,8 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 		knows := slices.Contains(before.told, p) && age+age/1000 < memory
 		switch {
 		case knows:
-			j.fail(once, "%s charges take %s again, which %s has charged and told it of", p.machine.id, idText(id), before.by.machine.id)
+			j.fail(once, "%s charges take %s again, which %s has charged and told it of",
+				p.machine.id, idText(id), before.by.machine.id)
 		case before.by.dead && !before.by.departed, j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
 		case j.outlived(before, p) && (id.Origin == clientOrigin || j.thawed(before.now)):
 		default:

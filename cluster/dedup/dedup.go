@@ -106,7 +106,8 @@ func (w *Window) OnceAlone(
 	return false
 }
 
-// Each calls fn with every memory of the owner's answers of the partitions that are wanted, shard by shard, oldest first.
+// Each calls fn with every memory of the owner's answers of the partitions that are wanted, shard
+// by shard, oldest first.
 func (w *Window) Each(now limiter.Instant, wanted func(partition uint16) bool, fn func(Memory)) {
 	for i := range w.shards {
 		s := &w.shards[i]

@@ -55,7 +55,9 @@ func (s *shard) atLocked(position int) *record { return &s.queue[position&(len(s
 // number matters: an atomic request has one answer for all its items at its owner, and one for each
 // item, under the same first id, at a node that decides while the owner is away.
 func (s *shard) findLocked(now limiter.Instant, id ID, place uint64, decisions int) int {
-	return s.lastLocked(now, id, place, func(p int) bool { return s.decisionsLocked(p) == decisions })
+	return s.lastLocked(now, id, place, func(position int) bool {
+		return s.decisionsLocked(position) == decisions
+	})
 }
 
 // answeredLocked is the position of the last answer to id that is the owner's, or -1.
@@ -64,7 +66,9 @@ func (s *shard) answeredLocked(now limiter.Instant, id ID, place uint64) int {
 }
 
 // lastLocked is the position of the last answer to id that fits, or -1.
-func (s *shard) lastLocked(now limiter.Instant, id ID, place uint64, fits func(position int) bool) int {
+func (s *shard) lastLocked(
+	now limiter.Instant, id ID, place uint64, fits func(position int) bool,
+) int {
 	for p := s.latestLocked(place); p >= s.head; {
 		x := s.atLocked(p)
 		if x.id == id && x.at.Add(Lasts) > now && fits(p) {

@@ -18,7 +18,8 @@ type (
 	LineUp         struct{ Boot Boot }
 	LineEnded      struct{ Boot Boot }
 	AddressRefused struct{ Boot Boot }
-	// Unreached says that a member leaves calls from here unanswered, Reached that it answers again.
+	// Unreached says that a member leaves calls from here unanswered, Reached that it answers
+	// again.
 	Unreached struct{ Boot Boot }
 	Reached   struct{ Boot Boot }
 	// Suspended says that the process stood still in a way that its clock has not seen.

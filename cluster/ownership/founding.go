@@ -22,9 +22,9 @@ type candidacy struct {
 	heirs []Member // boots of no cluster that have the names of members
 }
 
-// extinct reports whether the cluster that this candidate asks is gone: each of its members is gone,
-// or has been silent for Mass while another boot of its name belongs to no cluster. Without this a
-// candidate waited for members that had all been restarted, and they waited for its vote.
+// extinct reports whether the cluster that this candidate asks is gone: each of its members is
+// gone, or has been silent for Mass while another boot of its name belongs to no cluster. Without
+// this a candidate waited for members that had all been restarted, and they waited for its vote.
 func (s *State) extinct(now Instant) bool {
 	if s.asking.since == never {
 		s.asking.since = now

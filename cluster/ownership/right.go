@@ -13,8 +13,8 @@ type right struct {
 	until Instant // decisions are taken before it only
 	floor Instant // renewals sent before it count for nothing
 	ended bool    // given up for good in this epoch
-	// lost is until when it would have lasted, had it not been given up with its lines or for a child
-	// lineage. Before that instant no configuration is decided without this member.
+	// lost is until when it would have lasted, had it not been given up with its lines or for a
+	// child lineage. Before that instant no configuration is decided without this member.
 	lost Instant
 }
 

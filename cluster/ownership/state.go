@@ -19,7 +19,8 @@ const (
 func (s Stage) String() string { return [...]string{"outside", "candidate", "joined", "ended"}[s] }
 
 // Ending is why a boot has ended. After all but Left and Closed the process takes a new boot and
-// joins again, with its table as copies; after NameInUse if whoever decides on names leaves it its own.
+// joins again, with its table as copies; after NameInUse if whoever decides on names leaves it its
+// own.
 type Ending uint8
 
 const (
