@@ -146,7 +146,7 @@ func (n *Node) copyCall(now limiter.Instant, p *peer) Call {
 }
 
 // addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir that
-// takes over gives that answer to whoever asks again, and charges nothing.
+// takes over gives that answer when it is asked again, and charges nothing.
 func (n *Node) addCopy(now limiter.Instant, m *Move, it *flight) {
 	m.Entries = append(m.Entries, n.table.Entry(now, it.Limit, it.Key, it.hash))
 	if it.ID != (ID{}) {

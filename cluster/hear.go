@@ -73,18 +73,10 @@ func (n *Node) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	}
 	n.importHolds(now, m)
 	n.holdsPassed(m)
-	n.learnAnswers(now, m)
+	n.recent.Learn(now, m.Taken)
 	n.copyLentLocked(m.Lent)
 	n.stats.Copied.Add(uint64(len(m.Entries)))
 	a.Applied = true
-}
-
-// learnAnswers takes over the answers of m, so that a request that comes again here is not charged
-// again.
-func (n *Node) learnAnswers(now limiter.Instant, m *Move) {
-	for i := range m.Taken {
-		n.recent.Learn(now, &m.Taken[i])
-	}
 }
 
 // senderLocked is the peer that m comes from, as the View names it now, and as one that it named
@@ -208,7 +200,7 @@ func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer
 		n.copyLentLocked(m.Lent)
 		n.tendLocked()
 	}
-	n.learnAnswers(now, m)
+	n.recent.Learn(now, m.Taken)
 	for _, p := range m.Gift {
 		if int(p) >= len(n.parts) || !n.acceptsLocked(r, m, int(p)) {
 			in.refused = append(in.refused, p)

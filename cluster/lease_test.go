@@ -73,7 +73,7 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 	item.ID.Sequence++
 	first := w.check("n3", item)[0]
 	told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
-	w.nodes["n1"].recent.Learn(w.now, &told)
+	w.nodes["n1"].recent.Learn(w.now, []Memory{told})
 	if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" || d.Decision != first.Decision {
 		t.Errorf("%+v, where n3 has said %+v", d, first)
 	}
@@ -101,7 +101,7 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 		item.ID.Sequence++
 		first := w.check("n3", item)[0]
 		told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
-		w.nodes["n1"].recent.Learn(w.now, &told)
+		w.nodes["n1"].recent.Learn(w.now, []Memory{told})
 		if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" {
 			t.Errorf("%+v, where n3 has said %+v", d, first)
 		}

@@ -137,9 +137,15 @@ func (w *Window) Recall(now limiter.Instant, id ID, fn func(Memory)) {
 	}
 }
 
-// Learn takes over a memory of another node. It lasts as long as an answer given now, which is a
+// Learn takes over memories of another node. Each lasts as long as an answer given now, which is a
 // little longer than need be.
-func (w *Window) Learn(now limiter.Instant, m *Memory) {
+func (w *Window) Learn(now limiter.Instant, list []Memory) {
+	for i := range list {
+		w.learn(now, &list[i])
+	}
+}
+
+func (w *Window) learn(now limiter.Instant, m *Memory) {
 	s, place := w.shard(m.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()

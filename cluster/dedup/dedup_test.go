@@ -153,7 +153,7 @@ func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
 	}
 	alone, both := make([]limiter.Decision, 1), make([]limiter.Decision, 2)
 	r.Once(0, id, 0, alone, fill(alone))
-	r.Learn(1, &Memory{ID: id, Decisions: []limiter.Decision{{Remaining: 2}, {Remaining: 2}}})
+	r.Learn(1, []Memory{{ID: id, Decisions: []limiter.Decision{{Remaining: 2}, {Remaining: 2}}}})
 	if !r.Once(2, id, 0, both, fill(both)) || both[0].Remaining != 2 || both[1].Remaining != 2 {
 		t.Errorf("both together are answered with %d and %d", both[0].Remaining, both[1].Remaining)
 	}
@@ -167,8 +167,8 @@ func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
 func TestWindowLearnsOnce(t *testing.T) {
 	var r Window
 	m := Memory{ID: ID{Origin: 1, Sequence: 7}, Decisions: []limiter.Decision{{Remaining: 2}}}
-	r.Learn(1, &m)
-	r.Learn(2, &m)
+	r.Learn(1, []Memory{m})
+	r.Learn(2, []Memory{m})
 	told := func(now limiter.Instant) (n int) {
 		r.Each(now, func(uint16) bool { return true }, func(Memory) { n++ })
 		return n
