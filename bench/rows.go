@@ -29,16 +29,19 @@ func everything(args []string, out, progress io.Writer) error {
 	f.SetOutput(progress)
 	rounds := f.Int("rounds", 5, "how often each is measured")
 	each := f.Duration("time", 500*time.Millisecond, "for each measurement; some take a multiple")
-	only := f.String("only", "", "rows by name, with commas; default all: "+strings.Join(names(), ","))
+	only := f.String("only", "", "rows by name, with commas; default all: "+strings.Join(names(),
+		","))
 	dir := f.String("o", "", "directory for ROW.md, .json and .svg of each row; default none")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("%q is no verb: give flags only, or limiters, docs or guard; -h lists the flags", f.Arg(0))
+		return fmt.Errorf("%q is no verb: give flags only, or limiters, docs or guard; -h lists "+
+			"the flags", f.Arg(0))
 	}
 	if *rounds < 1 || *each < 10*time.Millisecond {
-		return fmt.Errorf("-rounds is %d and -time %v; at least 1 and 10ms are accepted", *rounds, *each)
+		return fmt.Errorf("-rounds is %d and -time %v; at least 1 and 10ms are accepted", *rounds,
+			*each)
 	}
 	chosen := names()
 	if *only != "" {
@@ -46,7 +49,8 @@ func everything(args []string, out, progress io.Writer) error {
 	}
 	for _, name := range chosen {
 		if !slices.Contains(names(), name) {
-			return fmt.Errorf("-only: %q is no row; there are %s", name, strings.Join(names(), ", "))
+			return fmt.Errorf("-only: %q is no row; there are %s", name,
+				strings.Join(names(), ", "))
 		}
 	}
 	command := []string{"go run ."} // without where the figures go
@@ -63,7 +67,8 @@ func everything(args []string, out, progress io.Writer) error {
 	defer done()
 	var reports []*contest.Report
 	for i, r := range rows {
-		fmt.Fprintf(progress, "%v: row %s, %d of %d\n", time.Since(began).Round(time.Second), r.name, i+1, len(rows))
+		fmt.Fprintf(progress, "%v: row %s, %d of %d\n", time.Since(began).Round(time.Second),
+			r.name, i+1, len(rows))
 		report, err := r.measure(*rounds, *each, progress)
 		if err != nil {
 			return fmt.Errorf("row %s: %w", r.name, err)
@@ -77,7 +82,8 @@ func everything(args []string, out, progress io.Writer) error {
 	if err := contest.Judge(out, reports...); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%s It took %v.\n", contest.Quiet(reports...), time.Since(began).Round(time.Second))
+	_, err = fmt.Fprintf(out, "\n%s It took %v.\n", contest.Quiet(reports...),
+		time.Since(began).Round(time.Second))
 	return err
 }
 
@@ -91,7 +97,8 @@ func names() (all []string) {
 
 // prepare builds what the rows need. The caller must call done.
 func prepare(chosen []string, progress io.Writer) (rows []row, done func(), err error) {
-	ours := slices.DeleteFunc(slices.Clone(servers.Rows), func(r servers.Row) bool { return !slices.Contains(chosen, r.Name) })
+	ours := slices.DeleteFunc(slices.Clone(servers.Rows),
+		func(r servers.Row) bool { return !slices.Contains(chosen, r.Name) })
 	done = func() {}
 	var programs *servers.Programs
 	if len(ours) > 0 {
@@ -106,7 +113,9 @@ func prepare(chosen []string, progress io.Writer) (rows []row, done func(), err 
 		}
 	}
 	for _, r := range ours {
-		rows = append(rows, row{r.Name, func(rounds int, each time.Duration, progress io.Writer) (*contest.Report, error) {
+		rows = append(rows, row{r.Name, func(rounds int, each time.Duration,
+			progress io.Writer,
+		) (*contest.Report, error) {
 			samples, err := servers.Measure(programs, r, rounds, each, progress)
 			if err != nil {
 				return nil, err
@@ -116,7 +125,8 @@ func prepare(chosen []string, progress io.Writer) (rows []row, done func(), err 
 				tables = servers.Tables
 			}
 			return &contest.Report{
-				Name: r.Name, Title: r.Title, Axis: r.Axis, Tables: tables, Aims: r.Aims, Base: servers.Base,
+				Name: r.Name, Title: r.Title, Axis: r.Axis, Tables: tables, Aims: r.Aims,
+				Base:    servers.Base,
 				Machine: contest.ThisMachine(), Rounds: rounds, Samples: samples,
 			}, nil
 		}})
@@ -139,9 +149,11 @@ func rivals(rounds int, each time.Duration, progress io.Writer) (*contest.Report
 
 // keys has penstock's table decide on more and more keys.
 func keys(rounds int, each time.Duration, progress io.Writer) (*contest.Report, error) {
-	samples, err := measureLimiters(rounds, "1e3,1e4,1e5,1e6,1e7", 0, 1e7, limiters.Base, each/2, progress)
+	samples, err := measureLimiters(rounds, "1e3,1e4,1e5,1e6,1e7", 0, 1e7, limiters.Base, each/2,
+		progress)
 	r := limitersReport(rounds, samples)
-	r.Name, r.Title, r.Axis, r.Aims = "keys", "How the cost grows with the number of keys, in one process", "keys", limiters.GrowthAims
+	r.Name, r.Title, r.Axis, r.Aims = "keys",
+		"How the cost grows with the number of keys, in one process", "keys", limiters.GrowthAims
 	return r, err
 }
 
@@ -153,7 +165,10 @@ func write(r *contest.Report, out io.Writer, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for suffix, print := range map[string]func(io.Writer) error{".md": r.Markdown, ".json": r.JSON, ".svg": r.Plot} {
+	for suffix, print := range map[string]func(io.Writer) error{
+		".md": r.Markdown, ".json": r.JSON,
+		".svg": r.Plot,
+	} {
 		if err := create(filepath.Join(dir, r.Name+suffix), print); err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ func (l *latencies) p99() float64 {
 	return l.All[len(l.All)*99/100].Seconds() * 1000
 }
 
-// behave has a process of its own ask for so long: beside hundreds of goroutines that attack without
-// a pause, a client in their process would wait for them, and not for the node.
+// behave has a process of its own ask for so long: beside hundreds of goroutines that attack
+// without a pause, a client in their process would wait for them, and not for the node.
 func behave(address string, length time.Duration) (l latencies) {
 	self, err := os.Executable()
 	if err != nil {

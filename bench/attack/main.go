@@ -46,7 +46,8 @@ func run() error {
 		"",
 		"page with a line <!-- attacks --> and one <!-- attacks: end --> around the table",
 	)
-	well := flag.String("behave", "", "only be the client that behaves, of the node at this address")
+	well := flag.String("behave", "",
+		"only be the client that behaves, of the node at this address")
 	flag.Parse()
 	if *well != "" {
 		return ask(*well, *length)
@@ -90,7 +91,9 @@ func run() error {
 	return nil
 }
 
-const head = "| attack | resident MiB: before, peak, after | descriptors | goroutines | p99 ms of a client that behaves: before, during | its failures | sent | refused |\n|---|---|---|---|---|---|---|---|\n"
+const head = "| attack | resident MiB: before, peak, after | descriptors | goroutines | p99 ms " +
+	"of a client that behaves: before, during | its failures | sent | refused " +
+	"|\n|---|---|---|---|---|---|---|---|\n"
 
 // try runs one attack against a fresh node.
 func try(program, dir string, a attack, length time.Duration) (row string, err error) {

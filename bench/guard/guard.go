@@ -135,7 +135,8 @@ func compare(kept, measured []figure, out io.Writer) (bad int) {
 	return bad
 }
 
-const header = "# How often an operation of these benchmarks allocates. go run . guard compares, go run . guard -record writes.\n"
+const header = "# How often an operation of these benchmarks allocates. go run . guard " +
+	"compares, go run . guard -record writes.\n"
 
 func write(file string, all []figure) error {
 	var b strings.Builder

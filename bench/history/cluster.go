@@ -133,9 +133,11 @@ func (c *cluster) start(n *node) error {
 		return err
 	}
 	args := []string{
-		c.program(n), "serve", "--insecure", "--name", n.name, "--limits", c.limits, "--log-format", "json",
+		c.program(n), "serve", "--insecure", "--name", n.name, "--limits", c.limits, "--log-format",
+		"json",
 		"--gossip", at + ":7946", "--peer", at + ":7947",
-		"--grpc", "unix://" + n.path("grpc"), "--http", "unix://" + n.path("http"), "--redis", "unix://" + n.path("redis"),
+		"--grpc", "unix://" + n.path("grpc"), "--http", "unix://" + n.path("http"), "--redis",
+		"unix://" + n.path("redis"),
 	}
 	args = append(args, c.secrets.flags(n)...)
 	if c.disks {

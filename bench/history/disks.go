@@ -22,7 +22,8 @@ func (c *cluster) mount() error {
 	for _, n := range c.nodes {
 		err := os.MkdirAll(c.disk(n), 0o700)
 		if err == nil {
-			err = syscall.Mount("penstock", c.disk(n), "tmpfs", 0, fmt.Sprintf("size=%d", diskBytes))
+			err = syscall.Mount("penstock", c.disk(n), "tmpfs", 0,
+				fmt.Sprintf("size=%d", diskBytes))
 		}
 		if err != nil {
 			return errors.Join(err, c.unmount())

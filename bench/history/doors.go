@@ -56,7 +56,8 @@ func (d *doors) path(door string) string {
 func (d *doors) connect() (err error) {
 	d.closeConnections()
 	d.redis = redis.NewClient(&redis.Options{
-		Network: "unix", Addr: d.path("redis"), MaxRetries: -1, DialerRetries: 1, Protocol: 2, DisableIdentity: true,
+		Network: "unix", Addr: d.path("redis"), MaxRetries: -1, DialerRetries: 1, Protocol: 2,
+		DisableIdentity:       true,
 		ContextTimeoutEnabled: true,
 	})
 	d.conn, err = grpc.NewClient("passthrough:///unix://"+d.path("grpc"),
@@ -110,7 +111,8 @@ type decision struct {
 }
 
 func (d *decision) into(o *judge.Op) {
-	o.Allowed, o.Remaining, o.Owner, o.Source, o.Mark = d.Allowed, d.Remaining, d.Owner, d.Source, judge.Unmarked
+	o.Allowed, o.Remaining, o.Owner, o.Source, o.Mark = d.Allowed, d.Remaining, d.Owner, d.Source,
+		judge.Unmarked
 	if d.Degraded {
 		o.Mark, o.Bound = judge.Marked, d.Bound
 	}
@@ -214,7 +216,8 @@ func item(o *judge.Op, id *penstockv1.RequestId) *penstockv1.Item {
 }
 
 func heard(o *judge.Op, d *penstockv1.Decision) {
-	o.Allowed, o.Remaining, o.Owner, o.Source, o.Mark = d.Allowed, d.Remaining, d.Owner, sources[d.Source], judge.Unmarked
+	o.Allowed, o.Remaining, o.Owner, o.Source, o.Mark = d.Allowed, d.Remaining, d.Owner,
+		sources[d.Source], judge.Unmarked
 	if d.Degraded {
 		o.Mark, o.Bound = judge.Marked, d.Bound
 	}
@@ -223,7 +226,8 @@ func heard(o *judge.Op, d *penstockv1.Decision) {
 var sources = map[penstockv1.Source]string{
 	penstockv1.Source_SOURCE_OWNER: "owner", penstockv1.Source_SOURCE_FORWARDED: "forwarded",
 	penstockv1.Source_SOURCE_FALLBACK: "fallback", penstockv1.Source_SOURCE_LEASE: "lease",
-	penstockv1.Source_SOURCE_REPLICA: "replica", penstockv1.Source_SOURCE_DENIED_CACHE: "denied-cache",
+	penstockv1.Source_SOURCE_REPLICA:      "replica",
+	penstockv1.Source_SOURCE_DENIED_CACHE: "denied-cache",
 }
 
 // call is Check over gRPC.

@@ -226,7 +226,10 @@ func (r *run) fault() error {
 		if slices.Contains(f.Nodes, n.name) && strings.HasPrefix(k.name, "kill") {
 			r.rest(100, 1000)
 			back := &judge.Fault{Kind: "back"}
-			if err := r.done(back, func(r *run, f *judge.Fault) error { return r.start(f, n) }); err != nil {
+			if err := r.done(back, func(r *run, f *judge.Fault) error {
+				return r.start(f,
+					n)
+			}); err != nil {
 				return fmt.Errorf("back %s: %w", n.name, err)
 			}
 		}
@@ -439,11 +442,13 @@ func (r *run) cutOff(f *judge.Fault, n int) error {
 func (r *run) cutPair(f *judge.Fault, both bool) error {
 	f.Marks, f.Again, f.Heal = true, time.Second, 10*time.Second
 	v := r.victims(f, 2)
-	if err := r.cluster.net.cut(v[1].name, []string{r.cluster.net.address(v[0].index)}); err != nil {
+	if err := r.cluster.net.cut(v[1].name,
+		[]string{r.cluster.net.address(v[0].index)}); err != nil {
 		return err
 	}
 	if both {
-		if err := r.cluster.net.cut(v[0].name, []string{r.cluster.net.address(v[1].index)}); err != nil {
+		if err := r.cluster.net.cut(v[0].name,
+			[]string{r.cluster.net.address(v[1].index)}); err != nil {
 			return err
 		}
 	}

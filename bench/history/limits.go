@@ -60,7 +60,8 @@ func (l *inline) json() map[string]any {
 	per := fmt.Sprintf("%ds", l.seconds)
 	if l.bucket {
 		return map[string]any{
-			"algorithm": "token_bucket", "client_time": true, "limit": l.capacity, "refill": l.capacity, "per": per,
+			"algorithm": "token_bucket", "client_time": true, "limit": l.capacity,
+			"refill": l.capacity, "per": per,
 		}
 	}
 	return map[string]any{
@@ -81,6 +82,7 @@ func (l *inline) proto() *penstockv1.InlineLimit {
 		}
 	}
 	return &penstockv1.InlineLimit{
-		Name: "cl.throttle", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 1, PerMs: per, Burst: l.capacity,
+		Name: "cl.throttle", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 1, PerMs: per,
+		Burst: l.capacity,
 	}
 }

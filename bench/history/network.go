@@ -76,7 +76,8 @@ func (w *network) plug(i int, name string) error {
 		return err
 	}
 	for _, c := range [][2]string{
-		{"switch", fmt.Sprintf("link add %s type veth peer name eth0 netns %s-%s", name, w.id, name)},
+		{"switch", fmt.Sprintf("link add %s type veth peer name eth0 netns %s-%s", name, w.id,
+			name)},
 		{"switch", fmt.Sprintf("link set %s master bridge up", name)},
 		{name, fmt.Sprintf("addr add %s/24 dev eth0", w.address(i))},
 		{name, "link set eth0 up"},

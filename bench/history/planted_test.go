@@ -33,7 +33,8 @@ func plant(t *testing.T, file, old, instead string) (overlay string) {
 	}
 	dir := t.TempDir()
 	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), old, instead, 1)), 0o644); err != nil {
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), old, instead, 1)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	list, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
@@ -63,14 +64,16 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		{
 			"ids are not remembered", "cluster/dedup/dedup.go",
 			"if p := s.findLocked(now, id, place, 1); p >= 0 {\n\t\t*out",
-			"if p := s.findLocked(now, id, place, 1); p >= 1<<60 {\n\t\t*out", "reload", "charged once (calm)",
+			"if p := s.findLocked(now, id, place, 1); p >= 1<<60 {\n\t\t*out", "reload",
+			"charged once (calm)",
 		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			var out strings.Builder
 			err := history([]string{
-				"-seconds", "6", "-seed", "5", "-nodes", "3", "-rate", "200", "-loopback", "-faults", x.faults,
+				"-seconds", "6", "-seed", "5", "-nodes", "3", "-rate", "200", "-loopback",
+				"-faults", x.faults,
 				"-overlay", plant(t, x.file, x.old, x.instead),
 			}, &out)
 			if !errors.Is(err, errContradicted) ||

@@ -109,7 +109,8 @@ func table(out io.Writer, v *judge.Verdict) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(
 		w,
-		"fault\ttimes\trequests\textra\tof one key\tlost\tmay be lost\tmarked\tanew\tfailed\texcused\tlongest\tp99",
+		"fault\ttimes\trequests\textra\tof one key\tlost\tmay be "+
+			"lost\tmarked\tanew\tfailed\texcused\tlongest\tp99",
 	)
 	for _, f := range v.Figures {
 		fmt.Fprintf(

@@ -70,7 +70,8 @@ func (s *secrets) equip(n *node, at string) error {
 // issue gives a node a new certificate of the present authority.
 func (s *secrets) issue(n *node, at string) error {
 	dir := s.authority()
-	if err := s.penstock("certs", "add", n.name, "--host", at, "--dir", dir, "--force"); err != nil {
+	if err := s.penstock("certs", "add", n.name, "--host", at, "--dir", dir,
+		"--force"); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -121,7 +122,10 @@ func (r *run) rotateKeys(f *judge.Fault) error {
 			return err
 		}
 		f.Nodes = nil
-		if err := r.steps(f, func(n *node) error { return s.give(n, file, gossipKey) }); err != nil {
+		if err := r.steps(f, func(n *node) error {
+			return s.give(n, file,
+				gossipKey)
+		}); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,8 @@ func (r *recorder) history(o *options) *judge.History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return &judge.History{
-		Seed: o.seed, Limits: limits, Faults: r.faults, Stalls: r.stalls, Ops: r.ops, Patience: o.patience,
+		Seed: o.seed, Limits: limits, Faults: r.faults, Stalls: r.stalls, Ops: r.ops,
+		Patience: o.patience,
 	}
 }
 
@@ -94,7 +95,8 @@ type slot struct {
 
 // slotsOf is how many keys of each limit are asked for at a time.
 var slotsOf = map[string]int{
-	"few": 6, "many": 6, "sync": 3, "deny": 2, "cell": 3, "bucket": 2, "held": 3, "leased": 2, "rate": 3, "permits": 2,
+	"few": 6, "many": 6, "sync": 3, "deny": 2, "cell": 3, "bucket": 2, "held": 3, "leased": 2,
+	"rate": 3, "permits": 2,
 }
 
 // keptKeys are charged at the beginning, and now and then.
@@ -304,7 +306,10 @@ func (t *traffic) several(s *slot, atomic bool) {
 	if t.dice.IntN(2) == 0 {
 		t.send("post", n, ops, func(ctx context.Context) error { return n.items(ctx, ops, atomic) })
 	} else {
-		t.send("grpc", n, ops, func(ctx context.Context) error { return n.call(ctx, ops, atomic, nil) })
+		t.send("grpc", n, ops, func(ctx context.Context) error {
+			return n.call(ctx, ops, atomic,
+				nil)
+		})
 	}
 }
 

@@ -30,7 +30,9 @@ func (c *Client) DoAll(ctx context.Context, requests []Request) ([]Decision, err
 
 // AppendAll is DoAll for programs that reuse the memory of decisions: it appends them to out. After
 // an error it returns out as it was.
-func (c *Client) AppendAll(ctx context.Context, out []Decision, requests []Request) ([]Decision, error) {
+func (c *Client) AppendAll(ctx context.Context, out []Decision,
+	requests []Request,
+) ([]Decision, error) {
 	if err := sendable(requests); err != nil {
 		return out, err
 	}
@@ -89,7 +91,8 @@ func (c *Client) DoTogether(ctx context.Context, requests []Request) ([]Decision
 // sendable reports why requests cannot travel in one message.
 func sendable(requests []Request) error {
 	if len(requests) == 0 || len(requests) > MaxAll {
-		return status.Errorf(codes.InvalidArgument, "client: %d requests; a message takes 1 to %d", len(requests), MaxAll)
+		return status.Errorf(codes.InvalidArgument, "client: %d requests; a message takes 1 to %d",
+			len(requests), MaxAll)
 	}
 	for i := range requests {
 		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol cannot encode it
@@ -105,7 +108,8 @@ func (c *Client) send(ctx context.Context, b *batch, out []Decision) error {
 	tries := 0
 	err := c.twice(ctx, func(ctx context.Context) error {
 		tries++
-		return c.conn.Invoke(ctx, penstockv1.RateLimiter_Check_FullMethodName, b, b, grpc.ForceCodecV2(batchCodec{}), grpc.StaticMethod())
+		return c.conn.Invoke(ctx, penstockv1.RateLimiter_Check_FullMethodName, b, b,
+			grpc.ForceCodecV2(batchCodec{}), grpc.StaticMethod())
 	})
 	if err != nil || tries > 1 {
 		b.message = nil // a connection that broke may still be reading it
@@ -131,10 +135,12 @@ func (b *batch) release() {
 
 func (b *batch) add(i int, r *Request, origin, sequence uint64) {
 	b.places = append(b.places, i)
-	b.message = appendMessage(b.message, func(to []byte) []byte { return appendItem(to, r, origin, sequence) })
+	b.message = appendMessage(b.message,
+		func(to []byte) []byte { return appendItem(to, r, origin, sequence) })
 }
 
-var errNoMessage = errors.New("client: the node's answer is no message of this protocol, or is not as long as the request")
+var errNoMessage = errors.New("client: the node's answer is no message of this protocol, or is " +
+	"not as long as the request")
 
 // batchCodec encodes and decodes a *batch.
 type batchCodec struct{}

@@ -24,7 +24,11 @@ func BenchmarkClient(b *testing.B) {
 		call func() error
 	}{
 		{"take", func() error { _, err := c.Take(ctx, "big", "k", 0); return err }},
-		{"check", func() error { _, err := check(ctx, c, []*penstockv1.Item{item("big", "k", 0)}, false); return err }},
+		{"check", func() error {
+			_, err := check(ctx, c, []*penstockv1.Item{item("big", "k", 0)},
+				false)
+			return err
+		}},
 	} {
 		for _, callers := range []int{1, 64, 256} {
 			b.Run(fmt.Sprintf("%s/callers=%d", way.name, callers), func(b *testing.B) {
@@ -48,8 +52,8 @@ func BenchmarkClient(b *testing.B) {
 	}
 }
 
-// BenchmarkAll measures a decision in a message of many: by AppendAll, by DoAll, and by the generated
-// stubs.
+// BenchmarkAll measures a decision in a message of many: by AppendAll, by DoAll, and by the
+// generated stubs.
 func BenchmarkAll(b *testing.B) {
 	_, addr := serveNode(b, "n1")
 	c := newClient(b, addr)
@@ -61,9 +65,13 @@ func BenchmarkAll(b *testing.B) {
 		}
 		out := make([]client.Decision, n)
 		for name, call := range map[string]func() error{
-			"AppendAll": func() (err error) { out, err = c.AppendAll(b.Context(), out[:0], requests); return err },
-			"DoAll":     func() error { _, err := c.DoAll(b.Context(), requests); return err },
-			"Check":     func() error { _, err := check(b.Context(), c, items, false); return err },
+			"AppendAll": func() (err error) {
+				out, err = c.AppendAll(b.Context(), out[:0],
+					requests)
+				return err
+			},
+			"DoAll": func() error { _, err := c.DoAll(b.Context(), requests); return err },
+			"Check": func() error { _, err := check(b.Context(), c, items, false); return err },
 		} {
 			b.Run(fmt.Sprintf("%s/items=%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
@@ -81,7 +89,10 @@ func BenchmarkAll(b *testing.B) {
 // comparison one that is not.
 func BenchmarkLease(b *testing.B) {
 	all := serveCluster(b, 1, 1<<40)
-	for name, c := range map[string]*client.Client{"leases": lender(b, all[0].addr), "none": newClient(b, all[0].addr)} {
+	for name, c := range map[string]*client.Client{
+		"leases": lender(b, all[0].addr),
+		"none":   newClient(b, all[0].addr),
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			local := 0

@@ -15,8 +15,8 @@
 // client, and Fake replaces all of it in tests.
 //
 // For many requests at once in one message, Client.DoAll decides each by itself, Client.DoTogether
-// all or none. Client.CheckRules takes attributes of a request, and the rules of the cluster's files
-// select the limits.
+// all or none. Client.CheckRules takes attributes of a request, and the rules of the cluster's
+// files select the limits.
 //
 // Client.Reserve reserves units for a cost that is known only afterwards. Client.Acquire takes a
 // permit under a concurrency limit.
@@ -100,7 +100,8 @@ type Client struct {
 // New makes a Client. It connects in the background: an error is one of the Config.
 func New(c Config) (*Client, error) {
 	if len(c.Targets) == 0 {
-		return nil, errors.New("client: Config.Targets is empty; give host:port of at least one node")
+		return nil,
+			errors.New("client: Config.Targets is empty; give host:port of at least one node")
 	}
 	fallback, err := newFallback(c)
 	if err != nil {
@@ -108,10 +109,12 @@ func New(c Config) (*Client, error) {
 	}
 	var state resolver.State
 	for _, target := range c.Targets {
-		if _, _, err := net.SplitHostPort(target); err != nil && !strings.HasPrefix(target, "unix:///") {
+		if _, _, err := net.SplitHostPort(target); err != nil &&
+			!strings.HasPrefix(target, "unix:///") {
 			return nil, fmt.Errorf("client: target %q: give host:port or unix:///path", target)
 		}
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: target, ServerName: serverName(target)})
+		state.Addresses = append(state.Addresses,
+			resolver.Address{Addr: target, ServerName: serverName(target)})
 	}
 	targets := newTargets(slices.Clone(c.Targets))
 	doors := manual.NewBuilderWithScheme("penstock")
@@ -126,10 +129,16 @@ func New(c Config) (*Client, error) {
 		grpc.WithContextDialer(targets.dial),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{
+				BaseDelay: 50 * time.Millisecond, Multiplier: 1.6,
+				Jitter: 0.2, MaxDelay: time.Second,
+			},
 			MinConnectTimeout: time.Second,
 		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time:    30 * time.Second,
+			Timeout: 5 * time.Second,
+		}),
 	}
 	if c.Token != "" {
 		options = append(options, grpc.WithPerRPCCredentials(token(c.Token)))
@@ -187,7 +196,10 @@ func (c *Client) Close() error {
 
 // Peek answers as Take would, and changes nothing.
 func (c *Client) Peek(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	in := &penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key), Cost: &cost}}}
+	in := &penstockv1.PeekRequest{Items: []*penstockv1.Item{{
+		Limit: limit, Key: []byte(key),
+		Cost: &cost,
+	}}}
 	out, err := c.limits.Peek(ctx, in)
 	if err != nil {
 		return c.fallback.peek(err, limit, key, cost)
@@ -209,7 +221,8 @@ func (c *Client) Reset(ctx context.Context, limit, key string) (Decision, error)
 // only is the answer to a message of one item.
 func only(decisions []*penstockv1.Decision) (Decision, error) {
 	if len(decisions) != 1 {
-		return Decision{}, status.Errorf(codes.Internal, "client: the node answered %d decisions to one item", len(decisions))
+		return Decision{}, status.Errorf(codes.Internal,
+			"client: the node answered %d decisions to one item", len(decisions))
 	}
 	return decision(decisions[0]), nil
 }

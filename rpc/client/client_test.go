@@ -37,25 +37,37 @@ func serveNode(t testing.TB, id string) (*door.Server, string) {
 	t.Helper()
 	clock := clock.New()
 	peers := peer.NewLines(peer.LinesConfig{ID: id, Boot: 1, Cluster: "test", Clock: clock})
-	node, err := cluster.New(cluster.Config{ID: id, Boot: 1, Clock: clock, Network: peers, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20})})
+	node, err := cluster.New(cluster.Config{
+		ID: id, Boot: 1, Clock: clock, Network: peers,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := cluster.Limits{}
 	for name, units := range map[string]int64{"five": 5, "big": 10_000} {
-		l, err := limiter.New(limiter.Spec{Name: name, Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: units, Per: 10 * time.Minute})
+		l, err := limiter.New(limiter.Spec{
+			Name: name, Algorithm: limiter.FixedWindow,
+			Anchor: limiter.FirstHit, Limit: units, Per: 10 * time.Minute,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		named[name] = l
 	}
-	permits, err := limiter.New(limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Minute})
+	permits, err := limiter.New(limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency,
+		Limit: 2, Per: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	named["permits"] = permits
 	node.SetLimits(named)
-	set, err := rules.New([]rules.Rule{{Name: "both", Apply: []rules.Apply{{Limit: "five", Key: "{user}"}, {Limit: "big", Key: "{user}"}}}}, named)
+	set, err := rules.New([]rules.Rule{{
+		Name:  "both",
+		Apply: []rules.Apply{{Limit: "five", Key: "{user}"}, {Limit: "big", Key: "{user}"}},
+	}}, named)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +121,11 @@ func patience(t testing.TB) context.Context {
 }
 
 // check charges items by the generated stubs.
-func check(ctx context.Context, c *client.Client, items []*penstockv1.Item, atomic bool) ([]*penstockv1.Decision, error) {
-	out, err := penstockv1.NewRateLimiterClient(c.Conn()).Check(ctx, &penstockv1.CheckRequest{Items: items, Atomic: atomic})
+func check(ctx context.Context, c *client.Client, items []*penstockv1.Item,
+	atomic bool,
+) ([]*penstockv1.Decision, error) {
+	out, err := penstockv1.NewRateLimiterClient(c.Conn()).Check(ctx,
+		&penstockv1.CheckRequest{Items: items, Atomic: atomic})
 	return out.GetDecisions(), err
 }
 
@@ -128,10 +143,12 @@ func TestTranscript(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Allowed != want || d.Limit != 5 || d.Remaining != []int64{3, 1, 1}[i] || d.LimitName != "five" || d.Owner != "n1" || d.Source != "owner" {
+		if d.Allowed != want || d.Limit != 5 || d.Remaining != []int64{3, 1, 1}[i] ||
+			d.LimitName != "five" || d.Owner != "n1" || d.Source != "owner" {
 			t.Errorf("take %d: %+v", i+1, d)
 		}
-		if want && d.RetryAfter != -1 || !want && (d.RetryAfter <= 0 || d.RetryAfter > 10*time.Minute) || d.ResetAfter <= 0 {
+		if want && d.RetryAfter != -1 || !want &&
+			(d.RetryAfter <= 0 || d.RetryAfter > 10*time.Minute) || d.ResetAfter <= 0 {
 			t.Errorf("take %d: retry after %v, reset after %v", i+1, d.RetryAfter, d.ResetAfter)
 		}
 	}
@@ -142,15 +159,20 @@ func TestTranscript(t *testing.T) {
 			t.Fatalf("%v, %v", out, err)
 		}
 	}
-	asked := []client.Request{{Limit: "five", Key: "alice", Cost: 1}, {Limit: "five", Key: "bob", Cost: 5}}
+	asked := []client.Request{
+		{Limit: "five", Key: "alice", Cost: 1},
+		{Limit: "five", Key: "bob", Cost: 5},
+	}
 	for range 2 { // so does DoTogether
-		if out, err := c.DoTogether(ctx, asked); err != nil || len(out) != 2 || out[0].Allowed || out[1].Allowed {
+		if out, err := c.DoTogether(ctx, asked); err != nil || len(out) != 2 || out[0].Allowed ||
+			out[1].Allowed {
 			t.Fatalf("%+v, %v; bob has nothing left, so alice pays nothing", out, err)
 		}
 	}
 	stubs := penstockv1.NewRateLimiterClient(c.Conn())
 	peeked, err := stubs.Peek(ctx, &penstockv1.PeekRequest{Items: items})
-	if out := peeked.GetDecisions(); err != nil || out[0].Allowed || out[0].Remaining != 0 || out[1].Allowed {
+	if out := peeked.GetDecisions(); err != nil || out[0].Allowed || out[0].Remaining != 0 ||
+		out[1].Allowed {
 		t.Errorf("peek: %v, %v", out, err)
 	}
 	for _, key := range []string{"alice", "bob"} {
@@ -159,10 +181,12 @@ func TestTranscript(t *testing.T) {
 		}
 	}
 	admin := penstockv1.NewAdminClient(c.Conn())
-	if m, err := admin.Members(ctx, &penstockv1.MembersRequest{}); err != nil || m.Members[0].Name != "n1" {
+	if m, err := admin.Members(ctx, &penstockv1.MembersRequest{}); err != nil ||
+		m.Members[0].Name != "n1" {
 		t.Errorf("members: %v, %v", m, err)
 	}
-	if r, err := admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte("alice")}); err != nil || r.Owner != "n1" {
+	if r, err := admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte("alice")}); err != nil ||
+		r.Owner != "n1" {
 		t.Errorf("ring: %v, %v", r, err)
 	}
 }
@@ -207,7 +231,8 @@ func TestBadTakeAmongGoodOnes(t *testing.T) {
 				if (i+k)%8 == 0 {
 					limit, want = "unknown", codes.NotFound
 				}
-				if d, err := c.Take(ctx, limit, fmt.Sprint(i), 1); status.Code(err) != want || want == codes.OK && d.Remaining != 10_000-int64(remainingAfter(i, k)) {
+				if d, err := c.Take(ctx, limit, fmt.Sprint(i), 1); status.Code(err) != want ||
+					want == codes.OK && d.Remaining != 10_000-int64(remainingAfter(i, k)) {
 					t.Errorf("caller %d, take %d of %s: %+v, %v", i, k, limit, d, err)
 				}
 			}
@@ -239,7 +264,8 @@ func TestFailover(t *testing.T) {
 	if d, err := c.Take(ctx, "five", "a", 1); err != nil || d.Owner != "n2" {
 		t.Errorf("take after the node was killed: %+v, %v; want an answer of n2", d, err)
 	}
-	if out, err := check(ctx, c, []*penstockv1.Item{item("five", "a", 1)}, false); err != nil || out[0].Owner != "n2" {
+	if out, err := check(ctx, c, []*penstockv1.Item{item("five", "a", 1)}, false); err != nil ||
+		out[0].Owner != "n2" {
 		t.Errorf("check after the node was killed: %v, %v; want an answer of n2", out, err)
 	}
 }
@@ -250,7 +276,8 @@ func TestNobodyThere(t *testing.T) {
 	if _, err := c.Take(ctx, "five", "a", 1); status.Code(err) != codes.Unavailable {
 		t.Errorf("take: %v, want Unavailable", err)
 	}
-	if _, err := check(ctx, c, []*penstockv1.Item{item("five", "a", 1)}, false); status.Code(err) != codes.Unavailable {
+	if _, err := check(ctx, c, []*penstockv1.Item{item("five", "a", 1)},
+		false); status.Code(err) != codes.Unavailable {
 		t.Errorf("check: %v, want Unavailable", err)
 	}
 }
@@ -268,7 +295,9 @@ func (s *script) CheckStream(stream penstockv1.RateLimiter_CheckStreamServer) er
 	return s.stream(s.streams.Add(1), stream)
 }
 
-func (s *script) Check(_ context.Context, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+func (s *script) Check(_ context.Context,
+	in *penstockv1.CheckRequest,
+) (*penstockv1.CheckResponse, error) {
 	return s.check(s.checks.Add(1), in)
 }
 
@@ -337,14 +366,19 @@ func TestRetryHasTheSameID(t *testing.T) {
 		t.Fatal(err)
 	}
 	if given.Id != nil {
-		t.Errorf("Check has left an id in the caller's item: %v; the next Check of it would be a repeat", given.Id)
+		t.Errorf("Check has left an id in the caller's item: %v; the next Check of it would be "+
+			"a repeat", given.Id)
 	}
-	if len(seen) != 4 || seen[0] != seen[1] || seen[2] != seen[3] || seen[0] == seen[2] || slices.Contains(seen, "") {
+	if len(seen) != 4 || seen[0] != seen[1] || seen[2] != seen[3] || seen[0] == seen[2] ||
+		slices.Contains(seen, "") {
 		t.Errorf("ids of take, its retry, check, its retry: %q", seen)
 	}
 	seen = nil
 	s.checks.Store(0)
-	if _, err := c.DoAll(patience(t), []client.Request{{Limit: "five", Key: "c"}, {Limit: "five", Key: "d"}}); err != nil {
+	if _, err := c.DoAll(patience(t), []client.Request{
+		{Limit: "five", Key: "c"},
+		{Limit: "five", Key: "d"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if len(seen) != 4 || seen[0] != seen[2] || seen[1] != seen[3] || seen[0] == seen[1] {
@@ -393,7 +427,8 @@ func TestTakeEndsWithItsContext(t *testing.T) {
 		done <- err
 	}()
 	c.Close()
-	if err := <-done; status.Code(err) != codes.Canceled && status.Code(err) != codes.DeadlineExceeded {
+	if err := <-done; status.Code(err) != codes.Canceled &&
+		status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a take at a closed client: %v", err)
 	}
 	if _, err := c.Take(context.Background(), "five", "c", 1); status.Code(err) != codes.Canceled {
@@ -431,7 +466,8 @@ func TestTakeHasATimeout(t *testing.T) {
 		var group sync.WaitGroup
 		for range 3 { // by one request or by several
 			group.Go(func() {
-				if d, err := c.Take(ctx, "five", "silent", 1); status.Code(err) != codes.DeadlineExceeded {
+				if d, err := c.Take(ctx, "five", "silent",
+					1); status.Code(err) != codes.DeadlineExceeded {
 					t.Errorf("a node that is silent: %+v, %v", d, err)
 				}
 			})
@@ -464,14 +500,19 @@ func TestTokenOverUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := make(chan []string, 1)
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, in any,
+		_ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+	) (any, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		tokens <- md.Get("authorization")
 		return next(ctx, in)
 	}))
-	penstockv1.RegisterRateLimiterServer(server, &script{check: func(_ int64, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
-		return allow(in), nil
-	}})
+	penstockv1.RegisterRateLimiterServer(server,
+		&script{check: func(_ int64,
+			in *penstockv1.CheckRequest,
+		) (*penstockv1.CheckResponse, error) {
+			return allow(in), nil
+		}})
 	go server.Serve(l)
 	defer server.Stop()
 	c, err := client.New(client.Config{Targets: []string{"unix://" + path}, Token: "secret"})
@@ -479,7 +520,8 @@ func TestTokenOverUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := check(patience(t), c, []*penstockv1.Item{item("five", "a", 1)}, false); err != nil {
+	if _, err := check(patience(t), c, []*penstockv1.Item{item("five", "a", 1)},
+		false); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-tokens; len(got) != 1 || got[0] != "Bearer secret" {
@@ -493,20 +535,31 @@ func TestDo(t *testing.T) {
 	_, addr := serveNode(t, "n1")
 	c := newClient(t, addr)
 	ctx := patience(t)
-	if d, err := c.Do(ctx, client.Request{Limit: "five", Key: "alice", Cost: 7, Drain: true}); err != nil || d.Allowed || d.Drained != 5 || d.Remaining != 0 {
+	if d, err := c.Do(ctx, client.Request{
+		Limit: "five", Key: "alice", Cost: 7,
+		Drain: true,
+	}); err != nil || d.Allowed || d.Drained != 5 || d.Remaining != 0 {
 		t.Errorf("drained: %+v, %v", d, err)
 	}
-	if d, err := c.Do(ctx, client.Request{Limit: "five", Key: "alice", Cost: 7, Report: true}); err != nil || !d.Allowed {
+	if d, err := c.Do(ctx, client.Request{
+		Limit: "five", Key: "alice", Cost: 7,
+		Report: true,
+	}); err != nil || !d.Allowed {
 		t.Errorf("reported: %+v, %v", d, err)
 	}
-	for field, r := range map[string]client.Request{"at_ms": {At: time.Unix(1, 0)}, "strict": {Strict: true}} {
+	for field, r := range map[string]client.Request{
+		"at_ms":  {At: time.Unix(1, 0)},
+		"strict": {Strict: true},
+	} {
 		r.Limit, r.Key, r.Cost = "five", "bob", 1
-		if _, err := c.Do(ctx, r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), field) {
+		if _, err := c.Do(ctx, r); status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 	cost := int64(0)
-	out, err := check(ctx, c, []*penstockv1.Item{{Limit: "five", Key: []byte("bob"), Cost: &cost, Drain: true}}, false)
+	out, err := check(ctx, c,
+		[]*penstockv1.Item{{Limit: "five", Key: []byte("bob"), Cost: &cost, Drain: true}}, false)
 	if err != nil || out[0].Remaining != 5 {
 		t.Errorf("refused requests were charged: %v, %v", out, err)
 	}
@@ -518,39 +571,54 @@ func TestDoAll(t *testing.T) {
 	c := newClient(t, addr)
 	var requests []client.Request
 	for i := range client.MaxAll {
-		requests = append(requests, client.Request{Limit: "five", Key: fmt.Sprint(i % 100), Cost: 1})
+		requests = append(requests, client.Request{
+			Limit: "five", Key: fmt.Sprint(i % 100),
+			Cost: 1,
+		})
 	}
 	kept := make([]client.Decision, 0, len(requests)+1)
 	for turn := range 2 {
 		kept = append(kept[:0], client.Decision{Owner: "kept"})
 		out, err := c.AppendAll(patience(t), kept, requests)
-		if err != nil || len(out) != len(requests)+1 || out[0].Owner != "kept" || &out[0] != &kept[0] {
+		if err != nil || len(out) != len(requests)+1 || out[0].Owner != "kept" ||
+			&out[0] != &kept[0] {
 			t.Fatalf("%d decisions, %v; they belong behind those of the caller", len(out), err)
 		}
 		out = out[1:]
 		for i, d := range out {
-			if k := i/100 + 10*turn; d.Allowed != (k < 5) || d.Remaining != int64(max(0, 4-k)) || d.Limit != 5 || d.LimitName != "five" || d.Owner != "n1" || d.Source != "owner" {
+			if k := i/100 + 10*turn; d.Allowed != (k < 5) || d.Remaining != int64(max(0, 4-k)) ||
+				d.Limit != 5 || d.LimitName != "five" || d.Owner != "n1" || d.Source != "owner" {
 				t.Fatalf("turn %d, request %d: %+v", turn, i, d)
 			}
 		}
 	}
-	mixed := []client.Request{{Limit: "five", Key: "a", Cost: 7, Drain: true}, {Limit: "big", Key: "a", Cost: -3}, {Limit: "five", Key: "a", Cost: 1}}
-	if out, err := c.DoAll(patience(t), mixed); err != nil || out[0].Drained != 5 || !out[1].Allowed || out[1].Limit != 10_000 || out[2].Allowed {
+	mixed := []client.Request{
+		{Limit: "five", Key: "a", Cost: 7, Drain: true},
+		{Limit: "big", Key: "a", Cost: -3},
+		{Limit: "five", Key: "a", Cost: 1},
+	}
+	if out, err := c.DoAll(patience(t), mixed); err != nil || out[0].Drained != 5 ||
+		!out[1].Allowed || out[1].Limit != 10_000 || out[2].Allowed {
 		t.Errorf("%+v, %v", out, err)
 	}
 	for name, c := range map[string]struct {
 		requests []client.Request
 		want     string
 	}{
-		"none":         {nil, "0 requests; a message takes 1 to 1000"},
-		"too many":     {make([]client.Request, 1001), "1001 requests"},
-		"no text":      {[]client.Request{mixed[0], {Limit: "\xff"}}, "items[1].limit"},
-		"no such name": {[]client.Request{{Limit: "big", Key: "b", Cost: 1}, {Limit: "large", Key: "b"}}, "large"},
+		"none":     {nil, "0 requests; a message takes 1 to 1000"},
+		"too many": {make([]client.Request, 1001), "1001 requests"},
+		"no text":  {[]client.Request{mixed[0], {Limit: "\xff"}}, "items[1].limit"},
+		"no such name": {[]client.Request{
+			{Limit: "big", Key: "b", Cost: 1},
+			{Limit: "large", Key: "b"},
+		}, "large"},
 	} {
-		if out, err := newClient(t, addr).DoAll(patience(t), c.requests); err == nil || out != nil || !strings.Contains(err.Error(), c.want) {
+		if out, err := newClient(t, addr).DoAll(patience(t), c.requests); err == nil ||
+			out != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if out, err := newClient(t, addr).DoTogether(patience(t), c.requests); err == nil || out != nil || !strings.Contains(err.Error(), c.want) {
+		if out, err := newClient(t, addr).DoTogether(patience(t), c.requests); err == nil ||
+			out != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, together: %v, want %q", name, err, c.want)
 		}
 	}
@@ -563,22 +631,29 @@ func TestDoAll(t *testing.T) {
 // and a node that answers what is no answer to the request is not believed.
 func TestDoAllWithoutAnswer(t *testing.T) {
 	two := []client.Request{{Limit: "five", Key: "a", Cost: 1}, {Limit: "five", Key: "b", Cost: 1}}
-	if _, err := newClient(t, deadAddress(t)).DoAll(patience(t), two); status.Code(err) != codes.Unavailable {
+	if _, err := newClient(t, deadAddress(t)).DoAll(patience(t),
+		two); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v, want Unavailable", err)
 	}
-	open, err := client.New(client.Config{Targets: []string{deadAddress(t)}, OnError: client.FailOpen})
+	open, err := client.New(client.Config{
+		Targets: []string{deadAddress(t)},
+		OnError: client.FailOpen,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	if out, err := open.DoAll(patience(t), two); err != nil || !out[0].Allowed || !out[1].Degraded || out[1].Bound != -1 || out[1].Source != "client" {
+	if out, err := open.DoAll(patience(t), two); err != nil || !out[0].Allowed ||
+		!out[1].Degraded || out[1].Bound != -1 || out[1].Source != "client" {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if out, err := open.DoTogether(patience(t), two); status.Code(err) != codes.Unavailable {
 		t.Errorf("%+v, %v; nothing can say that all are admitted", out, err)
 	}
 	for _, answers := range []int{0, 1, 3} {
-		s := &script{check: func(_ int64, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+		s := &script{check: func(_ int64,
+			in *penstockv1.CheckRequest,
+		) (*penstockv1.CheckResponse, error) {
 			return &penstockv1.CheckResponse{Decisions: make([]*penstockv1.Decision, answers)}, nil
 		}}
 		if out, err := newClient(t, s.serve(t)).DoAll(patience(t), two); err == nil {
@@ -593,17 +668,20 @@ func TestCheckRules(t *testing.T) {
 	c := newClient(t, addr)
 	ann := map[string]string{"user": "ann"}
 	v, err := c.CheckRules(patience(t), ann, 4)
-	if err != nil || !v.Allowed || v.RetryAfter != -1 || len(v.Decisions) != 2 || v.Decisions[0].Remaining != 1 || len(v.Rules) != 1 {
+	if err != nil || !v.Allowed || v.RetryAfter != -1 || len(v.Decisions) != 2 ||
+		v.Decisions[0].Remaining != 1 || len(v.Rules) != 1 {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	v, err = c.CheckRules(patience(t), ann, 4)
-	if err != nil || v.Allowed || len(v.RefusedBy) != 1 || v.RefusedBy[0] != "five" || v.RetryAfter <= 0 {
+	if err != nil || v.Allowed || len(v.RefusedBy) != 1 || v.RefusedBy[0] != "five" ||
+		v.RetryAfter <= 0 {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	if d, err := c.Peek(patience(t), "big", "ann", 0); err != nil || d.Remaining != 9996 {
 		t.Errorf("%+v, %v; a denied request burns nothing", d, err)
 	}
-	if _, err := c.CheckRules(patience(t), map[string]string{"colour": "red"}, 1); status.Code(err) != codes.InvalidArgument {
+	if _, err := c.CheckRules(patience(t), map[string]string{"colour": "red"},
+		1); status.Code(err) != codes.InvalidArgument {
 		t.Error(err)
 	}
 }

@@ -18,10 +18,10 @@ import (
 //
 //	members, err := penstockv1.NewAdminClient(c.Conn()).Members(ctx, &penstockv1.MembersRequest{})
 //
-// A call without a deadline gets DefaultTimeout. If the connection breaks, a call is sent once more,
-// to the next target that can be reached; items of Check and Reserve without an id get one, so that
-// they are charged once. Admin.Recover is sent once. Streams are not repeated. Errors are gRPC
-// statuses, but that of Admin.Holds for a key that another node decides on: ErrElsewhere.
+// A call without a deadline gets DefaultTimeout. If the connection breaks, a call is sent once
+// more, to the next target that can be reached; items of Check and Reserve without an id get one,
+// so that they are charged once. Admin.Recover is sent once. Streams are not repeated. Errors are
+// gRPC statuses, but that of Admin.Holds for a key that another node decides on: ErrElsewhere.
 func (c *Client) Conn() grpc.ClientConnInterface { return conn{c} }
 
 // ErrElsewhere says that the connected node does not decide on a key.
@@ -29,8 +29,13 @@ var ErrElsewhere = errors.New("another node decides on this key")
 
 type conn struct{ client *Client }
 
-func (k conn) Invoke(ctx context.Context, method string, in, out any, options ...grpc.CallOption) error {
-	call := func(ctx context.Context) error { return k.client.conn.Invoke(ctx, method, in, out, options...) }
+func (k conn) Invoke(ctx context.Context, method string, in, out any,
+	options ...grpc.CallOption,
+) error {
+	call := func(ctx context.Context) error {
+		return k.client.conn.Invoke(ctx, method, in, out,
+			options...)
+	}
 	switch asked := in.(type) {
 	case *penstockv1.RecoverRequest:
 		return call(ctx)
@@ -52,13 +57,16 @@ func (k conn) Invoke(ctx context.Context, method string, in, out any, options ..
 		}
 	}
 	err := k.client.twice(ctx, call)
-	if _, holds := in.(*penstockv1.HoldsRequest); holds && status.Code(err) == codes.FailedPrecondition {
+	if _, holds := in.(*penstockv1.HoldsRequest); holds &&
+		status.Code(err) == codes.FailedPrecondition {
 		return fmt.Errorf("%w: %s", ErrElsewhere, status.Convert(err).Message())
 	}
 	return err
 }
 
-func (k conn) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+func (k conn) NewStream(ctx context.Context, d *grpc.StreamDesc, method string,
+	options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	return k.client.conn.NewStream(ctx, d, method, options...)
 }
 

@@ -31,7 +31,10 @@ func written(answer *http.Response, name string) []string { return answer.Header
 // is.
 func TestHTTP(t *testing.T) {
 	_, addr := serveNode(t, "n1")
-	h := client.HTTPMiddleware{Limiter: newClient(t, addr), Limit: client.FixedLimit("five")}.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	h := client.HTTPMiddleware{
+		Limiter: newClient(t, addr),
+		Limit:   client.FixedLimit("five"),
+	}.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		io.WriteString(rw, "page")
 	}))
 	get := func(h http.Handler, remote string) *http.Response {
@@ -45,11 +48,13 @@ func TestHTTP(t *testing.T) {
 		answer := get(h, "192.0.2.1:1234")
 		body, _ := io.ReadAll(answer.Body)
 		limits := written(answer, "RateLimit")
-		if len(limits) != 1 || !strings.HasPrefix(limits[0], `"five";r=`+string(rune('0'+max(0, 4-i)))+`;t=`) || written(answer, "RateLimit-Policy")[0] != `"five";q=5` {
+		if len(limits) != 1 || !strings.HasPrefix(limits[0],
+			`"five";r=`+string(rune('0'+max(0, 4-i)))+`;t=`) || written(answer, "RateLimit-Policy")[0] != `"five";q=5` {
 			t.Errorf("request %d: %v", i+1, answer.Header)
 		}
 		if i < 5 {
-			if answer.StatusCode != 200 || string(body) != "page" || answer.Header.Get("Retry-After") != "" {
+			if answer.StatusCode != 200 || string(body) != "page" ||
+				answer.Header.Get("Retry-After") != "" {
 				t.Errorf("request %d: %d %s", i+1, answer.StatusCode, body)
 			}
 			continue
@@ -59,7 +64,8 @@ func TestHTTP(t *testing.T) {
 			Status int
 			Detail string
 		}
-		if err := json.Unmarshal(body, &problem); err != nil || answer.StatusCode != 429 || problem.Status != 429 || !strings.Contains(problem.Detail, "five") ||
+		if err := json.Unmarshal(body, &problem); err != nil || answer.StatusCode != 429 ||
+			problem.Status != 429 || !strings.Contains(problem.Detail, "five") ||
 			answer.Header.Get("Content-Type") != "application/problem+json" || answer.Header.Get("Retry-After") == "" {
 			t.Errorf("denied: %d %v %s", answer.StatusCode, answer.Header, body)
 		}
@@ -69,7 +75,8 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%s: %d", remote, answer.StatusCode)
 		}
 	}
-	if answer := get(h, "[2001:db8:1:2:ffff::1]:99"); written(answer, "RateLimit")[0][:9] != `"five";r=` || !strings.Contains(written(answer, "RateLimit")[0], "r=3;") {
+	if answer := get(h, "[2001:db8:1:2:ffff::1]:99"); written(answer,
+		"RateLimit")[0][:9] != `"five";r=` || !strings.Contains(written(answer, "RateLimit")[0], "r=3;") {
 		t.Errorf("a neighbour in the same network: %v", answer.Header)
 	}
 }
@@ -100,20 +107,33 @@ func TestHTTPHandlers(t *testing.T) {
 	if post(wrapped, "/"); reached != 1 || len(f.Calls()) != 0 {
 		t.Errorf("a request without a limit: reached %d, asked %v", reached, f.Calls())
 	}
-	if post(wrapped, "/upload"); reached != 2 || f.Calls()[0] != (client.FakeCall{Request: client.Request{Limit: "upload", Key: "alice", Cost: 7}}) {
+	if post(wrapped, "/upload"); reached != 2 ||
+		f.Calls()[0] != (client.FakeCall{Request: client.Request{
+			Limit: "upload", Key: "alice",
+			Cost: 7,
+		}}) {
 		t.Errorf("reached %d, asked %v", reached, f.Calls())
 	}
-	f.Answer = func(string, string, int64) (client.Decision, error) { return client.Decision{RetryAfter: -1}, nil }
-	if answer := post(wrapped, "/upload"); answer.StatusCode != 403 || reached != 2 || answer.Header.Get("Retry-After") != "" {
+	f.Answer = func(string, string,
+		int64,
+	) (client.Decision, error) {
+		return client.Decision{RetryAfter: -1}, nil
+	}
+	if answer := post(wrapped, "/upload"); answer.StatusCode != 403 || reached != 2 ||
+		answer.Header.Get("Retry-After") != "" {
 		t.Errorf("denied: %d %v, reached %d", answer.StatusCode, answer.Header, reached)
 	}
-	f.Answer = func(string, string, int64) (client.Decision, error) { return client.Decision{}, errors.New("secret") }
+	f.Answer = func(string, string, int64) (client.Decision, error) {
+		return client.Decision{},
+			errors.New("secret")
+	}
 	if answer := post(wrapped, "/upload"); answer.StatusCode != http.StatusTeapot || reached != 2 {
 		t.Errorf("failed: %d, reached %d", answer.StatusCode, reached)
 	}
 	h.Failed = nil
 	answer := post(h.Wrap(http.NotFoundHandler()), "/upload")
-	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 503 || strings.Contains(string(body), "secret") {
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 503 ||
+		strings.Contains(string(body), "secret") {
 		t.Errorf("failed, by default: %d %s", answer.StatusCode, body)
 	}
 	defer func() {
@@ -131,7 +151,10 @@ func TestHTTPWaitsForAQueue(t *testing.T) {
 			return client.Decision{Allowed: true, Delay: time.Second}, nil
 		}}
 		began := time.Now()
-		h := client.HTTPMiddleware{Limiter: f, Limit: client.FixedLimit("queue")}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		h := client.HTTPMiddleware{
+			Limiter: f,
+			Limit:   client.FixedLimit("queue"),
+		}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			if time.Since(began) != time.Second {
 				t.Errorf("handed on after %v", time.Since(began))
 			}
@@ -164,11 +187,13 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.ChainUnaryInterceptor(g.Unary()), grpc.ChainStreamInterceptor(g.Stream()))
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(g.Unary()),
+		grpc.ChainStreamInterceptor(g.Stream()))
 	healthv1.RegisterHealthServer(s, health.NewServer())
 	go s.Serve(l)
 	defer s.Stop()
-	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,16 +219,21 @@ func TestGRPC(t *testing.T) {
 	}
 	for i, call := range []func() error{check, watch} {
 		s := status.Convert(call())
-		if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 || s.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration() != 1500*time.Millisecond {
+		if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 ||
+			s.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration() != 1500*time.Millisecond {
 			t.Errorf("call %d too many: %v, %v", i+1, s, s.Details())
 		}
 	}
 	key = "broken"
-	if s := status.Convert(check()); s.Code() != codes.Unavailable || strings.Contains(s.Message(), "secret") {
+	if s := status.Convert(check()); s.Code() != codes.Unavailable ||
+		strings.Contains(s.Message(), "secret") {
 		t.Errorf("undecided: %v", s)
 	}
 	asked := f.Calls()
-	if len(asked) != 5 || asked[0] != (client.FakeCall{Request: client.Request{Limit: "Check", Key: "alice", Cost: 1}}) || asked[1].Limit != "Watch" {
+	if len(asked) != 5 || asked[0] != (client.FakeCall{Request: client.Request{
+		Limit: "Check",
+		Key:   "alice", Cost: 1,
+	}}) || asked[1].Limit != "Watch" {
 		t.Errorf("asked %v", asked)
 	}
 }
@@ -271,13 +301,16 @@ func TestTransport(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server, r, began := &replies{t: t, status: c.status, after: c.after}, plain(), time.Now()
+				server, r, began := &replies{t: t, status: c.status, after: c.after}, plain(),
+					time.Now()
 				if c.request != nil {
 					r = c.request(r)
 				}
 				answer, err := (&client.Transport{Base: server}).RoundTrip(r)
-				if err != nil || answer.StatusCode != c.want || len(server.bodies) != c.sent || time.Since(began) != c.waited {
-					t.Errorf("%v, %v: sent %d times, after %v; want %d, %d times, after %v", answer, err, len(server.bodies), time.Since(began), c.want, c.sent, c.waited)
+				if err != nil || answer.StatusCode != c.want || len(server.bodies) != c.sent ||
+					time.Since(began) != c.waited {
+					t.Errorf("%v, %v: sent %d times, after %v; want %d, %d times, after %v", answer,
+						err, len(server.bodies), time.Since(began), c.want, c.sent, c.waited)
 				}
 				for _, body := range server.bodies {
 					if body != "body" {
@@ -290,7 +323,10 @@ func TestTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		_, err := (&client.Transport{Base: &replies{t: t, status: []int{429}, after: "10"}}).RoundTrip(plain().WithContext(ctx))
+		_, err := (&client.Transport{Base: &replies{
+			t: t, status: []int{429},
+			after: "10",
+		}}).RoundTrip(plain().WithContext(ctx))
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller who goes: %v", err)
 		}

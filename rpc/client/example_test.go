@@ -110,7 +110,8 @@ func ExampleClient_Conn() {
 
 	c, _ := client.New(client.Config{Targets: []string{addr}})
 	defer c.Close()
-	answer, err := penstockv1.NewAdminClient(c.Conn()).Members(context.Background(), &penstockv1.MembersRequest{})
+	answer, err := penstockv1.NewAdminClient(c.Conn()).Members(context.Background(),
+		&penstockv1.MembersRequest{})
 	if err != nil {
 		panic(err)
 	}
@@ -171,7 +172,11 @@ func ExampleWait() {
 }
 
 func ExampleHTTPMiddleware() {
-	page := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "a page") })
+	page := http.HandlerFunc(func(rw http.ResponseWriter,
+		_ *http.Request,
+	) {
+		fmt.Fprint(rw, "a page")
+	})
 	limited := client.HTTPMiddleware{
 		Limiter: new(client.Fake), // a *client.Client, or an *embedded.Node
 		Limit:   client.FixedLimit("api"),
@@ -191,11 +196,13 @@ func ExampleInterceptors() {
 		}},
 		Limit: func(context.Context, string) string { return "api" },
 	}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limits.Unary()), grpc.ChainStreamInterceptor(limits.Stream()))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limits.Unary()),
+		grpc.ChainStreamInterceptor(limits.Stream()))
 	defer server.Stop()
 
 	call := &grpc.UnaryServerInfo{FullMethod: "/shop.Orders/Place"}
-	_, err := limits.Unary()(context.Background(), nil, call, func(context.Context, any) (any, error) { return nil, nil })
+	_, err := limits.Unary()(context.Background(), nil, call,
+		func(context.Context, any) (any, error) { return nil, nil })
 	fmt.Println(status.Code(err) == codes.ResourceExhausted, err)
 	// Output: true rpc error: code = ResourceExhausted desc = limit "api" is used up
 }

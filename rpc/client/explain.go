@@ -37,7 +37,8 @@ func Explain(err error, targets []string) error {
 			"perhaps it is the --peer of a node. %s", nodes, rightDoor)
 	}
 	if s.Code() == codes.Unavailable && hungUp(s.Message()) {
-		return fmt.Errorf("cannot reach %s: it hangs up, so it has just stopped, is another door, or needs TLS. %s", nodes, rightDoor)
+		return fmt.Errorf("cannot reach %s: it hangs up, so it has just stopped, is another "+
+			"door, or needs TLS. %s", nodes, rightDoor)
 	}
 	return errors.New(s.Message())
 }
@@ -47,7 +48,8 @@ const noService = "unknown service penstock."
 
 // hungUp reports whether the other end broke the connection before any valid gRPC answer.
 func hungUp(why string) bool {
-	return strings.Contains(why, "broken pipe") || strings.Contains(why, "connection reset by peer") || strings.HasSuffix(why, "EOF")
+	return strings.Contains(why, "broken pipe") ||
+		strings.Contains(why, "connection reset by peer") || strings.HasSuffix(why, "EOF")
 }
 
 const rightDoor = "The gRPC door for clients is the --grpc of a node, with port 7948 by default"

@@ -47,7 +47,9 @@ func (f *Fake) Peek(ctx context.Context, limit, key string, cost int64) (Decisio
 }
 
 // Reserve notes the call and answers. So do Settle and Cancel of what it returns.
-func (f *Fake) Reserve(ctx context.Context, limit, key string, estimate int64, _ time.Duration) (*Reservation, error) {
+func (f *Fake) Reserve(ctx context.Context, limit, key string, estimate int64,
+	_ time.Duration,
+) (*Reservation, error) {
 	r := Request{Limit: limit, Key: key, Cost: estimate}
 	d, err := f.answer(ctx, FakeCall{Request: r, Reserve: true})
 	if err != nil {
@@ -82,7 +84,10 @@ func (f *Fake) answer(ctx context.Context, a FakeCall) (Decision, error) {
 		return Decision{}, err
 	}
 	if f.Answer == nil {
-		return Decision{Allowed: true, RetryAfter: -1, LimitName: a.Limit, Owner: "fake", Source: "owner"}, nil
+		return Decision{
+			Allowed: true, RetryAfter: -1, LimitName: a.Limit, Owner: "fake",
+			Source: "owner",
+		}, nil
 	}
 	return f.Answer(a.Limit, a.Key, a.Cost)
 }

@@ -29,7 +29,9 @@ type Interceptors struct {
 // Unary is for grpc.ChainUnaryInterceptor.
 func (g Interceptors) Unary() grpc.UnaryServerInterceptor {
 	g.check()
-	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo,
+		next grpc.UnaryHandler,
+	) (any, error) {
 		if err := g.take(ctx, info.FullMethod); err != nil {
 			return nil, err
 		}
@@ -40,7 +42,9 @@ func (g Interceptors) Unary() grpc.UnaryServerInterceptor {
 // Stream is for grpc.ChainStreamInterceptor.
 func (g Interceptors) Stream() grpc.StreamServerInterceptor {
 	g.check()
-	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+		next grpc.StreamHandler,
+	) error {
 		if err := g.take(stream.Context(), info.FullMethod); err != nil {
 			return err
 		}
@@ -74,7 +78,8 @@ func (g Interceptors) take(ctx context.Context, method string) error {
 	}
 	switch {
 	case err != nil:
-		return status.Error(codes.Unavailable, "the limits of this service cannot be checked at the moment")
+		return status.Error(codes.Unavailable,
+			"the limits of this service cannot be checked at the moment")
 	case d.Allowed:
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// HTTPMiddleware is middleware for net/http: it asks a limiter before each request, and passes admitted ones
-// on. Limiter and Limit are required.
+// HTTPMiddleware is middleware for net/http: it asks a limiter before each request, and passes
+// admitted ones on. Limiter and Limit are required.
 type HTTPMiddleware struct {
 	Limiter Limiter
 	// Limit is the name of the limit that a request falls under; empty: none, and the request is
@@ -121,16 +121,21 @@ func denied(rw http.ResponseWriter, _ *http.Request, d Decision) {
 	if d.RetryAfter >= 0 {
 		detail = fmt.Sprintf("limit %q admits this again in %v", d.LimitName, d.RetryAfter)
 	}
-	problem(rw, http.StatusTooManyRequests, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded", detail)
+	problem(rw, http.StatusTooManyRequests,
+		"https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded", detail)
 }
 
 // failed tells the client nothing about the services behind this program.
 func failed(rw http.ResponseWriter, _ *http.Request, _ error) {
-	problem(rw, http.StatusServiceUnavailable, "about:blank", "Service Unavailable", "the limits of this service cannot be checked at the moment")
+	problem(rw, http.StatusServiceUnavailable, "about:blank", "Service Unavailable",
+		"the limits of this service cannot be checked at the moment")
 }
 
 func problem(rw http.ResponseWriter, status int, kind, title, detail string) {
-	b, err := json.Marshal(map[string]any{"type": kind, "status": status, "title": title, "detail": detail})
+	b, err := json.Marshal(map[string]any{
+		"type": kind, "status": status, "title": title,
+		"detail": detail,
+	})
 	if err != nil {
 		panic(err) // strings and a number
 	}

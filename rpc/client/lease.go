@@ -174,7 +174,10 @@ func (s *leases) heard(sent limiter.Instant, r *Request, d *Decision) {
 	}
 	if l := limit.keys[r.Key]; l != nil {
 		l.last = *d
-		l.Heard(sent, r.Cost, &limiter.Decision{Allowed: true, Remaining: d.Remaining, ResetAfter: d.ResetAfter})
+		l.Heard(sent, r.Cost, &limiter.Decision{
+			Allowed: true, Remaining: d.Remaining,
+			ResetAfter: d.ResetAfter,
+		})
 	}
 }
 
@@ -189,7 +192,10 @@ func (s *leases) ask(l *lease, want int64) {
 	ctx, cancel := context.WithTimeout(s.ctx, limiter.LeaseTTL/2)
 	defer cancel()
 	in := &penstockv1.ReserveRequest{
-		Items: []*penstockv1.Item{{Limit: l.limit, Key: []byte(l.key), Cost: &want, Id: s.client.nextID()}},
+		Items: []*penstockv1.Item{{
+			Limit: l.limit, Key: []byte(l.key), Cost: &want,
+			Id: s.client.nextID(),
+		}},
 		TtlMs: (limiter.LeaseTTL + leaseSlack).Milliseconds(), Holder: s.holder, Lease: true,
 	}
 	sent := s.client.now()
@@ -203,7 +209,8 @@ func (s *leases) ask(l *lease, want int64) {
 	defer s.mu.Unlock()
 	l.asking = false
 	switch status.Code(err) {
-	case codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Canceled:
+	case codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted,
+		codes.Canceled:
 	default:
 		s.limitLocked(l.limit).refused = sent.Add(leaseRefused)
 	}
@@ -218,7 +225,10 @@ func (s *leases) ask(l *lease, want int64) {
 	case hold.Id != "":
 		s.retireLocked(l)
 		l.id, l.last = hold.Id, decision(hold.Decision)
-		l.Granted(sent, hold.Units, &limiter.Decision{Remaining: l.last.Remaining, ResetAfter: l.last.ResetAfter})
+		l.Granted(sent, hold.Units, &limiter.Decision{
+			Remaining:  l.last.Remaining,
+			ResetAfter: l.last.ResetAfter,
+		})
 	default:
 		l.NotGranted(sent)
 		if l.Units == 0 { // it is better to charge the spent units than to keep them reserved

@@ -40,9 +40,13 @@ type entry struct {
 func serveCluster(t testing.TB, nodes int, units int64) []entry {
 	t.Helper()
 	limits := cluster.Limits{}
-	for name, c := range map[string]limiter.Consistency{"lent": limiter.Leased, "exact": limiter.Exact} {
+	for name, c := range map[string]limiter.Consistency{
+		"lent":  limiter.Leased,
+		"exact": limiter.Exact,
+	} {
 		l, err := limiter.New(limiter.Spec{
-			Name: name, Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: units, Per: time.Hour, Consistency: c,
+			Name: name, Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: units,
+			Per: time.Hour, Consistency: c,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +66,10 @@ func serveCluster(t testing.TB, nodes int, units int64) []entry {
 	all, members := make([]entry, nodes), make([]cluster.Member, nodes)
 	for i := range all {
 		id, boot, clock := fmt.Sprintf("n%d", i+1), uint64(i+1), clock.New()
-		peers := peer.NewLines(peer.LinesConfig{ID: id, Boot: boot, Cluster: "test", Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+		peers := peer.NewLines(peer.LinesConfig{
+			ID: id, Boot: boot, Cluster: "test", Clock: clock,
+			Logger: slog.New(slog.DiscardHandler),
+		})
 		node, err := cluster.New(cluster.Config{
 			ID: id, Boot: boot, Clock: clock, Network: peers, CallTimeout: time.Minute,
 			Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
@@ -72,10 +79,17 @@ func serveCluster(t testing.TB, nodes int, units int64) []entry {
 		}
 		node.SetLimits(limits)
 		t.Cleanup(peers.Close)
-		all[i] = entry{node: node, addr: serve(rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock}))}
+		all[i] = entry{
+			node: node,
+			addr: serve(rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock})),
+		}
 		members[i] = cluster.Member{
-			ID: id, Boot: boot, State: cluster.StateActive, GRPCAddr: all[i].addr, Features: cluster.OwnFeatures,
-			PeerAddr: serve(peer.NewServer(peer.ServerConfig{Node: node, Cluster: "test", Clock: clock})),
+			ID: id, Boot: boot, State: cluster.StateActive, GRPCAddr: all[i].addr,
+			Features: cluster.OwnFeatures,
+			PeerAddr: serve(peer.NewServer(peer.ServerConfig{
+				Node: node, Cluster: "test",
+				Clock: clock,
+			})),
 		}
 	}
 	for i := range all {
@@ -155,7 +169,9 @@ func TestLeasesAddUp(t *testing.T) {
 				callers.Go(func() {
 					for asked.Add(1) <= demand {
 						d, err := clients[i].Take(ctx, "lent", key, 1)
-						if err != nil || d.LimitName != "lent" || d.Owner == "" || d.Remaining < 0 || d.Remaining > units || d.Limit != units && !d.Degraded {
+						if err != nil || d.LimitName != "lent" || d.Owner == "" ||
+							d.Remaining < 0 || d.Remaining > units || d.Limit != units &&
+							!d.Degraded {
 							t.Errorf("%+v, %v", d, err)
 							return
 						}
@@ -185,7 +201,8 @@ func TestLeasesAddUp(t *testing.T) {
 			left = remaining(t, plain, key)
 		}
 		if got > units || left > units-got || local.Load() == 0 {
-			t.Errorf("demand %d: admitted %d of %d, %d by leases, %d left", demand, got, units, local.Load(), left)
+			t.Errorf("demand %d: admitted %d of %d, %d by leases, %d left", demand, got, units,
+				local.Load(), left)
 		}
 		if exact() && (left != units-got || got < min(demand, units)*9/10) {
 			t.Errorf("demand %d: admitted %d of %d, %d left", demand, got, units, left)
@@ -220,7 +237,10 @@ func TestLeaseOfTheVanishedRunsOut(t *testing.T) {
 	go own.Serve(l)
 	t.Cleanup(own.Stop)
 	plain := newClient(t, all[0].addr)
-	c, err := client.New(client.Config{Targets: []string{"unix://" + path}, Leases: true, OnError: client.FailClosed})
+	c, err := client.New(client.Config{
+		Targets: []string{"unix://" + path}, Leases: true,
+		OnError: client.FailClosed,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,25 +295,37 @@ func TestNoLeases(t *testing.T) {
 		}
 	}
 	conn := newRaw(t, all[0].addr)
-	in := &penstockv1.ReserveRequest{Items: []*penstockv1.Item{item("lent", "a", 100), item("exact", "a", 100)}, TtlMs: 1000, Lease: true}
+	in := &penstockv1.ReserveRequest{Items: []*penstockv1.Item{
+		item("lent", "a", 100),
+		item("exact", "a", 100),
+	}, TtlMs: 1000, Lease: true}
 	if _, err := conn.Reserve(ctx, in); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a lease of an exact limit: %v", err)
 	}
-	in.Items = []*penstockv1.Item{item("lent", "a", 100), item("lent", "b", 1<<40), item("lent", "c", 1)}
+	in.Items = []*penstockv1.Item{
+		item("lent", "a", 100), item("lent", "b", 1<<40),
+		item("lent", "c", 1),
+	}
 	out, err := conn.Reserve(ctx, in)
-	if err != nil || out.Allowed || out.Holds[0].Units != 100 || out.Holds[1].Units != 2500 || out.Holds[2].Id != "" {
+	if err != nil || out.Allowed || out.Holds[0].Units != 100 || out.Holds[1].Units != 2500 ||
+		out.Holds[2].Id != "" {
 		t.Errorf("lent %v, %v; want 100, a quarter, and nothing for what is too little", out, err)
 	}
 	long := strings.Repeat("x", limiter.MaxHolder+1)
 	for field, in := range map[string]*penstockv1.ReserveRequest{
-		"ttl_ms": {Items: in.Items, Lease: true}, "holder": {Items: in.Items, Lease: true, TtlMs: 1000, Holder: long},
+		"ttl_ms": {Items: in.Items, Lease: true}, "holder": {
+			Items: in.Items, Lease: true,
+			TtlMs: 1000, Holder: long,
+		},
 	} {
-		if _, err := conn.Reserve(ctx, in); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), field) {
+		if _, err := conn.Reserve(ctx, in); status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 	in.Items = []*penstockv1.Item{item("lent", "d", -5), item("lent", "d", 0)}
-	if out, err := conn.Reserve(ctx, in); err != nil || out.Allowed || out.Holds[0].Id != "" || out.Holds[1].Id != "" {
+	if out, err := conn.Reserve(ctx, in); err != nil || out.Allowed || out.Holds[0].Id != "" ||
+		out.Holds[1].Id != "" {
 		t.Errorf("lent less than nothing: %v, %v", out, err)
 	}
 }
@@ -323,21 +355,34 @@ func (o *older) CheckStream(stream penstockv1.RateLimiter_CheckStreamServer) err
 		if err != nil {
 			return err
 		}
-		if err := stream.Send(&penstockv1.CheckStreamResponse{Tag: in.Tag, Check: allow(in.Check)}); err != nil {
+		if err := stream.Send(&penstockv1.CheckStreamResponse{
+			Tag:   in.Tag,
+			Check: allow(in.Check),
+		}); err != nil {
 			return err
 		}
 	}
 }
 
-func (o *older) Reserve(context.Context, *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
+func (o *older) Reserve(context.Context,
+	*penstockv1.ReserveRequest,
+) (*penstockv1.ReserveResponse, error) {
 	o.reserved.Add(1)
 	if o.degraded {
-		return &penstockv1.ReserveResponse{Holds: []*penstockv1.Hold{{Id: "x", Decision: &penstockv1.Decision{Degraded: true}}}}, nil
+		return &penstockv1.ReserveResponse{Holds: []*penstockv1.Hold{{
+			Id:       "x",
+			Decision: &penstockv1.Decision{Degraded: true},
+		}}}, nil
 	}
-	return &penstockv1.ReserveResponse{Allowed: true, Holds: []*penstockv1.Hold{{Id: "x", Decision: &penstockv1.Decision{Allowed: true}}}}, nil
+	return &penstockv1.ReserveResponse{
+		Allowed: true,
+		Holds:   []*penstockv1.Hold{{Id: "x", Decision: &penstockv1.Decision{Allowed: true}}},
+	}, nil
 }
 
-func (o *older) Settle(_ context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
+func (o *older) Settle(_ context.Context,
+	in *penstockv1.SettleRequest,
+) (*penstockv1.SettleResponse, error) {
 	o.settled.Add(1 + in.Actual)
 	return new(penstockv1.SettleResponse), nil
 }
@@ -354,16 +399,23 @@ func TestLeaseThatNoHeirKnows(t *testing.T) {
 	}
 	v, err := cluster.NewView("n1", []cluster.Member{
 		{ID: "n1", Boot: 1, State: cluster.StateActive, Features: cluster.OwnFeatures},
-		{ID: "n2", Boot: 9, State: cluster.StateActive, Features: cluster.OwnFeatures, PeerAddr: deadAddress(t)},
+		{
+			ID: "n2", Boot: 9, State: cluster.StateActive, Features: cluster.OwnFeatures,
+			PeerAddr: deadAddress(t),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	all[0].node.SetView(v) // its heir is started anew, and cannot be reached
 	conn, ctx := newRaw(t, all[0].addr), patience(t)
-	in := &penstockv1.ReserveRequest{Items: []*penstockv1.Item{item("lent", key, 100)}, TtlMs: 60_000, Lease: true}
+	in := &penstockv1.ReserveRequest{
+		Items: []*penstockv1.Item{item("lent", key, 100)},
+		TtlMs: 60_000, Lease: true,
+	}
 	out, err := conn.Reserve(ctx, in)
-	if err != nil || out.Allowed || out.Holds[0].Id == "" || out.Holds[0].Units != 0 || !out.Holds[0].Decision.Degraded || out.Holds[0].Decision.Allowed {
+	if err != nil || out.Allowed || out.Holds[0].Id == "" || out.Holds[0].Units != 0 ||
+		!out.Holds[0].Decision.Degraded || out.Holds[0].Decision.Allowed {
 		t.Fatalf("%v, %v; want a degraded no, and what to settle", out, err)
 	}
 	if _, err := conn.Settle(ctx, &penstockv1.SettleRequest{Id: out.Holds[0].Id}); err != nil {
@@ -387,7 +439,8 @@ func TestLeaseThatNoHeirKnows(t *testing.T) {
 	}
 	c.Close()
 	if o.reserved.Load() != o.settled.Load() {
-		t.Errorf("of %d leases that no heir knows of %d were given back", o.reserved.Load(), o.settled.Load())
+		t.Errorf("of %d leases that no heir knows of %d were given back", o.reserved.Load(),
+			o.settled.Load())
 	}
 }
 
@@ -440,6 +493,7 @@ func TestLeasesOfAnOlderNode(t *testing.T) {
 	}
 	c.Close()
 	if o.reserved.Load() != 1 || o.settled.Load() != 1 {
-		t.Errorf("%d reservations, settled with %d; want one, cancelled", o.reserved.Load(), o.settled.Load()-1)
+		t.Errorf("%d reservations, settled with %d; want one, cancelled", o.reserved.Load(),
+			o.settled.Load()-1)
 	}
 }

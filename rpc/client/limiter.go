@@ -21,7 +21,8 @@ type Limiter interface {
 	Peek(ctx context.Context, limit, key string, cost int64) (Decision, error)
 	// Reserve reserves estimate units of key until the reservation is settled, or until ttl is
 	// over.
-	Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*Reservation, error)
+	Reserve(ctx context.Context, limit, key string, estimate int64,
+		ttl time.Duration) (*Reservation, error)
 }
 
 // Allow charges one unit, and reports whether it was admitted.

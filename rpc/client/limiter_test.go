@@ -29,32 +29,42 @@ func counting(t *testing.T, s limiter.Spec) *client.Fake {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 	return &client.Fake{Answer: func(limit, key string, cost int64) (client.Decision, error) {
 		d := table.Take(limiter.Instant(time.Now().UnixNano()), l, key, limiter.Hash(key), cost)
-		return client.Decision{Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay, LimitName: limit}, nil
+		return client.Decision{
+			Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
+			RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay, LimitName: limit,
+		}, nil
 	}}
 }
 
 // Promise: Wait returns when the limit has room, and at once if that is too late or never.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := counting(t, limiter.Spec{Name: "bucket", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second, Burst: 2})
+		f := counting(t, limiter.Spec{
+			Name: "bucket", Algorithm: limiter.GCRA, Limit: 1,
+			Per: time.Second, Burst: 2,
+		})
 		began := time.Now()
 		for i, want := range []time.Duration{0, 0, time.Second, 2 * time.Second, 3 * time.Second} {
-			if err := client.Wait(t.Context(), f, "bucket", "k", 1); err != nil || time.Since(began) != want {
+			if err := client.Wait(t.Context(), f, "bucket", "k", 1); err != nil ||
+				time.Since(began) != want {
 				t.Errorf("wait %d: %v after %v, want %v", i+1, err, time.Since(began), want)
 			}
 		}
 		now := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second-1)
 		defer cancel()
-		if err := client.Wait(ctx, f, "bucket", "k", 1); !errors.Is(err, client.ErrTooLate) || time.Since(now) != 0 {
+		if err := client.Wait(ctx, f, "bucket", "k", 1); !errors.Is(err, client.ErrTooLate) ||
+			time.Since(now) != 0 {
 			t.Errorf("a deadline that is too near: %v after %v", err, time.Since(now))
 		}
-		if err := client.Wait(ctx, f, "bucket", "k", 3); !errors.Is(err, client.ErrNever) || time.Since(now) != 0 {
+		if err := client.Wait(ctx, f, "bucket", "k", 3); !errors.Is(err, client.ErrNever) ||
+			time.Since(now) != 0 {
 			t.Errorf("more than ever: %v after %v", err, time.Since(now))
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, cancel)
-		if err := client.Wait(ctx, f, "bucket", "k", 1); !errors.Is(err, context.Canceled) || time.Since(now) != time.Second/2 {
+		if err := client.Wait(ctx, f, "bucket", "k", 1); !errors.Is(err, context.Canceled) ||
+			time.Since(now) != time.Second/2 {
 			t.Errorf("canceled: %v after %v", err, time.Since(now))
 		}
 		f.Answer = func(string, string, int64) (client.Decision, error) {
@@ -70,10 +80,14 @@ func TestWait(t *testing.T) {
 // is no time for it.
 func TestWaitForAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := counting(t, limiter.Spec{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Second, Burst: 3})
+		f := counting(t, limiter.Spec{
+			Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1,
+			Per: time.Second, Burst: 3,
+		})
 		began := time.Now()
 		for i := range 3 {
-			if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil || time.Since(began) != time.Duration(i)*time.Second {
+			if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil ||
+				time.Since(began) != time.Duration(i)*time.Second {
 				t.Errorf("wait %d: %v after %v", i+1, err, time.Since(began))
 			}
 		}
@@ -81,11 +95,13 @@ func TestWaitForAQueue(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 		for range 5 {
-			if err := client.Wait(ctx, f, "queue", "k", 1); !errors.Is(err, client.ErrTooLate) || time.Since(now) != 0 {
+			if err := client.Wait(ctx, f, "queue", "k", 1); !errors.Is(err, client.ErrTooLate) ||
+				time.Since(now) != 0 {
 				t.Errorf("%v after %v", err, time.Since(now))
 			}
 		}
-		if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil || time.Since(now) != time.Second {
+		if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil ||
+			time.Since(now) != time.Second {
 			t.Errorf("places that were given back are taken: %v after %v", err, time.Since(now))
 		}
 	})
@@ -106,7 +122,8 @@ func TestAllow(t *testing.T) {
 	if d, err := c.Peek(ctx, "five", "k", 1); d.Allowed || d.Remaining != 0 || err != nil {
 		t.Errorf("peek: %+v, %v", d, err)
 	}
-	if d, err := c.Peek(ctx, "five", "other", 0); !d.Allowed || d.Remaining != 5 || d.LimitName != "five" || err != nil {
+	if d, err := c.Peek(ctx, "five", "other", 0); !d.Allowed || d.Remaining != 5 ||
+		d.LimitName != "five" || err != nil {
 		t.Errorf("peek: %+v, %v", d, err)
 	}
 	if err := c.Wait(ctx, "five", "k", 6); !errors.Is(err, client.ErrNever) {
@@ -128,11 +145,18 @@ func TestOnError(t *testing.T) {
 		code   codes.Code
 	}{
 		{client.Config{}, "five", nil, codes.Unavailable},
-		{client.Config{OnError: client.FailOpen}, "five", []client.Decision{{Allowed: true, Bound: -1}}, 0},
+		{
+			client.Config{OnError: client.FailOpen},
+			"five",
+			[]client.Decision{{Allowed: true, Bound: -1}},
+			0,
+		},
 		{client.Config{OnError: client.FailClosed}, "five", []client.Decision{{}}, 0},
 		{client.Config{OnError: client.FailLocal, Local: local}, "other", nil, codes.Unavailable},
 		{client.Config{OnError: client.FailLocal, Local: local}, "five", []client.Decision{
-			{Allowed: true, Bound: 2, Limit: 2, Remaining: 1}, {Allowed: true, Bound: 2, Limit: 2}, {Bound: 2, Limit: 2},
+			{Allowed: true, Bound: 2, Limit: 2, Remaining: 1},
+			{Allowed: true, Bound: 2, Limit: 2},
+			{Bound: 2, Limit: 2},
 		}, 0},
 	} {
 		c.config.Targets = []string{deadAddress(t)}
@@ -158,7 +182,8 @@ func TestOnError(t *testing.T) {
 				t.Errorf("%+v:\n got %+v\nwant %+v", c.config, got, want)
 			}
 		}
-		if d, err := n.Peek(patience(t), c.limit, "new", 1); status.Code(err) != c.code || err == nil && d.Allowed != (c.config.OnError != client.FailClosed) {
+		if d, err := n.Peek(patience(t), c.limit, "new", 1); status.Code(err) != c.code ||
+			err == nil && d.Allowed != (c.config.OnError != client.FailClosed) {
 			t.Errorf("%+v: peek: %+v, %v", c.config, d, err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
@@ -210,7 +235,10 @@ func TestFake(t *testing.T) {
 	if _, err := f.Take(gone, "login", "alice", 1); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	report := client.Request{Limit: "login", Key: "alice", Cost: 9, Report: true, At: time.Unix(5, 0)}
+	report := client.Request{
+		Limit: "login", Key: "alice", Cost: 9, Report: true,
+		At: time.Unix(5, 0),
+	}
 	if _, err := f.Do(t.Context(), report); err != nil {
 		t.Error(err)
 	}
@@ -218,17 +246,26 @@ func TestFake(t *testing.T) {
 	if err != nil || r.Settle(t.Context(), 3) != nil {
 		t.Error(err)
 	}
-	if no, err := f.Reserve(t.Context(), "login", "bob", 7, time.Minute); err != nil || no.Allowed || no.Settle(t.Context(), 3) != nil {
+	if no, err := f.Reserve(t.Context(), "login", "bob", 7, time.Minute); err != nil ||
+		no.Allowed || no.Settle(t.Context(), 3) != nil {
 		t.Error(err)
 	}
 	asked := func(key string, cost int64, peek bool) client.FakeCall {
-		return client.FakeCall{Request: client.Request{Limit: "login", Key: key, Cost: cost}, Peek: peek}
+		return client.FakeCall{
+			Request: client.Request{Limit: "login", Key: key, Cost: cost},
+			Peek:    peek,
+		}
 	}
-	want := []client.FakeCall{asked("alice", 2, false), asked("bob", 1, false), asked("alice", 0, true), asked("alice", 1, false), {Request: report}}
+	want := []client.FakeCall{
+		asked("alice", 2, false), asked("bob", 1, false),
+		asked("alice", 0, true), asked("alice", 1, false),
+		{Request: report},
+	}
 	set := func(key string, cost int64) client.Request {
 		return client.Request{Limit: "login", Key: key, Cost: cost}
 	}
-	want = append(want, client.FakeCall{Request: set("alice", 7), Reserve: true}, client.FakeCall{Request: set("alice", 3), Settle: true}, client.FakeCall{Request: set("bob", 7), Reserve: true})
+	want = append(want, client.FakeCall{Request: set("alice", 7), Reserve: true},
+		client.FakeCall{Request: set("alice", 3), Settle: true}, client.FakeCall{Request: set("bob", 7), Reserve: true})
 	got := f.Calls()
 	if len(got) != len(want) {
 		t.Fatalf("asked %v", got)

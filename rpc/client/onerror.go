@@ -48,9 +48,13 @@ func newFallback(c Config) (fallback, error) {
 	f := fallback{on: c.OnError, start: time.Now()}
 	switch {
 	case c.OnError > FailLocal:
-		return f, fmt.Errorf("client: Config.OnError is %d; Fail, FailOpen, FailClosed and FailLocal are there", c.OnError)
+		return f,
+			fmt.Errorf("client: Config.OnError is %d; Fail, FailOpen, FailClosed and FailLocal "+
+				"are there", c.OnError)
 	case (c.OnError == FailLocal) != (len(c.Local) > 0):
-		return f, fmt.Errorf("client: Config.Local has %d limits; FailLocal needs some, and nothing else does", len(c.Local))
+		return f,
+			fmt.Errorf("client: Config.Local has %d limits; FailLocal needs some, and nothing "+
+				"else does", len(c.Local))
 	case c.OnError != FailLocal:
 		return f, nil
 	}
@@ -67,7 +71,9 @@ func newFallback(c Config) (fallback, error) {
 }
 
 // decide answers in place of a node that failed with err, or returns err.
-func (f *fallback) decide(err error, limit string, ask func(limiter.Instant, *limiter.Limit) limiter.Decision) (Decision, error) {
+func (f *fallback) decide(err error, limit string,
+	ask func(limiter.Instant, *limiter.Limit) limiter.Decision,
+) (Decision, error) {
 	if !nobodyAnswers(err) {
 		return Decision{}, err
 	}
@@ -83,7 +89,8 @@ func (f *fallback) decide(err error, limit string, ask func(limiter.Instant, *li
 		if l := f.limits[limit]; l != nil {
 			x := ask(f.now(), l)
 			d.Allowed, d.Limit, d.Remaining = x.Allowed, x.Limit, x.Remaining
-			d.RetryAfter, d.ResetAfter, d.Delay, d.Bound, d.Drained = x.RetryAfter, x.ResetAfter, x.Delay, x.Limit, x.Drained
+			d.RetryAfter, d.ResetAfter, d.Delay, d.Bound, d.Drained = x.RetryAfter, x.ResetAfter,
+				x.Delay, x.Limit, x.Drained
 			return d, nil
 		}
 	}
@@ -105,7 +112,8 @@ func (f *fallback) take(err error, r Request) (Decision, error) {
 	at := limiter.Millis(max(0, r.At.UnixMilli()))
 	return f.decide(err, r.Limit, func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
 		return f.table.Do(now, l, r.Key, limiter.Hash(r.Key), limiter.Request{
-			Cost: r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict, At: at, Timed: !r.At.IsZero(),
+			Cost: r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict, At: at,
+			Timed: !r.At.IsZero(),
 		})
 	})
 }

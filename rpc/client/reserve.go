@@ -37,14 +37,18 @@ type remoteHold struct {
 
 func (h remoteHold) Settle(ctx context.Context, actual int64) error {
 	return h.client.untilHeard(ctx, func(ctx context.Context) error {
-		_, err := h.client.limits.Settle(ctx, &penstockv1.SettleRequest{Id: h.id, Actual: actual, Holder: h.holder})
+		_, err := h.client.limits.Settle(ctx, &penstockv1.SettleRequest{
+			Id: h.id, Actual: actual,
+			Holder: h.holder,
+		})
 		return err
 	})
 }
 
 func (h remoteHold) Extend(ctx context.Context, ttl time.Duration) error {
 	return h.client.untilHeard(ctx, func(ctx context.Context) error {
-		_, err := h.client.limits.Extend(ctx, &penstockv1.ExtendRequest{Id: h.id, TtlMs: ttl.Milliseconds(), Holder: h.holder})
+		_, err := h.client.limits.Extend(ctx,
+			&penstockv1.ExtendRequest{Id: h.id, TtlMs: ttl.Milliseconds(), Holder: h.holder})
 		return err
 	})
 }
@@ -80,18 +84,26 @@ type HoldOptions struct {
 // happen within ttl, they are charged, or released, as the limit says. A denial is an answer:
 // Allowed is false, and there is nothing to settle. An estimate above the limit is
 // INVALID_ARGUMENT.
-func (c *Client) Reserve(ctx context.Context, limit, key string, estimate int64, ttl time.Duration) (*Reservation, error) {
-	all, err := c.ReserveAll(ctx, []Request{{Limit: limit, Key: key, Cost: estimate}}, ttl, HoldOptions{})
+func (c *Client) Reserve(ctx context.Context, limit, key string, estimate int64,
+	ttl time.Duration,
+) (*Reservation, error) {
+	all, err := c.ReserveAll(ctx, []Request{{Limit: limit, Key: key, Cost: estimate}}, ttl,
+		HoldOptions{})
 	if err != nil {
 		return nil, err
 	}
 	return all[0], nil
 }
 
-// ReserveAll reserves the costs of all requests, or nothing. If one limit refuses, its reservation is
-// not Allowed, and there is nothing to settle.
-func (c *Client) ReserveAll(ctx context.Context, requests []Request, ttl time.Duration, o HoldOptions) ([]*Reservation, error) {
-	in := &penstockv1.ReserveRequest{Items: make([]*penstockv1.Item, len(requests)), TtlMs: ttl.Milliseconds(), Holder: o.Holder}
+// ReserveAll reserves the costs of all requests, or nothing. If one limit refuses, its reservation
+// is not Allowed, and there is nothing to settle.
+func (c *Client) ReserveAll(ctx context.Context, requests []Request, ttl time.Duration,
+	o HoldOptions,
+) ([]*Reservation, error) {
+	in := &penstockv1.ReserveRequest{
+		Items: make([]*penstockv1.Item, len(requests)),
+		TtlMs: ttl.Milliseconds(), Holder: o.Holder,
+	}
 	for i := range requests {
 		in.Items[i] = requests[i].item()
 	}
@@ -100,7 +112,8 @@ func (c *Client) ReserveAll(ctx context.Context, requests []Request, ttl time.Du
 		return nil, err
 	}
 	if len(out.Holds) != len(requests) {
-		return nil, status.Errorf(codes.Internal, "client: the node answered %d of %d reservations", len(out.Holds), len(requests))
+		return nil, status.Errorf(codes.Internal, "client: the node answered %d of %d reservations",
+			len(out.Holds), len(requests))
 	}
 	all := make([]*Reservation, len(requests))
 	for i, h := range out.Holds {
@@ -135,7 +148,10 @@ func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
 
 // item is r as the generated stubs send it.
 func (r *Request) item() *penstockv1.Item {
-	it := &penstockv1.Item{Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict}
+	it := &penstockv1.Item{
+		Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost, Report: r.Report,
+		Drain: r.Drain, Strict: r.Strict,
+	}
 	if !r.At.IsZero() {
 		at := r.At.UnixMilli()
 		it.AtMs = &at
@@ -155,7 +171,9 @@ type Permit struct {
 // Acquire takes n places of key under a limit with algorithm concurrency. A denial is an answer:
 // Allowed is false, and there is nothing to release. The permit is extended every third of ttl, and
 // expires ttl after the last extension.
-func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl time.Duration, o HoldOptions) (*Permit, error) {
+func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl time.Duration,
+	o HoldOptions,
+) (*Permit, error) {
 	all, err := c.ReserveAll(ctx, []Request{{Limit: limit, Key: key, Cost: n}}, ttl, o)
 	if err != nil {
 		return nil, err
@@ -164,7 +182,9 @@ func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl ti
 }
 
 // Acquire takes n places of key, as Client.Acquire does.
-func Acquire(ctx context.Context, l Limiter, limit, key string, n int64, ttl time.Duration) (*Permit, error) {
+func Acquire(ctx context.Context, l Limiter, limit, key string, n int64,
+	ttl time.Duration,
+) (*Permit, error) {
 	r, err := l.Reserve(ctx, limit, key, n, ttl)
 	if err != nil {
 		return nil, err

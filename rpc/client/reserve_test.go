@@ -35,11 +35,17 @@ func TestReserve(t *testing.T) {
 	if d, err := c.Peek(ctx, "big", "a", 0); err != nil || d.Remaining != 9000 {
 		t.Errorf("%+v, %v; want 9000 remaining", d, err)
 	}
-	all, err := c.ReserveAll(ctx, []client.Request{{Limit: "big", Key: "a", Cost: 9000}, {Limit: "five", Key: "a", Cost: 1}}, time.Minute, client.HoldOptions{Holder: "me"})
+	all, err := c.ReserveAll(ctx, []client.Request{
+		{Limit: "big", Key: "a", Cost: 9000},
+		{Limit: "five", Key: "a", Cost: 1},
+	}, time.Minute, client.HoldOptions{Holder: "me"})
 	if err != nil || !all[0].Allowed || !all[1].Allowed {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	no, err := c.ReserveAll(ctx, []client.Request{{Limit: "big", Key: "a", Cost: 1}, {Limit: "five", Key: "a", Cost: 1}}, time.Minute, client.HoldOptions{})
+	no, err := c.ReserveAll(ctx, []client.Request{
+		{Limit: "big", Key: "a", Cost: 1},
+		{Limit: "five", Key: "a", Cost: 1},
+	}, time.Minute, client.HoldOptions{})
 	if err != nil || no[0].Allowed || no[0].Settle(ctx, 1) != nil {
 		t.Errorf("%+v, %v", no, err)
 	}
@@ -59,11 +65,18 @@ type keeper struct {
 	settled atomic.Int64
 }
 
-func (k *keeper) Reserve(context.Context, *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
-	return &penstockv1.ReserveResponse{Holds: []*penstockv1.Hold{{Id: "h", Decision: &penstockv1.Decision{Allowed: true}}}}, nil
+func (k *keeper) Reserve(context.Context,
+	*penstockv1.ReserveRequest,
+) (*penstockv1.ReserveResponse, error) {
+	return &penstockv1.ReserveResponse{Holds: []*penstockv1.Hold{{
+		Id:       "h",
+		Decision: &penstockv1.Decision{Allowed: true},
+	}}}, nil
 }
 
-func (k *keeper) Settle(_ context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
+func (k *keeper) Settle(_ context.Context,
+	in *penstockv1.SettleRequest,
+) (*penstockv1.SettleResponse, error) {
 	if k.settled.Add(1) < 6 {
 		return nil, status.Error(codes.Unavailable, "not reached")
 	}
@@ -88,7 +101,8 @@ func TestSettleIsRepeated(t *testing.T) {
 	k.settled.Store(-1 << 40)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	if err := r.Settle(ctx, 5); status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
+	if err := r.Settle(ctx, 5); status.Code(err) != codes.Unavailable &&
+		status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("%v, want Unavailable", err)
 	}
 }

@@ -25,13 +25,16 @@ type Verdict struct {
 // attributes describe the request, by the names that the rules use: {"path": "/api/login",
 // "method": "POST", "user": "alice"}. If a matching rule needs a missing attribute for a key, the
 // error is INVALID_ARGUMENT; if the node has no rules, it is NOT_FOUND.
-func (c *Client) CheckRules(ctx context.Context, attributes map[string]string, cost int64) (Verdict, error) {
+func (c *Client) CheckRules(ctx context.Context, attributes map[string]string,
+	cost int64,
+) (Verdict, error) {
 	out, err := c.limits.Check(ctx, &penstockv1.CheckRequest{Attributes: attributes, Cost: &cost})
 	if err != nil {
 		return Verdict{}, err
 	}
 	v := Verdict{
-		Allowed: out.Verdict.GetAllowed(), RefusedBy: out.Verdict.GetRefusedBy(), Rules: out.Verdict.GetRules(),
+		Allowed: out.Verdict.GetAllowed(), RefusedBy: out.Verdict.GetRefusedBy(),
+		Rules:      out.Verdict.GetRules(),
 		RetryAfter: duration(out.Verdict.GetRetryAfterMs()),
 	}
 	for _, d := range out.Decisions {

@@ -85,7 +85,8 @@ func (c *Client) Do(ctx context.Context, r Request) (d Decision, err error) {
 func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
 	// the protocol cannot encode it, and it would spoil the other takes of the message
 	if !utf8.ValidString(r.Limit) {
-		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is no UTF-8", r.Limit)
+		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is no UTF-8",
+			r.Limit)
 	}
 	t := idle.Get().(*take)
 	var limited bool
@@ -153,9 +154,11 @@ func (t *take) told() (Decision, error) {
 func decision(d *penstockv1.Decision) Decision {
 	out := Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
-		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs), Delay: duration(d.DelayMs),
+		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs),
+		Delay:     duration(d.DelayMs),
 		LimitName: d.LimitName, Owner: d.Owner, Source: sourceText(d.Source),
-		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained, Restarted: d.Restarted, Override: d.Override,
+		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained,
+		Restarted: d.Restarted, Override: d.Override,
 	}
 	if d.SessionMs != 0 {
 		out.Session = time.UnixMilli(d.SessionMs)

@@ -46,7 +46,10 @@ const (
 var errClosed = status.Error(codes.Canceled, "client: it is closed")
 
 func newTakes(c penstockv1.RateLimiterClient, to *targets) *takes {
-	t := &takes{client: c, targets: to, wake: make(chan struct{}, 1), ended: make(chan struct{}), sent: map[uint64][]*take{}}
+	t := &takes{
+		client: c, targets: to, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		sent: map[uint64][]*take{},
+	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
@@ -71,7 +74,8 @@ func (t *takes) post(one *take) error {
 	case t.ctx.Err() != nil:
 		return errClosed
 	case len(t.waiting) >= maxWaiting:
-		return status.Errorf(codes.ResourceExhausted, "client: %d takes wait already; the node answers too slowly", len(t.waiting))
+		return status.Errorf(codes.ResourceExhausted,
+			"client: %d takes wait already; the node answers too slowly", len(t.waiting))
 	}
 	if !t.started {
 		t.started = true
@@ -171,7 +175,8 @@ func (t *takes) converse() error {
 		}
 		response, ok := readResponse(out)
 		if !ok {
-			err = status.Error(codes.Internal, "client: the node's answer is no message of this protocol")
+			err = status.Error(codes.Internal,
+				"client: the node's answer is no message of this protocol")
 			break
 		}
 		t.receive(response, &known)
@@ -267,7 +272,8 @@ func (t *takes) receive(out streamResponse, known *names) {
 		case out.next(&d, known):
 			one.finish(d, nil)
 		default:
-			one.finish(Decision{}, status.Errorf(codes.Internal, "client: the node answered %d of %d takes", i, len(joined)))
+			one.finish(Decision{}, status.Errorf(codes.Internal,
+				"client: the node answered %d of %d takes", i, len(joined)))
 		}
 	}
 }
@@ -280,7 +286,8 @@ func (t *takes) repeat(err error) {
 		delete(t.sent, tag)
 		t.targets.answered.Add(1)
 		for _, one := range joined {
-			if one.again || time.Since(one.sent) > repeatWithin || t.ctx.Err() != nil || status.Code(err) != codes.Unavailable {
+			if one.again || time.Since(one.sent) > repeatWithin || t.ctx.Err() != nil ||
+				status.Code(err) != codes.Unavailable {
 				failed = append(failed, one)
 			} else {
 				one.again = true

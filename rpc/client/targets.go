@@ -61,7 +61,10 @@ const (
 var errAway = errors.New("it was silent, or not ready, a moment ago")
 
 func newTargets(names []string) *targets {
-	t := &targets{names: names, only: len(names) == 1 && !isName(names[0]), conns: make(map[string]connection), away: make(map[string]time.Time)}
+	t := &targets{
+		names: names, only: len(names) == 1 && !isName(names[0]),
+		conns: make(map[string]connection), away: make(map[string]time.Time),
+	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
@@ -76,7 +79,9 @@ func (t *targets) close() {
 // dial connects to the first address of a target that is not avoided. If there is none, and the
 // other targets are avoided too, it connects to any.
 func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
-	d := net.Dialer{ControlContext: func(_ context.Context, _, addr string, _ syscall.RawConn) error {
+	d := net.Dialer{ControlContext: func(_ context.Context, _, addr string,
+		_ syscall.RawConn,
+	) error {
 		if t.avoids(addr) {
 			return errAway
 		}
@@ -87,7 +92,8 @@ func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
 		network, name = "unix", path
 	}
 	c, err := d.DialContext(ctx, network, name)
-	if errors.Is(err, errAway) && slices.IndexFunc(t.names, func(other string) bool { return other != target && !t.avoids(other) }) < 0 {
+	if errors.Is(err, errAway) && slices.IndexFunc(t.names,
+		func(other string) bool { return other != target && !t.avoids(other) }) < 0 {
 		t.mu.Lock()
 		clear(t.away)
 		t.mu.Unlock()

@@ -205,7 +205,9 @@ type healthy struct {
 	asked  atomic.Int64
 }
 
-func (h *healthy) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+func (h *healthy) Check(context.Context,
+	*healthv1.HealthCheckRequest,
+) (*healthv1.HealthCheckResponse, error) {
 	h.asked.Add(1)
 	return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_ServingStatus(h.status.Load())}, nil
 }
@@ -221,14 +223,18 @@ func (h *healthy) serve(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func answers(decide func(*penstockv1.CheckRequest) *penstockv1.CheckResponse) func(int64, penstockv1.RateLimiter_CheckStreamServer) error {
+func answers(decide func(*penstockv1.CheckRequest) *penstockv1.CheckResponse) func(int64,
+	penstockv1.RateLimiter_CheckStreamServer) error {
 	return func(_ int64, stream penstockv1.RateLimiter_CheckStreamServer) error {
 		for {
 			in, err := stream.Recv()
 			if err != nil {
 				return err
 			}
-			if err := stream.Send(&penstockv1.CheckStreamResponse{Tag: in.Tag, Check: decide(in.Check)}); err != nil {
+			if err := stream.Send(&penstockv1.CheckStreamResponse{
+				Tag:   in.Tag,
+				Check: decide(in.Check),
+			}); err != nil {
 				return err
 			}
 		}

@@ -40,7 +40,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return answer, err
 		}
 		wait, told := retryAfter(answer)
-		if deadline, limited := r.Context().Deadline(); !told || wait > longest || limited && time.Until(deadline) < wait {
+		if deadline, limited := r.Context().Deadline(); !told || wait > longest || limited &&
+			time.Until(deadline) < wait {
 			return answer, nil
 		}
 		again := r.Clone(r.Context())
@@ -64,7 +65,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // retryAfter is how long an answer asks to wait: RFC 9110, 10.2.3, seconds or a date.
 func retryAfter(answer *http.Response) (wait time.Duration, told bool) {
-	if answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
+	if answer.StatusCode != http.StatusTooManyRequests &&
+		answer.StatusCode != http.StatusServiceUnavailable {
 		return 0, false
 	}
 	text := answer.Header.Get("Retry-After")

@@ -39,7 +39,8 @@ func appendItem(b []byte, r *Request, origin, sequence uint64) []byte {
 	b = appendText(b, 1, r.Limit)
 	b = appendText(b, 3, r.Key)
 	b = appendNumber(b, 4, uint64(r.Cost))
-	b = append(b, 5<<3|byte(protowire.BytesType), byte(1+8+1+protowire.SizeVarint(sequence)), 1<<3|byte(protowire.Fixed64Type))
+	b = append(b, 5<<3|byte(protowire.BytesType), byte(1+8+1+protowire.SizeVarint(sequence)),
+		1<<3|byte(protowire.Fixed64Type))
 	b = binary.LittleEndian.AppendUint64(b, origin)
 	b = appendNumber(b, 2, sequence)
 	if r.Report {
@@ -258,7 +259,8 @@ func (f *fields) next() bool {
 	switch f.wire {
 	case protowire.VarintType:
 		// the value in most decisions is -1
-		if len(b) > 10 && binary.LittleEndian.Uint64(b[1:]) == ^uint64(0) && b[9] == 0xff && b[10] == 1 {
+		if len(b) > 10 && binary.LittleEndian.Uint64(b[1:]) == ^uint64(0) && b[9] == 0xff &&
+			b[10] == 1 {
 			f.value, f.rest = ^uint64(0), b[11:]
 			return true
 		}

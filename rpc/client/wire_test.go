@@ -23,10 +23,14 @@ func TestRequestsAreTheLibrarys(t *testing.T) {
 			{Key: string(make([]byte, 127)), Cost: n, Report: true},
 			{Key: string(make([]byte, 20_000)), Cost: n, Report: true},
 			{Limit: "ä", Key: "\xff", Drain: true, Strict: true},
-			{Limit: "l", Key: "k", Cost: n, Report: true, Drain: true, Strict: true, At: time.UnixMilli(n / 2)},
+			{
+				Limit: "l", Key: "k", Cost: n, Report: true, Drain: true, Strict: true,
+				At: time.UnixMilli(n / 2),
+			},
 		} {
 			want := &penstockv1.Item{
-				Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost, Id: &penstockv1.RequestId{Origin: uint64(n), Sequence: uint64(n)},
+				Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost,
+				Id:     &penstockv1.RequestId{Origin: uint64(n), Sequence: uint64(n)},
 				Report: r.Report, Drain: r.Drain, Strict: r.Strict,
 			}
 			if !r.At.IsZero() {
@@ -35,7 +39,10 @@ func TestRequestsAreTheLibrarys(t *testing.T) {
 			item := appendItem([]byte("what was there")[:0], &r, uint64(n), uint64(n))
 			b := streamRequest(7, []*take{{item: item}, {item: item}}, 1500*time.Millisecond)
 			got := new(penstockv1.CheckStreamRequest)
-			whole := &penstockv1.CheckStreamRequest{Tag: 7, TimeoutMs: 1500, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{want, want}}}
+			whole := &penstockv1.CheckStreamRequest{
+				Tag: 7, TimeoutMs: 1500,
+				Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{want, want}},
+			}
 			if err := proto.Unmarshal(b, got); err != nil || !proto.Equal(got, whole) {
 				t.Fatalf("%v: %v, want %v", err, got, whole)
 			}
@@ -44,7 +51,8 @@ func TestRequestsAreTheLibrarys(t *testing.T) {
 				all.add(i, &r, uint64(n), uint64(n))
 			}
 			batched := new(penstockv1.CheckRequest)
-			if err := proto.Unmarshal(all.message, batched); err != nil || !proto.Equal(batched, whole.Check) {
+			if err := proto.Unmarshal(all.message, batched); err != nil ||
+				!proto.Equal(batched, whole.Check) {
 				t.Fatalf("%v: %v, want %v", err, batched, whole.Check)
 			}
 		}
@@ -71,7 +79,10 @@ func TestResponsesAreTheLibrarys(t *testing.T) {
 				f.SetInt(n)
 			}
 		}
-		b, err := proto.Marshal(&penstockv1.CheckStreamResponse{Tag: uint64(n), Check: &penstockv1.CheckResponse{Decisions: []*penstockv1.Decision{d, d}}})
+		b, err := proto.Marshal(&penstockv1.CheckStreamResponse{
+			Tag:   uint64(n),
+			Check: &penstockv1.CheckResponse{Decisions: []*penstockv1.Decision{d, d}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,11 +110,15 @@ func TestResponsesAreTheLibrarys(t *testing.T) {
 			}
 		}
 	}
-	b, err := proto.Marshal(&penstockv1.CheckStreamResponse{Tag: 3, Error: &penstockv1.StreamError{Code: 5, Message: "no limit"}})
+	b, err := proto.Marshal(&penstockv1.CheckStreamResponse{
+		Tag:   3,
+		Error: &penstockv1.StreamError{Code: 5, Message: "no limit"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, ok := readResponse(b); !ok || r.tag != 3 || status.Code(r.err) != codes.NotFound || status.Convert(r.err).Message() != "no limit" {
+	if r, ok := readResponse(b); !ok || r.tag != 3 || status.Code(r.err) != codes.NotFound ||
+		status.Convert(r.err).Message() != "no limit" {
 		t.Fatalf("%v, %+v", ok, r)
 	}
 }

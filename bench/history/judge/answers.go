@@ -75,7 +75,8 @@ func (h *History) at(o *Op) (found *Fault) {
 
 // stalled: the machine did not run in the time of the op, or shortly before.
 func (h *History) stalled(o *Op) bool {
-	return slices.ContainsFunc(h.Stalls, func(s Stall) bool { return o.overlaps(s.From, s.To+time.Second) })
+	return slices.ContainsFunc(h.Stalls,
+		func(s Stall) bool { return o.overlaps(s.From, s.To+time.Second) })
 }
 
 // excused says that the fault's promise allows the op to be marked, late or missing.
@@ -131,7 +132,8 @@ func (h *History) judgeAnswers(figures figures, v *Verdict) {
 		if float64(len(a.troubled)) > tolerated*float64(a.asked) {
 			v.add(&Contradiction{
 				Rule: "right again", Fault: kind, Ops: tail(a.troubled), At: a.at,
-				Text: fmt.Sprintf("%d of %d requests that were asked after its time were marked, late or not answered",
+				Text: fmt.Sprintf("%d of %d requests that were asked after its time were "+
+					"marked, late or not answered",
 					len(a.troubled), a.asked),
 			})
 		}
@@ -161,8 +163,9 @@ func (h *History) judgeAnswer(
 	x := figures.of(strings.TrimSuffix(kind, SyncKind))
 	if f != nil && f.Cut && h.silent(o, f) {
 		v.add(&Contradiction{
-			Rule: "the minority is marked", Fault: f.Kind, Key: o.Limit + "/" + o.Key, Ops: []*Op{o},
-			At: []*Fault{f}, Text: "a node that is cut off from most admits without saying so",
+			Rule: "the minority is marked", Fault: f.Kind, Key: o.Limit + "/" + o.Key,
+			Ops: []*Op{o},
+			At:  []*Fault{f}, Text: "a node that is cut off from most admits without saying so",
 		})
 	}
 	if anew := h.begunAnew(o); anew != nil {
@@ -217,7 +220,10 @@ func (h *History) judgeCalm(o *Op, f *Fault, kind string, x *Figures, v *Verdict
 	if o.Failed != "" {
 		rule, text = "no request fails", "a request has no answer though no fault explains it"
 	}
-	c := &Contradiction{Rule: rule, Fault: kind, Key: o.Limit + "/" + o.Key, Text: text, Ops: []*Op{o}}
+	c := &Contradiction{
+		Rule: rule, Fault: kind, Key: o.Limit + "/" + o.Key, Text: text,
+		Ops: []*Op{o},
+	}
 	if f != nil {
 		c.At = []*Fault{f}
 	}
@@ -227,5 +233,6 @@ func (h *History) judgeCalm(o *Op, f *Fault, kind string, x *Figures, v *Verdict
 // silent: a node of the minority admits, unmarked, when it must have noticed the cut.
 func (h *History) silent(o *Op, f *Fault) bool {
 	return o.admitted() && o.Mark == Unmarked && o.Source != "lease" && o.Kind != Settle &&
-		slices.Contains(f.Nodes, o.Node) && o.Start > f.Struck+f.After+f.Slack && o.End < f.End-time.Second/2
+		slices.Contains(f.Nodes, o.Node) && o.Start > f.Struck+f.After+f.Slack &&
+		o.End < f.End-time.Second/2
 }

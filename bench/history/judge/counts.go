@@ -81,7 +81,8 @@ func (s *step) next(all counts) (out counts) {
 			}
 			c.forgiven -= late
 			out = out.with(c)
-			for n := int64(1); n <= min(late, c.used); n++ { // forgotten in time, and nobody has looked since
+			// forgotten in time, and nobody has looked since
+			for n := int64(1); n <= min(late, c.used); n++ {
 				out = out.with(count{c.used - n, c.owed + n, c.forgiven, c.free})
 			}
 			continue
@@ -281,7 +282,8 @@ func (e *explanation) contradiction(figures figures) *Contradiction {
 	case with(most, 0):
 		lost = least(most, func(n int64) bool { return with(n, 0) })
 		c.Rule = "nothing is lost"
-		c.Text = fmt.Sprintf("at least %d units were forgotten beyond those that its faults excuse", lost)
+		c.Text = fmt.Sprintf("at least %d units were forgotten beyond those that its faults excuse",
+			lost)
 	case with(0, most):
 		c.Rule = "charged once"
 		c.Text = fmt.Sprintf("at least %d units were charged that no request asked for",

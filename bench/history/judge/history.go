@@ -128,13 +128,15 @@ type Limit struct {
 
 // A Fault is what was done to the cluster, and what its promise excuses.
 type Fault struct {
-	Kind    string        `json:"kind"`
-	Nodes   []string      `json:"nodes"`           // killed, stopped, leaving or cut off
-	Start   time.Duration `json:"start"`           // before it was done
-	Struck  time.Duration `json:"struck"`          // after it was done
-	End     time.Duration `json:"end"`             // after it was undone; Struck if there is nothing to undo
-	Settled time.Duration `json:"settled"`         // every partition is held and copied again
-	Never   bool          `json:"never,omitempty"` // it did not settle: Settled is when the wait ended
+	Kind   string        `json:"kind"`
+	Nodes  []string      `json:"nodes"`  // killed, stopped, leaving or cut off
+	Start  time.Duration `json:"start"`  // before it was done
+	Struck time.Duration `json:"struck"` // after it was done
+	// after it was undone; Struck if there is nothing to undo
+	End     time.Duration `json:"end"`
+	Settled time.Duration `json:"settled"` // every partition is held and copied again
+	// it did not settle: Settled is when the wait ended
+	Never bool `json:"never,omitempty"`
 
 	// Forgets: units may be forgotten that were admitted by Nodes from Slack before the fault
 	// until After behind it.
@@ -150,7 +152,8 @@ type Fault struct {
 }
 
 func (f *Fault) String() string {
-	return fmt.Sprintf("%9.4f–%9.4f s  %s %s, settled at %.4f s", f.Start.Seconds(), f.End.Seconds(),
+	return fmt.Sprintf("%9.4f–%9.4f s  %s %s, settled at %.4f s", f.Start.Seconds(),
+		f.End.Seconds(),
 		f.Kind, strings.Join(f.Nodes, " "), f.Settled.Seconds())
 }
 

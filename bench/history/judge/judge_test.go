@@ -12,8 +12,10 @@ const ms = time.Millisecond
 // at makes an op of one unit that is allowed, between two instants in ms.
 func at(start, end int, remaining int64, change ...func(*Op)) *Op {
 	o := &Op{
-		Kind: Take, Door: "grpc", Node: "n1", Limit: "ten", Key: "k", Cost: 1, Mark: Unmarked, Allowed: true,
-		Start: time.Duration(start) * ms, End: time.Duration(end) * ms, Remaining: remaining, Owner: "n2", Source: "forwarded",
+		Kind: Take, Door: "grpc", Node: "n1", Limit: "ten", Key: "k", Cost: 1, Mark: Unmarked,
+		Allowed: true,
+		Start:   time.Duration(start) * ms, End: time.Duration(end) * ms, Remaining: remaining,
+		Owner: "n2", Source: "forwarded",
 	}
 	for _, f := range change {
 		f(o)
@@ -21,9 +23,12 @@ func at(start, end int, remaining int64, change ...func(*Op)) *Op {
 	return o
 }
 
-func denied(o *Op)             { o.Allowed = false }
-func peek(o *Op)               { o.Kind, o.Cost = Peek, 0 }
-func unheld(o *Op)             { o.Failed = "NotFound: there is no hold of this id, or not any more" }
+func denied(o *Op) { o.Allowed = false }
+func peek(o *Op)   { o.Kind, o.Cost = Peek, 0 }
+func unheld(o *Op) {
+	o.Failed = "NotFound: there is no hold of this id, or not any " +
+		"more"
+}
 func failed(o *Op)             { o.Failed = "no answer" }
 func redis(o *Op)              { o.Mark, o.Owner, o.Source = Unknown, "", "" }
 func refused(o *Op)            { o.Refused = true }
@@ -57,7 +62,8 @@ var testLimits = []Limit{
 // killed is a crash of n2 at 1 s.
 func killed() *Fault {
 	return &Fault{
-		Kind: "kill", Nodes: []string{"n2"}, Start: 1000 * ms, Struck: 1010 * ms, End: 3000 * ms, Settled: 3000 * ms,
+		Kind: "kill", Nodes: []string{"n2"}, Start: 1000 * ms, Struck: 1010 * ms, End: 3000 * ms,
+		Settled: 3000 * ms,
 		Forgets: true, Slack: 110 * ms, Marks: true, Gone: true, Again: 250 * ms,
 	}
 }
@@ -71,13 +77,17 @@ func pair() *Fault {
 
 func cut() *Fault {
 	f := killed()
-	f.Kind, f.Gone, f.Cut, f.After, f.End, f.Heal = "cut-off", false, true, 1300*ms, 6000*ms, 1000*ms
+	f.Kind, f.Gone, f.Cut, f.After, f.End, f.Heal = "cut-off", false, true, 1300*ms, 6000*ms,
+		1000*ms
 	f.Settled, f.Again = 7000*ms, 1000*ms
 	return f
 }
 
 func left() *Fault {
-	return &Fault{Kind: "leave", Nodes: []string{"n2"}, Start: 1000 * ms, Struck: 2000 * ms, End: 2000 * ms, Settled: 3000 * ms}
+	return &Fault{
+		Kind: "leave", Nodes: []string{"n2"}, Start: 1000 * ms, Struck: 2000 * ms,
+		End: 2000 * ms, Settled: 3000 * ms,
+	}
 }
 
 // many are n right answers from an instant on, a millisecond apart, to keys of their own.
@@ -101,87 +111,284 @@ func TestHistories(t *testing.T) {
 		words string // in the contradiction
 	}{
 		{"in turn", []*Op{at(0, 1, 9), at(2, 3, 8), at(4, 5, 8, peek)}, nil, "", ""},
-		{"at the same time, in another order", []*Op{at(0, 9, 7), at(0, 9, 9), at(1, 8, 8)}, nil, "", ""},
-		{"a count is lost", []*Op{at(0, 1, 9), at(2, 3, 9)}, nil, "nothing is lost", "at least 1 units"},
-		{"two at once get the same unit", []*Op{at(0, 9, 9), at(1, 8, 9)}, nil, "nothing is lost", ""},
-		{"lost, as a look finds", []*Op{at(0, 1, 7, cost(3)), at(2, 3, 9, peek)}, nil, "nothing is lost", "at least 2"},
-		{"lost while a node leaves", []*Op{at(0, 1, 9), at(990, 995, 8), at(2100, 2101, 8)}, left(), "nothing is lost", ""},
+		{
+			"at the same time, in another order",
+			[]*Op{at(0, 9, 7), at(0, 9, 9), at(1, 8, 8)},
+			nil,
+			"", "",
+		},
+		{
+			"a count is lost",
+			[]*Op{at(0, 1, 9), at(2, 3, 9)},
+			nil, "nothing is lost",
+			"at least 1 units",
+		},
+		{
+			"two at once get the same unit",
+			[]*Op{at(0, 9, 9), at(1, 8, 9)},
+			nil, "nothing is lost",
+			"",
+		},
+		{
+			"lost, as a look finds",
+			[]*Op{at(0, 1, 7, cost(3)), at(2, 3, 9, peek)},
+			nil,
+			"nothing is lost", "at least 2",
+		},
+		{
+			"lost while a node leaves",
+			[]*Op{at(0, 1, 9), at(990, 995, 8), at(2100, 2101, 8)},
+			left(),
+			"nothing is lost", "",
+		},
 		{"charged twice", []*Op{at(0, 1, 9), at(2, 3, 7)}, nil, "charged once", "at least 1 units"},
 		{"denied too early", []*Op{at(0, 1, 9), at(2, 3, 9, denied)}, nil, "one counter", ""},
-		{"denied when it is used up", []*Op{at(0, 1, 0, cost(10)), at(2, 3, 0, denied)}, nil, "", ""},
-		{"a request without an answer may be charged", []*Op{at(0, 1, 9), at(1001, 1100, 0, failed), at(1600, 1601, 7)}, killed(), "", ""},
-		{"… or not", []*Op{at(0, 1, 9), at(1001, 1100, 0, failed), at(1600, 1601, 8)}, killed(), "", ""},
-		{"… but not before it was sent", []*Op{at(0, 1, 8), at(1001, 1100, 0, failed)}, killed(), "charged once", ""},
+		{
+			"denied when it is used up",
+			[]*Op{at(0, 1, 0, cost(10)), at(2, 3, 0, denied)},
+			nil, "",
+			"",
+		},
+		{"a request without an answer may be charged", []*Op{
+			at(0, 1, 9), at(1001, 1100, 0, failed),
+			at(1600, 1601, 7),
+		}, killed(), "", ""},
+		{
+			"… or not",
+			[]*Op{at(0, 1, 9), at(1001, 1100, 0, failed), at(1600, 1601, 8)},
+			killed(), "",
+			"",
+		},
+		{
+			"… but not before it was sent",
+			[]*Op{at(0, 1, 8), at(1001, 1100, 0, failed)},
+			killed(),
+			"charged once", "",
+		},
 
-		{"a crash forgets what is new", []*Op{at(0, 1, 9), at(950, 951, 8), at(1200, 1201, 8)}, killed(), "", ""},
-		{"… also if nobody looks for long", []*Op{at(0, 1, 9), at(950, 951, 8), at(9000, 9001, 9, peek)}, killed(), "", ""},
-		{"… and no more", []*Op{at(0, 1, 9), at(950, 951, 8), at(9000, 9001, 10, peek)}, killed(), "nothing is lost", "at least 1"},
-		{"… not what is old", []*Op{at(0, 1, 9), at(500, 501, 8), at(1200, 1201, 8)}, killed(), "nothing is lost", "at least 1"},
-		{"… no more than is new", []*Op{at(0, 1, 9), at(500, 501, 8), at(950, 951, 7), at(1200, 1201, 8)}, killed(), "nothing is lost", "excuses 1"},
-		{"… nothing of another owner", []*Op{at(950, 951, 9, func(o *Op) { o.Owner = "n3" }), at(1200, 1201, 9)}, killed(), "nothing is lost", ""},
-		{"… nothing under sync", []*Op{at(950, 951, 9, of("sync")), at(1200, 1201, 9, of("sync"))}, killed(), "nothing is lost", ""},
-		{"… nothing once it is over", []*Op{at(950, 951, 9), at(4500, 4501, 8), at(5000, 5001, 8)}, killed(), "nothing is lost", ""},
+		{
+			"a crash forgets what is new",
+			[]*Op{at(0, 1, 9), at(950, 951, 8), at(1200, 1201, 8)},
+			killed(), "", "",
+		},
+		{
+			"… also if nobody looks for long",
+			[]*Op{at(0, 1, 9), at(950, 951, 8), at(9000, 9001, 9, peek)},
+			killed(), "", "",
+		},
+		{
+			"… and no more",
+			[]*Op{at(0, 1, 9), at(950, 951, 8), at(9000, 9001, 10, peek)},
+			killed(),
+			"nothing is lost", "at least 1",
+		},
+		{
+			"… not what is old",
+			[]*Op{at(0, 1, 9), at(500, 501, 8), at(1200, 1201, 8)},
+			killed(),
+			"nothing is lost", "at least 1",
+		},
+		{"… no more than is new", []*Op{
+			at(0, 1, 9), at(500, 501, 8), at(950, 951, 7),
+			at(1200, 1201, 8),
+		}, killed(), "nothing is lost", "excuses 1"},
+		{"… nothing of another owner", []*Op{
+			at(950, 951, 9, func(o *Op) { o.Owner = "n3" }),
+			at(1200, 1201, 9),
+		}, killed(), "nothing is lost", ""},
+		{
+			"… nothing under sync",
+			[]*Op{at(950, 951, 9, of("sync")), at(1200, 1201, 9, of("sync"))},
+			killed(), "nothing is lost", "",
+		},
+		{
+			"… nothing once it is over",
+			[]*Op{at(950, 951, 9), at(4500, 4501, 8), at(5000, 5001, 8)},
+			killed(), "nothing is lost", "",
+		},
 
-		{"a share is charged afterwards", []*Op{at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 7)}, killed(), "", ""},
-		{"… once", []*Op{at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 6)}, killed(), "charged once", ""},
+		{"a share is charged afterwards", []*Op{
+			at(0, 1, 9), at(1100, 1101, 2, marked(10)),
+			at(1200, 1201, 7),
+		}, killed(), "", ""},
+		{
+			"… once",
+			[]*Op{at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 6)},
+			killed(),
+			"charged once", "",
+		},
 		{"… nor once more later", []*Op{
 			at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 7), at(1300, 1301, 5),
 		}, killed(), "charged once", ""},
-		{"an unsure owner forgets what it says", []*Op{at(0, 1, 5, cost(5)), at(1100, 1101, 9, unsure(10)), at(1200, 1201, 8)}, killed(), "", ""},
-		{"… a share does not", []*Op{at(0, 1, 5, cost(5)), at(1100, 1101, 9, marked(10)), at(1200, 1201, 8)}, killed(), "nothing is lost", ""},
-		{"Redis cannot say that it is a share", []*Op{at(0, 1, 9), at(1100, 1101, 4, redis), at(1200, 1201, 7)}, killed(), "", ""},
-		{"… but there is none without a fault", []*Op{at(0, 1, 9), at(1100, 1101, 4, redis), at(1200, 1201, 7)}, nil, "one counter", ""},
+		{"an unsure owner forgets what it says", []*Op{
+			at(0, 1, 5, cost(5)),
+			at(1100, 1101, 9, unsure(10)), at(1200, 1201, 8),
+		}, killed(), "", ""},
+		{"… a share does not", []*Op{
+			at(0, 1, 5, cost(5)), at(1100, 1101, 9, marked(10)),
+			at(1200, 1201, 8),
+		}, killed(), "nothing is lost", ""},
+		{"Redis cannot say that it is a share", []*Op{
+			at(0, 1, 9), at(1100, 1101, 4, redis),
+			at(1200, 1201, 7),
+		}, killed(), "", ""},
+		{"… but there is none without a fault", []*Op{
+			at(0, 1, 9), at(1100, 1101, 4, redis),
+			at(1200, 1201, 7),
+		}, nil, "one counter", ""},
 
-		{"an id is charged once", []*Op{at(0, 1, 9, id("a")), at(2, 3, 9, id("a")), at(4, 5, 8)}, nil, "", ""},
-		{"… answered only at last", []*Op{at(1001, 1100, 0, id("a"), failed), at(1300, 1301, 9, id("a")), at(1400, 1401, 8)}, killed(), "", ""},
-		{"an id is charged twice", []*Op{at(0, 1, 9, id("a")), at(2, 3, 9, id("a")), at(4, 5, 7)}, nil, "charged once", ""},
-		{"two answers to an id", []*Op{at(0, 1, 9, id("a")), at(2, 3, 8, id("a"))}, nil, "charged once", "differ"},
+		{
+			"an id is charged once",
+			[]*Op{at(0, 1, 9, id("a")), at(2, 3, 9, id("a")), at(4, 5, 8)},
+			nil, "", "",
+		},
+		{"… answered only at last", []*Op{
+			at(1001, 1100, 0, id("a"), failed),
+			at(1300, 1301, 9, id("a")), at(1400, 1401, 8),
+		}, killed(), "", ""},
+		{
+			"an id is charged twice",
+			[]*Op{at(0, 1, 9, id("a")), at(2, 3, 9, id("a")), at(4, 5, 7)},
+			nil, "charged once", "",
+		},
+		{
+			"two answers to an id",
+			[]*Op{at(0, 1, 9, id("a")), at(2, 3, 8, id("a"))},
+			nil,
+			"charged once", "differ",
+		},
 
-		{"a hold is settled", []*Op{at(0, 1, 7, hold, cost(3)), at(2, 3, 9, settle(3)), at(4, 5, 8)}, nil, "", ""},
-		{"a hold is released twice", []*Op{at(0, 1, 7, hold, cost(3)), at(2, 3, 9, settle(3)), at(4, 5, 10, cost(0), peek)}, nil, "nothing is lost", ""},
+		{"a hold is settled", []*Op{
+			at(0, 1, 7, hold, cost(3)), at(2, 3, 9, settle(3)),
+			at(4, 5, 8),
+		}, nil, "", ""},
+		{"a hold is released twice", []*Op{
+			at(0, 1, 7, hold, cost(3)), at(2, 3, 9, settle(3)),
+			at(4, 5, 10, cost(0), peek),
+		}, nil, "nothing is lost", ""},
 		{"a crash forgets a settlement", []*Op{
 			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(1200, 1201, 6),
 		}, killed(), "", ""},
 		{"… not an old one", []*Op{
 			at(0, 1, 7, hold, cost(3)), at(500, 501, 10, settle(3), cost(0)), at(1200, 1201, 6),
 		}, killed(), "charged once", "at least 3"},
-		{"a promised hold is vague", []*Op{at(1100, 1101, 2, hold, marked(10)), at(1200, 1201, 10, settle(1), promised, cost(0))}, killed(), "", ""},
+		{"a promised hold is vague", []*Op{
+			at(1100, 1101, 2, hold, marked(10)),
+			at(1200, 1201, 10, settle(1), promised, cost(0)),
+		}, killed(), "", ""},
 		{"a refused set charges nothing", []*Op{at(0, 1, 10, refused), at(2, 3, 9)}, nil, "", ""},
-		{"a refused set says another count", []*Op{at(0, 1, 5, refused), at(2, 3, 9)}, nil, "one counter", ""},
+		{
+			"a refused set says another count",
+			[]*Op{at(0, 1, 5, refused), at(2, 3, 9)},
+			nil,
+			"one counter", "",
+		},
 
-		{"too many, without counts", []*Op{at(0, 1, 0, of("loose")), at(2, 3, 0, of("loose")), at(4, 5, 0, of("loose"))}, nil, "0 extra", "3 units"},
-		{"a crash excuses one", []*Op{at(0, 1, 0, of("loose")), at(950, 951, 0, of("loose")), at(1300, 1301, 0, of("loose"))}, killed(), "", ""},
-		{"within the bound", []*Op{at(0, 1, 8, cost(2), of("loose")), at(1100, 1101, 0, of("loose"), cost(2), marked(2))}, killed(), "", ""},
-		{"beyond the bound", []*Op{at(0, 1, 8, cost(2), of("loose")), at(1100, 1101, 0, of("loose"), cost(3), marked(2))}, killed(), "covered by bounds", ""},
+		{"too many, without counts", []*Op{
+			at(0, 1, 0, of("loose")), at(2, 3, 0, of("loose")),
+			at(4, 5, 0, of("loose")),
+		}, nil, "0 extra", "3 units"},
+		{"a crash excuses one", []*Op{
+			at(0, 1, 0, of("loose")), at(950, 951, 0, of("loose")),
+			at(1300, 1301, 0, of("loose")),
+		}, killed(), "", ""},
+		{"within the bound", []*Op{
+			at(0, 1, 8, cost(2), of("loose")),
+			at(1100, 1101, 0, of("loose"), cost(2), marked(2)),
+		}, killed(), "", ""},
+		{"beyond the bound", []*Op{
+			at(0, 1, 8, cost(2), of("loose")),
+			at(1100, 1101, 0, of("loose"), cost(3), marked(2)),
+		}, killed(), "covered by bounds", ""},
 
-		{"a rate", []*Op{at(0, 1, 0, of("rate"), cost(2)), at(101, 102, 0, of("rate")), at(202, 203, 0, of("rate"))}, nil, "", ""},
-		{"a rate at its very edge", []*Op{at(0, 1, 0, of("rate"), cost(2)), at(50, 100, 0, of("rate"))}, nil, "", ""},
-		{"beyond a rate", []*Op{at(0, 1, 0, of("rate"), cost(2)), at(50, 99, 0, of("rate"))}, nil, "0 extra", "within 99ms"},
+		{"a rate", []*Op{
+			at(0, 1, 0, of("rate"), cost(2)), at(101, 102, 0, of("rate")),
+			at(202, 203, 0, of("rate")),
+		}, nil, "", ""},
+		{"a rate at its very edge", []*Op{
+			at(0, 1, 0, of("rate"), cost(2)),
+			at(50, 100, 0, of("rate")),
+		}, nil, "", ""},
+		{
+			"beyond a rate",
+			[]*Op{at(0, 1, 0, of("rate"), cost(2)), at(50, 99, 0, of("rate"))},
+			nil,
+			"0 extra", "within 99ms",
+		},
 		{"beyond a rate in the middle", []*Op{
-			at(0, 1, 0, of("rate")), at(5000, 5001, 0, of("rate")), at(5001, 5002, 0, of("rate")), at(5003, 5004, 0, of("rate")),
+			at(0, 1, 0, of("rate")), at(5000, 5001, 0, of("rate")), at(5001, 5002, 0, of("rate")),
+			at(5003, 5004, 0, of("rate")),
 		}, nil, "0 extra", "3 units"},
 
-		{"permits in turn", []*Op{at(0, 1, 0, of("permits"), hold), at(5, 9, 0, of("permits"), settle(1)), at(6, 8, 0, of("permits"), hold)}, nil, "", ""},
-		{"permits at once", []*Op{at(0, 1, 0, of("permits"), hold), at(2, 3, 0, of("permits"), hold), at(5, 9, 0, of("permits"), settle(1))}, nil, "permits at once", "2 permits"},
+		{"permits in turn", []*Op{
+			at(0, 1, 0, of("permits"), hold),
+			at(5, 9, 0, of("permits"), settle(1)), at(6, 8, 0, of("permits"), hold),
+		}, nil, "", ""},
+		{"permits at once", []*Op{at(0, 1, 0, of("permits"), hold), at(2, 3, 0, of("permits"),
+			hold), at(5, 9, 0, of("permits"), settle(1))}, nil, "permits at once", "2 permits"},
 
 		{"marked without a fault", []*Op{at(0, 1, 9, marked(10))}, nil, "nothing is marked", ""},
 		{"no answer without a fault", []*Op{at(0, 1, 9, failed)}, nil, "no request fails", ""},
-		{"no answer while a node leaves", []*Op{at(1500, 1501, 9, failed)}, left(), "no request fails", ""},
-		{"no answer from a dead node", []*Op{at(1100, 1101, 9, failed, by("n2"))}, killed(), "", ""},
+		{
+			"no answer while a node leaves",
+			[]*Op{at(1500, 1501, 9, failed)},
+			left(),
+			"no request fails", "",
+		},
+		{
+			"no answer from a dead node",
+			[]*Op{at(1100, 1101, 9, failed, by("n2"))},
+			killed(), "",
+			"",
+		},
 		{"marked shortly after a crash", []*Op{at(1200, 1201, 9, marked(10))}, killed(), "", ""},
-		{"marked for long after a crash", []*Op{at(1500, 1501, 9, marked(10))}, killed(), "right again", "1 of 1"},
-		{"one of a thousand", append(many(600, 1300), at(1500, 1501, 9, marked(10))), killed(), "", ""},
-		{"a breaker that stays open", append(many(200, 1300), many(20, 2500, marked(10))...), killed(), "right again", "20 of 220"},
-		{"marked long after it is settled", []*Op{at(9000, 9001, 9, marked(10))}, killed(), "nothing is marked", ""},
+		{
+			"marked for long after a crash",
+			[]*Op{at(1500, 1501, 9, marked(10))},
+			killed(),
+			"right again", "1 of 1",
+		},
+		{
+			"one of a thousand", append(many(600, 1300), at(1500, 1501, 9, marked(10))), killed(),
+			"",
+			"",
+		},
+		{
+			"a breaker that stays open", append(many(200, 1300), many(20, 2500, marked(10))...),
+			killed(), "right again", "20 of 220",
+		},
+		{
+			"marked long after it is settled",
+			[]*Op{at(9000, 9001, 9, marked(10))},
+			killed(),
+			"nothing is marked", "",
+		},
 		{"too late", append(many(20, 1300), at(1300, 2900, 9)), killed(), "right again", ""},
 
-		{"an owner that begins anew says so", []*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))}, pair(), "", ""},
+		{
+			"an owner that begins anew says so",
+			[]*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))},
+			pair(), "", "",
+		},
 		{"… until the window ends", []*Op{
 			at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10)), at(9010, 9011, 8),
 		}, pair(), "", ""},
-		{"… with the whole limit", []*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(9))}, pair(), "nothing is marked", ""},
-		{"… and is no share", []*Op{at(0, 1, 9), at(9000, 9001, 2, marked(10))}, pair(), "nothing is marked", ""},
-		{"… if both have failed", []*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))}, killed(), "nothing is marked", ""},
+		{
+			"… with the whole limit",
+			[]*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(9))},
+			pair(), "nothing is marked", "",
+		},
+		{
+			"… and is no share",
+			[]*Op{at(0, 1, 9), at(9000, 9001, 2, marked(10))},
+			pair(),
+			"nothing is marked", "",
+		},
+		{
+			"… if both have failed",
+			[]*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))},
+			killed(), "nothing is marked", "",
+		},
 		{"… of that key", []*Op{
 			at(0, 1, 9, func(o *Op) { o.Owner = "n4" }), at(9000, 9001, 9, unsure(10)),
 		}, pair(), "nothing is marked", ""},
@@ -198,14 +405,30 @@ func TestHistories(t *testing.T) {
 			at(500, 501, 9, hold, number(7)), at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
 		}, pair(), "", ""},
 		{"… and none of another owner", []*Op{
-			at(950, 951, 9, hold, number(7), func(o *Op) { o.Owner = "n3" }), at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
+			at(950, 951, 9, hold, number(7), func(o *Op) { o.Owner = "n3" }),
+			at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
 		}, killed(), "no request fails", ""},
 
 		{"cut off, before it notices", []*Op{at(1200, 1201, 9, by("n2"))}, cut(), "", ""},
 		{"cut off, and marked", []*Op{at(4000, 4001, 9, by("n2"), marked(10))}, cut(), "", ""},
-		{"cut off, and silent", []*Op{at(4000, 4001, 9, by("n2"))}, cut(), "the minority is marked", ""},
-		{"cut off, the majority is marked", []*Op{at(4000, 4001, 9, marked(10))}, cut(), "right again", ""},
-		{"cut off, without an answer", []*Op{at(4000, 4001, 9, by("n2"), failed)}, cut(), "right again", ""},
+		{
+			"cut off, and silent",
+			[]*Op{at(4000, 4001, 9, by("n2"))},
+			cut(), "the minority is marked",
+			"",
+		},
+		{
+			"cut off, the majority is marked",
+			[]*Op{at(4000, 4001, 9, marked(10))},
+			cut(),
+			"right again", "",
+		},
+		{
+			"cut off, without an answer",
+			[]*Op{at(4000, 4001, 9, by("n2"), failed)},
+			cut(),
+			"right again", "",
+		},
 		{"what the minority admits before it notices may be forgotten", []*Op{
 			at(0, 1, 9), at(1500, 1501, 8, by("n2")), at(4000, 4001, 8),
 		}, cut(), "", ""},
@@ -239,7 +462,8 @@ func TestStall(t *testing.T) {
 		Ops: []*Op{at(0, 1, 9), at(250, 251, 3, marked(10)), at(300, 301, 9)},
 	}
 	v := h.Judge()
-	if len(v.Contradictions) != 1 || v.Contradictions[0].Rule != "nothing is lost" || v.Figures[0].Excused != 1 {
+	if len(v.Contradictions) != 1 || v.Contradictions[0].Rule != "nothing is lost" ||
+		v.Figures[0].Excused != 1 {
 		t.Errorf("%v, %+v", v.Contradictions, v.Figures[0])
 	}
 }
@@ -283,7 +507,8 @@ func TestLostIsCounted(t *testing.T) {
 			t.Errorf("%+v; want 2 lost of 3", f)
 		}
 	}
-	if len(v.Contradictions) != 0 || len(v.Figures) != 2 || cmp.Compare(v.Figures[1].Kind, "kill") != 0 {
+	if len(v.Contradictions) != 0 || len(v.Figures) != 2 ||
+		cmp.Compare(v.Figures[1].Kind, "kill") != 0 {
 		t.Errorf("%v", v.Contradictions)
 	}
 }

@@ -35,7 +35,10 @@ func (k *key) bounds(h *History) (units int64, stated bool) {
 
 // excess is a contradiction about units that are too many.
 func (k *key) excess(rule, text string, ops []*Op) *Contradiction {
-	return &Contradiction{Rule: rule, Fault: k.cause(), Key: k.name, Text: text, Ops: ops, At: around(ops, k.faults)}
+	return &Contradiction{
+		Rule: rule, Fault: k.cause(), Key: k.name, Text: text, Ops: ops,
+		At: around(ops, k.faults),
+	}
 }
 
 // judgeSum: of a counter no more is admitted than its limit, what its faults forgive, and what
@@ -63,12 +66,14 @@ func judgeSum(h *History, k *key, figures figures, v *Verdict) {
 	f.Extra += max(0, all-most)
 	f.Worst = max(f.Worst, all-most)
 	if plain > most+forgiven {
-		v.add(k.excess("0 extra", fmt.Sprintf("%d units were admitted by unmarked answers; the limit is %d, and its "+
-			"faults excuse %d", plain, most, forgiven), tail(ops)))
+		v.add(k.excess("0 extra",
+			fmt.Sprintf("%d units were admitted by unmarked answers; the limit is %d, and its "+
+				"faults excuse %d", plain, most, forgiven), tail(ops)))
 	}
 	if bound, stated := k.bounds(h); stated && all > most+forgiven+bound {
-		v.add(k.excess("covered by bounds", fmt.Sprintf("%d units were admitted; the limit is %d, its faults excuse "+
-			"%d, and the marked answers said %d at most", all, most, forgiven, bound), tail(ops)))
+		v.add(k.excess("covered by bounds",
+			fmt.Sprintf("%d units were admitted; the limit is %d, its faults excuse "+
+				"%d, and the marked answers said %d at most", all, most, forgiven, bound), tail(ops)))
 	}
 }
 
@@ -102,8 +107,9 @@ func judgeRate(k *key, v *Verdict) {
 				continue
 			}
 			if forgiven := k.forgivenIn(first.Start, o.End); units > most+forgiven {
-				v.add(k.excess("0 extra", fmt.Sprintf("%d units were admitted within %v by unmarked answers; burst and "+
-					"refill are %d, and its faults excuse %d", units, window, most, forgiven), between(ops[:i+1], first.Start)))
+				v.add(k.excess("0 extra",
+					fmt.Sprintf("%d units were admitted within %v by unmarked answers; burst and "+
+						"refill are %d, and its faults excuse %d", units, window, most, forgiven), between(ops[:i+1], first.Start)))
 				return
 			}
 		}
@@ -151,8 +157,9 @@ func judgePermits(k *key, v *Verdict) {
 	for _, c := range changes {
 		held += c.units
 		if most := k.limit.Capacity; held > most && held > most+k.forgivenIn(0, c.at) {
-			v.add(k.excess("permits at once", fmt.Sprintf("%d permits are held at %v; the limit is %d, and its faults "+
-				"excuse %d", held, c.at, most, k.forgivenIn(0, c.at)), k.holdersAt(c.at)))
+			v.add(k.excess("permits at once",
+				fmt.Sprintf("%d permits are held at %v; the limit is %d, and its faults "+
+					"excuse %d", held, c.at, most, k.forgivenIn(0, c.at)), k.holdersAt(c.at)))
 			return
 		}
 	}

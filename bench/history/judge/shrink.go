@@ -13,7 +13,8 @@ import (
 func (e *explanation) shrink() []*Op {
 	own := *e
 	own.vague = maps.Clone(e.vague)
-	byEnd := slices.SortedFunc(slices.Values(e.ops), func(a, b *Op) int { return cmp.Compare(a.End, b.End) })
+	byEnd := slices.SortedFunc(slices.Values(e.ops),
+		func(a, b *Op) int { return cmp.Compare(a.End, b.End) })
 	// The shortest beginning that contradicts itself. More answers never help, so this is monotone.
 	until := func(n int) bool {
 		own.vague = maps.Clone(e.vague)
