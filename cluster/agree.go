@@ -32,20 +32,36 @@ const (
 	heirAnswers = 500 * time.Millisecond
 )
 
+// right is how a node stands to what members agree on, as all its other parts read it, without a
+// lock.
+type right struct {
+	*self
+	on       bool          // false: Views are given, and what they say holds
+	until    atomic.Int64  // the node decides before this Instant only
+	lapses   atomic.Uint64 // how often it has had no right for a moment, or has given it up
+	marked   atomic.Bool   // another node may decide as well
+	leaves   atomic.Bool   // the node wishes to leave
+	halted   atomic.Bool   // the node has no timers any more
+	minority atomic.Bool   // cut off from most of the others: this node decides nothing but by on_partition
+	entered  atomic.Bool   // it has claimed what it should hold since it became a member
+	roll     atomic.Pointer[roll]
+}
+
 // agreement is a node's part in what members agree on.
 type agreement struct {
-	on     bool          // false: Views are given, and what they say holds
-	until  atomic.Int64  // the node decides before this Instant only
-	lapses atomic.Uint64 // how often it has had no right for a moment, or has given it up
-	marked atomic.Bool   // another one may decide as well
-	leaves atomic.Bool   // the node wishes to leave
-	halted atomic.Bool   // the node has no timers any more
-	roll   atomic.Pointer[roll]
+	*self
+	*right
+	views     *views
+	parts     *partitions
+	claims    *claimer
+	contacts  *contacts
+	followers followers
+
 	params ownership.Params
 	trust  Trust
 	zone   string // of this node; empty: none
 
-	mu     sync.Mutex // guards below; neither Node.mu nor a lock of the table is taken while it is held
+	mu     sync.Mutex // guards below; neither partitions.mu nor a lock of the table is taken while it is held
 	state  *ownership.State
 	elect  ownership.Electorate // as Elect said
 	lives  uint64               // boots that this process has had before
@@ -57,6 +73,11 @@ type agreement struct {
 	ended  map[ownership.Boot]bool // lines
 
 	suspended SuspendedClock // nil: the clock sees every stop
+}
+
+// followers go by the configuration that is agreed.
+type followers interface {
+	agreedAnew(now limiter.Instant)
 }
 
 // seat is where a boot was heard.
@@ -136,10 +157,10 @@ func stateOf(x *ownership.Member) State {
 }
 
 // Membership is a node's part in the list of members that they agree on.
-type Membership struct{ n *Node }
+type Membership struct{ a *agreement }
 
 // Membership is the node's part in the list of members.
-func (n *Node) Membership() Membership { return Membership{n} }
+func (n *Node) Membership() Membership { return Membership{&n.agreed} }
 
 // bootOf is the boot of one life of a process.
 func bootOf(process, lives uint64) ownership.Boot {
@@ -185,14 +206,14 @@ type Trust struct {
 // Agree has the node take part in what members agree on. It must be called before the first
 // SetView. The node founds no cluster before Elect names the electorate.
 func (m Membership) Agree(t Trust) {
-	n := m.n
+	a := m.a
 	m.agreeBegins()
-	n.agreed.trust = t
-	n.agreed.params = n.agreed.params.With(t.Failover)
-	n.agreed.params.Copies = t.Copies
-	n.agreed.zone = t.Zone
-	n.agreed.state = ownership.New(&n.agreed.params, n.asMember(), ownership.Electorate{}, 0)
-	n.agreed.publish(n.clock.Now())
+	a.trust = t
+	a.params = a.params.With(t.Failover)
+	a.params.Copies = t.Copies
+	a.zone = t.Zone
+	a.state = ownership.New(&a.params, a.asMember(), ownership.Electorate{}, 0)
+	a.publish(a.clock.Now())
 }
 
 // Elect names the nodes that found a cluster with this one, if there is none yet: size, of which a
@@ -200,8 +221,7 @@ func (m Membership) Agree(t Trust) {
 // clusters that meet, the one with the smaller stamp goes on: let it be the time, so that a node
 // that founds one by mistake gives way. All may be said again when more is known.
 func (m Membership) Elect(size int, ids []string, stamp uint64) {
-	n := m.n
-	a := &n.agreed
+	a := m.a
 	a.mu.Lock()
 	a.elect = ownership.Electorate{Size: size, IDs: ids, Stamp: ownership.Boot(stamp)}
 	a.mu.Unlock()
@@ -211,11 +231,8 @@ func (m Membership) Elect(size int, ids []string, stamp uint64) {
 // electAnew tells the State which nodes gossip knows. They are greeted, and as long as one
 // of them counts itself as a member of a cluster, nobody founds another one.
 func (m Membership) electAnew() {
-	n := m.n
-	a := &n.agreed
-	n.mu.Lock()
-	v := n.hinted
-	n.mu.Unlock()
+	a := m.a
+	v := a.views.hinted.Load()
 	if v == nil || !a.on {
 		return
 	}
@@ -235,34 +252,33 @@ func (m Membership) electAnew() {
 		}
 	}
 	a.mu.Unlock()
-	n.agree(0, e, ownership.Poll{})
+	a.agree(0, e, ownership.Poll{})
 }
 
 // AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names
 // it, with this node's zone.
 func (m Membership) AgreeWithin(c *ownership.Configuration) {
-	n := m.n
+	a := m.a
 	m.agreeBegins()
-	if x, found := c.Member(bootOf(n.boot, 0)); found {
-		n.agreed.zone = x.Zone
+	if x, found := c.Member(bootOf(a.boot, 0)); found {
+		a.zone = x.Zone
 	}
 	var fx ownership.Effects
-	n.agreed.state, fx = ownership.Within(&n.agreed.params, n.asMember(), ownership.Instant(n.clock.Now()), c)
-	n.agreed.publish(n.clock.Now())
-	n.send(fx.Sends)
+	a.state, fx = ownership.Within(&a.params, a.asMember(), ownership.Instant(a.clock.Now()), c)
+	a.publish(a.clock.Now())
+	a.send(fx.Sends)
 }
 
 func (m Membership) agreeBegins() {
-	n := m.n
-	a := &n.agreed
+	a := m.a
 	a.on, a.params = true, ownership.Default()
 	a.seats, a.ended = make(map[ownership.Boot]seat), make(map[ownership.Boot]bool)
 	a.lines = make(map[uint64]int)
-	a.suspended, _ = n.clock.(SuspendedClock)
+	a.suspended, _ = a.clock.(SuspendedClock)
 }
 
-func (n *Node) asMember() ownership.Member {
-	return ownership.Member{ID: n.id, Boot: bootOf(n.boot, n.agreed.lives), Zone: n.agreed.zone}
+func (a *agreement) asMember() ownership.Member {
+	return ownership.Member{ID: a.id, Boot: bootOf(a.boot, a.lives), Zone: a.zone}
 }
 
 // publish makes known what the rest of the node goes by. The right to decide comes last when it
@@ -282,37 +298,36 @@ func (a *agreement) publish(now limiter.Instant) {
 }
 
 // decides reports whether this node decides for the key with this hash at an instant of its clock.
-func (n *Node) decides(now limiter.Instant, hash uint64) bool {
-	return n.holds(hash) && int64(now) < n.agreed.until.Load()
+func (hd *holder) decides(now limiter.Instant, hash uint64) bool {
+	return hd.parts.holds(hash) && int64(now) < hd.right.until.Load()
 }
 
-// Agreed is the configuration that this node is a member of, or nil.
-func (n *Node) Agreed() *ownership.Configuration {
-	if r := n.agreed.roll.Load(); r.joined() {
+// Agreed is Node.Agreed.
+func (rt *right) Agreed() *ownership.Configuration {
+	if r := rt.roll.Load(); r.joined() {
 		return r.config
 	}
 	return nil
 }
 
-// Deciding reports whether the node has the right to decide for what it holds.
-func (n *Node) Deciding() bool { return int64(n.clock.Now()) < n.agreed.until.Load() }
+// Deciding is Node.Deciding.
+func (rt *right) Deciding() bool { return int64(rt.clock.Now()) < rt.until.Load() }
 
 // Entered reports whether the node is a member that has the right to decide, and has asked once who
 // holds what it should: what nobody held it holds since, and of the rest it knows who does.
 func (m Membership) Entered() bool {
-	return m.n.entered.Load() && m.n.Agreed() != nil && m.n.Deciding()
+	return m.a.entered.Load() && m.a.Agreed() != nil && m.a.Deciding()
 }
 
 // neverEnds is the right of a node with Views that are given.
 const neverEnds = math.MaxInt64
 
 // agree takes events in and carries their effects out. It returns the messages for asker.
-func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ownership.Message) {
-	a := &n.agreed
+func (a *agreement) agree(asker ownership.Boot, events ...ownership.Event) (said []ownership.Message) {
 	if !a.on {
 		return nil
 	}
-	now := n.clock.Now()
+	now := a.clock.Now()
 	var sends []ownership.Send
 	ended, installed := ownership.NotEnded, false
 	a.mu.Lock()
@@ -347,11 +362,11 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 	a.publish(now)
 	a.mu.Unlock()
 	if ended != ownership.NotEnded {
-		n.boreEnd(ended)
+		a.boreEnd(ended)
 	} else if installed {
-		n.agreedAnew(now)
+		a.followers.agreedAnew(now)
 	}
-	n.noteRight(cutOff)
+	a.noteRight(cutOff)
 	sends = slices.DeleteFunc(sends, func(s ownership.Send) bool {
 		if asker != 0 && s.To == asker {
 			said = append(said, s.Message)
@@ -359,7 +374,7 @@ func (n *Node) agree(asker ownership.Boot, events ...ownership.Event) (said []ow
 		}
 		return false
 	})
-	n.send(sends)
+	a.send(sends)
 	return said
 }
 
@@ -388,34 +403,34 @@ func (a *agreement) cutOff(now limiter.Instant) bool {
 }
 
 // pollAgreement is the pulse.
-func (n *Node) pollAgreement() {
-	r := n.agreed.roll.Load()
-	m, _ := r.member(n.id)
-	if r.joined() && m.Role == ownership.RoleLeaving && n.emptied() {
-		n.agree(0, ownership.Emptied{}, ownership.Poll{})
+func (a *agreement) pollAgreement() {
+	r := a.roll.Load()
+	m, _ := r.member(a.id)
+	if r.joined() && m.Role == ownership.RoleLeaving && a.parts.emptied() {
+		a.agree(0, ownership.Emptied{}, ownership.Poll{})
 	} else {
-		n.agree(0, ownership.Poll{})
+		a.agree(0, ownership.Poll{})
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.stopped {
-		n.clock.AfterFunc(agreeEvery, n.pollAgreement)
+	a.parts.mu.Lock()
+	defer a.parts.mu.Unlock()
+	if !a.stopped.Load() {
+		a.clock.AfterFunc(agreeEvery, a.pollAgreement)
 	}
 }
 
 // emptied reports whether this node may leave: it holds nothing, and whoever holds what is copied
 // here has another copy, or it was lent to whom takes it over. So a crash right after it has left
 // loses no more than one before.
-func (n *Node) emptied() bool {
-	if n.holdings.n.Load()+n.holdings.given.Load() > 0 {
+func (ps *partitions) emptied() bool {
+	if ps.n.Load()+ps.given.Load() > 0 {
 		return false
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	roll := n.agreed.roll.Load()
-	for p := range n.parts {
-		pt := &n.parts[p]
-		if pt.copyOf != 0 && pt.copyOf != n.boot && (pt.lentTo == 0 || roll.hasProcess(pt.copyOf)) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	roll := ps.right.roll.Load()
+	for p := range ps.list {
+		pt := &ps.list[p]
+		if pt.copyOf != 0 && pt.copyOf != ps.boot && (pt.lentTo == 0 || roll.hasProcess(pt.copyOf)) {
 			return false
 		}
 	}
@@ -432,22 +447,22 @@ const (
 // boreEnd lets go of everything, and goes on as another boot, unless this one has left. Gossip says
 // whose a name is: if it is another one's, this process has to stop; if not, who was admitted under
 // it before is on its way out.
-func (n *Node) boreEnd(why ownership.Ending) {
-	n.mu.Lock()
-	n.entered.Store(false)
-	n.fenceLocked()
+func (a *agreement) boreEnd(why ownership.Ending) {
+	a.parts.mu.Lock()
+	a.entered.Store(false)
+	a.parts.fenceLocked()
 	switch why {
 	case ownership.Evicted, ownership.Conceded, ownership.Outdated:
-		for p := range n.parts { // others have decided for what this node held
-			n.parts[p].whole = false
+		for p := range a.parts.list { // others have decided for what this node held
+			a.parts.list[p].whole = false
 		}
 	}
-	n.mu.Unlock()
-	if pause := n.agreed.pauseAfter(why); pause > 0 {
-		n.clock.AfterFunc(pause, n.Membership().nextLife)
+	a.parts.mu.Unlock()
+	if pause := a.pauseAfter(why); pause > 0 {
+		a.clock.AfterFunc(pause, a.nextLife)
 		return
 	}
-	n.Membership().nextLife()
+	a.nextLife()
 }
 
 // pauseAfter is how long the process waits until it goes on as another boot.
@@ -465,46 +480,44 @@ func (a *agreement) pauseAfter(why ownership.Ending) time.Duration {
 }
 
 // nextLife has the process go on as another boot, unless it has left.
-func (m Membership) nextLife() {
-	n := m.n
-	a := &n.agreed
+func (a *agreement) nextLife() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	why := a.state.Ending()
 	left := why == ownership.Left && a.leaves.Load()
 	if a.state.Stage() == ownership.StageEnded && !left && why != ownership.Closed {
 		a.lives++
-		a.state = a.state.Next(bootOf(n.boot, a.lives))
-		a.publish(n.clock.Now())
+		a.state = a.state.Next(bootOf(a.boot, a.lives))
+		a.publish(a.clock.Now())
 	}
 }
 
 // agreedAnew follows a configuration that was installed.
 func (n *Node) agreedAnew(now limiter.Instant) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
 	n.reviewLocked(now)
 }
 
 // noteRight notes whether the node is cut off: it has been a member for a while, and has not the
 // right to decide.
-func (n *Node) noteRight(cutOff bool) {
-	if n.minority.Load() != cutOff && n.minority.Swap(cutOff) != cutOff && !cutOff {
-		n.mu.Lock()
-		n.healed = n.clock.Now()
-		n.tendLocked()
-		n.mu.Unlock()
+func (a *agreement) noteRight(cutOff bool) {
+	if a.minority.Load() != cutOff && a.minority.Swap(cutOff) != cutOff && !cutOff {
+		a.parts.mu.Lock()
+		a.contacts.healed = a.clock.Now()
+		a.claims.tendLocked()
+		a.parts.mu.Unlock()
 	}
 }
 
 // countSilentLocked notes which members do not answer, or leave. Another one gets copies in their
 // place, though they may still be there for the rest. One whom most members do not reach, though they have
 // their right, is asked to step down.
-func (n *Node) countSilentLocked(now limiter.Instant, r *route) {
-	n.agreed.mu.Lock()
-	lasts := n.agreed.params.Mass
-	n.agreed.mu.Unlock()
-	roll, changed := n.agreed.roll.Load(), false
+func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
+	ct.agreed.mu.Lock()
+	lasts := ct.agreed.params.Mass
+	ct.agreed.mu.Unlock()
+	roll, changed := ct.right.roll.Load(), false
 	var events []ownership.Event
 	for _, p := range r.peers {
 		missed := limiter.Instant(p.missed.Load())
@@ -515,7 +528,7 @@ func (n *Node) countSilentLocked(now limiter.Instant, r *route) {
 			p.quits, changed = quits, true
 		}
 		m, found := roll.member(p.id)
-		unreached := missed != 0 && now > max(missed, n.healed).Add(lasts) && n.Deciding()
+		unreached := missed != 0 && now > max(missed, ct.healed).Add(lasts) && ct.right.Deciding()
 		if unreached == p.unreached || !found || !sameProcess(m.Boot, p.boot) {
 			continue
 		}
@@ -526,24 +539,24 @@ func (n *Node) countSilentLocked(now limiter.Instant, r *route) {
 		}
 	}
 	if changed {
-		n.retargetLocked(now, r)
+		ct.copier.retargetLocked(now, r)
 	}
 	if len(events) > 0 {
-		n.clock.AfterFunc(0, func() { n.agree(0, events...) })
+		ct.clock.AfterFunc(0, func() { ct.agreed.agree(0, events...) })
 	}
 }
 
 // size is how many members there should be.
-func (a *agreement) size() int {
-	if on := a.roll.Load(); on != nil && on.config != nil {
+func (rt *right) size() int {
+	if on := rt.roll.Load(); on != nil && on.config != nil {
 		return len(on.config.Members) + len(on.config.Rivals)
 	}
 	return 0
 }
 
 // peerAddr is where others reach this node, as its View has it.
-func (n *Node) peerAddr() string {
-	if r := n.view.Load(); r != nil {
+func (s *self) peerAddr() string {
+	if r := s.view.Load(); r != nil {
 		return r.Me().PeerAddr
 	}
 	return ""
@@ -551,7 +564,7 @@ func (n *Node) peerAddr() string {
 
 // send brings messages to their boots, each boot by a call of its own: one that does not answer
 // keeps no other waiting.
-func (n *Node) send(sends []ownership.Send) {
+func (a *agreement) send(sends []ownership.Send) {
 	for len(sends) > 0 {
 		to, addr := sends[0].To, sends[0].Addr
 		var said []ownership.Message
@@ -562,15 +575,14 @@ func (n *Node) send(sends []ownership.Send) {
 			}
 			return false
 		})
-		if m, known := n.seatOf(to, addr); known {
-			n.clock.AfterFunc(0, func() { n.say(m, to, said) })
+		if m, known := a.seatOf(to, addr); known {
+			a.clock.AfterFunc(0, func() { a.say(m, to, said) })
 		}
 	}
 }
 
 // seatOf is where a boot, or the node of an id, is to be reached.
-func (n *Node) seatOf(to ownership.Boot, id string) (m Member, known bool) {
-	a := &n.agreed
+func (a *agreement) seatOf(to ownership.Boot, id string) (m Member, known bool) {
 	if to != 0 {
 		a.mu.Lock()
 		s, heard := a.seats[to]
@@ -586,7 +598,7 @@ func (n *Node) seatOf(to ownership.Boot, id string) (m Member, known bool) {
 		x, _ := config.Member(to)
 		id = x.ID
 	}
-	r := n.view.Load()
+	r := a.view.Load()
 	if r == nil || id == "" {
 		return m, false
 	}
@@ -598,37 +610,35 @@ func (n *Node) seatOf(to ownership.Boot, id string) (m Member, known bool) {
 }
 
 // say has one boot hear something, and takes in what it answers.
-func (n *Node) say(m Member, to ownership.Boot, said []ownership.Message) {
-	sent := n.clock.Now()
-	a := &n.agreed
+func (a *agreement) say(m Member, to ownership.Boot, said []ownership.Message) {
+	sent := a.clock.Now()
 	a.mu.Lock()
 	from := a.state.Boot()
 	a.mu.Unlock()
 	deadline := sent.Add(wordsTimeout)
-	words := &Words{From: from, To: to, ID: n.id, Addr: n.peerAddr(), Process: n.boot, Said: said}
+	words := &Words{From: from, To: to, ID: a.id, Addr: a.peerAddr(), Process: a.boot, Said: said}
 	ask := &Ask{Hop: 1, Deadline: deadline, Words: words}
 	calls := []Call{{To: m, Ask: ask, Deadline: deadline, Once: m.Boot == 0}}
-	n.net.Call(calls)
+	a.net.Call(calls)
 	if to != 0 {
-		n.noteWords(sent, &calls[0])
+		a.noteWords(sent, &calls[0])
 	}
 	if calls[0].Err == nil && calls[0].Answer.Words != nil {
-		n.hearWords(calls[0].Answer.Words, 0)
+		a.hearWords(calls[0].Answer.Words, 0)
 	}
 }
 
 // noteWords has the peer's record, if there is one, learn from a call.
-func (n *Node) noteWords(sent limiter.Instant, c *Call) {
-	if r := n.view.Load(); r != nil {
+func (a *agreement) noteWords(sent limiter.Instant, c *Call) {
+	if r := a.view.Load(); r != nil {
 		if i := r.Find(c.To.ID); i >= 0 && r.peers[i].boot == c.To.Boot {
-			n.note(sent, n.clock.Now(), r.peers[i], c)
+			a.contacts.note(sent, a.clock.Now(), r.peers[i], c)
 		}
 	}
 }
 
 // hearWords takes in what a boot says, and returns what asker, which waits for it, is answered.
-func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
-	a := &n.agreed
+func (a *agreement) hearWords(w *Words, asker ownership.Boot) *Words {
 	if !a.on {
 		return nil
 	}
@@ -641,7 +651,7 @@ func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
 	config := a.state.Config()
 	a.mu.Unlock()
 	if !heard && config != nil && config.Has(w.From) { // its address may not have been known before
-		n.agreedAnew(n.clock.Now())
+		a.followers.agreedAnew(a.clock.Now())
 	}
 	if w.To != me && w.To != 0 || w.From == me {
 		return nil
@@ -649,18 +659,18 @@ func (n *Node) hearWords(w *Words, asker ownership.Boot) *Words {
 	events := make([]ownership.Event, len(w.Said))
 	for i, m := range w.Said {
 		events[i] = ownership.Received{From: w.From, Message: m}
-		n.lookAtEvicted(m)
+		a.lookAtEvicted(m)
 	}
-	if said := n.agree(asker, events...); len(said) > 0 {
-		return &Words{From: me, To: w.From, ID: n.id, Addr: n.peerAddr(), Process: n.boot, Said: said}
+	if said := a.agree(asker, events...); len(said) > 0 {
+		return &Words{From: me, To: w.From, ID: a.id, Addr: a.peerAddr(), Process: a.boot, Said: said}
 	}
 	return nil
 }
 
 // lookAtEvicted asks for signs of life of those that somebody would evict, does not reach, or goes
 // on without: to consent a node has to see for itself that they are gone.
-func (n *Node) lookAtEvicted(m ownership.Message) {
-	r, on := n.view.Load(), n.agreed.roll.Load()
+func (a *agreement) lookAtEvicted(m ownership.Message) {
+	r, on := a.view.Load(), a.roll.Load()
 	if r == nil || !on.joined() {
 		return
 	}
@@ -678,10 +688,10 @@ func (n *Node) lookAtEvicted(m ownership.Message) {
 	default:
 		return
 	}
-	now := n.clock.Now()
+	now := a.clock.Now()
 	for _, x := range on.config.Members {
 		if i := r.Find(x.ID); out(x.Boot) && x.Boot != on.boot && i >= 0 && sameProcess(x.Boot, r.Members[i].Boot) {
-			n.suspect(now, r.peers[i])
+			a.contacts.suspect(now, r.peers[i])
 		}
 	}
 }
@@ -691,8 +701,7 @@ func (n *Node) lookAtEvicted(m ownership.Message) {
 // packet filter refuses for a living one. The end of a stream is often noticed first, so the
 // address is then tried at once.
 func (m Membership) LineUp(boot uint64) (ended func()) {
-	n := m.n
-	a := &n.agreed
+	a := m.a
 	if !a.on {
 		return func() {}
 	}
@@ -706,10 +715,10 @@ func (m Membership) LineUp(boot uint64) (ended func()) {
 		}
 		up := a.lines[boot] > 0
 		a.mu.Unlock()
-		if r := n.view.Load(); !up && r != nil {
+		if r := a.view.Load(); !up && r != nil {
 			for _, p := range r.peers {
 				if p.boot == boot {
-					n.suspect(n.clock.Now(), p)
+					a.contacts.suspect(a.clock.Now(), p)
 				}
 			}
 		}
@@ -717,13 +726,12 @@ func (m Membership) LineUp(boot uint64) (ended func()) {
 }
 
 // Close gives up the right to decide for good: the process closes its doors next.
-func (m Membership) Close() { m.n.agree(0, ownership.Closing{}) }
+func (m Membership) Close() { m.a.agree(0, ownership.Closing{}) }
 
 // Stay takes back that this node leaves, as a View with the state LEAVING has said. If it has left
 // already, it enters again as another boot.
 func (m Membership) Stay() {
-	n := m.n
-	a := &n.agreed
+	a := m.a
 	if !a.on || !a.leaves.Swap(false) {
 		return
 	}
@@ -731,20 +739,19 @@ func (m Membership) Stay() {
 	left := a.state.Ending() == ownership.Left
 	a.mu.Unlock()
 	if left {
-		m.nextLife()
+		m.a.nextLife()
 		return
 	}
-	n.agree(0, ownership.Stay{}, ownership.Poll{})
+	a.agree(0, ownership.Stay{}, ownership.Poll{})
 }
 
 // isGone tells the agreement that the process of a peer exists no more.
-func (n *Node) isGone(p *peer) {
-	r := n.agreed.roll.Load()
+func (a *agreement) isGone(p *peer) {
+	r := a.roll.Load()
 	m, found := r.member(p.id)
-	if n.agreed.trust.DoubtRefused || !found || !sameProcess(m.Boot, p.boot) {
+	if a.trust.DoubtRefused || !found || !sameProcess(m.Boot, p.boot) {
 		return
 	}
-	a := &n.agreed
 	a.mu.Lock()
 	known := a.ended[m.Boot]
 	lives := a.lines[p.boot] > 0
@@ -753,5 +760,5 @@ func (n *Node) isGone(p *peer) {
 	if known || lives {
 		return
 	}
-	n.agree(0, ownership.LineEnded{Boot: m.Boot}, ownership.AddressRefused{Boot: m.Boot}, ownership.Poll{})
+	a.agree(0, ownership.LineEnded{Boot: m.Boot}, ownership.AddressRefused{Boot: m.Boot}, ownership.Poll{})
 }

@@ -22,21 +22,21 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *batch, out []Dec
 	}
 	switch {
 	case spread && r.items[0].Op == OpReserve:
-		n.reserveSpread(now, view, r, out)
+		n.spreads.reserveSpread(now, view, r, out)
 		unite(r.items, out)
 		return nil
 	case spread:
 		r.spread = true
-		return n.takeSpread(now, view, r, out)
+		return n.spreads.takeSpread(now, view, r, out)
 	}
-	if n.decideAllHere(now, r.items, out) {
+	if n.holder.decideAllHere(now, r.items, out) {
 		return nil
 	}
 	away := make([]int, len(r.items))
 	for i := range away {
 		away[i] = i
 	}
-	n.forward(now, view, r, away, out)
+	n.forwarder.forward(now, view, r, away, out)
 	unite(r.items, out)
 	return nil
 }
@@ -47,47 +47,47 @@ func (op Op) together(first Op) bool { return op == first && (op == OpTake || op
 
 // decideAllHere decides on items that stand or fall together if this node holds all their keys, and
 // reports whether it does.
-func (n *Node) decideAllHere(now limiter.Instant, items []flight, out []Decision) bool {
+func (hd *holder) decideAllHere(now limiter.Instant, items []flight, out []Decision) bool {
 	decisions := make([]limiter.Decision, len(items))
-	if !n.decideAll(now, items, decisions) {
+	if !hd.decideAll(now, items, decisions) {
 		return false
 	}
 	for i := range out {
 		out[i] = Decision{Decision: decisions[i]}
-		n.sign(now, &items[i], &out[i])
+		hd.sign(now, &items[i], &out[i])
 	}
 	return true
 }
 
 // decideAll is the holder's decision on items that stand or fall together, if it holds them all.
-func (n *Node) decideAll(now limiter.Instant, items []flight, out []limiter.Decision) bool {
+func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.Decision) bool {
 	for i := range items {
-		if items[i].Limit.Consistency != limiter.Replicated && !n.decides(now, items[i].hash) {
+		if items[i].Limit.Consistency != limiter.Replicated && !hd.decides(now, items[i].hash) {
 			return false
 		}
 	}
 	take := func() bool {
 		if items[0].Op == OpReserve {
-			n.holdAll(now, items, out)
+			hd.holdAll(now, items, out)
 		} else {
-			n.takeAll(now, items, out)
+			hd.takeAll(now, items, out)
 		}
-		n.chargeAll(items, out)
+		hd.chargeAll(items, out)
 		return !slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed })
 	}
 	if items[0].ID == (ID{}) {
 		return take()
 	}
 	open := true
-	if n.recent.Once(now, items[0].ID, ring.Partition(items[0].hash), out, func() bool { open = take(); return open }) {
-		n.stats.Repeated.Add(1)
+	if hd.recent.Once(now, items[0].ID, ring.Partition(items[0].hash), out, func() bool { open = take(); return open }) {
+		hd.stats.Repeated.Add(1)
 	}
 	return open
 }
 
 // chargeAll has the others hear of what was charged to replicated limits among items that stand or
 // fall together.
-func (n *Node) chargeAll(items []flight, out []limiter.Decision) {
+func (hd *holder) chargeAll(items []flight, out []limiter.Decision) {
 	if slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed }) {
 		return
 	}
@@ -98,7 +98,7 @@ func (n *Node) chargeAll(items []flight, out []limiter.Decision) {
 	}
 	for i := range items {
 		if items[i].Limit.Consistency == limiter.Replicated {
-			n.charge(&items[i], &out[i])
+			hd.charge(&items[i], &out[i])
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (n *Node) chargeAll(items []flight, out []limiter.Decision) {
 // takeAll charges all items or none. Limits that never deny have no say in it: their refusal would
 // reach the client as a yes, while the others would not have been charged. They are charged if the
 // others are.
-func (n *Node) takeAll(now limiter.Instant, items []flight, out []limiter.Decision) {
+func (hd *holder) takeAll(now limiter.Instant, items []flight, out []limiter.Decision) {
 	them := make([]limiter.Item, 0, len(items))
 	for i := range items {
 		if it := &items[i]; !it.Limit.NeverDenies() {
@@ -114,16 +114,16 @@ func (n *Node) takeAll(now limiter.Instant, items []flight, out []limiter.Decisi
 		}
 	}
 	decisions := make([]limiter.Decision, len(them))
-	all := n.table.TakeAll(now, them, decisions)
+	all := hd.table.TakeAll(now, them, decisions)
 	for i := range items {
 		switch it := &items[i]; {
 		case !it.Limit.NeverDenies():
 			out[i], decisions = decisions[0], decisions[1:]
 		case all:
-			out[i] = n.table.Do(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+			out[i] = hd.table.Do(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
 		default:
-			out[i] = n.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
-			left := n.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(0))
+			out[i] = hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+			left := hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(0))
 			out[i].ShowsLeft(&left)
 		}
 	}

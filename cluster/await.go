@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"penstock/limiter"
@@ -21,33 +22,44 @@ import (
 // met who has been up since before the file was written: then the cluster was not down, and others
 // have gone on with what the file knows.
 
+// awaits are the members that a file names. Guarded by partitions.mu.
+type awaits struct {
+	*self
+	right  *right
+	parts  *partitions
+	claims *claimer
+
+	awaited   []string        // members whose files may know what this node does not
+	writtenAt limiter.Instant // when the file was that names them
+	beside    []string        // if this node is leaving: those that there should have been before
+	lacking   atomic.Bool     // somebody is awaited who is not there
+}
+
 // awaitLasts is how long after its start a node waits for those that its file names.
 const awaitLasts = 10 * time.Second
 
-// Await has the node wait for the members that a file names, which was written so long ago. It must
-// be called before the first SetView.
-func (n *Node) Await(age time.Duration, ids []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// Await is Node.Await.
+func (aw *awaits) Await(age time.Duration, ids []string) {
+	aw.parts.mu.Lock()
+	defer aw.parts.mu.Unlock()
 	if age > 0 { // else a clock was set back, and nobody knows who has been up for longer
-		n.writtenAt = n.clock.Now().Add(-age)
+		aw.writtenAt = aw.clock.Now().Add(-age)
 	}
-	n.awaited = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == n.id })
+	aw.awaited = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == aw.id })
 }
 
-// Others are the members besides this node that there should be, for a file of what it knows. Of a
-// node that is leaving they are those of before: all may be leaving, and be gone by now.
-func (n *Node) Others() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r := n.view.Load(); r != nil && r.Me().State == StateLeaving {
-		return slices.Clone(n.beside)
+// Others is Node.Others.
+func (aw *awaits) Others() []string {
+	aw.parts.mu.Lock()
+	defer aw.parts.mu.Unlock()
+	if r := aw.view.Load(); r != nil && r.Me().State == StateLeaving {
+		return slices.Clone(aw.beside)
 	}
-	return n.othersLocked(n.view.Load())
+	return aw.othersLocked(aw.view.Load())
 }
 
-func (n *Node) othersLocked(r *route) (ids []string) {
-	ids = slices.Clone(n.awaited)
+func (aw *awaits) othersLocked(r *route) (ids []string) {
+	ids = slices.Clone(aw.awaited)
 	if r != nil {
 		for _, p := range r.members {
 			ids = append(ids, p.id)
@@ -58,27 +70,27 @@ func (n *Node) othersLocked(r *route) (ids []string) {
 }
 
 // lacksLocked reports whether somebody whom this node waits for is not there.
-func (n *Node) lacksLocked(r *route) bool {
-	return slices.ContainsFunc(n.awaited, func(id string) bool {
+func (aw *awaits) lacksLocked(r *route) bool {
+	return slices.ContainsFunc(aw.awaited, func(id string) bool {
 		i := r.Find(id)
-		return i < 0 || r.peers[i].gone() || !n.agreed.roll.Load().has(id, r.peers[i].boot)
+		return i < 0 || r.peers[i].gone() || !aw.right.roll.Load().has(id, r.peers[i].boot)
 	})
 }
 
 // awaitLocked ends the wait if it has been long enough, or if the cluster was not down.
-func (n *Node) awaitLocked(now limiter.Instant, r *route) {
-	if len(n.awaited) == 0 {
+func (aw *awaits) awaitLocked(now limiter.Instant, r *route) {
+	if len(aw.awaited) == 0 {
 		return
 	}
 	outlived := func(p *peer) bool {
 		began := limiter.Instant(p.began.Load())
-		return began != 0 && began < n.writtenAt && !p.gone()
+		return began != 0 && began < aw.writtenAt && !p.gone()
 	}
-	if now >= n.began.Add(awaitLasts) || r.Me().Role != RoleMember || slices.ContainsFunc(r.members, outlived) {
-		n.awaited = nil
+	if now >= aw.began.Add(awaitLasts) || r.Me().Role != RoleMember || slices.ContainsFunc(r.members, outlived) {
+		aw.awaited = nil
 	}
-	lacking := n.lacksLocked(r)
-	if n.lacking.Swap(lacking) && !lacking && n.parts != nil {
-		n.tendLocked()
+	lacking := aw.lacksLocked(r)
+	if aw.lacking.Swap(lacking) && !lacking && aw.parts.list != nil {
+		aw.claims.tendLocked()
 	}
 }

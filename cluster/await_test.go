@@ -167,12 +167,12 @@ func TestAwaitEnds(t *testing.T) {
 	r.electors = 1
 	r.boot("n1")
 	r.pass(awaitLasts - 300*time.Millisecond)
-	if d := r.take("n1", "hundred", "k0"); !d.Degraded || r.nodes["n1"].Held() > 0 {
-		t.Errorf("while the others are awaited n1 holds %d partitions: %+v", r.nodes["n1"].Held(), d)
+	if d := r.take("n1", "hundred", "k0"); !d.Degraded || r.nodes["n1"].parts.Held() > 0 {
+		t.Errorf("while the others are awaited n1 holds %d partitions: %+v", r.nodes["n1"].parts.Held(), d)
 	}
 	r.pass(500 * time.Millisecond)
-	if d := r.take("n1", "hundred", "k0"); d.Degraded || d.Source != SourceOwner || r.nodes["n1"].Held() != 4093 {
-		t.Errorf("then n1 holds %d partitions: %+v", r.nodes["n1"].Held(), d)
+	if d := r.take("n1", "hundred", "k0"); d.Degraded || d.Source != SourceOwner || r.nodes["n1"].parts.Held() != 4093 {
+		t.Errorf("then n1 holds %d partitions: %+v", r.nodes["n1"].parts.Held(), d)
 	}
 
 	d := r.disks["n2"]
@@ -182,8 +182,8 @@ func TestAwaitEnds(t *testing.T) {
 	r.boot("n2")
 	r.show(r.back, 0, "n1")
 	r.pass(time.Second)
-	if r.nodes["n2"].lacking.Load() || r.nodes["n2"].Held() == 0 {
-		t.Errorf("n2 holds %d partitions, and n1 was there all the time", r.nodes["n2"].Held())
+	if r.nodes["n2"].awaits.lacking.Load() || r.nodes["n2"].parts.Held() == 0 {
+		t.Errorf("n2 holds %d partitions, and n1 was there all the time", r.nodes["n2"].parts.Held())
 	}
 }
 
@@ -193,7 +193,7 @@ func TestFilesNameTheOthers(t *testing.T) {
 	w := newWorld(t, 4, five)
 	want := func(when, others string) {
 		t.Helper()
-		if got := fmt.Sprint(w.nodes["n1"].Others()); got != others {
+		if got := fmt.Sprint(w.nodes["n1"].awaits.Others()); got != others {
 			t.Errorf("%s: %s, want %s", when, got, others)
 		}
 	}
@@ -215,7 +215,7 @@ func TestFilesNameTheOthers(t *testing.T) {
 func TestWhoHasNoViewPromisesNothing(t *testing.T) {
 	w := newWorld(t, 2, five)
 	n := w.start("n3", 3)
-	n.Await(time.Second, []string{"n1", "n2"})
+	n.awaits.Await(time.Second, []string{"n1", "n2"})
 	a := n.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: &Move{From: 1, To: 3, ID: "n1", Term: 1 << 30, Claim: []uint16{7}}})
 	if a.Move != nil && len(a.Move.Standings) > 0 && a.Move.Standings[0] != StandingBusy {
 		t.Errorf("%+v", a.Move)

@@ -77,14 +77,14 @@ func BenchmarkCheckByAll(b *testing.B) {
 func BenchmarkCheckOfMany(b *testing.B) {
 	w := newWorld(b, 1, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1000, Per: time.Hour})
 	n := w.nodes["n1"]
-	n.table = limiter.NewTable(limiter.TableConfig{})
-	n.table.Track()
+	n.holder.table = limiter.NewTable(limiter.TableConfig{})
+	n.holder.table.Track()
 	keys := make([]string, 1_000_000)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("key-of-%09d-in-all", i*7919%len(keys))
-		n.table.Take(w.now, (*n.limits.Load())["rate"], keys[i], limiter.Hash(keys[i]), 1)
+		n.holder.table.Take(w.now, (*n.limits.Load())["rate"], keys[i], limiter.Hash(keys[i]), 1)
 	}
-	if got := n.table.Stats().Keys; got != len(keys) {
+	if got := n.holder.table.Stats().Keys; got != len(keys) {
 		b.Fatalf("%d keys in the table, want %d", got, len(keys))
 	}
 	for _, size := range []int{1, 100} {
@@ -95,7 +95,7 @@ func BenchmarkCheckOfMany(b *testing.B) {
 			for i := range b.N {
 				if i%(50_000/size) == 0 {
 					b.StopTimer()
-					n.table.Changed(w.now, func(uint64, limiter.Entry) {})
+					n.holder.table.Changed(w.now, func(uint64, limiter.Entry) {})
 					b.StartTimer()
 				}
 				w.now += 1000

@@ -30,10 +30,10 @@ func (h *holdings) bereave(last, next *ownership.Configuration) {
 }
 
 // beginLocked notes with what a holder begins. bereft: somebody may have decided before.
-func (n *Node) beginLocked(now limiter.Instant, p int, bereft bool) {
-	if bereft && !n.parts[p].whole {
-		n.holdings.lack(p, now)
-		n.stats.Bereft.Add(1)
+func (ps *partitions) beginLocked(now limiter.Instant, p int, bereft bool) {
+	if bereft && !ps.list[p].whole {
+		ps.lack(p, now)
+		ps.stats.Bereft.Add(1)
 	}
 }
 
@@ -60,7 +60,7 @@ func (h *holdings) complete(parts []part, m *Move) {
 
 // lack notes that the counters of a partition begin at some instant, and others were forgotten.
 func (h *holdings) lack(p int, began limiter.Instant) {
-	h.began[p].Store(int64(began))
+	h.bereftAt[p].Store(int64(began))
 	h.bereft.Store(true)
 }
 
@@ -72,7 +72,7 @@ func (h *holdings) tellLacking(now limiter.Instant, m *Move) {
 	}
 	for _, list := range [][]uint16{m.Begin, m.Lent} {
 		for _, p := range list {
-			began := h.began[p].Load()
+			began := h.bereftAt[p].Load()
 			if began == 0 {
 				continue
 			}
@@ -89,7 +89,7 @@ func (h *holdings) tellLacking(now limiter.Instant, m *Move) {
 func (h *holdings) hearLacking(now limiter.Instant, m *Move) {
 	for _, p := range m.Begin {
 		if int(p) < len(h.held) && !h.held[p].Load() {
-			h.began[p].Store(0)
+			h.bereftAt[p].Store(0)
 		}
 	}
 	for _, p := range m.Lack.Of {
@@ -105,7 +105,7 @@ func (h *holdings) forgetful(now limiter.Instant, it *flight) bool {
 	if !h.bereft.Load() || it.Limit.Unlimited {
 		return false
 	}
-	began := h.began[ring.Partition(it.hash)].Load()
+	began := h.bereftAt[ring.Partition(it.hash)].Load()
 	return began != 0 && now < limiter.Instant(began).Add(remembers(it.Limit))
 }
 

@@ -11,14 +11,14 @@ import (
 // lacks has a node hold a partition of which counters were forgotten.
 func (w *world) lacks(id, key string) {
 	n := w.nodes[id]
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
 	p := ring.Partition(limiter.Hash(key))
-	n.parts[p].whole = false
-	n.beginLocked(w.now, p, true)
-	n.parts[p].whole = true
-	n.parts[p].copied = copyWanted // a new holder begins its copies after that
-	n.dueLocked(&n.parts[p])
+	n.parts.list[p].whole = false
+	n.parts.beginLocked(w.now, p, true)
+	n.parts.list[p].whole = true
+	n.parts.list[p].copied = copyWanted // a new holder begins its copies after that
+	n.copier.dueLocked(&n.parts.list[p])
 }
 
 // Promise: a takeover without a copy is marked until a window has passed, also when the key changes
@@ -52,7 +52,7 @@ func TestForgottenIsMarked(t *testing.T) {
 	ms[0].State = StateLeaving
 	w.show(ms, 0, "n1", "n2", "n3")
 	w.pass(3 * time.Second)
-	if w.nodes["n1"].Held() != 0 {
+	if w.nodes["n1"].parts.Held() != 0 {
 		t.Fatal("n1 still holds something")
 	}
 	want("after a gift", true)
@@ -86,21 +86,21 @@ func TestPartOfACopyIsNone(t *testing.T) {
 			n, key := w.nodes["n1"], w.key("n1", 0)
 			p := ring.Partition(limiter.Hash(key))
 			for _, other := range w.nodes {
-				other.holdings.gone = true // somebody has gone before
+				other.parts.gone = true // somebody has gone before
 			}
-			r, pt := n.view.Load(), &n.parts[p]
+			r, pt := n.view.Load(), &n.parts.list[p]
 			heir := pt.to
 			third := r.peers[3-r.Self-r.Find(heir.id)]
 			copyTo := func(to *peer) {
-				n.mu.Lock()
+				n.parts.mu.Lock()
 				pt.to, pt.copied = to, copyWanted
-				n.dueLocked(pt)
-				n.startPushesLocked()
-				n.mu.Unlock()
+				n.copier.dueLocked(pt)
+				n.copier.startPushesLocked()
+				n.parts.mu.Unlock()
 				w.pass(200 * time.Millisecond)
 			}
 			if x.other {
-				w.nodes[heir.id].forgetLocked(p)
+				w.nodes[heir.id].parts.forgetLocked(p)
 				copyTo(third)
 			}
 			if x.part {
@@ -143,21 +143,21 @@ func TestOldCopiesAreForgotten(t *testing.T) {
 			others = append(others, x)
 		}
 	}
-	n.mu.Lock()
-	n.aimLocked(p, others[0], nil) // which gets nothing before that is over
-	n.aimLocked(p, others[1], nil)
-	n.dueLocked(&n.parts[p])
-	n.startPushesLocked()
-	n.mu.Unlock()
+	n.parts.mu.Lock()
+	n.copier.aimLocked(p, others[0], nil) // which gets nothing before that is over
+	n.copier.aimLocked(p, others[1], nil)
+	n.copier.dueLocked(&n.parts.list[p])
+	n.copier.startPushesLocked()
+	n.parts.mu.Unlock()
 	w.pass(time.Second)
 	w.take("n1", "five", key)
 	w.pass(time.Second)
 	for _, x := range []*peer{heir, others[0]} {
-		if pt := &w.nodes[x.id].parts[p]; pt.copyOf != 0 || pt.whole {
+		if pt := &w.nodes[x.id].parts.list[p]; pt.copyOf != 0 || pt.whole {
 			t.Errorf("%s has kept a copy of boot %d", x.id, pt.copyOf)
 		}
 	}
-	if pt := &w.nodes[others[1].id].parts[p]; pt.copyOf != n.boot || !pt.whole {
+	if pt := &w.nodes[others[1].id].parts.list[p]; pt.copyOf != n.boot || !pt.whole {
 		t.Errorf("%s, which gets copies, has one of boot %d", others[1].id, pt.copyOf)
 	}
 	w.kill("n1")
@@ -165,7 +165,7 @@ func TestOldCopiesAreForgotten(t *testing.T) {
 	if d := w.take(heir.id, "five", key); d.Owner != heir.id || d.Remaining != 2 {
 		t.Errorf("the heir has taken over: %+v; want 2 of 5 left", d)
 	}
-	if pt := &w.nodes[others[1].id].parts[p]; pt.whole && pt.copyOf == n.boot {
+	if pt := &w.nodes[others[1].id].parts.list[p]; pt.whole && pt.copyOf == n.boot {
 		t.Errorf("%s has lent its copy, and takes it for the newest", others[1].id)
 	}
 }

@@ -96,7 +96,7 @@ func offerCandidates(n *Node, now limiter.Instant, r *Request, b *batch, out []D
 		}
 		items = append(items, c.item(it))
 		offers = append(offers, offer{c, out[i].Allowed && !out[i].Shadow})
-		here = here && n.decides(now, it.hash)
+		here = here && n.holder.decides(now, it.hash)
 	}
 	switch {
 	case len(items) == 0:

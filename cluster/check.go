@@ -110,10 +110,10 @@ type Decision struct {
 // *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial is an answer, never an error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
-	if n.dozing.Load() {
-		n.rouse()
+	if n.pulse.dozing.Load() {
+		n.pulse.rouse()
 	}
-	view, under := n.view.Load(), n.agreed.tenure(now)
+	view, under := n.view.Load(), n.right.tenure(now)
 	var one [1]flight
 	b := batch{items: one[:], deadline: r.Deadline, atomic: r.Atomic}
 	if k := min(len(r.Items), MaxItems); k != 1 {
@@ -135,23 +135,23 @@ func (n *Node) Check(r *Request, out []Decision) error {
 			return err
 		}
 	} else {
-		n.checkEach(now, view, &b, out)
+		n.forwarder.checkEach(now, view, &b, out)
 	}
-	n.confirmOwn(b.items, out)
+	n.confirms.confirmOwn(b.items, out)
 	if !b.spread {
-		n.tell(b.deadline, b.items, out)
+		n.notices.tell(b.deadline, b.items, out)
 	}
-	n.markLate(under, b.items, out)
+	n.right.markLate(under, b.items, out)
 	n.conclude(now, &b, out)
 	offerCandidates(n, now, r, &b, out)
 	return nil
 }
 
-func (n *Node) checkEach(now limiter.Instant, view *route, r *batch, out []Decision) {
+func (fw *forwarder) checkEach(now limiter.Instant, view *route, r *batch, out []Decision) {
 	var few [4]int
 	away := few[:0] // items that this node does not decide
 	for i := range r.items {
-		if !n.decideHere(now, &r.items[i], &out[i]) {
+		if !fw.decideHere(now, &r.items[i], &out[i]) {
 			if len(away) == cap(away) {
 				away = slices.Grow(away, len(r.items)-i)
 			}
@@ -159,76 +159,76 @@ func (n *Node) checkEach(now limiter.Instant, view *route, r *batch, out []Decis
 		}
 	}
 	if len(away) > 0 {
-		n.forward(now, view, r, away, out)
+		fw.forward(now, view, r, away, out)
 	}
 }
 
 // decideHere decides on an item if this node holds its key, and reports whether it does. If not,
 // out is nothing.
-func (n *Node) decideHere(now limiter.Instant, it *flight, out *Decision) bool {
-	if it.Op > OpReserve && n.atPromise(now, it, out) {
+func (fw *forwarder) decideHere(now limiter.Instant, it *flight, out *Decision) bool {
+	if it.Op > OpReserve && fw.debts.atPromise(now, it, out) {
 		return true
 	}
 	if it.Limit.Consistency == limiter.Replicated {
-		n.decideReplica(now, it, out)
+		fw.holder.decideReplica(now, it, out)
 		return true
 	}
-	if !n.decides(now, it.hash) {
+	if !fw.holder.decides(now, it.hash) {
 		if it.Limit.Unlimited { // nothing is counted, so nobody needs to be asked
-			*out = Decision{Owner: n.id, Source: SourceReplica}
-			n.decide(now, it, &out.Decision)
+			*out = Decision{Owner: fw.id, Source: SourceReplica}
+			fw.holder.decide(now, it, &out.Decision)
 			return true
 		}
-		return n.decideAway(now, it, out)
+		return fw.local.decideAway(now, it, out)
 	}
 	*out = Decision{}
-	if n.decide(now, it, &out.Decision); out.Closed { // the key has just been given away
+	if fw.holder.decide(now, it, &out.Decision); out.Closed { // the key has just been given away
 		*out = Decision{}
 		return false
 	}
-	n.sign(now, it, out)
+	fw.holder.sign(now, it, out)
 	return true
 }
 
 // sign says that out is a decision of this node as the holder of the key.
-func (n *Node) sign(now limiter.Instant, it *flight, out *Decision) {
-	out.Owner, out.Source = n.id, SourceOwner
+func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
+	out.Owner, out.Source = hd.id, SourceOwner
 	// Another one may go on too, or counters are lost, or this is what the share of this node has said.
-	if n.agreed.marked.Load() && !it.Limit.Unlimited || n.holdings.forgetful(now, it) || it.again && n.recent.Shared(now, it.ID) {
+	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) || it.again && hd.recent.Shared(now, it.ID) {
 		out.Degraded, out.Bound = true, it.Limit.Capacity()
 	}
 }
 
 // decide is the holder's decision on one item, from memory. What changes the key's state happens
 // once per ID.
-func (n *Node) decide(now limiter.Instant, it *flight, out *limiter.Decision) {
+func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision) {
 	if it.Op == OpPeek {
-		*out = n.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+		*out = hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
 		return
 	}
 	if it.ID == (ID{}) {
-		n.act(now, it, out)
+		hd.act(now, it, out)
 		return
 	}
 	act := func() bool {
-		n.act(now, it, out)
+		hd.act(now, it, out)
 		return !out.Closed
 	}
-	if it.again = n.recent.OnceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
-		n.stats.Repeated.Add(1)
+	if it.again = hd.recent.OnceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
+		hd.stats.Repeated.Add(1)
 	}
 }
 
 // act takes from a key, or resets it.
-func (n *Node) act(now limiter.Instant, it *flight, out *limiter.Decision) {
+func (hd *holder) act(now limiter.Instant, it *flight, out *limiter.Decision) {
 	switch {
 	case it.Op == OpReset:
-		*out = n.table.Reset(now, it.Limit, it.Key, it.hash)
+		*out = hd.table.Reset(now, it.Limit, it.Key, it.hash)
 	case it.Op.holds():
-		*out = n.actHold(now, it)
+		*out = hd.actHold(now, it)
 	default:
 		r := it.of(it.Cost)
-		n.table.DoInto(now, it.Limit, it.Key, it.hash, &r, out)
+		hd.table.DoInto(now, it.Limit, it.Key, it.hash, &r, out)
 	}
 }
 
@@ -252,7 +252,7 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request, b *batch) err
 		if err := it.admit(i, &r.Items[i], limits); err != nil {
 			return err
 		}
-		n.table.Expect(it.Limit, it.Key, it.hash) // here or not: asking costs less than looking
+		n.holder.table.Expect(it.Limit, it.Key, it.hash) // here or not: asking costs less than looking
 		if it.Op.holds() {
 			if err := n.admitHold(i, it); err != nil {
 				return err
@@ -338,6 +338,6 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 	run.flush()
 	if degraded > 0 {
 		n.stats.Degraded.Add(degraded)
-		n.owe(now, r.items, out)
+		n.debts.owe(now, r.items, out)
 	}
 }

@@ -28,7 +28,7 @@ func (w *world) show(ms []Member, pause time.Duration, ids ...string) {
 		w.pass(pause)
 		n := w.nodes[id]
 		n.SetView(w.view(id, ms))
-		if n.Agreed() == nil && n.agreed.on {
+		if n.right.Agreed() == nil && n.right.on {
 			w.elect(n, ms)
 		}
 	}
@@ -53,11 +53,11 @@ func (w *world) elect(n *Node, ms []Member) {
 func (w *world) holders() (none, many int) {
 	var counts [ring.Partitions]int
 	for _, n := range w.nodes {
-		if !n.Deciding() {
+		if !n.right.Deciding() {
 			continue
 		}
-		for p := range n.holdings.held {
-			if n.holdings.held[p].Load() {
+		for p := range n.parts.held {
+			if n.parts.held[p].Load() {
 				counts[p]++
 			}
 		}
@@ -86,7 +86,7 @@ func (w *world) wantOneHolderEach(when string) {
 	if none, many := w.holders(); none != 0 || many != 0 {
 		held := ""
 		for id, n := range w.nodes {
-			held += fmt.Sprint(" ", id, ":", n.Held())
+			held += fmt.Sprint(" ", id, ":", n.parts.Held())
 		}
 		w.t.Errorf("%s: %d partitions are held by nobody, %d by several;%s", when, none, many, held)
 	}
@@ -138,7 +138,7 @@ func TestJoinMovesEveryCount(t *testing.T) {
 			w.pass(2 * time.Second)
 			w.wantOneHolderEach("after the join")
 			w.wantRemaining("after the join", keys, 3, order...)
-			if held := w.nodes["n4"].Held(); held < 800 || w.nodes["n4"].Stats().Claimed.Load() != 0 {
+			if held := w.nodes["n4"].parts.Held(); held < 800 || w.nodes["n4"].Stats().Claimed.Load() != 0 {
 				t.Errorf("the new node holds %d partitions, of which it has %d from nobody", held, w.nodes["n4"].Stats().Claimed.Load())
 			}
 		}
@@ -175,8 +175,8 @@ func TestHotKeyMoves(t *testing.T) {
 	w.start("n4", 4)
 	w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
 	w.pass(time.Second)
-	if !w.nodes["n4"].Holds(limiter.Hash(key)) || largest > takenAtOnce || largest == 0 {
-		t.Fatalf("n4 holds the key: %t; the largest message brought %d memories", w.nodes["n4"].Holds(limiter.Hash(key)), largest)
+	if !w.nodes["n4"].holder.Holds(limiter.Hash(key)) || largest > takenAtOnce || largest == 0 {
+		t.Fatalf("n4 holds the key: %t; the largest message brought %d memories", w.nodes["n4"].holder.Holds(limiter.Hash(key)), largest)
 	}
 	for i := range first {
 		if d := charge("n1", uint64(i)); d.Remaining != first[i].Remaining || !d.Allowed {
@@ -201,7 +201,7 @@ func TestLeaveHandsEverythingOver(t *testing.T) {
 	ms[1].State = StateLeaving
 	w.show(ms, 50*time.Millisecond, "n3", "n2", "n1")
 	w.pass(time.Second)
-	if held := w.nodes["n2"].Held(); held != 0 {
+	if held := w.nodes["n2"].parts.Held(); held != 0 {
 		t.Errorf("the node that leaves holds %d partitions a second later", held)
 	}
 	w.wantOneHolderEach("after the leave")
@@ -221,13 +221,13 @@ func TestWhoLeavesHurries(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	n := w.nodes["n2"]
-	to := n.outboxes[0]
+	to := n.copier.outboxes[0]
 	rest := func() time.Duration {
 		w.freeze("n2") // else its ticks come while it rests
 		defer w.thaw("n2")
 		since := w.now
 		w.now = w.now.Add(time.Millisecond)
-		n.giveWay(to, since)
+		n.copier.giveWay(to, since)
 		return time.Duration(w.now-since) - time.Millisecond
 	}
 	if d := rest(); d != 4*time.Millisecond {
@@ -330,7 +330,7 @@ func TestMinority(t *testing.T) {
 	w.pass(time.Second)
 	began := w.now
 	w.hearing(func(from, to string) bool { return (from == "n1") == (to == "n1") })
-	for !w.nodes["n1"].minority.Load() {
+	for !w.nodes["n1"].right.minority.Load() {
 		w.pass(10 * time.Millisecond)
 		if w.now > began.Add(time.Second) {
 			t.Fatal("a node without any contact goes on deciding")
@@ -360,7 +360,7 @@ func TestMinority(t *testing.T) {
 	w.show(ms[1:], 0, "n2", "n3")
 	w.show(ms[:1], 0, "n1")
 	w.pass(time.Second)
-	if w.nodes["n1"].Deciding() {
+	if w.nodes["n1"].right.Deciding() {
 		t.Error("one of three, alone in its view, decides")
 	}
 	if d := w.take("n2", "share", key); d.Degraded || d.Remaining != 7 {
@@ -397,7 +397,7 @@ func TestWhoIsHeardByNobodyStops(t *testing.T) {
 			t.Fatalf("%d partitions have two holders", many)
 		}
 	}
-	if w.nodes["n1"].Deciding() {
+	if w.nodes["n1"].right.Deciding() {
 		t.Error("n1 decides")
 	}
 	w.meet = nil
@@ -501,8 +501,8 @@ func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
 		}
 		m := &Move{From: lender.boot, To: n1.boot, ID: lender.id, Lent: []uint16{uint16(partition)}, Entries: []limiter.Entry{knows.Entry(w.now, l, key, hash)}}
 		if !disk {
-			lender.moves++
-			m.Sequence, m.Begin = lender.moves, m.Lent
+			lender.copier.moves++
+			m.Sequence, m.Begin = lender.copier.moves, m.Lent
 		}
 		n1.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: m})
 		if left := w.remaining("n1", "five", key); left != 2 {

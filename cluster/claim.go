@@ -18,61 +18,75 @@ import (
 // All means all members of the configuration. A claim names its epoch, and is answered within it:
 // so both know the same members, and who is silent is evicted before anything of it is free.
 
+// claimer claims the partitions that this node should hold. Guarded by partitions.mu.
+type claimer struct {
+	*self
+	right    *right
+	parts    *partitions
+	copier   *copier
+	contacts *contacts
+	intake   *intake
+	awaits   *awaits
+	restorer *restorer
+
+	tending bool // a claim is under way
+}
+
 // tendLocked begins to claim what this node should hold and does not, unless it is at it. To find
 // out what that is takes a look at every partition; the ticks of a node that has found nothing do
 // so again only when something has changed.
-func (n *Node) tendLocked() {
-	n.unsettled = true
-	if !n.tending && !n.stopped {
-		n.tending = true
-		n.clock.AfterFunc(0, n.tend)
+func (cl *claimer) tendLocked() {
+	cl.parts.unsettled = true
+	if !cl.tending && !cl.stopped.Load() {
+		cl.tending = true
+		cl.clock.AfterFunc(0, cl.tend)
 	}
 }
 
 // tend claims what this node should hold.
-func (n *Node) tend() {
-	now := n.clock.Now()
-	n.mu.Lock()
-	r := n.view.Load()
-	wanted := n.wantedLocked(r)
+func (cl *claimer) tend() {
+	now := cl.clock.Now()
+	cl.parts.mu.Lock()
+	r := cl.view.Load()
+	wanted := cl.wantedLocked(r)
 	if len(wanted) == 0 {
-		n.tending, n.unsettled = false, false
-		n.entered.Store(n.agreed.roll.Load().joined())
-		n.mu.Unlock()
+		cl.tending, cl.parts.unsettled = false, false
+		cl.right.entered.Store(cl.right.roll.Load().joined())
+		cl.parts.mu.Unlock()
 		return
 	}
-	term, fences, epoch := n.nextTermLocked(), n.fences, n.agreed.roll.Load().epoch()
+	term, fences, epoch := cl.parts.nextTermLocked(), cl.parts.fences, cl.right.roll.Load().epoch()
 	for _, p := range wanted {
-		n.parts[p].term = term
+		cl.parts.list[p].term = term
 	}
-	known := n.knownLocked(wanted)
-	n.mu.Unlock()
+	known := cl.knownLocked(wanted)
+	cl.parts.mu.Unlock()
 
-	calls := n.ask(now, r, &Move{From: n.boot, ID: n.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Mark: Mark{Known: known}})
+	calls := cl.ask(now, r, &Move{From: cl.boot, ID: cl.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Mark: Mark{Known: known}})
 	if len(calls) > 0 {
-		n.net.Call(calls)
+		cl.net.Call(calls)
 	}
 
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.tending = false
-	if n.minority.Load() || n.view.Load() != r || n.fences != fences || n.agreed.roll.Load().epoch() != epoch {
-		n.tendLocked() // what was asked is old: while this node was stopped others may have been told the same
+	cl.parts.mu.Lock()
+	defer cl.parts.mu.Unlock()
+	cl.tending = false
+	if cl.right.minority.Load() || cl.view.Load() != r || cl.parts.fences != fences || cl.right.roll.Load().epoch() != epoch {
+		cl.tendLocked() // what was asked is old: while this node was stopped others may have been told the same
 		return
 	}
-	n.concludeClaimLocked(now, n.clock.Now(), r, wanted, term, calls)
-	n.entered.Store(true)
-	n.startPushesLocked()
+	cl.concludeClaimLocked(now, cl.clock.Now(), r, wanted, term, calls)
+	cl.right.entered.Store(true)
+	cl.copier.startPushesLocked()
 }
 
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those
 // that it is the heir of and whose owner is gone.
-func (n *Node) wantedLocked(r *route) (wanted []uint16) {
-	if r == nil || r.Ring == nil || n.parts == nil || n.minority.Load() || r.Me().State != StateActive || !n.agreed.roll.Load().joined() {
+func (cl *claimer) wantedLocked(r *route) (wanted []uint16) {
+	if r == nil || r.Ring == nil || cl.parts.list == nil || cl.right.minority.Load() || r.Me().State != StateActive || !cl.right.roll.Load().joined() {
 		return nil
 	}
-	for p := range n.parts {
-		if !n.holdings.held[p].Load() && !n.parts[p].giving && r.should(p) {
+	for p := range cl.parts.list {
+		if !cl.parts.held[p].Load() && !cl.parts.list[p].giving && r.should(p) {
 			wanted = append(wanted, uint16(p))
 		}
 	}
@@ -87,10 +101,10 @@ func (r *route) should(p int) bool {
 }
 
 // ask prepares the calls of a claim to all members that are not gone.
-func (n *Node) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
-	deadline := now.Add(n.callTimeout)
+func (cl *claimer) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
+	deadline := now.Add(cl.callTimeout)
 	for i, p := range r.peers {
-		if i == r.Self || r.Members[i].Role != RoleMember || p.gone() || !n.agreed.roll.Load().has(p.id, p.boot) {
+		if i == r.Self || r.Members[i].Role != RoleMember || p.gone() || !cl.right.roll.Load().has(p.id, p.boot) {
 			continue
 		}
 		m := *claim
@@ -105,10 +119,10 @@ func (n *Node) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 
 // concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to
 // hold it.
-func (n *Node) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call) {
+func (cl *claimer) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call) {
 	free, bereft := make([]bool, len(wanted)), make([]bool, len(wanted))
 	for k := range free {
-		bereft[k] = n.holdings.gone
+		bereft[k] = cl.parts.gone
 		free[k] = true
 	}
 	for i := range calls {
@@ -117,40 +131,40 @@ func (n *Node) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted 
 		switch {
 		case c.Err == nil && c.Answer.Move != nil && len(c.Answer.Move.Standings) == len(wanted):
 			p.answered(asked, now, c.Answer.CutOff)
-			n.heardLocked(c.Answer.Move.Term)
+			cl.parts.heardLocked(c.Answer.Move.Term)
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && (s == StandingFree || s == StandingBereft)
 				bereft[k] = bereft[k] || s == StandingBereft
 				// Who calls it busy may only hear who holds it; but then it knows better than this
 				// node who that is.
-				if pt := &n.parts[wanted[k]]; s == StandingHeld || s == StandingBusy && !r.reaches(pt.hint) {
+				if pt := &cl.parts.list[wanted[k]]; s == StandingHeld || s == StandingBusy && !r.reaches(pt.hint) {
 					pt.hint = p.id
 				}
 			}
 		case errors.Is(c.Err, ErrGone):
 			p.left.Store(true)
 			clear(free) // to somebody who had called it free before, it may have given any of it as its last act: ask again
-			n.tendLocked()
+			cl.tendLocked()
 		default: // it may hold any of it: ask again
 			clear(free)
 		}
 	}
-	if !n.allAnsweredLocked(calls, wanted) || n.lacksLocked(r) {
+	if !cl.allAnsweredLocked(calls, wanted) || cl.awaits.lacksLocked(r) {
 		clear(free)
 	}
 	if !slices.Contains(free, false) { // and so has everybody given what he had from a file
-		n.awaited = nil
+		cl.awaits.awaited = nil
 	}
 	for k, p := range wanted {
-		pt := &n.parts[p]
-		if free[k] && pt.term == term && !n.holdings.held[p].Load() && r.should(int(p)) {
-			if pt.copyOf != 0 && pt.copyOf != n.boot {
-				n.stats.TakenOver.Add(1)
+		pt := &cl.parts.list[p]
+		if free[k] && pt.term == term && !cl.parts.held[p].Load() && r.should(int(p)) {
+			if pt.copyOf != 0 && pt.copyOf != cl.boot {
+				cl.stats.TakenOver.Add(1)
 			}
-			n.beginLocked(now, int(p), bereft[k])
-			n.holdLocked(int(p), term)
-			n.beginCopiesLocked(r, int(p))
-			n.stats.Claimed.Add(1)
+			cl.parts.beginLocked(now, int(p), bereft[k])
+			cl.parts.holdLocked(int(p), term)
+			cl.copier.beginCopiesLocked(r, int(p))
+			cl.stats.Claimed.Add(1)
 		}
 	}
 }
@@ -158,8 +172,8 @@ func (n *Node) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted 
 // allAnsweredLocked reports whether all members of the configuration have answered a claim of this
 // epoch. Once they have, all in that epoch, this node takes gifts; one that came earlier was refused,
 // so then it claims again at once.
-func (n *Node) allAnsweredLocked(calls []Call, wanted []uint16) bool {
-	on := n.agreed.roll.Load()
+func (cl *claimer) allAnsweredLocked(calls []Call, wanted []uint16) bool {
+	on := cl.right.roll.Load()
 	if !on.joined() {
 		return false
 	}
@@ -178,9 +192,9 @@ func (n *Node) allAnsweredLocked(calls []Call, wanted []uint16) bool {
 			return false
 		}
 	}
-	if within && n.holdings.answered != on.config {
-		n.holdings.answered = on.config
-		n.tendLocked()
+	if within && cl.parts.answered != on.config {
+		cl.parts.answered = on.config
+		cl.tendLocked()
 	}
 	return true
 }
@@ -203,30 +217,30 @@ type claimed struct {
 func (c *claimed) note(e ownership.Epoch) { *c = claimed{e, e == c.epoch} }
 
 // standLocked answers a claim of m.
-func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move) []Standing {
+func (cl *claimer) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move) []Standing {
 	standings := make([]Standing, len(m.Claim))
 	switch {
-	case r == nil && (n.restored || len(n.awaited) > 0): // it has not looked yet at what it has from a file
+	case r == nil && (cl.restorer.restored || len(cl.awaits.awaited) > 0): // it has not looked yet at what it has from a file
 		for k := range standings {
 			standings[k] = StandingBusy
 		}
 		return standings
-	case n.parts == nil:
+	case cl.parts.list == nil:
 		return standings
 	}
-	lives, lacks := n.livesLocked(now, r), n.lacksLocked(r)
-	suffices := n.sufficesLocked(m)
-	elsewhere := m.Epoch != n.agreed.roll.Load().epoch() // then it may mean other members than this node does
+	lives, lacks := cl.livesLocked(now, r), cl.awaits.lacksLocked(r)
+	suffices := cl.sufficesLocked(m)
+	elsewhere := m.Epoch != cl.right.roll.Load().epoch() // then it may mean other members than this node does
 	for k, p := range m.Claim {
-		if int(p) >= len(n.parts) {
+		if int(p) >= len(cl.parts.list) {
 			continue
 		}
-		pt := &n.parts[p]
+		pt := &cl.parts.list[p]
 		if suffices[p] && !lives(pt.copyOf) {
 			pt.lentTo = m.From // as if it had got what is here
 		}
 		switch {
-		case n.holdings.held[p].Load():
+		case cl.parts.held[p].Load():
 			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too
 		case elsewhere, pt.giving, m.Term <= pt.term:
 			standings[k] = StandingBusy
@@ -236,7 +250,7 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 				// than the copy here; without those that this node may have had before, it has
 				// decided all the time. If it is none any more, nobody may ever say so here.
 				pt.term = m.Term
-				standings[k] = n.holdings.free()
+				standings[k] = cl.parts.free()
 				continue
 			}
 			standings[k] = StandingBusy
@@ -248,14 +262,14 @@ func (n *Node) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move
 					pt.former = pt.to
 				}
 				pt.to, pt.copied = claimer, copyWanted
-				n.outboxLocked(claimer).lends = true
+				cl.copier.outboxLocked(claimer).lends = true
 			}
-			n.dueLocked(pt)
+			cl.copier.dueLocked(pt)
 		case lacks:
 			standings[k] = StandingBusy
 		default:
 			pt.term = m.Term
-			standings[k] = n.holdings.free()
+			standings[k] = cl.parts.free()
 			pt.whole = false // from now on the claimer may decide
 		}
 	}
@@ -272,7 +286,7 @@ func (r *route) inherits(p *peer, owner uint64, partition int) bool {
 }
 
 // livesLocked is whether the node of a boot is there, as far as this one knows.
-func (n *Node) livesLocked(now limiter.Instant, r *route) func(boot uint64) bool {
+func (cl *claimer) livesLocked(now limiter.Instant, r *route) func(boot uint64) bool {
 	var asked uint64 // mostly it is the same one again
 	var lives bool
 	return func(boot uint64) bool {
@@ -280,9 +294,9 @@ func (n *Node) livesLocked(now limiter.Instant, r *route) func(boot uint64) bool
 			return lives
 		}
 		i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == boot })
-		asked, lives = boot, i >= 0 && i != r.Self && !r.peers[i].gone() && n.agreed.roll.Load().has(r.peers[i].id, boot)
+		asked, lives = boot, i >= 0 && i != r.Self && !r.peers[i].gone() && cl.right.roll.Load().has(r.peers[i].id, boot)
 		if lives {
-			n.suspectLocked(now, r.peers[i])
+			cl.contacts.suspectLocked(now, r.peers[i])
 		}
 		return lives
 	}

@@ -442,7 +442,7 @@ func TestWhoIsGoneIsNotNamed(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	n1, key := w.nodes["n1"], w.key("n2", 0)
-	n1.parts[ring.Partition(limiter.Hash(key))].hint = "n3"
+	n1.parts.list[ring.Partition(limiter.Hash(key))].hint = "n3"
 	named := func() string {
 		return n1.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Items: []AskItem{{Limit: n1.Limits()["five"], Key: key}}}).Items[0].Owner
 	}
@@ -829,7 +829,7 @@ func TestIdleAgentAsksTheOwner(t *testing.T) {
 	refuse = false
 	w.pass(10 * time.Second)
 	forwarded("ten seconds after nobody had listened there")
-	if n := agent.Held(); n != 0 {
+	if n := agent.parts.Held(); n != 0 {
 		t.Errorf("the agent holds %d partitions", n)
 	}
 }

@@ -20,6 +20,13 @@ import (
 // that is not confirmed is degraded, and not given: who asked for it settles it, since only he
 // knows whether a repeat of his has been given it after all.
 
+// confirmer waits for copies.
+type confirmer struct {
+	*self
+	parts  *partitions
+	holder *holder
+}
+
 // Waits reports whether Deliver of a may wait, for an heir, or for an owner that only an heir
 // reaches.
 func (a *Ask) Waits() bool {
@@ -47,14 +54,14 @@ type charged struct {
 }
 
 // confirmOwn waits for the copies of what this node has decided itself.
-func (n *Node) confirmOwn(items []flight, out []Decision) {
+func (cf *confirmer) confirmOwn(items []flight, out []Decision) {
 	var list []charged
 	for i := range items {
 		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.Limit) && d.Allowed && d.Source == SourceOwner {
 			list = append(list, charged{*it, &d.Decision, &d.Degraded, &d.Bound})
 		}
 	}
-	n.confirm(list)
+	cf.confirm(list)
 }
 
 // Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may,
@@ -69,21 +76,21 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 			list = append(list, charged{it.arrive(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
-	if n.confirm(list); len(list) > 0 {
-		n.markLateAnswer(a, answer)
+	if n.confirms.confirm(list); len(list) > 0 {
+		n.right.markLateAnswer(a, answer)
 	}
-	if n.watches.Len() > 0 {
-		n.tellOf(a.Deadline, givenBack(a, answer), a.From)
+	if n.notices.watches.Len() > 0 {
+		n.notices.tellOf(a.Deadline, givenBack(a, answer), a.From)
 	}
 }
 
-func (n *Node) confirm(list []charged) {
+func (cf *confirmer) confirm(list []charged) {
 	if len(list) == 0 {
 		return
 	}
-	calls, of := n.copiesOf(n.clock.Now(), list)
+	calls, of := cf.copiesOf(cf.clock.Now(), list)
 	if len(calls) > 0 {
-		n.net.Call(calls)
+		cf.net.Call(calls)
 	}
 	confirmed := func(k int) bool {
 		return k >= 0 && calls[k].Err == nil && calls[k].Answer.Move != nil && calls[k].Answer.Move.Applied
@@ -110,13 +117,13 @@ const (
 
 // copiesOf prepares one call for each heir, and says for each item in which of them its copies
 // travel.
-func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [][2]int) {
+func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [][2]int) {
 	of = make([][2]int, len(list))
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	cf.parts.mu.Lock()
+	defer cf.parts.mu.Unlock()
 	callOf := make(map[*peer]int)
 	for i := range list {
-		pt := &n.parts[ring.Partition(list[i].item.hash)]
+		pt := &cf.parts.list[ring.Partition(list[i].item.hash)]
 		for k, p := range [2]*peer{pt.to, pt.second.to} {
 			switch at, known := callOf[p]; {
 			case p == nil:
@@ -130,30 +137,30 @@ func (n *Node) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [
 			default:
 				of[i][k] = len(calls)
 				callOf[p] = len(calls)
-				calls = append(calls, n.copyCall(now, p))
+				calls = append(calls, cf.copyCall(now, p))
 			}
-			n.addCopy(now, calls[of[i][k]].Ask.Move, &list[i].item)
+			cf.holder.addCopy(now, calls[of[i][k]].Ask.Move, &list[i].item)
 		}
 	}
 	return calls, of
 }
 
 // copyCall is a call that brings copies to p beside those in order.
-func (n *Node) copyCall(now limiter.Instant, p *peer) Call {
+func (cf *confirmer) copyCall(now limiter.Instant, p *peer) Call {
 	deadline := now.Add(moveTimeout)
-	m := &Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term, Mark: Mark{Pass: n.holdings.passes + 1}}
+	m := &Move{From: cf.boot, To: p.boot, ID: cf.id, Term: cf.parts.term, Mark: Mark{Pass: cf.parts.passes + 1}}
 	return Call{To: *p.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}
 }
 
 // addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir that
 // takes over gives that answer when it is asked again, and charges nothing.
-func (n *Node) addCopy(now limiter.Instant, m *Move, it *flight) {
-	m.Entries = append(m.Entries, n.table.Entry(now, it.Limit, it.Key, it.hash))
+func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
+	m.Entries = append(m.Entries, hd.table.Entry(now, it.Limit, it.Key, it.hash))
 	if it.ID != (ID{}) {
-		n.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
+		hd.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
 	}
 	if it.Op.holds() {
-		if h, found := n.book.Get(it.holdID()); found {
+		if h, found := hd.book.Get(it.holdID()); found {
 			m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})
 		}
 	}

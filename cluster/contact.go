@@ -27,6 +27,21 @@ const (
 	formerLasts = 10 * time.Minute
 )
 
+// contacts find out which members answer. Guarded by partitions.mu.
+type contacts struct {
+	*self
+	right    *right
+	agreed   *agreement
+	parts    *partitions
+	copier   *copier
+	claims   *claimer
+	restorer *restorer
+	pulse    *pulse
+
+	probing int             // index in route.members of the member that was probed last
+	healed  limiter.Instant // when this node was last cut off no more
+}
+
 // peer is what a node remembers of another one, from View to View while its boot lives.
 type peer struct {
 	breaker
@@ -102,104 +117,115 @@ func (p *peer) miss(sent limiter.Instant) { p.missed.CompareAndSwap(0, int64(sen
 func (p *peer) gone() bool { return p.left.Load() }
 
 // fence makes the node hold nothing. What it held it claims again as soon as it may.
-func (n *Node) fence() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.fenceLocked()
+func (ps *partitions) fence() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.fenceLocked()
 }
 
 // Relinquish makes a node that leaves, or whose name is another one's, hold nothing any more, though
 // nobody may have taken it over: its heirs will, from their copies.
-func (n *Node) Relinquish() { n.fence() }
+func (n *Node) Relinquish() { n.parts.fence() }
 
-func (n *Node) fenceLocked() {
-	if r := n.view.Load(); n.parts == nil || r == nil || !n.agreed.on {
+func (ps *partitions) fenceLocked() {
+	if r := ps.view.Load(); ps.list == nil || r == nil || !ps.right.on {
 		return // nobody could have taken anything over
 	}
-	n.fences++
-	if n.Held() == 0 {
+	ps.fences++
+	if ps.Held() == 0 {
 		return
 	}
-	for p := range n.parts {
-		n.dropLocked(p)
-		n.dueLocked(&n.parts[p])
+	for p := range ps.list {
+		ps.dropLocked(p)
+		ps.copier.dueLocked(&ps.list[p])
 	}
-	n.stats.Fenced.Add(1)
-	n.partLocked(n.view.Load())
+	ps.stats.Fenced.Add(1)
+	ps.notices.partLocked(ps.view.Load())
 }
 
 // tick is the node's pulse.
 func (n *Node) tick() {
 	now := n.clock.Now()
-	n.mu.Lock()
+	n.parts.mu.Lock()
 	n.tickLocked(now)
-	sweep := n.sweepLocked(now)
-	n.mu.Unlock()
+	sweep := n.pulse.sweepLocked(now)
+	n.parts.mu.Unlock()
 	if sweep > 0 {
-		n.table.Sweep(now, sweep)
+		n.holder.table.Sweep(now, sweep)
 	}
 }
 
 func (n *Node) tickLocked(now limiter.Instant) {
 	r := n.view.Load()
 	if r != nil {
-		n.awaitLocked(now, r)
-		n.spreadLocked(r)
-		n.chargeDebtsLocked()
-		n.probeMissingLocked(now, r)
-		if n.agreed.on {
+		n.awaits.awaitLocked(now, r)
+		n.copier.spreadLocked(r)
+		n.debts.chargeDebtsLocked()
+		n.contacts.probeMissingLocked(now, r)
+		if n.right.on {
 			n.keepCopiesLocked(now, r)
 		}
-		n.collectLocked(now)
-		n.startPushesLocked()
+		n.copier.collectLocked(now)
+		n.copier.startPushesLocked()
 	}
-	n.tendHoldsLocked(now)
-	n.tendLeases(now)
-	n.denials.Sweep(now)
-	n.watches.Sweep(now, n.ticks)
-	n.lookBusyLocked()
-	n.nextTickLocked(r)
+	n.holder.tendHoldsLocked(now)
+	n.local.tendLeases(now)
+	n.local.denials.Sweep(now)
+	n.notices.watches.Sweep(now, n.pulse.ticks)
+	n.pulse.lookBusyLocked()
+	n.pulse.nextTickLocked(n.mayDozeLocked(r))
 }
 
 // keepCopiesLocked looks who answers, and what is to be copied, claimed, given back or forgotten.
 func (n *Node) keepCopiesLocked(now limiter.Instant, r *route) {
-	n.countSilentLocked(now, r)
-	n.probeLocked(now, r)
-	n.returnLocked(now)
-	if n.unsettled {
-		n.tendLocked()
+	n.contacts.countSilentLocked(now, r)
+	n.contacts.probeLocked(now, r)
+	n.restorer.returnLocked(now)
+	if n.parts.unsettled {
+		n.claims.tendLocked()
 	}
-	if n.ticks%64 == 0 {
-		n.tidyLocked(now)
+	if n.pulse.ticks%64 == 0 {
+		n.intake.forgetFormerLocked(now)
+		n.parts.tidyLocked(now)
 	}
 }
 
 // sweepLocked is how many places of the table are to be looked at now: in half a minute every key
 // is looked at once, and none waits long for it. It follows what was collected, so what a refund or
 // a reset made as good as new is told before it is removed.
-func (n *Node) sweepLocked(now limiter.Instant) int {
-	elapsed := time.Duration(now - n.swept)
-	if elapsed < n.sweepEvery {
+func (pl *pulse) sweepLocked(now limiter.Instant) int {
+	elapsed := time.Duration(now - pl.swept)
+	if elapsed < pl.sweepEvery {
 		return 0
 	}
-	n.swept = now
-	return max(256, int(int64(n.table.Stats().Slots)*min(elapsed, dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
+	pl.swept = now
+	return max(256, int(int64(pl.holder.table.Stats().Slots)*min(elapsed, dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
 }
 
 // sweepRound is how long it takes to look at every key.
 const sweepRound = 30 * time.Second
 
 // partFormerLocked notes which boots of members the View names no more.
-func (n *Node) partFormerLocked(now limiter.Instant, r, old *route) {
+func (ik *intake) partFormerLocked(now limiter.Instant, r, old *route) {
 	for _, m := range r.Members {
-		delete(n.former, m.Boot)
+		delete(ik.former, m.Boot)
 	}
 	if old == nil {
 		return
 	}
 	for i, p := range old.peers {
 		if m := &old.Members[i]; m.Role == RoleMember && !r.has(p) && !r.hasBoot(m.Boot) {
-			n.former[m.Boot] = formerPeer{p, now}
+			ik.former[m.Boot] = formerPeer{p, now}
+		}
+	}
+}
+
+// forgetFormerLocked ends what is remembered of boots that the View has not named for long.
+func (ik *intake) forgetFormerLocked(now limiter.Instant) {
+	for boot, f := range ik.former {
+		if now >= f.since.Add(formerLasts) {
+			delete(ik.former, boot)
+			delete(ik.inbox, boot)
 		}
 	}
 }
@@ -211,51 +237,51 @@ type formerPeer struct {
 }
 
 // probeLocked asks the next few members for a sign of life.
-func (n *Node) probeLocked(now limiter.Instant, r *route) {
+func (ct *contacts) probeLocked(now limiter.Instant, r *route) {
 	every := probeEvery
-	if n.calmLocked() {
+	if ct.pulse.calmLocked() {
 		every = calmProbeEvery
 	}
 	for range min(probesAtOnce, len(r.members)) {
-		n.probing = (n.probing + 1) % len(r.members)
-		if p := r.members[n.probing]; now >= p.asked.Add(every) {
-			n.probePeerLocked(now, p)
+		ct.probing = (ct.probing + 1) % len(r.members)
+		if p := r.members[ct.probing]; now >= p.asked.Add(every) {
+			ct.probePeerLocked(now, p)
 		}
 	}
 }
 
 // probeMissingLocked asks the members again for a sign of life that have not answered, or at whose
 // address nobody listened.
-func (n *Node) probeMissingLocked(now limiter.Instant, r *route) {
+func (ct *contacts) probeMissingLocked(now limiter.Instant, r *route) {
 	for _, p := range r.members {
 		if (p.missed.Load() != 0 || p.left.Load()) && now >= p.asked.Add(probeEvery) {
-			n.probePeerLocked(now, p)
+			ct.probePeerLocked(now, p)
 		}
 	}
 }
 
-func (n *Node) probePeerLocked(now limiter.Instant, p *peer) {
-	if p.asking || n.stopped {
+func (ct *contacts) probePeerLocked(now limiter.Instant, p *peer) {
+	if p.asking || ct.stopped.Load() {
 		return
 	}
 	p.asking, p.asked = true, now
-	n.clock.AfterFunc(0, func() { n.probe(p) })
+	ct.clock.AfterFunc(0, func() { ct.probe(p) })
 }
 
-func (n *Node) probe(p *peer) {
-	sent := n.clock.Now()
+func (ct *contacts) probe(p *peer) {
+	sent := ct.clock.Now()
 	deadline := sent.Add(probeTimeout)
-	calls := moveCall(p, deadline, &Move{From: n.boot, To: p.boot, ID: n.id, Addr: n.peerAddr()})
-	n.net.Call(calls)
-	now := n.clock.Now()
-	n.note(sent, now, p, &calls[0])
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	calls := moveCall(p, deadline, &Move{From: ct.boot, To: p.boot, ID: ct.id, Addr: ct.peerAddr()})
+	ct.net.Call(calls)
+	now := ct.clock.Now()
+	ct.note(sent, now, p, &calls[0])
+	ct.parts.mu.Lock()
+	defer ct.parts.mu.Unlock()
 	p.asking = false
 }
 
 // note learns from the fate of a call, which was made at sent, whether its peer lives.
-func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
+func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 	switch {
 	case c.Err != nil && now >= c.Deadline && c.Deadline < sent.Add(fairTime):
 		// Whoever asks for an answer within microseconds learns nothing of the peer by not getting
@@ -268,23 +294,23 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 		if was := p.leaves.Load(); was != c.Answer.Leaving {
 			p.leaves.Store(c.Answer.Leaving)
 			if was {
-				n.staysAfterAll(p)
+				ct.staysAfterAll(p)
 			}
 		}
 		if m := c.Answer.Move; m != nil && m.Up > 0 {
-			n.outlived(p, now.Add(-m.Up))
+			ct.restorer.outlived(p, now.Add(-m.Up))
 		}
 	case errors.Is(c.Err, ErrGone):
 		if !p.left.Swap(true) {
-			n.mu.Lock()
-			n.tendLocked()
-			n.mu.Unlock()
+			ct.parts.mu.Lock()
+			ct.claims.tendLocked()
+			ct.parts.mu.Unlock()
 		}
-		n.isGone(p)
+		ct.agreed.isGone(p)
 		p.trip(now)
 	case errors.Is(c.Err, ErrBroken):
 		p.miss(sent)
-		n.suspect(now, p)
+		ct.suspect(now, p)
 	default:
 		p.miss(sent)
 		p.fail(now)
@@ -292,9 +318,9 @@ func (n *Node) note(sent, now limiter.Instant, p *peer, c *Call) {
 }
 
 // staysAfterAll has what p should hold be given to it, which was not while it was leaving.
-func (n *Node) staysAfterAll(p *peer) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (ct *contacts) staysAfterAll(p *peer) {
+	ct.parts.mu.Lock()
+	defer ct.parts.mu.Unlock()
 	if p.out != nil {
 		p.out.due = true
 	}
@@ -302,15 +328,15 @@ func (n *Node) staysAfterAll(p *peer) {
 
 // suspect looks at once whether the owner of a key that this node is asked for, without being it,
 // is gone.
-func (n *Node) suspect(now limiter.Instant, p *peer) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.suspectLocked(now, p)
+func (ct *contacts) suspect(now limiter.Instant, p *peer) {
+	ct.parts.mu.Lock()
+	defer ct.parts.mu.Unlock()
+	ct.suspectLocked(now, p)
 }
 
-func (n *Node) suspectLocked(now limiter.Instant, p *peer) {
+func (ct *contacts) suspectLocked(now limiter.Instant, p *peer) {
 	if now >= p.asked.Add(suspectAgain) {
-		n.probePeerLocked(now, p)
+		ct.probePeerLocked(now, p)
 	}
 }
 

@@ -17,23 +17,22 @@ type Copies struct {
 	Lag          time.Duration // age of the oldest change that a copy does not have yet; 0: none waits
 }
 
-// Copies counts the partitions of this node. A node that is alone has no copies: all its partitions
-// are unreplicated.
-func (n *Node) Copies() Copies {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	now := n.clock.Now()
+// Copies is Node.Copies.
+func (cp *copier) Copies() Copies {
+	cp.parts.mu.Lock()
+	defer cp.parts.mu.Unlock()
+	now := cp.clock.Now()
 	c := Copies{
-		Held: int(n.holdings.n.Load()), Giving: int(n.holdings.given.Load()), Heirs: n.heirs(),
+		Held: int(cp.parts.n.Load()), Giving: int(cp.parts.given.Load()), Heirs: cp.right.heirs(),
 	}
 	want := c.Heirs
-	if r := n.view.Load(); r != nil {
+	if r := cp.view.Load(); r != nil {
 		want = min(want, max(0, r.Active()-1))
 	}
-	for p := range n.parts {
-		pt := &n.parts[p]
-		if !n.holdings.held[p].Load() {
-			if pt.whole && pt.copyOf != 0 && pt.copyOf != n.boot {
+	for p := range cp.parts.list {
+		pt := &cp.parts.list[p]
+		if !cp.parts.held[p].Load() {
+			if pt.whole && pt.copyOf != 0 && pt.copyOf != cp.boot {
 				c.Kept++
 			}
 			continue
@@ -51,7 +50,7 @@ func (n *Node) Copies() Copies {
 			c.Short++
 		}
 	}
-	for _, p := range n.outboxes {
+	for _, p := range cp.outboxes {
 		if at, waits := p.out.oldest(); waits {
 			c.Lag = max(c.Lag, time.Duration(now-at))
 		}

@@ -14,7 +14,7 @@ func TestCopiesAreCounted(t *testing.T) {
 	w.pass(2 * time.Second)
 	held := 0
 	for _, id := range []string{"n1", "n2"} {
-		c := w.nodes[id].Copies()
+		c := w.nodes[id].copier.Copies()
 		if held += c.Held; c.Unreplicated != 0 || c.Giving != 0 || c.Lag != 0 {
 			t.Errorf("%s at rest: %+v", id, c)
 		}
@@ -31,12 +31,12 @@ func TestCopiesAreCounted(t *testing.T) {
 	}
 	w.take("n1", "five", w.key("n1", 0))
 	w.pass(400 * time.Millisecond)
-	if c := w.nodes["n1"].Copies(); c.Lag < 200*time.Millisecond || c.Lag > 500*time.Millisecond {
+	if c := w.nodes["n1"].copier.Copies(); c.Lag < 200*time.Millisecond || c.Lag > 500*time.Millisecond {
 		t.Errorf("a change waits for a silent heir: %+v", c)
 	}
 	alone := newWorld(t, 1, five)
 	alone.pass(time.Second)
-	if c := alone.nodes["n1"].Copies(); c.Unreplicated != c.Held || c.Held != ring.Partitions {
+	if c := alone.nodes["n1"].copier.Copies(); c.Unreplicated != c.Held || c.Held != ring.Partitions {
 		t.Errorf("alone: %+v", c)
 	}
 }

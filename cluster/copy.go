@@ -40,140 +40,154 @@ const (
 	refusedRests = time.Second
 )
 
+// copier copies and gives partitions to other members. Guarded by partitions.mu.
+type copier struct {
+	*self
+	right    *right
+	parts    *partitions
+	claims   *claimer
+	contacts *contacts
+	holder   *holder
+
+	outboxes []*peer        // of the View: those that something was ever to be said to, by id
+	moves    uint64         // sequence of the last message about copies
+	parting  map[uint16]int // partitions of which others are being told that denials end: they are not given away before that
+}
+
 // collectLocked sorts what has changed in the table into the outboxes.
-func (n *Node) collectLocked(now limiter.Instant) {
-	n.holdings.passes++
+func (cp *copier) collectLocked(now limiter.Instant) {
+	cp.parts.passes++
 	each := func(hash uint64, f func(*outbox)) {
-		if n.parts != nil {
-			n.eachCopy(ring.Partition(hash), f)
+		if cp.parts.list != nil {
+			cp.eachCopy(ring.Partition(hash), f)
 		}
 	}
-	n.book.Changed(func() {
-		n.table.Changed(now, func(hash uint64, e limiter.Entry) {
+	cp.holder.book.Changed(func() {
+		cp.holder.table.Changed(now, func(hash uint64, e limiter.Entry) {
 			each(hash, func(o *outbox) { o.pending = append(o.pending, waitingEntry{e, now}) })
 		})
 	}, func(hash uint64, h limiter.Hold) {
 		each(hash, func(o *outbox) { o.addHold(h) })
 	})
-	for _, p := range n.outboxes {
+	for _, p := range cp.outboxes {
 		if len(p.out.pending)+len(p.out.opened)+len(p.out.settled) > copiesWaiting {
-			n.copyAnewLocked(p)
+			cp.copyAnewLocked(p)
 		}
 	}
 }
 
 // copyAnewLocked gives up what waits for p. What is being given stays: it will not grow.
-func (n *Node) copyAnewLocked(p *peer) {
+func (cp *copier) copyAnewLocked(p *peer) {
 	if len(p.out.gift) > 0 {
 		return
 	}
 	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
 	p.out.settled, p.out.opened, p.out.whole, p.out.due = nil, nil, nil, true
-	for i := range n.parts {
-		pt := &n.parts[i]
+	for i := range cp.parts.list {
+		pt := &cp.parts.list[i]
 		if s := pt.slotOf(p, true); s != nil {
 			s.copied = copyWanted
 		}
 		if pt.former == p { // what waited was its as well
-			n.endLocked(p, uint16(i))
+			cp.endLocked(p, uint16(i))
 			pt.former = nil
 		}
 	}
 }
 
 // startPushesLocked sends to every peer what there is to be said.
-func (n *Node) startPushesLocked() {
-	if n.stopped {
+func (cp *copier) startPushesLocked() {
+	if cp.stopped.Load() {
 		return
 	}
-	now := n.clock.Now()
-	for _, p := range n.outboxes {
+	now := cp.clock.Now()
+	for _, p := range cp.outboxes {
 		o := p.out
 		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 || len(o.gift) > 0 || o.last != nil ||
 			len(o.settled)+len(o.opened) > 0
 		if due && !o.busy && !p.open(now) {
 			o.busy = true
-			n.clock.AfterFunc(0, func() { n.push(p) })
+			cp.clock.AfterFunc(0, func() { cp.push(p) })
 		}
 	}
 }
 
 // mayGiveLocked reports whether partition i is held here and should be held by the peer that it is
 // copied to. Who leaves is given nothing: it would refuse it, and meanwhile nobody decides.
-func (n *Node) mayGiveLocked(r *route, i int) bool {
-	pt := &n.parts[i]
-	if !n.holdings.held[i].Load() || pt.to == nil || r.Ring == nil {
+func (cp *copier) mayGiveLocked(r *route, i int) bool {
+	pt := &cp.parts.list[i]
+	if !cp.parts.held[i].Load() || pt.to == nil || r.Ring == nil {
 		return false
 	}
-	if on := n.agreed.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
+	if on := cp.right.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
 		return false
 	}
-	return n.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i, n.heirs()) == pt.to && !pt.to.leaving() && pt.copied >= copyWhole
+	return cp.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i, cp.right.heirs()) == pt.to && !pt.to.leaving() && pt.copied >= copyWhole
 }
 
 // push says to p what there is to be said, until there is nothing more or it does not answer. There
 // is one push per peer.
-func (n *Node) push(p *peer) {
+func (cp *copier) push(p *peer) {
 	for {
-		now := n.clock.Now()
-		n.mu.Lock()
-		r := n.view.Load()
+		now := cp.clock.Now()
+		cp.parts.mu.Lock()
+		r := cp.view.Load()
 		var m *Move
-		if r.has(p) && !n.stopped {
-			m = n.composeLocked(now, r, p)
+		if r.has(p) && !cp.stopped.Load() {
+			m = cp.composeLocked(now, r, p)
 		}
 		if m == nil {
-			looking := p.out.looking && r.has(p) && !n.stopped
+			looking := p.out.looking && r.has(p) && !cp.stopped.Load()
 			p.out.busy = looking
-			n.mu.Unlock()
+			cp.parts.mu.Unlock()
 			if !looking {
 				return
 			}
-			n.giveWay(p, now)
+			cp.giveWay(p, now)
 			continue
 		}
 		p.out.last = m
 		deadline := now.Add(p.out.patience())
 		calls := moveCall(p, deadline, m) // who got it before may be reading m
 		calls[0].Ask.Move.Age = time.Duration(now - p.out.at)
-		n.mu.Unlock()
+		cp.parts.mu.Unlock()
 
-		n.net.Call(calls)
+		cp.net.Call(calls)
 		sent := now
-		now = n.clock.Now()
-		n.note(sent, now, p, &calls[0])
+		now = cp.clock.Now()
+		cp.contacts.note(sent, now, p, &calls[0])
 
-		n.mu.Lock()
+		cp.parts.mu.Lock()
 		p.out.waited(sent, now, deadline, calls[0].Err)
 		p.out.unsure = p.out.unsure || !errors.Is(calls[0].Err, ErrUnsent)
 		switch a := calls[0].Answer; {
 		case calls[0].Err == nil && a.Move != nil && a.Move.Applied:
 			p.out.last, p.out.unsure = nil, false
-			n.takenLocked(now, p, m, a.Move)
+			cp.takenLocked(now, p, m, a.Move)
 		case len(m.Gift) > 0 && !p.out.unsure: // it never got there: that is as good as a refusal
 			p.out.last = nil
-			n.takenLocked(now, p, m, &MoveAnswer{Refused: m.Gift})
+			cp.takenLocked(now, p, m, &MoveAnswer{Refused: m.Gift})
 			p.out.ended, p.out.charges = slices.Concat(m.End, p.out.ended), slices.Concat(m.Charges, p.out.charges)
-			n.copyAnewLocked(p)
+			cp.copyAnewLocked(p)
 			p.out.busy = false
-			n.mu.Unlock()
+			cp.parts.mu.Unlock()
 			return
 		case len(m.Gift) > 0 && errors.Is(calls[0].Err, ErrGone): // whether it has been taken, and passed on, nobody knows
 			p.out.last, p.out.unsure = nil, false
-			n.ungiveLocked(p, m)
+			cp.ungiveLocked(p, m)
 			p.out.busy = false
-			n.mu.Unlock()
+			cp.parts.mu.Unlock()
 			return
 		case calls[0].Err != nil && !p.open(now): // again
 		default: // the next tick tries again
 			p.out.busy = false
-			n.mu.Unlock()
+			cp.parts.mu.Unlock()
 			return
 		}
 		looking := p.out.looking
-		n.mu.Unlock()
+		cp.parts.mu.Unlock()
 		if looking {
-			n.giveWay(p, sent)
+			cp.giveWay(p, sent)
 		}
 	}
 }
@@ -196,41 +210,41 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 // no hurry: of a node that joins the holder decides until the copy is whole. A node that leaves rests
 // as long as it works: it is stopped in a few seconds, and what it has not handed over by then is
 // lost. So does one that lends copies to a claimer: until it has them nobody decides.
-func (n *Node) giveWay(p *peer, since limiter.Instant) {
-	now := n.clock.Now()
+func (cp *copier) giveWay(p *peer, since limiter.Instant) {
+	now := cp.clock.Now()
 	rest := time.Duration(4)
-	if r := n.view.Load(); r != nil && r.Me().State == StateLeaving {
+	if r := cp.view.Load(); r != nil && r.Me().State == StateLeaving {
 		rest = 1
 	}
-	n.mu.Lock()
+	cp.parts.mu.Lock()
 	if p.out.lends {
 		rest = 1
 	}
 	looks := 0
-	for _, p := range n.outboxes {
+	for _, p := range cp.outboxes {
 		if p.out.looking {
 			looks++
 		}
 	}
-	n.mu.Unlock()
-	n.net.Wait(now.Add(rest * time.Duration(max(1, looks)) * min(time.Duration(now-since), giveWayMost)))
+	cp.parts.mu.Unlock()
+	cp.net.Wait(now.Add(rest * time.Duration(max(1, looks)) * min(time.Duration(now-since), giveWayMost)))
 }
 
 // composeLocked makes the next message to p, or none.
-func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
+func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	o := p.out
 	if o.last != nil {
 		return o.last
 	}
-	m := Move{From: n.boot, To: p.boot, ID: n.id, Term: n.term}
+	m := Move{From: cp.boot, To: p.boot, ID: cp.id, Term: cp.parts.term}
 	if len(o.gift) == 0 && o.due {
-		n.lookLocked(now, p)
+		cp.lookLocked(now, p)
 		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {
-			n.lentLocked(p)
+			cp.lentLocked(p)
 			o.lends = false
-			rests := n.sealLocked(now, r, p)
+			rests := cp.sealLocked(now, r, p)
 			// What came to be wanted during a look waits for the next one.
-			o.due = len(o.gift) > 0 || rests || n.wantsLocked(p)
+			o.due = len(o.gift) > 0 || rests || cp.wantsLocked(p)
 		}
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
@@ -251,14 +265,14 @@ func (n *Node) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		m.Lent, m.Whole, o.lent, o.whole = o.lent, o.whole, nil, nil
 	}
 	most := min(len(o.charges), copiesAtOnce)
-	m.Pass, m.Complete = n.holdings.passes, len(o.pending)+len(o.settled)+len(o.opened) == 0
+	m.Pass, m.Complete = cp.parts.passes, len(o.pending)+len(o.settled)+len(o.opened) == 0
 	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
 	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Whole)+len(m.Entries)+len(m.Holds)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil
 	}
-	n.holdings.tellLacking(now, &m)
-	n.moves++
-	m.Sequence = n.moves
+	cp.parts.tellLacking(now, &m)
+	cp.moves++
+	m.Sequence = cp.moves
 	said := m // mostly there is nothing to say
 	return &said
 }
@@ -321,12 +335,12 @@ func memberOf(list []uint16) func(uint16) bool {
 
 // lookLocked goes on looking through the table for what is to be copied to p, until a message is
 // full.
-func (n *Node) lookLocked(now limiter.Instant, p *peer) {
+func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	o := p.out
 	if !o.looking {
-		for i := range n.parts {
-			held := n.holdings.held[i].Load()
-			if s := n.parts[i].slotOf(p, held); s != nil && s.copied == copyWanted {
+		for i := range cp.parts.list {
+			held := cp.parts.held[i].Load()
+			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied == copyWanted {
 				s.copied, o.looking, o.part = copyBegun, true, 0
 				if held {
 					o.begin(uint16(i))
@@ -336,26 +350,26 @@ func (n *Node) lookLocked(now limiter.Instant, p *peer) {
 	}
 	wanted := func(hash uint64) bool {
 		i := ring.Partition(hash)
-		s := n.parts[i].slotOf(p, n.holdings.held[i].Load())
+		s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load())
 		return s != nil && s.copied == copyBegun
 	}
 	for part := 0; o.looking && len(o.pending) < copiesAtOnce && part < partsAtOnce; part++ {
-		if o.part == n.table.Parts() {
+		if o.part == cp.holder.table.Parts() {
 			o.looking = false
-			n.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
-			for i := range n.parts {
-				n.lookedLocked(i, p)
+			cp.holder.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
+			for i := range cp.parts.list {
+				cp.lookedLocked(i, p)
 			}
 			return
 		}
-		n.table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
+		cp.holder.table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
 		o.part++
 	}
 }
 
 // lookedLocked notes that all of partition i that was to be copied to p waits for it, or is there.
-func (n *Node) lookedLocked(i int, p *peer) {
-	pt, held := &n.parts[i], n.holdings.held[i].Load()
+func (cp *copier) lookedLocked(i int, p *peer) {
+	pt, held := &cp.parts.list[i], cp.parts.held[i].Load()
 	s := pt.slotOf(p, held)
 	if s == nil || s.copied != copyBegun {
 		return
@@ -366,25 +380,25 @@ func (n *Node) lookedLocked(i int, p *peer) {
 	}
 	if held { // else when it is lent
 		if pt.former != p {
-			n.endLocked(pt.former, uint16(i))
+			cp.endLocked(pt.former, uint16(i))
 		}
 		pt.former = nil
 	}
 }
 
 // wholeTakenLocked notes that p has whole copies of partitions.
-func (n *Node) wholeTakenLocked(p *peer, list []uint16) {
+func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 	for _, i := range list {
-		if s := n.parts[i].slotOf(p, n.holdings.held[i].Load()); s != nil && s.copied == copyWhole {
+		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil && s.copied == copyWhole {
 			s.copied = copyTaken
 		}
 	}
 }
 
 // wantsLocked reports whether p has not got all yet of some partition.
-func (n *Node) wantsLocked(p *peer) bool {
-	for i := range n.parts {
-		if s := n.parts[i].slotOf(p, n.holdings.held[i].Load()); s != nil && s.copied < copyWhole {
+func (cp *copier) wantsLocked(p *peer) bool {
+	for i := range cp.parts.list {
+		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil && s.copied < copyWhole {
 			return true
 		}
 	}
@@ -393,13 +407,13 @@ func (n *Node) wantsLocked(p *peer) bool {
 
 // sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as
 // travel well at once. It reports whether there are some that p has refused a moment ago.
-func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
+func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 	o := p.out
 	var memories [ring.Partitions]int32
 	counted := false
 	total := int32(0)
-	for i := range n.parts {
-		if n.parts[i].to != p || !n.mayGiveLocked(r, i) {
+	for i := range cp.parts.list {
+		if cp.parts.list[i].to != p || !cp.mayGiveLocked(r, i) {
 			continue
 		}
 		if now < o.refused[uint16(i)] {
@@ -408,34 +422,34 @@ func (n *Node) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
 		}
 		delete(o.refused, uint16(i))
 		if !counted {
-			n.recent.Each(now, func(p uint16) bool { memories[p]++; return false }, nil)
+			cp.holder.recent.Each(now, func(p uint16) bool { memories[p]++; return false }, nil)
 			counted = true
 		}
 		if total += memories[i]; len(o.gift) > 0 && total > takenAtOnce {
 			break
 		}
-		n.dropLocked(i)
-		n.givingLocked(&n.parts[i], true)
-		n.parts[i].hint = p.id
+		cp.parts.dropLocked(i)
+		cp.parts.givingLocked(&cp.parts.list[i], true)
+		cp.parts.list[i].hint = p.id
 		o.gift = append(o.gift, uint16(i))
 		if len(o.gift) == giftsAtOnce {
 			break
 		}
 	}
 	if len(o.gift) > 0 {
-		o.term, o.epoch, o.fences = n.nextTermLocked(), n.agreed.roll.Load().epoch(), n.fences
-		n.collectLocked(now) // passes through the locks: from here on nothing of it is decided
+		o.term, o.epoch, o.fences = cp.parts.nextTermLocked(), cp.right.roll.Load().epoch(), cp.parts.fences
+		cp.collectLocked(now) // passes through the locks: from here on nothing of it is decided
 		o.sealed, o.taken = now, nil
-		n.recent.Each(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })
+		cp.holder.recent.Each(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })
 	}
 	return rests
 }
 
 // lentLocked notes that p has got all of the copies whose holders are gone: it may claim them
 // again.
-func (n *Node) lentLocked(p *peer) {
-	for i := range n.parts {
-		if pt := &n.parts[i]; pt.to == p && pt.copied >= copyWhole && !n.holdings.held[i].Load() && !pt.giving {
+func (cp *copier) lentLocked(p *peer) {
+	for i := range cp.parts.list {
+		if pt := &cp.parts.list[i]; pt.to == p && pt.copied >= copyWhole && !cp.parts.held[i].Load() && !pt.giving {
 			pt.lentTo, pt.to = p.boot, nil
 			p.out.lent = append(p.out.lent, uint16(i))
 		}
@@ -445,65 +459,65 @@ func (n *Node) lentLocked(p *peer) {
 // endFormerLocked tells whoever has got copies of partitions, while this node held them, that it
 // does not hold them any more, once p has got all of it: else they would keep what is out of date.
 // If another one has got them since, that is p.
-func (n *Node) endFormerLocked(p *peer, lent []uint16) {
+func (cp *copier) endFormerLocked(p *peer, lent []uint16) {
 	for _, i := range lent {
-		pt := &n.parts[i]
-		if pt.copyOf != n.boot || n.holdings.held[i].Load() || pt.giving {
+		pt := &cp.parts.list[i]
+		if pt.copyOf != cp.boot || cp.parts.held[i].Load() || pt.giving {
 			continue
 		}
-		n.endSecondLocked(int(i), p)
+		cp.endSecondLocked(int(i), p)
 		switch {
 		case pt.former == p:
 		case pt.lentTo != 0 && pt.lentTo != p.boot:
-			n.endLocked(p, i)
+			cp.endLocked(p, i)
 		default:
-			n.endLocked(pt.former, i)
+			cp.endLocked(pt.former, i)
 			pt.former = p
 		}
 	}
 }
 
 // endLocked has p told that partition i is not copied to it any more. p may be nil.
-func (n *Node) endLocked(p *peer, i uint16) {
+func (cp *copier) endLocked(p *peer, i uint16) {
 	if p != nil {
-		o := n.outboxLocked(p)
+		o := cp.outboxLocked(p)
 		o.ended = append(o.ended, i)
 	}
 }
 
 // takenLocked notes that p has taken m in.
-func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
-	n.heardLocked(a.Term)
-	r := n.view.Load()
-	n.endFormerLocked(p, m.Lent)
-	n.wholeTakenLocked(p, m.Whole)
+func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
+	cp.parts.heardLocked(a.Term)
+	r := cp.view.Load()
+	cp.endFormerLocked(p, m.Lent)
+	cp.wholeTakenLocked(p, m.Whole)
 	if len(m.Gift) == 0 {
 		return
 	}
 	refused := memberOf(a.Refused)
 	for _, i := range m.Gift {
-		pt := &n.parts[i]
+		pt := &cp.parts.list[i]
 		if !pt.giving || pt.hint != p.id {
 			continue // it was given up meanwhile
 		}
-		n.givingLocked(pt, false)
+		cp.parts.givingLocked(pt, false)
 		switch {
 		case !refused(i):
-			n.stats.Given.Add(1)
+			cp.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
-			n.endOthersLocked(int(i), p)
-			if r.Me().State == StateActive && r.keeps(int(i), n.heirs()) {
+			cp.endOthersLocked(int(i), p)
+			if r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs()) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
 			} else {
-				n.forgetLocked(int(i))
+				cp.parts.forgetLocked(int(i))
 			}
-		case p.out.fences == n.fences:
-			n.holdLocked(int(i), n.nextTermLocked()) // nobody else can hold it, so this node goes on
-			n.retargetPartLocked(r, int(i))          // for another one, if the View has changed meanwhile
+		case p.out.fences == cp.parts.fences:
+			cp.parts.holdLocked(int(i), cp.parts.nextTermLocked()) // nobody else can hold it, so this node goes on
+			cp.retargetPartLocked(r, int(i))                       // for another one, if the View has changed meanwhile
 			p.out.rest(i, now.Add(refusedRests))
 		default:
-			pt.hint, pt.copyOf = "", n.boot
-			n.unsettled = true
+			pt.hint, pt.copyOf = "", cp.boot
+			cp.parts.unsettled = true
 		}
 	}
 }
@@ -511,11 +525,11 @@ func (n *Node) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer)
 // copiedBackLocked notes that a boot has taken what it is being given, for it has begun to copy it
 // to this node: that may come before the answer. From here on what it says replaces what this node
 // had.
-func (n *Node) copiedBackLocked(p int, to uint64) {
-	pt := &n.parts[p]
-	n.endOthersLocked(p, pt.to)
-	n.givingLocked(pt, false)
-	n.stats.Given.Add(1)
+func (cp *copier) copiedBackLocked(p int, to uint64) {
+	pt := &cp.parts.list[p]
+	cp.endOthersLocked(p, pt.to)
+	cp.parts.givingLocked(pt, false)
+	cp.stats.Given.Add(1)
 	if gift := pt.to.out.last; gift != nil {
 		pt.term = max(pt.term, gift.Term)
 	}
@@ -524,12 +538,12 @@ func (n *Node) copiedBackLocked(p int, to uint64) {
 
 // ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its
 // partitions has to claim them.
-func (n *Node) ungiveLocked(p *peer, m *Move) {
+func (cp *copier) ungiveLocked(p *peer, m *Move) {
 	for _, i := range m.Gift {
-		if pt := &n.parts[i]; pt.giving && pt.hint == p.id {
-			n.givingLocked(pt, false)
-			pt.hint, pt.copyOf, pt.to = "", n.boot, nil
+		if pt := &cp.parts.list[i]; pt.giving && pt.hint == p.id {
+			cp.parts.givingLocked(pt, false)
+			pt.hint, pt.copyOf, pt.to = "", cp.boot, nil
 		}
 	}
-	n.tendLocked()
+	cp.claims.tendLocked()
 }

@@ -25,6 +25,19 @@ import (
 // of it if its deadline has passed. If the limit has no room for the reservation, it is charged
 // like a take, as far as the limit reaches.
 
+// debtor has what this node has admitted be charged by the holders of the keys.
+type debtor struct {
+	*self
+	right     *right
+	parts     *partitions
+	holder    *holder
+	forwarder *forwarder
+	shares    *shares
+	notices   *notices
+
+	ledger debts.Ledger // what this node has admitted and no holder of the key has charged
+}
+
 // reportOrigin makes the ID of a report of that of the take. Under its own ID this node remembers
 // what its share said.
 const reportOrigin = 1 << 62
@@ -34,7 +47,7 @@ const reportOrigin = 1 << 62
 func ofReport(id ID) ID { return ID{Origin: id.Origin ^ reportOrigin, Sequence: id.Sequence} }
 
 // owe notes what of a request has to be charged later, and tells clients of their reservations.
-func (n *Node) owe(now limiter.Instant, items []flight, out []Decision) {
+func (db *debtor) owe(now limiter.Instant, items []flight, out []Decision) {
 	for i := range out {
 		it := &items[i]
 		reserved := it.Op == OpReserve
@@ -46,14 +59,14 @@ func (n *Node) owe(now limiter.Instant, items []flight, out []Decision) {
 		x.Report, x.Doubt = ofReport(it.ID), it.doubt
 		if reserved {
 			holder, deadline := strings.Clone(it.Hold.Holder), now.Add(it.Hold.TTL)
-			if room = n.debts.Promise(it.ID, &x, holder, deadline); room {
+			if room = db.ledger.Promise(it.ID, &x, holder, deadline); room {
 				out[i].Hold = limiter.HoldOpen
 			}
 		} else if !it.again {
-			room = n.debts.Owe(&x)
+			room = db.ledger.Owe(&x)
 		}
 		if !room {
-			n.stats.Forgiven.Add(1)
+			db.stats.Forgiven.Add(1)
 		}
 	}
 }
@@ -67,27 +80,27 @@ func (it *flight) debt(now limiter.Instant) debts.Debt {
 }
 
 // oweReport has the cost of it charged by the holder of its key.
-func (n *Node) oweReport(now limiter.Instant, it *flight) {
-	if x := it.debt(now); !n.debts.Owe(&x) {
-		n.stats.Forgiven.Add(1)
+func (db *debtor) oweReport(now limiter.Instant, it *flight) {
+	if x := it.debt(now); !db.ledger.Owe(&x) {
+		db.stats.Forgiven.Add(1)
 	}
-	n.clock.AfterFunc(0, func() {
-		n.mu.Lock()
-		n.chargeDebtsLocked()
-		n.mu.Unlock()
+	db.clock.AfterFunc(0, func() {
+		db.parts.mu.Lock()
+		db.chargeDebtsLocked()
+		db.parts.mu.Unlock()
 	})
 }
 
 // atPromise settles or extends what this node has promised, as far as the holder of the key does not
 // know of it yet.
-func (n *Node) atPromise(now limiter.Instant, it *flight, out *Decision) bool {
+func (db *debtor) atPromise(now limiter.Instant, it *flight, out *Decision) bool {
 	if it.Hold == nil {
 		return false
 	}
-	if _, known := n.book.Get(limiter.HoldID(it.Hold.ID)); known && n.decides(now, it.hash) {
+	if _, known := db.holder.book.Get(limiter.HoldID(it.Hold.ID)); known && db.holder.decides(now, it.hash) {
 		return false
 	}
-	state, known := n.debts.Keep(now, &debts.Change{
+	state, known := db.ledger.Keep(now, &debts.Change{
 		ID: it.Hold.ID, Holder: it.Hold.Holder,
 		Settle: it.Op == OpSettle, Used: it.Cost, TTL: it.Hold.TTL,
 	})
@@ -95,45 +108,45 @@ func (n *Node) atPromise(now limiter.Instant, it *flight, out *Decision) bool {
 		return false
 	}
 	look := it.same(AskItem{Op: OpPeek})
-	*out = n.fallback(now, n.view.Load(), &look)
+	*out = db.shares.fallback(now, db.view.Load(), &look)
 	out.Allowed = state == limiter.HoldSettled || state == limiter.HoldOpen
 	out.RetryAfter, out.Hold = limiter.Never, state
 	return true
 }
 
 // chargeDebtsLocked begins to have the debts charged, unless that is under way.
-func (n *Node) chargeDebtsLocked() {
-	if !n.stopped && !n.minority.Load() && n.debts.Begin() {
-		n.clock.AfterFunc(0, n.chargeDebts)
+func (db *debtor) chargeDebtsLocked() {
+	if !db.stopped.Load() && !db.right.minority.Load() && db.ledger.Begin() {
+		db.clock.AfterFunc(0, db.chargeDebts)
 	}
 }
 
-func (n *Node) chargeDebts() {
-	for n.chargeSome() {
+func (db *debtor) chargeDebts() {
+	for db.chargeSome() {
 	}
-	n.debts.End()
+	db.ledger.End()
 }
 
 // chargeSome has the oldest debts charged. It reports whether there are others, and a point in going
 // on at once.
-func (n *Node) chargeSome() (more bool) {
-	now, view := n.clock.Now(), n.view.Load()
+func (db *debtor) chargeSome() (more bool) {
+	now, view := db.clock.Now(), db.view.Load()
 	r := &batch{owed: true}
 	cautious := &batch{owed: true, cautious: true} // of what may have been charged
 	var of, doubted, later []debts.Debt
 	var ended []settlement
-	for _, x := range n.debts.Oldest(MaxItems) {
+	for _, x := range db.ledger.Oldest(MaxItems) {
 		it := owing(&x, AskItem{Cost: x.Cost, ID: x.Report, Terms: Terms{Report: true}})
 		it.doubt = x.Doubt
-		t := n.aim(now, view, r, &it, 1)
-		away := !n.decides(now, x.Hash)
+		t := db.forwarder.aim(now, view, r, &it, 1)
+		away := !db.holder.decides(now, x.Hash)
 		asked := !x.Promised() && away && t >= 0 && x.Doubt.Of(view.peers[t].boot)
-		used, over := n.debts.Spent(now, &x)
+		used, over := db.ledger.Spent(now, &x)
 		switch {
 		case now > x.At.Add(debts.Lasts) && over,
 			asked && view.peers[t].heard.Load() > int64(x.At):
-			n.stats.Forgiven.Add(1)
-			n.debts.Forget(&x)
+			db.stats.Forgiven.Add(1)
+			db.ledger.Forget(&x)
 		case asked, away && t == nobody: // another member may take over
 			later = append(later, x)
 		case !x.Promised() && x.Doubt != nil:
@@ -141,46 +154,46 @@ func (n *Node) chargeSome() (more bool) {
 		case !x.Promised():
 			r.items, of = append(r.items, it), append(of, x)
 		case over:
-			n.stats.Settled.Add(1)
-			n.debts.Forget(&x)
+			db.stats.Settled.Add(1)
+			db.ledger.Forget(&x)
 			ended = append(ended, settlementOf(&x, used))
 		default:
-			r.items, of = append(r.items, n.opening(now, &x)), append(of, x)
+			r.items, of = append(r.items, db.opening(now, &x)), append(of, x)
 		}
 	}
-	later, ended = n.haveCharged(r, of, later, ended)
-	later, ended = n.haveCharged(cautious, doubted, later, ended)
-	n.settleLater(ended)
-	return n.debts.Return(later) && len(later) == 0
+	later, ended = db.haveCharged(r, of, later, ended)
+	later, ended = db.haveCharged(cautious, doubted, later, ended)
+	db.settleLater(ended)
+	return db.ledger.Return(later) && len(later) == 0
 }
 
 // haveCharged asks the holders of the keys for r. Debts that no holder has answered it adds to
 // later, and to ended what is to be settled as well.
-func (n *Node) haveCharged(
+func (db *debtor) haveCharged(
 	r *batch, of, later []debts.Debt, ended []settlement,
 ) ([]debts.Debt, []settlement) {
 	if len(of) == 0 {
 		return later, ended
 	}
-	now := n.clock.Now() // what was asked before this may have taken long
+	now := db.clock.Now() // what was asked before this may have taken long
 	r.deadline = now.Add(DefaultDeadline)
 	out := make([]Decision, len(of))
-	n.checkEach(now, n.view.Load(), r, out)
-	n.tell(r.deadline, r.items, out)
+	db.forwarder.checkEach(now, db.view.Load(), r, out)
+	db.notices.tell(r.deadline, r.items, out)
 	for i := range out {
 		x := &of[i]
-		switch used, over := n.debts.Spent(now, x); {
+		switch used, over := db.ledger.Spent(now, x); {
 		case out[i].Owner == "":
 			x.Doubt = r.items[i].doubt
 			later = append(later, *x)
 		case x.Promised() && out[i].Hold != limiter.HoldOpen && out[i].Hold != limiter.HoldOther:
 			// There is no room for it.
-			if n.debts.Forget(x); used != 0 {
+			if db.ledger.Forget(x); used != 0 {
 				later = append(later, x.AsTake(used))
 			}
 		default:
-			n.stats.Settled.Add(1)
-			n.debts.Forget(x)
+			db.stats.Settled.Add(1)
+			db.ledger.Forget(x)
 			if x.Promised() && over { // meanwhile
 				ended = append(ended, settlementOf(x, used))
 			}
@@ -196,8 +209,8 @@ func owing(x *debts.Debt, asked AskItem) flight {
 }
 
 // opening asks the holder of the key to reserve what was promised.
-func (n *Node) opening(now limiter.Instant, x *debts.Debt) flight {
-	holder, deadline := n.debts.Terms(x)
+func (db *debtor) opening(now limiter.Instant, x *debts.Debt) flight {
+	holder, deadline := db.ledger.Terms(x)
 	ttl := max(limiter.MinTTL, min(limiter.MaxTTL, time.Duration(deadline-now)))
 	return owing(x, AskItem{
 		Cost: x.Cost, Op: OpReserve, ID: ofReport(x.Report), Hold: &HoldTerms{TTL: ttl, Holder: holder},

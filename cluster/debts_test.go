@@ -63,8 +63,8 @@ func TestWhatSharesAdmittedIsCharged(t *testing.T) {
 		t.Errorf("%d of 30 are admitted in all, %d of them from shares", admitted, fallen)
 	}
 	for _, id := range []string{"n1", "n3"} {
-		if s := w.nodes[id].Stats(); s.Settled.Load() == 0 || s.Forgiven.Load() != 0 || w.nodes[id].debts.Len() != 0 {
-			t.Errorf("%s: %d settled, %d forgiven, %d left", id, s.Settled.Load(), s.Forgiven.Load(), w.nodes[id].debts.Len())
+		if s := w.nodes[id].Stats(); s.Settled.Load() == 0 || s.Forgiven.Load() != 0 || w.nodes[id].debts.ledger.Len() != 0 {
+			t.Errorf("%s: %d settled, %d forgiven, %d left", id, s.Settled.Load(), s.Forgiven.Load(), w.nodes[id].debts.ledger.Len())
 		}
 	}
 }
@@ -159,11 +159,11 @@ func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
 	heal := w.cutOff()
-	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed || !w.nodes["n1"].minority.Load() {
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed || !w.nodes["n1"].right.minority.Load() {
 		t.Fatalf("%+v", d)
 	}
-	if w.pass(2 * time.Second); w.nodes["n1"].debts.Len() != 1 {
-		t.Errorf("%d are owed during the cut", w.nodes["n1"].debts.Len())
+	if w.pass(2 * time.Second); w.nodes["n1"].debts.ledger.Len() != 1 {
+		t.Errorf("%d are owed during the cut", w.nodes["n1"].debts.ledger.Len())
 	}
 	heal()
 	w.pass(5 * time.Second)
@@ -183,10 +183,10 @@ func TestRepeatIsNotOwed(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
-	w.nodes["n2"].minority.Store(true)
-	w.nodes["n2"].fence()
-	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || w.nodes["n2"].debts.Len() != 0 {
-		t.Errorf("%+v, %d owed", d, w.nodes["n2"].debts.Len())
+	w.nodes["n2"].right.minority.Store(true)
+	w.nodes["n2"].parts.fence()
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || w.nodes["n2"].debts.ledger.Len() != 0 {
+		t.Errorf("%+v, %d owed", d, w.nodes["n2"].debts.ledger.Len())
 	}
 }
 
@@ -204,7 +204,7 @@ func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
 		if key == doubted {
 			x.Doubt = x.Doubt.With(w.nodes["n3"].boot)
 		}
-		n1.debts.Owe(&x)
+		n1.debts.ledger.Owe(&x)
 	}
 	w.meet = func(c *Call, deliver func() *Answer) {
 		if len(c.Ask.Items) > 0 && w.now >= c.Deadline {
@@ -214,7 +214,7 @@ func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
 			w.pass(DefaultCallTimeout)
 		}
 	}
-	n1.chargeSome()
+	n1.debts.chargeSome()
 	w.meet = nil
 	for _, key := range []string{slow, doubted} {
 		if left := w.remaining("n2", "five", key); left != 4 {

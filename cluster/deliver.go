@@ -21,19 +21,19 @@ func (n *Node) Deliver(a *Ask) *Answer {
 // it leaves the wait for heirs to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
-	if n.dozing.Load() {
-		n.rouse()
+	if n.pulse.dozing.Load() {
+		n.pulse.rouse()
 	}
 	view := n.view.Load()
-	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], under: n.agreed.tenure(now), asked: answer.asked}
+	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], under: n.right.tenure(now), asked: answer.asked}
 	clear(answer.Items)
 	if a.Words != nil {
-		answer.Words = n.hearWords(a.Words, a.Words.From)
+		answer.Words = n.agreed.hearWords(a.Words, a.Words.From)
 	}
 	if a.Move != nil {
-		answer.Move = n.hear(now, view, a.Move)
+		answer.Move = n.intake.hear(now, view, a.Move)
 	}
-	n.denials.Forget(now, a.Forget...)
+	n.local.denials.Forget(now, a.Forget...)
 	n.stats.Delivered.Add(uint64(len(a.Items)))
 	var one [1]flight // most asks have one, which then needs no memory of its own
 	items := one[:0]
@@ -45,19 +45,19 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	for i := range a.Items {
 		it := &a.Items[i]
 		items = append(items, it.arrive(decider.of(it)))
-		n.table.Expect(items[i].Limit, items[i].Key, items[i].hash)
+		n.holder.table.Expect(items[i].Limit, items[i].Key, items[i].hash)
 	}
 	status := n.accept(now, view, a)
 	if view != nil {
-		answer.RingHash, answer.CutOff = view.RingHash(), n.minority.Load()
+		answer.RingHash, answer.CutOff = view.RingHash(), n.right.minority.Load()
 		answer.Leaving = view.Me().State == StateLeaving
 	}
-	if status == StatusDone && a.Relay && len(items) > 0 && n.relay(now, view, a, items, answer) {
+	if status == StatusDone && a.Relay && len(items) > 0 && n.forwarder.relay(now, view, a, items, answer) {
 		return
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
-		n.answerAll(now, view, items, answer)
-		n.markLateAnswer(a, answer)
+		n.forwarder.answerAll(now, view, items, answer)
+		n.right.markLateAnswer(a, answer)
 		answer.introduce(view)
 		return
 	}
@@ -66,15 +66,15 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		switch {
 		case status != StatusDone:
 			out.Status = status
-		case !n.decides(now, items[i].hash):
-			n.disown(now, view, items[i].hash, out)
+		case !n.holder.decides(now, items[i].hash):
+			n.forwarder.disown(now, view, items[i].hash, out)
 		default:
-			told := a.Items[i].Tell && sameLimit(items[i].Limit, a.Items[i].Limit) && n.promise(now, a.From, &items[i])
-			n.answerHeld(now, view, &items[i], out)
+			told := a.Items[i].Tell && sameLimit(items[i].Limit, a.Items[i].Limit) && n.notices.promise(now, a.From, &items[i])
+			n.forwarder.answerHeld(now, view, &items[i], out)
 			out.Told = told && promised(&items[i], out)
 		}
 	}
-	n.markLateAnswer(a, answer)
+	n.right.markLateAnswer(a, answer)
 	answer.introduce(view)
 }
 
@@ -113,12 +113,12 @@ func (a *Answer) introduce(view *route) {
 }
 
 // answerHeld answers with the decision of this node, unless it has just given the key away.
-func (n *Node) answerHeld(now limiter.Instant, view *route, it *flight, out *AnswerItem) {
+func (fw *forwarder) answerHeld(now limiter.Instant, view *route, it *flight, out *AnswerItem) {
 	var d Decision
-	if n.decideHere(now, it, &d) {
+	if fw.decideHere(now, it, &d) {
 		out.Decision, out.Degraded, out.Bound = d.Decision, d.Degraded, d.Bound
 	} else {
-		n.disown(now, view, it.hash, out)
+		fw.disown(now, view, it.hash, out)
 	}
 }
 
@@ -147,22 +147,22 @@ func (a *Ask) together() bool {
 
 // disown answers NotOwner, with the node that this one believes in. If it is asked as the heir, it
 // looks whether the owner is gone.
-func (n *Node) disown(now limiter.Instant, view *route, hash uint64, out *AnswerItem) {
-	n.stats.Disowned.Add(1)
-	*out = AnswerItem{Status: StatusNotOwner, Owner: n.whereabouts(now, view, hash)}
+func (fw *forwarder) disown(now limiter.Instant, view *route, hash uint64, out *AnswerItem) {
+	fw.stats.Disowned.Add(1)
+	*out = AnswerItem{Status: StatusNotOwner, Owner: fw.parts.whereabouts(view, hash)}
 	if o := view.Owner(hash); o >= 0 && o != view.Self && view.Me().Role == RoleMember && view.heir(ring.Partition(hash)) == view.Self {
-		n.suspect(now, view.peers[o])
+		fw.contacts.suspect(now, view.peers[o])
 	}
 }
 
 // whereabouts is the id of the node that holds the key with this hash, as far as this one knows
 // without holding it; or empty. A node that was said to hold it and is gone holds nothing: then it is
 // the owner, which takes it over.
-func (n *Node) whereabouts(now limiter.Instant, view *route, hash uint64) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.parts != nil {
-		if hint := n.parts[ring.Partition(hash)].hint; hint != "" && hint != n.id && view.reaches(hint) {
+func (ps *partitions) whereabouts(view *route, hash uint64) string {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.list != nil {
+		if hint := ps.list[ring.Partition(hash)].hint; hint != "" && hint != ps.id && view.reaches(hint) {
 			return hint
 		}
 	}
@@ -172,17 +172,17 @@ func (n *Node) whereabouts(now limiter.Instant, view *route, hash uint64) string
 	return ""
 }
 
-func (n *Node) answerAll(now limiter.Instant, view *route, items []flight, answer *Answer) {
+func (fw *forwarder) answerAll(now limiter.Instant, view *route, items []flight, answer *Answer) {
 	decisions := make([]limiter.Decision, len(items))
-	if n.decideAll(now, items, decisions) {
+	if fw.holder.decideAll(now, items, decisions) {
 		for i := range decisions {
 			d := Decision{Decision: decisions[i]}
-			n.sign(now, &items[i], &d)
+			fw.holder.sign(now, &items[i], &d)
 			answer.Items[i].Decision, answer.Items[i].Degraded, answer.Items[i].Bound = d.Decision, d.Degraded, d.Bound
 		}
 		return
 	}
 	for i := range items {
-		n.disown(now, view, items[0].hash, &answer.Items[i])
+		fw.disown(now, view, items[0].hash, &answer.Items[i])
 	}
 }

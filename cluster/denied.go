@@ -5,12 +5,27 @@ import (
 
 	"penstock/cluster/dedup"
 	"penstock/cluster/denial"
+	"penstock/cluster/lease"
 	"penstock/limiter"
 )
 
 // Which denials a node follows that does not decide for a key. Package denial tells the whole
 // story, and keeps them; here stands what depends on the View: the owner that has denied must still
 // be the owner, and be there.
+
+// local lets a node decide on keys that other nodes hold, from what those have lent or denied.
+type local struct {
+	*self
+	right     *right
+	catalog   *catalog
+	parts     *partitions
+	holder    *holder
+	forwarder *forwarder
+	confirms  *confirmer
+
+	leases  lease.Leases
+	denials denial.Cache
+}
 
 // givesBack reports whether an item may make its key freer than it was.
 func (it *flight) givesBack() bool { return givesBack(it.Op, it.Cost) }
@@ -25,70 +40,70 @@ func (it *flight) place() denial.Key { return denial.Key{Limit: it.Limit, Key: i
 
 // decideAway decides an item whose key this node does not hold, from what the owner has lent or
 // denied.
-func (n *Node) decideAway(now limiter.Instant, it *flight, out *Decision) bool {
+func (lc *local) decideAway(now limiter.Instant, it *flight, out *Decision) bool {
 	switch {
 	case it.delivered: // the asker goes on to the holder
 		return false
 	case it.givesBack(): // a take after it in the same request must be asked for after it
-		n.denials.Forget(now, it.hash)
-	case n.denials.Len() > 0 && it.takes() && n.decideDenied(now, it, out):
+		lc.denials.Forget(now, it.hash)
+	case lc.denials.Len() > 0 && it.takes() && lc.decideDenied(now, it, out):
 		return true
 	}
-	return it.Limit.Consistency == limiter.Leased && n.decideLeased(now, it, out)
+	return it.Limit.Consistency == limiter.Leased && lc.decideLeased(now, it, out)
 }
 
 // decideDenied denies what the owner has just denied, as long as the owner is there and owns the
 // key.
-func (n *Node) decideDenied(now limiter.Instant, it *flight, out *Decision) bool {
-	v := n.denials.Find(now, it.place(), it.Cost, it.ID != ID{}, dedup.Lasts)
+func (lc *local) decideDenied(now limiter.Instant, it *flight, out *Decision) bool {
+	v := lc.denials.Find(now, it.place(), it.Cost, it.ID != ID{}, dedup.Lasts)
 	if v.Known {
 		it.Tell = v.Tell
 	}
 	if !v.Denied {
 		return false
 	}
-	view := n.view.Load()
-	if view == nil || n.minority.Load() || n.ownerBoot(now, view, it.hash) != v.By {
+	view := lc.view.Load()
+	if view == nil || lc.right.minority.Load() || view.ownerBoot(it.hash) != v.By {
 		return false
 	}
-	n.stats.Cached.Add(1)
+	lc.stats.Cached.Add(1)
 	*out = Decision{Decision: v.Answer, Source: SourceDenied, Owner: view.Members[view.Owner(it.hash)].ID}
 	return true
 }
 
 // ownerBoot is the boot of the owner of the key with this hash, or 0 if no owner is there.
-func (n *Node) ownerBoot(now limiter.Instant, view *route, hash uint64) uint64 {
-	o := view.Owner(hash)
-	if o < 0 || o == view.Self || view.peers[o].gone() {
+func (r *route) ownerBoot(hash uint64) uint64 {
+	o := r.Owner(hash)
+	if o < 0 || o == r.Self || r.peers[o].gone() {
 		return 0
 	}
-	return view.Members[o].Boot
+	return r.Members[o].Boot
 }
 
 // heard notes what a node has answered to an item of a request whose items do not stand or fall
 // together.
-func (n *Node) heard(sent, now limiter.Instant, view *route, it *flight, c *Call, a *AnswerItem) {
+func (lc *local) heard(sent, now limiter.Instant, view *route, it *flight, c *Call, a *AnswerItem) {
 	switch d := &a.Decision; {
 	case it.givesBack():
-		n.denials.Forget(now, it.hash)
+		lc.denials.Forget(now, it.hash)
 	case d.Allowed || c.Ask.Atomic || !it.takes() || !it.Limit.KeepsDenials():
-	case d.Hold != limiter.HoldNone || a.Degraded || a.Owner != "" || n.ownerBoot(now, view, it.hash) != c.To.Boot:
+	case d.Hold != limiter.HoldNone || a.Degraded || a.Owner != "" || view.ownerBoot(it.hash) != c.To.Boot:
 	default:
-		n.denials.Note(now, it.place(), &denial.Answer{By: c.To.Boot, Sent: sent, Cost: it.Cost, Denied: *d, Told: a.Told})
+		lc.denials.Note(now, it.place(), &denial.Answer{By: c.To.Boot, Sent: sent, Cost: it.Cost, Denied: *d, Told: a.Told})
 	}
 	if it.Limit.Consistency == limiter.Leased {
-		n.heardLease(sent, it, &a.Decision)
+		lc.heardLease(sent, it, &a.Decision)
 	}
 }
 
 // promise notes that boot is to be told when a denial of the item ends, if this node can do so: it
 // owns the key by its own View, which knows that boot.
-func (n *Node) promise(now limiter.Instant, boot uint64, it *flight) bool {
+func (nt *notices) promise(now limiter.Instant, boot uint64, it *flight) bool {
 	if boot == 0 || !it.takes() || !it.Limit.KeepsDenials() {
 		return false
 	}
-	return n.watches.Promise(now, boot, it.hash, func() bool {
-		view := n.view.Load() // a change of the View that comes later finds the promise
+	return nt.watches.Promise(now, boot, it.hash, func() bool {
+		view := nt.view.Load() // a change of the View that comes later finds the promise
 		return view != nil && view.Owns(it.hash) && view.hasBoot(boot)
 	})
 }
@@ -123,13 +138,12 @@ func ownGivenBack(items []flight, out []Decision) (hashes []uint64) {
 	return hashes
 }
 
-// MustNotify reports whether some node has to be told of what a has given back before answer is sent:
-// Confirm does that, and waits.
-func (n *Node) MustNotify(a *Ask, answer *Answer) bool {
-	if n.watches.Len() == 0 {
+// MustNotify is Node.MustNotify.
+func (nt *notices) MustNotify(a *Ask, answer *Answer) bool {
+	if nt.watches.Len() == 0 {
 		return false
 	}
-	return slices.ContainsFunc(givenBack(a, answer), func(hash uint64) bool { return n.watches.Watched(hash, a.From) })
+	return slices.ContainsFunc(givenBack(a, answer), func(hash uint64) bool { return nt.watches.Watched(hash, a.From) })
 }
 
 // GivesBack reports whether Deliver of a may wait to tell others of it (Node.MustNotify).

@@ -105,7 +105,7 @@ func TestDenialsCostFewMessages(t *testing.T) {
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.calls = 0
 	w.take("n1", "five", key)
-	if n := w.nodes["n2"].watches.Len(); n != 0 {
+	if n := w.nodes["n2"].notices.watches.Len(); n != 0 {
 		t.Errorf("the owner remembers %d who were denied once", n)
 	}
 	if by := w.hammer(99, "n1", "five", key); w.calls != 2 || by[SourceDenied] != 98 {
@@ -119,11 +119,11 @@ func TestDenialsCostFewMessages(t *testing.T) {
 		t.Errorf("%d calls in 10 s; by source %v", w.calls, by)
 	}
 	w.pass(3 * denial.WatchLasts)
-	if n, m := w.nodes["n1"].denials.Len(), w.nodes["n2"].watches.Len(); m != 0 {
+	if n, m := w.nodes["n1"].local.denials.Len(), w.nodes["n2"].notices.watches.Len(); m != 0 {
 		t.Errorf("%d denials are remembered, and %d promises, of a key that nobody asks for", n, m)
 	}
 	w.pass(five.Per)
-	if n := w.nodes["n1"].denials.Len(); n != 0 {
+	if n := w.nodes["n1"].local.denials.Len(); n != 0 {
 		t.Errorf("%d denials are remembered that are over", n)
 	}
 }
@@ -480,7 +480,7 @@ func TestWhatIsNotRemembered(t *testing.T) {
 	n := w.nodes["n1"]
 	five := n.Limits()["five"]
 	it := (&AskItem{Key: key, Cost: 1}).arrive(five)
-	if n.decideAway(w.now, &it, new(Decision)) {
+	if n.local.decideAway(w.now, &it, new(Decision)) {
 		t.Error("who was asked as the owner answers for it from memory")
 	}
 	out := make([]Decision, 2)
@@ -601,12 +601,12 @@ func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 		for owner == "" {
 			w.pass(time.Millisecond)
 			for _, id := range []string{"n1", "n3"} {
-				if w.nodes[id].Holds(limiter.Hash(key)) {
+				if w.nodes[id].holder.Holds(limiter.Hash(key)) {
 					owner = id
 				}
 			}
 		}
-		if n := w.nodes["n2"].watches.Len(); !lost && n != 0 {
+		if n := w.nodes["n2"].notices.watches.Len(); !lost && n != 0 {
 			t.Errorf("%d are to be told of what has gone", n)
 		}
 		w.check(owner, Item{Limit: "five", Key: key, Op: OpReset})
@@ -683,7 +683,7 @@ func TestDenialOfTheDead(t *testing.T) {
 	key = w.key("n2", 0)
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.denying("five", key)
-	w.nodes["n1"].minority.Store(true)
+	w.nodes["n1"].right.minority.Store(true)
 	if d := w.take("n1", "five", key); d.Source != SourceFallback {
 		t.Errorf("cut off: %+v", d)
 	}
@@ -696,17 +696,17 @@ func TestDenialsAreBounded(t *testing.T) {
 	n1, n2 := w.nodes["n1"], w.nodes["n2"]
 	for i := range 2 * denial.WatchesMost {
 		it := (&AskItem{Key: fmt.Sprint(i), Cost: 1}).arrive(l)
-		n1.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
-		n2.promise(w.now, 1, &it)
+		n1.local.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
+		n2.notices.promise(w.now, 1, &it)
 	}
-	if n := n1.denials.Len(); n != denial.CacheMost {
+	if n := n1.local.denials.Len(); n != denial.CacheMost {
 		t.Errorf("%d denials are remembered, want %d", n, denial.CacheMost)
 	}
-	if n := n2.watches.Len(); n > denial.WatchesMost || n < denial.WatchesMost/3 { // half of the keys are n1's
+	if n := n2.notices.watches.Len(); n > denial.WatchesMost || n < denial.WatchesMost/3 { // half of the keys are n1's
 		t.Errorf("%d promises, at most %d are given", n, denial.WatchesMost)
 	}
 	w.pass(2 * time.Minute)
-	if n, m := n1.denials.Len(), n2.watches.Len(); n != 0 || m != 0 {
+	if n, m := n1.local.denials.Len(), n2.notices.watches.Len(); n != 0 || m != 0 {
 		t.Errorf("%d denials and %d promises are left when all are over", n, m)
 	}
 }
@@ -720,18 +720,18 @@ func TestDenialsOfOneHash(t *testing.T) {
 	n := w.nodes["n1"]
 	it := flight{AskItem: AskItem{Limit: n.Limits()["five"], Key: "another", Cost: 1}, hash: limiter.Hash(key)}
 	var d Decision
-	if n.decideDenied(w.now, &it, &d) {
+	if n.local.decideDenied(w.now, &it, &d) {
 		t.Errorf("another key: %+v", d)
 	}
-	n.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
-	if w.pass(time.Millisecond); !n.decideDenied(w.now, &it, &d) || n.denials.Len() != 2 {
-		t.Errorf("%d denials, %+v", n.denials.Len(), d)
+	n.local.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
+	if w.pass(time.Millisecond); !n.local.decideDenied(w.now, &it, &d) || n.local.denials.Len() != 2 {
+		t.Errorf("%d denials, %+v", n.local.denials.Len(), d)
 	}
 	if d := w.take("n1", "five", key); d.Source != SourceDenied {
 		t.Errorf("%+v", d)
 	}
-	n.denials.Forget(w.now, it.hash)
-	if n.denials.Len() != 0 || n.decideDenied(w.now, &it, &d) {
-		t.Errorf("%d denials are left", n.denials.Len())
+	n.local.denials.Forget(w.now, it.hash)
+	if n.local.denials.Len() != 0 || n.local.decideDenied(w.now, &it, &d) {
+		t.Errorf("%d denials are left", n.local.denials.Len())
 	}
 }

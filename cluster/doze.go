@@ -1,6 +1,11 @@
 package cluster
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+
+	"penstock/limiter"
+)
 
 // A node of which nobody asks anything does less, for each time that it wakes costs its machine
 // some tens of microseconds. While it is calm it asks for signs of life half as often. Who agrees with nobody,
@@ -12,55 +17,71 @@ const (
 	dozeEvery      = time.Second
 )
 
+// pulse is when a node ticks. Guarded by partitions.mu.
+type pulse struct {
+	*self
+	parts  *partitions
+	holder *holder
+	beat   func() // a tick
+
+	sweepEvery time.Duration
+	dozing     atomic.Bool
+	ticks      uint64
+	changes    uint64          // Stats.Changes at the last tick
+	calm       int             // ticks in a row in which nothing has changed
+	swept      limiter.Instant // when the table was last looked at
+	stopTick   func()
+}
+
 // lookBusyLocked counts the ticks in which nothing has happened.
-func (n *Node) lookBusyLocked() {
-	changes := n.stats.Changes()
-	if n.calm++; changes != n.changes {
-		n.calm, n.changes = 0, changes
+func (pl *pulse) lookBusyLocked() {
+	changes := pl.stats.Changes()
+	if pl.calm++; changes != pl.changes {
+		pl.calm, pl.changes = 0, changes
 	}
 }
 
-func (n *Node) calmLocked() bool { return n.calm >= calmTicks }
+func (pl *pulse) calmLocked() bool { return pl.calm >= calmTicks }
 
 // mayDozeLocked reports whether nothing waits for the next tick.
 func (n *Node) mayDozeLocked(r *route) bool {
-	if r == nil || !n.calmLocked() || n.agreed.on || n.book.Len() > 0 || n.leases.Len() > 0 {
+	if r == nil || !n.pulse.calmLocked() || n.right.on || n.holder.book.Len() > 0 || n.local.leases.Len() > 0 {
 		return false
 	}
-	return n.debts.Len() == 0
+	return n.debts.ledger.Len() == 0
 }
 
 // nextTickLocked sets the timer of the next tick.
-func (n *Node) nextTickLocked(r *route) {
-	if n.stopped {
+func (pl *pulse) nextTickLocked(mayDoze bool) {
+	if pl.stopped.Load() {
 		return
 	}
 	every := tickEvery
-	if n.mayDozeLocked(r) {
+	if mayDoze {
 		every = dozeEvery
-		n.dozing.Store(true)
+		pl.dozing.Store(true)
 	}
-	n.tickInLocked(every)
+	pl.tickInLocked(every)
 }
 
 // tickInLocked has the next tick come after d, instead of the one that was to come next.
-func (n *Node) tickInLocked(d time.Duration) {
-	if n.stopTick != nil {
-		n.stopTick()
+func (pl *pulse) tickInLocked(d time.Duration) {
+	if pl.stopTick != nil {
+		pl.stopTick()
 	}
-	n.stopTick = n.clock.AfterFunc(d, n.tick)
+	pl.stopTick = pl.clock.AfterFunc(d, pl.beat)
 }
 
 // rouse ends a doze: somebody has come.
-func (n *Node) rouse() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.rouseLocked()
+func (pl *pulse) rouse() {
+	pl.parts.mu.Lock()
+	defer pl.parts.mu.Unlock()
+	pl.rouseLocked()
 }
 
-func (n *Node) rouseLocked() {
-	if n.dozing.Swap(false) && !n.stopped {
-		n.calm = 0
-		n.tickInLocked(tickEvery)
+func (pl *pulse) rouseLocked() {
+	if pl.dozing.Swap(false) && !pl.stopped.Load() {
+		pl.calm = 0
+		pl.tickInLocked(tickEvery)
 	}
 }

@@ -50,10 +50,10 @@ func TestRouseLeavesOneChainOfTicks(t *testing.T) {
 	n := w.nodes["n1"]
 	for range 5 {
 		w.pass(3 * time.Second)
-		if !n.dozing.Load() {
+		if !n.pulse.dozing.Load() {
 			t.Fatal("it does not doze")
 		}
-		n.rouse()
+		n.pulse.rouse()
 		n.tick() // which has waited for the lock
 	}
 	if got := w.timers(900 * time.Millisecond); got != 9 {

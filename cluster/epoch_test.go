@@ -13,7 +13,7 @@ import (
 func TestReachedAgainIsSaid(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
-	victim := w.nodes["n1"].agreed.roll.Load().boot
+	victim := w.nodes["n1"].right.roll.Load().boot
 	cut, reported := true, false
 	w.meet = func(c *Call, deliver func() *Answer) {
 		from := w.caller
@@ -37,11 +37,11 @@ func TestReachedAgainIsSaid(t *testing.T) {
 	w.start("n4", 4)
 	w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
 	for range 100 {
-		if w.pass(10 * time.Millisecond); len(w.nodes["n2"].Agreed().Members) == 4 {
+		if w.pass(10 * time.Millisecond); len(w.nodes["n2"].right.Agreed().Members) == 4 {
 			break
 		}
 	}
-	if len(w.nodes["n2"].Agreed().Members) != 4 {
+	if len(w.nodes["n2"].right.Agreed().Members) != 4 {
 		t.Fatal("n4 has not been admitted")
 	}
 	cut = false

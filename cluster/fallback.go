@@ -10,6 +10,13 @@ import (
 // looked once more.
 const fallbackRetry = time.Second
 
+// shares decide where nobody answers who holds the key.
+type shares struct {
+	*self
+	right  *right
+	holder *holder
+}
+
 // fallback answers an item that nobody who holds it has decided: by its limit's on_error, or, if
 // this node is cut off from most of the others, by its on_partition. This is the only place that
 // knows what happens when nobody answers.
@@ -24,15 +31,15 @@ const fallbackRetry = time.Second
 // A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as
 // not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it
 // is a promise, of which who holds the key is told later (debts.go).
-func (n *Node) fallback(now limiter.Instant, view *route, it *flight) Decision {
+func (sh *shares) fallback(now limiter.Instant, view *route, it *flight) Decision {
 	d := Decision{Source: SourceFallback, Degraded: true}
 	if o := view.Owner(it.hash); o >= 0 {
 		d.Owner = view.Members[o].ID
 	}
 	d.Decision = limiter.Decision{Limit: it.Limit.Capacity(), RetryAfter: limiter.Never}
-	n.stats.Fallback.Add(1)
-	nodes := max(1, view.Active(), n.agreed.size())
-	cutOff := n.minority.Load()
+	sh.stats.Fallback.Add(1)
+	nodes := max(1, view.Active(), sh.right.size())
+	cutOff := sh.right.minority.Load()
 	switch {
 	case it.Op == OpReset, it.Op.holds() && it.Op != OpReserve,
 		cutOff && it.Limit.OnPartition == limiter.PartitionDeny,
@@ -41,9 +48,9 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *flight) Decision {
 	case !cutOff && it.Limit.OnError == limiter.ErrorAllow:
 		d.Allowed, d.Bound = true, Unbounded
 	case cutOff && it.Limit.OnPartition == limiter.PartitionOpen:
-		d.Decision, d.Bound = n.decideShare(now, it, 1), int64(nodes)*it.Limit.Capacity()
+		d.Decision, d.Bound = sh.decideShare(now, it, 1), int64(nodes)*it.Limit.Capacity()
 	default:
-		d.Decision = n.decideShare(now, it, nodes)
+		d.Decision = sh.decideShare(now, it, nodes)
 		d.Bound = max(it.Limit.Capacity(), int64(nodes)*it.Limit.Share(nodes).Capacity())
 	}
 	return d
@@ -54,16 +61,16 @@ func (n *Node) fallback(now limiter.Instant, view *route, it *flight) Decision {
 const shareOrigin = 1 << 59
 
 // decideShare decides from this node's share of the limit, one of so many.
-func (n *Node) decideShare(now limiter.Instant, it *flight, of int) (d limiter.Decision) {
+func (sh *shares) decideShare(now limiter.Instant, it *flight, of int) (d limiter.Decision) {
 	share := *it
 	share.Limit = it.Limit.Share(of)
 	if it.Op == OpReserve {
 		share.Op, share.Hold = OpTake, nil
 		share.ID.Origin ^= shareOrigin
 	}
-	n.decide(now, &share, &d)
+	sh.holder.decide(now, &share, &d)
 	if it.again = share.again; !it.again && share.ID != (ID{}) {
-		n.recent.Share(now, share.ID)
+		sh.holder.recent.Share(now, share.ID)
 	}
 	return d
 }

@@ -59,51 +59,64 @@ const (
 	nobody    = -2
 )
 
+// forwarder has each item decided where its key is held: here, or at another node.
+type forwarder struct {
+	*self
+	right    *right
+	parts    *partitions
+	awaits   *awaits
+	contacts *contacts
+	holder   *holder
+	local    *local
+	debts    *debtor
+	shares   *shares
+}
+
 // forward has the items away decided by whoever holds them: one call per node, all at once, and
 // again for those that were not executed or may be repeated under their ID. Items that are left
 // after that fall back. (It is the longest function here because it is the story of a forwarded check; the
 // facts it uses are the small functions below.)
-func (n *Node) forward(now limiter.Instant, view *route, r *batch, away []int, out []Decision) {
+func (fw *forwarder) forward(now limiter.Instant, view *route, r *batch, away []int, out []Decision) {
 	began, seen := now, view
 	var few [4]int
 	targets := slices.Grow(few[:0], len(r.items))[:len(r.items)] // item → index in view.Members, or nobody
 	for _, i := range away {
 		it := &r.items[i]
-		targets[i], it.namer, it.circled = n.aim(now, view, r, it, 1), 0, 0
+		targets[i], it.namer, it.circled = fw.aim(now, view, r, it, 1), 0, 0
 		if it.Op != OpPeek && it.ID == (ID{}) {
-			it.ID = n.nextID()
+			it.ID = fw.nextID()
 		}
 	}
-	for hop := 1; hop <= maxHop && !hopeless(away, targets) && !n.minority.Load(); hop++ {
+	for hop := 1; hop <= maxHop && !hopeless(away, targets) && !fw.right.minority.Load(); hop++ {
 		if hop > 1 {
 			if hop > 2 {
-				n.net.Wait(min(now.Add(pauseBefore(hop)), r.deadline))
+				fw.net.Wait(min(now.Add(pauseBefore(hop)), r.deadline))
 			}
-			if now = n.clock.Now(); tooLate(began, now, r.deadline, hop) {
+			if now = fw.clock.Now(); tooLate(began, now, r.deadline, hop) {
 				break
 			}
-			if fresh := n.view.Load(); fresh != seen {
-				seen, view = fresh, n.aimAgain(now, view, fresh, r, away, targets)
+			if fresh := fw.view.Load(); fresh != seen {
+				seen, view = fresh, fw.aimAgain(now, view, fresh, r, away, targets)
 			}
-			if away = n.decideNow(now, view, r, away, targets, out, hop); hopeless(away, targets) {
+			if away = fw.decideNow(now, view, r, away, targets, out, hop); hopeless(away, targets) {
 				break
 			}
-			n.stats.Retried.Add(uint64(len(away)))
+			fw.stats.Retried.Add(uint64(len(away)))
 		}
 		sentAt := now
-		calls, sent, held, lone := n.address(now, view, r, away, targets, uint8(hop))
+		calls, sent, held, lone := fw.address(now, view, r, away, targets, uint8(hop))
 		if len(calls) > 0 {
-			n.stats.Forwarded.Add(uint64(len(away) - len(held)))
-			n.net.Call(calls)
-			sentAt, now = now, n.clock.Now()
+			fw.stats.Forwarded.Add(uint64(len(away) - len(held)))
+			fw.net.Call(calls)
+			sentAt, now = now, fw.clock.Now()
 		}
 		away = held
 		met := view
 		for c := range calls {
 			if calls[c].Err == nil {
-				met = n.meet(now, met, calls[c].Answer.Owners)
+				met = fw.meet(now, met, calls[c].Answer.Owners)
 			}
-			away = append(away, n.receive(sentAt, now, met, r, &calls[c], sent[c], targets, out)...)
+			away = append(away, fw.receive(sentAt, now, met, r, &calls[c], sent[c], targets, out)...)
 		}
 		if lone != nil {
 			*lone = loneCall{}
@@ -112,7 +125,7 @@ func (n *Node) forward(now limiter.Instant, view *route, r *batch, away []int, o
 		view = met
 	}
 	if r.atomic && len(r.items) > 1 { // all here, or none
-		if len(away) > 0 && !hopeless(away, targets) && n.decideAllHere(now, r.items, out) {
+		if len(away) > 0 && !hopeless(away, targets) && fw.holder.decideAllHere(now, r.items, out) {
 			return
 		}
 		for _, i := range away {
@@ -121,9 +134,9 @@ func (n *Node) forward(now limiter.Instant, view *route, r *batch, away []int, o
 	}
 	for _, i := range away {
 		switch {
-		case targets[i] != nobody && n.decideHere(now, &r.items[i], &out[i]):
+		case targets[i] != nobody && fw.decideHere(now, &r.items[i], &out[i]):
 		case !r.owed:
-			out[i] = n.fallback(now, view, &r.items[i])
+			out[i] = fw.shares.fallback(now, view, &r.items[i])
 		}
 	}
 }
@@ -133,37 +146,37 @@ func (n *Node) forward(now limiter.Instant, view *route, r *batch, away []int, o
 // that lasts too long to wait for. Items of an atomic request go where the first one goes. Where
 // several nodes say in turn that another one decides, because their Views differ, every other send
 // goes to who has said so itself.
-func (n *Node) aim(now limiter.Instant, view *route, r *batch, it *flight, hop int) int {
+func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight, hop int) int {
 	if r.atomic {
 		it = &r.items[0]
 	}
 	t := view.Owner(it.hash)
 	if t == view.Self || hop > 2 && hop%2 == 1 {
-		if said := view.Find(n.whereabouts(now, view, it.hash)); t == view.Self || said >= 0 && !view.peers[said].gone() {
+		if said := view.Find(fw.parts.whereabouts(view, it.hash)); t == view.Self || said >= 0 && !view.peers[said].gone() {
 			t = said
 		}
 	}
 	switch {
 	case t < 0 || t == view.Self:
-		if n.lacking.Load() { // that may take longer than anybody waits
+		if fw.awaits.lacking.Load() { // that may take longer than anybody waits
 			return nobody
 		}
 		if hop >= asksAnybody {
-			return n.elsewhereThan(now, view, view.Self, hop)
+			return view.elsewhereThan(view.Self, hop)
 		}
 		return nobodyYet
 	case view.peers[t].gone():
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self { // unless others hear the owner
-			if t = view.Find(n.whereabouts(now, view, it.hash)); t >= 0 && view.peers[t].gone() {
+			if t = view.Find(fw.parts.whereabouts(view, it.hash)); t >= 0 && view.peers[t].gone() {
 				return nobodyYet
 			}
 		} else if t >= 0 && view.peers[t].gone() { // both have left, and this View has not heard so: others may have
-			t = n.elsewhereThan(now, view, t, hop)
+			t = view.elsewhereThan(t, hop)
 		}
 	case view.peers[t].open(now):
 		silent := t
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
-			t = n.elsewhereThan(now, view, silent, hop) // another member may reach it
+			t = view.elsewhereThan(silent, hop) // another member may reach it
 		}
 	}
 	if t < 0 || t == view.Self {
@@ -175,8 +188,8 @@ func (n *Node) aim(now limiter.Instant, view *route, r *batch, it *flight, hop i
 // aimAgain is fresh, the View that has taken the place of old, with the strangers that were met;
 // targets of items are those of old. Who was named stays the target if it was the owner in fresh
 // that has named it: else that one would be asked again.
-func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *batch, away, targets []int) *route {
-	fresh = n.meet(now, fresh, old.strangers)
+func (fw *forwarder) aimAgain(now limiter.Instant, old, fresh *route, r *batch, away, targets []int) *route {
+	fresh = fw.meet(now, fresh, old.strangers)
 	for _, i := range away {
 		it, t := &r.items[i], targets[i]
 		hash := it.hash
@@ -188,7 +201,7 @@ func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *batch, away, 
 			continue
 		}
 		named := old.member(t)
-		if k := fresh.findAny(now, n, named.ID); k >= 0 && fresh.member(k).Boot == named.Boot && !fresh.peers[k].gone() && !fresh.peers[k].open(now) {
+		if k := fresh.findAny(named.ID); k >= 0 && fresh.member(k).Boot == named.Boot && !fresh.peers[k].gone() && !fresh.peers[k].open(now) {
 			targets[i] = k
 		}
 	}
@@ -197,10 +210,10 @@ func (n *Node) aimAgain(now limiter.Instant, old, fresh *route, r *batch, away, 
 
 // meet is view with those owners whom it does not know, because news of them is late. They are not
 // owners by this view, and not there for anybody but this request.
-func (n *Node) meet(now limiter.Instant, view *route, owners []Member) *route {
+func (fw *forwarder) meet(now limiter.Instant, view *route, owners []Member) *route {
 	for _, m := range owners {
 		known := func(o Member) bool { return o.ID == m.ID && o.Boot == m.Boot }
-		if m.ID == n.id || slices.ContainsFunc(view.Members, known) || slices.ContainsFunc(view.strangers, known) {
+		if m.ID == fw.id || slices.ContainsFunc(view.Members, known) || slices.ContainsFunc(view.strangers, known) {
 			continue
 		}
 		v := *view
@@ -221,7 +234,7 @@ func (r *route) member(target int) *Member {
 
 // findAny is the target that id names: the one that was met last if the View does not know it, or
 // by a boot that is gone.
-func (r *route) findAny(now limiter.Instant, n *Node, id string) int {
+func (r *route) findAny(id string) int {
 	t := r.Find(id)
 	if t >= 0 && !r.peers[t].gone() {
 		return t
@@ -236,19 +249,19 @@ func (r *route) findAny(now limiter.Instant, n *Node, id string) int {
 
 // decideNow decides what has become this node's to decide meanwhile, aims the rest again if it has
 // no target, and returns it.
-func (n *Node) decideNow(now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int) (left []int) {
+func (fw *forwarder) decideNow(now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int) (left []int) {
 	if r.atomic && len(r.items) > 1 {
-		if n.decideAllHere(now, r.items, out) {
+		if fw.holder.decideAllHere(now, r.items, out) {
 			return nil
 		}
 	}
 	for _, i := range away {
 		it := &r.items[i]
-		if !r.atomic && targets[i] != nobody && n.decideHere(now, it, &out[i]) {
+		if !r.atomic && targets[i] != nobody && fw.decideHere(now, it, &out[i]) {
 			continue
 		}
 		if targets[i] == nobodyYet || targets[i] == view.Self {
-			targets[i] = n.aim(now, view, r, it, hop)
+			targets[i] = fw.aim(now, view, r, it, hop)
 		}
 		left = append(left, i)
 	}
@@ -256,10 +269,10 @@ func (n *Node) decideNow(now limiter.Instant, view *route, r *batch, away, targe
 }
 
 // another is the next member after t that is there, or nobodyYet.
-func (n *Node) another(now limiter.Instant, view *route, t int) int {
-	for range view.peers {
-		t = (t + 1) % len(view.peers)
-		if t != view.Self && view.member(t).Role == RoleMember && !view.peers[t].gone() {
+func (r *route) another(t int) int {
+	for range r.peers {
+		t = (t + 1) % len(r.peers)
+		if t != r.Self && r.member(t).Role == RoleMember && !r.peers[t].gone() {
 			return t
 		}
 	}
@@ -267,20 +280,20 @@ func (n *Node) another(now limiter.Instant, view *route, t int) int {
 }
 
 // elsewhereThan is another member than t, a different one from send to send.
-func (n *Node) elsewhereThan(now limiter.Instant, view *route, t, hop int) int {
+func (r *route) elsewhereThan(t, hop int) int {
 	for range hop {
-		t = n.another(now, view, t)
+		t = r.another(t)
 	}
 	return t
 }
 
 // third is a member besides the two who name each other, the turn-th; one of them if nobody else is
 // there.
-func (n *Node) third(now limiter.Instant, view *route, one, two, turn int) int {
-	t := view.Self
+func (r *route) third(one, two, turn int) int {
+	t := r.Self
 	for range turn {
 		for range 3 {
-			if t = n.another(now, view, t); t != one && t != two {
+			if t = r.another(t); t != one && t != two {
 				break
 			}
 		}
@@ -291,14 +304,14 @@ func (n *Node) third(now limiter.Instant, view *route, one, two, turn int) int {
 // elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody
 // who is there: every other time another member. It may know who decides although neither this
 // node's View nor that of the one asked names it.
-func (n *Node) elsewhere(now limiter.Instant, view *route, r *batch, it *flight, asked, hop int) int {
-	t := n.aim(now, view, r, it, hop+1)
+func (fw *forwarder) elsewhere(now limiter.Instant, view *route, r *batch, it *flight, asked, hop int) int {
+	t := fw.aim(now, view, r, it, hop+1)
 	if t != asked {
 		return t
 	}
 	for range max(1, hop/2) {
-		if t = n.another(now, view, t); t == asked {
-			t = n.another(now, view, t)
+		if t = view.another(t); t == asked {
+			t = view.another(t)
 		}
 	}
 	return t
@@ -320,8 +333,8 @@ func tooLate(began, now, deadline limiter.Instant, hop int) bool {
 // address groups items into one call per target; sent are the items of each. Items without a
 // target, or whose target's breaker is open, are held back. A call of one item lies in lone, to be
 // given back.
-func (n *Node) address(now limiter.Instant, view *route, r *batch, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int, lone *loneCall) {
-	deadline := callDeadline(now, r.deadline, n.callTimeout)
+func (fw *forwarder) address(now limiter.Instant, view *route, r *batch, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int, lone *loneCall) {
+	deadline := callDeadline(now, r.deadline, fw.callTimeout)
 	if now >= deadline {
 		return nil, nil, away, nil
 	}
@@ -386,7 +399,7 @@ func (n *Node) address(now limiter.Instant, view *route, r *batch, away, targets
 			ask.Relay = ask.Relay || view.peers[o].gone() || view.peers[o].open(now)
 		}
 		if it.Tell || it.givesBack() {
-			ask.From = n.boot
+			ask.From = fw.boot
 		}
 		ask.Items = append(ask.Items, AskItem{Limit: it.Limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.Tell})
 		sent[c] = append(sent[c], i)
@@ -449,24 +462,24 @@ func callDeadline(now, request limiter.Instant, timeout time.Duration) limiter.I
 // A call that got lost on its way is repeated: its takes carry IDs, so an owner that did act on
 // them answers the same again. If another holds the key by then, and has not been told of the take,
 // it is charged there as well: who decides must have counted it.
-func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *batch, c *Call, items, targets []int, out []Decision) (again []int) {
+func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch, c *Call, items, targets []int, out []Decision) (again []int) {
 	if c.Err == nil && len(c.Answer.Items) != len(items) {
 		c.Err = fmt.Errorf("cluster: %s answered %d of %d items", c.To.ID, len(c.Answer.Items), len(items))
 	}
 	peer := view.peers[targets[items[0]]]
-	n.note(sentAt, now, peer, c)
+	fw.contacts.note(sentAt, now, peer, c)
 	if c.Err != nil {
-		n.unanswered(now, view, peer, r, c, items, targets)
+		fw.unanswered(now, view, peer, r, c, items, targets)
 		return items
 	}
 	for k, i := range items {
 		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
 			out[i] = Decision{Decision: a.Decision, Owner: cmp.Or(a.Owner, c.To.ID), Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
-			n.heard(sentAt, now, view, &r.items[i], c, a)
+			fw.local.heard(sentAt, now, view, &r.items[i], c, a)
 		case StatusNotOwner:
-			n.stats.NotOwner.Add(1)
-			targets[i] = n.askNext(sentAt, now, view, r, c, i, targets[i], a.Owner)
+			fw.stats.NotOwner.Add(1)
+			targets[i] = fw.askNext(sentAt, now, view, r, c, i, targets[i], a.Owner)
 			again = append(again, i)
 		default:
 			if k := view.Find(a.Owner); a.Status == StatusLost && k >= 0 {
@@ -481,11 +494,11 @@ func (n *Node) receive(sentAt, now limiter.Instant, view *route, r *batch, c *Ca
 
 // unanswered notes what a call without an answer may have charged, and that its items need another
 // target if the peer is gone.
-func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *batch, c *Call, items, targets []int) {
+func (fw *forwarder) unanswered(now limiter.Instant, view *route, peer *peer, r *batch, c *Call, items, targets []int) {
 	if errors.Is(c.Err, ErrUnsent) {
-		n.stats.Unsent.Add(1)
+		fw.stats.Unsent.Add(1)
 	} else {
-		n.stats.Lost.Add(1)
+		fw.stats.Lost.Add(1)
 		for _, i := range items {
 			it := &r.items[i]
 			it.doubt = it.doubt.With(peer.boot)
@@ -503,11 +516,11 @@ func (n *Node) unanswered(now limiter.Instant, view *route, peer *peer, r *batch
 
 // askNext is whom to ask for item i, after asked has said that it does not hold the key, and that
 // owner might.
-func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string) (target int) {
+func (fw *forwarder) askNext(sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string) (target int) {
 	it, hop, took := &r.items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
-	target = max(view.findAny(now, n, owner), nobodyYet)
+	target = max(view.findAny(owner), nobodyYet)
 	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self && view.peers[o].gone() {
-		target = n.another(now, view, asked) // who is there may know better than who was asked
+		target = view.another(asked) // who is there may know better than who was asked
 	}
 	namer := it.namer
 	it.namer = view.peers[asked].boot
@@ -516,17 +529,17 @@ func (n *Node) askNext(sentAt, now limiter.Instant, view *route, r *batch, c *Ca
 		it.circled++
 	}
 	switch { // an heir may send back to who does not answer
-	case n.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // who was asked waits for others, too
+	case fw.awaits.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // who was asked waits for others, too
 		return nobody
 	case target == view.Self && hop < namesMe:
 	case target == view.Self, target < 0, view.peers[target].gone():
-		target, it.namer = n.elsewhere(now, view, r, it, asked, hop), 0
+		target, it.namer = fw.elsewhere(now, view, r, it, asked, hop), 0
 	case view.peers[target].open(now):
 		return nobody
 	case namer == 0: // who was asked is no party to it
 	case took >= farAway: // there is no time for others
 	case took < circling && hop >= inCircles && hop%2 == 0, took >= circling && circle && it.circled >= circles:
-		target, it.namer, it.circled = n.third(now, view, asked, target, hop/2), 0, 0 // they may name each other for as long as news take to come
+		target, it.namer, it.circled = view.third(asked, target, hop/2), 0, 0 // they may name each other for as long as news take to come
 	}
 	return target
 }

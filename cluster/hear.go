@@ -8,22 +8,35 @@ import (
 	"penstock/ring"
 )
 
+// intake takes in what other members say about partitions. Guarded by partitions.mu.
+type intake struct {
+	*self
+	right  *right
+	parts  *partitions
+	copier *copier
+	claims *claimer
+	holder *holder
+
+	inbox  map[uint64]*inbox
+	former map[uint64]formerPeer // by boot: those that were in a View and are no more
+}
+
 // hear answers what a peer says about partitions, or nil if it is for another boot, or says what no
 // member can say. A sender is known by id and boot: the configuration has it, a View has named it,
 // or did so once. Of others nothing is believed.
-func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
-	if m.To != n.boot {
+func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
+	if m.To != ik.boot {
 		return nil
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	sender, former := n.senderLocked(r, m)
+	ik.parts.mu.Lock()
+	defer ik.parts.mu.Unlock()
+	sender, former := ik.senderLocked(r, m)
 	switch {
-	case sender == nil && former == nil && !n.agreed.roll.Load().has(m.ID, m.From):
-		n.stats.Strangers.Add(1)
+	case sender == nil && former == nil && !ik.right.roll.Load().has(m.ID, m.From):
+		ik.stats.Strangers.Add(1)
 		return nil
-	case !m.plausible() || !n.heardLocked(m.Term):
-		n.stats.Implausible.Add(1)
+	case !m.plausible() || !ik.parts.heardLocked(m.Term):
+		ik.stats.Implausible.Add(1)
 		return nil
 	}
 	if sender != nil {
@@ -33,8 +46,8 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
-		a.Epoch = n.agreed.roll.Load().epoch()
-		a.Standings = n.standLocked(now, r, sender, m)
+		a.Epoch = ik.right.roll.Load().epoch()
+		a.Standings = ik.claims.standLocked(now, r, sender, m)
 		if sender != nil {
 			sender.claimed.note(m.Epoch)
 		}
@@ -44,52 +57,52 @@ func (n *Node) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 				delete(sender.out.refused, p)
 			}
 		}
-		if r != nil && n.parts != nil {
-			n.startPushesLocked()
+		if r != nil && ik.parts.list != nil {
+			ik.copier.startPushesLocked()
 		}
 	}
 	switch {
 	case m.Sequence != 0:
-		if sender == nil || n.stopped || n.parts == nil && len(m.Charges) == 0 { // who has stopped has written its file: what came now would be lost with it
+		if sender == nil || ik.stopped.Load() || ik.parts.list == nil && len(m.Charges) == 0 { // who has stopped has written its file: what came now would be lost with it
 			return nil
 		}
-		n.applyLocked(r, now, m, a)
-	case len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && n.parts != nil && !n.stopped:
-		n.mergeLocked(now, m, a)
+		ik.applyLocked(r, now, m, a)
+	case len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && ik.parts.list != nil && !ik.stopped.Load():
+		ik.mergeLocked(now, m, a)
 	}
-	a.Term, a.Up = n.term, time.Duration(now-n.began)
+	a.Term, a.Up = ik.parts.term, time.Duration(now-ik.began)
 	return a
 }
 
 // mergeLocked takes in copies that come beside those in order, but for partitions that are lent with
 // them and that this node does not hold.
-func (n *Node) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
-	a.Refused = n.unheldLocked(m.Lent)
+func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
+	a.Refused = ik.parts.unheldLocked(m.Lent)
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		if len(a.Refused) == 0 || !slices.Contains(a.Refused, uint16(ring.Partition(limiter.Hash(e.Key)))) {
-			n.importLocked(now, m, e, false)
+			ik.importLocked(now, m, e, false)
 		}
 	}
-	n.importHolds(now, m)
-	n.holdsPassed(m)
-	n.recent.Learn(now, m.Taken)
-	n.copyLentLocked(m.Lent)
-	n.stats.Copied.Add(uint64(len(m.Entries)))
+	ik.importHolds(now, m)
+	ik.holdsPassed(m)
+	ik.holder.recent.Learn(now, m.Taken)
+	ik.copier.copyLentLocked(m.Lent)
+	ik.stats.Copied.Add(uint64(len(m.Entries)))
 	a.Applied = true
 }
 
 // senderLocked is the peer that m comes from, as the View names it now, and as one that it named
 // before. Both are nil if this node knows nobody of that id and boot, or if the sender is an agent
 // and says what only members may say.
-func (n *Node) senderLocked(r *route, m *Move) (sender, former *peer) {
+func (ik *intake) senderLocked(r *route, m *Move) (sender, former *peer) {
 	if r != nil {
 		if i := r.Find(m.ID); i >= 0 && r.Members[i].Boot == m.From &&
 			(r.Members[i].Role == RoleMember || !m.ForMembers()) {
 			sender = r.peers[i]
 		}
 	}
-	if f, known := n.former[m.From]; known && f.id == m.ID {
+	if f, known := ik.former[m.From]; known && f.id == m.ID {
 		former = f.peer
 	}
 	return sender, former
@@ -136,11 +149,11 @@ type inbox struct {
 }
 
 // applyLocked takes the copies and the gift of m in, unless it has done so before.
-func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer) {
-	in := n.inbox[m.From]
+func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer) {
+	in := ik.inbox[m.From]
 	if in == nil {
 		in = new(inbox)
-		n.inbox[m.From] = in
+		ik.inbox[m.From] = in
 	}
 	a.Applied = true
 	switch {
@@ -151,9 +164,9 @@ func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer
 		return
 	}
 	in.sequence, in.refused = m.Sequence, nil
-	n.stats.Copied.Add(uint64(len(m.Entries) + len(m.Charges)))
-	n.chargedElsewhere(now, m.Charges)
-	if n.parts == nil {
+	ik.stats.Copied.Add(uint64(len(m.Entries) + len(m.Charges)))
+	ik.holder.chargedElsewhere(now, m.Charges)
+	if ik.parts.list == nil {
 		return
 	}
 	for _, p := range m.Begin {
@@ -161,97 +174,97 @@ func (n *Node) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer
 			in.begun = make(map[uint16]bool)
 		}
 		in.begun[p] = true
-		if int(p) < len(n.parts) && n.parts[p].giving && n.parts[p].to != nil &&
-			n.parts[p].to.boot == m.From {
-			n.copiedBackLocked(int(p), m.From)
+		if int(p) < len(ik.parts.list) && ik.parts.list[p].giving && ik.parts.list[p].to != nil &&
+			ik.parts.list[p].to.boot == m.From {
+			ik.copier.copiedBackLocked(int(p), m.From)
 		}
-		if int(p) < len(n.parts) && !n.holdings.held[p].Load() && !n.parts[p].giving {
-			pt := &n.parts[p]
+		if int(p) < len(ik.parts.list) && !ik.parts.held[p].Load() && !ik.parts.list[p].giving {
+			pt := &ik.parts.list[p]
 			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false
 			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From ||
 				pt.lentTo == m.From // the last has got all that there was
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
-			n.holdings.kept[p].Store(true)
+			ik.parts.kept[p].Store(true)
 		}
 	}
-	n.holdings.hearLacking(now, m)
+	ik.parts.hearLacking(now, m)
 	for _, p := range m.End {
 		delete(in.begun, p)
-		if int(p) < len(n.parts) && n.parts[p].copyOf == m.From && !n.holdings.held[p].Load() &&
-			!n.parts[p].giving {
-			n.forgetLocked(int(p))
+		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From && !ik.parts.held[p].Load() &&
+			!ik.parts.list[p].giving {
+			ik.parts.forgetLocked(int(p))
 		}
 	}
 	for i := range m.Entries {
 		// What is held here already is not made better by an old copy that somebody lends: it was
 		// lent to who held it before.
 		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] ||
-			!n.holdings.held[p].Load() {
-			n.importLocked(now, m, &m.Entries[i], true)
+			!ik.parts.held[p].Load() {
+			ik.importLocked(now, m, &m.Entries[i], true)
 		}
 	}
-	n.importHolds(now, m)
-	n.holdsPassed(m)
-	n.holdings.complete(n.parts, m)
+	ik.importHolds(now, m)
+	ik.holdsPassed(m)
+	ik.parts.complete(ik.parts.list, m)
 	if m.Complete {
 		in.pass = m.Pass
 	}
 	if len(m.Lent) > 0 {
-		n.copyLentLocked(m.Lent)
-		n.tendLocked()
+		ik.copier.copyLentLocked(m.Lent)
+		ik.claims.tendLocked()
 	}
-	n.recent.Learn(now, m.Taken)
+	ik.holder.recent.Learn(now, m.Taken)
 	for _, p := range m.Gift {
-		if int(p) >= len(n.parts) || !n.acceptsLocked(r, m, int(p)) {
+		if int(p) >= len(ik.parts.list) || !ik.acceptsLocked(r, m, int(p)) {
 			in.refused = append(in.refused, p)
-			if int(p) < len(n.parts) && !n.parts[p].giving {
-				n.parts[p].hint = m.ID // it goes on deciding
+			if int(p) < len(ik.parts.list) && !ik.parts.list[p].giving {
+				ik.parts.list[p].hint = m.ID // it goes on deciding
 			}
 			continue
 		}
-		if !n.holdings.held[p].Load() {
-			n.stats.Received.Add(1)
-			n.holdLocked(int(p), m.Term)
-			n.beginCopiesLocked(r, int(p))
+		if !ik.parts.held[p].Load() {
+			ik.stats.Received.Add(1)
+			ik.parts.holdLocked(int(p), m.Term)
+			ik.copier.beginCopiesLocked(r, int(p))
 		}
 	}
 	a.Refused = in.refused
 	if len(m.Gift) > 0 {
-		n.startPushesLocked()
+		ik.copier.startPushesLocked()
 	}
 }
 
 // copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of
 // them, or is about to be given them, may have got those before what was lent came, and what is
 // merged does not count as changed.
-func (n *Node) copyLentLocked(lent []uint16) {
+func (cp *copier) copyLentLocked(lent []uint16) {
 	for _, p := range lent {
-		if int(p) >= len(n.parts) || !n.holdings.held[p].Load() {
+		if int(p) >= len(cp.parts.list) || !cp.parts.held[p].Load() {
 			continue
 		}
-		if pt := &n.parts[p]; pt.copied != copyWanted || pt.second.copied != copyWanted {
+		if pt := &cp.parts.list[p]; pt.copied != copyWanted || pt.second.copied != copyWanted {
 			pt.copied, pt.second.copied = copyWanted, copyWanted
-			n.dueLocked(pt)
+			cp.dueLocked(pt)
 		}
 	}
 }
 
 // importLocked takes one entry over: in the place of what was known, if that is an earlier copy
 // from the same holder and what comes is in order, or merged with it.
-func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
+func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
 	p := ring.Partition(limiter.Hash(e.Key))
-	pt := &n.parts[p]
-	replace := inOrder && !n.holdings.held[p].Load() && !pt.giving && pt.copyOf == m.From && pt.pure
+	pt := &ik.parts.list[p]
+	replace := inOrder && !ik.parts.held[p].Load() && !pt.giving && pt.copyOf == m.From && pt.pure
 	if pt.copyOf == 0 {
 		pt.copyOf, pt.pure = m.From, true
-		n.holdings.kept[p].Store(true)
+		ik.parts.kept[p].Store(true)
 	} else if pt.copyOf != m.From {
 		pt.pure = false
 	}
 	pt.lentTo = 0 // what was lent of it is out of date
-	n.passed(m, limiter.Hash(e.Key))
+	ik.passed(m, limiter.Hash(e.Key))
 	e.Age += m.Age
-	n.table.Import(now, e, replace)
+	ik.holder.table.Import(now, e, replace)
 }
 
 // acceptsLocked reports whether this node takes the partition of a gift: it should hold it in the
@@ -259,14 +272,14 @@ func (n *Node) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOr
 // has promised the partition to nobody under a later term. A member that has not answered may go on
 // without those that are gone as long as its right lasts (ownership, R11), so it must know of all
 // that have begun to hold anything.
-func (n *Node) acceptsLocked(r *route, m *Move, p int) bool {
-	if n.holdings.held[p].Load() {
+func (ik *intake) acceptsLocked(r *route, m *Move, p int) bool {
+	if ik.parts.held[p].Load() {
 		return true // two have held it; what the giver had is merged by now
 	}
-	on := n.agreed.roll.Load()
-	if !on.joined() || m.Epoch != on.epoch() || n.holdings.answered != on.config || r.Ring == nil || !r.should(p) {
+	on := ik.right.roll.Load()
+	if !on.joined() || m.Epoch != on.epoch() || ik.parts.answered != on.config || r.Ring == nil || !r.should(p) {
 		return false
 	}
-	pt := &n.parts[p]
-	return m.Term > pt.term || pt.term&(1<<termBits-1) == n.boot&(1<<termBits-1) // its own claim
+	pt := &ik.parts.list[p]
+	return m.Term > pt.term || pt.term&(1<<termBits-1) == ik.boot&(1<<termBits-1) // its own claim
 }

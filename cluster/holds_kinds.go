@@ -10,10 +10,10 @@ type HoldCounts struct {
 	Reservations int // of clients: reservations, and leases of client libraries
 }
 
-// HoldCounts counts the open holds. It looks at all of them.
-func (n *Node) HoldCounts() (c HoldCounts) {
-	view := n.View()
-	n.book.EachOpen(func(h *limiter.Hold) {
+// HoldCounts is Node.HoldCounts.
+func (hd *holder) HoldCounts() (c HoldCounts) {
+	view := hd.view.Load()
+	hd.book.EachOpen(func(h *limiter.Hold) {
 		switch {
 		case h.Limit.Algorithm == limiter.Concurrency:
 			c.Permits++

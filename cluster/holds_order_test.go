@@ -19,7 +19,7 @@ func TestEndsOfHoldsTravelFirst(t *testing.T) {
 	w.settleHold("n2", ended, 5)
 	begun, _ := w.reserve("n2", "hundred", key, 20, time.Minute)
 	for i, taken := 0, 0; taken < 3*copiesAtOnce; i++ {
-		if k := fmt.Sprint("other ", i); w.nodes["n2"].Holds(limiter.Hash(k)) {
+		if k := fmt.Sprint("other ", i); w.nodes["n2"].holder.Holds(limiter.Hash(k)) {
 			w.take("n2", "hundred", k)
 			taken++
 		}

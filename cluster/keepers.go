@@ -16,8 +16,8 @@ import (
 //   - of what another member owns, that one comes first: it is to be given the partition.
 
 // heirs is how many members keep a copy of each partition.
-func (n *Node) heirs() int {
-	if r := n.agreed.roll.Load(); r != nil && r.config != nil {
+func (rt *right) heirs() int {
+	if r := rt.roll.Load(); r != nil && r.config != nil {
 		return r.config.Copies.Heirs()
 	}
 	return 1
@@ -46,8 +46,8 @@ func (s *slot) wholeAt() bool { return s.to != nil && s.copied == copyTaken && !
 
 // targets are the members that get copies of p, which this node holds. The first one is given the
 // partition if it is another one's.
-func (n *Node) targets(r *route, p int) (first, second *peer) {
-	heirs := n.heirs()
+func (cp *copier) targets(r *route, p int) (first, second *peer) {
+	heirs := cp.right.heirs()
 	first = r.copyTarget(p, heirs)
 	if first == nil || heirs < 2 {
 		return first, nil
@@ -141,8 +141,8 @@ func (r *route) keeps(p, heirs int) bool {
 // aimLocked has two members get the copies of p from now on, or one, or none. One that has got them
 // before goes on. If no other has a whole copy, one that had keeps it, and gets what changes, until
 // another has.
-func (n *Node) aimLocked(p int, first, second *peer) {
-	pt := &n.parts[p]
+func (cp *copier) aimLocked(p int, first, second *peer) {
+	pt := &cp.parts.list[p]
 	before := [2]slot{pt.slot, pt.second}
 	pt.slot, pt.second = slot{to: first}, slot{to: second}
 	for _, s := range before {
@@ -157,7 +157,7 @@ func (n *Node) aimLocked(p int, first, second *peer) {
 		case s.copied >= copyWhole && first != nil && !whole && pt.former == nil:
 			pt.former = s.to
 		default:
-			n.endLocked(s.to, uint16(p))
+			cp.endLocked(s.to, uint16(p))
 		}
 	}
 	switch {
@@ -165,52 +165,52 @@ func (n *Node) aimLocked(p int, first, second *peer) {
 	case pt.slotOf(pt.former, true) != nil:
 		pt.former = nil
 	case first == nil: // nobody is left to keep a copy
-		n.endLocked(pt.former, uint16(p))
+		cp.endLocked(pt.former, uint16(p))
 		pt.former = nil
 	}
 }
 
 // beginCopiesLocked has copies of p be made, which this node has just begun to hold.
-func (n *Node) beginCopiesLocked(r *route, p int) {
-	pt := &n.parts[p]
+func (cp *copier) beginCopiesLocked(r *route, p int) {
+	pt := &cp.parts.list[p]
 	before := [2]*peer{pt.second.to, pt.former}
-	first, second := n.targets(r, p)
+	first, second := cp.targets(r, p)
 	pt.slot, pt.second, pt.former = slot{to: first}, slot{to: second}, nil
 	for _, old := range before { // what they have is out of date
 		if old != nil && pt.slotOf(old, true) == nil {
-			n.endLocked(old, uint16(p))
+			cp.endLocked(old, uint16(p))
 		}
 	}
-	n.dueLocked(pt)
+	cp.dueLocked(pt)
 }
 
 // endOthersLocked has all other copies of p end, which this node has given to keeper.
-func (n *Node) endOthersLocked(p int, keeper *peer) {
-	n.endSecondLocked(p, keeper)
-	if pt := &n.parts[p]; pt.former != nil {
+func (cp *copier) endOthersLocked(p int, keeper *peer) {
+	cp.endSecondLocked(p, keeper)
+	if pt := &cp.parts.list[p]; pt.former != nil {
 		if pt.former != keeper {
-			n.endLocked(pt.former, uint16(p))
+			cp.endLocked(pt.former, uint16(p))
 		}
 		pt.former = nil
 	}
 }
 
 // endSecondLocked has the second copy of p end, which this node holds no longer, but for keeper.
-func (n *Node) endSecondLocked(p int, keeper *peer) {
-	pt := &n.parts[p]
+func (cp *copier) endSecondLocked(p int, keeper *peer) {
+	pt := &cp.parts.list[p]
 	if pt.second.to != nil && pt.second.to != keeper {
-		n.endLocked(pt.second.to, uint16(p))
+		cp.endLocked(pt.second.to, uint16(p))
 	}
 	pt.second = slot{}
 }
 
 // eachCopy calls f for each outbox in which a change of a key of partition p belongs.
-func (n *Node) eachCopy(p int, f func(*outbox)) {
-	pt := &n.parts[p]
+func (cp *copier) eachCopy(p int, f func(*outbox)) {
+	pt := &cp.parts.list[p]
 	if pt.to != nil && pt.copied >= copyBegun {
 		f(pt.to.out)
 	}
-	if !n.holdings.held[p].Load() {
+	if !cp.parts.held[p].Load() {
 		return
 	}
 	if s := &pt.second; s.to != nil && s.copied >= copyBegun && s.to != pt.to {
@@ -237,11 +237,11 @@ type Known struct {
 }
 
 // knownLocked is what this node has of the partitions that it claims.
-func (n *Node) knownLocked(wanted []uint16) (known []Known) {
+func (cl *claimer) knownLocked(wanted []uint16) (known []Known) {
 	at := make(map[uint64]int)
 	for _, p := range wanted {
-		pt := &n.parts[p]
-		in := n.inbox[pt.copyOf]
+		pt := &cl.parts.list[p]
+		in := cl.intake.inbox[pt.copyOf]
 		if !pt.whole || in == nil || in.pass == 0 {
 			continue
 		}
@@ -258,16 +258,16 @@ func (n *Node) knownLocked(wanted []uint16) (known []Known) {
 
 // sufficesLocked lists the partitions that a claimer has copies of that lack nothing that this node
 // has: those need not be lent.
-func (n *Node) sufficesLocked(m *Move) map[uint16]bool {
+func (cl *claimer) sufficesLocked(m *Move) map[uint16]bool {
 	suffices := make(map[uint16]bool)
 	for i := range m.Known {
 		k := &m.Known[i]
 		for _, p := range k.Whole {
-			if int(p) >= len(n.parts) {
+			if int(p) >= len(cl.parts.list) {
 				continue
 			}
-			pt := &n.parts[p]
-			if pt.copyOf == k.Of && k.Of != 0 && k.Of != n.boot && pt.pass != 0 && k.Pass >= pt.pass {
+			pt := &cl.parts.list[p]
+			if pt.copyOf == k.Of && k.Of != 0 && k.Of != cl.boot && pt.pass != 0 && k.Pass >= pt.pass {
 				suffices[p] = true
 			}
 		}
@@ -276,15 +276,15 @@ func (n *Node) sufficesLocked(m *Move) map[uint16]bool {
 }
 
 // passed notes that the copy of the key with this hash has what m says of it.
-func (n *Node) passed(m *Move, hash uint64) {
-	if pt := &n.parts[ring.Partition(hash)]; pt.copyOf == m.From {
+func (ik *intake) passed(m *Move, hash uint64) {
+	if pt := &ik.parts.list[ring.Partition(hash)]; pt.copyOf == m.From {
 		pt.pass = max(pt.pass, m.Pass)
 	}
 }
 
 // holdsPassed is passed for the holds of m.
-func (n *Node) holdsPassed(m *Move) {
+func (ik *intake) holdsPassed(m *Move) {
 	for i := range m.Holds {
-		n.passed(m, limiter.Hash(m.Holds[i].Key))
+		ik.passed(m, limiter.Hash(m.Holds[i].Key))
 	}
 }

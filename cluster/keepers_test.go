@@ -78,7 +78,7 @@ func TestNewerOfTwoCopies(t *testing.T) {
 		key := w.key("n5", 0)
 		w.take("n5", "five", key)
 		w.pass(time.Second)
-		pt := &w.nodes["n5"].parts[ring.Partition(limiter.Hash(key))]
+		pt := &w.nodes["n5"].parts.list[ring.Partition(limiter.Hash(key))]
 		heir := [2]*peer{pt.to, pt.second.to}[deaf].id
 		w.meet = func(c *Call, deliver func() *Answer) {
 			if c.To.ID == heir && c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0 {
@@ -151,12 +151,12 @@ func TestZones(t *testing.T) {
 		for _, n := range w.nodes {
 			r := n.view.Load()
 			me := r.Me().Zone
-			for p := range n.parts {
-				if !n.HoldsPartition(p) {
+			for p := range n.parts.list {
+				if !n.parts.HoldsPartition(p) {
 					continue
 				}
-				pt := &n.parts[p]
-				if c := n.Copies(); c.Short != 0 || c.Unreplicated != 0 {
+				pt := &n.parts.list[p]
+				if c := n.copier.Copies(); c.Short != 0 || c.Unreplicated != 0 {
 					t.Fatalf("%s: %+v", row.zones, c)
 				}
 				in := map[string]bool{}
@@ -209,7 +209,7 @@ func TestSyncWaitsForBothHeirs(t *testing.T) {
 	w := founded(t, 4, copiesOf(2), spec)
 	w.pass(time.Second)
 	key := w.key("n1", 0)
-	pt := &w.nodes["n1"].parts[ring.Partition(limiter.Hash(key))]
+	pt := &w.nodes["n1"].parts.list[ring.Partition(limiter.Hash(key))]
 	for silent := 0; silent <= 2; silent++ {
 		deaf := map[string]bool{}
 		for _, s := range []*slot{&pt.slot, &pt.second}[:silent] {
@@ -238,7 +238,7 @@ func TestSyncWaitsForBothHeirs(t *testing.T) {
 func TestSilentHeirIsCounted(t *testing.T) {
 	w := founded(t, 3, copiesOf(2), five)
 	w.pass(time.Second)
-	if c := w.nodes["n1"].Copies(); c.Short != 0 || c.Kept == 0 || c.Heirs != 2 {
+	if c := w.nodes["n1"].copier.Copies(); c.Short != 0 || c.Kept == 0 || c.Heirs != 2 {
 		t.Fatalf("at rest: %+v", c)
 	}
 	cut := true
@@ -251,7 +251,7 @@ func TestSilentHeirIsCounted(t *testing.T) {
 		c.Answer = deliver()
 	}
 	w.pass(heirAnswers + 700*time.Millisecond)
-	if c := w.nodes["n1"].Copies(); c.Short != c.Held || c.Unreplicated != 0 || c.Held == 0 {
+	if c := w.nodes["n1"].copier.Copies(); c.Short != c.Held || c.Unreplicated != 0 || c.Held == 0 {
 		t.Errorf("one of two heirs is silent: %+v", c)
 	}
 }
@@ -298,13 +298,13 @@ func TestNoCopyIsLeftBehind(t *testing.T) {
 		}
 		for _, n := range w.nodes {
 			left := 0
-			for p := range n.parts {
-				of := byBoot[n.parts[p].copyOf]
+			for p := range n.parts.list {
+				of := byBoot[n.parts.list[p].copyOf]
 				if of == nil || of == n {
 					continue
 				}
-				pt := &of.parts[p]
-				if s := pt.slotOf(of.view.Load().peers[of.view.Load().Find(n.id)], true); !of.HoldsPartition(p) || s == nil || s.copied != copyTaken {
+				pt := &of.parts.list[p]
+				if s := pt.slotOf(of.view.Load().peers[of.view.Load().Find(n.id)], true); !of.parts.HoldsPartition(p) || s == nil || s.copied != copyTaken {
 					left++
 				}
 			}

@@ -15,28 +15,28 @@ type tenure struct {
 	none   bool   // it was over: what is decided here is decided later, under another one
 }
 
-func (a *agreement) tenure(now limiter.Instant) tenure {
-	until := a.until.Load()
-	return tenure{until, a.lapses.Load(), until <= int64(now)}
+func (rt *right) tenure(now limiter.Instant) tenure {
+	until := rt.until.Load()
+	return tenure{until, rt.lapses.Load(), until <= int64(now)}
 }
 
 // lapsedSince reports whether the node may have been without a right at some time since t began.
 // A right that was renewed before its end goes on.
-func (n *Node) lapsedSince(t tenure) bool {
+func (rt *right) lapsedSince(t tenure) bool {
 	if t.until == neverEnds {
 		return false
 	}
-	now := int64(n.clock.Now())
-	return now >= t.until && (now >= n.agreed.until.Load() || !t.none && n.agreed.lapses.Load() != t.lapses)
+	now := int64(rt.clock.Now())
+	return now >= t.until && (now >= rt.until.Load() || !t.none && rt.lapses.Load() != t.lapses)
 }
 
 // markLate marks what this node has decided for a client, if its right may have ended since.
-func (n *Node) markLate(t tenure, items []flight, out []Decision) {
+func (rt *right) markLate(t tenure, items []flight, out []Decision) {
 	for i := range out {
 		if out[i].Source != SourceOwner || items[i].Limit.Unlimited {
 			continue
 		}
-		if !n.lapsedSince(t) {
+		if !rt.lapsedSince(t) {
 			return
 		}
 		for k := range out[i:] {
@@ -49,12 +49,12 @@ func (n *Node) markLate(t tenure, items []flight, out []Decision) {
 }
 
 // markLateAnswer is markLate for what it has decided for another node.
-func (n *Node) markLateAnswer(a *Ask, answer *Answer) {
+func (rt *right) markLateAnswer(a *Ask, answer *Answer) {
 	for i := range answer.Items {
 		if answer.Items[i].Status != StatusDone || answer.Items[i].Owner != "" {
 			continue
 		}
-		if !n.lapsedSince(answer.under) {
+		if !rt.lapsedSince(answer.under) {
 			return
 		}
 		for k := range answer.Items[i:] {

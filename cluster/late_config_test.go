@@ -29,7 +29,7 @@ func TestNewOwnerWaitsForTheLastToHear(t *testing.T) {
 	w.show(w.members(4), 0, "n4", "n1", "n2")
 	for range 20 {
 		w.pass(10 * time.Millisecond)
-		if held := w.nodes["n4"].Held(); held != 0 {
+		if held := w.nodes["n4"].parts.Held(); held != 0 {
 			t.Fatalf("n4 holds %d partitions, and n3 has not heard of it", held)
 		}
 		w.wantRemaining("at who has not heard of n4", keys, 3, "n3")
@@ -39,7 +39,7 @@ func TestNewOwnerWaitsForTheLastToHear(t *testing.T) {
 	}
 	w.meet = nil
 	w.pass(time.Second)
-	if w.nodes["n4"].Held() == 0 {
+	if w.nodes["n4"].parts.Held() == 0 {
 		t.Fatal("all have heard of n4, and it holds nothing")
 	}
 	w.wantRemaining("in the end", keys, 3, "n1", "n2", "n3", "n4")

@@ -35,7 +35,7 @@ func TestAnswersThatLeaveLateAreMarked(t *testing.T) {
 			}
 			w.meet = nil
 			w.pass(5 * time.Second)
-			if !n.Holds(limiter.Hash(own)) {
+			if !n.holder.Holds(limiter.Hash(own)) {
 				t.Fatal("n1 holds its key no more")
 			}
 			w.meet = func(c *Call, deliver func() *Answer) {
@@ -55,17 +55,17 @@ func TestRenewedRightMarksNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	n := w.nodes["n1"]
-	under := n.agreed.tenure(w.now)
+	under := n.right.tenure(w.now)
 	w.pass(3 * time.Second)
-	if n.lapsedSince(under) {
+	if n.right.lapsedSince(under) {
 		t.Error("the right was renewed all the time")
 	}
 	w.freeze("n1")
 	w.pass(2 * time.Second)
 	w.thaw("n1")
 	w.pass(2 * time.Second)
-	if !n.Deciding() || !n.lapsedSince(under) {
-		t.Errorf("deciding %t; the node was stopped for two seconds, and has a new right", n.Deciding())
+	if !n.right.Deciding() || !n.right.lapsedSince(under) {
+		t.Errorf("deciding %t; the node was stopped for two seconds, and has a new right", n.right.Deciding())
 	}
 }
 
@@ -87,19 +87,19 @@ func TestSuspendedMachineGivesUpItsRight(t *testing.T) {
 	w.pass(time.Second)
 	n, was := w.nodes["n1"], false
 	n.agreed.suspended = suspendedClock{hands{w, "n1"}, &was}
-	n.agree(0)
-	if !n.Deciding() {
+	n.agreed.agree(0)
+	if !n.right.Deciding() {
 		t.Fatal("nothing has happened yet")
 	}
 	was = true
 	w.meet = func(c *Call, _ func() *Answer) { c.Err = errSilent }
-	n.agree(0)
-	if n.Deciding() {
+	n.agreed.agree(0)
+	if n.right.Deciding() {
 		t.Error("it was suspended, and goes on deciding")
 	}
 	w.meet = nil
 	w.pass(time.Second)
-	if !n.Deciding() {
+	if !n.right.Deciding() {
 		t.Error("it has its right no more, though all answer")
 	}
 }

@@ -35,10 +35,10 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 		const keys = 300
 		w.spend(keys, "n1", "n2")
 		w.pass(time.Second)
-		total, owed, claimed := w.nodes["n2"].Held(), 0, w.claimed()
+		total, owed, claimed := w.nodes["n2"].parts.Held(), 0, w.claimed()
 		w.meet = func(call *Call, deliver func() *Answer) {
 			if m := call.Ask.Move; m != nil && len(m.Gift) > 0 {
-				owed = w.nodes["n2"].Held()
+				owed = w.nodes["n2"].parts.Held()
 				c.meets(call)
 				return
 			}
@@ -48,7 +48,7 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 		ms[1].State = StateLeaving
 		w.show(ms, 0, "n1", "n2")
 		w.pass(500 * time.Millisecond)
-		if held := w.nodes["n2"].Held(); owed != total+1 || held != total+1 || w.claimed() != claimed { // one more until it has left
+		if held := w.nodes["n2"].parts.Held(); owed != total+1 || held != total+1 || w.claimed() != claimed { // one more until it has left
 			t.Errorf("%s: who leaves has %d partitions on its hands while a gift is under way and %d later, want %d", c.name, owed, held, total)
 		}
 		w.meet = nil
@@ -77,7 +77,7 @@ func TestCopiesOvertakeWhatConfirmsAGift(t *testing.T) {
 	ms := w.members(3)
 	w.show(ms, 0, "n1", "n2", "n3")
 	w.pass(500 * time.Millisecond)
-	if w.nodes["n3"].Held() == 0 {
+	if w.nodes["n3"].parts.Held() == 0 {
 		t.Fatal("n3 has got nothing")
 	}
 	ms[2].State = StateLeaving
@@ -87,7 +87,7 @@ func TestCopiesOvertakeWhatConfirmsAGift(t *testing.T) {
 	w.show(ms, 0, "n3") // as the last to hear
 	w.pass(2 * time.Second)
 	w.wantOneHolderEach("when n3 leaves")
-	if n := w.nodes["n3"].Held(); n != 0 {
+	if n := w.nodes["n3"].parts.Held(); n != 0 {
 		t.Errorf("n3 leaves, and holds %d partitions", n)
 	}
 	w.wantRemaining("when n3 leaves", keys, 3, "n1", "n2")
@@ -129,7 +129,7 @@ func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 	w.start("n4", 4)
 	w.show(w.members(4), 0, "n4", "n1", "n2") // n3 has not heard of it
 	w.pass(2 * time.Second)
-	if w.nodes["n4"].Held() == 0 {
+	if w.nodes["n4"].parts.Held() == 0 {
 		t.Fatal("n4 holds nothing, so there is nothing to ask it for")
 	}
 	w.wantRemaining("at who knows nothing of the owner", keys, 3, "n3")
@@ -148,11 +148,11 @@ func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 func TestAnotherIsWhoWasMet(t *testing.T) {
 	w := newWorld(t, 2, five)
 	n := w.nodes["n1"]
-	r := n.meet(w.now, n.view.Load(), []Member{{ID: "stranger", Boot: 9}})
-	if got := n.another(w.now, r, 1); got != 2 {
+	r := n.forwarder.meet(w.now, n.view.Load(), []Member{{ID: "stranger", Boot: 9}})
+	if got := r.another(1); got != 2 {
 		t.Errorf("after n2: %d, want the stranger", got)
 	}
-	if got := n.another(w.now, r, 2); got != 1 {
+	if got := r.another(2); got != 1 {
 		t.Errorf("after the stranger: %d, want n2", got)
 	}
 }

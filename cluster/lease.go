@@ -19,14 +19,14 @@ func (it *flight) lent() lease.Key { return lease.Key{Limit: it.Limit, Key: it.K
 
 // decideLeased decides on an item of a leased limit, whose key this node does not hold, if it has a
 // lease for that, or has just been denied.
-func (n *Node) decideLeased(now limiter.Instant, it *flight, out *Decision) bool {
+func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bool {
 	if !it.takes() || it.Limit.NeverDenies() {
 		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0 {
-			n.leases.FreeAgain(it.lent())
+			lc.leases.FreeAgain(it.lent())
 		}
 		return false
 	}
-	view := n.view.Load()
+	view := lc.view.Load()
 	if view == nil || view.Owner(it.hash) < 0 {
 		return false
 	}
@@ -34,19 +34,19 @@ func (n *Node) decideLeased(now limiter.Instant, it *flight, out *Decision) bool
 	decided, source, owner := false, SourceLease, view.Members[view.Owner(it.hash)].ID
 	take := func() bool {
 		var ask *lease.Ask
-		if decided, ask = n.leases.Spend(now, it.lent(), it.Cost, &answer[0]); ask != nil {
-			n.askLeaseSoon(ask)
+		if decided, ask = lc.leases.Spend(now, it.lent(), it.Cost, &answer[0]); ask != nil {
+			lc.askLeaseSoon(ask)
 		}
 		return decided
 	}
 	learned := false
 	if it.ID == (ID{}) {
 		take()
-	} else if n.recent.Once(now, it.ID, ring.Partition(it.hash), answer[:], take) {
-		n.stats.Repeated.Add(1)
+	} else if lc.holder.recent.Once(now, it.ID, ring.Partition(it.hash), answer[:], take) {
+		lc.stats.Repeated.Add(1)
 		decided = true
-		if learned = n.recent.Learned(now, it.ID); learned { // it came with a gift: the former holder has decided that
-			source, owner = SourceForwarded, cmp.Or(n.whereabouts(now, view, it.hash), owner)
+		if learned = lc.holder.recent.Learned(now, it.ID); learned { // it came with a gift: the former holder has decided that
+			source, owner = SourceForwarded, cmp.Or(lc.parts.whereabouts(view, it.hash), owner)
 		}
 	}
 	if !decided {
@@ -56,29 +56,29 @@ func (n *Node) decideLeased(now limiter.Instant, it *flight, out *Decision) bool
 	case learned:
 	case !answer[0].Allowed:
 		source = SourceDenied
-		n.stats.Cached.Add(1)
+		lc.stats.Cached.Add(1)
 	default:
-		n.stats.Leased.Add(1)
+		lc.stats.Leased.Add(1)
 	}
 	*out = Decision{Decision: answer[0], Source: source, Owner: owner}
 	return true
 }
 
 // heardLease notes what became of a forwarded item of a leased limit.
-func (n *Node) heardLease(sent limiter.Instant, it *flight, d *limiter.Decision) {
+func (lc *local) heardLease(sent limiter.Instant, it *flight, d *limiter.Decision) {
 	if it.takes() {
-		n.leases.Heard(sent, it.lent(), it.Cost, d)
+		lc.leases.Heard(sent, it.lent(), it.Cost, d)
 	}
 }
 
 // askLeaseSoon sends a to the holder of its key, beside what is under way.
-func (n *Node) askLeaseSoon(a *lease.Ask) {
-	n.clock.AfterFunc(0, func() { n.askLease(a) })
+func (lc *local) askLeaseSoon(a *lease.Ask) {
+	lc.clock.AfterFunc(0, func() { lc.askLease(a) })
 }
 
-func (n *Node) askLease(a *lease.Ask) {
-	sent := n.clock.Now()
-	old, want := n.leases.Begin(a)
+func (lc *local) askLease(a *lease.Ask) {
+	sent := lc.clock.Now()
+	old, want := lc.leases.Begin(a)
 	of := flight{AskItem: AskItem{Limit: a.Key.Limit, Key: a.Key.Key}, hash: a.Key.Hash}
 
 	r := batch{deadline: sent.Add(limiter.LeaseTTL / 2)}
@@ -89,15 +89,15 @@ func (n *Node) askLease(a *lease.Ask) {
 	}
 	if a.More {
 		r.items = append(r.items, of.same(AskItem{
-			Cost: want, Op: OpLease, ID: n.nextID(), Hold: &HoldTerms{TTL: limiter.LeaseTTL, Holder: n.id},
+			Cost: want, Op: OpLease, ID: lc.nextID(), Hold: &HoldTerms{TTL: limiter.LeaseTTL, Holder: lc.id},
 		}))
 	}
 	out := make([]Decision, len(r.items))
-	if view := n.view.Load(); view != nil && len(r.items) > 0 {
-		n.checkEach(sent, view, &r, out)
-		n.confirmOwn(r.items, out)
+	if view := lc.view.Load(); view != nil && len(r.items) > 0 {
+		lc.forwarder.checkEach(sent, view, &r, out)
+		lc.confirms.confirmOwn(r.items, out)
 	}
-	n.reportLost(&r, out)
+	lc.reportLost(&r, out)
 
 	var unheard []lease.Held
 	for i, h := range old {
@@ -109,7 +109,7 @@ func (n *Node) askLease(a *lease.Ask) {
 	if a.More {
 		grant = grantOf(r.items[len(old)].ID, &out[len(old)])
 	}
-	n.leases.Done(sent, n.clock.Now(), a, unheard, grant)
+	lc.leases.Done(sent, lc.clock.Now(), a, unheard, grant)
 }
 
 // grantOf reads the answer to a request for a lease.
@@ -123,34 +123,34 @@ func grantOf(id ID, d *Decision) *lease.Grant {
 
 // reportLost charges what was spent of leases that no node knows any more, because the granting
 // node died before its heir had heard of them.
-func (n *Node) reportLost(settled *batch, out []Decision) {
+func (lc *local) reportLost(settled *batch, out []Decision) {
 	r := batch{deadline: settled.deadline}
 	for i := range settled.items {
 		if it := &settled.items[i]; it.Op == OpSettle && it.Cost > 0 && out[i].Hold == limiter.HoldUnknown {
 			r.items = append(r.items, it.same(AskItem{Cost: it.Cost, Terms: Terms{Report: true}}))
 		}
 	}
-	if view := n.view.Load(); view != nil && len(r.items) > 0 {
-		n.checkEach(n.clock.Now(), view, &r, make([]Decision, len(r.items)))
+	if view := lc.view.Load(); view != nil && len(r.items) > 0 {
+		lc.forwarder.checkEach(lc.clock.Now(), view, &r, make([]Decision, len(r.items)))
 	}
 }
 
 // tendLeases renews leases and gives them back.
-func (n *Node) tendLeases(now limiter.Instant) {
-	limits := *n.limits.Load()
-	asks := n.leases.Tick(now, func(k lease.Key) bool {
+func (lc *local) tendLeases(now limiter.Instant) {
+	limits := *lc.catalog.limits.Load()
+	asks := lc.leases.Tick(now, func(k lease.Key) bool {
 		named := limits[k.Limit.Name]
 		return named != nil && named.For(k.Key) != k.Limit
 	})
 	for _, a := range asks {
-		n.askLeaseSoon(a)
+		lc.askLeaseSoon(a)
 	}
 }
 
 // grantLease is what the holder of a key does when a node or a client asks for a lease.
 // Decision.Drained says how much it gets.
-func (n *Node) grantLease(now limiter.Instant, it *flight) limiter.Decision {
-	d := n.table.Peek(now, it.Limit, it.Key, it.hash, 0)
+func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
+	d := hd.table.Peek(now, it.Limit, it.Key, it.hash, 0)
 	if d.Closed {
 		return d
 	}
@@ -159,7 +159,7 @@ func (n *Node) grantLease(now limiter.Instant, it *flight) limiter.Decision {
 		return d
 	}
 	members := 1
-	if view := n.view.Load(); view != nil {
+	if view := hd.view.Load(); view != nil {
 		members = max(1, view.Active())
 	}
 	r := it.holdRequest()
@@ -169,8 +169,8 @@ func (n *Node) grantLease(now limiter.Instant, it *flight) limiter.Decision {
 		return d
 	}
 	var out [1]limiter.Decision
-	if n.book.Open(now, []limiter.HoldRequest{r}, out[:]) {
-		if h, found := n.book.Get(r.ID); found { // a repeat gets what the first request got, whatever remains now
+	if hd.book.Open(now, []limiter.HoldRequest{r}, out[:]) {
+		if h, found := hd.book.Get(r.ID); found { // a repeat gets what the first request got, whatever remains now
 			out[0].Drained = h.Units
 		}
 	}

@@ -42,13 +42,13 @@ func TestLeaseDecidesLocally(t *testing.T) {
 	if got := w.remaining("n3", "leased", key); got != 6000 {
 		t.Errorf("remaining is %d when all leases are back, want 6000", got)
 	}
-	if n := len(w.nodes["n3"].book.On(w.nodes["n3"].Limits()["leased"], key)); n != 0 {
+	if n := len(w.nodes["n3"].holder.book.On(w.nodes["n3"].Limits()["leased"], key)); n != 0 {
 		t.Errorf("%d leases are open", n)
 	}
 	for _, id := range []string{"n1", "n2"} {
-		if k := w.nodes[id].leases.Len(); k != 0 {
+		if k := w.nodes[id].local.leases.Len(); k != 0 {
 			w.pass(5 * time.Second)
-			if k := w.nodes[id].leases.Len(); k != 0 {
+			if k := w.nodes[id].local.leases.Len(); k != 0 {
 				t.Errorf("%s remembers %d keys that nobody asks for", id, k)
 			}
 		}
@@ -73,7 +73,7 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 	item.ID.Sequence++
 	first := w.check("n3", item)[0]
 	told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
-	w.nodes["n1"].recent.Learn(w.now, []Memory{told})
+	w.nodes["n1"].holder.recent.Learn(w.now, []Memory{told})
 	if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" || d.Decision != first.Decision {
 		t.Errorf("%+v, where n3 has said %+v", d, first)
 	}
@@ -101,7 +101,7 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 		item.ID.Sequence++
 		first := w.check("n3", item)[0]
 		told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
-		w.nodes["n1"].recent.Learn(w.now, []Memory{told})
+		w.nodes["n1"].holder.recent.Learn(w.now, []Memory{told})
 		if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" {
 			t.Errorf("%+v, where n3 has said %+v", d, first)
 		}
@@ -150,21 +150,21 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 	}
 	w.settle()
 	n1 := w.nodes["n1"]
-	l := n1.leases.Lent(n1.leased(key))
+	l := n1.local.leases.Lent(n1.leased(key))
 	if l.Units == 0 {
 		t.Fatal("there is no lease")
 	}
 	spent := l.Size - l.Units
 	w.nodes["n1"].Stop()
-	there := w.nodes["n3"].book.On(w.nodes["n3"].Limits()["leased"], key)
+	there := w.nodes["n3"].holder.book.On(w.nodes["n3"].Limits()["leased"], key)
 	if len(there) != 1 || there[0].Deadline < l.Until || there[0].Holder != "n1" || there[0].Units != l.Size {
 		t.Errorf("the holder counts on %d units until %d; the owner has %+v", l.Size, l.Until, there)
 	}
 	var d limiter.Decision
-	if last, _ := n1.leases.Spend(l.Until-1, n1.leased(key), 1, &d); !last {
+	if last, _ := n1.local.leases.Spend(l.Until-1, n1.leased(key), 1, &d); !last {
 		t.Error("not spent before its deadline")
 	}
-	if late, _ := n1.leases.Spend(l.Until, n1.leased(key), 1, &d); late {
+	if late, _ := n1.local.leases.Spend(l.Until, n1.leased(key), 1, &d); late {
 		t.Errorf("spent after its deadline: %+v", d)
 	}
 	w.meet = func(c *Call, deliver func() *Answer) { // n1 says nothing of its lease any more
@@ -198,11 +198,11 @@ func TestLeaseIsKnownToHeir(t *testing.T) {
 		w.take("n1", "leased", key)
 	}
 	w.settle()
-	if l := w.nodes["n1"].leases.Lent(w.nodes["n1"].leased(key)); l.Units != 0 {
+	if l := w.nodes["n1"].local.leases.Lent(w.nodes["n1"].leased(key)); l.Units != 0 {
 		t.Errorf("%d units are lent, and no heir knows of them", l.Units)
 	}
 	w.pass(limiter.LeaseTTL / 2) // n1 says that it does not use it
-	if n := len(w.nodes["n3"].book.On(w.nodes["n3"].Limits()["leased"], key)); n != 0 {
+	if n := len(w.nodes["n3"].holder.book.On(w.nodes["n3"].Limits()["leased"], key)); n != 0 {
 		t.Errorf("%d leases are open that nobody has", n)
 	}
 
@@ -219,7 +219,7 @@ func TestLeaseIsKnownToHeir(t *testing.T) {
 	}
 	w.settle()
 	n1 := w.nodes["n1"]
-	unspent := n1.leases.Lent(n1.leased(key)).Units
+	unspent := n1.local.leases.Lent(n1.leased(key)).Units
 	if unspent == 0 {
 		t.Fatal("there is no lease")
 	}

@@ -20,15 +20,15 @@ func TestForgottenCopyIsInNobodysWay(t *testing.T) {
 			const keys = 600
 			w.spend(keys, "n1", "n2", "n3")
 			w.pass(time.Second) // copies
-			for p := range w.nodes["n2"].parts {
-				w.nodes["n2"].parts[p].pure = !merged
+			for p := range w.nodes["n2"].parts.list {
+				w.nodes["n2"].parts.list[p].pure = !merged
 			}
 			ms := w.members(4)
 			// n2 is declared dead, and with it goes what n1 would have to tell it.
 			w.show([]Member{ms[0], ms[2]}, 0, "n1")
 			w.start("n4", 4)
 			w.show(ms, 0, "n1", "n2", "n3")
-			w.nodes["n1"].fence() // it lends what it would have given
+			w.nodes["n1"].parts.fence() // it lends what it would have given
 			w.show(ms, 0, "n4")
 			w.pass(3 * time.Second)
 			w.wantOneHolderEach("when n4 has come")
@@ -70,22 +70,22 @@ func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {
 	w := newWorld(t, 3)
 	n := w.nodes["n1"]
 	var k int
-	for !n.HoldsPartition(k) {
+	for !n.parts.HoldsPartition(k) {
 		k++
 	}
-	n.fence()
-	v, pt := n.view.Load(), &n.parts[k]
+	n.parts.fence()
+	v, pt := n.view.Load(), &n.parts.list[k]
 	first, last := v.peers[v.Find("n2")], v.peers[v.Find("n3")]
 	pt.lentTo = last.boot
-	n.endFormerLocked(last, []uint16{uint16(k)})
-	n.endFormerLocked(first, []uint16{uint16(k)})
+	n.copier.endFormerLocked(last, []uint16{uint16(k)})
+	n.copier.endFormerLocked(first, []uint16{uint16(k)})
 	if pt.former != last {
 		t.Error("n3 is not who has it")
 	}
-	if o := n.outboxLocked(last); len(o.ended) > 0 {
+	if o := n.copier.outboxLocked(last); len(o.ended) > 0 {
 		t.Errorf("n3 is told that %v are not copied to it any more", o.ended)
 	}
-	if o := n.outboxLocked(first); len(o.ended) == 0 {
+	if o := n.copier.outboxLocked(first); len(o.ended) == 0 {
 		t.Error("n2 is not told that its copy is out of date")
 	}
 }
@@ -140,7 +140,7 @@ func TestWhoIsLeftAloneMarks(t *testing.T) {
 	w.pass(time.Second)
 	n, copied := w.nodes["n1"], map[int]bool{}
 	for i := range keys {
-		copied[i] = n.parts[ring.Partition(limiter.Hash(fmt.Sprint("k", i)))].whole
+		copied[i] = n.parts.list[ring.Partition(limiter.Hash(fmt.Sprint("k", i)))].whole
 	}
 	w.kill("n2")
 	w.kill("n3")
@@ -181,11 +181,11 @@ func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 	}
 	for _, m := range []Move{{From: 2, ID: "n2", Entries: charged(1)}, {From: heir.Boot, ID: heir.ID, Entries: charged(3)}, {From: 2, ID: "n2", Entries: charged(2), Sequence: 1 << 40}} {
 		m.To = n.boot
-		if a := n.hear(w.now, n.view.Load(), &m); a == nil || !a.Applied {
+		if a := n.intake.hear(w.now, n.view.Load(), &m); a == nil || !a.Applied {
 			t.Fatalf("%+v is not taken in: %+v", m, a)
 		}
 	}
-	if got, want := entries(n.table), charged(3); len(got) != 1 || !bytes.Equal(got[0].State, want[0].State) {
+	if got, want := entries(n.holder.table), charged(3); len(got) != 1 || !bytes.Equal(got[0].State, want[0].State) {
 		t.Errorf("its table has %+v, want %+v", got, want)
 	}
 }

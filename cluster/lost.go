@@ -27,19 +27,18 @@ var ErrNotAgreed = errors.New(
 // Lost is which voters do not answer this node, by id, if they are so many that it may not decide;
 // else none.
 func (m Membership) Lost() (missing []string) {
-	n := m.n
-	a := &n.agreed
-	if !a.on || !n.minority.Load() {
+	a := m.a
+	if !a.on || !a.minority.Load() {
 		return nil
 	}
-	r := n.view.Load()
+	r := a.view.Load()
 	on := a.roll.Load()
 	if r == nil || !on.joined() {
 		return nil
 	}
 	for _, m := range on.config.Members {
 		i := r.Find(m.ID)
-		if !on.config.Votes(m.Boot) || m.ID == n.id || i < 0 {
+		if !on.config.Votes(m.Boot) || m.ID == a.id || i < 0 {
 			continue
 		}
 		if p := r.peers[i]; p.left.Load() || p.missed.Load() != 0 || !sameProcess(m.Boot, p.boot) {
@@ -51,12 +50,11 @@ func (m Membership) Lost() (missing []string) {
 
 // LostText says what Lost means, and what helps; empty if nothing is lost.
 func (m Membership) LostText() string {
-	n := m.n
 	missing := m.Lost()
 	if len(missing) == 0 {
 		return ""
 	}
-	voters := len(n.Agreed().Voters)
+	voters := len(m.a.Agreed().Voters)
 	return fmt.Sprintf(
 		"this node decides nothing: of %d voters a majority is needed, and %s do not answer; "+
 			"bring them back or heal the network, or, if they are gone for good, run penstock recover against one node that is left",
@@ -70,12 +68,11 @@ func (m Membership) LostText() string {
 // and while a node that waits to be admitted hears members of the cluster.
 // If that was wrong and the others live, both sides decide until they meet; then one gives way.
 func (m Membership) Recover() error {
-	n := m.n
-	a := &n.agreed
+	a := m.a
 	if !a.on {
 		return ErrNotAgreed
 	}
-	now := n.clock.Now()
+	now := a.clock.Now()
 	a.mu.Lock()
 	lost := a.state.Alone(ownership.Instant(now))
 	if a.state.Stage() == ownership.StageJoined {
@@ -85,14 +82,14 @@ func (m Membership) Recover() error {
 	if !lost {
 		return ErrMajority
 	}
-	n.agree(0, ownership.Recover{}, ownership.Poll{})
+	a.agree(0, ownership.Recover{}, ownership.Poll{})
 	return nil
 }
 
 // Voters are the ids of those that vote on the list of members; none of a node that is alone.
 func (m Membership) Voters() (ids []string) {
-	n := m.n
-	if c := n.Agreed(); c != nil {
+	a := m.a
+	if c := a.Agreed(); c != nil {
 		for _, m := range c.Members {
 			if slices.Contains(c.Voters, m.Boot) {
 				ids = append(ids, m.ID)

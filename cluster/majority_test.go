@@ -144,7 +144,7 @@ func (r *rumours) lose(id string) {
 // tied reports whether all who hold anything say that another one may, of a cluster of two.
 func (w *world) tied() bool {
 	for _, n := range w.nodes {
-		if n.Held() > 0 && !n.agreed.marked.Load() {
+		if n.parts.Held() > 0 && !n.right.marked.Load() {
 			return false
 		}
 	}
@@ -154,7 +154,7 @@ func (w *world) tied() bool {
 // held is how many partitions each node holds.
 func (w *world) held() (s string) {
 	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
-		s += fmt.Sprintf(" %s: %d", id, w.nodes[id].Held())
+		s += fmt.Sprintf(" %s: %d", id, w.nodes[id].parts.Held())
 	}
 	return s
 }

@@ -140,7 +140,7 @@ func (g *forger) play(s *script) error {
 // too many senders.
 func (g *forger) look(key string) error {
 	n := g.w.nodes["n1"]
-	kept := len(n.inbox) + len(n.former)
+	kept := len(n.intake.inbox) + len(n.intake.former)
 	if kept > 2 { // those that there are
 		return fmt.Errorf("%d senders are remembered", kept)
 	}
@@ -157,7 +157,7 @@ func (g *forger) look(key string) error {
 
 // inDoubt reports whether members have said what makes n1 leave the key to others.
 func (g *forger) inDoubt(key string) bool {
-	return g.named[uint16(ring.Partition(limiter.Hash(key)))] || g.cutOff && g.w.nodes["n1"].minority.Load()
+	return g.named[uint16(ring.Partition(limiter.Hash(key)))] || g.cutOff && g.w.nodes["n1"].right.minority.Load()
 }
 
 // lookLater lets time pass, and looks at all keys that were spent before.

@@ -49,7 +49,7 @@ func TestNewcomersMakeNoMajority(t *testing.T) {
 			for range 100 {
 				w.pass(100 * time.Millisecond)
 				for _, id := range all[goesOn:len(ms)] {
-					if w.nodes[id].Deciding() {
+					if w.nodes[id].right.Deciding() {
 						t.Fatalf("%s decides", id)
 					}
 				}
@@ -82,7 +82,7 @@ func TestTwoComeAndAreCutOff(t *testing.T) {
 	w.show(ms[3:], 0, "n5")
 	for range 200 {
 		w.pass(100 * time.Millisecond)
-		if n4, n5 := w.nodes["n4"].Held(), w.nodes["n5"].Held(); n4+n5 > 0 {
+		if n4, n5 := w.nodes["n4"].parts.Held(), w.nodes["n5"].parts.Held(); n4+n5 > 0 {
 			t.Fatalf("n4 holds %d partitions, n5 %d", n4, n5)
 		}
 	}
@@ -118,7 +118,7 @@ func TestAYoungClusterBearsACrash(t *testing.T) {
 				t.Errorf("%d partitions have no holder, and %d have two", none, many)
 			}
 			for id, n := range w.nodes {
-				if id != dies && n.minority.Load() {
+				if id != dies && n.right.minority.Load() {
 					t.Errorf("%s takes itself for cut off", id)
 				}
 			}
@@ -143,7 +143,7 @@ func TestAYoungClusterBearsACut(t *testing.T) {
 	w.pass(4 * time.Second)
 	w.wantOneHolderEach("after the cut")
 	for _, id := range all {
-		if got := w.nodes[id].minority.Load(); got != side(id) {
+		if got := w.nodes[id].right.minority.Load(); got != side(id) {
 			t.Errorf("%s takes itself for cut off: %t", id, got)
 		}
 	}
@@ -185,12 +185,12 @@ func TestWhoComesBackMakesNoSecondMajority(t *testing.T) {
 				}
 			}
 			for _, id := range []string{"n3", "n4", "n5"} {
-				if !w.nodes[id].Deciding() {
+				if !w.nodes[id].right.Deciding() {
 					t.Errorf("%s takes itself for cut off", id)
 				}
 			}
 			for _, id := range []string{"n1", "n2"} {
-				if w.nodes[id].Deciding() {
+				if w.nodes[id].right.Deciding() {
 					t.Errorf("%s goes on", id)
 				}
 			}
@@ -246,7 +246,7 @@ func TestWhoComesBackCountsWhomItMeets(t *testing.T) {
 	w.kill("n1")
 	w.kill("n2")
 	w.pass(3 * time.Second)
-	if w.nodes["n4"].minority.Load() {
+	if w.nodes["n4"].right.minority.Load() {
 		t.Error("n4 takes itself for cut off, with two others of the five")
 	}
 }
@@ -271,7 +271,7 @@ func TestWhoLeavesIsNoVote(t *testing.T) {
 					t.Fatalf("%d partitions have two holders", many)
 				}
 			}
-			if n := w.nodes["n2"].Held() + w.nodes["n3"].Held(); n != ring.Partitions {
+			if n := w.nodes["n2"].parts.Held() + w.nodes["n3"].parts.Held(); n != ring.Partitions {
 				t.Errorf("two of the three that stay hold %d partitions of %d", n, ring.Partitions)
 			}
 		})
@@ -295,7 +295,7 @@ func TestWhoComesToARivalWaits(t *testing.T) {
 	for range 10 {
 		w.pass(time.Second)
 		w.wantMarked("n3 has come", true, "n1", "n2")
-		if w.nodes["n3"].Deciding() {
+		if w.nodes["n3"].right.Deciding() {
 			t.Fatal("who has come decides")
 		}
 	}
@@ -304,7 +304,7 @@ func TestWhoComesToARivalWaits(t *testing.T) {
 	w.pass(5 * time.Second)
 	w.wantOneHolderEach("after the heal")
 	w.wantMarked("after the heal", false, "n1", "n2", "n3")
-	if w.nodes["n3"].Held() == 0 {
+	if w.nodes["n3"].parts.Held() == 0 {
 		t.Error("who has come holds nothing")
 	}
 }

@@ -2,15 +2,9 @@ package cluster
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"penstock/cluster/debts"
-	"penstock/cluster/dedup"
-	"penstock/cluster/denial"
-	"penstock/cluster/lease"
-	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -31,90 +25,58 @@ type Config struct {
 
 // Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc
 // for the path of a check.
+//
+// A Node wires its parts. Each part owns its state, knows the few others that it needs, and does not
+// know Node. State of partitions, and all that is decided about them, lies under partitions.mu.
 type Node struct {
-	identity
-	ports
-	table      *limiter.Table
-	book       *limiter.Ledger
-	sweepEvery time.Duration
-	storedAt   limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
-	writtenAt  limiter.Instant // when the file was that names who is awaited
+	self
+	right
+	catalog   // limits and rules
+	agreed    agreement
+	views     views
+	pulse     pulse
+	contacts  contacts
+	parts     partitions
+	copier    copier
+	claims    claimer
+	intake    intake
+	awaits    awaits
+	restorer  restorer
+	holder    holder
+	local     local
+	notices   notices
+	shares    shares
+	forwarder forwarder
+	debts     debtor
+	confirms  confirmer
+	spreads   spreads
+}
+
+// self is what all parts of a node know: which start of which node it is, how it reaches the world,
+// the View of the moment, and its counters.
+type self struct {
+	id    string
+	boot  uint64
+	began limiter.Instant
+
+	clock       Clock
+	net         Network
+	callTimeout time.Duration
 
 	view    atomic.Pointer[route]
-	catalog // limits and rules
-	recent  dedup.Window
-	local
-	holdings holdings
-	agreed   agreement
-	rings    func(ids []string) (*ring.Ring, error)
-	dozing   atomic.Bool // see doze.go
-	minority atomic.Bool // cut off from most of the others: this node decides nothing but by on_partition
-	entered  atomic.Bool // it has claimed what it should hold since it became a member
-	lacking  atomic.Bool // somebody is awaited who is not there
+	stopped atomic.Bool
 
 	_        [64]byte      // what every check reads is no neighbour of what every check writes
 	sequence atomic.Uint64 // of the last ID drawn
 	stats    Stats
 	_        [64]byte
-
-	charges charges // to replicated limits, that other nodes have not heard of
-
-	debts debts.Ledger // what this node has admitted and no holder of the key has charged
-
-	mu        sync.Mutex               // guards below, and makes SetView one at a time; taken before a lock of the table, never after
-	hinted    *View                    // the members that gossip names
-	reviewed  *ownership.Configuration // that the View was made of last
-	parts     []part                   // by partition; nil if this node is no member
-	term      uint64                   // the highest that was heard of
-	moves     uint64                   // sequence of the last message about copies
-	inbox     map[uint64]*inbox
-	former    map[uint64]formerPeer // by boot: those that were in a View and are no more
-	awaited   []string              // members whose files may know what this node does not
-	beside    []string              // if this node is leaving: those that there should have been before
-	healed    limiter.Instant       // when this node was last cut off no more
-	fences    uint64                // how often this node has had to let go of all that it held, or would have held
-	ticks     uint64
-	changes   uint64          // Stats.Changes at the last tick
-	calm      int             // ticks in a row in which nothing has changed
-	swept     limiter.Instant // when the table was last looked at
-	probing   int             // index in route.members of who was probed last
-	tending   bool            // a claim is under way
-	parting   map[uint16]int  // partitions of which others are being told that denials end: they are not given away before that
-	unsettled bool            // something has changed since tend last found nothing to claim
-	outboxes  []*peer         // of the View: those that something was ever to be said to, by id
-	restored  bool            // some parts are
-	returning bool            // what was restored is being sent to who should hold it
-	returnAt  limiter.Instant // … and not before then, for some was refused
-	stopTick  func()
-	stopped   bool
-}
-
-// identity says which start of which node this is.
-type identity struct {
-	id    string
-	boot  uint64
-	began limiter.Instant
 }
 
 // ID is the node's stable id.
-func (i *identity) ID() string { return i.id }
+func (s *self) ID() string { return s.id }
 
 // Boot is what tells this start of the node from all others.
-func (i *identity) Boot() uint64 { return i.boot }
-
-// ports are how a node reaches the world.
-type ports struct {
-	clock       Clock
-	net         Network
-	callTimeout time.Duration
-}
-
-// local is what lets a node decide on keys that other nodes hold. Each part owns its lock.
-type local struct {
-	leases  lease.Leases
-	denials denial.Cache
-	watches denial.Watches // the nodes that this one tells when a denial ends
-}
+func (s *self) Boot() uint64 { return s.boot }
 
 // Limits are the named limits of a node. A set is immutable: a new one replaces the whole.
 type Limits map[string]*limiter.Limit
@@ -134,30 +96,55 @@ func New(c Config) (*Node, error) {
 	if c.ID == "" || c.Boot == 0 || c.Clock == nil || c.Network == nil || c.Table == nil {
 		return nil, fmt.Errorf("cluster: a node needs an ID, a Boot other than 0, a Clock, a Network and a Table; got %+v", c)
 	}
-	n := &Node{
-		identity: identity{id: c.ID, boot: c.Boot, began: c.Clock.Now()},
-		ports:    ports{clock: c.Clock, net: c.Network, callTimeout: c.CallTimeout},
-		table:    c.Table, sweepEvery: c.SweepEvery,
-	}
+	n := &Node{self: self{
+		id: c.ID, boot: c.Boot, began: c.Clock.Now(),
+		clock: c.Clock, net: c.Network, callTimeout: c.CallTimeout,
+	}}
+	n.wire()
+	n.holder.table, n.pulse.sweepEvery = c.Table, c.SweepEvery
 	if n.callTimeout == 0 {
 		n.callTimeout = DefaultCallTimeout
 	}
-	if n.sweepEvery == 0 {
-		n.sweepEvery = 250 * time.Millisecond
+	if n.pulse.sweepEvery == 0 {
+		n.pulse.sweepEvery = 250 * time.Millisecond
 	}
-	if n.rings = c.Rings; n.rings == nil {
-		n.rings = ring.New
+	if n.views.rings = c.Rings; n.views.rings == nil {
+		n.views.rings = ring.New
 	}
-	n.agreed.until.Store(neverEnds)
-	n.recent.Seed(c.Secret)
+	n.right.until.Store(neverEnds)
+	n.holder.recent.Seed(c.Secret)
 	n.catalog.begin(&n.stats)
-	n.parting = make(map[uint16]int)
-	n.inbox, n.former = make(map[uint64]*inbox), make(map[uint64]formerPeer)
-	n.table.GuardAt(n.decides, n.keeps)
-	n.table.Track()
-	n.book = limiter.NewLedger(n.table, n.Holds)
-	n.book.Track()
+	n.holder.table.GuardAt(n.holder.decides, n.parts.keeps)
+	n.holder.table.Track()
+	n.holder.book = limiter.NewLedger(n.holder.table, n.holder.Holds)
+	n.holder.book.Track()
 	return n, nil
+}
+
+// wire has the parts know each other.
+func (n *Node) wire() {
+	me, right := &n.self, &n.right
+	right.self = me
+	n.agreed = agreement{self: me, right: right, views: &n.views, parts: &n.parts, claims: &n.claims, contacts: &n.contacts, followers: n}
+	n.views.agreed = &n.agreed
+	n.pulse = pulse{self: me, parts: &n.parts, holder: &n.holder, beat: n.tick}
+	n.contacts = contacts{self: me, right: right, agreed: &n.agreed, claims: &n.claims, copier: &n.copier, parts: &n.parts, pulse: &n.pulse, restorer: &n.restorer}
+	n.parts.self, n.parts.right, n.parts.copier, n.parts.notices = me, right, &n.copier, &n.notices
+	n.copier = copier{self: me, right: right, parts: &n.parts, claims: &n.claims, contacts: &n.contacts, holder: &n.holder, parting: make(map[uint16]int)}
+	n.claims = claimer{self: me, right: right, parts: &n.parts, awaits: &n.awaits, contacts: &n.contacts, copier: &n.copier, intake: &n.intake, restorer: &n.restorer}
+	n.intake = intake{self: me, right: right, parts: &n.parts, claims: &n.claims, copier: &n.copier, holder: &n.holder, inbox: make(map[uint64]*inbox), former: make(map[uint64]formerPeer)}
+	n.awaits = awaits{self: me, right: right, parts: &n.parts, claims: &n.claims}
+	n.restorer = restorer{self: me, parts: &n.parts, contacts: &n.contacts, holder: &n.holder}
+	n.holder.self, n.holder.right, n.holder.parts, n.holder.pulse = me, right, &n.parts, &n.pulse
+	n.local.self, n.local.right, n.local.catalog, n.local.parts = me, right, &n.catalog, &n.parts
+	n.local.holder, n.local.forwarder, n.local.confirms = &n.holder, &n.forwarder, &n.confirms
+	n.notices.self, n.notices.parts, n.notices.contacts, n.notices.copier = me, &n.parts, &n.contacts, &n.copier
+	n.shares = shares{self: me, right: right, holder: &n.holder}
+	n.forwarder = forwarder{self: me, right: right, awaits: &n.awaits, contacts: &n.contacts, parts: &n.parts, holder: &n.holder, local: &n.local, debts: &n.debts, shares: &n.shares}
+	n.debts.self, n.debts.right, n.debts.parts = me, right, &n.parts
+	n.debts.forwarder, n.debts.holder, n.debts.notices, n.debts.shares = &n.forwarder, &n.holder, &n.notices, &n.shares
+	n.confirms = confirmer{self: me, parts: &n.parts, holder: &n.holder}
+	n.spreads = spreads{self: me, confirms: &n.confirms, debts: &n.debts, forwarder: &n.forwarder, holder: &n.holder, shares: &n.shares}
 }
 
 // View is who is there and who owns what, or nil before the first SetView.
@@ -179,10 +166,10 @@ func (n *Node) Ready() bool {
 func (n *Node) Stats() *Stats { return &n.stats }
 
 // Table holds the state of the keys this node owns.
-func (n *Node) Table() *limiter.Table { return n.table }
+func (n *Node) Table() *limiter.Table { return n.holder.table }
 
 // Book has the holds on the keys that this node decides on, and copies of others.
-func (n *Node) Book() *limiter.Ledger { return n.book }
+func (n *Node) Book() *limiter.Ledger { return n.holder.book }
 
 // Unreachable lists the members that this node keeps calls away from at the moment.
 func (n *Node) Unreachable() (ids []string) {
@@ -200,19 +187,19 @@ func (n *Node) Unreachable() (ids []string) {
 // Start begins the node's ticks.
 func (n *Node) Start() {
 	n.tick()
-	if n.agreed.on {
-		n.pollAgreement()
+	if n.right.on {
+		n.agreed.pollAgreement()
 	}
 }
 
 // Stop ends the node's ticks. Its doors go on answering.
 func (n *Node) Stop() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.stopped = true
-	n.agreed.halted.Store(true)
-	if n.stopTick != nil {
-		n.stopTick()
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
+	n.stopped.Store(true)
+	n.right.halted.Store(true)
+	if n.pulse.stopTick != nil {
+		n.pulse.stopTick()
 	}
 }
 
@@ -220,7 +207,7 @@ func (n *Node) Stop() {
 // so nobody can take the place of another node's take in an owner's memory.
 const nodeOrigin = 1 << 63
 
-func (n *Node) nextID() ID { return ID{Origin: n.boot | nodeOrigin, Sequence: n.sequence.Add(1)} }
+func (s *self) nextID() ID { return ID{Origin: s.boot | nodeOrigin, Sequence: s.sequence.Add(1)} }
 
 func itemsReason(got int) string {
 	return fmt.Sprintf("has %d items; 1 to %d are accepted", got, MaxItems)

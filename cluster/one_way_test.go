@@ -55,14 +55,14 @@ func TestHeirsOfWhoIsCutOffOneWay(t *testing.T) {
 					t.Fatalf("%d partitions have two holders", many)
 				}
 			}
-			if w.nodes["n1"].Deciding() {
+			if w.nodes["n1"].right.Deciding() {
 				t.Error("who is cut off decides")
 			}
 			w.wantOneHolderEach("five seconds after the cut")
 			w.meet = nil
 			w.pass(8 * time.Second)
 			w.wantOneHolderEach("after the heal")
-			if w.nodes["n1"].Held() == 0 {
+			if w.nodes["n1"].parts.Held() == 0 {
 				t.Error("who was cut off has got nothing back")
 			}
 			w.wantRemaining("after the heal", keys, 3, all...)
@@ -102,12 +102,12 @@ func TestLateCopiesArriveWithTheirAge(t *testing.T) {
 	w.meet = nil
 	w.pass(3 * time.Second)
 	l := w.nodes["n1"].Limits()["five"]
-	here, there := w.nodes["n1"].table.Entry(w.now, l, key, limiter.Hash(key)), w.nodes["n2"].table.Entry(w.now, l, key, limiter.Hash(key))
+	here, there := w.nodes["n1"].holder.table.Entry(w.now, l, key, limiter.Hash(key)), w.nodes["n2"].holder.table.Entry(w.now, l, key, limiter.Hash(key))
 	if string(here.State) != string(there.State) {
 		t.Errorf("%s: %x, its copy %x", key, here.State, there.State)
 	}
-	held, _ := w.nodes["n1"].book.Get(limiter.HoldID(id))
-	copied, found := w.nodes["n2"].book.Get(limiter.HoldID(id))
+	held, _ := w.nodes["n1"].holder.book.Get(limiter.HoldID(id))
+	copied, found := w.nodes["n2"].holder.book.Get(limiter.HoldID(id))
 	if !found || held.Deadline != copied.Deadline {
 		t.Errorf("the hold ends at %d, its copy at %d (found %t)", held.Deadline, copied.Deadline, found)
 	}

@@ -55,15 +55,15 @@ type waitingEntry struct {
 }
 
 // outboxLocked is what is to be said to p, from now on looked at in each tick.
-func (n *Node) outboxLocked(p *peer) *outbox {
+func (cp *copier) outboxLocked(p *peer) *outbox {
 	if p.out == nil {
 		p.out = new(outbox)
 		i, _ := slices.BinarySearchFunc(
-			n.outboxes,
+			cp.outboxes,
 			p.id,
 			func(o *peer, id string) int { return strings.Compare(o.id, id) },
 		)
-		n.outboxes = slices.Insert(n.outboxes, i, p)
+		cp.outboxes = slices.Insert(cp.outboxes, i, p)
 	}
 	return p.out
 }

@@ -38,7 +38,7 @@ func TestWhoIsFarAwayIsGivenTimeToAnswer(t *testing.T) {
 	ms[0].State = StateLeaving
 	w.show(ms, 0, "n2", "n1")
 	w.pass(20 * time.Second)
-	if got := w.nodes["n1"].Held(); got != 0 {
+	if got := w.nodes["n1"].parts.Held(); got != 0 {
 		t.Errorf("n1 has left, and %d partitions are not off its hands", got)
 	}
 	w.wantOneHolderEach("when n1 has left")
@@ -118,7 +118,7 @@ func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	n, p := w.nodes["n1"], ring.Partition(limiter.Hash(w.key("n1", 0)))
-	r, pt := n.view.Load(), &n.parts[p]
+	r, pt := n.view.Load(), &n.parts.list[p]
 	heir := pt.to
 	other := r.peers[3-r.Self-r.Find(heir.id)]
 	w.meet = func(c *Call, deliver func() *Answer) {
@@ -129,23 +129,23 @@ func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
 		}
 		c.Answer = deliver()
 	}
-	n.mu.Lock()
+	n.parts.mu.Lock()
 	pt.former, pt.to, pt.copied = heir, other, copyWanted
-	n.dueLocked(pt)
-	n.mu.Unlock()
+	n.copier.dueLocked(pt)
+	n.parts.mu.Unlock()
 	w.pass(100 * time.Millisecond)
 	if pt.copied != copyTaken || !slices.Contains(heir.out.ended, uint16(p)) {
 		t.Fatal("the other member has no copy, or the heir is not to be told so")
 	}
-	n.mu.Lock()
-	n.retargetPartLocked(r, p)
-	n.mu.Unlock()
+	n.parts.mu.Lock()
+	n.copier.retargetPartLocked(r, p)
+	n.parts.mu.Unlock()
 	w.meet = nil
 	w.pass(500 * time.Millisecond)
 	if pt.to != heir || pt.copied != copyTaken {
 		t.Fatal("the heir gets no copies again")
 	}
-	if got := w.nodes[heir.id].parts[p].copyOf; got != n.boot {
+	if got := w.nodes[heir.id].parts.list[p].copyOf; got != n.boot {
 		t.Errorf("the heir has the copy of boot %d, want %d", got, n.boot)
 	}
 }

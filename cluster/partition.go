@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,68 +72,82 @@ type holdings struct {
 	// answered is the configuration in which all members have answered a claim of this node, if they
 	// have: only then does it take gifts in it (acceptsLocked).
 	answered *ownership.Configuration
-	bereft   atomic.Bool                   // some of began is set
-	began    [ring.Partitions]atomic.Int64 // Instant at which somebody began to hold it with nothing, though something was forgotten; 0: nobody did
+	bereft   atomic.Bool                   // some of bereftAt is set
+	bereftAt [ring.Partitions]atomic.Int64 // Instant at which somebody began to hold it with nothing, though something was forgotten; 0: nobody did
 }
 
-// Holds reports whether this node decides now for the key with this hash.
-func (n *Node) Holds(hash uint64) bool { return n.holds(hash) && n.Deciding() }
+// partitions are what this node knows of each partition.
+type partitions struct {
+	*self
+	right   *right
+	copier  *copier
+	notices *notices
 
-func (n *Node) holds(hash uint64) bool { return n.holdings.held[ring.Partition(hash)].Load() }
+	mu        sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
+	list      []part     // by partition; nil if this node is no member
+	term      uint64     // the highest that was heard of
+	fences    uint64     // how often this node has had to let go of all that it held, or would have held
+	unsettled bool       // something has changed since the last claim found nothing to claim
+	holdings
+}
 
-// HoldsPartition reports whether this node decides for the keys of a partition.
-func (n *Node) HoldsPartition(p int) bool { return n.holdings.held[p].Load() }
+// Holds is Node.Holds.
+func (hd *holder) Holds(hash uint64) bool { return hd.parts.holds(hash) && hd.right.Deciding() }
 
-func (n *Node) keeps(hash uint64) bool { return n.holdings.kept[ring.Partition(hash)].Load() }
+func (ps *partitions) holds(hash uint64) bool { return ps.held[ring.Partition(hash)].Load() }
 
-// Held is the number of partitions that this node decides for, or is just giving away: who leaves
-// waits until it is 0. Where members agree it waits, too, until all know that it has left.
-func (n *Node) Held() int {
-	held := int(n.holdings.n.Load() + n.holdings.given.Load())
-	if r := n.agreed.roll.Load(); n.agreed.leaves.Load() && r.joined() {
+// HoldsPartition is Node.HoldsPartition.
+func (ps *partitions) HoldsPartition(p int) bool { return ps.held[p].Load() }
+
+func (ps *partitions) keeps(hash uint64) bool { return ps.kept[ring.Partition(hash)].Load() }
+
+// Held is Node.Held.
+func (ps *partitions) Held() int {
+	held := int(ps.n.Load() + ps.given.Load())
+	if r := ps.right.roll.Load(); ps.right.leaves.Load() && r.joined() {
 		held++
 	}
 	return held
 }
 
 // holdLocked begins to decide for p under term.
-func (n *Node) holdLocked(p int, term uint64) {
-	pt := &n.parts[p]
+func (ps *partitions) holdLocked(p int, term uint64) {
+	pt := &ps.list[p]
 	pt.term = max(pt.term, term)
-	n.givingLocked(pt, false)
-	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = n.boot, "", 0, 0, false
+	ps.givingLocked(pt, false)
+	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
 	pt.whole, pt.gave = true, false
-	if !n.holdings.held[p].Swap(true) {
-		n.holdings.n.Add(1)
+	if !ps.held[p].Swap(true) {
+		ps.n.Add(1)
 	}
-	n.holdings.kept[p].Store(true)
+	ps.kept[p].Store(true)
 }
 
 // dropLocked stops deciding for p. Decisions under way may still be taken; who has to know them all
 // passes through the table's locks after this (limiter.Table.Changed).
-func (n *Node) dropLocked(p int) {
-	if n.holdings.held[p].Swap(false) {
-		n.holdings.n.Add(-1)
-		n.unsettled = true
+func (ps *partitions) dropLocked(p int) {
+	if ps.held[p].Swap(false) {
+		ps.n.Add(-1)
+		ps.unsettled = true
 	}
 }
 
 // givingLocked notes whether a partition is under way to somebody.
-func (n *Node) givingLocked(pt *part, giving bool) {
+func (ps *partitions) givingLocked(pt *part, giving bool) {
 	switch {
 	case giving && !pt.giving:
-		n.holdings.given.Add(1)
+		ps.given.Add(1)
 	case !giving && pt.giving:
-		n.holdings.given.Add(-1)
+		ps.given.Add(-1)
 	}
 	pt.giving = giving
 }
 
 // forgetLocked lets go of the entries of p.
-func (n *Node) forgetLocked(p int) {
-	n.parts[p].copyOf, n.parts[p].whole, n.parts[p].gave = 0, false, false
-	n.holdings.began[p].Store(0)
-	n.holdings.kept[p].Store(false)
+func (ps *partitions) forgetLocked(p int) {
+	ps.list[p].copyOf, ps.list[p].whole, ps.list[p].gave = 0, false, false
+	ps.bereftAt[p].Store(0)
+	ps.kept[p].Store(false)
 }
 
 // A term is a count and, in its low bits, a part of the boot that drew it. The count grows by one
@@ -148,53 +163,62 @@ const (
 
 // nextTermLocked is a term higher than all that were heard of, and no other node's: its low bits
 // are of the boot. There is none above the highest; it stays there.
-func (n *Node) nextTermLocked() uint64 {
-	n.term = min(n.term>>termBits+1, maxTerm)<<termBits | n.boot&(1<<termBits-1)
-	return n.term
+func (ps *partitions) nextTermLocked() uint64 {
+	ps.term = min(ps.term>>termBits+1, maxTerm)<<termBits | ps.boot&(1<<termBits-1)
+	return ps.term
 }
 
 // heardLocked goes on from a term that a member has named. It reports false, and does not, if the
 // member cannot have come by it.
-func (n *Node) heardLocked(term uint64) bool {
-	if term>>termBits > n.term>>termBits+maxTermJump {
+func (ps *partitions) heardLocked(term uint64) bool {
+	if term>>termBits > ps.term>>termBits+maxTermJump {
 		return false
 	}
-	n.term = max(n.term, term)
+	ps.term = max(ps.term, term)
 	return true
+}
+
+// views make the View of what gossip names and what has been agreed. Guarded by partitions.mu.
+type views struct {
+	agreed *agreement
+
+	hinted   atomic.Pointer[View]     // the members that gossip names
+	reviewed *ownership.Configuration // that the View was made of last
+	rings    func(ids []string) (*ring.Ring, error)
 }
 
 // SetView makes v the View of all requests that begin from now on.
 // Where members agree it only says which nodes are there, and where: members and owners are agreed.
 func (n *Node) SetView(v *View) {
-	n.mu.Lock()
+	n.parts.mu.Lock()
 	now := n.clock.Now()
-	if !n.agreed.on {
+	if !n.right.on {
 		n.setViewLocked(now, v)
 	} else {
-		n.hinted = v
+		n.views.hinted.Store(v)
 		n.reviewLocked(now)
 	}
-	n.mu.Unlock()
+	n.parts.mu.Unlock()
 	n.Membership().electAnew()
 	switch leaving := v.Me().State == StateLeaving; {
-	case !n.agreed.on:
+	case !n.right.on:
 	case !leaving:
 		n.Membership().Stay()
-	case !n.agreed.leaves.Swap(true):
-		n.agree(0, ownership.Leave{}, ownership.Poll{})
+	case !n.right.leaves.Swap(true):
+		n.agreed.agree(0, ownership.Leave{}, ownership.Poll{})
 	}
 }
 
 // reviewLocked makes the View of what has been agreed, with what gossip says of where members are.
 func (n *Node) reviewLocked(now limiter.Instant) {
-	if n.hinted == nil {
+	v, old := n.views.hinted.Load(), n.view.Load()
+	if v == nil {
 		return
 	}
-	v, old := n.hinted, n.view.Load()
-	roll := n.agreed.roll.Load()
-	if roll.joined() && roll.config != n.reviewed {
-		n.holdings.bereave(n.reviewed, roll.config)
-		n.reviewed = roll.config
+	roll := n.right.roll.Load()
+	if roll.joined() && roll.config != n.views.reviewed {
+		n.parts.bereave(n.views.reviewed, roll.config)
+		n.views.reviewed = roll.config
 	}
 	members := slices.Clone(v.Members)
 	for i := range members {
@@ -206,9 +230,9 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 		for i := range roll.config.Members {
 			switch x, k := &roll.config.Members[i], v.Find(roll.config.Members[i].ID); {
 			case k < 0:
-				members = append(members, n.unheardLocked(old, x))
+				members = append(members, n.views.unheardLocked(old, x))
 			case !sameProcess(x.Boot, members[k].Boot): // gossip has not heard of its restart, or is ahead
-				members[k] = n.unheardLocked(old, x)
+				members[k] = n.views.unheardLocked(old, x)
 			}
 		}
 	}
@@ -217,7 +241,7 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 			if old != nil && old.Ring != nil && slices.Equal(old.Ring.Members(), ids) {
 				return old.Ring, nil
 			}
-			return n.rings(ids)
+			return n.views.rings(ids)
 		})
 		if err != nil {
 			return // members that no ring can have
@@ -228,14 +252,14 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 		n.setViewLocked(now, v)
 	} else {
 		old.beginLives(now, roll)
-		n.tendLocked() // what was not answered in the epoch before may be now
-		n.startPushesLocked()
+		n.claims.tendLocked() // what was not answered in the epoch before may be now
+		n.copier.startPushesLocked()
 	}
 }
 
 // unheardLocked is a member of the configuration of which gossip says nothing, as far as this node
 // knows it.
-func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
+func (vs *views) unheardLocked(old *route, x *ownership.Member) Member {
 	if old != nil {
 		i := old.Find(x.ID)
 		if i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) && old.Members[i].PeerAddr != "" {
@@ -244,7 +268,7 @@ func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 			return m
 		}
 	}
-	a := &n.agreed
+	a := vs.agreed
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s, heard := a.seats[x.Boot]; heard {
@@ -257,7 +281,7 @@ func (n *Node) unheardLocked(old *route, x *ownership.Member) Member {
 
 // setViewLocked makes v the View of all requests that begin from now on.
 func (n *Node) setViewLocked(now limiter.Instant, v *View) {
-	n.rouseLocked()
+	n.pulse.rouseLocked()
 	r := &route{View: v, peers: make([]*peer, len(v.Members))}
 	old := n.view.Load()
 	for i, k := 0, 0; i < len(v.Members); i++ {
@@ -273,48 +297,48 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 		}
 	}
 	r.members = r.others()
-	r.beginLives(now, n.agreed.roll.Load())
+	r.beginLives(now, n.right.roll.Load())
 	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
-		n.beside = n.othersLocked(old)
+		n.awaits.beside = n.awaits.othersLocked(old)
 	}
-	n.outboxes = slices.DeleteFunc(n.outboxes, func(p *peer) bool { return !r.has(p) })
-	n.partFormerLocked(now, r, old)
+	n.copier.outboxes = slices.DeleteFunc(n.copier.outboxes, func(p *peer) bool { return !r.has(p) })
+	n.intake.partFormerLocked(now, r, old)
 	n.view.Store(r)
-	n.partLocked(r)
-	if n.parts == nil && v.Me().Role == RoleMember {
-		n.parts = make([]part, ring.Partitions)
+	n.notices.partLocked(r)
+	if n.parts.list == nil && v.Me().Role == RoleMember {
+		n.parts.list = make([]part, ring.Partitions)
 	}
 	if old == nil {
-		n.adoptLocked(v.Me().Role)
+		n.restorer.adoptLocked(v.Me().Role)
 	}
-	n.awaitLocked(now, r)
-	if n.parts == nil {
+	n.awaits.awaitLocked(now, r)
+	if n.parts.list == nil {
 		return
 	}
-	n.retargetLocked(now, r)
-	if !n.agreed.on {
-		n.holdOwnLocked(r)
+	n.copier.retargetLocked(now, r)
+	if !n.right.on {
+		n.parts.holdOwnLocked(r)
 		return
 	}
-	n.countSilentLocked(now, r) // who has come may not be reached
-	n.tendLocked()
-	n.startPushesLocked()
+	n.contacts.countSilentLocked(now, r) // who has come may not be reached
+	n.claims.tendLocked()
+	n.copier.startPushesLocked()
 }
 
 // holdOwnLocked has a node that agrees with nobody hold what it owns: nobody else could.
-func (n *Node) holdOwnLocked(r *route) {
-	for p := range n.parts {
-		if r.Ring != nil && r.owner(p) == r.Self && !n.holdings.held[p].Load() {
-			n.holdLocked(p, n.nextTermLocked())
+func (ps *partitions) holdOwnLocked(r *route) {
+	for p := range ps.list {
+		if r.Ring != nil && r.owner(p) == r.Self && !ps.held[p].Load() {
+			ps.holdLocked(p, ps.nextTermLocked())
 		}
 	}
 }
 
 // retargetLocked decides anew who gets copies of what this node holds: the member that should hold
 // the partition, or, of what it should hold itself, the heir.
-func (n *Node) retargetLocked(now limiter.Instant, r *route) {
-	for p := range n.parts {
-		pt := &n.parts[p]
+func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
+	for p := range cp.parts.list {
+		pt := &cp.parts.list[p]
 		if pt.second.to != nil && !r.has(pt.second.to) {
 			pt.second = slot{}
 		}
@@ -324,43 +348,43 @@ func (n *Node) retargetLocked(now limiter.Instant, r *route) {
 		if pt.to != nil && !r.has(pt.to) {
 			pt.to = nil
 			if pt.giving { // whether it arrived nobody knows: claim it again
-				n.givingLocked(pt, false)
-				pt.copyOf = n.boot
-				n.unsettled = true
+				cp.parts.givingLocked(pt, false)
+				pt.copyOf = cp.boot
+				cp.parts.unsettled = true
 			}
 		}
 		if pt.hint != "" && r.Find(pt.hint) < 0 {
 			pt.hint = ""
 		}
-		pt.lost = n.lostSince(now, r, pt)
-		if !n.holdings.held[p].Load() {
+		pt.lost = cp.parts.lostSince(now, r, pt)
+		if !cp.parts.held[p].Load() {
 			continue
 		}
-		n.retargetPartLocked(r, p)
+		cp.retargetPartLocked(r, p)
 	}
 }
 
 // retargetPartLocked is retargetLocked for one partition, which is held here.
-func (n *Node) retargetPartLocked(r *route, p int) {
-	first, second := n.targets(r, p)
-	n.aimLocked(p, first, second)
-	n.dueLocked(&n.parts[p]) // it may be time to give what has been copied for long
+func (cp *copier) retargetPartLocked(r *route, p int) {
+	first, second := cp.targets(r, p)
+	cp.aimLocked(p, first, second)
+	cp.dueLocked(&cp.parts.list[p]) // it may be time to give what has been copied for long
 }
 
 // dueLocked has the next pushes to those that get copies of pt look for what is to be done about it.
-func (n *Node) dueLocked(pt *part) {
+func (cp *copier) dueLocked(pt *part) {
 	if pt.to != nil {
-		n.outboxLocked(pt.to).due = true
+		cp.outboxLocked(pt.to).due = true
 	}
 	if pt.second.to != nil {
-		n.outboxLocked(pt.second.to).due = true
+		cp.outboxLocked(pt.second.to).due = true
 	}
 }
 
 // lostSince is since when nobody in r is the boot that pt is a copy of.
-func (n *Node) lostSince(now limiter.Instant, r *route, pt *part) limiter.Instant {
+func (ps *partitions) lostSince(now limiter.Instant, r *route, pt *part) limiter.Instant {
 	switch {
-	case pt.copyOf == 0 || pt.copyOf == n.boot || r.hasBoot(pt.copyOf):
+	case pt.copyOf == 0 || pt.copyOf == ps.boot || r.hasBoot(pt.copyOf):
 		return 0
 	case pt.lost != 0:
 		return pt.lost
@@ -398,18 +422,12 @@ func (r *route) hasBoot(boot uint64) bool {
 const copyLives = time.Minute
 
 // tidyLocked lets go of copies that have outlived their holder.
-func (n *Node) tidyLocked(now limiter.Instant) {
-	for boot, f := range n.former {
-		if now >= f.since.Add(formerLasts) {
-			delete(n.former, boot)
-			delete(n.inbox, boot)
-		}
-	}
-	for p := range n.parts {
-		pt := &n.parts[p]
-		if pt.lost != 0 && now >= pt.lost.Add(copyLives) && !n.holdings.held[p].Load() {
+func (ps *partitions) tidyLocked(now limiter.Instant) {
+	for p := range ps.list {
+		pt := &ps.list[p]
+		if pt.lost != 0 && now >= pt.lost.Add(copyLives) && !ps.held[p].Load() {
 			pt.lost = 0
-			n.forgetLocked(p)
+			ps.forgetLocked(p)
 		}
 	}
 }

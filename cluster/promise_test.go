@@ -108,8 +108,8 @@ func TestPromisesEndDuringACut(t *testing.T) {
 			if left := w.remaining("n3", c.limit, key); left != c.left {
 				t.Errorf("%d of 100 are left, want %d", left, c.left)
 			}
-			if n := w.nodes["n1"]; n.debts.Len() != 0 || n.debts.Promises() != 0 {
-				t.Errorf("%d are owed, %d promised", n.debts.Len(), n.debts.Promises())
+			if n := w.nodes["n1"]; n.debts.ledger.Len() != 0 || n.debts.ledger.Promises() != 0 {
+				t.Errorf("%d are owed, %d promised", n.debts.ledger.Len(), n.debts.ledger.Promises())
 			}
 		})
 	}
@@ -143,11 +143,11 @@ func TestPromisesWithoutRoomAreCharged(t *testing.T) {
 	heal := w.cutOff()
 	id, _ := w.reserve("n1", "hundred", key, 20, time.Minute)
 	n2 := w.nodes["n2"]
-	n2.table.Take(w.now, n2.Limits()["hundred"], key, limiter.Hash(key), 95)
+	n2.holder.table.Take(w.now, n2.Limits()["hundred"], key, limiter.Hash(key), 95)
 	heal()
 	w.pass(5 * time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 0 || w.nodes["n1"].debts.Promises() != 0 {
-		t.Errorf("%d of 100 are left, %d promises", left, w.nodes["n1"].debts.Promises())
+	if left := w.remaining("n2", "hundred", key); left != 0 || w.nodes["n1"].debts.ledger.Promises() != 0 {
+		t.Errorf("%d of 100 are left, %d promises", left, w.nodes["n1"].debts.ledger.Promises())
 	}
 	if d := w.settleHold("n1", id, 1); d.Decision.Hold != limiter.HoldUnknown {
 		t.Errorf("it was charged, and a settlement finds %+v", d)
@@ -170,8 +170,8 @@ func TestPromiseThatWasKeptAlreadyIsOne(t *testing.T) {
 	}
 	deaf = false
 	w.pass(5 * time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 80 || w.nodes["n1"].debts.Promises() != 0 {
-		t.Errorf("%d of 100 are left after one reservation of 20; %d promises", left, w.nodes["n1"].debts.Promises())
+	if left := w.remaining("n2", "hundred", key); left != 80 || w.nodes["n1"].debts.ledger.Promises() != 0 {
+		t.Errorf("%d of 100 are left after one reservation of 20; %d promises", left, w.nodes["n1"].debts.ledger.Promises())
 	}
 	if d := w.settleHold("n3", id, 7); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 93 {
 		t.Errorf("%+v", d)
@@ -195,8 +195,8 @@ func TestPromiseThatWasSettledElsewhere(t *testing.T) {
 	w.pass(3 * time.Second) // its answers are remembered for 2 s
 	deaf = false
 	w.pass(5 * time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 93 || w.nodes["n1"].debts.Promises() != 0 {
-		t.Errorf("%d of 100 are left after 7 were used; %d promises", left, w.nodes["n1"].debts.Promises())
+	if left := w.remaining("n2", "hundred", key); left != 93 || w.nodes["n1"].debts.ledger.Promises() != 0 {
+		t.Errorf("%d of 100 are left after 7 were used; %d promises", left, w.nodes["n1"].debts.ledger.Promises())
 	}
 }
 
@@ -214,7 +214,7 @@ func TestRefusedTogetherIsNotPromised(t *testing.T) {
 	if err := w.nodes["n1"].Check(&r, out); err != nil || out[0].Allowed || out[1].Allowed || out[1].Source != SourceFallback {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if n := w.nodes["n1"]; n.debts.Len() != 0 || n.debts.Promises() != 0 || out[1].Decision.Hold != limiter.HoldNone {
-		t.Errorf("%d owed, %d promised, %+v", n.debts.Len(), n.debts.Promises(), out[1])
+	if n := w.nodes["n1"]; n.debts.ledger.Len() != 0 || n.debts.ledger.Promises() != 0 || out[1].Decision.Hold != limiter.HoldNone {
+		t.Errorf("%d owed, %d promised, %+v", n.debts.ledger.Len(), n.debts.ledger.Promises(), out[1])
 	}
 }

@@ -14,14 +14,14 @@ import (
 
 // relay answers a, of which this node holds nothing, by the owners of its items. It reports false
 // if it cannot reach them.
-func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []flight, answer *Answer) bool {
-	deadline := callDeadline(now, a.Deadline, n.callTimeout)
+func (fw *forwarder) relay(now limiter.Instant, view *route, a *Ask, items []flight, answer *Answer) bool {
+	deadline := callDeadline(now, a.Deadline, fw.callTimeout)
 	var calls []Call
 	of := make([]int, len(items)) // item → call
 	callOf := make(map[int]int)
 	for i := range items {
 		o := view.Owner(items[i].hash)
-		if n.decides(now, items[i].hash) || o < 0 || o == view.Self || view.peers[o].gone() {
+		if fw.holder.decides(now, items[i].hash) || o < 0 || o == view.Self || view.peers[o].gone() {
 			return false
 		}
 		c, known := callOf[o]
@@ -41,12 +41,12 @@ func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []flight, a
 	if a.Atomic && len(calls) > 1 {
 		return false
 	}
-	n.stats.Relayed.Add(uint64(len(items)))
-	n.net.Call(calls)
-	after := n.clock.Now()
+	fw.stats.Relayed.Add(uint64(len(items)))
+	fw.net.Call(calls)
+	after := fw.clock.Now()
 	next := make([]int, len(calls))
 	for c := range calls {
-		n.note(now, after, view.peers[view.Find(calls[c].To.ID)], &calls[c])
+		fw.contacts.note(now, after, view.peers[view.Find(calls[c].To.ID)], &calls[c])
 	}
 	for i := range items {
 		c := &calls[of[i]]
@@ -58,10 +58,10 @@ func (n *Node) relay(now limiter.Instant, view *route, a *Ask, items []flight, a
 			case StatusDone:
 				out.Owner = c.To.ID
 			case StatusNotOwner: // it may name this node
-				n.disown(after, view, items[i].hash, out)
+				fw.disown(after, view, items[i].hash, out)
 			}
 		case errors.Is(c.Err, ErrUnsent):
-			n.disown(after, view, items[i].hash, out)
+			fw.disown(after, view, items[i].hash, out)
 		default:
 			*out = AnswerItem{Status: StatusLost, Owner: c.To.ID}
 		}

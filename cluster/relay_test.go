@@ -84,7 +84,7 @@ func TestRelayedAndLost(t *testing.T) {
 	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
-	if o := w.nodes["n1"].debts.Oldest(9); len(o) != 1 || !o[0].Doubt.Of(2) || o[0].Doubt.Of(3) {
+	if o := w.nodes["n1"].debts.ledger.Oldest(9); len(o) != 1 || !o[0].Doubt.Of(2) || o[0].Doubt.Of(3) {
 		t.Errorf("owed: %+v", o)
 	}
 	if left := w.remaining("n2", "five", key); left != 4 {
@@ -101,7 +101,7 @@ func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 		const keys = 100
 		w.spend(keys, "n1", "n2", "n3")
 		w.pass(time.Second)
-		held := w.nodes["n2"].Held()
+		held := w.nodes["n2"].parts.Held()
 		w.cutBetween("n1", "n2", "")
 		if declared { // n1 alone has heard so
 			ms := w.members(3)
@@ -113,7 +113,7 @@ func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 				t.Fatalf("declared dead %t: %d partitions have two holders", declared, many)
 			}
 		}
-		if n := w.nodes["n2"].Held(); n != held {
+		if n := w.nodes["n2"].parts.Held(); n != held {
 			t.Errorf("declared dead %t: n2 holds %d partitions, and held %d", declared, n, held)
 		}
 		w.meet = nil

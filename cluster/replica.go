@@ -86,12 +86,12 @@ type untold struct {
 const chargesWaiting = 1 << 16
 
 // decideReplica decides on an item of a replicated limit.
-func (n *Node) decideReplica(now limiter.Instant, it *flight, out *Decision) {
-	*out = Decision{Owner: n.id, Source: SourceReplica}
-	n.decide(now, it, &out.Decision)
-	view := n.view.Load()
+func (hd *holder) decideReplica(now limiter.Instant, it *flight, out *Decision) {
+	*out = Decision{Owner: hd.id, Source: SourceReplica}
+	hd.decide(now, it, &out.Decision)
+	view := hd.view.Load()
 	if !it.again {
-		n.charge(it, &out.Decision)
+		hd.charge(it, &out.Decision)
 	}
 	if view != nil {
 		out.Bound = int64(len(view.Members)-1) * it.Limit.Capacity()
@@ -100,16 +100,16 @@ func (n *Node) decideReplica(now limiter.Instant, it *flight, out *Decision) {
 
 // charge notes what the others have to hear of what was decided here on an item of a replicated
 // limit, for the first time.
-func (n *Node) charge(it *flight, d *limiter.Decision) {
+func (hd *holder) charge(it *flight, d *limiter.Decision) {
 	units := d.Drained
 	if d.Allowed {
 		units = it.Cost
 	}
-	view := n.view.Load()
+	view := hd.view.Load()
 	if view == nil || len(view.Members) < 2 || it.Op != OpReset && (it.Op != OpTake || units == 0) {
 		return
 	}
-	n.charges.add(it.Limit, it.Key, it.Op, units)
+	hd.charges.add(it.Limit, it.Key, it.Op, units)
 }
 
 func (u *untold) add(op Op, units int64) {
@@ -140,8 +140,8 @@ func (u *untold) told(list []Charge) []Charge {
 }
 
 // spreadLocked has everybody told what was charged.
-func (n *Node) spreadLocked(r *route) {
-	list := n.charges.tell()
+func (cp *copier) spreadLocked(r *route) {
+	list := cp.holder.charges.tell()
 	if len(list) == 0 {
 		return
 	}
@@ -149,7 +149,7 @@ func (n *Node) spreadLocked(r *route) {
 		if i == r.Self {
 			continue
 		}
-		o := n.outboxLocked(p)
+		o := cp.outboxLocked(p)
 		o.charges = append(o.charges, list...)
 		if over := len(o.charges) - chargesWaiting; over > 0 {
 			o.charges = o.charges[over:]
@@ -158,15 +158,15 @@ func (n *Node) spreadLocked(r *route) {
 }
 
 // chargedElsewhere charges what another node has admitted.
-func (n *Node) chargedElsewhere(now limiter.Instant, list []Charge) {
+func (hd *holder) chargedElsewhere(now limiter.Instant, list []Charge) {
 	for i := range list {
 		c := &list[i]
 		hash := limiter.Hash(c.Key)
 		if c.Reset {
-			n.table.Reset(now, c.Limit, c.Key, hash)
+			hd.table.Reset(now, c.Limit, c.Key, hash)
 		}
 		if c.Units != 0 {
-			n.table.Do(now, c.Limit, c.Key, hash, limiter.Request{Cost: c.Units, Report: c.Units > 0})
+			hd.table.Do(now, c.Limit, c.Key, hash, limiter.Request{Cost: c.Units, Report: c.Units > 0})
 		}
 	}
 }

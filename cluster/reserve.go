@@ -67,25 +67,25 @@ func (it *flight) holdID() limiter.HoldID {
 }
 
 // actHold does in the book what the item asks.
-func (n *Node) actHold(now limiter.Instant, it *flight) limiter.Decision {
+func (hd *holder) actHold(now limiter.Instant, it *flight) limiter.Decision {
 	if it.Hold == nil || it.checkHold() != nil { // a peer says what this release would not let in
 		return limiter.Decision{RetryAfter: limiter.Never, Hold: limiter.HoldUnknown}
 	}
 	switch it.Op {
 	case OpSettle:
-		return n.book.Settle(now, it.holdID(), it.hash, it.Hold.Holder, it.Cost)
+		return hd.book.Settle(now, it.holdID(), it.hash, it.Hold.Holder, it.Cost)
 	case OpLease:
-		return n.grantLease(now, it)
+		return hd.grantLease(now, it)
 	case OpExtend:
-		return n.book.Extend(now, it.holdID(), it.hash, it.Hold.Holder, it.Hold.TTL)
+		return hd.book.Extend(now, it.holdID(), it.hash, it.Hold.Holder, it.Hold.TTL)
 	}
 	var out [1]limiter.Decision
-	n.book.Open(now, []limiter.HoldRequest{it.holdRequest()}, out[:])
+	hd.book.Open(now, []limiter.HoldRequest{it.holdRequest()}, out[:])
 	return out[0]
 }
 
 // holdAll opens a hold for every item, or none.
-func (n *Node) holdAll(now limiter.Instant, items []flight, out []limiter.Decision) {
+func (hd *holder) holdAll(now limiter.Instant, items []flight, out []limiter.Decision) {
 	requests := make([]limiter.HoldRequest, len(items))
 	for i := range items {
 		if items[i].Hold == nil || items[i].checkHold() != nil {
@@ -96,16 +96,16 @@ func (n *Node) holdAll(now limiter.Instant, items []flight, out []limiter.Decisi
 		}
 		requests[i] = items[i].holdRequest()
 	}
-	n.book.Open(now, requests, out)
+	hd.book.Open(now, requests, out)
 }
 
 // tendHoldsLocked ends the holds whose deadline has come.
-func (n *Node) tendHoldsLocked(now limiter.Instant) {
-	kept := n.keeps
-	if n.ticks++; n.ticks%holdsKeptTicks != 0 || n.parts == nil {
+func (hd *holder) tendHoldsLocked(now limiter.Instant) {
+	kept := hd.parts.keeps
+	if hd.pulse.ticks++; hd.pulse.ticks%holdsKeptTicks != 0 || hd.parts.list == nil {
 		kept = nil
 	}
-	n.stats.RanOut.Add(uint64(n.book.Expire(now, kept)))
+	hd.stats.RanOut.Add(uint64(hd.book.Expire(now, kept)))
 }
 
 // holdsKeptTicks is how often holds of partitions that have gone are looked for.
@@ -113,10 +113,10 @@ const holdsKeptTicks = 8
 
 // importHolds takes copies over. Those of keys that are not kept here go with the next look
 // (tendHoldsLocked).
-func (n *Node) importHolds(now limiter.Instant, m *Move) {
+func (ik *intake) importHolds(now limiter.Instant, m *Move) {
 	for i := range m.Holds {
 		h := m.Holds[i].on(now.Add(-max(0, m.Age)))
-		n.book.Import(now, &h)
+		ik.holder.book.Import(now, &h)
 	}
 }
 

@@ -253,21 +253,21 @@ func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	n2 := w.nodes["n2"]
 	meet := w.meet
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
-	n2.minority.Store(true)
-	n2.fence()
-	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || n2.debts.Promises() != 1 {
+	n2.right.minority.Store(true)
+	n2.parts.fence()
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || n2.debts.ledger.Promises() != 1 {
 		t.Fatalf("alone: %+v", d)
 	}
 	w.meet = meet
-	n2.mu.Lock()
-	n2.holdLocked(ring.Partition(limiter.Hash(key)), n2.nextTermLocked())
-	n2.mu.Unlock()
-	n2.minority.Store(false)
+	n2.parts.mu.Lock()
+	n2.parts.holdLocked(ring.Partition(limiter.Hash(key)), n2.parts.nextTermLocked())
+	n2.parts.mu.Unlock()
+	n2.right.minority.Store(false)
 	if d := w.check("n2", item)[0]; d.Source != SourceOwner || !d.Allowed || d.Decision.Hold != limiter.HoldOpen {
 		t.Errorf("as the owner: %+v", d)
 	}
 	w.pass(time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 95 || n2.debts.Promises() != 0 {
-		t.Errorf("%d of 100 are left, %d promises", left, n2.debts.Promises())
+	if left := w.remaining("n2", "hundred", key); left != 95 || n2.debts.ledger.Promises() != 0 {
+		t.Errorf("%d of 100 are left, %d promises", left, n2.debts.ledger.Promises())
 	}
 }

@@ -22,33 +22,46 @@ import (
 // and anybody has been up since before it was written, then the cluster was never down, and
 // whatever was open is known there or has ended: the file's holds are dropped.
 
-// Restore takes over entries and holds that were written so long ago. It must be called before the
-// first SetView. It returns how many were in order.
-func (n *Node) Restore(age time.Duration, entries []limiter.Entry, holds []HoldCopy) (taken int) {
-	now := n.clock.Now()
+// restorer has what a file said be taken by the members that should hold it. Guarded by
+// partitions.mu.
+type restorer struct {
+	*self
+	parts    *partitions
+	contacts *contacts
+	holder   *holder
+
+	restored  bool            // some parts are
+	returning bool            // what was restored is being sent to who should hold it
+	returnAt  limiter.Instant // … and not before then, for some was refused
+	storedAt  limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
+}
+
+// Restore is Node.Restore.
+func (rs *restorer) Restore(age time.Duration, entries []limiter.Entry, holds []HoldCopy) (taken int) {
+	now := rs.clock.Now()
 	then := now.Add(-max(0, age))
 	for i := range entries {
 		e := &entries[i]
-		if !n.table.Import(then, e, false) {
+		if !rs.holder.table.Import(then, e, false) {
 			continue
 		}
 		taken++
-		n.holdings.kept[ring.Partition(limiter.Hash(e.Key))].Store(true)
+		rs.parts.kept[ring.Partition(limiter.Hash(e.Key))].Store(true)
 	}
 	for i := range holds {
 		h := holds[i].on(then)
-		if !n.book.Restore(now, &h) {
+		if !rs.holder.book.Restore(now, &h) {
 			continue
 		}
 		taken++
-		n.holdings.kept[ring.Partition(limiter.Hash(h.Key))].Store(true)
+		rs.parts.kept[ring.Partition(limiter.Hash(h.Key))].Store(true)
 		if age > limiter.HoldRemembered-restoreLate {
-			n.storedAt = then
+			rs.storedAt = then
 		}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.restored = n.restored || taken > 0
+	rs.parts.mu.Lock()
+	defer rs.parts.mu.Unlock()
+	rs.restored = rs.restored || taken > 0
 	return taken
 }
 
@@ -56,36 +69,36 @@ func (n *Node) Restore(age time.Duration, entries []limiter.Entry, holds []HoldC
 const restoreLate = 10 * time.Second
 
 // outlived notes since when p has been up.
-func (n *Node) outlived(p *peer, began limiter.Instant) {
+func (rs *restorer) outlived(p *peer, began limiter.Instant) {
 	p.began.Store(int64(began))
-	if n.storedAt != 0 && began < n.storedAt {
-		n.book.Unrestore()
+	if rs.storedAt != 0 && began < rs.storedAt {
+		rs.holder.book.Unrestore()
 	}
 }
 
 // adoptLocked makes copies of what was restored, when this node learns that it is a member; others
 // keep nothing of it but replicated limits.
-func (n *Node) adoptLocked(role Role) {
-	n.restored = false
+func (rs *restorer) adoptLocked(role Role) {
+	rs.restored = false
 	if role != RoleMember {
-		n.book.Unrestore()
+		rs.holder.book.Unrestore()
 	}
-	for p := range n.holdings.kept {
+	for p := range rs.parts.kept {
 		switch {
-		case !n.holdings.kept[p].Load():
+		case !rs.parts.kept[p].Load():
 		case role == RoleMember:
-			n.parts[p].copyOf, n.parts[p].restored, n.parts[p].whole = n.boot, true, true
-			n.restored = true
+			rs.parts.list[p].copyOf, rs.parts.list[p].restored, rs.parts.list[p].whole = rs.boot, true, true
+			rs.restored = true
 		default:
-			n.holdings.kept[p].Store(false)
+			rs.parts.kept[p].Store(false)
 		}
 	}
 }
 
 // unheldLocked lists those of some partitions that this node does not hold.
-func (n *Node) unheldLocked(parts []uint16) (unheld []uint16) {
+func (ps *partitions) unheldLocked(parts []uint16) (unheld []uint16) {
 	for _, p := range parts {
-		if int(p) >= len(n.parts) || !n.holdings.held[p].Load() {
+		if int(p) >= len(ps.list) || !ps.held[p].Load() {
 			unheld = append(unheld, p)
 		}
 	}
@@ -96,17 +109,17 @@ func (n *Node) unheldLocked(parts []uint16) (unheld []uint16) {
 // the receiver gets in this way are merged with what it has; it need not know who has sent them
 // first. Who does not hold a partition refuses them: it would have one copy more of many, and
 // whoever holds it then might never get it.
-func (n *Node) returnLocked(now limiter.Instant) {
-	if n.restored && !n.returning && !n.stopped && now >= n.returnAt {
-		n.returning = true
-		n.clock.AfterFunc(0, func() {
-			refused := n.returnRestored()
-			n.mu.Lock()
-			n.returning = false
+func (rs *restorer) returnLocked(now limiter.Instant) {
+	if rs.restored && !rs.returning && !rs.stopped.Load() && now >= rs.returnAt {
+		rs.returning = true
+		rs.clock.AfterFunc(0, func() {
+			refused := rs.returnRestored()
+			rs.parts.mu.Lock()
+			rs.returning = false
 			if refused {
-				n.returnAt = n.clock.Now().Add(returnAgain)
+				rs.returnAt = rs.clock.Now().Add(returnAgain)
 			}
-			n.mu.Unlock()
+			rs.parts.mu.Unlock()
 		})
 	}
 }
@@ -115,51 +128,50 @@ func (n *Node) returnLocked(now limiter.Instant) {
 const returnAgain = 200 * time.Millisecond
 
 // returnRestored reports whether some of it was refused.
-func (n *Node) returnRestored() bool {
+func (rs *restorer) returnRestored() bool {
 	var refused [ring.Partitions]bool
 	any := false
 	for {
-		r := &returning{Node: n}
-		if r.to = n.nextReturn(&refused, &r.mine); r.to == nil {
+		r := &returning{}
+		if r.to = rs.nextReturn(&refused, &r.mine); r.to == nil {
 			return any
 		}
 		said := r.mine
-		if !r.all() {
+		if !rs.sendAll(r) {
 			return any // the next tick begins again
 		}
 		for i := range said {
 			refused[i] = refused[i] || said[i] && !r.mine[i]
 			any = any || refused[i]
 		}
-		n.returned(r.to, &r.mine)
+		rs.returned(r.to, &r.mine)
 	}
 }
 
 // returning is what is sent to one member of what was restored.
 type returning struct {
-	*Node
 	to   *peer
 	mine [ring.Partitions]bool // which partitions; those that the member refuses are taken out
 	at   limiter.Instant       // when what is sent was as it says
 }
 
-// all sends all of it, and reports whether it was heard.
-func (r *returning) all() bool {
+// sendAll sends all of it, and reports whether it was heard.
+func (rs *restorer) sendAll(r *returning) bool {
 	var all []uint16
 	for i, wanted := range r.mine {
 		if wanted {
 			all = append(all, uint16(i))
 		}
 	}
-	r.at = r.clock.Now()
-	if !r.send(&Move{Lent: all}) { // so what is refused need not be sent first
+	r.at = rs.clock.Now()
+	if !rs.sendTo(r, &Move{Lent: all}) { // so what is refused need not be sent first
 		return false
 	}
 	wanted := func(hash uint64) bool { return r.mine[ring.Partition(hash)] }
 	var entries []limiter.Entry
-	for i := range r.table.Parts() {
-		r.at = r.clock.Now()
-		r.table.Scan(r.at, i, wanted, func(_ uint64, e limiter.Entry) { entries = append(entries, e) })
+	for i := range rs.holder.table.Parts() {
+		r.at = rs.clock.Now()
+		rs.holder.table.Scan(r.at, i, wanted, func(_ uint64, e limiter.Entry) { entries = append(entries, e) })
 		for len(entries) > 0 {
 			m := &Move{}
 			most := 0
@@ -167,19 +179,19 @@ func (r *returning) all() bool {
 				size += len(entries[most].Key) + len(entries[most].State)
 				m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(entries[most].Key))))
 			}
-			if m.Entries = entries[:most]; !r.send(m) {
+			if m.Entries = entries[:most]; !rs.sendTo(r, m) {
 				return false
 			}
 			entries = entries[most:]
 		}
 	}
-	r.at = r.clock.Now()
-	for holds := r.stored(wanted); len(holds) > 0; {
+	r.at = rs.clock.Now()
+	for holds := rs.stored(wanted); len(holds) > 0; {
 		m := &Move{Holds: holds[:min(len(holds), copiesAtOnce)]}
 		for i := range m.Holds {
 			m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(m.Holds[i].Key))))
 		}
-		if !r.send(m) {
+		if !rs.sendTo(r, m) {
 			return false
 		}
 		holds = holds[len(m.Holds):]
@@ -187,15 +199,15 @@ func (r *returning) all() bool {
 	return true
 }
 
-// send has the member merge what is in m, and reports whether it has, but for what it refuses.
-func (r *returning) send(m *Move) bool {
-	n, now := r.Node, r.clock.Now()
+// sendTo has the member merge what is in m, and reports whether it has, but for what it refuses.
+func (rs *restorer) sendTo(r *returning, m *Move) bool {
+	now := rs.clock.Now()
 	deadline := now.Add(moveTimeout)
 	slices.Sort(m.Lent)
-	m.From, m.To, m.ID, m.Age, m.Lent = n.boot, r.to.boot, n.id, time.Duration(now-r.at), slices.Compact(m.Lent)
+	m.From, m.To, m.ID, m.Age, m.Lent = rs.boot, r.to.boot, rs.id, time.Duration(now-r.at), slices.Compact(m.Lent)
 	calls := []Call{{To: *r.to.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}}
-	n.net.Call(calls)
-	n.note(now, n.clock.Now(), r.to, &calls[0])
+	rs.net.Call(calls)
+	rs.contacts.note(now, rs.clock.Now(), r.to, &calls[0])
 	if calls[0].Err != nil || calls[0].Answer.Move == nil || !calls[0].Answer.Move.Applied {
 		return false
 	}
@@ -208,27 +220,27 @@ func (r *returning) send(m *Move) bool {
 }
 
 // stored are the holds on some keys.
-func (n *Node) stored(wanted func(hash uint64) bool) (holds []HoldCopy) {
-	now := n.clock.Now()
-	n.book.Each(wanted, func(_ uint64, h limiter.Hold) { holds = append(holds, HoldCopy{h, time.Duration(h.Deadline - now)}) })
+func (rs *restorer) stored(wanted func(hash uint64) bool) (holds []HoldCopy) {
+	now := rs.clock.Now()
+	rs.holder.book.Each(wanted, func(_ uint64, h limiter.Hold) { holds = append(holds, HoldCopy{h, time.Duration(h.Deadline - now)}) })
 	return holds
 }
 
 // nextReturn is a member that should hold some of what was restored here and answers, and which
 // partitions but those that were refused; nil if there is none.
-func (n *Node) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	r, now := n.view.Load(), n.clock.Now()
-	if r.Ring == nil || n.stopped {
+func (rs *restorer) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
+	rs.parts.mu.Lock()
+	defer rs.parts.mu.Unlock()
+	r, now := rs.view.Load(), rs.clock.Now()
+	if r.Ring == nil || rs.stopped.Load() {
 		return nil
 	}
-	n.restored = false
-	for i := range n.parts {
-		if !n.parts[i].restored {
+	rs.restored = false
+	for i := range rs.parts.list {
+		if !rs.parts.list[i].restored {
 			continue
 		}
-		n.restored = true
+		rs.restored = true
 		owner := r.owner(i)
 		p := r.peers[owner]
 		unmet := p.began.Load() == 0
@@ -241,18 +253,18 @@ func (n *Node) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
 
 // returned notes that p has got what was restored here of some partitions. If it is p that should
 // hold them, this node need not keep them any longer, unless as its heir.
-func (n *Node) returned(p *peer, mine *[ring.Partitions]bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	r := n.view.Load()
-	for i := range n.parts {
-		pt := &n.parts[i]
+func (rs *restorer) returned(p *peer, mine *[ring.Partitions]bool) {
+	rs.parts.mu.Lock()
+	defer rs.parts.mu.Unlock()
+	r := rs.view.Load()
+	for i := range rs.parts.list {
+		pt := &rs.parts.list[i]
 		if !mine[i] || !pt.restored || r.Ring == nil || r.peers[r.owner(i)] != p {
 			continue
 		}
 		pt.restored = false
-		if pt.copyOf == n.boot && !n.holdings.held[i].Load() && !pt.giving {
-			n.forgetLocked(i)
+		if pt.copyOf == rs.boot && !rs.parts.held[i].Load() && !pt.giving {
+			rs.parts.forgetLocked(i)
 		}
 	}
 }

@@ -18,8 +18,8 @@ type disk struct {
 
 func (w *world) save(id string) (d disk) {
 	table := w.nodes[id].Table()
-	d.at, d.others = w.now, w.nodes[id].Others()
-	w.nodes[id].book.Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
+	d.at, d.others = w.now, w.nodes[id].awaits.Others()
+	w.nodes[id].holder.book.Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
 		d.holds = append(d.holds, HoldCopy{h, time.Duration(h.Deadline - w.now)})
 	})
 	for i := range table.Parts() {
@@ -34,10 +34,10 @@ func (w *world) restart(id string, boot uint64, limits Limits, d disk) {
 	n := w.create(id, boot)
 	n.SetLimits(limits)
 	n.Membership().Agree(Trust{})
-	if taken := n.Restore(time.Duration(w.now-d.at), d.entries, d.holds); taken != len(d.entries)+len(d.holds) {
+	if taken := n.restorer.Restore(time.Duration(w.now-d.at), d.entries, d.holds); taken != len(d.entries)+len(d.holds) {
 		w.t.Errorf("%s: %d of %d entries and %d holds are restored", id, taken, len(d.entries), len(d.holds))
 	}
-	n.Await(time.Duration(w.now-d.at), d.others)
+	n.awaits.Await(time.Duration(w.now-d.at), d.others)
 }
 
 // stopAll ends all nodes, and returns what their disks have.
@@ -131,8 +131,8 @@ func TestRestartOneByOneKeepsEveryCount(t *testing.T) {
 	w.wantOneHolderEach("when all are back")
 	w.wantRemaining("when all are back", keys, 3, "n1", "n2", "n3")
 	for id, n := range w.nodes {
-		for p := range n.parts {
-			if n.parts[p].restored {
+		for p := range n.parts.list {
+			if n.parts.list[p].restored {
 				t.Fatalf("%s still keeps partition %d from its disk, which %s holds", id, p, ms[n.View().owner(p)].ID)
 			}
 		}
@@ -193,7 +193,7 @@ func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 	}
 	n2.SetLimits(limits)
 	n2.Membership().Agree(Trust{})
-	n2.Restore(time.Duration(w.now-disks["n2"].at), disks["n2"].entries, nil)
+	n2.restorer.Restore(time.Duration(w.now-disks["n2"].at), disks["n2"].entries, nil)
 	w.nodes["n2"] = n2
 	w.meet = func(c *Call, deliver func() *Answer) {
 		if m := c.Ask.Move; m != nil && m.ID == "n2" && m.Sequence == 0 && len(m.Entries) > 0 {
@@ -388,7 +388,7 @@ func TestAgentsKeepNoHolds(t *testing.T) {
 	ms[0].Role = RoleAgent
 	w.restart("n1", 1, limits, disks["n1"])
 	w.show(ms, 0, "n1")
-	if n := w.nodes["n1"].book.Len(); n != 0 {
+	if n := w.nodes["n1"].holder.book.Len(); n != 0 {
 		t.Errorf("an agent has %d holds", n)
 	}
 }

@@ -43,7 +43,7 @@ func (r *rumours) restart(m Member) (back Member, took time.Duration) {
 	r.hear(id, m)
 	r.tell(m)
 	left := r.now
-	for r.nodes[id].Held() > 0 && r.now < left.Add(8*time.Second) {
+	for r.nodes[id].parts.Held() > 0 && r.now < left.Add(8*time.Second) {
 		r.pass(10 * time.Millisecond)
 	}
 	took = time.Duration(r.now - left)
@@ -150,7 +150,7 @@ func TestWhoLeavesDoesNotWaitForAView(t *testing.T) {
 		ms[2].State = StateLeaving
 		w.show(ms, 0, "n3", "n1", "n4")
 		left := w.now
-		for w.nodes["n3"].Held() > 0 && w.now < left.Add(8*time.Second) {
+		for w.nodes["n3"].parts.Held() > 0 && w.now < left.Add(8*time.Second) {
 			w.pass(10 * time.Millisecond)
 		}
 		if took := time.Duration(w.now - left); took > 2*time.Second {
@@ -208,7 +208,7 @@ func TestWhoLeavesIsGivenNothing(t *testing.T) {
 	ms[1].State = StateLeaving
 	w.show(ms, 0, "n2")
 	w.pass(3 * time.Second)
-	if held := w.nodes["n2"].Held(); held != 0 || gifts != 0 {
+	if held := w.nodes["n2"].parts.Held(); held != 0 || gifts != 0 {
 		t.Errorf("n2 holds %d partitions, and was given %d", held, gifts)
 	}
 	w.wantOneHolderEach("before the others have heard")
@@ -221,18 +221,18 @@ func TestLastActOfWhoIsGone(t *testing.T) {
 	w.pass(time.Second)
 	n1, n2, n3 := w.nodes["n1"], w.nodes["n2"], w.nodes["n3"]
 	p := ring.Partition(limiter.Hash(w.key("n1", 0)))
-	n1.fence()
-	n3.mu.Lock()
-	n3.holdLocked(p, n3.nextTermLocked())
-	n3.mu.Unlock()
+	n1.parts.fence()
+	n3.parts.mu.Lock()
+	n3.parts.holdLocked(p, n3.parts.nextTermLocked())
+	n3.parts.mu.Unlock()
 	w.meet = func(c *Call, deliver func() *Answer) {
 		switch m := c.Ask.Move; {
 		case w.nodes[c.To.ID] == nil:
 			c.Err = errors.Join(ErrUnsent, ErrGone)
 		case m != nil && slices.Contains(m.Claim, uint16(p)) && c.To.ID == "n3":
-			n2.mu.Lock()
-			n2.holdLocked(p, m.Term+1<<termBits)
-			n2.mu.Unlock()
+			n2.parts.mu.Lock()
+			n2.parts.holdLocked(p, m.Term+1<<termBits)
+			n2.parts.mu.Unlock()
 			n3.Stop()
 			delete(w.nodes, "n3")
 			c.Err = ErrGone
@@ -242,11 +242,11 @@ func TestLastActOfWhoIsGone(t *testing.T) {
 	}
 	for range 100 {
 		w.pass(10 * time.Millisecond)
-		if n1.HoldsPartition(p) && n2.HoldsPartition(p) {
+		if n1.parts.HoldsPartition(p) && n2.parts.HoldsPartition(p) {
 			t.Fatal("two decide")
 		}
 	}
-	if w.nodes["n3"] != nil || !n1.HoldsPartition(p) && !n2.HoldsPartition(p) {
+	if w.nodes["n3"] != nil || !n1.parts.HoldsPartition(p) && !n2.parts.HoldsPartition(p) {
 		t.Error("nobody holds what n2 was given")
 	}
 }

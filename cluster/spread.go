@@ -10,6 +10,16 @@ import (
 	"penstock/limiter"
 )
 
+// spreads are requests for keys of several owners that stand or fall together.
+type spreads struct {
+	*self
+	forwarder *forwarder
+	holder    *holder
+	shares    *shares
+	debts     *debtor
+	confirms  *confirmer
+}
+
 // reserveSpread opens holds on keys of several owners, all or none: it asks all owners at once, and
 // if one of them refuses, it cancels what the others have opened, after it has answered. Nothing
 // waits for a hold of somebody else, so there is no deadlock. What is not cancelled, because this
@@ -18,16 +28,16 @@ import (
 // aside cancels and tries once more, key after key in one order for all: of those that do, who gets
 // the first key that they have in common meets none of the others at the next, and one of them gets
 // all.
-func (n *Node) reserveSpread(now limiter.Instant, view *route, r *batch, out []Decision) {
-	n.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed}, out)
-	if n.granted(r, out) {
+func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out []Decision) {
+	sp.forwarder.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed}, out)
+	if sp.granted(r, out) {
 		return
 	}
 	if !slices.ContainsFunc(out, func(d Decision) bool { return d.Hold == limiter.HoldInTheWay }) {
-		n.settleLater(cancels(r, r.items, out))
+		sp.debts.settleLater(cancels(r, r.items, out))
 		return
 	}
-	if n.settleLater(n.settleOnce(r.deadline, cancels(r, r.items, out))); n.clock.Now() >= r.deadline {
+	if sp.debts.settleLater(sp.debts.settleOnce(r.deadline, cancels(r, r.items, out))); sp.clock.Now() >= r.deadline {
 		return
 	}
 	order := make([]int, len(r.items))
@@ -39,18 +49,18 @@ func (n *Node) reserveSpread(now limiter.Instant, view *route, r *batch, out []D
 		return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
 	for k, i := range order {
-		now = n.clock.Now()
+		now = sp.clock.Now()
 		one := &batch{items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed}
 		out[i] = Decision{}
 		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence // that of the first try has been cancelled
-		n.checkEach(now, n.view.Load(), one, out[i:i+1])
+		sp.forwarder.checkEach(now, sp.view.Load(), one, out[i:i+1])
 		out[i].ID = one.items[0].ID // those that follow may take long
-		if !n.granted(one, out[i:i+1]) {
+		if !sp.granted(one, out[i:i+1]) {
 			var opened []settlement
 			for _, j := range order[:k+1] {
 				opened = append(opened, cancels(r, r.items[j:j+1], out[j:j+1])...)
 			}
-			n.settleLater(opened)
+			sp.debts.settleLater(opened)
 			return
 		}
 	}
@@ -58,7 +68,7 @@ func (n *Node) reserveSpread(now limiter.Instant, view *route, r *batch, out []D
 
 // granted reports whether nobody who has a say has refused. Where r is owed, who has not answered
 // has none yet.
-func (n *Node) granted(r *batch, out []Decision) bool {
+func (sp *spreads) granted(r *batch, out []Decision) bool {
 	for i := range r.items {
 		if !out[i].Allowed && !r.items[i].Limit.NeverDenies() && !(r.owed && out[i].Owner == "") {
 			return false
@@ -108,51 +118,51 @@ const (
 )
 
 // settleLater settles after the answer, again and again until all have heard it.
-func (n *Node) settleLater(list []settlement) {
+func (db *debtor) settleLater(list []settlement) {
 	if len(list) > 0 {
-		n.debts.SettlementBegins()
-		until := n.clock.Now().Add(debts.Lasts)
-		n.clock.AfterFunc(0, func() { n.settleUntil(until, settleAgain, list) })
+		db.ledger.SettlementBegins()
+		until := db.clock.Now().Add(debts.Lasts)
+		db.clock.AfterFunc(0, func() { db.settleUntil(until, settleAgain, list) })
 	}
 }
 
-func (n *Node) settleUntil(until limiter.Instant, pause time.Duration, list []settlement) {
-	if n.isStopped() {
+func (db *debtor) settleUntil(until limiter.Instant, pause time.Duration, list []settlement) {
+	if db.stopped.Load() {
 		return
 	}
-	list = n.settleOnce(n.clock.Now().Add(DefaultDeadline), list)
-	if len(list) > 0 && n.clock.Now() < until {
-		n.clock.AfterFunc(pause, func() { n.settleUntil(until, min(2*pause, settleAtLeast), list) })
+	list = db.settleOnce(db.clock.Now().Add(DefaultDeadline), list)
+	if len(list) > 0 && db.clock.Now() < until {
+		db.clock.AfterFunc(pause, func() { db.settleUntil(until, min(2*pause, settleAtLeast), list) })
 		return
 	}
-	n.debts.SettlementEnds()
+	db.ledger.SettlementEnds()
 }
 
 // PendingNotices is how much this node has still to say to others of what clients were told: settlements,
 // what its shares have admitted, and leases to be given back. Who leaves waits, as long as that
 // makes sense, until it is 0; what is not said by then is charged in full.
 func (n *Node) PendingNotices() int {
-	return n.debts.Pending() + n.leases.Open()
+	return n.debts.ledger.Pending() + n.local.leases.Open()
 }
 
 // settleOnce settles holds, and returns those of which that has to be said again.
-func (n *Node) settleOnce(deadline limiter.Instant, list []settlement) (again []settlement) {
-	now, view := n.clock.Now(), n.view.Load()
+func (db *debtor) settleOnce(deadline limiter.Instant, list []settlement) (again []settlement) {
+	now, view := db.clock.Now(), db.view.Load()
 	if len(list) == 0 || view == nil || now >= deadline {
 		return list
 	}
 	r, out := batch{items: make([]flight, len(list)), deadline: deadline, owed: true}, make([]Decision, len(list))
 	for i := range list {
 		r.items[i] = list[i].item
-		r.items[i].ID = n.nextID()
+		r.items[i].ID = db.nextID()
 	}
-	n.checkEach(now, view, &r, out)
+	db.forwarder.checkEach(now, view, &r, out)
 	for i, s := range list {
 		unheard, unknown := out[i].Owner == "", out[i].Hold == limiter.HoldUnknown
 		if unknown && s.item.Cost > 0 && s.take != (ID{}) {
 			report := s.item
 			report.ID, report.Op, report.Hold = ofReport(s.take), OpTake, nil
-			n.oweReport(now, &report)
+			db.oweReport(now, &report)
 			s.item.Cost = 0
 		}
 		if unheard || unknown && now < s.late {
@@ -160,10 +170,4 @@ func (n *Node) settleOnce(deadline limiter.Instant, list []settlement) (again []
 		}
 	}
 	return again
-}
-
-func (n *Node) isStopped() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.stopped
 }

@@ -29,10 +29,10 @@ func TestClaimOfWhoWasStoppedIsOld(t *testing.T) {
 		w.pass(silence + time.Second)
 		w.thaw("n2")
 	}
-	n2.fence()
-	n2.mu.Lock()
-	n2.tendLocked()
-	n2.mu.Unlock()
+	n2.parts.fence()
+	n2.parts.mu.Lock()
+	n2.claims.tendLocked()
+	n2.parts.mu.Unlock()
 	w.settle()
 	if claims < 2 {
 		t.Fatalf("%d claims", claims)
@@ -58,7 +58,7 @@ func TestWhoHasStoppedTakesNothingIn(t *testing.T) {
 	l := n2.Limits()["five"]
 	key := w.key("n2", 0)
 	w.take("n1", "five", key)
-	e := n2.table.Entry(w.now, l, key, limiter.Hash(key))
+	e := n2.holder.table.Entry(w.now, l, key, limiter.Hash(key))
 	e.Key = key
 	n2.Stop()
 	for _, m := range []Move{

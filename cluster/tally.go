@@ -197,15 +197,15 @@ func (n *Node) tallyOf(it *flight) *tally {
 // reasonOf says why d is degraded.
 func (n *Node) reasonOf(now limiter.Instant, it *flight, d *Decision) Reason {
 	switch {
-	case d.Source == SourceFallback && n.minority.Load():
+	case d.Source == SourceFallback && n.right.minority.Load():
 		return ReasonPartition
 	case d.Source == SourceFallback:
 		return ReasonUnreachable
 	case d.Source != SourceOwner:
 		return ReasonOwner
-	case n.agreed.marked.Load():
+	case n.right.marked.Load():
 		return ReasonContested
-	case n.holdings.forgetful(now, it):
+	case n.parts.forgetful(now, it):
 		return ReasonForgotten
 	}
 	return ReasonUnreplicated

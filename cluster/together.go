@@ -39,12 +39,12 @@ const (
 const holdOrigin = 1 << 61
 
 // takeSpread takes from keys of several owners, all or none.
-func (n *Node) takeSpread(now limiter.Instant, view *route, r *batch, out []Decision) error {
+func (sp *spreads) takeSpread(now limiter.Instant, view *route, r *batch, out []Decision) error {
 	ttl := min(time.Duration(r.deadline-now), holdsAtMost) + holdsBeyond
 	asks := &batch{items: make([]flight, len(r.items)), deadline: r.deadline, owed: true}
 	ids := make([]ID, len(r.items)) // of the items as they were asked; their holds have others
 	if r.items[0].ID == (ID{}) {
-		r.items[0].ID = n.nextID()
+		r.items[0].ID = sp.nextID()
 	}
 	for i := range r.items {
 		it := &r.items[i]
@@ -63,13 +63,13 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *batch, out []Deci
 			asks.items[i].Cost = withTwins(r.items[:i], asks.items, it)
 		}
 	}
-	n.reserveSpread(now, view, asks, out)
-	granted := n.granted(asks, out)
-	if n.confirmOwn(asks.items, out); granted && !n.granted(asks, out) { // an heir is silent
+	sp.reserveSpread(now, view, asks, out)
+	granted := sp.granted(asks, out)
+	if sp.confirms.confirmOwn(asks.items, out); granted && !sp.granted(asks, out) { // an heir is silent
 		granted = false
-		n.settleLater(cancels(asks, asks.items, out))
+		sp.debts.settleLater(cancels(asks, asks.items, out))
 	}
-	now, view = n.clock.Now(), n.view.Load()
+	now, view = sp.clock.Now(), sp.view.Load()
 	silent := make([]bool, len(out))
 	for i := range out {
 		if silent[i] = out[i].Owner == ""; silent[i] { // nobody has decided
@@ -77,17 +77,17 @@ func (n *Node) takeSpread(now limiter.Instant, view *route, r *batch, out []Deci
 			if !granted {
 				last.Op = OpPeek
 			}
-			out[i] = n.fallback(now, view, &last)
+			out[i] = sp.shares.fallback(now, view, &last)
 			r.items[i].again = last.again
 		} else {
 			r.items[i].ID = asks.items[i].ID
 		}
 	}
 	if granted {
-		n.concludeSpread(now, r, asks, ids, silent, out)
+		sp.concludeSpread(now, r, asks, ids, silent, out)
 	}
 	unite(r.items, out)
-	hideHolds(asks.items, out, !n.granted(r, out))
+	hideHolds(asks.items, out, !sp.granted(r, out))
 	return nil
 }
 
@@ -176,8 +176,8 @@ func (it *flight) sharesCount(other *flight) bool {
 
 // concludeSpread has charged what all have granted, after the answer; or released, if who decides
 // for an owner that is silent refuses. ids are those of the takes.
-func (n *Node) concludeSpread(now limiter.Instant, r *batch, asks *batch, ids []ID, silent []bool, out []Decision) {
-	yes := n.granted(r, out)
+func (sp *spreads) concludeSpread(now limiter.Instant, r *batch, asks *batch, ids []ID, silent []bool, out []Decision) {
+	yes := sp.granted(r, out)
 	var list []settlement
 	for i := range asks.items {
 		it, d := &asks.items[i], &out[i]
@@ -193,11 +193,11 @@ func (n *Node) concludeSpread(now limiter.Instant, r *batch, asks *batch, ids []
 			report := r.items[i]
 			report.Report, report.Op = true, OpTake
 			if report.ID = ofReport(ids[i]); it.Limit.Consistency == limiter.Replicated {
-				n.decideReplica(now, &report, new(Decision))
+				sp.holder.decideReplica(now, &report, new(Decision))
 			} else {
-				n.oweReport(now, &report)
+				sp.debts.oweReport(now, &report)
 			}
 		}
 	}
-	n.settleLater(list)
+	sp.debts.settleLater(list)
 }

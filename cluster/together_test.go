@@ -249,7 +249,7 @@ func TestClientsDoNotSettleTakes(t *testing.T) {
 	if out, all := w.takeAll("n1", a, b); !all {
 		t.Fatalf("%+v", out)
 	}
-	for _, h := range w.nodes["n2"].book.On(w.nodes["n2"].Limits()["hundred"], keys[0]) {
+	for _, h := range w.nodes["n2"].holder.book.On(w.nodes["n2"].Limits()["hundred"], keys[0]) {
 		if d := w.settleHold("n1", Item{Limit: "hundred", Key: keys[0], Op: OpSettle, Hold: &HoldTerms{ID: ID(h.ID)}}, 0); d.Decision.Hold != limiter.HoldUnknown {
 			t.Errorf("%+v", d)
 		}
