@@ -36,14 +36,15 @@ const (
 // lock.
 type right struct {
 	*self
-	on       bool          // false: Views are given, and what they say holds
-	until    atomic.Int64  // the node decides before this Instant only
-	lapses   atomic.Uint64 // how often it has had no right for a moment, or has given it up
-	marked   atomic.Bool   // another node may decide as well
-	leaves   atomic.Bool   // the node wishes to leave
-	halted   atomic.Bool   // the node has no timers any more
-	minority atomic.Bool   // cut off from most of the others: this node decides nothing but by on_partition
-	entered  atomic.Bool   // it has claimed what it should hold since it became a member
+	on     bool          // false: Views are given, and what they say holds
+	until  atomic.Int64  // the node decides before this Instant only
+	lapses atomic.Uint64 // how often it has had no right for a moment, or has given it up
+	marked atomic.Bool   // another node may decide as well
+	leaves atomic.Bool   // the node wishes to leave
+	halted atomic.Bool   // the node has no timers any more
+	// cut off from most of the others: this node decides nothing but by on_partition
+	minority atomic.Bool
+	entered  atomic.Bool // it has claimed what it should hold since it became a member
 	roll     atomic.Pointer[roll]
 }
 
@@ -61,7 +62,8 @@ type agreement struct {
 	trust  Trust
 	zone   string // of this node; empty: none
 
-	mu     sync.Mutex // guards below; neither partitions.mu nor a lock of the table is taken while it is held
+	// guards below; neither partitions.mu nor a lock of the table is taken while it is held
+	mu     sync.Mutex
 	state  *ownership.State
 	elect  ownership.Electorate // as Elect said
 	lives  uint64               // boots that this process has had before
@@ -112,9 +114,10 @@ func (r *roll) member(id string) (m ownership.Member, found bool) {
 	if r == nil || r.config == nil {
 		return m, false
 	}
-	i, found := slices.BinarySearchFunc(r.config.Members, id, func(m ownership.Member, id string) int {
-		return strings.Compare(m.ID, id)
-	})
+	i, found := slices.BinarySearchFunc(r.config.Members, id,
+		func(m ownership.Member, id string) int {
+			return strings.Compare(m.ID, id)
+		})
 	if found {
 		m = r.config.Members[i]
 	}
@@ -129,7 +132,8 @@ func (r *roll) has(id string, process uint64) bool {
 
 // hasProcess reports whether some life of a process is a member.
 func (r *roll) hasProcess(boot uint64) bool {
-	return r.joined() && slices.ContainsFunc(r.config.Members, func(m ownership.Member) bool { return sameProcess(m.Boot, boot) })
+	return r.joined() && slices.ContainsFunc(r.config.Members,
+		func(m ownership.Member) bool { return sameProcess(m.Boot, boot) })
 }
 
 // zoneOf is the zone of the member of an id; empty if it names none, or is no member.
@@ -181,8 +185,10 @@ func CopiesOf(heirs int) ownership.Copies { return ownership.CopiesOf(heirs) }
 
 // CheckZone reports what is wrong with the name of a zone.
 func CheckZone(zone string) error {
-	if zone == "" || len(zone) > MaxZone || strings.ContainsFunc(zone, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%.40q is no name of a zone; give 1 to %d bytes of printable text", zone, MaxZone)
+	if zone == "" || len(zone) > MaxZone ||
+		strings.ContainsFunc(zone, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%.40q is no name of a zone; give 1 to %d bytes of printable text", zone,
+			MaxZone)
 	}
 	return nil
 }
@@ -192,8 +198,8 @@ type Trust struct {
 	// Failover is how long a silent member is waited for, if this node founds the cluster:
 	// LeastFailover to MostFailover; 0 is a second.
 	Failover time.Duration
-	// DoubtRefused says that a refused connection may come from something else than the machine of a
-	// process that is gone, so its right is waited for instead.
+	// DoubtRefused says that a refused connection may come from something else than the machine of
+	// a process that is gone, so its right is waited for instead.
 	DoubtRefused bool
 	// Copies is how many heirs keep a copy of each partition, if this node founds the cluster; the
 	// zero value is one heir (ownership.CopiesOf).
@@ -323,7 +329,9 @@ func (m Membership) Entered() bool {
 const neverEnds = math.MaxInt64
 
 // agree takes events in and carries their effects out. It returns the messages for asker.
-func (a *agreement) agree(asker ownership.Boot, events ...ownership.Event) (said []ownership.Message) {
+func (a *agreement) agree(
+	asker ownership.Boot, events ...ownership.Event,
+) (said []ownership.Message) {
 	if !a.on {
 		return nil
 	}
@@ -430,7 +438,8 @@ func (ps *partitions) emptied() bool {
 	roll := ps.right.roll.Load()
 	for p := range ps.list {
 		pt := &ps.list[p]
-		if pt.copyOf != 0 && pt.copyOf != ps.boot && (pt.lentTo == 0 || roll.hasProcess(pt.copyOf)) {
+		if pt.copyOf != 0 && pt.copyOf != ps.boot &&
+			(pt.lentTo == 0 || roll.hasProcess(pt.copyOf)) {
 			return false
 		}
 	}
@@ -511,8 +520,8 @@ func (a *agreement) noteRight(cutOff bool) {
 }
 
 // countSilentLocked notes which members do not answer, or leave. Another one gets copies in their
-// place, though they may still be there for the rest. One whom most members do not reach, though they have
-// their right, is asked to step down.
+// place, though they may still be there for the rest. One whom most members do not reach, though
+// they have their right, is asked to step down.
 func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
 	ct.agreed.mu.Lock()
 	lasts := ct.agreed.params.Mass
@@ -521,7 +530,8 @@ func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
 	var events []ownership.Event
 	for _, p := range r.peers {
 		missed := limiter.Instant(p.missed.Load())
-		if silent := p.left.Load() || missed != 0 && now > missed.Add(heirAnswers); silent != p.silent {
+		if silent := p.left.Load() || missed != 0 &&
+			now > missed.Add(heirAnswers); silent != p.silent {
 			p.silent, changed = silent, true
 		}
 		if quits := p.leaving(); quits != p.quits {
@@ -662,7 +672,10 @@ func (a *agreement) hearWords(w *Words, asker ownership.Boot) *Words {
 		a.lookAtEvicted(m)
 	}
 	if said := a.agree(asker, events...); len(said) > 0 {
-		return &Words{From: me, To: w.From, ID: a.id, Addr: a.peerAddr(), Process: a.boot, Said: said}
+		return &Words{
+			From: me, To: w.From, ID: a.id, Addr: a.peerAddr(), Process: a.boot,
+			Said: said,
+		}
 	}
 	return nil
 }
@@ -690,7 +703,8 @@ func (a *agreement) lookAtEvicted(m ownership.Message) {
 	}
 	now := a.clock.Now()
 	for _, x := range on.config.Members {
-		if i := r.Find(x.ID); out(x.Boot) && x.Boot != on.boot && i >= 0 && sameProcess(x.Boot, r.Members[i].Boot) {
+		if i := r.Find(x.ID); out(x.Boot) && x.Boot != on.boot && i >= 0 &&
+			sameProcess(x.Boot, r.Members[i].Boot) {
 			a.contacts.suspect(now, r.peers[i])
 		}
 	}
@@ -760,5 +774,6 @@ func (a *agreement) isGone(p *peer) {
 	if known || lives {
 		return
 	}
-	a.agree(0, ownership.LineEnded{Boot: m.Boot}, ownership.AddressRefused{Boot: m.Boot}, ownership.Poll{})
+	a.agree(0, ownership.LineEnded{Boot: m.Boot}, ownership.AddressRefused{Boot: m.Boot},
+		ownership.Poll{})
 }

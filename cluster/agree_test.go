@@ -19,7 +19,10 @@ func TestConfigurationSaysWhichBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	me := ownership.Member{ID: "a", Boot: 1 << 20}
-	before, after := ownership.Member{ID: "b", Boot: 2 << 20}, ownership.Member{ID: "b", Boot: 3 << 20}
+	before, after := ownership.Member{ID: "b", Boot: 2 << 20}, ownership.Member{
+		ID:   "b",
+		Boot: 3 << 20,
+	}
 	first := ownership.First([]ownership.Member{me, before})
 	n.Membership().AgreeWithin(first)
 	n.SetView(w.view("a", []Member{
@@ -44,11 +47,13 @@ func TestConfigurationSaysWhichBoot(t *testing.T) {
 	a.state.Step(ownership.Instant(w.now), asks)
 	n.agreed.agree(0, ownership.Received{From: me.Boot, Message: ownership.Decided{Config: alone}})
 	if len(a.seats) != 1 || len(a.ended) != 0 {
-		t.Errorf("%d places and %d ends of lines are known of one candidate", len(a.seats), len(a.ended))
+		t.Errorf("%d places and %d ends of lines are known of one candidate", len(a.seats),
+			len(a.ended))
 	}
 	n.agreed.agree(0, ownership.Received{From: me.Boot, Message: ownership.Decided{Config: both}})
 	v := n.View()
-	if m := v.Members[v.Find("b")]; m.Boot != uint64(after.Boot) || m.PeerAddr != "new" || m.State != StateActive {
+	if m := v.Members[v.Find("b")]; m.Boot != uint64(after.Boot) || m.PeerAddr != "new" ||
+		m.State != StateActive {
 		t.Errorf("b is %+v, and its new boot %d was heard at %q", m, after.Boot, "new")
 	}
 }
@@ -70,10 +75,14 @@ func TestNewcomerBelievesTheConfiguration(t *testing.T) {
 		{ID: "b", Boot: 2 << 20, PeerAddr: "old", State: StateActive},
 	}))
 	v := n.View()
-	if m := v.Members[v.Find("b")]; m.Boot != uint64(b.Boot) || m.State != StateActive || v.Active() != 2 {
+	if m := v.Members[v.Find("b")]; m.Boot != uint64(b.Boot) || m.State != StateActive ||
+		v.Active() != 2 {
 		t.Errorf("b is %+v, and %d are in the ring; want its boot %d and 2", m, v.Active(), b.Boot)
 	}
-	n.agreed.hearWords(&Words{From: b.Boot, To: me.Boot, ID: "b", Addr: "new", Process: uint64(b.Boot)}, 0)
+	n.agreed.hearWords(&Words{
+		From: b.Boot, To: me.Boot, ID: "b", Addr: "new",
+		Process: uint64(b.Boot),
+	}, 0)
 	if m := n.View().Members[n.View().Find("b")]; m.PeerAddr != "new" {
 		t.Errorf("b has been heard at %q, and is thought to be at %q", "new", m.PeerAddr)
 	}
@@ -97,9 +106,11 @@ func TestRefusedNameIsAskedForAgain(t *testing.T) {
 			{ID: "b", Boot: uint64(other.Boot), State: StateActive},
 		}))
 		state := func() *ownership.State { return n.agreed.state }
-		n.agreed.agree(0, ownership.Received{From: other.Boot, Message: ownership.Missed{Epoch: c.Epoch}})
+		n.agreed.agree(0,
+			ownership.Received{From: other.Boot, Message: ownership.Missed{Epoch: c.Epoch}})
 		evicted := state().Boot()
-		n.agreed.agree(0, ownership.Received{From: other.Boot, Message: ownership.Refuse{Holder: 3 << 20}})
+		n.agreed.agree(0,
+			ownership.Received{From: other.Boot, Message: ownership.Refuse{Holder: 3 << 20}})
 		if got := state().Stage(); got != ownership.StageEnded {
 			t.Fatalf("refused, and %v", got)
 		}
@@ -107,7 +118,8 @@ func TestRefusedNameIsAskedForAgain(t *testing.T) {
 			n.Membership().Close()
 		}
 		w.pass(nameAgain + time.Second)
-		if asks := state().Stage() == ownership.StageCandidate && state().Boot() != evicted; asks == closes {
+		if asks := state().Stage() == ownership.StageCandidate &&
+			state().Boot() != evicted; asks == closes {
 			t.Errorf("closed: %t; after %v it is %v", closes, nameAgain, state().Stage())
 		}
 	}

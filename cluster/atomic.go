@@ -16,7 +16,8 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *batch, out []Dec
 	for i := range r.items {
 		it := &r.items[i]
 		if !it.Op.together(r.items[0].Op) {
-			return inputErrorf(i, "op", "an atomic request only takes, or only reserves; do all else one by one")
+			return inputErrorf(i, "op",
+				"an atomic request only takes, or only reserves; do all else one by one")
 		}
 		spread = spread || view.Owner(it.hash) != owner
 	}
@@ -79,7 +80,8 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 		return take()
 	}
 	open := true
-	if hd.recent.Once(now, items[0].ID, ring.Partition(items[0].hash), out, func() bool { open = take(); return open }) {
+	if hd.recent.Once(now, items[0].ID, ring.Partition(items[0].hash), out,
+		func() bool { open = take(); return open }) {
 		hd.stats.Repeated.Add(1)
 	}
 	return open
@@ -110,7 +112,8 @@ func (hd *holder) takeAll(now limiter.Instant, items []flight, out []limiter.Dec
 	them := make([]limiter.Item, 0, len(items))
 	for i := range items {
 		if it := &items[i]; !it.Limit.NeverDenies() {
-			them = append(them, limiter.Item{Limit: it.Limit, Key: it.Key, Hash: it.hash, Request: it.of(it.Cost)})
+			them = append(them,
+				limiter.Item{Limit: it.Limit, Key: it.Key, Hash: it.hash, Request: it.of(it.Cost)})
 		}
 	}
 	decisions := make([]limiter.Decision, len(them))

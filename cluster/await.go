@@ -86,7 +86,8 @@ func (aw *awaits) awaitLocked(now limiter.Instant, r *route) {
 		began := limiter.Instant(p.began.Load())
 		return began != 0 && began < aw.writtenAt && !p.gone()
 	}
-	if now >= aw.began.Add(awaitLasts) || r.Me().Role != RoleMember || slices.ContainsFunc(r.members, outlived) {
+	if now >= aw.began.Add(awaitLasts) || r.Me().Role != RoleMember ||
+		slices.ContainsFunc(r.members, outlived) {
 		aw.awaited = nil
 	}
 	lacking := aw.lacksLocked(r)

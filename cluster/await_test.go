@@ -26,7 +26,8 @@ func newRevival(t *testing.T) *revival {
 	w := newWorld(t, 3, hundred)
 	r := &revival{world: w, keys: revivedKeys, admitted: make([]int64, revivedKeys)}
 	for i := range r.keys {
-		d := w.check(fmt.Sprintf("n%d", i%3+1), Item{Limit: "hundred", Key: fmt.Sprint("k", i), Cost: 20})[0]
+		d := w.check(fmt.Sprintf("n%d", i%3+1),
+			Item{Limit: "hundred", Key: fmt.Sprint("k", i), Cost: 20})[0]
 		if !d.Allowed || d.Degraded {
 			t.Fatalf("key %d: %+v", i, d)
 		}
@@ -85,7 +86,8 @@ func (r *revival) want(when string) {
 	r.wantOneHolderEach(when)
 	wrong := 0
 	for i, n := range r.admitted {
-		d := r.check(fmt.Sprintf("n%d", i%3+1), Item{Limit: "hundred", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
+		d := r.check(fmt.Sprintf("n%d", i%3+1),
+			Item{Limit: "hundred", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
 		if d.Degraded || d.Remaining != 100-n {
 			if wrong++; wrong <= 3 {
 				r.t.Errorf("%s: of key %d %d units were admitted: %+v", when, i, n, d)
@@ -137,7 +139,8 @@ func TestDisksOfAllAreHeardInAnyOrder(t *testing.T) {
 			r.boot(id)
 			for _, other := range ids[:n+1] {
 				seen := r.back
-				r.AfterFunc(late(time.Second), func() { // news may come in any order: who knows more than is said here keeps that
+				// news may come in any order: who knows more than is said here keeps that
+				r.AfterFunc(late(time.Second), func() {
 					if len(r.nodes[other].View().Members) < len(seen) {
 						r.show(seen, 0, other)
 					}
@@ -168,10 +171,12 @@ func TestAwaitEnds(t *testing.T) {
 	r.boot("n1")
 	r.pass(awaitLasts - 300*time.Millisecond)
 	if d := r.take("n1", "hundred", "k0"); !d.Degraded || r.nodes["n1"].parts.Held() > 0 {
-		t.Errorf("while the others are awaited n1 holds %d partitions: %+v", r.nodes["n1"].parts.Held(), d)
+		t.Errorf("while the others are awaited n1 holds %d partitions: %+v",
+			r.nodes["n1"].parts.Held(), d)
 	}
 	r.pass(500 * time.Millisecond)
-	if d := r.take("n1", "hundred", "k0"); d.Degraded || d.Source != SourceOwner || r.nodes["n1"].parts.Held() != 4093 {
+	if d := r.take("n1", "hundred", "k0"); d.Degraded || d.Source != SourceOwner ||
+		r.nodes["n1"].parts.Held() != 4093 {
 		t.Errorf("then n1 holds %d partitions: %+v", r.nodes["n1"].parts.Held(), d)
 	}
 
@@ -183,7 +188,8 @@ func TestAwaitEnds(t *testing.T) {
 	r.show(r.back, 0, "n1")
 	r.pass(time.Second)
 	if r.nodes["n2"].awaits.lacking.Load() || r.nodes["n2"].parts.Held() == 0 {
-		t.Errorf("n2 holds %d partitions, and n1 was there all the time", r.nodes["n2"].parts.Held())
+		t.Errorf("n2 holds %d partitions, and n1 was there all the time",
+			r.nodes["n2"].parts.Held())
 	}
 }
 
@@ -216,7 +222,10 @@ func TestWhoHasNoViewPromisesNothing(t *testing.T) {
 	w := newWorld(t, 2, five)
 	n := w.start("n3", 3)
 	n.awaits.Await(time.Second, []string{"n1", "n2"})
-	a := n.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: &Move{From: 1, To: 3, ID: "n1", Term: 1 << 30, Claim: []uint16{7}}})
+	a := n.Deliver(&Ask{
+		Hop: 1, Deadline: w.now.Add(time.Second),
+		Move: &Move{From: 1, To: 3, ID: "n1", Term: 1 << 30, Claim: []uint16{7}},
+	})
 	if a.Move != nil && len(a.Move.Standings) > 0 && a.Move.Standings[0] != StandingBusy {
 		t.Errorf("%+v", a.Move)
 	}

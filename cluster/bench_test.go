@@ -12,7 +12,8 @@ import (
 // BenchmarkCheck is the path of a request without its transport: the door's Request to the
 // Decision.
 func BenchmarkCheck(b *testing.B) {
-	w := newWorld(b, 2, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second})
+	w := newWorld(b, 2,
+		limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second})
 	for _, c := range []struct{ name, owner string }{{"owner=self", "n1"}, {"owner=peer", "n2"}} {
 		for _, size := range []int{1, 100} {
 			keys := make([]string, 1000)
@@ -42,7 +43,8 @@ func BenchmarkCheck(b *testing.B) {
 // ask for the same keys, or each for keys that lie in other parts of the table than those of the
 // next.
 func BenchmarkCheckByAll(b *testing.B) {
-	w := newWorld(b, 1, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second})
+	w := newWorld(b, 1,
+		limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second})
 	n := w.nodes["n1"]
 	keys, apart := make([]string, 10_000), [2][]string{}
 	for i := range keys {
@@ -75,7 +77,8 @@ func BenchmarkCheckByAll(b *testing.B) {
 // BenchmarkCheckOfMany is Check at the owner of a million keys, which are in no cache. What
 // replication would be told is thrown away now and then, while the clock of the benchmark stands.
 func BenchmarkCheckOfMany(b *testing.B) {
-	w := newWorld(b, 1, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1000, Per: time.Hour})
+	w := newWorld(b, 1,
+		limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1000, Per: time.Hour})
 	n := w.nodes["n1"]
 	n.holder.table = limiter.NewTable(limiter.TableConfig{})
 	n.holder.table.Track()
@@ -100,7 +103,8 @@ func BenchmarkCheckOfMany(b *testing.B) {
 				}
 				w.now += 1000
 				for k := range items {
-					next = (next + 1) % len(keys) // their bytes come one after the other, as out of a buffer
+					// their bytes come one after the other, as out of a buffer
+					next = (next + 1) % len(keys)
 					items[k] = Item{Limit: "rate", Key: keys[next], Cost: 1}
 				}
 				r := Request{Items: items}
@@ -116,7 +120,10 @@ func BenchmarkCheckOfMany(b *testing.B) {
 // BenchmarkLocal is a decision that a node takes from a lease, and one that it takes as the owner
 // of the key, by turns. A lease changes hands beside the requests, which is not measured.
 func BenchmarkLocal(b *testing.B) {
-	w := newWorld(b, 2, limiter.Spec{Name: "lent", Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Second, Consistency: limiter.Leased})
+	w := newWorld(b, 2, limiter.Spec{
+		Name: "lent", Algorithm: limiter.GCRA, Limit: 1 << 40,
+		Per: time.Second, Consistency: limiter.Leased,
+	})
 	keys := map[Source]string{SourceOwner: w.key("n1", 0), SourceLease: w.key("n2", 0)}
 	spent, by := map[Source]time.Duration{}, map[Source]int{}
 	const turn = 10_000 // and fewer than a tick lends

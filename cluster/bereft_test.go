@@ -127,8 +127,8 @@ func TestPartOfACopyIsNone(t *testing.T) {
 }
 
 // Promise: a copy that is out of date counts for nothing. Of all members that have ever had copies
-// of a partition only those keep them that get them still, also if another one was to get them for a
-// moment meanwhile; and a copy that helped a claimer is not the newest any more.
+// of a partition only those keep them that get them still, also if another one was to get them for
+// a moment meanwhile; and a copy that helped a claimer is not the newest any more.
 func TestOldCopiesAreForgotten(t *testing.T) {
 	w := newWorld(t, 4, five)
 	w.pass(time.Second)

@@ -11,8 +11,9 @@ import (
 // check under a limit that has one:
 //
 //  1. The live limit has decided, and its answer is on its way (Node.Check).
-//  2. offerCandidates makes a request of its own of what was asked, under the candidate's name. So a
-//     candidate's counters live where the live ones do, and are handed over and copied as these are.
+//  2. offerCandidates makes a request of its own of what was asked, under the candidate's name. So
+//     a candidate's counters live where the live ones do, and are handed over and copied as these
+//     are.
 //  3. If this node holds all its keys, it decides at once. Otherwise the request is sent beside the
 //     caller's, which does not wait for it.
 //  4. Both answers are compared in a CandidateTally. Nothing else comes of the candidate's.

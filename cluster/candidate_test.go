@@ -158,7 +158,8 @@ func TestCandidateOverReloads(t *testing.T) {
 			before,
 		)
 	}
-	if err := n.Check(&Request{Items: []Item{{Limit: "hundred (candidate)", Key: "k", Cost: 1}}}, make([]Decision, 1)); err == nil {
+	if err := n.Check(&Request{Items: []Item{{Limit: "hundred (candidate)", Key: "k", Cost: 1}}},
+		make([]Decision, 1)); err == nil {
 		t.Error("the candidate's counters can be charged after it is gone")
 	}
 }

@@ -1,16 +1,19 @@
 // Package cluster lets many nodes keep one limit. Follow one check:
 //
-//  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key; the node looks
-//     the limit up, and its override for this key, hashes the key once, and takes the current View: the members and their partitions.
-//     That one View serves the request from beginning to end.
-//  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks that one, the owner
-//     in its View, through Network.Call, all owners of a batch at once, and passes their answers on. What the owner has denied, and has
-//     promised to say if that ends before its time, it does not ask for again (denied.go).
-//  3. The owner hears the Ask at Node.Deliver. It serves a key only if it holds it (partition.go), and otherwise answers
-//     NotOwner with the node it believes in; the asker goes there, or waits a moment for a handover to be done.
-//  4. Every forwarded take has an ID that its owner remembers for two seconds, so a repeat is charged once. When
-//     nobody answers, one function (fallback.go) does what the limit says: share, allow or deny, and marks the
-//     decision as degraded with the bound in force.
+//  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key;
+//     the node looks the limit up, and its override for this key, hashes the key once, and takes
+//     the current View: the members and their partitions. That one View serves the request from
+//     beginning to end.
+//  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks
+//     that one, the owner in its View, through Network.Call, all owners of a batch at once, and
+//     passes their answers on. What the owner has denied, and has promised to say if that ends
+//     before its time, it does not ask for again (denied.go).
+//  3. The owner hears the Ask at Node.Deliver. It serves a key only if it holds it (partition.go),
+//     and otherwise answers NotOwner with the node it believes in; the asker goes there, or waits a
+//     moment for a handover to be done.
+//  4. Every forwarded take has an ID that its owner remembers for two seconds, so a repeat is
+//     charged once. When nobody answers, one function (fallback.go) does what the limit says:
+//     share, allow or deny, and marks the decision as degraded with the bound in force.
 //
 // A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts
 // itself. It has two hands: Clock and Network. Whoever supplies the hands, gRPC or the simulator,
@@ -49,12 +52,13 @@ type Item struct {
 	Limit  string         // name of a limit that the node has; or
 	Inline *limiter.Limit // a limit that the client brings along
 	Ruled  *limiter.Limit // set by Node.Match: what Limit meant when the rules were made
-	Key    string         // MinKey … MaxKey bytes, any bytes; may be borrowed: nothing keeps it after Check returns
-	Cost   int64          // 0 reports the state, negative gives back
-	Op     Op
-	ID     ID         // drawn by a client that may repeat the request; zero: the node draws one
-	Terms             // most ask for nothing else
-	Hold   *HoldTerms // OpReserve, OpSettle, OpExtend
+	// MinKey … MaxKey bytes, any bytes; may be borrowed: nothing keeps it after Check returns
+	Key   string
+	Cost  int64 // 0 reports the state, negative gives back
+	Op    Op
+	ID    ID         // drawn by a client that may repeat the request; zero: the node draws one
+	Terms            // most ask for nothing else
+	Hold  *HoldTerms // OpReserve, OpSettle, OpExtend
 }
 
 // Source says who took a decision.
@@ -64,9 +68,11 @@ const (
 	SourceOwner     Source = iota // this node owns the key
 	SourceForwarded               // the owner, asked by this node
 	SourceFallback                // nobody answered: the limit's on_error
-	SourceReplica                 // this node, for a replicated limit, or for a key that its limit does not count (Spec.Unlimited)
-	SourceLease                   // this node, from units that the owner has set aside for it
-	SourceDenied                  // this node: the owner has just said no, and until when
+	// this node, for a replicated limit, or for a key that its limit does not count
+	// (Spec.Unlimited)
+	SourceReplica
+	SourceLease  // this node, from units that the owner has set aside for it
+	SourceDenied // this node: the owner has just said no, and until when
 )
 
 func (s Source) String() string {
@@ -91,12 +97,15 @@ const Unbounded int64 = -1
 // Decision is the answer to one Item.
 type Decision struct {
 	limiter.Decision
-	Rule     *limiter.Limit // the limit that decided: the one that was asked for, or an override of it
-	Owner    string         // id of the node that owns the key, as far as known
+	// the limit that decided: the one that was asked for, or an override of it
+	Rule     *limiter.Limit
+	Owner    string // id of the node that owns the key, as far as known
 	Source   Source
-	Degraded bool  // taken under less than the full promise
-	Bound    int64 // if Degraded or of a replica: the most the whole cluster may admit beyond the limit meanwhile, or Unbounded
-	Shadow   bool  // the limit refused, but says so only here: dry_run, or on_deny: shadow
+	Degraded bool // taken under less than the full promise
+	// if Degraded or of a replica: the most the whole cluster may admit beyond the limit meanwhile,
+	// or Unbounded
+	Bound  int64
+	Shadow bool // the limit refused, but says so only here: dry_run, or on_deny: shadow
 
 	// ID is that under which the item was decided: its own, or one that the node has drawn. Of a
 	// reservation it names the hold.
@@ -105,9 +114,10 @@ type Decision struct {
 	along bool // the limit does not refuse: others of an atomic request do (unite)
 }
 
-// Check decides every item of r into out, which must be as long as r.Items. It changes nothing of r,
-// and keeps nothing of it. It returns an error only if nothing was decided and nothing charged: an
-// *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial is an answer, never an error.
+// Check decides every item of r into out, which must be as long as r.Items. It changes nothing of
+// r, and keeps nothing of it. It returns an error only if nothing was decided and nothing charged:
+// an *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial is an answer, never an
+// error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
 	if n.pulse.dozing.Load() {
@@ -193,8 +203,10 @@ func (fw *forwarder) decideHere(now limiter.Instant, it *flight, out *Decision) 
 // sign says that out is a decision of this node as the holder of the key.
 func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
 	out.Owner, out.Source = hd.id, SourceOwner
-	// Another one may go on too, or counters are lost, or this is what the share of this node has said.
-	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) || it.again && hd.recent.Shared(now, it.ID) {
+	// Another one may go on too, or counters are lost, or this is what the share of this node has
+	// said.
+	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) || it.again &&
+		hd.recent.Shared(now, it.ID) {
 		out.Degraded, out.Bound = true, it.Limit.Capacity()
 	}
 }
@@ -252,7 +264,8 @@ func (n *Node) admit(now limiter.Instant, view *route, r *Request, b *batch) err
 		if err := it.admit(i, &r.Items[i], limits); err != nil {
 			return err
 		}
-		n.holder.table.Expect(it.Limit, it.Key, it.hash) // here or not: asking costs less than looking
+		// here or not: asking costs less than looking
+		n.holder.table.Expect(it.Limit, it.Key, it.hash)
 		if it.Op.holds() {
 			if err := n.admitHold(i, it); err != nil {
 				return err
@@ -268,7 +281,8 @@ func (it *flight) admit(i int, asked *Item, limits map[string]limitInForce) erro
 		return inputErrorf(i, "key", "is empty; give %d to %d bytes", MinKey, MaxKey)
 	}
 	if len(asked.Key) > MaxKey {
-		return inputErrorf(i, "key", "has %d bytes; at most %d are accepted", len(asked.Key), MaxKey)
+		return inputErrorf(i, "key", "has %d bytes; at most %d are accepted", len(asked.Key),
+			MaxKey)
 	}
 	inForce := limits[asked.Limit]
 	named := inForce.limit

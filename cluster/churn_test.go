@@ -107,7 +107,8 @@ func (w *world) wantRemaining(when string, keys int, want int64, nodes ...string
 	w.t.Helper()
 	wrong := 0
 	for i := range keys {
-		d := w.check(nodes[i%len(nodes)], Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
+		d := w.check(nodes[i%len(nodes)],
+			Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
 		if d.Degraded || d.Remaining != want {
 			if wrong++; wrong <= 3 {
 				w.t.Errorf("%s: key %d at %s: %+v", when, i, nodes[i%len(nodes)], d)
@@ -127,7 +128,11 @@ func TestOneHolderFromTheBeginning(t *testing.T) {
 
 // Promise: a node that joins changes no count, whatever order the news comes in.
 func TestJoinMovesEveryCount(t *testing.T) {
-	for _, order := range [][]string{{"n1", "n2", "n3", "n4"}, {"n4", "n3", "n2", "n1"}, {"n2", "n4", "n1", "n3"}} {
+	for _, order := range [][]string{
+		{"n1", "n2", "n3", "n4"},
+		{"n4", "n3", "n2", "n1"},
+		{"n2", "n4", "n1", "n3"},
+	} {
 		for _, pause := range []time.Duration{0, 300 * time.Millisecond} {
 			w := newWorld(t, 3, five)
 			const keys = 3000
@@ -138,8 +143,10 @@ func TestJoinMovesEveryCount(t *testing.T) {
 			w.pass(2 * time.Second)
 			w.wantOneHolderEach("after the join")
 			w.wantRemaining("after the join", keys, 3, order...)
-			if held := w.nodes["n4"].parts.Held(); held < 800 || w.nodes["n4"].Stats().Claimed.Load() != 0 {
-				t.Errorf("the new node holds %d partitions, of which it has %d from nobody", held, w.nodes["n4"].Stats().Claimed.Load())
+			if held := w.nodes["n4"].parts.Held(); held < 800 ||
+				w.nodes["n4"].Stats().Claimed.Load() != 0 {
+				t.Errorf("the new node holds %d partitions, of which it has %d from nobody", held,
+					w.nodes["n4"].Stats().Claimed.Load())
 			}
 		}
 	}
@@ -148,7 +155,8 @@ func TestJoinMovesEveryCount(t *testing.T) {
 // Promise: no request is failed by a join, however often a key was asked for lately, and none is
 // charged twice: what is remembered of it moves with it, in messages that a peer reads.
 func TestHotKeyMoves(t *testing.T) {
-	w := newWorld(t, 3, limiter.Spec{Name: "hot", Algorithm: limiter.FixedWindow, Limit: 1 << 30, Per: time.Hour})
+	w := newWorld(t, 3,
+		limiter.Spec{Name: "hot", Algorithm: limiter.FixedWindow, Limit: 1 << 30, Per: time.Hour})
 	w.pass(time.Second)
 	v := w.view("n4", w.members(4))
 	key, owner := "", ""
@@ -159,7 +167,8 @@ func TestHotKeyMoves(t *testing.T) {
 	}
 	const takes = 3*takenAtOnce + 100
 	charge := func(node string, sequence uint64) Decision {
-		return w.check(node, Item{Limit: "hot", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: sequence}})[0]
+		return w.check(node,
+			Item{Limit: "hot", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: sequence}})[0]
 	}
 	first := make([]Decision, takes)
 	for i := range first {
@@ -176,7 +185,8 @@ func TestHotKeyMoves(t *testing.T) {
 	w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
 	w.pass(time.Second)
 	if !w.nodes["n4"].holder.Holds(limiter.Hash(key)) || largest > takenAtOnce || largest == 0 {
-		t.Fatalf("n4 holds the key: %t; the largest message brought %d memories", w.nodes["n4"].holder.Holds(limiter.Hash(key)), largest)
+		t.Fatalf("n4 holds the key: %t; the largest message brought %d memories",
+			w.nodes["n4"].holder.Holds(limiter.Hash(key)), largest)
 	}
 	for i := range first {
 		if d := charge("n1", uint64(i)); d.Remaining != first[i].Remaining || !d.Allowed {
@@ -286,8 +296,8 @@ func (w *world) kill(id string) {
 	}
 }
 
-// Promise: who has been stopped decides nothing before it has its right again, and by then others may
-// hold what it held.
+// Promise: who has been stopped decides nothing before it has its right again, and by then others
+// may hold what it held.
 func TestWhoWasStoppedIsFenced(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -300,7 +310,10 @@ func TestWhoWasStoppedIsFenced(t *testing.T) {
 		t.Errorf("the heir of a silent node: %+v", d)
 	}
 	l := w.nodes["n1"].Limits()["five"]
-	a := stopped.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Items: []AskItem{{Limit: l, Key: key, Cost: 1}}})
+	a := stopped.Deliver(&Ask{
+		Hop: 1, Deadline: w.now.Add(time.Second),
+		Items: []AskItem{{Limit: l, Key: key, Cost: 1}},
+	})
 	if a.Items[0].Status != StatusNotOwner {
 		t.Errorf("a node that was stopped for %v decides: %+v", silence, a.Items[0])
 	}
@@ -324,7 +337,8 @@ func TestMinority(t *testing.T) {
 		s.Name, s.OnPartition, s.Limit = name, p, 9
 		return s
 	}
-	w := newWorld(t, 3, spec("share", limiter.PartitionProportional), spec("deny", limiter.PartitionDeny), spec("open", limiter.PartitionOpen))
+	w := newWorld(t, 3, spec("share", limiter.PartitionProportional),
+		spec("deny", limiter.PartitionDeny), spec("open", limiter.PartitionOpen))
 	key := w.key("n1", 0)
 	w.take("n2", "share", key)
 	w.pass(time.Second)
@@ -435,7 +449,8 @@ func TestSyncReplication(t *testing.T) {
 		bound   int64
 	}{{"five", true, 5}, {"deny", false, 0}} {
 		for _, entry := range []string{"n1", "n3"} {
-			if d := w.take(entry, c.limit, key); d.Allowed != c.allowed || !d.Degraded || d.Bound != c.bound {
+			if d := w.take(entry, c.limit, key); d.Allowed != c.allowed || !d.Degraded ||
+				d.Bound != c.bound {
 				t.Errorf("%s at %s, unconfirmed: %+v", c.limit, entry, d)
 			}
 		}
@@ -473,7 +488,8 @@ func TestSyncRepeatAfterACrash(t *testing.T) {
 		for _, node := range []string{"n1", "n3", "n1"} {
 			for i, d := range ask(node) {
 				if was := before[i].Decision; d.Decision != was {
-					t.Errorf("atomic: %t: repeated at %s: %+v, was %+v", atomic, node, d.Decision, was)
+					t.Errorf("atomic: %t: repeated at %s: %+v, was %+v", atomic, node, d.Decision,
+						was)
 				}
 			}
 		}
@@ -499,7 +515,10 @@ func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
 		for range 3 {
 			knows.Take(w.now, l, key, hash, 1)
 		}
-		m := &Move{From: lender.boot, To: n1.boot, ID: lender.id, Lent: []uint16{uint16(partition)}, Entries: []limiter.Entry{knows.Entry(w.now, l, key, hash)}}
+		m := &Move{
+			From: lender.boot, To: n1.boot, ID: lender.id, Lent: []uint16{uint16(partition)},
+			Entries: []limiter.Entry{knows.Entry(w.now, l, key, hash)},
+		}
 		if !disk {
 			lender.copier.moves++
 			m.Sequence, m.Begin = lender.copier.moves, m.Lent

@@ -62,7 +62,10 @@ func (cl *claimer) tend() {
 	known := cl.knownLocked(wanted)
 	cl.parts.mu.Unlock()
 
-	calls := cl.ask(now, r, &Move{From: cl.boot, ID: cl.id, Addr: r.Me().PeerAddr, Term: term, Epoch: epoch, Claim: wanted, Mark: Mark{Known: known}})
+	calls := cl.ask(now, r, &Move{
+		From: cl.boot, ID: cl.id, Addr: r.Me().PeerAddr, Term: term,
+		Epoch: epoch, Claim: wanted, Mark: Mark{Known: known},
+	})
 	if len(calls) > 0 {
 		cl.net.Call(calls)
 	}
@@ -70,8 +73,10 @@ func (cl *claimer) tend() {
 	cl.parts.mu.Lock()
 	defer cl.parts.mu.Unlock()
 	cl.tending = false
-	if cl.right.minority.Load() || cl.view.Load() != r || cl.parts.fences != fences || cl.right.roll.Load().epoch() != epoch {
-		cl.tendLocked() // what was asked is old: while this node was stopped others may have been told the same
+	if cl.right.minority.Load() || cl.view.Load() != r || cl.parts.fences != fences ||
+		cl.right.roll.Load().epoch() != epoch {
+		// what was asked is old: while this node was stopped others may have been told the same
+		cl.tendLocked()
 		return
 	}
 	cl.concludeClaimLocked(now, cl.clock.Now(), r, wanted, term, calls)
@@ -82,7 +87,8 @@ func (cl *claimer) tend() {
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those
 // that it is the heir of and whose owner is gone.
 func (cl *claimer) wantedLocked(r *route) (wanted []uint16) {
-	if r == nil || r.Ring == nil || cl.parts.list == nil || cl.right.minority.Load() || r.Me().State != StateActive || !cl.right.roll.Load().joined() {
+	if r == nil || r.Ring == nil || cl.parts.list == nil || cl.right.minority.Load() ||
+		r.Me().State != StateActive || !cl.right.roll.Load().joined() {
 		return nil
 	}
 	for p := range cl.parts.list {
@@ -104,7 +110,8 @@ func (r *route) should(p int) bool {
 func (cl *claimer) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 	deadline := now.Add(cl.callTimeout)
 	for i, p := range r.peers {
-		if i == r.Self || r.Members[i].Role != RoleMember || p.gone() || !cl.right.roll.Load().has(p.id, p.boot) {
+		if i == r.Self || r.Members[i].Role != RoleMember || p.gone() ||
+			!cl.right.roll.Load().has(p.id, p.boot) {
 			continue
 		}
 		m := *claim
@@ -119,7 +126,9 @@ func (cl *claimer) ask(now limiter.Instant, r *route, claim *Move) (calls []Call
 
 // concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to
 // hold it.
-func (cl *claimer) concludeClaimLocked(asked, now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call) {
+func (cl *claimer) concludeClaimLocked(
+	asked, now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call,
+) {
 	free, bereft := make([]bool, len(wanted)), make([]bool, len(wanted))
 	for k := range free {
 		bereft[k] = cl.parts.gone
@@ -137,13 +146,16 @@ func (cl *claimer) concludeClaimLocked(asked, now limiter.Instant, r *route, wan
 				bereft[k] = bereft[k] || s == StandingBereft
 				// Who calls it busy may only hear who holds it; but then it knows better than this
 				// node who that is.
-				if pt := &cl.parts.list[wanted[k]]; s == StandingHeld || s == StandingBusy && !r.reaches(pt.hint) {
+				if pt := &cl.parts.list[wanted[k]]; s == StandingHeld || s == StandingBusy &&
+					!r.reaches(pt.hint) {
 					pt.hint = p.id
 				}
 			}
 		case errors.Is(c.Err, ErrGone):
 			p.left.Store(true)
-			clear(free) // to somebody who had called it free before, it may have given any of it as its last act: ask again
+			// to somebody who had called it free before, it may have given any of it as its last
+			// act: ask again
+			clear(free)
 			cl.tendLocked()
 		default: // it may hold any of it: ask again
 			clear(free)
@@ -170,8 +182,8 @@ func (cl *claimer) concludeClaimLocked(asked, now limiter.Instant, r *route, wan
 }
 
 // allAnsweredLocked reports whether all members of the configuration have answered a claim of this
-// epoch. Once they have, all in that epoch, this node takes gifts; one that came earlier was refused,
-// so then it claims again at once.
+// epoch. Once they have, all in that epoch, this node takes gifts; one that came earlier was
+// refused, so then it claims again at once.
 func (cl *claimer) allAnsweredLocked(calls []Call, wanted []uint16) bool {
 	on := cl.right.roll.Load()
 	if !on.joined() {
@@ -186,7 +198,8 @@ func (cl *claimer) allAnsweredLocked(calls []Call, wanted []uint16) bool {
 			continue
 		}
 		if !slices.ContainsFunc(calls, func(c Call) bool {
-			return c.To.ID == m.ID && sameProcess(m.Boot, c.To.Boot) && c.Err == nil && c.Answer.Move != nil &&
+			return c.To.ID == m.ID && sameProcess(m.Boot, c.To.Boot) && c.Err == nil &&
+				c.Answer.Move != nil &&
 				len(c.Answer.Move.Standings) == len(wanted)
 		}) {
 			return false
@@ -230,7 +243,8 @@ func (cl *claimer) standLocked(now limiter.Instant, r *route, claimer *peer, m *
 	}
 	lives, lacks := cl.livesLocked(now, r), cl.awaits.lacksLocked(r)
 	suffices := cl.sufficesLocked(m)
-	elsewhere := m.Epoch != cl.right.roll.Load().epoch() // then it may mean other members than this node does
+	// then it may mean other members than this node does
+	elsewhere := m.Epoch != cl.right.roll.Load().epoch()
 	for k, p := range m.Claim {
 		if int(p) >= len(cl.parts.list) {
 			continue
@@ -294,7 +308,8 @@ func (cl *claimer) livesLocked(now limiter.Instant, r *route) func(boot uint64) 
 			return lives
 		}
 		i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == boot })
-		asked, lives = boot, i >= 0 && i != r.Self && !r.peers[i].gone() && cl.right.roll.Load().has(r.peers[i].id, boot)
+		asked, lives = boot, i >= 0 && i != r.Self && !r.peers[i].gone() &&
+			cl.right.roll.Load().has(r.peers[i].id, boot)
 		if lives {
 			cl.contacts.suspectLocked(now, r.peers[i])
 		}

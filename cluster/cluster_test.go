@@ -25,7 +25,8 @@ type world struct {
 	caller string
 	// electors are how many nodes found a cluster together; 0: nobody founds one, who comes enters.
 	electors int
-	frozen   map[string]bool // nodes that were stopped: what is due for them waits, and who asks them hears nothing
+	// nodes that were stopped: what is due for them waits, and who asks them hears nothing
+	frozen map[string]bool
 	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself
 	// and set the call's fields.
 	meet func(c *Call, deliver func() *Answer)
@@ -157,7 +158,10 @@ func emptyWorld(t testing.TB, table limiter.TableConfig, specs ...limiter.Spec) 
 // create makes a node that knows nobody.
 func (w *world) create(id string, boot uint64) *Node {
 	w.t.Helper()
-	n, err := New(Config{ID: id, Boot: boot, Clock: hands{w, id}, Network: hands{w, id}, Table: limiter.NewTable(w.table)})
+	n, err := New(Config{
+		ID: id, Boot: boot, Clock: hands{w, id}, Network: hands{w, id},
+		Table: limiter.NewTable(w.table),
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -183,7 +187,10 @@ func (w *world) found() {
 
 func (w *world) members(k int) (ms []Member) {
 	for i := 1; i <= k; i++ {
-		ms = append(ms, Member{ID: fmt.Sprintf("n%d", i), Boot: uint64(i), State: StateActive, Features: FeatureHolds})
+		ms = append(ms, Member{
+			ID: fmt.Sprintf("n%d", i), Boot: uint64(i), State: StateActive,
+			Features: FeatureHolds,
+		})
 	}
 	return ms
 }
@@ -232,7 +239,10 @@ func (w *world) remaining(owner, limit, key string) int64 {
 	return w.check(owner, Item{Limit: limit, Key: key, Op: OpPeek})[0].Remaining
 }
 
-var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute}
+var five = limiter.Spec{
+	Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+	Limit: 5, Per: time.Minute,
+}
 
 // Promise: healthy cluster, any entry node: 0 extra, every charge counted exactly once.
 func TestOneLimitWhicheverNodeIsAsked(t *testing.T) {
@@ -253,7 +263,8 @@ func TestOneLimitWhicheverNodeIsAsked(t *testing.T) {
 				want = SourceDenied
 			}
 			if d.Owner != owner || d.Source != want || d.Degraded {
-				t.Errorf("%s asked for %s's key: owner %s, source %s, degraded %t", entry, owner, d.Owner, d.Source, d.Degraded)
+				t.Errorf("%s asked for %s's key: owner %s, source %s, degraded %t", entry, owner,
+					d.Owner, d.Source, d.Degraded)
 			}
 		}
 		if allowed != 5 {
@@ -271,8 +282,10 @@ func TestBatchIsOneCallPerOwner(t *testing.T) {
 		}
 	}
 	for i, d := range w.check("n1", items...) {
-		if want := 5 - int64(i%4); !d.Allowed || d.Remaining != want || d.Owner != fmt.Sprintf("n%d", i/4+1) {
-			t.Errorf("item %d: allowed %t, remaining %d (want %d), owner %s", i, d.Allowed, d.Remaining, want, d.Owner)
+		if want := 5 - int64(i%4); !d.Allowed || d.Remaining != want ||
+			d.Owner != fmt.Sprintf("n%d", i/4+1) {
+			t.Errorf("item %d: allowed %t, remaining %d (want %d), owner %s", i, d.Allowed,
+				d.Remaining, want, d.Owner)
 		}
 	}
 	if w.calls != 2 {
@@ -297,22 +310,27 @@ func TestRepeatIsChargedOnce(t *testing.T) {
 				c.Answer, c.Err = nil, errors.New("lost on the way back")
 			}
 		}
-		if d := w.take("n1", "five", key); !d.Allowed || d.Remaining != 3 || d.Source != SourceForwarded {
-			t.Errorf("allowed %t, remaining %d, source %s; want true, 3, forwarded", d.Allowed, d.Remaining, d.Source)
+		if d := w.take("n1", "five", key); !d.Allowed || d.Remaining != 3 ||
+			d.Source != SourceForwarded {
+			t.Errorf("allowed %t, remaining %d, source %s; want true, 3, forwarded", d.Allowed,
+				d.Remaining, d.Source)
 		}
 	})
 	w.meet = nil
 	t.Run("a client repeats its request at another node", func(t *testing.T) {
 		for _, node := range []string{"n1", "n2", "n1"} {
-			d := w.check(node, Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]
+			d := w.check(node,
+				Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]
 			if !d.Allowed || d.Remaining != 2 {
-				t.Errorf("at %s: allowed %t, remaining %d; want true, 2", node, d.Allowed, d.Remaining)
+				t.Errorf("at %s: allowed %t, remaining %d; want true, 2", node, d.Allowed,
+					d.Remaining)
 			}
 		}
 	})
 	t.Run("the network doubles a reset and the take after it", func(t *testing.T) {
 		w.meet = func(c *Call, deliver func() *Answer) { deliver(); c.Answer = deliver() }
-		w.check("n1", Item{Limit: "five", Key: key, Op: OpReset}, Item{Limit: "five", Key: key, Cost: 3})
+		w.check("n1", Item{Limit: "five", Key: key, Op: OpReset},
+			Item{Limit: "five", Key: key, Cost: 3})
 		w.meet = nil
 		if left := w.remaining("n2", "five", key); left != 2 {
 			t.Errorf("%d left, want 2: the second reset must not forget the take", left)
@@ -320,7 +338,10 @@ func TestRepeatIsChargedOnce(t *testing.T) {
 	})
 	t.Run("two seconds later it is another request", func(t *testing.T) {
 		w.Wait(w.now.Add(dedup.Lasts))
-		if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]; d.Remaining != 1 {
+		if d := w.check("n1", Item{
+			Limit: "five", Key: key, Cost: 1,
+			ID: ID{Origin: 77, Sequence: 1},
+		})[0]; d.Remaining != 1 {
 			t.Errorf("remaining %d, want 1", d.Remaining)
 		}
 	})
@@ -377,18 +398,26 @@ func TestAskersLeaveACircle(t *testing.T) {
 					said = ""
 					w.pass(rtt)
 					if c.To.ID == decides {
-						c.Answer = &Answer{Items: []AnswerItem{{Status: StatusDone, Decision: limiter.Decision{Allowed: true}}}}
+						c.Answer = &Answer{Items: []AnswerItem{{
+							Status:   StatusDone,
+							Decision: limiter.Decision{Allowed: true},
+						}}}
 						return
 					}
 					if c.To.ID > "n3" {
 						said = decides
 					}
-					c.Answer = &Answer{Items: []AnswerItem{{Status: StatusNotOwner, Owner: names[c.To.ID]}}}
+					c.Answer = &Answer{Items: []AnswerItem{{
+						Status: StatusNotOwner,
+						Owner:  names[c.To.ID],
+					}}}
 				}
 				if d := w.take("n1", "five", w.key(first, 0)); d.Degraded || d.Owner != decides {
-					t.Errorf("%v, %s decides, %s is asked first: %s, degraded %t after %d sends", rtt, decides, first, d.Source, d.Degraded, asked)
+					t.Errorf("%v, %s decides, %s is asked first: %s, degraded %t after %d sends",
+						rtt, decides, first, d.Source, d.Degraded, asked)
 				} else if rtt > circling && asked > 5 {
-					t.Errorf("%v, %s decides, %s is asked first: %d sends", rtt, decides, first, asked)
+					t.Errorf("%v, %s decides, %s is asked first: %d sends", rtt, decides, first,
+						asked)
 				}
 			}
 		}
@@ -406,14 +435,22 @@ func TestAskersFollowWhoIsNamed(t *testing.T) {
 		takes   func(send int) time.Duration
 		decides string
 	}{
-		{"who named nobody at first", []string{"", "n2", "n5", "n2"}, func(int) time.Duration { return 15 * time.Millisecond }, "n2"},
+		{
+			"who named nobody at first",
+			[]string{"", "n2", "n5", "n2"},
+			func(int) time.Duration { return 15 * time.Millisecond }, "n2",
+		},
 		{"far away", []string{"n3", "n2", "n3", "n2", "n3", "n2"}, func(send int) time.Duration {
 			if send == 6 {
 				return farAway
 			}
 			return time.Millisecond
 		}, "n2"},
-		{"who has got it while others were asked", []string{"n3", "n2", "n3", "n3", "n2", "n3"}, func(int) time.Duration { return 15 * time.Millisecond }, "n3"},
+		{
+			"who has got it while others were asked",
+			[]string{"n3", "n2", "n3", "n3", "n2", "n3"},
+			func(int) time.Duration { return 15 * time.Millisecond }, "n3",
+		},
 	} {
 		w := newWorld(t, 5, five)
 		var asked []string
@@ -425,9 +462,15 @@ func TestAskersFollowWhoIsNamed(t *testing.T) {
 			asked = append(asked, call.To.ID)
 			w.pass(c.takes(len(asked)))
 			if len(asked) <= len(c.answers) {
-				call.Answer = &Answer{Items: []AnswerItem{{Status: StatusNotOwner, Owner: c.answers[len(asked)-1]}}}
+				call.Answer = &Answer{Items: []AnswerItem{{
+					Status: StatusNotOwner,
+					Owner:  c.answers[len(asked)-1],
+				}}}
 			} else {
-				call.Answer = &Answer{Items: []AnswerItem{{Status: StatusDone, Decision: limiter.Decision{Allowed: true}}}}
+				call.Answer = &Answer{Items: []AnswerItem{{
+					Status:   StatusDone,
+					Decision: limiter.Decision{Allowed: true},
+				}}}
 			}
 		}
 		if d := w.take("n1", "five", w.key("n2", 0)); d.Degraded || d.Owner != c.decides {
@@ -444,7 +487,10 @@ func TestWhoIsGoneIsNotNamed(t *testing.T) {
 	n1, key := w.nodes["n1"], w.key("n2", 0)
 	n1.parts.list[ring.Partition(limiter.Hash(key))].hint = "n3"
 	named := func() string {
-		return n1.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Items: []AskItem{{Limit: n1.Limits()["five"], Key: key}}}).Items[0].Owner
+		return n1.Deliver(&Ask{
+			Hop: 1, Deadline: w.now.Add(time.Second),
+			Items: []AskItem{{Limit: n1.Limits()["five"], Key: key}},
+		}).Items[0].Owner
 	}
 	if got := named(); got != "n3" {
 		t.Fatalf("names %q, and was told of n3", got)
@@ -497,9 +543,11 @@ func TestOnError(t *testing.T) {
 		s.Name, s.OnError, s.Limit = name, e, 9
 		return s
 	}
-	single := spec("single", limiter.ErrorLocal) // a share cannot be less than one unit, so three of them add up to 3
+	single := spec("single",
+		limiter.ErrorLocal) // a share cannot be less than one unit, so three of them add up to 3
 	single.Limit = 1
-	w := newWorld(t, 3, spec("local", limiter.ErrorLocal), single, spec("allow", limiter.ErrorAllow), spec("deny", limiter.ErrorDeny))
+	w := newWorld(t, 3, spec("local", limiter.ErrorLocal), single,
+		spec("allow", limiter.ErrorAllow), spec("deny", limiter.ErrorDeny))
 	key := w.key("n2", 0)
 	w.meet = func(c *Call, deliver func() *Answer) {
 		if c.To.ID == "n2" {
@@ -520,7 +568,8 @@ func TestOnError(t *testing.T) {
 				allowed++
 			}
 			if !d.Degraded || d.Source != SourceFallback || d.Bound != c.bound || d.Owner != "n2" {
-				t.Fatalf("%s: degraded %t, source %s, bound %d, owner %s", c.limit, d.Degraded, d.Source, d.Bound, d.Owner)
+				t.Fatalf("%s: degraded %t, source %s, bound %d, owner %s", c.limit, d.Degraded,
+					d.Source, d.Bound, d.Owner)
 			}
 		}
 		if allowed != c.allowed {
@@ -540,11 +589,16 @@ func TestWhatAShareSaidStaysMarked(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	key, k := "", 0
-	for v := w.nodes["n1"].View(); key == "" || v.Members[v.heir(ring.Partition(limiter.Hash(key)))].ID != "n1"; k++ {
+	for v := w.nodes["n1"].View(); key == "" ||
+		v.Members[v.heir(ring.Partition(limiter.Hash(key)))].ID != "n1"; k++ {
 		key = w.key("n2", k)
 	}
 	item := Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 7, Sequence: 1}}
-	w.meet = func(c *Call, _ func() *Answer) { c.Err = fmt.Errorf("%w: there is no way", ErrUnsent) }
+	w.meet = func(c *Call,
+		_ func() *Answer,
+	) {
+		c.Err = fmt.Errorf("%w: there is no way", ErrUnsent)
+	}
 	if d := w.check("n1", item)[0]; !d.Degraded || d.Limit != 1 || d.Remaining != 0 {
 		t.Fatalf("the share, which is 1: %+v", d)
 	}
@@ -552,7 +606,8 @@ func TestWhatAShareSaidStaysMarked(t *testing.T) {
 	w.pass(500 * time.Millisecond)
 	w.kill("n2")
 	w.pass(time.Second)
-	if d := w.check("n1", item)[0]; d.Owner != "n1" || !d.Degraded || d.Bound != 5 || d.Remaining != 0 {
+	if d := w.check("n1", item)[0]; d.Owner != "n1" || !d.Degraded || d.Bound != 5 ||
+		d.Remaining != 0 {
 		t.Errorf("the same take again: %+v; want it marked", d)
 	}
 	item.ID.Sequence++
@@ -570,7 +625,8 @@ func TestBreakerKeepsCallsAway(t *testing.T) {
 		case c.To.ID != "n2":
 			c.Answer = deliver()
 			return
-		case len(c.Ask.Items) > 0 && w.caller == "n1": // the heir is asked to relay, and tries itself
+		case len(c.Ask.Items) > 0 &&
+			w.caller == "n1": // the heir is asked to relay, and tries itself
 			calls++
 		}
 		c.Err = errors.New("no answer")
@@ -584,7 +640,8 @@ func TestBreakerKeepsCallsAway(t *testing.T) {
 	if got := w.nodes["n1"].Unreachable(); len(got) != 1 || got[0] != "n2" {
 		t.Errorf("unreachable: %v, want [n2]", got)
 	}
-	w.nodes["n1"].SetView(w.view("n1", w.members(3))) // the same peers: what is known of them stays known
+	w.nodes["n1"].SetView(w.view("n1",
+		w.members(3))) // the same peers: what is known of them stays known
 	w.take("n1", "five", key)
 	if calls != breakerTrips {
 		t.Errorf("%d calls after a new view, want %d", calls, breakerTrips)
@@ -615,7 +672,8 @@ func TestNoCallOutlivesTheDeadline(t *testing.T) {
 			return
 		}
 		if c.Deadline >= end {
-			t.Errorf("a call may last until %v after the request's deadline", time.Duration(c.Deadline-end))
+			t.Errorf("a call may last until %v after the request's deadline",
+				time.Duration(c.Deadline-end))
 		}
 		w.now = c.Deadline
 		c.Err = errors.New("no answer in time")
@@ -642,7 +700,8 @@ func TestAtomicChargesAllOrNone(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} { // the owner, and a forwarder
 		key := w.key("n1", map[string]int{"n1": 0, "n2": 1}[node])
 		for i := range 7 {
-			out, err := atomic(node, Item{Limit: "five", Key: key, Cost: 1}, Item{Limit: "ten", Key: key, Cost: 1})
+			out, err := atomic(node, Item{Limit: "five", Key: key, Cost: 1},
+				Item{Limit: "ten", Key: key, Cost: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -651,7 +710,8 @@ func TestAtomicChargesAllOrNone(t *testing.T) {
 			}
 		}
 		if left := w.remaining("n1", "ten", key); left != 5 {
-			t.Errorf("asked at %s: refused requests burnt the other limit: %d left of 10, want 5", node, left)
+			t.Errorf("asked at %s: refused requests burnt the other limit: %d left of 10, want 5",
+				node, left)
 		}
 	}
 }
@@ -666,7 +726,8 @@ func TestAtomicRepeatIsChargedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out[1].Remaining != 3 || w.remaining("n2", "five", key) != 3 {
-		t.Errorf("remaining %d and %d, want 3 and 3", out[1].Remaining, w.remaining("n2", "five", key))
+		t.Errorf("remaining %d and %d, want 3 and 3", out[1].Remaining,
+			w.remaining("n2", "five", key))
 	}
 }
 
@@ -694,7 +755,10 @@ func TestBadInput(t *testing.T) {
 		{"empty key", "items[1].key", []Item{good, {Limit: "five"}}},
 		{"long key", "items[1].key", []Item{good, {Limit: "five", Key: string(long)}}},
 		{"no limit", "items[1].limit", []Item{good, {Key: "k"}}},
-		{"inline limit with a taken name", "items[1].inline.name", []Item{good, {Key: "k", Inline: inline("five")}}},
+		{
+			"inline limit with a taken name", "items[1].inline.name",
+			[]Item{good, {Key: "k", Inline: inline("five")}},
+		},
 	} {
 		err := w.nodes["n1"].Check(&Request{Items: c.items}, make([]Decision, len(c.items)))
 		var bad *InputError
@@ -703,7 +767,8 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 	var unknown *UnknownLimitError
-	err := w.nodes["n1"].Check(&Request{Items: []Item{good, {Limit: "six", Key: "k"}}}, make([]Decision, 2))
+	err := w.nodes["n1"].Check(&Request{Items: []Item{good, {Limit: "six", Key: "k"}}},
+		make([]Decision, 2))
 	if !errors.As(err, &unknown) || unknown.Name != "six" || unknown.Item != 1 {
 		t.Errorf("unknown limit: %v", err)
 	}
@@ -763,10 +828,12 @@ func TestPeekAndReset(t *testing.T) {
 	for _, owner := range []string{"n1", "n2"} {
 		key := w.key(owner, 0)
 		w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
-		if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 1, Op: OpPeek})[0]; d.Allowed || d.Remaining != 0 {
+		if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 1, Op: OpPeek})[0]; d.Allowed ||
+			d.Remaining != 0 {
 			t.Errorf("peek of a spent key: %+v", d)
 		}
-		if d := w.check("n1", Item{Limit: "five", Key: key, Op: OpReset})[0]; !d.Allowed || d.Remaining != 5 {
+		if d := w.check("n1", Item{Limit: "five", Key: key, Op: OpReset})[0]; !d.Allowed ||
+			d.Remaining != 5 {
 			t.Errorf("reset: %+v", d)
 		}
 		if left := w.remaining("n1", "five", key); left != 5 {
@@ -778,7 +845,10 @@ func TestPeekAndReset(t *testing.T) {
 func TestAgentAsksAndOwnsNothing(t *testing.T) {
 	w := newWorld(t, 1, five)
 	ms := append(w.members(1), Member{ID: "n2", Boot: 2, Role: RoleAgent})
-	agent, err := New(Config{ID: "n2", Boot: 2, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})
+	agent, err := New(Config{
+		ID: "n2", Boot: 2, Clock: w, Network: w,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -790,7 +860,8 @@ func TestAgentAsksAndOwnsNothing(t *testing.T) {
 	agent.Start()
 	w.settle()
 	for i := range 20 {
-		if d := w.take("n2", "five", fmt.Sprintf("k%d", i)); d.Owner != "n1" || d.Source != SourceForwarded {
+		if d := w.take("n2", "five", fmt.Sprintf("k%d", i)); d.Owner != "n1" ||
+			d.Source != SourceForwarded {
 			t.Errorf("owner %s, source %s; want n1, forwarded", d.Owner, d.Source)
 		}
 	}
@@ -810,7 +881,8 @@ func TestIdleAgentAsksTheOwner(t *testing.T) {
 	key := w.key("n2", 0)
 	forwarded := func(when string) {
 		t.Helper()
-		if d := w.take("n4", "five", key); d.Owner != "n2" || d.Source != SourceForwarded || d.Degraded {
+		if d := w.take("n4", "five", key); d.Owner != "n2" || d.Source != SourceForwarded ||
+			d.Degraded {
 			t.Errorf("%s: owner %s, source %s; want n2, forwarded", when, d.Owner, d.Source)
 		}
 	}
@@ -836,14 +908,18 @@ func TestIdleAgentAsksTheOwner(t *testing.T) {
 
 func TestReadyNeedsTheRing(t *testing.T) {
 	w := newWorld(t, 1, five)
-	n, err := New(Config{ID: "n1", Boot: 9, Clock: w, Network: w, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})
+	n, err := New(Config{
+		ID: "n1", Boot: 9, Clock: w, Network: w,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n.Ready() {
 		t.Error("ready without a view")
 	}
-	if err := n.Check(&Request{Items: []Item{{Limit: "five", Key: "k"}}}, make([]Decision, 1)); !errors.Is(err, ErrNoView) {
+	if err := n.Check(&Request{Items: []Item{{Limit: "five", Key: "k"}}},
+		make([]Decision, 1)); !errors.Is(err, ErrNoView) {
 		t.Errorf("%v, want ErrNoView", err)
 	}
 	ms := w.members(1)
@@ -861,7 +937,10 @@ func TestReadyNeedsTheRing(t *testing.T) {
 
 func TestViewRefusesNonsense(t *testing.T) {
 	a := Member{ID: "a", State: StateActive}
-	for name, ms := range map[string][]Member{"twice": {a, a}, "not in it": {{ID: "b"}}, "nobody": nil} {
+	for name, ms := range map[string][]Member{
+		"twice": {a, a}, "not in it": {{ID: "b"}},
+		"nobody": nil,
+	} {
 		if v, err := NewView("a", ms); err == nil {
 			t.Errorf("%s: got a view %+v", name, v)
 		}
@@ -880,7 +959,10 @@ func TestImpatientClientsTripNoBreaker(t *testing.T) {
 	}
 	for range 2 * breakerTrips {
 		out := make([]Decision, 1)
-		r := &Request{Deadline: w.now.Add(20 * time.Microsecond), Items: []Item{{Limit: "five", Key: w.key("n2", 1), Cost: 1}}}
+		r := &Request{
+			Deadline: w.now.Add(20 * time.Microsecond),
+			Items:    []Item{{Limit: "five", Key: w.key("n2", 1), Cost: 1}},
+		}
 		if err := w.nodes["n1"].Check(r, out); err != nil || !out[0].Degraded {
 			t.Fatalf("%+v, %v", out, err)
 		}
@@ -905,7 +987,8 @@ func TestBrokenConnectionTripsNoBreaker(t *testing.T) {
 		}
 		c.Answer = deliver()
 	}
-	if d := w.take("n1", "five", key); d.Source != SourceForwarded || d.Degraded || lost != 2*breakerTrips {
+	if d := w.take("n1", "five", key); d.Source != SourceForwarded || d.Degraded ||
+		lost != 2*breakerTrips {
 		t.Errorf("after %d broken connections: %+v", lost, d)
 	}
 }

@@ -57,7 +57,8 @@ type charged struct {
 func (cf *confirmer) confirmOwn(items []flight, out []Decision) {
 	var list []charged
 	for i := range items {
-		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.Limit) && d.Allowed && d.Source == SourceOwner {
+		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.Limit) && d.Allowed &&
+			d.Source == SourceOwner {
 			list = append(list, charged{*it, &d.Decision, &d.Degraded, &d.Bound})
 		}
 	}
@@ -72,8 +73,10 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 	decider := decider{limits: *n.limits.Load()}
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
-		if needsHeir(it.Op, it.Limit) && out.Decision.Allowed && out.Status == StatusDone && out.Owner == "" { // else another node has decided
-			list = append(list, charged{it.arrive(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
+		if needsHeir(it.Op, it.Limit) && out.Decision.Allowed && out.Status == StatusDone &&
+			out.Owner == "" { // else another node has decided
+			list = append(list,
+				charged{it.arrive(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
 	if n.confirms.confirm(list); len(list) > 0 {
@@ -93,14 +96,18 @@ func (cf *confirmer) confirm(list []charged) {
 		cf.net.Call(calls)
 	}
 	confirmed := func(k int) bool {
-		return k >= 0 && calls[k].Err == nil && calls[k].Answer.Move != nil && calls[k].Answer.Move.Applied
+		return k >= 0 && calls[k].Err == nil && calls[k].Answer.Move != nil &&
+			calls[k].Answer.Move.Applied
 	}
 	for i, c := range list {
 		switch {
 		case of[i][0] == alone:
 		case confirmed(of[i][0]), confirmed(of[i][1]):
 		case c.item.Op == OpLease, c.item.Limit.OnError == limiter.ErrorDeny:
-			*c.d = limiter.Decision{Limit: c.d.Limit, Remaining: c.d.Remaining, RetryAfter: fallbackRetry, ResetAfter: c.d.ResetAfter}
+			*c.d = limiter.Decision{
+				Limit: c.d.Limit, Remaining: c.d.Remaining,
+				RetryAfter: fallbackRetry, ResetAfter: c.d.ResetAfter,
+			}
 			*c.degraded, *c.bound = true, 0
 		default:
 			*c.degraded, *c.bound = true, c.item.Limit.Capacity()
@@ -148,12 +155,18 @@ func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call
 // copyCall is a call that brings copies to p beside those in order.
 func (cf *confirmer) copyCall(now limiter.Instant, p *peer) Call {
 	deadline := now.Add(moveTimeout)
-	m := &Move{From: cf.boot, To: p.boot, ID: cf.id, Term: cf.parts.term, Mark: Mark{Pass: cf.parts.passes + 1}}
-	return Call{To: *p.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}
+	m := &Move{
+		From: cf.boot, To: p.boot, ID: cf.id, Term: cf.parts.term,
+		Mark: Mark{Pass: cf.parts.passes + 1},
+	}
+	return Call{
+		To: *p.member.Load(), Deadline: deadline,
+		Ask: &Ask{Hop: 1, Deadline: deadline, Move: m},
+	}
 }
 
-// addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir that
-// takes over gives that answer when it is asked again, and charges nothing.
+// addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir
+// that takes over gives that answer when it is asked again, and charges nothing.
 func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
 	m.Entries = append(m.Entries, hd.table.Entry(now, it.Limit, it.Key, it.hash))
 	if it.ID != (ID{}) {

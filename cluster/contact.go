@@ -9,12 +9,13 @@ import (
 	"penstock/limiter"
 )
 
-// Who has the right to decide is agreed (agree.go). What a node finds out by itself is who answers it:
+// Who has the right to decide is agreed (agree.go). What a node finds out by itself is who answers
+// it:
 //
 //   - it asks the others for a sign of life, a few in each tick, one after the other;
 //   - who does not answer gets no copies for as long, and another member gets them;
-//   - where nobody listens at an address any more the process is gone: its heirs need not wait until it is evicted, which
-//     this node then demands (isGone).
+//   - where nobody listens at an address any more the process is gone: its heirs need not wait
+//     until it is evicted, which this node then demands (isGone).
 //
 // A node asks no more in a large cluster than in a small one.
 const (
@@ -22,8 +23,8 @@ const (
 	probeEvery   = 200 * time.Millisecond
 	probeTimeout = 400 * time.Millisecond
 	probesAtOnce = 8
-	// formerLasts is how long a node knows members that are none any more: who leaves goes on saying
-	// what it has charged.
+	// formerLasts is how long a node knows members that are none any more: who leaves goes on
+	// saying what it has charged.
 	formerLasts = 10 * time.Minute
 )
 
@@ -45,22 +46,29 @@ type contacts struct {
 // peer is what a node remembers of another one, from View to View while its boot lives.
 type peer struct {
 	breaker
-	id        string
-	boot      uint64
-	member    atomic.Pointer[Member] // as the latest View has it
-	heard     atomic.Int64           // Instant of its last sign of life
-	left      atomic.Bool            // nobody of this boot listens at its address
-	leaves    atomic.Bool            // it has said that it is leaving, whatever the View says: news may be late
-	began     atomic.Int64           // Instant of its start, or a little later; 0: it has not said so
-	missed    atomic.Int64           // Instant at which it was first sent something that it did not answer as one that may decide, since it last did; 0: it answers
-	asked     limiter.Instant        // when it was last probed; guarded by Node.mu, as is all that follows
-	asking    bool                   // a probe is under way
-	silent    bool                   // it has not answered for heirAnswers, as of the last tick
-	quits     bool                   // it leaves, as of the last tick
-	life      ownership.Boot         // of its process, in the configuration
-	unreached bool                   // it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
-	claimed   claimed                // its claims in the latest epoch
-	out       *outbox                // nil: nothing has been said yet about partitions (Node.outboxLocked)
+	id     string
+	boot   uint64
+	member atomic.Pointer[Member] // as the latest View has it
+	heard  atomic.Int64           // Instant of its last sign of life
+	left   atomic.Bool            // nobody of this boot listens at its address
+	// it has said that it is leaving, whatever the View says: news may be late
+	leaves atomic.Bool
+	// Instant of its start, or a little later; 0: it has not said so
+	began atomic.Int64
+	// Instant at which it was first sent something that it did not answer as one that may decide,
+	// since it last did; 0: it answers
+	missed atomic.Int64
+	// when it was last probed; guarded by Node.mu, as is all that follows
+	asked  limiter.Instant
+	asking bool           // a probe is under way
+	silent bool           // it has not answered for heirAnswers, as of the last tick
+	quits  bool           // it leaves, as of the last tick
+	life   ownership.Boot // of its process, in the configuration
+	// it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
+	unreached bool
+	claimed   claimed // its claims in the latest epoch
+	// nil: nothing has been said yet about partitions (Node.outboxLocked)
+	out *outbox
 }
 
 func newPeer(m *Member, now limiter.Instant) *peer {
@@ -123,8 +131,8 @@ func (ps *partitions) fence() {
 	ps.fenceLocked()
 }
 
-// Relinquish makes a node that leaves, or whose name is another one's, hold nothing any more, though
-// nobody may have taken it over: its heirs will, from their copies.
+// Relinquish makes a node that leaves, or whose name is another one's, hold nothing any more,
+// though nobody may have taken it over: its heirs will, from their copies.
 func (n *Node) Relinquish() { n.parts.fence() }
 
 func (ps *partitions) fenceLocked() {
@@ -199,7 +207,8 @@ func (pl *pulse) sweepLocked(now limiter.Instant) int {
 		return 0
 	}
 	pl.swept = now
-	return max(256, int(int64(pl.holder.table.Stats().Slots)*min(elapsed, dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
+	return max(256, int(int64(pl.holder.table.Stats().Slots)*min(elapsed,
+		dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
 }
 
 // sweepRound is how long it takes to look at every key.

@@ -8,13 +8,17 @@ import (
 
 // Copies says how well other nodes know the partitions that this node holds.
 type Copies struct {
-	Held         int           // partitions that this node decides for
-	Giving       int           // partitions that are on their way to another node
-	Kept         int           // partitions that this node has a whole copy of, for the node that holds them
-	Heirs        int           // how many members should keep a copy of each partition (--copies)
-	Unreplicated int           // of Held: no other node that answers has a whole copy, so a crash forgets their counters
-	Short        int           // of Held: fewer have one than there should be, or could be with the members that there are
-	Lag          time.Duration // age of the oldest change that a copy does not have yet; 0: none waits
+	Held   int // partitions that this node decides for
+	Giving int // partitions that are on their way to another node
+	// partitions that this node has a whole copy of, for the node that holds them
+	Kept  int
+	Heirs int // how many members should keep a copy of each partition (--copies)
+	// of Held: no other node that answers has a whole copy, so a crash forgets their counters
+	Unreplicated int
+	// of Held: fewer have one than there should be, or could be with the members that there are
+	Short int
+	// age of the oldest change that a copy does not have yet; 0: none waits
+	Lag time.Duration
 }
 
 // Copies is Node.Copies.

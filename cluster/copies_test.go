@@ -31,12 +31,14 @@ func TestCopiesAreCounted(t *testing.T) {
 	}
 	w.take("n1", "five", w.key("n1", 0))
 	w.pass(400 * time.Millisecond)
-	if c := w.nodes["n1"].copier.Copies(); c.Lag < 200*time.Millisecond || c.Lag > 500*time.Millisecond {
+	if c := w.nodes["n1"].copier.Copies(); c.Lag < 200*time.Millisecond ||
+		c.Lag > 500*time.Millisecond {
 		t.Errorf("a change waits for a silent heir: %+v", c)
 	}
 	alone := newWorld(t, 1, five)
 	alone.pass(time.Second)
-	if c := alone.nodes["n1"].copier.Copies(); c.Unreplicated != c.Held || c.Held != ring.Partitions {
+	if c := alone.nodes["n1"].copier.Copies(); c.Unreplicated != c.Held ||
+		c.Held != ring.Partitions {
 		t.Errorf("alone: %+v", c)
 	}
 }

@@ -14,26 +14,31 @@ import (
 // once, whatever becomes of messages and answers, and who is slow is sent less often: what changes
 // twice meanwhile travels once.
 //
-//  1. Of a partition whose copy is wanted, every entry is sent: the table is looked through part by part.
+//  1. Of a partition whose copy is wanted, every entry is sent: the table is looked through part by
+//     part.
 //  2. Every tick, what has changed since is sent.
-//  3. If the peer should hold the partition, and has all of it, it is given: this node stops deciding, passes through
-//     the table's locks for the last changes, and sends them and the takes of the last two seconds. From then on the
-//     peer decides; for the time in between, askers are told to wait a moment.
+//  3. If the peer should hold the partition, and has all of it, it is given: this node stops
+//     deciding, passes through the table's locks for the last changes, and sends them and the takes
+//     of the last two seconds. From then on the peer decides; for the time in between, askers are
+//     told to wait a moment.
 //
 // A look through the table gives way to checks: it works for a fifth of the time (giveWay).
 //
 // Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay
 // here, and after that the giver is told of every change if it is the heir, or forgets them.
 const (
-	copiesAtOnce   = 250     // entries in a message: checks on the same line wait until they are taken in
-	copyBytes      = 1 << 19 // and about their size
-	partsAtOnce    = 64      // of the table, looked through while Node.mu is held
-	copiesWaiting  = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
-	giftsAtOnce    = 256     // partitions in a gift
-	takenAtOnce    = 4000    // remembered decisions in a message; a gift with more takes no more partitions
+	// entries in a message: checks on the same line wait until they are taken in
+	copiesAtOnce  = 250
+	copyBytes     = 1 << 19 // and about their size
+	partsAtOnce   = 64      // of the table, looked through while Node.mu is held
+	copiesWaiting = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
+	giftsAtOnce   = 256     // partitions in a gift
+	// remembered decisions in a message; a gift with more takes no more partitions
+	takenAtOnce    = 4000
 	moveTimeout    = 200 * time.Millisecond
-	moveTimeoutMax = time.Second          // at most, of a peer that is far away (outbox.patience)
-	giveWayMost    = 5 * time.Millisecond // of what a message takes, so much may be work, and not the way there
+	moveTimeoutMax = time.Second // at most, of a peer that is far away (outbox.patience)
+	// of what a message takes, so much may be work, and not the way there
+	giveWayMost = 5 * time.Millisecond
 	// refusedRests is how long a peer is not given again what it has refused, unless it claims it:
 	// a gift takes the time of a round trip in which nobody decides, and who has not heard yet that
 	// it should hold a partition claims it as soon as it has.
@@ -49,9 +54,11 @@ type copier struct {
 	contacts *contacts
 	holder   *holder
 
-	outboxes []*peer        // of the View: those that something was ever to be said to, by id
-	moves    uint64         // sequence of the last message about copies
-	parting  map[uint16]int // partitions of which others are being told that denials end: they are not given away before that
+	outboxes []*peer // of the View: those that something was ever to be said to, by id
+	moves    uint64  // sequence of the last message about copies
+	// partitions of which others are being told that denials end: they are not given away before
+	// that
+	parting map[uint16]int
 }
 
 // collectLocked sorts what has changed in the table into the outboxes.
@@ -103,7 +110,8 @@ func (cp *copier) startPushesLocked() {
 	now := cp.clock.Now()
 	for _, p := range cp.outboxes {
 		o := p.out
-		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 || len(o.gift) > 0 || o.last != nil ||
+		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 ||
+			len(o.gift) > 0 || o.last != nil ||
 			len(o.settled)+len(o.opened) > 0
 		if due && !o.busy && !p.open(now) {
 			o.busy = true
@@ -122,7 +130,8 @@ func (cp *copier) mayGiveLocked(r *route, i int) bool {
 	if on := cp.right.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
 		return false
 	}
-	return cp.parting[uint16(i)] == 0 && r.owner(i) != r.Self && r.copyTarget(i, cp.right.heirs()) == pt.to && !pt.to.leaving() && pt.copied >= copyWhole
+	return cp.parting[uint16(i)] == 0 && r.owner(i) != r.Self &&
+		r.copyTarget(i, cp.right.heirs()) == pt.to && !pt.to.leaving() && pt.copied >= copyWhole
 }
 
 // push says to p what there is to be said, until there is nothing more or it does not answer. There
@@ -167,7 +176,8 @@ func (cp *copier) push(p *peer) {
 		case len(m.Gift) > 0 && !p.out.unsure: // it never got there: that is as good as a refusal
 			p.out.last = nil
 			cp.takenLocked(now, p, m, &MoveAnswer{Refused: m.Gift})
-			p.out.ended, p.out.charges = slices.Concat(m.End, p.out.ended), slices.Concat(m.Charges, p.out.charges)
+			p.out.ended, p.out.charges = slices.Concat(m.End, p.out.ended), slices.Concat(m.Charges,
+				p.out.charges)
 			cp.copyAnewLocked(p)
 			p.out.busy = false
 			cp.parts.mu.Unlock()
@@ -207,9 +217,9 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 
 // giveWay rests four times as long as has gone by since then: to look through the table, and for
 // others to take a message in. Of looks for several peers each rests for all. Copying ahead is in
-// no hurry: of a node that joins the holder decides until the copy is whole. A node that leaves rests
-// as long as it works: it is stopped in a few seconds, and what it has not handed over by then is
-// lost. So does one that lends copies to a claimer: until it has them nobody decides.
+// no hurry: of a node that joins the holder decides until the copy is whole. A node that leaves
+// rests as long as it works: it is stopped in a few seconds, and what it has not handed over by
+// then is lost. So does one that lends copies to a claimer: until it has them nobody decides.
 func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 	now := cp.clock.Now()
 	rest := time.Duration(4)
@@ -227,7 +237,8 @@ func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 		}
 	}
 	cp.parts.mu.Unlock()
-	cp.net.Wait(now.Add(rest * time.Duration(max(1, looks)) * min(time.Duration(now-since), giveWayMost)))
+	cp.net.Wait(now.Add(rest * time.Duration(max(1, looks)) * min(time.Duration(now-since),
+		giveWayMost)))
 }
 
 // composeLocked makes the next message to p, or none.
@@ -362,7 +373,8 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 			}
 			return
 		}
-		cp.holder.table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
+		cp.holder.table.Scan(now, o.part, wanted,
+			func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
 		o.part++
 	}
 }
@@ -389,7 +401,8 @@ func (cp *copier) lookedLocked(i int, p *peer) {
 // wholeTakenLocked notes that p has whole copies of partitions.
 func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 	for _, i := range list {
-		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil && s.copied == copyWhole {
+		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil &&
+			s.copied == copyWhole {
 			s.copied = copyTaken
 		}
 	}
@@ -398,7 +411,8 @@ func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 // wantsLocked reports whether p has not got all yet of some partition.
 func (cp *copier) wantsLocked(p *peer) bool {
 	for i := range cp.parts.list {
-		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil && s.copied < copyWhole {
+		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil &&
+			s.copied < copyWhole {
 			return true
 		}
 	}
@@ -440,7 +454,8 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 		o.term, o.epoch, o.fences = cp.parts.nextTermLocked(), cp.right.roll.Load().epoch(), cp.parts.fences
 		cp.collectLocked(now) // passes through the locks: from here on nothing of it is decided
 		o.sealed, o.taken = now, nil
-		cp.holder.recent.Each(now, memberOf(o.gift), func(x Memory) { o.taken = append(o.taken, x) })
+		cp.holder.recent.Each(now, memberOf(o.gift),
+			func(x Memory) { o.taken = append(o.taken, x) })
 	}
 	return rests
 }
@@ -449,7 +464,8 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 // again.
 func (cp *copier) lentLocked(p *peer) {
 	for i := range cp.parts.list {
-		if pt := &cp.parts.list[i]; pt.to == p && pt.copied >= copyWhole && !cp.parts.held[i].Load() && !pt.giving {
+		if pt := &cp.parts.list[i]; pt.to == p && pt.copied >= copyWhole &&
+			!cp.parts.held[i].Load() && !pt.giving {
 			pt.lentTo, pt.to = p.boot, nil
 			p.out.lent = append(p.out.lent, uint16(i))
 		}
@@ -512,8 +528,10 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 				cp.parts.forgetLocked(int(i))
 			}
 		case p.out.fences == cp.parts.fences:
-			cp.parts.holdLocked(int(i), cp.parts.nextTermLocked()) // nobody else can hold it, so this node goes on
-			cp.retargetPartLocked(r, int(i))                       // for another one, if the View has changed meanwhile
+			// nobody else can hold it, so this node goes on
+			cp.parts.holdLocked(int(i), cp.parts.nextTermLocked())
+			// for another one, if the View has changed meanwhile
+			cp.retargetPartLocked(r, int(i))
 			p.out.rest(i, now.Add(refusedRests))
 		default:
 			pt.hint, pt.copyOf = "", cp.boot

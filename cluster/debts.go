@@ -91,13 +91,14 @@ func (db *debtor) oweReport(now limiter.Instant, it *flight) {
 	})
 }
 
-// atPromise settles or extends what this node has promised, as far as the holder of the key does not
-// know of it yet.
+// atPromise settles or extends what this node has promised, as far as the holder of the key does
+// not know of it yet.
 func (db *debtor) atPromise(now limiter.Instant, it *flight, out *Decision) bool {
 	if it.Hold == nil {
 		return false
 	}
-	if _, known := db.holder.book.Get(limiter.HoldID(it.Hold.ID)); known && db.holder.decides(now, it.hash) {
+	if _, known := db.holder.book.Get(limiter.HoldID(it.Hold.ID)); known &&
+		db.holder.decides(now, it.hash) {
 		return false
 	}
 	state, known := db.ledger.Keep(now, &debts.Change{
@@ -127,8 +128,8 @@ func (db *debtor) chargeDebts() {
 	db.ledger.End()
 }
 
-// chargeSome has the oldest debts charged. It reports whether there are others, and a point in going
-// on at once.
+// chargeSome has the oldest debts charged. It reports whether there are others, and a point in
+// going on at once.
 func (db *debtor) chargeSome() (more bool) {
 	now, view := db.clock.Now(), db.view.Load()
 	r := &batch{owed: true}
@@ -213,7 +214,10 @@ func (db *debtor) opening(now limiter.Instant, x *debts.Debt) flight {
 	holder, deadline := db.ledger.Terms(x)
 	ttl := max(limiter.MinTTL, min(limiter.MaxTTL, time.Duration(deadline-now)))
 	return owing(x, AskItem{
-		Cost: x.Cost, Op: OpReserve, ID: ofReport(x.Report), Hold: &HoldTerms{TTL: ttl, Holder: holder},
+		Cost: x.Cost, Op: OpReserve, ID: ofReport(x.Report), Hold: &HoldTerms{
+			TTL:    ttl,
+			Holder: holder,
+		},
 	})
 }
 

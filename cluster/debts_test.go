@@ -25,7 +25,10 @@ func (w *world) hush(id string) (goOn func()) {
 // Promise: what shares admitted while an owner was silent is charged to who decides afterwards,
 // once, and so comes off what the limit still admits.
 func TestWhatSharesAdmittedIsCharged(t *testing.T) {
-	thirty := limiter.Spec{Name: "thirty", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30, Per: time.Hour}
+	thirty := limiter.Spec{
+		Name: "thirty", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 30, Per: time.Hour,
+	}
 	w := newWorld(t, 3, thirty)
 	key := w.key("n2", 0)
 	admitted := 0
@@ -63,8 +66,10 @@ func TestWhatSharesAdmittedIsCharged(t *testing.T) {
 		t.Errorf("%d of 30 are admitted in all, %d of them from shares", admitted, fallen)
 	}
 	for _, id := range []string{"n1", "n3"} {
-		if s := w.nodes[id].Stats(); s.Settled.Load() == 0 || s.Forgiven.Load() != 0 || w.nodes[id].debts.ledger.Len() != 0 {
-			t.Errorf("%s: %d settled, %d forgiven, %d left", id, s.Settled.Load(), s.Forgiven.Load(), w.nodes[id].debts.ledger.Len())
+		if s := w.nodes[id].Stats(); s.Settled.Load() == 0 || s.Forgiven.Load() != 0 ||
+			w.nodes[id].debts.ledger.Len() != 0 {
+			t.Errorf("%s: %d settled, %d forgiven, %d left", id, s.Settled.Load(),
+				s.Forgiven.Load(), w.nodes[id].debts.ledger.Len())
 		}
 	}
 }
@@ -85,7 +90,8 @@ func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 	deaf = false
 	w.pass(5 * time.Second)
 	if left := w.remaining("n2", "five", key); left != 4 {
-		t.Errorf("%d of 5 are left after one take that was charged though its answer got lost", left)
+		t.Errorf("%d of 5 are left after one take that was charged though its answer got lost",
+			left)
 	}
 	if s := w.nodes["n1"].Stats(); s.Forgiven.Load() != 1 || s.Settled.Load() != 0 {
 		t.Errorf("%d forgiven, %d settled", s.Forgiven.Load(), s.Settled.Load())
@@ -150,7 +156,8 @@ func TestWhatMayHaveBeenChargedIsNotOwedThroughTheHeir(t *testing.T) {
 	early = false
 	w.pass(10 * time.Second)
 	if left := w.remaining("n2", "five", key); left != 4 {
-		t.Errorf("%d of 5 are left after one take that was charged though its answer got lost", left)
+		t.Errorf("%d of 5 are left after one take that was charged though its answer got lost",
+			left)
 	}
 }
 
@@ -159,7 +166,8 @@ func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
 	heal := w.cutOff()
-	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed || !w.nodes["n1"].right.minority.Load() {
+	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed ||
+		!w.nodes["n1"].right.minority.Load() {
 		t.Fatalf("%+v", d)
 	}
 	if w.pass(2 * time.Second); w.nodes["n1"].debts.ledger.Len() != 1 {
@@ -185,7 +193,8 @@ func TestRepeatIsNotOwed(t *testing.T) {
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
 	w.nodes["n2"].right.minority.Store(true)
 	w.nodes["n2"].parts.fence()
-	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || w.nodes["n2"].debts.ledger.Len() != 0 {
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed ||
+		w.nodes["n2"].debts.ledger.Len() != 0 {
 		t.Errorf("%+v, %d owed", d, w.nodes["n2"].debts.ledger.Len())
 	}
 }

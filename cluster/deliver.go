@@ -25,7 +25,10 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		n.pulse.rouse()
 	}
 	view := n.view.Load()
-	*answer = Answer{Items: slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)], Owners: answer.Owners[:0], under: n.right.tenure(now), asked: answer.asked}
+	*answer = Answer{
+		Items:  slices.Grow(answer.Items[:0], len(a.Items))[:len(a.Items)],
+		Owners: answer.Owners[:0], under: n.right.tenure(now), asked: answer.asked,
+	}
 	clear(answer.Items)
 	if a.Words != nil {
 		answer.Words = n.agreed.hearWords(a.Words, a.Words.From)
@@ -52,7 +55,8 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		answer.RingHash, answer.CutOff = view.RingHash(), n.right.minority.Load()
 		answer.Leaving = view.Me().State == StateLeaving
 	}
-	if status == StatusDone && a.Relay && len(items) > 0 && n.forwarder.relay(now, view, a, items, answer) {
+	if status == StatusDone && a.Relay && len(items) > 0 &&
+		n.forwarder.relay(now, view, a, items, answer) {
 		return
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
@@ -69,7 +73,8 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		case !n.holder.decides(now, items[i].hash):
 			n.forwarder.disown(now, view, items[i].hash, out)
 		default:
-			told := a.Items[i].Tell && sameLimit(items[i].Limit, a.Items[i].Limit) && n.notices.promise(now, a.From, &items[i])
+			told := a.Items[i].Tell && sameLimit(items[i].Limit, a.Items[i].Limit) &&
+				n.notices.promise(now, a.From, &items[i])
 			n.forwarder.answerHeld(now, view, &items[i], out)
 			out.Told = told && promised(&items[i], out)
 		}
@@ -102,12 +107,14 @@ func newAnswer(n int) *Answer {
 func (a *Answer) introduce(view *route) {
 	for i := range a.Items {
 		it := &a.Items[i]
-		if it.Status != StatusNotOwner || it.Owner == "" || slices.ContainsFunc(a.Owners, func(m Member) bool { return m.ID == it.Owner }) {
+		if it.Status != StatusNotOwner || it.Owner == "" ||
+			slices.ContainsFunc(a.Owners, func(m Member) bool { return m.ID == it.Owner }) {
 			continue
 		}
 		if k := view.Find(it.Owner); k >= 0 {
 			m := &view.Members[k]
-			a.Owners = append(a.Owners, Member{ID: m.ID, Boot: m.Boot, PeerAddr: m.PeerAddr, Features: m.Features})
+			a.Owners = append(a.Owners,
+				Member{ID: m.ID, Boot: m.Boot, PeerAddr: m.PeerAddr, Features: m.Features})
 		}
 	}
 }
@@ -142,7 +149,8 @@ func (n *Node) accept(now limiter.Instant, view *route, a *Ask) Status {
 // together reports whether the items may stand or fall with each other. No release asks for others;
 // decided like takes, an extension of a negative cost would give units back.
 func (a *Ask) together() bool {
-	return !slices.ContainsFunc(a.Items, func(it AskItem) bool { return !it.Op.together(a.Items[0].Op) })
+	return !slices.ContainsFunc(a.Items,
+		func(it AskItem) bool { return !it.Op.together(a.Items[0].Op) })
 }
 
 // disown answers NotOwner, with the node that this one believes in. If it is asked as the heir, it
@@ -150,19 +158,21 @@ func (a *Ask) together() bool {
 func (fw *forwarder) disown(now limiter.Instant, view *route, hash uint64, out *AnswerItem) {
 	fw.stats.Disowned.Add(1)
 	*out = AnswerItem{Status: StatusNotOwner, Owner: fw.parts.whereabouts(view, hash)}
-	if o := view.Owner(hash); o >= 0 && o != view.Self && view.Me().Role == RoleMember && view.heir(ring.Partition(hash)) == view.Self {
+	if o := view.Owner(hash); o >= 0 && o != view.Self && view.Me().Role == RoleMember &&
+		view.heir(ring.Partition(hash)) == view.Self {
 		fw.contacts.suspect(now, view.peers[o])
 	}
 }
 
 // whereabouts is the id of the node that holds the key with this hash, as far as this one knows
-// without holding it; or empty. A node that was said to hold it and is gone holds nothing: then it is
-// the owner, which takes it over.
+// without holding it; or empty. A node that was said to hold it and is gone holds nothing: then it
+// is the owner, which takes it over.
 func (ps *partitions) whereabouts(view *route, hash uint64) string {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.list != nil {
-		if hint := ps.list[ring.Partition(hash)].hint; hint != "" && hint != ps.id && view.reaches(hint) {
+		if hint := ps.list[ring.Partition(hash)].hint; hint != "" && hint != ps.id &&
+			view.reaches(hint) {
 			return hint
 		}
 	}

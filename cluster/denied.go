@@ -36,7 +36,12 @@ func givesBack(op Op, cost int64) bool { return op == OpReset || op == OpTake &&
 func (it *flight) takes() bool { return it.Op == OpTake && it.Cost > 0 && it.Terms == (Terms{}) }
 
 // place is the item's key as a denial knows it.
-func (it *flight) place() denial.Key { return denial.Key{Limit: it.Limit, Key: it.Key, Hash: it.hash} }
+func (it *flight) place() denial.Key {
+	return denial.Key{
+		Limit: it.Limit, Key: it.Key,
+		Hash: it.hash,
+	}
+}
 
 // decideAway decides an item whose key this node does not hold, from what the owner has lent or
 // denied.
@@ -67,7 +72,10 @@ func (lc *local) decideDenied(now limiter.Instant, it *flight, out *Decision) bo
 		return false
 	}
 	lc.stats.Cached.Add(1)
-	*out = Decision{Decision: v.Answer, Source: SourceDenied, Owner: view.Members[view.Owner(it.hash)].ID}
+	*out = Decision{
+		Decision: v.Answer, Source: SourceDenied,
+		Owner: view.Members[view.Owner(it.hash)].ID,
+	}
 	return true
 }
 
@@ -87,9 +95,11 @@ func (lc *local) heard(sent, now limiter.Instant, view *route, it *flight, c *Ca
 	case it.givesBack():
 		lc.denials.Forget(now, it.hash)
 	case d.Allowed || c.Ask.Atomic || !it.takes() || !it.Limit.KeepsDenials():
-	case d.Hold != limiter.HoldNone || a.Degraded || a.Owner != "" || view.ownerBoot(it.hash) != c.To.Boot:
+	case d.Hold != limiter.HoldNone || a.Degraded || a.Owner != "" ||
+		view.ownerBoot(it.hash) != c.To.Boot:
 	default:
-		lc.denials.Note(now, it.place(), &denial.Answer{By: c.To.Boot, Sent: sent, Cost: it.Cost, Denied: *d, Told: a.Told})
+		lc.denials.Note(now, it.place(),
+			&denial.Answer{By: c.To.Boot, Sent: sent, Cost: it.Cost, Denied: *d, Told: a.Told})
 	}
 	if it.Limit.Consistency == limiter.Leased {
 		lc.heardLease(sent, it, &a.Decision)
@@ -113,7 +123,8 @@ func (nt *notices) promise(now limiter.Instant, boot uint64, it *flight) bool {
 // stays: there may be another denial of that key to keep it for.
 func promised(it *flight, out *AnswerItem) bool {
 	d := &out.Decision
-	return out.Status == StatusDone && !it.again && !d.Allowed && d.RetryAfter > 0 && d.Hold == limiter.HoldNone && !out.Degraded
+	return out.Status == StatusDone && !it.again && !d.Allowed && d.RetryAfter > 0 &&
+		d.Hold == limiter.HoldNone && !out.Degraded
 }
 
 // givenBack are the hashes of the keys to which a has given back something here.
@@ -143,7 +154,8 @@ func (nt *notices) MustNotify(a *Ask, answer *Answer) bool {
 	if nt.watches.Len() == 0 {
 		return false
 	}
-	return slices.ContainsFunc(givenBack(a, answer), func(hash uint64) bool { return nt.watches.Watched(hash, a.From) })
+	return slices.ContainsFunc(givenBack(a, answer),
+		func(hash uint64) bool { return nt.watches.Watched(hash, a.From) })
 }
 
 // GivesBack reports whether Deliver of a may wait to tell others of it (Node.MustNotify).

@@ -50,16 +50,28 @@ func (w *world) losesForget() {
 // what the owner has said, less the time that has gone by.
 func TestDenialIsRemembered(t *testing.T) {
 	for _, s := range []limiter.Spec{
-		{Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Second},
+		{
+			Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5,
+			Per: time.Second,
+		},
 		{Name: "l", Algorithm: limiter.GCRA, Limit: 5, Per: 5 * time.Second, Burst: 5},
-		{Name: "l", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Refill: 1, Per: time.Second},
+		{
+			Name: "l", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Refill: 1,
+			Per: time.Second,
+		},
 		{Name: "l", Algorithm: limiter.LeakyBucket, Limit: 5, Per: 5 * time.Second, Burst: 4},
 		{Name: "l", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Second},
-		{Name: "l", Algorithm: limiter.SlidingLog, Limit: 50, Per: 2 * time.Second, MinGap: time.Second},
+		{
+			Name: "l", Algorithm: limiter.SlidingLog, Limit: 50, Per: 2 * time.Second,
+			MinGap: time.Second,
+		},
 		{Name: "l", Algorithm: limiter.SlidingCounter, Limit: 5, Per: time.Second, Buckets: 10},
 		{Name: "l", Algorithm: limiter.SlidingWindow, Limit: 5, Per: time.Second},
 		{Name: "l", Algorithm: limiter.GCRA, Limit: 5, Per: 5 * time.Second, Burst: 5, Sync: true},
-		{Name: "l", Algorithm: limiter.GCRA, Limit: 5, Per: 5 * time.Second, Burst: 5, Consistency: limiter.Leased},
+		{
+			Name: "l", Algorithm: limiter.GCRA, Limit: 5, Per: 5 * time.Second, Burst: 5,
+			Consistency: limiter.Leased,
+		},
 	} {
 		t.Run(fmt.Sprint(s.Algorithm, s.Sync, s.Consistency), func(t *testing.T) {
 			w := newWorld(t, 3, s)
@@ -74,15 +86,19 @@ func TestDenialIsRemembered(t *testing.T) {
 				t.Fatalf("asked for the second time: %+v", d)
 			}
 			calls := w.calls
-			last := min(until.Add(-denied.RetryAfter/denial.ClockGain), w.now.Add(denial.Lasts-denial.Renew))
+			last := min(until.Add(-denied.RetryAfter/denial.ClockGain),
+				w.now.Add(denial.Lasts-denial.Renew))
 			for ; w.now < last; w.pass(7 * time.Millisecond) {
 				d := w.take("n1", "l", key)
-				if d.Source != SourceDenied || d.Allowed || d.Owner != "n2" || d.Degraded || d.Limit != denied.Limit || d.Remaining != denied.Remaining ||
+				if d.Source != SourceDenied || d.Allowed || d.Owner != "n2" || d.Degraded ||
+					d.Limit != denied.Limit || d.Remaining != denied.Remaining ||
 					d.RetryAfter != time.Duration(until-w.now) || d.Rule.Name != "l" {
-					t.Fatalf("%v before the next token: %+v; the owner had said %+v", time.Duration(until-w.now), d, denied)
+					t.Fatalf("%v before the next token: %+v; the owner had said %+v",
+						time.Duration(until-w.now), d, denied)
 				}
 			}
-			if w.calls != calls && s.Consistency != limiter.Leased { // who may ask for leases as well
+			// who may ask for leases as well
+			if w.calls != calls && s.Consistency != limiter.Leased {
 				t.Errorf("%d calls while a denial lasts", w.calls-calls)
 			}
 			w.Wait(until - 1)
@@ -162,7 +178,8 @@ func TestOneRequestRenewsADenial(t *testing.T) {
 // Promise: of a key that is asked for more often than it has tokens, each token costs two asks: the
 // one that gets it, and one that is denied.
 func TestDenialsBetweenTokens(t *testing.T) {
-	w := newWorld(t, 3, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 1})
+	w := newWorld(t, 3,
+		limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 1})
 	key := w.key("n2", 0)
 	w.hammer(200, "n1", "rate", key)
 	w.calls = 0
@@ -194,7 +211,8 @@ func TestGivenBackEndsDenials(t *testing.T) {
 					if d := w.check(at, back)[0]; !d.Allowed || d.Remaining < 2 {
 						t.Fatalf("%+v", d)
 					}
-					if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 2})[0]; !d.Allowed || d.Source != SourceForwarded {
+					if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 2})[0]; !d.Allowed ||
+						d.Source != SourceForwarded {
 						t.Fatalf("after what was given back at %s: %+v", at, d)
 					}
 					w.check("n2", Item{Limit: "five", Key: key, Cost: 3}) // what a reset has left
@@ -238,7 +256,8 @@ func TestAllWhoRememberAreTold(t *testing.T) {
 			t.Errorf("%s, of another key: %+v", id, d)
 		}
 	}
-	w.check("n1", Item{Limit: "five", Key: key, Cost: -1}) // those who have been told are not told again
+	w.check("n1",
+		Item{Limit: "five", Key: key, Cost: -1}) // those who have been told are not told again
 	if told["n4"] != 1 {
 		t.Errorf("told, and how often: %v", told)
 	}
@@ -257,7 +276,10 @@ func TestGivenBackInTheSameRequest(t *testing.T) {
 	}
 	w.denying("five", key)
 	out := make([]Decision, 2)
-	if err := w.nodes["n3"].Check(&Request{Atomic: true, Items: []Item{back, {Limit: "five", Key: key, Cost: 0}}}, out); err != nil || !out[0].Allowed {
+	if err := w.nodes["n3"].Check(&Request{Atomic: true, Items: []Item{
+		back,
+		{Limit: "five", Key: key, Cost: 0},
+	}}, out); err != nil || !out[0].Allowed {
 		t.Fatal(err, out)
 	}
 	if d := w.take("n1", "five", key); !d.Allowed {
@@ -283,7 +305,10 @@ func TestRefundOfSeveralOwnersEndsDenials(t *testing.T) {
 			t.Errorf("given back at %s: %+v", at, d)
 		}
 		w.denying("five", key)
-		r.Items, r.Atomic, r.Deadline = []Item{{Limit: "five", Key: key, Cost: -1}}, false, 0 // a request may be used again
+		r.Items, r.Atomic, r.Deadline = []Item{{
+			Limit: "five", Key: key,
+			Cost: -1,
+		}}, false, 0 // a request may be used again
 		if err := w.nodes[at].Check(&r, out[:1]); err != nil || !out[0].Allowed {
 			t.Fatal(err, out)
 		}
@@ -301,7 +326,8 @@ func TestLateDenialIsNotRemembered(t *testing.T) {
 	w.take("n1", "five", key)
 	w.meet = func(c *Call, deliver func() *Answer) {
 		c.Answer = deliver()
-		if c.Ask.From == 1 && len(c.Ask.Items) > 0 && c.Ask.Items[0].Tell { // the answer is still under way
+		// the answer is still under way
+		if c.Ask.From == 1 && len(c.Ask.Items) > 0 && c.Ask.Items[0].Tell {
 			w.meet = nil
 			w.check("n3", Item{Limit: "five", Key: key, Cost: -1})
 		}
@@ -399,7 +425,10 @@ func TestSmallerCostIsAskedFor(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 3})
-	ask := func(cost int64) Decision { return w.check("n1", Item{Limit: "five", Key: key, Cost: cost})[0] }
+	ask := func(cost int64) Decision {
+		return w.check("n1",
+			Item{Limit: "five", Key: key, Cost: cost})[0]
+	}
 	ask(4)
 	for _, row := range []struct {
 		cost    int64
@@ -416,7 +445,8 @@ func TestSmallerCostIsAskedFor(t *testing.T) {
 		{3, false, SourceDenied, 1},
 		{4, false, SourceDenied, 1},
 	} {
-		if d := ask(row.cost); d.Allowed != row.allowed || d.Source != row.source || d.Remaining != row.left {
+		if d := ask(row.cost); d.Allowed != row.allowed || d.Source != row.source ||
+			d.Remaining != row.left {
 			t.Errorf("cost %d: %+v, want %+v", row.cost, d, row)
 		}
 	}
@@ -466,7 +496,13 @@ func TestWhatIsNotRemembered(t *testing.T) {
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.denying("five", key)
 	for name, it := range map[string]Item{
-		"a look": {Cost: 1, Op: OpPeek}, "a look at nothing": {Op: OpPeek}, "nothing": {}, "a report": {Cost: 1, Terms: Terms{Report: true}},
+		"a look": {
+			Cost: 1,
+			Op:   OpPeek,
+		}, "a look at nothing": {Op: OpPeek}, "nothing": {}, "a report": {
+			Cost:  1,
+			Terms: Terms{Report: true},
+		},
 		"what is left": {Cost: 1, Terms: Terms{Drain: true}},
 	} {
 		it.Limit, it.Key = "five", key
@@ -485,7 +521,8 @@ func TestWhatIsNotRemembered(t *testing.T) {
 	}
 	out := make([]Decision, 2)
 	items := []Item{{Limit: "five", Key: key, Cost: 1}, {Limit: "five", Key: key, Cost: 0}}
-	if err := w.nodes["n1"].Check(&Request{Atomic: true, Items: items}, out); err != nil || out[0].Source != SourceForwarded {
+	if err := w.nodes["n1"].Check(&Request{Atomic: true, Items: items}, out); err != nil ||
+		out[0].Source != SourceForwarded {
 		t.Errorf("all or nothing: %v, %+v", err, out)
 	}
 }
@@ -500,7 +537,8 @@ func TestDenialByHoldsIsNotRemembered(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	for range 5 {
-		if d := w.check("n1", Item{Limit: "hundred", Key: key, Cost: 50})[0]; d.Allowed || d.Source != SourceForwarded {
+		if d := w.check("n1", Item{Limit: "hundred", Key: key, Cost: 50})[0]; d.Allowed ||
+			d.Source != SourceForwarded {
 			t.Fatalf("%+v", d)
 		}
 	}
@@ -516,7 +554,8 @@ func TestRepeatIsNotDeniedFromMemory(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
 	take := func(sequence uint64) Decision {
-		return w.check("n1", Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: sequence}})[0]
+		return w.check("n1",
+			Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: sequence}})[0]
 	}
 	if d := take(1); !d.Allowed {
 		t.Fatalf("%+v", d)
@@ -546,11 +585,13 @@ func TestRepeatIsNotDeniedFromMemory(t *testing.T) {
 // Promise: what an owner has decided once and says again is as old as it is: it says nothing of
 // when the denial ends.
 func TestRepeatedDenialIsNotRemembered(t *testing.T) {
-	w := newWorld(t, 3, limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second, Burst: 1})
+	w := newWorld(t, 3,
+		limiter.Spec{Name: "rate", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second, Burst: 1})
 	key := w.key("n2", 0)
 	w.take("n1", "rate", key)
 	again := func() Decision {
-		return w.check("n1", Item{Limit: "rate", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]
+		return w.check("n1",
+			Item{Limit: "rate", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: 1}})[0]
 	}
 	first := again()
 	w.pass(first.RetryAfter - 10*time.Millisecond)
@@ -614,7 +655,8 @@ func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 			w.Wait(began.Add(denial.Lasts))
 		}
 		if d := w.take("n1", "five", key); !d.Allowed {
-			t.Errorf("lost is %t: a reset at the new owner, %v later: %+v", lost, time.Duration(w.now-began), d)
+			t.Errorf("lost is %t: a reset at the new owner, %v later: %+v", lost,
+				time.Duration(w.now-began), d)
 		}
 	}
 }
@@ -657,7 +699,8 @@ func TestStrangersArePromisedNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
 	w.create("n4", 4).Start()
-	w.show(append(w.members(3), Member{ID: "n4", Boot: 4, Role: RoleAgent, State: StateActive}), 0, "n4") // n2 has not heard of it
+	w.show(append(w.members(3), Member{ID: "n4", Boot: 4, Role: RoleAgent, State: StateActive}), 0,
+		"n4") // n2 has not heard of it
 	if by := w.hammer(12, "n4", "five", key); by[SourceForwarded] != 12 {
 		t.Errorf("by source %v", by)
 	}
@@ -696,13 +739,17 @@ func TestDenialsAreBounded(t *testing.T) {
 	n1, n2 := w.nodes["n1"], w.nodes["n2"]
 	for i := range 2 * denial.WatchesMost {
 		it := (&AskItem{Key: fmt.Sprint(i), Cost: 1}).arrive(l)
-		n1.local.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
+		n1.local.denials.Note(w.now, it.place(), &denial.Answer{
+			By: 2, Sent: w.now, Cost: 1,
+			Told: true, Denied: limiter.Decision{RetryAfter: time.Minute},
+		})
 		n2.notices.promise(w.now, 1, &it)
 	}
 	if n := n1.local.denials.Len(); n != denial.CacheMost {
 		t.Errorf("%d denials are remembered, want %d", n, denial.CacheMost)
 	}
-	if n := n2.notices.watches.Len(); n > denial.WatchesMost || n < denial.WatchesMost/3 { // half of the keys are n1's
+	// half of the keys are n1's
+	if n := n2.notices.watches.Len(); n > denial.WatchesMost || n < denial.WatchesMost/3 {
 		t.Errorf("%d promises, at most %d are given", n, denial.WatchesMost)
 	}
 	w.pass(2 * time.Minute)
@@ -718,13 +765,20 @@ func TestDenialsOfOneHash(t *testing.T) {
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.denying("five", key)
 	n := w.nodes["n1"]
-	it := flight{AskItem: AskItem{Limit: n.Limits()["five"], Key: "another", Cost: 1}, hash: limiter.Hash(key)}
+	it := flight{
+		AskItem: AskItem{Limit: n.Limits()["five"], Key: "another", Cost: 1},
+		hash:    limiter.Hash(key),
+	}
 	var d Decision
 	if n.local.decideDenied(w.now, &it, &d) {
 		t.Errorf("another key: %+v", d)
 	}
-	n.local.denials.Note(w.now, it.place(), &denial.Answer{By: 2, Sent: w.now, Cost: 1, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}})
-	if w.pass(time.Millisecond); !n.local.decideDenied(w.now, &it, &d) || n.local.denials.Len() != 2 {
+	n.local.denials.Note(w.now, it.place(), &denial.Answer{
+		By: 2, Sent: w.now, Cost: 1, Told: true,
+		Denied: limiter.Decision{RetryAfter: time.Minute},
+	})
+	if w.pass(time.Millisecond); !n.local.decideDenied(w.now, &it, &d) ||
+		n.local.denials.Len() != 2 {
 		t.Errorf("%d denials, %+v", n.local.denials.Len(), d)
 	}
 	if d := w.take("n1", "five", key); d.Source != SourceDenied {

@@ -8,9 +8,9 @@ import (
 )
 
 // A node of which nobody asks anything does less, for each time that it wakes costs its machine
-// some tens of microseconds. While it is calm it asks for signs of life half as often. Who agrees with nobody,
-// and has no holds whose deadlines it would have to look at, dozes: it ticks once a second, until
-// somebody asks.
+// some tens of microseconds. While it is calm it asks for signs of life half as often. Who agrees
+// with nobody, and has no holds whose deadlines it would have to look at, dozes: it ticks once a
+// second, until somebody asks.
 const (
 	calmTicks      = 10 // in a row in which nothing was asked or changed
 	calmProbeEvery = 2 * probeEvery
@@ -45,7 +45,8 @@ func (pl *pulse) calmLocked() bool { return pl.calm >= calmTicks }
 
 // mayDozeLocked reports whether nothing waits for the next tick.
 func (n *Node) mayDozeLocked(r *route) bool {
-	if r == nil || !n.pulse.calmLocked() || n.right.on || n.holder.book.Len() > 0 || n.local.leases.Len() > 0 {
+	if r == nil || !n.pulse.calmLocked() || n.right.on || n.holder.book.Len() > 0 ||
+		n.local.leases.Len() > 0 {
 		return false
 	}
 	return n.debts.ledger.Len() == 0

@@ -14,8 +14,8 @@ func (w *world) timers(d time.Duration) int {
 	return len(w.due) - before
 }
 
-// TestAloneAndCalmDozes: a node that agrees with nobody ticks once a second while nobody asks it, ten times
-// while somebody does, or a hold is open, and never in two chains of ticks.
+// TestAloneAndCalmDozes: a node that agrees with nobody ticks once a second while nobody asks it,
+// ten times while somebody does, or a hold is open, and never in two chains of ticks.
 func TestAloneAndCalmDozes(t *testing.T) {
 	w := newAlone(t, hundred)
 	n := w.nodes["n1"]

@@ -67,7 +67,8 @@ func TestLeaverOfTwoIsSoonGone(t *testing.T) {
 		w.show(ms, 0, "n1", "n2")
 		w.pass(2 * time.Second)
 		if n := w.nodes["n2"]; n.agreed.state.Ending() != ownership.Left {
-			t.Errorf("of %d: n2 leaves since two seconds, and its line has ended by %v", members, n.agreed.state.Ending())
+			t.Errorf("of %d: n2 leaves since two seconds, and its line has ended by %v", members,
+				n.agreed.state.Ending())
 		}
 		w.wantRemaining("by the one that is left", 50, 3, "n1")
 	}

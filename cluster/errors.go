@@ -14,7 +14,10 @@ type InputError struct {
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
 func inputErrorf(item int, field, format string, args ...any) error {
-	return &InputError{Field: fmt.Sprintf("items[%d].%s", item, field), Reason: fmt.Sprintf(format, args...)}
+	return &InputError{
+		Field:  fmt.Sprintf("items[%d].%s", item, field),
+		Reason: fmt.Sprintf(format, args...),
+	}
 }
 
 // UnknownLimitError says that a request names a limit that this node does not have. Nothing was

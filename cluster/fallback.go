@@ -21,12 +21,15 @@ type shares struct {
 // this node is cut off from most of the others, by its on_partition. This is the only place that
 // knows what happens when nobody answers.
 //
-//	local, proportional  this node decides from its own share, limit divided by the members that there should be. The
-//	       shares of all nodes add up to one limit, or to one unit each if there are more nodes than units: that is the
-//	       most that the cluster admits beyond what the owner did. Cut off, only the shares on this side are used.
-//	allow  admitted, unbounded.
-//	open   decided by this node alone as if it were the only one.
-//	deny   denied.
+//		local, proportional  this node decides from its own share, limit divided by the members that
+//	                      there should be. The
+//		       shares of all nodes add up to one limit, or to one unit each if there are more nodes
+//		       than units: that is the
+//		       most that the cluster admits beyond what the owner did. Cut off, only the shares on
+//		       this side are used.
+//		allow  admitted, unbounded.
+//		open   decided by this node alone as if it were the only one.
+//		deny   denied.
 //
 // A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as
 // not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it

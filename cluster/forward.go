@@ -74,12 +74,15 @@ type forwarder struct {
 
 // forward has the items away decided by whoever holds them: one call per node, all at once, and
 // again for those that were not executed or may be repeated under their ID. Items that are left
-// after that fall back. (It is the longest function here because it is the story of a forwarded check; the
-// facts it uses are the small functions below.)
-func (fw *forwarder) forward(now limiter.Instant, view *route, r *batch, away []int, out []Decision) {
+// after that fall back. (It is the longest function here because it is the story of a forwarded
+// check; the facts it uses are the small functions below.)
+func (fw *forwarder) forward(
+	now limiter.Instant, view *route, r *batch, away []int, out []Decision,
+) {
 	began, seen := now, view
 	var few [4]int
-	targets := slices.Grow(few[:0], len(r.items))[:len(r.items)] // item → index in view.Members, or nobody
+	// item → index in view.Members, or nobody
+	targets := slices.Grow(few[:0], len(r.items))[:len(r.items)]
 	for _, i := range away {
 		it := &r.items[i]
 		targets[i], it.namer, it.circled = fw.aim(now, view, r, it, 1), 0, 0
@@ -116,7 +119,8 @@ func (fw *forwarder) forward(now limiter.Instant, view *route, r *batch, away []
 			if calls[c].Err == nil {
 				met = fw.meet(now, met, calls[c].Answer.Owners)
 			}
-			away = append(away, fw.receive(sentAt, now, met, r, &calls[c], sent[c], targets, out)...)
+			away = append(away,
+				fw.receive(sentAt, now, met, r, &calls[c], sent[c], targets, out)...)
 		}
 		if lone != nil {
 			*lone = loneCall{}
@@ -152,7 +156,8 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 	}
 	t := view.Owner(it.hash)
 	if t == view.Self || hop > 2 && hop%2 == 1 {
-		if said := view.Find(fw.parts.whereabouts(view, it.hash)); t == view.Self || said >= 0 && !view.peers[said].gone() {
+		if said := view.Find(fw.parts.whereabouts(view, it.hash)); t == view.Self || said >= 0 &&
+			!view.peers[said].gone() {
 			t = said
 		}
 	}
@@ -188,7 +193,9 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 // aimAgain is fresh, the View that has taken the place of old, with the strangers that were met;
 // targets of items are those of old. Who was named stays the target if it was the owner in fresh
 // that has named it: else that one would be asked again.
-func (fw *forwarder) aimAgain(now limiter.Instant, old, fresh *route, r *batch, away, targets []int) *route {
+func (fw *forwarder) aimAgain(
+	now limiter.Instant, old, fresh *route, r *batch, away, targets []int,
+) *route {
 	fresh = fw.meet(now, fresh, old.strangers)
 	for _, i := range away {
 		it, t := &r.items[i], targets[i]
@@ -201,7 +208,8 @@ func (fw *forwarder) aimAgain(now limiter.Instant, old, fresh *route, r *batch, 
 			continue
 		}
 		named := old.member(t)
-		if k := fresh.findAny(named.ID); k >= 0 && fresh.member(k).Boot == named.Boot && !fresh.peers[k].gone() && !fresh.peers[k].open(now) {
+		if k := fresh.findAny(named.ID); k >= 0 && fresh.member(k).Boot == named.Boot &&
+			!fresh.peers[k].gone() && !fresh.peers[k].open(now) {
 			targets[i] = k
 		}
 	}
@@ -213,7 +221,8 @@ func (fw *forwarder) aimAgain(now limiter.Instant, old, fresh *route, r *batch, 
 func (fw *forwarder) meet(now limiter.Instant, view *route, owners []Member) *route {
 	for _, m := range owners {
 		known := func(o Member) bool { return o.ID == m.ID && o.Boot == m.Boot }
-		if m.ID == fw.id || slices.ContainsFunc(view.Members, known) || slices.ContainsFunc(view.strangers, known) {
+		if m.ID == fw.id || slices.ContainsFunc(view.Members, known) ||
+			slices.ContainsFunc(view.strangers, known) {
 			continue
 		}
 		v := *view
@@ -249,7 +258,9 @@ func (r *route) findAny(id string) int {
 
 // decideNow decides what has become this node's to decide meanwhile, aims the rest again if it has
 // no target, and returns it.
-func (fw *forwarder) decideNow(now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int) (left []int) {
+func (fw *forwarder) decideNow(
+	now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int,
+) (left []int) {
 	if r.atomic && len(r.items) > 1 {
 		if fw.holder.decideAllHere(now, r.items, out) {
 			return nil
@@ -304,7 +315,9 @@ func (r *route) third(one, two, turn int) int {
 // elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody
 // who is there: every other time another member. It may know who decides although neither this
 // node's View nor that of the one asked names it.
-func (fw *forwarder) elsewhere(now limiter.Instant, view *route, r *batch, it *flight, asked, hop int) int {
+func (fw *forwarder) elsewhere(
+	now limiter.Instant, view *route, r *batch, it *flight, asked, hop int,
+) int {
 	t := fw.aim(now, view, r, it, hop+1)
 	if t != asked {
 		return t
@@ -327,13 +340,16 @@ func pauseBefore(hop int) time.Duration { return time.Millisecond << min(hop-3, 
 
 // tooLate reports whether a check that began then must not send again.
 func tooLate(began, now, deadline limiter.Instant, hop int) bool {
-	return now >= deadline || now > began.Add(repeatWithin) || hop > 2 && now > began.Add(settleTime)
+	return now >= deadline || now > began.Add(repeatWithin) || hop > 2 &&
+		now > began.Add(settleTime)
 }
 
 // address groups items into one call per target; sent are the items of each. Items without a
 // target, or whose target's breaker is open, are held back. A call of one item lies in lone, to be
 // given back.
-func (fw *forwarder) address(now limiter.Instant, view *route, r *batch, away, targets []int, hop uint8) (calls []Call, sent [][]int, held []int, lone *loneCall) {
+func (fw *forwarder) address(
+	now limiter.Instant, view *route, r *batch, away, targets []int, hop uint8,
+) (calls []Call, sent [][]int, held []int, lone *loneCall) {
 	deadline := callDeadline(now, r.deadline, fw.callTimeout)
 	if now >= deadline {
 		return nil, nil, away, nil
@@ -380,11 +396,15 @@ func (fw *forwarder) address(now limiter.Instant, view *route, r *batch, away, t
 		calls, sent, asks, items, indexes = lone.calls[:], lone.sent[:], lone.asks[:], lone.items[:], lone.indexes[:]
 	} else {
 		k := len(going)
-		calls, sent, asks, items, indexes = make([]Call, k), make([][]int, k), make([]Ask, k), make([]AskItem, all), make([]int, all)
+		calls, sent, asks, items, indexes = make([]Call, k), make([][]int, k), make([]Ask,
+			k), make([]AskItem, all), make([]int, all)
 	}
 	for c, t := range going {
 		k := s.about(t).items
-		asks[c] = Ask{RingHash: view.RingHash(), Hop: hop, Atomic: r.atomic && len(r.items) > 1, Deadline: deadline, Items: items[:0:k]}
+		asks[c] = Ask{
+			RingHash: view.RingHash(), Hop: hop, Atomic: r.atomic && len(r.items) > 1,
+			Deadline: deadline, Items: items[:0:k],
+		}
 		calls[c] = Call{To: *view.member(t), Ask: &asks[c], Deadline: deadline}
 		sent[c], items, indexes = indexes[:0:k], items[k:], indexes[k:]
 	}
@@ -401,7 +421,10 @@ func (fw *forwarder) address(now limiter.Instant, view *route, r *batch, away, t
 		if it.Tell || it.givesBack() {
 			ask.From = fw.boot
 		}
-		ask.Items = append(ask.Items, AskItem{Limit: it.Limit, Key: it.Key, Cost: it.Cost, Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.Tell})
+		ask.Items = append(ask.Items, AskItem{
+			Limit: it.Limit, Key: it.Key, Cost: it.Cost,
+			Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.Tell,
+		})
 		sent[c] = append(sent[c], i)
 	}
 	return calls, sent, held, lone
@@ -462,9 +485,12 @@ func callDeadline(now, request limiter.Instant, timeout time.Duration) limiter.I
 // A call that got lost on its way is repeated: its takes carry IDs, so an owner that did act on
 // them answers the same again. If another holds the key by then, and has not been told of the take,
 // it is charged there as well: who decides must have counted it.
-func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch, c *Call, items, targets []int, out []Decision) (again []int) {
+func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch, c *Call, items,
+	targets []int, out []Decision,
+) (again []int) {
 	if c.Err == nil && len(c.Answer.Items) != len(items) {
-		c.Err = fmt.Errorf("cluster: %s answered %d of %d items", c.To.ID, len(c.Answer.Items), len(items))
+		c.Err = fmt.Errorf("cluster: %s answered %d of %d items", c.To.ID, len(c.Answer.Items),
+			len(items))
 	}
 	peer := view.peers[targets[items[0]]]
 	fw.contacts.note(sentAt, now, peer, c)
@@ -475,7 +501,10 @@ func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch,
 	for k, i := range items {
 		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
-			out[i] = Decision{Decision: a.Decision, Owner: cmp.Or(a.Owner, c.To.ID), Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound}
+			out[i] = Decision{
+				Decision: a.Decision, Owner: cmp.Or(a.Owner, c.To.ID),
+				Source: SourceForwarded, Degraded: a.Degraded, Bound: a.Bound,
+			}
 			fw.local.heard(sentAt, now, view, &r.items[i], c, a)
 		case StatusNotOwner:
 			fw.stats.NotOwner.Add(1)
@@ -494,7 +523,9 @@ func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch,
 
 // unanswered notes what a call without an answer may have charged, and that its items need another
 // target if the peer is gone.
-func (fw *forwarder) unanswered(now limiter.Instant, view *route, peer *peer, r *batch, c *Call, items, targets []int) {
+func (fw *forwarder) unanswered(
+	now limiter.Instant, view *route, peer *peer, r *batch, c *Call, items, targets []int,
+) {
 	if errors.Is(c.Err, ErrUnsent) {
 		fw.stats.Unsent.Add(1)
 	} else {
@@ -516,10 +547,13 @@ func (fw *forwarder) unanswered(now limiter.Instant, view *route, peer *peer, r 
 
 // askNext is whom to ask for item i, after asked has said that it does not hold the key, and that
 // owner might.
-func (fw *forwarder) askNext(sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string) (target int) {
+func (fw *forwarder) askNext(
+	sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string,
+) (target int) {
 	it, hop, took := &r.items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
 	target = max(view.findAny(owner), nobodyYet)
-	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self && view.peers[o].gone() {
+	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self &&
+		view.peers[o].gone() {
 		target = view.another(asked) // who is there may know better than who was asked
 	}
 	namer := it.namer
@@ -538,8 +572,10 @@ func (fw *forwarder) askNext(sentAt, now limiter.Instant, view *route, r *batch,
 		return nobody
 	case namer == 0: // who was asked is no party to it
 	case took >= farAway: // there is no time for others
-	case took < circling && hop >= inCircles && hop%2 == 0, took >= circling && circle && it.circled >= circles:
-		target, it.namer, it.circled = view.third(asked, target, hop/2), 0, 0 // they may name each other for as long as news take to come
+	case took < circling && hop >= inCircles && hop%2 == 0, took >= circling && circle &&
+		it.circled >= circles:
+		// they may name each other for as long as news take to come
+		target, it.namer, it.circled = view.third(asked, target, hop/2), 0, 0
 	}
 	return target
 }

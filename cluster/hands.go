@@ -39,10 +39,12 @@ type Call struct {
 	To       Member
 	Ask      *Ask
 	Deadline limiter.Instant // on the caller's clock; it travels as what is left of it
-	Once     bool            // To is no member, as far as the caller knows: nothing is kept for further calls
+	// To is no member, as far as the caller knows: nothing is kept for further calls
+	Once bool
 
 	Answer *Answer // set if Err is nil
-	Err    error   // wraps ErrUnsent if the peer surely did not act on the Ask; otherwise nobody knows
+	// wraps ErrUnsent if the peer surely did not act on the Ask; otherwise nobody knows
+	Err error
 }
 
 // ErrUnsent marks a Call that never reached its peer: it may be repeated, anywhere.
@@ -80,12 +82,15 @@ func (o Op) holds() bool { return o >= OpReserve }
 
 // HoldTerms are what is said about a hold besides an amount.
 type HoldTerms struct {
-	ID  ID            // OpSettle, OpExtend: which
-	TTL time.Duration // OpReserve, OpExtend, OpLease: until its deadline, limiter.MinTTL … limiter.MaxTTL
+	ID ID // OpSettle, OpExtend: which
+	// OpReserve, OpExtend, OpLease: until its deadline, limiter.MinTTL … limiter.MaxTTL
+	TTL time.Duration
 	// Charge says that all is charged if the hold runs out, whatever its limit says. OpReserve; not
 	// for clients.
 	Charge bool
-	Holder string // OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or empty. May be borrowed
+	// OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or
+	// empty. May be borrowed
+	Holder string
 }
 
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.
@@ -96,21 +101,30 @@ type Terms struct {
 
 // of is a request of cost on these terms.
 func (t *Terms) of(cost int64) limiter.Request {
-	return limiter.Request{Cost: cost, Report: t.Report, Drain: t.Drain, Strict: t.Strict, Timed: t.Timed, At: t.At}
+	return limiter.Request{
+		Cost: cost, Report: t.Report, Drain: t.Drain, Strict: t.Strict,
+		Timed: t.Timed, At: t.At,
+	}
 }
 
 // Ask is what a node asks of the owner of some keys.
 type Ask struct {
-	RingHash uint64          // of the asker's View
-	Hop      uint8           // how often its items have been sent, with this time. More than maxHop is refused
-	Atomic   bool            // all items or none
-	Relay    bool            // the asker cannot reach the owners of the items: who gets this is their heir, and may send it on, once
-	Deadline limiter.Instant // on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
+	RingHash uint64 // of the asker's View
+	// how often its items have been sent, with this time. More than maxHop is refused
+	Hop    uint8
+	Atomic bool // all items or none
+	// the asker cannot reach the owners of the items: who gets this is their heir, and may send it
+	// on, once
+	Relay bool
+	// on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
+	Deadline limiter.Instant
 	Items    []AskItem
-	Move     *Move    // what is said about partitions; nil in a check
-	Words    *Words   // what is said about membership (agree.go); mostly nil
-	From     uint64   // boot of the asker, if an item asks to be told or gives back; else 0
-	Forget   []uint64 // hashes of keys to which something was given back: what the receiver was denied of them is over (denied.go)
+	Move     *Move  // what is said about partitions; nil in a check
+	Words    *Words // what is said about membership (agree.go); mostly nil
+	From     uint64 // boot of the asker, if an item asks to be told or gives back; else 0
+	// hashes of keys to which something was given back: what the receiver was denied of them is
+	// over (denied.go)
+	Forget []uint64
 }
 
 // Move is what members say to each other about partitions (see partition.go). An empty one is a
@@ -118,8 +132,9 @@ type Ask struct {
 type Move struct {
 	From, To uint64 // boots of who says it and of whom it is meant for
 	ID       string // of who says it
-	Addr     string // of a claim and a sign of life: its peer address, for a receiver that has not heard of it
-	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
+	// of a claim and a sign of life: its peer address, for a receiver that has not heard of it
+	Addr string
+	Term uint64 // of the claim or the gift, or the highest that the sender has heard of
 
 	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: no member sends it
 
@@ -128,14 +143,20 @@ type Move struct {
 	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message
 	// to message of one boot.
 	Sequence uint64
-	Age      time.Duration   // how long before it was sent Entries were as old as they say, and Holds had as much left
-	Begin    []uint16        // partitions whose holder the sender is: from now on it keeps the receiver's copies of them
-	Entries  []limiter.Entry // copies; without a Sequence they are merged whenever they come
-	End      []uint16        // partitions whose copies somebody else has from now on
-	Lent     []uint16        // partitions that the receiver claims and whose holder is gone: it has got all copies that the sender has; without a Sequence: those of Entries and Holds, which are from a file
-	Gift     []uint16        // partitions that the sender holds no longer, and the receiver does from now on if it accepts
-	Whole    []uint16        // partitions begun or lent of which the receiver has got a whole copy with this message
-	Lack     Lack            // of Begin and Lent
+	// how long before it was sent Entries were as old as they say, and Holds had as much left
+	Age time.Duration
+	// partitions whose holder the sender is: from now on it keeps the receiver's copies of them
+	Begin   []uint16
+	Entries []limiter.Entry // copies; without a Sequence they are merged whenever they come
+	End     []uint16        // partitions whose copies somebody else has from now on
+	// partitions that the receiver claims and whose holder is gone: it has got all copies that the
+	// sender has; without a Sequence: those of Entries and Holds, which are from a file
+	Lent []uint16
+	// partitions that the sender holds no longer, and the receiver does from now on if it accepts
+	Gift []uint16
+	// partitions begun or lent of which the receiver has got a whole copy with this message
+	Whole []uint16
+	Lack  Lack // of Begin and Lent
 	Mark
 	Taken   []Memory   // takes of the gift's keys that were answered within the last two seconds
 	Charges []Charge   // what the sender has charged to replicated limits
@@ -162,21 +183,26 @@ type Memory = dedup.Memory
 // MoveAnswer answers a Move.
 type MoveAnswer struct {
 	Epoch     ownership.Epoch
-	Term      uint64        // the highest that the answerer has heard of
-	Standings []Standing    // one for each partition of Claim
-	Refused   []uint16      // partitions of Gift that the answerer does not take, or of Begin that it holds itself; of what is from a file, those that it does not hold
-	Applied   bool          // the copies and the gift were taken in, but for what is refused
-	Up        time.Duration // since the answerer was started
+	Term      uint64     // the highest that the answerer has heard of
+	Standings []Standing // one for each partition of Claim
+	// partitions of Gift that the answerer does not take, or of Begin that it holds itself; of what
+	// is from a file, those that it does not hold
+	Refused []uint16
+	Applied bool          // the copies and the gift were taken in, but for what is refused
+	Up      time.Duration // since the answerer was started
 }
 
 // Standing is how a node stands to a partition that another one claims.
 type Standing uint8
 
 const (
-	StandingFree   Standing = iota // it does not hold the partition, and will accept it from nobody under a term up to the claim's
-	StandingHeld                   // it holds the partition, and will hand it over
-	StandingBusy                   // it is handing the partition or a copy to somebody, or has promised it under a later term
-	StandingBereft                 // as free, and members have gone: if nobody has a whole copy, counters may be forgotten
+	// it does not hold the partition, and will accept it from nobody under a term up to the claim's
+	StandingFree Standing = iota
+	StandingHeld          // it holds the partition, and will hand it over
+	// it is handing the partition or a copy to somebody, or has promised it under a later term
+	StandingBusy
+	// as free, and members have gone: if nobody has a whole copy, counters may be forgotten
+	StandingBereft
 )
 
 // AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration
@@ -196,11 +222,14 @@ type AskItem struct {
 type Answer struct {
 	RingHash uint64 // of the answerer's View
 	CutOff   bool   // the answerer is cut off from most members: it lives, and holds nothing
-	Leaving  bool   // the answerer is leaving: who has not heard so from its View does not miss it later
-	Items    []AnswerItem
-	Owners   []Member    // that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of them yet
-	Move     *MoveAnswer // to a Move, unless the answerer does not know its sender
-	Words    *Words      // in answer to Words
+	// the answerer is leaving: who has not heard so from its View does not miss it later
+	Leaving bool
+	Items   []AnswerItem
+	// that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of
+	// them yet
+	Owners []Member
+	Move   *MoveAnswer // to a Move, unless the answerer does not know its sender
+	Words  *Words      // in answer to Words
 
 	Epoch ownership.Epoch // of the answerer
 
@@ -212,11 +241,13 @@ type Answer struct {
 type Status uint8
 
 const (
-	StatusDone     Status = iota // decided; Decision is set
-	StatusNotOwner               // not charged: the answerer does not hold the key; Owner says who might, if it knows
-	StatusExpired                // not charged: the deadline had passed
-	StatusRefused                // not charged: the Ask broke a rule (hops, atomic over several owners)
-	StatusLost                   // sent on to Owner, who did not answer: nobody knows
+	StatusDone Status = iota // decided; Decision is set
+	// not charged: the answerer does not hold the key; Owner says who might, if it knows
+	StatusNotOwner
+	StatusExpired // not charged: the deadline had passed
+	// not charged: the Ask broke a rule (hops, atomic over several owners)
+	StatusRefused
+	StatusLost // sent on to Owner, who did not answer: nobody knows
 )
 
 // AnswerItem is the answer to one AskItem.
@@ -226,5 +257,7 @@ type AnswerItem struct {
 	Decision limiter.Decision
 	Degraded bool  // taken under less than the full promise,
 	Bound    int64 // with this bound in force
-	Told     bool  // a denial: if something is given back, the answerer tells the asker (Ask.From), if it has been told by AskItem.Tell
+	// a denial: if something is given back, the answerer tells the asker (Ask.From), if it has been
+	// told by AskItem.Tell
+	Told bool
 }

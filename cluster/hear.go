@@ -42,7 +42,8 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	if sender != nil {
 		sender.met(now)
 	} else if former != nil && former.leaving() {
-		sender = former // it goes on handing over what it held, also when others say already that it has left
+		// it goes on handing over what it held, also when others say already that it has left
+		sender = former
 	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
@@ -63,24 +64,27 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	switch {
 	case m.Sequence != 0:
-		if sender == nil || ik.stopped.Load() || ik.parts.list == nil && len(m.Charges) == 0 { // who has stopped has written its file: what came now would be lost with it
+		// who has stopped has written its file: what came now would be lost with it
+		if sender == nil || ik.stopped.Load() || ik.parts.list == nil && len(m.Charges) == 0 {
 			return nil
 		}
 		ik.applyLocked(r, now, m, a)
-	case len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && ik.parts.list != nil && !ik.stopped.Load():
+	case len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && ik.parts.list != nil &&
+		!ik.stopped.Load():
 		ik.mergeLocked(now, m, a)
 	}
 	a.Term, a.Up = ik.parts.term, time.Duration(now-ik.began)
 	return a
 }
 
-// mergeLocked takes in copies that come beside those in order, but for partitions that are lent with
-// them and that this node does not hold.
+// mergeLocked takes in copies that come beside those in order, but for partitions that are lent
+// with them and that this node does not hold.
 func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	a.Refused = ik.parts.unheldLocked(m.Lent)
 	for i := range m.Entries {
 		e := &m.Entries[i]
-		if len(a.Refused) == 0 || !slices.Contains(a.Refused, uint16(ring.Partition(limiter.Hash(e.Key)))) {
+		if len(a.Refused) == 0 ||
+			!slices.Contains(a.Refused, uint16(ring.Partition(limiter.Hash(e.Key)))) {
 			ik.importLocked(now, m, e, false)
 		}
 	}
@@ -190,7 +194,8 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	ik.parts.hearLacking(now, m)
 	for _, p := range m.End {
 		delete(in.begun, p)
-		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From && !ik.parts.held[p].Load() &&
+		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From &&
+			!ik.parts.held[p].Load() &&
 			!ik.parts.list[p].giving {
 			ik.parts.forgetLocked(int(p))
 		}
@@ -277,7 +282,8 @@ func (ik *intake) acceptsLocked(r *route, m *Move, p int) bool {
 		return true // two have held it; what the giver had is merged by now
 	}
 	on := ik.right.roll.Load()
-	if !on.joined() || m.Epoch != on.epoch() || ik.parts.answered != on.config || r.Ring == nil || !r.should(p) {
+	if !on.joined() || m.Epoch != on.epoch() || ik.parts.answered != on.config || r.Ring == nil ||
+		!r.should(p) {
 		return false
 	}
 	pt := &ik.parts.list[p]

@@ -14,7 +14,9 @@ type OpenHold struct {
 }
 
 // OpenHolds is Node.OpenHolds.
-func (hd *holder) OpenHolds(f limiter.HoldFilter, most int) (list []OpenHold, there int, elsewhere string) {
+func (hd *holder) OpenHolds(
+	f limiter.HoldFilter, most int,
+) (list []OpenHold, there int, elsewhere string) {
 	if hash := limiter.Hash(f.Key); f.Key != "" && !hd.Holds(hash) {
 		elsewhere = "another node"
 		if v := hd.view.Load(); v != nil && v.Owner(hash) >= 0 && v.Owner(hash) != v.Self {
@@ -26,7 +28,8 @@ func (hd *holder) OpenHolds(f limiter.HoldFilter, most int) (list []OpenHold, th
 	holds, there := hd.book.List(f, most)
 	for i := range holds {
 		h := &holds[i]
-		list = append(list, OpenHold{h.Limit.Name, h.Key, h.Holder, h.Units, max(0, time.Duration(h.Deadline-now))})
+		list = append(list,
+			OpenHold{h.Limit.Name, h.Key, h.Holder, h.Units, max(0, time.Duration(h.Deadline-now))})
 	}
 	return list, there, ""
 }

@@ -9,10 +9,11 @@ import (
 
 // Which members keep copies of a partition. The configuration says how many heirs do (--copies):
 //
-//   - of what this node owns, they are the members that own it next, in their order: the owner of the partition in the
-//     ring without this node, and the owner in the ring without these two;
-//   - a member that does not answer is passed over, and so is one of the same zone, as long as there are others. Then
-//     the member that owns the partition next has no copy, and fetches it when it claims the partition;
+//   - of what this node owns, they are the members that own it next, in their order: the owner of
+//     the partition in the ring without this node, and the owner in the ring without these two;
+//   - a member that does not answer is passed over, and so is one of the same zone, as long as
+//     there are others. Then the member that owns the partition next has no copy, and fetches it
+//     when it claims the partition;
 //   - of what another member owns, that one comes first: it is to be given the partition.
 
 // heirs is how many members keep a copy of each partition.
@@ -56,7 +57,8 @@ func (cp *copier) targets(r *route, p int) (first, second *peer) {
 }
 
 // copyTarget is the first member that gets copies of p, which this node holds; nil if nobody could.
-// Who leaves has no time to wait until the View says, too, that an owner is gone, or leaves as well.
+// Who leaves has no time to wait until the View says, too, that an owner is gone, or leaves as
+// well.
 func (r *route) copyTarget(p, heirs int) *peer {
 	if r.Ring == nil {
 		return nil
@@ -130,7 +132,8 @@ func (r *route) costOf(p, i int, next [2]int, beside *peer) (cost uint64) {
 // member i as well. A node that names no zone does not mind.
 func (r *route) near(i int, beside *peer) bool {
 	me, zone := r.Me().Zone, r.Members[i].Zone
-	return me != "" && (zone == "" || zone == me || beside != nil && zone == beside.member.Load().Zone)
+	return me != "" &&
+		(zone == "" || zone == me || beside != nil && zone == beside.member.Load().Zone)
 }
 
 // keeps reports whether this node is one of the members that keep a copy of p for its owner.
@@ -150,7 +153,8 @@ func (cp *copier) aimLocked(p int, first, second *peer) {
 			now.copied = s.copied
 		}
 	}
-	whole := first != nil && pt.copied >= copyWhole || second != nil && pt.second.copied >= copyWhole
+	whole := first != nil && pt.copied >= copyWhole || second != nil &&
+		pt.second.copied >= copyWhole
 	for _, s := range before {
 		switch {
 		case s.to == nil || pt.slotOf(s.to, true) != nil:
@@ -223,8 +227,11 @@ func (cp *copier) eachCopy(p int, f func(*outbox)) {
 
 // Mark says how far copies are.
 type Mark struct {
-	Pass     uint64  // of the sender over its table, to find what has changed: the copies were found in that one, or before
-	Complete bool    // the receiver has all that is copied to it and was found until that pass, with this message
+	// of the sender over its table, to find what has changed: the copies were found in that one, or
+	// before
+	Pass uint64
+	// the receiver has all that is copied to it and was found until that pass, with this message
+	Complete bool
 	Known    []Known // of a claim: copies that the sender has
 }
 
@@ -267,7 +274,8 @@ func (cl *claimer) sufficesLocked(m *Move) map[uint16]bool {
 				continue
 			}
 			pt := &cl.parts.list[p]
-			if pt.copyOf == k.Of && k.Of != 0 && k.Of != cl.boot && pt.pass != 0 && k.Pass >= pt.pass {
+			if pt.copyOf == k.Of && k.Of != 0 && k.Of != cl.boot && pt.pass != 0 &&
+				k.Pass >= pt.pass {
 				suffices[p] = true
 			}
 		}

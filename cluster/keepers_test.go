@@ -11,7 +11,9 @@ import (
 )
 
 // founded is a world of k nodes whose configuration is changed before it is theirs.
-func founded(t testing.TB, k int, change func(*ownership.Configuration), specs ...limiter.Spec) *world {
+func founded(
+	t testing.TB, k int, change func(*ownership.Configuration), specs ...limiter.Spec,
+) *world {
 	w := emptyWorld(t, limiter.TableConfig{Bytes: 4 << 20}, specs...)
 	var members []ownership.Member
 	for i := 1; i <= k; i++ {
@@ -54,7 +56,8 @@ func TestOwnerAndHeirsDieAtOnce(t *testing.T) {
 				lost := 0
 				for i := range keys {
 					d := w.check("n1", Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
-					if d.Degraded != (d.Remaining == 5) || d.Degraded && d.Bound != 5 || !d.Degraded && d.Remaining != 3 {
+					if d.Degraded != (d.Remaining == 5) || d.Degraded && d.Bound != 5 ||
+						!d.Degraded && d.Remaining != 3 {
 						t.Fatalf("key %d: %+v", i, d)
 					}
 					if d.Degraded {
@@ -92,7 +95,8 @@ func TestNewerOfTwoCopies(t *testing.T) {
 		w.pass(150 * time.Millisecond)
 		w.kill("n5")
 		w.pass(4 * time.Second)
-		if d := w.check("n1", Item{Limit: "five", Key: key, Op: OpPeek})[0]; d.Degraded || d.Remaining != 2 {
+		if d := w.check("n1", Item{Limit: "five", Key: key, Op: OpPeek})[0]; d.Degraded ||
+			d.Remaining != 2 {
 			t.Errorf("copy %d is older: %+v; want 2 of 5 left", deaf, d)
 		}
 	}
@@ -126,7 +130,17 @@ func TestZones(t *testing.T) {
 	for _, row := range []struct {
 		zones  string // of n1 …
 		copies int
-	}{{"aab", 1}, {"aabb", 1}, {"aabbc", 2}, {"abc", 2}, {"aaab", 2}, {"aaaa", 1}, {"aaaa", 2}, {"....", 1}, {"..aa", 1}} {
+	}{
+		{"aab", 1},
+		{"aabb", 1},
+		{"aabbc", 2},
+		{"abc", 2},
+		{"aaab", 2},
+		{"aaaa", 1},
+		{"aaaa", 2},
+		{"....", 1},
+		{"..aa", 1},
+	} {
 		zoneOf := func(i int) string {
 			if row.zones[i] == '.' {
 				return ""
@@ -173,7 +187,8 @@ func TestZones(t *testing.T) {
 					want = len(in)
 				}
 				if len(in) != want {
-					t.Fatalf("%s: partition %d of %s in %q has copies in %d other zones, want %d", row.zones, p, n.ID(), me, len(in), want)
+					t.Fatalf("%s: partition %d of %s in %q has copies in %d other zones, want %d",
+						row.zones, p, n.ID(), me, len(in), want)
 				}
 				if (len(all) == 1 || me == "") && pt.to != r.peers[r.heir(p)] {
 					t.Fatalf("%s: partition %d is copied to %s", row.zones, p, pt.to.id)
@@ -226,7 +241,8 @@ func TestSyncWaitsForBothHeirs(t *testing.T) {
 			}
 			c.Answer = deliver()
 		}
-		if d := w.take("n1", "sync", key); told != 2-silent || !d.Allowed || d.Degraded != (silent == 2) {
+		if d := w.take("n1", "sync", key); told != 2-silent || !d.Allowed ||
+			d.Degraded != (silent == 2) {
 			t.Errorf("%d heirs are silent: %d were told, %+v", silent, told, d)
 		}
 		w.meet = nil
@@ -304,12 +320,14 @@ func TestNoCopyIsLeftBehind(t *testing.T) {
 					continue
 				}
 				pt := &of.parts.list[p]
-				if s := pt.slotOf(of.view.Load().peers[of.view.Load().Find(n.id)], true); !of.parts.HoldsPartition(p) || s == nil || s.copied != copyTaken {
+				if s := pt.slotOf(of.view.Load().peers[of.view.Load().Find(n.id)],
+					true); !of.parts.HoldsPartition(p) || s == nil || s.copied != copyTaken {
 					left++
 				}
 			}
 			if left > 0 {
-				t.Errorf("%d copies: %s keeps %d copies that it gets no changes of", copies, n.id, left)
+				t.Errorf("%d copies: %s keeps %d copies that it gets no changes of", copies, n.id,
+					left)
 			}
 		}
 	}

@@ -59,7 +59,8 @@ func (rt *right) markLateAnswer(a *Ask, answer *Answer) {
 		}
 		for k := range answer.Items[i:] {
 			it := &answer.Items[i+k]
-			if it.Status == StatusDone && it.Owner == "" && !it.Degraded && !a.Items[i+k].Limit.Unlimited {
+			if it.Status == StatusDone && it.Owner == "" && !it.Degraded &&
+				!a.Items[i+k].Limit.Unlimited {
 				it.Degraded, it.Bound = true, it.Decision.Limit
 			}
 		}

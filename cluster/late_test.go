@@ -24,13 +24,16 @@ func TestAnswersThatLeaveLateAreMarked(t *testing.T) {
 			w.pass(time.Second)
 			n, own, other := w.nodes["n1"], w.key("n1", 0), w.key("n2", 0)
 			w.meet = func(c *Call, deliver func() *Answer) {
-				if w.caller == "n1" && (len(c.Ask.Items) > 0 || c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0) {
+				if w.caller == "n1" &&
+					(len(c.Ask.Items) > 0 || c.Ask.Move != nil && len(c.Ask.Move.Entries) > 0) {
 					w.now = w.now.Add(x.stopped) // n1 stands still meanwhile, and so does all else
 				}
 				c.Answer = deliver()
 			}
-			out := w.check("n1", Item{Limit: "five", Key: own, Cost: 1}, Item{Limit: "five", Key: other, Cost: 1})
-			if d := out[0]; d.Source != SourceOwner || d.Degraded != x.late || x.late && d.Bound != 5 {
+			out := w.check("n1", Item{Limit: "five", Key: own, Cost: 1},
+				Item{Limit: "five", Key: other, Cost: 1})
+			if d := out[0]; d.Source != SourceOwner || d.Degraded != x.late || x.late &&
+				d.Bound != 5 {
 				t.Errorf("to a client: %+v; late %t", d, x.late)
 			}
 			w.meet = nil
@@ -42,8 +45,12 @@ func TestAnswersThatLeaveLateAreMarked(t *testing.T) {
 				c.Answer = deliver()
 				w.now = w.now.Add(x.stopped)
 			}
-			a := n.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Items: []AskItem{{Limit: w.limits["sync"], Key: own, Cost: 1}}})
-			if it := a.Items[0]; it.Status != StatusDone || it.Degraded != x.late || x.late && it.Bound != 5 {
+			a := n.Deliver(&Ask{
+				Hop: 1, Deadline: w.now.Add(time.Second),
+				Items: []AskItem{{Limit: w.limits["sync"], Key: own, Cost: 1}},
+			})
+			if it := a.Items[0]; it.Status != StatusDone || it.Degraded != x.late || x.late &&
+				it.Bound != 5 {
 				t.Errorf("to another node: %+v; late %t", it, x.late)
 			}
 		})
@@ -65,7 +72,8 @@ func TestRenewedRightMarksNothing(t *testing.T) {
 	w.thaw("n1")
 	w.pass(2 * time.Second)
 	if !n.right.Deciding() || !n.right.lapsedSince(under) {
-		t.Errorf("deciding %t; the node was stopped for two seconds, and has a new right", n.right.Deciding())
+		t.Errorf("deciding %t; the node was stopped for two seconds, and has a new right",
+			n.right.Deciding())
 	}
 }
 

@@ -29,7 +29,12 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 		meets func(c *Call)
 	}{
 		{"not sent", func(c *Call) { c.Err = ErrUnsent }},
-		{"refused", func(c *Call) { c.Answer = &Answer{Move: &MoveAnswer{Applied: true, Refused: c.Ask.Move.Gift}} }},
+		{"refused", func(c *Call) {
+			c.Answer = &Answer{Move: &MoveAnswer{
+				Applied: true,
+				Refused: c.Ask.Move.Gift,
+			}}
+		}},
 	} {
 		w := newWorld(t, 2, five)
 		const keys = 300
@@ -48,7 +53,8 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 		ms[1].State = StateLeaving
 		w.show(ms, 0, "n1", "n2")
 		w.pass(500 * time.Millisecond)
-		if held := w.nodes["n2"].parts.Held(); owed != total+1 || held != total+1 || w.claimed() != claimed { // one more until it has left
+		if held := w.nodes["n2"].parts.Held(); owed != total+1 || held != total+1 ||
+			w.claimed() != claimed { // one more until it has left
 			t.Errorf("%s: who leaves has %d partitions on its hands while a gift is under way and %d later, want %d", c.name, owed, held, total)
 		}
 		w.meet = nil

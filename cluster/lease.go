@@ -21,7 +21,8 @@ func (it *flight) lent() lease.Key { return lease.Key{Limit: it.Limit, Key: it.K
 // lease for that, or has just been denied.
 func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bool {
 	if !it.takes() || it.Limit.NeverDenies() {
-		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0 {
+		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle &&
+			it.Hold.ID.Origin&nodeOrigin == 0 {
 			lc.leases.FreeAgain(it.lent())
 		}
 		return false
@@ -45,7 +46,8 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 	} else if lc.holder.recent.Once(now, it.ID, ring.Partition(it.hash), answer[:], take) {
 		lc.stats.Repeated.Add(1)
 		decided = true
-		if learned = lc.holder.recent.Learned(now, it.ID); learned { // it came with a gift: the former holder has decided that
+		// it came with a gift: the former holder has decided that
+		if learned = lc.holder.recent.Learned(now, it.ID); learned {
 			source, owner = SourceForwarded, cmp.Or(lc.parts.whereabouts(view, it.hash), owner)
 		}
 	}
@@ -89,7 +91,10 @@ func (lc *local) askLease(a *lease.Ask) {
 	}
 	if a.More {
 		r.items = append(r.items, of.same(AskItem{
-			Cost: want, Op: OpLease, ID: lc.nextID(), Hold: &HoldTerms{TTL: limiter.LeaseTTL, Holder: lc.id},
+			Cost: want, Op: OpLease, ID: lc.nextID(), Hold: &HoldTerms{
+				TTL:    limiter.LeaseTTL,
+				Holder: lc.id,
+			},
 		}))
 	}
 	out := make([]Decision, len(r.items))
@@ -126,7 +131,8 @@ func grantOf(id ID, d *Decision) *lease.Grant {
 func (lc *local) reportLost(settled *batch, out []Decision) {
 	r := batch{deadline: settled.deadline}
 	for i := range settled.items {
-		if it := &settled.items[i]; it.Op == OpSettle && it.Cost > 0 && out[i].Hold == limiter.HoldUnknown {
+		if it := &settled.items[i]; it.Op == OpSettle && it.Cost > 0 &&
+			out[i].Hold == limiter.HoldUnknown {
 			r.items = append(r.items, it.same(AskItem{Cost: it.Cost, Terms: Terms{Report: true}}))
 		}
 	}
@@ -170,7 +176,8 @@ func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
 	}
 	var out [1]limiter.Decision
 	if hd.book.Open(now, []limiter.HoldRequest{r}, out[:]) {
-		if h, found := hd.book.Get(r.ID); found { // a repeat gets what the first request got, whatever remains now
+		// a repeat gets what the first request got, whatever remains now
+		if h, found := hd.book.Get(r.ID); found {
 			out[0].Drained = h.Units
 		}
 	}

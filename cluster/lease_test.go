@@ -12,7 +12,10 @@ import (
 	"penstock/ring"
 )
 
-var leased = limiter.Spec{Name: "leased", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10_000, Per: time.Hour, Consistency: limiter.Leased}
+var leased = limiter.Spec{
+	Name: "leased", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+	Limit: 10_000, Per: time.Hour, Consistency: limiter.Leased,
+}
 
 // sources counts who decided.
 type sources map[Source]int
@@ -72,9 +75,13 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 	}
 	item.ID.Sequence++
 	first := w.check("n3", item)[0]
-	told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
+	told := Memory{
+		ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))),
+		Decisions: []limiter.Decision{first.Decision},
+	}
 	w.nodes["n1"].holder.recent.Learn(w.now, []Memory{told})
-	if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" || d.Decision != first.Decision {
+	if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" ||
+		d.Decision != first.Decision {
 		t.Errorf("%+v, where n3 has said %+v", d, first)
 	}
 	// The same while the gift is under way: n1 takes itself for the owner already.
@@ -100,7 +107,10 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 		item.Key = key
 		item.ID.Sequence++
 		first := w.check("n3", item)[0]
-		told := Memory{ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))), Decisions: []limiter.Decision{first.Decision}}
+		told := Memory{
+			ID: item.ID, Partition: uint16(ring.Partition(limiter.Hash(key))),
+			Decisions: []limiter.Decision{first.Decision},
+		}
 		w.nodes["n1"].holder.recent.Learn(w.now, []Memory{told})
 		if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" {
 			t.Errorf("%+v, where n3 has said %+v", d, first)
@@ -130,7 +140,8 @@ func TestLeasesTaper(t *testing.T) {
 	if admitted != 1000 {
 		t.Errorf("admitted %d of 1000", admitted)
 	}
-	if local := denied[SourceDenied] + denied[SourceOwner]; local < 99*(local+denied[SourceForwarded])/100 {
+	if local := denied[SourceDenied] +
+		denied[SourceOwner]; local < 99*(local+denied[SourceForwarded])/100 {
 		t.Errorf("denied by source: %v; want 99 %% locally", denied)
 	}
 	if d := w.check("n1", Item{Limit: "leased", Key: key, Cost: -10})[0]; !d.Allowed {
@@ -157,8 +168,10 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 	spent := l.Size - l.Units
 	w.nodes["n1"].Stop()
 	there := w.nodes["n3"].holder.book.On(w.nodes["n3"].Limits()["leased"], key)
-	if len(there) != 1 || there[0].Deadline < l.Until || there[0].Holder != "n1" || there[0].Units != l.Size {
-		t.Errorf("the holder counts on %d units until %d; the owner has %+v", l.Size, l.Until, there)
+	if len(there) != 1 || there[0].Deadline < l.Until || there[0].Holder != "n1" ||
+		there[0].Units != l.Size {
+		t.Errorf("the holder counts on %d units until %d; the owner has %+v", l.Size, l.Until,
+			there)
 	}
 	var d limiter.Decision
 	if last, _ := n1.local.leases.Spend(l.Until-1, n1.leased(key), 1, &d); !last {
@@ -177,7 +190,8 @@ func TestLeaseOfTheDeadRunsOut(t *testing.T) {
 	w.pass(2 * limiter.LeaseTTL)
 	got := 10_000 - w.remaining("n3", "leased", key)
 	if most := 20 - spent + l.Size + 1; got > most || got < 20 {
-		t.Errorf("%d are charged; 20 were admitted, and %d of a lease of %d were not spent", got, l.Units, l.Size)
+		t.Errorf("%d are charged; 20 were admitted, and %d of a lease of %d were not spent", got,
+			l.Units, l.Size)
 	}
 }
 
@@ -240,7 +254,10 @@ func (n *Node) leased(key string) lease.Key {
 // Promise: leased: 0 extra, whatever is lost, doubled or moved meanwhile, while no node dies. At
 // the end all is back.
 func TestLeasesAddUp(t *testing.T) {
-	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.GCRA, limiter.SlidingLog, limiter.TokenBucket} {
+	for _, algorithm := range []limiter.Algorithm{
+		limiter.FixedWindow, limiter.GCRA,
+		limiter.SlidingLog, limiter.TokenBucket,
+	} {
 		for seed := range few(3) {
 			spec := leased
 			spec.Algorithm, spec.Limit = algorithm, 2000
@@ -328,7 +345,8 @@ func TestLeasesOverWindows(t *testing.T) {
 		began := w.now
 		for range 50_000 {
 			now := int64(w.now) / int64(time.Second)
-			d := w.check([]string{"n1", "n2", "n3"}[dice.IntN(3)], Item{Limit: "leased", Key: key, Cost: 1})[0]
+			d := w.check([]string{"n1", "n2", "n3"}[dice.IntN(3)],
+				Item{Limit: "leased", Key: key, Cost: 1})[0]
 			if d.Allowed && now == int64(w.now)/int64(time.Second) {
 				admitted[now]++
 			}

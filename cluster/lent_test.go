@@ -50,7 +50,8 @@ func TestWhatWasLentIsReplaced(t *testing.T) {
 	ms[1].Boot = 12
 	w.show(ms, 0, "n1", "n2", "n3")
 	w.pass(time.Second)
-	if d := w.check("n2", Item{Limit: "five", Key: key, Cost: 3})[0]; d.Source != SourceOwner || d.Remaining != 1 {
+	if d := w.check("n2", Item{Limit: "five", Key: key, Cost: 3})[0]; d.Source != SourceOwner ||
+		d.Remaining != 1 {
 		t.Fatalf("n2, which has come back: %+v", d)
 	}
 	w.pass(time.Second)
@@ -148,7 +149,8 @@ func TestWhoIsLeftAloneMarks(t *testing.T) {
 	w.wantOneHolderEach("when it is alone")
 	for i := range keys {
 		d := w.check("n1", Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
-		if copied[i] && (d.Degraded || d.Remaining != 3) || !copied[i] && (!d.Degraded || d.Bound != 5) {
+		if copied[i] && (d.Degraded || d.Remaining != 3) || !copied[i] &&
+			(!d.Degraded || d.Bound != 5) {
 			t.Errorf("key %d, of which it has a copy: %t: %+v", i, copied[i], d)
 		}
 	}
@@ -170,7 +172,8 @@ func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 	l := n.Limits()["five"]
 	entries := func(table *limiter.Table) (list []limiter.Entry) {
 		for part := range table.Parts() {
-			table.Scan(w.now, part, func(h uint64) bool { return h == hash }, func(_ uint64, e limiter.Entry) { list = append(list, e) })
+			table.Scan(w.now, part, func(h uint64) bool { return h == hash },
+				func(_ uint64, e limiter.Entry) { list = append(list, e) })
 		}
 		return list
 	}
@@ -179,13 +182,21 @@ func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 		table.Do(w.now, l, key, hash, limiter.Request{Cost: cost})
 		return entries(table)
 	}
-	for _, m := range []Move{{From: 2, ID: "n2", Entries: charged(1)}, {From: heir.Boot, ID: heir.ID, Entries: charged(3)}, {From: 2, ID: "n2", Entries: charged(2), Sequence: 1 << 40}} {
+	for _, m := range []Move{
+		{From: 2, ID: "n2", Entries: charged(1)},
+		{From: heir.Boot, ID: heir.ID, Entries: charged(3)},
+		{
+			From: 2, ID: "n2",
+			Entries: charged(2), Sequence: 1 << 40,
+		},
+	} {
 		m.To = n.boot
 		if a := n.intake.hear(w.now, n.view.Load(), &m); a == nil || !a.Applied {
 			t.Fatalf("%+v is not taken in: %+v", m, a)
 		}
 	}
-	if got, want := entries(n.holder.table), charged(3); len(got) != 1 || !bytes.Equal(got[0].State, want[0].State) {
+	if got, want := entries(n.holder.table), charged(3); len(got) != 1 ||
+		!bytes.Equal(got[0].State, want[0].State) {
 		t.Errorf("its table has %+v, want %+v", got, want)
 	}
 }

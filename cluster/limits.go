@@ -9,8 +9,9 @@ import (
 	"penstock/limiter/rules"
 )
 
-// catalog is the limits and rules in force at one node. It owns them and their lock. A set of limits
-// is never changed: a new one takes its place, so a request reads one set from beginning to end.
+// catalog is the limits and rules in force at one node. It owns them and their lock. A set of
+// limits is never changed: a new one takes its place, so a request reads one set from beginning to
+// end.
 type catalog struct {
 	limits  atomic.Pointer[Limits]                  // in force: put, and the rest of given
 	inForce atomic.Pointer[map[string]limitInForce] // limits, with the tallies of their answers
@@ -105,7 +106,8 @@ func (d *decider) of(it *AskItem) *limiter.Limit {
 	}
 	own := d.named.For(it.Key)
 	switch {
-	case own.Consistency == limiter.Replicated, it.Op == OpLease && own.Consistency != limiter.Leased:
+	case own.Consistency == limiter.Replicated, it.Op == OpLease &&
+		own.Consistency != limiter.Leased:
 		return it.Limit
 	case (own.Algorithm == limiter.Concurrency) != (it.Limit.Algorithm == limiter.Concurrency):
 		return it.Limit
@@ -128,7 +130,8 @@ func sameLimit(own, asked *limiter.Limit) bool {
 	}
 	a, b := own.Spec, asked.Spec
 	for _, s := range []*limiter.Spec{&a, &b} {
-		s.OnError, s.OnPartition, s.OnDeny, s.DryRun = 0, 0, 0, false // which do not travel, or not as they are
+		// which do not travel, or not as they are
+		s.OnError, s.OnPartition, s.OnDeny, s.DryRun = 0, 0, 0, false
 	}
 	return a == b
 }

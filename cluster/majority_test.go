@@ -42,7 +42,8 @@ func (r *rumours) spread(m Member) {
 }
 
 func (r *rumours) draw(what string, most time.Duration) time.Duration {
-	return 10 * time.Millisecond * time.Duration(rapid.IntRange(0, int(most/(10*time.Millisecond))).Draw(r.draws, what))
+	return 10 * time.Millisecond * time.Duration(rapid.IntRange(0,
+		int(most/(10*time.Millisecond))).Draw(r.draws, what))
 }
 
 // come starts a node that hears first of all that one of the others knows, and is ACTIVE after a
@@ -80,13 +81,17 @@ func TestTheMajorityGoesOn(t *testing.T) {
 		r := &rumours{world: newWorld(outer, 1, five), draws: t, slow: 500 * time.Millisecond}
 		ms := r.members(8)
 		r.knows = map[string]map[string]Member{"n1": {"n1": ms[0]}}
-		seed := func() string { return rapid.SampledFrom(slices.Sorted(maps.Keys(r.nodes))).Draw(t, "seed") }
+		seed := func() string {
+			return rapid.SampledFrom(slices.Sorted(maps.Keys(r.nodes))).Draw(t,
+				"seed")
+		}
 		members := rapid.IntRange(2, 6).Draw(t, "members")
 		for _, m := range ms[1:members] {
 			r.come(m, seed())
 			r.pass(r.draw("pause", 1500*time.Millisecond))
 		}
-		for slices.ContainsFunc(slices.Collect(maps.Values(r.nodes)), func(n *Node) bool { return n.View().Active() < members }) {
+		for slices.ContainsFunc(slices.Collect(maps.Values(r.nodes)),
+			func(n *Node) bool { return n.View().Active() < members }) {
 			r.pass(100 * time.Millisecond)
 		}
 		r.pass(time.Second + r.draw("before the cut", 5*time.Second))
@@ -122,7 +127,8 @@ func TestTheMajorityGoesOn(t *testing.T) {
 		for _, s := range sides {
 			if 2*len(s) > members {
 				if none, _ := r.holders(); none > 0 {
-					t.Errorf("%d partitions are held by nobody, and %v are the majority: %s", none, s, r.held())
+					t.Errorf("%d partitions are held by nobody, and %v are the majority: %s", none,
+						s, r.held())
 				}
 			}
 		}
@@ -133,7 +139,8 @@ func TestTheMajorityGoesOn(t *testing.T) {
 func (r *rumours) lose(id string) {
 	for _, other := range slices.Sorted(maps.Keys(r.knows[id])) {
 		if !r.together(id, other) {
-			r.AfterFunc(1500*time.Millisecond+r.draw("news of the death of "+other+" to "+id, 4*time.Second), func() {
+			r.AfterFunc(1500*time.Millisecond+r.draw("news of the death of "+other+" to "+id,
+				4*time.Second), func() {
 				delete(r.knows[id], other)
 				r.hear(id)
 			})

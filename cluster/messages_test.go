@@ -157,7 +157,8 @@ func (g *forger) look(key string) error {
 
 // inDoubt reports whether members have said what makes n1 leave the key to others.
 func (g *forger) inDoubt(key string) bool {
-	return g.named[uint16(ring.Partition(limiter.Hash(key)))] || g.cutOff && g.w.nodes["n1"].right.minority.Load()
+	return g.named[uint16(ring.Partition(limiter.Hash(key)))] || g.cutOff &&
+		g.w.nodes["n1"].right.minority.Load()
 }
 
 // lookLater lets time pass, and looks at all keys that were spent before.
@@ -191,7 +192,12 @@ func (g *forger) ask(s *script) *Ask {
 	return a
 }
 
-func (g *forger) key(s *script) string { return [4]string{g.spent, "other", "key-1", ""}[s.byte()&3] }
+func (g *forger) key(s *script) string {
+	return [4]string{
+		g.spent, "other", "key-1",
+		"",
+	}[s.byte()&3]
+}
 
 func (g *forger) item(s *script) AskItem {
 	it := AskItem{
@@ -200,7 +206,10 @@ func (g *forger) item(s *script) AskItem {
 	}
 	if it.Op.holds() {
 		it.Hold = &HoldTerms{
-			ID: ID{Origin: s.number(), Sequence: s.number()}, TTL: time.Duration(s.number()), Holder: string(s.bytes()),
+			ID: ID{
+				Origin:   s.number(),
+				Sequence: s.number(),
+			}, TTL: time.Duration(s.number()), Holder: string(s.bytes()),
 		}
 	}
 	if it.Key == g.spent && givesBack(it.Op, it.Cost) {
@@ -212,7 +221,10 @@ func (g *forger) item(s *script) AskItem {
 func (g *forger) move(s *script) *Move {
 	who, flags := s.byte(), s.byte()
 	m := &Move{
-		From: [4]uint64{2, 3, 77, s.number()}[who&3], ID: [4]string{"n2", "n3", "n1", "evil"}[who>>2&3], To: 1,
+		From: [4]uint64{2, 3, 77, s.number()}[who&3], ID: [4]string{
+			"n2", "n3", "n1",
+			"evil",
+		}[who>>2&3], To: 1,
 		Addr: string(s.bytes()), Term: s.number(),
 		Claim: s.partitions(g.partition), Begin: s.partitions(g.partition), End: s.partitions(g.partition),
 		Lent: s.partitions(g.partition), Gift: s.partitions(g.partition),
@@ -235,13 +247,21 @@ func (g *forger) move(s *script) *Move {
 		if member && key == g.spent {
 			key = "other"
 		}
-		m.Entries = append(m.Entries, limiter.Entry{Limit: g.limit, Key: key, State: s.bytes(), Age: time.Duration(s.number())})
-		m.Charges = append(m.Charges, Charge{Limit: g.limit, Key: key, Units: int64(s.number()), Reset: s.byte()&1 != 0})
+		m.Entries = append(m.Entries, limiter.Entry{
+			Limit: g.limit, Key: key, State: s.bytes(),
+			Age: time.Duration(s.number()),
+		})
+		m.Charges = append(m.Charges,
+			Charge{Limit: g.limit, Key: key, Units: int64(s.number()), Reset: s.byte()&1 != 0})
 		m.Holds = append(m.Holds, HoldCopy{Left: time.Duration(s.number()), Hold: limiter.Hold{
-			ID: limiter.HoldID{Origin: s.number(), Sequence: s.number()}, Limit: g.limit, Key: key, Units: int64(s.number()),
+			ID: limiter.HoldID{
+				Origin:   s.number(),
+				Sequence: s.number(),
+			}, Limit: g.limit, Key: key, Units: int64(s.number()),
 			State: limiter.HoldState(s.byte() & 3), Used: int64(s.number()),
 		}})
-		m.Taken = append(m.Taken, Memory{ID: ID{Origin: s.number(), Sequence: s.number()}, Partition: uint16(s.number())})
+		m.Taken = append(m.Taken,
+			Memory{ID: ID{Origin: s.number(), Sequence: s.number()}, Partition: uint16(s.number())})
 	}
 	return m
 }
@@ -256,8 +276,9 @@ func FuzzPeerMessages(f *testing.F) {
 		tries.Value.Set("5x")
 	}
 	f.Add([]byte{})
-	f.Add([]byte{1, 0, 1, 255, 0, 4, 0, 0, 1, 0, 0, 0})                                    // a take
-	f.Add([]byte{1, 0, 1, 255, 0, 64, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 200, 2, 255}) // a claim, and time
+	f.Add([]byte{1, 0, 1, 255, 0, 4, 0, 0, 1, 0, 0, 0}) // a take
+	// a claim, and time
+	f.Add([]byte{1, 0, 1, 255, 0, 64, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 200, 2, 255})
 	f.Add([]byte{1, 0, 1, 255, 0, 64, 14, 6, 200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 8, 1})
 	var g *forger
 	var history []byte // of all inputs of g, as one input

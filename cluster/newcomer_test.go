@@ -41,7 +41,9 @@ func TestNewcomersMakeNoMajority(t *testing.T) {
 				ms[i].State = StateJoining
 				w.start(all[i], uint64(i+1))
 				w.show(ms[goesOn:i+1], 0, all[goesOn:i+1]...)
-				w.pass(c.joins) // after two seconds it takes the others for gone, for they say that they are cut off
+				// after two seconds it takes the others for gone, for they say that they are cut
+				// off
+				w.pass(c.joins)
 				ms[i].State = StateActive
 				w.show(ms[goesOn:i+1], 0, all[goesOn:i+1]...)
 				w.pass(time.Second)
@@ -255,7 +257,10 @@ func TestWhoComesBackCountsWhomItMeets(t *testing.T) {
 // from the others, is missed by nobody: it does not go on when those take over what it holds. Nor
 // does who stays with it, also if it has not heard so from its View.
 func TestWhoLeavesIsNoVote(t *testing.T) {
-	for name, told := range map[string][]string{"all know": {"n1", "n2", "n3", "n4"}, "n1 is told by n4 alone": {"n2", "n3", "n4"}} {
+	for name, told := range map[string][]string{
+		"all know":               {"n1", "n2", "n3", "n4"},
+		"n1 is told by n4 alone": {"n2", "n3", "n4"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 4, five)
 			w.spend(100, "n1", "n2", "n3", "n4")
@@ -314,7 +319,10 @@ func (w *world) wantMarked(when string, want bool, ids ...string) {
 	w.t.Helper()
 	for i := range 30 {
 		for _, id := range ids {
-			if d := w.check(id, Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]; d.Degraded != want || d.Source == SourceFallback {
+			if d := w.check(id, Item{
+				Limit: "five", Key: fmt.Sprint("k", i),
+				Op: OpPeek,
+			})[0]; d.Degraded != want || d.Source == SourceFallback {
 				w.t.Fatalf("%s: key %d at %s: %+v", when, i, id, d)
 			}
 		}

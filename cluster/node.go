@@ -17,17 +17,20 @@ type Config struct {
 	Network     Network
 	Table       *limiter.Table
 	CallTimeout time.Duration // of one call to a peer; default DefaultCallTimeout
-	SweepEvery  time.Duration // pause between two looks at a part of the table, in whole ticks of 100 ms; default 250 ms
+	// pause between two looks at a part of the table, in whole ticks of 100 ms; default 250 ms
+	SweepEvery time.Duration
 	// Rings makes rings; default ring.New. A program with many nodes makes each once.
-	Rings  func(ids []string) (*ring.Ring, error)
-	Secret uint64 // drawn at random, so that clients that draw ids cannot slow the memory of ids down; decides nothing
+	Rings func(ids []string) (*ring.Ring, error)
+	// drawn at random, so that clients that draw ids cannot slow the memory of ids down; decides
+	// nothing
+	Secret uint64
 }
 
 // Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc
 // for the path of a check.
 //
-// A Node wires its parts. Each part owns its state, knows the few others that it needs, and does not
-// know Node. State of partitions, and all that is decided about them, lies under partitions.mu.
+// A Node wires its parts. Each part owns its state, knows the few others that it needs, and does
+// not know Node. State of partitions, and all that is decided about them, lies under partitions.mu.
 type Node struct {
 	self
 	right
@@ -84,10 +87,12 @@ type Limits map[string]*limiter.Limit
 // route is a View with what this node remembers of each peer.
 type route struct {
 	*View
-	peers   []*peer // by index in Members; kept from View to View while the peer's boot lives
-	members []*peer // of them those whose role that is, without this node; nodes begin with different ones
+	peers []*peer // by index in Members; kept from View to View while the peer's boot lives
+	// of them those whose role that is, without this node; nodes begin with different ones
+	members []*peer
 
-	strangers []Member // not in the View, and met by one request on its way: their peers follow those of Members
+	// not in the View, and met by one request on its way: their peers follow those of Members
+	strangers []Member
 }
 
 // New makes a node that knows nobody and no limits. It answers after the first SetView; Start
@@ -125,14 +130,29 @@ func New(c Config) (*Node, error) {
 func (n *Node) wire() {
 	me, right := &n.self, &n.right
 	right.self = me
-	n.agreed = agreement{self: me, right: right, views: &n.views, parts: &n.parts, claims: &n.claims, contacts: &n.contacts, followers: n}
+	n.agreed = agreement{
+		self: me, right: right, views: &n.views, parts: &n.parts,
+		claims: &n.claims, contacts: &n.contacts, followers: n,
+	}
 	n.views.agreed = &n.agreed
 	n.pulse = pulse{self: me, parts: &n.parts, holder: &n.holder, beat: n.tick}
-	n.contacts = contacts{self: me, right: right, agreed: &n.agreed, claims: &n.claims, copier: &n.copier, parts: &n.parts, pulse: &n.pulse, restorer: &n.restorer}
+	n.contacts = contacts{
+		self: me, right: right, agreed: &n.agreed, claims: &n.claims,
+		copier: &n.copier, parts: &n.parts, pulse: &n.pulse, restorer: &n.restorer,
+	}
 	n.parts.self, n.parts.right, n.parts.copier, n.parts.notices = me, right, &n.copier, &n.notices
-	n.copier = copier{self: me, right: right, parts: &n.parts, claims: &n.claims, contacts: &n.contacts, holder: &n.holder, parting: make(map[uint16]int)}
-	n.claims = claimer{self: me, right: right, parts: &n.parts, awaits: &n.awaits, contacts: &n.contacts, copier: &n.copier, intake: &n.intake, restorer: &n.restorer}
-	n.intake = intake{self: me, right: right, parts: &n.parts, claims: &n.claims, copier: &n.copier, holder: &n.holder, inbox: make(map[uint64]*inbox), former: make(map[uint64]formerPeer)}
+	n.copier = copier{
+		self: me, right: right, parts: &n.parts, claims: &n.claims,
+		contacts: &n.contacts, holder: &n.holder, parting: make(map[uint16]int),
+	}
+	n.claims = claimer{
+		self: me, right: right, parts: &n.parts, awaits: &n.awaits,
+		contacts: &n.contacts, copier: &n.copier, intake: &n.intake, restorer: &n.restorer,
+	}
+	n.intake = intake{
+		self: me, right: right, parts: &n.parts, claims: &n.claims, copier: &n.copier,
+		holder: &n.holder, inbox: make(map[uint64]*inbox), former: make(map[uint64]formerPeer),
+	}
 	n.awaits = awaits{self: me, right: right, parts: &n.parts, claims: &n.claims}
 	n.restorer = restorer{self: me, parts: &n.parts, contacts: &n.contacts, holder: &n.holder}
 	n.holder.self, n.holder.right, n.holder.parts, n.holder.pulse = me, right, &n.parts, &n.pulse
@@ -140,11 +160,17 @@ func (n *Node) wire() {
 	n.local.holder, n.local.forwarder, n.local.confirms = &n.holder, &n.forwarder, &n.confirms
 	n.notices.self, n.notices.parts, n.notices.contacts, n.notices.copier = me, &n.parts, &n.contacts, &n.copier
 	n.shares = shares{self: me, right: right, holder: &n.holder}
-	n.forwarder = forwarder{self: me, right: right, awaits: &n.awaits, contacts: &n.contacts, parts: &n.parts, holder: &n.holder, local: &n.local, debts: &n.debts, shares: &n.shares}
+	n.forwarder = forwarder{
+		self: me, right: right, awaits: &n.awaits, contacts: &n.contacts,
+		parts: &n.parts, holder: &n.holder, local: &n.local, debts: &n.debts, shares: &n.shares,
+	}
 	n.debts.self, n.debts.right, n.debts.parts = me, right, &n.parts
 	n.debts.forwarder, n.debts.holder, n.debts.notices, n.debts.shares = &n.forwarder, &n.holder, &n.notices, &n.shares
 	n.confirms = confirmer{self: me, parts: &n.parts, holder: &n.holder}
-	n.spreads = spreads{self: me, confirms: &n.confirms, debts: &n.debts, forwarder: &n.forwarder, holder: &n.holder, shares: &n.shares}
+	n.spreads = spreads{
+		self: me, confirms: &n.confirms, debts: &n.debts, forwarder: &n.forwarder,
+		holder: &n.holder, shares: &n.shares,
+	}
 }
 
 // View is who is there and who owns what, or nil before the first SetView.

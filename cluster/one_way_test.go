@@ -97,18 +97,23 @@ func TestLateCopiesArriveWithTheirAge(t *testing.T) {
 	w.hearing(func(from, to string) bool { return from == to })
 	id := ID{Origin: 7, Sequence: 7}
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 8})
-	w.check("n1", Item{Limit: "five", Key: key, Cost: 1, Op: OpReserve, ID: id, Hold: &HoldTerms{TTL: time.Minute}})
+	w.check("n1", Item{
+		Limit: "five", Key: key, Cost: 1, Op: OpReserve, ID: id,
+		Hold: &HoldTerms{TTL: time.Minute},
+	})
 	w.pass(time.Second) // it is sent again and again
 	w.meet = nil
 	w.pass(3 * time.Second)
 	l := w.nodes["n1"].Limits()["five"]
-	here, there := w.nodes["n1"].holder.table.Entry(w.now, l, key, limiter.Hash(key)), w.nodes["n2"].holder.table.Entry(w.now, l, key, limiter.Hash(key))
+	here, there := w.nodes["n1"].holder.table.Entry(w.now, l, key,
+		limiter.Hash(key)), w.nodes["n2"].holder.table.Entry(w.now, l, key, limiter.Hash(key))
 	if string(here.State) != string(there.State) {
 		t.Errorf("%s: %x, its copy %x", key, here.State, there.State)
 	}
 	held, _ := w.nodes["n1"].holder.book.Get(limiter.HoldID(id))
 	copied, found := w.nodes["n2"].holder.book.Get(limiter.HoldID(id))
 	if !found || held.Deadline != copied.Deadline {
-		t.Errorf("the hold ends at %d, its copy at %d (found %t)", held.Deadline, copied.Deadline, found)
+		t.Errorf("the hold ends at %d, its copy at %d (found %t)", held.Deadline, copied.Deadline,
+			found)
 	}
 }

@@ -11,16 +11,20 @@ import (
 
 // outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
 type outbox struct {
-	busy    bool           // push is at work
-	due     bool           // there may be partitions whose copies are to be begun, completed, lent or given: look through all
+	busy bool // push is at work
+	// there may be partitions whose copies are to be begun, completed, lent or given: look through
+	// all
+	due     bool
 	pending []waitingEntry // in the order in which they changed
-	settled []limiter.Hold // holds that have ended: they travel with the first entries, which may have their charges
+	// holds that have ended: they travel with the first entries, which may have their charges
+	settled []limiter.Hold
 	opened  []limiter.Hold // holds that have not: they travel after the last
 	news
 	look
-	charges []Charge                   // to replicated limits (replica.go)
-	gift    []uint16                   // not held any more; to be sent when all else has been
-	taken   []Memory                   // of the gift, to be sent before it; as old as they were at sealed
+	charges []Charge // to replicated limits (replica.go)
+	gift    []uint16 // not held any more; to be sent when all else has been
+	// of the gift, to be sent before it; as old as they were at sealed
+	taken   []Memory
 	sealed  limiter.Instant            // when the gift was
 	term    uint64                     // of the gift
 	epoch   ownership.Epoch            // in which it is given
@@ -29,7 +33,8 @@ type outbox struct {
 	last    *Move                      // sent, and not known to be taken in
 	at      limiter.Instant            // to which the times in last are relative
 	unsure  bool                       // it may have been
-	doubled uint8                      // how often the time for an answer was, since answers came too late
+	// how often the time for an answer was, since answers came too late
+	doubled uint8
 }
 
 // look is how far a look through the table is, for what is copyBegun.
@@ -43,7 +48,8 @@ type look struct {
 type news struct {
 	begun []uint16 // from then on it gets copies
 	ended []uint16 // it need not keep copies any more
-	lent  []uint16 // whose holder is gone: it has got all that this node has, with what waits before it
+	// whose holder is gone: it has got all that this node has, with what waits before it
+	lent  []uint16
 	whole []uint16 // it has a whole copy, with what waits before it
 }
 

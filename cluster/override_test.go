@@ -30,7 +30,8 @@ func TestOverrides(t *testing.T) {
 	w.know([]limiter.Override{{Key: key, Limit: 12}}, "n1", "n3")
 	w.nodes["n2"].SetLimits(Limits{})
 	for i, node := range []string{"n1", "n3", "n1", "n3"} {
-		if d := w.take(node, "ten", key); !d.Allowed || d.Limit != 12 || d.Remaining != int64(11-i) || d.Owner != "n2" || d.Rule.Override != key {
+		if d := w.take(node, "ten", key); !d.Allowed || d.Limit != 12 ||
+			d.Remaining != int64(11-i) || d.Owner != "n2" || d.Rule.Override != key {
 			t.Errorf("%s: %+v", node, d)
 		}
 	}
@@ -106,7 +107,8 @@ func TestUnlimitedAsksNobody(t *testing.T) {
 	both := []Item{{Limit: "ten", Key: boss, Cost: 99}, {Limit: "ten", Key: worker, Cost: 10}}
 	for _, want := range []bool{true, false} {
 		out := make([]Decision, 2)
-		if err := w.nodes["n1"].Check(&Request{Items: both, Atomic: true}, out); err != nil || !out[0].Allowed || out[1].Allowed != want {
+		if err := w.nodes["n1"].Check(&Request{Items: both, Atomic: true}, out); err != nil ||
+			!out[0].Allowed || out[1].Allowed != want {
 			t.Errorf("%+v, %v", out, err)
 		}
 	}

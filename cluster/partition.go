@@ -15,36 +15,50 @@ import (
 // one at a time. Views only say who should. They come late, early and in any order, so they cannot
 // say who does.
 //
-//	claim.go    a member that should hold a partition asks all others whether somebody does. If nobody does, it holds
+// 	claim.go    a member that should hold a partition asks all others whether somebody does. If
+//              nobody does, it holds
 //	            it from then on; if somebody does, it gets it as a gift.
-//	copy.go     who holds a partition keeps a copy of its entries at its heir, or at the member that should hold it. A
-//	            gift is the end of a copy: the holder stops deciding, and the last changes travel with the right to
+// 	copy.go     who holds a partition keeps a copy of its entries at its heir, or at the member
+//              that should hold it. A
+// 	            gift is the end of a copy: the holder stops deciding, and the last changes travel
+// 	            with the right to
 //	            decide.
-//	agree.go    whoever has not the right to decide any more decides nothing, and who was evicted holds nothing.
+// 	agree.go    whoever has not the right to decide any more decides nothing, and who was evicted
+//              holds nothing.
 //
 // All this is done by partition, never by key, and costs a check nothing but the look whether its
 // partition is held.
 
 // A part is what a member knows about one partition.
 type part struct {
-	term   uint64 // no claim and no gift up to this term is accepted any more
-	copyOf uint64 // boot of the holder whose entries are copied here; own boot: this node held it itself; 0: of nobody
+	term uint64 // no claim and no gift up to this term is accepted any more
+	// boot of the holder whose entries are copied here; own boot: this node held it itself; 0: of
+	// nobody
+	copyOf uint64
 	hint   string // id of the node that holds it, as far as is known
 
-	slot                   // who gets copies first
-	second slot            // … and second (keepers.go)
-	former *peer           // who has a whole copy from before, and may forget it as soon as another one has one
-	pass   uint64          // of the holder that copyOf names, over its table: what is here is from that one, or earlier ones
-	lentTo uint64          // boot of the last claimer that has got the copy of a partition whose holder is gone
+	slot        // who gets copies first
+	second slot // … and second (keepers.go)
+	// who has a whole copy from before, and may forget it as soon as another one has one
+	former *peer
+	// of the holder that copyOf names, over its table: what is here is from that one, or earlier
+	// ones
+	pass uint64
+	// boot of the last claimer that has got the copy of a partition whose holder is gone
+	lentTo uint64
 	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
 
 	// What is small stands together: there are thousands of parts, in each of a thousand nodes of
 	// the simulator.
-	giving   bool // not held any more, and not yet taken: a gift is under way to whom it is copied
-	pure     bool // nothing but what that holder says is in the copy, so what it says replaces it; else they are merged
+	giving bool // not held any more, and not yet taken: a gift is under way to whom it is copied
+	// nothing but what that holder says is in the copy, so what it says replaces it; else they are
+	// merged
+	pure     bool
 	restored bool // from a file, and who should hold it may not know of it yet
 	whole    bool // what is here is all that the holder had, up to its last messages
-	gave     bool // whole, since this node gave it to the holder that copyOf names, which has not begun to copy it back
+	// whole, since this node gave it to the holder that copyOf names, which has not begun to copy
+	// it back
+	gave bool
 }
 
 // copyState says how much of a partition its copy has.
@@ -61,19 +75,23 @@ const (
 // in the table, and without a lock else; all changes are made under Node.mu.
 type holdings struct {
 	held [ring.Partitions]atomic.Bool
-	kept [ring.Partitions]atomic.Bool // held, copied or being given away: its entries stay in the table
-	n    atomic.Int32                 // held
+	// held, copied or being given away: its entries stay in the table
+	kept [ring.Partitions]atomic.Bool
+	n    atomic.Int32 // held
 
 	given atomic.Int32 // being given away
 
 	passes uint64 // over what has changed in the table (collectLocked); guarded by Node.mu
 
-	gone bool // a member has gone since this node became one, and it may have held anything (bereft.go)
-	// answered is the configuration in which all members have answered a claim of this node, if they
-	// have: only then does it take gifts in it (acceptsLocked).
+	// a member has gone since this node became one, and it may have held anything (bereft.go)
+	gone bool
+	// answered is the configuration in which all members have answered a claim of this node, if
+	// they have: only then does it take gifts in it (acceptsLocked).
 	answered *ownership.Configuration
-	bereft   atomic.Bool                   // some of bereftAt is set
-	bereftAt [ring.Partitions]atomic.Int64 // Instant at which somebody began to hold it with nothing, though something was forgotten; 0: nobody did
+	bereft   atomic.Bool // some of bereftAt is set
+	// Instant at which somebody began to hold it with nothing, though something was forgotten; 0:
+	// nobody did
+	bereftAt [ring.Partitions]atomic.Int64
 }
 
 // partitions are what this node knows of each partition.
@@ -83,11 +101,13 @@ type partitions struct {
 	copier  *copier
 	notices *notices
 
-	mu        sync.Mutex // guards below, and makes SetView one at a time; taken before a lock of the table, never after
-	list      []part     // by partition; nil if this node is no member
-	term      uint64     // the highest that was heard of
-	fences    uint64     // how often this node has had to let go of all that it held, or would have held
-	unsettled bool       // something has changed since the last claim found nothing to claim
+	// guards below, and makes SetView one at a time; taken before a lock of the table, never after
+	mu   sync.Mutex
+	list []part // by partition; nil if this node is no member
+	term uint64 // the highest that was heard of
+	// how often this node has had to let go of all that it held, or would have held
+	fences    uint64
+	unsettled bool // something has changed since the last claim found nothing to claim
 	holdings
 }
 
@@ -222,7 +242,8 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	}
 	members := slices.Clone(v.Members)
 	for i := range members {
-		if m := &members[i]; m.Role == RoleMember && (i != v.Self || m.State != StateLeaving || !roll.lonely()) {
+		if m := &members[i]; m.Role == RoleMember &&
+			(i != v.Self || m.State != StateLeaving || !roll.lonely()) {
 			m.State, m.Zone = roll.stateOf(m), roll.zoneOf(m.ID)
 		}
 	}
@@ -276,7 +297,10 @@ func (vs *views) unheardLocked(old *route, x *ownership.Member) Member {
 		m.Features = OwnFeatures
 		return m
 	}
-	return Member{ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Zone: x.Zone, Features: OwnFeatures}
+	return Member{
+		ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Zone: x.Zone,
+		Features: OwnFeatures,
+	}
 }
 
 // setViewLocked makes v the View of all requests that begin from now on.
@@ -289,7 +313,8 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 		for old != nil && k < len(old.Members) && old.Members[k].ID < m.ID {
 			k++
 		}
-		if old != nil && k < len(old.Members) && old.Members[k].ID == m.ID && old.Members[k].Boot == m.Boot {
+		if old != nil && k < len(old.Members) && old.Members[k].ID == m.ID &&
+			old.Members[k].Boot == m.Boot {
 			r.peers[i] = old.peers[k]
 			r.peers[i].member.Store(m)
 		} else {
@@ -301,7 +326,8 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
 		n.awaits.beside = n.awaits.othersLocked(old)
 	}
-	n.copier.outboxes = slices.DeleteFunc(n.copier.outboxes, func(p *peer) bool { return !r.has(p) })
+	n.copier.outboxes = slices.DeleteFunc(n.copier.outboxes,
+		func(p *peer) bool { return !r.has(p) })
 	n.intake.partFormerLocked(now, r, old)
 	n.view.Store(r)
 	n.notices.partLocked(r)
@@ -371,7 +397,8 @@ func (cp *copier) retargetPartLocked(r *route, p int) {
 	cp.dueLocked(&cp.parts.list[p]) // it may be time to give what has been copied for long
 }
 
-// dueLocked has the next pushes to those that get copies of pt look for what is to be done about it.
+// dueLocked has the next pushes to those that get copies of pt look for what is to be done about
+// it.
 func (cp *copier) dueLocked(pt *part) {
 	if pt.to != nil {
 		cp.outboxLocked(pt.to).due = true

@@ -28,7 +28,8 @@ func TestWhatAMinorityReservedIsSetAside(t *testing.T) {
 	key := w.key("n2", 0)
 	heal := w.cutOff()
 	id, d := w.reserve("n1", "hundred", key, 20, time.Minute)
-	if !d.Allowed || !d.Degraded || d.Source != SourceFallback || d.Decision.Hold != limiter.HoldOpen {
+	if !d.Allowed || !d.Degraded || d.Source != SourceFallback ||
+		d.Decision.Hold != limiter.HoldOpen {
 		t.Fatalf("%+v", d)
 	}
 	w.pass(2 * time.Second)
@@ -37,11 +38,13 @@ func TestWhatAMinorityReservedIsSetAside(t *testing.T) {
 	if left := w.remaining("n3", "hundred", key); left != 80 {
 		t.Errorf("%d of 100 are left after the minority has reserved 20", left)
 	}
-	if list := w.nodes["n2"].Book().On(w.nodes["n2"].Limits()["hundred"], key); len(list) != 1 || list[0].Holder != "tester" || list[0].Deadline > w.now.Add(53*time.Second) {
+	if list := w.nodes["n2"].Book().On(w.nodes["n2"].Limits()["hundred"], key); len(list) != 1 ||
+		list[0].Holder != "tester" || list[0].Deadline > w.now.Add(53*time.Second) {
 		t.Errorf("%+v", list)
 	}
 	for range 2 {
-		if got := w.settleHold("n3", id, 5); got.Decision.Hold != limiter.HoldSettled || got.Remaining != 95 {
+		if got := w.settleHold("n3", id, 5); got.Decision.Hold != limiter.HoldSettled ||
+			got.Remaining != 95 {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -54,7 +57,10 @@ func TestWhatAMinorityReservedIsSetAside(t *testing.T) {
 // Promise: … and what becomes of it meanwhile is charged instead: what its client says, or at its
 // deadline what its limit says.
 func TestPromisesEndDuringACut(t *testing.T) {
-	released, permits := hundred, limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 100, Per: time.Hour}
+	released, permits := hundred, limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency,
+		Limit: 100, Per: time.Hour,
+	}
 	released.Name, released.Unsettled = "released", limiter.UnsettledRelease
 	for _, c := range []struct {
 		name, limit string
@@ -88,18 +94,22 @@ func TestPromisesEndDuringACut(t *testing.T) {
 				if c.settle < 0 {
 					break
 				}
-				if got := w.settleHold("n1", id, c.settle); got.Decision.Hold != limiter.HoldSettled || !got.Allowed || !got.Degraded {
+				if got := w.settleHold("n1", id,
+					c.settle); got.Decision.Hold != limiter.HoldSettled || !got.Allowed ||
+					!got.Degraded {
 					t.Errorf("%+v", got)
 				}
 			}
 			if c.settle >= 0 {
-				if got := w.settleHold("n1", id, c.settle+50); got.Decision.Hold != limiter.HoldOther || got.Allowed {
+				if got := w.settleHold("n1", id,
+					c.settle+50); got.Decision.Hold != limiter.HoldOther || got.Allowed {
 					t.Errorf("with another amount: %+v", got)
 				}
 			}
 			w.pass(2 * time.Second)
 			if c.ttl == time.Second {
-				if got := w.settleHold("n1", id, 1); got.Decision.Hold != limiter.HoldRanOut || got.Allowed {
+				if got := w.settleHold("n1", id, 1); got.Decision.Hold != limiter.HoldRanOut ||
+					got.Allowed {
 					t.Errorf("after its deadline: %+v", got)
 				}
 			}
@@ -109,7 +119,8 @@ func TestPromisesEndDuringACut(t *testing.T) {
 				t.Errorf("%d of 100 are left, want %d", left, c.left)
 			}
 			if n := w.nodes["n1"]; n.debts.ledger.Len() != 0 || n.debts.ledger.Promises() != 0 {
-				t.Errorf("%d are owed, %d promised", n.debts.ledger.Len(), n.debts.ledger.Promises())
+				t.Errorf("%d are owed, %d promised", n.debts.ledger.Len(),
+					n.debts.ledger.Promises())
 			}
 		})
 	}
@@ -146,7 +157,8 @@ func TestPromisesWithoutRoomAreCharged(t *testing.T) {
 	n2.holder.table.Take(w.now, n2.Limits()["hundred"], key, limiter.Hash(key), 95)
 	heal()
 	w.pass(5 * time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 0 || w.nodes["n1"].debts.ledger.Promises() != 0 {
+	if left := w.remaining("n2", "hundred", key); left != 0 ||
+		w.nodes["n1"].debts.ledger.Promises() != 0 {
 		t.Errorf("%d of 100 are left, %d promises", left, w.nodes["n1"].debts.ledger.Promises())
 	}
 	if d := w.settleHold("n1", id, 1); d.Decision.Hold != limiter.HoldUnknown {
@@ -170,8 +182,10 @@ func TestPromiseThatWasKeptAlreadyIsOne(t *testing.T) {
 	}
 	deaf = false
 	w.pass(5 * time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 80 || w.nodes["n1"].debts.ledger.Promises() != 0 {
-		t.Errorf("%d of 100 are left after one reservation of 20; %d promises", left, w.nodes["n1"].debts.ledger.Promises())
+	if left := w.remaining("n2", "hundred", key); left != 80 ||
+		w.nodes["n1"].debts.ledger.Promises() != 0 {
+		t.Errorf("%d of 100 are left after one reservation of 20; %d promises", left,
+			w.nodes["n1"].debts.ledger.Promises())
 	}
 	if d := w.settleHold("n3", id, 7); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 93 {
 		t.Errorf("%+v", d)
@@ -189,14 +203,17 @@ func TestPromiseThatWasSettledElsewhere(t *testing.T) {
 		}
 	}
 	id, d := w.reserve("n1", "hundred", key, 20, time.Minute)
-	if got := w.settleHold("n2", id, 7); d.Source != SourceFallback || got.Decision.Hold != limiter.HoldSettled {
+	if got := w.settleHold("n2", id, 7); d.Source != SourceFallback ||
+		got.Decision.Hold != limiter.HoldSettled {
 		t.Fatalf("%+v, %+v", d, got)
 	}
 	w.pass(3 * time.Second) // its answers are remembered for 2 s
 	deaf = false
 	w.pass(5 * time.Second)
-	if left := w.remaining("n2", "hundred", key); left != 93 || w.nodes["n1"].debts.ledger.Promises() != 0 {
-		t.Errorf("%d of 100 are left after 7 were used; %d promises", left, w.nodes["n1"].debts.ledger.Promises())
+	if left := w.remaining("n2", "hundred", key); left != 93 ||
+		w.nodes["n1"].debts.ledger.Promises() != 0 {
+		t.Errorf("%d of 100 are left after 7 were used; %d promises", left,
+			w.nodes["n1"].debts.ledger.Promises())
 	}
 }
 
@@ -211,10 +228,13 @@ func TestRefusedTogetherIsNotPromised(t *testing.T) {
 		{Limit: "hundred", Key: away, Cost: 10, Op: OpReserve, Hold: &HoldTerms{TTL: time.Minute}},
 	}}
 	out := make([]Decision, 2)
-	if err := w.nodes["n1"].Check(&r, out); err != nil || out[0].Allowed || out[1].Allowed || out[1].Source != SourceFallback {
+	if err := w.nodes["n1"].Check(&r, out); err != nil || out[0].Allowed || out[1].Allowed ||
+		out[1].Source != SourceFallback {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if n := w.nodes["n1"]; n.debts.ledger.Len() != 0 || n.debts.ledger.Promises() != 0 || out[1].Decision.Hold != limiter.HoldNone {
-		t.Errorf("%d owed, %d promised, %+v", n.debts.ledger.Len(), n.debts.ledger.Promises(), out[1])
+	if n := w.nodes["n1"]; n.debts.ledger.Len() != 0 || n.debts.ledger.Promises() != 0 ||
+		out[1].Decision.Hold != limiter.HoldNone {
+		t.Errorf("%d owed, %d promised, %+v", n.debts.ledger.Len(), n.debts.ledger.Promises(),
+			out[1])
 	}
 }

@@ -14,14 +14,17 @@ import (
 
 // relay answers a, of which this node holds nothing, by the owners of its items. It reports false
 // if it cannot reach them.
-func (fw *forwarder) relay(now limiter.Instant, view *route, a *Ask, items []flight, answer *Answer) bool {
+func (fw *forwarder) relay(
+	now limiter.Instant, view *route, a *Ask, items []flight, answer *Answer,
+) bool {
 	deadline := callDeadline(now, a.Deadline, fw.callTimeout)
 	var calls []Call
 	of := make([]int, len(items)) // item → call
 	callOf := make(map[int]int)
 	for i := range items {
 		o := view.Owner(items[i].hash)
-		if fw.holder.decides(now, items[i].hash) || o < 0 || o == view.Self || view.peers[o].gone() {
+		if fw.holder.decides(now, items[i].hash) || o < 0 || o == view.Self ||
+			view.peers[o].gone() {
 			return false
 		}
 		c, known := callOf[o]
@@ -32,7 +35,10 @@ func (fw *forwarder) relay(now limiter.Instant, view *route, a *Ask, items []fli
 			c, callOf[o] = len(calls), len(calls)
 			calls = append(calls, Call{
 				To: view.Members[o], Deadline: deadline,
-				Ask: &Ask{RingHash: view.RingHash(), Hop: a.Hop + 1, Atomic: a.Atomic, Deadline: deadline},
+				Ask: &Ask{
+					RingHash: view.RingHash(), Hop: a.Hop + 1, Atomic: a.Atomic,
+					Deadline: deadline,
+				},
 			})
 		}
 		of[i] = c

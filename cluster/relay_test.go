@@ -57,7 +57,8 @@ func TestHeirRelays(t *testing.T) {
 	}
 	items := []Item{{Limit: "five", Key: key, Cost: 1}, {Limit: "five", Key: key, Cost: 1}}
 	out := make([]Decision, 2)
-	if err := w.nodes["n1"].Check(&Request{Items: items, Atomic: true}, out); err != nil || out[0].Allowed || out[0].Degraded || out[0].Owner != "n2" {
+	if err := w.nodes["n1"].Check(&Request{Items: items, Atomic: true}, out); err != nil ||
+		out[0].Allowed || out[0].Degraded || out[0].Owner != "n2" {
 		t.Errorf("atomic: %+v, %v", out, err)
 	}
 	if got := w.nodes["n3"].Stats().Relayed.Load(); got != 8 {
@@ -84,7 +85,8 @@ func TestRelayedAndLost(t *testing.T) {
 	if d := w.take("n1", "five", key); d.Source != SourceFallback || !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
-	if o := w.nodes["n1"].debts.ledger.Oldest(9); len(o) != 1 || !o[0].Doubt.Of(2) || o[0].Doubt.Of(3) {
+	if o := w.nodes["n1"].debts.ledger.Oldest(9); len(o) != 1 || !o[0].Doubt.Of(2) ||
+		o[0].Doubt.Of(3) {
 		t.Errorf("owed: %+v", o)
 	}
 	if left := w.remaining("n2", "five", key); left != 4 {

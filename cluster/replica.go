@@ -166,7 +166,8 @@ func (hd *holder) chargedElsewhere(now limiter.Instant, list []Charge) {
 			hd.table.Reset(now, c.Limit, c.Key, hash)
 		}
 		if c.Units != 0 {
-			hd.table.Do(now, c.Limit, c.Key, hash, limiter.Request{Cost: c.Units, Report: c.Units > 0})
+			hd.table.Do(now, c.Limit, c.Key, hash,
+				limiter.Request{Cost: c.Units, Report: c.Units > 0})
 		}
 	}
 }

@@ -15,7 +15,10 @@ func TestReplicated(t *testing.T) {
 	const n = 3
 	for _, spec := range []limiter.Spec{
 		{Name: "l", Algorithm: limiter.GCRA, Limit: 30, Per: 10 * time.Second},
-		{Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30, Per: 10 * time.Second},
+		{
+			Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30,
+			Per: 10 * time.Second,
+		},
 		{Name: "l", Algorithm: limiter.SlidingLog, Limit: 30, Per: 10 * time.Second},
 	} {
 		t.Run(spec.Algorithm.String(), func(t *testing.T) {
@@ -36,7 +39,8 @@ func TestReplicated(t *testing.T) {
 				}
 				w.pass(2 * tickEvery / 5)
 			}
-			supplied := 30 + int(60*2*tickEvery/5*30/spec.Per) // of the bucket; the others admit no more
+			// of the bucket; the others admit no more
+			supplied := 30 + int(60*2*tickEvery/5*30/spec.Per)
 			if admitted < 30 || admitted > supplied+n {
 				t.Errorf("slowly: %d admitted, want 30 to about %d", admitted, supplied)
 			}
@@ -58,8 +62,10 @@ func TestReplicated(t *testing.T) {
 				if d.Allowed || d.Remaining != 0 {
 					t.Errorf("n%d has not heard of the others: %+v", i+1, d)
 				}
-				if least := 20 * time.Second; spec.Algorithm == limiter.GCRA && d.RetryAfter < least-time.Second {
-					t.Errorf("n%d admits again in %v: the debt of %v is forgotten", i+1, d.RetryAfter, least)
+				if least := 20 * time.Second; spec.Algorithm == limiter.GCRA &&
+					d.RetryAfter < least-time.Second {
+					t.Errorf("n%d admits again in %v: the debt of %v is forgotten", i+1,
+						d.RetryAfter, least)
 				}
 			}
 			if w.calls != 0 {
@@ -79,7 +85,10 @@ func TestReplicated(t *testing.T) {
 
 // A node that is away for a while hears of all that was charged, once it is back, and once.
 func TestReplicatedAfterSilence(t *testing.T) {
-	spec := limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 100, Per: time.Hour, Consistency: limiter.Replicated}
+	spec := limiter.Spec{
+		Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 100, Per: time.Hour, Consistency: limiter.Replicated,
+	}
 	w := newWorld(t, 3, spec)
 	w.pass(time.Second)
 	twice := false
@@ -157,7 +166,10 @@ func (a *askReplicas) meet(c *Call, deliver func() *Answer) {
 // was to be given back, nor as more than what was taken.
 func TestReplicatedRefunds(t *testing.T) {
 	const much = 1 << 20
-	spec := limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.Epoch, Limit: much, Per: 100 * 24 * time.Hour, Consistency: limiter.Replicated}
+	spec := limiter.Spec{
+		Name: "l", Algorithm: limiter.FixedWindow, Anchor: limiter.Epoch,
+		Limit: much, Per: 100 * 24 * time.Hour, Consistency: limiter.Replicated,
+	}
 	nodes := []string{"n1", "n2", "n3"}
 	for seed := range uint64(60) {
 		a := &askReplicas{w: newWorld(t, 3, spec), dice: rand.New(rand.NewPCG(seed, 1))}
@@ -196,9 +208,13 @@ func TestReplicatedAmongOthers(t *testing.T) {
 	w := newWorld(t, 3, everywhere, once)
 	key := w.key("n2", 0)
 	for i, want := range []bool{true, false} { // the second is refused by the other limit
-		r := Request{Atomic: true, Items: []Item{{Limit: "everywhere", Key: key, Cost: 2}, {Limit: "once", Key: key, Cost: 1}}}
+		r := Request{Atomic: true, Items: []Item{
+			{Limit: "everywhere", Key: key, Cost: 2},
+			{Limit: "once", Key: key, Cost: 1},
+		}}
 		out := make([]Decision, 2)
-		if err := w.nodes["n1"].Check(&r, out); err != nil || out[0].Allowed && out[1].Allowed != want {
+		if err := w.nodes["n1"].Check(&r, out); err != nil || out[0].Allowed &&
+			out[1].Allowed != want {
 			t.Fatalf("%d: %+v, %v", i, out, err)
 		}
 		w.pass(time.Second)
@@ -208,7 +224,10 @@ func TestReplicatedAmongOthers(t *testing.T) {
 			}
 		}
 	}
-	if d := w.check("n3", Item{Limit: "everywhere", Key: key, Cost: 4, Terms: Terms{Drain: true}})[0]; d.Allowed || d.Drained != 3 {
+	if d := w.check("n3", Item{
+		Limit: "everywhere", Key: key, Cost: 4,
+		Terms: Terms{Drain: true},
+	})[0]; d.Allowed || d.Drained != 3 {
 		t.Fatalf("%+v", d)
 	}
 	w.pass(time.Second)

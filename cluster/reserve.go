@@ -20,7 +20,8 @@ func (n *Node) admitHold(i int, it *flight) error {
 		return inputErrorf(i, "terms", "are for a take; a hold is charged as its holder says")
 	}
 	if it.Op == OpLease && it.Limit.Consistency != limiter.Leased {
-		return inputErrorf(i, "limit", "%q lends nothing; only limits with consistency leased do", it.Limit.Name)
+		return inputErrorf(i, "limit", "%q lends nothing; only limits with consistency leased do",
+			it.Limit.Name)
 	}
 	terms := *it.Hold // the caller may use his again
 	terms.ID.Origin &^= nodeOrigin
@@ -44,7 +45,10 @@ func (it *flight) checkHold() error {
 		r.Units = 1 // what there is, is known at the owner
 		return r.Check()
 	case it.Op == OpSettle && (it.Cost < 0 || it.Cost > limiter.MaxLimit):
-		return &limiter.SpecError{Field: "cost", Reason: "is below 0 or above 2^40; say how much was used"}
+		return &limiter.SpecError{
+			Field:  "cost",
+			Reason: "is below 0 or above 2^40; say how much was used",
+		}
 	case it.Op == OpExtend:
 		return limiter.CheckTTL(it.Hold.TTL)
 	}

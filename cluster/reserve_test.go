@@ -12,12 +12,18 @@ import (
 	"penstock/ring"
 )
 
-var hundred = limiter.Spec{Name: "hundred", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 100, Per: time.Hour}
+var hundred = limiter.Spec{
+	Name: "hundred", Algorithm: limiter.FixedWindow,
+	Anchor: limiter.FirstHit, Limit: 100, Per: time.Hour,
+}
 
 // reserve asks node for a hold on key, and returns what settles it.
 func (w *world) reserve(node, limit, key string, units int64, ttl time.Duration) (Item, Decision) {
 	w.t.Helper()
-	r := Request{Items: []Item{{Limit: limit, Key: key, Cost: units, Op: OpReserve, Hold: &HoldTerms{TTL: ttl, Holder: "tester"}}}}
+	r := Request{Items: []Item{{
+		Limit: limit, Key: key, Cost: units, Op: OpReserve,
+		Hold: &HoldTerms{TTL: ttl, Holder: "tester"},
+	}}}
 	out := make([]Decision, 1)
 	if err := w.nodes[node].Check(&r, out); err != nil {
 		w.t.Fatalf("reserve at %s: %v", node, err)
@@ -47,7 +53,8 @@ func TestHoldWhicheverNodeIsAsked(t *testing.T) {
 	}
 	w.pass(50 * time.Second)
 	for _, node := range []string{"n3", "n1", "n2"} { // again and again is once
-		if d := w.settleHold(node, id, 15); d.Decision.Hold != limiter.HoldSettled || !d.Allowed || d.Remaining != 85 {
+		if d := w.settleHold(node, id, 15); d.Decision.Hold != limiter.HoldSettled || !d.Allowed ||
+			d.Remaining != 85 {
 			t.Fatalf("settled at %s: %+v", node, d)
 		}
 	}
@@ -68,13 +75,22 @@ func TestHoldsRefused(t *testing.T) {
 	w := newWorld(t, 1, hundred)
 	minute := &HoldTerms{TTL: time.Minute}
 	for want, it := range map[string]Item{
-		"items[0].ttl_ms: is 0;":      {Op: OpReserve, Cost: 1, Hold: &HoldTerms{}},
-		"items[0].ttl_ms: is 315360":  {Op: OpReserve, Cost: 1, Hold: &HoldTerms{TTL: 10 * 365 * 24 * time.Hour}},
-		"items[0].cost: is 101;":      {Op: OpReserve, Cost: 101, Hold: minute},
-		"items[0].holder: has 1000":   {Op: OpReserve, Cost: 1, Hold: &HoldTerms{TTL: time.Minute, Holder: strings.Repeat("x", 1000)}},
-		"items[0].hold: is missing":   {Op: OpSettle, Cost: 1},
-		"items[0].cost: is below 0":   {Op: OpSettle, Cost: -1, Hold: minute},
-		"items[0].terms: are for":     {Op: OpReserve, Cost: 1, Hold: minute, Terms: Terms{Report: true}},
+		"items[0].ttl_ms: is 0;": {Op: OpReserve, Cost: 1, Hold: &HoldTerms{}},
+		"items[0].ttl_ms: is 315360": {
+			Op: OpReserve, Cost: 1,
+			Hold: &HoldTerms{TTL: 10 * 365 * 24 * time.Hour},
+		},
+		"items[0].cost: is 101;": {Op: OpReserve, Cost: 101, Hold: minute},
+		"items[0].holder: has 1000": {
+			Op: OpReserve, Cost: 1,
+			Hold: &HoldTerms{TTL: time.Minute, Holder: strings.Repeat("x", 1000)},
+		},
+		"items[0].hold: is missing": {Op: OpSettle, Cost: 1},
+		"items[0].cost: is below 0": {Op: OpSettle, Cost: -1, Hold: minute},
+		"items[0].terms: are for": {
+			Op: OpReserve, Cost: 1, Hold: minute,
+			Terms: Terms{Report: true},
+		},
 		"items[0].ttl_ms: is 1; 100 ": {Op: OpExtend, Hold: &HoldTerms{TTL: time.Millisecond}},
 	} {
 		it.Limit, it.Key = "hundred", "k"
@@ -87,7 +103,11 @@ func TestHoldsRefused(t *testing.T) {
 	if got := w.remaining("n1", "hundred", "k"); got != 100 {
 		t.Errorf("remaining is %d", got)
 	}
-	if d := w.settleHold("n1", Item{Limit: "hundred", Key: "k", Op: OpSettle, Hold: &HoldTerms{ID: ID{Origin: 1, Sequence: 2}}}, 1); d.Decision.Hold != limiter.HoldUnknown {
+	if d := w.settleHold("n1",
+		Item{Limit: "hundred", Key: "k", Op: OpSettle, Hold: &HoldTerms{ID: ID{
+			Origin:   1,
+			Sequence: 2,
+		}}}, 1); d.Decision.Hold != limiter.HoldUnknown {
 		t.Errorf("an unknown hold: %+v", d)
 	}
 }
@@ -123,7 +143,8 @@ func TestHoldsMoveWithTheirPartition(t *testing.T) {
 			t.Fatalf("after a join %s has %d remaining of %s, want 60", d.Owner, d.Remaining, h.key)
 		}
 		if i%2 == 0 {
-			if d := w.settleHold("n1", h.it, 10); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 90 {
+			if d := w.settleHold("n1", h.it, 10); d.Decision.Hold != limiter.HoldSettled ||
+				d.Remaining != 90 {
 				t.Fatalf("after a join: %+v", d)
 			}
 		}
@@ -144,10 +165,12 @@ func TestHoldsMoveWithTheirPartition(t *testing.T) {
 	w.pass(3 * time.Second)
 	for i, h := range holds {
 		if i%2 == 0 { // settled before: the same again says the same
-			if d := w.settleHold("n2", h.it, 10); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 90 {
+			if d := w.settleHold("n2", h.it, 10); d.Decision.Hold != limiter.HoldSettled ||
+				d.Remaining != 90 {
 				t.Fatalf("after a crash: %+v", d)
 			}
-		} else if d := w.settleHold("n1", h.it, 10); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 90 {
+		} else if d := w.settleHold("n1", h.it, 10); d.Decision.Hold != limiter.HoldSettled ||
+			d.Remaining != 90 {
 			t.Fatalf("after a crash: %+v", d)
 		}
 	}
@@ -170,7 +193,8 @@ func TestHoldsAddUp(t *testing.T) {
 			}
 		}
 		keys := []string{w.key("n1", 0), w.key("n2", 0), w.key("n3", 0), w.key("n3", 1)}
-		spent, shares := map[string]int64{}, map[string]int64{} // the latter without who decides: charged afterwards, as far as there is room
+		// the latter without who decides: charged afterwards, as far as there is room
+		spent, shares := map[string]int64{}, map[string]int64{}
 		type open struct {
 			it    Item
 			units int64
@@ -182,13 +206,15 @@ func TestHoldsAddUp(t *testing.T) {
 			key, node, units := keys[dice.IntN(len(keys))], ids[dice.IntN(members)], 1+dice.Int64N(20)
 			switch dice.IntN(6) {
 			case 0, 1:
-				if it, d := w.reserve(node, "hundred", key, units, time.Hour); d.Source == SourceFallback {
+				if it, d := w.reserve(node, "hundred", key, units,
+					time.Hour); d.Source == SourceFallback {
 					shares[key] += units
 				} else if d.Allowed {
 					held[key] = append(held[key], open{it, units})
 				}
 			case 2:
-				if d := w.check(node, Item{Limit: "hundred", Key: key, Cost: units})[0]; d.Source == SourceFallback {
+				if d := w.check(node,
+					Item{Limit: "hundred", Key: key, Cost: units})[0]; d.Source == SourceFallback {
 					shares[key] += units
 				} else if d.Allowed {
 					spent[key] += units
@@ -236,8 +262,10 @@ func TestHoldsAddUp(t *testing.T) {
 				spent[key] += h.units / 2
 				w.settleHold("n1", h.it, h.units/2)
 			}
-			if got := w.remaining("n1", "hundred", key); got > 100-spent[key] || got < max(0, 100-spent[key]-shares[key]) {
-				t.Errorf("seed %d: %d remain of %s, want %d, or up to %d less", seed, got, key, 100-spent[key], shares[key])
+			if got := w.remaining("n1", "hundred", key); got > 100-spent[key] ||
+				got < max(0, 100-spent[key]-shares[key]) {
+				t.Errorf("seed %d: %d remain of %s, want %d, or up to %d less", seed, got, key,
+					100-spent[key], shares[key])
 			}
 		}
 	}
@@ -249,13 +277,17 @@ func TestHoldsAddUp(t *testing.T) {
 func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	key := w.key("n2", 0)
-	item := Item{Limit: "hundred", Key: key, Cost: 5, Op: OpReserve, ID: ID{Origin: 9, Sequence: 9}, Hold: &HoldTerms{TTL: time.Minute}}
+	item := Item{
+		Limit: "hundred", Key: key, Cost: 5, Op: OpReserve, ID: ID{Origin: 9, Sequence: 9},
+		Hold: &HoldTerms{TTL: time.Minute},
+	}
 	n2 := w.nodes["n2"]
 	meet := w.meet
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
 	n2.right.minority.Store(true)
 	n2.parts.fence()
-	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed || n2.debts.ledger.Promises() != 1 {
+	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed ||
+		n2.debts.ledger.Promises() != 1 {
 		t.Fatalf("alone: %+v", d)
 	}
 	w.meet = meet
@@ -263,7 +295,8 @@ func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	n2.parts.holdLocked(ring.Partition(limiter.Hash(key)), n2.parts.nextTermLocked())
 	n2.parts.mu.Unlock()
 	n2.right.minority.Store(false)
-	if d := w.check("n2", item)[0]; d.Source != SourceOwner || !d.Allowed || d.Decision.Hold != limiter.HoldOpen {
+	if d := w.check("n2", item)[0]; d.Source != SourceOwner || !d.Allowed ||
+		d.Decision.Hold != limiter.HoldOpen {
 		t.Errorf("as the owner: %+v", d)
 	}
 	w.pass(time.Second)

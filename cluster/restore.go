@@ -33,11 +33,15 @@ type restorer struct {
 	restored  bool            // some parts are
 	returning bool            // what was restored is being sent to who should hold it
 	returnAt  limiter.Instant // … and not before then, for some was refused
-	storedAt  limiter.Instant // when the holds were written that this node has from a file, if that is long ago; 0: it has none such
+	// when the holds were written that this node has from a file, if that is long ago; 0: it has
+	// none such
+	storedAt limiter.Instant
 }
 
 // Restore is Node.Restore.
-func (rs *restorer) Restore(age time.Duration, entries []limiter.Entry, holds []HoldCopy) (taken int) {
+func (rs *restorer) Restore(
+	age time.Duration, entries []limiter.Entry, holds []HoldCopy,
+) (taken int) {
 	now := rs.clock.Now()
 	then := now.Add(-max(0, age))
 	for i := range entries {
@@ -171,7 +175,8 @@ func (rs *restorer) sendAll(r *returning) bool {
 	var entries []limiter.Entry
 	for i := range rs.holder.table.Parts() {
 		r.at = rs.clock.Now()
-		rs.holder.table.Scan(r.at, i, wanted, func(_ uint64, e limiter.Entry) { entries = append(entries, e) })
+		rs.holder.table.Scan(r.at, i, wanted,
+			func(_ uint64, e limiter.Entry) { entries = append(entries, e) })
 		for len(entries) > 0 {
 			m := &Move{}
 			most := 0
@@ -205,7 +210,10 @@ func (rs *restorer) sendTo(r *returning, m *Move) bool {
 	deadline := now.Add(moveTimeout)
 	slices.Sort(m.Lent)
 	m.From, m.To, m.ID, m.Age, m.Lent = rs.boot, r.to.boot, rs.id, time.Duration(now-r.at), slices.Compact(m.Lent)
-	calls := []Call{{To: *r.to.member.Load(), Deadline: deadline, Ask: &Ask{Hop: 1, Deadline: deadline, Move: m}}}
+	calls := []Call{{
+		To: *r.to.member.Load(), Deadline: deadline,
+		Ask: &Ask{Hop: 1, Deadline: deadline, Move: m},
+	}}
 	rs.net.Call(calls)
 	rs.contacts.note(now, rs.clock.Now(), r.to, &calls[0])
 	if calls[0].Err != nil || calls[0].Answer.Move == nil || !calls[0].Answer.Move.Applied {
@@ -222,7 +230,11 @@ func (rs *restorer) sendTo(r *returning, m *Move) bool {
 // stored are the holds on some keys.
 func (rs *restorer) stored(wanted func(hash uint64) bool) (holds []HoldCopy) {
 	now := rs.clock.Now()
-	rs.holder.book.Each(wanted, func(_ uint64, h limiter.Hold) { holds = append(holds, HoldCopy{h, time.Duration(h.Deadline - now)}) })
+	rs.holder.book.Each(wanted, func(_ uint64,
+		h limiter.Hold,
+	) {
+		holds = append(holds, HoldCopy{h, time.Duration(h.Deadline - now)})
+	})
 	return holds
 }
 
@@ -244,7 +256,8 @@ func (rs *restorer) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) 
 		owner := r.owner(i)
 		p := r.peers[owner]
 		unmet := p.began.Load() == 0
-		if owner != r.Self && (to == nil || to == p) && !unmet && !p.gone() && !p.open(now) && !refused[i] {
+		if owner != r.Self && (to == nil || to == p) && !unmet && !p.gone() && !p.open(now) &&
+			!refused[i] {
 			to, mine[i] = p, true
 		}
 	}

@@ -34,8 +34,10 @@ func (w *world) restart(id string, boot uint64, limits Limits, d disk) {
 	n := w.create(id, boot)
 	n.SetLimits(limits)
 	n.Membership().Agree(Trust{})
-	if taken := n.restorer.Restore(time.Duration(w.now-d.at), d.entries, d.holds); taken != len(d.entries)+len(d.holds) {
-		w.t.Errorf("%s: %d of %d entries and %d holds are restored", id, taken, len(d.entries), len(d.holds))
+	if taken := n.restorer.Restore(time.Duration(w.now-d.at), d.entries,
+		d.holds); taken != len(d.entries)+len(d.holds) {
+		w.t.Errorf("%s: %d of %d entries and %d holds are restored", id, taken, len(d.entries),
+			len(d.holds))
 	}
 	n.awaits.Await(time.Duration(w.now-d.at), d.others)
 }
@@ -73,7 +75,10 @@ func TestRestartOfAllKeepsEveryCount(t *testing.T) {
 	w.pass(time.Second)
 	w.wantOneHolderEach("after the restart")
 	w.wantRemaining("after the restart", keys, 3, "n1", "n2", "n3")
-	if d := w.check("n1", Item{Limit: "five", Key: "k7", Op: OpPeek})[0]; d.ResetAfter > 39*time.Second || d.ResetAfter < 37*time.Second {
+	if d := w.check("n1", Item{
+		Limit: "five", Key: "k7",
+		Op: OpPeek,
+	})[0]; d.ResetAfter > 39*time.Second || d.ResetAfter < 37*time.Second {
 		t.Errorf("of a window of a minute %v are left after 22 s", d.ResetAfter)
 	}
 	w.pass(40 * time.Second)
@@ -133,7 +138,8 @@ func TestRestartOneByOneKeepsEveryCount(t *testing.T) {
 	for id, n := range w.nodes {
 		for p := range n.parts.list {
 			if n.parts.list[p].restored {
-				t.Fatalf("%s still keeps partition %d from its disk, which %s holds", id, p, ms[n.View().owner(p)].ID)
+				t.Fatalf("%s still keeps partition %d from its disk, which %s holds", id, p,
+					ms[n.View().owner(p)].ID)
 			}
 		}
 	}
@@ -157,7 +163,8 @@ func TestRestoredCopyIsMerged(t *testing.T) {
 	}
 	w.pass(3 * time.Second)
 	for i := range keys { // two more of each, that the file does not know
-		d := w.check([]string{"n1", "n3"}[i%2], Item{Limit: "five", Key: fmt.Sprint("k", i), Cost: 2})[0]
+		d := w.check([]string{"n1", "n3"}[i%2],
+			Item{Limit: "five", Key: fmt.Sprint("k", i), Cost: 2})[0]
 		if d.Degraded || d.Remaining != 1 {
 			t.Fatalf("key %d while n2 is away: %+v", i, d)
 		}
@@ -187,7 +194,10 @@ func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 	w.show(ms[:1], 0, "n1")
 	w.nodes["n1"].Start()
 	w.pass(time.Second)
-	n2, err := New(Config{ID: "n2", Boot: 12, Clock: hands{w, "n2"}, Network: hands{w, "n2"}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 1})})
+	n2, err := New(Config{
+		ID: "n2", Boot: 12, Clock: hands{w, "n2"}, Network: hands{w, "n2"},
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20, Shards: 1}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +218,8 @@ func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 	w.wantRemaining("when n2 is back", keys, 3, "n1", "n2")
 	for i := range keys {
 		d := w.check("n1", Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
-		if late := time.Duration(w.now.Add(d.ResetAfter) - ends); late > 50*time.Millisecond { // the way of one message
+		// the way of one message
+		if late := time.Duration(w.now.Add(d.ResetAfter) - ends); late > 50*time.Millisecond {
 			t.Fatalf("of key %d, which %s holds, the window ends %v late", i, d.Owner, late)
 		}
 	}
@@ -217,7 +228,10 @@ func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 // Promise: reservations, permits and leases survive a restart of every node, with their deadlines,
 // whoever comes back first and however long all were away.
 func TestRestartOfAllKeepsHolds(t *testing.T) {
-	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 5, Per: time.Hour}
+	permits := limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 5,
+		Per: time.Hour,
+	}
 	for _, away := range []time.Duration{5 * time.Second, 5 * time.Minute} {
 		w := newWorld(t, 3, hundred, permits)
 		var keys []string
@@ -228,7 +242,8 @@ func TestRestartOfAllKeepsHolds(t *testing.T) {
 			long, _ := w.reserve("n1", "hundred", key, 40, time.Hour)
 			short, _ := w.reserve("n2", "hundred", key, 20, away-time.Second)
 			pass, _ := w.reserve("n3", "permits", key, 2, time.Hour)
-			keys, longs, shorts, passes = append(keys, key), append(longs, long), append(shorts, short), append(passes, pass)
+			keys, longs, shorts, passes = append(keys, key), append(longs, long), append(shorts,
+				short), append(passes, pass)
 		}
 		lone := w.key("n3", 20) // nothing was charged to it
 		single, _ := w.reserve("n1", "hundred", lone, 30, time.Hour)
@@ -246,23 +261,27 @@ func TestRestartOfAllKeepsHolds(t *testing.T) {
 			w.pass(2 * time.Second)
 		}
 		for i, key := range keys {
-			if got := w.remaining("n1", "hundred", key); got != 30 { // 10 charged, 20 ran out, 40 open
+			if got := w.remaining("n1", "hundred",
+				key); got != 30 { // 10 charged, 20 ran out, 40 open
 				t.Fatalf("after %v: %d remain of %s, want 30", away, got, key)
 			}
 			if got := w.remaining("n1", "permits", key); got != 3 {
 				t.Fatalf("after %v: %d permits remain of %s, want 3", away, got, key)
 			}
-			if d := w.settleHold(ids[i%3], longs[i], 15); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 55 {
+			if d := w.settleHold(ids[i%3], longs[i], 15); d.Decision.Hold != limiter.HoldSettled ||
+				d.Remaining != 55 {
 				t.Fatalf("%+v", d)
 			}
 			if d := w.settleHold(ids[i%3], shorts[i], 15); d.Decision.Hold != limiter.HoldRanOut {
 				t.Fatalf("%+v", d)
 			}
-			if d := w.settleHold(ids[i%3], passes[i], 0); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 5 {
+			if d := w.settleHold(ids[i%3], passes[i], 0); d.Decision.Hold != limiter.HoldSettled ||
+				d.Remaining != 5 {
 				t.Fatalf("%+v", d)
 			}
 		}
-		if d := w.settleHold("n1", single, 1); d.Decision.Hold != limiter.HoldSettled || d.Remaining != 99 {
+		if d := w.settleHold("n1", single, 1); d.Decision.Hold != limiter.HoldSettled ||
+			d.Remaining != 99 {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -306,7 +325,8 @@ func TestRestoredHoldsThatHaveEndedStayEnded(t *testing.T) {
 		w.nodes["n2"].Start()
 		w.pass(3 * time.Second)
 		for i, key := range keys {
-			if got := w.remaining(fmt.Sprintf("n%d", i%3+1), "hundred", key); got != 89 { // 1 charged, 10 open
+			if got := w.remaining(fmt.Sprintf("n%d", i%3+1), "hundred",
+				key); got != 89 { // 1 charged, 10 open
 				t.Fatalf("away for %v: %d remain of %s, want 89", away, got, key)
 			}
 		}

@@ -18,7 +18,8 @@ import (
 func (r *rumours) tell(m Member) {
 	for _, id := range slices.Sorted(maps.Keys(r.nodes)) {
 		r.AfterFunc(r.way(m.ID, id), func() {
-			if known := r.knows[id][m.ID]; r.nodes[id] != nil && (known.Boot < m.Boot || known.Boot == m.Boot && known.State <= m.State) {
+			if known := r.knows[id][m.ID]; r.nodes[id] != nil &&
+				(known.Boot < m.Boot || known.Boot == m.Boot && known.State <= m.State) {
 				r.hear(id, m)
 			}
 		})
@@ -118,7 +119,10 @@ func TestRollingRestartWithLateNews(t *testing.T) {
 		}
 		wrong := 0
 		for i := range keys {
-			if d := r.check(ids[i%members], Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]; d.Degraded || d.Remaining != 3 {
+			if d := r.check(ids[i%members], Item{
+				Limit: "five", Key: fmt.Sprint("k", i),
+				Op: OpPeek,
+			})[0]; d.Degraded || d.Remaining != 3 {
 				wrong++
 			}
 		}

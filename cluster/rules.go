@@ -61,11 +61,19 @@ func (c *catalog) Match(attributes map[string]string, cost int64) (*Request, rul
 // that of rules.Set.Match.
 func keysFit(items []rules.Item) error {
 	if len(items) > MaxItems {
-		return &limiter.SpecError{Field: "attributes", Reason: fmt.Sprintf("fall under %d limits by the rules; at most %d at once are decided", len(items), MaxItems)}
+		return &limiter.SpecError{
+			Field: "attributes",
+			Reason: fmt.Sprintf("fall under %d limits by the rules; at most %d at once are decided",
+				len(items), MaxItems),
+		}
 	}
 	for _, it := range items {
 		if len(it.Key) > MaxKey {
-			return &limiter.SpecError{Field: "attributes", Reason: fmt.Sprintf("make a key of %d bytes for limit %q; at most %d are accepted", len(it.Key), it.Limit.Name, MaxKey)}
+			return &limiter.SpecError{
+				Field: "attributes",
+				Reason: fmt.Sprintf("make a key of %d bytes for limit %q; at most %d are accepted",
+					len(it.Key), it.Limit.Name, MaxKey),
+			}
 		}
 	}
 	return nil
@@ -73,9 +81,11 @@ func keysFit(items []rules.Item) error {
 
 // Verdict is what the decisions of a request say together.
 type Verdict struct {
-	Allowed    bool          // by all
-	RefusedBy  []string      // names of the limits that refuse, each once, in the order of the items
-	RetryAfter time.Duration // the largest of theirs; limiter.Never if none refuses, or one of them never admits that much
+	Allowed bool // by all
+	// names of the limits that refuse, each once, in the order of the items
+	RefusedBy []string
+	// the largest of theirs; limiter.Never if none refuses, or one of them never admits that much
+	RetryAfter time.Duration
 }
 
 // VerdictOf sums decisions up.

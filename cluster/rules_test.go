@@ -49,7 +49,8 @@ func TestRulesOverSeveralOwners(t *testing.T) {
 	w := ruledWorld(t)
 	keys := []string{w.key("n1", 0), w.key("n2", 0)}
 	request := map[string]string{"a": keys[0], "b": keys[1], "c": "unknown"}
-	if _, v := w.ruled("n3", 60, request); !v.Allowed || v.RefusedBy != nil || v.RetryAfter != limiter.Never {
+	if _, v := w.ruled("n3", 60, request); !v.Allowed || v.RefusedBy != nil ||
+		v.RetryAfter != limiter.Never {
 		t.Fatalf("%+v", v)
 	}
 	w.remain(keys, 40, 40)
@@ -57,7 +58,8 @@ func TestRulesOverSeveralOwners(t *testing.T) {
 		t.Fatal("30 of 40 are refused")
 	}
 	out, v := w.ruled("n1", 20, request)
-	if v.Allowed || !out[0].Allowed || out[1].Allowed || !slices.Equal(v.RefusedBy, []string{"hundred"}) || v.RetryAfter != out[1].RetryAfter {
+	if v.Allowed || !out[0].Allowed || out[1].Allowed ||
+		!slices.Equal(v.RefusedBy, []string{"hundred"}) || v.RetryAfter != out[1].RetryAfter {
 		t.Errorf("%+v of %+v", v, out)
 	}
 	w.remain(keys, 40, 10)
@@ -88,14 +90,19 @@ func TestMatchRefuses(t *testing.T) {
 		want       string
 	}{
 		{map[string]string{"a": "x"}, "attributes.b: is missing"},
-		{map[string]string{"a": strings.Repeat("x", MaxKey+1), "b": "y"}, "attributes: make a key of 1025 bytes"},
+		{
+			map[string]string{"a": strings.Repeat("x", MaxKey+1), "b": "y"},
+			"attributes: make a key of 1025 bytes",
+		},
 	} {
 		var input *InputError
-		if _, _, err := n.Match(c.attributes, 1); !errors.As(err, &input) || !strings.HasPrefix(err.Error(), c.want) {
+		if _, _, err := n.Match(c.attributes, 1); !errors.As(err, &input) ||
+			!strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.attributes, err)
 		}
 	}
-	if r, m, err := n.Match(map[string]string{"b": "y"}, 1); err != nil || len(r.Items) != 0 || len(m.Rules) != 0 {
+	if r, m, err := n.Match(map[string]string{"b": "y"}, 1); err != nil || len(r.Items) != 0 ||
+		len(m.Rules) != 0 {
 		t.Error(r, m, err)
 	}
 	if s := n.Stats(); s.Refused.Load() != 2 || s.Unmatched.Load() != 1 {
@@ -112,7 +119,10 @@ func TestMatchRefuses(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	rule := func(name string) *limiter.Limit { return &limiter.Limit{Spec: limiter.Spec{Name: name}} }
 	said := func(name string, allowed bool, retry time.Duration) Decision {
-		return Decision{Rule: rule(name), Decision: limiter.Decision{Allowed: allowed, RetryAfter: retry}}
+		return Decision{
+			Rule:     rule(name),
+			Decision: limiter.Decision{Allowed: allowed, RetryAfter: retry},
+		}
 	}
 	along := said("a", false, limiter.Never)
 	along.along = true
@@ -122,11 +132,18 @@ func TestVerdict(t *testing.T) {
 	}{
 		{nil, Verdict{true, nil, limiter.Never}},
 		{[]Decision{said("a", true, limiter.Never)}, Verdict{true, nil, limiter.Never}},
-		{[]Decision{said("a", false, 5), said("b", true, limiter.Never), said("c", false, 9), said("a", false, 7)}, Verdict{false, []string{"a", "c"}, 9}},
-		{[]Decision{said("a", false, 5), said("c", false, limiter.Never), said("b", false, 9)}, Verdict{false, []string{"a", "c", "b"}, limiter.Never}},
+		{[]Decision{
+			said("a", false, 5), said("b", true, limiter.Never), said("c", false, 9),
+			said("a", false, 7),
+		}, Verdict{false, []string{"a", "c"}, 9}},
+		{
+			[]Decision{said("a", false, 5), said("c", false, limiter.Never), said("b", false, 9)},
+			Verdict{false, []string{"a", "c", "b"}, limiter.Never},
+		},
 		{[]Decision{along, said("c", false, 9)}, Verdict{false, []string{"c"}, 9}},
 	} {
-		if got := VerdictOf(c.out); got.Allowed != c.want.Allowed || !slices.Equal(got.RefusedBy, c.want.RefusedBy) || got.RetryAfter != c.want.RetryAfter {
+		if got := VerdictOf(c.out); got.Allowed != c.want.Allowed ||
+			!slices.Equal(got.RefusedBy, c.want.RefusedBy) || got.RetryAfter != c.want.RetryAfter {
 			t.Errorf("%+v: %+v, want %+v", c.out, got, c.want)
 		}
 	}

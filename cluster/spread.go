@@ -29,7 +29,8 @@ type spreads struct {
 // the first key that they have in common meets none of the others at the next, and one of them gets
 // all.
 func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out []Decision) {
-	sp.forwarder.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed}, out)
+	sp.forwarder.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed},
+		out)
 	if sp.granted(r, out) {
 		return
 	}
@@ -37,7 +38,8 @@ func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out
 		sp.debts.settleLater(cancels(r, r.items, out))
 		return
 	}
-	if sp.debts.settleLater(sp.debts.settleOnce(r.deadline, cancels(r, r.items, out))); sp.clock.Now() >= r.deadline {
+	if sp.debts.settleLater(sp.debts.settleOnce(r.deadline,
+		cancels(r, r.items, out))); sp.clock.Now() >= r.deadline {
 		return
 	}
 	order := make([]int, len(r.items))
@@ -52,7 +54,8 @@ func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out
 		now = sp.clock.Now()
 		one := &batch{items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed}
 		out[i] = Decision{}
-		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence // that of the first try has been cancelled
+		// that of the first try has been cancelled
+		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence
 		sp.forwarder.checkEach(now, sp.view.Load(), one, out[i:i+1])
 		out[i].ID = one.items[0].ID // those that follow may take long
 		if !sp.granted(one, out[i:i+1]) {
@@ -80,7 +83,8 @@ func (sp *spreads) granted(r *batch, out []Decision) bool {
 // A settlement says what was used of a hold that this node has opened, or may have.
 type settlement struct {
 	item flight
-	take ID              // to be charged by a report if nobody knows the hold (together.go); 0: it is not
+	// to be charged by a report if nobody knows the hold (together.go); 0: it is not
+	take ID
 	late limiter.Instant // nobody has said that it was opened: until then it may be yet
 }
 
@@ -93,7 +97,8 @@ func cancels(r *batch, items []flight, out []Decision) (list []settlement) {
 	for i := range items {
 		it := &items[i]
 		silent := out[i].Source == SourceFallback || out[i].Owner == ""
-		if it.Op == OpReserve && (out[i].Hold == limiter.HoldOpen || silent || out[i].Degraded) { // the last: without its heir's copy
+		// the last: without its heir's copy
+		if it.Op == OpReserve && (out[i].Hold == limiter.HoldOpen || silent || out[i].Degraded) {
 			list = append(list, it.settlement(r, 0, silent))
 		}
 	}
@@ -132,15 +137,16 @@ func (db *debtor) settleUntil(until limiter.Instant, pause time.Duration, list [
 	}
 	list = db.settleOnce(db.clock.Now().Add(DefaultDeadline), list)
 	if len(list) > 0 && db.clock.Now() < until {
-		db.clock.AfterFunc(pause, func() { db.settleUntil(until, min(2*pause, settleAtLeast), list) })
+		db.clock.AfterFunc(pause,
+			func() { db.settleUntil(until, min(2*pause, settleAtLeast), list) })
 		return
 	}
 	db.ledger.SettlementEnds()
 }
 
-// PendingNotices is how much this node has still to say to others of what clients were told: settlements,
-// what its shares have admitted, and leases to be given back. Who leaves waits, as long as that
-// makes sense, until it is 0; what is not said by then is charged in full.
+// PendingNotices is how much this node has still to say to others of what clients were told:
+// settlements, what its shares have admitted, and leases to be given back. Who leaves waits, as
+// long as that makes sense, until it is 0; what is not said by then is charged in full.
 func (n *Node) PendingNotices() int {
 	return n.debts.ledger.Pending() + n.local.leases.Open()
 }
@@ -151,7 +157,10 @@ func (db *debtor) settleOnce(deadline limiter.Instant, list []settlement) (again
 	if len(list) == 0 || view == nil || now >= deadline {
 		return list
 	}
-	r, out := batch{items: make([]flight, len(list)), deadline: deadline, owed: true}, make([]Decision, len(list))
+	r, out := batch{
+		items: make([]flight, len(list)), deadline: deadline,
+		owed: true,
+	}, make([]Decision, len(list))
 	for i := range list {
 		r.items[i] = list[i].item
 		r.items[i].ID = db.nextID()

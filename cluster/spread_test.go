@@ -8,11 +8,16 @@ import (
 )
 
 // reserveAll asks node for a hold of units on each key, all or none.
-func (w *world) reserveAll(node string, units int64, keys ...string) (r *Request, out []Decision, all bool) {
+func (w *world) reserveAll(
+	node string, units int64, keys ...string,
+) (r *Request, out []Decision, all bool) {
 	w.t.Helper()
 	r, out, all = &Request{Atomic: true}, make([]Decision, len(keys)), true
 	for _, key := range keys {
-		r.Items = append(r.Items, Item{Limit: "hundred", Key: key, Cost: units, Op: OpReserve, Hold: &HoldTerms{TTL: time.Minute}})
+		r.Items = append(r.Items, Item{
+			Limit: "hundred", Key: key, Cost: units, Op: OpReserve,
+			Hold: &HoldTerms{TTL: time.Minute},
+		})
 	}
 	if err := w.nodes[node].Check(r, out); err != nil {
 		w.t.Fatal(err)
@@ -36,7 +41,10 @@ func TestReserveOverSeveralOwners(t *testing.T) {
 		if got := w.remaining("n1", "hundred", key); got != 40 {
 			t.Errorf("%d remain of %s, want 40", got, key)
 		}
-		if d := w.settleHold("n2", Item{Limit: "hundred", Key: key, Op: OpSettle, Hold: &HoldTerms{ID: out[i].ID}}, 10); d.Decision.Hold != limiter.HoldSettled {
+		if d := w.settleHold("n2", Item{
+			Limit: "hundred", Key: key, Op: OpSettle,
+			Hold: &HoldTerms{ID: out[i].ID},
+		}, 10); d.Decision.Hold != limiter.HoldSettled {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -48,7 +56,8 @@ func TestReserveOverSeveralOwners(t *testing.T) {
 	w.settle()
 	for i, want := range []int64{90, 10, 90} {
 		if got := w.remaining("n2", "hundred", keys[i]); got != want {
-			t.Errorf("%d remain of %s, want %d: a refused request has burnt something", got, keys[i], want)
+			t.Errorf("%d remain of %s, want %d: a refused request has burnt something", got,
+				keys[i], want)
 		}
 	}
 }
@@ -60,7 +69,8 @@ func TestReservationsDoNotFailForEver(t *testing.T) {
 	second := ""
 	w.meet = func(c *Call, deliver func() *Answer) {
 		c.Answer = deliver()
-		if second == "" && len(c.Ask.Items) > 0 && c.Ask.Items[0].Op == OpReserve { // between the first's two holds
+		if second == "" && len(c.Ask.Items) > 0 &&
+			c.Ask.Items[0].Op == OpReserve { // between the first's two holds
 			second = "denied"
 			if _, _, all := w.reserveAll("n1", 70, b, a); all {
 				second = "granted"

@@ -15,12 +15,14 @@ type Stats struct {
 
 	candidates candidates
 
-	Bereft    atomic.Uint64 // partitions held without their counters, because all nodes that had them were gone
-	Refused   atomic.Uint64 // requests that were in error: nothing decided, nothing charged
-	Degraded  atomic.Uint64 // answered under less than the full promise
-	Fallback  atomic.Uint64 // answered by the limit's on_error
-	Settled   atomic.Uint64 // of those that were admitted: charged to who decides, afterwards
-	Forgiven  atomic.Uint64 // of those that were admitted: never charged, because nobody who decides could be told in time
+	// partitions held without their counters, because all nodes that had them were gone
+	Bereft   atomic.Uint64
+	Refused  atomic.Uint64 // requests that were in error: nothing decided, nothing charged
+	Degraded atomic.Uint64 // answered under less than the full promise
+	Fallback atomic.Uint64 // answered by the limit's on_error
+	Settled  atomic.Uint64 // of those that were admitted: charged to who decides, afterwards
+	// of those that were admitted: never charged, because nobody who decides could be told in time
+	Forgiven  atomic.Uint64
 	Forwarded atomic.Uint64 // sent to their owners
 	Retried   atomic.Uint64 // sent again
 	Unsent    atomic.Uint64 // calls that never reached their peer
@@ -34,11 +36,14 @@ type Stats struct {
 	Leased    atomic.Uint64 // admitted from a lease
 	Cached    atomic.Uint64 // denied without asking, because the owner had said no and until when
 	RanOut    atomic.Uint64 // holds whose deadline came before they were settled
-	Unmatched atomic.Uint64 // requests with attributes that no rule matches: admitted, and nothing counted
+	// requests with attributes that no rule matches: admitted, and nothing counted
+	Unmatched atomic.Uint64
 	Loops     atomic.Uint64 // asks dropped because they had been sent on too often
 
-	Strangers   atomic.Uint64 // messages about partitions from a boot that no View has named: not believed
-	Implausible atomic.Uint64 // messages about partitions that no member can have sent: not believed
+	// messages about partitions from a boot that no View has named: not believed
+	Strangers atomic.Uint64
+	// messages about partitions that no member can have sent: not believed
+	Implausible atomic.Uint64
 
 	// Inline limits that doors refused because their clients, or all of them, had brought too many.
 	// The doors count.
@@ -49,7 +54,8 @@ type Stats struct {
 	Received  atomic.Uint64 // held because the former holder has given them
 	Given     atomic.Uint64 // given to others
 	TakenOver atomic.Uint64 // of Claimed: the holder was gone, and had given a copy here
-	Fenced    atomic.Uint64 // times that this node has stopped deciding, because it was stopped or cut off
+	// times that this node has stopped deciding, because it was stopped or cut off
+	Fenced atomic.Uint64
 
 	Copied atomic.Uint64 // entries and charges taken over from others
 }
@@ -58,7 +64,10 @@ type Stats struct {
 // that nothing has.
 func (s *Stats) Changes() (sum uint64) {
 	sum = s.Allowed() + s.Denied() + s.Peeks()
-	for _, c := range []*atomic.Uint64{&s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given, &s.RanOut} {
+	for _, c := range []*atomic.Uint64{
+		&s.Delivered, &s.Copied, &s.Claimed, &s.Received, &s.Given,
+		&s.RanOut,
+	} {
 		sum += c.Load()
 	}
 	return sum

@@ -44,7 +44,9 @@ func (n *Node) Copies() Copies {
 // Keys calls fn with keys that begin with a prefix and that this node decides for; see
 // limiter.Table.Keys, whose cursor it takes and returns. So of all nodes together each key comes
 // once, although others have copies.
-func (n *Node) Keys(prefix string, from limiter.Cursor, most int, fn func(l *limiter.Limit, key string, d limiter.Decision)) (next limiter.Cursor, more bool) {
+func (n *Node) Keys(prefix string, from limiter.Cursor, most int,
+	fn func(l *limiter.Limit, key string, d limiter.Decision),
+) (next limiter.Cursor, more bool) {
 	return n.holder.Keys(prefix, from, most, fn)
 }
 
@@ -52,7 +54,9 @@ func (n *Node) Keys(prefix string, from limiter.Cursor, most int, fn func(l *lim
 // run out first in front; most of them at most, and how many there are. So of all nodes together
 // each hold comes once, although others have copies. If f has a key that another node decides for,
 // elsewhere is that node, as far as is known, and else "".
-func (n *Node) OpenHolds(f limiter.HoldFilter, most int) (list []OpenHold, there int, elsewhere string) {
+func (n *Node) OpenHolds(
+	f limiter.HoldFilter, most int,
+) (list []OpenHold, there int, elsewhere string) {
 	return n.holder.OpenHolds(f, most)
 }
 
@@ -79,8 +83,8 @@ func (n *Node) Others() []string {
 	return n.awaits.Others()
 }
 
-// MustNotify reports whether some node has to be told of what a has given back before answer is sent:
-// Confirm does that, and waits.
+// MustNotify reports whether some node has to be told of what a has given back before answer is
+// sent: Confirm does that, and waits.
 func (n *Node) MustNotify(a *Ask, answer *Answer) bool {
 	return n.notices.MustNotify(a, answer)
 }

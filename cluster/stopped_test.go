@@ -42,8 +42,10 @@ func TestClaimOfWhoWasStoppedIsOld(t *testing.T) {
 	}
 	w.pass(2 * time.Second)
 	w.wantOneHolderEach("after it went on")
-	for i := range keys { // marked or not: of what was free when it was stopped, others have begun with no whole copy
-		if d := w.check("n1", Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]; d.Remaining != 3 {
+	// marked or not: of what was free when it was stopped, others have begun with no whole copy
+	for i := range keys {
+		if d := w.check("n1",
+			Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]; d.Remaining != 3 {
 			t.Fatalf("key %d: %+v", i, d)
 		}
 	}
@@ -69,7 +71,8 @@ func TestWhoHasStoppedTakesNothingIn(t *testing.T) {
 		before := n2.stats.Copied.Load()
 		a := n2.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: &m})
 		if a.Move != nil && a.Move.Applied || n2.stats.Copied.Load() != before {
-			t.Errorf("sequence %d: %+v, and %d copies", m.Sequence, a.Move, n2.stats.Copied.Load()-before)
+			t.Errorf("sequence %d: %+v, and %d copies", m.Sequence, a.Move,
+				n2.stats.Copied.Load()-before)
 		}
 	}
 }

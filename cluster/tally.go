@@ -26,17 +26,22 @@ func (o Outcome) String() string {
 type Reason uint8
 
 const (
-	ReasonUnreachable  Reason = iota // no owner has answered: on_error decided
-	ReasonPartition                  // this node is cut off from most members: on_partition decided
-	ReasonContested                  // this node decided, and another node may decide for the key as well
-	ReasonUnreplicated               // this node decided, and no other node has confirmed its copy
-	ReasonForgotten                  // this node decided, and all nodes that had the counters before were gone at once
-	ReasonOwner                      // the owner has marked its answer as degraded
+	ReasonUnreachable Reason = iota // no owner has answered: on_error decided
+	ReasonPartition                 // this node is cut off from most members: on_partition decided
+	// this node decided, and another node may decide for the key as well
+	ReasonContested
+	ReasonUnreplicated // this node decided, and no other node has confirmed its copy
+	// this node decided, and all nodes that had the counters before were gone at once
+	ReasonForgotten
+	ReasonOwner // the owner has marked its answer as degraded
 	ofReasons
 )
 
 func (r Reason) String() string {
-	return [ofReasons]string{"unreachable", "partition", "contested", "unreplicated", "forgotten", "owner"}[r]
+	return [ofReasons]string{
+		"unreachable", "partition", "contested", "unreplicated", "forgotten",
+		"owner",
+	}[r]
 }
 
 // The cells of a tally: checks by outcome and source, other answers, and why some were degraded.

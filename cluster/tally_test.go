@@ -48,7 +48,8 @@ func TestLimitTallies(t *testing.T) {
 		for name, w := range want {
 			for outcome := range w {
 				if c := got[name].Checks[outcome]; c[SourceOwner] != w[outcome] {
-					t.Errorf("%s: %d of %s are %v; want %d", when, c[SourceOwner], name, Outcome(outcome), w[outcome])
+					t.Errorf("%s: %d of %s are %v; want %d", when, c[SourceOwner], name,
+						Outcome(outcome), w[outcome])
 				}
 			}
 		}
@@ -62,6 +63,7 @@ func TestLimitTallies(t *testing.T) {
 	n.SetLimits(Limits{"rate": limits["rate"]})
 	check("when another limit is gone")
 	if s := n.Stats(); s.Allowed() != 8 || s.Denied() != 4 || s.Shadowed() != 1 || s.Peeks() != 7 {
-		t.Errorf("allowed %d, denied %d, shadowed %d, peeked %d in all; want 8, 4, 1 and 7", s.Allowed(), s.Denied(), s.Shadowed(), s.Peeks())
+		t.Errorf("allowed %d, denied %d, shadowed %d, peeked %d in all; want 8, 4, 1 and 7",
+			s.Allowed(), s.Denied(), s.Shadowed(), s.Peeks())
 	}
 }

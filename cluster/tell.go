@@ -36,13 +36,16 @@ type telling struct {
 
 // tellingOf prepares to tell the nodes that watch keys with these hashes, except one boot. A peer
 // that does not answer calls is not waited for.
-func (nt *notices) tellingOf(now, deadline limiter.Instant, hashes []uint64, but uint64) (t telling) {
+func (nt *notices) tellingOf(
+	now, deadline limiter.Instant, hashes []uint64, but uint64,
+) (t telling) {
 	view := nt.view.Load()
 	if nt.watches.Len() == 0 || view == nil {
 		return t
 	}
 	t.at = now
-	nt.watches.Each(now, hashes, but, func(boot, hash uint64) { t.add(now, deadline, view, boot, hash) })
+	nt.watches.Each(now, hashes, but,
+		func(boot, hash uint64) { t.add(now, deadline, view, boot, hash) })
 	return t
 }
 
@@ -87,7 +90,8 @@ func (nt *notices) tell(deadline limiter.Instant, items []flight, out []Decision
 func (nt *notices) tellOf(deadline limiter.Instant, hashes []uint64, but uint64) {
 	now := nt.clock.Now()
 	if len(hashes) > 0 && now >= deadline {
-		nt.clock.AfterFunc(0, func() { nt.tellOf(nt.clock.Now().Add(DefaultDeadline), hashes, but) })
+		nt.clock.AfterFunc(0,
+			func() { nt.tellOf(nt.clock.Now().Add(DefaultDeadline), hashes, but) })
 		return
 	}
 	t := nt.tellingOf(now, callDeadline(now, deadline, tellTimeout), hashes, but)

@@ -17,11 +17,15 @@ import (
 //
 // What becomes of the hold at an owner:
 //
-//	the client was told yes    it is charged; if this node dies before it has said so, at its deadline, whatever the limit says
+// 	the client was told yes    it is charged; if this node dies before it has said so, at its
+//                             deadline, whatever the limit says
 //	somebody has refused       it is released; this node says so until it is heard
-//	this node dies first       it is charged at its deadline: who has not heard the answer cannot know that it was a no
-//	the owner did not answer   it may be open, or be opened later; so it is settled like the others
-//	nobody knows it any more   its owner died before its heir had heard of it; after a yes it is charged by a report (debts.go)
+// 	this node dies first       it is charged at its deadline: who has not heard the answer cannot
+//                             know that it was a no
+// 	the owner did not answer   it may be open, or be opened later; so it is settled like the
+//                             others
+// 	nobody knows it any more   its owner died before its heir had heard of it; after a yes it is
+//                             charged by a report (debts.go)
 //
 // Who does not answer is answered for last, by on_error: if any owner has refused, its part is
 // refused and charged nowhere; if none has, it says yes or no for its limit, and a no releases the
@@ -57,7 +61,8 @@ func (sp *spreads) takeSpread(now limiter.Instant, view *route, r *batch, out []
 		ids[i] = it.ID
 		asks.items[i] = *it
 		asks.items[i].Op, asks.items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Charge: true}
-		asks.items[i].ID.Origin = (it.ID.Origin ^ holdOrigin) | nodeOrigin // no client can settle it
+		// no client can settle it
+		asks.items[i].ID.Origin = (it.ID.Origin ^ holdOrigin) | nodeOrigin
 		if !it.canHold() || view.Owner(it.hash) < 0 {
 			asks.items[i].Op, asks.items[i].Hold = OpPeek, nil
 			asks.items[i].Cost = withTwins(r.items[:i], asks.items, it)
@@ -65,7 +70,8 @@ func (sp *spreads) takeSpread(now limiter.Instant, view *route, r *batch, out []
 	}
 	sp.reserveSpread(now, view, asks, out)
 	granted := sp.granted(asks, out)
-	if sp.confirms.confirmOwn(asks.items, out); granted && !sp.granted(asks, out) { // an heir is silent
+	// an heir is silent
+	if sp.confirms.confirmOwn(asks.items, out); granted && !sp.granted(asks, out) {
 		granted = false
 		sp.debts.settleLater(cancels(asks, asks.items, out))
 	}
@@ -140,13 +146,16 @@ func (it *flight) spreads(i int) error {
 	const instead = "; it cannot be taken together with keys of other owners: take it alone, or together with limits of its own key"
 	switch l := it.Limit; {
 	case l.ClientTime:
-		return inputErrorf(i, "limit", "%q goes by its clients' clocks, and nothing of it can be set aside%s", l.Name, instead)
+		return inputErrorf(i, "limit",
+			"%q goes by its clients' clocks, and nothing of it can be set aside%s", l.Name, instead)
 	case l.Algorithm == limiter.Concurrency && it.Cost > 0:
-		return inputErrorf(i, "limit", "%q counts permits; reserve them: a reservation may have keys of several owners", l.Name)
+		return inputErrorf(i, "limit",
+			"%q counts permits; reserve them: a reservation may have keys of several owners", l.Name)
 	case it.Drain:
 		return inputErrorf(i, "drain", "takes what is left when all is refused%s", instead)
 	case it.Strict:
-		return inputErrorf(i, "strict", "is decided when a cost is charged, and not when it is set aside%s", instead)
+		return inputErrorf(i, "strict",
+			"is decided when a cost is charged, and not when it is set aside%s", instead)
 	}
 	return nil
 }
@@ -154,7 +163,8 @@ func (it *flight) spreads(i int) error {
 // canHold reports whether the cost of the item can be set aside.
 func (it *flight) canHold() bool {
 	l := it.Limit
-	return it.Cost > 0 && it.Cost <= l.Capacity() && !it.Report && l.Consistency != limiter.Replicated && !l.Unlimited && !l.NeverDenies()
+	return it.Cost > 0 && it.Cost <= l.Capacity() && !it.Report &&
+		l.Consistency != limiter.Replicated && !l.Unlimited && !l.NeverDenies()
 }
 
 // withTwins is the cost of an item that is only looked at, with those of the items before it on the
@@ -176,7 +186,9 @@ func (it *flight) sharesCount(other *flight) bool {
 
 // concludeSpread has charged what all have granted, after the answer; or released, if who decides
 // for an owner that is silent refuses. ids are those of the takes.
-func (sp *spreads) concludeSpread(now limiter.Instant, r *batch, asks *batch, ids []ID, silent []bool, out []Decision) {
+func (sp *spreads) concludeSpread(
+	now limiter.Instant, r *batch, asks *batch, ids []ID, silent []bool, out []Decision,
+) {
 	yes := sp.granted(r, out)
 	var list []settlement
 	for i := range asks.items {

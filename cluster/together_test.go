@@ -43,14 +43,16 @@ func TestTakesOfSeveralOwners(t *testing.T) {
 	calls := w.calls
 	out, all := w.takeAll("n1", of(60, keys[0]), of(50, keys[1]), of(40, keys[2]))
 	if !all || w.calls != calls+2 || out[1].Remaining != 50 || out[1].Hold != limiter.HoldNone {
-		t.Fatalf("%+v; %d calls before the answer, want one to each of the two others", out, w.calls-calls)
+		t.Fatalf("%+v; %d calls before the answer, want one to each of the two others", out,
+			w.calls-calls)
 	}
 	w.remain(keys, 40, 50, 60)
 	if w.calls != calls+4+2 { // and two looks at what remains
 		t.Errorf("%d calls, want two to each of the two others", w.calls-calls)
 	}
 	out, all = w.takeAll("n2", of(41, keys[0]), of(50, keys[1]), of(61, keys[2]))
-	if all || out[0].Allowed || !out[1].Allowed || out[2].Allowed || out[0].RetryAfter <= 0 || out[2].RetryAfter <= 0 {
+	if all || out[0].Allowed || !out[1].Allowed || out[2].Allowed || out[0].RetryAfter <= 0 ||
+		out[2].RetryAfter <= 0 {
 		t.Errorf("%+v; want a refusal of the first and the last", out)
 	}
 	if out[0].Remaining != 40 || out[1].Remaining != 50 || out[2].Remaining != 60 {
@@ -110,7 +112,8 @@ func TestRivalTakesDoNotFailForEver(t *testing.T) {
 	met, second := false, false
 	w.meet = func(c *Call, deliver func() *Answer) {
 		c.Answer = deliver()
-		if !met && len(c.Ask.Items) > 0 && c.Ask.Items[0].Op == OpReserve { // between the first's two holds
+		// between the first's two holds
+		if !met && len(c.Ask.Items) > 0 && c.Ask.Items[0].Op == OpReserve {
 			met = true
 			_, second = w.takeAll("n1", of(70, b), of(70, a))
 		}
@@ -127,7 +130,10 @@ func TestRivalTakesDoNotFailForEver(t *testing.T) {
 // charged if that is a yes, and released if it is a no. What the silent one had set aside runs out
 // and is not charged.
 func TestTakesWithASilentOwner(t *testing.T) {
-	for _, on := range []limiter.OnError{limiter.ErrorLocal, limiter.ErrorAllow, limiter.ErrorDeny} {
+	for _, on := range []limiter.OnError{
+		limiter.ErrorLocal, limiter.ErrorAllow,
+		limiter.ErrorDeny,
+	} {
 		for _, acts := range []bool{true, false} { // whether the silent one hears
 			other := hundred
 			other.Name, other.OnError = "other", on
@@ -144,7 +150,8 @@ func TestTakesWithASilentOwner(t *testing.T) {
 				c.Answer = deliver()
 			}
 			out, all := w.takeAll("n1", of(30, a), Item{Limit: "other", Key: b, Cost: 30})
-			if want := on != limiter.ErrorDeny; all != want || out[1].Source != SourceFallback || !out[1].Degraded {
+			if want := on != limiter.ErrorDeny; all != want || out[1].Source != SourceFallback ||
+				!out[1].Degraded {
 				t.Errorf("on_error %v: %+v, want %t", on, out, want)
 			}
 			w.meet = nil
@@ -153,7 +160,10 @@ func TestTakesWithASilentOwner(t *testing.T) {
 			if on == limiter.ErrorDeny {
 				want = [2]int64{100, 100}
 			}
-			if got := [2]int64{w.remaining("n2", "hundred", a), w.remaining("n3", "other", b)}; got != want {
+			if got := [2]int64{
+				w.remaining("n2", "hundred", a),
+				w.remaining("n3", "other", b),
+			}; got != want {
 				t.Errorf("on_error %v, heard %t: %d remain, want %d", on, acts, got, want)
 			}
 		}
@@ -217,7 +227,8 @@ func TestTakesOfSeveralOwnersWithoutHolds(t *testing.T) {
 	}
 	w.remain(keys, 0, 40)
 	watch(all, 20)
-	if out, all := w.takeAll("n1", of(101, keys[0]), of(1, keys[1])); all || out[0].RetryAfter != limiter.Never {
+	if out, all := w.takeAll("n1", of(101, keys[0]), of(1, keys[1])); all ||
+		out[0].RetryAfter != limiter.Never {
 		t.Errorf("%+v; more than the limit is admitted, or there is hope", out)
 	}
 	w.remain(keys, 0, 40)
@@ -225,14 +236,21 @@ func TestTakesOfSeveralOwnersWithoutHolds(t *testing.T) {
 
 // Promise: what cannot be set aside is refused with the reason, and nothing is charged.
 func TestTakesOfSeveralOwnersRefused(t *testing.T) {
-	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 5, Per: time.Minute}
+	permits := limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 5,
+		Per: time.Minute,
+	}
 	w := newWorld(t, 3, hundred, permits)
 	a, b := w.key("n2", 0), w.key("n3", 0)
 	drain := of(1, b)
 	drain.Drain = true
-	for field, it := range map[string]Item{"items[1].limit": {Limit: "permits", Key: b, Cost: 1}, "items[1].drain": drain} {
+	for field, it := range map[string]Item{
+		"items[1].limit": {Limit: "permits", Key: b, Cost: 1},
+		"items[1].drain": drain,
+	} {
 		var input *InputError
-		err := w.nodes["n1"].Check(&Request{Items: []Item{of(1, a), it}, Atomic: true}, make([]Decision, 2))
+		err := w.nodes["n1"].Check(&Request{Items: []Item{of(1, a), it}, Atomic: true},
+			make([]Decision, 2))
 		if !errors.As(err, &input) || input.Field != field {
 			t.Errorf("%v, want an error about %s", err, field)
 		}
@@ -250,7 +268,10 @@ func TestClientsDoNotSettleTakes(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	for _, h := range w.nodes["n2"].holder.book.On(w.nodes["n2"].Limits()["hundred"], keys[0]) {
-		if d := w.settleHold("n1", Item{Limit: "hundred", Key: keys[0], Op: OpSettle, Hold: &HoldTerms{ID: ID(h.ID)}}, 0); d.Decision.Hold != limiter.HoldUnknown {
+		if d := w.settleHold("n1", Item{
+			Limit: "hundred", Key: keys[0], Op: OpSettle,
+			Hold: &HoldTerms{ID: ID(h.ID)},
+		}, 0); d.Decision.Hold != limiter.HoldUnknown {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -265,7 +286,8 @@ func TestTwinsAreLookedAtTogether(t *testing.T) {
 	w := newWorld(t, 3, hundred, everywhere)
 	a, b := w.key("n2", 0), w.key("n3", 0)
 	twin := func(units int64) Item { return Item{Limit: "everywhere", Key: b, Cost: units} }
-	if out, all := w.takeAll("n1", of(10, a), twin(60), twin(60)); all || !out[1].Allowed || out[2].Allowed {
+	if out, all := w.takeAll("n1", of(10, a), twin(60), twin(60)); all || !out[1].Allowed ||
+		out[2].Allowed {
 		t.Errorf("60 and 60 of 100: %+v", out)
 	}
 	w.remain([]string{a}, 100)
@@ -293,7 +315,8 @@ func TestRefusedBesideASilentOwner(t *testing.T) {
 		}
 		c.Answer = deliver()
 	}
-	if out, all := w.takeAll("n1", of(30, a), of(30, b)); all || out[0].Allowed || out[1].Source != SourceFallback {
+	if out, all := w.takeAll("n1", of(30, a), of(30, b)); all || out[0].Allowed ||
+		out[1].Source != SourceFallback {
 		t.Fatalf("%+v", out)
 	}
 	if d := w.check("n1", of(33, b))[0]; d.Source != SourceFallback || !d.Allowed {
@@ -301,7 +324,8 @@ func TestRefusedBesideASilentOwner(t *testing.T) {
 	}
 	report := of(10, a)
 	report.Report = true
-	if out, all := w.takeAll("n1", report, of(-20, a), Item{Limit: "deny", Key: b, Cost: 30}); all || out[2].Allowed {
+	if out, all := w.takeAll("n1", report, of(-20, a),
+		Item{Limit: "deny", Key: b, Cost: 30}); all || out[2].Allowed {
 		t.Fatalf("%+v", out)
 	}
 	w.pass(3 * time.Second)

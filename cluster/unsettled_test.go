@@ -30,7 +30,8 @@ func TestYesIsPaidWhenWhoSaidItDies(t *testing.T) {
 		c.Answer = deliver()
 	}
 	for range 2 { // set aside until then, charged from then on
-		if x, y := w.remaining("n2", "hundred", a), w.remaining("n3", "lax", b); x != 70 || y != 60 {
+		if x, y := w.remaining("n2", "hundred", a), w.remaining("n3", "lax", b); x != 70 ||
+			y != 60 {
 			t.Errorf("%d and %d remain, want 70 and 60", x, y)
 		}
 		w.pass(10 * time.Second)
@@ -74,7 +75,8 @@ func TestDeniedBurnsNothingWhenMessagesAreLate(t *testing.T) {
 			if c.To.ID == "n2" && len(c.Ask.Items) > 0 && c.Ask.Items[0].Op == OpReserve {
 				if late == nil {
 					ask := *c.Ask
-					ask.Deadline = w.now.Add(time.Minute) // as far as n2 knows: what lies in its queue does not get older
+					// as far as n2 knows: what lies in its queue does not get older
+					ask.Deadline = w.now.Add(time.Minute)
 					late = func() { w.nodes["n2"].Deliver(&ask) }
 				}
 				c.Err = errSilent
@@ -104,7 +106,10 @@ func TestLateHoldOfASilentOwner(t *testing.T) {
 		on    limiter.OnError
 		left  int64
 	}{
-		{100 * time.Millisecond, limiter.ErrorLocal, 70}, {time.Second, limiter.ErrorLocal, 70}, {time.Second, limiter.ErrorDeny, 100},
+		{100 * time.Millisecond, limiter.ErrorLocal, 70}, {
+			time.Second, limiter.ErrorLocal,
+			70,
+		}, {time.Second, limiter.ErrorDeny, 100},
 	} {
 		spec := hundred
 		spec.OnError = c.on
@@ -124,7 +129,8 @@ func TestLateHoldOfASilentOwner(t *testing.T) {
 			}
 			c.Answer = deliver()
 		}
-		if out, all := w.takeAll("n1", of(30, keys[0]), of(30, keys[1])); all != (c.left == 70) || out[1].Source != SourceFallback {
+		if out, all := w.takeAll("n1", of(30, keys[0]), of(30, keys[1])); all != (c.left == 70) ||
+			out[1].Source != SourceFallback {
 			t.Fatalf("%+v", out)
 		}
 		w.pass(c.after)
@@ -153,7 +159,8 @@ func TestSecondTryBurnsNothing(t *testing.T) {
 			}
 		}
 	}
-	if _, out, all := w.reserveAll("n1", 30, a, b); all || tries < 2 || out[0].Source != SourceFallback {
+	if _, out, all := w.reserveAll("n1", 30, a, b); all || tries < 2 ||
+		out[0].Source != SourceFallback {
 		t.Fatalf("%d tries, %+v", tries, out)
 	}
 	w.pass(5 * time.Second)
@@ -204,7 +211,8 @@ func TestUnsaid(t *testing.T) {
 	}
 	deaf := true
 	w.meet = func(c *Call, deliver func() *Answer) {
-		if deaf && len(c.Ask.Items) > 0 && (c.Ask.Items[0].Op == OpSettle || c.Ask.Items[0].Report) {
+		if deaf && len(c.Ask.Items) > 0 &&
+			(c.Ask.Items[0].Op == OpSettle || c.Ask.Items[0].Report) {
 			c.Err = errSilent
 			return
 		}

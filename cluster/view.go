@@ -66,7 +66,8 @@ type Features uint64
 
 const (
 	FeatureRelay Features = 1 << iota // sends on what its asker cannot bring itself (Ask.Relay)
-	FeatureHolds                      // keeps holds: reservations, permits, leases, takes of several owners
+	// keeps holds: reservations, permits, leases, takes of several owners
+	FeatureHolds
 
 	OwnFeatures = FeatureRelay | FeatureHolds // of this release
 )
@@ -90,7 +91,8 @@ type View struct {
 	Ring    *ring.Ring // of the ACTIVE members; nil if there is none
 
 	owners []int // index in Ring.Members → index in Members
-	mine   int   // this node's index in Ring.Members, or -1: compared with an owner to know "is it me"
+	// this node's index in Ring.Members, or -1: compared with an owner to know "is it me"
+	mine int
 }
 
 // NewView builds the View of the node self. Members may come in any order; ids must differ and self
@@ -101,7 +103,9 @@ func NewView(self string, members []Member) (*View, error) {
 
 // NewViewOn is NewView with rings from somebody who keeps them: to build one takes long, and the
 // same members often come back.
-func NewViewOn(self string, members []Member, rings func(ids []string) (*ring.Ring, error)) (*View, error) {
+func NewViewOn(
+	self string, members []Member, rings func(ids []string) (*ring.Ring, error),
+) (*View, error) {
 	v := &View{Members: slices.Clone(members), Self: -1, mine: -1}
 	slices.SortFunc(v.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	var ids []string
@@ -173,8 +177,8 @@ func (v *View) heir(partition int) int {
 	return -1
 }
 
-// secondHeir is the index in Members of who owns the partition once its owner and its heir are gone,
-// or -1.
+// secondHeir is the index in Members of who owns the partition once its owner and its heir are
+// gone, or -1.
 func (v *View) secondHeir(partition int) int {
 	if v.Ring == nil {
 		return -1
