@@ -169,37 +169,40 @@ func (cp *copier) push(p *peer) {
 		cp.parts.mu.Lock()
 		p.out.waited(sent, now, deadline, calls[0].Err)
 		p.out.unsure = p.out.unsure || !errors.Is(calls[0].Err, ErrUnsent)
-		switch a := calls[0].Answer; {
-		case calls[0].Err == nil && a.Move != nil && a.Move.Applied:
-			p.out.last, p.out.unsure = nil, false
-			cp.takenLocked(now, p, m, a.Move)
-		case len(m.Gift) > 0 && !p.out.unsure: // it never got there: that is as good as a refusal
-			p.out.last = nil
-			cp.takenLocked(now, p, m, &MoveAnswer{Refused: m.Gift})
-			p.out.ended, p.out.charges = slices.Concat(m.End, p.out.ended), slices.Concat(m.Charges,
-				p.out.charges)
-			cp.copyAnewLocked(p)
-			p.out.busy = false
-			cp.parts.mu.Unlock()
-			return
-		case len(m.Gift) > 0 && errors.Is(calls[0].Err, ErrGone): // whether it has been taken, and passed on, nobody knows
-			p.out.last, p.out.unsure = nil, false
-			cp.ungiveLocked(p, m)
-			p.out.busy = false
-			cp.parts.mu.Unlock()
-			return
-		case calls[0].Err != nil && !p.open(now): // again
-		default: // the next tick tries again
-			p.out.busy = false
-			cp.parts.mu.Unlock()
+		p.out.busy = cp.answeredLocked(now, p, m, &calls[0])
+		again, looking := p.out.busy, p.out.looking
+		cp.parts.mu.Unlock()
+		if !again {
 			return
 		}
-		looking := p.out.looking
-		cp.parts.mu.Unlock()
 		if looking {
 			cp.giveWay(p, sent)
 		}
 	}
+}
+
+// answeredLocked follows what became of m, which c has brought to p. It reports whether the next
+// message, or the same one, should be sent at once, and not by the next tick.
+func (cp *copier) answeredLocked(now limiter.Instant, p *peer, m *Move, c *Call) bool {
+	o := p.out
+	switch a := c.Answer; {
+	case c.Err == nil && a.Move != nil && a.Move.Applied:
+		o.last, o.unsure = nil, false
+		cp.takenLocked(now, p, m, a.Move)
+		return true
+	case len(m.Gift) > 0 && !o.unsure: // the gift never got there: that is as good as a refusal
+		o.last = nil
+		cp.takenLocked(now, p, m, &MoveAnswer{Refused: m.Gift})
+		o.ended = slices.Concat(m.End, o.ended)
+		o.charges = slices.Concat(m.Charges, o.charges)
+		cp.copyAnewLocked(p)
+		return false
+	case len(m.Gift) > 0 && errors.Is(c.Err, ErrGone): // it may have been taken, and passed on
+		o.last, o.unsure = nil, false
+		cp.ungiveLocked(p, m)
+		return false
+	}
+	return c.Err != nil && !p.open(now)
 }
 
 // moveCall is a call that says a copy of m to p, in one piece of memory.

@@ -61,10 +61,17 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.forwarder.answerAll(now, view, items, answer)
-		n.right.markLateAnswer(a, answer)
-		answer.introduce(view)
-		return
+	} else {
+		n.answerEach(now, view, status, a, items, answer)
 	}
+	n.right.markLateAnswer(a, answer)
+	answer.introduce(view)
+}
+
+// answerEach answers items that do not stand or fall together, or all with a status.
+func (n *Node) answerEach(
+	now limiter.Instant, view *route, status Status, a *Ask, items []flight, answer *Answer,
+) {
 	for i := range items {
 		out := &answer.Items[i]
 		switch {
@@ -79,8 +86,6 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 			out.Told = told && promised(&items[i], out)
 		}
 	}
-	n.right.markLateAnswer(a, answer)
-	answer.introduce(view)
 }
 
 // arrive makes it a flight of the node that decides, by a limit.

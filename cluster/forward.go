@@ -74,8 +74,7 @@ type forwarder struct {
 
 // forward has the items away decided by whoever holds them: one call per node, all at once, and
 // again for those that were not executed or may be repeated under their ID. Items that are left
-// after that fall back. (It is the longest function here because it is the story of a forwarded
-// check; the facts it uses are the small functions below.)
+// after that fall back. It is the story of a forwarded check; the facts are in the functions below.
 func (fw *forwarder) forward(
 	now limiter.Instant, view *route, r *batch, away []int, out []Decision,
 ) {
@@ -106,28 +105,42 @@ func (fw *forwarder) forward(
 			}
 			fw.stats.Retried.Add(uint64(len(away)))
 		}
-		sentAt := now
-		calls, sent, held, lone := fw.address(now, view, r, away, targets, uint8(hop))
-		if len(calls) > 0 {
-			fw.stats.Forwarded.Add(uint64(len(away) - len(held)))
-			fw.net.Call(calls)
-			sentAt, now = now, fw.clock.Now()
-		}
-		away = held
-		met := view
-		for c := range calls {
-			if calls[c].Err == nil {
-				met = fw.meet(now, met, calls[c].Answer.Owners)
-			}
-			away = append(away,
-				fw.receive(sentAt, now, met, r, &calls[c], sent[c], targets, out)...)
-		}
-		if lone != nil {
-			*lone = loneCall{}
-			loneCalls.Put(lone)
-		}
-		view = met
+		now, view, away = fw.send(now, view, r, away, targets, out, hop)
 	}
+	fw.decideRest(now, view, r, away, targets, out)
+}
+
+// send asks the targets of the items away, all at once. It returns the time at which all have
+// answered, the view with the owners that they name, and the items that are not decided.
+func (fw *forwarder) send(
+	now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int,
+) (limiter.Instant, *route, []int) {
+	sentAt := now
+	calls, sent, left, lone := fw.address(now, view, r, away, targets, uint8(hop))
+	if len(calls) > 0 {
+		fw.stats.Forwarded.Add(uint64(len(away) - len(left)))
+		fw.net.Call(calls)
+		now = fw.clock.Now()
+	}
+	for c := range calls {
+		if calls[c].Err == nil {
+			view = fw.meet(now, view, calls[c].Answer.Owners)
+		}
+		again := fw.receive(sentAt, now, view, r, &calls[c], sent[c], targets, out)
+		left = append(left, again...)
+	}
+	if lone != nil {
+		*lone = loneCall{}
+		loneCalls.Put(lone)
+	}
+	return now, view, left
+}
+
+// decideRest decides the items away that no other node has decided: from memory, if this node holds
+// them by now, or as their limits say.
+func (fw *forwarder) decideRest(
+	now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision,
+) {
 	if r.atomic && len(r.items) > 1 { // all here, or none
 		if len(away) > 0 && !hopeless(away, targets) && fw.holder.decideAllHere(now, r.items, out) {
 			return
@@ -360,31 +373,7 @@ func (fw *forwarder) address(
 		s.of = make([]target, s.most)
 	}
 	var fewer [16]int
-	going, all := fewer[:0], 0 // targets of calls; their items
-	for _, i := range away {
-		t := targets[i]
-		if t >= 0 && view.bars(t, r, &r.items[i]) {
-			t, targets[i] = nobody, nobody
-		}
-		if t < 0 {
-			held = append(held, i)
-			continue
-		}
-		to := s.about(t)
-		if !to.known {
-			to.known = true
-			if to.open = !view.peers[t].pass(now); !to.open {
-				to.call = len(going)
-				going = append(going, t)
-			}
-		}
-		if to.open {
-			held = append(held, i)
-			continue
-		}
-		to.items++
-		all++
-	}
+	going, held, all := s.sort(now, view, r, away, targets, fewer[:0])
 	if all == 0 {
 		return nil, nil, held, nil
 	}
@@ -393,11 +382,12 @@ func (fw *forwarder) address(
 	var indexes []int
 	if all == 1 {
 		lone = loneCalls.Get().(*loneCall)
-		calls, sent, asks, items, indexes = lone.calls[:], lone.sent[:], lone.asks[:], lone.items[:], lone.indexes[:]
+		calls, sent = lone.calls[:], lone.sent[:]
+		asks, items, indexes = lone.asks[:], lone.items[:], lone.indexes[:]
 	} else {
 		k := len(going)
-		calls, sent, asks, items, indexes = make([]Call, k), make([][]int, k), make([]Ask,
-			k), make([]AskItem, all), make([]int, all)
+		calls, sent, asks = make([]Call, k), make([][]int, k), make([]Ask, k)
+		items, indexes = make([]AskItem, all), make([]int, all)
 	}
 	for c, t := range going {
 		k := s.about(t).items
@@ -414,17 +404,13 @@ func (fw *forwarder) address(
 			continue
 		}
 		it, c := &r.items[i], s.about(t).call
-		ask := &asks[c]
 		if o := view.Owner(it.hash); !r.cautious && o != t && o >= 0 && o != view.Self {
-			ask.Relay = ask.Relay || view.peers[o].gone() || view.peers[o].open(now)
+			asks[c].Relay = asks[c].Relay || view.peers[o].gone() || view.peers[o].open(now)
 		}
 		if it.Tell || it.givesBack() {
-			ask.From = fw.boot
+			asks[c].From = fw.boot
 		}
-		ask.Items = append(ask.Items, AskItem{
-			Limit: it.Limit, Key: it.Key, Cost: it.Cost,
-			Op: it.Op, ID: it.ID, Terms: it.Terms, Hold: it.Hold, Tell: it.Tell,
-		})
+		asks[c].Items = append(asks[c].Items, it.AskItem)
 		sent[c] = append(sent[c], i)
 	}
 	return calls, sent, held, lone
@@ -452,6 +438,39 @@ var loneCalls = sync.Pool{New: func() any { return new(loneCall) }}
 type sorted struct {
 	of   []target // by target, if there is room for all; else as they come up
 	most int      // targets that there could be
+}
+
+// sort looks which items can be sent. going are the targets of the calls, held the items that are
+// not sent, and all is how many are.
+func (s *sorted) sort(
+	now limiter.Instant, view *route, r *batch, away, targets, none []int,
+) (going, held []int, all int) {
+	going = none
+	for _, i := range away {
+		t := targets[i]
+		if t >= 0 && view.bars(t, r, &r.items[i]) {
+			t, targets[i] = nobody, nobody
+		}
+		if t < 0 {
+			held = append(held, i)
+			continue
+		}
+		to := s.about(t)
+		if !to.known {
+			to.known = true
+			if to.open = !view.peers[t].pass(now); !to.open {
+				to.call = len(going)
+				going = append(going, t)
+			}
+		}
+		if to.open {
+			held = append(held, i)
+			continue
+		}
+		to.items++
+		all++
+	}
+	return going, held, all
 }
 
 // target is what address knows of one.

@@ -173,33 +173,9 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	if ik.parts.list == nil {
 		return
 	}
-	for _, p := range m.Begin {
-		if in.begun == nil {
-			in.begun = make(map[uint16]bool)
-		}
-		in.begun[p] = true
-		if int(p) < len(ik.parts.list) && ik.parts.list[p].giving && ik.parts.list[p].to != nil &&
-			ik.parts.list[p].to.boot == m.From {
-			ik.copier.copiedBackLocked(int(p), m.From)
-		}
-		if int(p) < len(ik.parts.list) && !ik.parts.held[p].Load() && !ik.parts.list[p].giving {
-			pt := &ik.parts.list[p]
-			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false
-			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From ||
-				pt.lentTo == m.From // the last has got all that there was
-			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
-			ik.parts.kept[p].Store(true)
-		}
-	}
+	ik.beginLocked(in, m)
 	ik.parts.hearLacking(now, m)
-	for _, p := range m.End {
-		delete(in.begun, p)
-		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From &&
-			!ik.parts.held[p].Load() &&
-			!ik.parts.list[p].giving {
-			ik.parts.forgetLocked(int(p))
-		}
-	}
+	ik.endLocked(in, m)
 	for i := range m.Entries {
 		// What is held here already is not made better by an old copy that somebody lends: it was
 		// lent to who held it before.
@@ -219,24 +195,66 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		ik.claims.tendLocked()
 	}
 	ik.holder.recent.Learn(now, m.Taken)
-	for _, p := range m.Gift {
-		if int(p) >= len(ik.parts.list) || !ik.acceptsLocked(r, m, int(p)) {
-			in.refused = append(in.refused, p)
-			if int(p) < len(ik.parts.list) && !ik.parts.list[p].giving {
-				ik.parts.list[p].hint = m.ID // it goes on deciding
-			}
+	if len(m.Gift) > 0 {
+		in.refused = ik.takeGiftLocked(r, m)
+		a.Refused = in.refused
+		ik.copier.startPushesLocked()
+	}
+}
+
+// beginLocked notes that the sender of m holds partitions, and keeps the copies here of them.
+func (ik *intake) beginLocked(in *inbox, m *Move) {
+	for _, p := range m.Begin {
+		if in.begun == nil {
+			in.begun = make(map[uint16]bool)
+		}
+		in.begun[p] = true
+		if int(p) >= len(ik.parts.list) {
 			continue
 		}
-		if !ik.parts.held[p].Load() {
+		pt := &ik.parts.list[p]
+		if pt.giving && pt.to != nil && pt.to.boot == m.From {
+			ik.copier.copiedBackLocked(int(p), m.From)
+		}
+		if !ik.parts.held[p].Load() && !pt.giving {
+			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false
+			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From ||
+				pt.lentTo == m.From // the last has got all that there was
+			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
+			ik.parts.kept[p].Store(true)
+		}
+	}
+}
+
+// endLocked forgets the copies that the sender of m does not keep any more.
+func (ik *intake) endLocked(in *inbox, m *Move) {
+	for _, p := range m.End {
+		delete(in.begun, p)
+		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From &&
+			!ik.parts.held[p].Load() && !ik.parts.list[p].giving {
+			ik.parts.forgetLocked(int(p))
+		}
+	}
+}
+
+// takeGiftLocked begins to hold the partitions of the gift of m, but for those that it refuses.
+func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
+	for _, p := range m.Gift {
+		switch {
+		case int(p) >= len(ik.parts.list):
+			refused = append(refused, p)
+		case !ik.acceptsLocked(r, m, int(p)):
+			refused = append(refused, p)
+			if pt := &ik.parts.list[p]; !pt.giving {
+				pt.hint = m.ID // the sender goes on deciding
+			}
+		case !ik.parts.held[p].Load():
 			ik.stats.Received.Add(1)
 			ik.parts.holdLocked(int(p), m.Term)
 			ik.copier.beginCopiesLocked(r, int(p))
 		}
 	}
-	a.Refused = in.refused
-	if len(m.Gift) > 0 {
-		ik.copier.startPushesLocked()
-	}
+	return refused
 }
 
 // copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of

@@ -17,46 +17,19 @@ import (
 func (fw *forwarder) relay(
 	now limiter.Instant, view *route, a *Ask, items []flight, answer *Answer,
 ) bool {
-	deadline := callDeadline(now, a.Deadline, fw.callTimeout)
-	var calls []Call
-	of := make([]int, len(items)) // item → call
-	callOf := make(map[int]int)
-	for i := range items {
-		o := view.Owner(items[i].hash)
-		if fw.holder.decides(now, items[i].hash) || o < 0 || o == view.Self ||
-			view.peers[o].gone() {
-			return false
-		}
-		c, known := callOf[o]
-		if !known {
-			if !view.peers[o].pass(now) {
-				return false
-			}
-			c, callOf[o] = len(calls), len(calls)
-			calls = append(calls, Call{
-				To: view.Members[o], Deadline: deadline,
-				Ask: &Ask{
-					RingHash: view.RingHash(), Hop: a.Hop + 1, Atomic: a.Atomic,
-					Deadline: deadline,
-				},
-			})
-		}
-		of[i] = c
-		calls[c].Ask.Items = append(calls[c].Ask.Items, a.Items[i])
-	}
-	if a.Atomic && len(calls) > 1 {
+	calls, of, reached := fw.relayCalls(now, view, a, items)
+	if !reached {
 		return false
 	}
 	fw.stats.Relayed.Add(uint64(len(items)))
 	fw.net.Call(calls)
 	after := fw.clock.Now()
-	next := make([]int, len(calls))
 	for c := range calls {
 		fw.contacts.note(now, after, view.peers[view.Find(calls[c].To.ID)], &calls[c])
 	}
+	next := make([]int, len(calls))
 	for i := range items {
-		c := &calls[of[i]]
-		out, k := &answer.Items[i], next[of[i]]
+		c, k, out := &calls[of[i]], next[of[i]], &answer.Items[i]
 		next[of[i]]++
 		switch {
 		case c.Err == nil && len(c.Answer.Items) == len(c.Ask.Items):
@@ -76,4 +49,39 @@ func (fw *forwarder) relay(
 		}
 	}
 	return true
+}
+
+// relayCalls are calls to the owners of items, and of says which item is in which. It reports false
+// if one of the owners is this node, is gone or is not reached, or if they are several and the items
+// stand or fall together.
+func (fw *forwarder) relayCalls(
+	now limiter.Instant, view *route, a *Ask, items []flight,
+) (calls []Call, of []int, reached bool) {
+	deadline := callDeadline(now, a.Deadline, fw.callTimeout)
+	of = make([]int, len(items))
+	callOf := make(map[int]int)
+	for i := range items {
+		o := view.Owner(items[i].hash)
+		if fw.holder.decides(now, items[i].hash) || o < 0 || o == view.Self ||
+			view.peers[o].gone() {
+			return nil, nil, false
+		}
+		c, known := callOf[o]
+		if !known {
+			if !view.peers[o].pass(now) {
+				return nil, nil, false
+			}
+			c, callOf[o] = len(calls), len(calls)
+			calls = append(calls, Call{
+				To: view.Members[o], Deadline: deadline,
+				Ask: &Ask{
+					RingHash: view.RingHash(), Hop: a.Hop + 1, Atomic: a.Atomic,
+					Deadline: deadline,
+				},
+			})
+		}
+		of[i] = c
+		calls[c].Ask.Items = append(calls[c].Ask.Items, a.Items[i])
+	}
+	return calls, of, !a.Atomic || len(calls) == 1
 }
