@@ -96,7 +96,7 @@ func offerCandidates(n *Node, now limiter.Instant, r *Request, b *batch, out []D
 			continue
 		}
 		items = append(items, c.item(it))
-		offers = append(offers, offer{c, out[i].Allowed && !out[i].Shadow})
+		offers = append(offers, offer{c, out[i].Allowed && !out[i].overruled()})
 		here = here && n.holder.decides(now, it.hash)
 	}
 	switch {

@@ -111,6 +111,10 @@ type Decision struct {
 	// reservation it names the hold.
 	ID ID
 
+	// Over: the limit refuses and the request goes on, marked as Rule.Answers says (on_deny: tag,
+	// deprioritize).
+	Over bool
+
 	along bool // the limit does not refuse: others of an atomic request do (unite)
 }
 
@@ -340,8 +344,8 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 		d, it := &out[i], &r.items[i]
 		d.Rule, d.ID = it.Limit, it.ID
 		checked := it.Op == OpTake || it.Op == OpReserve
-		if !d.Allowed && checked && d.Rule.NeverDenies() {
-			d.Allowed, d.Shadow = true, true
+		if !d.Allowed && checked {
+			d.tell(now, it.hash)
 		}
 		run.add(n.tallyOf(it), it.cellOf(d, checked))
 		if d.Degraded {

@@ -51,7 +51,7 @@ func (db *debtor) owe(now limiter.Instant, items []flight, out []Decision) {
 	for i := range out {
 		it := &items[i]
 		reserved := it.Op == OpReserve
-		if out[i].Source != SourceFallback || !out[i].Allowed || out[i].Shadow ||
+		if out[i].Source != SourceFallback || !out[i].Allowed || out[i].overruled() ||
 			it.Op != OpTake && !reserved || it.Cost <= 0 {
 			continue
 		}

@@ -132,6 +132,7 @@ func sameLimit(own, asked *limiter.Limit) bool {
 	for _, s := range []*limiter.Spec{&a, &b} {
 		// which do not travel, or not as they are
 		s.OnError, s.OnPartition, s.OnDeny, s.DryRun = 0, 0, 0, false
+		s.Answers = limiter.Answers{}
 	}
 	return a == b
 }

@@ -15,11 +15,13 @@ const (
 	OutcomeAllowed Outcome = iota
 	OutcomeDenied
 	OutcomeShadow // allowed although the limit refuses: dry_run, or on_deny: shadow
+	OutcomeTagged // allowed and marked, for the limit refuses: on_deny: tag
+	OutcomeTier   // the same: on_deny: deprioritize
 	ofOutcomes
 )
 
 func (o Outcome) String() string {
-	return [ofOutcomes]string{"allowed", "denied", "shadow"}[o]
+	return [ofOutcomes]string{"allowed", "denied", "shadow", "tagged", "deprioritized"}[o]
 }
 
 // Reason says why an answer was degraded.
@@ -138,7 +140,8 @@ func (s *Stats) checks(o Outcome) (sum uint64) {
 
 // Allowed is how many items were answered yes at this node's client doors.
 func (s *Stats) Allowed() uint64 {
-	return s.checks(OutcomeAllowed) + s.checks(OutcomeShadow) + s.answers(yesCell)
+	return s.checks(OutcomeAllowed) + s.checks(OutcomeShadow) + s.checks(OutcomeTagged) +
+		s.checks(OutcomeTier) + s.answers(yesCell)
 }
 
 // Denied is how many items were answered no.
@@ -185,6 +188,10 @@ func (it *flight) cellOf(d *Decision, checked bool) int {
 		return noCell
 	case d.Shadow:
 		outcome = OutcomeShadow
+	case d.Over && d.Rule.OnDeny == limiter.DenyTag:
+		outcome = OutcomeTagged
+	case d.Over:
+		outcome = OutcomeTier
 	case !d.Allowed:
 		outcome = OutcomeDenied
 	}

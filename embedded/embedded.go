@@ -376,6 +376,11 @@ func answer(d *cluster.Decision) client.Decision {
 		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded,
 		Bound: d.Bound, Shadow: d.Shadow,
 		Drained: d.Drained, Restarted: d.Restarted, Override: d.Rule.Override,
+		Tag: d.Tag(), Tier: d.Tier(),
+	}
+	said := d.Said()
+	answer.Denial = client.Denial{
+		Status: said.Status, ContentType: said.ContentType, Body: said.Body,
 	}
 	if d.Session != 0 {
 		answer.Session = time.UnixMilli(int64(d.Session))

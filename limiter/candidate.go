@@ -37,7 +37,7 @@ func (l *Limit) WithCandidate(s Spec, overrides ...Override) (*Limit, error) {
 	}
 	s.Consistency, s.Sync = l.Consistency, l.Sync
 	s.OnError, s.OnPartition, s.Unsettled = l.OnError, l.OnPartition, l.Unsettled
-	s.OnDeny, s.DryRun = DenyReject, false
+	s.OnDeny, s.DryRun, s.Answers = DenyReject, false, Answers{}
 	c, err := New(s, overrides...)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (l *Limit) Promoted() (*Limit, error) {
 		return nil, nil
 	}
 	s := l.candidate.Spec
-	s.Name, s.OnDeny, s.DryRun = l.Name, l.OnDeny, l.DryRun
+	s.Name, s.OnDeny, s.DryRun, s.Answers = l.Name, l.OnDeny, l.DryRun, l.Answers
 	return New(s, l.candidate.Overrides()...)
 }
 

@@ -216,9 +216,9 @@ func (l *Limit) isShare() bool { return strings.HasSuffix(l.Name, shareMark) }
 // replicated limit.
 func (l *Limit) isLocal() bool { return l.Consistency == Replicated || l.isShare() }
 
-// NeverDenies reports whether a refusal by l is hidden from its caller (dry_run, or on_deny:
-// shadow).
-func (l *Limit) NeverDenies() bool { return l.DryRun || l.OnDeny == DenyShadow }
+// NeverDenies reports whether a refusal by l is no denial for its caller: dry_run, or on_deny:
+// shadow, tag or deprioritize.
+func (l *Limit) NeverDenies() bool { return l.DryRun || l.OnDeny != DenyReject }
 
 // Capacity is the most that l admits at once: the burst of a bucket, the limit of a window. A queue
 // admits one unit at once and as many as may wait.

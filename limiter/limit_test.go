@@ -195,7 +195,10 @@ func TestNewRefuses(t *testing.T) {
 		{with(window, func(s *limiter.Spec) {
 			s.OnError = 7
 		}), "on_error", "local, allow and deny"},
-		{with(window, func(s *limiter.Spec) { s.OnDeny = 7 }), "on_deny", "reject and shadow"},
+		{
+			with(window, func(s *limiter.Spec) { s.OnDeny = 7 }), "on_deny",
+			"reject, shadow, tag and deprioritize",
+		},
 	} {
 		l, err := limiter.New(c.spec)
 		var bad *limiter.SpecError

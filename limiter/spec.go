@@ -89,9 +89,14 @@ const (
 type OnDeny uint8
 
 const (
-	DenyReject OnDeny = iota // the refusal
-	DenyShadow               // "allowed", with Decision marked as shadowed
+	DenyReject       OnDeny = iota // the refusal
+	DenyShadow                     // "allowed", with Decision marked as shadowed
+	DenyTag                        // "allowed", and the request is marked: Answers.Tag
+	DenyDeprioritize               // "allowed", in a lower tier: Answers.Tier
 )
+
+// Marks reports whether what is refused goes on with a mark (Answers.Tag, Answers.Tier).
+func (on OnDeny) Marks() bool { return on == DenyTag || on == DenyDeprioritize }
 
 // Bounds of a Spec.
 const (
@@ -163,6 +168,8 @@ type Spec struct {
 	Sync   bool
 	OnDeny OnDeny // default DenyReject
 	DryRun bool   // decide and count, never deny
+	// what callers are told beside yes and no
+	Answers Answers
 	// the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit
 	// itself. New sets it
 	Override string

@@ -27,6 +27,7 @@ func (s *Spec) fill() {
 		for s.MaxDebt = s.mostOwed(); s.MaxDebt > 0 && !s.paysInTime(); s.MaxDebt /= 2 {
 		}
 	}
+	s.Answers.fill(s.OnDeny)
 	s.Strict = s.Strict || s.Sessions
 	if s.Calendar != 0 && s.TimeZone == "" {
 		s.TimeZone = "UTC"
@@ -65,8 +66,8 @@ func (s *Spec) checkChoices() error {
 		return &SpecError{"on_partition", "is unknown; proportional, deny and open are accepted"}
 	case s.Unsettled > UnsettledRelease:
 		return &SpecError{"unsettled", "is unknown; charge and release are accepted"}
-	case s.OnDeny > DenyShadow:
-		return &SpecError{"on_deny", "is unknown; reject and shadow are accepted"}
+	case s.OnDeny > DenyDeprioritize:
+		return &SpecError{"on_deny", "is unknown; reject, shadow, tag and deprioritize are accepted"}
 	case len(s.Override) > MaxPattern:
 		return &SpecError{"override", fmt.Sprintf("has %d bytes; at most %d are accepted",
 			len(s.Override), MaxPattern)}
@@ -76,7 +77,7 @@ func (s *Spec) checkChoices() error {
 			"is for an override; a limit that limits nothing can be left out",
 		}
 	}
-	return nil
+	return s.Answers.check(s.OnDeny)
 }
 
 // algorithms is a set of them, one bit each.

@@ -52,7 +52,45 @@ func candidateMessage(l *limiter.Limit, t cluster.CandidateTally) *penstockv1.Ca
 // putJSON is the body of PUT /v1/limits.
 type putJSON struct {
 	inlineJSON
+	wordsJSON
+	Overrides []overrideJSON             `json:"overrides"`
 	Candidate map[string]json.RawMessage `json:"candidate"`
+}
+
+// wordsJSON is what a limit of the cluster has beyond one that a request brings along: what a
+// denial says over HTTP.
+type wordsJSON struct {
+	Status      int    `json:"status,omitzero"`
+	Body        string `json:"body,omitzero"`
+	ContentType string `json:"content_type,omitzero"`
+}
+
+func newWordsJSON(s *limiter.Spec) wordsJSON {
+	return wordsJSON{s.Answers.Status, s.Answers.Body, s.Answers.ContentType}
+}
+
+// overrideJSON is an override in the words of the limits' files.
+type overrideJSON struct {
+	Key       string `json:"key"`
+	Limit     int64  `json:"limit"`
+	Burst     int64  `json:"burst"`
+	Refill    int64  `json:"refill"`
+	Unlimited bool   `json:"unlimited"`
+}
+
+// spec is the whole limit but for its overrides and its candidate.
+func (in *putJSON) spec() (limiter.Spec, error) {
+	s, err := in.inlineJSON.spec()
+	s.Answers.Status, s.Answers.Body, s.Answers.ContentType = in.Status, in.Body, in.ContentType
+	return s, err
+}
+
+// overrides are the exceptions from it.
+func (in *putJSON) overrides() (list []limiter.Override) {
+	for _, o := range in.Overrides {
+		list = append(list, limiter.Override(o))
+	}
+	return list
 }
 
 // candidate is the Spec of the candidate, or nil: what it leaves out is the limit's, as in a file.

@@ -63,6 +63,17 @@ func (w *checkWriter) decision(d *cluster.Decision) {
 		w.Bool(15, door.Restarted(d))
 		w.Text(16, d.Rule.Override)
 	}
+	if d.Over {
+		w.Text(17, d.Tag())
+		w.Number(18, int64(d.Tier()))
+	}
+	if said := d.Said(); said.Status != 0 || said.Body != "" {
+		at := w.Open(19)
+		w.Number(1, int64(said.Status))
+		w.Text(2, said.ContentType)
+		w.Text(3, said.Body)
+		w.Close(at)
+	}
 	if w.Close(at); len(w.B)-at > 0x7f { // it has been moved up
 		w.rule = nil
 	}

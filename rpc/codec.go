@@ -91,6 +91,9 @@ func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
 		OnError:       limiter.OnError(orFirst(int32(in.OnError))),
 		DryRun:        in.DryRun,
 		Unsettled:     limiter.Unsettled(orFirst(int32(in.Unsettled))),
+		Answers: limiter.Answers{
+			Spread: int(in.SpreadPercent), Tag: in.Tag, Tier: int(in.Tier),
+		},
 	}
 	s.Anchor = limiter.DefaultAnchor(s.Algorithm)
 	if in.Anchor != penstockv1.Anchor_ANCHOR_UNSPECIFIED {
@@ -129,9 +132,21 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 			Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 			Restarted: door.Restarted(d), Override: d.Rule.Override,
 			Drained: d.Drained, SessionMs: int64(d.Session),
+			Tag: d.Tag(), Tier: int32(d.Tier()), Denial: encodeDenial(d),
 		}
 	}
 	return all
+}
+
+// encodeDenial is nil if the limit has no words of its own.
+func encodeDenial(d *cluster.Decision) *penstockv1.Denial {
+	said := d.Said()
+	if said.Status == 0 && said.Body == "" {
+		return nil
+	}
+	return &penstockv1.Denial{
+		Status: int32(said.Status), ContentType: said.ContentType, Body: said.Body,
+	}
 }
 
 func encodeSource(s cluster.Source) penstockv1.Source {

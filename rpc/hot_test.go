@@ -3,6 +3,7 @@ package rpc
 import (
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,10 @@ func TestHotMessagesAreTheLibrarys(t *testing.T) {
 func decisions(n int, number int64, text string) []cluster.Decision {
 	one, other := &limiter.Limit{}, &limiter.Limit{}
 	one.Name, one.Override, other.Name = text, text, "other"
+	small := int(int32(number))
+	one.Answers = limiter.Answers{
+		Status: small, Body: text, ContentType: text, Tag: text, Tier: small,
+	}
 	out := make([]cluster.Decision, n)
 	for i := range out {
 		d := &out[i]
@@ -56,7 +61,7 @@ func decisions(n int, number int64, text string) []cluster.Decision {
 			Delay: time.Duration(number), Drained: number, Session: limiter.Millis(number), Restarted: number != 0,
 		}
 		d.Rule, d.Owner, d.Source = one, text, cluster.SourceDenied
-		d.Degraded, d.Bound, d.Shadow = number != 0, number, number != 0
+		d.Degraded, d.Bound, d.Shadow, d.Over = number != 0, number, number != 0, i%2 == 0
 		switch i % 7 {
 		case 2:
 			d.Rule = other
@@ -64,6 +69,8 @@ func decisions(n int, number int64, text string) []cluster.Decision {
 			d.Owner = "n2"
 		case 4, 5:
 			d.Decision, d.Degraded, d.Bound, d.Shadow = limiter.Decision{Allowed: true, Limit: number}, false, 0, false
+		case 6:
+			d.Allowed = false
 		}
 	}
 	return out
@@ -71,10 +78,12 @@ func decisions(n int, number int64, text string) []cluster.Decision {
 
 // TestEveryFieldIsEncoded: a Decision of the protocol says all that it can.
 func TestEveryFieldIsEncoded(t *testing.T) {
-	d := encode(decisions(1, int64(time.Hour), "alice"))[0].ProtoReflect()
-	for i := range d.Descriptor().Fields().Len() {
-		if f := d.Descriptor().Fields().Get(i); !d.Has(f) {
-			t.Errorf("%s is never said", f.Name())
+	all := encode(decisions(7, int64(time.Hour)+1, "alice"))
+	fields := all[0].ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		says := func(d *penstockv1.Decision) bool { return d.ProtoReflect().Has(fields.Get(i)) }
+		if !slices.ContainsFunc(all, says) {
+			t.Errorf("%s is never said", fields.Get(i).Name())
 		}
 	}
 }

@@ -51,8 +51,10 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 	if item, style, f = readItem(q, cluster.OpTake); f != nil {
 		return item, style, f
 	}
+	style.handedOn = true
 	if status, given := q["deny_status"]; given {
 		var err error
+		style.chosen = true
 		if style.denied, err = strconv.Atoi(status); err != nil || style.denied < 400 || style.denied > 599 {
 			return item, style, &door.Fault{Status: http.StatusBadRequest, Field: "deny_status", Text: "deny_status: must be a number from 400 to 599"}
 		}
@@ -95,6 +97,7 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, sty
 	}
 	body := newRuledJSON(&m, out)
 	setRateLimits(rw.Header(), out, style.headers)
+	style = style.as(cluster.SaidTogether(out))
 	switch {
 	case body.Allowed:
 		writeJSON(rw, http.StatusOK, body)

@@ -55,6 +55,9 @@ type inlineJSON struct {
 	OnDeny        string `json:"on_deny,omitzero"`
 	DryRun        bool   `json:"dry_run,omitzero"`
 	Unsettled     string `json:"unsettled,omitzero"`
+	Spread        string `json:"spread,omitzero"`
+	Tag           string `json:"tag,omitzero"`
+	Tier          int    `json:"tier,omitzero"`
 }
 
 // bodyJSON is items, or the fields of one item, or attributes and a cost.
@@ -269,7 +272,7 @@ var inlineWords = map[string][]string{
 	"consistency":  {"exact", "replicated", "leased"},
 	"replication":  {"async", "sync"},
 	"on_partition": {"proportional", "deny", "open"},
-	"on_deny":      {"reject", "shadow"},
+	"on_deny":      {"reject", "shadow", "tag", "deprioritize"},
 	"unsettled":    {"charge", "release"},
 }
 
@@ -311,6 +314,12 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	if in.MinGap != "" {
 		if s.MinGap, err = limiter.ParsePer(in.MinGap); err != nil {
 			return s, &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
+		}
+	}
+	s.Answers.Tag, s.Answers.Tier = in.Tag, in.Tier
+	if in.Spread != "" {
+		if s.Answers.Spread, err = limiter.ParseSpread(in.Spread); err != nil {
+			return s, &limiter.SpecError{Field: "spread", Reason: err.Error()}
 		}
 	}
 	return s, nil

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"penstock/cluster"
+	"penstock/limiter"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 )
@@ -31,6 +33,25 @@ type decisionJSON struct {
 	SessionMs    int64  `json:"session_ms,omitempty"`
 	Restarted    bool   `json:"restarted,omitempty"`
 	Override     string `json:"override,omitempty"`
+
+	Tag    string      `json:"tag,omitempty"`
+	Tier   int         `json:"tier,omitempty"`
+	Denial *denialJSON `json:"denial,omitempty"`
+}
+
+// denialJSON is what a server is to answer to a denied request.
+type denialJSON struct {
+	Status      int    `json:"status,omitempty"` // 0: the server's own
+	ContentType string `json:"content_type,omitempty"`
+	Body        string `json:"body,omitempty"` // empty: the server's own
+}
+
+func newDenialJSON(d *cluster.Decision) *denialJSON {
+	said := d.Said()
+	if said.Status == 0 && said.Body == "" {
+		return nil
+	}
+	return &denialJSON{said.Status, said.ContentType, said.Body}
 }
 
 func newDecisionJSON(d *cluster.Decision) decisionJSON {
@@ -41,6 +62,7 @@ func newDecisionJSON(d *cluster.Decision) decisionJSON {
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 		Drained: d.Drained, SessionMs: int64(d.Session),
 		Restarted: door.Restarted(d), Override: d.Rule.Override,
+		Tag: d.Tag(), Tier: d.Tier(), Denial: newDenialJSON(d),
 	}
 }
 
@@ -59,6 +81,24 @@ type answerStyle struct {
 	headers headerForms
 	denied  int    // status of a denial
 	text    string // body of a denial; empty: a problem with the decision
+	kind    string // media type of text
+	// handedOn: a proxy hands the denial on to its client. Where the question does not say what that
+	// looks like, the limit does. chosen: the question says the status
+	handedOn, chosen bool
+}
+
+// as is s where a limit has something to say.
+func (s answerStyle) as(said limiter.Answers) answerStyle {
+	if !s.handedOn {
+		return s
+	}
+	if said.Status != 0 && !s.chosen {
+		s.denied = said.Status
+	}
+	if said.Body != "" && s.text == "" {
+		s.text, s.kind = said.Body, said.ContentType
+	}
+	return s
 }
 
 // answer decides one item and says so by status, headers and body.
@@ -70,6 +110,7 @@ func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
 	}
 	setRateLimit(rw.Header(), &out, style.headers)
 	body := newDecisionJSON(&out)
+	style = style.as(out.Said())
 	switch {
 	case out.Allowed:
 		writeJSON(rw, http.StatusOK, body)
@@ -80,10 +121,11 @@ func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
 	}
 }
 
-// writeText is a denial in the words of the question.
+// writeText is a denial in the words of the question, or of the limit.
 func writeText(rw http.ResponseWriter, style answerStyle) {
-	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	rw.Header().Set("X-Content-Type-Options", "nosniff") // it is of the question, and a browser may have asked
+	rw.Header().Set("Content-Type", cmp.Or(style.kind, "text/plain; charset=utf-8"))
+	// it is of the question, and a browser may have asked
+	rw.Header().Set("X-Content-Type-Options", "nosniff")
 	writeBody(rw, style.denied, []byte(style.text))
 }
 

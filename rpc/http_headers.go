@@ -64,6 +64,7 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	}
 	least := slices.MinFunc(out, func(a, b cluster.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	var delay time.Duration
+	tier := 0
 	policies, states := make([]string, len(out)), make([]string, len(out))
 	for i := range out {
 		d := &out[i]
@@ -78,6 +79,12 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 		}
 		if d.Shadow {
 			h.Set("Penstock-Shadow", "1")
+		}
+		if tag := d.Tag(); tag != "" {
+			h.Add("Penstock-Tag", tag)
+		}
+		if tier = max(tier, d.Tier()); tier > 0 {
+			h.Set("Penstock-Tier", strconv.Itoa(tier))
 		}
 	}
 	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for

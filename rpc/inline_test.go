@@ -108,7 +108,7 @@ func TestInlineEnums(t *testing.T) {
 		{Consistency: 300},
 		{OnPartition: 4},
 		{OnPartition: -1},
-		{OnDeny: 3},
+		{OnDeny: 5},
 		{OnDeny: 257},
 		{Unsettled: 3},
 		{OnError: 4},
@@ -132,6 +132,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 	texts := map[string]string{
 		"algorithm": "gcra", "per": "month", "anchor": "first_hit", "on_error": "deny", "min_gap": "2s", "consistency": "replicated",
 		"replication": "sync", "on_partition": "open", "on_deny": "shadow", "unsettled": "release",
+		"spread": "7%",
 	}
 	changed := map[string][]string{}
 	kind := reflect.TypeFor[inlineJSON]()

@@ -28,6 +28,7 @@ func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 		OnDeny: penstockv1.OnDeny(
 			s.OnDeny,
 		) + 1, DryRun: s.DryRun, Unsettled: penstockv1.Unsettled(s.Unsettled) + 1,
+		SpreadPercent: int32(s.Answers.Spread), Tag: s.Answers.Tag, Tier: int32(s.Answers.Tier),
 	}
 	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
 		out.Anchor = penstockv1.Anchor(s.Anchor) + 1
@@ -59,6 +60,10 @@ func newInlineJSON(s *limiter.Spec) inlineJSON {
 	if s.Sync {
 		out.Replication = "sync"
 	}
+	if s.Answers.Spread != 0 {
+		out.Spread = fmt.Sprintf("%d%%", s.Answers.Spread)
+	}
+	out.Tag, out.Tier = s.Answers.Tag, s.Answers.Tier
 	return out
 }
 

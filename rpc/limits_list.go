@@ -8,6 +8,7 @@ import (
 
 	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/catalog"
 )
 
 // namedLimits are the limits of a node.
@@ -18,6 +19,7 @@ type namedLimits struct {
 
 type namedLimit struct {
 	inlineJSON
+	wordsJSON
 	Put       bool `json:"put"` // at all nodes, and not by a file
 	Overrides int  `json:"overrides"`
 
@@ -29,18 +31,21 @@ type namedLimit struct {
 	Allowed uint64 `json:"allowed"` // checks at the doors of this node; a refusal in dry_run is in shadow
 	Denied  uint64 `json:"denied"`
 	Shadow  uint64 `json:"shadow"`
+	Tagged  uint64 `json:"tagged,omitzero"`        // on_deny: tag
+	Lower   uint64 `json:"deprioritized,omitzero"` // on_deny: deprioritize
 
 	Candidate *candidateJSON `json:"candidate,omitempty"`
 }
 
-// answersOf are the checks of a limit, however they were decided.
-func answersOf(t cluster.LimitTally) (allowed, denied, shadow uint64) {
+// count adds up the checks of the limit, however they were decided.
+func (row *namedLimit) count(t cluster.LimitTally) {
 	for source := range t.Checks[cluster.OutcomeAllowed] {
-		allowed += t.Checks[cluster.OutcomeAllowed][source]
-		denied += t.Checks[cluster.OutcomeDenied][source]
-		shadow += t.Checks[cluster.OutcomeShadow][source]
+		row.Allowed += t.Checks[cluster.OutcomeAllowed][source]
+		row.Denied += t.Checks[cluster.OutcomeDenied][source]
+		row.Shadow += t.Checks[cluster.OutcomeShadow][source]
+		row.Tagged += t.Checks[cluster.OutcomeTagged][source]
+		row.Lower += t.Checks[cluster.OutcomeTier][source]
 	}
-	return allowed, denied, shadow
 }
 
 // limits is GET /v1/limits.
@@ -54,9 +59,10 @@ func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 			inlineJSON: newInlineJSON(
 				&l.Spec,
 			), Put: w.Node.IsPut(name), Overrides: len(l.Overrides()),
+			wordsJSON: newWordsJSON(&l.Spec),
 			Candidate: newCandidateJSON(l, tallies[name]),
 		}
-		row.Allowed, row.Denied, row.Shadow = answersOf(checks[name])
+		row.count(checks[name])
 		if row.Put {
 			head := w.Catalog.Head(name)
 			row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
@@ -80,7 +86,8 @@ func (a *admin) Limits(
 			Limit: limitMessage(
 				&l.Spec,
 			), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
-			Candidate: candidateMessage(l, tallies[name]),
+			Definition: catalog.Format(l),
+			Candidate:  candidateMessage(l, tallies[name]),
 		}
 		if row.Put {
 			head := a.catalog.Head(name)

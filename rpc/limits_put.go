@@ -123,8 +123,10 @@ func (c change) do(
 	return out, said(err)
 }
 
-// checked is the limit of s, with a candidate if tried is not nil.
-func checked(s limiter.Spec, tried *limiter.Spec) (*limiter.Limit, error) {
+// checked is the limit of s with its overrides, and with a candidate if tried is not nil.
+func checked(
+	s limiter.Spec, overrides []limiter.Override, tried *limiter.Spec,
+) (*limiter.Limit, error) {
 	if s.Name == "" {
 		return nil, &cluster.InputError{
 			Field:  "limit.name",
@@ -136,9 +138,9 @@ func checked(s limiter.Spec, tried *limiter.Spec) (*limiter.Limit, error) {
 			Field: "limit.name", Reason: fmt.Sprintf("%q is the name of a candidate's counters; choose another one", s.Name),
 		}
 	}
-	l, err := limiter.New(s)
+	l, err := limiter.New(s, overrides...)
 	if err == nil && tried != nil {
-		l, err = l.WithCandidate(*tried)
+		l, err = l.WithCandidate(*tried, overrides...)
 		err = underCandidate(err)
 	}
 	return l, underLimit(err)
@@ -176,7 +178,7 @@ func limitOf(in *penstockv1.PutLimitRequest) (*limiter.Limit, error) {
 		s := inlineSpec(in.Candidate)
 		tried = &s
 	}
-	return checked(inlineSpec(in.Limit), tried)
+	return checked(inlineSpec(in.Limit), nil, tried)
 }
 
 // PutLimit makes or replaces one.
@@ -291,7 +293,7 @@ func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, 
 	in, err := readJSON[putJSON](
 		rw,
 		r,
-		"a limit has the fields that it has in a file, but for overrides",
+		"a limit has the fields that it has in a file",
 	)
 	if err != nil {
 		return nil, err
@@ -304,7 +306,7 @@ func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, 
 	if err != nil {
 		return nil, underLimit(err)
 	}
-	return checked(s, tried)
+	return checked(s, in.overrides(), tried)
 }
 
 // limitNamed is a page ?name=&version=& that changes the limit of that name; further fields of the

@@ -86,13 +86,18 @@ func TestPutLimit(t *testing.T) {
 	) {
 		t.Error(text)
 	}
+	const perHour = `{"name":"x","algorithm":"gcra","limit":3,"per":"1h"`
 	for body, want := range map[string]string{
 		`{"algorithm":"gcra","limit":3,"per":"1h"}`:             "limit.name: is missing",
 		`{"name":"x","algorithm":"gcra","limit":3}`:             "limit.per: ",
 		`{"name":"x","algorithm":"gcra","limit":-3,"per":"1h"}`: "limit.limit: is -3",
 		`{"name":"x","algorithm":"fancy","limit":3,"per":"1h"}`: `limit.algorithm: \"fancy\" is not there`,
 		`{"name":"x","on_error":"shrug","algorithm":"gcra"}`:    `limit.on_error: \"shrug\" is unknown; there is: local, allow, deny`,
-		`{"name":"x","overrides":[]}`:                           "overrides: is unknown",
+
+		perHour + `,"status":200}`:                              "limit.status: is 200; 400 to 599",
+		perHour + `,"spread":"x"}`:                              `limit.spread: \"x\" is no share`,
+		perHour + `,"overrides":[{"key":"a"}]}`:                 "limit.overrides[0].key: ",
+		perHour + `,"overrides":[{"key":"a","limit":2,"x":1}]}`: "x: is unknown",
 	} {
 		if code, text := put(body); code == 200 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", body, code, text)

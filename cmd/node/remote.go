@@ -292,6 +292,8 @@ type decision struct {
 	Shadow     bool   `json:"shadow"`
 	Restarted  bool   `json:"restarted,omitempty"`
 	Override   string `json:"override,omitempty"`
+	Tag        string `json:"tag,omitempty"`
+	Tier       int32  `json:"tier,omitempty"`
 
 	cost int64  // that was asked for
 	done string // what was done, where that is not a verdict
@@ -303,6 +305,7 @@ func decisionOf(key string, d *penstockv1.Decision) decision {
 		ResetAfter: d.ResetAfterMs, Delay: d.DelayMs, Name: d.LimitName, Key: key, Owner: d.Owner,
 		Source:   strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Restarted: d.Restarted, Override: d.Override,
+		Tag: d.Tag, Tier: d.Tier,
 	}
 }
 
@@ -332,6 +335,12 @@ func (d decision) rows() [][]string {
 	}
 	if d.Shadow {
 		word += ", although the limit refuses (dry run)"
+	}
+	if d.Tag != "" {
+		word += ", although the limit refuses: tagged " + d.Tag
+	}
+	if d.Tier > 0 {
+		word += fmt.Sprintf(", although the limit refuses: in tier %d", d.Tier)
 	}
 	rows := [][]string{
 		{word},

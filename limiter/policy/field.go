@@ -153,8 +153,11 @@ var limitFields = []limitField{
 	}},
 	{"on_deny", func(v value, d *draft) (err error) {
 		d.spec.OnDeny, err = word(v, []choice[limiter.OnDeny]{
-			{"reject", limiter.DenyReject}, {"shadow", limiter.DenyShadow},
-		}, "delay", "deprioritize")
+			{"reject", limiter.DenyReject},
+			{"shadow", limiter.DenyShadow},
+			{"tag", limiter.DenyTag},
+			{"deprioritize", limiter.DenyDeprioritize},
+		}, "delay")
 		return err
 	}},
 	{"dry_run", func(v value, d *draft) (err error) { d.spec.DryRun, err = v.flag(); return err }},
@@ -177,6 +180,27 @@ var limitFields = []limitField{
 			{"deny", limiter.PartitionDeny},
 			{"open", limiter.PartitionOpen},
 		})
+		return err
+	}},
+	{"spread", func(v value, d *draft) (err error) {
+		d.spec.Answers.Spread, err = v.percent()
+		return err
+	}},
+	{"status", func(v value, d *draft) (err error) {
+		d.spec.Answers.Status, err = v.small(400, 599)
+		return err
+	}},
+	{"body", func(v value, d *draft) (err error) {
+		return v.filled(&d.spec.Answers.Body, "leave it out to have the door's")
+	}},
+	{"content_type", func(v value, d *draft) (err error) {
+		return v.filled(&d.spec.Answers.ContentType, "leave it out for plain text")
+	}},
+	{"tag", func(v value, d *draft) (err error) {
+		return v.filled(&d.spec.Answers.Tag, "leave it out for over-limit")
+	}},
+	{"tier", func(v value, d *draft) (err error) {
+		d.spec.Answers.Tier, err = v.small(1, limiter.MaxTier)
 		return err
 	}},
 	{"overrides", nil}, // see page.overrides
@@ -265,6 +289,35 @@ func (v value) positive() (int64, error) {
 			int64(limiter.MaxLimit))
 	}
 	return n, err
+}
+
+// small is number where only those from least to most mean something.
+func (v value) small(least, most int) (int, error) {
+	n, err := v.number()
+	if err == nil && (n < int64(least) || n > int64(most)) {
+		err = fmt.Errorf("is %d; %d to %d are accepted", n, least, most)
+	}
+	return int(n), err
+}
+
+// filled reads a text that must not be empty; instead says what to do about one that is.
+func (v value) filled(to *string, instead string) (err error) {
+	if *to, err = v.text(); err == nil && *to == "" {
+		err = errors.New("is empty; " + instead)
+	}
+	return err
+}
+
+// percent reads a share: "10%".
+func (v value) percent() (int, error) {
+	if _, bare := v.node.(*ast.IntegerNode); bare {
+		return 0, errors.New("has no unit; " + limiter.SpreadForms)
+	}
+	text, err := v.text()
+	if err != nil {
+		return 0, err
+	}
+	return limiter.ParseSpread(text)
 }
 
 func (v value) flag() (bool, error) {

@@ -123,7 +123,7 @@ func formatted(l *limiter.Limit) (fields []written) {
 	}{
 		{"on_error", int(s.OnError), []string{"local", "allow", "deny"}},
 		{"unsettled", int(s.Unsettled), []string{"charge", "release"}},
-		{"on_deny", int(s.OnDeny), []string{"reject", "shadow"}},
+		{"on_deny", int(s.OnDeny), []string{"reject", "shadow", "tag", "deprioritize"}},
 		{"consistency", int(s.Consistency), []string{"exact", "replicated", "leased"}},
 		{"on_partition", int(s.OnPartition), []string{"proportional", "deny", "open"}},
 	} {
@@ -131,6 +131,13 @@ func formatted(l *limiter.Limit) (fields []written) {
 	}
 	add("dry_run", true, s.DryRun)
 	add("replication", "sync", s.Sync)
+	a := &s.Answers
+	add("spread", fmt.Sprintf("%d%%", a.Spread), a.Spread != 0)
+	add("status", int64(a.Status), a.Status != 0)
+	add("body", a.Body, a.Body != "")
+	add("content_type", a.ContentType, a.ContentType != "")
+	add("tag", a.Tag, a.Tag != "")
+	add("tier", int64(a.Tier), a.Tier != 0)
 	var list []object
 	for _, o := range l.Overrides() {
 		list = append(list, object(formattedOverride(&o)))

@@ -191,7 +191,39 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		},
 		{
 			good + "    on_deny: delay\n",
-			"f:6:14: on_deny: delay is not built yet; there is: reject, shadow",
+			"f:6:14: on_deny: delay is not built yet; there is: reject, shadow, tag, deprioritize",
+		},
+		{good + "    spread: 10\n", "f:6:13: spread: has no unit; shares like 10% are accepted"},
+		{good + "    spread: 101%\n", `f:6:13: spread: "101%" is no share`},
+		{good + "    spread: 1.5%\n", `f:6:13: spread: "1.5%" is no share`},
+		{good + "    status: 200\n", "f:6:13: status: is 200; 400 to 599 are accepted"},
+		{good + "    status: '503'\n", "f:6:13: status: must be a whole number, not a text"},
+		{good + "    body: ''\n", "f:6:11: body: is empty; leave it out"},
+		{
+			good + "    body: >\n" + strings.Repeat("      "+strings.Repeat("x", 1000)+"\n", 5),
+			"f:6:11: body: has 5005 bytes; at most 4096",
+		},
+		{
+			good + "    content_type: text/html\n",
+			"f:6:19: content_type: is that of a body; give a body",
+		},
+		{
+			good + "    body: x\n    content_type: html\n",
+			`f:7:19: content_type: "html" is no media type of up to 128 bytes`,
+		},
+		{good + "    tag: bot\n", "f:6:10: tag: is for on_deny: tag"},
+		{
+			good + "    on_deny: tag\n    tag: a b\n",
+			`f:7:10: tag: "a b" is not 1 to 64 printable ASCII`,
+		},
+		{good + "    tier: 2\n", "f:6:11: tier: is for on_deny: deprioritize"},
+		{
+			good + "    on_deny: deprioritize\n    tier: 10\n",
+			"f:7:11: tier: is 10; 1 to 9 are accepted",
+		},
+		{
+			good + "    on_deny: shadow\n    status: 503\n",
+			"f:7:13: status: is part of a denial, and on_deny says that nothing is denied",
 		},
 		{good + "    overrides: 3\n", "f:6:16: overrides: must be a list, not a number"},
 		{

@@ -100,6 +100,9 @@ func fieldShape(name string) shape {
 	if s := wordShape(name); s != nil {
 		return s
 	}
+	if s := answerShape(name); s != nil {
+		return s
+	}
 	return plainShape(name)
 }
 
@@ -113,13 +116,45 @@ func wordShape(name string) shape {
 	case "unsettled":
 		return wordsShape("What a reservation costs that nobody settles.", "charge", "release")
 	case "on_deny":
-		return wordsShape("What a refusal is to its caller.", "reject", "shadow")
+		return wordsShape("What a refusal is to its caller.", "reject", "shadow", "tag",
+			"deprioritize")
 	case "consistency":
 		return wordsShape("Where requests are decided.", "exact", "leased", "replicated")
 	case "replication":
 		return wordsShape("Whether an answer waits for a copy.", "async", "sync")
 	case "on_partition":
 		return wordsShape("Answer of a minority.", "proportional", "deny", "open")
+	}
+	return nil
+}
+
+// answerShape is that of a field of limiter.Answers; nil: it is no such field.
+func answerShape(name string) shape {
+	text := func(what string, most int) shape {
+		return shape{"type": "string", "minLength": 1, "maxLength": most, "description": what}
+	}
+	switch name {
+	case "spread":
+		return shape{
+			"type": "string", "pattern": `^(100|[1-9]?[0-9])%$`,
+			"description": "How much longer retry_after may be.",
+		}
+	case "status":
+		return described(shape{"type": "integer", "minimum": 400, "maximum": 599},
+			"HTTP status of a denial.")
+	case "body":
+		return text("Body of a denial over HTTP.", limiter.MaxBody)
+	case "content_type":
+		s := text("Media type of the body.", limiter.MaxContentType)
+		s["pattern"] = `^[!-~]+/[!-~]+(\s*;.*)?$`
+		return s
+	case "tag":
+		s := text("Mark of a request beyond the limit, with on_deny: tag.", limiter.MaxTag)
+		s["pattern"] = `^[!-~]+$`
+		return s
+	case "tier":
+		return described(shape{"type": "integer", "minimum": 1, "maximum": limiter.MaxTier},
+			"Tier of a request beyond the limit, with on_deny: deprioritize.")
 	}
 	return nil
 }

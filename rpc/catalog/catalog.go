@@ -351,5 +351,8 @@ func (c *Catalog) History(name string) (list []Entry) {
 // SaveErrors counts the times that the file was not written.
 func (c *Catalog) SaveErrors() uint64 { return c.failed.Load() }
 
+// Format writes a limit as Define reads it.
+func Format(l *limiter.Limit) []byte { return policy.Format(l) }
+
 // Define reads one limit that is written as in a file, or as JSON.
 func Define(text []byte) (*limiter.Limit, error) { return policy.Define(text) }

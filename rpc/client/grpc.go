@@ -13,7 +13,8 @@ import (
 
 // Interceptors are for gRPC servers: they ask a limiter before each call. A call that is not
 // admitted ends with RESOURCE_EXHAUSTED, and its RetryInfo says when to retry. A call that could
-// not be decided ends with UNAVAILABLE. Limiter and Limit are required.
+// not be decided ends with UNAVAILABLE. Handlers find the decision by DecisionOf. Limiter and Limit
+// are required.
 type Interceptors struct {
 	Limiter Limiter
 	// Limit is the name of the limit that a call falls under; empty: none. The method is
@@ -32,7 +33,8 @@ func (g Interceptors) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo,
 		next grpc.UnaryHandler,
 	) (any, error) {
-		if err := g.take(ctx, info.FullMethod); err != nil {
+		ctx, err := g.take(ctx, info.FullMethod)
+		if err != nil {
 			return nil, err
 		}
 		return next(ctx, in)
@@ -45,10 +47,11 @@ func (g Interceptors) Stream() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 		next grpc.StreamHandler,
 	) error {
-		if err := g.take(stream.Context(), info.FullMethod); err != nil {
+		ctx, err := g.take(stream.Context(), info.FullMethod)
+		if err != nil {
 			return err
 		}
-		return next(server, stream)
+		return next(server, decidedStream{stream, ctx})
 	}
 }
 
@@ -58,11 +61,21 @@ func (g Interceptors) check() {
 	}
 }
 
-// take charges a call. A returned error is for the caller of the RPC.
-func (g Interceptors) take(ctx context.Context, method string) error {
+// decidedStream is a stream with the decision in its context.
+type decidedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context is that of the stream, for DecisionOf.
+func (s decidedStream) Context() context.Context { return s.ctx }
+
+// take charges a call, and returns the context of its handler. A returned error is for the caller
+// of the RPC.
+func (g Interceptors) take(ctx context.Context, method string) (context.Context, error) {
 	limit, key, cost := g.Limit(ctx, method), "", int64(1)
 	if limit == "" {
-		return nil
+		return ctx, nil
 	}
 	if g.Key != nil {
 		key = g.Key(ctx, method)
@@ -78,10 +91,10 @@ func (g Interceptors) take(ctx context.Context, method string) error {
 	}
 	switch {
 	case err != nil:
-		return status.Error(codes.Unavailable,
+		return ctx, status.Error(codes.Unavailable,
 			"the limits of this service cannot be checked at the moment")
 	case d.Allowed:
-		return nil
+		return withDecision(ctx, d), nil
 	}
 	s := status.Newf(codes.ResourceExhausted, "limit %q is used up", d.LimitName)
 	if d.RetryAfter >= 0 {
@@ -89,5 +102,5 @@ func (g Interceptors) take(ctx context.Context, method string) error {
 			s = detailed
 		}
 	}
-	return s.Err()
+	return ctx, s.Err()
 }

@@ -1,8 +1,11 @@
 package client
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,8 +26,8 @@ type HTTPMiddleware struct {
 	Key func(*http.Request) string
 	// Cost is the cost of a request. Default: 1.
 	Cost func(*http.Request) int64
-	// Denied answers a request that is not admitted; the RateLimit fields are set. Default: 429
-	// with problem+json.
+	// Denied answers a request that is not admitted; the RateLimit fields are set. Default: the
+	// status and body of the limit, and where it has none, 429 with problem+json.
 	Denied func(http.ResponseWriter, *http.Request, Decision)
 	// Failed answers a request that could not be decided. Default: 503 with problem+json. To pass
 	// such requests on instead, configure the Client to fail open.
@@ -37,7 +40,8 @@ func FixedLimit(limit string) func(*http.Request) string {
 }
 
 // Wrap puts the limiter before next. It has the form that routers take as middleware. If a limit
-// that shapes admits with a delay, it waits.
+// that shapes admits with a delay, it waits. Handlers find the decision by DecisionOf, with the
+// mark of a request that goes on beyond its limit.
 func (h HTTPMiddleware) Wrap(next http.Handler) http.Handler {
 	if h.Limiter == nil || h.Limit == nil {
 		panic("client: HTTPMiddleware needs a Limiter and a Limit")
@@ -73,8 +77,21 @@ func (h HTTPMiddleware) Wrap(next http.Handler) http.Handler {
 			h.Denied(rw, r, d)
 			return
 		}
-		next.ServeHTTP(rw, r)
+		next.ServeHTTP(rw, r.WithContext(withDecision(r.Context(), d)))
 	})
+}
+
+type decisionKey struct{}
+
+func withDecision(ctx context.Context, d Decision) context.Context {
+	return context.WithValue(ctx, decisionKey{}, d)
+}
+
+// DecisionOf is the decision by which HTTPMiddleware or Interceptors have let a request in, for its
+// handler: a Tag or a Tier says that it is beyond its limit. ok is false if there was none.
+func DecisionOf(ctx context.Context) (d Decision, ok bool) {
+	d, ok = ctx.Value(decisionKey{}).(Decision)
+	return d, ok
 }
 
 // household is the address without the port. Of an IPv6 address it is the network /64, as one
@@ -117,12 +134,20 @@ func setRateLimit(h http.Header, d Decision) {
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func denied(rw http.ResponseWriter, _ *http.Request, d Decision) {
+	status := cmp.Or(d.Denial.Status, http.StatusTooManyRequests)
+	if d.Denial.Body != "" {
+		rw.Header().Set("Content-Type", cmp.Or(d.Denial.ContentType, "text/plain; charset=utf-8"))
+		rw.Header().Set("X-Content-Type-Options", "nosniff")
+		rw.WriteHeader(status)
+		io.WriteString(rw, d.Denial.Body)
+		return
+	}
 	detail := fmt.Sprintf("limit %q never admits that much at once", d.LimitName)
 	if d.RetryAfter >= 0 {
 		detail = fmt.Sprintf("limit %q admits this again in %v", d.LimitName, d.RetryAfter)
 	}
-	problem(rw, http.StatusTooManyRequests,
-		"https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded", detail)
+	problem(rw, status, "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		"Request cannot be satisfied as assigned quota has been exceeded", detail)
 }
 
 // failed tells the client nothing about the services behind this program.

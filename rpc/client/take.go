@@ -38,6 +38,17 @@ type Decision struct {
 	// the key's counters were reset: those found had another algorithm or period
 	Restarted bool
 	Override  string // pattern of the override that decided; "" if it was the limit itself
+	// Tag and Tier mark a request that the limit refuses and that goes on nevertheless (on_deny:
+	// tag, deprioritize): handlers may treat it worse. Else "" and 0.
+	Tag    string
+	Tier   int
+	Denial Denial // what to answer over HTTP if it was denied
+}
+
+// Denial is what a limit says over HTTP when it refuses. What is zero is the server's choice.
+type Denial struct {
+	Status            int
+	ContentType, Body string
 }
 
 // Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one
@@ -158,7 +169,11 @@ func decision(d *penstockv1.Decision) Decision {
 		Delay:     duration(d.DelayMs),
 		LimitName: d.LimitName, Owner: d.Owner, Source: sourceText(d.Source),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Drained: d.Drained,
-		Restarted: d.Restarted, Override: d.Override,
+		Restarted: d.Restarted, Override: d.Override, Tag: d.Tag, Tier: int(d.Tier),
+		Denial: Denial{
+			Status: int(d.Denial.GetStatus()), ContentType: d.Denial.GetContentType(),
+			Body: d.Denial.GetBody(),
+		},
 	}
 	if d.SessionMs != 0 {
 		out.Session = time.UnixMilli(d.SessionMs)

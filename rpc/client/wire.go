@@ -236,7 +236,28 @@ func (d *Decision) setRare(f *fields, known *names) {
 		d.Restarted = f.value != 0
 	case 16:
 		d.Override = known.again(&known.override, f.text)
+	case 17:
+		d.Tag = known.of(f.text)
+	case 18:
+		d.Tier = int(int32(f.value))
+	case 19:
+		f.broken = !d.Denial.read(f.text, known)
 	}
+}
+
+func (d *Denial) read(b []byte, known *names) bool {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case 1:
+			d.Status = int(int32(f.value))
+		case 2:
+			d.ContentType = known.of(f.text)
+		case 3:
+			d.Body = known.of(f.text)
+		}
+	}
+	return !f.broken
 }
 
 // fields iterates over the fields of a message.

@@ -410,6 +410,10 @@ const (
 	OnDeny_ON_DENY_REJECT OnDeny = 1
 	// Yes, with Decision.shadow.
 	OnDeny_ON_DENY_SHADOW OnDeny = 2
+	// Yes, with Decision.tag. As of a refusal, nothing is charged.
+	OnDeny_ON_DENY_TAG OnDeny = 3
+	// Yes, with Decision.tier. As of a refusal, nothing is charged.
+	OnDeny_ON_DENY_DEPRIORITIZE OnDeny = 4
 )
 
 // Enum value maps for OnDeny.
@@ -418,11 +422,15 @@ var (
 		0: "ON_DENY_UNSPECIFIED",
 		1: "ON_DENY_REJECT",
 		2: "ON_DENY_SHADOW",
+		3: "ON_DENY_TAG",
+		4: "ON_DENY_DEPRIORITIZE",
 	}
 	OnDeny_value = map[string]int32{
-		"ON_DENY_UNSPECIFIED": 0,
-		"ON_DENY_REJECT":      1,
-		"ON_DENY_SHADOW":      2,
+		"ON_DENY_UNSPECIFIED":  0,
+		"ON_DENY_REJECT":       1,
+		"ON_DENY_SHADOW":       2,
+		"ON_DENY_TAG":          3,
+		"ON_DENY_DEPRIORITIZE": 4,
 	}
 )
 
@@ -798,8 +806,15 @@ type InlineLimit struct {
 	OnPartition OnPartition `protobuf:"varint,22,opt,name=on_partition,json=onPartition,proto3,enum=penstock.v1.OnPartition" json:"on_partition,omitempty"`
 	OnDeny      OnDeny      `protobuf:"varint,23,opt,name=on_deny,json=onDeny,proto3,enum=penstock.v1.OnDeny" json:"on_deny,omitempty"`
 	// Decide and count, never deny.
-	DryRun        bool      `protobuf:"varint,24,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	Unsettled     Unsettled `protobuf:"varint,25,opt,name=unsettled,proto3,enum=penstock.v1.Unsettled" json:"unsettled,omitempty"`
+	DryRun    bool      `protobuf:"varint,24,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Unsettled Unsettled `protobuf:"varint,25,opt,name=unsettled,proto3,enum=penstock.v1.Unsettled" json:"unsettled,omitempty"`
+	// A denial's retry_after_ms is up to so many percent longer than need be, 0 to 100, so that those that are denied do not come
+	// back at once.
+	SpreadPercent int32 `protobuf:"varint,26,opt,name=spread_percent,json=spreadPercent,proto3" json:"spread_percent,omitempty"`
+	// on_deny: tag: how an admitted item beyond the limit is marked, 1 to 64 printable ASCII characters; absent means over-limit.
+	Tag string `protobuf:"bytes,27,opt,name=tag,proto3" json:"tag,omitempty"`
+	// on_deny: deprioritize: the tier of an admitted item beyond the limit, 1 to 9; absent means 1.
+	Tier          int32 `protobuf:"varint,28,opt,name=tier,proto3" json:"tier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1009,6 +1024,27 @@ func (x *InlineLimit) GetUnsettled() Unsettled {
 	return Unsettled_UNSETTLED_UNSPECIFIED
 }
 
+func (x *InlineLimit) GetSpreadPercent() int32 {
+	if x != nil {
+		return x.SpreadPercent
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *InlineLimit) GetTier() int32 {
+	if x != nil {
+		return x.Tier
+	}
+	return 0
+}
+
 // Decision is the answer to one item.
 type Decision struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1042,7 +1078,13 @@ type Decision struct {
 	// belongs to what counters are for, and these would still count there.
 	Restarted bool `protobuf:"varint,15,opt,name=restarted,proto3" json:"restarted,omitempty"`
 	// The pattern of the limit's override that decided; empty if it was the limit itself.
-	Override      string `protobuf:"bytes,16,opt,name=override,proto3" json:"override,omitempty"`
+	Override string `protobuf:"bytes,16,opt,name=override,proto3" json:"override,omitempty"`
+	// The limit refuses, and the request goes on with this mark (on_deny: tag); empty if it does not refuse.
+	Tag string `protobuf:"bytes,17,opt,name=tag,proto3" json:"tag,omitempty"`
+	// The limit refuses, and the request goes on behind others (on_deny: deprioritize): 1 to 9; 0 if it does not refuse.
+	Tier int32 `protobuf:"varint,18,opt,name=tier,proto3" json:"tier,omitempty"`
+	// What the limit says over HTTP when it refuses; absent if it has no words of its own.
+	Denial        *Denial `protobuf:"bytes,19,opt,name=denial,proto3" json:"denial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1189,6 +1231,91 @@ func (x *Decision) GetOverride() string {
 	return ""
 }
 
+func (x *Decision) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *Decision) GetTier() int32 {
+	if x != nil {
+		return x.Tier
+	}
+	return 0
+}
+
+func (x *Decision) GetDenial() *Denial {
+	if x != nil {
+		return x.Denial
+	}
+	return nil
+}
+
+// Denial is what a server over HTTP answers to a denied request.
+type Denial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 400 to 599; 0: the server's own.
+	Status int32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Of body.
+	ContentType string `protobuf:"bytes,2,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	// At most 4096 bytes; empty: the server's own.
+	Body          string `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denial) Reset() {
+	*x = Denial{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denial) ProtoMessage() {}
+
+func (x *Denial) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Denial) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *Denial) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *Denial) GetBody() string {
+	if x != nil {
+		return x.Body
+	}
+	return ""
+}
+
 // CheckRequest asks for decisions on items; or on attributes, and the rules of the cluster's files say which items these mean.
 type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1212,7 +1339,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[4]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1351,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[4]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1364,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{4}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CheckRequest) GetItems() []*Item {
@@ -1287,7 +1414,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[5]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1426,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[5]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1439,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{5}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CheckResponse) GetDecisions() []*Decision {
@@ -1346,7 +1473,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1485,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[6]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1498,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{6}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Verdict) GetAllowed() bool {
@@ -1416,7 +1543,7 @@ type CheckStreamRequest struct {
 
 func (x *CheckStreamRequest) Reset() {
 	*x = CheckStreamRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1555,7 @@ func (x *CheckStreamRequest) String() string {
 func (*CheckStreamRequest) ProtoMessage() {}
 
 func (x *CheckStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[7]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1568,7 @@ func (x *CheckStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckStreamRequest.ProtoReflect.Descriptor instead.
 func (*CheckStreamRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{7}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CheckStreamRequest) GetTag() uint64 {
@@ -1479,7 +1606,7 @@ type CheckStreamResponse struct {
 
 func (x *CheckStreamResponse) Reset() {
 	*x = CheckStreamResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1618,7 @@ func (x *CheckStreamResponse) String() string {
 func (*CheckStreamResponse) ProtoMessage() {}
 
 func (x *CheckStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[8]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1631,7 @@ func (x *CheckStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckStreamResponse.ProtoReflect.Descriptor instead.
 func (*CheckStreamResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{8}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CheckStreamResponse) GetTag() uint64 {
@@ -1540,7 +1667,7 @@ type StreamError struct {
 
 func (x *StreamError) Reset() {
 	*x = StreamError{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1679,7 @@ func (x *StreamError) String() string {
 func (*StreamError) ProtoMessage() {}
 
 func (x *StreamError) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[9]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1692,7 @@ func (x *StreamError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamError.ProtoReflect.Descriptor instead.
 func (*StreamError) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{9}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StreamError) GetCode() int32 {
@@ -1593,7 +1720,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1732,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[10]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1745,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{10}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PeekRequest) GetItems() []*Item {
@@ -1638,7 +1765,7 @@ type PeekResponse struct {
 
 func (x *PeekResponse) Reset() {
 	*x = PeekResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1777,7 @@ func (x *PeekResponse) String() string {
 func (*PeekResponse) ProtoMessage() {}
 
 func (x *PeekResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[11]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1790,7 @@ func (x *PeekResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekResponse.ProtoReflect.Descriptor instead.
 func (*PeekResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{11}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PeekResponse) GetDecisions() []*Decision {
@@ -1684,7 +1811,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1823,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[12]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1836,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{12}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResetRequest) GetItems() []*Item {
@@ -1730,7 +1857,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1869,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[13]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1882,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{13}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResetResponse) GetDecisions() []*Decision {
@@ -1783,7 +1910,7 @@ type ReserveRequest struct {
 
 func (x *ReserveRequest) Reset() {
 	*x = ReserveRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +1922,7 @@ func (x *ReserveRequest) String() string {
 func (*ReserveRequest) ProtoMessage() {}
 
 func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[14]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +1935,7 @@ func (x *ReserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveRequest.ProtoReflect.Descriptor instead.
 func (*ReserveRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{14}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReserveRequest) GetItems() []*Item {
@@ -1851,7 +1978,7 @@ type ReserveResponse struct {
 
 func (x *ReserveResponse) Reset() {
 	*x = ReserveResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1990,7 @@ func (x *ReserveResponse) String() string {
 func (*ReserveResponse) ProtoMessage() {}
 
 func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[15]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2003,7 @@ func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
 func (*ReserveResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{15}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReserveResponse) GetAllowed() bool {
@@ -1910,7 +2037,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2049,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[16]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2062,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{16}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Hold) GetId() string {
@@ -1974,7 +2101,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2113,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[17]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2126,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{17}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SettleRequest) GetId() string {
@@ -2033,7 +2160,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2172,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[18]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2185,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{18}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SettleResponse) GetDecision() *Decision {
@@ -2081,7 +2208,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2220,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[19]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2233,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{19}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExtendRequest) GetId() string {
@@ -2140,7 +2267,7 @@ type ExtendResponse struct {
 
 func (x *ExtendResponse) Reset() {
 	*x = ExtendResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2279,7 @@ func (x *ExtendResponse) String() string {
 func (*ExtendResponse) ProtoMessage() {}
 
 func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[20]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2292,7 @@ func (x *ExtendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendResponse.ProtoReflect.Descriptor instead.
 func (*ExtendResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{20}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExtendResponse) GetDecision() *Decision {
@@ -2184,7 +2311,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2323,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[21]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2336,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{21}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{22}
 }
 
 // Member is one node.
@@ -2241,7 +2368,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2380,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[22]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2393,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{22}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Member) GetName() string {
@@ -2367,7 +2494,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2506,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[23]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2519,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{23}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MembersResponse) GetMembers() []*Member {
@@ -2427,7 +2554,7 @@ type RingRequest struct {
 
 func (x *RingRequest) Reset() {
 	*x = RingRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2566,7 @@ func (x *RingRequest) String() string {
 func (*RingRequest) ProtoMessage() {}
 
 func (x *RingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[24]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2579,7 @@ func (x *RingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
 func (*RingRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{24}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RingRequest) GetKey() []byte {
@@ -2476,7 +2603,7 @@ type RingResponse struct {
 
 func (x *RingResponse) Reset() {
 	*x = RingResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2615,7 @@ func (x *RingResponse) String() string {
 func (*RingResponse) ProtoMessage() {}
 
 func (x *RingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[25]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2628,7 @@ func (x *RingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
 func (*RingResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{25}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RingResponse) GetOwner() string {
@@ -2545,7 +2672,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2684,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[26]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2697,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{26}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TopRequest) GetCount() int32 {
@@ -2603,7 +2730,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2742,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[27]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2755,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{27}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TopResponse) GetNode() string {
@@ -2674,7 +2801,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2813,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[28]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2826,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{28}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeyState) GetKey() []byte {
@@ -2752,7 +2879,7 @@ type KeysRequest struct {
 
 func (x *KeysRequest) Reset() {
 	*x = KeysRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2764,7 +2891,7 @@ func (x *KeysRequest) String() string {
 func (*KeysRequest) ProtoMessage() {}
 
 func (x *KeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2777,7 +2904,7 @@ func (x *KeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRequest.ProtoReflect.Descriptor instead.
 func (*KeysRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{29}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeysRequest) GetPrefix() []byte {
@@ -2814,7 +2941,7 @@ type KeysResponse struct {
 
 func (x *KeysResponse) Reset() {
 	*x = KeysResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2953,7 @@ func (x *KeysResponse) String() string {
 func (*KeysResponse) ProtoMessage() {}
 
 func (x *KeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2966,7 @@ func (x *KeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysResponse.ProtoReflect.Descriptor instead.
 func (*KeysResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{30}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KeysResponse) GetNode() string {
@@ -2880,7 +3007,7 @@ type HoldsRequest struct {
 
 func (x *HoldsRequest) Reset() {
 	*x = HoldsRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3019,7 @@ func (x *HoldsRequest) String() string {
 func (*HoldsRequest) ProtoMessage() {}
 
 func (x *HoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3032,7 @@ func (x *HoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldsRequest.ProtoReflect.Descriptor instead.
 func (*HoldsRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{31}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HoldsRequest) GetLimit() string {
@@ -2950,7 +3077,7 @@ type HoldsResponse struct {
 
 func (x *HoldsResponse) Reset() {
 	*x = HoldsResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3089,7 @@ func (x *HoldsResponse) String() string {
 func (*HoldsResponse) ProtoMessage() {}
 
 func (x *HoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3102,7 @@ func (x *HoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldsResponse.ProtoReflect.Descriptor instead.
 func (*HoldsResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{32}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HoldsResponse) GetNode() string {
@@ -3015,7 +3142,7 @@ type OpenHold struct {
 
 func (x *OpenHold) Reset() {
 	*x = OpenHold{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +3154,7 @@ func (x *OpenHold) String() string {
 func (*OpenHold) ProtoMessage() {}
 
 func (x *OpenHold) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3167,7 @@ func (x *OpenHold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenHold.ProtoReflect.Descriptor instead.
 func (*OpenHold) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{33}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OpenHold) GetLimitName() string {
@@ -3087,7 +3214,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3226,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3239,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{34}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{35}
 }
 
 // DrainResponse says that it is out.
@@ -3125,7 +3252,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3264,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3277,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{35}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DrainResponse) GetNode() string {
@@ -3169,7 +3296,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3308,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3321,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{36}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{37}
 }
 
 // RecoverResponse says that the node goes on without them.
@@ -3207,7 +3334,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3346,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3359,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{37}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RecoverResponse) GetNode() string {
@@ -3257,7 +3384,7 @@ type CreditRequest struct {
 
 func (x *CreditRequest) Reset() {
 	*x = CreditRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3396,7 @@ func (x *CreditRequest) String() string {
 func (*CreditRequest) ProtoMessage() {}
 
 func (x *CreditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3409,7 @@ func (x *CreditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditRequest.ProtoReflect.Descriptor instead.
 func (*CreditRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreditRequest) GetLimit() string {
@@ -3316,7 +3443,7 @@ type CreditResponse struct {
 
 func (x *CreditResponse) Reset() {
 	*x = CreditResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3455,7 @@ func (x *CreditResponse) String() string {
 func (*CreditResponse) ProtoMessage() {}
 
 func (x *CreditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3468,7 @@ func (x *CreditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditResponse.ProtoReflect.Descriptor instead.
 func (*CreditResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreditResponse) GetDecision() *Decision {
@@ -3360,7 +3487,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3499,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3512,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
 }
 
 // LimitsResponse has them, by name.
@@ -3399,7 +3526,7 @@ type LimitsResponse struct {
 
 func (x *LimitsResponse) Reset() {
 	*x = LimitsResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3538,7 @@ func (x *LimitsResponse) String() string {
 func (*LimitsResponse) ProtoMessage() {}
 
 func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3551,7 @@ func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsResponse.ProtoReflect.Descriptor instead.
 func (*LimitsResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LimitsResponse) GetNode() string {
@@ -3457,14 +3584,16 @@ type NamedLimit struct {
 	By      string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	AtMs    int64  `protobuf:"varint,7,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// A file of the asked node has a limit of this name too, which is not in force.
-	OverFile      bool `protobuf:"varint,8,opt,name=over_file,json=overFile,proto3" json:"over_file,omitempty"`
+	OverFile bool `protobuf:"varint,8,opt,name=over_file,json=overFile,proto3" json:"over_file,omitempty"`
+	// The whole limit in the words of the limits' files, as JSON: also what limit has no field for.
+	Definition    []byte `protobuf:"bytes,9,opt,name=definition,proto3" json:"definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NamedLimit) Reset() {
 	*x = NamedLimit{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3605,7 @@ func (x *NamedLimit) String() string {
 func (*NamedLimit) ProtoMessage() {}
 
 func (x *NamedLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3618,7 @@ func (x *NamedLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedLimit.ProtoReflect.Descriptor instead.
 func (*NamedLimit) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *NamedLimit) GetLimit() *InlineLimit {
@@ -3548,6 +3677,13 @@ func (x *NamedLimit) GetOverFile() bool {
 	return false
 }
 
+func (x *NamedLimit) GetDefinition() []byte {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
 // Candidate is a limit that is tried beside a live one: it sees what that is asked at the client doors of the asked node, counts
 // by itself, and never decides. Its counts begin when it comes into force there.
 type Candidate struct {
@@ -3568,7 +3704,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3716,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3729,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Candidate) GetLimit() *InlineLimit {
@@ -3662,7 +3798,7 @@ type PutLimitRequest struct {
 
 func (x *PutLimitRequest) Reset() {
 	*x = PutLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3810,7 @@ func (x *PutLimitRequest) String() string {
 func (*PutLimitRequest) ProtoMessage() {}
 
 func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3823,7 @@ func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitRequest.ProtoReflect.Descriptor instead.
 func (*PutLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{44}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PutLimitRequest) GetLimit() *InlineLimit {
@@ -3736,7 +3872,7 @@ type PutLimitResponse struct {
 
 func (x *PutLimitResponse) Reset() {
 	*x = PutLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3884,7 @@ func (x *PutLimitResponse) String() string {
 func (*PutLimitResponse) ProtoMessage() {}
 
 func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3897,7 @@ func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitResponse.ProtoReflect.Descriptor instead.
 func (*PutLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{45}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PutLimitResponse) GetNode() string {
@@ -3811,7 +3947,7 @@ type PromoteLimitRequest struct {
 
 func (x *PromoteLimitRequest) Reset() {
 	*x = PromoteLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +3959,7 @@ func (x *PromoteLimitRequest) String() string {
 func (*PromoteLimitRequest) ProtoMessage() {}
 
 func (x *PromoteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3836,7 +3972,7 @@ func (x *PromoteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteLimitRequest.ProtoReflect.Descriptor instead.
 func (*PromoteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{46}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PromoteLimitRequest) GetName() string {
@@ -3867,7 +4003,7 @@ type PromoteLimitResponse struct {
 
 func (x *PromoteLimitResponse) Reset() {
 	*x = PromoteLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +4015,7 @@ func (x *PromoteLimitResponse) String() string {
 func (*PromoteLimitResponse) ProtoMessage() {}
 
 func (x *PromoteLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +4028,7 @@ func (x *PromoteLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteLimitResponse.ProtoReflect.Descriptor instead.
 func (*PromoteLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{47}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PromoteLimitResponse) GetNode() string {
@@ -3935,7 +4071,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4083,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4096,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{48}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -3991,7 +4127,7 @@ type DeleteLimitResponse struct {
 
 func (x *DeleteLimitResponse) Reset() {
 	*x = DeleteLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4139,7 @@ func (x *DeleteLimitResponse) String() string {
 func (*DeleteLimitResponse) ProtoMessage() {}
 
 func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4152,7 @@ func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{49}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeleteLimitResponse) GetNode() string {
@@ -4061,7 +4197,7 @@ type RollbackLimitRequest struct {
 
 func (x *RollbackLimitRequest) Reset() {
 	*x = RollbackLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4209,7 @@ func (x *RollbackLimitRequest) String() string {
 func (*RollbackLimitRequest) ProtoMessage() {}
 
 func (x *RollbackLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4222,7 @@ func (x *RollbackLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackLimitRequest.ProtoReflect.Descriptor instead.
 func (*RollbackLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{50}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RollbackLimitRequest) GetName() string {
@@ -4124,7 +4260,7 @@ type RollbackLimitResponse struct {
 
 func (x *RollbackLimitResponse) Reset() {
 	*x = RollbackLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4272,7 @@ func (x *RollbackLimitResponse) String() string {
 func (*RollbackLimitResponse) ProtoMessage() {}
 
 func (x *RollbackLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4149,7 +4285,7 @@ func (x *RollbackLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackLimitResponse.ProtoReflect.Descriptor instead.
 func (*RollbackLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{51}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RollbackLimitResponse) GetNode() string {
@@ -4191,7 +4327,7 @@ type LimitHistoryRequest struct {
 
 func (x *LimitHistoryRequest) Reset() {
 	*x = LimitHistoryRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4339,7 @@ func (x *LimitHistoryRequest) String() string {
 func (*LimitHistoryRequest) ProtoMessage() {}
 
 func (x *LimitHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4352,7 @@ func (x *LimitHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHistoryRequest.ProtoReflect.Descriptor instead.
 func (*LimitHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{52}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LimitHistoryRequest) GetName() string {
@@ -4237,7 +4373,7 @@ type LimitHistoryResponse struct {
 
 func (x *LimitHistoryResponse) Reset() {
 	*x = LimitHistoryResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4249,7 +4385,7 @@ func (x *LimitHistoryResponse) String() string {
 func (*LimitHistoryResponse) ProtoMessage() {}
 
 func (x *LimitHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4262,7 +4398,7 @@ func (x *LimitHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHistoryResponse.ProtoReflect.Descriptor instead.
 func (*LimitHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{53}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LimitHistoryResponse) GetNode() string {
@@ -4298,7 +4434,7 @@ type LimitEntry struct {
 
 func (x *LimitEntry) Reset() {
 	*x = LimitEntry{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4446,7 @@ func (x *LimitEntry) String() string {
 func (*LimitEntry) ProtoMessage() {}
 
 func (x *LimitEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4459,7 @@ func (x *LimitEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitEntry.ProtoReflect.Descriptor instead.
 func (*LimitEntry) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{54}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LimitEntry) GetName() string {
@@ -4387,7 +4523,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06_at_ms\"?\n" +
 	"\tRequestId\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe9\x06\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb6\a\n" +
 	"\vInlineLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x16.penstock.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -4416,7 +4552,10 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\fon_partition\x18\x16 \x01(\x0e2\x18.penstock.v1.OnPartitionR\vonPartition\x12,\n" +
 	"\aon_deny\x18\x17 \x01(\x0e2\x13.penstock.v1.OnDenyR\x06onDeny\x12\x17\n" +
 	"\adry_run\x18\x18 \x01(\bR\x06dryRun\x124\n" +
-	"\tunsettled\x18\x19 \x01(\x0e2\x16.penstock.v1.UnsettledR\tunsettled\"\xde\x03\n" +
+	"\tunsettled\x18\x19 \x01(\x0e2\x16.penstock.v1.UnsettledR\tunsettled\x12%\n" +
+	"\x0espread_percent\x18\x1a \x01(\x05R\rspreadPercent\x12\x10\n" +
+	"\x03tag\x18\x1b \x01(\tR\x03tag\x12\x12\n" +
+	"\x04tier\x18\x1c \x01(\x05R\x04tier\"\xb1\x04\n" +
 	"\bDecision\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x1c\n" +
@@ -4436,7 +4575,14 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\n" +
 	"session_ms\x18\x0e \x01(\x03R\tsessionMs\x12\x1c\n" +
 	"\trestarted\x18\x0f \x01(\bR\trestarted\x12\x1a\n" +
-	"\boverride\x18\x10 \x01(\tR\boverride\"\xa3\x02\n" +
+	"\boverride\x18\x10 \x01(\tR\boverride\x12\x10\n" +
+	"\x03tag\x18\x11 \x01(\tR\x03tag\x12\x12\n" +
+	"\x04tier\x18\x12 \x01(\x05R\x04tier\x12+\n" +
+	"\x06denial\x18\x13 \x01(\v2\x13.penstock.v1.DenialR\x06denial\"W\n" +
+	"\x06Denial\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\x05R\x06status\x12!\n" +
+	"\fcontent_type\x18\x02 \x01(\tR\vcontentType\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\tR\x04body\"\xa3\x02\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.penstock.v1.ItemR\x05items\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12I\n" +
@@ -4584,7 +4730,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\rLimitsRequest\"U\n" +
 	"\x0eLimitsResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12/\n" +
-	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"\xfe\x01\n" +
+	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"\x9e\x02\n" +
 	"\n" +
 	"NamedLimit\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x10\n" +
@@ -4594,7 +4740,10 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12\x13\n" +
 	"\x05at_ms\x18\a \x01(\x03R\x04atMs\x12\x1b\n" +
-	"\tover_file\x18\b \x01(\bR\boverFile\"\xed\x01\n" +
+	"\tover_file\x18\b \x01(\bR\boverFile\x12\x1e\n" +
+	"\n" +
+	"definition\x18\t \x01(\fR\n" +
+	"definition\"\xed\x01\n" +
 	"\tCandidate\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x1c\n" +
 	"\toverrides\x18\x02 \x01(\x05R\toverrides\x12\x18\n" +
@@ -4695,11 +4844,13 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x18ON_PARTITION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19ON_PARTITION_PROPORTIONAL\x10\x01\x12\x15\n" +
 	"\x11ON_PARTITION_DENY\x10\x02\x12\x15\n" +
-	"\x11ON_PARTITION_OPEN\x10\x03*I\n" +
+	"\x11ON_PARTITION_OPEN\x10\x03*t\n" +
 	"\x06OnDeny\x12\x17\n" +
 	"\x13ON_DENY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_DENY_REJECT\x10\x01\x12\x12\n" +
-	"\x0eON_DENY_SHADOW\x10\x02*S\n" +
+	"\x0eON_DENY_SHADOW\x10\x02\x12\x0f\n" +
+	"\vON_DENY_TAG\x10\x03\x12\x18\n" +
+	"\x14ON_DENY_DEPRIORITIZE\x10\x04*S\n" +
 	"\tUnsettled\x12\x19\n" +
 	"\x15UNSETTLED_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10UNSETTLED_CHARGE\x10\x01\x12\x15\n" +
@@ -4749,7 +4900,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),                // 0: penstock.v1.Algorithm
 	(Anchor)(0),                   // 1: penstock.v1.Anchor
@@ -4764,58 +4915,59 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*RequestId)(nil),             // 10: penstock.v1.RequestId
 	(*InlineLimit)(nil),           // 11: penstock.v1.InlineLimit
 	(*Decision)(nil),              // 12: penstock.v1.Decision
-	(*CheckRequest)(nil),          // 13: penstock.v1.CheckRequest
-	(*CheckResponse)(nil),         // 14: penstock.v1.CheckResponse
-	(*Verdict)(nil),               // 15: penstock.v1.Verdict
-	(*CheckStreamRequest)(nil),    // 16: penstock.v1.CheckStreamRequest
-	(*CheckStreamResponse)(nil),   // 17: penstock.v1.CheckStreamResponse
-	(*StreamError)(nil),           // 18: penstock.v1.StreamError
-	(*PeekRequest)(nil),           // 19: penstock.v1.PeekRequest
-	(*PeekResponse)(nil),          // 20: penstock.v1.PeekResponse
-	(*ResetRequest)(nil),          // 21: penstock.v1.ResetRequest
-	(*ResetResponse)(nil),         // 22: penstock.v1.ResetResponse
-	(*ReserveRequest)(nil),        // 23: penstock.v1.ReserveRequest
-	(*ReserveResponse)(nil),       // 24: penstock.v1.ReserveResponse
-	(*Hold)(nil),                  // 25: penstock.v1.Hold
-	(*SettleRequest)(nil),         // 26: penstock.v1.SettleRequest
-	(*SettleResponse)(nil),        // 27: penstock.v1.SettleResponse
-	(*ExtendRequest)(nil),         // 28: penstock.v1.ExtendRequest
-	(*ExtendResponse)(nil),        // 29: penstock.v1.ExtendResponse
-	(*MembersRequest)(nil),        // 30: penstock.v1.MembersRequest
-	(*Member)(nil),                // 31: penstock.v1.Member
-	(*MembersResponse)(nil),       // 32: penstock.v1.MembersResponse
-	(*RingRequest)(nil),           // 33: penstock.v1.RingRequest
-	(*RingResponse)(nil),          // 34: penstock.v1.RingResponse
-	(*TopRequest)(nil),            // 35: penstock.v1.TopRequest
-	(*TopResponse)(nil),           // 36: penstock.v1.TopResponse
-	(*KeyState)(nil),              // 37: penstock.v1.KeyState
-	(*KeysRequest)(nil),           // 38: penstock.v1.KeysRequest
-	(*KeysResponse)(nil),          // 39: penstock.v1.KeysResponse
-	(*HoldsRequest)(nil),          // 40: penstock.v1.HoldsRequest
-	(*HoldsResponse)(nil),         // 41: penstock.v1.HoldsResponse
-	(*OpenHold)(nil),              // 42: penstock.v1.OpenHold
-	(*DrainRequest)(nil),          // 43: penstock.v1.DrainRequest
-	(*DrainResponse)(nil),         // 44: penstock.v1.DrainResponse
-	(*RecoverRequest)(nil),        // 45: penstock.v1.RecoverRequest
-	(*RecoverResponse)(nil),       // 46: penstock.v1.RecoverResponse
-	(*CreditRequest)(nil),         // 47: penstock.v1.CreditRequest
-	(*CreditResponse)(nil),        // 48: penstock.v1.CreditResponse
-	(*LimitsRequest)(nil),         // 49: penstock.v1.LimitsRequest
-	(*LimitsResponse)(nil),        // 50: penstock.v1.LimitsResponse
-	(*NamedLimit)(nil),            // 51: penstock.v1.NamedLimit
-	(*Candidate)(nil),             // 52: penstock.v1.Candidate
-	(*PutLimitRequest)(nil),       // 53: penstock.v1.PutLimitRequest
-	(*PutLimitResponse)(nil),      // 54: penstock.v1.PutLimitResponse
-	(*PromoteLimitRequest)(nil),   // 55: penstock.v1.PromoteLimitRequest
-	(*PromoteLimitResponse)(nil),  // 56: penstock.v1.PromoteLimitResponse
-	(*DeleteLimitRequest)(nil),    // 57: penstock.v1.DeleteLimitRequest
-	(*DeleteLimitResponse)(nil),   // 58: penstock.v1.DeleteLimitResponse
-	(*RollbackLimitRequest)(nil),  // 59: penstock.v1.RollbackLimitRequest
-	(*RollbackLimitResponse)(nil), // 60: penstock.v1.RollbackLimitResponse
-	(*LimitHistoryRequest)(nil),   // 61: penstock.v1.LimitHistoryRequest
-	(*LimitHistoryResponse)(nil),  // 62: penstock.v1.LimitHistoryResponse
-	(*LimitEntry)(nil),            // 63: penstock.v1.LimitEntry
-	nil,                           // 64: penstock.v1.CheckRequest.AttributesEntry
+	(*Denial)(nil),                // 13: penstock.v1.Denial
+	(*CheckRequest)(nil),          // 14: penstock.v1.CheckRequest
+	(*CheckResponse)(nil),         // 15: penstock.v1.CheckResponse
+	(*Verdict)(nil),               // 16: penstock.v1.Verdict
+	(*CheckStreamRequest)(nil),    // 17: penstock.v1.CheckStreamRequest
+	(*CheckStreamResponse)(nil),   // 18: penstock.v1.CheckStreamResponse
+	(*StreamError)(nil),           // 19: penstock.v1.StreamError
+	(*PeekRequest)(nil),           // 20: penstock.v1.PeekRequest
+	(*PeekResponse)(nil),          // 21: penstock.v1.PeekResponse
+	(*ResetRequest)(nil),          // 22: penstock.v1.ResetRequest
+	(*ResetResponse)(nil),         // 23: penstock.v1.ResetResponse
+	(*ReserveRequest)(nil),        // 24: penstock.v1.ReserveRequest
+	(*ReserveResponse)(nil),       // 25: penstock.v1.ReserveResponse
+	(*Hold)(nil),                  // 26: penstock.v1.Hold
+	(*SettleRequest)(nil),         // 27: penstock.v1.SettleRequest
+	(*SettleResponse)(nil),        // 28: penstock.v1.SettleResponse
+	(*ExtendRequest)(nil),         // 29: penstock.v1.ExtendRequest
+	(*ExtendResponse)(nil),        // 30: penstock.v1.ExtendResponse
+	(*MembersRequest)(nil),        // 31: penstock.v1.MembersRequest
+	(*Member)(nil),                // 32: penstock.v1.Member
+	(*MembersResponse)(nil),       // 33: penstock.v1.MembersResponse
+	(*RingRequest)(nil),           // 34: penstock.v1.RingRequest
+	(*RingResponse)(nil),          // 35: penstock.v1.RingResponse
+	(*TopRequest)(nil),            // 36: penstock.v1.TopRequest
+	(*TopResponse)(nil),           // 37: penstock.v1.TopResponse
+	(*KeyState)(nil),              // 38: penstock.v1.KeyState
+	(*KeysRequest)(nil),           // 39: penstock.v1.KeysRequest
+	(*KeysResponse)(nil),          // 40: penstock.v1.KeysResponse
+	(*HoldsRequest)(nil),          // 41: penstock.v1.HoldsRequest
+	(*HoldsResponse)(nil),         // 42: penstock.v1.HoldsResponse
+	(*OpenHold)(nil),              // 43: penstock.v1.OpenHold
+	(*DrainRequest)(nil),          // 44: penstock.v1.DrainRequest
+	(*DrainResponse)(nil),         // 45: penstock.v1.DrainResponse
+	(*RecoverRequest)(nil),        // 46: penstock.v1.RecoverRequest
+	(*RecoverResponse)(nil),       // 47: penstock.v1.RecoverResponse
+	(*CreditRequest)(nil),         // 48: penstock.v1.CreditRequest
+	(*CreditResponse)(nil),        // 49: penstock.v1.CreditResponse
+	(*LimitsRequest)(nil),         // 50: penstock.v1.LimitsRequest
+	(*LimitsResponse)(nil),        // 51: penstock.v1.LimitsResponse
+	(*NamedLimit)(nil),            // 52: penstock.v1.NamedLimit
+	(*Candidate)(nil),             // 53: penstock.v1.Candidate
+	(*PutLimitRequest)(nil),       // 54: penstock.v1.PutLimitRequest
+	(*PutLimitResponse)(nil),      // 55: penstock.v1.PutLimitResponse
+	(*PromoteLimitRequest)(nil),   // 56: penstock.v1.PromoteLimitRequest
+	(*PromoteLimitResponse)(nil),  // 57: penstock.v1.PromoteLimitResponse
+	(*DeleteLimitRequest)(nil),    // 58: penstock.v1.DeleteLimitRequest
+	(*DeleteLimitResponse)(nil),   // 59: penstock.v1.DeleteLimitResponse
+	(*RollbackLimitRequest)(nil),  // 60: penstock.v1.RollbackLimitRequest
+	(*RollbackLimitResponse)(nil), // 61: penstock.v1.RollbackLimitResponse
+	(*LimitHistoryRequest)(nil),   // 62: penstock.v1.LimitHistoryRequest
+	(*LimitHistoryResponse)(nil),  // 63: penstock.v1.LimitHistoryResponse
+	(*LimitEntry)(nil),            // 64: penstock.v1.LimitEntry
+	nil,                           // 65: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -4829,82 +4981,83 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	6,  // 8: penstock.v1.InlineLimit.on_deny:type_name -> penstock.v1.OnDeny
 	7,  // 9: penstock.v1.InlineLimit.unsettled:type_name -> penstock.v1.Unsettled
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
-	9,  // 11: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	64, // 12: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
-	10, // 13: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
-	12, // 14: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
-	15, // 15: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
-	13, // 16: penstock.v1.CheckStreamRequest.check:type_name -> penstock.v1.CheckRequest
-	14, // 17: penstock.v1.CheckStreamResponse.check:type_name -> penstock.v1.CheckResponse
-	18, // 18: penstock.v1.CheckStreamResponse.error:type_name -> penstock.v1.StreamError
-	9,  // 19: penstock.v1.PeekRequest.items:type_name -> penstock.v1.Item
-	12, // 20: penstock.v1.PeekResponse.decisions:type_name -> penstock.v1.Decision
-	9,  // 21: penstock.v1.ResetRequest.items:type_name -> penstock.v1.Item
-	12, // 22: penstock.v1.ResetResponse.decisions:type_name -> penstock.v1.Decision
-	9,  // 23: penstock.v1.ReserveRequest.items:type_name -> penstock.v1.Item
-	25, // 24: penstock.v1.ReserveResponse.holds:type_name -> penstock.v1.Hold
-	12, // 25: penstock.v1.Hold.decision:type_name -> penstock.v1.Decision
-	12, // 26: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
-	12, // 27: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
-	31, // 28: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
-	37, // 29: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
-	37, // 30: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
-	42, // 31: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
-	12, // 32: penstock.v1.CreditResponse.decision:type_name -> penstock.v1.Decision
-	51, // 33: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
-	11, // 34: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
-	52, // 35: penstock.v1.NamedLimit.candidate:type_name -> penstock.v1.Candidate
-	11, // 36: penstock.v1.Candidate.limit:type_name -> penstock.v1.InlineLimit
-	11, // 37: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
-	11, // 38: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
-	63, // 39: penstock.v1.LimitHistoryResponse.entries:type_name -> penstock.v1.LimitEntry
-	13, // 40: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	16, // 41: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	19, // 42: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	21, // 43: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	23, // 44: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	26, // 45: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	28, // 46: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	30, // 47: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	33, // 48: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	35, // 49: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	38, // 50: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	40, // 51: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
-	43, // 52: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
-	45, // 53: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
-	47, // 54: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
-	49, // 55: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
-	53, // 56: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
-	57, // 57: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
-	55, // 58: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
-	59, // 59: penstock.v1.Admin.RollbackLimit:input_type -> penstock.v1.RollbackLimitRequest
-	61, // 60: penstock.v1.Admin.LimitHistory:input_type -> penstock.v1.LimitHistoryRequest
-	14, // 61: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	17, // 62: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	20, // 63: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	22, // 64: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	24, // 65: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	27, // 66: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	29, // 67: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	32, // 68: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	34, // 69: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	36, // 70: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	39, // 71: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	41, // 72: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
-	44, // 73: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
-	46, // 74: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
-	48, // 75: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
-	50, // 76: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
-	54, // 77: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
-	58, // 78: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
-	56, // 79: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
-	60, // 80: penstock.v1.Admin.RollbackLimit:output_type -> penstock.v1.RollbackLimitResponse
-	62, // 81: penstock.v1.Admin.LimitHistory:output_type -> penstock.v1.LimitHistoryResponse
-	61, // [61:82] is the sub-list for method output_type
-	40, // [40:61] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	13, // 11: penstock.v1.Decision.denial:type_name -> penstock.v1.Denial
+	9,  // 12: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
+	65, // 13: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	10, // 14: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
+	12, // 15: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
+	16, // 16: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
+	14, // 17: penstock.v1.CheckStreamRequest.check:type_name -> penstock.v1.CheckRequest
+	15, // 18: penstock.v1.CheckStreamResponse.check:type_name -> penstock.v1.CheckResponse
+	19, // 19: penstock.v1.CheckStreamResponse.error:type_name -> penstock.v1.StreamError
+	9,  // 20: penstock.v1.PeekRequest.items:type_name -> penstock.v1.Item
+	12, // 21: penstock.v1.PeekResponse.decisions:type_name -> penstock.v1.Decision
+	9,  // 22: penstock.v1.ResetRequest.items:type_name -> penstock.v1.Item
+	12, // 23: penstock.v1.ResetResponse.decisions:type_name -> penstock.v1.Decision
+	9,  // 24: penstock.v1.ReserveRequest.items:type_name -> penstock.v1.Item
+	26, // 25: penstock.v1.ReserveResponse.holds:type_name -> penstock.v1.Hold
+	12, // 26: penstock.v1.Hold.decision:type_name -> penstock.v1.Decision
+	12, // 27: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
+	12, // 28: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
+	32, // 29: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
+	38, // 30: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
+	38, // 31: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
+	43, // 32: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
+	12, // 33: penstock.v1.CreditResponse.decision:type_name -> penstock.v1.Decision
+	52, // 34: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
+	11, // 35: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
+	53, // 36: penstock.v1.NamedLimit.candidate:type_name -> penstock.v1.Candidate
+	11, // 37: penstock.v1.Candidate.limit:type_name -> penstock.v1.InlineLimit
+	11, // 38: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
+	11, // 39: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
+	64, // 40: penstock.v1.LimitHistoryResponse.entries:type_name -> penstock.v1.LimitEntry
+	14, // 41: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	17, // 42: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	20, // 43: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	22, // 44: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	24, // 45: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	27, // 46: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	29, // 47: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	31, // 48: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	34, // 49: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	36, // 50: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	39, // 51: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	41, // 52: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
+	44, // 53: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
+	46, // 54: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
+	48, // 55: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
+	50, // 56: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
+	54, // 57: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
+	58, // 58: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
+	56, // 59: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
+	60, // 60: penstock.v1.Admin.RollbackLimit:input_type -> penstock.v1.RollbackLimitRequest
+	62, // 61: penstock.v1.Admin.LimitHistory:input_type -> penstock.v1.LimitHistoryRequest
+	15, // 62: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	18, // 63: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	21, // 64: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	23, // 65: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	25, // 66: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	28, // 67: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	30, // 68: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	33, // 69: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	35, // 70: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	37, // 71: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	40, // 72: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	42, // 73: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	45, // 74: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
+	47, // 75: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
+	49, // 76: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
+	51, // 77: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
+	55, // 78: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
+	59, // 79: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
+	57, // 80: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
+	61, // 81: penstock.v1.Admin.RollbackLimit:output_type -> penstock.v1.RollbackLimitResponse
+	63, // 82: penstock.v1.Admin.LimitHistory:output_type -> penstock.v1.LimitHistoryResponse
+	62, // [62:83] is the sub-list for method output_type
+	41, // [41:62] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -4913,15 +5066,15 @@ func file_penstock_v1_penstock_proto_init() {
 		return
 	}
 	file_penstock_v1_penstock_proto_msgTypes[0].OneofWrappers = []any{}
-	file_penstock_v1_penstock_proto_msgTypes[4].OneofWrappers = []any{}
-	file_penstock_v1_penstock_proto_msgTypes[22].OneofWrappers = []any{}
+	file_penstock_v1_penstock_proto_msgTypes[5].OneofWrappers = []any{}
+	file_penstock_v1_penstock_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
