@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Bounds of a request. What exceeds them is an InputError and charges nothing.
@@ -204,50 +203,6 @@ func (fw *forwarder) decideHere(now limiter.Instant, it *flight, out *Decision) 
 	return true
 }
 
-// sign says that out is a decision of this node as the holder of the key.
-func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
-	out.Owner, out.Source = hd.id, SourceOwner
-	// Another one may go on too, or counters are lost, or this is what the share of this node has
-	// said.
-	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) || it.again &&
-		hd.recent.Shared(now, it.ID) {
-		out.Degraded, out.Bound = true, it.Limit.Capacity()
-	}
-}
-
-// decide is the holder's decision on one item, from memory. What changes the key's state happens
-// once per ID.
-func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision) {
-	if it.Op == OpPeek {
-		*out = hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
-		return
-	}
-	if it.ID == (ID{}) {
-		hd.act(now, it, out)
-		return
-	}
-	act := func() bool {
-		hd.act(now, it, out)
-		return !out.Closed
-	}
-	if it.again = hd.recent.OnceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
-		hd.stats.Repeated.Add(1)
-	}
-}
-
-// act takes from a key, or resets it.
-func (hd *holder) act(now limiter.Instant, it *flight, out *limiter.Decision) {
-	switch {
-	case it.Op == OpReset:
-		*out = hd.table.Reset(now, it.Limit, it.Key, it.hash)
-	case it.Op.holds():
-		*out = hd.actHold(now, it)
-	default:
-		r := it.of(it.Cost)
-		hd.table.DoInto(now, it.Limit, it.Key, it.hash, &r, out)
-	}
-}
-
 // admit checks r, looks its limits up and hashes its keys, into b.
 func (n *Node) admit(now limiter.Instant, view *route, r *Request, b *batch) error {
 	if view == nil {
@@ -347,10 +302,10 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 		if !d.Allowed && checked {
 			d.tell(now, it.hash)
 		}
-		run.add(n.tallyOf(it), it.cellOf(d, checked))
+		run.add(n.stats.tallyOf(it), it.cellOf(d, checked))
 		if d.Degraded {
 			degraded++
-			n.tallyOf(it).add(reasonCell+int(n.reasonOf(now, it, d)), 1)
+			n.stats.tallyOf(it).add(reasonCell+int(n.reasonOf(now, it, d)), 1)
 		}
 	}
 	run.flush()

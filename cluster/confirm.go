@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"time"
-
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -162,19 +160,5 @@ func (cf *confirmer) copyCall(now limiter.Instant, p *peer) Call {
 	return Call{
 		To: *p.member.Load(), Deadline: deadline,
 		Ask: &Ask{Hop: 1, Deadline: deadline, Move: m},
-	}
-}
-
-// addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir
-// that takes over gives that answer when it is asked again, and charges nothing.
-func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
-	m.Entries = append(m.Entries, hd.table.Entry(now, it.Limit, it.Key, it.hash))
-	if it.ID != (ID{}) {
-		hd.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
-	}
-	if it.Op.holds() {
-		if h, found := hd.book.Get(it.holdID()); found {
-			m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})
-		}
 	}
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"penstock/cluster/ownership"
@@ -43,207 +42,9 @@ type contacts struct {
 	healed  limiter.Instant // when this node was last cut off no more
 }
 
-// peer is what a node remembers of another one, from View to View while its boot lives.
-type peer struct {
-	breaker
-	id     string
-	boot   uint64
-	member atomic.Pointer[Member] // as the latest View has it
-	heard  atomic.Int64           // Instant of its last sign of life
-	left   atomic.Bool            // nobody of this boot listens at its address
-	// it has said that it is leaving, whatever the View says: news may be late
-	leaves atomic.Bool
-	// Instant of its start, or a little later; 0: it has not said so
-	began atomic.Int64
-	// Instant at which it was first sent something that it did not answer as one that may decide,
-	// since it last did; 0: it answers
-	missed atomic.Int64
-	// when it was last probed; guarded by Node.mu, as is all that follows
-	asked  limiter.Instant
-	asking bool           // a probe is under way
-	silent bool           // it has not answered for heirAnswers, as of the last tick
-	quits  bool           // it leaves, as of the last tick
-	life   ownership.Boot // of its process, in the configuration
-	// it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
-	unreached bool
-	claimed   claimed // its claims in the latest epoch
-	// nil: nothing has been said yet about partitions (Node.outboxLocked)
-	out *outbox
-}
-
-func newPeer(m *Member, now limiter.Instant) *peer {
-	p := &peer{id: m.ID, boot: m.Boot}
-	p.member.Store(m)
-	p.heard.Store(int64(now))
-	return p
-}
-
-// met notes a sign of life.
-func (p *peer) met(now limiter.Instant) {
-	if int64(now) > p.heard.Load() {
-		p.heard.Store(int64(now))
-	}
-	if p.left.Load() {
-		p.left.Store(false)
-	}
-}
-
-// answered notes that p has answered what was sent at some instant. One that is cut off from most
-// members is missed nevertheless, as is one that is heard and does not answer: they take no copies.
-func (p *peer) answered(sent, now limiter.Instant, cutOff bool) {
-	p.met(now)
-	switch {
-	case cutOff:
-		p.miss(sent)
-	case p.missed.Load() != 0:
-		p.missed.Store(0)
-	}
-}
-
-// beginLives has members of new boots be missed from now on, if their process is.
-func (r *route) beginLives(now limiter.Instant, roll *roll) {
-	for _, p := range r.peers {
-		m, found := roll.member(p.id)
-		if !found || m.Boot == p.life {
-			continue
-		}
-		p.life = m.Boot
-		if p.missed.Load() != 0 {
-			p.missed.Store(int64(now))
-		}
-	}
-}
-
-// leaving reports whether p leaves: it has said so itself, or others have.
-func (p *peer) leaving() bool { return p.leaves.Load() || p.member.Load().State == StateLeaving }
-
-// miss notes that what was sent at some instant was not answered.
-func (p *peer) miss(sent limiter.Instant) { p.missed.CompareAndSwap(0, int64(sent)) }
-
-// gone reports whether the process of p exists no more: its machine says so. One that is silent is
-// evicted before others hold what it held.
-func (p *peer) gone() bool { return p.left.Load() }
-
-// fence makes the node hold nothing. What it held it claims again as soon as it may.
-func (ps *partitions) fence() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.fenceLocked()
-}
-
 // Relinquish makes a node that leaves, or whose name is another one's, hold nothing any more,
 // though nobody may have taken it over: its heirs will, from their copies.
 func (n *Node) Relinquish() { n.parts.fence() }
-
-func (ps *partitions) fenceLocked() {
-	if r := ps.view.Load(); ps.list == nil || r == nil || !ps.right.on {
-		return // nobody could have taken anything over
-	}
-	ps.fences++
-	if ps.Held() == 0 {
-		return
-	}
-	for p := range ps.list {
-		ps.dropLocked(p)
-		ps.copier.dueLocked(&ps.list[p])
-	}
-	ps.stats.Fenced.Add(1)
-	ps.notices.partLocked(ps.view.Load())
-}
-
-// tick is the node's pulse.
-func (n *Node) tick() {
-	now := n.clock.Now()
-	n.parts.mu.Lock()
-	n.tickLocked(now)
-	sweep := n.pulse.sweepLocked(now)
-	n.parts.mu.Unlock()
-	if sweep > 0 {
-		n.holder.table.Sweep(now, sweep)
-	}
-}
-
-func (n *Node) tickLocked(now limiter.Instant) {
-	r := n.view.Load()
-	if r != nil {
-		n.awaits.awaitLocked(now, r)
-		n.copier.spreadLocked(r)
-		n.debts.chargeDebtsLocked()
-		n.contacts.probeMissingLocked(now, r)
-		if n.right.on {
-			n.keepCopiesLocked(now, r)
-		}
-		n.copier.collectLocked(now)
-		n.copier.startPushesLocked()
-	}
-	n.holder.tendHoldsLocked(now)
-	n.local.tendLeases(now)
-	n.local.denials.Sweep(now)
-	n.notices.watches.Sweep(now, n.pulse.ticks)
-	n.pulse.lookBusyLocked()
-	n.pulse.nextTickLocked(n.mayDozeLocked(r))
-}
-
-// keepCopiesLocked looks who answers, and what is to be copied, claimed, given back or forgotten.
-func (n *Node) keepCopiesLocked(now limiter.Instant, r *route) {
-	n.contacts.countSilentLocked(now, r)
-	n.contacts.probeLocked(now, r)
-	n.restorer.returnLocked(now)
-	if n.parts.unsettled {
-		n.claims.tendLocked()
-	}
-	if n.pulse.ticks%64 == 0 {
-		n.intake.forgetFormerLocked(now)
-		n.parts.tidyLocked(now)
-	}
-}
-
-// sweepLocked is how many places of the table are to be looked at now: in half a minute every key
-// is looked at once, and none waits long for it. It follows what was collected, so what a refund or
-// a reset made as good as new is told before it is removed.
-func (pl *pulse) sweepLocked(now limiter.Instant) int {
-	elapsed := time.Duration(now - pl.swept)
-	if elapsed < pl.sweepEvery {
-		return 0
-	}
-	pl.swept = now
-	return max(256, int(int64(pl.holder.table.Stats().Slots)*min(elapsed,
-		dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
-}
-
-// sweepRound is how long it takes to look at every key.
-const sweepRound = 30 * time.Second
-
-// partFormerLocked notes which boots of members the View names no more.
-func (ik *intake) partFormerLocked(now limiter.Instant, r, old *route) {
-	for _, m := range r.Members {
-		delete(ik.former, m.Boot)
-	}
-	if old == nil {
-		return
-	}
-	for i, p := range old.peers {
-		if m := &old.Members[i]; m.Role == RoleMember && !r.has(p) && !r.hasBoot(m.Boot) {
-			ik.former[m.Boot] = formerPeer{p, now}
-		}
-	}
-}
-
-// forgetFormerLocked ends what is remembered of boots that the View has not named for long.
-func (ik *intake) forgetFormerLocked(now limiter.Instant) {
-	for boot, f := range ik.former {
-		if now >= f.since.Add(formerLasts) {
-			delete(ik.former, boot)
-			delete(ik.inbox, boot)
-		}
-	}
-}
-
-// formerPeer is a member that the View names no more.
-type formerPeer struct {
-	*peer
-	since limiter.Instant
-}
 
 // probeLocked asks the next few members for a sign of life.
 func (ct *contacts) probeLocked(now limiter.Instant, r *route) {
@@ -355,3 +156,40 @@ const (
 	// it.
 	fairTime = 100 * time.Millisecond
 )
+
+// countSilentLocked notes which members do not answer, or leave. Another one gets copies in their
+// place, though they may still be there for the rest. One whom most members do not reach, though
+// they have their right, is asked to step down.
+func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
+	ct.agreed.mu.Lock()
+	lasts := ct.agreed.params.Mass
+	ct.agreed.mu.Unlock()
+	roll, changed := ct.right.roll.Load(), false
+	var events []ownership.Event
+	for _, p := range r.peers {
+		missed := limiter.Instant(p.missed.Load())
+		if silent := p.left.Load() || missed != 0 &&
+			now > missed.Add(heirAnswers); silent != p.silent {
+			p.silent, changed = silent, true
+		}
+		if quits := p.leaving(); quits != p.quits {
+			p.quits, changed = quits, true
+		}
+		m, found := roll.member(p.id)
+		unreached := missed != 0 && now > max(missed, ct.healed).Add(lasts) && ct.right.Deciding()
+		if unreached == p.unreached || !found || !sameProcess(m.Boot, p.boot) {
+			continue
+		}
+		if p.unreached = unreached; unreached {
+			events = append(events, ownership.Unreached{Boot: m.Boot})
+		} else {
+			events = append(events, ownership.Reached{Boot: m.Boot})
+		}
+	}
+	if changed {
+		ct.copier.retargetLocked(now, r)
+	}
+	if len(events) > 0 {
+		ct.clock.AfterFunc(0, func() { ct.agreed.agree(0, events...) })
+	}
+}

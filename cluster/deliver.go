@@ -82,7 +82,12 @@ func (n *Node) answerEach(
 		default:
 			told := a.Items[i].Tell && sameLimit(items[i].Limit, a.Items[i].Limit) &&
 				n.notices.promise(now, a.From, &items[i])
-			n.forwarder.answerHeld(now, view, &items[i], out)
+			var d Decision
+			if n.forwarder.decideHere(now, &items[i], &d) {
+				out.Decision, out.Degraded, out.Bound = d.Decision, d.Degraded, d.Bound
+			} else { // it has just been given away
+				n.forwarder.disown(now, view, items[i].hash, out)
+			}
 			out.Told = told && promised(&items[i], out)
 		}
 	}
@@ -124,16 +129,6 @@ func (a *Answer) introduce(view *route) {
 	}
 }
 
-// answerHeld answers with the decision of this node, unless it has just given the key away.
-func (fw *forwarder) answerHeld(now limiter.Instant, view *route, it *flight, out *AnswerItem) {
-	var d Decision
-	if fw.decideHere(now, it, &d) {
-		out.Decision, out.Degraded, out.Bound = d.Decision, d.Degraded, d.Bound
-	} else {
-		fw.disown(now, view, it.hash, out)
-	}
-}
-
 // accept says whether a can be served at all.
 func (n *Node) accept(now limiter.Instant, view *route, a *Ask) Status {
 	switch {
@@ -167,24 +162,6 @@ func (fw *forwarder) disown(now limiter.Instant, view *route, hash uint64, out *
 		view.heir(ring.Partition(hash)) == view.Self {
 		fw.contacts.suspect(now, view.peers[o])
 	}
-}
-
-// whereabouts is the id of the node that holds the key with this hash, as far as this one knows
-// without holding it; or empty. A node that was said to hold it and is gone holds nothing: then it
-// is the owner, which takes it over.
-func (ps *partitions) whereabouts(view *route, hash uint64) string {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.list != nil {
-		if hint := ps.list[ring.Partition(hash)].hint; hint != "" && hint != ps.id &&
-			view.reaches(hint) {
-			return hint
-		}
-	}
-	if o := view.Owner(hash); o >= 0 && o != view.Self {
-		return view.Members[o].ID
-	}
-	return ""
 }
 
 func (fw *forwarder) answerAll(now limiter.Instant, view *route, items []flight, answer *Answer) {

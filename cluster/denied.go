@@ -79,15 +79,6 @@ func (lc *local) decideDenied(now limiter.Instant, it *flight, out *Decision) bo
 	return true
 }
 
-// ownerBoot is the boot of the owner of the key with this hash, or 0 if no owner is there.
-func (r *route) ownerBoot(hash uint64) uint64 {
-	o := r.Owner(hash)
-	if o < 0 || o == r.Self || r.peers[o].gone() {
-		return 0
-	}
-	return r.Members[o].Boot
-}
-
 // heard notes what a node has answered to an item of a request whose items do not stand or fall
 // together.
 func (lc *local) heard(sent, now limiter.Instant, view *route, it *flight, c *Call, a *AnswerItem) {

@@ -86,3 +86,66 @@ func (pl *pulse) rouseLocked() {
 		pl.tickInLocked(tickEvery)
 	}
 }
+
+// tick is the node's pulse.
+func (n *Node) tick() {
+	now := n.clock.Now()
+	n.parts.mu.Lock()
+	n.tickLocked(now)
+	sweep := n.pulse.sweepLocked(now)
+	n.parts.mu.Unlock()
+	if sweep > 0 {
+		n.holder.table.Sweep(now, sweep)
+	}
+}
+
+func (n *Node) tickLocked(now limiter.Instant) {
+	r := n.view.Load()
+	if r != nil {
+		n.awaits.awaitLocked(now, r)
+		n.copier.spreadLocked(r)
+		n.debts.chargeDebtsLocked()
+		n.contacts.probeMissingLocked(now, r)
+		if n.right.on {
+			n.keepCopiesLocked(now, r)
+		}
+		n.copier.collectLocked(now)
+		n.copier.startPushesLocked()
+	}
+	n.holder.tendHoldsLocked(now)
+	n.local.tendLeases(now)
+	n.local.denials.Sweep(now)
+	n.notices.watches.Sweep(now, n.pulse.ticks)
+	n.pulse.lookBusyLocked()
+	n.pulse.nextTickLocked(n.mayDozeLocked(r))
+}
+
+// keepCopiesLocked looks who answers, and what is to be copied, claimed, given back or forgotten.
+func (n *Node) keepCopiesLocked(now limiter.Instant, r *route) {
+	n.contacts.countSilentLocked(now, r)
+	n.contacts.probeLocked(now, r)
+	n.restorer.returnLocked(now)
+	if n.parts.unsettled {
+		n.claims.tendLocked()
+	}
+	if n.pulse.ticks%64 == 0 {
+		n.intake.forgetFormerLocked(now)
+		n.parts.tidyLocked(now)
+	}
+}
+
+// sweepLocked is how many places of the table are to be looked at now: in half a minute every key
+// is looked at once, and none waits long for it. It follows what was collected, so what a refund or
+// a reset made as good as new is told before it is removed.
+func (pl *pulse) sweepLocked(now limiter.Instant) int {
+	elapsed := time.Duration(now - pl.swept)
+	if elapsed < pl.sweepEvery {
+		return 0
+	}
+	pl.swept = now
+	return max(256, int(int64(pl.holder.table.Stats().Slots)*min(elapsed,
+		dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
+}
+
+// sweepRound is how long it takes to look at every key.
+const sweepRound = 30 * time.Second

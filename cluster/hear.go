@@ -257,21 +257,6 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 	return refused
 }
 
-// copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of
-// them, or is about to be given them, may have got those before what was lent came, and what is
-// merged does not count as changed.
-func (cp *copier) copyLentLocked(lent []uint16) {
-	for _, p := range lent {
-		if int(p) >= len(cp.parts.list) || !cp.parts.held[p].Load() {
-			continue
-		}
-		if pt := &cp.parts.list[p]; pt.copied != copyWanted || pt.second.copied != copyWanted {
-			pt.copied, pt.second.copied = copyWanted, copyWanted
-			cp.dueLocked(pt)
-		}
-	}
-}
-
 // importLocked takes one entry over: in the place of what was known, if that is an earlier copy
 // from the same holder and what comes is in order, or merged with it.
 func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
@@ -306,4 +291,44 @@ func (ik *intake) acceptsLocked(r *route, m *Move, p int) bool {
 	}
 	pt := &ik.parts.list[p]
 	return m.Term > pt.term || pt.term&(1<<termBits-1) == ik.boot&(1<<termBits-1) // its own claim
+}
+
+// importHolds takes copies over. Those of keys that are not kept here go with the next look
+// (tendHoldsLocked).
+func (ik *intake) importHolds(now limiter.Instant, m *Move) {
+	for i := range m.Holds {
+		h := m.Holds[i].on(now.Add(-max(0, m.Age)))
+		ik.holder.book.Import(now, &h)
+	}
+}
+
+// partFormerLocked notes which boots of members the View names no more.
+func (ik *intake) partFormerLocked(now limiter.Instant, r, old *route) {
+	for _, m := range r.Members {
+		delete(ik.former, m.Boot)
+	}
+	if old == nil {
+		return
+	}
+	for i, p := range old.peers {
+		if m := &old.Members[i]; m.Role == RoleMember && !r.has(p) && !r.hasBoot(m.Boot) {
+			ik.former[m.Boot] = formerPeer{p, now}
+		}
+	}
+}
+
+// forgetFormerLocked ends what is remembered of boots that the View has not named for long.
+func (ik *intake) forgetFormerLocked(now limiter.Instant) {
+	for boot, f := range ik.former {
+		if now >= f.since.Add(formerLasts) {
+			delete(ik.former, boot)
+			delete(ik.inbox, boot)
+		}
+	}
+}
+
+// formerPeer is a member that the View names no more.
+type formerPeer struct {
+	*peer
+	since limiter.Instant
 }

@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"time"
+
 	"penstock/cluster/dedup"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // holder decides from memory on the keys whose partitions this node holds.
@@ -17,3 +20,128 @@ type holder struct {
 	recent  dedup.Window
 	charges charges // to replicated limits, that other nodes have not heard of
 }
+
+// decides reports whether this node decides for the key with this hash at an instant of its clock.
+func (hd *holder) decides(now limiter.Instant, hash uint64) bool {
+	return hd.parts.holds(hash) && int64(now) < hd.right.until.Load()
+}
+
+// Holds is Node.Holds.
+func (hd *holder) Holds(hash uint64) bool { return hd.parts.holds(hash) && hd.right.Deciding() }
+
+// decide is the holder's decision on one item, from memory. What changes the key's state happens
+// once per ID.
+func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision) {
+	if it.Op == OpPeek {
+		*out = hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+		return
+	}
+	act := func() bool {
+		switch {
+		case it.Op == OpReset:
+			*out = hd.table.Reset(now, it.Limit, it.Key, it.hash)
+		case it.Op.holds():
+			*out = hd.actHold(now, it)
+		default:
+			r := it.of(it.Cost)
+			hd.table.DoInto(now, it.Limit, it.Key, it.hash, &r, out)
+		}
+		return !out.Closed
+	}
+	if it.ID == (ID{}) {
+		act()
+		return
+	}
+	if it.again = hd.recent.OnceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
+		hd.stats.Repeated.Add(1)
+	}
+}
+
+// sign says that out is a decision of this node as the holder of the key.
+func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
+	out.Owner, out.Source = hd.id, SourceOwner
+	// Another one may go on too, or counters are lost, or this is what the share of this node has
+	// said.
+	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) || it.again &&
+		hd.recent.Shared(now, it.ID) {
+		out.Degraded, out.Bound = true, it.Limit.Capacity()
+	}
+}
+
+// actHold does in the book what the item asks.
+func (hd *holder) actHold(now limiter.Instant, it *flight) limiter.Decision {
+	if it.Hold == nil || it.checkHold() != nil { // a peer says what this release would not let in
+		return limiter.Decision{RetryAfter: limiter.Never, Hold: limiter.HoldUnknown}
+	}
+	switch it.Op {
+	case OpSettle:
+		return hd.book.Settle(now, it.holdID(), it.hash, it.Hold.Holder, it.Cost)
+	case OpLease:
+		return hd.grantLease(now, it)
+	case OpExtend:
+		return hd.book.Extend(now, it.holdID(), it.hash, it.Hold.Holder, it.Hold.TTL)
+	}
+	var out [1]limiter.Decision
+	hd.book.Open(now, []limiter.HoldRequest{it.holdRequest()}, out[:])
+	return out[0]
+}
+
+// grantLease is what the holder of a key does when a node or a client asks for a lease.
+// Decision.Drained says how much it gets.
+func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
+	d := hd.table.Peek(now, it.Limit, it.Key, it.hash, 0)
+	if d.Closed {
+		return d
+	}
+	if it.Limit.Unlimited || it.Limit.NeverDenies() { // there is nothing to keep to
+		d.Allowed = false
+		return d
+	}
+	members := 1
+	if view := hd.view.Load(); view != nil {
+		members = max(1, view.Active())
+	}
+	r := it.holdRequest()
+	r.Units = min(it.Cost, d.Remaining/int64(leasePart*members))
+	if r.Units < limiter.LeaseMin {
+		d.Allowed = false
+		return d
+	}
+	var out [1]limiter.Decision
+	if hd.book.Open(now, []limiter.HoldRequest{r}, out[:]) {
+		// a repeat gets what the first request got, whatever remains now
+		if h, found := hd.book.Get(r.ID); found {
+			out[0].Drained = h.Units
+		}
+	}
+	return out[0]
+}
+
+// addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir
+// that takes over gives that answer when it is asked again, and charges nothing.
+func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
+	m.Entries = append(m.Entries, hd.table.Entry(now, it.Limit, it.Key, it.hash))
+	if it.ID != (ID{}) {
+		hd.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
+	}
+	if it.Op.holds() {
+		if h, found := hd.book.Get(it.holdID()); found {
+			m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})
+		}
+	}
+}
+
+// tendHoldsLocked ends the holds whose deadline has come.
+func (hd *holder) tendHoldsLocked(now limiter.Instant) {
+	kept := hd.parts.keeps
+	if hd.pulse.ticks++; hd.pulse.ticks%holdsKeptTicks != 0 || hd.parts.list == nil {
+		kept = nil
+	}
+	hd.stats.RanOut.Add(uint64(hd.book.Expire(now, kept)))
+}
+
+// holdsKeptTicks is how often holds of partitions that have gone are looked for.
+const holdsKeptTicks = 8
+
+// leasePart × members is the part of what remains that one lease may have.
+const leasePart = 4

@@ -4,7 +4,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Which members keep copies of a partition. The configuration says how many heirs do (--copies):
@@ -15,35 +14,6 @@ import (
 //     there are others. Then the member that owns the partition next has no copy, and fetches it
 //     when it claims the partition;
 //   - of what another member owns, that one comes first: it is to be given the partition.
-
-// heirs is how many members keep a copy of each partition.
-func (rt *right) heirs() int {
-	if r := rt.roll.Load(); r != nil && r.config != nil {
-		return r.config.Copies.Heirs()
-	}
-	return 1
-}
-
-// slot is where a copy of a partition goes.
-type slot struct {
-	to     *peer
-	copied copyState
-}
-
-// slotOf is where p stands among the members that get copies of a partition, nil if it is none of
-// them. Only a holder keeps a second copy up to date.
-func (pt *part) slotOf(p *peer, held bool) *slot {
-	switch {
-	case pt.to == p:
-		return &pt.slot
-	case held && pt.second.to == p:
-		return &pt.second
-	}
-	return nil
-}
-
-// wholeAt reports whether a member that answers has a whole copy.
-func (s *slot) wholeAt() bool { return s.to != nil && s.copied == copyTaken && !s.to.silent }
 
 // targets are the members that get copies of p, which this node holds. The first one is given the
 // partition if it is another one's.
@@ -225,74 +195,73 @@ func (cp *copier) eachCopy(p int, f func(*outbox)) {
 	}
 }
 
-// Mark says how far copies are.
-type Mark struct {
-	// of the sender over its table, to find what has changed: the copies were found in that one, or
-	// before
-	Pass uint64
-	// the receiver has all that is copied to it and was found until that pass, with this message
-	Complete bool
-	Known    []Known // of a claim: copies that the sender has
-}
-
-// Known is what a claimer has of partitions that another boot held: whole copies, with all that the
-// holder had found changed until some pass over its table.
-type Known struct {
-	Of    uint64 // boot of the holder
-	Pass  uint64
-	Whole []uint16 // partitions
-}
-
-// knownLocked is what this node has of the partitions that it claims.
-func (cl *claimer) knownLocked(wanted []uint16) (known []Known) {
-	at := make(map[uint64]int)
-	for _, p := range wanted {
-		pt := &cl.parts.list[p]
-		in := cl.intake.inbox[pt.copyOf]
-		if !pt.whole || in == nil || in.pass == 0 {
+// retargetLocked decides anew who gets copies of what this node holds: the member that should hold
+// the partition, or, of what it should hold itself, the heir.
+func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
+	for p := range cp.parts.list {
+		pt := &cp.parts.list[p]
+		if pt.second.to != nil && !r.has(pt.second.to) {
+			pt.second = slot{}
+		}
+		if pt.former != nil && !r.has(pt.former) {
+			pt.former = nil
+		}
+		if pt.to != nil && !r.has(pt.to) {
+			pt.to = nil
+			if pt.giving { // whether it arrived nobody knows: claim it again
+				cp.parts.givingLocked(pt, false)
+				pt.copyOf = cp.boot
+				cp.parts.unsettled = true
+			}
+		}
+		if pt.hint != "" && r.Find(pt.hint) < 0 {
+			pt.hint = ""
+		}
+		pt.lost = cp.parts.lostSince(now, r, pt)
+		if !cp.parts.held[p].Load() {
 			continue
 		}
-		i, found := at[pt.copyOf]
-		if !found {
-			i = len(known)
-			at[pt.copyOf] = i
-			known = append(known, Known{Of: pt.copyOf, Pass: in.pass})
+		cp.retargetPartLocked(r, p)
+	}
+}
+
+// retargetPartLocked is retargetLocked for one partition, which is held here.
+func (cp *copier) retargetPartLocked(r *route, p int) {
+	first, second := cp.targets(r, p)
+	cp.aimLocked(p, first, second)
+	cp.dueLocked(&cp.parts.list[p]) // it may be time to give what has been copied for long
+}
+
+// dueLocked has the next pushes to those that get copies of pt look for what is to be done about
+// it.
+func (cp *copier) dueLocked(pt *part) {
+	if pt.to != nil {
+		cp.outboxLocked(pt.to).due = true
+	}
+	if pt.second.to != nil {
+		cp.outboxLocked(pt.second.to).due = true
+	}
+}
+
+// copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of
+// them, or is about to be given them, may have got those before what was lent came, and what is
+// merged does not count as changed.
+func (cp *copier) copyLentLocked(lent []uint16) {
+	for _, p := range lent {
+		if int(p) >= len(cp.parts.list) || !cp.parts.held[p].Load() {
+			continue
 		}
-		known[i].Whole = append(known[i].Whole, p)
-	}
-	return known
-}
-
-// sufficesLocked lists the partitions that a claimer has copies of that lack nothing that this node
-// has: those need not be lent.
-func (cl *claimer) sufficesLocked(m *Move) map[uint16]bool {
-	suffices := make(map[uint16]bool)
-	for i := range m.Known {
-		k := &m.Known[i]
-		for _, p := range k.Whole {
-			if int(p) >= len(cl.parts.list) {
-				continue
-			}
-			pt := &cl.parts.list[p]
-			if pt.copyOf == k.Of && k.Of != 0 && k.Of != cl.boot && pt.pass != 0 &&
-				k.Pass >= pt.pass {
-				suffices[p] = true
-			}
+		if pt := &cp.parts.list[p]; pt.copied != copyWanted || pt.second.copied != copyWanted {
+			pt.copied, pt.second.copied = copyWanted, copyWanted
+			cp.dueLocked(pt)
 		}
 	}
-	return suffices
 }
 
-// passed notes that the copy of the key with this hash has what m says of it.
-func (ik *intake) passed(m *Move, hash uint64) {
-	if pt := &ik.parts.list[ring.Partition(hash)]; pt.copyOf == m.From {
-		pt.pass = max(pt.pass, m.Pass)
-	}
-}
-
-// holdsPassed is passed for the holds of m.
-func (ik *intake) holdsPassed(m *Move) {
-	for i := range m.Holds {
-		ik.passed(m, limiter.Hash(m.Holds[i].Key))
+// endLocked has p told that partition i is not copied to it any more. p may be nil.
+func (cp *copier) endLocked(p *peer, i uint16) {
+	if p != nil {
+		o := cp.outboxLocked(p)
+		o.ended = append(o.ended, i)
 	}
 }

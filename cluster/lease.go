@@ -11,9 +11,6 @@ import (
 // How a node spends, asks for and grants leases. Package lease keeps those that it has; here stands
 // what it says to the holders of keys, and what it does as a holder.
 
-// leasePart × members is the part of what remains that one lease may have.
-const leasePart = 4
-
 // lent is the item's key as a lease knows it.
 func (it *flight) lent() lease.Key { return lease.Key{Limit: it.Limit, Key: it.Key, Hash: it.hash} }
 
@@ -151,35 +148,4 @@ func (lc *local) tendLeases(now limiter.Instant) {
 	for _, a := range asks {
 		lc.askLeaseSoon(a)
 	}
-}
-
-// grantLease is what the holder of a key does when a node or a client asks for a lease.
-// Decision.Drained says how much it gets.
-func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
-	d := hd.table.Peek(now, it.Limit, it.Key, it.hash, 0)
-	if d.Closed {
-		return d
-	}
-	if it.Limit.Unlimited || it.Limit.NeverDenies() { // there is nothing to keep to
-		d.Allowed = false
-		return d
-	}
-	members := 1
-	if view := hd.view.Load(); view != nil {
-		members = max(1, view.Active())
-	}
-	r := it.holdRequest()
-	r.Units = min(it.Cost, d.Remaining/int64(leasePart*members))
-	if r.Units < limiter.LeaseMin {
-		d.Allowed = false
-		return d
-	}
-	var out [1]limiter.Decision
-	if hd.book.Open(now, []limiter.HoldRequest{r}, out[:]) {
-		// a repeat gets what the first request got, whatever remains now
-		if h, found := hd.book.Get(r.ID); found {
-			out[0].Drained = h.Units
-		}
-	}
-	return out[0]
 }

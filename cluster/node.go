@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"penstock/limiter"
@@ -55,45 +54,8 @@ type Node struct {
 	spreads   spreads
 }
 
-// self is what all parts of a node know: which start of which node it is, how it reaches the world,
-// the View of the moment, and its counters.
-type self struct {
-	id    string
-	boot  uint64
-	began limiter.Instant
-
-	clock       Clock
-	net         Network
-	callTimeout time.Duration
-
-	view    atomic.Pointer[route]
-	stopped atomic.Bool
-
-	_        [64]byte      // what every check reads is no neighbour of what every check writes
-	sequence atomic.Uint64 // of the last ID drawn
-	stats    Stats
-	_        [64]byte
-}
-
-// ID is the node's stable id.
-func (s *self) ID() string { return s.id }
-
-// Boot is what tells this start of the node from all others.
-func (s *self) Boot() uint64 { return s.boot }
-
 // Limits are the named limits of a node. A set is immutable: a new one replaces the whole.
 type Limits map[string]*limiter.Limit
-
-// route is a View with what this node remembers of each peer.
-type route struct {
-	*View
-	peers []*peer // by index in Members; kept from View to View while the peer's boot lives
-	// of them those whose role that is, without this node; nodes begin with different ones
-	members []*peer
-
-	// not in the View, and met by one request on its way: their peers follow those of Members
-	strangers []Member
-}
 
 // New makes a node that knows nobody and no limits. It answers after the first SetView; Start
 // begins its timers.
@@ -228,12 +190,6 @@ func (n *Node) Stop() {
 		n.pulse.stopTick()
 	}
 }
-
-// nodeOrigin marks the IDs that nodes draw. Clients cannot draw such an ID (Check clears the bit),
-// so nobody can take the place of another node's take in an owner's memory.
-const nodeOrigin = 1 << 63
-
-func (s *self) nextID() ID { return ID{Origin: s.boot | nodeOrigin, Sequence: s.sequence.Add(1)} }
 
 func itemsReason(got int) string {
 	return fmt.Sprintf("has %d items; 1 to %d are accepted", got, MaxItems)

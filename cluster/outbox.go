@@ -113,3 +113,71 @@ func (o *outbox) waited(sent, now, deadline limiter.Instant, err error) {
 		o.doubled--
 	}
 }
+
+// takeEntries takes as many entries off what is pending as travel well at once, as old as they are
+// by now. Mostly that is all, and the room is used again.
+func (o *outbox) takeEntries(now limiter.Instant) []limiter.Entry {
+	if len(o.pending) == 0 {
+		return nil
+	}
+	n, size := 0, 0
+	for ; n < len(o.pending) && n < copiesAtOnce && size < copyBytes; n++ {
+		size += len(o.pending[n].Key) + len(o.pending[n].State)
+	}
+	taken := make([]limiter.Entry, n)
+	for i := range taken {
+		taken[i] = o.pending[i].Entry
+		taken[i].Age = time.Duration(now - o.pending[i].at)
+	}
+	if n == len(o.pending) && cap(o.pending) <= 4*copiesAtOnce {
+		clear(o.pending)
+		o.pending = o.pending[:0]
+	} else {
+		o.pending = o.pending[n:]
+	}
+	return taken
+}
+
+// slot is where a copy of a partition goes.
+type slot struct {
+	to     *peer
+	copied copyState
+}
+
+// slotOf is where p stands among the members that get copies of a partition, nil if it is none of
+// them. Only a holder keeps a second copy up to date.
+func (pt *part) slotOf(p *peer, held bool) *slot {
+	switch {
+	case pt.to == p:
+		return &pt.slot
+	case held && pt.second.to == p:
+		return &pt.second
+	}
+	return nil
+}
+
+// wholeAt reports whether a member that answers has a whole copy.
+func (s *slot) wholeAt() bool { return s.to != nil && s.copied == copyTaken && !s.to.silent }
+
+// addHolds takes as many holds off a list as travel well at once, with what was left of them at
+// some time.
+func (m *Move) addHolds(at limiter.Instant, list []limiter.Hold) (rest []limiter.Hold) {
+	n := min(len(list), copiesAtOnce)
+	for _, h := range list[:n] {
+		m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - at)})
+	}
+	return list[n:]
+}
+
+// addTaken takes as many memories off a list as travel well at once, which have grown older by
+// then. A key that is asked for often brings more than a peer would read in one message.
+func (m *Move) addTaken(older time.Duration, list []Memory) (rest []Memory) {
+	n, decisions := 0, 0
+	for ; n < len(list) && decisions < takenAtOnce; n++ {
+		x := list[n]
+		x.Age += older
+		decisions += len(x.Decisions)
+		m.Taken = append(m.Taken, x)
+	}
+	return list[n:]
+}

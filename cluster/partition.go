@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,9 +110,6 @@ type partitions struct {
 	holdings
 }
 
-// Holds is Node.Holds.
-func (hd *holder) Holds(hash uint64) bool { return hd.parts.holds(hash) && hd.right.Deciding() }
-
 func (ps *partitions) holds(hash uint64) bool { return ps.held[ring.Partition(hash)].Load() }
 
 // HoldsPartition is Node.HoldsPartition.
@@ -198,213 +194,12 @@ func (ps *partitions) heardLocked(term uint64) bool {
 	return true
 }
 
-// views make the View of what gossip names and what has been agreed. Guarded by partitions.mu.
-type views struct {
-	agreed *agreement
-
-	hinted   atomic.Pointer[View]     // the members that gossip names
-	reviewed *ownership.Configuration // that the View was made of last
-	rings    func(ids []string) (*ring.Ring, error)
-}
-
-// SetView makes v the View of all requests that begin from now on.
-// Where members agree it only says which nodes are there, and where: members and owners are agreed.
-func (n *Node) SetView(v *View) {
-	n.parts.mu.Lock()
-	now := n.clock.Now()
-	if !n.right.on {
-		n.setViewLocked(now, v)
-	} else {
-		n.views.hinted.Store(v)
-		n.reviewLocked(now)
-	}
-	n.parts.mu.Unlock()
-	n.Membership().electAnew()
-	switch leaving := v.Me().State == StateLeaving; {
-	case !n.right.on:
-	case !leaving:
-		n.Membership().Stay()
-	case !n.right.leaves.Swap(true):
-		n.agreed.agree(0, ownership.Leave{}, ownership.Poll{})
-	}
-}
-
-// reviewLocked makes the View of what has been agreed, with what gossip says of where members are.
-func (n *Node) reviewLocked(now limiter.Instant) {
-	v, old := n.views.hinted.Load(), n.view.Load()
-	if v == nil {
-		return
-	}
-	roll := n.right.roll.Load()
-	if roll.joined() && roll.config != n.views.reviewed {
-		n.parts.bereave(n.views.reviewed, roll.config)
-		n.views.reviewed = roll.config
-	}
-	members := slices.Clone(v.Members)
-	for i := range members {
-		if m := &members[i]; m.Role == RoleMember &&
-			(i != v.Self || m.State != StateLeaving || !roll.lonely()) {
-			m.State, m.Zone = roll.stateOf(m), roll.zoneOf(m.ID)
-		}
-	}
-	if roll != nil && roll.config != nil {
-		for i := range roll.config.Members {
-			switch x, k := &roll.config.Members[i], v.Find(roll.config.Members[i].ID); {
-			case k < 0:
-				members = append(members, n.views.unheardLocked(old, x))
-			case !sameProcess(x.Boot, members[k].Boot): // gossip has not heard of its restart, or is ahead
-				members[k] = n.views.unheardLocked(old, x)
-			}
-		}
-	}
-	if !slices.Equal(members, v.Members) {
-		agreed, err := NewViewOn(n.id, members, func(ids []string) (*ring.Ring, error) {
-			if old != nil && old.Ring != nil && slices.Equal(old.Ring.Members(), ids) {
-				return old.Ring, nil
-			}
-			return n.views.rings(ids)
-		})
-		if err != nil {
-			return // members that no ring can have
-		}
-		v = agreed
-	}
-	if old == nil || !slices.Equal(old.Members, v.Members) {
-		n.setViewLocked(now, v)
-	} else {
-		old.beginLives(now, roll)
-		n.claims.tendLocked() // what was not answered in the epoch before may be now
-		n.copier.startPushesLocked()
-	}
-}
-
-// unheardLocked is a member of the configuration of which gossip says nothing, as far as this node
-// knows it.
-func (vs *views) unheardLocked(old *route, x *ownership.Member) Member {
-	if old != nil {
-		i := old.Find(x.ID)
-		if i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) && old.Members[i].PeerAddr != "" {
-			m := old.Members[i]
-			m.State, m.Zone = stateOf(x), x.Zone
-			return m
-		}
-	}
-	a := vs.agreed
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s, heard := a.seats[x.Boot]; heard {
-		m := Member{ID: x.ID, Boot: s.process, PeerAddr: s.addr, State: stateOf(x), Zone: x.Zone}
-		m.Features = OwnFeatures
-		return m
-	}
-	return Member{
-		ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Zone: x.Zone,
-		Features: OwnFeatures,
-	}
-}
-
-// setViewLocked makes v the View of all requests that begin from now on.
-func (n *Node) setViewLocked(now limiter.Instant, v *View) {
-	n.pulse.rouseLocked()
-	r := &route{View: v, peers: make([]*peer, len(v.Members))}
-	old := n.view.Load()
-	for i, k := 0, 0; i < len(v.Members); i++ {
-		m := &v.Members[i]
-		for old != nil && k < len(old.Members) && old.Members[k].ID < m.ID {
-			k++
-		}
-		if old != nil && k < len(old.Members) && old.Members[k].ID == m.ID &&
-			old.Members[k].Boot == m.Boot {
-			r.peers[i] = old.peers[k]
-			r.peers[i].member.Store(m)
-		} else {
-			r.peers[i] = newPeer(m, now)
-		}
-	}
-	r.members = r.others()
-	r.beginLives(now, n.right.roll.Load())
-	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
-		n.awaits.beside = n.awaits.othersLocked(old)
-	}
-	n.copier.outboxes = slices.DeleteFunc(n.copier.outboxes,
-		func(p *peer) bool { return !r.has(p) })
-	n.intake.partFormerLocked(now, r, old)
-	n.view.Store(r)
-	n.notices.partLocked(r)
-	if n.parts.list == nil && v.Me().Role == RoleMember {
-		n.parts.list = make([]part, ring.Partitions)
-	}
-	if old == nil {
-		n.restorer.adoptLocked(v.Me().Role)
-	}
-	n.awaits.awaitLocked(now, r)
-	if n.parts.list == nil {
-		return
-	}
-	n.copier.retargetLocked(now, r)
-	if !n.right.on {
-		n.parts.holdOwnLocked(r)
-		return
-	}
-	n.contacts.countSilentLocked(now, r) // who has come may not be reached
-	n.claims.tendLocked()
-	n.copier.startPushesLocked()
-}
-
 // holdOwnLocked has a node that agrees with nobody hold what it owns: nobody else could.
 func (ps *partitions) holdOwnLocked(r *route) {
 	for p := range ps.list {
 		if r.Ring != nil && r.owner(p) == r.Self && !ps.held[p].Load() {
 			ps.holdLocked(p, ps.nextTermLocked())
 		}
-	}
-}
-
-// retargetLocked decides anew who gets copies of what this node holds: the member that should hold
-// the partition, or, of what it should hold itself, the heir.
-func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
-	for p := range cp.parts.list {
-		pt := &cp.parts.list[p]
-		if pt.second.to != nil && !r.has(pt.second.to) {
-			pt.second = slot{}
-		}
-		if pt.former != nil && !r.has(pt.former) {
-			pt.former = nil
-		}
-		if pt.to != nil && !r.has(pt.to) {
-			pt.to = nil
-			if pt.giving { // whether it arrived nobody knows: claim it again
-				cp.parts.givingLocked(pt, false)
-				pt.copyOf = cp.boot
-				cp.parts.unsettled = true
-			}
-		}
-		if pt.hint != "" && r.Find(pt.hint) < 0 {
-			pt.hint = ""
-		}
-		pt.lost = cp.parts.lostSince(now, r, pt)
-		if !cp.parts.held[p].Load() {
-			continue
-		}
-		cp.retargetPartLocked(r, p)
-	}
-}
-
-// retargetPartLocked is retargetLocked for one partition, which is held here.
-func (cp *copier) retargetPartLocked(r *route, p int) {
-	first, second := cp.targets(r, p)
-	cp.aimLocked(p, first, second)
-	cp.dueLocked(&cp.parts.list[p]) // it may be time to give what has been copied for long
-}
-
-// dueLocked has the next pushes to those that get copies of pt look for what is to be done about
-// it.
-func (cp *copier) dueLocked(pt *part) {
-	if pt.to != nil {
-		cp.outboxLocked(pt.to).due = true
-	}
-	if pt.second.to != nil {
-		cp.outboxLocked(pt.second.to).due = true
 	}
 }
 
@@ -419,32 +214,6 @@ func (ps *partitions) lostSince(now limiter.Instant, r *route, pt *part) limiter
 	return now
 }
 
-// others are the peers that are members, from this node's place in the circle on: so not everybody
-// asks the same one first.
-func (r *route) others() (others []*peer) {
-	for i := 1; i < len(r.peers); i++ {
-		if k := (r.Self + i) % len(r.peers); r.Members[k].Role == RoleMember {
-			others = append(others, r.peers[k])
-		}
-	}
-	return others
-}
-
-// has reports whether p is a peer of this View.
-func (r *route) has(p *peer) bool {
-	i := r.Find(p.id)
-	return i >= 0 && r.peers[i] == p
-}
-
-func (r *route) hasBoot(boot uint64) bool {
-	for i := range r.Members {
-		if r.Members[i].Boot == boot {
-			return true
-		}
-	}
-	return false
-}
-
 // copyLives is how long a copy is kept whose holder is gone. By then its heirs have asked for it.
 const copyLives = time.Minute
 
@@ -457,4 +226,75 @@ func (ps *partitions) tidyLocked(now limiter.Instant) {
 			ps.forgetLocked(p)
 		}
 	}
+}
+
+// fence makes the node hold nothing. What it held it claims again as soon as it may.
+func (ps *partitions) fence() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.fenceLocked()
+}
+
+func (ps *partitions) fenceLocked() {
+	if r := ps.view.Load(); ps.list == nil || r == nil || !ps.right.on {
+		return // nobody could have taken anything over
+	}
+	ps.fences++
+	if ps.Held() == 0 {
+		return
+	}
+	for p := range ps.list {
+		ps.dropLocked(p)
+		ps.copier.dueLocked(&ps.list[p])
+	}
+	ps.stats.Fenced.Add(1)
+	ps.notices.partLocked(ps.view.Load())
+}
+
+// emptied reports whether this node may leave: it holds nothing, and whoever holds what is copied
+// here has another copy, or it was lent to whom takes it over. So a crash right after it has left
+// loses no more than one before.
+func (ps *partitions) emptied() bool {
+	if ps.n.Load()+ps.given.Load() > 0 {
+		return false
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	roll := ps.right.roll.Load()
+	for p := range ps.list {
+		pt := &ps.list[p]
+		if pt.copyOf != 0 && pt.copyOf != ps.boot &&
+			(pt.lentTo == 0 || roll.hasProcess(pt.copyOf)) {
+			return false
+		}
+	}
+	return true
+}
+
+// whereabouts is the id of the node that holds the key with this hash, as far as this one knows
+// without holding it; or empty. A node that was said to hold it and is gone holds nothing: then it
+// is the owner, which takes it over.
+func (ps *partitions) whereabouts(view *route, hash uint64) string {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.list != nil {
+		if hint := ps.list[ring.Partition(hash)].hint; hint != "" && hint != ps.id &&
+			view.reaches(hint) {
+			return hint
+		}
+	}
+	if o := view.Owner(hash); o >= 0 && o != view.Self {
+		return view.Members[o].ID
+	}
+	return ""
+}
+
+// unheldLocked lists those of some partitions that this node does not hold.
+func (ps *partitions) unheldLocked(parts []uint16) (unheld []uint16) {
+	for _, p := range parts {
+		if int(p) >= len(ps.list) || !ps.held[p].Load() {
+			unheld = append(unheld, p)
+		}
+	}
+	return unheld
 }

@@ -99,16 +99,6 @@ func (rs *restorer) adoptLocked(role Role) {
 	}
 }
 
-// unheldLocked lists those of some partitions that this node does not hold.
-func (ps *partitions) unheldLocked(parts []uint16) (unheld []uint16) {
-	for _, p := range parts {
-		if int(p) >= len(ps.list) || !ps.held[p].Load() {
-			unheld = append(unheld, p)
-		}
-	}
-	return unheld
-}
-
 // returnLocked begins to send what was restored to who holds it, unless it is at it. Copies that
 // the receiver gets in this way are merged with what it has; it need not know who has sent them
 // first. Who does not hold a partition refuses them: it would have one copy more of many, and

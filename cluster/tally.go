@@ -199,9 +199,9 @@ func (it *flight) cellOf(d *Decision, checked bool) int {
 }
 
 // tallyOf is where the answers to it are counted. Limits that requests bring along share one tally.
-func (n *Node) tallyOf(it *flight) *tally {
+func (s *Stats) tallyOf(it *flight) *tally {
 	if it.tally == nil {
-		return &n.stats.other
+		return &s.other
 	}
 	return it.tally
 }

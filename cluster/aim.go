@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner
+// is gone or does not answer. If it is gone, the heir is about to take over; if it is only silent,
+// that lasts too long to wait for. Items of an atomic request go where the first one goes. Where
+// several nodes say in turn that another one decides, because their Views differ, every other send
+// goes to who has said so itself.
+func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight, hop int) int {
+	if r.atomic {
+		it = &r.items[0]
+	}
+	t := view.Owner(it.hash)
+	if t == view.Self || hop > 2 && hop%2 == 1 {
+		if said := view.Find(fw.parts.whereabouts(view, it.hash)); t == view.Self || said >= 0 &&
+			!view.peers[said].gone() {
+			t = said
+		}
+	}
+	switch {
+	case t < 0 || t == view.Self:
+		if fw.awaits.lacking.Load() { // that may take longer than anybody waits
+			return nobody
+		}
+		if hop >= asksAnybody {
+			return view.elsewhereThan(view.Self, hop)
+		}
+		return nobodyYet
+	case view.peers[t].gone():
+		if t = view.heir(ring.Partition(it.hash)); t == view.Self { // unless others hear the owner
+			if t = view.Find(fw.parts.whereabouts(view, it.hash)); t >= 0 && view.peers[t].gone() {
+				return nobodyYet
+			}
+		} else if t >= 0 && view.peers[t].gone() { // both have left, and this View has not heard so: others may have
+			t = view.elsewhereThan(t, hop)
+		}
+	case view.peers[t].open(now):
+		silent := t
+		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
+			t = view.elsewhereThan(silent, hop) // another member may reach it
+		}
+	}
+	if t < 0 || t == view.Self {
+		return nobodyYet
+	}
+	return t
+}
+
+// aimAgain is fresh, the View that has taken the place of old, with the strangers that were met;
+// targets of items are those of old. Who was named stays the target if it was the owner in fresh
+// that has named it: else that one would be asked again.
+func (fw *forwarder) aimAgain(
+	now limiter.Instant, old, fresh *route, r *batch, away, targets []int,
+) *route {
+	fresh = fw.meet(now, fresh, old.strangers)
+	for _, i := range away {
+		it, t := &r.items[i], targets[i]
+		hash := it.hash
+		if r.atomic {
+			hash = r.items[0].hash
+		}
+		targets[i] = nobodyYet
+		if o := fresh.Owner(hash); t < 0 || o < 0 || fresh.Members[o].Boot != it.namer {
+			continue
+		}
+		named := old.member(t)
+		if k := fresh.findAny(named.ID); k >= 0 && fresh.member(k).Boot == named.Boot &&
+			!fresh.peers[k].gone() && !fresh.peers[k].open(now) {
+			targets[i] = k
+		}
+	}
+	return fresh
+}
+
+// meet is view with those owners whom it does not know, because news of them is late. They are not
+// owners by this view, and not there for anybody but this request.
+func (fw *forwarder) meet(now limiter.Instant, view *route, owners []Member) *route {
+	for _, m := range owners {
+		known := func(o Member) bool { return o.ID == m.ID && o.Boot == m.Boot }
+		if m.ID == fw.id || slices.ContainsFunc(view.Members, known) ||
+			slices.ContainsFunc(view.strangers, known) {
+			continue
+		}
+		v := *view
+		v.strangers = append(slices.Clip(view.strangers), m)
+		v.peers = append(slices.Clip(view.peers), newPeer(&m, now))
+		view = &v
+	}
+	return view
+}
+
+// elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody
+// who is there: every other time another member. It may know who decides although neither this
+// node's View nor that of the one asked names it.
+func (fw *forwarder) elsewhere(
+	now limiter.Instant, view *route, r *batch, it *flight, asked, hop int,
+) int {
+	t := fw.aim(now, view, r, it, hop+1)
+	if t != asked {
+		return t
+	}
+	for range max(1, hop/2) {
+		if t = view.another(t); t == asked {
+			t = view.another(t)
+		}
+	}
+	return t
+}
+
+// askNext is whom to ask for item i, after asked has said that it does not hold the key, and that
+// owner might.
+func (fw *forwarder) askNext(
+	sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string,
+) (target int) {
+	it, hop, took := &r.items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
+	target = max(view.findAny(owner), nobodyYet)
+	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self &&
+		view.peers[o].gone() {
+		target = view.another(asked) // who is there may know better than who was asked
+	}
+	namer := it.namer
+	it.namer = view.peers[asked].boot
+	circle := target >= 0 && namer == view.peers[target].boot
+	if circle {
+		it.circled++
+	}
+	switch { // an heir may send back to who does not answer
+	case fw.awaits.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // who was asked waits for others, too
+		return nobody
+	case target == view.Self && hop < namesMe:
+	case target == view.Self, target < 0, view.peers[target].gone():
+		target, it.namer = fw.elsewhere(now, view, r, it, asked, hop), 0
+	case view.peers[target].open(now):
+		return nobody
+	case namer == 0: // who was asked is no party to it
+	case took >= farAway: // there is no time for others
+	case took < circling && hop >= inCircles && hop%2 == 0, took >= circling && circle &&
+		it.circled >= circles:
+		// they may name each other for as long as news take to come
+		target, it.namer, it.circled = view.third(asked, target, hop/2), 0, 0
+	}
+	return target
+}

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// mayGiveLocked reports whether partition i is held here and should be held by the peer that it is
+// copied to. Who leaves is given nothing: it would refuse it, and meanwhile nobody decides.
+func (cp *copier) mayGiveLocked(r *route, i int) bool {
+	pt := &cp.parts.list[i]
+	if !cp.parts.held[i].Load() || pt.to == nil || r.Ring == nil {
+		return false
+	}
+	if on := cp.right.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
+		return false
+	}
+	return cp.parting[uint16(i)] == 0 && r.owner(i) != r.Self &&
+		r.copyTarget(i, cp.right.heirs()) == pt.to && !pt.to.leaving() && pt.copied >= copyWhole
+}
+
+// sealLocked stops deciding for partitions that p should hold and has a whole copy of, as many as
+// travel well at once. It reports whether there are some that p has refused a moment ago.
+func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool) {
+	o := p.out
+	var memories [ring.Partitions]int32
+	counted := false
+	total := int32(0)
+	for i := range cp.parts.list {
+		if cp.parts.list[i].to != p || !cp.mayGiveLocked(r, i) {
+			continue
+		}
+		if now < o.refused[uint16(i)] {
+			rests = true
+			continue
+		}
+		delete(o.refused, uint16(i))
+		if !counted {
+			cp.holder.recent.Each(now, func(p uint16) bool { memories[p]++; return false }, nil)
+			counted = true
+		}
+		if total += memories[i]; len(o.gift) > 0 && total > takenAtOnce {
+			break
+		}
+		cp.parts.dropLocked(i)
+		cp.parts.givingLocked(&cp.parts.list[i], true)
+		cp.parts.list[i].hint = p.id
+		o.gift = append(o.gift, uint16(i))
+		if len(o.gift) == giftsAtOnce {
+			break
+		}
+	}
+	if len(o.gift) > 0 {
+		o.term, o.epoch, o.fences = cp.parts.nextTermLocked(), cp.right.roll.Load().epoch(), cp.parts.fences
+		cp.collectLocked(now) // passes through the locks: from here on nothing of it is decided
+		o.sealed, o.taken = now, nil
+		cp.holder.recent.Each(now, memberOf(o.gift),
+			func(x Memory) { o.taken = append(o.taken, x) })
+	}
+	return rests
+}
+
+// memberOf reports membership in a short list of partitions.
+func memberOf(list []uint16) func(uint16) bool {
+	var set [ring.Partitions]bool
+	for _, p := range list {
+		set[p] = true
+	}
+	return func(p uint16) bool { return set[p] }
+}
+
+// takenLocked notes that p has taken m in.
+func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
+	cp.parts.heardLocked(a.Term)
+	r := cp.view.Load()
+	cp.endFormerLocked(p, m.Lent)
+	cp.wholeTakenLocked(p, m.Whole)
+	if len(m.Gift) == 0 {
+		return
+	}
+	refused := memberOf(a.Refused)
+	for _, i := range m.Gift {
+		pt := &cp.parts.list[i]
+		if !pt.giving || pt.hint != p.id {
+			continue // it was given up meanwhile
+		}
+		cp.parts.givingLocked(pt, false)
+		switch {
+		case !refused(i):
+			cp.stats.Given.Add(1)
+			pt.term, pt.to = max(pt.term, m.Term), nil
+			cp.endOthersLocked(int(i), p)
+			if r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs()) {
+				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
+			} else {
+				cp.parts.forgetLocked(int(i))
+			}
+		case p.out.fences == cp.parts.fences:
+			// nobody else can hold it, so this node goes on
+			cp.parts.holdLocked(int(i), cp.parts.nextTermLocked())
+			// for another one, if the View has changed meanwhile
+			cp.retargetPartLocked(r, int(i))
+			p.out.rest(i, now.Add(refusedRests))
+		default:
+			pt.hint, pt.copyOf = "", cp.boot
+			cp.parts.unsettled = true
+		}
+	}
+}
+
+// copiedBackLocked notes that a boot has taken what it is being given, for it has begun to copy it
+// to this node: that may come before the answer. From here on what it says replaces what this node
+// had.
+func (cp *copier) copiedBackLocked(p int, to uint64) {
+	pt := &cp.parts.list[p]
+	cp.endOthersLocked(p, pt.to)
+	cp.parts.givingLocked(pt, false)
+	cp.stats.Given.Add(1)
+	if gift := pt.to.out.last; gift != nil {
+		pt.term = max(pt.term, gift.Term)
+	}
+	pt.to, pt.copyOf, pt.whole, pt.gave = nil, to, true, true
+}
+
+// ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its
+// partitions has to claim them.
+func (cp *copier) ungiveLocked(p *peer, m *Move) {
+	for _, i := range m.Gift {
+		if pt := &cp.parts.list[i]; pt.giving && pt.hint == p.id {
+			cp.parts.givingLocked(pt, false)
+			pt.hint, pt.copyOf, pt.to = "", cp.boot, nil
+		}
+	}
+	cp.claims.tendLocked()
+}
+
+// endFormerLocked tells whoever has got copies of partitions, while this node held them, that it
+// does not hold them any more, once p has got all of it: else they would keep what is out of date.
+// If another one has got them since, that is p.
+func (cp *copier) endFormerLocked(p *peer, lent []uint16) {
+	for _, i := range lent {
+		pt := &cp.parts.list[i]
+		if pt.copyOf != cp.boot || cp.parts.held[i].Load() || pt.giving {
+			continue
+		}
+		cp.endSecondLocked(int(i), p)
+		switch {
+		case pt.former == p:
+		case pt.lentTo != 0 && pt.lentTo != p.boot:
+			cp.endLocked(p, i)
+		default:
+			cp.endLocked(pt.former, i)
+			pt.former = p
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"slices"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// decideAllHere decides on items that stand or fall together if this node holds all their keys, and
+// reports whether it does.
+func (hd *holder) decideAllHere(now limiter.Instant, items []flight, out []Decision) bool {
+	decisions := make([]limiter.Decision, len(items))
+	if !hd.decideAll(now, items, decisions) {
+		return false
+	}
+	for i := range out {
+		out[i] = Decision{Decision: decisions[i]}
+		hd.sign(now, &items[i], &out[i])
+	}
+	return true
+}
+
+// decideAll is the holder's decision on items that stand or fall together, if it holds them all.
+func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.Decision) bool {
+	for i := range items {
+		if items[i].Limit.Consistency != limiter.Replicated && !hd.decides(now, items[i].hash) {
+			return false
+		}
+	}
+	take := func() bool {
+		if items[0].Op == OpReserve {
+			hd.holdAll(now, items, out)
+		} else {
+			hd.takeAll(now, items, out)
+		}
+		hd.chargeAll(items, out)
+		return !slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed })
+	}
+	if items[0].ID == (ID{}) {
+		return take()
+	}
+	open := true
+	if hd.recent.Once(now, items[0].ID, ring.Partition(items[0].hash), out,
+		func() bool { open = take(); return open }) {
+		hd.stats.Repeated.Add(1)
+	}
+	return open
+}
+
+// takeAll charges all items or none. Limits that never deny have no say in it: their refusal would
+// reach the client as a yes, while the others would not have been charged. They are charged if the
+// others are.
+func (hd *holder) takeAll(now limiter.Instant, items []flight, out []limiter.Decision) {
+	them := make([]limiter.Item, 0, len(items))
+	for i := range items {
+		if it := &items[i]; !it.Limit.NeverDenies() {
+			them = append(them,
+				limiter.Item{Limit: it.Limit, Key: it.Key, Hash: it.hash, Request: it.of(it.Cost)})
+		}
+	}
+	decisions := make([]limiter.Decision, len(them))
+	all := hd.table.TakeAll(now, them, decisions)
+	for i := range items {
+		switch it := &items[i]; {
+		case !it.Limit.NeverDenies():
+			out[i], decisions = decisions[0], decisions[1:]
+		case all:
+			out[i] = hd.table.Do(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+		default:
+			out[i] = hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+			left := hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(0))
+			out[i].ShowsLeft(&left)
+		}
+	}
+}
+
+// holdAll opens a hold for every item, or none.
+func (hd *holder) holdAll(now limiter.Instant, items []flight, out []limiter.Decision) {
+	requests := make([]limiter.HoldRequest, len(items))
+	for i := range items {
+		if items[i].Hold == nil || items[i].checkHold() != nil {
+			for k := range out {
+				out[k] = limiter.Decision{RetryAfter: limiter.Never, Hold: limiter.HoldUnknown}
+			}
+			return
+		}
+		requests[i] = items[i].holdRequest()
+	}
+	hd.book.Open(now, requests, out)
+}
+
+// chargeAll has the others hear of what was charged to replicated limits among items that stand or
+// fall together.
+func (hd *holder) chargeAll(items []flight, out []limiter.Decision) {
+	if slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.Closed }) {
+		return
+	}
+	for i := range items {
+		if !out[i].Allowed && !items[i].Limit.NeverDenies() {
+			return
+		}
+	}
+	for i := range items {
+		if items[i].Limit.Consistency == limiter.Replicated {
+			hd.charge(&items[i], &out[i])
+		}
+	}
+}

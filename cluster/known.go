@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// Mark says how far copies are.
+type Mark struct {
+	// of the sender over its table, to find what has changed: the copies were found in that one, or
+	// before
+	Pass uint64
+	// the receiver has all that is copied to it and was found until that pass, with this message
+	Complete bool
+	Known    []Known // of a claim: copies that the sender has
+}
+
+// Known is what a claimer has of partitions that another boot held: whole copies, with all that the
+// holder had found changed until some pass over its table.
+type Known struct {
+	Of    uint64 // boot of the holder
+	Pass  uint64
+	Whole []uint16 // partitions
+}
+
+// knownLocked is what this node has of the partitions that it claims.
+func (cl *claimer) knownLocked(wanted []uint16) (known []Known) {
+	at := make(map[uint64]int)
+	for _, p := range wanted {
+		pt := &cl.parts.list[p]
+		in := cl.intake.inbox[pt.copyOf]
+		if !pt.whole || in == nil || in.pass == 0 {
+			continue
+		}
+		i, found := at[pt.copyOf]
+		if !found {
+			i = len(known)
+			at[pt.copyOf] = i
+			known = append(known, Known{Of: pt.copyOf, Pass: in.pass})
+		}
+		known[i].Whole = append(known[i].Whole, p)
+	}
+	return known
+}
+
+// sufficesLocked lists the partitions that a claimer has copies of that lack nothing that this node
+// has: those need not be lent.
+func (cl *claimer) sufficesLocked(m *Move) map[uint16]bool {
+	suffices := make(map[uint16]bool)
+	for i := range m.Known {
+		k := &m.Known[i]
+		for _, p := range k.Whole {
+			if int(p) >= len(cl.parts.list) {
+				continue
+			}
+			pt := &cl.parts.list[p]
+			if pt.copyOf == k.Of && k.Of != 0 && k.Of != cl.boot && pt.pass != 0 &&
+				k.Pass >= pt.pass {
+				suffices[p] = true
+			}
+		}
+	}
+	return suffices
+}
+
+// passed notes that the copy of the key with this hash has what m says of it.
+func (ik *intake) passed(m *Move, hash uint64) {
+	if pt := &ik.parts.list[ring.Partition(hash)]; pt.copyOf == m.From {
+		pt.pass = max(pt.pass, m.Pass)
+	}
+}
+
+// holdsPassed is passed for the holds of m.
+func (ik *intake) holdsPassed(m *Move) {
+	for i := range m.Holds {
+		ik.passed(m, limiter.Hash(m.Holds[i].Key))
+	}
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// lookLocked goes on looking through the table for what is to be copied to p, until a message is
+// full.
+func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
+	o := p.out
+	if !o.looking {
+		for i := range cp.parts.list {
+			held := cp.parts.held[i].Load()
+			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied == copyWanted {
+				s.copied, o.looking, o.part = copyBegun, true, 0
+				if held {
+					o.begin(uint16(i))
+				}
+			}
+		}
+	}
+	wanted := func(hash uint64) bool {
+		i := ring.Partition(hash)
+		s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load())
+		return s != nil && s.copied == copyBegun
+	}
+	for part := 0; o.looking && len(o.pending) < copiesAtOnce && part < partsAtOnce; part++ {
+		if o.part == cp.holder.table.Parts() {
+			o.looking = false
+			cp.holder.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
+			for i := range cp.parts.list {
+				cp.lookedLocked(i, p)
+			}
+			return
+		}
+		cp.holder.table.Scan(now, o.part, wanted,
+			func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
+		o.part++
+	}
+}
+
+// lookedLocked notes that all of partition i that was to be copied to p waits for it, or is there.
+func (cp *copier) lookedLocked(i int, p *peer) {
+	pt, held := &cp.parts.list[i], cp.parts.held[i].Load()
+	s := pt.slotOf(p, held)
+	if s == nil || s.copied != copyBegun {
+		return
+	}
+	s.copied = copyWhole
+	if pt.whole {
+		p.out.whole = append(p.out.whole, uint16(i))
+	}
+	if held { // else when it is lent
+		if pt.former != p {
+			cp.endLocked(pt.former, uint16(i))
+		}
+		pt.former = nil
+	}
+}
+
+// wantsLocked reports whether p has not got all yet of some partition.
+func (cp *copier) wantsLocked(p *peer) bool {
+	for i := range cp.parts.list {
+		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil &&
+			s.copied < copyWhole {
+			return true
+		}
+	}
+	return false
+}
+
+// wholeTakenLocked notes that p has whole copies of partitions.
+func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
+	for _, i := range list {
+		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil &&
+			s.copied == copyWhole {
+			s.copied = copyTaken
+		}
+	}
+}
+
+// lentLocked notes that p has got all of the copies whose holders are gone: it may claim them
+// again.
+func (cp *copier) lentLocked(p *peer) {
+	for i := range cp.parts.list {
+		if pt := &cp.parts.list[i]; pt.to == p && pt.copied >= copyWhole &&
+			!cp.parts.held[i].Load() && !pt.giving {
+			pt.lentTo, pt.to = p.boot, nil
+			p.out.lent = append(p.out.lent, uint16(i))
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"penstock/cluster/ownership"
+)
+
+// Membership is a node's part in the list of members that they agree on.
+type Membership struct{ a *agreement }
+
+// Membership is the node's part in the list of members.
+func (n *Node) Membership() Membership { return Membership{&n.agreed} }
+
+// Trust is what a cluster is founded with, and what a node believes.
+type Trust struct {
+	// Failover is how long a silent member is waited for, if this node founds the cluster:
+	// LeastFailover to MostFailover; 0 is a second.
+	Failover time.Duration
+	// DoubtRefused says that a refused connection may come from something else than the machine of
+	// a process that is gone, so its right is waited for instead.
+	DoubtRefused bool
+	// Copies is how many heirs keep a copy of each partition, if this node founds the cluster; the
+	// zero value is one heir (ownership.CopiesOf).
+	Copies ownership.Copies
+	// Zone is where this node is: copies are kept in another zone where there is one. At most
+	// MaxZone bytes; empty: it does not say.
+	Zone string
+}
+
+// CopiesOf is what Trust says of a number of heirs, 0 to MostCopies.
+func CopiesOf(heirs int) ownership.Copies { return ownership.CopiesOf(heirs) }
+
+// CheckZone reports what is wrong with the name of a zone.
+func CheckZone(zone string) error {
+	if zone == "" || len(zone) > MaxZone ||
+		strings.ContainsFunc(zone, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%.40q is no name of a zone; give 1 to %d bytes of printable text", zone,
+			MaxZone)
+	}
+	return nil
+}
+
+// What Trust accepts, and how many members a cluster can have.
+const (
+	LeastFailover = ownership.MinFailover
+	MostFailover  = ownership.MaxFailover
+	MostMembers   = ownership.MaxMembers
+	MostCopies    = ownership.MaxCopies
+	MaxZone       = ownership.MaxName
+)
+
+// Agree has the node take part in what members agree on. It must be called before the first
+// SetView. The node founds no cluster before Elect names the electorate.
+func (m Membership) Agree(t Trust) {
+	a := m.a
+	m.agreeBegins()
+	a.trust = t
+	a.params = a.params.With(t.Failover)
+	a.params.Copies = t.Copies
+	a.zone = t.Zone
+	a.state = ownership.New(&a.params, a.asMember(), ownership.Electorate{}, 0)
+	a.publish(a.clock.Now())
+}
+
+// AgreeWithin is Agree for a node of a cluster that has been there before the world began: c names
+// it, with this node's zone.
+func (m Membership) AgreeWithin(c *ownership.Configuration) {
+	a := m.a
+	m.agreeBegins()
+	if x, found := c.Member(bootOf(a.boot, 0)); found {
+		a.zone = x.Zone
+	}
+	var fx ownership.Effects
+	a.state, fx = ownership.Within(&a.params, a.asMember(), ownership.Instant(a.clock.Now()), c)
+	a.publish(a.clock.Now())
+	a.send(fx.Sends)
+}
+
+func (m Membership) agreeBegins() {
+	a := m.a
+	a.on, a.params = true, ownership.Default()
+	a.seats, a.ended = make(map[ownership.Boot]seat), make(map[ownership.Boot]bool)
+	a.lines = make(map[uint64]int)
+	a.suspended, _ = a.clock.(SuspendedClock)
+}
+
+// Elect names the nodes that found a cluster with this one, if there is none yet: size, of which a
+// majority has to be there, and by now those of these ids are known, this node's among them. Of two
+// clusters that meet, the one with the smaller stamp goes on: let it be the time, so that a node
+// that founds one by mistake gives way. All may be said again when more is known.
+func (m Membership) Elect(size int, ids []string, stamp uint64) {
+	a := m.a
+	a.mu.Lock()
+	a.elect = ownership.Electorate{Size: size, IDs: ids, Stamp: ownership.Boot(stamp)}
+	a.mu.Unlock()
+	m.electAnew()
+}
+
+// electAnew tells the State which nodes gossip knows. They are greeted, and as long as one
+// of them counts itself as a member of a cluster, nobody founds another one.
+func (m Membership) electAnew() {
+	a := m.a
+	v := a.views.hinted.Load()
+	if v == nil || !a.on {
+		return
+	}
+	a.mu.Lock()
+	e := a.elect
+	e.Others, e.Members = nil, nil
+	for i := range v.Members {
+		m := &v.Members[i]
+		if i == v.Self || m.Role != RoleMember {
+			continue
+		}
+		if !slices.Contains(e.IDs, m.ID) {
+			e.Others = append(e.Others, m.ID)
+		}
+		if m.State == StateActive {
+			e.Members = append(e.Members, m.ID)
+		}
+	}
+	a.mu.Unlock()
+	a.agree(0, e, ownership.Poll{})
+}
+
+// Entered reports whether the node is a member that has the right to decide, and has asked once who
+// holds what it should: what nobody held it holds since, and of the rest it knows who does.
+func (m Membership) Entered() bool {
+	return m.a.entered.Load() && m.a.Agreed() != nil && m.a.Deciding()
+}
+
+// LineUp notes that the process of some boot has opened a stream to this node. ended must be called
+// at its end: a process is gone if its own streams have ended and its address refuses, and not if a
+// packet filter refuses for a living one. The end of a stream is often noticed first, so the
+// address is then tried at once.
+func (m Membership) LineUp(boot uint64) (ended func()) {
+	a := m.a
+	if !a.on {
+		return func() {}
+	}
+	a.mu.Lock()
+	a.lines[boot]++
+	a.mu.Unlock()
+	return func() {
+		a.mu.Lock()
+		if a.lines[boot]--; a.lines[boot] == 0 {
+			delete(a.lines, boot)
+		}
+		up := a.lines[boot] > 0
+		a.mu.Unlock()
+		if r := a.view.Load(); !up && r != nil {
+			for _, p := range r.peers {
+				if p.boot == boot {
+					a.contacts.suspect(a.clock.Now(), p)
+				}
+			}
+		}
+	}
+}
+
+// Close gives up the right to decide for good: the process closes its doors next.
+func (m Membership) Close() { m.a.agree(0, ownership.Closing{}) }
+
+// Stay takes back that this node leaves, as a View with the state LEAVING has said. If it has left
+// already, it enters again as another boot.
+func (m Membership) Stay() {
+	a := m.a
+	if !a.on || !a.leaves.Swap(false) {
+		return
+	}
+	a.mu.Lock()
+	left := a.state.Ending() == ownership.Left
+	a.mu.Unlock()
+	if left {
+		m.a.nextLife()
+		return
+	}
+	a.agree(0, ownership.Stay{}, ownership.Poll{})
+}
+
+// bootOf is the boot of one life of a process.
+func bootOf(process, lives uint64) ownership.Boot {
+	return ownership.Boot(process ^ lives<<(64-livesBits))
+}

@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"time"
+
+	"penstock/cluster/dedup"
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+)
+
+// Ask is what a node asks of the owner of some keys.
+type Ask struct {
+	RingHash uint64 // of the asker's View
+	// how often its items have been sent, with this time. More than maxHop is refused
+	Hop    uint8
+	Atomic bool // all items or none
+	// the asker cannot reach the owners of the items: who gets this is their heir, and may send it
+	// on, once
+	Relay bool
+	// on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
+	Deadline limiter.Instant
+	Items    []AskItem
+	Move     *Move  // what is said about partitions; nil in a check
+	Words    *Words // what is said about membership (agree.go); mostly nil
+	From     uint64 // boot of the asker, if an item asks to be told or gives back; else 0
+	// hashes of keys to which something was given back: what the receiver was denied of them is
+	// over (denied.go)
+	Forget []uint64
+}
+
+// AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration
+// of its own and two nodes with different files still count on one state.
+type AskItem struct {
+	Limit *limiter.Limit
+	Key   string
+	Cost  int64
+	Op    Op
+	ID    ID
+	Terms
+	Hold *HoldTerms // of what is about a hold
+	Tell bool       // the asker would like to be told when a denial of it ends before its time
+}
+
+// Answer has an item for each item of its Ask, in order.
+type Answer struct {
+	RingHash uint64 // of the answerer's View
+	CutOff   bool   // the answerer is cut off from most members: it lives, and holds nothing
+	// the answerer is leaving: who has not heard so from its View does not miss it later
+	Leaving bool
+	Items   []AnswerItem
+	// that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of
+	// them yet
+	Owners []Member
+	Move   *MoveAnswer // to a Move, unless the answerer does not know its sender
+	Words  *Words      // in answer to Words
+
+	Epoch ownership.Epoch // of the answerer
+
+	under tenure   // that the items were decided under
+	asked []flight // memory of DeliverInto
+}
+
+// Status says what became of one item.
+type Status uint8
+
+const (
+	StatusDone Status = iota // decided; Decision is set
+	// not charged: the answerer does not hold the key; Owner says who might, if it knows
+	StatusNotOwner
+	StatusExpired // not charged: the deadline had passed
+	// not charged: the Ask broke a rule (hops, atomic over several owners)
+	StatusRefused
+	StatusLost // sent on to Owner, who did not answer: nobody knows
+)
+
+// AnswerItem is the answer to one AskItem.
+type AnswerItem struct {
+	Status   Status
+	Owner    string // of StatusNotOwner; of StatusDone: who decided, if it is not who answers
+	Decision limiter.Decision
+	Degraded bool  // taken under less than the full promise,
+	Bound    int64 // with this bound in force
+	// a denial: if something is given back, the answerer tells the asker (Ask.From), if it has been
+	// told by AskItem.Tell
+	Told bool
+}
+
+// Move is what members say to each other about partitions (see partition.go). An empty one is a
+// sign of life.
+type Move struct {
+	From, To uint64 // boots of who says it and of whom it is meant for
+	ID       string // of who says it
+	// of a claim and a sign of life: its peer address, for a receiver that has not heard of it
+	Addr string
+	Term uint64 // of the claim or the gift, or the highest that the sender has heard of
+
+	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: no member sends it
+
+	Claim []uint16 // partitions that the sender would hold
+
+	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message
+	// to message of one boot.
+	Sequence uint64
+	// how long before it was sent Entries were as old as they say, and Holds had as much left
+	Age time.Duration
+	// partitions whose holder the sender is: from now on it keeps the receiver's copies of them
+	Begin   []uint16
+	Entries []limiter.Entry // copies; without a Sequence they are merged whenever they come
+	End     []uint16        // partitions whose copies somebody else has from now on
+	// partitions that the receiver claims and whose holder is gone: it has got all copies that the
+	// sender has; without a Sequence: those of Entries and Holds, which are from a file
+	Lent []uint16
+	// partitions that the sender holds no longer, and the receiver does from now on if it accepts
+	Gift []uint16
+	// partitions begun or lent of which the receiver has got a whole copy with this message
+	Whole []uint16
+	Lack  Lack // of Begin and Lent
+	Mark
+	Taken   []Memory   // takes of the gift's keys that were answered within the last two seconds
+	Charges []Charge   // what the sender has charged to replicated limits
+	Holds   []HoldCopy // copies, as Entries are
+}
+
+// Lack says of which partitions counters were forgotten, and how long ago the last of them was
+// (bereft.go).
+type Lack struct {
+	Of  []uint16
+	Age time.Duration
+}
+
+// HoldCopy is a copy of a hold. Clocks differ, so its deadline travels as what is left;
+// limiter.Hold.Deadline says nothing.
+type HoldCopy struct {
+	limiter.Hold
+	Left time.Duration
+}
+
+// on is the hold of a copy that was made at then.
+func (c *HoldCopy) on(then limiter.Instant) limiter.Hold {
+	h := c.Hold
+	h.Deadline = then.Add(max(0, min(c.Left, limiter.MaxTTL)))
+	return h
+}
+
+// Memory is a remembered answer to a take; it travels with the take's partition.
+type Memory = dedup.Memory
+
+// MoveAnswer answers a Move.
+type MoveAnswer struct {
+	Epoch     ownership.Epoch
+	Term      uint64     // the highest that the answerer has heard of
+	Standings []Standing // one for each partition of Claim
+	// partitions of Gift that the answerer does not take, or of Begin that it holds itself; of what
+	// is from a file, those that it does not hold
+	Refused []uint16
+	Applied bool          // the copies and the gift were taken in, but for what is refused
+	Up      time.Duration // since the answerer was started
+}
+
+// Standing is how a node stands to a partition that another one claims.
+type Standing uint8
+
+const (
+	// it does not hold the partition, and will accept it from nobody under a term up to the claim's
+	StandingFree Standing = iota
+	StandingHeld          // it holds the partition, and will hand it over
+	// it is handing the partition or a copy to somebody, or has promised it under a later term
+	StandingBusy
+	// as free, and members have gone: if nobody has a whole copy, counters may be forgotten
+	StandingBereft
+)

@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"sync/atomic"
+
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+)
+
+// peer is what a node remembers of another one, from View to View while its boot lives.
+type peer struct {
+	breaker
+	id     string
+	boot   uint64
+	member atomic.Pointer[Member] // as the latest View has it
+	heard  atomic.Int64           // Instant of its last sign of life
+	left   atomic.Bool            // nobody of this boot listens at its address
+	// it has said that it is leaving, whatever the View says: news may be late
+	leaves atomic.Bool
+	// Instant of its start, or a little later; 0: it has not said so
+	began atomic.Int64
+	// Instant at which it was first sent something that it did not answer as one that may decide,
+	// since it last did; 0: it answers
+	missed atomic.Int64
+	// when it was last probed; guarded by Node.mu, as is all that follows
+	asked  limiter.Instant
+	asking bool           // a probe is under way
+	silent bool           // it has not answered for heirAnswers, as of the last tick
+	quits  bool           // it leaves, as of the last tick
+	life   ownership.Boot // of its process, in the configuration
+	// it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
+	unreached bool
+	claimed   claimed // its claims in the latest epoch
+	// nil: nothing has been said yet about partitions (Node.outboxLocked)
+	out *outbox
+}
+
+func newPeer(m *Member, now limiter.Instant) *peer {
+	p := &peer{id: m.ID, boot: m.Boot}
+	p.member.Store(m)
+	p.heard.Store(int64(now))
+	return p
+}
+
+// met notes a sign of life.
+func (p *peer) met(now limiter.Instant) {
+	if int64(now) > p.heard.Load() {
+		p.heard.Store(int64(now))
+	}
+	if p.left.Load() {
+		p.left.Store(false)
+	}
+}
+
+// answered notes that p has answered what was sent at some instant. One that is cut off from most
+// members is missed nevertheless, as is one that is heard and does not answer: they take no copies.
+func (p *peer) answered(sent, now limiter.Instant, cutOff bool) {
+	p.met(now)
+	switch {
+	case cutOff:
+		p.miss(sent)
+	case p.missed.Load() != 0:
+		p.missed.Store(0)
+	}
+}
+
+// leaving reports whether p leaves: it has said so itself, or others have.
+func (p *peer) leaving() bool { return p.leaves.Load() || p.member.Load().State == StateLeaving }
+
+// miss notes that what was sent at some instant was not answered.
+func (p *peer) miss(sent limiter.Instant) { p.missed.CompareAndSwap(0, int64(sent)) }
+
+// gone reports whether the process of p exists no more: its machine says so. One that is silent is
+// evicted before others hold what it held.
+func (p *peer) gone() bool { return p.left.Load() }
+
+// beginLives has members of new boots be missed from now on, if their process is.
+func (r *route) beginLives(now limiter.Instant, roll *roll) {
+	for _, p := range r.peers {
+		m, found := roll.member(p.id)
+		if !found || m.Boot == p.life {
+			continue
+		}
+		p.life = m.Boot
+		if p.missed.Load() != 0 {
+			p.missed.Store(int64(now))
+		}
+	}
+}
+
+// claimed is how often a peer has claimed from this node in one epoch. It takes gifts when all
+// members have answered its first claim, and says so by a second one: a gift before that would be
+// refused, and nobody decides while one is under way.
+type claimed struct {
+	epoch ownership.Epoch
+	again bool
+}
+
+// note counts a claim.
+func (c *claimed) note(e ownership.Epoch) { *c = claimed{e, e == c.epoch} }

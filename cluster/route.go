@@ -1,0 +1,125 @@
+package cluster
+
+// route is a View with what this node remembers of each peer.
+type route struct {
+	*View
+	peers []*peer // by index in Members; kept from View to View while the peer's boot lives
+	// of them those whose role that is, without this node; nodes begin with different ones
+	members []*peer
+
+	// not in the View, and met by one request on its way: their peers follow those of Members
+	strangers []Member
+}
+
+// others are the peers that are members, from this node's place in the circle on: so not everybody
+// asks the same one first.
+func (r *route) others() (others []*peer) {
+	for i := 1; i < len(r.peers); i++ {
+		if k := (r.Self + i) % len(r.peers); r.Members[k].Role == RoleMember {
+			others = append(others, r.peers[k])
+		}
+	}
+	return others
+}
+
+// has reports whether p is a peer of this View.
+func (r *route) has(p *peer) bool {
+	i := r.Find(p.id)
+	return i >= 0 && r.peers[i] == p
+}
+
+func (r *route) hasBoot(boot uint64) bool {
+	for i := range r.Members {
+		if r.Members[i].Boot == boot {
+			return true
+		}
+	}
+	return false
+}
+
+// member is the one that a target means.
+func (r *route) member(target int) *Member {
+	if target < len(r.Members) {
+		return &r.Members[target]
+	}
+	return &r.strangers[target-len(r.Members)]
+}
+
+// findAny is the target that id names: the one that was met last if the View does not know it, or
+// by a boot that is gone.
+func (r *route) findAny(id string) int {
+	t := r.Find(id)
+	if t >= 0 && !r.peers[t].gone() {
+		return t
+	}
+	for i := len(r.strangers) - 1; i >= 0; i-- {
+		if r.strangers[i].ID == id {
+			return len(r.Members) + i
+		}
+	}
+	return t
+}
+
+// reaches reports whether the member of that id is one that is not gone.
+func (r *route) reaches(id string) bool {
+	i := r.Find(id)
+	return i >= 0 && !r.peers[i].gone()
+}
+
+// should reports whether this node should hold a partition: as its owner, or as the heir of one
+// that is gone.
+func (r *route) should(p int) bool {
+	owner := r.owner(p)
+	return owner == r.Self || r.peers[owner].gone() && r.heir(p) == r.Self
+}
+
+// inherits reports whether p is who takes a partition over if the boot of its owner is gone.
+func (r *route) inherits(p *peer, owner uint64, partition int) bool {
+	if r.Ring == nil || p == nil || r.Members[r.owner(partition)].Boot != owner {
+		return false
+	}
+	h := r.heir(partition)
+	return h >= 0 && r.peers[h] == p
+}
+
+// ownerBoot is the boot of the owner of the key with this hash, or 0 if no owner is there.
+func (r *route) ownerBoot(hash uint64) uint64 {
+	o := r.Owner(hash)
+	if o < 0 || o == r.Self || r.peers[o].gone() {
+		return 0
+	}
+	return r.Members[o].Boot
+}
+
+// another is the next member after t that is there, or nobodyYet.
+func (r *route) another(t int) int {
+	for range r.peers {
+		t = (t + 1) % len(r.peers)
+		if t != r.Self && r.member(t).Role == RoleMember && !r.peers[t].gone() {
+			return t
+		}
+	}
+	return nobodyYet
+}
+
+// elsewhereThan is another member than t, a different one from send to send.
+func (r *route) elsewhereThan(t, hop int) int {
+	for range hop {
+		t = r.another(t)
+	}
+	return t
+}
+
+// third is a member besides the two who name each other, the turn-th; one of them if nobody else is
+// there.
+func (r *route) third(one, two, turn int) int {
+	t := r.Self
+	for range turn {
+		for range 3 {
+			if t = r.another(t); t != one && t != two {
+				break
+			}
+		}
+	}
+	return t
+}

@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"sync/atomic"
+	"time"
+
+	"penstock/limiter"
+)
+
+// self is what all parts of a node know: which start of which node it is, how it reaches the world,
+// the View of the moment, and its counters.
+type self struct {
+	id    string
+	boot  uint64
+	began limiter.Instant
+
+	clock       Clock
+	net         Network
+	callTimeout time.Duration
+
+	view    atomic.Pointer[route]
+	stopped atomic.Bool
+
+	_        [64]byte      // what every check reads is no neighbour of what every check writes
+	sequence atomic.Uint64 // of the last ID drawn
+	stats    Stats
+	_        [64]byte
+}
+
+// ID is the node's stable id.
+func (s *self) ID() string { return s.id }
+
+// Boot is what tells this start of the node from all others.
+func (s *self) Boot() uint64 { return s.boot }
+
+// peerAddr is where others reach this node, as its View has it.
+func (s *self) peerAddr() string {
+	if r := s.view.Load(); r != nil {
+		return r.Me().PeerAddr
+	}
+	return ""
+}
+
+// nodeOrigin marks the IDs that nodes draw. Clients cannot draw such an ID (Check clears the bit),
+// so nobody can take the place of another node's take in an owner's memory.
+const nodeOrigin = 1 << 63
+
+func (s *self) nextID() ID { return ID{Origin: s.boot | nodeOrigin, Sequence: s.sequence.Add(1)} }

@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// views make the View of what gossip names and what has been agreed. Guarded by partitions.mu.
+type views struct {
+	agreed *agreement
+
+	hinted   atomic.Pointer[View]     // the members that gossip names
+	reviewed *ownership.Configuration // that the View was made of last
+	rings    func(ids []string) (*ring.Ring, error)
+}
+
+// SetView makes v the View of all requests that begin from now on.
+// Where members agree it only says which nodes are there, and where: members and owners are agreed.
+func (n *Node) SetView(v *View) {
+	n.parts.mu.Lock()
+	now := n.clock.Now()
+	if !n.right.on {
+		n.setViewLocked(now, v)
+	} else {
+		n.views.hinted.Store(v)
+		n.reviewLocked(now)
+	}
+	n.parts.mu.Unlock()
+	n.Membership().electAnew()
+	switch leaving := v.Me().State == StateLeaving; {
+	case !n.right.on:
+	case !leaving:
+		n.Membership().Stay()
+	case !n.right.leaves.Swap(true):
+		n.agreed.agree(0, ownership.Leave{}, ownership.Poll{})
+	}
+}
+
+// agreedAnew follows a configuration that was installed.
+func (n *Node) agreedAnew(now limiter.Instant) {
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
+	n.reviewLocked(now)
+}
+
+// reviewLocked makes the View of what has been agreed, with what gossip says of where members are.
+func (n *Node) reviewLocked(now limiter.Instant) {
+	v, old := n.views.hinted.Load(), n.view.Load()
+	if v == nil {
+		return
+	}
+	roll := n.right.roll.Load()
+	if roll.joined() && roll.config != n.views.reviewed {
+		n.parts.bereave(n.views.reviewed, roll.config)
+		n.views.reviewed = roll.config
+	}
+	members := slices.Clone(v.Members)
+	for i := range members {
+		if m := &members[i]; m.Role == RoleMember &&
+			(i != v.Self || m.State != StateLeaving || !roll.lonely()) {
+			m.State, m.Zone = roll.stateOf(m), roll.zoneOf(m.ID)
+		}
+	}
+	if roll != nil && roll.config != nil {
+		for i := range roll.config.Members {
+			switch x, k := &roll.config.Members[i], v.Find(roll.config.Members[i].ID); {
+			case k < 0:
+				members = append(members, n.views.unheardLocked(old, x))
+			case !sameProcess(x.Boot, members[k].Boot): // gossip has not heard of its restart, or is ahead
+				members[k] = n.views.unheardLocked(old, x)
+			}
+		}
+	}
+	if !slices.Equal(members, v.Members) {
+		agreed, err := NewViewOn(n.id, members, func(ids []string) (*ring.Ring, error) {
+			if old != nil && old.Ring != nil && slices.Equal(old.Ring.Members(), ids) {
+				return old.Ring, nil
+			}
+			return n.views.rings(ids)
+		})
+		if err != nil {
+			return // members that no ring can have
+		}
+		v = agreed
+	}
+	if old == nil || !slices.Equal(old.Members, v.Members) {
+		n.setViewLocked(now, v)
+	} else {
+		old.beginLives(now, roll)
+		n.claims.tendLocked() // what was not answered in the epoch before may be now
+		n.copier.startPushesLocked()
+	}
+}
+
+// unheardLocked is a member of the configuration of which gossip says nothing, as far as this node
+// knows it.
+func (vs *views) unheardLocked(old *route, x *ownership.Member) Member {
+	if old != nil {
+		i := old.Find(x.ID)
+		if i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) && old.Members[i].PeerAddr != "" {
+			m := old.Members[i]
+			m.State, m.Zone = stateOf(x), x.Zone
+			return m
+		}
+	}
+	a := vs.agreed
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s, heard := a.seats[x.Boot]; heard {
+		m := Member{ID: x.ID, Boot: s.process, PeerAddr: s.addr, State: stateOf(x), Zone: x.Zone}
+		m.Features = OwnFeatures
+		return m
+	}
+	return Member{
+		ID: x.ID, Boot: uint64(x.Boot), State: stateOf(x), Zone: x.Zone,
+		Features: OwnFeatures,
+	}
+}
+
+// setViewLocked makes v the View of all requests that begin from now on.
+func (n *Node) setViewLocked(now limiter.Instant, v *View) {
+	n.pulse.rouseLocked()
+	r := &route{View: v, peers: make([]*peer, len(v.Members))}
+	old := n.view.Load()
+	for i, k := 0, 0; i < len(v.Members); i++ {
+		m := &v.Members[i]
+		for old != nil && k < len(old.Members) && old.Members[k].ID < m.ID {
+			k++
+		}
+		if old != nil && k < len(old.Members) && old.Members[k].ID == m.ID &&
+			old.Members[k].Boot == m.Boot {
+			r.peers[i] = old.peers[k]
+			r.peers[i].member.Store(m)
+		} else {
+			r.peers[i] = newPeer(m, now)
+		}
+	}
+	r.members = r.others()
+	r.beginLives(now, n.right.roll.Load())
+	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
+		n.awaits.beside = n.awaits.othersLocked(old)
+	}
+	n.copier.outboxes = slices.DeleteFunc(n.copier.outboxes,
+		func(p *peer) bool { return !r.has(p) })
+	n.intake.partFormerLocked(now, r, old)
+	n.view.Store(r)
+	n.notices.partLocked(r)
+	if n.parts.list == nil && v.Me().Role == RoleMember {
+		n.parts.list = make([]part, ring.Partitions)
+	}
+	if old == nil {
+		n.restorer.adoptLocked(v.Me().Role)
+	}
+	n.awaits.awaitLocked(now, r)
+	if n.parts.list == nil {
+		return
+	}
+	n.copier.retargetLocked(now, r)
+	if !n.right.on {
+		n.parts.holdOwnLocked(r)
+		return
+	}
+	n.contacts.countSilentLocked(now, r) // who has come may not be reached
+	n.claims.tendLocked()
+	n.copier.startPushesLocked()
+}
