@@ -91,7 +91,7 @@ func (cl *claimer) wantedLocked(r *route) (wanted []uint16) {
 		return nil
 	}
 	for p := range cl.parts.list {
-		if !cl.parts.held[p].Load() && !cl.parts.list[p].giving && r.should(p) {
+		if cl.parts.list[p].state < partHeld && r.should(p) {
 			wanted = append(wanted, uint16(p))
 		}
 	}
@@ -161,7 +161,7 @@ func (cl *claimer) concludeClaimLocked(
 	}
 	for k, p := range wanted {
 		pt := &cl.parts.list[p]
-		if free[k] && pt.term == term && !cl.parts.held[p].Load() && r.should(int(p)) {
+		if free[k] && pt.term == term && pt.state != partHeld && r.should(int(p)) {
 			if pt.copyOf != 0 && pt.copyOf != cl.boot {
 				cl.stats.TakenOver.Add(1)
 			}

@@ -35,7 +35,7 @@ func (cp *copier) Copies() Copies {
 	}
 	for p := range cp.parts.list {
 		pt := &cp.parts.list[p]
-		if !cp.parts.held[p].Load() {
+		if pt.state != partHeld {
 			if pt.whole && pt.copyOf != 0 && pt.copyOf != cp.boot {
 				c.Kept++
 			}

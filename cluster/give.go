@@ -9,7 +9,7 @@ import (
 // copied to. Who leaves is given nothing: it would refuse it, and meanwhile nobody decides.
 func (cp *copier) mayGiveLocked(r *route, i int) bool {
 	pt := &cp.parts.list[i]
-	if !cp.parts.held[i].Load() || pt.to == nil || r.Ring == nil {
+	if pt.state != partHeld || pt.to == nil || r.Ring == nil {
 		return false
 	}
 	if on := cp.right.roll.Load(); !on.joined() || pt.to.claimed != (claimed{on.epoch(), true}) {
@@ -42,8 +42,7 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 		if total += memories[i]; len(o.gift) > 0 && total > takenAtOnce {
 			break
 		}
-		cp.parts.dropLocked(i)
-		cp.parts.givingLocked(&cp.parts.list[i], true)
+		cp.parts.enterLocked(i, partGiving)
 		cp.parts.list[i].hint = p.id
 		o.gift = append(o.gift, uint16(i))
 		if len(o.gift) == giftsAtOnce {
@@ -81,10 +80,9 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 	refused := memberOf(a.Refused)
 	for _, i := range m.Gift {
 		pt := &cp.parts.list[i]
-		if !pt.giving || pt.hint != p.id {
+		if pt.state != partGiving || pt.hint != p.id {
 			continue // it was given up meanwhile
 		}
-		cp.parts.givingLocked(pt, false)
 		switch {
 		case !refused(i):
 			cp.stats.Given.Add(1)
@@ -92,6 +90,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 			cp.endOthersLocked(int(i), p)
 			if r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs()) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
+				cp.parts.enterLocked(int(i), partCopied)
 			} else {
 				cp.parts.forgetLocked(int(i))
 			}
@@ -103,6 +102,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 			p.out.rest(i, now.Add(refusedRests))
 		default:
 			pt.hint, pt.copyOf = "", cp.boot
+			cp.parts.enterLocked(int(i), partCopied)
 			cp.parts.unsettled = true
 		}
 	}
@@ -114,7 +114,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 func (cp *copier) copiedBackLocked(p int, to uint64) {
 	pt := &cp.parts.list[p]
 	cp.endOthersLocked(p, pt.to)
-	cp.parts.givingLocked(pt, false)
+	cp.parts.enterLocked(p, partCopied)
 	cp.stats.Given.Add(1)
 	if gift := pt.to.out.last; gift != nil {
 		pt.term = max(pt.term, gift.Term)
@@ -126,8 +126,8 @@ func (cp *copier) copiedBackLocked(p int, to uint64) {
 // partitions has to claim them.
 func (cp *copier) ungiveLocked(p *peer, m *Move) {
 	for _, i := range m.Gift {
-		if pt := &cp.parts.list[i]; pt.giving && pt.hint == p.id {
-			cp.parts.givingLocked(pt, false)
+		if pt := &cp.parts.list[i]; pt.state == partGiving && pt.hint == p.id {
+			cp.parts.enterLocked(int(i), partCopied)
 			pt.hint, pt.copyOf, pt.to = "", cp.boot, nil
 		}
 	}
@@ -140,7 +140,7 @@ func (cp *copier) ungiveLocked(p *peer, m *Move) {
 func (cp *copier) endFormerLocked(p *peer, lent []uint16) {
 	for _, i := range lent {
 		pt := &cp.parts.list[i]
-		if pt.copyOf != cp.boot || cp.parts.held[i].Load() || pt.giving {
+		if pt.copyOf != cp.boot || pt.state >= partHeld {
 			continue
 		}
 		cp.endSecondLocked(int(i), p)

@@ -213,15 +213,15 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			continue
 		}
 		pt := &ik.parts.list[p]
-		if pt.giving && pt.to != nil && pt.to.boot == m.From {
+		if pt.state == partGiving && pt.to != nil && pt.to.boot == m.From {
 			ik.copier.copiedBackLocked(int(p), m.From)
 		}
-		if !ik.parts.held[p].Load() && !pt.giving {
+		if pt.state < partHeld {
 			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false
 			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From ||
 				pt.lentTo == m.From // the last has got all that there was
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
-			ik.parts.kept[p].Store(true)
+			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (ik *intake) endLocked(in *inbox, m *Move) {
 	for _, p := range m.End {
 		delete(in.begun, p)
 		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From &&
-			!ik.parts.held[p].Load() && !ik.parts.list[p].giving {
+			ik.parts.list[p].state < partHeld {
 			ik.parts.forgetLocked(int(p))
 		}
 	}
@@ -245,10 +245,10 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 			refused = append(refused, p)
 		case !ik.acceptsLocked(r, m, int(p)):
 			refused = append(refused, p)
-			if pt := &ik.parts.list[p]; !pt.giving {
+			if pt := &ik.parts.list[p]; pt.state != partGiving {
 				pt.hint = m.ID // the sender goes on deciding
 			}
-		case !ik.parts.held[p].Load():
+		case ik.parts.list[p].state != partHeld:
 			ik.stats.Received.Add(1)
 			ik.parts.holdLocked(int(p), m.Term)
 			ik.copier.beginCopiesLocked(r, int(p))
@@ -262,10 +262,10 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
 	p := ring.Partition(limiter.Hash(e.Key))
 	pt := &ik.parts.list[p]
-	replace := inOrder && !ik.parts.held[p].Load() && !pt.giving && pt.copyOf == m.From && pt.pure
+	replace := inOrder && pt.state < partHeld && pt.copyOf == m.From && pt.pure
 	if pt.copyOf == 0 {
 		pt.copyOf, pt.pure = m.From, true
-		ik.parts.kept[p].Store(true)
+		ik.parts.enterLocked(p, partCopied)
 	} else if pt.copyOf != m.From {
 		pt.pure = false
 	}
@@ -281,7 +281,7 @@ func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, i
 // without those that are gone as long as its right lasts (ownership, R11), so it must know of all
 // that have begun to hold anything.
 func (ik *intake) acceptsLocked(r *route, m *Move, p int) bool {
-	if ik.parts.held[p].Load() {
+	if ik.parts.list[p].state == partHeld {
 		return true // two have held it; what the giver had is merged by now
 	}
 	on := ik.right.roll.Load()

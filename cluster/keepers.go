@@ -184,7 +184,7 @@ func (cp *copier) eachCopy(p int, f func(*outbox)) {
 	if pt.to != nil && pt.copied >= copyBegun {
 		f(pt.to.out)
 	}
-	if !cp.parts.held[p].Load() {
+	if cp.parts.list[p].state != partHeld {
 		return
 	}
 	if s := &pt.second; s.to != nil && s.copied >= copyBegun && s.to != pt.to {
@@ -208,8 +208,8 @@ func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
 		}
 		if pt.to != nil && !r.has(pt.to) {
 			pt.to = nil
-			if pt.giving { // whether it arrived nobody knows: claim it again
-				cp.parts.givingLocked(pt, false)
+			if pt.state == partGiving { // it may have arrived or not: claim it again
+				cp.parts.enterLocked(p, partCopied)
 				pt.copyOf = cp.boot
 				cp.parts.unsettled = true
 			}
@@ -218,7 +218,7 @@ func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
 			pt.hint = ""
 		}
 		pt.lost = cp.parts.lostSince(now, r, pt)
-		if !cp.parts.held[p].Load() {
+		if cp.parts.list[p].state != partHeld {
 			continue
 		}
 		cp.retargetPartLocked(r, p)
@@ -248,7 +248,7 @@ func (cp *copier) dueLocked(pt *part) {
 // merged does not count as changed.
 func (cp *copier) copyLentLocked(lent []uint16) {
 	for _, p := range lent {
-		if int(p) >= len(cp.parts.list) || !cp.parts.held[p].Load() {
+		if int(p) >= len(cp.parts.list) || cp.parts.list[p].state != partHeld {
 			continue
 		}
 		if pt := &cp.parts.list[p]; pt.copied != copyWanted || pt.second.copied != copyWanted {

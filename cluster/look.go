@@ -11,7 +11,7 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	o := p.out
 	if !o.looking {
 		for i := range cp.parts.list {
-			held := cp.parts.held[i].Load()
+			held := cp.parts.list[i].state == partHeld
 			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied == copyWanted {
 				s.copied, o.looking, o.part = copyBegun, true, 0
 				if held {
@@ -22,7 +22,8 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	}
 	wanted := func(hash uint64) bool {
 		i := ring.Partition(hash)
-		s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load())
+		pt := &cp.parts.list[i]
+		s := pt.slotOf(p, pt.state == partHeld)
 		return s != nil && s.copied == copyBegun
 	}
 	for part := 0; o.looking && len(o.pending) < copiesAtOnce && part < partsAtOnce; part++ {
@@ -42,7 +43,8 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 
 // lookedLocked notes that all of partition i that was to be copied to p waits for it, or is there.
 func (cp *copier) lookedLocked(i int, p *peer) {
-	pt, held := &cp.parts.list[i], cp.parts.held[i].Load()
+	pt := &cp.parts.list[i]
+	held := pt.state == partHeld
 	s := pt.slotOf(p, held)
 	if s == nil || s.copied != copyBegun {
 		return
@@ -62,7 +64,8 @@ func (cp *copier) lookedLocked(i int, p *peer) {
 // wantsLocked reports whether p has not got all yet of some partition.
 func (cp *copier) wantsLocked(p *peer) bool {
 	for i := range cp.parts.list {
-		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil &&
+		pt := &cp.parts.list[i]
+		if s := pt.slotOf(p, pt.state == partHeld); s != nil &&
 			s.copied < copyWhole {
 			return true
 		}
@@ -73,7 +76,8 @@ func (cp *copier) wantsLocked(p *peer) bool {
 // wholeTakenLocked notes that p has whole copies of partitions.
 func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 	for _, i := range list {
-		if s := cp.parts.list[i].slotOf(p, cp.parts.held[i].Load()); s != nil &&
+		pt := &cp.parts.list[i]
+		if s := pt.slotOf(p, pt.state == partHeld); s != nil &&
 			s.copied == copyWhole {
 			s.copied = copyTaken
 		}
@@ -85,7 +89,7 @@ func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 func (cp *copier) lentLocked(p *peer) {
 	for i := range cp.parts.list {
 		if pt := &cp.parts.list[i]; pt.to == p && pt.copied >= copyWhole &&
-			!cp.parts.held[i].Load() && !pt.giving {
+			pt.state < partHeld {
 			pt.lentTo, pt.to = p.boot, nil
 			p.out.lent = append(p.out.lent, uint16(i))
 		}

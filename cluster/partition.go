@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,54 +11,61 @@ import (
 	"penstock/ring"
 )
 
-// Who decides for a key is not who a View says, but who holds its partition; and of those there is
-// one at a time. Views only say who should. They come late, early and in any order, so they cannot
-// say who does.
+// The holder of a partition decides for its keys, and at each instant a partition has one holder.
+// A View only says which member should hold it. Views come late, early and in any order, so they
+// cannot say which one does.
 //
-// 	claim.go    a member that should hold a partition asks all others whether somebody does. If
-//              nobody does, it holds
-//	            it from then on; if somebody does, it gets it as a gift.
-// 	copy.go     who holds a partition keeps a copy of its entries at its heir, or at the member
-//              that should hold it. A
-// 	            gift is the end of a copy: the holder stops deciding, and the last changes travel
-// 	            with the right to
-//	            decide.
-// 	agree.go    whoever has not the right to decide any more decides nothing, and who was evicted
-//              holds nothing.
+//   - claim.go: a member that should hold a partition asks all others whether one of them does. If
+//     none does, it holds the partition from then on. If one does, it gets the partition as a gift.
+//   - copy.go: the holder keeps a copy of the entries at its heir, or at the member that should hold
+//     the partition. A gift is the end of a copy: the holder stops deciding, and the last changes
+//     travel with the right to decide.
+//   - agree.go: a member that has lost its right decides nothing, and an evicted one holds nothing.
 //
-// All this is done by partition, never by key, and costs a check nothing but the look whether its
-// partition is held.
+// All this is done by partition, never by key. It costs a check one look at whether its partition
+// is held.
+
+// partState is how this node stands to a partition. enterLocked is the only function that changes it.
+//
+//	none   → copied   a copy begins to arrive, or a file has entries of it
+//	none   → held     no member holds it: all have called it free
+//	copied → held     … or a gift has arrived
+//	held   → giving   another member should hold it, and has a whole copy
+//	held   → copied   this node has lost its right
+//	giving → copied   the gift is taken, and this node is its heir; or the fate of the gift is unknown
+//	giving → none     the gift is taken, and this node is no heir
+//	giving → held     the gift is refused
+//	copied → none     the holder, or the node that claims it, needs this copy no longer
+type partState uint8
+
+const (
+	partNone   partState = iota // nothing of it is kept here
+	partCopied                  // entries are kept for the member that holds it, or that claims it
+	partHeld                    // this node decides for its keys
+	partGiving                  // this node has stopped deciding, and a gift is under way
+)
+
+func (s partState) String() string { return [...]string{"none", "copied", "held", "giving"}[s] }
 
 // A part is what a member knows about one partition.
 type part struct {
 	term uint64 // no claim and no gift up to this term is accepted any more
-	// boot of the holder whose entries are copied here; own boot: this node held it itself; 0: of
-	// nobody
-	copyOf uint64
-	hint   string // id of the node that holds it, as far as is known
+	hint string // id of the member that holds it, as far as is known
 
-	slot        // who gets copies first
-	second slot // … and second (keepers.go)
-	// who has a whole copy from before, and may forget it as soon as another one has one
-	former *peer
-	// of the holder that copyOf names, over its table: what is here is from that one, or earlier
-	// ones
-	pass uint64
-	// boot of the last claimer that has got the copy of a partition whose holder is gone
-	lentTo uint64
-	lost   limiter.Instant // since when the holder that copyOf names is not in the View; 0: it is
+	slot                   // the member that gets copies first
+	second slot            // … and second (keepers.go)
+	former *peer           // has a whole copy from before, and keeps it until another member has one
+	copyOf uint64          // boot of the holder of the entries here; own boot: this node was; 0: of no one
+	pass   uint64          // of copyOf over its table: what is here was found in that pass, or before
+	lentTo uint64          // boot of the last claimer that has got this copy, as its holder is gone
+	lost   limiter.Instant // since when copyOf is not in the View; 0: it is
 
-	// What is small stands together: there are thousands of parts, in each of a thousand nodes of
-	// the simulator.
-	giving bool // not held any more, and not yet taken: a gift is under way to whom it is copied
-	// nothing but what that holder says is in the copy, so what it says replaces it; else they are
-	// merged
-	pure     bool
-	restored bool // from a file, and who should hold it may not know of it yet
+	// Small fields stand together: there are thousands of parts in each node of the simulator.
+	state    partState
+	pure     bool // the copy has nothing but what copyOf says, so its entries replace those here
+	restored bool // from a file, and the member that should hold it may not know of it yet
 	whole    bool // what is here is all that the holder had, up to its last messages
-	// whole, since this node gave it to the holder that copyOf names, which has not begun to copy
-	// it back
-	gave bool
+	gave     bool // whole since this node gave it to copyOf, which has not begun to copy it back
 }
 
 // copyState says how much of a partition its copy has.
@@ -70,26 +78,23 @@ const (
 	copyTaken                   // all, and it has said so
 )
 
-// holdings say what this node holds. Whoever decides reads held under the lock of the key's shard
-// in the table, and without a lock else; all changes are made under Node.mu.
+// holdings are what other goroutines read of the states. A decision reads held under the lock of the
+// key's shard in the table. All changes are made under partitions.mu.
 type holdings struct {
-	held [ring.Partitions]atomic.Bool
-	// held, copied or being given away: its entries stay in the table
-	kept [ring.Partitions]atomic.Bool
-	n    atomic.Int32 // held
+	held  [ring.Partitions]atomic.Bool // the state is partHeld
+	kept  [ring.Partitions]atomic.Bool // the state is not partNone: entries stay in the table
+	n     atomic.Int32                 // partitions held
+	given atomic.Int32                 // partitions being given away
 
-	given atomic.Int32 // being given away
+	passes uint64 // over what has changed in the table (collectLocked); guarded by partitions.mu
 
-	passes uint64 // over what has changed in the table (collectLocked); guarded by Node.mu
-
-	// a member has gone since this node became one, and it may have held anything (bereft.go)
+	// gone: a member has gone since this node became one, and it may have held anything (bereft.go).
 	gone bool
 	// answered is the configuration in which all members have answered a claim of this node, if
 	// they have: only then does it take gifts in it (acceptsLocked).
 	answered *ownership.Configuration
 	bereft   atomic.Bool // some of bereftAt is set
-	// Instant at which somebody began to hold it with nothing, though something was forgotten; 0:
-	// nobody did
+	// bereftAt is when a holder began without the counters of the one before; 0: none did.
 	bereftAt [ring.Partitions]atomic.Int64
 }
 
@@ -126,44 +131,52 @@ func (ps *partitions) Held() int {
 	return held
 }
 
+// enterLocked brings partition p into another state.
+func (ps *partitions) enterLocked(p int, to partState) {
+	from := ps.list[p].state
+	if to == partGiving && from != partHeld || to == partNone && from == partHeld {
+		panic(fmt.Sprintf("cluster: partition %d goes from %v to %v", p, from, to))
+	}
+	ps.list[p].state = to
+	if from != partGiving && to == partGiving {
+		ps.given.Add(1)
+	}
+	if held := to == partHeld; ps.held[p].Swap(held) != held {
+		if held {
+			ps.n.Add(1)
+		} else {
+			ps.n.Add(-1)
+			ps.unsettled = true
+		}
+	}
+	if from == partGiving && to != partGiving {
+		ps.given.Add(-1)
+	}
+	ps.kept[p].Store(to != partNone)
+}
+
 // holdLocked begins to decide for p under term.
 func (ps *partitions) holdLocked(p int, term uint64) {
 	pt := &ps.list[p]
 	pt.term = max(pt.term, term)
-	ps.givingLocked(pt, false)
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
 	pt.whole, pt.gave = true, false
-	if !ps.held[p].Swap(true) {
-		ps.n.Add(1)
-	}
-	ps.kept[p].Store(true)
+	ps.enterLocked(p, partHeld)
 }
 
-// dropLocked stops deciding for p. Decisions under way may still be taken; who has to know them all
-// passes through the table's locks after this (limiter.Table.Changed).
+// dropLocked stops deciding for p, if this node does. Decisions under way may still be taken. A pass
+// through the table's locks after this meets them all (limiter.Table.Changed).
 func (ps *partitions) dropLocked(p int) {
-	if ps.held[p].Swap(false) {
-		ps.n.Add(-1)
-		ps.unsettled = true
+	if ps.list[p].state == partHeld {
+		ps.enterLocked(p, partCopied)
 	}
 }
 
-// givingLocked notes whether a partition is under way to somebody.
-func (ps *partitions) givingLocked(pt *part, giving bool) {
-	switch {
-	case giving && !pt.giving:
-		ps.given.Add(1)
-	case !giving && pt.giving:
-		ps.given.Add(-1)
-	}
-	pt.giving = giving
-}
-
-// forgetLocked lets go of the entries of p.
+// forgetLocked ends a copy of p.
 func (ps *partitions) forgetLocked(p int) {
 	ps.list[p].copyOf, ps.list[p].whole, ps.list[p].gave = 0, false, false
 	ps.bereftAt[p].Store(0)
-	ps.kept[p].Store(false)
+	ps.enterLocked(p, partNone)
 }
 
 // A term is a count and, in its low bits, a part of the boot that drew it. The count grows by one
@@ -221,7 +234,7 @@ const copyLives = time.Minute
 func (ps *partitions) tidyLocked(now limiter.Instant) {
 	for p := range ps.list {
 		pt := &ps.list[p]
-		if pt.lost != 0 && now >= pt.lost.Add(copyLives) && !ps.held[p].Load() {
+		if pt.lost != 0 && now >= pt.lost.Add(copyLives) && pt.state != partHeld {
 			pt.lost = 0
 			ps.forgetLocked(p)
 		}

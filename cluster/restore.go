@@ -91,7 +91,9 @@ func (rs *restorer) adoptLocked(role Role) {
 		switch {
 		case !rs.parts.kept[p].Load():
 		case role == RoleMember:
-			rs.parts.list[p].copyOf, rs.parts.list[p].restored, rs.parts.list[p].whole = rs.boot, true, true
+			pt := &rs.parts.list[p]
+			pt.copyOf, pt.restored, pt.whole = rs.boot, true, true
+			rs.parts.enterLocked(p, partCopied)
 			rs.restored = true
 		default:
 			rs.parts.kept[p].Store(false)
@@ -266,7 +268,7 @@ func (rs *restorer) returned(p *peer, mine *[ring.Partitions]bool) {
 			continue
 		}
 		pt.restored = false
-		if pt.copyOf == rs.boot && !rs.parts.held[i].Load() && !pt.giving {
+		if pt.copyOf == rs.boot && pt.state < partHeld {
 			rs.parts.forgetLocked(i)
 		}
 	}

@@ -31,9 +31,9 @@ func (cl *claimer) standLocked(now limiter.Instant, r *route, claimer *peer, m *
 			pt.lentTo = m.From // as if it had got what is here
 		}
 		switch {
-		case cl.parts.held[p].Load():
+		case pt.state == partHeld:
 			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too
-		case elsewhere, pt.giving, m.Term <= pt.term:
+		case elsewhere, pt.state == partGiving, m.Term <= pt.term:
 			standings[k] = StandingBusy
 		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
 			if !pt.restored && lives(pt.copyOf) {
