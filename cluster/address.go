@@ -8,8 +8,8 @@ import (
 )
 
 // address groups items into one call per target; sent are the items of each. Items without a
-// target, or whose target's breaker is open, are held back. A call of one item lies in lone, to be
-// given back.
+// target, or with a target that has its breaker open, are held back. A call of one item lies in
+// lone, to be given back.
 func (fw *forwarder) address(
 	now limiter.Instant, view *route, r *batch, away, targets []int, hop uint8,
 ) (calls []Call, sent [][]int, held []int, lone *loneCall) {
@@ -125,8 +125,8 @@ func (s *sorted) about(t int) *target {
 	return &s.of[k]
 }
 
-// bars reports whether it must not be sent to a target: who may have acted on it already when the
-// request is cautious.
+// bars reports whether it must not be sent to a target: a cautious request is not sent to a node
+// that may have acted on it already.
 func (r *route) bars(target int, q *batch, it *flight) bool {
 	return q.cautious && it.doubt.Of(r.peers[target].boot)
 }

@@ -138,8 +138,8 @@ func (a *agreement) agree(
 	return said
 }
 
-// prune forgets where boots were heard, and whose lines have ended, that are neither members nor
-// known for anything else. A configuration was just installed.
+// prune forgets where boots were heard, and that their lines have ended, if they are neither
+// members nor known for anything else. A configuration was just installed.
 func (a *agreement) prune(now limiter.Instant) {
 	known := make(map[ownership.Boot]bool)
 	for _, k := range a.state.Roster(ownership.Instant(now)) {
@@ -185,9 +185,9 @@ const (
 	stepsDown = 3 * time.Second
 )
 
-// boreEnd lets go of everything, and goes on as another boot, unless this one has left. Gossip says
-// whose a name is: if it is another one's, this process has to stop; if not, who was admitted under
-// it before is on its way out.
+// boreEnd holds nothing any more, and goes on as another boot, unless this one has left. Gossip
+// says which node has a name: if another one has it, this process has to stop; if not, the node
+// that was admitted under it before is on its way out.
 func (a *agreement) boreEnd(why ownership.Ending) {
 	a.parts.mu.Lock()
 	a.entered.Store(false)

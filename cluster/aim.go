@@ -12,7 +12,7 @@ import (
 // is gone or does not answer. If it is gone, the heir is about to take over; if it is only silent,
 // that lasts too long to wait for. Items of an atomic request go where the first one goes. Where
 // several nodes say in turn that another one decides, because their Views differ, every other send
-// goes to who has said so itself.
+// goes to the node that has said so itself.
 func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight, hop int) int {
 	if r.atomic {
 		it = &r.items[0]
@@ -54,8 +54,8 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 }
 
 // aimAgain is fresh, the View that has taken the place of old, with the strangers that were met;
-// targets of items are those of old. Who was named stays the target if it was the owner in fresh
-// that has named it: else that one would be asked again.
+// targets of items are those of old. A node that was named stays the target if the owner in fresh
+// has named it: else that owner would be asked again.
 func (fw *forwarder) aimAgain(
 	now limiter.Instant, old, fresh *route, r *batch, away, targets []int,
 ) *route {
@@ -79,8 +79,8 @@ func (fw *forwarder) aimAgain(
 	return fresh
 }
 
-// meet is view with those owners whom it does not know, because news of them is late. They are not
-// owners by this view, and not there for anybody but this request.
+// meet is view with the owners that it does not know, because news of them is late. They are not
+// owners by this view, and only this request knows them.
 func (fw *forwarder) meet(now limiter.Instant, view *route, owners []Member) *route {
 	for _, m := range owners {
 		known := func(o Member) bool { return o.ID == m.ID && o.Boot == m.Boot }
@@ -96,9 +96,9 @@ func (fw *forwarder) meet(now limiter.Instant, view *route, owners []Member) *ro
 	return view
 }
 
-// elsewhere is where to ask next after the hop-th send of it, to asked, was answered with nobody
-// who is there: every other time another member. It may know who decides although neither this
-// node's View nor that of the one asked names it.
+// elsewhere is where to ask next after the hop-th send of it, to asked, was answered with no node
+// that is there: every other time another member. That one may know the holder although neither
+// this node's View nor that of the node asked names it.
 func (fw *forwarder) elsewhere(
 	now limiter.Instant, view *route, r *batch, it *flight, asked, hop int,
 ) int {
@@ -114,8 +114,8 @@ func (fw *forwarder) elsewhere(
 	return t
 }
 
-// askNext is whom to ask for item i, after asked has said that it does not hold the key, and that
-// owner might.
+// askNext is the node to ask for item i, after asked has said that it does not hold the key, and
+// that owner might.
 func (fw *forwarder) askNext(
 	sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string,
 ) (target int) {
@@ -123,7 +123,8 @@ func (fw *forwarder) askNext(
 	target = max(view.findAny(owner), nobodyYet)
 	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self &&
 		view.peers[o].gone() {
-		target = view.another(asked) // who is there may know better than who was asked
+		// a node that is there may know better than the one that was asked
+		target = view.another(asked)
 	}
 	namer := it.namer
 	it.namer = view.peers[asked].boot
@@ -131,15 +132,15 @@ func (fw *forwarder) askNext(
 	if circle {
 		it.circled++
 	}
-	switch { // an heir may send back to who does not answer
-	case fw.awaits.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // who was asked waits for others, too
+	switch { // an heir may name a node that does not answer
+	case fw.awaits.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // the node that was asked waits for others, too
 		return nobody
 	case target == view.Self && hop < namesMe:
 	case target == view.Self, target < 0, view.peers[target].gone():
 		target, it.namer = fw.elsewhere(now, view, r, it, asked, hop), 0
 	case view.peers[target].open(now):
 		return nobody
-	case namer == 0: // who was asked is no party to it
+	case namer == 0: // the node that was asked is no party to it
 	case took >= farAway: // there is no time for others
 	case took < circling && hop >= inCircles && hop%2 == 0, took >= circling && circle &&
 		it.circled >= circles:

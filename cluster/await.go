@@ -11,16 +11,16 @@ import (
 // All nodes of a cluster may be stopped, and come back one after the other. What only the file of
 // one knows of a key the others must not decide without: copies are merged, so of what was counted
 // in the file and what was admitted before it was read the smaller would be lost. So a file names
-// who else should be there (Others), and a node that is started with it calls nothing free, neither
-// for itself nor for anybody else, until it has all of them in its View (Await). Then a claim asks
-// each of them, and who has something from a file gives that first (restore.go).
+// the other members that should be there (Others). A node that is started with it calls nothing
+// free, for itself or for others, until it has all of them in its View (Await). Then a claim asks
+// each of them, and a node that has something from a file gives that first (restore.go).
 //
 // Until then they are missing like members that have vanished: what is admitted comes from shares,
 // by on_partition if too few are there, and is charged when somebody decides (debts.go).
 //
-// That ends after awaitLasts: who has not come back by then may never. And it ends when anybody is
-// met who has been up since before the file was written: then the cluster was not down, and others
-// have gone on with what the file knows.
+// The wait ends after awaitLasts: a member that has not come back by then may never do so. And it
+// ends when the node meets one that has been up since before the file was written: then the cluster
+// was not down, and others have gone on with what the file knows.
 
 // awaits are the members that a file names. Guarded by partitions.mu.
 type awaits struct {
@@ -29,10 +29,10 @@ type awaits struct {
 	parts  *partitions
 	claims *claimer
 
-	awaited   []string        // members whose files may know what this node does not
+	awaited   []string        // members with files that may know what this node does not
 	writtenAt limiter.Instant // when the file was that names them
 	beside    []string        // if this node is leaving: those that there should have been before
-	lacking   atomic.Bool     // somebody is awaited who is not there
+	lacking   atomic.Bool     // a member is awaited that is not there
 }
 
 // awaitLasts is how long after its start a node waits for those that its file names.
@@ -42,7 +42,7 @@ const awaitLasts = 10 * time.Second
 func (aw *awaits) Await(age time.Duration, ids []string) {
 	aw.parts.mu.Lock()
 	defer aw.parts.mu.Unlock()
-	if age > 0 { // else a clock was set back, and nobody knows who has been up for longer
+	if age > 0 { // else a clock was set back, and no one knows which node has been up for longer
 		aw.writtenAt = aw.clock.Now().Add(-age)
 	}
 	aw.awaited = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == aw.id })
@@ -69,7 +69,7 @@ func (aw *awaits) othersLocked(r *route) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// lacksLocked reports whether somebody whom this node waits for is not there.
+// lacksLocked reports whether a member that this node waits for is not there.
 func (aw *awaits) lacksLocked(r *route) bool {
 	return slices.ContainsFunc(aw.awaited, func(id string) bool {
 		i := r.Find(id)

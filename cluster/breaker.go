@@ -23,7 +23,7 @@ const (
 )
 
 // pass reports whether a call may be tried now. While the breaker is open it lets one call through
-// per pause: who passes moves the pause ahead, so the others stay out until that call has come
+// per pause: the call that passes moves the pause ahead, so the others stay out until it has come
 // back.
 func (b *breaker) pass(now limiter.Instant) bool {
 	n := b.failures.Load()

@@ -16,9 +16,9 @@
 //     share, allow or deny, and marks the decision as degraded with the bound in force.
 //
 // A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts
-// itself. It has two hands: Clock and Network. Whoever supplies the hands, gRPC or the simulator,
-// runs the same node; so this package starts no goroutine, reads no clock of its own, and waits
-// nowhere but in Network.
+// itself. It has two hands: Clock and Network. Both gRPC and the simulator supply them, and run the
+// same node; so this package starts no goroutine, reads no clock of its own, and waits nowhere but
+// in Network.
 package cluster
 
 import (
@@ -60,7 +60,7 @@ type Item struct {
 	Hold  *HoldTerms // OpReserve, OpSettle, OpExtend
 }
 
-// Source says who took a decision.
+// Source says which node took a decision, and from what.
 type Source uint8
 
 const (

@@ -12,10 +12,10 @@ import (
 // nobody under a term up to that one: so no gift can slip through between two answers, and of two
 // that claim one partition at once, only the one with the higher term can get all answers. If all
 // say so, nobody holds the partition, and the claimer does from then on. Members that hold it begin
-// to hand it over; members that have a copy of it, whose holder is gone, send that first.
+// to hand it over; members that have a copy of it, if its holder is gone, send that first.
 //
 // All means all members of the configuration. A claim names its epoch, and is answered within it:
-// so both know the same members, and who is silent is evicted before anything of it is free.
+// so both know the same members, and a silent member is evicted before anything of it is free.
 
 // claimer claims the partitions that this node should hold. Guarded by partitions.mu.
 type claimer struct {
@@ -84,7 +84,7 @@ func (cl *claimer) tend() {
 }
 
 // wantedLocked lists the partitions that this node should hold and does not: its own, and those
-// that it is the heir of and whose owner is gone.
+// that it is the heir of, if their owner is gone.
 func (cl *claimer) wantedLocked(r *route) (wanted []uint16) {
 	if r == nil || r.Ring == nil || cl.parts.list == nil || cl.right.minority.Load() ||
 		r.Me().State != StateActive || !cl.right.roll.Load().joined() {
@@ -116,8 +116,8 @@ func (cl *claimer) ask(now limiter.Instant, r *route, claim *Move) (calls []Call
 	return calls
 }
 
-// concludeClaimLocked holds what everybody has called free. Of the rest it notes who was said to
-// hold it.
+// concludeClaimLocked begins to hold what all have called free. Of the rest it notes which member
+// was said to hold it.
 func (cl *claimer) concludeClaimLocked(
 	asked, now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call,
 ) {
@@ -136,8 +136,8 @@ func (cl *claimer) concludeClaimLocked(
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && (s == StandingFree || s == StandingBereft)
 				bereft[k] = bereft[k] || s == StandingBereft
-				// Who calls it busy may only hear who holds it; but then it knows better than this
-				// node who that is.
+				// A member that calls it busy may only have heard of the holder; but then it knows
+				// better than this node which one that is.
 				if pt := &cl.parts.list[wanted[k]]; s == StandingHeld || s == StandingBusy &&
 					!r.reaches(pt.hint) {
 					pt.hint = p.id
@@ -145,8 +145,8 @@ func (cl *claimer) concludeClaimLocked(
 			}
 		case errors.Is(c.Err, ErrGone):
 			p.left.Store(true)
-			// to somebody who had called it free before, it may have given any of it as its last
-			// act: ask again
+			// it may have given any of it, as its last act, to a member that had called it free
+			// before: ask again
 			clear(free)
 			cl.tendLocked()
 		default: // it may hold any of it: ask again

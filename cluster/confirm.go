@@ -15,8 +15,8 @@ import (
 //
 // A lease waits for the heir under every limit. It is a part of the limit at once, so without that
 // a crash would forget in one tick not what was asked for meanwhile, but all that was lent. A lease
-// that is not confirmed is degraded, and not given: who asked for it settles it, since only he
-// knows whether a repeat of his has been given it after all.
+// that is not confirmed is degraded, and not given: the node that asked for it settles it, since
+// only that node knows whether a repeat was given it after all.
 
 // confirmer waits for copies.
 type confirmer struct {
@@ -64,8 +64,8 @@ func (cf *confirmer) confirmOwn(items []flight, out []Decision) {
 }
 
 // Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may,
-// and writes into answer what they do not confirm; and for those who have to forget a denial, as
-// Node.MustNotify says. Until it returns nobody may hear of answer, which is Deliver's then.
+// and writes into answer what they do not confirm; and for nodes that have to forget a denial, as
+// Node.MustNotify says. Until it returns answer may not be sent.
 func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged
 	decider := decider{limits: *n.limits.Load()}
@@ -113,8 +113,8 @@ func (cf *confirmer) confirm(list []charged) {
 	}
 }
 
-// Places in calls of an item that is in none: nobody else could keep a copy, or there is no way to
-// who should.
+// Places in calls of an item that is in none: no other node could keep a copy, or the one that
+// should is not reached.
 const (
 	alone      = -1
 	unreceived = -2

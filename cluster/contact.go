@@ -8,12 +8,12 @@ import (
 	"penstock/limiter"
 )
 
-// Who has the right to decide is agreed (agree.go). What a node finds out by itself is who answers
-// it:
+// Members agree on the right to decide (agree.go). What a node finds out by itself is which members
+// answer it:
 //
 //   - it asks the others for a sign of life, a few in each tick, one after the other;
-//   - who does not answer gets no copies for as long, and another member gets them;
-//   - where nobody listens at an address any more the process is gone: its heirs need not wait
+//   - a member that does not answer gets no copies for as long, and another member gets them;
+//   - where no process listens at an address any more the member is gone: its heirs need not wait
 //     until it is evicted, which this node then demands (isGone).
 //
 // A node asks no more in a large cluster than in a small one.
@@ -22,7 +22,7 @@ const (
 	probeEvery   = 200 * time.Millisecond
 	probeTimeout = 400 * time.Millisecond
 	probesAtOnce = 8
-	// formerLasts is how long a node knows members that are none any more: who leaves goes on
+	// formerLasts is how long a node knows members that are none any more: a leaving node goes on
 	// saying what it has charged.
 	formerLasts = 10 * time.Minute
 )
@@ -42,8 +42,8 @@ type contacts struct {
 	healed  limiter.Instant // when this node was last cut off no more
 }
 
-// Relinquish makes a node that leaves, or whose name is another one's, hold nothing any more,
-// though nobody may have taken it over: its heirs will, from their copies.
+// Relinquish makes a node hold nothing any more, because it leaves or another node has its name.
+// Its heirs take over from their copies.
 func (n *Node) Relinquish() { n.parts.fence() }
 
 // probeLocked asks the next few members for a sign of life.
@@ -60,8 +60,8 @@ func (ct *contacts) probeLocked(now limiter.Instant, r *route) {
 	}
 }
 
-// probeMissingLocked asks the members again for a sign of life that have not answered, or at whose
-// address nobody listened.
+// probeMissingLocked asks members again for a sign of life if they have not answered, or if no
+// process listened at their addresses.
 func (ct *contacts) probeMissingLocked(now limiter.Instant, r *route) {
 	for _, p := range r.members {
 		if (p.missed.Load() != 0 || p.left.Load()) && now >= p.asked.Add(probeEvery) {
@@ -94,8 +94,8 @@ func (ct *contacts) probe(p *peer) {
 func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 	switch {
 	case c.Err != nil && now >= c.Deadline && c.Deadline < sent.Add(fairTime):
-		// Whoever asks for an answer within microseconds learns nothing of the peer by not getting
-		// one.
+		// A node that asks for an answer within microseconds learns nothing of the peer by not
+		// getting one.
 	case c.Err != nil && now > c.Deadline.Add(tickEvery): // this node was stopped itself
 		p.fail(now)
 	case c.Err == nil:
@@ -158,7 +158,7 @@ const (
 )
 
 // countSilentLocked notes which members do not answer, or leave. Another one gets copies in their
-// place, though they may still be there for the rest. One whom most members do not reach, though
+// place, though they may still be there for the rest. One that most members do not reach, though
 // they have their right, is asked to step down.
 func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
 	ct.agreed.mu.Lock()

@@ -11,10 +11,10 @@ import (
 
 // Copies travel in messages to one peer, one after the other: the next is made when the one before
 // was taken in, and what was not answered is sent again as it was. So they arrive in order, each
-// once, whatever becomes of messages and answers, and who is slow is sent less often: what changes
-// twice meanwhile travels once.
+// once, whatever becomes of messages and answers, and a slow peer is sent less: what changes twice
+// meanwhile travels once.
 //
-//  1. Of a partition whose copy is wanted, every entry is sent: the table is looked through part by
+//  1. If a copy of a partition is wanted, every entry is sent: the table is looked through part by
 //     part.
 //  2. Every tick, what has changed since is sent.
 //  3. If the peer should hold the partition, and has all of it, it is given: this node stops
@@ -40,8 +40,8 @@ const (
 	// of what a message takes, so much may be work, and not the way there
 	giveWayMost = 5 * time.Millisecond
 	// refusedRests is how long a peer is not given again what it has refused, unless it claims it:
-	// a gift takes the time of a round trip in which nobody decides, and who has not heard yet that
-	// it should hold a partition claims it as soon as it has.
+	// a gift takes the time of a round trip in which no one decides, and a member that has not
+	// heard yet that it should hold a partition claims it as soon as it has.
 	refusedRests = time.Second
 )
 
@@ -143,7 +143,7 @@ func (cp *copier) push(p *peer) {
 		}
 		p.out.last = m
 		deadline := now.Add(p.out.patience())
-		calls := moveCall(p, deadline, m) // who got it before may be reading m
+		calls := moveCall(p, deadline, m) // a peer that got it before may be reading m
 		calls[0].Ask.Move.Age = time.Duration(now - p.out.at)
 		cp.parts.mu.Unlock()
 

@@ -8,15 +8,15 @@ import (
 	"penstock/limiter"
 )
 
-// What a node admits while nobody who holds the key answers (fallback.go), nobody has counted. So
-// it is a debt (package debts): as soon as a holder of the key answers again, it is told to charge
-// the debt, by a report, as far as the limit reaches (and its max_debt). What was too much is taken
+// What a node admits while no holder of the key answers (fallback.go) is not counted. So it is a
+// debt (package debts): as soon as a holder of the key answers again, it is told to charge the
+// debt, by a report, as far as the limit reaches (and its max_debt). What was too much is taken
 // from what comes after, until the limit is used up; what goes beyond that stays extra.
 //
 // A report has an ID as every take has, so it is charged once. If the take itself was sent to a
-// node whose answer never came, that node may have charged it, and is not told again; another node,
-// which has taken over since, is. Then it may be counted twice, if it was copied before: too little
-// is admitted, never too much.
+// node and not answered, that node may have charged it, and is not told again; another node, which
+// has taken over since, is. Then it may be counted twice, if it was copied before: too little is
+// admitted, never too much.
 //
 // A reservation that was admitted so is a promise: the holder of the key is asked to reserve the
 // same amount, under the ID that the client knows, for as long as it was to last. If it has done so

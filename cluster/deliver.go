@@ -17,8 +17,8 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	return answer
 }
 
-// DeliverInto is Deliver with an Answer whose memory is used again; what is in it is forgotten. And
-// it leaves the wait for heirs to Confirm.
+// DeliverInto is Deliver with the memory of an Answer that was used before. And it leaves the wait
+// for heirs to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
 	if n.pulse.dozing.Load() {
@@ -113,7 +113,7 @@ func newAnswer(n int) *Answer {
 	return &lone.Answer
 }
 
-// introduce says who they are that a names as owners.
+// introduce adds the members that a names as owners.
 func (a *Answer) introduce(view *route) {
 	for i := range a.Items {
 		it := &a.Items[i]

@@ -43,7 +43,7 @@ func (it *flight) place() denial.Key {
 	}
 }
 
-// decideAway decides an item whose key this node does not hold, from what the owner has lent or
+// decideAway decides an item of a key that this node does not hold, from what the owner has lent or
 // denied.
 func (lc *local) decideAway(now limiter.Instant, it *flight, out *Decision) bool {
 	switch {
@@ -79,8 +79,7 @@ func (lc *local) decideDenied(now limiter.Instant, it *flight, out *Decision) bo
 	return true
 }
 
-// heard notes what a node has answered to an item of a request whose items do not stand or fall
-// together.
+// heard notes what a node has answered to an item, unless it stands or falls with others.
 func (lc *local) heard(sent, now limiter.Instant, view *route, it *flight, c *Call, a *AnswerItem) {
 	switch d := &a.Decision; {
 	case it.givesBack():

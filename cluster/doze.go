@@ -7,10 +7,10 @@ import (
 	"penstock/limiter"
 )
 
-// A node of which nobody asks anything does less, for each time that it wakes costs its machine
-// some tens of microseconds. While it is calm it asks for signs of life half as often. Who agrees
-// with nobody, and has no holds whose deadlines it would have to look at, dozes: it ticks once a
-// second, until somebody asks.
+// A node that gets no requests does less, for each time that it wakes costs its machine some tens
+// of microseconds. While it is calm it asks for signs of life half as often. A node without other
+// members, and without holds that may run out, is idle: it ticks once a second, until a request
+// comes.
 const (
 	calmTicks      = 10 // in a row in which nothing was asked or changed
 	calmProbeEvery = 2 * probeEvery
@@ -120,7 +120,8 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	n.pulse.nextTickLocked(n.mayDozeLocked(r))
 }
 
-// keepCopiesLocked looks who answers, and what is to be copied, claimed, given back or forgotten.
+// keepCopiesLocked looks which members answer, and what is to be copied, claimed, given back or
+// forgotten.
 func (n *Node) keepCopiesLocked(now limiter.Instant, r *route) {
 	n.contacts.countSilentLocked(now, r)
 	n.contacts.probeLocked(now, r)

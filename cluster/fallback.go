@@ -10,30 +10,28 @@ import (
 // looked once more.
 const fallbackRetry = time.Second
 
-// shares decide where nobody answers who holds the key.
+// shares decide where no holder of the key answers.
 type shares struct {
 	*self
 	right  *right
 	holder *holder
 }
 
-// fallback answers an item that nobody who holds it has decided: by its limit's on_error, or, if
+// fallback answers an item that no holder of its key has decided: by its limit's on_error, or, if
 // this node is cut off from most of the others, by its on_partition. This is the only place that
 // knows what happens when nobody answers.
 //
-//		local, proportional  this node decides from its own share, limit divided by the members that
-//	                      there should be. The
-//		       shares of all nodes add up to one limit, or to one unit each if there are more nodes
-//		       than units: that is the
-//		       most that the cluster admits beyond what the owner did. Cut off, only the shares on
-//		       this side are used.
-//		allow  admitted, unbounded.
-//		open   decided by this node alone as if it were the only one.
-//		deny   denied.
+//   - local, proportional: this node decides from its own share, which is the limit divided by the
+//     members that there should be. The shares of all nodes add up to one limit, or to one unit each
+//     if there are more nodes than units. That is the most that the cluster admits beyond what the
+//     owner did. In a partition only the shares on this side are used.
+//   - allow: admitted, unbounded.
+//   - open: decided by this node alone, as if it were the only one.
+//   - deny: denied.
 //
 // A reset has nothing to fall back on, nor has a hold that is to be settled: they are answered as
 // not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it
-// is a promise, of which who holds the key is told later (debts.go).
+// is a promise, and the holder of the key is told of it later (debts.go).
 func (sh *shares) fallback(now limiter.Instant, view *route, it *flight) Decision {
 	d := Decision{Source: SourceFallback, Degraded: true}
 	if o := view.Owner(it.hash); o >= 0 {

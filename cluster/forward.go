@@ -17,23 +17,24 @@ import (
 const DefaultCallTimeout = 500 * time.Millisecond
 
 // maxHop is how often an item may be sent. The first two are at once: to the owner in the View, and
-// to whom its NotOwner names. All others wait before, longer and longer, for a handover to be done.
+// to the node that its NotOwner names. All others wait before, longer and longer, for a handover to
+// be done.
 const maxHop = 32
 
 // settleTime is how long a check waits for a handover, or for an heir to take over.
 const settleTime = 400 * time.Millisecond
 
 // namesMe is from which send on a node does not wait any more for what others say that it decides
-// itself: it may be just getting it; or each of two takes the other one for the owner, and who
-// still decides has not heard of either.
+// itself: it may be just getting it; or each of two takes the other one for the owner, and the
+// holder has not heard of either.
 const namesMe = 3
 
-// inCircles is from which send on every other one goes to the others in turn, and not to who is
-// said to decide. By then two have named each other for as long as circling at least. Where an
-// answer alone takes that long it is enough that they have done so circles times, unless it takes
-// so long that there is time for a few sends only: then it is better to wait for one of the two to
-// decide. A node that one of the others names is asked in any case: it may be one of the two, which
-// has got the key meanwhile. So the two are counted anew then.
+// inCircles is from which send on every other one goes to the others in turn, and not to the node
+// that is said to decide. By then two have named each other for as long as circling at least. Where
+// an answer alone takes that long it is enough that they have done so circles times, unless it
+// takes so long that there is time for a few sends only: then it is better to wait for one of the
+// two to decide. A node that one of the others names is asked in any case: it may be one of the
+// two, which has got the key meanwhile. So the two are counted anew then.
 const (
 	inCircles = 6
 	circling  = 7 * time.Millisecond
@@ -70,8 +71,8 @@ type forwarder struct {
 	shares   *shares
 }
 
-// forward has the items away decided by whoever holds them: one call per node, all at once, and
-// again for those that were not executed or may be repeated under their ID. Items that are left
+// forward has the items away decided by the nodes that hold them: one call per node, all at once,
+// and again for those that were not executed or may be repeated under their ID. Items that are left
 // after that fall back. It is the story of a forwarded check; the facts are in the functions below.
 func (fw *forwarder) forward(
 	now limiter.Instant, view *route, r *batch, away []int, out []Decision,
@@ -196,7 +197,7 @@ func tooLate(began, now, deadline limiter.Instant, hop int) bool {
 // receive files the answers of one call and returns the items to try again, with their new targets.
 // A call that got lost on its way is repeated: its takes carry IDs, so an owner that did act on
 // them answers the same again. If another holds the key by then, and has not been told of the take,
-// it is charged there as well: who decides must have counted it.
+// it is charged there as well: the node that decides must have counted it.
 func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch, c *Call, items,
 	targets []int, out []Decision,
 ) (again []int) {

@@ -6,7 +6,7 @@ import (
 )
 
 // mayGiveLocked reports whether partition i is held here and should be held by the peer that it is
-// copied to. Who leaves is given nothing: it would refuse it, and meanwhile nobody decides.
+// copied to. A leaving node is given nothing: it would refuse, and meanwhile no one decides.
 func (cp *copier) mayGiveLocked(r *route, i int) bool {
 	pt := &cp.parts.list[i]
 	if pt.state != partHeld || pt.to == nil || r.Ring == nil {
@@ -122,8 +122,8 @@ func (cp *copier) copiedBackLocked(p int, to uint64) {
 	pt.to, pt.copyOf, pt.whole, pt.gave = nil, to, true, true
 }
 
-// ungiveLocked gives up a gift of which nobody knows what became: whoever should hold its
-// partitions has to claim them.
+// ungiveLocked gives up a gift with an unknown fate: the members that should hold its partitions
+// have to claim them.
 func (cp *copier) ungiveLocked(p *peer, m *Move) {
 	for _, i := range m.Gift {
 		if pt := &cp.parts.list[i]; pt.state == partGiving && pt.hint == p.id {
@@ -134,9 +134,9 @@ func (cp *copier) ungiveLocked(p *peer, m *Move) {
 	cp.claims.tendLocked()
 }
 
-// endFormerLocked tells whoever has got copies of partitions, while this node held them, that it
-// does not hold them any more, once p has got all of it: else they would keep what is out of date.
-// If another one has got them since, that is p.
+// endFormerLocked tells the members that got copies of partitions, while this node held them, that
+// it does not hold them any more, once p has got all of it: else they would keep what is out of
+// date. If another one has got them since, that is p.
 func (cp *copier) endFormerLocked(p *peer, lent []uint16) {
 	for _, i := range lent {
 		pt := &cp.parts.list[i]

@@ -49,13 +49,13 @@ type Call struct {
 // ErrUnsent marks a Call that never reached its peer: it may be repeated, anywhere.
 var ErrUnsent = errors.New("not sent")
 
-// ErrGone marks a Call whose peer exists no more, as far as one can know: its machine says that
-// nobody listens there, or another boot does. Silence is not that. It says nothing about whether an
-// earlier message was acted on.
+// ErrGone marks a Call to a peer that exists no more, as far as one can know: its machine says that
+// no process listens there, or another boot does. Silence is not that. It says nothing about
+// whether an earlier message was acted on.
 var ErrGone = errors.New("peer is gone")
 
-// ErrBroken marks a Call whose connection ended before the answer came. Whether the peer lives the
-// next Call finds out, and soon.
+// ErrBroken marks a Call of which the connection ended before the answer came. The next Call finds
+// out, and soon, whether the peer lives.
 var ErrBroken = errors.New("connection lost")
 
 // ID names one take or reset, so that it happens once however often it is delivered. The zero ID
@@ -87,8 +87,8 @@ type HoldTerms struct {
 	// Charge says that all is charged if the hold runs out, whatever its limit says. OpReserve; not
 	// for clients.
 	Charge bool
-	// OpReserve, OpLease: who has it, 0 … limiter.MaxHolder bytes; else: who claims to have it, or
-	// empty. May be borrowed
+	// OpReserve, OpLease: the holder, 0 … limiter.MaxHolder bytes; else: the one that claims to be
+	// the holder, or empty. May be borrowed
 	Holder string
 }
 

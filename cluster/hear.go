@@ -64,7 +64,7 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	switch {
 	case m.Sequence != 0:
-		// who has stopped has written its file: what came now would be lost with it
+		// a node that has stopped has written its file: what came now would be lost with it
 		if sender == nil || ik.stopped.Load() || ik.parts.list == nil && len(m.Charges) == 0 {
 			return nil
 		}
@@ -149,7 +149,7 @@ type inbox struct {
 	sequence uint64
 	pass     uint64 // of the boot over its table: all that it has copied here until then has come
 	refused  []uint16
-	begun    map[uint16]bool // partitions whose copies the boot keeps
+	begun    map[uint16]bool // partitions of which the boot keeps the copies here
 }
 
 // applyLocked takes the copies and the gift of m in, unless it has done so before.
@@ -177,8 +177,8 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
 	for i := range m.Entries {
-		// What is held here already is not made better by an old copy that somebody lends: it was
-		// lent to who held it before.
+		// What is held here already is not made better by an old copy that was lent to the holder
+		// before this node.
 		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] ||
 			!ik.parts.held[p].Load() {
 			ik.importLocked(now, m, &m.Entries[i], true)

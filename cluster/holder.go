@@ -8,7 +8,7 @@ import (
 	"penstock/ring"
 )
 
-// holder decides from memory on the keys whose partitions this node holds.
+// holder decides from memory on the keys of the partitions that this node holds.
 type holder struct {
 	*self
 	right *right
@@ -131,7 +131,7 @@ func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
 	}
 }
 
-// tendHoldsLocked ends the holds whose deadline has come.
+// tendHoldsLocked ends the holds that have run out.
 func (hd *holder) tendHoldsLocked(now limiter.Instant) {
 	kept := hd.parts.keeps
 	if hd.pulse.ticks++; hd.pulse.ticks%holdsKeptTicks != 0 || hd.parts.list == nil {

@@ -26,9 +26,9 @@ func (cp *copier) targets(r *route, p int) (first, second *peer) {
 	return first, r.keeper(p, first)
 }
 
-// copyTarget is the first member that gets copies of p, which this node holds; nil if nobody could.
-// Who leaves has no time to wait until the View says, too, that an owner is gone, or leaves as
-// well.
+// copyTarget is the first member that gets copies of p, which this node holds; nil if there is
+// none. A leaving node has no time to wait until the View says, too, that an owner is gone, or
+// leaves as well.
 func (r *route) copyTarget(p, heirs int) *peer {
 	if r.Ring == nil {
 		return nil
@@ -49,7 +49,8 @@ func (r *route) copyTarget(p, heirs int) *peer {
 }
 
 // keeper is the member that should keep a copy of p, beside another one if that is not nil; nil if
-// there is none. Of those that answer, another zone comes first, and then who owns p next.
+// there is none. Of those that answer, another zone comes first, and then the member that owns p
+// next.
 func (r *route) keeper(p int, beside *peer) *peer {
 	next := [2]int{r.heir(p), -1}
 	if beside != nil {
@@ -195,8 +196,8 @@ func (cp *copier) eachCopy(p int, f func(*outbox)) {
 	}
 }
 
-// retargetLocked decides anew who gets copies of what this node holds: the member that should hold
-// the partition, or, of what it should hold itself, the heir.
+// retargetLocked decides anew which members get copies of what this node holds: the member that
+// should hold the partition, or, of what it should hold itself, the heir.
 func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
 	for p := range cp.parts.list {
 		pt := &cp.parts.list[p]
@@ -243,9 +244,9 @@ func (cp *copier) dueLocked(pt *part) {
 	}
 }
 
-// copyLentLocked has what is held here of lent partitions copied once more: whoever gets copies of
-// them, or is about to be given them, may have got those before what was lent came, and what is
-// merged does not count as changed.
+// copyLentLocked has what is held here of lent partitions copied once more: a member that gets
+// copies of them, or is about to be given them, may have got those before what was lent came, and
+// what is merged does not count as changed.
 func (cp *copier) copyLentLocked(lent []uint16) {
 	for _, p := range lent {
 		if int(p) >= len(cp.parts.list) || cp.parts.list[p].state != partHeld {

@@ -6,7 +6,7 @@ import "penstock/limiter"
 // its right lasts. What it charged then, or answers now, another one may have decided on since, so
 // such an answer is marked with the whole limit (R5 of the protocol, ownership/DESIGN.md). That
 // takes one more look at the clock for each request of which anything was decided here, and none on
-// a node whose right never ends.
+// a node with a right that never ends.
 
 // tenure is the right to decide that a request begins with.
 type tenure struct {

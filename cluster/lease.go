@@ -14,8 +14,8 @@ import (
 // lent is the item's key as a lease knows it.
 func (it *flight) lent() lease.Key { return lease.Key{Limit: it.Limit, Key: it.Key, Hash: it.hash} }
 
-// decideLeased decides on an item of a leased limit, whose key this node does not hold, if it has a
-// lease for that, or has just been denied.
+// decideLeased decides on an item of a leased limit at a node that does not hold its key, if the
+// node has a lease for that, or has just been denied.
 func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bool {
 	if !it.takes() || it.Limit.NeverDenies() {
 		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle &&

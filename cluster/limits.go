@@ -26,7 +26,7 @@ type catalog struct {
 	given   Limits     // by SetLimits
 }
 
-// begin makes a catalog without limits, whose answers s counts.
+// begin makes a catalog without limits; s counts the answers under those that come.
 func (c *catalog) begin(s *Stats) {
 	c.limits.Store(&Limits{})
 	c.inForce.Store(&map[string]limitInForce{})

@@ -12,7 +12,7 @@ import (
 )
 
 // LimitsHash is one number for the limits of SetLimits and the rules of SetRules, so for what
-// stands in files: nodes whose files say the same have the same. The order of files, of limits and
+// stands in files: nodes with equal files have the same hash. The order of files, of limits and
 // of rules does not matter. Limits of PutLimits do not count: they are in no file.
 // It is never 0.
 func (c *catalog) LimitsHash() uint64 {
@@ -65,7 +65,7 @@ func hashRules(r *rules.Set) uint64 {
 	return h.Sum64()
 }
 
-// Disagreeing are the members whose limits are others than this node's, by LimitsHash. A member of
+// Disagreeing are the members that have other limits than this node, by LimitsHash. A member of
 // a release that does not say (Member.Limits is 0) is not among them.
 func (n *Node) Disagreeing() (members []Member) {
 	v := n.View()

@@ -84,7 +84,7 @@ func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 	}
 }
 
-// lentLocked notes that p has got all of the copies whose holders are gone: it may claim them
+// lentLocked notes that p has got all of the copies that have lost their holders: it may claim them
 // again.
 func (cp *copier) lentLocked(p *peer) {
 	for i := range cp.parts.list {

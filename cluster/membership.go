@@ -128,8 +128,9 @@ func (m Membership) electAnew() {
 	a.agree(0, e, ownership.Poll{})
 }
 
-// Entered reports whether the node is a member that has the right to decide, and has asked once who
-// holds what it should: what nobody held it holds since, and of the rest it knows who does.
+// Entered reports whether the node is a member with the right to decide, and has asked all others
+// once for the partitions that it should hold. It holds what was free, and knows the holders of the
+// rest.
 func (m Membership) Entered() bool {
 	return m.a.entered.Load() && m.a.Agreed() != nil && m.a.Deciding()
 }

@@ -14,10 +14,10 @@ type Ask struct {
 	// how often its items have been sent, with this time. More than maxHop is refused
 	Hop    uint8
 	Atomic bool // all items or none
-	// the asker cannot reach the owners of the items: who gets this is their heir, and may send it
-	// on, once
+	// the asker cannot reach the owners of the items: the node that gets this is their heir, and
+	// may send it on, once
 	Relay bool
-	// on the clock of whoever holds the Ask: an Ask is dropped uncharged after it
+	// on the clock of the node that has the Ask: it is dropped uncharged after that
 	Deadline limiter.Instant
 	Items    []AskItem
 	Move     *Move  // what is said about partitions; nil in a check
@@ -45,7 +45,7 @@ type AskItem struct {
 type Answer struct {
 	RingHash uint64 // of the answerer's View
 	CutOff   bool   // the answerer is cut off from most members: it lives, and holds nothing
-	// the answerer is leaving: who has not heard so from its View does not miss it later
+	// the answerer is leaving: an asker that has not heard so from its View does not miss it later
 	Leaving bool
 	Items   []AnswerItem
 	// that StatusNotOwner names, with ID, Boot, PeerAddr and Features: the asker may not know of
@@ -65,18 +65,19 @@ type Status uint8
 
 const (
 	StatusDone Status = iota // decided; Decision is set
-	// not charged: the answerer does not hold the key; Owner says who might, if it knows
+	// not charged: the answerer does not hold the key; Owner is the node that might, if it knows
 	StatusNotOwner
 	StatusExpired // not charged: the deadline had passed
 	// not charged: the Ask broke a rule (hops, atomic over several owners)
 	StatusRefused
-	StatusLost // sent on to Owner, who did not answer: nobody knows
+	StatusLost // sent on to Owner, which did not answer: its fate is unknown
 )
 
 // AnswerItem is the answer to one AskItem.
 type AnswerItem struct {
-	Status   Status
-	Owner    string // of StatusNotOwner; of StatusDone: who decided, if it is not who answers
+	Status Status
+	// of StatusNotOwner; of StatusDone: the node that decided, if another one answers
+	Owner    string
 	Decision limiter.Decision
 	Degraded bool  // taken under less than the full promise,
 	Bound    int64 // with this bound in force
@@ -88,8 +89,8 @@ type AnswerItem struct {
 // Move is what members say to each other about partitions (see partition.go). An empty one is a
 // sign of life.
 type Move struct {
-	From, To uint64 // boots of who says it and of whom it is meant for
-	ID       string // of who says it
+	From, To uint64 // boots of the sender and of the receiver
+	ID       string // of the sender
 	// of a claim and a sign of life: its peer address, for a receiver that has not heard of it
 	Addr string
 	Term uint64 // of the claim or the gift, or the highest that the sender has heard of
@@ -103,12 +104,12 @@ type Move struct {
 	Sequence uint64
 	// how long before it was sent Entries were as old as they say, and Holds had as much left
 	Age time.Duration
-	// partitions whose holder the sender is: from now on it keeps the receiver's copies of them
+	// partitions that the sender holds: from now on it keeps the receiver's copies of them
 	Begin   []uint16
 	Entries []limiter.Entry // copies; without a Sequence they are merged whenever they come
-	End     []uint16        // partitions whose copies somebody else has from now on
-	// partitions that the receiver claims and whose holder is gone: it has got all copies that the
-	// sender has; without a Sequence: those of Entries and Holds, which are from a file
+	End     []uint16        // partitions that are copied to another node from now on
+	// partitions that the receiver claims and that have lost their holder: it has got all copies
+	// that the sender has; without a Sequence: those of Entries and Holds, which are from a file
 	Lent []uint16
 	// partitions that the sender holds no longer, and the receiver does from now on if it accepts
 	Gift []uint16

@@ -11,7 +11,7 @@ import (
 // Config makes a Node. ID, Boot, Clock, Network and Table are required.
 type Config struct {
 	ID          string // stable over restarts
-	Boot        uint64 // never used before: drawn at random by whoever starts the node
+	Boot        uint64 // never used before: drawn at random when the node is started
 	Clock       Clock
 	Network     Network
 	Table       *limiter.Table
@@ -135,7 +135,7 @@ func (n *Node) wire() {
 	}
 }
 
-// View is who is there and who owns what, or nil before the first SetView.
+// View has the nodes that are there and the owners of all keys; nil before the first SetView.
 func (n *Node) View() *View {
 	if r := n.view.Load(); r != nil {
 		return r.View

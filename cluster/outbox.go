@@ -12,8 +12,7 @@ import (
 // outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
 type outbox struct {
 	busy bool // push is at work
-	// there may be partitions whose copies are to be begun, completed, lent or given: look through
-	// all
+	// there may be copies to begin, to complete, to lend or to give: look at all partitions
 	due     bool
 	pending []waitingEntry // in the order in which they changed
 	// holds that have ended: they travel with the first entries, which may have their charges
@@ -48,7 +47,7 @@ type look struct {
 type news struct {
 	begun []uint16 // from then on it gets copies
 	ended []uint16 // it need not keep copies any more
-	// whose holder is gone: it has got all that this node has, with what waits before it
+	// without a holder: it has got all that this node has, with what waits before it
 	lent  []uint16
 	whole []uint16 // it has a whole copy, with what waits before it
 }
@@ -99,8 +98,7 @@ func (o *outbox) rest(i uint16, until limiter.Instant) {
 }
 
 // patience is how long an answer is waited for. A message that is sent again is as far on its way
-// as the first one was, so on a line whose round trip takes longer than that no answer would ever
-// be heard.
+// as the first one was, so on a line with a longer round trip no answer would ever be heard.
 func (o *outbox) patience() time.Duration { return min(moveTimeout<<o.doubled, moveTimeoutMax) }
 
 // waited learns from the fate of a message how long to wait for the next answer: longer after none

@@ -17,25 +17,27 @@ import (
 //
 //   - claim.go: a member that should hold a partition asks all others whether one of them does. If
 //     none does, it holds the partition from then on. If one does, it gets the partition as a gift.
-//   - copy.go: the holder keeps a copy of the entries at its heir, or at the member that should hold
-//     the partition. A gift is the end of a copy: the holder stops deciding, and the last changes
-//     travel with the right to decide.
+//   - copy.go: the holder keeps a copy of the entries at its heir, or at the member that should
+//     hold the partition. A gift is the end of a copy: the holder stops deciding, and the last
+//     changes travel with the right to decide.
 //   - agree.go: a member that has lost its right decides nothing, and an evicted one holds nothing.
 //
 // All this is done by partition, never by key. It costs a check one look at whether its partition
 // is held.
 
-// partState is how this node stands to a partition. enterLocked is the only function that changes it.
+// partState is how this node stands to a partition. enterLocked is the only function that changes
+// it.
 //
-//	none   → copied   a copy begins to arrive, or a file has entries of it
-//	none   → held     no member holds it: all have called it free
-//	copied → held     … or a gift has arrived
-//	held   → giving   another member should hold it, and has a whole copy
-//	held   → copied   this node has lost its right
-//	giving → copied   the gift is taken, and this node is its heir; or the fate of the gift is unknown
-//	giving → none     the gift is taken, and this node is no heir
-//	giving → held     the gift is refused
-//	copied → none     the holder, or the node that claims it, needs this copy no longer
+//		none   → copied   a copy begins to arrive, or a file has entries of it
+//		none   → held     no member holds it: all have called it free
+//		copied → held     … or a gift has arrived
+//		held   → giving   another member should hold it, and has a whole copy
+//		held   → copied   this node has lost its right
+//		giving → copied   the gift is taken, and this node is its heir; or the fate of the gift is
+//	                   unknown
+//		giving → none     the gift is taken, and this node is no heir
+//		giving → held     the gift is refused
+//		copied → none     the holder, or the node that claims it, needs this copy no longer
 type partState uint8
 
 const (
@@ -52,11 +54,14 @@ type part struct {
 	term uint64 // no claim and no gift up to this term is accepted any more
 	hint string // id of the member that holds it, as far as is known
 
-	slot                   // the member that gets copies first
-	second slot            // … and second (keepers.go)
-	former *peer           // has a whole copy from before, and keeps it until another member has one
-	copyOf uint64          // boot of the holder of the entries here; own boot: this node was; 0: of no one
-	pass   uint64          // of copyOf over its table: what is here was found in that pass, or before
+	slot        // the member that gets copies first
+	second slot // … and second (keepers.go)
+	// has a whole copy from before, and keeps it until another member has one
+	former *peer
+	// boot of the holder of the entries here; own boot: this node was; 0: of no one
+	copyOf uint64
+	// of copyOf over its table: what is here was found in that pass, or before
+	pass   uint64
 	lentTo uint64          // boot of the last claimer that has got this copy, as its holder is gone
 	lost   limiter.Instant // since when copyOf is not in the View; 0: it is
 
@@ -78,8 +83,8 @@ const (
 	copyTaken                   // all, and it has said so
 )
 
-// holdings are what other goroutines read of the states. A decision reads held under the lock of the
-// key's shard in the table. All changes are made under partitions.mu.
+// holdings are what other goroutines read of the states. A decision reads held under the lock of
+// the key's shard in the table. All changes are made under partitions.mu.
 type holdings struct {
 	held  [ring.Partitions]atomic.Bool // the state is partHeld
 	kept  [ring.Partitions]atomic.Bool // the state is not partNone: entries stay in the table
@@ -88,7 +93,8 @@ type holdings struct {
 
 	passes uint64 // over what has changed in the table (collectLocked); guarded by partitions.mu
 
-	// gone: a member has gone since this node became one, and it may have held anything (bereft.go).
+	// gone: a member has gone since this node became one, and it may have held anything
+	// (bereft.go).
 	gone bool
 	// answered is the configuration in which all members have answered a claim of this node, if
 	// they have: only then does it take gifts in it (acceptsLocked).
@@ -164,8 +170,8 @@ func (ps *partitions) holdLocked(p int, term uint64) {
 	ps.enterLocked(p, partHeld)
 }
 
-// dropLocked stops deciding for p, if this node does. Decisions under way may still be taken. A pass
-// through the table's locks after this meets them all (limiter.Table.Changed).
+// dropLocked stops deciding for p, if this node does. Decisions under way may still be taken. A
+// pass through the table's locks after this meets them all (limiter.Table.Changed).
 func (ps *partitions) dropLocked(p int) {
 	if ps.list[p].state == partHeld {
 		ps.enterLocked(p, partCopied)
@@ -227,7 +233,8 @@ func (ps *partitions) lostSince(now limiter.Instant, r *route, pt *part) limiter
 	return now
 }
 
-// copyLives is how long a copy is kept whose holder is gone. By then its heirs have asked for it.
+// copyLives is how long a copy is kept after its holder has gone. By then its heirs have asked for
+// it.
 const copyLives = time.Minute
 
 // tidyLocked lets go of copies that have outlived their holder.
@@ -264,9 +271,9 @@ func (ps *partitions) fenceLocked() {
 	ps.notices.partLocked(ps.view.Load())
 }
 
-// emptied reports whether this node may leave: it holds nothing, and whoever holds what is copied
-// here has another copy, or it was lent to whom takes it over. So a crash right after it has left
-// loses no more than one before.
+// emptied reports whether this node may leave: it holds nothing, and of what is copied here the
+// holder has another copy, or the copy was lent to the member that takes over. So a crash right
+// after this node has left loses no more than one before.
 func (ps *partitions) emptied() bool {
 	if ps.n.Load()+ps.given.Load() > 0 {
 		return false

@@ -6,11 +6,11 @@ import (
 	"penstock/limiter"
 )
 
-// A member whose calls an owner does not answer asks the heir, and says so (Ask.Relay); if it is
-// the heir itself, it asks whoever hears the owner. That one may reach the owner where the asker
-// cannot: then it sends the items on and passes the answers back. Who gets them decides or refuses;
-// nobody sends them on again. If the owner does not answer the heir either, the heir says NotOwner
-// as ever, until it has taken over.
+// If an owner does not answer a member's calls, the member asks the heir, and says so (Ask.Relay);
+// if it is the heir itself, it asks another member. That one may reach the owner where the asker
+// cannot: then it sends the items on and passes the answers back. The node that gets them decides
+// or refuses, and does not send them on again. If the owner does not answer the heir either, the
+// heir says NotOwner as ever, until it has taken over.
 
 // relay answers a, of which this node holds nothing, by the owners of its items. It reports false
 // if it cannot reach them.
@@ -52,8 +52,8 @@ func (fw *forwarder) relay(
 }
 
 // relayCalls are calls to the owners of items, and of says which item is in which. It reports false
-// if one of the owners is this node, is gone or is not reached, or if they are several and the items
-// stand or fall together.
+// if one of the owners is this node, is gone or is not reached, or if they are several and the
+// items stand or fall together.
 func (fw *forwarder) relayCalls(
 	now limiter.Instant, view *route, a *Ask, items []flight,
 ) (calls []Call, of []int, reached bool) {

@@ -16,9 +16,9 @@ import (
 //
 // A refund takes from what has been taken in that tick and not been told yet, and the rest of it is
 // told before what is taken later: what gives back more than was charged gives back no more than
-// all, here as there, and a take that follows is heard of in full. Who hears of a refund before
-// what it is for, or is asked for one before it has heard of that, counts it as charged still: too
-// little is admitted then, never too much.
+// all, here as there, and a take that follows is heard of in full. A node that hears of a refund
+// before the take, or is asked for one before it has heard of the take, counts it as charged still:
+// too little is admitted then, never too much.
 //
 // What others have admitted and this node has not heard of is extra: at most (N-1) × what is
 // offered in a tick and the time under way, and never more than their whole limits. That is the

@@ -9,18 +9,18 @@ import (
 )
 
 // What a node knew before it was started anew, it knows from a file (package rpc has the form,
-// Table.Save the content). It is taken as the copy that an heir has of a holder which is gone: it
-// gives no right to decide, and whoever claims a partition gets it first, merged with what others
-// have. If somebody holds the partition already, that one gets it without asking.
+// Table.Save the content). It is taken as an heir's copy of a holder that is gone: it gives no
+// right to decide, and a member that claims a partition gets it first, merged with what others
+// have. If the partition has a holder already, the holder gets it without asking.
 //
 // So it does not matter which nodes of a cluster come back, in which order, and how old their files
 // are: of what several know the more consumed wins. The price is that what was given back or reset
 // while a node was down may come back with it.
 //
 // Holds come back as well, with their deadlines. One that has ended while the node was down is
-// known to who has decided meanwhile, for limiter.HoldRemembered. If the file is older than that,
-// and anybody has been up since before it was written, then the cluster was never down, and
-// whatever was open is known there or has ended: the file's holds are dropped.
+// known to the node that has decided meanwhile, for limiter.HoldRemembered. If the file is older
+// than that, and anybody has been up since before it was written, then the cluster was never down,
+// and whatever was open is known there or has ended: the file's holds are dropped.
 
 // restorer has what a file said be taken by the members that should hold it. Guarded by
 // partitions.mu.
@@ -31,7 +31,7 @@ type restorer struct {
 	holder   *holder
 
 	restored  bool            // some parts are
-	returning bool            // what was restored is being sent to who should hold it
+	returning bool            // what was restored is being sent to the members that should hold it
 	returnAt  limiter.Instant // … and not before then, for some was refused
 	// when the holds were written that this node has from a file, if that is long ago; 0: it has
 	// none such
@@ -69,7 +69,7 @@ func (rs *restorer) Restore(
 	return taken
 }
 
-// restoreLate is how long it may take until whoever has decided meanwhile has been met.
+// restoreLate is how long it may take until the node that has decided meanwhile has been met.
 const restoreLate = 10 * time.Second
 
 // outlived notes since when p has been up.
@@ -101,10 +101,10 @@ func (rs *restorer) adoptLocked(role Role) {
 	}
 }
 
-// returnLocked begins to send what was restored to who holds it, unless it is at it. Copies that
-// the receiver gets in this way are merged with what it has; it need not know who has sent them
-// first. Who does not hold a partition refuses them: it would have one copy more of many, and
-// whoever holds it then might never get it.
+// returnLocked begins to send what was restored to the holders, unless it is at it. A holder merges
+// such copies with what it has, whichever node has sent them first. A member that does not hold a
+// partition refuses them: it would have one copy more of many, and the next holder might never get
+// it.
 func (rs *restorer) returnLocked(now limiter.Instant) {
 	if rs.restored && !rs.returning && !rs.stopped.Load() && now >= rs.returnAt {
 		rs.returning = true
@@ -120,7 +120,8 @@ func (rs *restorer) returnLocked(now limiter.Instant) {
 	}
 }
 
-// returnAgain is how long after a refusal the next look is whether who should hold something does.
+// returnAgain is how long after a refusal the next look comes at whether members hold what they
+// should.
 const returnAgain = 200 * time.Millisecond
 
 // returnRestored reports whether some of it was refused.

@@ -4,7 +4,7 @@ package cluster
 type route struct {
 	*View
 	peers []*peer // by index in Members; kept from View to View while the peer's boot lives
-	// of them those whose role that is, without this node; nodes begin with different ones
+	// of them those with the role of a member, without this node; nodes begin with different ones
 	members []*peer
 
 	// not in the View, and met by one request on its way: their peers follow those of Members
@@ -73,7 +73,7 @@ func (r *route) should(p int) bool {
 	return owner == r.Self || r.peers[owner].gone() && r.heir(p) == r.Self
 }
 
-// inherits reports whether p is who takes a partition over if the boot of its owner is gone.
+// inherits reports whether p takes a partition over if the boot of its owner is gone.
 func (r *route) inherits(p *peer, owner uint64, partition int) bool {
 	if r.Ring == nil || p == nil || r.Members[r.owner(partition)].Boot != owner {
 		return false
@@ -110,8 +110,8 @@ func (r *route) elsewhereThan(t, hop int) int {
 	return t
 }
 
-// third is a member besides the two who name each other, the turn-th; one of them if nobody else is
-// there.
+// third is a member besides the two that name each other, the turn-th; one of them if there is no
+// other.
 func (r *route) third(one, two, turn int) int {
 	t := r.Self
 	for range turn {

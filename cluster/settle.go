@@ -44,7 +44,7 @@ func (it *flight) settlement(r *batch, used int64, silent bool) (s settlement) {
 	return s
 }
 
-// Pauses before who was not reached is asked to settle once more.
+// Pauses before a node that was not reached is asked to settle once more.
 const (
 	settleAgain   = 200 * time.Millisecond
 	settleAtLeast = 3 * time.Second // once so often
@@ -103,7 +103,7 @@ func (db *debtor) settleOnce(deadline limiter.Instant, list []settlement) (again
 }
 
 // PendingNotices is how much this node has still to say to others of what clients were told:
-// settlements, what its shares have admitted, and leases to be given back. Who leaves waits, as
+// settlements, what its shares have admitted, and leases to be given back. A leaving node waits, as
 // long as that makes sense, until it is 0; what is not said by then is charged in full.
 func (n *Node) PendingNotices() int {
 	return n.debts.ledger.Pending() + n.local.leases.Open()

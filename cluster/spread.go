@@ -21,10 +21,10 @@ type spreads struct {
 // if one of them refuses, it cancels what the others have opened, after it has answered. Nothing
 // waits for a hold of somebody else, so there is no deadlock. What is not cancelled, because this
 // node dies or nobody is reached, runs out as every hold does. Two requests for the same keys may
-// refuse each other, if each gets one of them first. So who was refused because of what is set
-// aside cancels and tries once more, key after key in one order for all: of those that do, who gets
-// the first key that they have in common meets none of the others at the next, and one of them gets
-// all.
+// refuse each other, if each gets one of them first. So a request that was refused because of
+// another reservation cancels and tries once more, key after key in one order for all. Of several
+// that do, the one that gets the first key that they have in common meets none of the others at the
+// next, and one of them gets all.
 func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out []Decision) {
 	sp.forwarder.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed},
 		out)
@@ -66,8 +66,8 @@ func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out
 	}
 }
 
-// granted reports whether nobody who has a say has refused. Where r is owed, who has not answered
-// has none yet.
+// granted reports whether no owner with a say has refused. Where r is owed, an owner that has not
+// answered has none yet.
 func (sp *spreads) granted(r *batch, out []Decision) bool {
 	for i := range r.items {
 		if !out[i].Allowed && !r.items[i].Limit.NeverDenies() && !(r.owed && out[i].Owner == "") {

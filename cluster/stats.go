@@ -20,13 +20,13 @@ type Stats struct {
 	Refused  atomic.Uint64 // requests that were in error: nothing decided, nothing charged
 	Degraded atomic.Uint64 // answered under less than the full promise
 	Fallback atomic.Uint64 // answered by the limit's on_error
-	Settled  atomic.Uint64 // of those that were admitted: charged to who decides, afterwards
-	// of those that were admitted: never charged, because nobody who decides could be told in time
+	Settled  atomic.Uint64 // of those that were admitted: charged at the holder, afterwards
+	// of those that were admitted: never charged, because no holder could be told in time
 	Forgiven  atomic.Uint64
 	Forwarded atomic.Uint64 // sent to their owners
 	Retried   atomic.Uint64 // sent again
 	Unsent    atomic.Uint64 // calls that never reached their peer
-	Lost      atomic.Uint64 // calls whose fate is unknown
+	Lost      atomic.Uint64 // calls with an unknown fate
 	NotOwner  atomic.Uint64 // refused by a peer that does not hold the key
 	Relayed   atomic.Uint64 // sent on to their owners for askers that do not reach them
 	Delivered atomic.Uint64 // asked of this node by peers
@@ -35,7 +35,7 @@ type Stats struct {
 	Repeated  atomic.Uint64 // delivered twice and charged once
 	Leased    atomic.Uint64 // admitted from a lease
 	Cached    atomic.Uint64 // denied without asking, because the owner had said no and until when
-	RanOut    atomic.Uint64 // holds whose deadline came before they were settled
+	RanOut    atomic.Uint64 // holds that ran out before they were settled
 	// requests with attributes that no rule matches: admitted, and nothing counted
 	Unmatched atomic.Uint64
 	Loops     atomic.Uint64 // asks dropped because they had been sent on too often

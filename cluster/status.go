@@ -9,8 +9,9 @@ import (
 
 // What others ask of a node besides checks.
 
-// Held is the number of partitions that this node decides for, or is just giving away: who leaves
-// waits until it is 0. Where members agree it waits, too, until all know that it has left.
+// Held is the number of partitions that this node decides for, or is just giving away: a leaving
+// node waits until it is 0. Where members agree it counts one more until all know that the node has
+// left.
 func (n *Node) Held() int {
 	return n.parts.Held()
 }
@@ -42,7 +43,7 @@ func (n *Node) Copies() Copies {
 }
 
 // Keys calls fn with keys that begin with a prefix and that this node decides for; see
-// limiter.Table.Keys, whose cursor it takes and returns. So of all nodes together each key comes
+// limiter.Table.Keys for the cursor. So of all nodes together each key comes
 // once, although others have copies.
 func (n *Node) Keys(prefix string, from limiter.Cursor, most int,
 	fn func(l *limiter.Limit, key string, d limiter.Decision),

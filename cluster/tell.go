@@ -103,7 +103,7 @@ func (nt *notices) tellOf(deadline limiter.Instant, hashes []uint64, but uint64)
 
 // partLocked tells the nodes that watch keys which this node does not own any more. Until they have
 // heard, or for tellTimeout, the keys' partitions are not given away (mayGiveLocked): the next
-// holder does not know whom to tell.
+// holder does not know which nodes to tell.
 func (nt *notices) partLocked(r *route) {
 	if nt.watches.Len() == 0 {
 		return

@@ -6,30 +6,30 @@ import (
 	"penstock/limiter"
 )
 
-// Takes of several owners that stand or fall together are holds (spread.go) that nobody else hears
-// of: all owners are asked at once to set the cost aside; if none refuses, the client hears yes,
-// and what was set aside is charged, after the answer; else it is released. What cannot be set
-// aside is looked at instead, and charged by a report with the settlements, if all say yes:
+// A take from several owners that stands or falls as a whole is a set of reservations that the
+// client does not see (spread.go). All owners are asked at once to reserve the cost. If none
+// refuses, the client hears yes, and the reservations are charged after the answer; else they are
+// released. Some items cannot be reserved. They are peeked at instead, and charged by a report with
+// the settlements, if all say yes:
 //
-//	what gives back (a negative cost), a report, a replicated limit, a key that nobody counts
-//	a limit that never denies: it has no say, and is charged if it would have admitted
-//	a cost above the limit: it is refused
+//   - an item that gives back (a negative cost), a report, and items of replicated limits or of keys
+//     that are not counted;
+//   - an item of a limit that never denies: it has no say, and is charged if it would be admitted;
+//   - a cost above the limit: it is refused.
 //
 // What becomes of the hold at an owner:
 //
-// 	the client was told yes    it is charged; if this node dies before it has said so, at its
-//                             deadline, whatever the limit says
-//	somebody has refused       it is released; this node says so until it is heard
-// 	this node dies first       it is charged at its deadline: who has not heard the answer cannot
-//                             know that it was a no
-// 	the owner did not answer   it may be open, or be opened later; so it is settled like the
-//                             others
-// 	nobody knows it any more   its owner died before its heir had heard of it; after a yes it is
-//                             charged by a report (debts.go)
+//   - The client was told yes: it is charged. If this node dies before it has said so, the hold is
+//     charged at its deadline, whatever the limit says.
+//   - Another owner has refused: it is released. This node says so until the owner hears it.
+//   - This node dies first: it is charged at its deadline, since the answer may have been a yes.
+//   - The owner did not answer: the hold may be open, or be opened later, so it is settled as others.
+//   - The owner died before its heir had heard of the hold: after a yes it is charged by a report
+//     (debts.go).
 //
-// Who does not answer is answered for last, by on_error: if any owner has refused, its part is
-// refused and charged nowhere; if none has, it says yes or no for its limit, and a no releases the
-// others.
+// The part of an owner that does not answer is decided last, by on_error: if any owner has refused,
+// it is refused and charged nowhere; if none has, it says yes or no for its limit, and a no
+// releases the others.
 
 // A hold of an atomic take lasts as long as its request may, but not for hours if its node crashes;
 // and beyond that for the settlement's way.
@@ -184,8 +184,8 @@ func (it *flight) sharesCount(other *flight) bool {
 	return it.Key == other.Key && it.Limit.Identity() == other.Limit.Identity()
 }
 
-// concludeSpread has charged what all have granted, after the answer; or released, if who decides
-// for an owner that is silent refuses. ids are those of the takes.
+// concludeSpread has charged what all have granted, after the answer; or released, if the limit of
+// a silent owner refuses. ids are those of the takes.
 func (sp *spreads) concludeSpread(
 	now limiter.Instant, r *batch, asks *batch, ids []ID, silent []bool, out []Decision,
 ) {

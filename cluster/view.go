@@ -60,7 +60,7 @@ type Member struct {
 }
 
 // Features are bits of what a node understands beyond the first release of the protocol. Members of
-// two releases live in one cluster while it is updated; who does not have a bit is asked for
+// two releases live in one cluster while it is updated; a node that lacks a bit is asked for
 // nothing of it.
 type Features uint64
 
@@ -83,8 +83,8 @@ func (f Features) Names() (names []string) {
 	return names
 }
 
-// View is who is there and who owns what, at one instant, as one node sees it. It is immutable: a
-// request is served from beginning to end under the View it began with.
+// View has the nodes that are there, and the owners of all keys, at one instant, as one node sees
+// them. It is immutable: a request is served from beginning to end under the View it began with.
 type View struct {
 	Self    int        // index of this node in Members
 	Members []Member   // sorted by ID, all states and roles
@@ -101,8 +101,8 @@ func NewView(self string, members []Member) (*View, error) {
 	return NewViewOn(self, members, ring.New)
 }
 
-// NewViewOn is NewView with rings from somebody who keeps them: to build one takes long, and the
-// same members often come back.
+// NewViewOn is NewView with rings from a cache: to build one takes long, and the same members often
+// come back.
 func NewViewOn(
 	self string, members []Member, rings func(ids []string) (*ring.Ring, error),
 ) (*View, error) {
@@ -166,7 +166,7 @@ func (v *View) Owns(hash uint64) bool {
 // owner is the index in Members of the owner of a partition. There must be a Ring.
 func (v *View) owner(partition int) int { return v.owners[v.Ring.Owner(partition)] }
 
-// heir is the index in Members of who owns the partition once its owner is gone, or -1.
+// heir is the index in Members of the node that owns the partition once its owner is gone, or -1.
 func (v *View) heir(partition int) int {
 	if v.Ring == nil {
 		return -1
@@ -177,8 +177,8 @@ func (v *View) heir(partition int) int {
 	return -1
 }
 
-// secondHeir is the index in Members of who owns the partition once its owner and its heir are
-// gone, or -1.
+// secondHeir is the index in Members of the node that owns the partition once its owner and its
+// heir are gone, or -1.
 func (v *View) secondHeir(partition int) int {
 	if v.Ring == nil {
 		return -1

@@ -164,7 +164,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 		n.parts.holdOwnLocked(r)
 		return
 	}
-	n.contacts.countSilentLocked(now, r) // who has come may not be reached
+	n.contacts.countSilentLocked(now, r) // a member that has come may not be reached
 	n.claims.tendLocked()
 	n.copier.startPushesLocked()
 }
