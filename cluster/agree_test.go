@@ -58,9 +58,9 @@ func TestConfigurationSaysWhichBoot(t *testing.T) {
 	}
 }
 
-// Promise: who owns what is said by the configuration alone. A member that was admitted after the
-// death of another one's boot before, and so has not seen it, takes no part of the new boot's from
-// gossip that still tells of the old one.
+// Promise: the configuration alone says which member owns a key. A member that was admitted after
+// the death of another one's boot before, and so has not seen it, takes no part of the new boot's
+// from gossip that still tells of the old one.
 func TestNewcomerBelievesTheConfiguration(t *testing.T) {
 	w := newWorld(t, 1, five)
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
@@ -88,8 +88,8 @@ func TestNewcomerBelievesTheConfiguration(t *testing.T) {
 	}
 }
 
-// Promise: a node whose name was refused asks again, for who was admitted under it may be leaving;
-// one that has closed meanwhile does not.
+// Promise: a node that was refused its name asks again, for the one that was admitted under it may
+// be leaving; one that has closed meanwhile does not.
 func TestRefusedNameIsAskedForAgain(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		w := newWorld(t, 1, five)

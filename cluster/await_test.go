@@ -99,8 +99,8 @@ func (r *revival) want(when string) {
 	}
 }
 
-// Promise: counters survive a restart of every node, whoever comes back first: what is admitted
-// until all are there is charged beside what their disks have, and not instead of it.
+// Promise: counters survive a restart of every node, in whatever order they come back: what is
+// admitted until all are there is charged beside what their disks have, and not instead of it.
 func TestWhoComesBackFirstWaitsForTheOthersDisks(t *testing.T) {
 	for _, first := range []string{"n1", "n2", "n3"} {
 		r := newRevival(t)
@@ -139,7 +139,7 @@ func TestDisksOfAllAreHeardInAnyOrder(t *testing.T) {
 			r.boot(id)
 			for _, other := range ids[:n+1] {
 				seen := r.back
-				// news may come in any order: who knows more than is said here keeps that
+				// news may come in any order: a node that knows more than is said here keeps that
 				r.AfterFunc(late(time.Second), func() {
 					if len(r.nodes[other].View().Members) < len(seen) {
 						r.show(seen, 0, other)
@@ -163,8 +163,8 @@ func TestDisksOfAllAreHeardInAnyOrder(t *testing.T) {
 	}
 }
 
-// Who does not come back is waited for so long and no longer, and nobody waits whose cluster was
-// not down.
+// A member that does not come back is waited for so long and no longer, and a node does not wait if
+// its cluster was not down.
 func TestAwaitEnds(t *testing.T) {
 	r := newRevival(t)
 	r.electors = 1
@@ -193,7 +193,7 @@ func TestAwaitEnds(t *testing.T) {
 	}
 }
 
-// A file names all who should be there; that of a node that is leaving those who should have been
+// A file names all members that should be there; that of a leaving node those that should have been
 // before: others that leave as well may be gone.
 func TestFilesNameTheOthers(t *testing.T) {
 	w := newWorld(t, 4, five)

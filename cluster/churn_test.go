@@ -193,7 +193,8 @@ func TestHotKeyMoves(t *testing.T) {
 			t.Fatalf("take %d was answered %+v, and after the move %+v", i, first[i], d)
 		}
 	}
-	w.pass(900 * time.Millisecond) // two seconds after the takes, for who remembers a little long
+	// two seconds after the takes, for a node that remembers a little long
+	w.pass(900 * time.Millisecond)
 	w.pass(300 * time.Millisecond)
 	if d := charge("n1", 0); d.Remaining == first[0].Remaining {
 		t.Errorf("remembered for more than two seconds: %+v", d)
@@ -296,8 +297,8 @@ func (w *world) kill(id string) {
 	}
 }
 
-// Promise: who has been stopped decides nothing before it has its right again, and by then others
-// may hold what it held.
+// Promise: a node that was stopped decides nothing before it has its right again, and by then
+// others may hold what it held.
 func TestWhoWasStoppedIsFenced(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -329,8 +330,8 @@ func TestWhoWasStoppedIsFenced(t *testing.T) {
 // what it held.
 const silence = 1500 * time.Millisecond
 
-// Promise: who is cut off from most of the others stops before one of them takes over, and answers
-// by on_partition.
+// Promise: a node that is cut off from most of the others stops before one of them takes over, and
+// answers by on_partition.
 func TestMinority(t *testing.T) {
 	spec := func(name string, p limiter.OnPartition) limiter.Spec {
 		s := five
@@ -389,8 +390,8 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// Promise: one node decides. Who hears all others, and is heard by none of them, stops as well,
-// before one of them takes over.
+// Promise: one node decides. A node that hears all others, and is heard by none of them, stops as
+// well, before one of them takes over.
 func TestWhoIsHeardByNobodyStops(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -499,8 +500,8 @@ func TestSyncRepeatAfterACrash(t *testing.T) {
 	}
 }
 
-// Promise: what comes to who decides from somebody who has held the partition before, or from a
-// disk, the next one knows as well, though he had his copy before that.
+// Promise: what comes to the holder from a former holder, or from a disk, the next holder knows as
+// well, though its copy was made before that.
 func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
 	for _, disk := range []bool{false, true} {
 		w := newWorld(t, 3, five)

@@ -21,11 +21,12 @@ type world struct {
 	table  limiter.TableConfig // of each node
 	limits Limits              // of each node, as it is made
 	calls  int
-	// caller is whose call meet is asked about.
+	// caller makes the call that meet is asked about.
 	caller string
-	// electors are how many nodes found a cluster together; 0: nobody founds one, who comes enters.
+	// electors are how many nodes found a cluster together; 0: no one founds one, all that come
+	// enter.
 	electors int
-	// nodes that were stopped: what is due for them waits, and who asks them hears nothing
+	// nodes that were stopped: what is due for them waits, and they do not answer
 	frozen map[string]bool
 	// meet is asked what happens to each call; nil means that it arrives. It may deliver by itself
 	// and set the call's fields.
@@ -377,8 +378,8 @@ func TestPeersThatNameEachOther(t *testing.T) {
 }
 
 // Promise: no request fails while nodes come and go, nor is decided without its owner, wherever the
-// owner is and however far away. Two who name each other leave time to ask the others, and whom one
-// of those names is asked next.
+// owner is and however far away. Two nodes that name each other leave time to ask the others, and a
+// node that one of those names is asked next.
 func TestAskersLeaveACircle(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 35 * time.Millisecond} {
 		for _, decides := range []string{"n4", "n5"} {
@@ -424,14 +425,14 @@ func TestAskersLeaveACircle(t *testing.T) {
 	}
 }
 
-// Promise: no request fails while nodes come and go, nor is decided without its owner. Who has got
-// the key meanwhile is asked as soon as somebody names it: it is no circle if one of the two named
-// nobody before, nor is there time for others where answers take long, or once more where they take
-// a while.
+// Promise: no request fails while nodes come and go, nor is decided without its owner. A node that
+// has got the key meanwhile is asked as soon as another one names it: it is no circle if one of the
+// two named nobody before, nor is there time for others where answers take long, or once more where
+// they take a while.
 func TestAskersFollowWhoIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		answers []string // who is named, answer by answer
+		answers []string // the nodes that are named, answer by answer
 		takes   func(send int) time.Duration
 		decides string
 	}{
@@ -479,8 +480,8 @@ func TestAskersFollowWhoIsNamed(t *testing.T) {
 	}
 }
 
-// Promise: nodes that leave, no request failed. Who was said to hold a key, and is gone, is named
-// no more: the owner is.
+// Promise: nodes that leave, no request failed. A node that was said to hold a key, and is gone, is
+// named no more: the owner is.
 func TestWhoIsGoneIsNotNamed(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
@@ -646,7 +647,7 @@ func TestBreakerKeepsCallsAway(t *testing.T) {
 	if calls != breakerTrips {
 		t.Errorf("%d calls after a new view, want %d", calls, breakerTrips)
 	}
-	w.now = w.now.Add(breakerPause) // and no tick meanwhile, whose probe would be the one call
+	w.now = w.now.Add(breakerPause) // and no tick meanwhile: its probe would be the one call
 	w.take("n1", "five", key)
 	w.take("n1", "five", key)
 	if calls != breakerTrips+1 {
@@ -947,7 +948,7 @@ func TestViewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Promise: clients who leave no time for an answer do not make a healthy owner look dead to all
+// Promise: clients that leave no time for an answer do not make a healthy owner look dead to all
 // others.
 func TestImpatientClientsTripNoBreaker(t *testing.T) {
 	w := newWorld(t, 3, five)
@@ -973,8 +974,8 @@ func TestImpatientClientsTripNoBreaker(t *testing.T) {
 	}
 }
 
-// Promise: a connection that breaks is no silence. Whoever was just answered by it is asked again
-// at once, however many were lost, and nobody falls back for a while.
+// Promise: a connection that breaks is no silence. A peer that has just answered by it is asked
+// again at once, however many were lost, and nobody falls back for a while.
 func TestBrokenConnectionTripsNoBreaker(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)

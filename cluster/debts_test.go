@@ -9,7 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// hush has calls to a node go unanswered: its process is stopped. It returns who lets it go on.
+// hush has calls to a node go unanswered: its process is stopped. It returns a function that lets
+// it go on.
 func (w *world) hush(id string) (goOn func()) {
 	quiet := true
 	w.meet = func(c *Call, deliver func() *Answer) {
@@ -22,8 +23,8 @@ func (w *world) hush(id string) (goOn func()) {
 	return func() { quiet = false }
 }
 
-// Promise: what shares admitted while an owner was silent is charged to who decides afterwards,
-// once, and so comes off what the limit still admits.
+// Promise: what shares admitted while an owner was silent is charged once to the node that decides
+// afterwards, and so comes off what the limit still admits.
 func TestWhatSharesAdmittedIsCharged(t *testing.T) {
 	thirty := limiter.Spec{
 		Name: "thirty", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
@@ -74,7 +75,7 @@ func TestWhatSharesAdmittedIsCharged(t *testing.T) {
 	}
 }
 
-// Promise: … but not a second time by whoever may have charged it already without an answer.
+// Promise: … but not a second time by a node that may have charged it already without an answer.
 func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -98,8 +99,8 @@ func TestWhatMayHaveBeenChargedIsNotOwed(t *testing.T) {
 	}
 }
 
-// Promise: … whoever was asked in vain after that one: the heir, whose answer gets lost as well, or
-// who owns the key, which only the heir is asked for.
+// Promise: … whichever node was asked in vain after that one: the heir, if its answer gets lost as
+// well, or the owner of the key, for which the heir is asked.
 func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
 	for _, byTheHeir := range []bool{false, true} {
 		w, key := relayWorld(t)

@@ -10,8 +10,8 @@ import (
 	"penstock/limiter"
 )
 
-// hammer asks node n times for one unit of limit for key, a millisecond apart, and counts who
-// decided.
+// hammer asks node n times for one unit of limit for key, a millisecond apart, and counts the
+// sources of the decisions.
 func (w *world) hammer(n int, node, limit, key string) sources {
 	w.t.Helper()
 	by := sources{}
@@ -46,8 +46,8 @@ func (w *world) losesForget() {
 	}
 }
 
-// Promise: who is denied asks once more, and then no more until the next token; what it says is
-// what the owner has said, less the time that has gone by.
+// Promise: a node that is denied asks once more, and then no more until the next token; what it
+// says is what the owner has said, less the time that has gone by.
 func TestDenialIsRemembered(t *testing.T) {
 	for _, s := range []limiter.Spec{
 		{
@@ -97,7 +97,7 @@ func TestDenialIsRemembered(t *testing.T) {
 						time.Duration(until-w.now), d, denied)
 				}
 			}
-			// who may ask for leases as well
+			// a node may ask for leases as well
 			if w.calls != calls && s.Consistency != limiter.Leased {
 				t.Errorf("%d calls while a denial lasts", w.calls-calls)
 			}
@@ -113,8 +113,8 @@ func TestDenialIsRemembered(t *testing.T) {
 	}
 }
 
-// Promise: who is denied a hundred times asks twice; who is denied once costs the owner nothing; in
-// the long run one request a second asks.
+// Promise: a node that is denied a hundred times asks twice; one that is denied once costs the
+// owner nothing; in the long run one request a second asks.
 func TestDenialsCostFewMessages(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -195,10 +195,10 @@ func TestDenialsBetweenTokens(t *testing.T) {
 	}
 }
 
-// Promise: who has seen a refund or a reset answered meets no denial from before it, whichever node
-// it asks.
+// Promise: a client that has seen a refund or a reset answered meets no denial from before it,
+// whichever node it asks.
 func TestGivenBackEndsDenials(t *testing.T) {
-	for _, at := range []string{"n1", "n2", "n3"} { // who remembers, the owner, another one
+	for _, at := range []string{"n1", "n2", "n3"} { // the one that remembers, the owner, another one
 		for name, back := range map[string]Item{"refund": {Cost: -2}, "reset": {Op: OpReset}} {
 			t.Run(name+" at "+at, func(t *testing.T) {
 				w := newWorld(t, 3, five)
@@ -223,7 +223,7 @@ func TestGivenBackEndsDenials(t *testing.T) {
 	}
 }
 
-// Promise: all who remember are told, and of other keys nobody is.
+// Promise: all nodes that remember are told, and of other keys none is.
 func TestAllWhoRememberAreTold(t *testing.T) {
 	w := newWorld(t, 4, five)
 	key, other := w.key("n2", 0), w.key("n2", 1)
@@ -257,7 +257,7 @@ func TestAllWhoRememberAreTold(t *testing.T) {
 		}
 	}
 	w.check("n1",
-		Item{Limit: "five", Key: key, Cost: -1}) // those who have been told are not told again
+		Item{Limit: "five", Key: key, Cost: -1}) // nodes that have been told are not told again
 	if told["n4"] != 1 {
 		t.Errorf("told, and how often: %v", told)
 	}
@@ -362,8 +362,8 @@ func TestOwnRefundEndsWhatCameBefore(t *testing.T) {
 	}
 }
 
-// Promise: where those who remember are not reached, a denial outlives what ended it by a second at
-// most, and a refund is answered nevertheless.
+// Promise: where nodes that remember are not reached, a denial outlives what ended it by a second
+// at most, and a refund is answered nevertheless.
 func TestLostWordOfRefund(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -384,8 +384,8 @@ func TestLostWordOfRefund(t *testing.T) {
 	}
 }
 
-// Promise: who was not reached is told again by what is given back next; and who does not answer
-// three times is not waited for.
+// Promise: a node that was not reached is told again by what is given back next; and one that does
+// not answer three times is not waited for.
 func TestLostWordIsSaidAgain(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -548,8 +548,8 @@ func TestDenialByHoldsIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Promise: a client that repeats what it was given hears so, whoever was denied since; when that is
-// long enough ago, who draws IDs is denied as all others.
+// Promise: a client that repeats what it was given hears so, whichever client was denied since;
+// when that is long enough ago, clients that draw IDs are denied as all others.
 func TestRepeatIsNotDeniedFromMemory(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -621,7 +621,7 @@ func TestOlderOwnersPromiseNothing(t *testing.T) {
 	}
 }
 
-// Promise: before a partition goes to another node, those are told who remember denials of its
+// Promise: before a partition goes to another node, all nodes are told that remember denials of its
 // keys, as far as they can be reached.
 func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 	for _, lost := range []bool{false, true} {
@@ -661,8 +661,8 @@ func TestDenialEndsBeforeOwnerMoves(t *testing.T) {
 	}
 }
 
-// Promise: who is not the owner, by its own View, promises nothing; nor does anybody remember who
-// is not, by its View.
+// Promise: a node that is not the owner, by its own View, promises nothing; nor do others remember
+// a denial of one that is not, by their Views.
 func TestOnlyOwnersPromise(t *testing.T) {
 	leaves := func(w *world) { // n2 cannot give anything away yet
 		w.meet = func(c *Call, deliver func() *Answer) {
@@ -694,7 +694,7 @@ func TestOnlyOwnersPromise(t *testing.T) {
 	}
 }
 
-// Promise: nobody is promised anything whom the owner would not know how to tell.
+// Promise: a node that the owner could not tell is promised nothing.
 func TestStrangersArePromisedNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)

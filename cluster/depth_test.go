@@ -8,8 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// TestDepthOfACheck: the way of a check reads like a story. It is counted in calls, from the door of
-// the node that is asked to the table of the node that decides, without those of the network.
+// TestDepthOfACheck: the way of a check reads like a story. It is counted in calls, from the door
+// of the node that is asked to the table of the node that decides, without those of the network.
 func TestDepthOfACheck(t *testing.T) {
 	for _, c := range []struct {
 		name, entry string

@@ -43,7 +43,7 @@ func TestAloneAndCalmDozes(t *testing.T) {
 	}
 }
 
-// TestRouseLeavesOneChainOfTicks: who comes at the moment of a tick does not make a second one
+// TestRouseLeavesOneChainOfTicks: a request at the moment of a tick does not make a second one
 // begin.
 func TestRouseLeavesOneChainOfTicks(t *testing.T) {
 	w := newAlone(t, hundred)

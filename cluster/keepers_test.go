@@ -10,7 +10,7 @@ import (
 	"penstock/ring"
 )
 
-// founded is a world of k nodes whose configuration is changed before it is theirs.
+// founded is a world of k nodes with a configuration that is changed before it is theirs.
 func founded(
 	t testing.TB, k int, change func(*ownership.Configuration), specs ...limiter.Spec,
 ) *world {
@@ -102,7 +102,7 @@ func TestNewerOfTwoCopies(t *testing.T) {
 	}
 }
 
-// Promise: an heir whose copy is as new as that of the other one takes over without waiting for it.
+// Promise: an heir with a copy as new as that of the other one takes over without waiting for it.
 func TestEqualCopiesAreNotFetched(t *testing.T) {
 	w := founded(t, 5, copiesOf(2), five)
 	w.spend(100, "n1", "n2", "n3", "n4", "n5")
@@ -201,7 +201,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Promise: when a whole zone dies, nothing is lost, also of partitions whose heir was in it.
+// Promise: when a whole zone dies, nothing is lost, also of partitions that had their heir in it.
 func TestZoneDies(t *testing.T) {
 	w := founded(t, 5, func(c *ownership.Configuration) {
 		for i := range c.Members {

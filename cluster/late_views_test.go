@@ -22,7 +22,7 @@ func TestAgentAsksAfterALongSilence(t *testing.T) {
 }
 
 // Promise: a node that leaves takes no count along. What it is just giving away is not off its
-// hands yet, and if whom it gives it to is gone, or refuses, it goes on.
+// hands yet, and if the receiver is gone, or refuses, it goes on.
 func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -64,9 +64,9 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 	}
 }
 
-// Promise: a node that leaves takes no count along. Who has given it something, and hears late that
-// it was taken, keeps the copies that have come back from there meanwhile: it gets the rest with
-// the gift, and no more.
+// Promise: a node that leaves takes no count along. A node that has given it something, and hears
+// late that it was taken, keeps the copies that have come back from there meanwhile: it gets the
+// rest with the gift, and no more.
 func TestCopiesOvertakeWhatConfirmsAGift(t *testing.T) {
 	w := newWorld(t, 2, five)
 	const keys = 300
@@ -99,8 +99,8 @@ func TestCopiesOvertakeWhatConfirmsAGift(t *testing.T) {
 	w.wantRemaining("when n3 leaves", keys, 3, "n1", "n2")
 }
 
-// Promise: a node that joins changes no count. Copies of a holder that lives are not lent to who
-// claims: they would be merged with what the holder gives, which is newer.
+// Promise: a node that joins changes no count. Copies of a holder that lives are not lent to a
+// claimer: they would be merged with what the holder gives, which is newer.
 func TestCopiesOfALivingHolderAreNotLent(t *testing.T) {
 	spec := five
 	spec.Name, spec.Per, spec.Anchor = "five", time.Hour, limiter.FirstHit
@@ -126,8 +126,8 @@ func TestCopiesOfALivingHolderAreNotLent(t *testing.T) {
 	w.wantRemaining("after the join", keys, 3, "n1", "n2", "n3", "n4")
 }
 
-// Promise: a node that joins, no request failed. An asker who has not heard of the new owner is
-// told who that is.
+// Promise: a node that joins, no request failed. An asker that has not heard of the new owner is
+// told which one that is.
 func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 300
@@ -150,7 +150,7 @@ func TestStrangerIsAskedWhoOwnsTheKey(t *testing.T) {
 	w.wantRemaining("at who knows an older boot of the owner", keys, 3, "n3")
 }
 
-// Who was met on the way may be asked again as all others.
+// A node that was met on the way may be asked again as all others.
 func TestAnotherIsWhoWasMet(t *testing.T) {
 	w := newWorld(t, 2, five)
 	n := w.nodes["n1"]

@@ -17,7 +17,7 @@ var leased = limiter.Spec{
 	Limit: 10_000, Per: time.Hour, Consistency: limiter.Leased,
 }
 
-// sources counts who decided.
+// sources counts the sources of decisions.
 type sources map[Source]int
 
 // Promise: leased: decided locally, 0 extra; what is not spent comes back.
@@ -58,8 +58,8 @@ func TestLeaseDecidesLocally(t *testing.T) {
 	}
 }
 
-// Promise: a decision says who took it, also when it is repeated: by this node from a lease, or by
-// who held the key before and has told of it.
+// Promise: a decision says which node took it, also when it is repeated: this node from a lease, or
+// the former holder of the key, which has told of it.
 func TestRepeatsSayWhoDecided(t *testing.T) {
 	w := newWorld(t, 3, leased)
 	key := w.key("n3", 0)

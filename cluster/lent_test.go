@@ -10,9 +10,10 @@ import (
 	"penstock/ring"
 )
 
-// Promise: when faults are over every partition is held again. Who has a copy of somebody that
-// lives, and has never heard that it is not continued, leaves it to that one to say whether he
-// holds it; also if he had something of the partition before, and has merged the copy with that.
+// Promise: when faults are over every partition is held again. A node with a copy of a holder that
+// lives, if it has never heard that the copy is not continued, leaves it to the holder to say
+// whether it holds it; also if he had something of the partition before, and has merged the copy
+// with that.
 func TestForgottenCopyIsInNobodysWay(t *testing.T) {
 	for name, merged := range map[string]bool{"a copy": false, "a copy that was merged": true} {
 		t.Run(name, func(t *testing.T) {
@@ -65,8 +66,8 @@ func TestWhatWasLentIsReplaced(t *testing.T) {
 	}
 }
 
-// Who has been lent a partition last keeps it, although another one says only now that it has got
-// it before.
+// The last node that was lent a partition keeps it, although another one says only now that it has
+// got it before.
 func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {
 	w := newWorld(t, 3)
 	n := w.nodes["n1"]
@@ -91,8 +92,8 @@ func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {
 	}
 }
 
-// Promise: what has been charged to a replicated limit is told to all, also by a message whose gift
-// has to be taken back.
+// Promise: what has been charged to a replicated limit is told to all, also by a message with a
+// gift that has to be taken back.
 func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
 	spec := five
 	spec.Name, spec.Limit, spec.Consistency = "everywhere", 1000, limiter.Replicated
@@ -132,8 +133,8 @@ func TestUnsentGiftTakesNoChargesAlong(t *testing.T) {
 	}
 }
 
-// Promise: who is left alone, for the processes of all others are gone, goes on, and marks what it
-// decides of keys of which it has no copy.
+// Promise: a node that is left alone, for the processes of all others are gone, goes on, and marks
+// what it decides of keys of which it has no copy.
 func TestWhoIsLeftAloneMarks(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 100

@@ -25,7 +25,7 @@ func (w *world) die(id string, ms []Member) (rest []Member) {
 }
 
 // giftsDuringALook has gifts to n3 wait, but for the first of each giver, until n3 says the
-// count-th thing to who gave it that one.
+// count-th thing to the giver of that one.
 func (w *world) giftsDuringALook(count int) (come func()) {
 	gifts, said, open := map[uint64]int{}, map[string]int{}, map[string]bool{}
 	w.meet = func(c *Call, deliver func() *Answer) {

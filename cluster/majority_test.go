@@ -148,7 +148,7 @@ func (r *rumours) lose(id string) {
 	}
 }
 
-// tied reports whether all who hold anything say that another one may, of a cluster of two.
+// tied reports whether all nodes that hold anything say that another one may, of a cluster of two.
 func (w *world) tied() bool {
 	for _, n := range w.nodes {
 		if n.parts.Held() > 0 && !n.right.marked.Load() {

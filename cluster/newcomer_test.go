@@ -8,15 +8,15 @@ import (
 	"penstock/ring"
 )
 
-// Promise: in a partition, the minority side goes by on_partition, and one node decides. Who joins
-// the minority, and can only have heard of its members, takes nothing over; nor does it make a
-// majority of those who are cut off.
+// Promise: in a partition, the minority side goes by on_partition, and one node decides. A node
+// that joins the minority, and can only have heard of its members, takes nothing over; nor does it
+// make a majority of those that are cut off.
 func TestNewcomersMakeNoMajority(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		members int
 		cutOff  []string      // the others go on
-		comes   int           // how many join those who are cut off
+		comes   int           // how many join the members that are cut off
 		joins   time.Duration // how long each is JOINING
 	}{
 		{"two of five, and one comes", 5, []string{"n4", "n5"}, 1, 0},
@@ -67,9 +67,9 @@ func TestNewcomersMakeNoMajority(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. Who comes at the same moment as another one, and has
-// heard of that one only, takes nothing over when the two are cut off from the others, of whom the
-// other has heard.
+// Promise: in a partition, one node decides. A node that comes at the same moment as another one,
+// and has heard of that one only, takes nothing over when the two are cut off from the others, of
+// which the other has heard.
 func TestTwoComeAndAreCutOff(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 100
@@ -94,8 +94,8 @@ func TestTwoComeAndAreCutOff(t *testing.T) {
 	w.wantOneHolderEach("after the heal")
 }
 
-// Promise: who is killed is replaced at once, also while its cluster is so young that all are new
-// to each other.
+// Promise: a node that is killed is replaced at once, also while its cluster is so young that all
+// are new to each other.
 func TestAYoungClusterBearsACrash(t *testing.T) {
 	for _, dies := range []string{"n1", "n2", "n3"} {
 		t.Run(dies, func(t *testing.T) {
@@ -151,9 +151,9 @@ func TestAYoungClusterBearsACut(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. Who comes back after a crash, is JOINING when a part
-// is cut off, and then ACTIVE in the eyes of one side only, makes no second majority: the other
-// side misses it.
+// Promise: in a partition, one node decides. A node that comes back after a crash, is JOINING when
+// a part is cut off, and then ACTIVE in the eyes of one side only, makes no second majority: the
+// other side misses it.
 func TestWhoComesBackMakesNoSecondMajority(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -205,8 +205,8 @@ func TestWhoComesBackMakesNoSecondMajority(t *testing.T) {
 }
 
 // Promise: in a partition, one node decides. A newcomer takes itself for a vote, and nobody else
-// does: it takes over nothing while those who would give it the majority say that they are cut off,
-// also when they have just been found to be alive.
+// does: it takes over nothing while those that would give it the majority say that they are cut
+// off, also when they have just been found to be alive.
 func TestANewcomerBelievesWhoIsCutOff(t *testing.T) {
 	w := newWorld(t, 4, five)
 	ms := w.members(5)
@@ -226,7 +226,7 @@ func TestANewcomerBelievesWhoIsCutOff(t *testing.T) {
 	}
 }
 
-// Promise: who comes back counts with those whom it meets first: they know each other.
+// Promise: a node that comes back counts with those that it meets first: they know each other.
 func TestWhoComesBackCountsWhomItMeets(t *testing.T) {
 	w := newWorld(t, 5, five)
 	all := []string{"n1", "n2", "n3", "n4", "n5"}
@@ -253,9 +253,9 @@ func TestWhoComesBackCountsWhomItMeets(t *testing.T) {
 	}
 }
 
-// Promise: in a partition, one node decides. Who is leaving, and is cut off with one that stays
-// from the others, is missed by nobody: it does not go on when those take over what it holds. Nor
-// does who stays with it, also if it has not heard so from its View.
+// Promise: in a partition, one node decides. A node that is leaving, and is cut off with one that
+// stays from the others, is missed by none: it does not go on when those take over what it holds.
+// Nor does the one that stays with it, also if it has not heard so from its View.
 func TestWhoLeavesIsNoVote(t *testing.T) {
 	for name, told := range map[string][]string{
 		"all know":               {"n1", "n2", "n3", "n4"},
@@ -284,8 +284,8 @@ func TestWhoLeavesIsNoVote(t *testing.T) {
 }
 
 // Promise: an answer that may not be the only one says so. Of a cluster of two that is cut both go
-// on, and mark what they decide. Who comes to one of them waits until it is whole: the other one
-// would know nothing of a majority with it.
+// on, and mark what they decide. A node that comes to one of them waits until it is whole: the
+// other one would know nothing of a majority with it.
 func TestWhoComesToARivalWaits(t *testing.T) {
 	w := newWorld(t, 2, five)
 	ms := w.members(3)

@@ -34,8 +34,8 @@ func (w *world) hearing(ok func(from, to string) bool) {
 	}
 }
 
-// Promise: the majority keeps its full limit. Who hears nobody, or too few, stops deciding; that
-// others hear it say so does not keep them from taking over, and nobody decides twice.
+// Promise: the majority keeps its full limit. A node that hears none, or too few, stops deciding;
+// that others hear it say so does not keep them from taking over, and nobody decides twice.
 func TestHeirsOfWhoIsCutOffOneWay(t *testing.T) {
 	for _, c := range []struct {
 		name    string

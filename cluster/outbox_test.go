@@ -9,8 +9,8 @@ import (
 	"penstock/ring"
 )
 
-// Promise: a node that leaves hands over what it holds, also to who is far away: an answer that
-// takes longer than others is waited for.
+// Promise: a node that leaves hands over what it holds, also to a node that is far away: an answer
+// that takes longer than others is waited for.
 func TestWhoIsFarAwayIsGivenTimeToAnswer(t *testing.T) {
 	const way = moveTimeout * 5 / 2 // there and back
 	w := newWorld(t, 2, five)
@@ -82,7 +82,7 @@ func TestCopiesThatHaveWaitedAreAsOldAsTheyAre(t *testing.T) {
 	}
 }
 
-// Promise: whose answers were late is waited for as briefly as others once they are quick.
+// Promise: a node with late answers is waited for as briefly as others once they are quick.
 func TestPatienceFollowsTheAnswers(t *testing.T) {
 	var o outbox
 	now := limiter.Instant(0)

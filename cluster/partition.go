@@ -28,16 +28,15 @@ import (
 // partState is how this node stands to a partition. enterLocked is the only function that changes
 // it.
 //
-//		none   → copied   a copy begins to arrive, or a file has entries of it
-//		none   → held     no member holds it: all have called it free
-//		copied → held     … or a gift has arrived
-//		held   → giving   another member should hold it, and has a whole copy
-//		held   → copied   this node has lost its right
-//		giving → copied   the gift is taken, and this node is its heir; or the fate of the gift is
-//	                   unknown
-//		giving → none     the gift is taken, and this node is no heir
-//		giving → held     the gift is refused
-//		copied → none     the holder, or the node that claims it, needs this copy no longer
+//	none   → copied   a copy begins to arrive, or a file has entries of it
+//	none   → held     all members have called it free
+//	copied → held     all have called it free, or a gift has arrived
+//	held   → giving   another member should hold it, and has a whole copy
+//	held   → copied   this node has lost its right
+//	giving → copied   the gift is taken and this node is its heir, or the gift's fate is unknown
+//	giving → none     the gift is taken, and this node is no heir
+//	giving → held     the gift is refused
+//	copied → none     no holder or claimer needs this copy any longer
 type partState uint8
 
 const (

@@ -21,7 +21,7 @@ func (w *world) cutOff() (heal func()) {
 	return func() { cut = false }
 }
 
-// Promise: what a minority has reserved is set aside by who decides when the cut is healed, and is
+// Promise: what a minority has reserved is reserved at the holder when the cut is healed, and is
 // a hold like all others then.
 func TestWhatAMinorityReservedIsSetAside(t *testing.T) {
 	w := newWorld(t, 3, hundred)
@@ -147,7 +147,7 @@ func TestPromisesAreExtended(t *testing.T) {
 	}
 }
 
-// Promise: what who decides has no room for is charged as far as the limit reaches.
+// Promise: what the holder has no room for is charged as far as the limit reaches.
 func TestPromisesWithoutRoomAreCharged(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	key := w.key("n2", 0)

@@ -8,8 +8,8 @@ import (
 	"penstock/ring"
 )
 
-// cutBetween has nothing arrive that a sends to b, or the other way round. Who speaks is who is
-// being asked, or asks first.
+// cutBetween has nothing arrive that a sends to b, or the other way round. The node that speaks is
+// the one being asked, or asks first.
 func (w *world) cutBetween(a, b, asker string) {
 	speakers := []string{asker}
 	w.meet = func(c *Call, deliver func() *Answer) {
@@ -27,7 +27,7 @@ func (w *world) cutBetween(a, b, asker string) {
 	}
 }
 
-// relayWorld is a world of three whose n1 and n2 do not reach each other, and n1 has found that out
+// relayWorld is a world of three where n1 and n2 do not reach each other, and n1 has found that out
 // for key, which n2 holds and n3 is the heir of.
 func relayWorld(t *testing.T) (w *world, key string) {
 	w = newWorld(t, 3, five)
@@ -95,8 +95,8 @@ func TestRelayedAndLost(t *testing.T) {
 }
 
 // Promise: one node decides. Two members that do not reach each other, while the third reaches
-// both, do not both hold what one of them held; nor does one take over what is held by who was
-// declared dead by mistake.
+// both, do not both hold what one of them held; nor does one take over what is held by a node that
+// was declared dead by mistake.
 func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 	for _, declared := range []bool{false, true} {
 		w := newWorld(t, 3, five)
@@ -126,8 +126,8 @@ func TestWhoIsHeardByOthersKeepsWhatItHolds(t *testing.T) {
 	}
 }
 
-// Promise: whoever is asked, the owner decides, also if it takes longer than silence may last until
-// the two reach each other.
+// Promise: whichever node is asked, the owner decides, also if it takes longer than silence may
+// last until the two reach each other.
 func TestOwnerThatOthersReachDecidesForLong(t *testing.T) {
 	w, _ := relayWorld(t)
 	w.pass(5 * time.Second)

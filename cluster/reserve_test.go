@@ -177,8 +177,8 @@ func TestHoldsMoveWithTheirPartition(t *testing.T) {
 }
 
 // TestHoldsAddUp: holds and takes at random, through nodes that come and go, with messages that
-// arrive twice or whose answers get lost. At the end, what remains of each key is its limit less
-// what was taken and settled, and at no time is more out than there is.
+// arrive twice, or are not answered. At the end, what remains of each key is its limit less what
+// was taken and settled, and at no time is more out than there is.
 func TestHoldsAddUp(t *testing.T) {
 	for seed := range uint64(6) {
 		dice := rand.New(rand.NewPCG(seed, 5))
@@ -193,7 +193,7 @@ func TestHoldsAddUp(t *testing.T) {
 			}
 		}
 		keys := []string{w.key("n1", 0), w.key("n2", 0), w.key("n3", 0), w.key("n3", 1)}
-		// the latter without who decides: charged afterwards, as far as there is room
+		// the latter without a holder: charged afterwards, as far as there is room
 		spent, shares := map[string]int64{}, map[string]int64{}
 		type open struct {
 			it    Item

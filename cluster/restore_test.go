@@ -114,7 +114,7 @@ func TestWhatADiskKnowsStaysUntilSomebodyDecides(t *testing.T) {
 	w.wantRemaining("when another one decides", keys, 3, "n1", "n2", "n3")
 }
 
-// Promise: … in whatever order they come back: who is there first decides from what it has, and
+// Promise: … in whatever order they come back: the first one decides from what it has, and
 // gets the rest.
 func TestRestartOneByOneKeepsEveryCount(t *testing.T) {
 	w := newWorld(t, 3, five)
@@ -145,7 +145,7 @@ func TestRestartOneByOneKeepsEveryCount(t *testing.T) {
 	}
 }
 
-// Promise: an old file gives nothing back, and takes no right to decide away from who has it.
+// Promise: an old file gives nothing back, and takes no right to decide away from the holder.
 func TestRestoredCopyIsMerged(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 1000
@@ -226,7 +226,7 @@ func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 }
 
 // Promise: reservations, permits and leases survive a restart of every node, with their deadlines,
-// whoever comes back first and however long all were away.
+// in whatever order nodes come back and however long all were away.
 func TestRestartOfAllKeepsHolds(t *testing.T) {
 	permits := limiter.Spec{
 		Name: "permits", Algorithm: limiter.Concurrency, Limit: 5,
@@ -287,8 +287,8 @@ func TestRestartOfAllKeepsHolds(t *testing.T) {
 	}
 }
 
-// Promise: who comes back with a file while others went on brings nothing back that has ended
-// meanwhile.
+// Promise: a node that comes back with a file while others went on brings nothing back that has
+// ended meanwhile.
 func TestRestoredHoldsThatHaveEndedStayEnded(t *testing.T) {
 	for _, away := range []time.Duration{5 * time.Second, 5 * time.Minute} {
 		w := newWorld(t, 3, hundred)
@@ -333,7 +333,7 @@ func TestRestoredHoldsThatHaveEndedStayEnded(t *testing.T) {
 	}
 }
 
-// Promise: … also if the disk of who should decide is lost: its heir's brings them back.
+// Promise: … also if the disk of the owner is lost: its heir's brings them back.
 func TestHeirsDiskBringsHoldsBack(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	var keys []string
@@ -399,7 +399,7 @@ func TestOwnerAndHeirComeBackWithHolds(t *testing.T) {
 	}
 }
 
-// Who comes back as an agent keeps nothing.
+// A node that comes back as an agent keeps nothing.
 func TestAgentsKeepNoHolds(t *testing.T) {
 	w := newWorld(t, 1, hundred)
 	w.reserve("n1", "hundred", "key", 40, time.Hour)

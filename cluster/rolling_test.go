@@ -78,8 +78,8 @@ func (r *rumours) restart(m Member) (back Member, took time.Duration) {
 }
 
 // Promise: a rolling restart loses no count and takes no longer than copying what changes hands,
-// also when some hear late of who leaves, has left and has come back: who leaves says so itself to
-// everybody it hands something to.
+// also when some hear late that a node leaves, has left and has come back: it says so itself to all
+// that it hands something to.
 func TestRollingRestartWithLateNews(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -132,8 +132,8 @@ func TestRollingRestartWithLateNews(t *testing.T) {
 	})
 }
 
-// Promise: who leaves hands everything over in time, also when the owner of some of it is gone, or
-// leaves as well, and no View says so yet.
+// Promise: a leaving node hands everything over in time, also when the owner of some of it is gone,
+// or leaves as well, and no View says so yet.
 func TestWhoLeavesDoesNotWaitForAView(t *testing.T) {
 	for _, dies := range []bool{true, false} {
 		w := newWorld(t, 4, five)
@@ -173,8 +173,8 @@ func TestWhoLeavesDoesNotWaitForAView(t *testing.T) {
 	}
 }
 
-// Promise: who has given up to hand over decides nothing any more when its heirs begin to, whatever
-// it is still asked.
+// Promise: a node that has given up to hand over decides nothing any more when its heirs begin to,
+// whatever it is still asked.
 func TestWhoGivesUpLetsGo(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)
@@ -196,8 +196,8 @@ func TestWhoGivesUpLetsGo(t *testing.T) {
 	}
 }
 
-// Promise: a gift costs no time in which nobody decides unless it is taken. Who leaves is given
-// nothing back by those whose Views do not say so yet.
+// Promise: a gift costs no time in which nobody decides unless it is taken. A leaving node is given
+// nothing back by those that have not heard so from their Views.
 func TestWhoLeavesIsGivenNothing(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)

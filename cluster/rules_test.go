@@ -43,8 +43,8 @@ func (w *world) ruled(node string, cost int64, attributes map[string]string) ([]
 	return out, VerdictOf(out)
 }
 
-// Promise: the limits that rules put a request under are taken all or none, whoever owns their
-// keys.
+// Promise: the limits that rules put a request under are taken all or none, whichever nodes own
+// their keys.
 func TestRulesOverSeveralOwners(t *testing.T) {
 	w := ruledWorld(t)
 	keys := []string{w.key("n1", 0), w.key("n2", 0)}
@@ -114,8 +114,8 @@ func TestMatchRefuses(t *testing.T) {
 	}
 }
 
-// Promise: the verdict names who refuses, once, and has the largest wait; who only had to go along
-// is not named.
+// Promise: the verdict names each limit that refuses once, and has the largest wait; one that only
+// had to go along is not named.
 func TestVerdict(t *testing.T) {
 	rule := func(name string) *limiter.Limit { return &limiter.Limit{Spec: limiter.Spec{Name: name}} }
 	said := func(name string, allowed bool, retry time.Duration) Decision {

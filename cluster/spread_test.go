@@ -28,7 +28,7 @@ func (w *world) reserveAll(
 	return r, out, all
 }
 
-// Promise: several owners: all is set aside, or nothing; who has refused is named.
+// Promise: several owners: all is reserved, or nothing; the limits that refused are named.
 func TestReserveOverSeveralOwners(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	keys := []string{w.key("n1", 0), w.key("n2", 0), w.key("n3", 0)}

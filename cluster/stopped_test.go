@@ -8,8 +8,8 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: an owner that was paused never serves stale. What it was told before, when it asked who
-// holds what it should, says nothing when it goes on: others may have been told the same since.
+// Promise: an owner that was paused never serves stale. The answers to what it asked before it was
+// paused say nothing when it goes on: others may have been told the same since.
 func TestClaimOfWhoWasStoppedIsOld(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 100
@@ -51,8 +51,8 @@ func TestClaimOfWhoWasStoppedIsOld(t *testing.T) {
 	}
 }
 
-// Promise: a node that leaves takes no count along. Who has stopped takes in no copies, which it
-// would not write down any more, and says so to who sends them.
+// Promise: a node that leaves takes no count along. A node that has stopped takes in no copies,
+// which it would not write down any more, and says so to the sender.
 func TestWhoHasStoppedTakesNothingIn(t *testing.T) {
 	w := newWorld(t, 2, five)
 	w.pass(time.Second)

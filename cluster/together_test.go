@@ -36,7 +36,7 @@ func (w *world) remain(keys []string, want ...int64) {
 }
 
 // Promise: takes of several owners are all charged or none; the answer waits for one round trip,
-// and names who has refused.
+// and names the limits that refused.
 func TestTakesOfSeveralOwners(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	keys := []string{w.key("n1", 0), w.key("n2", 0), w.key("n3", 0)}
@@ -300,7 +300,7 @@ func TestTwinsAreLookedAtTogether(t *testing.T) {
 	}
 }
 
-// Promise: who is silent costs nothing of the share that speaks for it where another has refused,
+// Promise: a silent owner costs nothing of the share that speaks for it where another has refused,
 // and what is to be reported is not where the silent one's on_error refuses.
 func TestRefusedBesideASilentOwner(t *testing.T) {
 	deny := hundred

@@ -8,11 +8,11 @@ import (
 	"penstock/limiter"
 )
 
-// This file is about takes of several owners whose node dies, or is not heard, before all is
+// This file is about takes of several owners at a node that dies, or is not heard, before all is
 // settled.
 
-// Promise: who was told yes has paid, also if the node that told it dies at that moment, and
-// whatever the limit says about reservations that run out.
+// Promise: a client that was told yes has paid, also if the node that told it dies at that moment,
+// and whatever the limit says about reservations that run out.
 func TestYesIsPaidWhenWhoSaidItDies(t *testing.T) {
 	lax := hundred
 	lax.Name, lax.Unsettled = "lax", limiter.UnsettledRelease

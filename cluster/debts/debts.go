@@ -1,10 +1,10 @@
 // Package debts keeps what one node has admitted without the holder of a key, until a holder has
 // charged it.
 //
-// While nobody who holds a key answers, a node decides from its own share, and nobody counts what
-// it admits. The node notes each such take here ([Ledger.Owe]). When a holder answers again, the
-// node draws the oldest debts ([Ledger.Oldest]), reports them, and gives back those that were not
-// heard ([Ledger.Return]).
+// While no holder of a key answers, a node decides from its own share, and what it admits is not
+// counted. The node notes each such take here ([Ledger.Owe]). When a holder answers again, the node
+// draws the oldest debts ([Ledger.Oldest]), reports them, and gives back those that were not heard
+// ([Ledger.Return]).
 //
 // A reservation that was admitted in this way is a promise ([Ledger.Promise]): until a holder has
 // opened a hold for it, this node alone can settle or extend it ([Ledger.Keep]).
@@ -62,11 +62,12 @@ type promise struct {
 // A Ledger keeps debts, the oldest first. The zero Ledger is empty and ready. Its methods are safe
 // for concurrent use.
 type Ledger struct {
-	mu          sync.Mutex // guards all fields
-	owed        []Debt
-	promises    map[dedup.ID]*promise // by the ID of the reservation, those that clients may settle here
-	charging    bool                  // debts are being charged
-	settlements int                   // lists of settlements that some node has not heard
+	mu   sync.Mutex // guards all fields
+	owed []Debt
+	// by the ID of the reservation, those that clients may settle here
+	promises    map[dedup.ID]*promise
+	charging    bool // debts are being charged
+	settlements int  // lists of settlements that some node has not heard
 }
 
 // Owe notes a debt. It reports false if there is no room: then nobody will charge it.
@@ -82,7 +83,9 @@ func (l *Ledger) Owe(d *Debt) bool {
 
 // Promise notes the reservation id as a debt. A reservation that is opened once more stays one
 // promise. open is false if there is no room.
-func (l *Ledger) Promise(id dedup.ID, d *Debt, holder string, deadline limiter.Instant) (open bool) {
+func (l *Ledger) Promise(
+	id dedup.ID, d *Debt, holder string, deadline limiter.Instant,
+) (open bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -172,8 +175,8 @@ func (l *Ledger) Return(later []Debt) (others bool) {
 	return others
 }
 
-// Spent is what is owed for d in the end, and whether that is known already: a promise is open until
-// it is settled or its deadline has passed.
+// Spent is what is owed for d in the end, and whether that is known already: a promise is open
+// until it is settled or its deadline has passed.
 func (l *Ledger) Spent(now limiter.Instant, d *Debt) (used int64, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,10 @@ import (
 const second = limiter.Instant(time.Second)
 
 func debt(l *limiter.Limit, cost int64, at limiter.Instant) Debt {
-	return Debt{Limit: l, Key: "k", Cost: cost, Report: dedup.ID{Origin: 1, Sequence: uint64(cost)}, At: at}
+	return Debt{
+		Limit: l, Key: "k", Cost: cost, Report: dedup.ID{Origin: 1, Sequence: uint64(cost)},
+		At: at,
+	}
 }
 
 func costs(list []Debt) (c []int64) {
@@ -91,8 +94,18 @@ func TestAPromise(t *testing.T) {
 		{"extended", charge, second, []*Change{{TTL: time.Second}}, limiter.HoldRanOut, 5, true},
 		{"settled", charge, 0, []*Change{settle(2)}, limiter.HoldSettled, 2, true},
 		{"settled twice", charge, 0, []*Change{settle(2), settle(2)}, limiter.HoldSettled, 2, true},
-		{"settled otherwise", charge, 0, []*Change{settle(2), settle(3)}, limiter.HoldOther, 2, true},
-		{"another's", charge, 0, []*Change{{Holder: "you", Settle: true}}, limiter.HoldForeign, 5, false},
+		{
+			"settled otherwise", charge, 0,
+			[]*Change{settle(2), settle(3)},
+			limiter.HoldOther, 2,
+			true,
+		},
+		{
+			"another's", charge, 0,
+			[]*Change{{Holder: "you", Settle: true}},
+			limiter.HoldForeign, 5,
+			false,
+		},
 		{"too late", charge, second, []*Change{settle(2)}, limiter.HoldRanOut, 5, true},
 		{"too late, released", release, second, []*Change{settle(2)}, limiter.HoldRanOut, 0, true},
 		{"permits", permits, 0, []*Change{settle(2)}, limiter.HoldSettled, 0, true},
@@ -111,7 +124,8 @@ func TestAPromise(t *testing.T) {
 		d = l.Oldest(1)[0]
 		used, known := l.Spent(c.now, &d)
 		if !d.Promised() || state != c.state || used != c.used || known != c.known {
-			t.Errorf("%s: %v, %d used, known %t; want %v, %d, %t", c.name, state, used, known, c.state, c.used, c.known)
+			t.Errorf("%s: %v, %d used, known %t; want %v, %d, %t", c.name, state, used, known,
+				c.state, c.used, c.known)
 		}
 		if take := d.AsTake(used); take.Promised() || take.Cost != used {
 			t.Errorf("%s: as a take: %+v", c.name, take)

@@ -137,9 +137,9 @@ func TestWindowIsBounded(t *testing.T) {
 	}
 }
 
-// Promise: a take that is repeated is charged once. Who has let its share answer the items of a
-// request one by one, and then gets their keys together with what who decided has answered to all
-// of them, answers a repeat as that one did, and a repeat of one item as its share.
+// Promise: a take that is repeated is charged once. A node that has answered the items of a request
+// from its share, one by one, and then gets their keys with the answer of the holder to all of
+// them, answers a repeat as the holder did, and a repeat of one item as its share.
 func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
 	var r Window
 	id := ID{Origin: 1, Sequence: 7}

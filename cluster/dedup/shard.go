@@ -17,9 +17,11 @@ const most = 1 << 16
 // removed from its index: a forgotten answer is older than the queue, and so is every record behind
 // it.
 type shard struct {
-	mu     sync.Mutex                 // guards all below; held while a take is charged, so that its repeat waits for the answer
-	queue  []record                   // ring buffer, oldest first; as long as a power of two
-	latest []uint32                   // by the lower bits of a place: 1 + position of its last record, cut to 32 bits
+	// guards all below; held while a take is charged, so that its repeat waits for the answer
+	mu    sync.Mutex
+	queue []record // ring buffer, oldest first; as long as a power of two
+	// by the lower bits of a place: 1 + position of its last record, cut to 32 bits
+	latest []uint32
 	head   int                        // number of records ever removed
 	tail   int                        // number of records ever added
 	oldest limiter.Instant            // when the record at head was made, if there is one
@@ -33,9 +35,10 @@ type record struct {
 	at                     limiter.Instant
 	limit, remaining       int64
 	retryAfter, resetAfter time.Duration
-	before                 uint32 // how many records ago the previous one of its place was made; 0: none
-	partition              uint16 // of its first key
-	is                     recordFlags
+	// how many records ago the previous one of its place was made; 0: none
+	before    uint32
+	partition uint16 // of its first key
+	is        recordFlags
 }
 
 type recordFlags uint8
@@ -44,7 +47,8 @@ const (
 	isAllowed recordFlags = 1 << iota
 	isLearned             // another node answered it
 	isShare               // a share of the limit answered it, not the owner of the key
-	isApart               // the answers are in many: there are several, or one does not fit into a record
+	// the answers are in many: there are several, or one does not fit into a record
+	isApart
 )
 
 func (x *record) flag(f recordFlags) bool { return x.is&f != 0 }

@@ -6,15 +6,19 @@
 // owner has denied need not ask again before that, unless something is given back. The owner
 // announces that:
 //
-//	denied           the node notes until when, and by which owner ([Cache.Note]).
-//	asked again      it asks the owner, and to be told. The owner denies, notes the node ([Watches.Promise]), and says that
-//	                 it will tell. So a key that is denied once costs the owner nothing.
-//	asked again      the node denies by itself ([Cache.Find]).
-//	given back       the owner tells the nodes that watch the key, and answers the refund when they have heard. So a client
-//	                 that has seen a refund or a reset answered meets no denial from before it.
-//	another decides  the owner tells before it gives the key's partition away; and no node follows the denial of a node that
-//	                 owns the key no more, or is gone.
-//	another limit    a denial belongs to one limit; after a change of configuration the owner is asked.
+//		denied           the node notes until when, and by which owner ([Cache.Note]).
+//		asked again      it asks the owner, and to be told. The owner denies, notes the node
+//	                  ([Watches.Promise]), and says that
+//		                 it will tell. So a key that is denied once costs the owner nothing.
+//		asked again      the node denies by itself ([Cache.Find]).
+//		given back       the owner tells the nodes that watch the key, and answers the refund when
+//	                  they have heard. So a client
+//		                 that has seen a refund or a reset answered meets no denial from before it.
+//		another decides  the owner tells before it gives the key's partition away; and no node
+//	                  follows the denial of a node that
+//		                 owns the key no more, or is gone.
+//		another limit    a denial belongs to one limit; after a change of configuration the owner is
+//	                  asked.
 //
 // A lost message cannot tell: so a denial is good for a second, and renewed before that by one
 // request that asks the owner. That is how long a denial may outlive a refund or a reset where a
@@ -60,9 +64,10 @@ type Key struct {
 
 // Verdict is what a Cache knows about a key.
 type Verdict struct {
-	Known  bool             // a denial is remembered, in force or not
-	Denied bool             // the owner's denial is in force for what is asked
-	Tell   bool             // the owner should be asked to tell when its denial ends: the key is denied again and again
+	Known  bool // a denial is remembered, in force or not
+	Denied bool // the owner's denial is in force for what is asked
+	// the owner should be asked to tell when its denial ends: the key is denied again and again
+	Tell   bool
 	By     uint64           // boot of the owner that has denied
 	Answer limiter.Decision // if Denied
 }
@@ -75,10 +80,11 @@ type Cache struct {
 }
 
 type cacheShard struct {
-	mu     sync.Mutex // guards all below
-	m      map[uint64]*entry
-	n      int
-	forgot limiter.Instant // when a denial here last had to be forgotten: a promise asked for before that is void
+	mu sync.Mutex // guards all below
+	m  map[uint64]*entry
+	n  int
+	// when a denial here last had to be forgotten: a promise asked for before that is void
+	forgot limiter.Instant
 	swept  limiter.Instant
 }
 
@@ -89,13 +95,16 @@ type entry struct {
 	next  *entry // of the same hash, under another limit or of another key
 	boot  uint64 // of the owner
 
-	cost, remaining  int64           // of the request that was denied
-	retryAt, resetAt limiter.Instant // counted from when the answer arrived: a client that waits that long is not early
-	over             limiter.Instant // may be over from here on: counted from when it was asked, less the clocks' difference
-	until            limiter.Instant // good until here; 0: the owner has not promised to tell
-	renew            limiter.Instant // from here on one request asks the owner
-	since            limiter.Instant // when it was asked, or the first of those that were renewed without a gap
-	told             limiter.Instant // the owner tells until here
+	cost, remaining int64 // of the request that was denied
+	// counted from when the answer arrived: a client that waits that long is not early
+	retryAt, resetAt limiter.Instant
+	// may be over from here on: counted from when it was asked, less the clocks' difference
+	over  limiter.Instant
+	until limiter.Instant // good until here; 0: the owner has not promised to tell
+	renew limiter.Instant // from here on one request asks the owner
+	// when it was asked, or the first of those that were renewed without a gap
+	since limiter.Instant
+	told  limiter.Instant // the owner tells until here
 }
 
 func (c *Cache) shard(hash uint64) *cacheShard { return &c.shards[hash%cacheShards] }
@@ -114,7 +123,9 @@ func (c *Cache) Len() int { return int(c.n.Load()) }
 // Find says whether a take of cost from k is denied. named says that the client drew an id for it:
 // such a client may be repeating a take that it was granted, so it is denied only after remembered,
 // the time for which the owner would recognise that take.
-func (c *Cache) Find(now limiter.Instant, k Key, cost int64, named bool, remembered time.Duration) (v Verdict) {
+func (c *Cache) Find(
+	now limiter.Instant, k Key, cost int64, named bool, remembered time.Duration,
+) (v Verdict) {
 	s := c.shard(k.Hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +135,8 @@ func (c *Cache) Find(now limiter.Instant, k Key, cost int64, named bool, remembe
 	}
 	v.Known = true
 	v.Tell = now < e.over.Add(Lasts) // also if a token has come in between
-	v.Denied = now < e.until && cost >= e.cost && cost <= k.Limit.Capacity() && (!named || now >= e.since.Add(remembered))
+	v.Denied = now < e.until && cost >= e.cost && cost <= k.Limit.Capacity() &&
+		(!named || now >= e.since.Add(remembered))
 	if v.Denied && now >= e.renew && cost == e.cost {
 		e.renew = now.Add(again)
 		v.Denied = false
@@ -133,7 +145,8 @@ func (c *Cache) Find(now limiter.Instant, k Key, cost int64, named bool, remembe
 		v.By = e.boot
 		v.Answer = limiter.Decision{
 			Limit: k.Limit.Capacity(), Remaining: e.remaining,
-			RetryAfter: max(1, time.Duration(e.retryAt-now)), ResetAfter: max(0, time.Duration(e.resetAt-now)),
+			RetryAfter: max(1, time.Duration(e.retryAt-now)), ResetAfter: max(0,
+				time.Duration(e.resetAt-now)),
 		}
 	}
 	return v
@@ -202,7 +215,7 @@ func (s *cacheShard) entryLocked(now limiter.Instant, k Key, a *Answer) entry {
 	return e
 }
 
-// Forget ends the denials of the keys with these hashes, and those whose answers are on their way.
+// Forget ends the denials of the keys with these hashes, and those of answers on their way.
 func (c *Cache) Forget(now limiter.Instant, hashes ...uint64) {
 	for _, hash := range hashes {
 		s := c.shard(hash)

@@ -11,7 +11,10 @@ import (
 
 func limitOf(t *testing.T, name string) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.New(limiter.Spec{Name: name, Algorithm: limiter.GCRA, Limit: 5, Per: time.Minute, Burst: 5})
+	l, err := limiter.New(limiter.Spec{
+		Name: name, Algorithm: limiter.GCRA, Limit: 5,
+		Per: time.Minute, Burst: 5,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +28,10 @@ func key(l *limiter.Limit, name string) Key {
 // no is a denial of cost for a minute, asked for at sent, that the owner 7 has promised to tell the
 // end of.
 func no(sent limiter.Instant, cost int64) *Answer {
-	return &Answer{By: 7, Sent: sent, Cost: cost, Told: true, Denied: limiter.Decision{RetryAfter: time.Minute}}
+	return &Answer{
+		By: 7, Sent: sent, Cost: cost, Told: true,
+		Denied: limiter.Decision{RetryAfter: time.Minute},
+	}
 }
 
 const start = limiter.Instant(1_700_000_000_000_000_000)
@@ -58,7 +64,8 @@ func TestFind(t *testing.T) {
 		var c Cache
 		c.Note(start, alice, no(start, 2))
 		v := c.Find(start.Add(row.after), row.key, row.cost, row.named, 2*time.Second)
-		if v.Denied != row.want || v.Denied && (v.By != 7 || v.Answer.Allowed || v.Answer.RetryAfter != time.Minute-row.after) {
+		if v.Denied != row.want || v.Denied &&
+			(v.By != 7 || v.Answer.Allowed || v.Answer.RetryAfter != time.Minute-row.after) {
 			t.Errorf("%s: %+v, want denied: %t", row.what, v, row.want)
 		}
 	}
@@ -137,7 +144,8 @@ func TestBounds(t *testing.T) {
 		w.Promise(start, 9, k.Hash, able)
 	}
 	if c.Len() != CacheMost || w.Len() != WatchesMost {
-		t.Errorf("%d denials and %d promises, want %d and %d", c.Len(), w.Len(), CacheMost, WatchesMost)
+		t.Errorf("%d denials and %d promises, want %d and %d", c.Len(), w.Len(), CacheMost,
+			WatchesMost)
 	}
 	if c.Sweep(start.Add(1)); c.Len() != CacheMost {
 		t.Errorf("%d denials are left of %d that are not over", c.Len(), CacheMost)
@@ -165,14 +173,16 @@ func TestWatches(t *testing.T) {
 		}
 	}
 	var told []uint64
-	w.Each(start.Add(1), []uint64{42, 43}, 1, func(boot, hash uint64) { told = append(told, boot, hash) })
+	w.Each(start.Add(1), []uint64{42, 43}, 1,
+		func(boot, hash uint64) { told = append(told, boot, hash) })
 	if fmt.Sprint(told) != "[2 42]" || !w.Watched(42, 1) || w.Watched(43, 0) {
 		t.Errorf("told: %v", told)
 	}
 	w.Promise(start.Add(5), 2, 42, func() bool { return true })
 	w.Told(start.Add(1), 1, []uint64{42})
 	w.Told(start.Add(1), 2, []uint64{42})
-	if w.Watched(42, 2) || !w.Watched(42, 1) || fmt.Sprint(w.Hashes(func(uint64) bool { return true })) != "[42]" {
+	if w.Watched(42, 2) || !w.Watched(42, 1) ||
+		fmt.Sprint(w.Hashes(func(uint64) bool { return true })) != "[42]" {
 		t.Errorf("%d promises are left, want that of 2 alone", w.Len())
 	}
 }

@@ -48,8 +48,8 @@ func (w *Watches) shard(hash uint64) *watchShard { return &w.shards[hash%watchSh
 func (w *Watches) Len() int { return int(w.n.Load()) }
 
 // Promise notes that boot is to be told about the key with this hash, and reports whether it will
-// be. able is asked whether this node could do so; that happens under the lock, so that a node
-// whose right to the key ends afterwards finds the promise.
+// be. able is asked whether this node could do so; that happens under the lock, so that a node that
+// loses its right to the key afterwards finds the promise.
 func (w *Watches) Promise(now limiter.Instant, boot, hash uint64, able func() bool) bool {
 	s := w.shard(hash)
 	s.mu.Lock()
@@ -76,7 +76,9 @@ func (w *Watches) Promise(now limiter.Instant, boot, hash uint64, able func() bo
 
 // Each calls fn with the boots that are to be told about the keys with these hashes, except the
 // boot but.
-func (w *Watches) Each(now limiter.Instant, hashes []uint64, but uint64, fn func(boot, hash uint64)) {
+func (w *Watches) Each(
+	now limiter.Instant, hashes []uint64, but uint64, fn func(boot, hash uint64),
+) {
 	for _, hash := range hashes {
 		s := w.shard(hash)
 		s.mu.Lock()

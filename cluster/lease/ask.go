@@ -27,8 +27,9 @@ func (ls *Leases) Begin(a *Ask) (old []Held, want int64) {
 
 // Grant is what became of an Ask for more.
 type Grant struct {
-	ID      dedup.ID
-	Unknown bool             // no answer came, or no copy of the grant is known to exist: it may have been granted
+	ID dedup.ID
+	// no answer came, or no copy of the grant is known to exist: it may have been granted
+	Unknown bool
 	Units   int64            // 0: nothing was granted
 	Rest    limiter.Decision // what the holder said of the rest
 }

@@ -74,7 +74,8 @@ func TestLeaseFromWantedToReturned(t *testing.T) {
 		t.Fatalf("%d messages when the lease is spent, want 1", len(asks))
 	}
 	old, _ := ls.Begin(asks[0])
-	if len(old) != 1 || old[0].ID != id || old[0].Size != 20 || old[0].Units != 0 || ls.Open() != 1 {
+	if len(old) != 1 || old[0].ID != id || old[0].Size != 20 || old[0].Units != 0 ||
+		ls.Open() != 1 {
 		t.Errorf("to settle: %+v; %d open", old, ls.Open())
 	}
 	ls.Done(start, start, asks[0], nil, nil)
@@ -131,7 +132,8 @@ func TestBoundsAndChanges(t *testing.T) {
 	if ls.Len() != most {
 		t.Errorf("%d keys are counted, want %d", ls.Len(), most)
 	}
-	if asks := ls.Tick(start, func(Key) bool { return true }); len(asks) != 1 || ls.Lent(k).Units != 0 {
+	if asks := ls.Tick(start, func(Key) bool { return true }); len(asks) != 1 ||
+		ls.Lent(k).Units != 0 {
 		t.Errorf("%d messages, %d units in use after a change", len(asks), ls.Lent(k).Units)
 	}
 }
