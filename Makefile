@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check soak fuzz mutants history chaos attack bench bench-docs bench-check benchmarks demo image compose release package reference
+.PHONY: help build test race lint format generate check soak fuzz mutants history chaos attack bench bench-docs bench-check benchmarks demo image compose release package reference module
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,12 @@ benchmarks: ## Go benchmarks of all rooms
 
 demo: ## three nodes in one process, on the default ports
 	$(GO) run ./cmd/node demo
+
+MODULE ?=
+module: ## publish the tree under another module path: MODULE=github.com/acme/penstock
+	$(GO) run -C tools ./module -path '$(MODULE)'
+	@command -v protoc >/dev/null && sh proto/generate.sh || \
+		echo 'protoc is missing: the tree builds; run make generate where there is one'
 
 image: ## container image, from a binary built here
 	$(MAKE) build

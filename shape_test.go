@@ -728,7 +728,8 @@ func findForeignModules(files []*file) (findings []finding) {
 
 // foreign says why f must not import a package of somebody else, or nothing.
 func foreign(f *file, imported string) (why string) {
-	if host, _, _ := strings.Cut(imported, "/"); !strings.Contains(host, ".") {
+	host, _, _ := strings.Cut(imported, "/")
+	if within(imported, modulePath) || !strings.Contains(host, ".") {
 		return "" // the standard library, or this module
 	}
 	if m := longest(maps.Keys(testModules), imported); m != "" {
@@ -856,13 +857,16 @@ type file struct {
 
 const modulePath = "penstock"
 
+// rootRoom is the name of the room at the root, whatever path the module is published under.
+const rootRoom = "penstock"
+
 // room is the room that f stands in: its folder, but one room for everything below proto.
 func (f *file) room() string { return roomOf(f.dir) }
 
 func roomOf(dir string) string {
 	switch {
 	case dir == "." || dir == "":
-		return modulePath
+		return rootRoom
 	case within(dir, "proto"):
 		return "proto"
 	}
