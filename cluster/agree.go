@@ -52,6 +52,7 @@ type agreement struct {
 // followers go by the configuration that is agreed.
 type followers interface {
 	agreedAnew(now limiter.Instant)
+	fenceLocked() // hold nothing any more
 }
 
 // seat is where a boot was heard.
@@ -191,7 +192,7 @@ const (
 func (a *agreement) boreEnd(why ownership.Ending) {
 	a.parts.mu.Lock()
 	a.entered.Store(false)
-	a.parts.fenceLocked()
+	a.followers.fenceLocked()
 	switch why {
 	case ownership.Evicted, ownership.Conceded, ownership.Outdated:
 		for p := range a.parts.list { // others have decided for what this node held

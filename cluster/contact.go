@@ -44,7 +44,29 @@ type contacts struct {
 
 // Relinquish makes a node hold nothing any more, because it leaves or another node has its name.
 // Its heirs take over from their copies.
-func (n *Node) Relinquish() { n.parts.fence() }
+func (n *Node) Relinquish() {
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
+	n.fenceLocked()
+}
+
+// fenceLocked makes the node hold nothing. It claims what it held again as soon as it may.
+func (n *Node) fenceLocked() {
+	r := n.view.Load()
+	if n.parts.list == nil || r == nil || !n.right.on {
+		return // no other node could have taken anything over
+	}
+	n.parts.fences++
+	if n.parts.Held() == 0 {
+		return
+	}
+	for p := range n.parts.list {
+		n.parts.dropLocked(p)
+		n.copier.dueLocked(&n.parts.list[p])
+	}
+	n.stats.Fenced.Add(1)
+	n.notices.partLocked(r)
+}
 
 // probeLocked asks the next few members for a sign of life.
 func (ct *contacts) probeLocked(now limiter.Instant, r *route) {

@@ -30,7 +30,7 @@ const (
 	// entries in a message: checks on the same line wait until they are taken in
 	copiesAtOnce  = 250
 	copyBytes     = 1 << 19 // and about their size
-	partsAtOnce   = 64      // of the table, looked through while Node.mu is held
+	partsAtOnce   = 64      // of the table, looked through while partitions.mu is held
 	copiesWaiting = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
 	giftsAtOnce   = 256     // partitions in a gift
 	// remembered decisions in a message; a gift with more takes no more partitions

@@ -193,7 +193,7 @@ func TestRepeatIsNotOwed(t *testing.T) {
 	}
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
 	w.nodes["n2"].right.minority.Store(true)
-	w.nodes["n2"].parts.fence()
+	w.nodes["n2"].Relinquish()
 	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed ||
 		w.nodes["n2"].debts.ledger.Len() != 0 {
 		t.Errorf("%+v, %d owed", d, w.nodes["n2"].debts.ledger.Len())

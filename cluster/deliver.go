@@ -130,17 +130,17 @@ func (a *Answer) introduce(view *route) {
 }
 
 // accept says whether a can be served at all.
-func (n *Node) accept(now limiter.Instant, view *route, a *Ask) Status {
+func (s *self) accept(now limiter.Instant, view *route, a *Ask) Status {
 	switch {
 	case view == nil:
 		return StatusNotOwner
 	case a.Hop > maxHop:
-		n.stats.Loops.Add(1)
+		s.stats.Loops.Add(1)
 		return StatusRefused
 	case a.Atomic && !a.together():
 		return StatusRefused
 	case now >= a.Deadline:
-		n.stats.Expired.Add(uint64(len(a.Items)))
+		s.stats.Expired.Add(uint64(len(a.Items)))
 		return StatusExpired
 	}
 	return StatusDone

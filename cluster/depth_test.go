@@ -32,7 +32,8 @@ func TestDepthOfACheck(t *testing.T) {
 			t.Fatalf("%s: %+v", c.name, d)
 		}
 		if len(path) == 0 || len(path) > c.most {
-			t.Errorf("%s: a check is %d calls deep, at most %d are right: %s", c.name, len(path), c.most,
+			t.Errorf("%s: a check is %d calls deep, at most %d are right: %s", c.name, len(path),
+				c.most,
 				strings.Join(path, " ← "))
 		}
 	}

@@ -20,17 +20,14 @@ const (
 // pulse is when a node ticks. Guarded by partitions.mu.
 type pulse struct {
 	*self
-	parts  *partitions
-	holder *holder
-	beat   func() // a tick
+	parts *partitions
+	beat  func() // a tick
 
-	sweepEvery time.Duration
-	dozing     atomic.Bool
-	ticks      uint64
-	changes    uint64          // Stats.Changes at the last tick
-	calm       int             // ticks in a row in which nothing has changed
-	swept      limiter.Instant // when the table was last looked at
-	stopTick   func()
+	dozing   atomic.Bool
+	ticks    uint64
+	changes  uint64 // Stats.Changes at the last tick
+	calm     int    // ticks in a row in which nothing has changed
+	stopTick func()
 }
 
 // lookBusyLocked counts the ticks in which nothing has happened.
@@ -92,7 +89,7 @@ func (n *Node) tick() {
 	now := n.clock.Now()
 	n.parts.mu.Lock()
 	n.tickLocked(now)
-	sweep := n.pulse.sweepLocked(now)
+	sweep := n.holder.sweepLocked(now)
 	n.parts.mu.Unlock()
 	if sweep > 0 {
 		n.holder.table.Sweep(now, sweep)
@@ -112,7 +109,8 @@ func (n *Node) tickLocked(now limiter.Instant) {
 		n.copier.collectLocked(now)
 		n.copier.startPushesLocked()
 	}
-	n.holder.tendHoldsLocked(now)
+	n.pulse.ticks++
+	n.holder.tendHoldsLocked(now, n.pulse.ticks)
 	n.local.tendLeases(now)
 	n.local.denials.Sweep(now)
 	n.notices.watches.Sweep(now, n.pulse.ticks)
@@ -138,14 +136,14 @@ func (n *Node) keepCopiesLocked(now limiter.Instant, r *route) {
 // sweepLocked is how many places of the table are to be looked at now: in half a minute every key
 // is looked at once, and none waits long for it. It follows what was collected, so what a refund or
 // a reset made as good as new is told before it is removed.
-func (pl *pulse) sweepLocked(now limiter.Instant) int {
-	elapsed := time.Duration(now - pl.swept)
-	if elapsed < pl.sweepEvery {
+func (hd *holder) sweepLocked(now limiter.Instant) int {
+	elapsed := time.Duration(now - hd.swept)
+	if elapsed < hd.sweepEvery {
 		return 0
 	}
-	pl.swept = now
-	return max(256, int(int64(pl.holder.table.Stats().Slots)*min(elapsed,
-		dozeEvery).Milliseconds()/sweepRound.Milliseconds()))
+	hd.swept = now
+	slots, of := int64(hd.table.Stats().Slots), min(elapsed, dozeEvery).Milliseconds()
+	return max(256, int(slots*of/sweepRound.Milliseconds()))
 }
 
 // sweepRound is how long it takes to look at every key.

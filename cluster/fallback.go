@@ -22,9 +22,9 @@ type shares struct {
 // knows what happens when nobody answers.
 //
 //   - local, proportional: this node decides from its own share, which is the limit divided by the
-//     members that there should be. The shares of all nodes add up to one limit, or to one unit each
-//     if there are more nodes than units. That is the most that the cluster admits beyond what the
-//     owner did. In a partition only the shares on this side are used.
+//     members that there should be. The shares of all nodes add up to one limit, or to one unit
+//     each if there are more nodes than units. That is the most that the cluster admits beyond what
+//     the owner did. In a partition only the shares on this side are used.
 //   - allow: admitted, unbounded.
 //   - open: decided by this node alone, as if it were the only one.
 //   - deny: denied.

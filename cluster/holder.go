@@ -13,12 +13,14 @@ type holder struct {
 	*self
 	right *right
 	parts *partitions
-	pulse *pulse
 
 	table   *limiter.Table
 	book    *limiter.Ledger
 	recent  dedup.Window
 	charges charges // to replicated limits, that other nodes have not heard of
+
+	sweepEvery time.Duration
+	swept      limiter.Instant // when the table was last looked at
 }
 
 // decides reports whether this node decides for the key with this hash at an instant of its clock.
@@ -132,9 +134,9 @@ func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
 }
 
 // tendHoldsLocked ends the holds that have run out.
-func (hd *holder) tendHoldsLocked(now limiter.Instant) {
+func (hd *holder) tendHoldsLocked(now limiter.Instant, ticks uint64) {
 	kept := hd.parts.keeps
-	if hd.pulse.ticks++; hd.pulse.ticks%holdsKeptTicks != 0 || hd.parts.list == nil {
+	if ticks%holdsKeptTicks != 0 || hd.parts.list == nil {
 		kept = nil
 	}
 	hd.stats.RanOut.Add(uint64(hd.book.Expire(now, kept)))

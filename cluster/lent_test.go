@@ -29,7 +29,7 @@ func TestForgottenCopyIsInNobodysWay(t *testing.T) {
 			w.show([]Member{ms[0], ms[2]}, 0, "n1")
 			w.start("n4", 4)
 			w.show(ms, 0, "n1", "n2", "n3")
-			w.nodes["n1"].parts.fence() // it lends what it would have given
+			w.nodes["n1"].Relinquish() // it lends what it would have given
 			w.show(ms, 0, "n4")
 			w.pass(3 * time.Second)
 			w.wantOneHolderEach("when n4 has come")
@@ -75,7 +75,7 @@ func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {
 	for !n.parts.HoldsPartition(k) {
 		k++
 	}
-	n.parts.fence()
+	n.Relinquish()
 	v, pt := n.view.Load(), &n.parts.list[k]
 	first, last := v.peers[v.Find("n2")], v.peers[v.Find("n3")]
 	pt.lentTo = last.boot

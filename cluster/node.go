@@ -68,12 +68,12 @@ func New(c Config) (*Node, error) {
 		clock: c.Clock, net: c.Network, callTimeout: c.CallTimeout,
 	}}
 	n.wire()
-	n.holder.table, n.pulse.sweepEvery = c.Table, c.SweepEvery
+	n.holder.table, n.holder.sweepEvery = c.Table, c.SweepEvery
 	if n.callTimeout == 0 {
 		n.callTimeout = DefaultCallTimeout
 	}
-	if n.pulse.sweepEvery == 0 {
-		n.pulse.sweepEvery = 250 * time.Millisecond
+	if n.holder.sweepEvery == 0 {
+		n.holder.sweepEvery = 250 * time.Millisecond
 	}
 	if n.views.rings = c.Rings; n.views.rings == nil {
 		n.views.rings = ring.New
@@ -97,12 +97,12 @@ func (n *Node) wire() {
 		claims: &n.claims, contacts: &n.contacts, followers: n,
 	}
 	n.views.agreed = &n.agreed
-	n.pulse = pulse{self: me, parts: &n.parts, holder: &n.holder, beat: n.tick}
+	n.pulse = pulse{self: me, parts: &n.parts, beat: n.tick}
 	n.contacts = contacts{
 		self: me, right: right, agreed: &n.agreed, claims: &n.claims,
 		copier: &n.copier, parts: &n.parts, pulse: &n.pulse, restorer: &n.restorer,
 	}
-	n.parts.self, n.parts.right, n.parts.copier, n.parts.notices = me, right, &n.copier, &n.notices
+	n.parts.self, n.parts.right = me, right
 	n.copier = copier{
 		self: me, right: right, parts: &n.parts, claims: &n.claims,
 		contacts: &n.contacts, holder: &n.holder, parting: make(map[uint16]int),
@@ -117,7 +117,7 @@ func (n *Node) wire() {
 	}
 	n.awaits = awaits{self: me, right: right, parts: &n.parts, claims: &n.claims}
 	n.restorer = restorer{self: me, parts: &n.parts, contacts: &n.contacts, holder: &n.holder}
-	n.holder.self, n.holder.right, n.holder.parts, n.holder.pulse = me, right, &n.parts, &n.pulse
+	n.holder.self, n.holder.right, n.holder.parts = me, right, &n.parts
 	n.local.self, n.local.right, n.local.catalog, n.local.parts = me, right, &n.catalog, &n.parts
 	n.local.holder, n.local.forwarder, n.local.confirms = &n.holder, &n.forwarder, &n.confirms
 	n.notices.self, n.notices.parts, n.notices.contacts, n.notices.copier = me, &n.parts, &n.contacts, &n.copier

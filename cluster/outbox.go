@@ -9,7 +9,7 @@ import (
 	"penstock/limiter"
 )
 
-// outbox is what is to be said to one peer about partitions. Guarded by Node.mu.
+// outbox is what is to be said to one peer about partitions. Guarded by partitions.mu.
 type outbox struct {
 	busy bool // push is at work
 	// there may be copies to begin, to complete, to lend or to give: look at all partitions

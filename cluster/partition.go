@@ -106,9 +106,7 @@ type holdings struct {
 // partitions are what this node knows of each partition.
 type partitions struct {
 	*self
-	right   *right
-	copier  *copier
-	notices *notices
+	right *right
 
 	// guards below, and makes SetView one at a time; taken before a lock of the table, never after
 	mu   sync.Mutex
@@ -245,29 +243,6 @@ func (ps *partitions) tidyLocked(now limiter.Instant) {
 			ps.forgetLocked(p)
 		}
 	}
-}
-
-// fence makes the node hold nothing. What it held it claims again as soon as it may.
-func (ps *partitions) fence() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.fenceLocked()
-}
-
-func (ps *partitions) fenceLocked() {
-	if r := ps.view.Load(); ps.list == nil || r == nil || !ps.right.on {
-		return // nobody could have taken anything over
-	}
-	ps.fences++
-	if ps.Held() == 0 {
-		return
-	}
-	for p := range ps.list {
-		ps.dropLocked(p)
-		ps.copier.dueLocked(&ps.list[p])
-	}
-	ps.stats.Fenced.Add(1)
-	ps.notices.partLocked(ps.view.Load())
 }
 
 // emptied reports whether this node may leave: it holds nothing, and of what is copied here the

@@ -22,7 +22,7 @@ type peer struct {
 	// Instant at which it was first sent something that it did not answer as one that may decide,
 	// since it last did; 0: it answers
 	missed atomic.Int64
-	// when it was last probed; guarded by Node.mu, as is all that follows
+	// when it was last probed; guarded by partitions.mu, as is all that follows
 	asked  limiter.Instant
 	asking bool           // a probe is under way
 	silent bool           // it has not answered for heirAnswers, as of the last tick

@@ -285,7 +285,7 @@ func TestRepeatOfAReservationFromAShare(t *testing.T) {
 	meet := w.meet
 	w.meet = func(c *Call, deliver func() *Answer) { c.Err = errSilent }
 	n2.right.minority.Store(true)
-	n2.parts.fence()
+	n2.Relinquish()
 	if d := w.check("n2", item)[0]; d.Source != SourceFallback || !d.Allowed ||
 		n2.debts.ledger.Promises() != 1 {
 		t.Fatalf("alone: %+v", d)

@@ -225,7 +225,7 @@ func TestLastActOfWhoIsGone(t *testing.T) {
 	w.pass(time.Second)
 	n1, n2, n3 := w.nodes["n1"], w.nodes["n2"], w.nodes["n3"]
 	p := ring.Partition(limiter.Hash(w.key("n1", 0)))
-	n1.parts.fence()
+	n1.Relinquish()
 	n3.parts.mu.Lock()
 	n3.parts.holdLocked(p, n3.parts.nextTermLocked())
 	n3.parts.mu.Unlock()

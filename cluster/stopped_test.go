@@ -29,7 +29,7 @@ func TestClaimOfWhoWasStoppedIsOld(t *testing.T) {
 		w.pass(silence + time.Second)
 		w.thaw("n2")
 	}
-	n2.parts.fence()
+	n2.Relinquish()
 	n2.parts.mu.Lock()
 	n2.claims.tendLocked()
 	n2.parts.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 // released. Some items cannot be reserved. They are peeked at instead, and charged by a report with
 // the settlements, if all say yes:
 //
-//   - an item that gives back (a negative cost), a report, and items of replicated limits or of keys
-//     that are not counted;
+//   - an item that gives back (a negative cost), a report, and items of replicated limits or of
+//     keys that are not counted;
 //   - an item of a limit that never denies: it has no say, and is charged if it would be admitted;
 //   - a cost above the limit: it is refused.
 //
@@ -23,7 +23,8 @@ import (
 //     charged at its deadline, whatever the limit says.
 //   - Another owner has refused: it is released. This node says so until the owner hears it.
 //   - This node dies first: it is charged at its deadline, since the answer may have been a yes.
-//   - The owner did not answer: the hold may be open, or be opened later, so it is settled as others.
+//   - The owner did not answer: the hold may be open, or be opened later, so it is settled as
+//     others.
 //   - The owner died before its heir had heard of the hold: after a yes it is charged by a report
 //     (debts.go).
 //
