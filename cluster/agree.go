@@ -89,8 +89,6 @@ func (a *agreement) agree(
 		return nil
 	}
 	now := a.clock.Now()
-	var sends []ownership.Send
-	ended, installed := ownership.NotEnded, false
 	a.mu.Lock()
 	// It was stopped: before all else it has to know that. A node without timers would poll at each
 	// message, renew, and so keep the others talking for ever.
@@ -100,6 +98,31 @@ func (a *agreement) agree(
 	if a.suspended != nil && a.suspended.Suspended() {
 		events = append([]ownership.Event{ownership.Suspended{}}, events...)
 	}
+	sends, installed, ended := a.stepLocked(now, events)
+	cutOff := a.cutOff(now)
+	a.publish(now)
+	a.mu.Unlock()
+	if ended != ownership.NotEnded {
+		a.boreEnd(ended)
+	} else if installed {
+		a.followers.agreedAnew(now)
+	}
+	a.noteRight(cutOff)
+	sends = slices.DeleteFunc(sends, func(s ownership.Send) bool {
+		if asker != 0 && s.To == asker {
+			said = append(said, s.Message)
+			return true
+		}
+		return false
+	})
+	a.send(sends)
+	return said
+}
+
+// stepLocked takes events in, and returns what follows from them.
+func (a *agreement) stepLocked(
+	now limiter.Instant, events []ownership.Event,
+) (sends []ownership.Send, installed bool, ended ownership.Ending) {
 	was := a.state.Stage()
 	for _, e := range events {
 		if _, poll := e.(ownership.Poll); poll {
@@ -119,24 +142,7 @@ func (a *agreement) agree(
 			a.asked = m.Role == ownership.RoleLeaving && !a.leaves.Load()
 		}
 	}
-	cutOff := a.cutOff(now)
-	a.publish(now)
-	a.mu.Unlock()
-	if ended != ownership.NotEnded {
-		a.boreEnd(ended)
-	} else if installed {
-		a.followers.agreedAnew(now)
-	}
-	a.noteRight(cutOff)
-	sends = slices.DeleteFunc(sends, func(s ownership.Send) bool {
-		if asker != 0 && s.To == asker {
-			said = append(said, s.Message)
-			return true
-		}
-		return false
-	})
-	a.send(sends)
-	return said
+	return sends, installed, ended
 }
 
 // prune forgets where boots were heard, and that their lines have ended, if they are neither

@@ -121,10 +121,36 @@ func (cl *claimer) ask(now limiter.Instant, r *route, claim *Move) (calls []Call
 func (cl *claimer) concludeClaimLocked(
 	asked, now limiter.Instant, r *route, wanted []uint16, term uint64, calls []Call,
 ) {
-	free, bereft := make([]bool, len(wanted)), make([]bool, len(wanted))
+	free, bereft := cl.freeLocked(asked, now, r, wanted, calls)
+	if !cl.allAnsweredLocked(calls, wanted) || cl.awaits.lacksLocked(r) {
+		clear(free)
+	}
+	if !slices.Contains(free, false) { // and so all have given what they had from a file
+		cl.awaits.awaited = nil
+	}
+	for k, p := range wanted {
+		pt := &cl.parts.list[p]
+		if !free[k] || pt.term != term || pt.state == partHeld || !r.should(int(p)) {
+			continue
+		}
+		if pt.copyOf != 0 && pt.copyOf != cl.boot {
+			cl.stats.TakenOver.Add(1)
+		}
+		cl.parts.beginLocked(now, int(p), bereft[k])
+		cl.parts.holdLocked(int(p), term)
+		cl.copier.beginCopiesLocked(r, int(p))
+		cl.stats.Claimed.Add(1)
+	}
+}
+
+// freeLocked reports which of the partitions wanted all members have called free that were asked,
+// and of which of them counters may be forgotten.
+func (cl *claimer) freeLocked(
+	asked, now limiter.Instant, r *route, wanted []uint16, calls []Call,
+) (free, bereft []bool) {
+	free, bereft = make([]bool, len(wanted)), make([]bool, len(wanted))
 	for k := range free {
-		bereft[k] = cl.parts.gone
-		free[k] = true
+		free[k], bereft[k] = true, cl.parts.gone
 	}
 	for i := range calls {
 		c := &calls[i]
@@ -153,24 +179,7 @@ func (cl *claimer) concludeClaimLocked(
 			clear(free)
 		}
 	}
-	if !cl.allAnsweredLocked(calls, wanted) || cl.awaits.lacksLocked(r) {
-		clear(free)
-	}
-	if !slices.Contains(free, false) { // and so has everybody given what he had from a file
-		cl.awaits.awaited = nil
-	}
-	for k, p := range wanted {
-		pt := &cl.parts.list[p]
-		if free[k] && pt.term == term && pt.state != partHeld && r.should(int(p)) {
-			if pt.copyOf != 0 && pt.copyOf != cl.boot {
-				cl.stats.TakenOver.Add(1)
-			}
-			cl.parts.beginLocked(now, int(p), bereft[k])
-			cl.parts.holdLocked(int(p), term)
-			cl.copier.beginCopiesLocked(r, int(p))
-			cl.stats.Claimed.Add(1)
-		}
-	}
+	return free, bereft
 }
 
 // allAnsweredLocked reports whether all members of the configuration have answered a claim of this

@@ -198,8 +198,10 @@ func TestDenialsBetweenTokens(t *testing.T) {
 // Promise: a client that has seen a refund or a reset answered meets no denial from before it,
 // whichever node it asks.
 func TestGivenBackEndsDenials(t *testing.T) {
-	for _, at := range []string{"n1", "n2",
-		"n3"} { // the one that remembers, the owner, another one
+	for _, at := range []string{
+		"n1", "n2",
+		"n3",
+	} { // the one that remembers, the owner, another one
 		for name, back := range map[string]Item{"refund": {Cost: -2}, "reset": {Op: OpReset}} {
 			t.Run(name+" at "+at, func(t *testing.T) {
 				w := newWorld(t, 3, five)

@@ -47,34 +47,41 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
-		a.Epoch = ik.right.roll.Load().epoch()
-		a.Standings = ik.claims.standLocked(now, r, sender, m)
-		if sender != nil {
-			sender.claimed.note(m.Epoch)
-		}
-		if sender != nil && sender.out != nil {
-			sender.out.due = true
-			for _, p := range m.Claim {
-				delete(sender.out.refused, p)
-			}
-		}
-		if r != nil && ik.parts.list != nil {
-			ik.copier.startPushesLocked()
-		}
+		ik.claimedLocked(now, r, sender, m, a)
 	}
+	// A node that has stopped has written its file: what comes now would be lost with it.
+	takes := sender != nil && !ik.stopped.Load()
 	switch {
 	case m.Sequence != 0:
-		// a node that has stopped has written its file: what came now would be lost with it
-		if sender == nil || ik.stopped.Load() || ik.parts.list == nil && len(m.Charges) == 0 {
+		if !takes || ik.parts.list == nil && len(m.Charges) == 0 {
 			return nil
 		}
 		ik.applyLocked(r, now, m, a)
-	case len(m.Entries)+len(m.Holds)+len(m.Lent) > 0 && sender != nil && ik.parts.list != nil &&
-		!ik.stopped.Load():
+	case takes && ik.parts.list != nil && len(m.Entries)+len(m.Holds)+len(m.Lent) > 0:
 		ik.mergeLocked(now, m, a)
 	}
 	a.Term, a.Up = ik.parts.term, time.Duration(now-ik.began)
 	return a
+}
+
+// claimedLocked answers the claim of m. What the claimer has refused before may be given to it now.
+func (ik *intake) claimedLocked(
+	now limiter.Instant, r *route, sender *peer, m *Move, a *MoveAnswer,
+) {
+	a.Epoch = ik.right.roll.Load().epoch()
+	a.Standings = ik.claims.standLocked(now, r, sender, m)
+	if sender != nil {
+		sender.claimed.note(m.Epoch)
+	}
+	if sender != nil && sender.out != nil {
+		sender.out.due = true
+		for _, p := range m.Claim {
+			delete(sender.out.refused, p)
+		}
+	}
+	if r != nil && ik.parts.list != nil {
+		ik.copier.startPushesLocked()
+	}
 }
 
 // mergeLocked takes in copies that come beside those in order, but for partitions that are lent

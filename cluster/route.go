@@ -1,5 +1,7 @@
 package cluster
 
+import "penstock/limiter"
+
 // route is a View with what this node remembers of each peer.
 type route struct {
 	*View
@@ -9,6 +11,29 @@ type route struct {
 
 	// not in the View, and met by one request on its way: their peers follow those of Members
 	strangers []Member
+}
+
+// routeOf is the route of v. Peers of old are kept while their boots live; old may be nil.
+func routeOf(now limiter.Instant, v *View, old *route) *route {
+	r := &route{View: v, peers: make([]*peer, len(v.Members))}
+	var before []Member
+	if old != nil {
+		before = old.Members
+	}
+	for i, k := 0, 0; i < len(v.Members); i++ { // both are sorted
+		m := &v.Members[i]
+		for k < len(before) && before[k].ID < m.ID {
+			k++
+		}
+		if k < len(before) && before[k].ID == m.ID && before[k].Boot == m.Boot {
+			r.peers[i] = old.peers[k]
+			r.peers[i].member.Store(m)
+		} else {
+			r.peers[i] = newPeer(m, now)
+		}
+	}
+	r.members = r.others()
+	return r
 }
 
 // others are the peers that are members, from this node's place in the circle on: so not everybody

@@ -10,7 +10,8 @@ import (
 func (cl *claimer) standLocked(now limiter.Instant, r *route, claimer *peer, m *Move) []Standing {
 	standings := make([]Standing, len(m.Claim))
 	switch {
-	case r == nil && (cl.restorer.restored || len(cl.awaits.awaited) > 0): // it has not looked yet at what it has from a file
+	// It has not looked yet at what it has from a file.
+	case r == nil && (cl.restorer.restored || len(cl.awaits.awaited) > 0):
 		for k := range standings {
 			standings[k] = StandingBusy
 		}
@@ -18,53 +19,74 @@ func (cl *claimer) standLocked(now limiter.Instant, r *route, claimer *peer, m *
 	case cl.parts.list == nil:
 		return standings
 	}
-	lives, lacks := cl.livesLocked(now, r), cl.awaits.lacksLocked(r)
-	suffices := cl.sufficesLocked(m)
-	// then it may mean other members than this node does
-	elsewhere := m.Epoch != cl.right.roll.Load().epoch()
+	c := claim{
+		Move: m, view: r, claimer: claimer, lives: cl.livesLocked(now, r),
+		lacks: cl.awaits.lacksLocked(r), suffices: cl.sufficesLocked(m),
+		elsewhere: m.Epoch != cl.right.roll.Load().epoch(),
+	}
 	for k, p := range m.Claim {
-		if int(p) >= len(cl.parts.list) {
-			continue
-		}
-		pt := &cl.parts.list[p]
-		if suffices[p] && !lives(pt.copyOf) {
-			pt.lentTo = m.From // as if it had got what is here
-		}
-		switch {
-		case pt.state == partHeld:
-			standings[k] = StandingHeld // a gift follows as soon as this node's View says so too
-		case elsewhere, pt.state == partGiving, m.Term <= pt.term:
-			standings[k] = StandingBusy
-		case pt.copyOf != 0 && pt.copyOf != m.From && (pt.lentTo != m.From || lives(pt.copyOf)):
-			if !pt.restored && lives(pt.copyOf) {
-				// The holder is asked as well, and says whether it still is. Its counters are newer
-				// than the copy here; without those that this node may have had before, it has
-				// decided all the time. If it is none any more, nobody may ever say so here.
-				pt.term = m.Term
-				standings[k] = cl.parts.free()
-				continue
-			}
-			standings[k] = StandingBusy
-			if pt.lentTo == m.From || lives(pt.copyOf) && !r.inherits(claimer, pt.copyOf, int(p)) {
-				continue // the holder will give it, and has more than what is copied here
-			}
-			if claimer != nil && pt.to != claimer {
-				if pt.to != nil {
-					pt.former = pt.to
-				}
-				pt.to, pt.copied = claimer, copyWanted
-				cl.copier.outboxLocked(claimer).lends = true
-			}
-			cl.copier.dueLocked(pt)
-		case lacks:
-			standings[k] = StandingBusy
-		default:
-			pt.term = m.Term
-			standings[k] = cl.parts.free()
-			pt.whole = false // from now on the claimer may decide
+		if int(p) < len(cl.parts.list) {
+			standings[k] = cl.standOneLocked(&c, p)
 		}
 	}
 	return standings
+}
+
+// claim is what another member claims, and what this node knows of it.
+type claim struct {
+	*Move
+	view    *route
+	claimer *peer                  // nil: the View does not have it
+	lives   func(boot uint64) bool // whether a boot is there
+	lacks   bool                   // a member of this node's file is not there
+	// of another epoch: it may mean other members than this node does
+	elsewhere bool
+	suffices  map[uint16]bool // partitions of which the claimer knows what this node does
+}
+
+// standOneLocked answers for one partition.
+func (cl *claimer) standOneLocked(c *claim, p uint16) Standing {
+	pt := &cl.parts.list[p]
+	if c.suffices[p] && !c.lives(pt.copyOf) {
+		pt.lentTo = c.From // as if it had got what is here
+	}
+	switch {
+	case pt.state == partHeld:
+		return StandingHeld // a gift follows as soon as this node's View says so too
+	case c.elsewhere, pt.state == partGiving, c.Term <= pt.term:
+		return StandingBusy
+	case pt.copyOf != 0 && pt.copyOf != c.From && (pt.lentTo != c.From || c.lives(pt.copyOf)):
+		return cl.standAsCopyLocked(c, p)
+	case c.lacks:
+		return StandingBusy
+	}
+	pt.term, pt.whole = c.Term, false // from now on the claimer may decide
+	return cl.parts.free()
+}
+
+// standAsCopyLocked answers for a partition that another boot held, and of which the claimer has
+// not got the copy that is here. If the holder is gone the copy is lent.
+func (cl *claimer) standAsCopyLocked(c *claim, p uint16) Standing {
+	pt := &cl.parts.list[p]
+	if !pt.restored && c.lives(pt.copyOf) {
+		// The holder is asked as well, and says whether it still is. Its counters are newer than
+		// the copy here; without those that this node may have had before, it has decided all the
+		// time. If it is none any more, no other node may ever say so here.
+		pt.term = c.Term
+		return cl.parts.free()
+	}
+	if pt.lentTo == c.From || c.lives(pt.copyOf) && !c.view.inherits(c.claimer, pt.copyOf, int(p)) {
+		return StandingBusy // the holder will give it, and has more than what is copied here
+	}
+	if c.claimer != nil && pt.to != c.claimer {
+		if pt.to != nil {
+			pt.former = pt.to
+		}
+		pt.to, pt.copied = c.claimer, copyWanted
+		cl.copier.outboxLocked(c.claimer).lends = true
+	}
+	cl.copier.dueLocked(pt)
+	return StandingBusy
 }
 
 // livesLocked is whether the node of a boot is there, as far as this one knows.

@@ -58,23 +58,7 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 		n.parts.bereave(n.views.reviewed, roll.config)
 		n.views.reviewed = roll.config
 	}
-	members := slices.Clone(v.Members)
-	for i := range members {
-		if m := &members[i]; m.Role == RoleMember &&
-			(i != v.Self || m.State != StateLeaving || !roll.lonely()) {
-			m.State, m.Zone = roll.stateOf(m), roll.zoneOf(m.ID)
-		}
-	}
-	if roll != nil && roll.config != nil {
-		for i := range roll.config.Members {
-			switch x, k := &roll.config.Members[i], v.Find(roll.config.Members[i].ID); {
-			case k < 0:
-				members = append(members, n.views.unheardLocked(old, x))
-			case !sameProcess(x.Boot, members[k].Boot): // gossip has not heard of its restart, or is ahead
-				members[k] = n.views.unheardLocked(old, x)
-			}
-		}
-	}
+	members := n.views.membersLocked(v, old, roll)
 	if !slices.Equal(members, v.Members) {
 		agreed, err := NewViewOn(n.id, members, func(ids []string) (*ring.Ring, error) {
 			if old != nil && old.Ring != nil && slices.Equal(old.Ring.Members(), ids) {
@@ -94,6 +78,30 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 		n.claims.tendLocked() // what was not answered in the epoch before may be now
 		n.copier.startPushesLocked()
 	}
+}
+
+// membersLocked are the members of v as the configuration has them.
+func (vs *views) membersLocked(v *View, old *route, roll *roll) []Member {
+	members := slices.Clone(v.Members)
+	for i := range members {
+		if m := &members[i]; m.Role == RoleMember &&
+			(i != v.Self || m.State != StateLeaving || !roll.lonely()) {
+			m.State, m.Zone = roll.stateOf(m), roll.zoneOf(m.ID)
+		}
+	}
+	if roll == nil || roll.config == nil {
+		return members
+	}
+	for i := range roll.config.Members {
+		x := &roll.config.Members[i]
+		switch k := v.Find(x.ID); {
+		case k < 0:
+			members = append(members, vs.unheardLocked(old, x))
+		case !sameProcess(x.Boot, members[k].Boot): // gossip is late, or is ahead
+			members[k] = vs.unheardLocked(old, x)
+		}
+	}
+	return members
 }
 
 // unheardLocked is a member of the configuration of which gossip says nothing, as far as this node
@@ -124,22 +132,8 @@ func (vs *views) unheardLocked(old *route, x *ownership.Member) Member {
 // setViewLocked makes v the View of all requests that begin from now on.
 func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	n.pulse.rouseLocked()
-	r := &route{View: v, peers: make([]*peer, len(v.Members))}
 	old := n.view.Load()
-	for i, k := 0, 0; i < len(v.Members); i++ {
-		m := &v.Members[i]
-		for old != nil && k < len(old.Members) && old.Members[k].ID < m.ID {
-			k++
-		}
-		if old != nil && k < len(old.Members) && old.Members[k].ID == m.ID &&
-			old.Members[k].Boot == m.Boot {
-			r.peers[i] = old.peers[k]
-			r.peers[i].member.Store(m)
-		} else {
-			r.peers[i] = newPeer(m, now)
-		}
-	}
-	r.members = r.others()
+	r := routeOf(now, v, old)
 	r.beginLives(now, n.right.roll.Load())
 	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
 		n.awaits.beside = n.awaits.othersLocked(old)
