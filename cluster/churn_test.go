@@ -517,8 +517,11 @@ func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
 			knows.Take(w.now, l, key, hash, 1)
 		}
 		m := &Move{
-			From: lender.boot, To: n1.boot, ID: lender.id, Lent: []uint16{uint16(partition)},
-			Entries: []limiter.Entry{knows.Entry(w.now, l, key, hash)},
+			From: lender.boot, To: n1.boot, ID: lender.id,
+			Copying: Copying{
+				Lent:    []uint16{uint16(partition)},
+				Entries: []limiter.Entry{knows.Entry(w.now, l, key, hash)},
+			},
 		}
 		if !disk {
 			lender.copier.moves++

@@ -63,7 +63,7 @@ func (cl *claimer) tend() {
 
 	calls := cl.ask(now, r, &Move{
 		From: cl.boot, ID: cl.id, Addr: r.Me().PeerAddr, Term: term,
-		Epoch: epoch, Claim: wanted, Mark: Mark{Known: known},
+		Epoch: epoch, Claiming: Claiming{Claim: wanted, Known: known},
 	})
 	if len(calls) > 0 {
 		cl.net.Call(calls)

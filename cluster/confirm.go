@@ -155,7 +155,7 @@ func (cf *confirmer) copyCall(now limiter.Instant, p *peer) Call {
 	deadline := now.Add(moveTimeout)
 	m := &Move{
 		From: cf.boot, To: p.boot, ID: cf.id, Term: cf.parts.term,
-		Mark: Mark{Pass: cf.parts.passes + 1},
+		Copying: Copying{Pass: cf.parts.passes + 1},
 	}
 	return Call{
 		To: *p.member.Load(), Deadline: deadline,

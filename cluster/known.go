@@ -5,16 +5,6 @@ import (
 	"penstock/ring"
 )
 
-// Mark says how far copies are.
-type Mark struct {
-	// of the sender over its table, to find what has changed: the copies were found in that one, or
-	// before
-	Pass uint64
-	// the receiver has all that is copied to it and was found until that pass, with this message
-	Complete bool
-	Known    []Known // of a claim: copies that the sender has
-}
-
 // Known is what a claimer has of partitions that another boot held: whole copies, with all that the
 // holder had found changed until some pass over its table.
 type Known struct {

@@ -184,12 +184,9 @@ func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 		return entries(table)
 	}
 	for _, m := range []Move{
-		{From: 2, ID: "n2", Entries: charged(1)},
-		{From: heir.Boot, ID: heir.ID, Entries: charged(3)},
-		{
-			From: 2, ID: "n2",
-			Entries: charged(2), Sequence: 1 << 40,
-		},
+		{From: 2, ID: "n2", Copying: Copying{Entries: charged(1)}},
+		{From: heir.Boot, ID: heir.ID, Copying: Copying{Entries: charged(3)}},
+		{From: 2, ID: "n2", Copying: Copying{Entries: charged(2), Sequence: 1 << 40}},
 	} {
 		m.To = n.boot
 		if a := n.intake.hear(w.now, n.view.Load(), &m); a == nil || !a.Applied {

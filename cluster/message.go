@@ -86,40 +86,56 @@ type AnswerItem struct {
 	Told bool
 }
 
-// Move is what members say to each other about partitions (see partition.go). An empty one is a
-// sign of life.
+// Move is what members say to each other about partitions (partition.go): a claim, copies, a gift,
+// what was charged to replicated limits, or several of these. An empty one is a sign of life.
 type Move struct {
 	From, To uint64 // boots of the sender and of the receiver
 	ID       string // of the sender
-	// of a claim and a sign of life: its peer address, for a receiver that has not heard of it
-	Addr string
-	Term uint64 // of the claim or the gift, or the highest that the sender has heard of
+	Addr     string // of a claim and a sign of life: its peer address, if the receiver lacks that
+	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 
 	Epoch ownership.Epoch // of a claim and a gift: both ends are in it; zero: no member sends it
 
-	Claim []uint16 // partitions that the sender would hold
+	Claiming
+	Copying
+	Giving
+	Charges []Charge // what the sender has charged to replicated limits
+}
 
-	// Sequence is not 0 if what follows has to be taken in once and in order. It grows from message
-	// to message of one boot.
+// Claiming asks whether a member holds some partitions. The MoveAnswer has a Standing for each.
+type Claiming struct {
+	Claim []uint16 // partitions that the sender would hold
+	Known []Known  // copies that the sender has of them
+}
+
+// Copying brings copies of entries and holds, and says which partitions they are of.
+type Copying struct {
+	// Sequence is not 0 if the Move has to be taken in once and in order. It grows from message to
+	// message of one boot. Without it entries and holds are merged whenever they come.
 	Sequence uint64
-	// how long before it was sent Entries were as old as they say, and Holds had as much left
-	Age time.Duration
+	// before it was sent Entries were as old as they say, and Holds had as much left
+	Age     time.Duration
+	Entries []limiter.Entry
+	Holds   []HoldCopy
+
 	// partitions that the sender holds: from now on it keeps the receiver's copies of them
-	Begin   []uint16
-	Entries []limiter.Entry // copies; without a Sequence they are merged whenever they come
-	End     []uint16        // partitions that are copied to another node from now on
-	// partitions that the receiver claims and that have lost their holder: it has got all copies
-	// that the sender has; without a Sequence: those of Entries and Holds, which are from a file
+	Begin []uint16
+	Whole []uint16 // begun or lent: the receiver has got a whole copy with this message
+	End   []uint16 // partitions that are copied to another node from now on
+	// Lent are partitions that the receiver claims and that have lost their holder: it has got all
+	// copies that the sender has. Without a Sequence: those of Entries and Holds, from a file.
 	Lent []uint16
-	// partitions that the sender holds no longer, and the receiver does from now on if it accepts
-	Gift []uint16
-	// partitions begun or lent of which the receiver has got a whole copy with this message
-	Whole []uint16
-	Lack  Lack // of Begin and Lent
-	Mark
-	Taken   []Memory   // takes of the gift's keys that were answered within the last two seconds
-	Charges []Charge   // what the sender has charged to replicated limits
-	Holds   []HoldCopy // copies, as Entries are
+	Lack Lack // of Begin and Lent
+
+	Pass     uint64 // of the sender over its table: the copies were found in that one, or before
+	Complete bool   // the receiver has all that is copied to it and was found until that pass
+}
+
+// Giving hands partitions over: the sender does not decide for them any more, and the receiver does
+// from now on if it accepts.
+type Giving struct {
+	Gift  []uint16
+	Taken []Memory // takes of the gift's keys that were answered within the last two seconds
 }
 
 // Lack says of which partitions counters were forgotten, and how long ago the last of them was

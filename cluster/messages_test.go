@@ -221,13 +221,15 @@ func (g *forger) item(s *script) AskItem {
 func (g *forger) move(s *script) *Move {
 	who, flags := s.byte(), s.byte()
 	m := &Move{
-		From: [4]uint64{2, 3, 77, s.number()}[who&3], ID: [4]string{
-			"n2", "n3", "n1",
-			"evil",
-		}[who>>2&3], To: 1,
-		Addr: string(s.bytes()), Term: s.number(),
-		Claim: s.partitions(g.partition), Begin: s.partitions(g.partition), End: s.partitions(g.partition),
-		Lent: s.partitions(g.partition), Gift: s.partitions(g.partition),
+		From: [4]uint64{2, 3, 77, s.number()}[who&3],
+		ID:   [4]string{"n2", "n3", "n1", "evil"}[who>>2&3],
+		To:   1, Addr: string(s.bytes()), Term: s.number(),
+		Claiming: Claiming{Claim: s.partitions(g.partition)},
+		Copying: Copying{
+			Begin: s.partitions(g.partition), End: s.partitions(g.partition),
+			Lent: s.partitions(g.partition),
+		},
+		Giving: Giving{Gift: s.partitions(g.partition)},
 	}
 	if flags&64 != 0 {
 		m.Whole = s.partitions(g.partition)

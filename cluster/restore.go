@@ -161,7 +161,7 @@ func (rs *restorer) sendAll(r *returning) bool {
 		}
 	}
 	r.at = rs.clock.Now()
-	if !rs.sendTo(r, &Move{Lent: all}) { // so what is refused need not be sent first
+	if !rs.sendTo(r, &Move{Copying: Copying{Lent: all}}) { // so what is refused need not be sent first
 		return false
 	}
 	wanted := func(hash uint64) bool { return r.mine[ring.Partition(hash)] }
@@ -185,7 +185,7 @@ func (rs *restorer) sendAll(r *returning) bool {
 	}
 	r.at = rs.clock.Now()
 	for holds := rs.stored(wanted); len(holds) > 0; {
-		m := &Move{Holds: holds[:min(len(holds), copiesAtOnce)]}
+		m := &Move{Copying: Copying{Holds: holds[:min(len(holds), copiesAtOnce)]}}
 		for i := range m.Holds {
 			m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(m.Holds[i].Key))))
 		}

@@ -64,8 +64,8 @@ func TestWhoHasStoppedTakesNothingIn(t *testing.T) {
 	e.Key = key
 	n2.Stop()
 	for _, m := range []Move{
-		{Sequence: 1 << 40, Begin: []uint16{7}, Entries: []limiter.Entry{e}},
-		{Entries: []limiter.Entry{e}},
+		{Copying: Copying{Sequence: 1 << 40, Begin: []uint16{7}, Entries: []limiter.Entry{e}}},
+		{Copying: Copying{Entries: []limiter.Entry{e}}},
 	} {
 		m.From, m.To, m.ID = w.nodes["n1"].boot, n2.boot, "n1"
 		before := n2.stats.Copied.Load()

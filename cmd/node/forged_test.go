@@ -81,14 +81,8 @@ func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
 					id,
 					boot,
 					&cluster.Move{From: boot, To: boots[i], ID: id, Term: math.MaxUint64},
-					&cluster.Move{
-						From:  boot,
-						To:    boots[i],
-						ID:    id,
-						Term:  math.MaxUint64,
-						Claim: all,
-					},
-					&cluster.Move{From: k, To: boots[i], ID: id, Term: math.MaxUint64, Claim: all},
+					&cluster.Move{From: boot, To: boots[i], ID: id, Term: math.MaxUint64, Claiming: cluster.Claiming{Claim: all}},
+					&cluster.Move{From: k, To: boots[i], ID: id, Term: math.MaxUint64, Claiming: cluster.Claiming{Claim: all}},
 				)
 			}
 		}

@@ -165,14 +165,27 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 
 func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 	m := &cluster.Move{
-		From: rapid.Uint64().Draw(t, "from"), To: rapid.Uint64().Draw(t, "to"), ID: rapid.StringN(0, 9, 9).Draw(t, "id"),
-		Term: rapid.Uint64().Draw(t, "term"), Sequence: rapid.Uint64().Draw(t, "sequence"),
-		Claim: drawPartitions(t, "claim"), Begin: drawPartitions(t, "begin"), End: drawPartitions(t, "end"),
-		Lent: drawPartitions(t, "lent"), Gift: drawPartitions(t, "gift"),
-		Age:   time.Duration(rapid.Int64Min(0).Draw(t, "age")),
-		Whole: drawPartitions(t, "whole"),
-		Lack:  cluster.Lack{Of: drawPartitions(t, "lacking"), Age: time.Duration(rapid.Int64Min(0).Draw(t, "lack age"))},
-		Mark:  cluster.Mark{Pass: rapid.Uint64().Draw(t, "pass"), Complete: rapid.Bool().Draw(t, "complete")},
+		From: rapid.Uint64().Draw(t, "from"),
+		To:   rapid.Uint64().Draw(t, "to"),
+		ID:   rapid.StringN(0, 9, 9).Draw(t, "id"),
+		Term: rapid.Uint64().Draw(t, "term"),
+
+		Claiming: cluster.Claiming{Claim: drawPartitions(t, "claim")},
+		Copying: cluster.Copying{
+			Sequence: rapid.Uint64().Draw(t, "sequence"),
+			Begin:    drawPartitions(t, "begin"),
+			End:      drawPartitions(t, "end"),
+			Lent:     drawPartitions(t, "lent"),
+			Age:      time.Duration(rapid.Int64Min(0).Draw(t, "age")),
+			Whole:    drawPartitions(t, "whole"),
+			Lack: cluster.Lack{
+				Of:  drawPartitions(t, "lacking"),
+				Age: time.Duration(rapid.Int64Min(0).Draw(t, "lack age")),
+			},
+			Pass:     rapid.Uint64().Draw(t, "pass"),
+			Complete: rapid.Bool().Draw(t, "complete"),
+		},
+		Giving: cluster.Giving{Gift: drawPartitions(t, "gift")},
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "known") {
 		m.Known = append(m.Known, cluster.Known{
@@ -691,8 +704,13 @@ func TestFramesOfOtherReleases(t *testing.T) {
 		{Limit: limit, Key: "a", Cost: 1, ID: cluster.ID{Origin: 5, Sequence: 6}}, {Limit: limit, Key: "b", Cost: -1, Op: cluster.OpPeek},
 	}}, int64(time.Second))
 	w.add(2, &cluster.Ask{Hop: 1, Move: &cluster.Move{
-		From: 11, To: 12, ID: "n2", Term: 13, Claim: []uint16{7}, Sequence: 14, Begin: []uint16{9}, Gift: []uint16{9},
-		Entries: []limiter.Entry{{Limit: limit, Key: "c", State: []byte{8, 2}}},
+		From: 11, To: 12, ID: "n2", Term: 13,
+		Claiming: cluster.Claiming{Claim: []uint16{7}},
+		Copying: cluster.Copying{
+			Sequence: 14, Begin: []uint16{9},
+			Entries: []limiter.Entry{{Limit: limit, Key: "c", State: []byte{8, 2}}},
+		},
+		Giving: cluster.Giving{Gift: []uint16{9}},
 	}}, int64(time.Second))
 	if got := fmt.Sprintf("%x", w.buf); got != oldestFrame {
 		t.Errorf("this release writes\n%s instead of\n%s", got, oldestFrame)

@@ -81,7 +81,7 @@ func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *lim
 	})
 	entries = len(holds)
 	for some := range slices.Chunk(holds, recordEntries) {
-		if err := record(wall, &cluster.Move{Holds: some}); err != nil {
+		if err := record(wall, &cluster.Move{Copying: cluster.Copying{Holds: some}}); err != nil {
 			return 0, err
 		}
 	}
@@ -94,7 +94,7 @@ func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *lim
 			for ; n < min(len(list), recordEntries) && size < recordBytes; n++ {
 				size += len(list[n].Key) + len(list[n].State)
 			}
-			if err := record(wall, &cluster.Move{Entries: list[:n]}); err != nil {
+			if err := record(wall, &cluster.Move{Copying: cluster.Copying{Entries: list[:n]}}); err != nil {
 				return entries, err
 			}
 			list = list[n:]
