@@ -19,8 +19,8 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 	}
 	t := view.Owner(it.hash)
 	if t == view.Self || hop > 2 && hop%2 == 1 {
-		if said := view.Find(fw.parts.whereabouts(view, it.hash)); t == view.Self || said >= 0 &&
-			!view.peers[said].gone() {
+		if said := view.Find(fw.parts.whereabouts(view, it.hash)); t == view.Self ||
+			said >= 0 && !view.peers[said].gone() {
 			t = said
 		}
 	}

@@ -164,8 +164,8 @@ func (cl *claimer) freeLocked(
 				bereft[k] = bereft[k] || s == StandingBereft
 				// A member that calls it busy may only have heard of the holder; but then it knows
 				// better than this node which one that is.
-				if pt := &cl.parts.list[wanted[k]]; s == StandingHeld || s == StandingBusy &&
-					!r.reaches(pt.hint) {
+				if pt := &cl.parts.list[wanted[k]]; s == StandingHeld ||
+					s == StandingBusy && !r.reaches(pt.hint) {
 					pt.hint = p.id
 				}
 			}

@@ -190,8 +190,8 @@ func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
 	var events []ownership.Event
 	for _, p := range r.peers {
 		missed := limiter.Instant(p.missed.Load())
-		if silent := p.left.Load() || missed != 0 &&
-			now > missed.Add(heirAnswers); silent != p.silent {
+		if silent := p.left.Load() ||
+			missed != 0 && now > missed.Add(heirAnswers); silent != p.silent {
 			p.silent, changed = silent, true
 		}
 		if quits := p.leaving(); quits != p.quits {

@@ -190,8 +190,8 @@ func pauseBefore(hop int) time.Duration { return time.Millisecond << min(hop-3, 
 
 // tooLate reports whether a check that began then must not send again.
 func tooLate(began, now, deadline limiter.Instant, hop int) bool {
-	return now >= deadline || now > began.Add(repeatWithin) || hop > 2 &&
-		now > began.Add(settleTime)
+	return now >= deadline || now > began.Add(repeatWithin) ||
+		hop > 2 && now > began.Add(settleTime)
 }
 
 // receive files the answers of one call and returns the items to try again, with their new targets.

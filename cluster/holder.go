@@ -64,8 +64,8 @@ func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
 	out.Owner, out.Source = hd.id, SourceOwner
 	// Another one may go on too, or counters are lost, or this is what the share of this node has
 	// said.
-	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) || it.again &&
-		hd.recent.Shared(now, it.ID) {
+	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) ||
+		it.again && hd.recent.Shared(now, it.ID) {
 		out.Degraded, out.Bound = true, it.Limit.Capacity()
 	}
 }

@@ -124,8 +124,8 @@ func (cp *copier) aimLocked(p int, first, second *peer) {
 			now.copied = s.copied
 		}
 	}
-	whole := first != nil && pt.copied >= copyWhole || second != nil &&
-		pt.second.copied >= copyWhole
+	whole := first != nil && pt.copied >= copyWhole ||
+		second != nil && pt.second.copied >= copyWhole
 	for _, s := range before {
 		switch {
 		case s.to == nil || pt.slotOf(s.to, true) != nil:

@@ -32,8 +32,8 @@ func TestAnswersThatLeaveLateAreMarked(t *testing.T) {
 			}
 			out := w.check("n1", Item{Limit: "five", Key: own, Cost: 1},
 				Item{Limit: "five", Key: other, Cost: 1})
-			if d := out[0]; d.Source != SourceOwner || d.Degraded != x.late || x.late &&
-				d.Bound != 5 {
+			if d := out[0]; d.Source != SourceOwner || d.Degraded != x.late ||
+				x.late && d.Bound != 5 {
 				t.Errorf("to a client: %+v; late %t", d, x.late)
 			}
 			w.meet = nil
@@ -49,8 +49,8 @@ func TestAnswersThatLeaveLateAreMarked(t *testing.T) {
 				Hop: 1, Deadline: w.now.Add(time.Second),
 				Items: []AskItem{{Limit: w.limits["sync"], Key: own, Cost: 1}},
 			})
-			if it := a.Items[0]; it.Status != StatusDone || it.Degraded != x.late || x.late &&
-				it.Bound != 5 {
+			if it := a.Items[0]; it.Status != StatusDone || it.Degraded != x.late ||
+				x.late && it.Bound != 5 {
 				t.Errorf("to another node: %+v; late %t", it, x.late)
 			}
 		})

@@ -18,8 +18,8 @@ func (it *flight) lent() lease.Key { return lease.Key{Limit: it.Limit, Key: it.K
 // node has a lease for that, or has just been denied.
 func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bool {
 	if !it.takes() || it.Limit.NeverDenies() {
-		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 || it.Op == OpSettle &&
-			it.Hold.ID.Origin&nodeOrigin == 0 {
+		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 ||
+			it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0 {
 			lc.leases.FreeAgain(it.lent())
 		}
 		return false

@@ -150,8 +150,8 @@ func TestWhoIsLeftAloneMarks(t *testing.T) {
 	w.wantOneHolderEach("when it is alone")
 	for i := range keys {
 		d := w.check("n1", Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
-		if copied[i] && (d.Degraded || d.Remaining != 3) || !copied[i] &&
-			(!d.Degraded || d.Bound != 5) {
+		if copied[i] && (d.Degraded || d.Remaining != 3) ||
+			!copied[i] && (!d.Degraded || d.Bound != 5) {
 			t.Errorf("key %d, of which it has a copy: %t: %+v", i, copied[i], d)
 		}
 	}

@@ -157,8 +157,8 @@ func (g *forger) look(key string) error {
 
 // inDoubt reports whether members have said what makes n1 leave the key to others.
 func (g *forger) inDoubt(key string) bool {
-	return g.named[uint16(ring.Partition(limiter.Hash(key)))] || g.cutOff &&
-		g.w.nodes["n1"].right.minority.Load()
+	return g.named[uint16(ring.Partition(limiter.Hash(key)))] ||
+		g.cutOff && g.w.nodes["n1"].right.minority.Load()
 }
 
 // lookLater lets time pass, and looks at all keys that were spent before.

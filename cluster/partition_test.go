@@ -19,8 +19,8 @@ func TestStatesOfAPartition(t *testing.T) {
 				ps.enterLocked(0, to)
 				return false
 			}()
-			if illegal := to == partGiving && from != partHeld || to == partNone &&
-				from == partHeld; refused != illegal {
+			if illegal := to == partGiving && from != partHeld ||
+				to == partNone && from == partHeld; refused != illegal {
 				t.Errorf("from %v to %v: refused: %t", from, to, refused)
 			}
 			if refused {

@@ -213,8 +213,8 @@ func TestReplicatedAmongOthers(t *testing.T) {
 			{Limit: "once", Key: key, Cost: 1},
 		}}
 		out := make([]Decision, 2)
-		if err := w.nodes["n1"].Check(&r, out); err != nil || out[0].Allowed &&
-			out[1].Allowed != want {
+		if err := w.nodes["n1"].Check(&r, out); err != nil ||
+			out[0].Allowed && out[1].Allowed != want {
 			t.Fatalf("%d: %+v, %v", i, out, err)
 		}
 		w.pass(time.Second)

@@ -249,8 +249,8 @@ func (rs *restorer) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) 
 		owner := r.owner(i)
 		p := r.peers[owner]
 		unmet := p.began.Load() == 0
-		if owner != r.Self && (to == nil || to == p) && !unmet && !p.gone() && !p.open(now) &&
-			!refused[i] {
+		if owner != r.Self && (to == nil ||
+			to == p) && !unmet && !p.gone() && !p.open(now) && !refused[i] {
 			to, mine[i] = p, true
 		}
 	}

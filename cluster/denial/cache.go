@@ -6,19 +6,18 @@
 // owner has denied need not ask again before that, unless something is given back. The owner
 // announces that:
 //
-//		denied           the node notes until when, and by which owner ([Cache.Note]).
-//		asked again      it asks the owner, and to be told. The owner denies, notes the node
-//	                  ([Watches.Promise]), and says that
-//		                 it will tell. So a key that is denied once costs the owner nothing.
-//		asked again      the node denies by itself ([Cache.Find]).
-//		given back       the owner tells the nodes that watch the key, and answers the refund when
-//	                  they have heard. So a client
-//		                 that has seen a refund or a reset answered meets no denial from before it.
-//		another decides  the owner tells before it gives the key's partition away; and no node
-//	                  follows the denial of a node that
-//		                 owns the key no more, or is gone.
-//		another limit    a denial belongs to one limit; after a change of configuration the owner is
-//	                  asked.
+//   - Denied: the node notes until when, and by which owner ([Cache.Note]).
+//   - Asked again: it asks the owner once more, and to be told. The owner denies, notes the node
+//     ([Watches.Promise]), and says that it will tell. So a key that is denied once costs the owner
+//     nothing.
+//   - Asked a third time: the node denies by itself ([Cache.Find]).
+//   - Given back: the owner tells the nodes that watch the key, and answers the refund when they
+//     have heard. So a client that has seen a refund or a reset answered meets no denial from before
+//     it.
+//   - Another owner: the owner tells before it gives the key's partition away. No node follows the
+//     denial of a node that owns the key no more, or is gone.
+//   - Another limit: a denial belongs to one limit. After a change of configuration the owner is
+//     asked.
 //
 // A lost message cannot tell: so a denial is good for a second, and renewed before that by one
 // request that asks the owner. That is how long a denial may outlive a refund or a reset where a

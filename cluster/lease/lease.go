@@ -5,14 +5,14 @@
 // limiter.Lease says. Reserved units count as spent at the holder, so all leases and the holder
 // together never admit more than the limit.
 //
-//		often asked    the node asks for a lease beside the forwarded takes ([Leases.Spend] returns
-//	                an [Ask]).
-//		granted        at most a (4·N)th of what remains, N being the members, and what the node
-//	                spends in two ticks.
-//		renewed        what was spent of the first is charged by the message after that; the rest is
-//	                free again.
-//		not needed     after a tick without a request it is settled ([Leases.Tick] returns an [Ask]).
-//		node gone      it runs out at the key's holder, and is charged in full.
+//   - Often asked: the node asks for a lease beside the forwarded takes ([Leases.Spend] returns an
+//     [Ask]).
+//   - Granted: at most a (4·N)th of what remains, N being the members, and what the node spends in
+//     two ticks.
+//   - Renewed: what was spent of the first is charged by the message after that; the rest is free
+//     again.
+//   - Not needed: after a tick without a request it is settled ([Leases.Tick] returns an [Ask]).
+//   - Node gone: it runs out at the key's holder, and is charged in full.
 //
 // A request that is denied because of what others have reserved is denied here for a moment as
 // well, unless it costs less; a refund or reset that passes this node ends that. Package denial
