@@ -4,7 +4,7 @@ import "penstock/limiter"
 
 // tell makes of a refusal, at now, of the key with this hash, what its limit wants the caller to
 // hear. This is the one place through which the denials of all doors pass, those from memory
-// (denied.go, lease.go) included: what is remembered is the true wait, and what is told is spread.
+// (local.go, lease.go) included: what is remembered is the true wait, and what is told is spread.
 func (d *Decision) tell(now limiter.Instant, hash uint64) {
 	switch l := d.Rule; {
 	case !l.DryRun && l.OnDeny.Marks():

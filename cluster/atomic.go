@@ -5,7 +5,7 @@ import "penstock/limiter"
 // checkAtomic admits all items or charges none. If they have one owner, it decides them under its
 // locks at once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for
 // alice" is one round trip on any cluster. Keys of several owners are set aside at all of them
-// first (together.go; reservations: spread.go).
+// first (multi_owner_take.go; reservations: multi_owner.go).
 func (n *Node) checkAtomic(now limiter.Instant, view *route, r *batch, out []Decision) error {
 	owner, spread := view.Owner(r.items[0].hash), false
 	for i := range r.items {
@@ -18,12 +18,12 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *batch, out []Dec
 	}
 	switch {
 	case spread && r.items[0].Op == OpReserve:
-		n.spreads.reserveSpread(now, view, r, out)
+		n.multiOwner.reserveAll(now, view, r, out)
 		unite(r.items, out)
 		return nil
 	case spread:
-		r.spread = true
-		return n.spreads.takeSpread(now, view, r, out)
+		r.multiOwner = true
+		return n.multiOwner.takeAll(now, view, r, out)
 	}
 	if n.holder.decideAllHere(now, r.items, out) {
 		return nil

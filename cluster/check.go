@@ -7,12 +7,12 @@
 //  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks
 //     that one, the owner in its View, through Network.Call, all owners of a batch at once, and
 //     passes their answers on. What the owner has denied, and has promised to say if that ends
-//     before its time, it does not ask for again (denied.go).
+//     before its time, it does not ask for again (local.go).
 //  3. The owner hears the Ask at Node.Deliver. It serves a key only if it holds it (partition.go),
 //     and otherwise answers NotOwner with the node it believes in; the asker goes there, or waits a
 //     moment for a handover to be done.
 //  4. Every forwarded take has an ID that its owner remembers for two seconds, so a repeat is
-//     charged once. When nobody answers, one function (fallback.go) does what the limit says:
+//     charged once. When nobody answers, one function (shares.go) does what the limit says:
 //     share, allow or deny, and marks the decision as degraded with the bound in force.
 //
 // A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts
@@ -123,8 +123,8 @@ type Decision struct {
 // error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
-	if n.pulse.dozing.Load() {
-		n.pulse.rouse()
+	if n.pulse.idle.Load() {
+		n.pulse.wake()
 	}
 	view, under := n.view.Load(), n.right.tenure(now)
 	var one [1]flight
@@ -151,7 +151,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 		n.forwarder.checkEach(now, view, &b, out)
 	}
 	n.confirms.confirmOwn(b.items, out)
-	if !b.spread {
+	if !b.multiOwner {
 		n.notices.tell(b.deadline, b.items, out)
 	}
 	n.right.markLate(under, b.items, out)

@@ -8,7 +8,7 @@ import (
 	"penstock/limiter"
 )
 
-// What a node admits while no holder of the key answers (fallback.go) is not counted. So it is a
+// What a node admits while no holder of the key answers (shares.go) is not counted. So it is a
 // debt (package debts): as soon as a holder of the key answers again, it is told to charge the
 // debt, by a report, as far as the limit reaches (and its max_debt). What was too much is taken
 // from what comes after, until the limit is used up; what goes beyond that stays extra.

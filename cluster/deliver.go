@@ -21,8 +21,8 @@ func (n *Node) Deliver(a *Ask) *Answer {
 // for heirs to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
-	if n.pulse.dozing.Load() {
-		n.pulse.rouse()
+	if n.pulse.idle.Load() {
+		n.pulse.wake()
 	}
 	view := n.view.Load()
 	*answer = Answer{

@@ -23,12 +23,12 @@ type flight struct {
 
 // A batch is a request on its way: that of a client, or one that this node makes by itself.
 type batch struct {
-	items    []flight
-	deadline limiter.Instant
-	atomic   bool
-	owed     bool // no client waits: items that no node decides stay undecided (debts.go)
-	cautious bool // boots that may have charged an item are not asked for it, nor their heirs
-	spread   bool // it takes from several owners: what it gives back is given later (together.go)
+	items      []flight
+	deadline   limiter.Instant
+	atomic     bool
+	owed       bool // no client waits: items that no node decides stay undecided (debts.go)
+	cautious   bool // boots that may have charged an item are not asked for it, nor their heirs
+	multiOwner bool // it takes from several owners: what it gives back is given later (multi_owner_take.go)
 }
 
 // flights is memory for the items of requests that have several. The item of all others lies on

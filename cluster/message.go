@@ -24,7 +24,7 @@ type Ask struct {
 	Words    *Words // what is said about membership (agree.go); mostly nil
 	From     uint64 // boot of the asker, if an item asks to be told or gives back; else 0
 	// hashes of keys to which something was given back: what the receiver was denied of them is
-	// over (denied.go)
+	// over (local.go)
 	Forget []uint64
 }
 

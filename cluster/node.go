@@ -33,25 +33,25 @@ type Config struct {
 type Node struct {
 	self
 	right
-	catalog   // limits and rules
-	agreed    agreement
-	views     views
-	pulse     pulse
-	contacts  contacts
-	parts     partitions
-	copier    copier
-	claims    claimer
-	intake    intake
-	awaits    awaits
-	restorer  restorer
-	holder    holder
-	local     local
-	notices   notices
-	shares    shares
-	forwarder forwarder
-	debts     debtor
-	confirms  confirmer
-	spreads   spreads
+	catalog    // limits and rules
+	agreed     agreement
+	views      views
+	pulse      pulse
+	contacts   contacts
+	parts      partitions
+	copier     copier
+	claims     claimer
+	intake     intake
+	awaits     awaits
+	restorer   restorer
+	holder     holder
+	local      local
+	notices    notices
+	shares     shares
+	forwarder  forwarder
+	debts      debtor
+	confirms   confirmer
+	multiOwner multiOwner
 }
 
 // Limits are the named limits of a node. A set is immutable: a new one replaces the whole.
@@ -129,7 +129,7 @@ func (n *Node) wire() {
 	n.debts.self, n.debts.right, n.debts.parts = me, right, &n.parts
 	n.debts.forwarder, n.debts.holder, n.debts.notices, n.debts.shares = &n.forwarder, &n.holder, &n.notices, &n.shares
 	n.confirms = confirmer{self: me, parts: &n.parts, holder: &n.holder}
-	n.spreads = spreads{
+	n.multiOwner = multiOwner{
 		self: me, confirms: &n.confirms, debts: &n.debts, forwarder: &n.forwarder,
 		holder: &n.holder, shares: &n.shares,
 	}

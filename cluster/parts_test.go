@@ -96,11 +96,11 @@ var partArrows = map[string]string{
 	"confirmer -> parts":  "they say where copies are",
 	"confirmer -> holder": "the table says what a copy has",
 
-	"spreads -> forwarder": "each owner is asked",
-	"spreads -> holder":    "replicated limits are charged here",
-	"spreads -> shares":    "a silent owner's part is decided from the share",
-	"spreads -> debts":     "what was reserved is settled after the answer",
-	"spreads -> confirms":  "what was reserved here waits for its copy",
+	"multiOwner -> forwarder": "each owner is asked",
+	"multiOwner -> holder":    "replicated limits are charged here",
+	"multiOwner -> shares":    "a silent owner's part is decided from the share",
+	"multiOwner -> debts":     "what was reserved is settled after the answer",
+	"multiOwner -> confirms":  "what was reserved here waits for its copy",
 }
 
 // TestPartsOfANode keeps the shape of a node: its parts know each other by partArrows only, and

@@ -11,7 +11,7 @@ import (
 // A settlement says what was used of a hold that this node has opened, or may have.
 type settlement struct {
 	item flight
-	// to be charged by a report if nobody knows the hold (together.go); 0: it is not
+	// to be charged by a report if nobody knows the hold (multi_owner_take.go); 0: it is not
 	take ID
 	late limiter.Instant // nobody has said that it was opened: until then it may be yet
 }

@@ -131,7 +131,7 @@ func (vs *views) unheardLocked(old *route, x *ownership.Member) Member {
 
 // setViewLocked makes v the View of all requests that begin from now on.
 func (n *Node) setViewLocked(now limiter.Instant, v *View) {
-	n.pulse.rouseLocked()
+	n.pulse.wakeLocked()
 	old := n.view.Load()
 	r := routeOf(now, v, old)
 	r.beginLives(now, n.right.roll.Load())

@@ -7,7 +7,7 @@ import (
 	"penstock/cluster"
 )
 
-// Denials that a node remembers (cluster/denied.go). What it denies by itself
+// Denials that a node remembers (cluster/local.go). What it denies by itself
 //
 //	it was told: the owner has denied that much or less, has promised to say when that ends, and the denial was asked for no more than
 //	a second ago and is not over;

@@ -7,7 +7,7 @@ import (
 )
 
 // A take from several owners that stands or falls as a whole is a set of reservations that the
-// client does not see (spread.go). All owners are asked at once to reserve the cost. If none
+// client does not see (multi_owner.go). All owners are asked at once to reserve the cost. If none
 // refuses, the client hears yes, and the reservations are charged after the answer; else they are
 // released. Some items cannot be reserved. They are peeked at instead, and charged by a report with
 // the settlements, if all say yes:
@@ -43,17 +43,17 @@ const (
 // its share said, and an owner what it has decided at once.
 const holdOrigin = 1 << 61
 
-// takeSpread takes from keys of several owners, all or none.
-func (sp *spreads) takeSpread(now limiter.Instant, view *route, r *batch, out []Decision) error {
+// takeAll takes from keys of several owners, all or none.
+func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []Decision) error {
 	ttl := min(time.Duration(r.deadline-now), holdsAtMost) + holdsBeyond
 	asks := &batch{items: make([]flight, len(r.items)), deadline: r.deadline, owed: true}
 	ids := make([]ID, len(r.items)) // of the items as they were asked; their holds have others
 	if r.items[0].ID == (ID{}) {
-		r.items[0].ID = sp.nextID()
+		r.items[0].ID = mo.nextID()
 	}
 	for i := range r.items {
 		it := &r.items[i]
-		if err := it.spreads(i); err != nil {
+		if err := it.standsWithOthers(i); err != nil {
 			return err
 		}
 		if it.ID == (ID{}) {
@@ -69,14 +69,14 @@ func (sp *spreads) takeSpread(now limiter.Instant, view *route, r *batch, out []
 			asks.items[i].Cost = withTwins(r.items[:i], asks.items, it)
 		}
 	}
-	sp.reserveSpread(now, view, asks, out)
-	granted := sp.granted(asks, out)
+	mo.reserveAll(now, view, asks, out)
+	granted := mo.granted(asks, out)
 	// an heir is silent
-	if sp.confirms.confirmOwn(asks.items, out); granted && !sp.granted(asks, out) {
+	if mo.confirms.confirmOwn(asks.items, out); granted && !mo.granted(asks, out) {
 		granted = false
-		sp.debts.settleLater(cancels(asks, asks.items, out))
+		mo.debts.settleLater(cancels(asks, asks.items, out))
 	}
-	now, view = sp.clock.Now(), sp.view.Load()
+	now, view = mo.clock.Now(), mo.view.Load()
 	silent := make([]bool, len(out))
 	for i := range out {
 		if silent[i] = out[i].Owner == ""; silent[i] { // nobody has decided
@@ -84,17 +84,17 @@ func (sp *spreads) takeSpread(now limiter.Instant, view *route, r *batch, out []
 			if !granted {
 				last.Op = OpPeek
 			}
-			out[i] = sp.shares.fallback(now, view, &last)
+			out[i] = mo.shares.fallback(now, view, &last)
 			r.items[i].again = last.again
 		} else {
 			r.items[i].ID = asks.items[i].ID
 		}
 	}
 	if granted {
-		sp.concludeSpread(now, r, asks, ids, silent, out)
+		mo.conclude(now, r, asks, ids, silent, out)
 	}
 	unite(r.items, out)
-	hideHolds(asks.items, out, !sp.granted(r, out))
+	hideHolds(asks.items, out, !mo.granted(r, out))
 	return nil
 }
 
@@ -142,8 +142,8 @@ func ofMate(id ID, i int) ID {
 
 const mateOrigin = 1 << 60
 
-// spreads says why the item, which is the i-th, cannot stand or fall with others of other owners.
-func (it *flight) spreads(i int) error {
+// standsWithOthers says why the item, which is the i-th, cannot stand or fall with others of other owners.
+func (it *flight) standsWithOthers(i int) error {
 	const instead = "; it cannot be taken together with keys of other owners: take it alone, or together with limits of its own key"
 	switch l := it.Limit; {
 	case l.ClientTime:
@@ -185,12 +185,12 @@ func (it *flight) sharesCount(other *flight) bool {
 	return it.Key == other.Key && it.Limit.Identity() == other.Limit.Identity()
 }
 
-// concludeSpread has charged what all have granted, after the answer; or released, if the limit of
+// conclude has charged what all have granted, after the answer; or released, if the limit of
 // a silent owner refuses. ids are those of the takes.
-func (sp *spreads) concludeSpread(
+func (mo *multiOwner) conclude(
 	now limiter.Instant, r *batch, asks *batch, ids []ID, silent []bool, out []Decision,
 ) {
-	yes := sp.granted(r, out)
+	yes := mo.granted(r, out)
 	var list []settlement
 	for i := range asks.items {
 		it, d := &asks.items[i], &out[i]
@@ -206,11 +206,11 @@ func (sp *spreads) concludeSpread(
 			report := r.items[i]
 			report.Report, report.Op = true, OpTake
 			if report.ID = ofReport(ids[i]); it.Limit.Consistency == limiter.Replicated {
-				sp.holder.decideReplica(now, &report, new(Decision))
+				mo.holder.decideReplica(now, &report, new(Decision))
 			} else {
-				sp.debts.oweReport(now, &report)
+				mo.debts.oweReport(now, &report)
 			}
 		}
 	}
-	sp.debts.settleLater(list)
+	mo.debts.settleLater(list)
 }

@@ -7,8 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// spreads are requests for keys of several owners that stand or fall together.
-type spreads struct {
+// multiOwner are requests for keys of several owners that stand or fall together.
+type multiOwner struct {
 	*self
 	forwarder *forwarder
 	holder    *holder
@@ -17,7 +17,7 @@ type spreads struct {
 	confirms  *confirmer
 }
 
-// reserveSpread opens holds on keys of several owners, all or none: it asks all owners at once, and
+// reserveAll opens holds on keys of several owners, all or none: it asks all owners at once, and
 // if one of them refuses, it cancels what the others have opened, after it has answered. Nothing
 // waits for a hold of somebody else, so there is no deadlock. What is not cancelled, because this
 // node dies or nobody is reached, runs out as every hold does. Two requests for the same keys may
@@ -25,18 +25,18 @@ type spreads struct {
 // another reservation cancels and tries once more, key after key in one order for all. Of several
 // that do, the one that gets the first key that they have in common meets none of the others at the
 // next, and one of them gets all.
-func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out []Decision) {
-	sp.forwarder.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed},
+func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out []Decision) {
+	mo.forwarder.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed},
 		out)
-	if sp.granted(r, out) {
+	if mo.granted(r, out) {
 		return
 	}
 	if !slices.ContainsFunc(out, func(d Decision) bool { return d.Hold == limiter.HoldInTheWay }) {
-		sp.debts.settleLater(cancels(r, r.items, out))
+		mo.debts.settleLater(cancels(r, r.items, out))
 		return
 	}
-	if sp.debts.settleLater(sp.debts.settleOnce(r.deadline,
-		cancels(r, r.items, out))); sp.clock.Now() >= r.deadline {
+	if mo.debts.settleLater(mo.debts.settleOnce(r.deadline,
+		cancels(r, r.items, out))); mo.clock.Now() >= r.deadline {
 		return
 	}
 	order := make([]int, len(r.items))
@@ -48,19 +48,19 @@ func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out
 		return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.Limit.Name, y.Limit.Name))
 	})
 	for k, i := range order {
-		now = sp.clock.Now()
+		now = mo.clock.Now()
 		one := &batch{items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed}
 		out[i] = Decision{}
 		// that of the first try has been cancelled
 		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence
-		sp.forwarder.checkEach(now, sp.view.Load(), one, out[i:i+1])
+		mo.forwarder.checkEach(now, mo.view.Load(), one, out[i:i+1])
 		out[i].ID = one.items[0].ID // those that follow may take long
-		if !sp.granted(one, out[i:i+1]) {
+		if !mo.granted(one, out[i:i+1]) {
 			var opened []settlement
 			for _, j := range order[:k+1] {
 				opened = append(opened, cancels(r, r.items[j:j+1], out[j:j+1])...)
 			}
-			sp.debts.settleLater(opened)
+			mo.debts.settleLater(opened)
 			return
 		}
 	}
@@ -68,7 +68,7 @@ func (sp *spreads) reserveSpread(now limiter.Instant, view *route, r *batch, out
 
 // granted reports whether no owner with a say has refused. Where r is owed, an owner that has not
 // answered has none yet.
-func (sp *spreads) granted(r *batch, out []Decision) bool {
+func (mo *multiOwner) granted(r *batch, out []Decision) bool {
 	for i := range r.items {
 		if !out[i].Allowed && !r.items[i].Limit.NeverDenies() && !(r.owed && out[i].Owner == "") {
 			return false

@@ -14,9 +14,9 @@ func (w *world) timers(d time.Duration) int {
 	return len(w.due) - before
 }
 
-// TestAloneAndCalmDozes: a node that agrees with nobody ticks once a second while nobody asks it,
+// TestAloneAndCalmIsIdle: a node that agrees with nobody ticks once a second while nobody asks it,
 // ten times while somebody does, or a hold is open, and never in two chains of ticks.
-func TestAloneAndCalmDozes(t *testing.T) {
+func TestAloneAndCalmIsIdle(t *testing.T) {
 	w := newAlone(t, hundred)
 	n := w.nodes["n1"]
 	w.pass(3 * time.Second)
@@ -24,7 +24,7 @@ func TestAloneAndCalmDozes(t *testing.T) {
 		t.Errorf("%d ticks in 10 s of calm, want 10", got)
 	}
 	w.pass(50 * time.Millisecond)
-	w.take("n1", "hundred", "a") // in the middle of a doze
+	w.take("n1", "hundred", "a") // in the middle of an idle time
 	if got := w.timers(900 * time.Millisecond); got != 9 {
 		t.Errorf("%d ticks in the 0.9 s after a check, want 9", got)
 	}
@@ -43,17 +43,17 @@ func TestAloneAndCalmDozes(t *testing.T) {
 	}
 }
 
-// TestRouseLeavesOneChainOfTicks: a request at the moment of a tick does not make a second one
+// TestWakeLeavesOneChainOfTicks: a request at the moment of a tick does not make a second one
 // begin.
-func TestRouseLeavesOneChainOfTicks(t *testing.T) {
+func TestWakeLeavesOneChainOfTicks(t *testing.T) {
 	w := newAlone(t, hundred)
 	n := w.nodes["n1"]
 	for range 5 {
 		w.pass(3 * time.Second)
-		if !n.pulse.dozing.Load() {
+		if !n.pulse.idle.Load() {
 			t.Fatal("it does not doze")
 		}
-		n.pulse.rouse()
+		n.pulse.wake()
 		n.tick() // which has waited for the lock
 	}
 	if got := w.timers(900 * time.Millisecond); got != 9 {

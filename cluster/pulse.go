@@ -14,7 +14,7 @@ import (
 const (
 	calmTicks      = 10 // in a row in which nothing was asked or changed
 	calmProbeEvery = 2 * probeEvery
-	dozeEvery      = time.Second
+	idleEvery      = time.Second
 )
 
 // pulse is when a node ticks. Guarded by partitions.mu.
@@ -23,7 +23,7 @@ type pulse struct {
 	parts *partitions
 	beat  func() // a tick
 
-	dozing   atomic.Bool
+	idle     atomic.Bool
 	ticks    uint64
 	changes  uint64 // Stats.Changes at the last tick
 	calm     int    // ticks in a row in which nothing has changed
@@ -40,8 +40,8 @@ func (pl *pulse) lookBusyLocked() {
 
 func (pl *pulse) calmLocked() bool { return pl.calm >= calmTicks }
 
-// mayDozeLocked reports whether nothing waits for the next tick.
-func (n *Node) mayDozeLocked(r *route) bool {
+// mayIdleLocked reports whether nothing waits for the next tick.
+func (n *Node) mayIdleLocked(r *route) bool {
 	if r == nil || !n.pulse.calmLocked() || n.right.on || n.holder.book.Len() > 0 ||
 		n.local.leases.Len() > 0 {
 		return false
@@ -50,14 +50,14 @@ func (n *Node) mayDozeLocked(r *route) bool {
 }
 
 // nextTickLocked sets the timer of the next tick.
-func (pl *pulse) nextTickLocked(mayDoze bool) {
+func (pl *pulse) nextTickLocked(mayIdle bool) {
 	if pl.stopped.Load() {
 		return
 	}
 	every := tickEvery
-	if mayDoze {
-		every = dozeEvery
-		pl.dozing.Store(true)
+	if mayIdle {
+		every = idleEvery
+		pl.idle.Store(true)
 	}
 	pl.tickInLocked(every)
 }
@@ -70,15 +70,15 @@ func (pl *pulse) tickInLocked(d time.Duration) {
 	pl.stopTick = pl.clock.AfterFunc(d, pl.beat)
 }
 
-// rouse ends a doze: somebody has come.
-func (pl *pulse) rouse() {
+// wake ends an idle time: somebody has come.
+func (pl *pulse) wake() {
 	pl.parts.mu.Lock()
 	defer pl.parts.mu.Unlock()
-	pl.rouseLocked()
+	pl.wakeLocked()
 }
 
-func (pl *pulse) rouseLocked() {
-	if pl.dozing.Swap(false) && !pl.stopped.Load() {
+func (pl *pulse) wakeLocked() {
+	if pl.idle.Swap(false) && !pl.stopped.Load() {
 		pl.calm = 0
 		pl.tickInLocked(tickEvery)
 	}
@@ -115,7 +115,7 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	n.local.denials.Sweep(now)
 	n.notices.watches.Sweep(now, n.pulse.ticks)
 	n.pulse.lookBusyLocked()
-	n.pulse.nextTickLocked(n.mayDozeLocked(r))
+	n.pulse.nextTickLocked(n.mayIdleLocked(r))
 }
 
 // keepCopiesLocked looks which members answer, and what is to be copied, claimed, given back or
@@ -142,7 +142,7 @@ func (hd *holder) sweepLocked(now limiter.Instant) int {
 		return 0
 	}
 	hd.swept = now
-	slots, of := int64(hd.table.Stats().Slots), min(elapsed, dozeEvery).Milliseconds()
+	slots, of := int64(hd.table.Stats().Slots), min(elapsed, idleEvery).Milliseconds()
 	return max(256, int(slots*of/sweepRound.Milliseconds()))
 }
 
