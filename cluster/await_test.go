@@ -224,8 +224,10 @@ func TestWhoHasNoViewPromisesNothing(t *testing.T) {
 	n.awaits.Await(time.Second, []string{"n1", "n2"})
 	a := n.Deliver(&Ask{
 		Hop: 1, Deadline: w.now.Add(time.Second),
-		Move: &Move{From: 1, To: 3, ID: "n1", Term: 1 << 30,
-			Claiming: Claiming{Claim: []uint16{7}}},
+		Move: &Move{
+			From: 1, To: 3, ID: "n1", Term: 1 << 30,
+			Claiming: Claiming{Claim: []uint16{7}},
+		},
 	})
 	if a.Move != nil && len(a.Move.Standings) > 0 && a.Move.Standings[0] != StandingBusy {
 		t.Errorf("%+v", a.Move)
