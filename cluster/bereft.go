@@ -15,7 +15,8 @@ import (
 // protocol). A whole copy (part.whole) is what the holder, or a member that lends one, says to be
 // whole. Without one nothing is forgotten only where nobody has decided before: as long as no
 // member has gone. That one has, members see from two configurations in a row; a newcomer hears it
-// in the answers to its claim (StandingBereft). The mark belongs to the counters: it goes with
+// in the answers to its claim (StandingBereft), or knows it by itself if gossip called a process
+// ACTIVE that is no member of its first configuration. The mark belongs to the counters: it goes with
 // their copies, and so with a gift (Move.Lack).
 
 // bereave notes whether a member has gone when next followed last.
@@ -25,6 +26,14 @@ func (h *holdings) bereave(last, next *ownership.Configuration) {
 			last.Members,
 			func(m ownership.Member) bool { return !next.Has(m.Boot) },
 		) {
+		h.gone = true
+	}
+}
+
+// succeed notes whether one of the processes that decided before this node was a member is none: it
+// may have ended together with all that it knew, and this cluster may have been founded anew.
+func (h *holdings) succeed(before []uint64, roll *roll) {
+	if slices.ContainsFunc(before, func(process uint64) bool { return !roll.hasProcess(process) }) {
 		h.gone = true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -167,5 +168,21 @@ func TestOldCopiesAreForgotten(t *testing.T) {
 	}
 	if pt := &w.nodes[others[1].id].parts.list[p]; pt.whole && pt.copyOf == n.boot {
 		t.Errorf("%s has lent its copy, and takes it for the newest", others[1].id)
+	}
+}
+
+// Promise: a node that has heard of a process which decided, and which is no member of the cluster
+// that the node comes to belong to, answers claims as one that has seen a member go.
+func TestFoundedAnew(t *testing.T) {
+	first := ownership.First([]ownership.Member{{ID: "n1", Boot: 1}, {ID: "n2", Boot: 2}})
+	for _, c := range []struct {
+		before []uint64
+		want   Standing
+	}{{nil, StandingFree}, {[]uint64{1, 2}, StandingFree}, {[]uint64{1, 7}, StandingBereft}} {
+		h := new(holdings)
+		h.succeed(c.before, &roll{stage: ownership.StageJoined, config: first})
+		if got := h.free(); got != c.want {
+			t.Errorf("%v decided before: %v, want %v", c.before, got, c.want)
+		}
 	}
 }

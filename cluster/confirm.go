@@ -64,8 +64,9 @@ func (cf *confirmer) confirmOwn(items []flight, out []Decision) {
 }
 
 // Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may,
-// and writes into answer what they do not confirm; and for nodes that have to forget a denial, as
-// Node.MustNotify says. Until it returns answer may not be sent.
+// and writes into answer what they do not confirm; for owners that the asker does not reach, whose
+// answers it passes on; and for nodes that have to forget a denial, as Node.MustNotify says. Until
+// it returns answer may not be sent.
 func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged
 	decider := decider{limits: *n.limits.Load()}
@@ -77,7 +78,11 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 				charged{it.arrive(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
-	if n.confirms.confirm(list); len(list) > 0 {
+	n.confirms.confirm(list)
+	if a.Relay {
+		n.forwarder.relay(n.view.Load(), a, answer)
+	}
+	if len(list) > 0 || a.Relay {
 		n.right.markLateAnswer(a, answer)
 	}
 	if n.notices.watches.Len() > 0 {

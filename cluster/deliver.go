@@ -17,8 +17,8 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	return answer
 }
 
-// DeliverInto is Deliver with the memory of an Answer that was used before. And it leaves the wait
-// for heirs to Confirm.
+// DeliverInto is Deliver with the memory of an Answer that was used before. And it leaves the waits,
+// for heirs and for owners that it asks for another member, to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
 	if n.pulse.idle.Load() {
@@ -54,10 +54,6 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	if view != nil {
 		answer.RingHash, answer.CutOff = view.RingHash(), n.right.minority.Load()
 		answer.Leaving = view.Me().State == StateLeaving
-	}
-	if status == StatusDone && a.Relay && len(items) > 0 &&
-		n.forwarder.relay(now, view, a, items, answer) {
-		return
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.forwarder.answerAll(now, view, items, answer)

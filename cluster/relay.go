@@ -12,66 +12,70 @@ import (
 // or refuses, and does not send them on again. If the owner does not answer the heir either, the
 // heir says NotOwner as ever, until it has taken over.
 
-// relay answers a, of which this node holds nothing, by the owners of its items. It reports false
-// if it cannot reach them.
-func (fw *forwarder) relay(
-	now limiter.Instant, view *route, a *Ask, items []flight, answer *Answer,
-) bool {
-	calls, of, reached := fw.relayCalls(now, view, a, items)
-	if !reached {
-		return false
+// relay has the owners that this node reaches answer the items of a that it does not hold itself.
+// The others stay as they are: nobody has decided them.
+func (fw *forwarder) relay(view *route, a *Ask, answer *Answer) {
+	if view == nil {
+		return
 	}
-	fw.stats.Relayed.Add(uint64(len(items)))
+	now := fw.clock.Now()
+	calls, of := fw.relayCalls(now, view, a, answer)
+	if len(calls) == 0 {
+		return
+	}
 	fw.net.Call(calls)
 	after := fw.clock.Now()
 	for c := range calls {
+		fw.stats.Relayed.Add(uint64(len(of[c])))
 		fw.contacts.note(now, after, view.peers[view.Find(calls[c].To.ID)], &calls[c])
-	}
-	next := make([]int, len(calls))
-	for i := range items {
-		c, k, out := &calls[of[i]], next[of[i]], &answer.Items[i]
-		next[of[i]]++
-		switch {
-		case c.Err == nil && len(c.Answer.Items) == len(c.Ask.Items):
-			switch *out = c.Answer.Items[k]; out.Status {
-			case StatusDone:
-				out.Owner = c.To.ID
-			case StatusNotOwner: // it may name this node
-				fw.disown(after, view, items[i].hash, out)
+		for k, i := range of[c] {
+			out := &answer.Items[i]
+			if fw.relayed(after, view, &calls[c], k, out); after >= a.Deadline {
+				*out = AnswerItem{Status: StatusExpired}
 			}
-		case errors.Is(c.Err, ErrUnsent):
-			fw.disown(after, view, items[i].hash, out)
-		default:
-			*out = AnswerItem{Status: StatusLost, Owner: c.To.ID}
-		}
-		if after >= a.Deadline {
-			*out = AnswerItem{Status: StatusExpired}
 		}
 	}
-	return true
+	answer.introduce(view)
 }
 
-// relayCalls are calls to the owners of items, and of says which item is in which. It reports false
-// if one of the owners is this node, is gone or is not reached, or if they are several and the
-// items stand or fall together.
+// relayed is the answer to the k-th item of a call.
+func (fw *forwarder) relayed(now limiter.Instant, view *route, c *Call, k int, out *AnswerItem) {
+	hash := limiter.Hash(c.Ask.Items[k].Key)
+	switch {
+	case c.Err == nil && len(c.Answer.Items) == len(c.Ask.Items):
+		switch *out = c.Answer.Items[k]; out.Status {
+		case StatusDone:
+			out.Owner = c.To.ID
+		case StatusNotOwner: // it may name this node
+			fw.disown(now, view, hash, out)
+		}
+	case errors.Is(c.Err, ErrUnsent):
+		fw.disown(now, view, hash, out)
+	default:
+		*out = AnswerItem{Status: StatusLost, Owner: c.To.ID}
+	}
+}
+
+// relayCalls are calls to the owners of items that nobody has decided, and the items of each: of
+// those that stand or fall together all or none.
 func (fw *forwarder) relayCalls(
-	now limiter.Instant, view *route, a *Ask, items []flight,
-) (calls []Call, of []int, reached bool) {
+	now limiter.Instant, view *route, a *Ask, answer *Answer,
+) (calls []Call, of [][]int) {
 	deadline := callDeadline(now, a.Deadline, fw.callTimeout)
-	of = make([]int, len(items))
 	callOf := make(map[int]int)
-	for i := range items {
-		o := view.Owner(items[i].hash)
-		if fw.holder.decides(now, items[i].hash) || o < 0 || o == view.Self ||
+	for i := range a.Items {
+		o := view.Owner(limiter.Hash(a.Items[i].Key))
+		if answer.Items[i].Status != StatusNotOwner || o < 0 || o == view.Self ||
 			view.peers[o].gone() {
-			return nil, nil, false
+			continue
 		}
 		c, known := callOf[o]
 		if !known {
 			if !view.peers[o].pass(now) {
-				return nil, nil, false
+				continue
 			}
 			c, callOf[o] = len(calls), len(calls)
+			of = append(of, nil)
 			calls = append(calls, Call{
 				To: view.Members[o], Deadline: deadline,
 				Ask: &Ask{
@@ -80,8 +84,11 @@ func (fw *forwarder) relayCalls(
 				},
 			})
 		}
-		of[i] = c
+		of[c] = append(of[c], i)
 		calls[c].Ask.Items = append(calls[c].Ask.Items, a.Items[i])
 	}
-	return calls, of, !a.Atomic || len(calls) == 1
+	if a.Atomic && len(calls) > 0 && len(of[0]) < len(a.Items) {
+		return nil, nil
+	}
+	return calls, of
 }

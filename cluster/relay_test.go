@@ -144,3 +144,28 @@ func TestOwnerThatOthersReachDecidesForLong(t *testing.T) {
 		t.Fatalf("heirs of these keys are %v; want both others", heirs)
 	}
 }
+
+// Promise: a member that sends on what it does not hold decides in the same call what it does hold:
+// for a batch, and for takes of both owners that stand or fall together.
+func TestRelayBesidesItsOwn(t *testing.T) {
+	w, far := relayWorld(t)
+	near := w.key("n3", 0)
+	items := []Item{{Limit: "five", Key: far, Cost: 1}, {Limit: "five", Key: near, Cost: 2}}
+	for i, atomic := range []bool{false, true} {
+		out := make([]Decision, len(items))
+		r := &Request{Items: items, Atomic: atomic}
+		if err := w.nodes["n1"].Check(r, out); err != nil {
+			t.Fatal(err)
+		}
+		for k, owner := range []string{"n2", "n3"} {
+			if d := out[k]; !d.Allowed || d.Degraded || d.Owner != owner {
+				t.Errorf("atomic: %t: item %d: %+v", atomic, k, d)
+			}
+		}
+		w.pass(time.Second) // what was set aside is charged
+		left := [2]int64{w.remaining("n2", "five", far), w.remaining("n3", "five", near)}
+		if want := [2]int64{4 - int64(i), 3 - 2*int64(i)}; left != want {
+			t.Errorf("atomic: %t: %d of 5 left, want %d", atomic, left, want)
+		}
+	}
+}

@@ -16,6 +16,23 @@ type views struct {
 	hinted   atomic.Pointer[View]     // the members that gossip names
 	reviewed *ownership.Configuration // that the View was made of last
 	rings    func(ids []string) (*ring.Ring, error)
+
+	// before are the processes that gossip has called ACTIVE while this node was no member.
+	before []uint64
+}
+
+// noteLocked notes which members decide before this node is one of them.
+func (vs *views) noteLocked(v *View) {
+	if vs.reviewed != nil {
+		return
+	}
+	for i := range v.Members {
+		m := &v.Members[i]
+		decides := i != v.Self && m.Role == RoleMember && m.State == StateActive
+		if decides && !slices.Contains(vs.before, m.Boot) {
+			vs.before = append(vs.before, m.Boot)
+		}
+	}
 }
 
 // SetView makes v the View of all requests that begin from now on.
@@ -26,6 +43,7 @@ func (n *Node) SetView(v *View) {
 	if !n.right.on {
 		n.setViewLocked(now, v)
 	} else {
+		n.views.noteLocked(v)
 		n.views.hinted.Store(v)
 		n.reviewLocked(now)
 	}
@@ -56,7 +74,8 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	roll := n.right.roll.Load()
 	if roll.joined() && roll.config != n.views.reviewed {
 		n.parts.bereave(n.views.reviewed, roll.config)
-		n.views.reviewed = roll.config
+		n.parts.succeed(n.views.before, roll)
+		n.views.reviewed, n.views.before = roll.config, nil
 	}
 	members := n.views.membersLocked(v, old, roll)
 	if !slices.Equal(members, v.Members) {

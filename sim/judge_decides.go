@@ -6,6 +6,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // What nodes decide is what a naive limiter would decide, or as close to it as the promises say.
@@ -28,6 +29,10 @@ func (j *judge) observe(h *hearing) {
 		raw.Allowed = raw.Allowed && !d.Shadow
 		it := &h.question.Items[i]
 		x := asked{h.request.terms[i].account, it.Cost, it.Op, it.ID, d.Degraded}
+		if x.id == (cluster.ID{}) && x.op != cluster.OpPeek &&
+			j.recalled[ring.Partition(x.account.hash)] >= h.began {
+			x.id = j.memories.asked(p, h.began, x.account, raw)
+		}
 		if h.spread {
 			j.setsAside(p, &x, raw)
 			continue

@@ -42,7 +42,27 @@ type answered struct {
 	next      *answered           // of all memories, the one that was added after this one; or the next that is free
 	share     bool                // by its share, not as who decides: who gets the key from it hears of that answer too
 	told      []*process          // that have heard of it, with a gift or with a copy
+	account   *account            // of its first item
 }
+
+// asked is the id under which p asked for an item of an account since then, and was answered d by
+// another node. Where p itself comes to hold the key, with what that node remembers, it answers the
+// same; of the id that it drew for the item its client's question knows nothing.
+func (m *memories) asked(
+	p *process, since time.Duration, a *account, d limiter.Decision,
+) (id cluster.ID) {
+	for x := m.oldest; x != nil; x = x.next {
+		drawn := x.id.Origin == p.boot|drawnOrigin
+		if drawn && x.now >= since && x.account == a && x.by != p &&
+			len(x.decisions) == 1 && x.decisions[0] == d {
+			id = x.id
+		}
+	}
+	return id
+}
+
+// drawnOrigin is the bit of an ID's origin that says that a node has drawn it.
+const drawnOrigin = 1 << 63
 
 // tells notes what p has heard of the answers of others.
 func (m *memories) tells(p *process, taken []cluster.Memory) {
@@ -99,7 +119,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 		a.before = &last
 	}
 	a.by, a.at, a.now, a.charges, a.share, a.repeated = p, p.now(), now, charges, false, 0
-	a.told = a.told[:0]
+	a.told, a.account = a.told[:0], nil
 	a.decisions = append(a.one[:0], ds...)
 }
 
@@ -165,6 +185,7 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 		j.allowed.of[anyCharge]++
 	}
 	j.memories.add(before, id, p, j.world.now, got, charges)
+	j.memories.answers.get(id).account = of
 }
 
 // thawed reports whether a machine has thawed since then: one that decides, or one that was asked
