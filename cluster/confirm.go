@@ -64,8 +64,8 @@ func (cf *confirmer) confirmOwn(items []flight, out []Decision) {
 }
 
 // Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may,
-// and writes into answer what they do not confirm; for owners that the asker does not reach, whose
-// answers it passes on; and for nodes that have to forget a denial, as Node.MustNotify says. Until
+// and writes into answer what they do not confirm; for the answers of owners that the
+// asker does not reach; and for nodes that have to forget a denial, as Node.MustNotify says. Until
 // it returns answer may not be sent.
 func (n *Node) Confirm(a *Ask, answer *Answer) {
 	var list []charged

@@ -17,8 +17,8 @@ func (n *Node) Deliver(a *Ask) *Answer {
 	return answer
 }
 
-// DeliverInto is Deliver with the memory of an Answer that was used before. And it leaves the waits,
-// for heirs and for owners that it asks for another member, to Confirm.
+// DeliverInto is Deliver with the memory of an Answer that was used before. And it leaves the
+// waits, for heirs and for owners that it asks for another member, to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
 	if n.pulse.idle.Load() {

@@ -29,10 +29,7 @@ func (j *judge) observe(h *hearing) {
 		raw.Allowed = raw.Allowed && !d.Shadow
 		it := &h.question.Items[i]
 		x := asked{h.request.terms[i].account, it.Cost, it.Op, it.ID, d.Degraded}
-		if x.id == (cluster.ID{}) && x.op != cluster.OpPeek &&
-			j.recalled[ring.Partition(x.account.hash)] >= h.began {
-			x.id = j.memories.asked(p, h.began, x.account, raw)
-		}
+		j.asksAgain(h, &x, raw)
 		if h.spread {
 			j.setsAside(p, &x, raw)
 			continue
@@ -52,6 +49,15 @@ func (j *judge) observe(h *hearing) {
 	// it has given back. (Of what stands or falls together it may try again.)
 	if h.alone == nil && !h.request.atomic && h.givenUp() {
 		j.decideAlone(h, h.out)
+	}
+}
+
+// asksAgain gives an item the id under which the node has asked another one for it, if it answers as
+// that one has answered.
+func (j *judge) asksAgain(h *hearing, x *asked, got limiter.Decision) {
+	if x.id == (cluster.ID{}) && x.op != cluster.OpPeek &&
+		j.recalled[ring.Partition(x.account.hash)] >= h.began {
+		x.id = j.memories.asked(h.process, h.began, x.account, got)
 	}
 }
 
