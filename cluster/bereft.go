@@ -17,8 +17,7 @@ import (
 // member has gone. That one has, members see from two configurations in a row; a newcomer hears it
 // in the answers to its claim (StandingBereft), or knows it by itself if gossip called a process
 // ACTIVE that is no member of its first configuration. The mark belongs to the counters: it goes
-// with
-// their copies, and so with a gift (Move.Lack).
+// with their copies, and so with a gift (Move.Lack).
 
 // bereave notes whether a member has gone when next followed last.
 func (h *holdings) bereave(last, next *ownership.Configuration) {

@@ -52,8 +52,8 @@ func (j *judge) observe(h *hearing) {
 	}
 }
 
-// asksAgain gives an item the id under which the node has asked another one for it, if it answers as
-// that one has answered.
+// asksAgain gives an item the id under which the node has asked another one for it, if it answers
+// as that one has answered.
 func (j *judge) asksAgain(h *hearing, x *asked, got limiter.Decision) {
 	if x.id == (cluster.ID{}) && x.op != cluster.OpPeek &&
 		j.recalled[ring.Partition(x.account.hash)] >= h.began {
