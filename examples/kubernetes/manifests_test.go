@@ -39,15 +39,17 @@ type manifests struct {
 // is an object of another kind.
 func render(t *testing.T) *manifests {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(".")); err != nil {
-		t.Fatal(err)
+	tree := t.TempDir()
+	dir := filepath.Join(tree, "examples", "kubernetes")
+	for to, from := range map[string]string{
+		dir: ".", filepath.Join(tree, "deploy", "kustomize"): "../../deploy/kustomize",
+	} {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	m := &manifests{
-		keys:    filepath.Join(dir, "keys"),
-		configs: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{},
-		services: map[string]*corev1.Service{},
-	}
+	m := newManifests()
+	m.keys = filepath.Join(dir, "keys")
 	// Members dial each other by name, here by that of this machine. As in a cluster, the
 	// certificate is for no address.
 	if out, err := exec.Command(
@@ -69,37 +71,54 @@ func render(t *testing.T) *manifests {
 			o.GetNamespace() != "penstock" {
 			t.Errorf("%s %s/%s: %v", o.GetKind(), o.GetNamespace(), o.GetName(), problems)
 		}
-		var into any
-		switch kind := o.GetApiVersion() + " " + o.GetKind(); kind {
-		case "v1 ConfigMap":
-			into = put(m.configs, o.GetName())
-		case "v1 Secret":
-			into = put(m.secrets, o.GetName())
-		case "v1 Service":
-			into = put(m.services, o.GetName())
-		case "apps/v1 StatefulSet":
-			m.members = new(appsv1.StatefulSet)
-			into = m.members
-		case "apps/v1 Deployment":
-			m.app = new(appsv1.Deployment)
-			into = m.app
-		case "policy/v1 PodDisruptionBudget":
-			m.budget = new(policyv1.PodDisruptionBudget)
-			into = m.budget
-		case "networking.k8s.io/v1 NetworkPolicy":
-			m.network = new(networkingv1.NetworkPolicy)
-			into = m.network
-		default:
-			t.Fatalf("%s is not expected here", kind)
-		}
-		if err := yaml.UnmarshalStrict(text, into); err != nil {
-			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
-		}
+		m.add(t, text)
 	}
 	if m.members == nil || m.app == nil || m.budget == nil || m.network == nil {
 		t.Fatal("a kind of object is missing")
 	}
 	return m
+}
+
+func newManifests() *manifests {
+	return &manifests{
+		configs: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{},
+		services: map[string]*corev1.Service{},
+	}
+}
+
+// add reads an object.
+func (m *manifests) add(t *testing.T, text []byte) {
+	t.Helper()
+	var o metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(text, &o); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	var into any
+	switch kind := o.APIVersion + " " + o.Kind; kind {
+	case "v1 ConfigMap":
+		into = put(m.configs, o.Name)
+	case "v1 Secret":
+		into = put(m.secrets, o.Name)
+	case "v1 Service":
+		into = put(m.services, o.Name)
+	case "apps/v1 StatefulSet":
+		m.members = new(appsv1.StatefulSet)
+		into = m.members
+	case "apps/v1 Deployment":
+		m.app = new(appsv1.Deployment)
+		into = m.app
+	case "policy/v1 PodDisruptionBudget":
+		m.budget = new(policyv1.PodDisruptionBudget)
+		into = m.budget
+	case "networking.k8s.io/v1 NetworkPolicy":
+		m.network = new(networkingv1.NetworkPolicy)
+		into = m.network
+	default:
+		t.Fatalf("%s is not expected here", kind)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Errorf("%s %s: %v", o.Kind, o.Name, err)
+	}
 }
 
 func put[T any](into map[string]*T, name string) *T {
