@@ -114,6 +114,11 @@ func (c *Client) send(ctx context.Context, b *batch, out []Decision) error {
 	if err != nil || tries > 1 {
 		b.message = nil // a connection that broke may still be reading it
 	}
+	for _, i := range b.places {
+		if err == nil {
+			c.targets.heard(&out[i])
+		}
+	}
 	return err
 }
 

@@ -270,6 +270,7 @@ func (t *takes) receive(out streamResponse, known *names) {
 		case out.err != nil:
 			one.finish(Decision{}, out.err)
 		case out.next(&d, known):
+			t.targets.heard(&d)
 			one.finish(d, nil)
 		default:
 			one.finish(Decision{}, status.Errorf(codes.Internal,

@@ -24,7 +24,8 @@ import (
 // while calls wait without an answer, and from time to time anyway, the node is sent a health
 // check, which every node answers at once. If the node is silent or not ready, its connection is
 // closed here and its address avoided for a while. The waiting takes are sent again elsewhere,
-// under their ids, so they are charged once.
+// under their ids, so they are charged once. So is a node left that answers for owners that it does
+// not reach, and nothing else: it may be cut off from a cluster that another target belongs to.
 type targets struct {
 	names  []string
 	only   bool // there is one target, and it is not a name
@@ -35,6 +36,7 @@ type targets struct {
 
 	asked, answered atomic.Uint64 // calls, and messages of the stream
 	watched         atomic.Bool   // the goroutine of watch is running
+	fell, right     atomic.Bool   // since the last look a decision was a fallback; another one was not
 
 	mu    sync.Mutex            // guards all below
 	conns map[string]connection // the latest, by remote address
@@ -49,6 +51,7 @@ type connection struct {
 
 const (
 	lookEvery = 250 * time.Millisecond
+	cutOff    = 2                      // looks in a row after which a node that decides by fallbacks alone is left
 	silentFor = 250 * time.Millisecond // without an answer to the health check
 	// … if another node was just left; earlier takes may still be repeated after that
 	// (repeatWithin)
@@ -127,12 +130,39 @@ func (t *targets) begin() {
 	}
 }
 
+// heard notes whether a decision was that of the key's owner.
+func (t *targets) heard(d *Decision) {
+	how := &t.right
+	if d.Degraded && d.Source == fallbackSource {
+		how = &t.fell
+	}
+	if !how.Load() {
+		how.Store(true)
+	}
+}
+
+// alone reports whether all that was heard since the last look were fallbacks, for the looks-th
+// time in a row; a look in which nothing was heard counts for nothing.
+func (t *targets) alone(looks *int) bool {
+	switch fell, right := t.fell.Swap(false), t.right.Swap(false); {
+	case right:
+		*looks = 0
+	case fell:
+		*looks++
+	}
+	if *looks < cutOff {
+		return false
+	}
+	*looks = 0
+	return true
+}
+
 // watch looks for unanswered calls, as long as there are calls.
 func (t *targets) watch() {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	var asked, answered uint64 // at the last look
-	put, used := time.Now(), time.Now()
+	put, used, fallbacks := time.Now(), time.Now(), 0
 	for {
 		select {
 		case <-ticker.C:
@@ -147,8 +177,9 @@ func (t *targets) watch() {
 		if asked != before || asked != answered {
 			used = now
 		}
-		if silent || now.Sub(put) >= readyEvery && now.Sub(used) < readyEvery {
-			t.put()
+		alone := t.alone(&fallbacks)
+		if silent || alone || now.Sub(put) >= readyEvery && now.Sub(used) < readyEvery {
+			t.put(alone)
 			put = now
 		}
 		if now.Sub(used) >= unusedFor {
@@ -161,8 +192,8 @@ func (t *targets) watch() {
 }
 
 // put sends the health check to the node in use, and leaves the node if the answer is missing or
-// bad.
-func (t *targets) put() {
+// bad, or if it decides alone.
+func (t *targets) put(alone bool) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.patience())
 	defer cancel()
 	var node peer.Peer
@@ -171,7 +202,7 @@ func (t *targets) put() {
 	case node.Addr == nil: // no connection: gRPC is about to make one
 	case status.Code(err) == codes.DeadlineExceeded && t.ctx.Err() == nil:
 		t.leave(node.Addr.String(), true)
-	case err == nil && out.Status == healthv1.HealthCheckResponse_NOT_SERVING:
+	case err == nil && (alone || out.Status == healthv1.HealthCheckResponse_NOT_SERVING):
 		t.leave(node.Addr.String(), false)
 	}
 }

@@ -281,3 +281,48 @@ func TestNodeThatIsNotReadyIsLeft(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+// Promise: a node that decides by fallbacks alone is left, if there is another; one of which only
+// some decisions are fallbacks is not, and an only target never is.
+func TestNodeThatIsCutOffIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		some, only bool
+		left       bool
+	}{{"all fallbacks", false, false, true}, {"some", true, false, false}, {"only", false, true, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := new(healthy)
+			h.status.Store(int32(healthv1.HealthCheckResponse_SERVING))
+			var n atomic.Int64
+			h.stream = answers(func(in *penstockv1.CheckRequest) *penstockv1.CheckResponse {
+				out := allow(in)
+				for _, d := range out.Decisions {
+					if n.Add(1)%2 == 0 || !c.some {
+						d.Degraded, d.Source = true, penstockv1.Source_SOURCE_FALLBACK
+					}
+				}
+				return out
+			})
+			targets := []string{h.serve(t)}
+			if !c.only {
+				_, two := serveNode(t, "n2")
+				targets = append(targets, two)
+			}
+			cl, ctx, left := newClient(t, targets...), patience(t), false
+			for range 80 {
+				d, err := cl.Take(ctx, "five", "a", 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if left = d.Owner == "n2"; left {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			if left != c.left {
+				t.Errorf("left: %t, want %t", left, c.left)
+			}
+		})
+	}
+}

@@ -333,6 +333,9 @@ var sources = func() (all []string) {
 	return all
 }()
 
+// fallbackSource is the name of the source of decisions that a node has taken without the owner.
+var fallbackSource = sourceText(penstockv1.Source_SOURCE_FALLBACK)
+
 func sourceText(s penstockv1.Source) string {
 	if s >= 0 && int(s) < len(sources) {
 		return sources[s]
