@@ -36,7 +36,7 @@ type targets struct {
 
 	asked, answered atomic.Uint64 // calls, and messages of the stream
 	watched         atomic.Bool   // the goroutine of watch is running
-	fell, right     atomic.Bool   // since the last look a decision was a fallback; another one was not
+	fell, right     atomic.Bool   // what decisions since the last look were: fallbacks, others
 
 	mu    sync.Mutex            // guards all below
 	conns map[string]connection // the latest, by remote address

@@ -286,10 +286,13 @@ func TestNodeThatIsNotReadyIsLeft(t *testing.T) {
 // some decisions are fallbacks is not, and an only target never is.
 func TestNodeThatIsCutOffIsLeft(t *testing.T) {
 	for _, c := range []struct {
-		name       string
-		some, only bool
-		left       bool
-	}{{"all fallbacks", false, false, true}, {"some", true, false, false}, {"only", false, true, false}} {
+		name             string
+		some, only, left bool
+	}{
+		{name: "all fallbacks", left: true},
+		{name: "some", some: true},
+		{name: "an only target", only: true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := new(healthy)
