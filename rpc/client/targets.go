@@ -51,7 +51,8 @@ type connection struct {
 
 const (
 	lookEvery = 250 * time.Millisecond
-	cutOff    = 2                      // looks in a row after which a node that decides by fallbacks alone is left
+	// cutOff is after how many looks in a row a node that decides by fallbacks alone is left.
+	cutOff    = 2
 	silentFor = 250 * time.Millisecond // without an answer to the health check
 	// … if another node was just left; earlier takes may still be repeated after that
 	// (repeatWithin)
