@@ -51,7 +51,7 @@ var attacks = []attack{
 	},
 	{
 		"half-requests",
-		"50 connections with 900 calls each, of whose messages half comes",
+		"50 connections with 900 calls each; half of each message comes",
 		each(50, halfRequests),
 	},
 	{
